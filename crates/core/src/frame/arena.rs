@@ -1,0 +1,239 @@
+//! The reservation: one range of address space, handed out in runs of pageblocks.
+//!
+//! Zones take runs from the low end and keep them; large mappings take them from the upper part and
+//! give them back. Everything Quarry hands out lies in here, so "is this pointer ours" is one
+//! subtraction and one comparison.
+//!
+//! Invariant: bit `i` of the map is set iff pageblock `i` belongs to a zone or to a mapping.
+
+use super::{FRAME_SHIFT, FrameTable, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
+use core::ptr::NonNull;
+use quarry_sys::lock::{CountedLock, LockStats};
+use quarry_sys::os::{Os, OsError, OsResult};
+use quarry_sys::primitive::{AtomicU64, AtomicUsize, Ordering};
+
+/// Which end of the reservation a run is taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Zones: lowest address first.
+    Zone,
+    /// Mappings: the upper three quarters, lowest address first, then anywhere.
+    Mapping,
+}
+
+/// The smallest reservation that is worth starting with.
+const SMALLEST_BYTES: usize = 64 << 20;
+
+/// Address space with a map of what is taken.
+pub struct Arena {
+    os: &'static dyn Os,
+    base: NonNull<u8>,
+    pageblocks: u32,
+    /// One bit per pageblock, guarded by `lock`.
+    map: NonNull<AtomicU64>,
+    lock: CountedLock<()>,
+    taken: AtomicUsize,
+}
+
+// SAFETY: the map is only written under the lock; the base never changes.
+unsafe impl Sync for Arena {}
+// SAFETY: as for Sync.
+unsafe impl Send for Arena {}
+
+impl Arena {
+    /// Reserves `bytes` of address space, or the largest half, quarter.. of it that is to be had.
+    ///
+    /// # Errors
+    /// Where not even 64 MiB are to be had.
+    pub fn reserve(os: &'static dyn Os, bytes: usize) -> OsResult<Self> {
+        let mut bytes = bytes.next_multiple_of(PAGEBLOCK_BYTES).max(SMALLEST_BYTES);
+        let base = loop {
+            // Blocks of order 10 are aligned in memory as they are in frame numbers.
+            match os.reserve(bytes, 2 * PAGEBLOCK_BYTES) {
+                Ok(base) => break base,
+                Err(error) if bytes <= SMALLEST_BYTES => return Err(error),
+                Err(_) => bytes = (bytes / 2).next_multiple_of(PAGEBLOCK_BYTES),
+            }
+        };
+        let pageblocks = (bytes / PAGEBLOCK_BYTES) as u32;
+        let page = os.page_size();
+        let map_bytes = (pageblocks.div_ceil(64) as usize * 8).next_multiple_of(page);
+        let map = os.reserve(map_bytes, page)?;
+        os.commit(map, map_bytes)?;
+        Ok(Self {
+            os,
+            base,
+            pageblocks,
+            map: map.cast(),
+            lock: CountedLock::new(()),
+            taken: AtomicUsize::new(0),
+        })
+    }
+
+    /// Start of the reservation.
+    #[must_use]
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// The operating system underneath.
+    #[must_use]
+    pub fn os(&self) -> &'static dyn Os {
+        self.os
+    }
+
+    /// Bytes of address space.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.pageblocks as usize * PAGEBLOCK_BYTES
+    }
+
+    /// Frames of the whole reservation.
+    #[must_use]
+    pub fn frames(&self) -> u32 {
+        self.pageblocks * PAGEBLOCK_FRAMES
+    }
+
+    /// Pageblocks taken now, by zones and mappings.
+    #[must_use]
+    pub fn pageblocks_taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// The address of a frame.
+    #[inline]
+    #[must_use]
+    pub fn address(&self, pfn: Pfn) -> NonNull<u8> {
+        assert!(pfn.0 < self.frames(), "frame outside the reservation");
+        // SAFETY: the offset lies inside the reservation.
+        unsafe { self.base.add(pfn.index() << FRAME_SHIFT) }
+    }
+
+    /// The frame that holds an address, if it is ours.
+    #[inline]
+    #[must_use]
+    pub fn pfn(&self, address: *const u8) -> Option<Pfn> {
+        let offset = (address as usize).wrapping_sub(self.base.as_ptr() as usize);
+        (offset < self.bytes()).then_some(Pfn((offset >> FRAME_SHIFT) as u32))
+    }
+
+    /// Takes `count` neighbouring pageblocks (the first one at a multiple of `align` pageblocks),
+    /// with writable metadata; the memory itself is still inaccessible. O(pageblocks / 64).
+    ///
+    /// # Errors
+    /// `ENOMEM` where no such run is left, or what the OS says.
+    pub fn take(
+        &self,
+        frames: &FrameTable,
+        side: Side,
+        count: u32,
+        align: u32,
+    ) -> OsResult<PageblockIndex> {
+        let first = {
+            let _held = self.lock.lock();
+            let start = if side == Side::Mapping { self.pageblocks / 4 } else { 0 };
+            let first = self
+                .find(start, count, align)
+                .or_else(|| self.find(0, count, align))
+                .ok_or(OsError(libc::ENOMEM))?;
+            (first..first + count).for_each(|block| self.mark(block, true));
+            self.taken.fetch_add(count as usize, Ordering::Relaxed);
+            PageblockIndex(first)
+        };
+        if let Err(error) = frames.commit(self.os, first.first(), count * PAGEBLOCK_FRAMES) {
+            self.give_back(first, count);
+            return Err(error);
+        }
+        Ok(first)
+    }
+
+    /// Gives a run back. Its memory has been purged.
+    pub fn give_back(&self, first: PageblockIndex, count: u32) {
+        let _held = self.lock.lock();
+        (first.0..first.0 + count).for_each(|block| self.mark(block, false));
+        self.taken.fetch_sub(count as usize, Ordering::Relaxed);
+    }
+
+    /// Takes the `count` pageblocks from `first` on if all are free: a mapping that grows in place.
+    ///
+    /// # Errors
+    /// `ENOMEM` where one of them is taken, or what the OS says.
+    pub fn take_at(&self, frames: &FrameTable, first: PageblockIndex, count: u32) -> OsResult<()> {
+        {
+            let _held = self.lock.lock();
+            let end = first.0.checked_add(count).filter(|end| *end <= self.pageblocks);
+            let free = end.is_some_and(|end| (first.0..end).all(|block| !self.is_taken(block)));
+            if !free {
+                return Err(OsError(libc::ENOMEM));
+            }
+            (first.0..first.0 + count).for_each(|block| self.mark(block, true));
+            self.taken.fetch_add(count as usize, Ordering::Relaxed);
+        }
+        frames.commit(self.os, first.first(), count * PAGEBLOCK_FRAMES).map(|_| ()).inspect_err(
+            |_| self.give_back(first, count),
+        )
+    }
+
+    fn find(&self, start: u32, count: u32, align: u32) -> Option<u32> {
+        let mut candidate = start.next_multiple_of(align);
+        while count != 0 && candidate.checked_add(count)? <= self.pageblocks {
+            match (candidate..candidate + count).rev().find(|block| self.is_taken(*block)) {
+                None => return Some(candidate),
+                Some(last_taken) => candidate = self.skip_taken(last_taken).next_multiple_of(align),
+            }
+        }
+        None
+    }
+
+    /// The first block after `block` that is not taken, skipping whole words of taken ones.
+    fn skip_taken(&self, block: u32) -> u32 {
+        let mut next = block + 1;
+        while next < self.pageblocks {
+            if next % 64 == 0 && self.map_word(next).load(Ordering::Relaxed) == u64::MAX {
+                next += 64;
+            } else if self.is_taken(next) {
+                next += 1;
+            } else {
+                break;
+            }
+        }
+        next
+    }
+
+    fn map_word(&self, block: u32) -> &AtomicU64 {
+        // SAFETY: `block < pageblocks`, and the map holds a bit for each.
+        unsafe { self.map.add(block as usize / 64).as_ref() }
+    }
+
+    fn is_taken(&self, block: u32) -> bool {
+        self.map_word(block).load(Ordering::Relaxed) >> (block % 64) & 1 == 1
+    }
+
+    fn mark(&self, block: u32, taken: bool) {
+        let word = self.map_word(block);
+        let bit = 1u64 << (block % 64);
+        let old = word.load(Ordering::Relaxed);
+        debug_assert_eq!(old & bit != 0, !taken, "pageblock taken or given back twice");
+        word.store(if taken { old | bit } else { old & !bit }, Ordering::Relaxed);
+    }
+
+    /// Counters of the arena's lock.
+    #[must_use]
+    pub fn lock_stats(&self) -> LockStats {
+        self.lock.stats()
+    }
+
+    /// Takes the lock before `fork`.
+    pub fn lock_for_fork(&self) {
+        self.lock.lock_for_fork();
+    }
+
+    /// Releases it on either side of `fork`.
+    ///
+    /// # Safety
+    /// The calling thread took it by [`lock_for_fork`](Self::lock_for_fork).
+    pub unsafe fn unlock_after_fork(&self) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.lock.unlock_after_fork() };
+    }
+}

@@ -1,0 +1,238 @@
+//! What is recorded of each frame: 6 bytes in three dense arrays.
+//!
+//! | array | bytes | written by | meaning |
+//! |---|---|---|---|
+//! | kind | 1 | slab, heap | who owns the frame; the one byte that `free` reads |
+//! | state | 1 | zone, pcp | free in the zone or on a per-CPU list, of which order, known to be zero |
+//! | link | 4 | the owner | zone: list links; slab: the slab's descriptor; heap: a block's length |
+//!
+//! Invariant: a frame has an owner (`kind != NONE` for it or for the head of its block) or is free
+//! (`state` says where), never both. Arrays are readable for the whole reservation, so that any
+//! address in it can be asked about; they are writable where frames have been taken from the arena.
+
+use super::{Pfn, FRAME_BYTES, PAGEBLOCK_FRAMES};
+use core::ptr::NonNull;
+use quarry_sys::os::{Os, OsResult};
+use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// Frames whose metadata becomes writable together: 64 MiB of memory, 96 KiB of metadata.
+const SECTION_FRAMES: usize = 16 * 1024;
+
+/// Who owns a frame: a slab cache's number, or one of the constants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind(pub u8);
+
+impl Kind {
+    /// No allocation starts in this frame.
+    pub const NONE: Self = Self(0);
+    /// Highest number of a slab cache.
+    pub const LAST_CACHE: u8 = 239;
+    /// Head of a block of pages; `link` holds its length in frames.
+    pub const PAGES: Self = Self(253);
+    /// Head of a mapping; `link` holds its length in frames.
+    pub const MAPPING: Self = Self(254);
+
+    /// Whether a slab cache owns the frame.
+    #[inline]
+    #[must_use]
+    pub const fn is_cache(self) -> bool {
+        self.0 != 0 && self.0 <= Self::LAST_CACHE
+    }
+}
+
+/// The state byte: where a free frame is.
+///
+/// `{in_zone : 1 | in_pcp : 1 | reserved : 1 | zeroed : 1 | order : 4}`, all 0 = in use or never
+/// taken. Only the head of a free block carries it; `zeroed` may also be set on frames in use that
+/// were handed out zeroed and belong to nobody's data yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FrameState(pub u8);
+
+impl FrameState {
+    /// In use, or never taken from the arena.
+    pub const USED: Self = Self(0);
+    const IN_ZONE: u8 = 1 << 7;
+    const IN_PCP: u8 = 1 << 6;
+    const ZEROED: u8 = 1 << 4;
+
+    /// Head of a free block of `order` in the zone.
+    #[must_use]
+    pub const fn in_zone(order: super::Order, zeroed: bool) -> Self {
+        Self(Self::IN_ZONE | if zeroed { Self::ZEROED } else { 0 } | order.get())
+    }
+
+    /// Head of a free block of `order` on a per-CPU list.
+    #[must_use]
+    pub const fn in_pcp(order: super::Order, zeroed: bool) -> Self {
+        Self(Self::IN_PCP | if zeroed { Self::ZEROED } else { 0 } | order.get())
+    }
+
+    /// Whether this heads a free block of exactly `order` in the zone.
+    #[must_use]
+    pub const fn is_buddy(self, order: super::Order) -> bool {
+        self.0 & !Self::ZEROED == Self::IN_ZONE | order.get()
+    }
+
+    /// Whether this heads a free block in the zone.
+    #[must_use]
+    pub const fn is_in_zone(self) -> bool {
+        self.0 & Self::IN_ZONE != 0
+    }
+
+    /// Whether this heads a free block on a per-CPU list.
+    #[must_use]
+    pub const fn is_in_pcp(self) -> bool {
+        self.0 & Self::IN_PCP != 0
+    }
+
+    /// Whether this heads a free block, wherever.
+    #[must_use]
+    pub const fn is_free(self) -> bool {
+        self.0 & (Self::IN_ZONE | Self::IN_PCP) != 0
+    }
+
+    /// Whether every byte of the block is known to be zero.
+    #[must_use]
+    pub const fn is_zeroed(self) -> bool {
+        self.0 & Self::ZEROED != 0
+    }
+
+    /// The order of the block.
+    #[must_use]
+    pub const fn order(self) -> super::Order {
+        super::Order::new(self.0 & 0xf)
+    }
+}
+
+/// The three arrays. All accesses are relaxed: each entry belongs to the lock of its owner, and
+/// the kind of a live allocation does not change while it lives.
+pub struct FrameTable {
+    kind: NonNull<AtomicU8>,
+    state: NonNull<AtomicU8>,
+    link: NonNull<AtomicU32>,
+    frames: u32,
+}
+
+// SAFETY: the arrays are atomics in memory that is never released.
+unsafe impl Sync for FrameTable {}
+// SAFETY: as for Sync; the table owns nothing bound to a thread.
+unsafe impl Send for FrameTable {}
+
+impl FrameTable {
+    /// Bytes of metadata per frame.
+    pub const BYTES_PER_FRAME: usize = 6;
+
+    /// Reserves arrays for `frames` frames, readable as zero.
+    ///
+    /// # Errors
+    /// What the OS says.
+    pub fn reserve(os: &dyn Os, frames: u32) -> OsResult<Self> {
+        let page = os.page_size().max(FRAME_BYTES);
+        let array = |bytes_each: usize| -> OsResult<NonNull<u8>> {
+            let bytes = (frames as usize * bytes_each).next_multiple_of(page);
+            let start = os.reserve(bytes, page)?;
+            os.commit_read_only(start, bytes)?;
+            Ok(start)
+        };
+        Ok(Self {
+            kind: array(1)?.cast(),
+            state: array(1)?.cast(),
+            link: array(4)?.cast(),
+            frames,
+        })
+    }
+
+    /// Number of frames of the reservation.
+    #[must_use]
+    pub fn frames(&self) -> u32 {
+        self.frames
+    }
+
+    /// Makes the entries of `count` frames from `first` writable. Idempotent. Returns the bytes of
+    /// metadata that this may bring into memory at most.
+    ///
+    /// # Errors
+    /// What the OS says.
+    pub fn commit(&self, os: &dyn Os, first: Pfn, count: u32) -> OsResult<usize> {
+        let from = first.index() / SECTION_FRAMES * SECTION_FRAMES;
+        let to = (first.index() + count as usize)
+            .next_multiple_of(SECTION_FRAMES)
+            .min((self.frames as usize).next_multiple_of(PAGEBLOCK_FRAMES as usize));
+        let page = os.page_size().max(FRAME_BYTES);
+        for (start, bytes_each) in
+            [(self.kind.cast::<u8>(), 1), (self.state.cast(), 1), (self.link.cast(), 4)]
+        {
+            let (low, high) = (from * bytes_each / page * page, to * bytes_each);
+            // SAFETY: `low` lies inside the array that starts at `start`.
+            os.commit(unsafe { start.add(low) }, (high - low).next_multiple_of(page))?;
+        }
+        Ok((to - from) * Self::BYTES_PER_FRAME)
+    }
+
+    #[inline(always)]
+    fn entry<T>(&self, array: NonNull<T>, pfn: Pfn) -> &T {
+        assert!(pfn.0 < self.frames, "frame outside the reservation");
+        // SAFETY: the index is below the number of entries reserved, all of which are readable and
+        // hold atomics, for which every bit pattern is valid.
+        unsafe { array.add(pfn.index()).as_ref() }
+    }
+
+    /// The owner of the allocation that starts in this frame, or of the slab that it is part of.
+    #[inline(always)]
+    #[must_use]
+    pub fn kind(&self, pfn: Pfn) -> Kind {
+        Kind(self.entry(self.kind, pfn).load(Ordering::Relaxed))
+    }
+
+    /// Sets the owner of `count` frames.
+    pub fn set_kind(&self, first: Pfn, count: u32, kind: Kind) {
+        for offset in 0..count {
+            self.entry(self.kind, first.plus(offset)).store(kind.0, Ordering::Relaxed);
+        }
+    }
+
+    /// The array of kinds, for the fast path: one byte per frame.
+    #[must_use]
+    pub fn kinds(&self) -> NonNull<AtomicU8> {
+        self.kind
+    }
+
+    /// The state byte.
+    #[inline]
+    #[must_use]
+    pub fn state(&self, pfn: Pfn) -> FrameState {
+        FrameState(self.entry(self.state, pfn).load(Ordering::Relaxed))
+    }
+
+    /// Sets the state byte. The frame's metadata has been committed.
+    #[inline]
+    pub fn set_state(&self, pfn: Pfn, state: FrameState) {
+        self.entry(self.state, pfn).store(state.0, Ordering::Relaxed);
+    }
+
+    /// The link word.
+    #[inline]
+    #[must_use]
+    pub fn link(&self, pfn: Pfn) -> u32 {
+        self.entry(self.link, pfn).load(Ordering::Relaxed)
+    }
+
+    /// Sets the link word. The frame's metadata has been committed.
+    #[inline]
+    pub fn set_link(&self, pfn: Pfn, value: u32) {
+        self.entry(self.link, pfn).store(value, Ordering::Relaxed);
+    }
+
+    /// The link words of two neighbouring frames as one 64-bit word.
+    ///
+    /// # Panics
+    /// Where `even` is not even.
+    #[inline]
+    #[must_use]
+    pub fn link_pair(&self, even: Pfn) -> &AtomicU64 {
+        assert!(even.0 % 2 == 0 && even.0 + 1 < self.frames, "link pairs start at even frames");
+        // SAFETY: two adjacent, 8-aligned entries inside the array; callers use them as a pair or
+        // as two words, never both at a time (the owner of the frames decides).
+        unsafe { self.link.add(even.index()).cast::<AtomicU64>().as_ref() }
+    }
+}

@@ -1,0 +1,1 @@
+//! kmem caches; one file per policy behind one trait.

@@ -1,0 +1,1 @@
+//! One instance of everything.

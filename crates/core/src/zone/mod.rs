@@ -1,0 +1,1 @@
+//! Zones: the buddy allocator of one NUMA node, under one counted lock.

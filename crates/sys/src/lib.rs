@@ -1,0 +1,18 @@
+//! Quarry's only door to the operating system and the CPU.
+//!
+//! Everything above this crate is arithmetic on frame numbers and words. Here live the calls that
+//! reserve, commit, populate and purge memory ([`os`]), the per-CPU primitives ([`percpu`]), the
+//! counted lock ([`lock`]), what is known of the machine ([`topology`]), and the way an
+//! unrecoverable misuse is reported ([`report`]).
+//!
+//! Nothing here allocates through the global allocator.
+#![cfg_attr(not(any(test, feature = "std", quarry_model)), no_std)]
+
+pub mod clock;
+pub mod lock;
+pub mod os;
+pub mod percpu;
+pub mod primitive;
+pub mod report;
+pub mod thread;
+pub mod topology;

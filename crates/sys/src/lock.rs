@@ -1,0 +1,254 @@
+//! The counted lock: spins briefly, then sleeps on a futex, and counts what it cost.
+//!
+//! State of the word: `0` free, `1` held, `2` held and somebody may sleep. The counters are plain
+//! loads and stores made while the lock is held, so that counting needs no atomic
+//! read-modify-write of its own.
+//!
+//! A thread that waits for itself (a signal handler that allocates while it interrupts the
+//! allocator's slow path) would wait forever; it is reported in one line instead.
+
+use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering, relax};
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const HELD_WITH_SLEEPERS: u32 = 2;
+
+/// Rounds of spinning before a waiter sleeps. Critical sections here last 50..500 ns, a futex
+/// round trip about 5 us: 100 rounds of `pause` bridge the usual section on either side.
+const SPIN_ROUNDS: u32 = 100;
+
+/// One acquisition in this many has its hold time measured; two clock readings cost about 40 ns,
+/// as much as a short section itself.
+pub const HOLD_SAMPLE: u64 = 64;
+
+/// What a lock has cost so far. All values only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockStats {
+    /// Times the lock was taken, with or without waiting.
+    pub acquisitions: u64,
+    /// Times the lock was found held, by `lock` (which then waited) or by `try_lock`.
+    pub contentions: u64,
+    /// Acquisitions whose hold time was measured: every [`HOLD_SAMPLE`]th.
+    pub hold_samples: u64,
+    /// Sum of the measured hold times, in nanoseconds.
+    pub hold_ns: u64,
+}
+
+impl core::ops::AddAssign for LockStats {
+    fn add_assign(&mut self, other: Self) {
+        self.acquisitions += other.acquisitions;
+        self.contentions += other.contentions;
+        self.hold_samples += other.hold_samples;
+        self.hold_ns += other.hold_ns;
+    }
+}
+
+/// A mutual-exclusion lock around a `T`, with counters. Not recursive.
+pub struct CountedLock<T> {
+    word: AtomicU32,
+    owner: AtomicUsize,
+    acquisitions: AtomicU64,
+    contentions: AtomicU64,
+    hold_samples: AtomicU64,
+    hold_ns: AtomicU64,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the lock hands out `&mut T` to one thread at a time, which is all that moving a `T`
+// between threads asks for; every other field is atomic.
+unsafe impl<T: Send> Sync for CountedLock<T> {}
+// SAFETY: owning the lock is owning the `T`.
+unsafe impl<T: Send> Send for CountedLock<T> {}
+
+/// Proof that the lock is held; releases it when dropped.
+pub struct Guard<'a, T> {
+    lock: &'a CountedLock<T>,
+    since_ns: u64,
+}
+
+impl<T> CountedLock<T> {
+    /// A free lock around `value`.
+    pub const fn new(value: T) -> Self {
+        Self {
+            word: AtomicU32::new(FREE),
+            owner: AtomicUsize::new(0),
+            acquisitions: AtomicU64::new(0),
+            contentions: AtomicU64::new(0),
+            hold_samples: AtomicU64::new(0),
+            hold_ns: AtomicU64::new(0),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Takes the lock, spinning and then sleeping while another thread holds it.
+    #[inline]
+    pub fn lock(&self) -> Guard<'_, T> {
+        if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            self.wait();
+        }
+        self.taken()
+    }
+
+    /// Takes the lock if nobody holds it. Never waits.
+    #[inline]
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+        if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            Some(self.taken())
+        } else {
+            // A lost increment here is tolerated: counting a failed attempt is not worth a bus lock.
+            let seen = self.contentions.load(Ordering::Relaxed);
+            self.contentions.store(seen + 1, Ordering::Relaxed);
+            None
+        }
+    }
+
+    #[inline]
+    fn taken(&self) -> Guard<'_, T> {
+        self.owner.store(crate::thread::thread_pointer(), Ordering::Relaxed);
+        let count = self.acquisitions.load(Ordering::Relaxed) + 1;
+        self.acquisitions.store(count, Ordering::Relaxed);
+        let since_ns =
+            if count % HOLD_SAMPLE == 0 { crate::clock::monotonic_ns() } else { 0 };
+        Guard { lock: self, since_ns }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait(&self) {
+        if self.owner.load(Ordering::Relaxed) == crate::thread::thread_pointer() {
+            crate::report::fatal(format_args!(
+                "the allocator was entered again while it held its own lock \
+                 (malloc or free in a signal handler?)"
+            ));
+        }
+        let mut rounds = 0;
+        loop {
+            if self.word.load(Ordering::Relaxed) == FREE
+                && self
+                    .word
+                    .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            {
+                break;
+            }
+            rounds += 1;
+            if rounds > SPIN_ROUNDS {
+                self.sleep();
+                break;
+            }
+            relax();
+        }
+        let seen = self.contentions.load(Ordering::Relaxed);
+        self.contentions.store(seen + 1, Ordering::Relaxed);
+    }
+
+    fn sleep(&self) {
+        while self.word.swap(HELD_WITH_SLEEPERS, Ordering::Acquire) != FREE {
+            futex::wait(&self.word, HELD_WITH_SLEEPERS);
+        }
+    }
+
+    /// The counters, read without the lock: each is exact, their combination a snapshot.
+    pub fn stats(&self) -> LockStats {
+        LockStats {
+            acquisitions: self.acquisitions.load(Ordering::Relaxed),
+            contentions: self.contentions.load(Ordering::Relaxed),
+            hold_samples: self.hold_samples.load(Ordering::Relaxed),
+            hold_ns: self.hold_ns.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Takes the lock and keeps it across `fork`, with no guard to drop.
+    ///
+    /// Pairs with [`unlock_after_fork`](Self::unlock_after_fork) on both sides.
+    pub fn lock_for_fork(&self) {
+        core::mem::forget(self.lock());
+    }
+
+    /// Releases what [`lock_for_fork`](Self::lock_for_fork) took, in the parent or in the child.
+    ///
+    /// # Safety
+    /// The calling thread holds the lock through `lock_for_fork`. In the child that thread is the
+    /// only one, and its thread pointer is the parent thread's.
+    pub unsafe fn unlock_after_fork(&self) {
+        drop(Guard { lock: self, since_ns: 0 });
+    }
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard exists only while its thread holds the lock, and the lock admits one
+        // holder, so no other reference to the value is alive.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as for `deref`; `&mut self` makes this the only reference through the guard.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        let lock = self.lock;
+        if self.since_ns != 0 {
+            let held = crate::clock::monotonic_ns() - self.since_ns;
+            lock.hold_ns.store(lock.hold_ns.load(Ordering::Relaxed) + held, Ordering::Relaxed);
+            lock.hold_samples
+                .store(lock.hold_samples.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+        lock.owner.store(0, Ordering::Relaxed);
+        if lock.word.swap(FREE, Ordering::Release) == HELD_WITH_SLEEPERS {
+            futex::wake_one(&lock.word);
+        }
+    }
+}
+
+/// The two futex calls a lock needs. Under the model checker waiting is a yield.
+mod futex {
+    use crate::primitive::AtomicU32;
+
+    #[cfg(all(target_os = "linux", not(quarry_model)))]
+    pub(super) fn wait(word: &AtomicU32, expected: u32) {
+        // SAFETY: the word outlives the call and FUTEX_WAIT only reads it. errno is saved by the
+        // caller's entry point (see quarry-preload), so a spurious EAGAIN is never seen outside.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                word.as_ptr(),
+                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+                expected,
+                core::ptr::null::<libc::timespec>(),
+            );
+        }
+    }
+
+    #[cfg(all(target_os = "linux", not(quarry_model)))]
+    pub(super) fn wake_one(word: &AtomicU32) {
+        // SAFETY: FUTEX_WAKE uses the address only as a key.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                word.as_ptr(),
+                libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+                1,
+            );
+        }
+    }
+
+    #[cfg(quarry_model)]
+    pub(super) fn wait(_word: &AtomicU32, _expected: u32) {
+        shuttle::thread::yield_now();
+    }
+
+    #[cfg(quarry_model)]
+    pub(super) fn wake_one(_word: &AtomicU32) {}
+}

@@ -1,0 +1,118 @@
+//! A fake operating system for tests: plain private mappings, faults on demand.
+//!
+//! Memory is committed from the start (one plain `mmap`, no fixed or partial unmapping), so that
+//! the code above runs under sanitizers and valgrind as it is. Every call can be made to fail by
+//! its number, counted from 1, to walk every error path of a run.
+
+use super::{Os, OsError, OsResult};
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// The fake. Calls are counted; the one numbered `fail_at` fails with `ENOMEM`.
+pub struct FakeOs {
+    calls: AtomicU64,
+    fail_at: AtomicU64,
+    page_size: usize,
+    purged_bytes: AtomicUsize,
+}
+
+impl FakeOs {
+    /// A fake with pages of `page_size` bytes (4, 16 or 64 KiB) on which nothing fails.
+    #[must_use]
+    pub const fn new(page_size: usize) -> Self {
+        Self {
+            calls: AtomicU64::new(0),
+            fail_at: AtomicU64::new(0),
+            page_size,
+            purged_bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// Makes the `nth` fallible call from now on fail once (1 = the next); 0 makes nothing fail.
+    pub fn fail_nth(&self, nth: u64) {
+        let now = self.calls.load(Ordering::Relaxed);
+        self.fail_at.store(if nth == 0 { 0 } else { now + nth }, Ordering::Relaxed);
+    }
+
+    /// Fallible calls made so far.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Bytes purged so far.
+    pub fn purged_bytes(&self) -> usize {
+        self.purged_bytes.load(Ordering::Relaxed)
+    }
+
+    fn count(&self) -> OsResult<()> {
+        let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        if call == self.fail_at.load(Ordering::Relaxed) {
+            return Err(OsError(libc::ENOMEM));
+        }
+        Ok(())
+    }
+}
+
+// SAFETY: reservations are whole private mappings kept until `release`; `commit` changes nothing
+// because they are writable from the start; `purge` clears exactly its range.
+unsafe impl Os for FakeOs {
+    fn page_size(&self) -> usize {
+        self.page_size
+    }
+
+    fn reserve(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
+        self.count()?;
+        let span = bytes.checked_add(align).ok_or(OsError(libc::ENOMEM))?;
+        // SAFETY: a new anonymous private mapping touches no live object.
+        let raw = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                span,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if raw == libc::MAP_FAILED {
+            return Err(OsError(libc::ENOMEM));
+        }
+        // The unaligned head stays mapped: partial unmapping is what the fake must not do.
+        let aligned = (raw as usize).next_multiple_of(align);
+        NonNull::new(aligned as *mut u8).ok_or(OsError(libc::ENOMEM))
+    }
+
+    fn commit_read_only(&self, _address: NonNull<u8>, _bytes: usize) -> OsResult<()> {
+        self.count()
+    }
+
+    fn commit(&self, _address: NonNull<u8>, _bytes: usize) -> OsResult<()> {
+        self.count()
+    }
+
+    fn populate(&self, _address: NonNull<u8>, _bytes: usize) -> OsResult<()> {
+        self.count()
+    }
+
+    fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
+        self.count()?;
+        // SAFETY: the caller owns the range and has given up its contents.
+        unsafe { address.as_ptr().write_bytes(0, bytes) };
+        self.purged_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn move_pages(&self, from: NonNull<u8>, to: NonNull<u8>, bytes: usize) -> OsResult<()> {
+        self.count()?;
+        // SAFETY: the caller owns both ranges, which do not overlap (trait precondition).
+        unsafe {
+            core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), bytes);
+            from.as_ptr().write_bytes(0, bytes);
+        }
+        Ok(())
+    }
+
+    unsafe fn release(&self, _address: NonNull<u8>, _bytes: usize) {
+        // Kept mapped: the aligned address is not the mapping's start. Tests are short-lived.
+    }
+}

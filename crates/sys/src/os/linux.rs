@@ -1,0 +1,104 @@
+//! Linux: `mmap`, `mprotect`, `madvise`, `mremap`.
+
+use super::{Os, OsError, OsResult};
+use core::ptr::NonNull;
+
+/// The real operating system. Stateless.
+pub struct Linux;
+
+fn errno() -> OsError {
+    // SAFETY: __errno_location returns the calling thread's own errno slot.
+    OsError(unsafe { *libc::__errno_location() })
+}
+
+fn check(result: i32) -> OsResult<()> {
+    if result == 0 { Ok(()) } else { Err(errno()) }
+}
+
+/// Linux 5.14, `include/uapi/asm-generic/mman-common.h`.
+const MADV_POPULATE_WRITE: i32 = 23;
+
+// SAFETY: `reserve` returns fresh private mappings, `mprotect`/`madvise` act on exactly the range
+// they are given, and `munmap` is only reached through the unsafe `release`.
+unsafe impl Os for Linux {
+    fn page_size(&self) -> usize {
+        // SAFETY: sysconf has no preconditions.
+        unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+    }
+
+    fn reserve(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
+        let page = self.page_size();
+        let slack = if align > page { align - page } else { 0 };
+        let span = bytes.checked_add(slack).ok_or(OsError(libc::ENOMEM))?;
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no live
+        // object. PROT_NONE is not charged, also under overcommit_memory=2 and mlockall.
+        let raw = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                span,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if raw == libc::MAP_FAILED {
+            return Err(errno());
+        }
+        let start = raw as usize;
+        let aligned = (start + align - 1) & !(align - 1);
+        let (head, tail) = (aligned - start, start + span - (aligned + bytes));
+        // SAFETY: both pieces are parts of the mapping just made that nobody has seen.
+        unsafe {
+            if head != 0 {
+                libc::munmap(raw, head);
+            }
+            if tail != 0 {
+                libc::munmap((aligned + bytes) as *mut libc::c_void, tail);
+            }
+        }
+        NonNull::new(aligned as *mut u8).ok_or(OsError(libc::ENOMEM))
+    }
+
+    fn commit_read_only(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
+        // SAFETY: the range is reserved by us (trait precondition) and holds no object yet.
+        check(unsafe { libc::mprotect(address.as_ptr().cast(), bytes, libc::PROT_READ) })
+    }
+
+    fn commit(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
+        // SAFETY: the range is reserved by us (trait precondition); widening access harms nobody.
+        check(unsafe {
+            libc::mprotect(address.as_ptr().cast(), bytes, libc::PROT_READ | libc::PROT_WRITE)
+        })
+    }
+
+    fn populate(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
+        // SAFETY: populating keeps contents; the range is committed by us.
+        check(unsafe { libc::madvise(address.as_ptr().cast(), bytes, MADV_POPULATE_WRITE) })
+    }
+
+    fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
+        // SAFETY: the caller owns the range and has given up its contents.
+        check(unsafe { libc::madvise(address.as_ptr().cast(), bytes, libc::MADV_DONTNEED) })
+    }
+
+    fn move_pages(&self, from: NonNull<u8>, to: NonNull<u8>, bytes: usize) -> OsResult<()> {
+        // SAFETY: both ranges are committed by us and owned by the caller; DONTUNMAP keeps the old
+        // range mapped, so that no foreign mapping can slip into the reservation. Needs Linux 5.7.
+        let moved = unsafe {
+            libc::mremap(
+                from.as_ptr().cast(),
+                bytes,
+                bytes,
+                libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP,
+                to.as_ptr().cast::<libc::c_void>(),
+            )
+        };
+        if moved == libc::MAP_FAILED { Err(errno()) } else { Ok(()) }
+    }
+
+    unsafe fn release(&self, address: NonNull<u8>, bytes: usize) {
+        // SAFETY: the caller promises that this is a whole reservation and that it is unused.
+        unsafe { libc::munmap(address.as_ptr().cast(), bytes) };
+    }
+}

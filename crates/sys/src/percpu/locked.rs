@@ -1,0 +1,470 @@
+//! Slots under a try-lock each: for CPUs without sequences, for threads without a registration,
+//! for sanitizers, and for tests that say which CPU they are.
+//!
+//! The same cells and arrays as the sequences use, so one thread may serve both kinds.
+
+use super::slot::CELL_SHIFT;
+use super::{ArrayId, Object, PerCpu, Push, SlotArea, SlotIndex};
+use crate::lock::CountedLock;
+use crate::os::{Os, OsResult};
+use crate::primitive::{AtomicU32, Ordering, relax};
+use core::mem::MaybeUninit;
+
+/// Stripes tried before an operation gives up and lets the slow path serve.
+const TRIES: u32 = 4;
+
+/// Which slot the running thread uses.
+pub trait ChooseSlot: Sync {
+    /// Its initial value.
+    const NEW: Self;
+    /// How many slots to reserve.
+    fn slots(&self) -> u32;
+    /// The preferred slot, any number: it is reduced modulo [`slots`](Self::slots).
+    fn choose(&self) -> u32;
+    /// Whether a busy slot may be exchanged for its neighbour.
+    const MAY_WANDER: bool;
+}
+
+/// Spreads threads over stripes by their thread pointer.
+pub struct ThreadStripe;
+
+impl ChooseSlot for ThreadStripe {
+    const NEW: Self = Self;
+    const MAY_WANDER: bool = true;
+
+    fn slots(&self) -> u32 {
+        (crate::topology::possible_cpus() * 2).next_power_of_two().clamp(4, 64)
+    }
+
+    #[inline]
+    fn choose(&self) -> u32 {
+        // Fibonacci hashing: thread control blocks are a multiple of a stack size apart.
+        ((crate::thread::thread_pointer() as u64 >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40)
+            as u32
+    }
+}
+
+/// The slot that a thread has declared by [`DeclaredSlot::enter`], 0 until then.
+pub struct DeclaredSlot {
+    slots: AtomicU32,
+}
+
+impl DeclaredSlot {
+    /// Sets the number of slots; before `init`.
+    pub fn set_slots(&self, slots: u32) {
+        self.slots.store(slots, Ordering::Relaxed);
+    }
+}
+
+#[cfg(any(test, feature = "std", quarry_model))]
+mod declared {
+    use super::DeclaredSlot;
+
+    #[cfg(not(quarry_model))]
+    std::thread_local! {
+        static CURRENT: core::cell::Cell<u32> = const { core::cell::Cell::new(0) };
+    }
+    #[cfg(quarry_model)]
+    shuttle::thread_local! {
+        static CURRENT: core::cell::Cell<u32> = core::cell::Cell::new(0);
+    }
+
+    impl DeclaredSlot {
+        /// Declares that the running thread is on virtual CPU `slot` from now on.
+        pub fn enter(slot: u32) {
+            CURRENT.with(|current| current.set(slot));
+        }
+
+        pub(super) fn entered() -> u32 {
+            CURRENT.with(core::cell::Cell::get)
+        }
+    }
+}
+
+impl ChooseSlot for DeclaredSlot {
+    const NEW: Self = Self { slots: AtomicU32::new(1) };
+    const MAY_WANDER: bool = false;
+
+    fn slots(&self) -> u32 {
+        self.slots.load(Ordering::Relaxed)
+    }
+
+    fn choose(&self) -> u32 {
+        #[cfg(any(test, feature = "std", quarry_model))]
+        return Self::entered();
+        #[cfg(not(any(test, feature = "std", quarry_model)))]
+        0
+    }
+}
+
+/// Slots `first..first + count` of an area, each under its own try-lock.
+pub(super) struct Stripes {
+    pub(super) first: AtomicU32,
+    pub(super) count: AtomicU32,
+}
+
+/// Proof that a slot's control word is held.
+struct Held<'a>(&'a SlotArea, SlotIndex);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.control(self.1).store(0, Ordering::Release);
+    }
+}
+
+fn try_hold(area: &SlotArea, slot: SlotIndex) -> Option<Held<'_>> {
+    let word = area.control(slot);
+    let free = word.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
+    free.then(|| Held(area, slot))
+}
+
+fn hold(area: &SlotArea, slot: SlotIndex) -> Held<'_> {
+    loop {
+        if let Some(held) = try_hold(area, slot) {
+            return held;
+        }
+        relax();
+    }
+}
+
+impl Stripes {
+    pub(super) const fn new() -> Self {
+        Self { first: AtomicU32::new(0), count: AtomicU32::new(0) }
+    }
+
+    pub(super) fn slots(&self) -> impl Iterator<Item = SlotIndex> {
+        let first = self.first.load(Ordering::Relaxed);
+        (first..first + self.count.load(Ordering::Relaxed)).map(SlotIndex)
+    }
+
+    #[inline]
+    fn slot(&self, hint: u32) -> SlotIndex {
+        let count = self.count.load(Ordering::Relaxed);
+        SlotIndex(self.first.load(Ordering::Relaxed) + hint % count)
+    }
+
+    fn enter<'a, C: ChooseSlot>(&self, area: &'a SlotArea, choice: &C) -> Option<Held<'a>> {
+        let hint = choice.choose();
+        let tries = if C::MAY_WANDER { TRIES } else { 1 };
+        (0..tries).find_map(|try_| try_hold(area, self.slot(hint.wrapping_add(try_))))
+    }
+
+    pub(super) fn current<C: ChooseSlot>(&self, choice: &C) -> SlotIndex {
+        self.slot(choice.choose())
+    }
+
+    pub(super) fn pop<C: ChooseSlot>(
+        &self,
+        area: &SlotArea,
+        choice: &C,
+        array: ArrayId,
+    ) -> Option<Object> {
+        let held = self.enter(area, choice)?;
+        let mut one = [MaybeUninit::uninit()];
+        // SAFETY (assume_init): `take` returned true, so it wrote the element.
+        take(area, held.1, array, &mut one, 1).then(|| unsafe { one[0].assume_init() })
+    }
+
+    pub(super) fn push<C: ChooseSlot>(
+        &self,
+        area: &SlotArea,
+        choice: &C,
+        array: ArrayId,
+        object: Object,
+    ) -> Push {
+        let Some(held) = self.enter(area, choice) else { return Push::Refused };
+        let top = (area.word(held.1, array, 0).load(Ordering::Relaxed) & 0xffff) as usize;
+        if top > 0 && area.at(held.1, top - 1).load(Ordering::Relaxed) == object.as_ptr() as u64 {
+            return Push::Duplicate;
+        }
+        if put(area, held.1, array, &[object], 1) { Push::Stored } else { Push::Refused }
+    }
+
+    pub(super) fn pop_batch<C: ChooseSlot>(
+        &self,
+        area: &SlotArea,
+        choice: &C,
+        array: ArrayId,
+        out: &mut [MaybeUninit<Object>],
+    ) -> bool {
+        self.enter(area, choice).is_some_and(|held| take(area, held.1, array, out, 0))
+    }
+
+    pub(super) fn push_batch<C: ChooseSlot>(
+        &self,
+        area: &SlotArea,
+        choice: &C,
+        array: ArrayId,
+        objects: &[Object],
+    ) -> bool {
+        self.enter(area, choice).is_some_and(|held| put(area, held.1, array, objects, 0))
+    }
+
+    /// # Safety
+    /// As [`PerCpu::list_pop`].
+    pub(super) unsafe fn list_pop<C: ChooseSlot>(
+        &self,
+        area: &SlotArea,
+        choice: &C,
+        array: ArrayId,
+    ) -> Option<Object> {
+        let held = self.enter(area, choice)?;
+        let word = area.word(held.1, array, 0);
+        let value = word.load(Ordering::Relaxed);
+        let head = Object::new(((value >> 20) << 4) as *mut u8)?;
+        // SAFETY: the caller promises that the first word of a listed object is its link.
+        let next = unsafe { head.cast::<u64>().read() };
+        word.store(((next >> 4) << 20) | ((value & 0xf_ffff) - 1), Ordering::Relaxed);
+        bump(area, held.1, array, 2);
+        Some(head)
+    }
+
+    /// # Safety
+    /// As [`PerCpu::list_push`].
+    pub(super) unsafe fn list_push<C: ChooseSlot>(
+        &self,
+        area: &SlotArea,
+        choice: &C,
+        array: ArrayId,
+        guard: u64,
+        object: Object,
+    ) -> Push {
+        let Some(held) = self.enter(area, choice) else { return Push::Refused };
+        if area.word(held.1, array, 1).load(Ordering::Relaxed) != guard {
+            return Push::Refused;
+        }
+        let word = area.word(held.1, array, 0);
+        let value = word.load(Ordering::Relaxed);
+        let head = (value >> 20) << 4;
+        if head == object.as_ptr() as u64 {
+            return Push::Duplicate;
+        }
+        // SAFETY: the caller owns the object and lets its first word be overwritten.
+        unsafe { object.cast::<u64>().write(head) };
+        let address = object.as_ptr() as u64;
+        word.store(((address >> 4) << 20) | ((value & 0xf_ffff) + 1), Ordering::Relaxed);
+        bump(area, held.1, array, 3);
+        Push::Stored
+    }
+
+    pub(super) fn compare_store(
+        &self,
+        area: &SlotArea,
+        slot: SlotIndex,
+        array: ArrayId,
+        word: usize,
+        expected: u64,
+        new: u64,
+    ) -> bool {
+        let Some(_held) = try_hold(area, slot) else { return false };
+        let word = area.word(slot, array, word);
+        let same = word.load(Ordering::Relaxed) == expected;
+        if same {
+            word.store(new, Ordering::Relaxed);
+        }
+        same
+    }
+
+    pub(super) fn prepare(&self, area: &SlotArea, slot: SlotIndex, array: ArrayId) {
+        // Lock order: bounds before slots, as in drain and fork.
+        let bounds = area.bounds_lock.lock();
+        let held = hold(area, slot);
+        area.open(&bounds, held.1, array);
+    }
+
+    pub(super) fn drain(
+        &self,
+        area: &SlotArea,
+        array: ArrayId,
+        take: &mut dyn FnMut(&[Object]),
+    ) {
+        for slot in self.slots().filter(|slot| area.is_open(*slot, array)) {
+            let _held = hold(area, slot);
+            area.empty_stopped(slot, array, take);
+        }
+    }
+
+    pub(super) fn drain_lists(
+        &self,
+        area: &SlotArea,
+        array: ArrayId,
+        take: &mut dyn FnMut(u64, Option<Object>, usize),
+    ) {
+        for slot in self.slots() {
+            let _held = hold(area, slot);
+            let guard = area.word(slot, array, 1).load(Ordering::Relaxed);
+            area.empty_list(slot, array, guard, take);
+        }
+    }
+
+    pub(super) fn lock_for_fork(&self, area: &SlotArea) {
+        self.slots().for_each(|slot| core::mem::forget(hold(area, slot)));
+    }
+
+    pub(super) fn unlock_after_fork(&self, area: &SlotArea) {
+        self.slots().for_each(|slot| drop(Held(area, slot)));
+    }
+}
+
+fn bump(area: &SlotArea, slot: SlotIndex, array: ArrayId, word: usize) {
+    let word = area.word(slot, array, word);
+    word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+/// Takes the top `out.len()` objects of a held slot, adding `operations` to the header's count.
+fn take(
+    area: &SlotArea,
+    slot: SlotIndex,
+    array: ArrayId,
+    out: &mut [MaybeUninit<Object>],
+    operations: u64,
+) -> bool {
+    let header = area.word(slot, array, 0);
+    let value = header.load(Ordering::Relaxed);
+    let top = (value & 0xffff) as usize;
+    let begin = (area.word(slot, array, 1).load(Ordering::Relaxed) & 0xffff) as usize;
+    if top < begin + out.len() || begin == 0 {
+        return false;
+    }
+    let bottom = top - out.len();
+    for (offset, object) in out.iter_mut().enumerate() {
+        let address = area.at(slot, bottom + offset).load(Ordering::Relaxed) as *mut u8;
+        object.write(Object::new(address).expect("arrays hold no null"));
+    }
+    header.store((value + (operations << 16)) & !0xffff | bottom as u64, Ordering::Relaxed);
+    true
+}
+
+/// Puts `objects` on top of a held slot's array.
+fn put(
+    area: &SlotArea,
+    slot: SlotIndex,
+    array: ArrayId,
+    objects: &[Object],
+    operations: u64,
+) -> bool {
+    let header = area.word(slot, array, 0);
+    let value = header.load(Ordering::Relaxed);
+    let top = (value & 0xffff) as usize;
+    let end = (area.word(slot, array, 1).load(Ordering::Relaxed) >> 16 & 0xffff) as usize;
+    if top + objects.len() > end {
+        return false;
+    }
+    for (offset, object) in objects.iter().enumerate() {
+        area.at(slot, top + offset).store(object.as_ptr() as u64, Ordering::Relaxed);
+    }
+    let new_top = (top + objects.len()) as u64;
+    header.store((value + (operations << 16)) & !0xffff | new_top, Ordering::Relaxed);
+    true
+}
+
+/// Slots that are only ever used under their lock.
+pub struct LockedSlots<C: ChooseSlot> {
+    area: SlotArea,
+    stripes: Stripes,
+    choice: C,
+    /// Keeps `init` from running twice.
+    once: CountedLock<bool>,
+}
+
+impl<C: ChooseSlot> LockedSlots<C> {
+    /// How slots are chosen; [`DeclaredSlot`] takes its number of slots here.
+    pub fn choice(&self) -> &C {
+        &self.choice
+    }
+}
+
+// SAFETY: every access to a cell or array happens under the slot's lock, `take` and `put` move
+// whole words between caller and array, and `top` separates what is in from what is not.
+unsafe impl<C: ChooseSlot> PerCpu for LockedSlots<C> {
+    const INERT: Self = Self {
+        area: SlotArea::new(),
+        stripes: Stripes::new(),
+        choice: C::NEW,
+        once: CountedLock::new(false),
+    };
+
+    fn init(&self, os: &'static dyn Os) -> OsResult<()> {
+        let mut done = self.once.lock();
+        if !*done {
+            let count = self.choice.slots();
+            self.area.reserve(os, count)?;
+            self.stripes.count.store(count, Ordering::Relaxed);
+            *done = true;
+        }
+        Ok(())
+    }
+
+    fn area(&self) -> &SlotArea {
+        &self.area
+    }
+
+    fn current(&self) -> SlotIndex {
+        self.stripes.current(&self.choice)
+    }
+
+    fn pop(&self, array: ArrayId) -> Option<Object> {
+        self.stripes.pop(&self.area, &self.choice, array)
+    }
+
+    fn push(&self, array: ArrayId, object: Object) -> Push {
+        self.stripes.push(&self.area, &self.choice, array, object)
+    }
+
+    fn pop_batch(&self, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool {
+        self.stripes.pop_batch(&self.area, &self.choice, array, out)
+    }
+
+    fn push_batch(&self, array: ArrayId, objects: &[Object]) -> bool {
+        self.stripes.push_batch(&self.area, &self.choice, array, objects)
+    }
+
+    unsafe fn list_pop(&self, array: ArrayId) -> Option<Object> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.stripes.list_pop(&self.area, &self.choice, array) }
+    }
+
+    unsafe fn list_push(&self, array: ArrayId, guard: u64, object: Object) -> Push {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.stripes.list_push(&self.area, &self.choice, array, guard, object) }
+    }
+
+    fn compare_store(
+        &self,
+        slot: SlotIndex,
+        array: ArrayId,
+        word: usize,
+        expected: u64,
+        new: u64,
+    ) -> bool {
+        self.stripes.compare_store(&self.area, slot, array, word, expected, new)
+    }
+
+    fn prepare(&self, array: ArrayId) -> OsResult<()> {
+        self.stripes.prepare(&self.area, self.current(), array);
+        Ok(())
+    }
+
+    fn drain(&self, array: ArrayId, take: &mut dyn FnMut(&[Object])) {
+        let _bounds = self.area.bounds_lock.lock();
+        self.stripes.drain(&self.area, array, take);
+    }
+
+    fn drain_lists(&self, array: ArrayId, take: &mut dyn FnMut(u64, Option<Object>, usize)) {
+        let _bounds = self.area.bounds_lock.lock();
+        self.stripes.drain_lists(&self.area, array, take);
+    }
+
+    fn lock_for_fork(&self) {
+        self.area.bounds_lock.lock_for_fork();
+        self.stripes.lock_for_fork(&self.area);
+    }
+
+    unsafe fn unlock_after_fork(&self) {
+        self.stripes.unlock_after_fork(&self.area);
+        // SAFETY: the caller took it by `lock_for_fork`.
+        unsafe { self.area.bounds_lock.unlock_after_fork() };
+    }
+}
+
+const _: () = assert!(CELL_SHIFT == 5, "a cell is four words");

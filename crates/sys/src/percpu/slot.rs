@@ -1,0 +1,271 @@
+//! The memory of the slots: where each cell and each array lies.
+//!
+//! A slot is [`SLOT_BYTES`] of address space: one page of cells (32 bytes each, cell 0 is the slot's
+//! own control), then the arrays one behind the other, each preceded by one guard word that stays 0
+//! so that the look at "the object below the top" never leaves the array's own memory.
+//!
+//! Layout equation: `begin(a) = end(a-1) + 1`, `end(a) = begin(a) + capacity(a)`,
+//! `end(last) <= SLOT_BYTES / 8`.
+
+use super::{ArrayUse, Object};
+use crate::lock::{CountedLock, Guard};
+use crate::os::{Os, OsError, OsResult};
+use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::cell::Cell;
+use core::ptr::NonNull;
+
+/// log2 of [`SLOT_BYTES`]; the restartable sequences carry it as an immediate.
+pub(super) const SLOT_SHIFT: u32 = 17;
+/// Address space per slot: words are numbered by 16 bits, and 72 size classes of up to 128 objects
+/// take 75 KiB.
+pub const SLOT_BYTES: usize = 1 << SLOT_SHIFT;
+/// Cells per slot, the control cell included.
+pub const MAX_ARRAYS: usize = 128;
+/// log2 of the bytes of a cell.
+pub(super) const CELL_SHIFT: u32 = 5;
+const CELLS_BYTES: usize = MAX_ARRAYS << CELL_SHIFT;
+const FIRST_WORD: usize = CELLS_BYTES / 8;
+const LAST_WORD: usize = SLOT_BYTES / 8;
+
+const _: () = assert!(LAST_WORD < 0xffff, "0xffff is the bound that stops every pop");
+
+/// Bounds that no push and no pop passes: `begin = 0xffff`, `end = 0`.
+pub(super) const STOPPED: u64 = 0xffff;
+
+/// The guard that stops every push to and pop from a list.
+pub(super) const STOPPED_LIST: u64 = u64::MAX;
+
+/// One cell, that is one cache, of every slot. Never 0: that is the control cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrayId(u16);
+
+impl ArrayId {
+    /// The id with number `index`.
+    ///
+    /// # Panics
+    /// Where `index` is 0 or not below [`MAX_ARRAYS`].
+    #[inline(always)]
+    #[must_use]
+    pub const fn new(index: usize) -> Self {
+        assert!(index > 0 && index < MAX_ARRAYS, "array ids are 1..MAX_ARRAYS");
+        Self(index as u16)
+    }
+
+    /// The id with number `index`, unchecked: for tables of classes that were checked when built.
+    ///
+    /// # Safety
+    /// `0 < index < MAX_ARRAYS`.
+    #[inline(always)]
+    #[must_use]
+    pub const unsafe fn new_unchecked(index: usize) -> Self {
+        Self(index as u16)
+    }
+
+    /// The number.
+    #[inline(always)]
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A slot's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SlotIndex(pub u32);
+
+impl SlotIndex {
+    /// As an index into arrays of slots.
+    #[inline(always)]
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The reservation that holds all slots, and the layout that they share.
+pub struct SlotArea {
+    pub(super) base: AtomicUsize,
+    slots: AtomicU32,
+    /// `{end : 16 | begin : 16}` of each array, 0 = not laid out.
+    layout: [AtomicU32; MAX_ARRAYS],
+    next_word: AtomicU32,
+    /// Held while bounds or layouts change: prepare, drain, define.
+    pub(super) bounds_lock: CountedLock<()>,
+}
+
+impl SlotArea {
+    /// An area without memory.
+    pub const fn new() -> Self {
+        Self {
+            base: AtomicUsize::new(0),
+            slots: AtomicU32::new(0),
+            layout: [const { AtomicU32::new(0) }; MAX_ARRAYS],
+            next_word: AtomicU32::new(FIRST_WORD as u32),
+            bounds_lock: CountedLock::new(()),
+        }
+    }
+
+    /// Reserves memory for `slots` slots. It is committed whole (address space only: a slot that
+    /// no CPU uses never touches a page).
+    pub(super) fn reserve(&self, os: &dyn Os, slots: u32) -> OsResult<()> {
+        let bytes = slots as usize * SLOT_BYTES;
+        let base = os.reserve(bytes, SLOT_BYTES)?;
+        os.commit(base, bytes)?;
+        self.slots.store(slots, Ordering::Relaxed);
+        self.base.store(base.as_ptr() as usize, Ordering::Release);
+        Ok(())
+    }
+
+    /// Number of slots.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.slots.load(Ordering::Relaxed)
+    }
+
+    /// Gives `array` room for `capacity` objects in every slot. Call once per array.
+    ///
+    /// # Errors
+    /// `ENOMEM` where the slot's words are used up.
+    pub fn define(&self, array: ArrayId, capacity: usize) -> OsResult<()> {
+        let _held = self.bounds_lock.lock();
+        let begin = self.next_word.load(Ordering::Relaxed) as usize + 1;
+        let end = begin + capacity;
+        if end > LAST_WORD {
+            return Err(OsError(libc::ENOMEM));
+        }
+        self.next_word.store(end as u32, Ordering::Relaxed);
+        self.layout[array.index()].store((end << 16 | begin) as u32, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Objects that an array of one slot holds, 0 where it is not laid out.
+    #[must_use]
+    pub fn capacity(&self, array: ArrayId) -> usize {
+        let bounds = self.layout[array.index()].load(Ordering::Relaxed) as usize;
+        (bounds >> 16) - (bounds & 0xffff)
+    }
+
+    /// One of the four words of a cell.
+    ///
+    /// # Panics
+    /// Where the slot or the word does not exist.
+    #[inline]
+    #[must_use]
+    pub fn word(&self, slot: SlotIndex, array: ArrayId, word: usize) -> &AtomicU64 {
+        assert!(slot.0 < self.slots() && word < 4);
+        self.at(slot, (array.index() << (CELL_SHIFT - 3)) + word)
+    }
+
+    /// Word `index` of a slot.
+    #[inline]
+    pub(super) fn at(&self, slot: SlotIndex, index: usize) -> &AtomicU64 {
+        debug_assert!(index < LAST_WORD && slot.0 < self.slots());
+        let address =
+            self.base.load(Ordering::Relaxed) + (slot.index() << SLOT_SHIFT) + (index << 3);
+        // SAFETY: `slot` and `index` lie inside the reservation, which is committed, zeroed when
+        // fresh, 8-aligned and never released; zero is a valid AtomicU64.
+        unsafe { &*(address as *const AtomicU64) }
+    }
+
+    /// The slot's control word (cell 0, word 0), the try-lock of locked slots.
+    #[inline]
+    pub(super) fn control(&self, slot: SlotIndex) -> &AtomicU32 {
+        let word = core::ptr::from_ref(self.at(slot, 0)).cast::<AtomicU32>();
+        // SAFETY: the first half of an aligned u64 of the area, used as nothing else.
+        unsafe { &*word }
+    }
+
+    /// Opens `array` in `slot`: the header first, then the bounds. Sequences read the bounds first,
+    /// so one that sees the new bounds also sees the new header (x86 keeps loads and stores in
+    /// order; locked slots hold their lock). Idempotent. The caller holds `bounds_lock`.
+    pub(super) fn open(&self, _bounds: &Guard<'_, ()>, slot: SlotIndex, array: ArrayId) {
+        let bounds = self.word(slot, array, 1);
+        if bounds.load(Ordering::Relaxed) != 0 {
+            return;
+        }
+        let layout = u64::from(self.layout[array.index()].load(Ordering::Relaxed));
+        self.word(slot, array, 0).store(layout & 0xffff, Ordering::Release);
+        bounds.store(layout, Ordering::Release);
+    }
+
+    /// Empties `array` of a slot that no sequence can change now, and gives the objects to `take`.
+    pub(super) fn empty_stopped(
+        &self,
+        slot: SlotIndex,
+        array: ArrayId,
+        take: &mut dyn FnMut(&[Object]),
+    ) {
+        let header = self.word(slot, array, 0);
+        let value = header.load(Ordering::Relaxed);
+        let begin = (self.layout[array.index()].load(Ordering::Relaxed) & 0xffff) as usize;
+        let top = (value & 0xffff) as usize;
+        let mut piece = [NonNull::<u8>::dangling(); 64];
+        let mut from = begin;
+        while from < top {
+            let count = (top - from).min(piece.len());
+            for (offset, object) in piece[..count].iter_mut().enumerate() {
+                let address = self.at(slot, from + offset).load(Ordering::Relaxed) as *mut u8;
+                *object = NonNull::new(address).expect("arrays hold no null");
+            }
+            take(&piece[..count]);
+            from += count;
+        }
+        header.store(value & !0xffff | begin as u64, Ordering::Release);
+    }
+
+    /// Where a drain keeps the guard of a list that it stopped (control cell, word 2).
+    pub(super) fn saved_guard(&self, slot: SlotIndex) -> &AtomicU64 {
+        self.at(slot, 2)
+    }
+
+    /// Takes the list and the guard of a slot that no sequence can change now.
+    pub(super) fn empty_list(
+        &self,
+        slot: SlotIndex,
+        array: ArrayId,
+        guard: u64,
+        take: &mut dyn FnMut(u64, Option<Object>, usize),
+    ) {
+        let list = self.word(slot, array, 0).swap(0, Ordering::AcqRel);
+        let head = Object::new(((list >> 20) << 4) as *mut u8);
+        if guard != 0 || head.is_some() {
+            take(guard, head, (list & 0xf_ffff) as usize);
+        }
+        self.word(slot, array, 1).store(0, Ordering::Release);
+    }
+
+    /// Reopens an array that was stopped.
+    pub(super) fn reopen(&self, slot: SlotIndex, array: ArrayId) {
+        let layout = u64::from(self.layout[array.index()].load(Ordering::Relaxed));
+        self.word(slot, array, 1).store(layout, Ordering::Release);
+    }
+
+    /// Whether `array` of `slot` has been opened.
+    pub(super) fn is_open(&self, slot: SlotIndex, array: ArrayId) -> bool {
+        self.word(slot, array, 1).load(Ordering::Relaxed) != 0
+    }
+
+    /// Level and operations of an array summed over all slots; a snapshot.
+    #[must_use]
+    pub fn usage(&self, array: ArrayId) -> ArrayUse {
+        let begin = u64::from(self.layout[array.index()].load(Ordering::Relaxed) & 0xffff);
+        let sum = Cell::new(ArrayUse::default());
+        for slot in (0..self.slots()).map(SlotIndex) {
+            if self.is_open(slot, array) {
+                let header = self.word(slot, array, 0).load(Ordering::Relaxed);
+                let old = sum.get();
+                sum.set(ArrayUse {
+                    level: old.level + (header & 0xffff).saturating_sub(begin),
+                    operations: old.operations + (header >> 16),
+                });
+            }
+        }
+        sum.get()
+    }
+}
+
+impl Default for SlotArea {
+    fn default() -> Self {
+        Self::new()
+    }
+}

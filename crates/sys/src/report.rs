@@ -1,0 +1,76 @@
+//! How Quarry speaks when it cannot go on: one line on standard error, then `abort`.
+//!
+//! The text is formatted into a buffer on the stack and written by one system call, because the
+//! caller may be anywhere inside the allocator.
+
+use core::fmt::{self, Write};
+
+/// A line of at most `N` bytes; what does not fit is cut, never an error.
+pub struct Line<const N: usize> {
+    bytes: [u8; N],
+    len: usize,
+}
+
+impl<const N: usize> Default for Line<N> {
+    fn default() -> Self {
+        Self { bytes: [0; N], len: 0 }
+    }
+}
+
+impl<const N: usize> Line<N> {
+    /// The bytes written so far.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl<const N: usize> Write for Line<N> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let take = text.len().min(N - self.len);
+        self.bytes[self.len..self.len + take].copy_from_slice(&text.as_bytes()[..take]);
+        self.len += take;
+        Ok(())
+    }
+}
+
+/// Writes straight to a file descriptor, without buffering and without allocating.
+pub struct FdWriter(pub i32);
+
+impl Write for FdWriter {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut rest = text.as_bytes();
+        while !rest.is_empty() {
+            // SAFETY: `rest` is a live slice; write reads at most its length.
+            let done = unsafe { libc::write(self.0, rest.as_ptr().cast(), rest.len()) };
+            if done <= 0 {
+                return Err(fmt::Error);
+            }
+            rest = &rest[done as usize..];
+        }
+        Ok(())
+    }
+}
+
+/// Writes `quarry: <message>` to standard error. Never fails: a closed descriptor is ignored.
+pub fn warn(message: fmt::Arguments<'_>) {
+    let mut line = Line::<512>::default();
+    let _ = line.write_str("quarry: ");
+    let _ = line.write_fmt(message);
+    if line.len == 512 {
+        line.len = 511;
+    }
+    let _ = line.write_str("\n");
+    let bytes = line.as_bytes();
+    // SAFETY: `bytes` is a live slice; write reads at most its length.
+    unsafe { libc::write(2, bytes.as_ptr().cast(), bytes.len()) };
+}
+
+/// Reports a misuse or a broken invariant in one line and aborts the process.
+#[cold]
+#[inline(never)]
+pub fn fatal(message: fmt::Arguments<'_>) -> ! {
+    warn(message);
+    // SAFETY: abort has no preconditions.
+    unsafe { libc::abort() }
+}
