@@ -110,7 +110,7 @@ impl<T> CountedLock<T> {
         let count = self.acquisitions.load(Ordering::Relaxed) + 1;
         self.acquisitions.store(count, Ordering::Relaxed);
         let since_ns =
-            if count % HOLD_SAMPLE == 0 { crate::clock::monotonic_ns() } else { 0 };
+            if count.is_multiple_of(HOLD_SAMPLE) { crate::clock::monotonic_ns() } else { 0 };
         Guard { lock: self, since_ns }
     }
 

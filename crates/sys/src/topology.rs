@@ -11,9 +11,8 @@ const MASK_BYTES: usize = 1024;
 pub fn cpu_number_limit() -> u32 {
     let mut mask = [0u64; MASK_BYTES / 8];
     // SAFETY: `mask` is writable for MASK_BYTES bytes.
-    let bytes = unsafe {
-        libc::syscall(libc::SYS_sched_getaffinity, 0, MASK_BYTES, mask.as_mut_ptr())
-    };
+    let bytes =
+        unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, MASK_BYTES, mask.as_mut_ptr()) };
     if bytes > 0 { (bytes as u32 * 8).next_multiple_of(64) } else { MASK_BYTES as u32 * 8 }
 }
 
@@ -22,9 +21,8 @@ pub fn cpu_number_limit() -> u32 {
 pub fn allowed_cpus() -> u32 {
     let mut mask = [0u64; MASK_BYTES / 8];
     // SAFETY: `mask` is writable for MASK_BYTES bytes.
-    let bytes = unsafe {
-        libc::syscall(libc::SYS_sched_getaffinity, 0, MASK_BYTES, mask.as_mut_ptr())
-    };
+    let bytes =
+        unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, MASK_BYTES, mask.as_mut_ptr()) };
     if bytes > 0 { mask.iter().map(|word| word.count_ones()).sum::<u32>().max(1) } else { 1 }
 }
 

@@ -169,9 +169,10 @@ impl Arena {
             (first.0..first.0 + count).for_each(|block| self.mark(block, true));
             self.taken.fetch_add(count as usize, Ordering::Relaxed);
         }
-        frames.commit(self.os, first.first(), count * PAGEBLOCK_FRAMES).map(|_| ()).inspect_err(
-            |_| self.give_back(first, count),
-        )
+        frames
+            .commit(self.os, first.first(), count * PAGEBLOCK_FRAMES)
+            .map(|_| ())
+            .inspect_err(|_| self.give_back(first, count))
     }
 
     fn find(&self, start: u32, count: u32, align: u32) -> Option<u32> {
@@ -189,7 +190,7 @@ impl Arena {
     fn skip_taken(&self, block: u32) -> u32 {
         let mut next = block + 1;
         while next < self.pageblocks {
-            if next % 64 == 0 && self.map_word(next).load(Ordering::Relaxed) == u64::MAX {
+            if next.is_multiple_of(64) && self.map_word(next).load(Ordering::Relaxed) == u64::MAX {
                 next += 64;
             } else if self.is_taken(next) {
                 next += 1;

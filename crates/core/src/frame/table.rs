@@ -10,7 +10,7 @@
 //! (`state` says where), never both. Arrays are readable for the whole reservation, so that any
 //! address in it can be asked about; they are writable where frames have been taken from the arena.
 
-use super::{Pfn, FRAME_BYTES, PAGEBLOCK_FRAMES};
+use super::{FRAME_BYTES, PAGEBLOCK_FRAMES, Pfn};
 use core::ptr::NonNull;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -134,12 +134,7 @@ impl FrameTable {
             os.commit_read_only(start, bytes)?;
             Ok(start)
         };
-        Ok(Self {
-            kind: array(1)?.cast(),
-            state: array(1)?.cast(),
-            link: array(4)?.cast(),
-            frames,
-        })
+        Ok(Self { kind: array(1)?.cast(), state: array(1)?.cast(), link: array(4)?.cast(), frames })
     }
 
     /// Number of frames of the reservation.
@@ -230,7 +225,10 @@ impl FrameTable {
     #[inline]
     #[must_use]
     pub fn link_pair(&self, even: Pfn) -> &AtomicU64 {
-        assert!(even.0 % 2 == 0 && even.0 + 1 < self.frames, "link pairs start at even frames");
+        assert!(
+            even.0.is_multiple_of(2) && even.0 + 1 < self.frames,
+            "link pairs start at even frames"
+        );
         // SAFETY: two adjacent, 8-aligned entries inside the array; callers use them as a pair or
         // as two words, never both at a time (the owner of the frames decides).
         unsafe { self.link.add(even.index()).cast::<AtomicU64>().as_ref() }

@@ -28,7 +28,7 @@ unsafe impl Os for Linux {
 
     fn reserve(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
         let page = self.page_size();
-        let slack = if align > page { align - page } else { 0 };
+        let slack = align.saturating_sub(page);
         let span = bytes.checked_add(slack).ok_or(OsError(libc::ENOMEM))?;
         // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no live
         // object. PROT_NONE is not charged, also under overcommit_memory=2 and mlockall.

@@ -44,7 +44,7 @@ impl ChooseSlot for ThreadStripe {
     }
 }
 
-/// The slot that a thread has declared by [`DeclaredSlot::enter`], 0 until then.
+/// The slot that a thread has declared by `DeclaredSlot::enter` (feature `std`), 0 until then.
 pub struct DeclaredSlot {
     slots: AtomicU32,
 }
@@ -161,8 +161,11 @@ impl Stripes {
     ) -> Option<Object> {
         let held = self.enter(area, choice)?;
         let mut one = [MaybeUninit::uninit()];
-        // SAFETY (assume_init): `take` returned true, so it wrote the element.
-        take(area, held.1, array, &mut one, 1).then(|| unsafe { one[0].assume_init() })
+        if !take(area, held.1, array, &mut one, 1) {
+            return None;
+        }
+        // SAFETY: `take` returned true, so it wrote the element.
+        Some(unsafe { one[0].assume_init() })
     }
 
     pub(super) fn push<C: ChooseSlot>(
@@ -272,12 +275,7 @@ impl Stripes {
         area.open(&bounds, held.1, array);
     }
 
-    pub(super) fn drain(
-        &self,
-        area: &SlotArea,
-        array: ArrayId,
-        take: &mut dyn FnMut(&[Object]),
-    ) {
+    pub(super) fn drain(&self, area: &SlotArea, array: ArrayId, take: &mut dyn FnMut(&[Object])) {
         for slot in self.slots().filter(|slot| area.is_open(*slot, array)) {
             let _held = hold(area, slot);
             area.empty_stopped(slot, array, take);

@@ -12,7 +12,7 @@
 //! Each primitive has exactly one committing store. Whoever is preempted, migrated or hit by a
 //! signal before that store starts again; afterwards the operation has happened.
 //!
-//! Three backends carry the same trait: [`RseqSlots`] (x86-64, with [`Locked`] stripes for threads
+//! Three backends carry the same trait: `RseqSlots` (x86-64, with locked stripes for threads
 //! that have no registration), [`LockedSlots`] (any CPU) and [`VirtualSlots`] (a test or simulator
 //! says which slot it is on).
 

@@ -42,7 +42,6 @@ global_asm!(
     ".popsection",
 );
 
-
 /// Offsets of fields of `struct rseq`, `include/uapi/linux/rseq.h`, Linux 6.3.
 const CPU_ID: isize = 4;
 const MM_CID: isize = 24;
@@ -489,8 +488,8 @@ unsafe impl PerCpu for RseqSlots {
         self.stripes.first.store(cpus, Ordering::Relaxed);
         self.stripes.count.store(ThreadStripe.slots(), Ordering::Relaxed);
         self.area.reserve(os, cpus + ThreadStripe.slots())?;
-        let offset = glibc_rseq_offset()
-            .filter(|_| membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED_RSEQ));
+        let offset =
+            glibc_rseq_offset().filter(|_| membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED_RSEQ));
         let base = offset.unwrap_or_else(stand_in_offset);
         // SAFETY: getauxval has no preconditions.
         let features = unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) };

@@ -30,9 +30,17 @@ const LAST_WORD: usize = SLOT_BYTES / 8;
 const _: () = assert!(LAST_WORD < 0xffff, "0xffff is the bound that stops every pop");
 
 /// Bounds that no push and no pop passes: `begin = 0xffff`, `end = 0`.
+#[cfg_attr(
+    not(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq)))),
+    expect(dead_code, reason = "only sequences are stopped from another CPU")
+)]
 pub(super) const STOPPED: u64 = 0xffff;
 
 /// The guard that stops every push to and pop from a list.
+#[cfg_attr(
+    not(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq)))),
+    expect(dead_code, reason = "only sequences are stopped from another CPU")
+)]
 pub(super) const STOPPED_LIST: u64 = u64::MAX;
 
 /// One cell, that is one cache, of every slot. Never 0: that is the control cell.
@@ -214,6 +222,10 @@ impl SlotArea {
     }
 
     /// Where a drain keeps the guard of a list that it stopped (control cell, word 2).
+    #[cfg_attr(
+        not(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq)))),
+        expect(dead_code, reason = "only sequences are stopped from another CPU")
+    )]
     pub(super) fn saved_guard(&self, slot: SlotIndex) -> &AtomicU64 {
         self.at(slot, 2)
     }
@@ -235,6 +247,10 @@ impl SlotArea {
     }
 
     /// Reopens an array that was stopped.
+    #[cfg_attr(
+        not(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq)))),
+        expect(dead_code, reason = "only sequences are stopped from another CPU")
+    )]
     pub(super) fn reopen(&self, slot: SlotIndex, array: ArrayId) {
         let layout = u64::from(self.layout[array.index()].load(Ordering::Relaxed));
         self.word(slot, array, 1).store(layout, Ordering::Release);
