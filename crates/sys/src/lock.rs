@@ -97,7 +97,7 @@ impl<T> CountedLock<T> {
         if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             Some(self.taken())
         } else {
-            // A lost increment here is tolerated: counting a failed attempt is not worth a bus lock.
+            // A lost increment is tolerated: counting a failed attempt is not worth a bus lock.
             let seen = self.contentions.load(Ordering::Relaxed);
             self.contentions.store(seen + 1, Ordering::Relaxed);
             None

@@ -3,8 +3,8 @@
 //! | array | bytes | written by | meaning |
 //! |---|---|---|---|
 //! | kind | 1 | slab, heap | who owns the frame; the one byte that `free` reads |
-//! | state | 1 | zone, pcp | free in the zone or on a per-CPU list, of which order, known to be zero |
-//! | link | 4 | the owner | zone: list links; slab: the slab's descriptor; heap: a block's length |
+//! | state | 1 | zone, pcp | free in the zone or on a per-CPU list, its order, whether zero |
+//! | link | 4 | the owner | zone: list links; slab: its descriptor; heap: a block's length |
 //!
 //! Invariant: a frame has an owner (`kind != NONE` for it or for the head of its block) or is free
 //! (`state` says where), never both. Arrays are readable for the whole reservation, so that any

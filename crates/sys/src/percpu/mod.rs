@@ -6,8 +6,8 @@
 //! * **array** (SLAB, sheaves): `word0 = {operations : 48 | top : 16}`, `word1 = {end : 16 |
 //!   begin : 16}`; the objects lie in the slot's words `begin..top`. `operations` counts pushes and
 //!   pops, so the one committing store also keeps the statistics.
-//! * **list** (SLUB, SLQB): `word0 = {head >> 4 : 44 | nr : 20}`, `word1` = a guard that a push must
-//!   match (the slab whose objects the list holds), `word2`, `word3` = pops and pushes.
+//! * **list** (SLUB, SLQB): `word0 = {head >> 4 : 44 | nr : 20}`, `word1` = a guard that a push
+//!   must match (the slab whose objects the list holds), `word2`, `word3` = pops and pushes.
 //!
 //! Each primitive has exactly one committing store. Whoever is preempted, migrated or hit by a
 //! signal before that store starts again; afterwards the operation has happened.
@@ -120,8 +120,8 @@ pub unsafe trait PerCpu: Sync + Sized {
     /// The cell is used as a list; the first word of `object` may be overwritten.
     unsafe fn list_push(&self, array: ArrayId, guard: u64, object: Object) -> Push;
 
-    /// Stores `new` in `word` (0..4) of a cell of slot `slot` if the running CPU is `slot`'s and the
-    /// word holds `expected`. Returns whether it did.
+    /// Stores `new` in `word` (0..4) of a cell of slot `slot` if the running CPU is `slot`'s and
+    /// the word holds `expected`. Returns whether it did.
     fn compare_store(
         &self,
         slot: SlotIndex,

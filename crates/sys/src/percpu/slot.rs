@@ -1,8 +1,8 @@
 //! The memory of the slots: where each cell and each array lies.
 //!
-//! A slot is [`SLOT_BYTES`] of address space: one page of cells (32 bytes each, cell 0 is the slot's
-//! own control), then the arrays one behind the other, each preceded by one guard word that stays 0
-//! so that the look at "the object below the top" never leaves the array's own memory.
+//! A slot is [`SLOT_BYTES`] of address space: one page of cells (32 bytes each, cell 0 is the
+//! slot's own control), then the arrays one behind the other, each preceded by one guard word that
+//! stays 0 so that the look at "the object below the top" never leaves the array's own memory.
 //!
 //! Layout equation: `begin(a) = end(a-1) + 1`, `end(a) = begin(a) + capacity(a)`,
 //! `end(last) <= SLOT_BYTES / 8`.

@@ -1,0 +1,101 @@
+//! The files of the repository and what cargo knows of its crates.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A text file of the repository.
+pub struct TextFile {
+    /// Path from the root, with `/`.
+    pub path: String,
+    /// Its contents.
+    pub text: String,
+}
+
+/// The root of the repository.
+///
+/// # Panics
+/// Where the crate was moved out of `crates/tidy`.
+#[must_use]
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().and_then(Path::parent).expect("this crate lies in crates/tidy").to_owned()
+}
+
+/// Paths of all files that git tracks or would track, from the root, sorted. Without git (a source
+/// archive) all files but those of `target` and of hidden folders other than `.ci`.
+#[must_use]
+pub fn file_names() -> Vec<String> {
+    let listed = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output();
+    let mut names: Vec<String> = match listed {
+        Ok(output) if output.status.success() && !output.stdout.is_empty() => {
+            String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+        }
+        _ => walk(&root(), ""),
+    };
+    names.retain(|name| root().join(name).is_file());
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn walk(folder: &Path, prefix: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = format!("{prefix}{name}");
+        if entry.path().is_dir() {
+            if name != "target" && (!name.starts_with('.') || name == ".ci") {
+                names.extend(walk(&entry.path(), &format!("{path}/")));
+            }
+        } else {
+            names.push(path);
+        }
+    }
+    names
+}
+
+/// All text files whose name ends in one of `endings` (all of them for an empty list).
+#[must_use]
+pub fn text_files(endings: &[&str]) -> Vec<TextFile> {
+    file_names()
+        .into_iter()
+        .filter(|name| endings.is_empty() || endings.iter().any(|ending| name.ends_with(ending)))
+        .filter_map(|path| {
+            let text = std::fs::read_to_string(root().join(&path)).ok()?;
+            Some(TextFile { path, text })
+        })
+        .collect()
+}
+
+/// What `cargo metadata` says, for the dependencies of this platform only.
+///
+/// # Panics
+/// Where cargo fails; its message is part of the panic.
+#[must_use]
+pub fn cargo_metadata() -> Value {
+    let host = env!("QUARRY_TIDY_HOST");
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", host])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON")
+}
+
+/// The packages of the workspace, as `cargo metadata` describes them.
+#[must_use]
+pub fn members(metadata: &Value) -> Vec<&Value> {
+    let ids: Vec<&Value> = metadata["workspace_members"].as_array().into_iter().flatten().collect();
+    packages(metadata).into_iter().filter(|package| ids.contains(&&package["id"])).collect()
+}
+
+/// All packages that the workspace is built from, its own included.
+#[must_use]
+pub fn packages(metadata: &Value) -> Vec<&Value> {
+    metadata["packages"].as_array().into_iter().flatten().collect()
+}

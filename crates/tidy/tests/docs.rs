@@ -1,0 +1,91 @@
+//! Links of the documentation lead somewhere.
+
+use quarry_tidy::workspace::{root, text_files};
+use quarry_tidy::{Breach, expect_none};
+use std::path::{Component, Path, PathBuf};
+
+/// Targets of inline links and pictures, with their lines; code blocks and code spans are no links.
+fn links(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let mut in_block = false;
+    for (index, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            in_block = !in_block;
+        }
+        if in_block {
+            continue;
+        }
+        let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join("x");
+        for (offset, _) in prose.match_indices("](") {
+            let target = prose[offset + 2..].split(')').next().unwrap_or_default();
+            found.push((index + 1, target.trim().to_owned()));
+        }
+    }
+    found
+}
+
+/// The name that a heading gets as an anchor.
+fn anchor(heading: &str) -> String {
+    heading
+        .trim_start_matches('#')
+        .trim()
+        .chars()
+        .filter(|character| character.is_alphanumeric() || matches!(character, ' ' | '-' | '_'))
+        .map(|character| if character == ' ' { '-' } else { character.to_ascii_lowercase() })
+        .collect()
+}
+
+fn has_anchor(path: &Path, wanted: &str) -> bool {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().filter(|line| line.starts_with('#')).any(|line| anchor(line) == wanted)
+}
+
+/// `path` without `.` and `..`.
+fn normal(path: &Path) -> PathBuf {
+    let mut parts = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                parts.pop();
+            }
+            Component::CurDir => {}
+            other => parts.push(other),
+        }
+    }
+    parts
+}
+
+#[test]
+fn links_between_documents_resolve() {
+    let mut breaches = Vec::new();
+    let mut checked = 0;
+    for file in text_files(&[".md"]) {
+        for (line, target) in links(&file.text) {
+            if target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            checked += 1;
+            let (name, fragment) = target.split_once('#').unwrap_or((&target, ""));
+            let own = root().join(&file.path);
+            let folder = own.parent().expect("a file lies in a folder");
+            let path = if name.is_empty() { own.clone() } else { normal(&folder.join(name)) };
+            if !path.starts_with(root()) || !path.exists() {
+                breaches.push(Breach::new(&file.path, line, format!("no such file: {target}")));
+            } else if !fragment.is_empty() && !has_anchor(&path, fragment) {
+                breaches.push(Breach::new(&file.path, line, format!("no such heading: {target}")));
+            }
+        }
+    }
+    println!("{checked} links checked");
+    expect_none("links", &breaches);
+}
+
+#[test]
+fn links_are_found_in_prose_and_not_in_code() {
+    let text = "See [a](b.md) and `[c](d.md)`.\n```\n[e](f.md)\n```\n![g](h.svg#i)";
+    assert_eq!(links(text), [(1, "b.md".to_owned()), (5, "h.svg#i".to_owned())]);
+    assert_eq!(
+        anchor("## Life of one allocation: `malloc(100)`"),
+        "life-of-one-allocation-malloc100"
+    );
+}

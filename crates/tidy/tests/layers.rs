@@ -1,0 +1,210 @@
+//! Each layer uses only those below it, between crates and between the modules of the core.
+
+use quarry_tidy::rust::{RustFile, line_of, words};
+use quarry_tidy::workspace::{cargo_metadata, file_names, members, root};
+use quarry_tidy::{Breach, expect_none};
+
+/// Crates from the bottom up; those in one row do not know each other.
+const CRATES: &[&[&str]] = &[
+    &["quarry-sys"],
+    &["quarry-core"],
+    &["quarry"],
+    &["quarry-preload", "quarry-lab"],
+    &["quarry-cli"],
+];
+
+/// Stands beside the layers: looks at all of them, and nothing depends on it.
+const TIDY: &str = "quarry-tidy";
+
+/// Modules of the core from the bottom up.
+const MODULES: &[&str] = &["frame", "zone", "pcp", "slab", "heap", "stack"];
+
+/// Crates whose code runs inside `malloc`: they use no crate but `libc` and those below them.
+const INSIDE_MALLOC: &[&str] = &["quarry-sys", "quarry-core", "quarry", "quarry-preload"];
+
+fn layer(name: &str) -> Option<usize> {
+    CRATES.iter().position(|row| row.contains(&name))
+}
+
+#[test]
+fn crates_depend_only_on_lower_layers() {
+    let metadata = cargo_metadata();
+    let members = members(&metadata);
+    let names: Vec<&str> = members.iter().filter_map(|package| package["name"].as_str()).collect();
+    assert!(names.len() >= 6, "cargo metadata lists the workspace: {names:?}");
+    let mut breaches = Vec::new();
+    for package in &members {
+        let name = package["name"].as_str().unwrap_or_default();
+        let manifest = package["manifest_path"].as_str().unwrap_or_default();
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let on = dependency["name"].as_str().unwrap_or_default();
+            let allowed = match (layer(name), layer(on)) {
+                _ if !names.contains(&on) => true,
+                (Some(from), Some(to)) => to < from,
+                _ => false,
+            };
+            if !allowed {
+                breaches.push(Breach::new(manifest, 0, format!("{name} must not use {on}")));
+            }
+        }
+        if layer(name).is_none() && name != TIDY {
+            let message = format!("{name} has no layer: add it to CRATES in crates/tidy");
+            breaches.push(Breach::new(manifest, 0, message));
+        }
+    }
+    expect_none("crate layers", &breaches);
+}
+
+#[test]
+fn code_inside_malloc_uses_no_crate_but_libc() {
+    let metadata = cargo_metadata();
+    let mut breaches = Vec::new();
+    for package in members(&metadata) {
+        let name = package["name"].as_str().unwrap_or_default();
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let on = dependency["name"].as_str().unwrap_or_default();
+            let for_tests = dependency["kind"] == "dev"
+                || dependency["target"].as_str() == Some("cfg(quarry_model)");
+            let ours = on == "libc" || layer(on).is_some();
+            if INSIDE_MALLOC.contains(&name) && !for_tests && !ours {
+                let message = format!("{name} must not use {on}: only libc and lower layers");
+                breaches.push(Breach::new(name, 0, message));
+            }
+        }
+    }
+    expect_none("dependencies of the core", &breaches);
+}
+
+#[test]
+fn core_modules_use_only_lower_modules() {
+    let mut breaches = Vec::new();
+    for file in RustFile::all() {
+        let Some(inner) = file.path.strip_prefix("crates/core/src/") else { continue };
+        if inner == "lib.rs" {
+            continue;
+        }
+        let own = inner.split('/').next().unwrap_or_default().trim_end_matches(".rs");
+        let Some(rank) = MODULES.iter().position(|module| *module == own) else {
+            let message = format!("module {own} has no layer: add it to MODULES in crates/tidy");
+            breaches.push(Breach::new(&file.path, 0, message));
+            continue;
+        };
+        for (offset, used) in used_modules(&file.shipped, inner) {
+            let below = MODULES.iter().position(|module| *module == used);
+            if below.is_none_or(|below| below > rank) {
+                let line = line_of(&file.shipped, offset);
+                let message = format!("{own} must not use {used} (order: {MODULES:?})");
+                breaches.push(Breach::new(&file.path, line, message));
+            }
+        }
+    }
+    expect_none("module layers of the core", &breaches);
+}
+
+/// Top-level modules of the crate that a file names by `crate::` or by enough `super::`.
+fn used_modules(code: &str, inner: &str) -> Vec<(usize, String)> {
+    let depth = inner.trim_end_matches("/mod.rs").trim_end_matches(".rs").split('/').count();
+    let to_root = "super::".repeat(depth);
+    let mut used = Vec::new();
+    for start in ["crate::".to_owned(), to_root] {
+        for offset in words(code, start.trim_end_matches("::")) {
+            let is_deeper = code[..offset].ends_with("super::");
+            let Some(rest) = code[offset..].strip_prefix(&start).filter(|_| !is_deeper) else {
+                continue;
+            };
+            used.extend(first_segments(rest).into_iter().map(|name| (offset, name)));
+        }
+    }
+    used.retain(|(_, name)| name != "super" && !name.is_empty());
+    used
+}
+
+/// First segments of a path, or of each path of a group in braces.
+fn first_segments(path: &str) -> Vec<String> {
+    let segment = |text: &str| -> String {
+        text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+    };
+    let Some(group) = path.strip_prefix('{') else { return vec![segment(path)] };
+    let (mut depth, mut names, mut start) = (0usize, Vec::new(), 0);
+    for (at, byte) in group.bytes().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' if depth > 0 => depth -= 1,
+            b'}' => {
+                names.push(segment(&group[start..at]));
+                break;
+            }
+            b',' if depth == 0 => {
+                names.push(segment(&group[start..at]));
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
+#[test]
+fn the_scan_for_modules_sees_groups_and_supers() {
+    let code =
+        "use crate::frame::Pfn;\nuse crate::{heap, zone::{A, B}};\nuse super::super::slab::S;";
+    let mut names: Vec<String> =
+        used_modules(code, "pcp/v2016.rs").into_iter().map(|(_, name)| name).collect();
+    names.sort();
+    assert_eq!(names, ["frame", "heap", "slab", "zone"]);
+    assert!(used_modules("use super::Page;", "pcp/v2016.rs").is_empty());
+    assert_eq!(used_modules("use super::zone::Z;", "pcp/mod.rs").len(), 1);
+}
+
+/// Each crate takes lints, version, edition and licence from the workspace.
+#[test]
+fn every_crate_inherits_the_workspace_lints() {
+    let mut breaches = Vec::new();
+    let manifests: Vec<String> = file_names()
+        .into_iter()
+        .filter(|name| name.starts_with("crates/") && name.ends_with("/Cargo.toml"))
+        .collect();
+    assert!(manifests.len() >= 6, "manifests are found: {manifests:?}");
+    for path in manifests {
+        let text = std::fs::read_to_string(root().join(&path)).expect("the manifest is readable");
+        for line in [
+            "version.workspace",
+            "edition.workspace",
+            "rust-version.workspace",
+            "license.workspace",
+        ] {
+            if !text.contains(&format!("{line} = true")) {
+                breaches.push(Breach::new(&path, 0, format!("lacks `{line} = true`")));
+            }
+        }
+        if !text.contains("[lints]\nworkspace = true") {
+            breaches.push(Breach::new(&path, 0, "lacks `[lints]` with `workspace = true`"));
+        }
+    }
+    expect_none("manifests", &breaches);
+}
+
+/// `#![no_std]` outright or under every condition that ships.
+#[test]
+fn code_inside_malloc_has_no_std() {
+    let mut breaches = Vec::new();
+    for name in ["sys", "core", "preload"] {
+        let path = format!("crates/{name}/src/lib.rs");
+        let text = std::fs::read_to_string(root().join(&path)).expect("the crate has a lib.rs");
+        if !text.contains("#![no_std]") && !text.contains(", no_std)]") {
+            breaches.push(Breach::new(&path, 1, "must be no_std"));
+        }
+    }
+    for file in RustFile::all() {
+        let shipped = ["core", "preload"].iter().any(|name| {
+            file.path.strip_prefix("crates/").is_some_and(|rest| rest.starts_with(*name))
+        });
+        for offset in words(&file.shipped, "std").into_iter().filter(|_| shipped) {
+            if file.shipped[offset..].starts_with("std::") {
+                let line = line_of(&file.shipped, offset);
+                breaches.push(Breach::new(&file.path, line, "uses std: use core or quarry-sys"));
+            }
+        }
+    }
+    expect_none("no_std", &breaches);
+}

@@ -1,0 +1,209 @@
+//! The house rules that a text search can check; `CONTRIBUTING.md` says why each exists.
+
+use quarry_tidy::rust::{RustFile, functions, line_of, words};
+use quarry_tidy::workspace::text_files;
+use quarry_tidy::{Breach, expect_none};
+
+const FILE_LINES_MAX: usize = 800;
+const FILE_LINES_WARN: usize = 500;
+const FUNCTION_LINES_MAX: usize = 70;
+const COLUMNS_MAX: usize = 100;
+
+/// Where `unsafe` may stand in shipped code: the door to OS and CPU, access to frames and objects,
+/// and entry points. Everything else is arithmetic on frame numbers.
+const UNSAFE_ALLOWED: &[&str] = &[
+    "crates/sys/src/",
+    "crates/core/src/frame/",
+    "crates/core/src/slab/",
+    "crates/core/src/heap/",
+    "crates/core/src/stack.rs",
+    "crates/core/src/stack/",
+    "crates/quarry/src/",
+    "crates/preload/src/",
+];
+
+/// Where atomics may be named without the seam, and why.
+const ATOMICS_ALLOWED: &[(&str, &str)] = &[
+    ("crates/sys/src/primitive.rs", "it is the seam"),
+    ("crates/sys/src/os/fake.rs", "counts calls of a test; no interleaving depends on it"),
+];
+
+/// Crates whose atomics a model checker must see.
+const MODELLED: &[&str] =
+    &["crates/sys/src/", "crates/core/src/", "crates/quarry/src/", "crates/preload/src/"];
+
+#[test]
+fn files_and_functions_are_short_enough_to_read_in_one_sitting() {
+    let mut breaches = Vec::new();
+    for file in RustFile::all() {
+        let lines = file.text.lines().count();
+        if lines > FILE_LINES_MAX {
+            let message = format!("{lines} lines; at most {FILE_LINES_MAX}: split it by noun");
+            breaches.push(Breach::new(&file.path, 0, message));
+        } else if lines > FILE_LINES_WARN {
+            println!("note: {} has {lines} lines; {FILE_LINES_WARN} is the aim", file.path);
+        }
+        for function in functions(&file.code) {
+            if function.lines > FUNCTION_LINES_MAX {
+                let message = format!(
+                    "fn {} has {} lines; at most {FUNCTION_LINES_MAX}",
+                    function.name, function.lines
+                );
+                breaches.push(Breach::new(&file.path, function.line, message));
+            }
+        }
+    }
+    expect_none("length", &breaches);
+}
+
+#[test]
+fn lines_fit_into_100_columns() {
+    let mut breaches = Vec::new();
+    for file in
+        text_files(&[".rs", ".sh", ".toml", ".py", ".c", ".cc", ".h", "Makefile", ".ci/run"])
+    {
+        for (index, line) in file.text.lines().enumerate() {
+            let columns = line.chars().count();
+            if columns > COLUMNS_MAX {
+                let message = format!("{columns} columns; at most {COLUMNS_MAX}");
+                breaches.push(Breach::new(&file.path, index + 1, message));
+            }
+        }
+    }
+    expect_none("columns", &breaches);
+}
+
+#[test]
+fn nothing_unfinished_and_nothing_silenced() {
+    let banned = [
+        ("todo!", "is unfinished: finish it or leave it out"),
+        ("unimplemented!", "is unfinished: finish it or leave it out"),
+        ("dbg!", "is a leftover of debugging"),
+        ("#[allow(", "hides: use #[expect(.., reason = \"..\")]"),
+        ("#![allow(", "hides: use #![expect(.., reason = \"..\")]"),
+    ];
+    let mut breaches = Vec::new();
+    for file in RustFile::all() {
+        for (text, why) in banned {
+            for (offset, _) in file.code.match_indices(text) {
+                let line = line_of(&file.code, offset);
+                breaches.push(Breach::new(&file.path, line, format!("`{text}` {why}")));
+            }
+        }
+        for (offset, _) in file.code.match_indices("[expect(") {
+            let attribute = file.code[offset..].split(']').next().unwrap_or_default();
+            if words(attribute, "reason").is_empty() {
+                let line = line_of(&file.code, offset);
+                breaches.push(Breach::new(&file.path, line, "#[expect] without a reason"));
+            }
+        }
+    }
+    expect_none("leftovers", &breaches);
+}
+
+#[test]
+fn unsafe_stands_only_where_it_must() {
+    let mut breaches = Vec::new();
+    for file in RustFile::all() {
+        if UNSAFE_ALLOWED.iter().any(|folder| file.path.starts_with(folder)) {
+            continue;
+        }
+        for offset in words(&file.shipped, "unsafe") {
+            let line = line_of(&file.shipped, offset);
+            let message = format!("`unsafe` belongs into one of {UNSAFE_ALLOWED:?}");
+            breaches.push(Breach::new(&file.path, line, message));
+        }
+    }
+    expect_none("place of unsafe", &breaches);
+}
+
+/// Clippy's `undocumented_unsafe_blocks` reads syntax; this one also reads what clippy's build did
+/// not compile (other architectures, other `cfg`s).
+#[test]
+fn every_unsafe_block_says_why_it_is_sound() {
+    let mut breaches = Vec::new();
+    for file in RustFile::all() {
+        let text: Vec<&str> = file.text.lines().collect();
+        let code: Vec<&str> = file.code.lines().collect();
+        for offset in words(&file.code, "unsafe") {
+            let rest = file.code[offset + "unsafe".len()..].trim_start();
+            let line = line_of(&file.code, offset);
+            if (rest.starts_with('{') || rest.starts_with("impl"))
+                && !is_justified(&text, &code, line)
+            {
+                let message = "`unsafe` without a SAFETY comment in front of its statement";
+                breaches.push(Breach::new(&file.path, line, message));
+            }
+        }
+    }
+    expect_none("SAFETY comments", &breaches);
+}
+
+/// Whether a comment with SAFETY stands on `line` (from 1) or above it in the same statement.
+fn is_justified(text: &[&str], code: &[&str], line: usize) -> bool {
+    let mut index = line - 1;
+    loop {
+        if text[index].contains("SAFETY") && !code[index].contains("SAFETY") {
+            return true;
+        }
+        let is_comment = code[index].trim().is_empty() && !text[index].trim().is_empty();
+        let ends = code[index].trim_end();
+        let is_end_of_another =
+            index + 1 < line && !is_comment && (ends.ends_with(';') || ends.ends_with('}'));
+        if index == 0 || text[index].trim().is_empty() || is_end_of_another {
+            return false;
+        }
+        index -= 1;
+    }
+}
+
+#[test]
+fn the_search_for_safety_comments_stays_in_the_statement() {
+    let text = ["// SAFETY: a.", "let a = unsafe {", "};", "let b =", "    unsafe { c };"];
+    let code = ["", "let a = unsafe {", "};", "let b =", "    unsafe { c };"];
+    assert!(is_justified(&text, &code, 2));
+    assert!(!is_justified(&text, &code, 5));
+}
+
+#[test]
+fn atomics_come_through_the_seam() {
+    let mut breaches = Vec::new();
+    for file in RustFile::all() {
+        let modelled = MODELLED.iter().any(|folder| file.path.starts_with(folder));
+        if !modelled || ATOMICS_ALLOWED.iter().any(|(path, _)| file.path == *path) {
+            continue;
+        }
+        for (offset, _) in file.shipped.match_indices("sync::atomic") {
+            let line = line_of(&file.shipped, offset);
+            let message = "atomics come from quarry_sys::primitive, so that the model sees them";
+            breaches.push(Breach::new(&file.path, line, message));
+        }
+    }
+    expect_none("atomics", &breaches);
+}
+
+/// Paths and hosts of one machine have no meaning on another.
+#[test]
+fn no_file_names_a_machine() {
+    // Put together here, so that this file does not breach its own rule.
+    let folders = ["home", "root", "work", "tmp", "Users"].map(|name| format!("/{name}/"));
+    let hosts = [("crates", "io"), ("pypi", "org"), ("npmjs", "org"), ("debian", "org/debian")]
+        .map(|(name, top)| format!("{name}.{top}"));
+    let mut breaches = Vec::new();
+    for file in text_files(&[]).into_iter().filter(|file| file.path != "Cargo.lock") {
+        for (index, line) in file.text.lines().enumerate() {
+            for needle in folders.iter().chain(&hosts) {
+                for (offset, _) in line.match_indices(needle.as_str()) {
+                    // Behind a name it is a folder of ours; only a path from the root is foreign.
+                    let inside =
+                        line[..offset].ends_with(|c: char| c.is_alphanumeric() || c == '.');
+                    if !inside || !needle.starts_with('/') {
+                        let message = format!("names `{needle}`, a place of one machine");
+                        breaches.push(Breach::new(&file.path, index + 1, message));
+                    }
+                }
+            }
+        }
+    }
+    expect_none("machine names", &breaches);
+}
