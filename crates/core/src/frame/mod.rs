@@ -1,9 +1,15 @@
 //! Frames: their numbers, what is recorded of each, and the reservation that they lie in.
 
 mod arena;
+mod array;
+mod memory;
+mod pageblock;
 mod table;
 
 pub use arena::{Arena, Side};
+pub use array::{Access, FreshZero, OsArray};
+pub use memory::Memory;
+pub use pageblock::{Pageblock, PageblockTag, Pageblocks};
 pub use table::{FrameState, FrameTable, Kind};
 
 use core::fmt;

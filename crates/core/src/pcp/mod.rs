@@ -1,7 +1,8 @@
 //! Per-CPU page lists in front of the zones, and the page allocator that joins both.
 
-use crate::frame::{Arena, FrameTable, MAX_NODES, MigrateType, NodeId, Order, Pfn};
-use quarry_sys::os::{Os, OsResult};
+#![deny(unsafe_code)]
+
+use crate::frame::{MAX_NODES, MigrateType, NodeId, Order, Pfn};
 use quarry_sys::percpu::SlotIndex;
 
 /// A block of frames that was handed out.
@@ -87,75 +88,8 @@ pub struct PageConfig {
 
 const _: () = assert!(MAX_NODES <= u8::MAX as usize);
 
-/// Zones and the per-CPU lists in front of them.
-pub struct PageAllocator {
-    arena: Arena,
-    frames: FrameTable,
-}
+mod allocator;
+#[cfg(test)]
+pub(crate) mod tests;
 
-impl PageAllocator {
-    /// Reserves the arena and sets up zones and `slots` per-CPU lists.
-    ///
-    /// # Errors
-    /// What the OS says.
-    pub fn build(os: &'static dyn Os, config: &PageConfig, slots: u32) -> OsResult<Self> {
-        let _ = slots;
-        let arena = Arena::reserve(os, config.reserve_bytes)?;
-        let frames = FrameTable::reserve(os, arena.frames())?;
-        Ok(Self { arena, frames })
-    }
-
-    /// What is recorded of each frame.
-    #[inline]
-    pub fn frames(&self) -> &FrameTable {
-        &self.frames
-    }
-
-    /// The reservation.
-    #[inline]
-    pub fn arena(&self) -> &Arena {
-        &self.arena
-    }
-
-    /// Takes a block.
-    pub fn alloc(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
-        let _ = (slot, request);
-        todo!()
-    }
-
-    /// Gives a block back.
-    pub fn free(&self, slot: SlotIndex, pfn: Pfn, order: Order) {
-        let _ = (slot, pfn, order);
-        todo!()
-    }
-
-    /// Takes up to `out.len()` blocks; returns how many were written to the front of `out`.
-    pub fn alloc_bulk(&self, slot: SlotIndex, request: PageRequest, out: &mut [Page]) -> usize {
-        let _ = (slot, request, out);
-        todo!()
-    }
-
-    /// Gives a list of blocks back, as the free-list policy says.
-    pub fn free_list(&self, slot: SlotIndex, pages: &[(Pfn, Order)]) {
-        let _ = (slot, pages);
-        todo!()
-    }
-
-    /// Takes exactly `count` frames (1..=1024): a block, trimmed, the rest given back at once.
-    pub fn alloc_exact(
-        &self,
-        slot: SlotIndex,
-        count: u32,
-        migratetype: MigrateType,
-        align: Order,
-    ) -> Option<Page> {
-        let _ = (slot, count, migratetype, align);
-        todo!()
-    }
-
-    /// Gives back `count` frames from `first` on, in the largest blocks that they form.
-    pub fn free_exact(&self, slot: SlotIndex, first: Pfn, count: u32) {
-        let _ = (slot, first, count);
-        todo!()
-    }
-}
+pub use allocator::PageAllocator;

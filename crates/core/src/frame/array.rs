@@ -1,0 +1,113 @@
+//! Arrays of descriptors in memory of their own, reserved from the operating system.
+
+use super::FRAME_BYTES;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use quarry_sys::os::{Os, OsResult};
+use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64};
+
+/// Types whose entries may lie in memory that nobody has written yet.
+///
+/// # Safety
+/// All-zero bytes are a valid value, and mean the same as `Default::default()`.
+pub unsafe trait FreshZero: Default {}
+
+// SAFETY: a zero byte is the atomic 0; the model's atomics are written before they are read.
+unsafe impl FreshZero for AtomicU8 {}
+// SAFETY: as for AtomicU8.
+unsafe impl FreshZero for AtomicU32 {}
+// SAFETY: as for AtomicU8.
+unsafe impl FreshZero for AtomicU64 {}
+
+/// What may be done with the entries of a new array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// All read as zero; each part is writable once it has been [committed](OsArray::commit).
+    ReadOnly,
+    /// All may be written; memory is charged as entries are touched.
+    Writable,
+}
+
+/// A fixed number of `T`, shared by reference only. Never released: tables of an allocator live as
+/// long as anything that may still ask about an address.
+pub struct OsArray<T> {
+    start: NonNull<T>,
+    len: usize,
+    entries: PhantomData<T>,
+}
+
+// SAFETY: the array hands out `&T` only.
+unsafe impl<T: Sync> Sync for OsArray<T> {}
+// SAFETY: it owns its entries, none of which is bound to a thread.
+unsafe impl<T: Send + Sync> Send for OsArray<T> {}
+
+impl<T: FreshZero> OsArray<T> {
+    /// Reserves `len` entries, all of them `T::default()`.
+    ///
+    /// # Errors
+    /// What the OS says.
+    pub fn reserve(os: &dyn Os, len: usize, access: Access) -> OsResult<Self> {
+        let page = Self::page(os);
+        let bytes = (len * size_of::<T>()).next_multiple_of(page).max(page);
+        let start = os.reserve(bytes, page)?;
+        match access {
+            Access::ReadOnly => os.commit_read_only(start, bytes)?,
+            Access::Writable => os.commit(start, bytes)?,
+        }
+        let array = Self { start: start.cast(), len, entries: PhantomData };
+        if cfg!(quarry_model) {
+            // The model's atomics are no plain words: zero bytes are not a valid one.
+            for index in 0..len {
+                // SAFETY: inside the reservation, which the fake OS of the model made writable;
+                // nobody else knows the array yet.
+                unsafe { array.start.add(index).write(T::default()) };
+            }
+        }
+        Ok(array)
+    }
+
+    /// Makes entries `first..first + count` writable, and whatever shares their pages. Idempotent.
+    ///
+    /// # Errors
+    /// What the OS says.
+    pub fn commit(&self, os: &dyn Os, first: usize, count: usize) -> OsResult<()> {
+        assert!(first + count <= self.len, "committed entries outside the array");
+        let page = Self::page(os);
+        let low = first * size_of::<T>() / page * page;
+        let high = ((first + count) * size_of::<T>()).next_multiple_of(page);
+        // SAFETY: `low` lies inside the array, whose reservation ends at a multiple of `page`.
+        os.commit(unsafe { self.start.cast::<u8>().add(low) }, high - low)
+    }
+
+    fn page(os: &dyn Os) -> usize {
+        let page = os.page_size().max(FRAME_BYTES);
+        assert!(align_of::<T>() <= page, "entries are aligned to a page at most");
+        page
+    }
+
+    /// Entry `index`.
+    ///
+    /// # Panics
+    /// Outside the array.
+    #[inline(always)]
+    #[must_use]
+    pub fn at(&self, index: usize) -> &T {
+        assert!(index < self.len, "entry outside the array");
+        // SAFETY: inside the reservation, readable since `reserve`, and holding a valid `T`: zero
+        // bytes by the promise of `FreshZero`, or what was written through shared references.
+        unsafe { self.start.add(index).as_ref() }
+    }
+
+    /// Number of entries.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}

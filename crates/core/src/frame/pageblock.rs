@@ -1,0 +1,276 @@
+//! What is recorded of each pageblock: 192 bytes, 0.375 per frame.
+//!
+//! A frame has one link word, so a free block of order 0 has no room for two links. Free single
+//! frames are a bitmap here instead, and the pageblocks that have some are linked. All fields belong
+//! to the lock of the zone that the pageblock is in, except `tag`, which anybody may read.
+//!
+//! Invariants, with `singles(b)` the free blocks of order 0 in pageblock `b`:
+//! * bit `i` of `single` is set iff frame `i` is in `singles(b)`; `nr_singles = |singles(b)|`
+//! * bit `w` of `words` is set iff word `w` of `single` is not 0
+//! * `free` = frames of free blocks whose first frame lies here (1,024 for a block of order 10)
+//! * `dirty` = those of them that are not known to be zero; `dirty <= free`
+//! * bit `i` of `movable` is set iff frame `i` left the zone for a movable request
+
+use super::array::{Access, FreshZero, OsArray};
+use super::{MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
+use quarry_sys::os::{Os, OsResult};
+use quarry_sys::primitive::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+const WORDS: usize = PAGEBLOCK_FRAMES as usize / 64;
+const _: () = assert!(WORDS == 8, "`words` has one bit for each word of the bitmap");
+
+/// The zone and the migratetype of a pageblock in one byte: `{node + 1 : 4 | migratetype : 2}`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageblockTag(u8);
+
+impl PageblockTag {
+    /// In no zone.
+    pub const NONE: Self = Self(0);
+
+    /// In the zone of `node`, holding blocks of `migratetype`.
+    #[must_use]
+    pub const fn new(node: NodeId, migratetype: MigrateType) -> Self {
+        Self((node.0 + 1) << 2 | migratetype as u8)
+    }
+
+    /// The node of the zone, or `None` for a pageblock in no zone.
+    #[inline]
+    #[must_use]
+    pub const fn node(self) -> Option<NodeId> {
+        match self.0 >> 2 {
+            0 => None,
+            node => Some(NodeId(node - 1)),
+        }
+    }
+
+    /// What it holds.
+    #[inline]
+    #[must_use]
+    pub const fn migratetype(self) -> MigrateType {
+        MigrateType::ALL[(self.0 & 3) as usize]
+    }
+}
+
+/// The descriptor of one pageblock.
+#[derive(Default)]
+#[repr(C, align(64))]
+pub struct Pageblock {
+    single: [AtomicU64; WORDS],
+    movable: [AtomicU64; WORDS],
+    next: AtomicU32,
+    prev: AtomicU32,
+    nr_singles: AtomicU16,
+    free: AtomicU16,
+    dirty: AtomicU16,
+    words: AtomicU8,
+    tag: AtomicU8,
+}
+
+// SAFETY: made of atomics whose zero value is 0, which is what `default` gives.
+unsafe impl FreshZero for Pageblock {}
+
+/// The words that the frames `offset..offset + 2^order` of a pageblock touch, with a mask for each.
+fn words_of(offset: u32, order: Order) -> impl Iterator<Item = (usize, u64)> {
+    let word = offset as usize / 64;
+    let (count, mask) = match order.frames() {
+        64.. => ((order.frames() as usize / 64).min(WORDS - word), u64::MAX),
+        frames => (1, ((1u64 << frames) - 1) << (offset % 64)),
+    };
+    (word..word + count).map(move |word| (word, mask))
+}
+
+impl Pageblock {
+    /// Zone and migratetype.
+    #[inline(always)]
+    #[must_use]
+    pub fn tag(&self) -> PageblockTag {
+        PageblockTag(self.tag.load(Relaxed))
+    }
+
+    /// Puts it into a zone, or changes what it holds.
+    pub fn set_tag(&self, tag: PageblockTag) {
+        self.tag.store(tag.0, Relaxed);
+    }
+
+    /// What it holds.
+    #[inline]
+    #[must_use]
+    pub fn migratetype(&self) -> MigrateType {
+        self.tag().migratetype()
+    }
+
+    /// Number of free blocks of order 0.
+    #[inline]
+    #[must_use]
+    pub fn nr_singles(&self) -> u32 {
+        u32::from(self.nr_singles.load(Relaxed))
+    }
+
+    /// Whether frame `offset` is a free block of order 0.
+    #[must_use]
+    pub fn is_single(&self, offset: u32) -> bool {
+        self.single[offset as usize / 64].load(Relaxed) >> (offset % 64) & 1 == 1
+    }
+
+    /// The lowest free block of order 0. O(1).
+    #[inline]
+    #[must_use]
+    pub fn lowest_single(&self) -> Option<u32> {
+        let word = self.words.load(Relaxed).trailing_zeros();
+        let bits = self.single.get(word as usize)?.load(Relaxed);
+        Some(word * 64 + bits.trailing_zeros())
+    }
+
+    /// Records that frame `offset` became a free block of order 0; returns how many there are now.
+    #[inline]
+    pub fn add_single(&self, offset: u32) -> u32 {
+        let (index, bit) = (offset as usize / 64, 1u64 << (offset % 64));
+        let word = self.single[index].load(Relaxed);
+        debug_assert!(word & bit == 0, "frame is a free single already");
+        self.single[index].store(word | bit, Relaxed);
+        self.words.store(self.words.load(Relaxed) | 1 << index, Relaxed);
+        let count = self.nr_singles.load(Relaxed) + 1;
+        self.nr_singles.store(count, Relaxed);
+        u32::from(count)
+    }
+
+    /// Records that frame `offset` is one no longer; returns how many are left.
+    #[inline]
+    pub fn remove_single(&self, offset: u32) -> u32 {
+        let (index, bit) = (offset as usize / 64, 1u64 << (offset % 64));
+        let word = self.single[index].load(Relaxed);
+        debug_assert!(word & bit != 0, "frame is not a free single");
+        self.single[index].store(word & !bit, Relaxed);
+        if word == bit {
+            self.words.store(self.words.load(Relaxed) & !(1 << index), Relaxed);
+        }
+        let count = self.nr_singles.load(Relaxed) - 1;
+        self.nr_singles.store(count, Relaxed);
+        u32::from(count)
+    }
+
+    /// Frames of the free blocks that start here.
+    #[inline]
+    #[must_use]
+    pub fn free(&self) -> u32 {
+        u32::from(self.free.load(Relaxed))
+    }
+
+    /// Frames of the free blocks that start here and are not known to be zero.
+    #[inline]
+    #[must_use]
+    pub fn dirty(&self) -> u32 {
+        u32::from(self.dirty.load(Relaxed))
+    }
+
+    /// Counts a block that became free.
+    #[inline]
+    pub fn count_freed(&self, order: Order, zeroed: bool) {
+        let frames = order.frames() as u16;
+        self.free.store(self.free.load(Relaxed) + frames, Relaxed);
+        if !zeroed {
+            self.dirty.store(self.dirty.load(Relaxed) + frames, Relaxed);
+        }
+    }
+
+    /// Counts a free block that was taken.
+    #[inline]
+    pub fn count_taken(&self, order: Order, zeroed: bool) {
+        let frames = order.frames() as u16;
+        self.free.store(self.free.load(Relaxed) - frames, Relaxed);
+        if !zeroed {
+            self.dirty.store(self.dirty.load(Relaxed) - frames, Relaxed);
+        }
+    }
+
+    /// Marks the frames of a block that was taken for a movable request.
+    #[inline]
+    pub fn mark_movable(&self, offset: u32, order: Order) {
+        for (index, mask) in words_of(offset, order) {
+            self.movable[index].store(self.movable[index].load(Relaxed) | mask, Relaxed);
+        }
+    }
+
+    /// Removes the marks of a block that came back.
+    #[inline]
+    pub fn clear_movable(&self, offset: u32, order: Order) {
+        for (index, mask) in words_of(offset, order) {
+            let word = self.movable[index].load(Relaxed);
+            if word & mask != 0 {
+                self.movable[index].store(word & !mask, Relaxed);
+            }
+        }
+    }
+
+    /// Frames in use that left the zone for movable requests. O(8).
+    #[must_use]
+    pub fn nr_movable(&self) -> u32 {
+        self.movable.iter().map(|word| word.load(Relaxed).count_ones()).sum()
+    }
+
+    /// The links of the list of pageblocks with free singles: `(next, prev)`.
+    #[inline]
+    #[must_use]
+    pub fn links(&self) -> (u32, u32) {
+        (self.next.load(Relaxed), self.prev.load(Relaxed))
+    }
+
+    /// Sets the link to the next pageblock with free singles.
+    #[inline]
+    pub fn set_next(&self, next: u32) {
+        self.next.store(next, Relaxed);
+    }
+
+    /// Sets the link to the previous one.
+    #[inline]
+    pub fn set_prev(&self, prev: u32) {
+        self.prev.store(prev, Relaxed);
+    }
+}
+
+/// The descriptors of all pageblocks of the reservation.
+pub struct Pageblocks {
+    array: OsArray<Pageblock>,
+}
+
+impl Pageblocks {
+    /// Bytes of a descriptor.
+    pub const BYTES_EACH: usize = size_of::<Pageblock>();
+
+    /// Reserves descriptors for `frames` frames; all say "in no zone".
+    ///
+    /// # Errors
+    /// What the OS says.
+    pub fn reserve(os: &dyn Os, frames: u32) -> OsResult<Self> {
+        let count = frames.div_ceil(PAGEBLOCK_FRAMES) as usize;
+        Ok(Self { array: OsArray::reserve(os, count, Access::ReadOnly)? })
+    }
+
+    /// Makes the descriptors of `count` pageblocks from `first` writable. Idempotent.
+    ///
+    /// # Errors
+    /// What the OS says.
+    pub fn commit(&self, os: &dyn Os, first: PageblockIndex, count: u32) -> OsResult<()> {
+        self.array.commit(os, first.index(), count as usize)
+    }
+
+    /// The descriptor of a pageblock.
+    #[inline(always)]
+    #[must_use]
+    pub fn at(&self, index: PageblockIndex) -> &Pageblock {
+        self.array.at(index.index())
+    }
+
+    /// The descriptor of the pageblock that holds a frame.
+    #[inline(always)]
+    #[must_use]
+    pub fn of(&self, pfn: Pfn) -> &Pageblock {
+        self.at(pfn.pageblock())
+    }
+
+    /// Number of pageblocks of the reservation.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.array.len() as u32
+    }
+}

@@ -1,0 +1,112 @@
+//! Checks of every equation that the zone layer promises. Slow; for tests and `--check` runs.
+
+use super::free_area::{FreeAreas, ORDERS};
+use super::zone::Zone;
+use crate::frame::{Memory, MigrateType, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
+
+impl FreeAreas {
+    /// Walks every list and compares it with its counts, states and links. O(free blocks).
+    ///
+    /// # Panics
+    /// With the equation that does not hold.
+    pub(super) fn validate(&self, memory: &Memory) {
+        for of in MigrateType::ALL {
+            let mut frames = 0;
+            for order in (0..ORDERS as u8).map(Order::new) {
+                let nr = match order {
+                    Order::ZERO => self.walk_singles(memory, of),
+                    _ => self.walk_blocks(memory, order, of),
+                };
+                assert_eq!(nr, self.nr(order, of), "nr[{}][{of:?}] = blocks listed", order.get());
+                let bit = self.filled() >> (16 * of.index() + order.index()) & 1;
+                assert_eq!(bit == 1, nr != 0, "filled bit of {of:?}, order {}", order.get());
+                frames += nr * order.frames();
+            }
+            assert_eq!(frames, self.free_of(of), "by_type[{of:?}] = frames listed");
+        }
+    }
+
+    fn walk_singles(&self, memory: &Memory, of: MigrateType) -> u32 {
+        let (mut nr, mut prev) = (0, u32::MAX);
+        let mut at = self.first_pageblock(of);
+        while let Some(index) = at {
+            let pageblock = memory.pageblocks().at(index);
+            assert_eq!(pageblock.migratetype(), of, "{index:?} is on the list of another type");
+            assert_eq!(pageblock.links().1, prev, "previous link of {index:?}");
+            assert_ne!(pageblock.nr_singles(), 0, "{index:?} is listed without a free single");
+            nr += pageblock.nr_singles();
+            prev = index.0;
+            at = Self::next_pageblock(memory, index);
+        }
+        nr
+    }
+
+    fn walk_blocks(&self, memory: &Memory, order: Order, of: MigrateType) -> u32 {
+        let (mut nr, mut prev) = (0, u32::MAX);
+        let mut at = self.first(memory, order, of);
+        while let Some(pfn) = at {
+            let tag = memory.pageblocks().of(pfn).tag();
+            assert!(pfn.is_aligned(order), "{pfn:?} is misaligned for order {}", order.get());
+            assert_eq!(tag.migratetype(), of, "{pfn:?} is on the list of another type");
+            assert!(memory.frames().state(pfn).is_buddy(order), "state of listed {pfn:?}");
+            assert_eq!(memory.frames().link(pfn.plus(1)), prev, "previous link of {pfn:?}");
+            nr += 1;
+            prev = pfn.0;
+            at = Self::next(memory, pfn);
+        }
+        nr
+    }
+}
+
+/// Frames of a zone by what their states say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StateCensus {
+    /// Frames of free blocks in the zone.
+    pub in_zone: u32,
+    /// Frames of blocks on per-CPU lists.
+    pub in_pcp: u32,
+}
+
+impl Zone {
+    /// Checks lists against counts, and counts against the states of all frames. O(frames). Other
+    /// threads may use the zone meanwhile only if none moves blocks to or from per-CPU lists.
+    ///
+    /// # Panics
+    /// With the equation that does not hold.
+    pub fn validate(&self, memory: &Memory) -> StateCensus {
+        let areas = self.lock_areas();
+        areas.validate(memory);
+        let mut census = StateCensus::default();
+        for index in (0..memory.pageblocks().count()).map(PageblockIndex) {
+            if memory.pageblocks().at(index).tag().node() == Some(self.node()) {
+                census_of(memory, index, &mut census);
+            }
+        }
+        assert_eq!(census.in_zone, areas.free(), "frames free by state = frames listed");
+        assert_eq!(self.free(), areas.free(), "the free count that is read without the lock");
+        assert!(census.in_zone + census.in_pcp <= self.managed(), "free + in_pcp <= managed");
+        census
+    }
+}
+
+fn census_of(memory: &Memory, index: PageblockIndex, census: &mut StateCensus) {
+    let pageblock = memory.pageblocks().at(index);
+    let (mut free, mut dirty, mut singles) = (0, 0, 0);
+    for offset in 0..PAGEBLOCK_FRAMES {
+        let pfn: Pfn = index.first().plus(offset);
+        let state = memory.frames().state(pfn);
+        let single = state.is_buddy(Order::ZERO);
+        assert_eq!(pageblock.is_single(offset), single, "single bit and state of {pfn:?}");
+        singles += u32::from(single);
+        if state.is_in_zone() {
+            free += state.order().frames();
+            dirty += if state.is_zeroed() { 0 } else { state.order().frames() };
+        } else if state.is_in_pcp() {
+            census.in_pcp += state.order().frames();
+        }
+    }
+    assert_eq!(pageblock.nr_singles(), singles, "nr_singles of {index:?}");
+    assert_eq!(pageblock.free(), free, "free frames of {index:?}");
+    assert_eq!(pageblock.dirty(), dirty, "dirty frames of {index:?}");
+    census.in_zone += free;
+}
