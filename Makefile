@@ -1,0 +1,60 @@
+# make demo     a real program on Quarry, on a fresh Debian machine with Rust and make
+# make test     everything that must hold; STEPS="format clippy" for some of it
+# make help     all targets
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PREFIX ?= /usr/local
+DESTDIR ?=
+STEPS ?=
+CARGO ?= cargo
+# Where rustup puts cargo, for shells that have not been told.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+LIBRARY := $(TARGET)/release/libquarry.so
+QUARRY := $(TARGET)/tools/quarry
+
+.PHONY: help
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+.PHONY: demo
+demo: ## install what is missing, build, run redis and sqlite3 on Quarry
+	@scripts/setup.sh demo
+	@$(MAKE) --no-print-directory build
+	@scripts/demo.sh $(QUARRY)
+
+.PHONY: test
+test: ## everything that continuous integration runs
+	@scripts/test.sh $(STEPS)
+
+.PHONY: build
+build: ## libquarry.so and the command quarry
+	@echo "==> building libquarry.so"
+	$(CARGO) build --release -p quarry-preload
+	@echo "==> building the command quarry"
+	QUARRY_EMBED="$(abspath $(LIBRARY))" $(CARGO) build --profile tools -p quarry-cli
+
+.PHONY: install
+install: build ## into PREFIX (default /usr/local)
+	@echo "==> installing into $(DESTDIR)$(PREFIX)"
+	install -Dm755 $(QUARRY) $(DESTDIR)$(PREFIX)/bin/quarry
+	install -Dm644 $(LIBRARY) $(DESTDIR)$(PREFIX)/lib/libquarry.so
+
+.PHONY: docs
+docs: ## the documentation of the crates
+	@echo "==> rustdoc"
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
+	@echo "open $(TARGET)/doc/quarry/index.html; start reading at ARCHITECTURE.md"
+
+.PHONY: bench-smoke
+bench-smoke: ## short runs of the experiments: do they work, not how fast
+	@[ -x $(QUARRY) ] || $(MAKE) --no-print-directory build
+	@echo "==> quarry lab run malloc-patterns --quick"
+	$(QUARRY) lab run malloc-patterns --quick
+	@echo "==> quarry lab run udp-u-4k --quick"
+	$(QUARRY) lab run udp-u-4k --quick
+
+.PHONY: clean
+clean: ## what cargo and the scripts built
+	$(CARGO) clean

@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# Installs from Debian what is needed and missing; without anything missing it touches nothing and
+# needs neither root nor a network.
+#
+#   scripts/setup.sh build|demo|test
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf '==> %s\n' "$*"; }
+fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+case "${1:-}" in
+    build | demo | test) purpose=$1 ;;
+    *) fail "usage: scripts/setup.sh build|demo|test" ;;
+esac
+
+has_command() { command -v "$1" > /dev/null; }
+has_library() { PATH="$PATH:/usr/sbin:/sbin" ldconfig -p | grep -q "$1"; }
+has_python_tests() { python3 -c 'import test.test_dict' 2> /dev/null; }
+
+missing=()
+# need TEST PACKAGE..: where TEST fails, the first of the packages that Debian has is missing.
+need() {
+    local test=$1
+    shift
+    if ! eval "$test"; then
+        missing+=("$(IFS='|'; echo "$*")")
+    fi
+}
+
+need 'has_command cc' gcc
+need 'test -e /usr/include/stdio.h' libc6-dev
+if [[ $purpose != build ]]; then
+    need 'has_command redis-server' redis-server
+    need 'has_command redis-benchmark' redis-tools
+    need 'has_command sqlite3' sqlite3
+fi
+if [[ $purpose == test ]]; then
+    need 'has_command c++' g++
+    need 'has_command git' git
+    need 'has_command gdb' gdb
+    need 'has_command valgrind' valgrind
+    need 'has_command python3' python3
+    need 'has_library libjemalloc.so' libjemalloc2
+    # Debian 13 renamed it for 64-bit time.
+    need 'has_library libtcmalloc_minimal.so' libtcmalloc-minimal4 libtcmalloc-minimal4t64
+    need 'has_library libmimalloc.so' libmimalloc2.0 libmimalloc3
+fi
+
+as_root() {
+    if [[ $(id -u) == 0 ]]; then
+        "$@"
+    elif has_command sudo; then
+        sudo "$@"
+    else
+        fail "not root and no sudo: as root, run: apt-get install ${missing[*]}"
+    fi
+}
+
+apt() {
+    as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get -qq -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 "$@" < /dev/null
+}
+
+candidate() {
+    local name
+    for name in ${1//|/ }; do
+        if apt-cache show --no-all-versions "$name" > /dev/null 2>&1; then
+            echo "$name"
+            return
+        fi
+    done
+    fail "Debian has none of: ${1//|/ }"
+}
+
+# Debian starts a service as soon as it is installed; nobody asked for one.
+without_services() {
+    local policy=/usr/sbin/policy-rc.d
+    if [[ -e $policy ]]; then
+        "$@"
+        return
+    fi
+    as_root sh -c "printf '#!/bin/sh\nexit 101\n' > $policy && chmod 755 $policy"
+    local status=0
+    "$@" || status=$?
+    as_root rm -f "$policy"
+    return "$status"
+}
+
+updated=
+install_missing() {
+    [[ ${#missing[@]} == 0 ]] && return
+    has_command apt-get || fail "no apt-get here; please install: ${missing[*]}"
+    if [[ -z $updated ]]; then
+        say "apt-get update"
+        apt update || say "apt-get update failed; trying with the lists at hand"
+        updated=yes
+    fi
+    local packages=() name
+    for name in "${missing[@]}"; do
+        packages+=("$(candidate "$name")")
+    done
+    say "apt-get install ${packages[*]}"
+    without_services apt install -y --no-install-recommends "${packages[@]}" > /dev/null
+    if [[ " ${packages[*]} " == *" redis-server "* && -d /run/systemd/system ]]; then
+        as_root systemctl disable --quiet redis-server || true
+    fi
+    missing=()
+}
+
+install_missing
+if [[ $purpose == test ]] && ! has_python_tests; then
+    # The package carries Python's version in its name.
+    missing=("libpython$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')-testsuite")
+    install_missing
+fi
+
+# Rust itself is the reader's choice; only its version and its usual parts are looked at.
+has_command cargo || fail "no cargo in PATH: install Rust with rustup first"
+wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+version=$(rustc --version | cut -d' ' -f2)
+if [[ $(printf '%s\n%s\n' "$wanted" "$version" | sort -V | head -n1) != "$wanted" ]]; then
+    fail "rustc is $version; Quarry needs $wanted or newer (rustup update stable)"
+fi
+if [[ $purpose == test ]]; then
+    for part in rustfmt clippy; do
+        if ! cargo "${part/rustfmt/fmt}" --version > /dev/null 2>&1; then
+            has_command rustup || fail "cargo has no $part and there is no rustup to add it"
+            say "rustup component add $part"
+            rustup component add "$part"
+        fi
+    done
+fi
+say "everything that make $purpose needs is installed"
