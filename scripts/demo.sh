@@ -7,8 +7,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 quarry=${1:-${CARGO_TARGET_DIR:-target}/tools/quarry}
-rounds=${QUARRY_DEMO_ROUNDS:-3}
-requests=${QUARRY_DEMO_REQUESTS:-200000}
+rounds=${DEMO_ROUNDS:-3}
+requests=${DEMO_REQUESTS:-200000}
 allocators=(jemalloc glibc quarry)
 
 say() { printf '==> %s\n' "$*"; }
