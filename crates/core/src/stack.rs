@@ -1,1 +1,347 @@
-//! One instance of everything.
+//! One instance of everything: slots, page allocator, caches, heap.
+//!
+//! A stack is a value. `malloc` uses one static instance; the lab builds the variants that it
+//! compares; tests build tiny ones. Its policies are type parameters, so that each fast path is
+//! compiled for its own policy.
+//!
+//! The straight path reads the fields of [`FastPath`] only. They are zero until `init` has built
+//! everything else, and zero refuses every request: no size is within the small limit, no address
+//! within the span, so the straight path needs no "is it initialised" of its own.
+
+use crate::frame::{Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, MetadataKind, Order, Pfn};
+use crate::heap::options::StackOptions;
+use crate::heap::{LARGEST_REQUEST, Mappings, classes};
+use crate::pcp::PageAllocator;
+use crate::slab::{
+    Cache, CacheId, CacheParams, CacheTable, Geometry, SlabContext, SlabPolicy, SlabStats,
+};
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use quarry_sys::os::{Os, OsResult};
+use quarry_sys::percpu::{Object, PerCpu, Push};
+use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+
+mod misuse;
+mod print;
+mod request;
+mod usage;
+
+pub use request::MIN_ALIGN;
+pub use usage::HeapUse;
+
+pub use misuse::{Entry, Misuse};
+pub use print::{print_buddyinfo, print_locks, print_slabinfo, print_stats};
+
+/// The policies of a stack.
+pub trait StackConfig: 'static {
+    /// How CPUs are told apart.
+    type PerCpu: PerCpu;
+    /// How slab objects travel.
+    type Slab: SlabPolicy<Self::PerCpu>;
+}
+
+/// What the straight paths of allocation and free read.
+struct FastPath<P> {
+    /// Largest request of a size class; 0 until the stack is ready.
+    small_limit: AtomicUsize,
+    /// Start of the reservation.
+    base: AtomicUsize,
+    /// Bytes of the reservation; 0 until the stack is ready.
+    span: AtomicUsize,
+    /// One kind per frame.
+    kinds: AtomicPtr<AtomicU8>,
+    percpu: P,
+    geometry: [Geometry; 256],
+}
+
+/// Everything else.
+pub(crate) struct Inner<C: StackConfig> {
+    pub(crate) pages: PageAllocator,
+    pub(crate) metadata: Metadata,
+    pub(crate) caches: CacheTable,
+    pub(crate) slab: C::Slab,
+    pub(crate) mappings: Mappings,
+    declared_cpus: u32,
+}
+
+/// One instance of Quarry.
+pub struct Stack<C: StackConfig> {
+    fast: FastPath<C::PerCpu>,
+    ready: AtomicBool,
+    inner: UnsafeCell<MaybeUninit<Inner<C>>>,
+}
+
+// SAFETY: `inner` is written once by `init` before `ready` is set with release ordering, and read
+// only after `ready` was seen; what it holds synchronises itself.
+unsafe impl<C: StackConfig> Sync for Stack<C> {}
+// SAFETY: nothing in a stack belongs to a thread.
+unsafe impl<C: StackConfig> Send for Stack<C> {}
+
+impl<C: StackConfig> Stack<C> {
+    /// A stack that refuses every request until [`init`](Self::init).
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            fast: FastPath {
+                small_limit: AtomicUsize::new(0),
+                base: AtomicUsize::new(0),
+                span: AtomicUsize::new(0),
+                kinds: AtomicPtr::new(core::ptr::null_mut()),
+                percpu: C::PerCpu::INERT,
+                geometry: [const { Geometry::none() }; 256],
+            },
+            ready: AtomicBool::new(false),
+            inner: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+
+    /// Builds everything. Call once, from one thread.
+    ///
+    /// # Errors
+    /// What the OS says; the stack then refuses every request, and `init` may be tried again.
+    ///
+    /// # Panics
+    /// Where the stack is ready already.
+    pub fn init(&self, os: &'static dyn Os, options: &StackOptions) -> OsResult<()> {
+        assert!(!self.is_ready(), "a stack is initialised once");
+        self.fast.percpu.init(os)?;
+        let slots = self.fast.percpu.area().slots();
+        let pages = PageAllocator::build(os, &options.pages, slots)?;
+        let inner = Inner {
+            pages,
+            metadata: Metadata::new(os),
+            caches: CacheTable::new(),
+            slab: C::Slab::NEW,
+            mappings: Mappings::new(),
+            declared_cpus: options.pages.declared_cpus,
+        };
+        // SAFETY: nobody reads `inner` before `ready`, and the caller initialises from one thread.
+        unsafe { (*self.inner.get()).write(inner) };
+        self.ready.store(true, Ordering::Release);
+        let arena = self.arena();
+        self.fast.base.store(arena.base().as_ptr() as usize, Ordering::Relaxed);
+        self.fast.kinds.store(self.frames().kinds().as_ptr(), Ordering::Relaxed);
+        self.fast.span.store(arena.bytes(), Ordering::Release);
+        if options.heap {
+            for class in 1..=classes::COUNT {
+                let size = classes::SIZES[class] as usize;
+                let mut name = quarry_sys::report::Line::<24>::default();
+                let _ = core::fmt::Write::write_fmt(&mut name, format_args!("malloc-{size}"));
+                let name = core::str::from_utf8(name.as_bytes()).unwrap_or("malloc");
+                let id = self.create_cache(name, &CacheParams { size, align: 16 })?;
+                assert_eq!(id.index(), class, "classes are the first caches");
+            }
+            self.fast.small_limit.store(classes::LARGEST, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Whether [`init`](Self::init) has succeeded.
+    #[inline]
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn inner(&self) -> &Inner<C> {
+        assert!(self.is_ready(), "the stack is not initialised");
+        // SAFETY: `ready` is set after `inner` was written, and it never changes again.
+        unsafe { (*self.inner.get()).assume_init_ref() }
+    }
+
+    fn context(&self) -> SlabContext<'_, C::PerCpu> {
+        let inner = self.inner();
+        SlabContext {
+            percpu: &self.fast.percpu,
+            pages: &inner.pages,
+            metadata: &inner.metadata,
+            declared_cpus: inner.declared_cpus,
+        }
+    }
+
+    /// The page allocator: zones and per-CPU page lists.
+    #[inline]
+    pub fn pages(&self) -> &PageAllocator {
+        &self.inner().pages
+    }
+
+    /// The slots.
+    #[inline]
+    pub fn percpu(&self) -> &C::PerCpu {
+        &self.fast.percpu
+    }
+
+    fn arena(&self) -> &Arena {
+        self.pages().arena()
+    }
+
+    fn frames(&self) -> &FrameTable {
+        self.pages().frames()
+    }
+
+    /// Whether an address lies in the reservation. O(1), needs no initialisation.
+    #[inline]
+    #[must_use]
+    pub fn owns(&self, address: *const u8) -> bool {
+        let offset = (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed));
+        offset < self.fast.span.load(Ordering::Relaxed)
+    }
+
+    /// Creates a cache for objects of its own.
+    ///
+    /// # Errors
+    /// As [`CacheTable::create`].
+    pub fn create_cache(&self, name: &str, params: &CacheParams) -> OsResult<CacheId> {
+        let inner = self.inner();
+        let cache = inner.caches.create(&self.context(), &inner.slab, name, params)?;
+        self.fast.geometry[cache.id().index()].set(cache);
+        Ok(cache.id())
+    }
+
+    /// The cache with this number.
+    ///
+    /// # Panics
+    /// Where there is none.
+    #[must_use]
+    pub fn cache(&self, id: CacheId) -> &Cache {
+        self.inner().caches.get(id).expect("cache numbers come from create_cache")
+    }
+
+    /// Takes an object of a cache, or `None` where there is no memory.
+    #[inline]
+    pub fn cache_alloc(&self, id: CacheId) -> Option<Object> {
+        match C::Slab::alloc_fast(&self.fast.percpu, id) {
+            Some(object) => Some(object),
+            None => self.cache_alloc_slow(id),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn cache_alloc_slow(&self, id: CacheId) -> Option<Object> {
+        self.inner().slab.alloc_slow(&self.context(), self.cache(id))
+    }
+
+    /// Gives an object back to the cache that it came from.
+    ///
+    /// # Safety
+    /// `object` was allocated from this cache of this stack and nobody uses it any more.
+    #[inline]
+    pub unsafe fn cache_free(&self, id: CacheId, object: Object) {
+        let offset = object.as_ptr() as usize - self.fast.base.load(Ordering::Relaxed);
+        let slab = self.fast.geometry[id.index()].slab(offset);
+        // SAFETY: the caller's promise is passed on; `slab` follows from the cache's geometry.
+        match unsafe { C::Slab::free_fast(&self.fast.percpu, id, object, slab) } {
+            Push::Stored => {}
+            // SAFETY: the caller's promise is passed on.
+            Push::Refused => unsafe { self.cache_free_slow(id, object) },
+            Push::Duplicate => self.misuse(Entry::Free, object.as_ptr(), Misuse::DoubleFree(id)),
+        }
+    }
+
+    /// # Safety
+    /// As [`cache_free`](Self::cache_free).
+    #[cold]
+    #[inline(never)]
+    unsafe fn cache_free_slow(&self, id: CacheId, object: Object) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.inner().slab.free_slow(&self.context(), self.cache(id), object) };
+    }
+
+    /// Fills the front of `out` with objects of a cache; returns how many.
+    pub fn cache_alloc_bulk(&self, id: CacheId, out: &mut [MaybeUninit<Object>]) -> usize {
+        self.inner().slab.alloc_bulk(&self.context(), self.cache(id), out)
+    }
+
+    /// Gives objects back to the cache that they came from.
+    ///
+    /// # Safety
+    /// All were allocated from this cache of this stack, differ, and nobody uses them any more.
+    pub unsafe fn cache_free_bulk(&self, id: CacheId, objects: &[Object]) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.inner().slab.free_bulk(&self.context(), self.cache(id), objects) };
+    }
+
+    /// What a cache has done so far.
+    #[must_use]
+    pub fn cache_stats(&self, id: CacheId) -> SlabStats {
+        self.inner().slab.stats(&self.context(), self.cache(id))
+    }
+
+    /// Returns to the operating system what can be returned: slots, barns, empty slabs, per-CPU
+    /// page lists, free blocks of the zones, kept mappings. Returns the bytes purged.
+    pub fn trim(&self) -> usize {
+        let inner = self.inner();
+        for cache in inner.caches.iter() {
+            inner.slab.shrink(&self.context(), cache);
+        }
+        inner.mappings.release_kept(&inner.pages)
+    }
+
+    /// Bytes of Quarry's own descriptors of one kind.
+    #[must_use]
+    pub fn metadata_bytes(&self, kind: MetadataKind) -> usize {
+        self.inner().metadata.bytes(kind)
+    }
+
+    /// Checks every invariant; no other thread uses the stack meanwhile.
+    ///
+    /// # Errors
+    /// The first broken equation, in words.
+    pub fn validate(&self) -> Result<(), &'static str> {
+        let inner = self.inner();
+        for cache in inner.caches.iter() {
+            inner.slab.validate(&self.context(), cache)?;
+        }
+        inner.pages.validate();
+        Ok(())
+    }
+
+    /// Takes every lock, top layer first, before `fork`.
+    pub fn lock_for_fork(&self) {
+        let inner = self.inner();
+        inner.caches.lock_for_fork();
+        self.fast.percpu.lock_for_fork();
+        inner.slab.lock_for_fork();
+        inner.mappings.lock_for_fork();
+        inner.metadata.lock_for_fork();
+    }
+
+    /// Releases them on either side of `fork`.
+    ///
+    /// # Safety
+    /// The calling thread took them by [`lock_for_fork`](Self::lock_for_fork).
+    pub unsafe fn unlock_after_fork(&self) {
+        let inner = self.inner();
+        // SAFETY: the caller holds every one of these locks.
+        unsafe {
+            inner.metadata.unlock_after_fork();
+            inner.mappings.unlock_after_fork();
+            inner.slab.unlock_after_fork();
+            self.fast.percpu.unlock_after_fork();
+            inner.caches.unlock_after_fork();
+        }
+    }
+
+    fn pfn(&self, address: *const u8) -> Option<Pfn> {
+        self.arena().pfn(address)
+    }
+
+    fn address(&self, pfn: Pfn) -> Object {
+        self.arena().address(pfn)
+    }
+}
+
+impl<C: StackConfig> Default for Stack<C> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Whether a request can be served at all.
+fn is_sane(size: usize) -> bool {
+    size <= LARGEST_REQUEST
+}
+
+const _: () = assert!(FRAME_SHIFT == 12 && Kind::NONE.0 == 0 && Order::ZERO.get() == 0);

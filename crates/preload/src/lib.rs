@@ -1,1 +1,22 @@
-//! To be written.
+//! `libquarry.so`: the malloc ABI on top of the process-wide instance.
+//!
+//! Exports nothing but the ABI (`abi.txt` lists it, a test compares). Straight paths are inlined
+//! into `malloc` and `free`; everything else is behind a cold call that keeps `errno`.
+//!
+//! The library is `no_std` and needs `panic = "abort"`. Cargo's test profile unwinds, so there it
+//! is built empty: the tests run against the shared object of the release profile.
+#![cfg_attr(panic = "abort", no_std)]
+#![cfg_attr(panic = "abort", expect(unreachable_pub, reason = "exported to C by their names"))]
+
+#[cfg(panic = "abort")]
+mod cxx;
+#[cfg(panic = "abort")]
+mod exit;
+#[cfg(panic = "abort")]
+mod info;
+#[cfg(panic = "abort")]
+mod libc_malloc;
+#[cfg(panic = "abort")]
+mod malloc;
+#[cfg(panic = "abort")]
+mod runtime;

@@ -6,7 +6,7 @@
 //! unrecoverable misuse is reported ([`report`]).
 //!
 //! Nothing here allocates through the global allocator.
-#![cfg_attr(not(any(test, feature = "std", quarry_model)), no_std)]
+#![cfg_attr(not(any(test, quarry_model)), no_std)]
 
 pub mod clock;
 pub mod lock;

@@ -3,12 +3,14 @@
 mod arena;
 mod array;
 mod memory;
+mod metadata;
 mod pageblock;
 mod table;
 
 pub use arena::{Arena, Side};
 pub use array::{Access, FreshZero, OsArray};
 pub use memory::Memory;
+pub use metadata::{METADATA_KINDS, Metadata, MetadataKind};
 pub use pageblock::{Pageblock, PageblockTag, Pageblocks};
 pub use table::{FrameState, FrameTable, Kind};
 

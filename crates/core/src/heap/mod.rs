@@ -1,1 +1,20 @@
-//! Requests in bytes.
+//! Requests in bytes: which of a slab cache, a page order or a mapping serves them.
+//!
+//! | request | served by | rounding |
+//! |---|---|---|
+//! | up to 32 KiB | a slab cache per size class | at most 12.5 % above 128 bytes |
+//! | up to 1 MiB | a block of frames, trimmed | to 4 KiB |
+//! | above | a run of pageblocks of the reservation | to 4 KiB usable, 2 MiB of address space |
+
+pub mod classes;
+mod mapping;
+pub mod options;
+
+pub use mapping::{Mapping, Mappings, frames_of};
+
+/// Requests above this many bytes become mappings. Blocks of the largest orders are the first
+/// that fragmentation takes away, so the heap asks the zone for at most a quarter of the largest.
+pub const LARGEST_BLOCK: usize = 1 << 20;
+
+/// Requests above this are refused: a pointer difference could not express them.
+pub const LARGEST_REQUEST: usize = isize::MAX as usize;

@@ -1,1 +1,148 @@
-//! kmem caches; one file per policy behind one trait.
+//! Slab caches: objects of one size, many to a block of frames.
+//!
+//! A [`Cache`] says what its objects are and how they lie in a slab. A [`SlabPolicy`] says how they
+//! travel: which per-CPU form holds them, what happens when it is empty or full, and what is kept
+//! of a slab. Policies are types, so that each keeps a fast path of its own; nothing common stands
+//! in front of them, or every comparison would be a tie.
+
+mod barn;
+mod bitmap_slabs;
+mod cache;
+pub mod sheaf;
+
+pub use barn::Barn;
+pub use bitmap_slabs::BitmapSlabs;
+pub use cache::{Cache, CacheId, CacheParams, CacheTable, Geometry, MAX_CACHES};
+
+use crate::frame::{Metadata, Order, Pfn};
+use crate::pcp::PageAllocator;
+use core::mem::MaybeUninit;
+use quarry_sys::lock::LockStats;
+use quarry_sys::os::OsResult;
+use quarry_sys::percpu::{Object, PerCpu, Push};
+
+/// Objects that one slow-path step moves at most: the size of its buffer on the stack.
+pub const MAX_BATCH: usize = 64;
+
+/// What a slab policy works with.
+pub struct SlabContext<'a, P: PerCpu> {
+    /// The per-CPU slots.
+    pub percpu: &'a P,
+    /// Where slabs come from.
+    pub pages: &'a PageAllocator,
+    /// Where descriptors come from.
+    pub metadata: &'a Metadata,
+    /// CPUs that formulas of the kernel are fed with.
+    pub declared_cpus: u32,
+}
+
+/// What a cache has done so far; `slabinfo` prints it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlabStats {
+    /// Objects in use by callers or parked on per-CPU lists.
+    pub active_objects: u64,
+    /// Objects of all slabs.
+    pub total_objects: u64,
+    /// Slabs with at least one object in use or parked.
+    pub active_slabs: u64,
+    /// Slabs held.
+    pub total_slabs: u64,
+    /// Slabs on partial lists.
+    pub partial_slabs: u64,
+    /// Objects on per-CPU lists and in barns.
+    pub parked_objects: u64,
+    /// Allocations served by the per-CPU form.
+    pub alloc_fast: u64,
+    /// Allocations that went further.
+    pub alloc_slow: u64,
+    /// Frees served by the per-CPU form.
+    pub free_fast: u64,
+    /// Frees that went further.
+    pub free_slow: u64,
+    /// Slabs taken from the page allocator.
+    pub slabs_allocated: u64,
+    /// Slabs given back.
+    pub slabs_freed: u64,
+    /// Counters of the lock that guards the slabs.
+    pub list_lock: LockStats,
+    /// Counters of the barn's lock, where the policy has one.
+    pub barn_lock: LockStats,
+}
+
+/// How the objects of caches travel between callers and slabs.
+///
+/// Every method is safe to call from any thread at any time. Slow paths hold no lock when they
+/// call the page allocator.
+pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
+    /// The policy's name, as options and tables print it.
+    const NAME: &'static str;
+
+    /// A policy without caches.
+    const NEW: Self;
+
+    /// The order of the slabs of a cache with these parameters.
+    fn slab_order(params: &CacheParams, declared_cpus: u32) -> Order;
+
+    /// Bytes at the start of each slab that the policy keeps for itself.
+    fn slab_header_bytes(params: &CacheParams, order: Order) -> usize;
+
+    /// Takes up a new cache.
+    ///
+    /// # Errors
+    /// Where the OS refuses memory, or the slots have no room for one more cache.
+    fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()>;
+
+    /// Takes an object from the running CPU, or `None`: then [`alloc_slow`](Self::alloc_slow).
+    fn alloc_fast(percpu: &P, id: CacheId) -> Option<Object>;
+
+    /// Gives an object of the slab `slab` to the running CPU; `Refused`: then
+    /// [`free_slow`](Self::free_slow).
+    ///
+    /// # Safety
+    /// `object` is an allocated object of the cache, in the slab `slab`, and nobody uses it.
+    unsafe fn free_fast(percpu: &P, id: CacheId, object: Object, slab: Pfn) -> Push;
+
+    /// Takes an object from wherever there is one. `None` where there is no memory.
+    fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object>;
+
+    /// Gives an object back.
+    ///
+    /// # Safety
+    /// `object` is an allocated object of the cache and nobody uses it.
+    unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object);
+
+    /// Fills the front of `out` and returns how many there are.
+    fn alloc_bulk(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        out: &mut [MaybeUninit<Object>],
+    ) -> usize;
+
+    /// Gives objects back.
+    ///
+    /// # Safety
+    /// Each of `objects` is an allocated object of the cache, all differ, and nobody uses them.
+    unsafe fn free_bulk(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]);
+
+    /// Takes everything out of the slots and barns of a cache and returns its empty slabs.
+    fn shrink(&self, context: &SlabContext<'_, P>, cache: &Cache);
+
+    /// What the cache has done so far.
+    fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats;
+
+    /// Checks the cache's invariants; no other thread uses the cache meanwhile.
+    ///
+    /// # Errors
+    /// The first broken equation, in words.
+    fn validate(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Result<(), &'static str>;
+
+    /// Takes every lock of the policy before `fork`.
+    fn lock_for_fork(&self);
+
+    /// Releases them on either side of `fork`.
+    ///
+    /// # Safety
+    /// The calling thread took them by [`lock_for_fork`](Self::lock_for_fork).
+    unsafe fn unlock_after_fork(&self);
+}

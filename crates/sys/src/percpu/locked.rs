@@ -7,7 +7,7 @@ use super::slot::CELL_SHIFT;
 use super::{ArrayId, Object, PerCpu, Push, SlotArea, SlotIndex};
 use crate::lock::CountedLock;
 use crate::os::{Os, OsResult};
-use crate::primitive::{AtomicU32, Ordering, relax};
+use crate::primitive::{AtomicPtr, AtomicU32, Ordering, relax};
 use core::mem::MaybeUninit;
 
 /// Stripes tried before an operation gives up and lets the slow path serve.
@@ -44,45 +44,24 @@ impl ChooseSlot for ThreadStripe {
     }
 }
 
-/// The slot that a thread has declared by `DeclaredSlot::enter` (feature `std`), 0 until then.
+/// The slot that a function of the owner names: the virtual CPU of the calling thread. The function
+/// usually reads a thread-local, which this crate cannot have (it is `no_std`).
 pub struct DeclaredSlot {
     slots: AtomicU32,
+    current: AtomicPtr<()>,
 }
 
 impl DeclaredSlot {
-    /// Sets the number of slots; before `init`.
-    pub fn set_slots(&self, slots: u32) {
+    /// Sets the number of slots and the function that names the caller's; before `init`.
+    pub fn declare(&self, slots: u32, current: fn() -> u32) {
         self.slots.store(slots, Ordering::Relaxed);
-    }
-}
-
-#[cfg(any(test, feature = "std", quarry_model))]
-mod declared {
-    use super::DeclaredSlot;
-
-    #[cfg(not(quarry_model))]
-    std::thread_local! {
-        static CURRENT: core::cell::Cell<u32> = const { core::cell::Cell::new(0) };
-    }
-    #[cfg(quarry_model)]
-    shuttle::thread_local! {
-        static CURRENT: core::cell::Cell<u32> = core::cell::Cell::new(0);
-    }
-
-    impl DeclaredSlot {
-        /// Declares that the running thread is on virtual CPU `slot` from now on.
-        pub fn enter(slot: u32) {
-            CURRENT.with(|current| current.set(slot));
-        }
-
-        pub(super) fn entered() -> u32 {
-            CURRENT.with(core::cell::Cell::get)
-        }
+        self.current.store(current as *mut (), Ordering::Relaxed);
     }
 }
 
 impl ChooseSlot for DeclaredSlot {
-    const NEW: Self = Self { slots: AtomicU32::new(1) };
+    const NEW: Self =
+        Self { slots: AtomicU32::new(1), current: AtomicPtr::new(core::ptr::null_mut()) };
     const MAY_WANDER: bool = false;
 
     fn slots(&self) -> u32 {
@@ -90,10 +69,13 @@ impl ChooseSlot for DeclaredSlot {
     }
 
     fn choose(&self) -> u32 {
-        #[cfg(any(test, feature = "std", quarry_model))]
-        return Self::entered();
-        #[cfg(not(any(test, feature = "std", quarry_model)))]
-        0
+        let current = self.current.load(Ordering::Relaxed);
+        if current.is_null() {
+            return 0;
+        }
+        // SAFETY: only `declare` stores here, and what it stores is a `fn() -> u32`.
+        let current: fn() -> u32 = unsafe { core::mem::transmute(current) };
+        current()
     }
 }
 

@@ -1,0 +1,90 @@
+//! Memory for Quarry's own descriptors: handed out once, counted by kind, never given back.
+
+use core::ptr::NonNull;
+use quarry_sys::lock::CountedLock;
+use quarry_sys::os::{Os, OsResult};
+use quarry_sys::primitive::{AtomicUsize, Ordering};
+
+/// What a piece of metadata is for; printed as a kind of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum MetadataKind {
+    /// Sheaves of the barns.
+    Sheaves,
+    /// Descriptors of slabs that do not fit into the frame table.
+    SlabHeaders,
+    /// Per-CPU page lists.
+    PageLists,
+    /// Everything else.
+    Other,
+}
+
+/// Number of kinds.
+pub const METADATA_KINDS: usize = 4;
+
+/// Address space is reserved from the OS in pieces of this size.
+const CHUNK_BYTES: usize = 4 << 20;
+
+struct Chunk {
+    next: usize,
+    end: usize,
+}
+
+/// A bump allocator over chunks of the OS's memory; a page is charged only when it is touched.
+pub struct Metadata {
+    os: &'static dyn Os,
+    chunk: CountedLock<Chunk>,
+    bytes: [AtomicUsize; METADATA_KINDS],
+}
+
+impl Metadata {
+    /// An empty one.
+    #[must_use]
+    pub fn new(os: &'static dyn Os) -> Self {
+        Self {
+            os,
+            chunk: CountedLock::new(Chunk { next: 0, end: 0 }),
+            bytes: [const { AtomicUsize::new(0) }; METADATA_KINDS],
+        }
+    }
+
+    /// Hands out `bytes` of zeroed memory, aligned to `align` (a power of two up to a page). O(1).
+    ///
+    /// # Errors
+    /// What the OS says.
+    pub fn alloc(&self, bytes: usize, align: usize, kind: MetadataKind) -> OsResult<NonNull<u8>> {
+        let mut chunk = self.chunk.lock();
+        let mut start = chunk.next.next_multiple_of(align);
+        if chunk.next == 0 || start + bytes > chunk.end {
+            let page = self.os.page_size();
+            let span = bytes.next_multiple_of(page).max(CHUNK_BYTES);
+            let base = self.os.reserve(span, page)?;
+            self.os.commit(base, span)?;
+            start = base.as_ptr() as usize;
+            chunk.end = start + span;
+        }
+        chunk.next = start + bytes;
+        self.bytes[kind as usize].fetch_add(bytes, Ordering::Relaxed);
+        Ok(NonNull::new(start as *mut u8).expect("the OS reserves no memory at 0"))
+    }
+
+    /// Bytes handed out for `kind`.
+    #[must_use]
+    pub fn bytes(&self, kind: MetadataKind) -> usize {
+        self.bytes[kind as usize].load(Ordering::Relaxed)
+    }
+
+    /// Takes the lock before `fork`.
+    pub fn lock_for_fork(&self) {
+        self.chunk.lock_for_fork();
+    }
+
+    /// Releases it on either side of `fork`.
+    ///
+    /// # Safety
+    /// The calling thread took it by [`lock_for_fork`](Self::lock_for_fork).
+    pub unsafe fn unlock_after_fork(&self) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.chunk.unlock_after_fork() };
+    }
+}

@@ -1,0 +1,307 @@
+//! Mappings: requests above 1 MiB, as runs of whole pageblocks of the reservation.
+//!
+//! The run of a mapping is committed whole; what is not touched costs nothing. The link words of
+//! its first frames describe it: `link[0]` frames in use, `link[1]` pageblocks of the run.
+//! Freed runs are kept with their memory for reuse, up to a bound, so that a program that
+//! allocates and frees 10 MiB in a loop makes no system call.
+//!
+//! Equations: `frames <= blocks * 512`; `kept_bytes = sum of kept runs <= KEPT_BYTES`.
+
+use crate::frame::{
+    FRAME_BYTES, Kind, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex, Pfn, Side,
+};
+use crate::pcp::PageAllocator;
+use quarry_sys::lock::{CountedLock, LockStats};
+use quarry_sys::primitive::{AtomicUsize, Ordering};
+
+/// Most bytes of freed mappings kept with their memory.
+const KEPT_BYTES: usize = 64 << 20;
+/// Most freed mappings kept.
+const KEPT_RUNS: usize = 32;
+
+#[derive(Clone, Copy)]
+struct Run {
+    first: PageblockIndex,
+    blocks: u32,
+}
+
+struct Kept {
+    /// Oldest first.
+    runs: [Run; KEPT_RUNS],
+    count: usize,
+    bytes: usize,
+}
+
+/// A mapping that was handed out.
+#[derive(Clone, Copy, Debug)]
+pub struct Mapping {
+    /// Its first frame.
+    pub pfn: Pfn,
+    /// Whether every byte is known to be zero.
+    pub zeroed: bool,
+}
+
+/// All mappings of a heap.
+pub struct Mappings {
+    kept: CountedLock<Kept>,
+    live: AtomicUsize,
+}
+
+fn blocks_of(frames: u32) -> u32 {
+    frames.div_ceil(PAGEBLOCK_FRAMES)
+}
+
+fn bytes_of(blocks: u32) -> usize {
+    blocks as usize * PAGEBLOCK_BYTES
+}
+
+/// Frames that hold `bytes`, where the reservation can have as many.
+#[must_use]
+pub fn frames_of(bytes: usize) -> Option<u32> {
+    u32::try_from(bytes.div_ceil(FRAME_BYTES)).ok().filter(|frames| *frames < u32::MAX / 2)
+}
+
+impl Mappings {
+    /// No mappings.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            kept: CountedLock::new(Kept {
+                runs: [Run { first: PageblockIndex(0), blocks: 0 }; KEPT_RUNS],
+                count: 0,
+                bytes: 0,
+            }),
+            live: AtomicUsize::new(0),
+        }
+    }
+
+    /// Mappings in use.
+    #[must_use]
+    pub fn live(&self) -> usize {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    /// A mapping of `frames` frames at a multiple of `align` bytes (a power of two).
+    pub fn alloc(&self, pages: &PageAllocator, frames: u32, align: usize) -> Option<Mapping> {
+        let blocks = blocks_of(frames);
+        let align_blocks = align.div_ceil(PAGEBLOCK_BYTES) as u32;
+        let reused = self.kept.lock().take(blocks, align_blocks);
+        let zeroed = reused.is_none();
+        let run = match reused {
+            Some(run) => run,
+            None => self.fresh(pages, blocks, align_blocks)?,
+        };
+        let pfn = run.first.first();
+        describe(pages, pfn, frames, run.blocks);
+        self.live.fetch_add(1, Ordering::Relaxed);
+        Some(Mapping { pfn, zeroed })
+    }
+
+    fn fresh(&self, pages: &PageAllocator, blocks: u32, align_blocks: u32) -> Option<Run> {
+        if !pages.charge(blocks * PAGEBLOCK_FRAMES) {
+            self.release_kept(pages);
+            if !pages.charge(blocks * PAGEBLOCK_FRAMES) {
+                return None;
+            }
+        }
+        let arena = pages.arena();
+        let first = arena.take(pages.frames(), Side::Mapping, blocks, align_blocks.max(1));
+        let run = first.ok().map(|first| Run { first, blocks });
+        let committed = run.filter(|run| {
+            let address = arena.address(run.first.first());
+            let done = arena.os().commit(address, bytes_of(blocks)).is_ok();
+            if !done {
+                arena.give_back(run.first, blocks);
+            }
+            done
+        });
+        if committed.is_none() {
+            pages.uncharge(blocks * PAGEBLOCK_FRAMES);
+        }
+        committed
+    }
+
+    /// Frames of the mapping that starts at `pfn`.
+    #[must_use]
+    pub fn frames(&self, pages: &PageAllocator, pfn: Pfn) -> u32 {
+        pages.frames().link(pfn)
+    }
+
+    /// Frees the mapping that starts at `pfn`.
+    pub fn free(&self, pages: &PageAllocator, pfn: Pfn) {
+        let run = Run { first: pfn.pageblock(), blocks: pages.frames().link(pfn.plus(1)) };
+        pages.frames().set_kind(pfn, 1, Kind::NONE);
+        self.live.fetch_sub(1, Ordering::Relaxed);
+        if bytes_of(run.blocks) > KEPT_BYTES {
+            release(pages, run);
+            return;
+        }
+        loop {
+            let mut kept = self.kept.lock();
+            if kept.has_room_for(run) {
+                kept.put(run);
+                return;
+            }
+            let oldest = kept.take_oldest();
+            drop(kept);
+            release(pages, oldest);
+        }
+    }
+
+    /// Changes the mapping that starts at `pfn` to `frames` frames, in place or by moving its
+    /// pages; `None` where neither is possible, and then nothing has changed.
+    pub fn resize(&self, pages: &PageAllocator, pfn: Pfn, frames: u32) -> Option<Pfn> {
+        let old_blocks = pages.frames().link(pfn.plus(1));
+        let blocks = blocks_of(frames);
+        if blocks <= old_blocks {
+            if blocks < old_blocks {
+                let first = PageblockIndex(pfn.pageblock().0 + blocks);
+                release(pages, Run { first, blocks: old_blocks - blocks });
+            }
+            describe(pages, pfn, frames, blocks);
+            return Some(pfn);
+        }
+        if self.extend(pages, pfn, old_blocks, blocks - old_blocks) {
+            describe(pages, pfn, frames, blocks);
+            return Some(pfn);
+        }
+        self.relocate(pages, pfn, old_blocks, frames)
+    }
+
+    fn extend(&self, pages: &PageAllocator, pfn: Pfn, old_blocks: u32, more: u32) -> bool {
+        let next = PageblockIndex(pfn.pageblock().0 + old_blocks);
+        if !pages.charge(more * PAGEBLOCK_FRAMES) {
+            return false;
+        }
+        let arena = pages.arena();
+        if arena.take_at(pages.frames(), next, more).is_ok() {
+            if arena.os().commit(arena.address(next.first()), bytes_of(more)).is_ok() {
+                return true;
+            }
+            arena.give_back(next, more);
+        }
+        pages.uncharge(more * PAGEBLOCK_FRAMES);
+        false
+    }
+
+    /// Moves the pages to a new run: page-table work instead of copying.
+    fn relocate(
+        &self,
+        pages: &PageAllocator,
+        pfn: Pfn,
+        old_blocks: u32,
+        frames: u32,
+    ) -> Option<Pfn> {
+        let run = self.fresh(pages, blocks_of(frames), 1)?;
+        let arena = pages.arena();
+        let (from, to) = (arena.address(pfn), arena.address(run.first.first()));
+        if arena.os().move_pages(from, to, bytes_of(old_blocks)).is_err() {
+            release(pages, run);
+            return None;
+        }
+        pages.frames().set_kind(pfn, 1, Kind::NONE);
+        release(pages, Run { first: pfn.pageblock(), blocks: old_blocks });
+        describe(pages, run.first.first(), frames, run.blocks);
+        Some(run.first.first())
+    }
+
+    /// Gives the memory of all freed mappings back; returns the bytes.
+    pub fn release_kept(&self, pages: &PageAllocator) -> usize {
+        let mut bytes = 0;
+        loop {
+            let mut kept = self.kept.lock();
+            if kept.count == 0 {
+                return bytes;
+            }
+            let run = kept.take_oldest();
+            drop(kept);
+            bytes += bytes_of(run.blocks);
+            release(pages, run);
+        }
+    }
+
+    /// Bytes of freed mappings kept.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.kept.lock().bytes
+    }
+
+    /// Counters of the lock.
+    #[must_use]
+    pub fn lock_stats(&self) -> LockStats {
+        self.kept.stats()
+    }
+
+    /// Takes the lock before `fork`.
+    pub fn lock_for_fork(&self) {
+        self.kept.lock_for_fork();
+    }
+
+    /// Releases it on either side of `fork`.
+    ///
+    /// # Safety
+    /// The calling thread took it by [`lock_for_fork`](Self::lock_for_fork).
+    pub unsafe fn unlock_after_fork(&self) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.kept.unlock_after_fork() };
+    }
+}
+
+impl Default for Mappings {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Kept {
+    /// The smallest kept run of at least `blocks` that wastes at most a quarter.
+    fn take(&mut self, blocks: u32, align_blocks: u32) -> Option<Run> {
+        let fits = |run: &Run| {
+            run.blocks >= blocks
+                && run.blocks - blocks <= blocks / 4
+                && (align_blocks <= 1 || run.first.0.is_multiple_of(align_blocks))
+        };
+        let best = (0..self.count)
+            .filter(|index| fits(&self.runs[*index]))
+            .min_by_key(|index| self.runs[*index].blocks)?;
+        Some(self.remove(best))
+    }
+
+    fn take_oldest(&mut self) -> Run {
+        self.remove(0)
+    }
+
+    fn remove(&mut self, index: usize) -> Run {
+        let run = self.runs[index];
+        self.runs.copy_within(index + 1..self.count, index);
+        self.count -= 1;
+        self.bytes -= bytes_of(run.blocks);
+        run
+    }
+
+    fn has_room_for(&self, run: Run) -> bool {
+        self.count < KEPT_RUNS && self.bytes + bytes_of(run.blocks) <= KEPT_BYTES
+    }
+
+    fn put(&mut self, run: Run) {
+        self.runs[self.count] = run;
+        self.count += 1;
+        self.bytes += bytes_of(run.blocks);
+    }
+}
+
+fn describe(pages: &PageAllocator, pfn: Pfn, frames: u32, blocks: u32) {
+    pages.frames().set_link(pfn, frames);
+    pages.frames().set_link(pfn.plus(1), blocks);
+    pages.frames().set_kind(pfn, 1, Kind::MAPPING);
+}
+
+/// Purges a run and gives its address space back. Where the OS refuses to purge (locked memory),
+/// the run stays taken: its contents are unknown, and a mapping promises zeroes.
+fn release(pages: &PageAllocator, run: Run) {
+    let arena = pages.arena();
+    if arena.os().purge(arena.address(run.first.first()), bytes_of(run.blocks)).is_ok() {
+        arena.give_back(run.first, run.blocks);
+    }
+    pages.uncharge(run.blocks * PAGEBLOCK_FRAMES);
+}

@@ -1,0 +1,168 @@
+//! What can be chosen when a stack is built, and how it is spelt in `QUARRY_*`.
+
+use crate::frame::{FRAME_BYTES, NodeId};
+use crate::pcp::{FreeListPolicy, PageConfig, PcpPolicy};
+use quarry_sys::percpu::SlotIndex;
+
+/// How a stack is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct StackOptions {
+    /// Zones and per-CPU page lists.
+    pub pages: PageConfig,
+    /// Whether the size classes of `malloc` are created.
+    pub heap: bool,
+}
+
+/// Address space of a heap by default: 1 TiB, 16 times the memory of a large machine; it costs
+/// nothing, and is halved until the system grants it.
+pub const DEFAULT_RESERVE: usize = 1 << 40;
+
+fn first_node(_slot: SlotIndex) -> NodeId {
+    NodeId(0)
+}
+
+impl Default for StackOptions {
+    /// What `libquarry.so` starts with.
+    fn default() -> Self {
+        Self {
+            pages: PageConfig {
+                reserve_bytes: DEFAULT_RESERVE,
+                limit_frames: u32::MAX,
+                initial_frames: 0,
+                grow: true,
+                nodes: 1,
+                node_of_slot: first_node,
+                declared_cpus: quarry_sys::topology::possible_cpus(),
+                pcp: PcpPolicy::V6_7,
+                free_list: FreeListPolicy::OneSection,
+            },
+            heap: true,
+        }
+    }
+}
+
+/// Why a setting was refused; prints as one line that names what is accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptionError {
+    /// No such name.
+    UnknownName,
+    /// The value is not of the kind that `accepted` describes.
+    BadValue {
+        /// What would be accepted.
+        accepted: &'static str,
+    },
+}
+
+/// A name of an option, what it accepts and what it does: the one table that the library, the
+/// command and the documentation follow.
+pub struct OptionHelp {
+    /// Name without the prefix `QUARRY_`.
+    pub name: &'static str,
+    /// Accepted values.
+    pub accepted: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+}
+
+/// All options.
+pub const OPTIONS: &[OptionHelp] = &[
+    OptionHelp {
+        name: "STATS",
+        accepted: "0, 1 or a file name",
+        meaning: "print slabinfo, buddyinfo and lock counters at exit",
+    },
+    OptionHelp {
+        name: "DISABLE",
+        accepted: "0 or 1",
+        meaning: "hand every request to the C library",
+    },
+    OptionHelp {
+        name: "PCP",
+        accepted: "order0, order0-63, order0-310, v2016 or v6.7",
+        meaning: "policy of the per-CPU page lists",
+    },
+    OptionHelp {
+        name: "FREE_LIST",
+        accepted: "per_page or one_section",
+        meaning: "how lists of pages are freed",
+    },
+    OptionHelp {
+        name: "LIMIT",
+        accepted: "bytes, with K, M, G or T",
+        meaning: "most memory that the heap may hold",
+    },
+    OptionHelp {
+        name: "RESERVE",
+        accepted: "bytes from 64M on, with K, M, G or T",
+        meaning: "address space to reserve",
+    },
+    OptionHelp {
+        name: "SLAB",
+        accepted: "sheaf or slub",
+        meaning: "slab policy; chosen by the shared object, see `quarry run --slab`",
+    },
+    OptionHelp {
+        name: "LIBRARY",
+        accepted: "a file name",
+        meaning: "the shared object that `quarry run` preloads",
+    },
+];
+
+/// Parses `4096`, `64K`, `2M`, `1G`, `1T`.
+#[must_use]
+pub fn parse_bytes(text: &str) -> Option<usize> {
+    let (digits, shift) = match text.as_bytes().last()? {
+        b'K' | b'k' => (&text[..text.len() - 1], 10),
+        b'M' | b'm' => (&text[..text.len() - 1], 20),
+        b'G' | b'g' => (&text[..text.len() - 1], 30),
+        b'T' | b't' => (&text[..text.len() - 1], 40),
+        _ => (text, 0),
+    };
+    digits.parse::<usize>().ok()?.checked_mul(1 << shift)
+}
+
+impl StackOptions {
+    /// Applies one setting; `name` is without the prefix. Names that concern only the library or
+    /// the command (`STATS`, `DISABLE`, `SLAB`, `LIBRARY`) are accepted and change nothing here.
+    ///
+    /// # Errors
+    /// An unknown name, or a value that is not accepted; nothing has changed then.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
+        let option =
+            OPTIONS.iter().find(|option| option.name == name).ok_or(OptionError::UnknownName)?;
+        let bad = OptionError::BadValue { accepted: option.accepted };
+        match name {
+            "PCP" => self.pages.pcp = parse_pcp(value).ok_or(bad)?,
+            "FREE_LIST" => {
+                self.pages.free_list = match value {
+                    "per_page" => FreeListPolicy::PerPage,
+                    "one_section" => FreeListPolicy::OneSection,
+                    _ => return Err(bad),
+                }
+            }
+            "LIMIT" => {
+                let frames = parse_bytes(value).ok_or(bad)? / FRAME_BYTES;
+                self.pages.limit_frames = u32::try_from(frames).unwrap_or(u32::MAX);
+            }
+            "RESERVE" => {
+                let bytes = parse_bytes(value).filter(|bytes| *bytes >= 64 << 20).ok_or(bad)?;
+                self.pages.reserve_bytes = bytes.min(DEFAULT_RESERVE);
+            }
+            "DISABLE" if !matches!(value, "0" | "1") => return Err(bad),
+            "SLAB" if !matches!(value, "sheaf" | "slub") => return Err(bad),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn parse_pcp(value: &str) -> Option<PcpPolicy> {
+    Some(match value {
+        "order0" => PcpPolicy::Order0 { batch: 31, high: 186 },
+        "order0-63" => PcpPolicy::Order0 { batch: 63, high: 378 },
+        "order0-310" => PcpPolicy::Order0 { batch: 310, high: 1860 },
+        "v2016" => PcpPolicy::V2016,
+        "v6.7" => PcpPolicy::V6_7,
+        _ => return None,
+    })
+}

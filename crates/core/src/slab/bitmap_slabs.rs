@@ -1,0 +1,488 @@
+//! Slabs whose free objects are bits: the backing of policies that move objects in batches.
+//!
+//! A bit is set iff the object is free *in the slab* (not in a slot, not in a barn, not in use).
+//! Objects are not touched when they come and go, so a flush writes no cold lines, and freeing an
+//! object twice into its slab is found with certainty.
+//!
+//! The descriptor of a slab lies in the link words of its first four frames (slabs have at least
+//! order 2): `link[0]` next, `link[1]` previous, `link[2..4]` one 64-bit word: the bits themselves
+//! where a slab has at most 64 objects, else the number of free objects, with the bits in the
+//! slab's first bytes.
+//!
+//! Slabs with free objects are on one of five lists by how full they are: lists 0..=3 by quarters
+//! of free objects, list 4 for empty ones. Objects come from the fullest, so that others empty.
+//!
+//! Equations: `free(slab) = popcount(bits)`, `list(slab) = floor(4 * free / objects)` for
+//! `free > 0`, none for `free = 0`, `nr_free = sum of free(slab)`.
+
+use super::{Cache, MAX_BATCH, SlabContext};
+use crate::frame::{FRAME_SHIFT, Kind, MigrateType, NodeId, Order, Pfn};
+use crate::pcp::{AllocFlags, PageRequest};
+use core::mem::MaybeUninit;
+use quarry_sys::lock::{CountedLock, LockStats};
+use quarry_sys::percpu::{Object, PerCpu};
+use quarry_sys::primitive::{AtomicU64, Ordering};
+use quarry_sys::report::fatal;
+
+/// The smallest slab: the descriptor takes four link words.
+pub(super) const MIN_ORDER: Order = Order::new(2);
+const BUCKETS: usize = 5;
+const EMPTY: usize = 4;
+/// Most objects of a slab whose bits fit into the descriptor.
+const WORD_OBJECTS: u32 = 64;
+
+/// Bytes at the start of a slab of `bytes` bytes that hold the bits, 0 where the descriptor does.
+#[must_use]
+pub(super) fn header_bytes(slab_bytes: usize, stride: usize) -> usize {
+    let objects = slab_bytes / stride;
+    if objects <= WORD_OBJECTS as usize { 0 } else { objects.div_ceil(64) * 8 }
+}
+
+struct Lists {
+    heads: [Pfn; BUCKETS],
+    nr_slabs: u64,
+    nr_full: u64,
+    nr_empty: u32,
+    nr_free: u64,
+    slabs_allocated: u64,
+    slabs_freed: u64,
+}
+
+/// The slabs of one cache, under one counted lock.
+pub struct BitmapSlabs {
+    lists: CountedLock<Lists>,
+}
+
+/// Slabs emptied by a free, to be returned once the lock is released.
+struct Emptied {
+    slabs: [(Pfn, Order); MAX_BATCH],
+    count: usize,
+}
+
+/// A slab and what is needed to read it.
+struct Slab<'a> {
+    frames: &'a crate::frame::FrameTable,
+    cache: &'a Cache,
+    pfn: Pfn,
+    address: Object,
+}
+
+impl<'a> Slab<'a> {
+    fn at<P: PerCpu>(context: &SlabContext<'a, P>, cache: &'a Cache, pfn: Pfn) -> Self {
+        let address = context.pages.arena().address(pfn);
+        Self { frames: context.pages.frames(), cache, pfn, address }
+    }
+
+    fn next(&self) -> Pfn {
+        Pfn(self.frames.link(self.pfn))
+    }
+
+    fn previous(&self) -> Pfn {
+        Pfn(self.frames.link(self.pfn.plus(1)))
+    }
+
+    fn word(&self) -> &AtomicU64 {
+        self.frames.link_pair(self.pfn.plus(2))
+    }
+
+    fn has_word_bits(&self) -> bool {
+        header_bytes(self.cache.order().bytes(), self.cache.stride()) == 0
+    }
+
+    fn free(&self) -> u32 {
+        let word = self.word().load(Ordering::Relaxed);
+        if self.has_word_bits() { word.count_ones() } else { word as u32 }
+    }
+
+    /// Word `index` of the bits.
+    fn bits(&self, index: u32) -> &AtomicU64 {
+        if self.has_word_bits() {
+            return self.word();
+        }
+        debug_assert!(index < self.words());
+        // SAFETY: the header holds `words()` aligned words at the start of the slab, which belongs
+        // to this cache and holds no object there.
+        unsafe { self.address.cast::<AtomicU64>().add(index as usize).as_ref() }
+    }
+
+    fn words(&self) -> u32 {
+        self.cache.objects().div_ceil(64)
+    }
+
+    /// Marks every object free.
+    fn reset(&self) {
+        let objects = self.cache.objects();
+        for index in 0..self.words() {
+            let left = objects - index * 64;
+            let bits = if left >= 64 { u64::MAX } else { (1 << left) - 1 };
+            self.bits(index).store(bits, Ordering::Relaxed);
+        }
+        if !self.has_word_bits() {
+            self.word().store(u64::from(objects), Ordering::Relaxed);
+        }
+    }
+
+    /// Takes free objects, lowest first, into `out`; returns how many.
+    fn take(&self, out: &mut [MaybeUninit<Object>]) -> usize {
+        let mut taken = 0;
+        for index in 0..self.words() {
+            let mut bits = self.bits(index).load(Ordering::Relaxed);
+            while bits != 0 && taken < out.len() {
+                let number = index * 64 + bits.trailing_zeros();
+                bits &= bits - 1;
+                // SAFETY: `address` is a slab of this cache and only objects have bits.
+                out[taken].write(unsafe { self.cache.object_at(self.address, number) });
+                taken += 1;
+            }
+            self.bits(index).store(bits, Ordering::Relaxed);
+            if taken == out.len() {
+                break;
+            }
+        }
+        if !self.has_word_bits() {
+            let free = self.word().load(Ordering::Relaxed) - taken as u64;
+            self.word().store(free, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    /// Marks the object free.
+    fn put(&self, object: Object) {
+        let offset = object.as_ptr() as usize - self.address.as_ptr() as usize;
+        let Some(number) = self.cache.object_number(offset) else {
+            fatal(format_args!(
+                "free({object:p}): pointer into the middle of an object of {} bytes",
+                self.cache.stride()
+            ));
+        };
+        let bits = self.bits(number / 64);
+        let old = bits.load(Ordering::Relaxed);
+        let bit = 1 << (number % 64);
+        if old & bit != 0 {
+            fatal(format_args!(
+                "free({object:p}): double free of an object of {} bytes",
+                self.cache.stride()
+            ));
+        }
+        bits.store(old | bit, Ordering::Relaxed);
+        if !self.has_word_bits() {
+            let free = self.word().load(Ordering::Relaxed) + 1;
+            self.word().store(free, Ordering::Relaxed);
+        }
+    }
+
+    /// The list a slab with `free` free objects belongs on.
+    fn bucket(&self, free: u32) -> Option<usize> {
+        (free > 0).then(|| (free * 4 / self.cache.objects()) as usize)
+    }
+}
+
+impl Lists {
+    fn insert(&mut self, slab: &Slab<'_>, bucket: usize) {
+        let head = self.heads[bucket];
+        slab.frames.set_link(slab.pfn, head.0);
+        slab.frames.set_link(slab.pfn.plus(1), Pfn::NONE.0);
+        if head != Pfn::NONE {
+            slab.frames.set_link(head.plus(1), slab.pfn.0);
+        }
+        self.heads[bucket] = slab.pfn;
+    }
+
+    fn remove(&mut self, slab: &Slab<'_>, bucket: usize) {
+        let (next, previous) = (slab.next(), slab.previous());
+        if previous == Pfn::NONE {
+            debug_assert_eq!(self.heads[bucket], slab.pfn);
+            self.heads[bucket] = next;
+        } else {
+            slab.frames.set_link(previous, next.0);
+        }
+        if next != Pfn::NONE {
+            slab.frames.set_link(next.plus(1), previous.0);
+        }
+    }
+
+    /// Moves a slab from the list of `from` free objects to that of `to`.
+    fn moved(&mut self, slab: &Slab<'_>, from: u32, to: u32) {
+        let (old, new) = (slab.bucket(from), slab.bucket(to));
+        if old == new {
+            return;
+        }
+        match old {
+            Some(bucket) => self.remove(slab, bucket),
+            None => self.nr_full -= 1,
+        }
+        match new {
+            Some(bucket) => self.insert(slab, bucket),
+            None => self.nr_full += 1,
+        }
+        self.nr_empty += u32::from(new == Some(EMPTY));
+        self.nr_empty -= u32::from(old == Some(EMPTY));
+    }
+
+    fn take<P: PerCpu>(
+        &mut self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        out: &mut [MaybeUninit<Object>],
+    ) -> usize {
+        let mut taken = 0;
+        for bucket in 0..BUCKETS {
+            while taken < out.len() && self.heads[bucket] != Pfn::NONE {
+                let slab = Slab::at(context, cache, self.heads[bucket]);
+                let before = slab.free();
+                let count = slab.take(&mut out[taken..]);
+                taken += count;
+                self.nr_free -= count as u64;
+                self.moved(&slab, before, before - count as u32);
+            }
+        }
+        taken
+    }
+}
+
+impl BitmapSlabs {
+    /// No slabs.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            lists: CountedLock::new(Lists {
+                heads: [Pfn::NONE; BUCKETS],
+                nr_slabs: 0,
+                nr_full: 0,
+                nr_empty: 0,
+                nr_free: 0,
+                slabs_allocated: 0,
+                slabs_freed: 0,
+            }),
+        }
+    }
+
+    /// Fills the front of `out` from slabs, taking new ones from the page allocator where needed;
+    /// returns how many objects there are, fewer than asked only where memory is short.
+    pub fn alloc<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        out: &mut [MaybeUninit<Object>],
+    ) -> usize {
+        let mut taken = self.lists.lock().take(context, cache, out);
+        while taken < out.len() {
+            let Some(slab) = self.new_slab(context, cache) else { break };
+            let count = slab.take(&mut out[taken..]);
+            taken += count;
+            let free = slab.free();
+            let mut lists = self.lists.lock();
+            lists.nr_slabs += 1;
+            lists.slabs_allocated += 1;
+            lists.nr_free += u64::from(free);
+            match slab.bucket(free) {
+                Some(bucket) => lists.insert(&slab, bucket),
+                None => lists.nr_full += 1,
+            }
+        }
+        taken
+    }
+
+    /// A slab that nobody else knows, all objects free.
+    fn new_slab<'a, P: PerCpu>(
+        &self,
+        context: &SlabContext<'a, P>,
+        cache: &'a Cache,
+    ) -> Option<Slab<'a>> {
+        let slot = context.percpu.current();
+        let request = PageRequest {
+            order: cache.order(),
+            migratetype: MigrateType::Unmovable,
+            flags: AllocFlags::default(),
+            node: NodeId(0),
+        };
+        let page = context.pages.alloc(slot, request)?;
+        let slab = Slab::at(context, cache, page.pfn);
+        slab.reset();
+        context.pages.frames().set_kind(page.pfn, cache.order().frames(), cache.id().kind());
+        Some(slab)
+    }
+
+    /// Gives objects back to their slabs in one critical section, and empty slabs beyond `keep` to
+    /// the page allocator afterwards.
+    pub fn free<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        objects: &[Object],
+        keep: u32,
+    ) {
+        for piece in objects.chunks(MAX_BATCH) {
+            let mut emptied = Emptied { slabs: [(Pfn(0), Order::ZERO); MAX_BATCH], count: 0 };
+            let mut lists = self.lists.lock();
+            for &object in piece {
+                let slab = Self::slab_of(context, cache, object);
+                let before = slab.free();
+                slab.put(object);
+                lists.nr_free += 1;
+                lists.moved(&slab, before, before + 1);
+                if before + 1 == cache.objects() && lists.nr_empty > keep {
+                    lists.detach(&slab);
+                    emptied.push(slab.pfn, cache.order());
+                }
+            }
+            drop(lists);
+            emptied.give_back(context);
+        }
+    }
+
+    /// Returns the empty slabs beyond `keep`.
+    pub fn trim<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache, keep: u32) {
+        loop {
+            let mut emptied = Emptied { slabs: [(Pfn(0), Order::ZERO); MAX_BATCH], count: 0 };
+            let mut lists = self.lists.lock();
+            while lists.nr_empty > keep && emptied.count < MAX_BATCH {
+                let slab = Slab::at(context, cache, lists.heads[EMPTY]);
+                lists.detach(&slab);
+                emptied.push(slab.pfn, cache.order());
+            }
+            drop(lists);
+            if emptied.count == 0 {
+                return;
+            }
+            emptied.give_back(context);
+        }
+    }
+
+    fn slab_of<'a, P: PerCpu>(
+        context: &SlabContext<'a, P>,
+        cache: &'a Cache,
+        object: Object,
+    ) -> Slab<'a> {
+        let base = context.pages.arena().base().as_ptr() as usize;
+        let offset = object.as_ptr() as usize - base;
+        let pfn = Pfn((offset >> FRAME_SHIFT) as u32).align_down(cache.order());
+        debug_assert_eq!(context.pages.frames().kind(pfn), cache.id().kind());
+        Slab::at(context, cache, pfn)
+    }
+
+    /// Whether `object` is free in its slab: the second look of misuse reports.
+    pub fn is_free<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        object: Object,
+    ) -> bool {
+        let slab = Self::slab_of(context, cache, object);
+        let _held = self.lists.lock();
+        let offset = object.as_ptr() as usize - slab.address.as_ptr() as usize;
+        cache.object_number(offset).is_some_and(|number| {
+            slab.bits(number / 64).load(Ordering::Relaxed) >> (number % 64) & 1 == 1
+        })
+    }
+
+    /// Fills in what the slabs know: totals, partial slabs, the list lock.
+    pub fn add_stats(&self, cache: &Cache, stats: &mut super::SlabStats) {
+        let lists = self.lists.lock();
+        stats.total_slabs = lists.nr_slabs;
+        stats.total_objects = lists.nr_slabs * u64::from(cache.objects());
+        stats.active_objects = stats.total_objects - lists.nr_free;
+        stats.active_slabs = lists.nr_slabs - u64::from(lists.nr_empty);
+        stats.partial_slabs = lists.nr_slabs - lists.nr_full - u64::from(lists.nr_empty);
+        stats.slabs_allocated = lists.slabs_allocated;
+        stats.slabs_freed = lists.slabs_freed;
+        drop(lists);
+        stats.list_lock = self.lists.stats();
+    }
+
+    /// Checks the equations at the top of this file.
+    ///
+    /// # Errors
+    /// The first one that does not hold.
+    pub fn validate<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+    ) -> Result<(), &'static str> {
+        let lists = self.lists.lock();
+        let (mut slabs, mut free, mut empty) = (0, 0, 0);
+        for bucket in 0..BUCKETS {
+            let (mut pfn, mut previous) = (lists.heads[bucket], Pfn::NONE);
+            while pfn != Pfn::NONE {
+                let slab = Slab::at(context, cache, pfn);
+                let counted: u32 = (0..slab.words())
+                    .map(|index| slab.bits(index).load(Ordering::Relaxed).count_ones())
+                    .sum();
+                if counted != slab.free() {
+                    return Err("free(slab) != popcount(bits)");
+                }
+                if slab.bucket(counted) != Some(bucket) {
+                    return Err("a slab is on the wrong list");
+                }
+                if slab.previous() != previous {
+                    return Err("a slab's previous link is wrong");
+                }
+                if context.pages.frames().kind(pfn) != cache.id().kind() {
+                    return Err("a slab's frames belong to somebody else");
+                }
+                slabs += 1;
+                free += u64::from(counted);
+                empty += u32::from(bucket == EMPTY);
+                previous = pfn;
+                pfn = slab.next();
+            }
+        }
+        if free != lists.nr_free {
+            return Err("nr_free != sum of free(slab)");
+        }
+        if empty != lists.nr_empty || slabs + lists.nr_full != lists.nr_slabs {
+            return Err("slabs on lists + full slabs != nr_slabs");
+        }
+        Ok(())
+    }
+
+    /// Counters of the list lock.
+    pub fn lock_stats(&self) -> LockStats {
+        self.lists.stats()
+    }
+
+    /// Takes the lock before `fork`.
+    pub fn lock_for_fork(&self) {
+        self.lists.lock_for_fork();
+    }
+
+    /// Releases it on either side of `fork`.
+    ///
+    /// # Safety
+    /// The calling thread took it by [`lock_for_fork`](Self::lock_for_fork).
+    pub unsafe fn unlock_after_fork(&self) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.lists.unlock_after_fork() };
+    }
+}
+
+impl Default for BitmapSlabs {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Lists {
+    /// Takes an empty slab off its list for good.
+    fn detach(&mut self, slab: &Slab<'_>) {
+        self.remove(slab, EMPTY);
+        self.nr_empty -= 1;
+        self.nr_slabs -= 1;
+        self.nr_free -= u64::from(slab.cache.objects());
+        self.slabs_freed += 1;
+        slab.frames.set_kind(slab.pfn, slab.cache.order().frames(), Kind::NONE);
+    }
+}
+
+impl Emptied {
+    fn push(&mut self, pfn: Pfn, order: Order) {
+        self.slabs[self.count] = (pfn, order);
+        self.count += 1;
+    }
+
+    fn give_back<P: PerCpu>(&self, context: &SlabContext<'_, P>) {
+        if self.count > 0 {
+            context.pages.free_list(context.percpu.current(), &self.slabs[..self.count]);
+        }
+    }
+}

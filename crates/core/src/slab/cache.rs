@@ -1,0 +1,325 @@
+//! What a cache is: its objects, and how they lie in a slab.
+
+use super::{SlabContext, SlabPolicy};
+use crate::frame::{FRAME_SHIFT, Kind, Order, Pfn};
+use core::cell::UnsafeCell;
+use core::fmt::Write;
+use quarry_sys::lock::CountedLock;
+use quarry_sys::os::{OsError, OsResult};
+use quarry_sys::percpu::{ArrayId, MAX_ARRAYS, Object, PerCpu};
+use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
+use quarry_sys::report::Line;
+
+/// Numbers of caches are 1..MAX_CACHES: one per-CPU array each.
+pub const MAX_CACHES: usize = MAX_ARRAYS;
+const _: () = assert!(MAX_CACHES <= Kind::LAST_CACHE as usize + 1);
+
+/// Objects are aligned to this at least: what `malloc` owes on 64-bit machines.
+pub(super) const MIN_ALIGN: usize = 16;
+
+/// A cache's number, which is also the kind of its frames and its per-CPU array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheId(u8);
+
+impl CacheId {
+    /// The cache with number `index`.
+    ///
+    /// # Panics
+    /// Where `index` is 0 or not below [`MAX_CACHES`].
+    #[inline(always)]
+    #[must_use]
+    pub const fn new(index: usize) -> Self {
+        assert!(index > 0 && index < MAX_CACHES, "cache numbers are 1..MAX_CACHES");
+        Self(index as u8)
+    }
+
+    /// The cache with number `index`, unchecked: for tables that were checked when built.
+    ///
+    /// # Safety
+    /// `0 < index < MAX_CACHES`.
+    #[inline(always)]
+    #[must_use]
+    pub const unsafe fn new_unchecked(index: u8) -> Self {
+        Self(index)
+    }
+
+    /// As an index.
+    #[inline(always)]
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Its per-CPU array.
+    #[inline(always)]
+    #[must_use]
+    pub const fn array(self) -> ArrayId {
+        // SAFETY: cache numbers are array numbers, MAX_CACHES == MAX_ARRAYS.
+        unsafe { ArrayId::new_unchecked(self.0 as usize) }
+    }
+
+    /// The kind of its frames.
+    #[inline(always)]
+    #[must_use]
+    pub const fn kind(self) -> Kind {
+        Kind(self.0)
+    }
+}
+
+/// What is asked of a new cache.
+#[derive(Clone, Copy, Debug)]
+pub struct CacheParams {
+    /// Bytes asked for per object.
+    pub size: usize,
+    /// Alignment of objects, a power of two; at least 16 is used.
+    pub align: usize,
+}
+
+impl CacheParams {
+    /// Bytes from one object to the next: the size, rounded to the alignment.
+    #[must_use]
+    pub fn stride(&self) -> usize {
+        self.size.max(1).next_multiple_of(self.align.max(MIN_ALIGN))
+    }
+}
+
+/// How objects lie in a slab, for the check that `free` makes on its straight path.
+///
+/// An offset `o` into a slab is an object's start iff `o >= first` and `stride` divides
+/// `o - first`. With `magic = ceil(2^64 / stride)` the latter is `(o - first) * magic mod 2^64 <
+/// magic` (Lemire, Kaser, Kurz 2019), exact while `(o - first) * stride < 2^64`. An offset below
+/// `first` wraps to a multiple of the stride below 2^64, whose product is above `magic` too.
+/// `magic == 0` (no cache) refuses every offset.
+#[derive(Default)]
+pub struct Geometry {
+    magic: AtomicU64,
+    mask: AtomicU32,
+    first: AtomicU32,
+}
+
+impl Geometry {
+    /// No cache: refuses every offset.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { magic: AtomicU64::new(0), mask: AtomicU32::new(0), first: AtomicU32::new(0) }
+    }
+
+    /// Takes over what `cache` says.
+    pub fn set(&self, cache: &Cache) {
+        self.mask.store(cache.order.bytes() as u32 - 1, Ordering::Relaxed);
+        self.first.store(cache.first_object as u32, Ordering::Relaxed);
+        self.magic.store(cache.magic, Ordering::Release);
+    }
+
+    /// Whether an object starts at `offset` (from the start of the reservation).
+    #[inline(always)]
+    pub fn is_object(&self, offset: usize) -> bool {
+        let magic = self.magic.load(Ordering::Relaxed);
+        let within = (offset as u64 & u64::from(self.mask.load(Ordering::Relaxed)))
+            .wrapping_sub(u64::from(self.first.load(Ordering::Relaxed)));
+        within.wrapping_mul(magic) < magic
+    }
+
+    /// The first frame of the slab that holds `offset`.
+    #[inline(always)]
+    pub fn slab(&self, offset: usize) -> Pfn {
+        Pfn(((offset & !(self.mask.load(Ordering::Relaxed) as usize)) >> FRAME_SHIFT) as u32)
+    }
+}
+
+/// One cache. Immutable once created.
+pub struct Cache {
+    id: CacheId,
+    name: Line<24>,
+    size: usize,
+    stride: usize,
+    order: Order,
+    first_object: usize,
+    objects: u32,
+    magic: u64,
+}
+
+impl Cache {
+    fn new<P: PerCpu, S: SlabPolicy<P>>(
+        id: CacheId,
+        name: &str,
+        params: &CacheParams,
+        declared_cpus: u32,
+    ) -> OsResult<Self> {
+        let order = S::slab_order(params, declared_cpus);
+        let stride = params.stride();
+        let header = S::slab_header_bytes(params, order);
+        let objects = order.bytes().saturating_sub(header) / stride;
+        if objects == 0 || params.size == 0 || !params.align.is_power_of_two() {
+            return Err(OsError(libc::EINVAL));
+        }
+        let mut text = Line::default();
+        let _ = text.write_str(name);
+        Ok(Self {
+            id,
+            name: text,
+            size: params.size,
+            stride,
+            order,
+            // What is left over lies in front, beside the header, so that no multiple of the stride
+            // behind the last object looks like an object to `Geometry`.
+            first_object: order.bytes() - objects * stride,
+            objects: objects as u32,
+            magic: (u64::MAX / stride as u64) + 1,
+        })
+    }
+
+    /// Its number.
+    #[inline]
+    #[must_use]
+    pub fn id(&self) -> CacheId {
+        self.id
+    }
+
+    /// Its name, cut to 24 bytes.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        core::str::from_utf8(self.name.as_bytes()).unwrap_or("?")
+    }
+
+    /// Bytes asked for per object.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Bytes from one object to the next, all of them usable.
+    #[must_use]
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Order of its slabs.
+    #[inline]
+    #[must_use]
+    pub fn order(&self) -> Order {
+        self.order
+    }
+
+    /// Objects of a slab.
+    #[inline]
+    #[must_use]
+    pub fn objects(&self) -> u32 {
+        self.objects
+    }
+
+    /// Offset of a slab's first object.
+    #[inline]
+    #[must_use]
+    pub fn first_object(&self) -> usize {
+        self.first_object
+    }
+
+    /// The number of the object that starts `offset` bytes into its slab, if one starts there.
+    #[inline]
+    #[must_use]
+    pub fn object_number(&self, offset: usize) -> Option<u32> {
+        let within = offset.checked_sub(self.first_object)? as u64;
+        let product = u128::from(within) * u128::from(self.magic);
+        let number = (product >> 64) as u32;
+        ((product as u64) < self.magic && number < self.objects).then_some(number)
+    }
+
+    /// Object `number` of the slab at `slab`.
+    ///
+    /// # Safety
+    /// `slab` is the address of a slab of this cache and `number < objects()`.
+    #[inline]
+    #[must_use]
+    pub unsafe fn object_at(&self, slab: Object, number: u32) -> Object {
+        // SAFETY: first_object + number * stride lies inside the slab (caller's promise).
+        unsafe { slab.add(self.first_object + number as usize * self.stride) }
+    }
+}
+
+/// All caches of a stack. Caches are added under a lock and never removed; readers need none.
+pub struct CacheTable {
+    caches: [UnsafeCell<Option<Cache>>; MAX_CACHES],
+    count: AtomicU32,
+    adding: CountedLock<()>,
+}
+
+// SAFETY: entry `i` is written once, under `adding`, before `count` passes `i` with release
+// ordering; readers look only below `count`.
+unsafe impl Sync for CacheTable {}
+// SAFETY: as for Sync.
+unsafe impl Send for CacheTable {}
+
+impl CacheTable {
+    /// A table without caches.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            caches: [const { UnsafeCell::new(None) }; MAX_CACHES],
+            count: AtomicU32::new(1),
+            adding: CountedLock::new(()),
+        }
+    }
+
+    /// Adds a cache and lets the policy take it up.
+    ///
+    /// # Errors
+    /// `ENOSPC` where all numbers are in use, `EINVAL` where no slab of at most 4 MiB holds an
+    /// object, or what the policy says.
+    pub fn create<P: PerCpu, S: SlabPolicy<P>>(
+        &self,
+        context: &SlabContext<'_, P>,
+        policy: &S,
+        name: &str,
+        params: &CacheParams,
+    ) -> OsResult<&Cache> {
+        let _held = self.adding.lock();
+        let number = self.count.load(Ordering::Relaxed) as usize;
+        if number >= MAX_CACHES {
+            return Err(OsError(libc::ENOSPC));
+        }
+        let cache = Cache::new::<P, S>(CacheId::new(number), name, params, context.declared_cpus)?;
+        policy.create(context, &cache)?;
+        // SAFETY: we hold `adding` and `number >= count`, so nobody reads this entry yet.
+        unsafe { *self.caches[number].get() = Some(cache) };
+        self.count.store(number as u32 + 1, Ordering::Release);
+        Ok(self.get(CacheId::new(number)).expect("just added"))
+    }
+
+    /// The cache with this number, if there is one.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, id: CacheId) -> Option<&Cache> {
+        if id.index() as u32 >= self.count.load(Ordering::Acquire) {
+            return None;
+        }
+        // SAFETY: entries below `count` are written and never change again.
+        unsafe { (*self.caches[id.index()].get()).as_ref() }
+    }
+
+    /// All caches, by number.
+    pub fn iter(&self) -> impl Iterator<Item = &Cache> {
+        (1..self.count.load(Ordering::Acquire) as usize)
+            .filter_map(|number| self.get(CacheId::new(number)))
+    }
+
+    /// Takes the lock before `fork`.
+    pub fn lock_for_fork(&self) {
+        self.adding.lock_for_fork();
+    }
+
+    /// Releases it on either side of `fork`.
+    ///
+    /// # Safety
+    /// The calling thread took it by [`lock_for_fork`](Self::lock_for_fork).
+    pub unsafe fn unlock_after_fork(&self) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.adding.unlock_after_fork() };
+    }
+}
+
+impl Default for CacheTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}

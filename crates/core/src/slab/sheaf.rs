@@ -1,0 +1,297 @@
+//! `sheaf`, the default policy: arrays per CPU, a barn of full sheaves, slabs of bits (Linux 6.18).
+//!
+//! A CPU's array has room for two sheaves, the kernel's `main` and `spare`. A CPU that runs empty
+//! takes a full sheaf from the barn, or a sheaf's worth from the slabs; one that runs full puts a
+//! sheaf's worth into the barn, or into the slabs. Between CPU and barn always moves a whole sheaf
+//! in one critical section and one restartable sequence.
+
+use super::bitmap_slabs::{self, BitmapSlabs};
+use super::{
+    Barn, Cache, CacheId, CacheParams, MAX_BATCH, MAX_CACHES, SlabContext, SlabPolicy, SlabStats,
+};
+use crate::frame::{Order, Pfn};
+use core::mem::MaybeUninit;
+use quarry_sys::os::OsResult;
+use quarry_sys::percpu::{Object, PerCpu, Push};
+use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
+
+/// Most bytes of objects in a sheaf, within 4..=64 objects.
+const SHEAF_BYTES: usize = 128 << 10;
+/// Most bytes of objects in a barn, within 10 (`MAX_FULL_SHEAVES`, Linux 6.18) and 64 sheaves.
+const BARN_BYTES: usize = 1 << 20;
+/// Empty slabs that a cache keeps, in bytes.
+const EMPTY_BYTES: usize = 128 << 10;
+
+/// One cache's part of the policy.
+struct SheafCache {
+    barn: Barn,
+    slabs: BitmapSlabs,
+    /// Objects per sheaf.
+    capacity: AtomicU32,
+    /// Empty slabs kept.
+    keep_empty: AtomicU32,
+    alloc_slow: AtomicU64,
+    free_slow: AtomicU64,
+    /// Objects that entered and left slots in batches, for the count of single operations.
+    batched_in: AtomicU64,
+    batched_out: AtomicU64,
+}
+
+impl SheafCache {
+    const fn new() -> Self {
+        Self {
+            barn: Barn::new(),
+            slabs: BitmapSlabs::new(),
+            capacity: AtomicU32::new(0),
+            keep_empty: AtomicU32::new(0),
+            alloc_slow: AtomicU64::new(0),
+            free_slow: AtomicU64::new(0),
+            batched_in: AtomicU64::new(0),
+            batched_out: AtomicU64::new(0),
+        }
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity.load(Ordering::Relaxed) as usize
+    }
+}
+
+fn count(counter: &AtomicU64, by: usize) {
+    counter.fetch_add(by as u64, Ordering::Relaxed);
+}
+
+/// Objects of a buffer whose front has been written.
+///
+/// # Safety
+/// The first `count` elements are initialised.
+unsafe fn written(buffer: &[MaybeUninit<Object>], count: usize) -> &[Object] {
+    // SAFETY: MaybeUninit<T> has the layout of T, and the caller vouches for the front.
+    unsafe { core::slice::from_raw_parts(buffer.as_ptr().cast(), count) }
+}
+
+/// The policy; see the module.
+pub struct Sheaf {
+    caches: [SheafCache; MAX_CACHES],
+}
+
+impl Sheaf {
+    fn of(&self, cache: &Cache) -> &SheafCache {
+        &self.caches[cache.id().index()]
+    }
+
+    /// Puts objects into the running CPU's array; those that find no room go to barn or slabs.
+    fn park<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
+        let own = self.of(cache);
+        if context.percpu.push_batch(cache.id().array(), objects) {
+            count(&own.batched_in, objects.len());
+        } else {
+            self.put_away(context, cache, objects);
+        }
+    }
+
+    /// Barn if it is a whole sheaf and there is room, else slabs.
+    fn put_away<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
+        let own = self.of(cache);
+        if !own.barn.put(context.metadata, objects) {
+            own.slabs.free(context, cache, objects, own.keep_empty.load(Ordering::Relaxed));
+        }
+    }
+
+    /// A sheaf's worth from barn or slabs into the front of `buffer`.
+    fn refill<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        buffer: &mut [MaybeUninit<Object>],
+    ) -> usize {
+        let own = self.of(cache);
+        match own.barn.take(buffer) {
+            0 => {
+                let taken = own.slabs.alloc(context, cache, buffer);
+                // Lowest address on top: what is handed out first lies together.
+                buffer[..taken].reverse();
+                taken
+            }
+            taken => taken,
+        }
+    }
+}
+
+impl<P: PerCpu> SlabPolicy<P> for Sheaf {
+    const NAME: &'static str = "sheaf";
+    const NEW: Self = Self { caches: [const { SheafCache::new() }; MAX_CACHES] };
+
+    /// The smallest order from 2 on that holds 8 objects and wastes at most 1/8 (of order 2..=5,
+    /// or whatever holds four objects).
+    fn slab_order(params: &CacheParams, _declared_cpus: u32) -> Order {
+        let stride = params.stride();
+        let fits = |order: u8| {
+            let bytes = Order::new(order).bytes();
+            let usable = bytes - bitmap_slabs::header_bytes(bytes, stride).min(bytes);
+            usable / stride >= 8 && (bytes - usable / stride * stride) * 8 <= bytes
+        };
+        let lowest = bitmap_slabs::MIN_ORDER.get();
+        let order = (lowest..=5).find(|order| fits(*order)).unwrap_or_else(|| {
+            let frames = (stride * 4).div_ceil(crate::frame::FRAME_BYTES) as u32;
+            Order::covering(frames.min(Order::MAX.frames())).get().max(lowest)
+        });
+        Order::new(order)
+    }
+
+    fn slab_header_bytes(params: &CacheParams, order: Order) -> usize {
+        bitmap_slabs::header_bytes(order.bytes(), params.stride())
+    }
+
+    fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
+        let own = self.of(cache);
+        let capacity = (SHEAF_BYTES / cache.stride()).clamp(4, MAX_BATCH);
+        let max_full = (BARN_BYTES / (capacity * cache.stride())).clamp(10, 64);
+        own.capacity.store(capacity as u32, Ordering::Relaxed);
+        let keep = EMPTY_BYTES / cache.order().bytes();
+        own.keep_empty.store(keep as u32, Ordering::Relaxed);
+        own.barn.configure(capacity, max_full);
+        context.percpu.area().define(cache.id().array(), 2 * capacity)
+    }
+
+    #[inline(always)]
+    fn alloc_fast(percpu: &P, id: CacheId) -> Option<Object> {
+        percpu.pop(id.array())
+    }
+
+    #[inline(always)]
+    unsafe fn free_fast(percpu: &P, id: CacheId, object: Object, _slab: Pfn) -> Push {
+        percpu.push(id.array(), object)
+    }
+
+    fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
+        let own = self.of(cache);
+        if let Some(object) = context.percpu.pop_unregistered(cache.id().array()) {
+            return Some(object);
+        }
+        count(&own.alloc_slow, 1);
+        let _ = context.percpu.prepare(cache.id().array());
+        let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
+        let taken = self.refill(context, cache, &mut buffer[..own.capacity()]);
+        // SAFETY: refill wrote the first `taken` elements.
+        let (object, rest) = unsafe { written(&buffer, taken) }.split_last()?;
+        if !rest.is_empty() {
+            self.park(context, cache, rest);
+        }
+        Some(*object)
+    }
+
+    unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
+        let own = self.of(cache);
+        let array = cache.id().array();
+        let percpu = context.percpu;
+        if percpu.push_unregistered(array, object) == Push::Stored {
+            return;
+        }
+        count(&own.free_slow, 1);
+        let _ = percpu.prepare(array);
+        if percpu.push_batch(array, &[object]) {
+            count(&own.batched_in, 1);
+            return;
+        }
+        let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
+        let capacity = own.capacity();
+        if percpu.pop_batch(array, &mut buffer[..capacity]) {
+            count(&own.batched_out, capacity);
+            self.park(context, cache, &[object]);
+            // SAFETY: pop_batch wrote all `capacity` elements.
+            self.put_away(context, cache, unsafe { written(&buffer, capacity) });
+        } else {
+            self.put_away(context, cache, &[object]);
+        }
+    }
+
+    fn alloc_bulk(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        out: &mut [MaybeUninit<Object>],
+    ) -> usize {
+        let own = self.of(cache);
+        let capacity = own.capacity();
+        let mut taken = 0;
+        while out.len() - taken >= capacity {
+            let piece = &mut out[taken..taken + capacity];
+            if context.percpu.pop_batch(cache.id().array(), piece) {
+                count(&own.batched_out, capacity);
+                taken += capacity;
+                continue;
+            }
+            match own.barn.take(piece) {
+                0 => break,
+                count => taken += count,
+            }
+        }
+        taken + own.slabs.alloc(context, cache, &mut out[taken..])
+    }
+
+    unsafe fn free_bulk(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
+        let own = self.of(cache);
+        let _ = context.percpu.prepare(cache.id().array());
+        for sheaf in objects.chunks(own.capacity()) {
+            self.park(context, cache, sheaf);
+        }
+    }
+
+    fn shrink(&self, context: &SlabContext<'_, P>, cache: &Cache) {
+        let own = self.of(cache);
+        context.percpu.drain(cache.id().array(), &mut |objects| {
+            count(&own.batched_out, objects.len());
+            own.slabs.free(context, cache, objects, u32::MAX);
+        });
+        let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
+        loop {
+            let taken = own.barn.take(&mut buffer);
+            if taken == 0 {
+                break;
+            }
+            // SAFETY: take wrote the first `taken` elements.
+            own.slabs.free(context, cache, unsafe { written(&buffer, taken) }, u32::MAX);
+        }
+        own.slabs.trim(context, cache, 0);
+    }
+
+    fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
+        let own = self.of(cache);
+        let mut stats = SlabStats::default();
+        own.slabs.add_stats(cache, &mut stats);
+        let usage = context.percpu.usage(cache.id().array());
+        let batched_in = own.batched_in.load(Ordering::Relaxed);
+        let batched_out = own.batched_out.load(Ordering::Relaxed);
+        // level = pushes - pops + batched_in - batched_out; operations = pushes + pops.
+        let pushes_more = (usage.level + batched_out).wrapping_sub(batched_in) as i64;
+        let pops = (usage.operations as i64 - pushes_more).max(0) as u64 / 2;
+        stats.parked_objects = usage.level + own.barn.objects();
+        stats.alloc_slow = own.alloc_slow.load(Ordering::Relaxed);
+        stats.free_slow = own.free_slow.load(Ordering::Relaxed);
+        stats.alloc_fast = pops;
+        stats.free_fast = usage.operations.saturating_sub(pops);
+        stats.barn_lock = own.barn.lock_stats();
+        stats
+    }
+
+    fn validate(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Result<(), &'static str> {
+        self.of(cache).slabs.validate(context, cache)
+    }
+
+    fn lock_for_fork(&self) {
+        for own in &self.caches {
+            own.barn.lock_for_fork();
+            own.slabs.lock_for_fork();
+        }
+    }
+
+    unsafe fn unlock_after_fork(&self) {
+        for own in &self.caches {
+            // SAFETY: the caller took both by `lock_for_fork`.
+            unsafe {
+                own.slabs.unlock_after_fork();
+                own.barn.unlock_after_fork();
+            }
+        }
+    }
+}

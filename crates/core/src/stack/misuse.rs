@@ -1,0 +1,84 @@
+//! What is said of a pointer that cannot be freed: one line, then abort.
+
+use super::{Stack, StackConfig};
+use crate::frame::{Kind, Pfn};
+use crate::slab::CacheId;
+use core::fmt;
+use quarry_sys::report::fatal;
+
+/// The call that was given the pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// `free` and its relatives.
+    Free,
+    /// `realloc`.
+    Realloc,
+    /// `malloc_usable_size`.
+    UsableSize,
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Free => "free",
+            Self::Realloc => "realloc",
+            Self::UsableSize => "malloc_usable_size",
+        })
+    }
+}
+
+/// What is wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misuse {
+    /// The object was freed already.
+    DoubleFree(CacheId),
+    /// The block was freed already.
+    DoubleFreeOfBlock,
+    /// The pointer lies inside an object.
+    InsideObject(CacheId),
+    /// The pointer lies inside a block of pages or a mapping.
+    InsideBlock,
+    /// The pointer never came from here.
+    Foreign,
+}
+
+impl<C: StackConfig> Stack<C> {
+    /// Reports and aborts.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn misuse(&self, entry: Entry, address: *mut u8, misuse: Misuse) -> ! {
+        let stride = |id| self.cache(id).stride();
+        match misuse {
+            Misuse::DoubleFree(id) => fatal(format_args!(
+                "{entry}({address:p}): double free of an object of {} bytes",
+                stride(id)
+            )),
+            Misuse::DoubleFreeOfBlock => {
+                fatal(format_args!("{entry}({address:p}): double free of a block"))
+            }
+            Misuse::InsideObject(id) => fatal(format_args!(
+                "{entry}({address:p}): pointer into the middle of an object of {} bytes",
+                stride(id)
+            )),
+            Misuse::InsideBlock => {
+                fatal(format_args!("{entry}({address:p}): pointer into the middle of a block"))
+            }
+            Misuse::Foreign => {
+                fatal(format_args!("{entry}({address:p}): pointer was not allocated by quarry"))
+            }
+        }
+    }
+
+    /// A frame of the reservation that no allocation starts in: inside a block, or free again.
+    /// O(frames), on the way to an abort.
+    pub(super) fn unowned(&self, pfn: Pfn) -> Misuse {
+        let frames = self.frames();
+        let head = (0..=pfn.0).rev().map(Pfn).find(|head| frames.kind(*head) != Kind::NONE);
+        let is_inside = head.is_some_and(|head| {
+            let kind = frames.kind(head);
+            (kind == Kind::PAGES || kind == Kind::MAPPING)
+                && head.0.saturating_add(frames.link(head)) > pfn.0
+        });
+        if is_inside { Misuse::InsideBlock } else { Misuse::DoubleFreeOfBlock }
+    }
+}

@@ -1,0 +1,130 @@
+//! Statistics in the kernel's own layouts: `slabinfo` (version 2.1), `buddyinfo`, lock counters.
+
+use super::{Stack, StackConfig};
+use crate::frame::MetadataKind;
+use crate::slab::SlabPolicy;
+use core::fmt::{self, Write};
+use quarry_sys::lock::LockStats;
+use quarry_sys::percpu::PerCpu;
+
+/// All tables, as `QUARRY_STATS=1` prints them at exit.
+///
+/// # Errors
+/// What the writer says.
+pub fn print_stats<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
+    print_slabinfo(stack, out)?;
+    writeln!(out)?;
+    print_buddyinfo(stack, out)?;
+    writeln!(out)?;
+    print_locks(stack, out)?;
+    writeln!(out)?;
+    print_metadata(stack, out)
+}
+
+/// `/proc/slabinfo`, with allocations and frees behind it as `slabinfo -AD` counts them.
+///
+/// # Errors
+/// What the writer says.
+pub fn print_slabinfo<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
+    writeln!(out, "slabinfo - version: 2.1 (quarry, {})", <C::Slab as SlabPolicy<_>>::NAME)?;
+    writeln!(
+        out,
+        "# name            <active_objs> <num_objs> <objsize> <objperslab> <pagesperslab> : \
+         slabdata <active_slabs> <num_slabs> <parked> : operations <alloc> <free> <%fast> <%fast>"
+    )?;
+    for cache in stack.inner().caches.iter() {
+        let stats = stack.cache_stats(cache.id());
+        if stats.slabs_allocated == 0 {
+            continue;
+        }
+        let allocs = stats.alloc_fast + stats.alloc_slow;
+        let frees = stats.free_fast + stats.free_slow;
+        writeln!(
+            out,
+            "{:<17} {:>6} {:>6} {:>6} {:>4} {:>4} : slabdata {:>6} {:>6} {:>6} : operations \
+             {:>10} {:>10} {:>3} {:>3}",
+            cache.name(),
+            stats.active_objects.saturating_sub(stats.parked_objects),
+            stats.total_objects,
+            cache.stride(),
+            cache.objects(),
+            cache.order().frames(),
+            stats.active_slabs,
+            stats.total_slabs,
+            stats.parked_objects,
+            allocs,
+            frees,
+            stats.alloc_fast * 100 / allocs.max(1),
+            stats.free_fast * 100 / frees.max(1),
+        )?;
+    }
+    Ok(())
+}
+
+/// `/proc/buddyinfo`.
+///
+/// # Errors
+/// What the writer says.
+pub fn print_buddyinfo<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
+    for zone in stack.pages().zones().all() {
+        writeln!(out, "Node {}, zone {:>8} {:>6}", zone.node().0, "Normal", zone.free())?;
+    }
+    Ok(())
+}
+
+fn print_lock(out: &mut dyn Write, name: &str, stats: LockStats) -> fmt::Result {
+    let mean = stats.hold_ns / stats.hold_samples.max(1);
+    writeln!(out, "{name:<24} {:>14} {:>12} {:>16}", stats.acquisitions, stats.contentions, mean)
+}
+
+/// One line per kind of lock: acquisitions, contentions, mean hold time (sampled).
+///
+/// # Errors
+/// What the writer says.
+pub fn print_locks<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
+    writeln!(
+        out,
+        "{:<24} {:>14} {:>12} {:>16}",
+        "lock", "acquisitions", "contentions", "holdtime-avg-ns"
+    )?;
+    let inner = stack.inner();
+    let mut zone_lock = LockStats::default();
+    inner.pages.zones().all().for_each(|zone| zone_lock += zone.lock_stats());
+    print_lock(out, "zone->lock", zone_lock)?;
+    let (mut list, mut barn) = (LockStats::default(), LockStats::default());
+    for cache in inner.caches.iter() {
+        let stats = stack.cache_stats(cache.id());
+        list += stats.list_lock;
+        barn += stats.barn_lock;
+    }
+    print_lock(out, "slab->list_lock", list)?;
+    print_lock(out, "barn->lock", barn)?;
+    print_lock(out, "arena->lock", inner.pages.arena().lock_stats())?;
+    print_lock(out, "mappings->lock", inner.mappings.lock_stats())
+}
+
+/// Bytes of descriptors by kind, and per committed frame.
+fn print_metadata<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
+    let milli = crate::frame::Memory::metadata_per_frame_milli();
+    writeln!(
+        out,
+        "metadata: frame table {}.{:03} bytes per committed 4 KiB frame",
+        milli / 1000,
+        milli % 1000
+    )?;
+    for (name, kind) in [
+        ("sheaves", MetadataKind::Sheaves),
+        ("slab headers", MetadataKind::SlabHeaders),
+        ("page lists", MetadataKind::PageLists),
+        ("other", MetadataKind::Other),
+    ] {
+        writeln!(out, "metadata: {name} {} bytes", stack.metadata_bytes(kind))?;
+    }
+    let area = stack.percpu().area();
+    writeln!(
+        out,
+        "metadata: per-CPU slots {} of {} bytes of address space each",
+        area.slots(),
+        quarry_sys::percpu::SLOT_BYTES
+    )
+}

@@ -1,0 +1,255 @@
+//! `malloc` and its relatives: the straight paths, and the paths behind them.
+
+use super::{Entry, Misuse, Stack, StackConfig, is_sane};
+use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, Pfn};
+use crate::heap::{LARGEST_BLOCK, classes};
+use crate::slab::{CacheId, SlabPolicy};
+use quarry_sys::percpu::{Object, PerCpu, Push};
+use quarry_sys::primitive::Ordering;
+
+/// Alignment that every allocation has.
+pub const MIN_ALIGN: usize = 16;
+
+/// What an address in the reservation belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Object(CacheId),
+    Pages(Pfn),
+    Mapping(Pfn),
+}
+
+impl<C: StackConfig> Stack<C> {
+    /// The straight path of an allocation: `None` means [`alloc_slow`](Self::alloc_slow), also for
+    /// a stack that is not ready. O(1), no lock, no atomic read-modify-write.
+    #[inline(always)]
+    pub fn alloc_fast(&self, size: usize) -> Option<Object> {
+        if size > self.fast.small_limit.load(Ordering::Relaxed) {
+            return None;
+        }
+        // SAFETY: the small limit is 0 or `classes::LARGEST`.
+        let class = unsafe { classes::of_unchecked(size) };
+        C::Slab::alloc_fast(&self.fast.percpu, class)
+    }
+
+    /// Allocates `size` bytes aligned to 16; `None` where there is no memory or `size` is above
+    /// `isize::MAX`.
+    pub fn alloc_slow(&self, size: usize) -> Option<Object> {
+        if size <= classes::LARGEST {
+            let inner = self.inner();
+            let cache = inner.caches.get(classes::of(size))?;
+            return inner.slab.alloc_slow(&self.context(), cache);
+        }
+        self.alloc_large(size, MIN_ALIGN).map(|(object, _)| object)
+    }
+
+    /// Both.
+    #[inline]
+    pub fn alloc(&self, size: usize) -> Option<Object> {
+        match self.alloc_fast(size) {
+            Some(object) => Some(object),
+            None => self.alloc_slow(size),
+        }
+    }
+
+    /// Allocates `size` bytes at a multiple of `align`, a power of two.
+    pub fn alloc_aligned(&self, size: usize, align: usize) -> Option<Object> {
+        debug_assert!(align.is_power_of_two());
+        if align <= MIN_ALIGN {
+            return self.alloc(size);
+        }
+        match classes::of_aligned(size, align) {
+            Some(class) => self.cache_alloc(class),
+            None => self.alloc_large(size, align).map(|(object, _)| object),
+        }
+    }
+
+    /// Allocates `size` bytes that are all zero. What is known to be zero is not cleared again.
+    pub fn alloc_zeroed(&self, size: usize) -> Option<Object> {
+        let (object, zeroed) = if size <= classes::LARGEST {
+            (self.alloc(size)?, false)
+        } else {
+            self.alloc_large(size, MIN_ALIGN)?
+        };
+        if !zeroed {
+            // SAFETY: the allocation has at least `size` bytes and nobody else knows it.
+            unsafe { object.as_ptr().write_bytes(0, size) };
+        }
+        Some(object)
+    }
+
+    /// A block of pages or a mapping, and whether it is known to be zero.
+    fn alloc_large(&self, size: usize, align: usize) -> Option<(Object, bool)> {
+        if !is_sane(size) || !is_sane(align) {
+            return None;
+        }
+        let inner = self.inner();
+        let frames = crate::heap::frames_of(size.max(1))?;
+        if size <= LARGEST_BLOCK && align <= LARGEST_BLOCK {
+            let order = Order::covering((align / FRAME_BYTES).max(1) as u32);
+            let slot = self.fast.percpu.current();
+            let page = inner.pages.alloc_exact(slot, frames, MigrateType::Movable, order)?;
+            self.frames().set_link(page.pfn, frames);
+            self.frames().set_kind(page.pfn, 1, Kind::PAGES);
+            return Some((self.address(page.pfn), page.zeroed));
+        }
+        let mapping = inner.mappings.alloc(&inner.pages, frames, align)?;
+        Some((self.address(mapping.pfn), mapping.zeroed))
+    }
+
+    /// The straight path of a free: false means [`free_slow`](Self::free_slow). O(1), no lock, no
+    /// atomic read-modify-write, one byte read per frame. Any address may be given, also null.
+    ///
+    /// # Safety
+    /// If an allocation starts at `address`, nobody uses it any more.
+    #[inline(always)]
+    pub unsafe fn free_fast(&self, address: *mut u8) -> bool {
+        let offset = (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed));
+        if offset >= self.fast.span.load(Ordering::Relaxed) {
+            return false;
+        }
+        let kinds = self.fast.kinds.load(Ordering::Relaxed);
+        // SAFETY: `span` is set after `kinds`, which has an entry for every frame of the span.
+        let kind = unsafe { (*kinds.add(offset >> FRAME_SHIFT)).load(Ordering::Relaxed) };
+        let geometry = &self.fast.geometry[kind as usize];
+        if !geometry.is_object(offset) {
+            return false;
+        }
+        // SAFETY: a geometry that knows objects belongs to a cache, whose number is its index; an
+        // address inside the reservation is not null.
+        let (id, object) =
+            unsafe { (CacheId::new_unchecked(kind), Object::new_unchecked(address)) };
+        let slab = geometry.slab(offset);
+        // SAFETY: an object of this cache starts at the address, and nobody uses it (caller).
+        unsafe { C::Slab::free_fast(&self.fast.percpu, id, object, slab) == Push::Stored }
+    }
+
+    /// Frees an allocation; reports a pointer that is none and aborts.
+    ///
+    /// # Safety
+    /// As [`free_fast`](Self::free_fast).
+    pub unsafe fn free_slow(&self, object: Object) {
+        match self.owner(Entry::Free, object.as_ptr()) {
+            // SAFETY: an object of this cache starts there, and nobody uses it (caller's promise).
+            Owner::Object(id) => unsafe { self.cache_free(id, object) },
+            Owner::Pages(pfn) => {
+                let frames = self.frames().link(pfn);
+                self.frames().set_kind(pfn, 1, Kind::NONE);
+                self.pages().free_exact(self.fast.percpu.current(), pfn, frames);
+            }
+            Owner::Mapping(pfn) => {
+                let inner = self.inner();
+                inner.mappings.free(&inner.pages, pfn);
+            }
+        }
+    }
+
+    /// Both.
+    ///
+    /// # Safety
+    /// As [`free_fast`](Self::free_fast).
+    #[inline]
+    pub unsafe fn free(&self, object: Object) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe {
+            if !self.free_fast(object.as_ptr()) {
+                self.free_slow(object);
+            }
+        }
+    }
+
+    /// Bytes that the allocation at `object` has, at least what was asked for.
+    pub fn usable_size(&self, object: Object) -> usize {
+        self.bytes_of(self.owner(Entry::UsableSize, object.as_ptr()))
+    }
+
+    fn bytes_of(&self, owner: Owner) -> usize {
+        match owner {
+            Owner::Object(id) => self.cache(id).stride(),
+            Owner::Pages(pfn) | Owner::Mapping(pfn) => {
+                (self.frames().link(pfn) as usize) << FRAME_SHIFT
+            }
+        }
+    }
+
+    /// Changes the size of an allocation: in place where it can, else by moving; the contents up to
+    /// the smaller size stay. `None` where there is no memory, and then nothing has changed.
+    ///
+    /// # Safety
+    /// `object` is used by the caller alone, and no more where this succeeds.
+    pub unsafe fn realloc(&self, object: Object, size: usize) -> Option<Object> {
+        if !is_sane(size) {
+            return None;
+        }
+        let owner = self.owner(Entry::Realloc, object.as_ptr());
+        let old = self.bytes_of(owner);
+        if let Some(resized) = self.resize_in_place(owner, object, old, size) {
+            return Some(resized);
+        }
+        let new = self.alloc(size)?;
+        // SAFETY: both allocations have at least `min(old, size)` bytes and do not overlap.
+        unsafe {
+            core::ptr::copy_nonoverlapping(object.as_ptr(), new.as_ptr(), old.min(size));
+            self.free(object);
+        }
+        Some(new)
+    }
+
+    /// Objects stay while they waste at most half; blocks are trimmed; mappings grow, shrink and
+    /// move by page tables.
+    fn resize_in_place(
+        &self,
+        owner: Owner,
+        object: Object,
+        old: usize,
+        size: usize,
+    ) -> Option<Object> {
+        match owner {
+            Owner::Object(_) => (size <= old && size >= old / 2).then_some(object),
+            Owner::Pages(pfn) => {
+                let frames = crate::heap::frames_of(size)?;
+                let held = self.frames().link(pfn);
+                if size <= classes::LARGEST || frames > held {
+                    return None;
+                }
+                if frames < held {
+                    self.frames().set_link(pfn, frames);
+                    let slot = self.fast.percpu.current();
+                    self.pages().free_exact(slot, pfn.plus(frames), held - frames);
+                }
+                Some(object)
+            }
+            Owner::Mapping(pfn) => {
+                if size <= LARGEST_BLOCK / 2 {
+                    return None;
+                }
+                let inner = self.inner();
+                let frames = crate::heap::frames_of(size)?;
+                let moved = inner.mappings.resize(&inner.pages, pfn, frames)?;
+                Some(self.address(moved))
+            }
+        }
+    }
+
+    /// What starts at `address`; reports anything else and aborts.
+    fn owner(&self, entry: Entry, address: *mut u8) -> Owner {
+        let Some(pfn) = self.is_ready().then(|| self.pfn(address)).flatten() else {
+            self.misuse(entry, address, Misuse::Foreign);
+        };
+        let kind = self.frames().kind(pfn);
+        if kind.is_cache() {
+            let id = CacheId::new(kind.0 as usize);
+            let offset = address as usize - self.fast.base.load(Ordering::Relaxed);
+            if !self.fast.geometry[id.index()].is_object(offset) {
+                self.misuse(entry, address, Misuse::InsideObject(id));
+            }
+            return Owner::Object(id);
+        }
+        let is_start = address as usize & (FRAME_BYTES - 1) == 0;
+        match kind {
+            Kind::PAGES if is_start => Owner::Pages(pfn),
+            Kind::MAPPING if is_start => Owner::Mapping(pfn),
+            Kind::PAGES | Kind::MAPPING => self.misuse(entry, address, Misuse::InsideBlock),
+            _ => self.misuse(entry, address, self.unowned(pfn)),
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Link options of the shared object.
+
+fn main() {
+    // A stale `rseq_cs` after dlclose is a SIGSEGV at the next preemption: never unload.
+    println!("cargo::rustc-link-arg-cdylib=-Wl,-z,nodelete");
+    // Bind everything when loaded: the first call of a lazily bound symbol may come from inside
+    // the allocator.
+    println!("cargo::rustc-link-arg-cdylib=-Wl,-z,now");
+    println!("cargo::rustc-link-arg-cdylib=-Wl,-soname,libquarry.so");
+    println!("cargo::rerun-if-changed=build.rs");
+}

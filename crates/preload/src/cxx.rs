@@ -1,0 +1,157 @@
+//! C++ operators new and delete in every form of C++17, by their mangled names (Itanium ABI).
+//!
+//! An operator that cannot serve tail-jumps to the next definition in the search order, that is
+//! libstdc++'s: it calls malloc again, runs the new-handler and throws `std::bad_alloc`. The jump
+//! leaves no frame of ours on the stack, so no exception ever passes through Rust.
+
+use crate::libc_malloc::Next;
+use core::ffi::c_void;
+use quarry::process::{KeepErrno, Mode, STACK, ensure_ready};
+use quarry_sys::percpu::Object;
+use quarry_sys::report::fatal;
+
+extern "C" fn new_or_null(size: usize) -> *mut c_void {
+    match STACK.alloc_fast(size) {
+        Some(object) => object.as_ptr().cast(),
+        None => new_slow(size),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn new_slow(size: usize) -> *mut c_void {
+    let _errno = KeepErrno::new();
+    match ensure_ready() {
+        Mode::Ready => STACK.alloc_slow(size).map_or(core::ptr::null_mut(), |o| o.as_ptr().cast()),
+        _ => core::ptr::null_mut(),
+    }
+}
+
+extern "C" fn new_aligned_or_null(size: usize, align: usize) -> *mut c_void {
+    let _errno = KeepErrno::new();
+    if ensure_ready() != Mode::Ready || !align.is_power_of_two() {
+        return core::ptr::null_mut();
+    }
+    STACK.alloc_aligned(size, align).map_or(core::ptr::null_mut(), |o: Object| o.as_ptr().cast())
+}
+
+fn next_definition(next: &Next) -> *mut c_void {
+    let address = next.address();
+    if address.is_null() {
+        fatal(format_args!("operator new failed and no C++ library is loaded to throw bad_alloc"));
+    }
+    address
+}
+
+/// Defines one operator: `serve(size, align)`, and where that gives null, a jump to the next
+/// definition with all four possible arguments (size, align, nothrow) as they came.
+macro_rules! operator_new {
+    ($($name:ident / $symbol:literal => $serve:ident;)*) => {
+        $(
+            const _: () = {
+                extern "C" fn next() -> *mut c_void {
+                    static NEXT: Next = Next::new($symbol);
+                    next_definition(&NEXT)
+                }
+
+                /// A C++ operator new; see the module.
+                #[cfg(target_arch = "x86_64")]
+                #[unsafe(naked)]
+                #[unsafe(no_mangle)]
+                extern "C" fn $name(size: usize, align: usize) -> *mut c_void {
+                    core::arch::naked_asm!(
+                        ".cfi_startproc",
+                        "push rdi",
+                        ".cfi_adjust_cfa_offset 8",
+                        "push rsi",
+                        ".cfi_adjust_cfa_offset 8",
+                        "push rdx",
+                        ".cfi_adjust_cfa_offset 8",
+                        "call {serve}",
+                        "test rax, rax",
+                        "jz 2f",
+                        "add rsp, 24",
+                        ".cfi_adjust_cfa_offset -24",
+                        "ret",
+                        "2:",
+                        ".cfi_adjust_cfa_offset 24",
+                        "call {next}",
+                        "pop rdx",
+                        ".cfi_adjust_cfa_offset -8",
+                        "pop rsi",
+                        ".cfi_adjust_cfa_offset -8",
+                        "pop rdi",
+                        ".cfi_adjust_cfa_offset -8",
+                        "jmp rax",
+                        ".cfi_endproc",
+                        serve = sym $serve,
+                        next = sym next,
+                    )
+                }
+
+                /// A C++ operator new; see the module.
+                #[cfg(target_arch = "aarch64")]
+                #[unsafe(naked)]
+                #[unsafe(no_mangle)]
+                extern "C" fn $name(size: usize, align: usize) -> *mut c_void {
+                    core::arch::naked_asm!(
+                        "stp x29, x30, [sp, #-48]!",
+                        "stp x0, x1, [sp, #16]",
+                        "str x2, [sp, #32]",
+                        "bl {serve}",
+                        "cbz x0, 2f",
+                        "ldp x29, x30, [sp], #48",
+                        "ret",
+                        "2:",
+                        "bl {next}",
+                        "mov x9, x0",
+                        "ldr x2, [sp, #32]",
+                        "ldp x0, x1, [sp, #16]",
+                        "ldp x29, x30, [sp], #48",
+                        "br x9",
+                        serve = sym $serve,
+                        next = sym next,
+                    )
+                }
+            };
+        )*
+    };
+}
+
+operator_new! {
+    _Znwm / c"_Znwm" => new_or_null;
+    _Znam / c"_Znam" => new_or_null;
+    _ZnwmRKSt9nothrow_t / c"_ZnwmRKSt9nothrow_t" => new_or_null;
+    _ZnamRKSt9nothrow_t / c"_ZnamRKSt9nothrow_t" => new_or_null;
+    _ZnwmSt11align_val_t / c"_ZnwmSt11align_val_t" => new_aligned_or_null;
+    _ZnamSt11align_val_t / c"_ZnamSt11align_val_t" => new_aligned_or_null;
+    _ZnwmSt11align_val_tRKSt9nothrow_t / c"_ZnwmSt11align_val_tRKSt9nothrow_t"
+        => new_aligned_or_null;
+    _ZnamSt11align_val_tRKSt9nothrow_t / c"_ZnamSt11align_val_tRKSt9nothrow_t"
+        => new_aligned_or_null;
+}
+
+/// Defines operators delete: the further arguments (size, alignment, nothrow) are not needed.
+macro_rules! operator_delete {
+    ($($name:ident)*) => {
+        $(
+            /// A C++ operator delete.
+            ///
+            /// # Safety
+            /// As `free`.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(pointer: *mut c_void) {
+                // SAFETY: the caller's promise is passed on.
+                unsafe { crate::malloc::free(pointer) };
+            }
+        )*
+    };
+}
+
+operator_delete! {
+    _ZdlPv _ZdaPv _ZdlPvm _ZdaPvm
+    _ZdlPvRKSt9nothrow_t _ZdaPvRKSt9nothrow_t
+    _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t
+    _ZdlPvmSt11align_val_t _ZdaPvmSt11align_val_t
+    _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t
+}

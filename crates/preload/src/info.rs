@@ -1,0 +1,165 @@
+//! What programs ask an allocator about itself: `mallinfo`, `malloc_info`, `malloc_trim`, and
+//! Quarry's own few functions of `quarry.h`.
+
+use crate::libc_malloc;
+use core::ffi::{c_char, c_int};
+use core::fmt::{self, Write};
+use quarry::process::{KeepErrno, Mode, STACK, ensure_ready, is_ready, print_stats_to};
+use quarry_core::frame::FRAME_BYTES;
+use quarry_core::stack::HeapUse;
+
+/// `struct mallinfo2` of glibc 2.33.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Mallinfo2 {
+    arena: usize,
+    ordblks: usize,
+    smblks: usize,
+    hblks: usize,
+    hblkhd: usize,
+    usmblks: usize,
+    fsmblks: usize,
+    uordblks: usize,
+    fordblks: usize,
+    keepcost: usize,
+}
+
+/// `struct mallinfo`, whose fields are too narrow: they saturate.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Mallinfo {
+    arena: c_int,
+    ordblks: c_int,
+    smblks: c_int,
+    hblks: c_int,
+    hblkhd: c_int,
+    usmblks: c_int,
+    fsmblks: c_int,
+    uordblks: c_int,
+    fordblks: c_int,
+    keepcost: c_int,
+}
+
+fn heap_use() -> HeapUse {
+    if is_ready() { STACK.heap_use() } else { HeapUse::default() }
+}
+
+/// Bytes held from the system, in use and free, as glibc names them.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallinfo2() -> Mallinfo2 {
+    let usage = heap_use();
+    Mallinfo2 {
+        arena: usage.zone_bytes,
+        ordblks: usage.free_objects,
+        hblks: usage.mappings,
+        hblkhd: usage.mapped_bytes,
+        uordblks: usage.used_bytes,
+        fordblks: usage.free_bytes,
+        keepcost: usage.free_bytes / FRAME_BYTES * FRAME_BYTES,
+        ..Mallinfo2::default()
+    }
+}
+
+/// [`mallinfo2`] in `int`s.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallinfo() -> Mallinfo {
+    let wide = mallinfo2();
+    let narrow = |value: usize| c_int::try_from(value).unwrap_or(c_int::MAX);
+    Mallinfo {
+        arena: narrow(wide.arena),
+        ordblks: narrow(wide.ordblks),
+        hblks: narrow(wide.hblks),
+        hblkhd: narrow(wide.hblkhd),
+        uordblks: narrow(wide.uordblks),
+        fordblks: narrow(wide.fordblks),
+        keepcost: narrow(wide.keepcost),
+        ..Mallinfo::default()
+    }
+}
+
+/// Gives back to the system what can be given back. Returns 1 if anything was, else 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc_trim(pad: usize) -> c_int {
+    let _errno = KeepErrno::new();
+    match ensure_ready() {
+        Mode::Ready => c_int::from(STACK.trim() > 0),
+        // SAFETY: malloc_trim has no preconditions.
+        Mode::Disabled => unsafe { libc_malloc::malloc_trim(pad) },
+        Mode::Unavailable => 0,
+    }
+}
+
+/// Parameters of glibc's `mallopt` (`malloc.h`, glibc 2.36): accepted and without effect here, so
+/// that programs which insist on success go on.
+const MALLOPT_KNOWN: [c_int; 9] = [1, -1, -2, -3, -4, -5, -6, -7, -8];
+
+/// 1 for a parameter that glibc knows, 0 for others.
+#[unsafe(no_mangle)]
+pub extern "C" fn mallopt(parameter: c_int, _value: c_int) -> c_int {
+    c_int::from(MALLOPT_KNOWN.contains(&parameter))
+}
+
+/// Prints slabinfo, buddyinfo and lock counters to standard error.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc_stats() {
+    let _errno = KeepErrno::new();
+    if ensure_ready() == Mode::Ready {
+        print_stats_to(2);
+    }
+}
+
+/// Writes to a C stream.
+struct Stream(*mut libc::FILE);
+
+impl Write for Stream {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        // SAFETY: the caller of malloc_info vouches for the stream; the text is a live slice.
+        let done = unsafe { libc::fwrite(text.as_ptr().cast(), 1, text.len(), self.0) };
+        if done == text.len() { Ok(()) } else { Err(fmt::Error) }
+    }
+}
+
+/// Writes an XML description of the heap's state to `stream`. `options` must be 0.
+///
+/// # Safety
+/// `stream` is an open stream.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) -> c_int {
+    if options != 0 {
+        return libc::EINVAL;
+    }
+    let usage = heap_use();
+    let written = write!(
+        Stream(stream),
+        "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n</sizes>\n\
+         <total type=\"fast\" count=\"0\" size=\"0\"/>\n\
+         <total type=\"rest\" count=\"{}\" size=\"{}\"/>\n\
+         <system type=\"current\" size=\"{}\"/>\n\
+         <aspace type=\"total\" size=\"{}\"/>\n</heap>\n\
+         <total type=\"mmap\" count=\"{}\" size=\"{}\"/>\n\
+         <system type=\"current\" size=\"{}\"/>\n</malloc>\n",
+        usage.free_objects,
+        usage.free_bytes,
+        usage.zone_bytes,
+        usage.reserved_bytes,
+        usage.mappings,
+        usage.mapped_bytes,
+        usage.zone_bytes + usage.mapped_bytes,
+    );
+    if written.is_ok() { 0 } else { -1 }
+}
+
+/// The version of the library, as `"0.1.0"`.
+#[unsafe(no_mangle)]
+pub extern "C" fn quarry_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// Prints the statistics to a file descriptor.
+#[unsafe(no_mangle)]
+pub extern "C" fn quarry_stats_print(fd: c_int) {
+    let _errno = KeepErrno::new();
+    if ensure_ready() == Mode::Ready {
+        print_stats_to(fd);
+    }
+}

@@ -1,0 +1,247 @@
+//! `malloc`, `free` and their relatives, with the errors of POSIX and the habits of glibc 2.36.
+
+use crate::libc_malloc;
+use core::ffi::{c_int, c_void};
+use quarry::process::{KeepErrno, Mode, STACK, ensure_ready};
+use quarry_core::heap::LARGEST_REQUEST;
+use quarry_sys::percpu::Object;
+
+fn raw(object: Option<Object>) -> *mut c_void {
+    object.map_or_else(out_of_memory, |object| object.as_ptr().cast())
+}
+
+fn set_errno(value: c_int) {
+    // SAFETY: __errno_location returns this thread's own errno.
+    unsafe { *libc::__errno_location() = value };
+}
+
+#[cold]
+fn out_of_memory() -> *mut c_void {
+    set_errno(libc::ENOMEM);
+    core::ptr::null_mut()
+}
+
+/// Runs `serve` on the instance with `errno` kept, or `forward` where the C library serves.
+fn serve(
+    serve: impl FnOnce() -> Option<Object>,
+    forward: impl FnOnce() -> *mut c_void,
+) -> *mut c_void {
+    let result = {
+        let _errno = KeepErrno::new();
+        match ensure_ready() {
+            Mode::Ready => serve(),
+            Mode::Disabled => None,
+            Mode::Unavailable => None,
+        }
+    };
+    if result.is_none() && ensure_ready() == Mode::Disabled {
+        return forward();
+    }
+    raw(result)
+}
+
+#[cold]
+#[inline(never)]
+fn malloc_slow(size: usize) -> *mut c_void {
+    // SAFETY: malloc has no preconditions.
+    serve(|| STACK.alloc_slow(size), || unsafe { libc_malloc::malloc(size) })
+}
+
+/// C11 7.22.3.4.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc(size: usize) -> *mut c_void {
+    match STACK.alloc_fast(size) {
+        Some(object) => object.as_ptr().cast(),
+        None => malloc_slow(size),
+    }
+}
+
+/// # Safety
+/// As [`free`].
+#[cold]
+#[inline(never)]
+unsafe fn free_slow(pointer: *mut c_void) {
+    let _errno = KeepErrno::new();
+    let Some(object) = Object::new(pointer.cast()) else { return };
+    if ensure_ready() == Mode::Disabled {
+        // SAFETY: with Quarry disabled from the first request on, the pointer is the C library's.
+        return unsafe { libc_malloc::free(pointer) };
+    }
+    // SAFETY: the caller's promise is passed on.
+    unsafe { STACK.free_slow(object) };
+}
+
+/// C11 7.22.3.3. A null pointer is ignored; `errno` stays as it was.
+///
+/// # Safety
+/// `pointer` came from this allocator and is not used any more; other pointers abort with one line.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free(pointer: *mut c_void) {
+    // A null pointer lies outside the reservation, so the straight path refuses it.
+    // SAFETY: the caller's promise is passed on.
+    unsafe {
+        if !STACK.free_fast(pointer.cast()) {
+            free_slow(pointer);
+        }
+    }
+}
+
+/// The historical name of `free`.
+///
+/// # Safety
+/// As [`free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cfree(pointer: *mut c_void) {
+    // SAFETY: the caller's promise is passed on.
+    unsafe { free(pointer) };
+}
+
+/// C23 7.24.3.4: `size` is what was asked for. It is not needed, and not trusted.
+///
+/// # Safety
+/// As [`free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_sized(pointer: *mut c_void, _size: usize) {
+    // SAFETY: the caller's promise is passed on.
+    unsafe { free(pointer) };
+}
+
+/// C23 7.24.3.5: `align` and `size` are what was asked for.
+///
+/// # Safety
+/// As [`free`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_aligned_sized(pointer: *mut c_void, _align: usize, _size: usize) {
+    // SAFETY: the caller's promise is passed on.
+    unsafe { free(pointer) };
+}
+
+/// C11 7.22.3.2: zeroed memory for `count` objects of `size` bytes; overflow is ENOMEM.
+#[unsafe(no_mangle)]
+pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
+    let Some(bytes) = count.checked_mul(size) else { return out_of_memory() };
+    // SAFETY: calloc has no preconditions.
+    serve(|| STACK.alloc_zeroed(bytes), || unsafe { libc_malloc::calloc(count, size) })
+}
+
+/// C11 7.22.3.5. As in glibc, `realloc(p, 0)` frees `p` and returns null, and a null `pointer` is
+/// `malloc`. On failure the old block stays as it was.
+///
+/// # Safety
+/// `pointer` is null or came from this allocator, and is not used any more where this succeeds.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_void {
+    let Some(object) = Object::new(pointer.cast()) else { return malloc(size) };
+    if size == 0 && ensure_ready() != Mode::Disabled {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { free(pointer) };
+        return core::ptr::null_mut();
+    }
+    serve(
+        // SAFETY: the caller's promise is passed on.
+        || unsafe { STACK.realloc(object, size) },
+        // SAFETY: with Quarry disabled the pointer is the C library's.
+        || unsafe { libc_malloc::realloc(pointer, size) },
+    )
+}
+
+/// `realloc` of `count * size` bytes; overflow is ENOMEM and leaves the block alone (glibc 2.26).
+///
+/// # Safety
+/// As [`realloc`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn reallocarray(
+    pointer: *mut c_void,
+    count: usize,
+    size: usize,
+) -> *mut c_void {
+    match count.checked_mul(size) {
+        // SAFETY: the caller's promise is passed on.
+        Some(bytes) => unsafe { realloc(pointer, bytes) },
+        None => out_of_memory(),
+    }
+}
+
+fn aligned(align: usize, size: usize) -> *mut c_void {
+    if size > LARGEST_REQUEST || align > LARGEST_REQUEST {
+        return out_of_memory();
+    }
+    // SAFETY: memalign has no preconditions.
+    serve(|| STACK.alloc_aligned(size, align), || unsafe { libc_malloc::memalign(align, size) })
+}
+
+/// glibc's: an alignment that is no power of two is rounded up to one.
+#[unsafe(no_mangle)]
+pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
+    match align.max(1).checked_next_power_of_two() {
+        Some(align) => aligned(align, size),
+        None => {
+            set_errno(libc::EINVAL);
+            core::ptr::null_mut()
+        }
+    }
+}
+
+/// C11 7.22.3.1: an alignment that is no power of two is EINVAL.
+#[unsafe(no_mangle)]
+pub extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
+    if align.is_power_of_two() {
+        return aligned(align, size);
+    }
+    set_errno(libc::EINVAL);
+    core::ptr::null_mut()
+}
+
+/// POSIX.1-2017: returns the error, leaves `*out` alone on failure and `errno` always.
+///
+/// # Safety
+/// `out` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, size: usize) -> c_int {
+    if !align.is_power_of_two() || !align.is_multiple_of(size_of::<*mut c_void>()) {
+        return libc::EINVAL;
+    }
+    let _errno = KeepErrno::new();
+    let pointer = aligned(align, size);
+    if pointer.is_null() {
+        return libc::ENOMEM;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { out.write(pointer) };
+    0
+}
+
+fn page_size() -> usize {
+    // SAFETY: sysconf has no preconditions.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+/// `size` bytes at a multiple of the page size.
+#[unsafe(no_mangle)]
+pub extern "C" fn valloc(size: usize) -> *mut c_void {
+    aligned(page_size(), size)
+}
+
+/// `size` bytes, rounded up to whole pages, at a multiple of the page size.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvalloc(size: usize) -> *mut c_void {
+    let page = page_size();
+    match size.checked_next_multiple_of(page) {
+        Some(bytes) => aligned(page, bytes),
+        None => out_of_memory(),
+    }
+}
+
+/// Bytes that may be used at `pointer`, 0 for null.
+///
+/// # Safety
+/// `pointer` is null or came from this allocator; others abort with one line.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_usable_size(pointer: *mut c_void) -> usize {
+    let Some(object) = Object::new(pointer.cast()) else { return 0 };
+    if ensure_ready() == Mode::Disabled {
+        // SAFETY: with Quarry disabled the pointer is the C library's.
+        return unsafe { libc_malloc::malloc_usable_size(pointer) };
+    }
+    STACK.usable_size(object)
+}

@@ -1,0 +1,28 @@
+//! What a `no_std` shared object owes the compiler.
+
+use quarry_sys::report::fatal;
+
+/// A panic inside the allocator is a broken invariant: one line, then abort.
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    match info.location() {
+        Some(place) => fatal(format_args!(
+            "internal error at {}:{}: {}",
+            place.file(),
+            place.line(),
+            info.message()
+        )),
+        None => fatal(format_args!("internal error: {}", info.message())),
+    }
+}
+
+// The precompiled core refers to it, though nothing unwinds with panic = "abort". Hidden, so that
+// it does not become part of the ABI.
+core::arch::global_asm!(
+    ".pushsection .text.rust_eh_personality, \"ax\"",
+    ".hidden rust_eh_personality",
+    ".globl rust_eh_personality",
+    "rust_eh_personality:",
+    ".long 0",
+    ".popsection",
+);

@@ -1,0 +1,105 @@
+//! `QUARRY_*` variables: read once, without allocating, before anything else works.
+
+use core::ffi::{CStr, c_char};
+use quarry_core::heap::options::{OPTIONS, OptionError, StackOptions};
+use quarry_sys::primitive::{AtomicPtr, AtomicU32, Ordering};
+use quarry_sys::report::warn;
+
+/// What concerns the process rather than the stack.
+pub(crate) struct Settings {
+    /// `QUARRY_DISABLE=1`.
+    pub(crate) disable: bool,
+}
+
+/// Where statistics go at exit.
+pub(crate) enum StatsTarget {
+    /// File descriptor 2.
+    StandardError,
+    /// A file, appended to.
+    File(*const c_char),
+}
+
+const STATS_NONE: u32 = 0;
+const STATS_STDERR: u32 = 1;
+const STATS_FILE: u32 = 2;
+static STATS: AtomicU32 = AtomicU32::new(STATS_NONE);
+static STATS_FILE_NAME: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
+
+pub(crate) fn stats_target() -> Option<StatsTarget> {
+    match STATS.load(Ordering::Acquire) {
+        STATS_STDERR => Some(StatsTarget::StandardError),
+        STATS_FILE => Some(StatsTarget::File(STATS_FILE_NAME.load(Ordering::Relaxed))),
+        _ => None,
+    }
+}
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
+
+/// Applies every `QUARRY_*` variable to `options`. A name or value that is not accepted prints one
+/// line and changes nothing. Programs with raised privileges (AT_SECURE) are not configured.
+pub(crate) fn apply(options: &mut StackOptions) -> Settings {
+    let mut settings = Settings { disable: false };
+    // SAFETY: getauxval has no preconditions.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return settings;
+    }
+    // SAFETY: `environ` is either null (before libc has started) or a null-terminated array of
+    // NUL-terminated strings; nobody changes it while the first allocation is under way.
+    unsafe {
+        let mut entry = environ;
+        while !entry.is_null() && !(*entry).is_null() {
+            apply_entry(options, &mut settings, CStr::from_ptr(*entry));
+            entry = entry.add(1);
+        }
+    }
+    settings
+}
+
+fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &CStr) {
+    let Some(rest) = entry.to_bytes().strip_prefix(b"QUARRY_") else { return };
+    let Some(equals) = rest.iter().position(|byte| *byte == b'=') else { return };
+    let (Ok(name), Ok(value)) =
+        (core::str::from_utf8(&rest[..equals]), core::str::from_utf8(&rest[equals + 1..]))
+    else {
+        return warn(format_args!("a QUARRY_ variable is not UTF-8 and was ignored"));
+    };
+    match options.set(name, value) {
+        Ok(()) => match name {
+            "DISABLE" => settings.disable = value == "1",
+            "STATS" => set_stats(value, entry, "QUARRY_STATS=".len()),
+            _ => {}
+        },
+        Err(OptionError::UnknownName) => {
+            warn(format_args!("QUARRY_{name} is not an option; accepted are {}", Names))
+        }
+        Err(OptionError::BadValue { accepted }) => {
+            warn(format_args!("QUARRY_{name}={value} is not accepted; use {accepted}"));
+        }
+    }
+}
+
+fn set_stats(value: &str, entry: &CStr, name_bytes: usize) {
+    let target = match value {
+        "" | "0" => STATS_NONE,
+        "1" => STATS_STDERR,
+        _ => STATS_FILE,
+    };
+    let file = entry.as_ptr().wrapping_add(name_bytes).cast_mut();
+    STATS_FILE_NAME.store(file, Ordering::Relaxed);
+    STATS.store(target, Ordering::Release);
+}
+
+/// All names, as a list for people.
+struct Names;
+
+impl core::fmt::Display for Names {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        for (index, option) in OPTIONS.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(out, "{separator}QUARRY_{}", option.name)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,211 @@
+//! The process-wide instance: built at the first allocation, kept consistent across `fork`.
+
+use crate::environment;
+use core::fmt::Write;
+use quarry_core::heap::options::StackOptions;
+use quarry_core::stack::{Stack, StackConfig, print_stats};
+use quarry_sys::os::Linux;
+use quarry_sys::percpu::{NativeSlots, Object};
+use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering, relax};
+use quarry_sys::report::FdWriter;
+use quarry_sys::thread::thread_pointer;
+
+/// The policies of the process-wide instance.
+pub struct ProcessConfig;
+
+impl StackConfig for ProcessConfig {
+    type PerCpu = NativeSlots;
+    #[cfg(not(feature = "slub"))]
+    type Slab = quarry_core::slab::sheaf::Sheaf;
+    #[cfg(feature = "slub")]
+    type Slab = quarry_core::slab::slub::Slub;
+}
+
+/// The instance. Its straight paths refuse everything until [`ensure_ready`] has built it.
+pub static STACK: Stack<ProcessConfig> = Stack::new();
+
+const UNTOUCHED: u32 = 0;
+const BUILDING: u32 = 1;
+const READY: u32 = 2;
+const DISABLED: u32 = 3;
+
+static STATE: AtomicU32 = AtomicU32::new(UNTOUCHED);
+static BUILDER: AtomicUsize = AtomicUsize::new(0);
+
+/// What the process may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The instance serves.
+    Ready,
+    /// `QUARRY_DISABLE=1`: the C library serves.
+    Disabled,
+    /// The operating system refused the first reservation, or the caller is inside the building of
+    /// the instance itself; a later call may succeed.
+    Unavailable,
+}
+
+/// Keeps `errno` as it was: what the operating system says to the allocator is not the caller's.
+pub struct KeepErrno(i32);
+
+impl KeepErrno {
+    /// Remembers it.
+    #[must_use]
+    pub fn new() -> Self {
+        // SAFETY: __errno_location returns this thread's own errno.
+        Self(unsafe { *libc::__errno_location() })
+    }
+}
+
+impl Default for KeepErrno {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for KeepErrno {
+    fn drop(&mut self) {
+        // SAFETY: as in `new`.
+        unsafe { *libc::__errno_location() = self.0 };
+    }
+}
+
+/// Whether the instance has been built.
+#[must_use]
+pub fn is_ready() -> bool {
+    STATE.load(Ordering::Acquire) == READY
+}
+
+/// Builds the instance if nobody has. Threads that come meanwhile wait for the builder.
+pub fn ensure_ready() -> Mode {
+    match STATE.load(Ordering::Acquire) {
+        READY => return Mode::Ready,
+        DISABLED => return Mode::Disabled,
+        _ => {}
+    }
+    loop {
+        match STATE.compare_exchange(UNTOUCHED, BUILDING, Ordering::Acquire, Ordering::Acquire) {
+            Ok(_) => return build(),
+            Err(READY) => return Mode::Ready,
+            Err(DISABLED) => return Mode::Disabled,
+            Err(_) if BUILDER.load(Ordering::Relaxed) == thread_pointer() => {
+                return Mode::Unavailable;
+            }
+            Err(_) => relax(),
+        }
+    }
+}
+
+#[cold]
+fn build() -> Mode {
+    let _errno = KeepErrno::new();
+    BUILDER.store(thread_pointer(), Ordering::Relaxed);
+    let mut options = StackOptions::default();
+    let settings = environment::apply(&mut options);
+    if settings.disable {
+        STATE.store(DISABLED, Ordering::Release);
+        return Mode::Disabled;
+    }
+    if STACK.init(&Linux, &options).is_err() {
+        STATE.store(UNTOUCHED, Ordering::Release);
+        return Mode::Unavailable;
+    }
+    STATE.store(READY, Ordering::Release);
+    // From here on the instance serves, also what these two calls may allocate.
+    // SAFETY: the three handlers are `extern "C"` functions that live as long as the process (the
+    // shared object is linked with -z nodelete).
+    unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork)) };
+    Mode::Ready
+}
+
+extern "C" fn before_fork() {
+    STACK.lock_for_fork();
+}
+
+extern "C" fn after_fork() {
+    // SAFETY: `before_fork` ran on this thread; in the child it is the only thread, with the thread
+    // pointer of the parent's.
+    unsafe { STACK.unlock_after_fork() };
+}
+
+/// Prints the statistics where `QUARRY_STATS` says, if it does. Called at exit.
+pub fn print_stats_at_exit() {
+    let Some(target) = environment::stats_target() else { return };
+    if !is_ready() {
+        return;
+    }
+    match target {
+        environment::StatsTarget::StandardError => print_stats_to(2),
+        environment::StatsTarget::File(path) => {
+            let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
+            // SAFETY: `path` is a NUL-terminated string of the environment.
+            let fd = unsafe { libc::open(path, flags, 0o644) };
+            if fd >= 0 {
+                print_stats_to(fd);
+                // SAFETY: we opened it.
+                unsafe { libc::close(fd) };
+            }
+        }
+    }
+}
+
+/// Prints the statistics to a file descriptor; what cannot be written is dropped.
+pub fn print_stats_to(fd: i32) {
+    let mut out = FdWriter(fd);
+    let _ = print_stats(&STACK, &mut out).and_then(|()| out.write_str(""));
+}
+
+/// As [`Stack::alloc`], building the instance first where needed.
+#[inline]
+pub fn alloc(size: usize) -> Option<Object> {
+    match STACK.alloc_fast(size) {
+        Some(object) => Some(object),
+        None => alloc_slow(size),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn alloc_slow(size: usize) -> Option<Object> {
+    let _errno = KeepErrno::new();
+    if serves() { STACK.alloc_slow(size) } else { None }
+}
+
+/// As [`Stack::alloc_aligned`], building the instance first where needed.
+pub fn alloc_aligned(size: usize, align: usize) -> Option<Object> {
+    let _errno = KeepErrno::new();
+    if serves() { STACK.alloc_aligned(size, align) } else { None }
+}
+
+/// As [`Stack::alloc_zeroed`], building the instance first where needed.
+pub fn alloc_zeroed(size: usize) -> Option<Object> {
+    let _errno = KeepErrno::new();
+    if serves() { STACK.alloc_zeroed(size) } else { None }
+}
+
+/// As [`Stack::free`].
+///
+/// # Safety
+/// As [`Stack::free`].
+#[inline]
+pub unsafe fn free(object: Object) {
+    // SAFETY: the caller's promise is passed on.
+    unsafe {
+        if !STACK.free_fast(object.as_ptr()) {
+            free_slow(object);
+        }
+    }
+}
+
+/// # Safety
+/// As [`Stack::free`].
+#[cold]
+#[inline(never)]
+unsafe fn free_slow(object: Object) {
+    let _errno = KeepErrno::new();
+    // SAFETY: the caller's promise is passed on.
+    unsafe { STACK.free_slow(object) };
+}
+
+fn serves() -> bool {
+    ensure_ready() == Mode::Ready
+}
