@@ -7,8 +7,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 quarry=${1:-${CARGO_TARGET_DIR:-target}/tools/quarry}
-rounds=${QUARRY_DEMO_ROUNDS:-3}
-requests=${QUARRY_DEMO_REQUESTS:-200000}
+rounds=${DEMO_ROUNDS:-3}
+requests=${DEMO_REQUESTS:-200000}
 allocators=(jemalloc glibc quarry)
 
 say() { printf '==> %s\n' "$*"; }
@@ -129,8 +129,10 @@ done
 printf '\nWhat Quarry saw of the last redis-server:\n\n'
 sed 's/^/    /' "$scratch/stats.redis" | head -n 40
 
-printf '\nMedians of %d rounds; redis in 1,000 requests per second, values of 512 bytes:\n\n' "$rounds"
-printf '%-10s %8s %8s %8s %8s %14s %12s\n' allocator SET GET LPUSH HSET 'redis peak MiB' 'sqlite3 ms'
+printf '\nMedians of %d rounds; redis in 1,000 requests per second, values of 512 bytes:\n\n' \
+    "$rounds"
+printf '%-10s %8s %8s %8s %8s %14s %12s\n' \
+    allocator SET GET LPUSH HSET 'redis peak MiB' 'sqlite3 ms'
 for allocator in "${allocators[@]}"; do
     printf '%-10s' "$allocator"
     for test in SET GET LPUSH HSET; do

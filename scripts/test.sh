@@ -90,7 +90,9 @@ step_licences() {
 step_bench() { make --no-print-directory bench-smoke; }
 
 # Sum of the numbers in front of "passed" or "failed" in a log of cargo test.
-counted() { sed -n "s/^test result: .* \([0-9]*\) $1;.*/\1/p" "$2" | awk '{s += $1} END {print +s}'; }
+counted() {
+    sed -n "s/^test result: .* \([0-9]*\) $1;.*/\1/p" "$2" | awk '{s += $1} END {print +s}'
+}
 
 passed=0
 failed=0

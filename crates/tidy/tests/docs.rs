@@ -1,7 +1,8 @@
-//! Links of the documentation lead somewhere.
+//! What the documentation names exists: links, files of the repository, options.
 
 use quarry_tidy::workspace::{root, text_files};
 use quarry_tidy::{Breach, expect_none};
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 /// Targets of inline links and pictures, with their lines; code blocks and code spans are no links.
@@ -88,4 +89,54 @@ fn links_are_found_in_prose_and_not_in_code() {
         anchor("## Life of one allocation: `malloc(100)`"),
         "life-of-one-allocation-malloc100"
     );
+}
+
+/// Code spans of a line.
+fn code_spans(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn files_named_in_documents_exist() {
+    let mut breaches = Vec::new();
+    for file in text_files(&[".md"]).into_iter().filter(|file| file.path != "CHANGELOG.md") {
+        for (index, line) in file.text.lines().enumerate() {
+            for span in code_spans(line).filter(|span| !span.contains([' ', '*', '<', '='])) {
+                let is_path =
+                    ["crates/", "scripts/", "docs/"].iter().any(|folder| span.starts_with(folder));
+                if is_path && !root().join(span).exists() {
+                    breaches.push(Breach::new(
+                        &file.path,
+                        index + 1,
+                        format!("no such file: {span}"),
+                    ));
+                }
+            }
+        }
+    }
+    expect_none("files named", &breaches);
+}
+
+/// Names after `name: "` in the table of options.
+fn options_in_code() -> BTreeSet<String> {
+    let path = root().join("crates/core/src/heap/options.rs");
+    let text = std::fs::read_to_string(path).expect("the table of options exists");
+    text.split("name: \"")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_option_is_documented_and_every_documented_option_exists() {
+    let code = options_in_code();
+    assert!(code.contains("STATS"), "the table of options is found: {code:?}");
+    let text = std::fs::read_to_string(root().join("docs/options.md")).expect("docs/options.md");
+    let documented: BTreeSet<String> = text
+        .lines()
+        .filter(|line| line.starts_with("| `QUARRY_"))
+        .filter_map(|line| code_spans(line).next()?.strip_prefix("QUARRY_").map(str::to_owned))
+        .collect();
+    assert_eq!(documented, code, "docs/options.md and the table in the code");
 }

@@ -1,8 +1,8 @@
 //! What is recorded of each pageblock: 192 bytes, 0.375 per frame.
 //!
 //! A frame has one link word, so a free block of order 0 has no room for two links. Free single
-//! frames are a bitmap here instead, and the pageblocks that have some are linked. All fields belong
-//! to the lock of the zone that the pageblock is in, except `tag`, which anybody may read.
+//! frames are a bitmap here instead, and the pageblocks that have some are linked. All fields
+//! belong to the lock of the zone that the pageblock is in, except `tag`, which anybody may read.
 //!
 //! Invariants, with `singles(b)` the free blocks of order 0 in pageblock `b`:
 //! * bit `i` of `single` is set iff frame `i` is in `singles(b)`; `nr_singles = |singles(b)|`

@@ -1,0 +1,91 @@
+//! The shared object exports the ABI and nothing else, and carries no Rust runtime.
+//!
+//! Which object: `QUARRY_LIBRARY`, else the release build beside these tests. `scripts/test.sh`
+//! builds it first and names it; where neither exists there is nothing to look at, and it says so.
+
+use quarry_tidy::workspace::root;
+use quarry_tidy::{Breach, expect_none};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const ABI: &str = "crates/preload/abi.txt";
+
+fn library() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("QUARRY_LIBRARY") {
+        let named = PathBuf::from(named);
+        assert!(named.is_file(), "QUARRY_LIBRARY={} is no file", named.display());
+        return Some(named);
+    }
+    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?.join("release/libquarry.so");
+    if !built.is_file() {
+        println!("skipped: no QUARRY_LIBRARY and no {}", built.display());
+        return None;
+    }
+    Some(built)
+}
+
+/// What `nm` prints with `options`, line by line.
+fn nm(library: &Path, options: &[&str]) -> Vec<String> {
+    let output =
+        Command::new("nm").args(options).arg(library).output().expect("nm (binutils) runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+/// Names of the symbols that `nm` prints, without their versions.
+fn names(lines: &[String]) -> BTreeSet<String> {
+    let last = |line: &String| line.split_whitespace().next_back().map(str::to_owned);
+    let bare = |name: String| name.split('@').next().unwrap_or_default().to_owned();
+    lines.iter().filter_map(last).map(bare).collect()
+}
+
+#[test]
+fn the_library_exports_the_abi_and_nothing_else() {
+    let Some(library) = library() else { return };
+    let listed: BTreeSet<String> = std::fs::read_to_string(root().join(ABI))
+        .expect("the list exists")
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(str::to_owned)
+        .collect();
+    let exported = names(&nm(&library, &["-D", "--defined-only"]));
+    assert!(exported.contains("malloc"), "nm lists the exports: {exported:?}");
+    let missing = listed.difference(&exported);
+    let mut breaches: Vec<Breach> = missing
+        .map(|name| Breach::new(ABI, 0, format!("{name} is listed and not exported")))
+        .collect();
+    breaches.extend(exported.difference(&listed).map(|name| {
+        Breach::new(ABI, 0, format!("{name} is exported and not listed: hide it or list it"))
+    }));
+    expect_none("exports", &breaches);
+}
+
+#[test]
+fn the_library_needs_nothing_that_allocates_to_start() {
+    let Some(library) = library() else { return };
+    // `thread_local!` in a shared object calls __tls_get_addr, which may call malloc.
+    let banned =
+        ["__tls_get_addr", "_Unwind_Resume", "__cxa_thread_atexit_impl", "pthread_key_create"];
+    let breaches: Vec<Breach> = names(&nm(&library, &["-D", "--undefined-only"]))
+        .iter()
+        .filter(|name| banned.contains(&name.as_str()))
+        .map(|name| Breach::new("libquarry.so", 0, format!("needs {name}")))
+        .collect();
+    expect_none("imports", &breaches);
+}
+
+#[test]
+fn the_library_contains_no_std() {
+    let Some(library) = library() else { return };
+    // `std` as the first path segment of a mangled name, old style and new.
+    let is_std = |name: &&String| {
+        name.starts_with("_ZN3std") || name.starts_with("_R") && name.contains("_3std")
+    };
+    let breaches: Vec<Breach> = names(&nm(&library, &[]))
+        .iter()
+        .filter(is_std)
+        .map(|name| Breach::new("libquarry.so", 0, format!("contains {name}")))
+        .collect();
+    expect_none("std in the library", &breaches);
+}
