@@ -126,8 +126,14 @@ for ((round = 1; round <= rounds; round++)); do
     done
 done
 
-printf '\nWhat Quarry saw of the last redis-server:\n\n'
-sed 's/^/    /' "$scratch/stats.redis" | head -n 40
+printf '\nWhat Quarry saw of the last redis-server (--stats; the ten busiest caches):\n\n'
+{
+    sed -n 1,2p "$scratch/stats.redis"
+    awk '/^malloc-/ {match($0, /operations +[0-9]+/)
+        print substr($0, RSTART + 10, RLENGTH - 10) "\t" $0}' "$scratch/stats.redis" \
+        | sort -nr | head -n 10 | cut -f 2-
+    sed -n '/^$/,$p' "$scratch/stats.redis"
+} | sed 's/^/    /'
 
 printf '\nMedians of %d rounds; redis in 1,000 requests per second, values of 512 bytes:\n\n' \
     "$rounds"

@@ -1,8 +1,9 @@
 //! `QUARRY_*` variables: read once, without allocating, before anything else works.
 
+use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 use quarry_core::heap::options::{OPTIONS, OptionError, StackOptions};
-use quarry_sys::primitive::{AtomicPtr, AtomicU32, Ordering};
+use quarry_sys::primitive::{AtomicU32, Ordering};
 use quarry_sys::report::warn;
 
 /// What concerns the process rather than the stack.
@@ -23,12 +24,23 @@ const STATS_NONE: u32 = 0;
 const STATS_STDERR: u32 = 1;
 const STATS_FILE: u32 = 2;
 static STATS: AtomicU32 = AtomicU32::new(STATS_NONE);
-static STATS_FILE_NAME: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
+static STATS_FILE_NAME: FileName = FileName(UnsafeCell::new([0; FILE_NAME_BYTES]));
+
+/// Bytes of the longest file name with its NUL (`PATH_MAX` of Linux).
+const FILE_NAME_BYTES: usize = libc::PATH_MAX as usize;
+
+/// A copy of the name: daemons that change their title write over the environment itself.
+struct FileName(UnsafeCell<[u8; FILE_NAME_BYTES]>);
+
+// SAFETY: written by `set_stats` only, from the one thread that builds the process-wide stack, and
+// read only after `STATS` was seen to be STATS_FILE, which is stored afterwards with release
+// ordering.
+unsafe impl Sync for FileName {}
 
 pub(crate) fn stats_target() -> Option<StatsTarget> {
     match STATS.load(Ordering::Acquire) {
         STATS_STDERR => Some(StatsTarget::StandardError),
-        STATS_FILE => Some(StatsTarget::File(STATS_FILE_NAME.load(Ordering::Relaxed))),
+        STATS_FILE => Some(StatsTarget::File(STATS_FILE_NAME.0.get().cast())),
         _ => None,
     }
 }
@@ -68,7 +80,7 @@ fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &CStr
     match options.set(name, value) {
         Ok(()) => match name {
             "DISABLE" => settings.disable = value == "1",
-            "STATS" => set_stats(value, entry, "QUARRY_STATS=".len()),
+            "STATS" => set_stats(value),
             _ => {}
         },
         Err(OptionError::UnknownName) => {
@@ -80,14 +92,26 @@ fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &CStr
     }
 }
 
-fn set_stats(value: &str, entry: &CStr, name_bytes: usize) {
+fn set_stats(value: &str) {
     let target = match value {
         "" | "0" => STATS_NONE,
         "1" => STATS_STDERR,
+        _ if value.len() >= FILE_NAME_BYTES => {
+            return warn(format_args!(
+                "QUARRY_STATS: a file name has fewer than {FILE_NAME_BYTES} bytes"
+            ));
+        }
         _ => STATS_FILE,
     };
-    let file = entry.as_ptr().wrapping_add(name_bytes).cast_mut();
-    STATS_FILE_NAME.store(file, Ordering::Relaxed);
+    if target == STATS_FILE {
+        // SAFETY: nobody reads before STATS says so below, and only the builder of the stack writes;
+        // the value and a NUL fit.
+        unsafe {
+            let name = STATS_FILE_NAME.0.get().cast::<u8>();
+            core::ptr::copy_nonoverlapping(value.as_ptr(), name, value.len());
+            name.add(value.len()).write(0);
+        }
+    }
     STATS.store(target, Ordering::Release);
 }
 
