@@ -23,9 +23,11 @@ clean_up() {
 }
 trap clean_up EXIT
 
-libc=$(PATH="$PATH:/usr/sbin:/sbin" ldconfig -p | awk '$1 == "libc.so.6" {print $NF; exit}')
-jemalloc=$(PATH="$PATH:/usr/sbin:/sbin" ldconfig -p \
-    | awk '$1 == "libjemalloc.so.2" {print $NF; exit}')
+library() {
+    PATH="$PATH:/usr/sbin:/sbin" ldconfig -p | awk -v name="$1" '$1 == name && !n++ {print $NF}'
+}
+libc=$(library libc.so.6)
+jemalloc=$(library libjemalloc.so.2)
 
 # on ALLOCATOR CMD..: runs CMD on it, in place of this shell.
 on() {
@@ -131,7 +133,7 @@ printf '\nWhat Quarry saw of the last redis-server (--stats; the ten busiest cac
     sed -n 1,2p "$scratch/stats.redis"
     awk '/^malloc-/ {match($0, /operations +[0-9]+/)
         print substr($0, RSTART + 10, RLENGTH - 10) "\t" $0}' "$scratch/stats.redis" \
-        | sort -nr | head -n 10 | cut -f 2-
+        | sort -nr | awk 'NR <= 10' | cut -f 2-
     sed -n '/^$/,$p' "$scratch/stats.redis"
 } | sed 's/^/    /'
 

@@ -15,7 +15,7 @@ case "${1:-}" in
 esac
 
 has_command() { command -v "$1" > /dev/null; }
-has_library() { PATH="$PATH:/usr/sbin:/sbin" ldconfig -p | grep -q "$1"; }
+has_library() { [[ $(PATH="$PATH:/usr/sbin:/sbin" ldconfig -p) == *"$1"* ]]; }
 has_python_tests() { python3 -c 'import test.test_dict' 2> /dev/null; }
 
 missing=()
