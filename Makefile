@@ -40,6 +40,7 @@ install: build ## into PREFIX (default /usr/local)
 	@echo "==> installing into $(DESTDIR)$(PREFIX)"
 	install -Dm755 $(QUARRY) $(DESTDIR)$(PREFIX)/bin/quarry
 	install -Dm644 $(LIBRARY) $(DESTDIR)$(PREFIX)/lib/libquarry.so
+	install -Dm644 crates/preload/include/quarry.h $(DESTDIR)$(PREFIX)/include/quarry.h
 
 .PHONY: docs
 docs: ## the documentation of the crates
@@ -54,6 +55,10 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 	$(QUARRY) lab run malloc-patterns --quick
 	@echo "==> quarry lab run udp-u-4k --quick"
 	$(QUARRY) lab run udp-u-4k --quick
+
+.PHONY: soak
+soak: ## stress, property tests and real programs for SOAK_MINUTES (60)
+	@scripts/soak.sh
 
 .PHONY: clean
 clean: ## what cargo and the scripts built
