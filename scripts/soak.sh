@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# The tests that find more the longer they run, for SOAK_MINUTES (default 60): the stress programs
+# with fresh seeds, the property tests with fresh cases, the real programs again and again. Stops at
+# the first failure; what failed is in the output, seed included.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+minutes=${SOAK_MINUTES:-60}
+[[ $minutes =~ ^[1-9][0-9]*$ ]] || { echo "SOAK_MINUTES=$minutes: minutes, from 1 on" >&2; exit 2; }
+end=$((SECONDS + minutes * 60))
+target=${CARGO_TARGET_DIR:-target}
+
+say() { printf '==> %s (%d of %d minutes)\n' "$*" $((SECONDS / 60)) "$minutes"; }
+
+scripts/setup.sh test
+make --no-print-directory build
+QUARRY_LIBRARY=$(realpath "$target/release/libquarry.so")
+export QUARRY_LIBRARY
+
+say "stress with fresh seeds for a third of the time"
+QUARRY_SOAK_SECONDS=$((minutes * 20)) \
+    cargo test -p quarry-preload --test main stress::soak -- --nocapture
+
+rounds=0
+while ((SECONDS < end)); do
+    rounds=$((rounds + 1))
+    say "round $rounds: property tests"
+    PROPTEST_CASES=${PROPTEST_CASES:-5000} cargo test --release -p quarry-sys -p quarry-core
+    say "round $rounds: real programs"
+    cargo test -p quarry-preload --test main programs::
+done
+say "done: $rounds rounds, nothing failed"
