@@ -1,0 +1,65 @@
+/* All sizes, contents checked, objects freed by another thread: run by aarch64.sh under qemu. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OBJECTS = 400, ROUNDS = 20, THREADS = 4 };
+
+static void *passed[THREADS][OBJECTS];
+static size_t sizes[THREADS][OBJECTS];
+static pthread_barrier_t barrier;
+
+static size_t size_of(unsigned *seed) {
+    *seed = *seed * 1103515245u + 12345u;
+    unsigned shift = (*seed >> 8) % 18;
+    return 1 + (*seed >> 4) % (16u << shift);
+}
+
+static void check(const unsigned char *object, size_t size, unsigned char mark) {
+    if (object[0] != mark || object[size - 1] != mark) {
+        printf("aarch64: contents of %zu bytes changed\n", size);
+        exit(1);
+    }
+}
+
+static void *work(void *argument) {
+    unsigned me = (unsigned)(uintptr_t)argument, seed = me + 1;
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < OBJECTS; i++) {
+            size_t size = size_of(&seed);
+            unsigned char *object = i % 3 ? malloc(size) : calloc(1, size);
+            if (!object || (uintptr_t)object % 16) exit(2);
+            if (i % 3 == 0) check(object, size, 0);
+            object = realloc(object, size + 32);
+            size += 32;
+            object[0] = object[size - 1] = (unsigned char)(me + i);
+            passed[me][i] = object;
+            sizes[me][i] = size;
+        }
+        pthread_barrier_wait(&barrier);
+        unsigned from = (me + 1) % THREADS;
+        for (int i = 0; i < OBJECTS; i++) {
+            check(passed[from][i], sizes[from][i], (unsigned char)(from + i));
+            free(passed[from][i]);
+        }
+        pthread_barrier_wait(&barrier);
+    }
+    return NULL;
+}
+
+int main(void) {
+    const char *(*version)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT, "quarry_version");
+    if (!version) {
+        puts("aarch64: malloc is not Quarry's");
+        return 1;
+    }
+    pthread_t threads[THREADS];
+    pthread_barrier_init(&barrier, NULL, THREADS);
+    for (uintptr_t i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, work, (void *)i);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    printf("aarch64: ran on quarry %s\n", version());
+    return 0;
+}
