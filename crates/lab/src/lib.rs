@@ -1,1 +1,81 @@
-//! To be written.
+//! Experiments over allocators and memory-management policies.
+//!
+//! ```text
+//! experiments  one file each: what is varied, over which workloads, what is printed
+//! patterns     workloads on malloc, run inside a sample
+//! allocators   who can serve a sample, where it is, and the proof that it did
+//! blocks       in which order samples are taken: randomised complete blocks
+//! runner       one sample = one fresh process
+//! recording    every raw sample, as JSON
+//! statistics   medians, paired ratios, bootstrap intervals
+//! comparison   from raw samples to tables
+//! table        how numbers are printed
+//! ```
+//!
+//! Four rules hold for every experiment. Variants are interleaved: within a block each runs once,
+//! in a shuffled order whose seed is recorded, so that ratios are taken between neighbours in
+//! time. A sample is a fresh process. A sample proves what served it. A copy of the baseline runs
+//! as one more variant, so that the noise of the machine stands beside every result.
+
+mod affinity;
+mod allocators;
+mod blocks;
+mod comparison;
+mod environment;
+mod experiments;
+mod patterns;
+mod recording;
+mod runner;
+mod statistics;
+mod table;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Name of the hidden subcommand that takes one sample; the lab starts its own executable with it.
+pub const SAMPLE_COMMAND: &str = "__sample";
+
+/// `quarry lab ...`
+#[derive(Subcommand)]
+pub enum LabCommand {
+    /// List the experiments.
+    List,
+    /// Run an experiment.
+    Run {
+        /// Which one, with its options.
+        #[command(subcommand)]
+        experiment: experiments::Experiment,
+    },
+}
+
+/// What a sample is to measure.
+#[derive(Args)]
+pub struct SampleArgs {
+    #[command(subcommand)]
+    kind: runner::SampleKind,
+}
+
+/// Finds `libquarry.so`; asked only by experiments that need it.
+pub type FindLibrary<'a> = &'a dyn Fn() -> Result<PathBuf>;
+
+/// Carries out `quarry lab ...` and prints to `out`.
+///
+/// # Errors
+/// Where nothing could be measured, or some samples failed (after what was measured is printed).
+pub fn lab(command: LabCommand, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
+    match command {
+        LabCommand::List => Ok(out.write_all(experiments::list().as_bytes())?),
+        LabCommand::Run { experiment } => experiment.run(find_library, out),
+    }
+}
+
+/// Takes one sample in this process and prints it to `out` as one line of JSON.
+///
+/// # Errors
+/// Where the sample could not be taken.
+pub fn sample(args: SampleArgs, out: &mut dyn Write) -> Result<()> {
+    let measurement = args.kind.measure()?;
+    Ok(writeln!(out, "{}", serde_json::to_string(&measurement)?)?)
+}

@@ -1,0 +1,207 @@
+//! Where the shared object is: beside the command, or inside it.
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::{env, fmt, fs};
+
+/// Names a library, or a folder of libraries, that is used instead of the installed one.
+pub(crate) const LIBRARY_VARIABLE: &str = "QUARRY_LIBRARY";
+
+/// Slab policy of `libquarry.so` itself.
+const DEFAULT_SLAB: &str = "sheaf";
+
+/// Shared objects that were carried along at build time: name and contents.
+const EMBEDDED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
+
+/// Why no library can be used.
+#[derive(Debug)]
+pub(crate) enum LibraryError {
+    /// Looked for in vain.
+    NotFound { name: String, places: Vec<PathBuf> },
+    /// `LD_PRELOAD` separates its entries by colons and spaces.
+    NotExpressible(PathBuf),
+    /// The embedded one could not be written anywhere.
+    Embedded(io::Error),
+}
+
+impl fmt::Display for LibraryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound { name, places } => {
+                let places: Vec<_> =
+                    places.iter().map(|place| place.display().to_string()).collect();
+                write!(
+                    f,
+                    "{name} not found in {}; build it (cargo build --release -p quarry-preload) or \
+                     name it in {LIBRARY_VARIABLE}",
+                    places.join(", ")
+                )
+            }
+            Self::NotExpressible(path) => write!(
+                f,
+                "{}: LD_PRELOAD cannot hold a path with a colon or white space; name a copy \
+                 elsewhere in {LIBRARY_VARIABLE}",
+                path.display()
+            ),
+            Self::Embedded(error) => write!(f, "cannot write the embedded library: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for LibraryError {}
+
+/// File name of the shared object with a slab policy.
+fn file_name(slab: Option<&str>) -> String {
+    match slab {
+        None | Some(DEFAULT_SLAB) => "libquarry.so".to_owned(),
+        Some(slab) => format!("libquarry-{slab}.so"),
+    }
+}
+
+/// Finds the library with a slab policy (`None` = the default one), or the one that is `named`; the
+/// path is absolute and can stand in `LD_PRELOAD`.
+pub(crate) fn find(slab: Option<&str>, named: Option<OsString>) -> Result<PathBuf, LibraryError> {
+    let name = file_name(slab);
+    let named = named.or_else(|| env::var_os(LIBRARY_VARIABLE));
+    let places = match named.filter(|value| !value.is_empty()) {
+        Some(named) => vec![named_place(PathBuf::from(named), &name)],
+        None => places_beside(env::current_exe().ok().as_deref(), &name),
+    };
+    let found = places.iter().find(|place| place.is_file()).and_then(|it| it.canonicalize().ok());
+    let path = match (found, EMBEDDED.iter().find(|(embedded, _)| *embedded == name)) {
+        (Some(path), _) => path,
+        (None, Some((_, bytes))) => unpack(&name, bytes).map_err(LibraryError::Embedded)?,
+        (None, None) => return Err(LibraryError::NotFound { name, places }),
+    };
+    if path.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b':' | b' ' | b'\t' | b'\n')) {
+        return Err(LibraryError::NotExpressible(path));
+    }
+    Ok(path)
+}
+
+fn named_place(named: PathBuf, name: &str) -> PathBuf {
+    if named.is_dir() { named.join(name) } else { named }
+}
+
+/// Where an installed or freshly built library can lie, seen from the command `exe`.
+fn places_beside(exe: Option<&Path>, name: &str) -> Vec<PathBuf> {
+    let Some(folder) = exe.and_then(Path::parent) else { return Vec::new() };
+    let mut places = vec![folder.join(name)];
+    if let Some(above) = folder.parent() {
+        places.push(above.join("lib").join(name));
+        // `target/<profile>/quarry`: the library may have been built with the profile `release`.
+        if above.join("CACHEDIR.TAG").is_file() {
+            places.push(above.join("release").join(name));
+        }
+    }
+    places
+}
+
+/// Writes the embedded library into the user's cache folder, or, where there is none, into an
+/// anonymous file that the program inherits.
+fn unpack(name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
+    match cache_folder().map(|folder| unpack_into(&folder, name, bytes)) {
+        Some(Ok(path)) => Ok(path),
+        Some(Err(_)) | None => unpack_anonymous(name, bytes),
+    }
+}
+
+/// `$XDG_CACHE_HOME/quarry` or `~/.cache/quarry`; never a folder that others can write to.
+fn cache_folder() -> Option<PathBuf> {
+    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    Some(base.join("quarry"))
+}
+
+/// Puts `bytes` into `folder`, under a name that says its version. A file that is already there
+/// is used only where it holds exactly these bytes; a new one appears complete or not at all.
+fn unpack_into(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
+    let version = folder.join(env!("CARGO_PKG_VERSION"));
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&version)?;
+    let path = version.join(name);
+    if fs::read(&path).is_ok_and(|present| present == bytes) {
+        return Ok(path);
+    }
+    let partial = version.join(format!(".{name}.{}", std::process::id()));
+    fs::write(&partial, bytes)?;
+    fs::set_permissions(&partial, fs::Permissions::from_mode(0o755))?;
+    fs::rename(&partial, &path)?;
+    Ok(path)
+}
+
+fn unpack_anonymous(name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
+    // No close-on-exec: the program, and what it starts in turn, opens the descriptor by number.
+    let mut file = fs::File::from(memfd_create(name, MFdFlags::empty())?);
+    file.write_all(bytes)?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let _ = file.into_raw_fd(); // stays open across exec
+    Ok(path)
+}
+
+/// The value of `LD_PRELOAD` with `library` in front of what is there already.
+pub(crate) fn preload_value(library: &Path, present: Option<OsString>) -> OsString {
+    let mut value = library.as_os_str().to_owned();
+    if let Some(present) = present.filter(|present| !present.is_empty()) {
+        value.push(OsStr::new(":"));
+        value.push(present);
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_library_per_slab_policy() {
+        assert_eq!(file_name(None), "libquarry.so");
+        assert_eq!(file_name(Some("sheaf")), "libquarry.so");
+        assert_eq!(file_name(Some("slub")), "libquarry-slub.so");
+    }
+
+    #[test]
+    fn looks_beside_the_command_then_in_lib() {
+        let places = places_beside(Some(Path::new("/opt/q/bin/quarry")), "libquarry.so");
+        let expected = ["/opt/q/bin/libquarry.so", "/opt/q/lib/libquarry.so"];
+        assert_eq!(places, expected.map(PathBuf::from));
+    }
+
+    #[test]
+    fn looks_into_the_release_folder_of_a_cargo_target() {
+        let target = tempfile::tempdir().unwrap();
+        fs::write(target.path().join("CACHEDIR.TAG"), "").unwrap();
+        let exe = target.path().join("tools/quarry");
+        let places = places_beside(Some(&exe), "libquarry.so");
+        assert_eq!(places.last(), Some(&target.path().join("release/libquarry.so")));
+    }
+
+    #[test]
+    fn keeps_what_is_preloaded_already() {
+        let library = Path::new("/l/libquarry.so");
+        assert_eq!(preload_value(library, None), "/l/libquarry.so");
+        assert_eq!(preload_value(library, Some(OsString::new())), "/l/libquarry.so");
+        assert_eq!(preload_value(library, Some("/a.so".into())), "/l/libquarry.so:/a.so");
+    }
+
+    #[test]
+    fn unpacks_once_and_replaces_what_differs() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = unpack_into(folder.path(), "libquarry.so", b"one").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        fs::write(&path, b"tampered").unwrap();
+        assert_eq!(unpack_into(folder.path(), "libquarry.so", b"one").unwrap(), path);
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn an_anonymous_file_holds_the_library() {
+        let path = unpack_anonymous("libquarry.so", b"bytes").unwrap();
+        assert_eq!(fs::read(path).unwrap(), b"bytes");
+    }
+}

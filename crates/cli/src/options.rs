@@ -1,0 +1,100 @@
+//! `--set KEY=VALUE`: the options of the library, checked by the library's own table.
+
+use quarry_core::heap::options::{OPTIONS, OptionError, StackOptions};
+use std::fmt;
+
+/// A checked `KEY=VALUE`.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Setting {
+    /// The key without the prefix `QUARRY_`.
+    pub(crate) key: &'static str,
+    /// The value as it was written.
+    pub(crate) value: String,
+}
+
+/// Why a `KEY=VALUE` was not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum SettingError {
+    /// No `=` in it.
+    NotAnAssignment(String),
+    /// No option has this name.
+    UnknownKey(String),
+    /// The option takes other values.
+    BadValue { setting: Setting, accepted: &'static str },
+}
+
+impl fmt::Display for SettingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAnAssignment(text) => {
+                write!(f, "--set {text}: no '=' in it; accepted: KEY=VALUE")
+            }
+            Self::UnknownKey(key) => {
+                let keys: Vec<_> = OPTIONS.iter().map(|option| option.name).collect();
+                write!(f, "--set {key}: no such option; accepted: {}", keys.join(", "))
+            }
+            Self::BadValue { setting: Setting { key, value }, accepted } => {
+                write!(f, "--set {key}={value}: bad value; accepted: {accepted}")
+            }
+        }
+    }
+}
+
+impl Setting {
+    /// Checks `KEY=VALUE`; the key may carry the prefix `QUARRY_` and be in lower case.
+    pub(crate) fn parse(text: &str) -> Result<Self, SettingError> {
+        let Some((name, value)) = text.split_once('=') else {
+            return Err(SettingError::NotAnAssignment(text.to_owned()));
+        };
+        let upper = name.to_ascii_uppercase();
+        let bare = upper.strip_prefix("QUARRY_").unwrap_or(&upper);
+        let Some(option) = OPTIONS.iter().find(|option| option.name == bare) else {
+            return Err(SettingError::UnknownKey(name.to_owned()));
+        };
+        let setting = Self { key: option.name, value: value.to_owned() };
+        match StackOptions::default().set(option.name, value) {
+            Ok(()) => Ok(setting),
+            Err(OptionError::UnknownName) => Err(SettingError::UnknownKey(name.to_owned())),
+            Err(OptionError::BadValue { accepted }) => {
+                Err(SettingError::BadValue { setting, accepted })
+            }
+        }
+    }
+}
+
+/// The table of options as help prints it.
+pub(crate) fn help() -> String {
+    let mut text =
+        String::from("Options for --set (also read from the environment as QUARRY_KEY):\n");
+    for option in OPTIONS {
+        text.push_str(&format!("  {:<10} {} ({})\n", option.name, option.meaning, option.accepted));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_keys_in_any_spelling() {
+        for text in ["LIMIT=512M", "limit=512M", "QUARRY_LIMIT=512M"] {
+            let expected = Setting { key: "LIMIT", value: "512M".to_owned() };
+            assert_eq!(Setting::parse(text), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn names_what_is_wrong_and_what_is_accepted() {
+        let message = |text: &str| Setting::parse(text).unwrap_err().to_string();
+        assert_eq!(message("PCP"), "--set PCP: no '=' in it; accepted: KEY=VALUE");
+        assert!(message("SPEED=9").starts_with("--set SPEED: no such option; accepted: STATS, "));
+        assert_eq!(message("DISABLE=yes"), "--set DISABLE=yes: bad value; accepted: 0 or 1");
+        assert!(message("LIMIT=1P").starts_with("--set LIMIT=1P: bad value; accepted: bytes"));
+    }
+
+    #[test]
+    fn help_has_a_line_for_every_option() {
+        assert_eq!(help().lines().count(), OPTIONS.len() + 1);
+    }
+}

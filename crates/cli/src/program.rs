@@ -1,0 +1,166 @@
+//! Which file a command runs: PATH first, then the `#!` lines.
+
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::unistd::{AccessFlags, faccessat};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// Bytes of a file in which Linux looks for the interpreter (`BINPRM_BUF_SIZE`, Linux 5.1).
+const SHEBANG_BYTES: u64 = 256;
+/// Interpreters that Linux follows in turn (`exec_binprm`, Linux 5.8).
+const MAX_INTERPRETERS: usize = 5;
+/// What `execvp` of glibc searches where PATH is unset.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// Why a command cannot be run, as shells report it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CannotRun {
+    /// Exit status 127.
+    NotFound,
+    /// Exit status 126.
+    NotExecutable,
+}
+
+impl CannotRun {
+    /// Exit status that shells use for it (POSIX, "Exit Status for Commands").
+    pub(crate) fn exit_status(self) -> i32 {
+        match self {
+            Self::NotFound => 127,
+            Self::NotExecutable => 126,
+        }
+    }
+
+    /// What to tell the user.
+    pub(crate) fn message(self) -> &'static str {
+        match self {
+            Self::NotFound => "command not found",
+            Self::NotExecutable => "not an executable file, or no permission to execute it",
+        }
+    }
+}
+
+/// The file that `command` names, as `execvp` finds it.
+pub(crate) fn locate(command: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, CannotRun> {
+    if command.is_empty() {
+        return Err(CannotRun::NotFound);
+    }
+    if command.as_bytes().contains(&b'/') {
+        return executable(PathBuf::from(command));
+    }
+    let mut failure = CannotRun::NotFound;
+    for folder in std::env::split_paths(path.unwrap_or(OsStr::new(DEFAULT_PATH))) {
+        match executable(folder.join(command)) {
+            Ok(file) => return Ok(file),
+            Err(CannotRun::NotExecutable) => failure = CannotRun::NotExecutable,
+            Err(CannotRun::NotFound) => {}
+        }
+    }
+    Err(failure)
+}
+
+fn executable(file: PathBuf) -> Result<PathBuf, CannotRun> {
+    let metadata = fs::metadata(&file).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied => CannotRun::NotExecutable,
+        _ => CannotRun::NotFound,
+    })?;
+    let may_execute = faccessat(AT_FDCWD, &file, AccessFlags::X_OK, AtFlags::AT_EACCESS).is_ok();
+    if metadata.is_file() && may_execute { Ok(file) } else { Err(CannotRun::NotExecutable) }
+}
+
+/// The file whose code runs in the end: `program`, or the interpreter of a script, and so on.
+///
+/// An interpreter that does not exist is returned as it is named; running it will say so.
+pub(crate) fn interpreter_of(program: &Path, path: Option<&OsStr>) -> io::Result<PathBuf> {
+    let mut current = program.to_owned();
+    for _ in 0..MAX_INTERPRETERS {
+        match script_interpreter(&first_bytes(&current)?, path) {
+            Some(interpreter) => current = interpreter,
+            None => break,
+        }
+    }
+    Ok(current)
+}
+
+fn first_bytes(file: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(file)?.take(SHEBANG_BYTES).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The interpreter that the first bytes of a file ask for; `None` where it is machine code.
+fn script_interpreter(bytes: &[u8], path: Option<&OsStr>) -> Option<PathBuf> {
+    if bytes.starts_with(b"\x7fELF") {
+        return None;
+    }
+    let Some(rest) = bytes.strip_prefix(b"#!") else {
+        // `execvp` hands a file that the kernel does not know to the shell.
+        return (!bytes.contains(&0)).then(|| PathBuf::from("/bin/sh"));
+    };
+    let line = rest.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let words: Vec<&[u8]> =
+        line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty()).collect();
+    let interpreter = PathBuf::from(OsString::from_vec(words.first()?.to_vec()));
+    if interpreter.file_name() == Some(OsStr::new("env")) {
+        let command =
+            words[1..].iter().find(|word| !word.starts_with(b"-") && !word.contains(&b'='));
+        if let Some(found) = command.and_then(|word| locate(OsStr::from_bytes(word), path).ok()) {
+            return Some(found);
+        }
+    }
+    Some(interpreter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn tells_missing_from_not_executable() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tool");
+        let path = Some(folder.path().as_os_str());
+        assert_eq!(locate(OsStr::new("tool"), path), Err(CannotRun::NotFound));
+        fs::write(&file, "").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(locate(OsStr::new("tool"), path), Err(CannotRun::NotExecutable));
+        assert_eq!(locate(file.as_os_str(), None), Err(CannotRun::NotExecutable));
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(locate(OsStr::new("tool"), path), Ok(file));
+        assert_eq!(locate(folder.path().as_os_str(), None), Err(CannotRun::NotExecutable));
+        assert_eq!(locate(OsStr::new(""), path), Err(CannotRun::NotFound));
+    }
+
+    #[test]
+    fn reads_shebang_lines() {
+        let of = |text: &str| script_interpreter(text.as_bytes(), Some(OsStr::new("/bin")));
+        assert_eq!(of("#!/usr/bin/python3 -u\n"), Some(PathBuf::from("/usr/bin/python3")));
+        assert_eq!(of("#! \t/bin/sh"), Some(PathBuf::from("/bin/sh")));
+        assert_eq!(of("#!/usr/bin/env sh\n"), Some(PathBuf::from("/bin/sh")));
+        assert_eq!(of("#!/usr/bin/env -S A=1 sh -e\n"), Some(PathBuf::from("/bin/sh")));
+        assert_eq!(of("#!/usr/bin/env no-such-tool\n"), Some(PathBuf::from("/usr/bin/env")));
+        assert_eq!(of("echo no shebang\n"), Some(PathBuf::from("/bin/sh")));
+        assert_eq!(of("\x7fELF\x02\x01"), None);
+        assert_eq!(of("#!\n"), None);
+    }
+
+    #[test]
+    fn follows_scripts_that_interpret_scripts() {
+        let folder = tempfile::tempdir().unwrap();
+        let (outer, inner) = (folder.path().join("outer"), folder.path().join("inner"));
+        fs::write(&outer, format!("#!{}\n", inner.display())).unwrap();
+        fs::write(&inner, "#!/bin/true\n").unwrap();
+        assert_eq!(interpreter_of(&outer, None).unwrap(), PathBuf::from("/bin/true"));
+    }
+
+    #[test]
+    fn a_script_that_interprets_itself_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("self");
+        fs::write(&file, format!("#!{}\n", file.display())).unwrap();
+        assert_eq!(interpreter_of(&file, None).unwrap(), file);
+    }
+}

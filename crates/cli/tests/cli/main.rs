@@ -1,0 +1,5 @@
+//! The command as a user meets it.
+
+mod lab;
+mod run;
+mod support;

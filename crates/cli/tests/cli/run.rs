@@ -1,0 +1,196 @@
+//! `quarry run`: what reaches the program, what is said, and which exit status comes back.
+
+use crate::support::{Workshop, quarry};
+use predicates::prelude::*;
+use predicates::str::{contains, is_empty, starts_with};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::{fs, io};
+
+const CALLS_MALLOC: &str = "#include <stdlib.h>\nint main(void) { return !malloc(10); }\n";
+
+#[test]
+fn the_program_gets_the_library_and_the_options() {
+    let shop = Workshop::new();
+    let library = shop.path("libquarry.so").canonicalize().unwrap();
+    shop.run()
+        .args(["--set", "pcp=v2016", "--set", "LIMIT=1G", "--stats", "--", "env"])
+        .assert()
+        .success()
+        .stderr(is_empty())
+        .stdout(contains(format!("LD_PRELOAD={}\n", library.display())))
+        .stdout(contains("QUARRY_PCP=v2016\n"))
+        .stdout(contains("QUARRY_LIMIT=1G\n"))
+        .stdout(contains("QUARRY_STATS=1\n"));
+}
+
+#[test]
+fn what_is_preloaded_already_stays_behind_the_library() {
+    let shop = Workshop::new();
+    let other = shop.compile("other.so", "int other;\n", &["-shared", "-fPIC"]);
+    shop.run()
+        .env("LD_PRELOAD", &other)
+        .args(["--", "env"])
+        .assert()
+        .success()
+        .stdout(contains(format!("libquarry.so:{}\n", other.display())));
+}
+
+#[test]
+fn arguments_streams_and_exit_status_pass_through() {
+    let shop = Workshop::new();
+    shop.run()
+        .args(["--", "sh", "-c", "cat; echo \"$0 $*\"; exit 42", "zero", "--stats", "-x"])
+        .write_stdin("input\n")
+        .assert()
+        .code(42)
+        .stdout("input\nzero --stats -x\n")
+        .stderr(is_empty());
+    // Without `--`, what follows the command still belongs to it.
+    shop.run().args(["echo", "--set", "x"]).assert().success().stdout("--set x\n");
+    let killed = shop.run().args(["--", "sh", "-c", "kill -TERM $$"]).output().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&killed.status), Some(15));
+}
+
+#[test]
+fn the_file_of_the_statistics_does_not_move_with_the_program() {
+    let shop = Workshop::new();
+    let folder = shop.path("").canonicalize().unwrap();
+    shop.run()
+        .current_dir(&folder)
+        .args(["--stats=here.txt", "--", "sh", "-c", "cd /; env"])
+        .assert()
+        .stdout(contains(format!("QUARRY_STATS={}\n", folder.join("here.txt").display())));
+}
+
+#[test]
+fn a_wrong_option_is_one_line_and_the_program_runs_on() {
+    let shop = Workshop::new();
+    let line = "quarry run: --set PCP=v5: bad value; \
+                accepted: order0, order0-63, order0-310, v2016 or v6.7; ignored\n";
+    shop.run()
+        .args(["--set", "PCP=v5", "--", "sh", "-c", "echo ran ${QUARRY_PCP-unset}"])
+        .assert()
+        .success()
+        .stdout("ran unset\n")
+        .stderr(line);
+    shop.run()
+        .args(["--set", "SPEED=9", "--", "echo", "ran"])
+        .assert()
+        .success()
+        .stdout("ran\n")
+        .stderr(starts_with("quarry run: --set SPEED: no such option; accepted: STATS, "))
+        .stderr(predicate::function(|text: &str| text.lines().count() == 1));
+}
+
+#[test]
+fn a_slab_policy_is_a_library_of_its_own() {
+    let shop = Workshop::new();
+    for options in [&["--slab", "slub"][..], &["--set", "SLAB=slub"]] {
+        let mut command = shop.run();
+        command.args(options).args(["--", "env"]);
+        command.assert().success().stdout(contains("libquarry-slub.so\n"));
+    }
+    shop.run()
+        .args(["--slab", "slob", "--", "echo", "ran"])
+        .assert()
+        .success()
+        .stdout("ran\n")
+        .stderr("quarry run: --set SLAB=slob: bad value; accepted: sheaf or slub; ignored\n");
+}
+
+#[test]
+fn commands_that_cannot_run() {
+    let shop = Workshop::new();
+    shop.run()
+        .args(["--", "no-such-command-here"])
+        .assert()
+        .code(127)
+        .stderr("quarry run: no-such-command-here: command not found\n");
+    let text = shop.path("text");
+    fs::write(&text, "hello\n").unwrap();
+    shop.run()
+        .arg("--")
+        .arg(&text)
+        .assert()
+        .code(126)
+        .stderr(contains("not an executable file, or no permission to execute it"));
+    let orphan = shop.script("orphan", "#!/no/such/interpreter\n");
+    shop.run().arg("--").arg(&orphan).assert().code(127).stderr(contains("No such file"));
+}
+
+#[test]
+fn without_a_library_nothing_runs() {
+    let shop = Workshop::new();
+    quarry()
+        .env("QUARRY_LIBRARY", shop.path("nowhere.so"))
+        .args(["run", "--", "echo", "ran"])
+        .assert()
+        .code(125)
+        .stdout(is_empty())
+        .stderr(contains("nowhere.so; build it (cargo build --release -p quarry-preload)"));
+    let folder = shop.path("a folder");
+    fs::create_dir(&folder).unwrap();
+    fs::copy(shop.path("libquarry.so"), folder.join("libquarry.so")).unwrap();
+    quarry()
+        .env("QUARRY_LIBRARY", folder)
+        .args(["run", "--", "echo", "ran"])
+        .assert()
+        .code(125)
+        .stderr(contains("LD_PRELOAD cannot hold a path with a colon or white space"));
+}
+
+#[test]
+fn a_static_program_is_named_and_runs() {
+    let shop = Workshop::new();
+    let program = shop.compile("static", CALLS_MALLOC, &["-static"]);
+    let line = format!(
+        "quarry run: {} is statically linked: no library can be preloaded; \
+         it runs without Quarry\n",
+        program.display()
+    );
+    shop.run().arg("--").arg(&program).assert().success().stderr(line);
+}
+
+#[test]
+fn a_script_is_judged_by_its_interpreter() {
+    let shop = Workshop::new();
+    let interpreter = shop.compile("static", CALLS_MALLOC, &["-static"]);
+    let script = shop.script("script", &format!("#!{}\n", interpreter.display()));
+    shop.run().arg("--").arg(&script).assert().success().stderr(contains(format!(
+        "script: its interpreter {} is statically linked",
+        interpreter.display()
+    )));
+    let plain = shop.script("plain", "#!/bin/sh\nexit 7\n");
+    shop.run().arg("--").arg(&plain).assert().code(7).stderr(is_empty());
+    let bare = shop.script("bare", "exit 8\n");
+    shop.run().arg("--").arg(&bare).assert().code(8).stderr(is_empty());
+}
+
+#[test]
+fn a_set_user_id_program_is_named_and_runs() {
+    let shop = Workshop::new();
+    let program = shop.compile("setuid", CALLS_MALLOC, &[]);
+    // Only root may give a file to somebody else; without that there is nothing to test.
+    match chown(&program, Some(65534), None) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return,
+        result => result.unwrap(),
+    }
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
+    fs::set_permissions(shop.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    shop.run()
+        .arg("--")
+        .arg(&program)
+        .assert()
+        .success()
+        .stderr(contains("is set-user-ID or set-group-ID"));
+}
+
+#[test]
+fn help_lists_the_options_of_the_library() {
+    quarry()
+        .args(["run", "--help"])
+        .assert()
+        .success()
+        .stdout(contains("PCP        policy of the per-CPU page lists (order0, "))
+        .stdout(contains("127"));
+}

@@ -1,0 +1,61 @@
+//! A stand-in for the library, and the command that is tested.
+
+use assert_cmd::Command;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A folder with a shared object that only says that it was loaded.
+pub(crate) struct Workshop {
+    folder: tempfile::TempDir,
+}
+
+impl Workshop {
+    /// Builds the stand-ins for the default library and for the one with the policy `slub`.
+    pub(crate) fn new() -> Self {
+        let shop = Self { folder: tempfile::tempdir().expect("a temporary folder") };
+        shop.compile("libquarry.so", "int quarry_stand_in;\n", &["-shared", "-fPIC"]);
+        fs::copy(shop.path("libquarry.so"), shop.path("libquarry-slub.so")).expect("a copy");
+        shop
+    }
+
+    /// A path in the folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Compiles C with `cc`.
+    pub(crate) fn compile(&self, name: &str, source: &str, options: &[&str]) -> PathBuf {
+        let (input, output) = (self.path(&format!("{name}.c")), self.path(name));
+        fs::write(&input, source).expect("a source file");
+        let mut cc = std::process::Command::new("cc");
+        let status = cc.args(options).arg("-o").arg(&output).arg(&input).status();
+        assert!(status.expect("cc is installed").success(), "{name}");
+        output
+    }
+
+    /// Writes an executable file.
+    pub(crate) fn script(&self, name: &str, text: &str) -> PathBuf {
+        use std::os::unix::fs::PermissionsExt;
+        let path = self.path(name);
+        fs::write(&path, text).expect("a script");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("its mode");
+        path
+    }
+
+    /// `quarry run` with the stand-ins, up to where options follow.
+    pub(crate) fn run(&self) -> Command {
+        let mut command = quarry();
+        command.env("QUARRY_LIBRARY", self.folder.path()).arg("run");
+        command
+    }
+}
+
+/// The command, without what the surroundings may have set.
+pub(crate) fn quarry() -> Command {
+    let mut command = Command::new(Path::new(env!("CARGO_BIN_EXE_quarry")));
+    for (key, _) in std::env::vars().filter(|(key, _)| key.starts_with("QUARRY_")) {
+        command.env_remove(key);
+    }
+    command.env_remove("LD_PRELOAD");
+    command
+}

@@ -1,0 +1,240 @@
+//! Who can serve a sample: glibc, what Debian packages, Quarry, and any other shared object.
+
+use crate::recording::Measurement;
+use anyhow::{Result, bail};
+use std::env::consts::ARCH;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Name of the allocator of the C library, which serves where nothing is preloaded.
+pub(crate) const GLIBC: &str = "glibc";
+/// Name of this project's own.
+pub(crate) const QUARRY: &str = "quarry";
+
+/// A shared object that Debian packages, under one name or another from release to release.
+struct Packaged {
+    name: &'static str,
+    choices: &'static [Package],
+}
+
+struct Package {
+    name: &'static str,
+    file: &'static str,
+}
+
+const PACKAGED: &[Packaged] = &[
+    Packaged {
+        name: "jemalloc",
+        choices: &[Package { name: "libjemalloc2", file: "libjemalloc.so.2" }],
+    },
+    Packaged {
+        name: "tcmalloc",
+        choices: &[
+            Package { name: "libtcmalloc-minimal4", file: "libtcmalloc_minimal.so.4" },
+            Package { name: "libtcmalloc-minimal4t64", file: "libtcmalloc_minimal.so.4" },
+        ],
+    },
+    Packaged {
+        name: "mimalloc",
+        choices: &[
+            Package { name: "libmimalloc2.0", file: "libmimalloc.so.2.0" },
+            Package { name: "libmimalloc3", file: "libmimalloc.so.3" },
+        ],
+    },
+];
+
+/// An allocator that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Allocator {
+    /// Its name in the tables.
+    pub(crate) name: String,
+    /// What is preloaded; `None` = the C library's own.
+    pub(crate) preload: Option<PathBuf>,
+    /// File and version.
+    pub(crate) description: String,
+}
+
+/// What was asked for, sorted by whether it is there.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// There.
+    pub(crate) allocators: Vec<Allocator>,
+    /// Not there: one line each, with what to do about it.
+    pub(crate) absent: Vec<String>,
+}
+
+/// Looks for allocators: names that are known, or `NAME=FILE`.
+///
+/// # Errors
+/// A name that is not known, or the same name twice.
+pub(crate) fn find(names: &[String], quarry: &dyn Fn() -> Result<PathBuf>) -> Result<Found> {
+    let mut found = Found::default();
+    for name in names {
+        if found.allocators.iter().any(|present| present.name == *name) {
+            bail!("allocator {name} is named twice");
+        }
+        match look_for(name, quarry)? {
+            Ok(allocator) => found.allocators.push(allocator),
+            Err(advice) => found.absent.push(advice),
+        }
+    }
+    Ok(found)
+}
+
+fn look_for(
+    name: &str,
+    quarry: &dyn Fn() -> Result<PathBuf>,
+) -> Result<std::result::Result<Allocator, String>> {
+    if name == GLIBC {
+        let description = "the C library's own".to_owned();
+        return Ok(Ok(Allocator { name: name.to_owned(), preload: None, description }));
+    }
+    if name == QUARRY {
+        return Ok(quarry()
+            .map(|path| preloaded(name, path, None))
+            .map_err(|error| format!("{name}: {error:#}")));
+    }
+    if let Some((name, file)) = name.split_once('=') {
+        return Ok(match Path::new(file).canonicalize() {
+            Ok(path) => Ok(preloaded(name, path, None)),
+            Err(error) => Err(format!("{name}: {file}: {error}")),
+        });
+    }
+    let Some(packaged) = PACKAGED.iter().find(|packaged| packaged.name == name) else {
+        bail!("no allocator {name}; accepted: {} or NAME=FILE", known().join(", "));
+    };
+    let place = |file: &str| {
+        let path =
+            folders().into_iter().map(|folder| folder.join(file)).find(|path| path.is_file());
+        path?.canonicalize().ok()
+    };
+    let found = packaged.choices.iter().find_map(|package| place(package.file));
+    let packages: Vec<&str> = packaged.choices.iter().map(|package| package.name).collect();
+    Ok(match found {
+        Some(path) => {
+            let version = packages.iter().find_map(|package| installed(package));
+            Ok(preloaded(name, path, version))
+        }
+        None => {
+            let packages = packages.join(" or ");
+            Err(format!("{name}: not installed; it is in Debian's package {packages}"))
+        }
+    })
+}
+
+fn preloaded(name: &str, path: PathBuf, version: Option<String>) -> Allocator {
+    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let description = version.map_or(file.clone(), |version| format!("{file}, {version}"));
+    Allocator { name: name.to_owned(), preload: Some(path), description }
+}
+
+/// Name and version of a Debian package, if it is installed.
+fn installed(package: &str) -> Option<String> {
+    let format = "${db:Status-Abbrev}|${Package} ${Version}";
+    let query = Command::new("dpkg-query").args(["-W", "-f", format, package]).output();
+    let text = String::from_utf8(query.ok()?.stdout).ok()?;
+    Some(text.strip_prefix("ii ")?.trim_start_matches(['|', ' ']).to_owned())
+}
+
+/// Names that need no file.
+pub(crate) fn known() -> Vec<&'static str> {
+    let packaged = PACKAGED.iter().map(|packaged| packaged.name);
+    std::iter::once(GLIBC).chain(packaged).chain([QUARRY]).collect()
+}
+
+fn folders() -> Vec<PathBuf> {
+    let triplet = format!("/usr/lib/{ARCH}-linux-gnu");
+    [triplet.as_str(), "/usr/lib64", "/usr/lib", "/usr/local/lib"].map(PathBuf::from).to_vec()
+}
+
+impl Allocator {
+    /// Checks that a sample was served by this allocator and no other.
+    ///
+    /// # Errors
+    /// Who served it instead.
+    pub(crate) fn check(&self, measurement: &Measurement) -> std::result::Result<(), String> {
+        let server = Path::new(&measurement.served_by);
+        let is_right = match &self.preload {
+            Some(preload) => server.canonicalize().is_ok_and(|server| server == *preload),
+            None => {
+                let name = server.file_name().unwrap_or_default().to_string_lossy();
+                name.starts_with("libc.so") || name.starts_with("libc-2")
+            }
+        };
+        if is_right {
+            Ok(())
+        } else {
+            Err(format!("was meant for {}, but served by {}", self.name, measurement.served_by))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn no_quarry() -> Result<PathBuf> {
+        bail!("libquarry.so not found")
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn measured_on(file: &str) -> Measurement {
+        Measurement {
+            operations: 1,
+            time_ns: 1,
+            wall_ns: 1,
+            cpu_ns: 1,
+            served_by: file.to_owned(),
+            counters: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn absent_ones_are_named_with_what_to_do() {
+        let found = find(&names(&["glibc", "quarry", "x=/no/such.so"]), &no_quarry).unwrap();
+        assert_eq!(found.allocators.len(), 1);
+        assert_eq!(found.absent[0], "quarry: libquarry.so not found");
+        assert!(found.absent[1].starts_with("x: /no/such.so: "));
+    }
+
+    #[test]
+    fn unknown_names_are_refused_with_what_is_accepted() {
+        let error = find(&names(&["hoard"]), &no_quarry).unwrap_err().to_string();
+        let expected = "no allocator hoard; accepted: glibc, jemalloc, tcmalloc, mimalloc, quarry \
+                        or NAME=FILE";
+        assert_eq!(error, expected);
+        assert!(find(&names(&["glibc", "glibc"]), &no_quarry).is_err());
+    }
+
+    #[test]
+    fn each_packaged_one_is_there_or_its_package_is_named() {
+        for Packaged { name, choices } in PACKAGED {
+            let found = find(&names(&[name]), &no_quarry).unwrap();
+            match found.allocators.first() {
+                Some(allocator) => assert!(allocator.preload.as_ref().unwrap().is_absolute()),
+                None => assert!(found.absent[0].contains(choices[0].name), "{}", found.absent[0]),
+            }
+        }
+    }
+
+    #[test]
+    fn a_sample_of_somebody_else_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.so");
+        std::fs::write(&file, "").unwrap();
+        let spec = format!("a={}", file.display());
+        let found = find(&names(&["glibc", &spec]), &no_quarry).unwrap();
+        let [glibc, other] = &found.allocators[..] else { panic!("{found:?}") };
+        let (on_libc, on_other) =
+            (measured_on("/lib/libc.so.6"), measured_on(file.to_str().unwrap()));
+        assert_eq!(glibc.check(&on_libc), Ok(()));
+        assert_eq!(other.check(&on_other), Ok(()));
+        assert!(glibc.check(&on_other).is_err());
+        let error = other.check(&on_libc).unwrap_err();
+        assert_eq!(error, "was meant for a, but served by /lib/libc.so.6");
+    }
+}

@@ -1,0 +1,119 @@
+//! What a reader of a recording has to know of the machine. No names of hosts or users.
+
+use crate::affinity;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::process::Command;
+
+/// The machine as it was when a run began.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Environment {
+    /// Model name of the CPU.
+    pub(crate) cpu: String,
+    /// CPUs that the run could use.
+    pub(crate) cpus: Vec<usize>,
+    /// Whether it is a virtual machine.
+    pub(crate) virtual_machine: bool,
+    /// Release of the kernel.
+    pub(crate) kernel: String,
+    /// Version of the C library.
+    pub(crate) glibc: String,
+    /// Name of the distribution.
+    pub(crate) distribution: String,
+    /// Setting of transparent huge pages.
+    pub(crate) thp: String,
+    /// Frequency governor, where the machine shows one.
+    pub(crate) governor: Option<String>,
+    /// Load averages over 1, 5 and 15 minutes.
+    pub(crate) load: String,
+    /// Options of Quarry in the environment; they hold for its samples.
+    pub(crate) quarry_options: Vec<String>,
+}
+
+impl Environment {
+    /// Looks at this machine.
+    pub(crate) fn capture() -> Self {
+        let cpuinfo = read("/proc/cpuinfo");
+        let field = |name: &str| {
+            let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        };
+        let flags = field("flags").unwrap_or_default();
+        Self {
+            cpu: field("model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            cpus: affinity::allowed(),
+            virtual_machine: flags.split(' ').any(|flag| flag == "hypervisor"),
+            kernel: read("/proc/sys/kernel/osrelease"),
+            glibc: glibc_version(),
+            distribution: distribution(&read("/etc/os-release")),
+            thp: bracketed(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
+            governor: fs::read_to_string("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+                .ok()
+                .map(|text| text.trim().to_owned()),
+            load: read("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" "),
+            quarry_options: std::env::vars()
+                .filter(|(key, _)| key.starts_with("QUARRY_"))
+                .map(|(key, value)| format!("{key}={value}"))
+                .collect(),
+        }
+    }
+
+    /// One line for the head of a table.
+    pub(crate) fn summary(&self) -> String {
+        let machine = if self.virtual_machine { ", virtual machine" } else { "" };
+        format!(
+            "{} CPUs ({}{machine}), Linux {}, {}, glibc {}, THP {}, load {}",
+            self.cpus.len(),
+            self.cpu,
+            self.kernel,
+            self.distribution,
+            self.glibc,
+            self.thp,
+            self.load
+        )
+    }
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+/// What `getconf` says, such as 2.36.
+fn glibc_version() -> String {
+    let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let text = text.unwrap_or_default();
+    text.trim().strip_prefix("glibc ").unwrap_or("unknown").to_owned()
+}
+
+fn distribution(os_release: &str) -> String {
+    let name = os_release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    name.unwrap_or("unknown distribution").trim_matches('"').to_owned()
+}
+
+/// The chosen word of a kernel setting such as `always [madvise] never`.
+fn bracketed(setting: &str) -> String {
+    let chosen = setting.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    chosen.map_or("unknown", |(word, _)| word).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_settings() {
+        assert_eq!(bracketed("always [madvise] never"), "madvise");
+        assert_eq!(bracketed(""), "unknown");
+        assert_eq!(distribution("ID=x\nPRETTY_NAME=\"A B 1\"\n"), "A B 1");
+        assert_eq!(distribution(""), "unknown distribution");
+    }
+
+    #[test]
+    fn this_machine_has_a_cpu_and_a_kernel() {
+        let environment = Environment::capture();
+        assert!(!environment.cpus.is_empty());
+        assert!(!environment.kernel.is_empty() && !environment.glibc.is_empty());
+        assert!(!environment.summary().contains('\n'));
+    }
+}

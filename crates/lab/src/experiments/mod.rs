@@ -1,0 +1,46 @@
+//! The experiments, one file each.
+
+pub(crate) mod malloc_patterns;
+
+use crate::FindLibrary;
+use anyhow::Result;
+use clap::{Command, Subcommand};
+use std::io::Write;
+
+/// An experiment with its options.
+#[derive(Subcommand)]
+pub enum Experiment {
+    /// malloc and free under four patterns, against other allocators.
+    MallocPatterns(malloc_patterns::MallocPatterns),
+}
+
+impl Experiment {
+    /// Runs it and prints its tables to `out`.
+    pub(crate) fn run(self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
+        match self {
+            Self::MallocPatterns(experiment) => experiment.run(find_library, out),
+        }
+    }
+}
+
+/// One line per experiment.
+pub(crate) fn list() -> String {
+    let command = Experiment::augment_subcommands(Command::new("run"));
+    let line = |experiment: &Command| {
+        let about = experiment.get_about().map(ToString::to_string).unwrap_or_default();
+        format!("{:<16} {about}\n", experiment.get_name())
+    };
+    command.get_subcommands().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_experiment_says_what_it_is() {
+        let text = list();
+        assert!(text.contains("malloc-patterns  malloc and free"), "{text}");
+        assert!(text.lines().all(|line| line.len() > 20), "{text}");
+    }
+}

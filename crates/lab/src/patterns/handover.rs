@@ -1,0 +1,152 @@
+//! One thread allocates, another frees: the way that memory takes between CPUs.
+
+use super::heap::{Block, Heap};
+use super::window::{self, Budget, Window};
+use crate::affinity;
+use std::hint;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+/// Bytes of a head: that of a network packet, as in the kernel's `skbuff_head_cache`.
+const HEAD: usize = 256;
+/// Heads that are sent, and received, at a time.
+const BURST: usize = 64;
+/// Bursts per chunk; about 15 us on a fast allocator.
+const CHUNK_BURSTS: usize = 16;
+/// Heads that fit into the queue.
+const CAPACITY: usize = 1024;
+/// Words per entry of the queue: head and payload.
+const WORDS: usize = 2;
+/// Looks at an unchanged queue before the CPU is offered to others.
+const SPINS: u32 = 200;
+
+const _: () = assert!(CAPACITY.is_multiple_of(BURST) && CAPACITY.is_power_of_two());
+
+/// A counter with a cache line, and its neighbour that is prefetched with it, to itself.
+#[repr(align(128))]
+struct Padded(AtomicUsize);
+
+/// A bounded queue between one sender and one receiver. Heads `received..sent` are in it.
+struct Queue {
+    words: Vec<AtomicUsize>,
+    sent: Padded,
+    received: Padded,
+    closed: AtomicBool,
+}
+
+impl Queue {
+    fn new() -> Self {
+        Self {
+            words: (0..CAPACITY * WORDS).map(|_| AtomicUsize::new(0)).collect(),
+            sent: Padded(AtomicUsize::new(0)),
+            received: Padded(AtomicUsize::new(0)),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    fn entry(&self, number: usize) -> &[AtomicUsize] {
+        let start = number % CAPACITY * WORDS;
+        &self.words[start..start + WORDS]
+    }
+}
+
+/// Spins, then yields, until `ready` gives a value.
+fn wait_until<T>(mut ready: impl FnMut() -> Option<T>) -> T {
+    loop {
+        for _ in 0..SPINS {
+            if let Some(value) = ready() {
+                return value;
+            }
+            hint::spin_loop();
+        }
+        thread::yield_now();
+    }
+}
+
+pub(super) fn run(
+    heap: Heap,
+    budget: Budget,
+    payload: usize,
+    receiver_cpu: Option<usize>,
+) -> Window {
+    let queue = Queue::new();
+    thread::scope(|scope| {
+        let receiver = scope.spawn(|| {
+            if let Some(cpu) = receiver_cpu {
+                affinity::pin(cpu).expect("the CPU is one of those allowed");
+            }
+            receive(heap, &queue)
+        });
+        let mut sent = 0;
+        let window = window::measure(budget, || {
+            for _ in 0..CHUNK_BURSTS {
+                send_burst(heap, &queue, &mut sent, payload);
+            }
+            (CHUNK_BURSTS * BURST) as u64
+        });
+        queue.closed.store(true, Ordering::Release);
+        let received = receiver.join().expect("the receiver found every mark");
+        assert_eq!(received, sent, "every head arrived once");
+        window
+    })
+}
+
+fn send_burst(heap: Heap, queue: &Queue, sent: &mut usize, payload: usize) {
+    wait_until(|| {
+        let received = queue.received.0.load(Ordering::Acquire);
+        (*sent + BURST - received <= CAPACITY).then_some(())
+    });
+    for number in *sent..*sent + BURST {
+        let entry = queue.entry(number);
+        let head = heap.allocate(HEAD, number as u64);
+        let data = heap.allocate(payload, number as u64);
+        entry[0].store(head.into_word(), Ordering::Relaxed);
+        entry[1].store(data.into_word(), Ordering::Relaxed);
+    }
+    *sent += BURST;
+    queue.sent.0.store(*sent, Ordering::Release);
+}
+
+/// Frees all that comes, and returns how many heads came.
+fn receive(heap: Heap, queue: &Queue) -> usize {
+    let mut received = 0;
+    loop {
+        let sent = wait_until(|| {
+            let closed = queue.closed.load(Ordering::Acquire);
+            let sent = queue.sent.0.load(Ordering::Acquire);
+            (sent > received || closed).then_some(sent)
+        });
+        if sent == received {
+            return received;
+        }
+        for number in received..sent {
+            let entry = queue.entry(number);
+            // SAFETY: entries below `sent` were written by the sender with two live blocks, and
+            // `received` only grows, so each is turned back once.
+            let (head, data) = unsafe {
+                (
+                    Block::from_word(entry[0].load(Ordering::Relaxed)),
+                    Block::from_word(entry[1].load(Ordering::Relaxed)),
+                )
+            };
+            heap.free(data, number as u64);
+            heap.free(head, number as u64);
+        }
+        received = sent;
+        queue.received.0.store(received, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn more_heads_than_the_queue_holds_all_arrive() {
+        let budget =
+            Budget { warm_up: Duration::from_millis(2), measured: Duration::from_millis(2) };
+        let window = run(Heap::of_this_process(), budget, 64, None);
+        assert!(window.operations >= (CHUNK_BURSTS * BURST) as u64);
+    }
+}

@@ -1,0 +1,68 @@
+//! The measured window of a sample.
+
+use nix::time::{ClockId, clock_gettime};
+use std::time::{Duration, Instant};
+
+/// How long a sample runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    /// Before the window: fills caches, grows the heap.
+    pub(crate) warm_up: Duration,
+    /// The window.
+    pub(crate) measured: Duration,
+}
+
+/// What happened in the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    /// Operations.
+    pub(crate) operations: u64,
+    /// Wall-clock time.
+    pub(crate) wall_ns: u64,
+    /// CPU time of the process.
+    pub(crate) cpu_ns: u64,
+}
+
+/// Calls `chunk`, which does some operations and returns their number, until the warm-up and then
+/// the window are over. The clock is read once per chunk, which should last 10 us or more.
+pub(crate) fn measure(budget: Budget, mut chunk: impl FnMut() -> u64) -> Window {
+    run_for(budget.warm_up, &mut chunk);
+    let cpu_before = process_cpu_ns();
+    let (operations, wall) = run_for(budget.measured, &mut chunk);
+    let cpu_ns = process_cpu_ns() - cpu_before;
+    Window { operations, wall_ns: wall.as_nanos() as u64, cpu_ns }
+}
+
+fn run_for(duration: Duration, chunk: &mut impl FnMut() -> u64) -> (u64, Duration) {
+    let start = Instant::now();
+    let mut operations = 0;
+    loop {
+        operations += chunk();
+        let elapsed = start.elapsed();
+        if elapsed >= duration {
+            return (operations, elapsed);
+        }
+    }
+}
+
+fn process_cpu_ns() -> u64 {
+    let time =
+        clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("every Linux has this clock");
+    Duration::from(time).as_nanos() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_the_window_and_not_the_warm_up() {
+        let budget = Budget { warm_up: Duration::ZERO, measured: Duration::ZERO };
+        let mut calls = 0;
+        let window = measure(budget, || {
+            calls += 1;
+            10
+        });
+        assert_eq!((calls, window.operations), (2, 10));
+    }
+}

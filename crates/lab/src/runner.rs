@@ -1,0 +1,202 @@
+//! Takes samples: each is a fresh process of this executable, with a chosen allocator preloaded.
+
+use crate::SAMPLE_COMMAND;
+use crate::blocks::{self, Step};
+use crate::environment::Environment;
+use crate::experiments::malloc_patterns::PatternSample;
+use crate::recording::{Measurement, Recording, SCHEMA, Sample, Variant};
+use anyhow::{Context, Result};
+use clap::Subcommand;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A sample that is not done by then has lost its way, and ends by SIGALRM.
+const SAMPLE_LIMIT_SECONDS: u32 = 60;
+
+/// Variables that would change what an allocator does; a sample starts without them.
+const CLEARED: &[&str] = &[
+    "LD_PRELOAD",
+    "GLIBC_TUNABLES",
+    "MALLOC_",
+    "_RJEM_",
+    "TCMALLOC_",
+    "MIMALLOC_",
+    "QUARRY_DISABLE",
+    "QUARRY_STATS",
+    "QUARRY_LIBRARY",
+];
+
+/// What a sample process can be asked to measure.
+#[derive(Subcommand)]
+pub(crate) enum SampleKind {
+    /// A pattern of malloc and free calls.
+    Pattern(PatternSample),
+}
+
+impl SampleKind {
+    /// Measures, in this process.
+    pub(crate) fn measure(self) -> Result<Measurement> {
+        nix::unistd::alarm::set(SAMPLE_LIMIT_SECONDS);
+        match self {
+            Self::Pattern(sample) => sample.measure(),
+        }
+    }
+}
+
+/// Takes one sample in a fresh process, or says why there is none.
+pub(crate) fn sample(arguments: &[String], preload: Option<&Path>) -> Result<Measurement, String> {
+    let output = start(arguments, preload).map_err(|error| format!("{error:#}"))?;
+    if !output.status.success() {
+        return Err(end_of(&output));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| format!("unreadable answer: {error}"))
+}
+
+fn start(arguments: &[String], preload: Option<&Path>) -> Result<Output> {
+    let this = std::env::current_exe().context("cannot find this executable")?;
+    let mut command = Command::new(this);
+    command.arg(SAMPLE_COMMAND).args(arguments);
+    for (key, _) in std::env::vars_os().filter(|(key, _)| is_cleared(key)) {
+        command.env_remove(key);
+    }
+    if let Some(preload) = preload {
+        command.env("LD_PRELOAD", preload);
+    }
+    command.output().context("cannot start a sample")
+}
+
+fn is_cleared(key: &OsString) -> bool {
+    let key = key.to_string_lossy();
+    CLEARED.iter().any(|prefix| key.starts_with(prefix))
+}
+
+/// How a failed process ended, with the last line that it wrote.
+fn end_of(output: &Output) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let last = errors.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message");
+    match (output.status.signal(), output.status.code()) {
+        (Some(libc::SIGALRM), _) => format!("not done after {SAMPLE_LIMIT_SECONDS} s: {last}"),
+        (Some(signal), _) => format!("ended by signal {signal}: {last}"),
+        (None, code) => format!("exit status {}: {last}", code.unwrap_or(-1)),
+    }
+}
+
+/// A whole run: what is compared, over what, how often.
+pub(crate) struct Design {
+    /// Name of the experiment.
+    pub(crate) experiment: String,
+    /// Names of the workloads.
+    pub(crate) workloads: Vec<String>,
+    /// The things compared.
+    pub(crate) variants: Vec<Variant>,
+    /// The one that the others are compared with.
+    pub(crate) baseline: String,
+    /// Rounds after the warm-up.
+    pub(crate) rounds: u32,
+    /// Seed of the order; `None` takes it from the clock.
+    pub(crate) seed: Option<u64>,
+}
+
+impl Design {
+    /// Takes every sample, in randomised complete blocks. `take` is called with the indices of the
+    /// workload and the variant.
+    pub(crate) fn conduct(
+        self,
+        take: impl Fn(usize, usize) -> Result<Measurement, String>,
+    ) -> Recording {
+        let seed = self.seed.unwrap_or_else(blocks::seed_from_clock);
+        let environment = Environment::capture();
+        let steps = blocks::plan(self.rounds, self.workloads.len(), self.variants.len(), seed);
+        let progress = progress_bar(steps.len() as u64);
+        let mut samples = Vec::with_capacity(steps.len());
+        for Step { round, workload, variant } in steps {
+            let (measurement, failure) = match take(workload, variant) {
+                Ok(measurement) => (Some(measurement), None),
+                Err(failure) => (None, Some(failure)),
+            };
+            samples.push(Sample {
+                round,
+                workload: self.workloads[workload].clone(),
+                variant: self.variants[variant].name.clone(),
+                measurement,
+                failure,
+            });
+            progress.inc(1);
+        }
+        progress.finish_and_clear();
+        Recording {
+            schema: SCHEMA.to_owned(),
+            experiment: self.experiment,
+            seed,
+            rounds: self.rounds,
+            baseline: self.baseline,
+            environment,
+            variants: self.variants,
+            samples,
+        }
+    }
+}
+
+/// A bar with the time left; invisible where stderr is no terminal.
+fn progress_bar(length: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} samples, {eta} left")
+        .expect("the template is constant and valid");
+    ProgressBar::new(length).with_style(style)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_of_allocators_are_cleared() {
+        for key in ["LD_PRELOAD", "MALLOC_CONF", "MALLOC_ARENA_MAX", "QUARRY_DISABLE"] {
+            assert!(is_cleared(&key.into()), "{key}");
+        }
+        for key in ["PATH", "QUARRY_PCP", "LD_LIBRARY_PATH"] {
+            assert!(!is_cleared(&key.into()), "{key}");
+        }
+    }
+
+    #[test]
+    fn failures_say_how_the_process_ended() {
+        let run = |script: &str| end_of(&Command::new("sh").args(["-c", script]).output().unwrap());
+        assert_eq!(run("echo one >&2; echo two >&2; exit 3"), "exit status 3: two");
+        assert_eq!(run("kill -SEGV $$"), "ended by signal 11: no message");
+        assert!(run("kill -ALRM $$").starts_with("not done after 60 s"));
+    }
+
+    #[test]
+    fn a_run_keeps_failures_beside_measurements() {
+        let variant = |name: &str| Variant { name: name.to_owned(), description: String::new() };
+        let design = Design {
+            experiment: "test".to_owned(),
+            workloads: vec!["w".to_owned()],
+            variants: vec![variant("good"), variant("bad")],
+            baseline: "good".to_owned(),
+            rounds: 2,
+            seed: Some(3),
+        };
+        let recording = design.conduct(|_, variant| {
+            if variant == 1 {
+                return Err("broken".to_owned());
+            }
+            Ok(Measurement {
+                operations: 2,
+                time_ns: 6,
+                wall_ns: 6,
+                cpu_ns: 6,
+                served_by: String::new(),
+                counters: Default::default(),
+            })
+        });
+        assert_eq!(recording.samples.len(), 6, "warm-up and two rounds of two variants");
+        let values = |name| recording.rounds_of("w", name, Measurement::ns_per_operation);
+        assert_eq!(values("good"), [Some(3.0), Some(3.0)]);
+        assert_eq!(values("bad"), [None, None]);
+        assert_eq!(recording.samples.iter().filter(|s| s.failure.is_some()).count(), 3);
+    }
+}
