@@ -61,7 +61,7 @@ step_aarch64() {
         echo "no standard library for $platform and no way to get it"
         return $SKIPPED
     fi
-    cargo check --target "$platform" -p quarry-sys -p quarry-core -p quarry
+    cargo check --target "$platform" -p quarry-sys -p quarry-core -p quarry -p quarry-preload
 }
 
 step_docs() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps; }
