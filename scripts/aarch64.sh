@@ -2,17 +2,18 @@
 # Builds libquarry.so for aarch64 and runs a C program on it under qemu-user.
 #
 # rustup's own standard library for the target is used where it can be had; otherwise (or with
-# QUARRY_DEBIAN_RUSTC=1) Debian's
-# rustc-web and its arm64 standard library are unpacked into the target directory, without touching
-# the system's package database or its list of architectures. qemu-user knows no restartable
-# sequences, so what runs here is the locked path.
+# QUARRY_DEBIAN_RUSTC=1) Debian's rustc-web and its arm64 standard library are unpacked into the
+# target directory, without touching the system's package database or its list of architectures.
+# qemu-user knows no restartable sequences, so what runs here is the locked path.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=aarch64-unknown-linux-gnu
 out="${CARGO_TARGET_DIR:-$PWD/target}/aarch64"
 mkdir -p "$out"
 
-need() { command -v "$1" >/dev/null || { echo "aarch64: needs $1 (Debian package $2)" >&2; exit 1; }; }
+need() {
+    command -v "$1" > /dev/null || { echo "aarch64: needs $1 (Debian package $2)" >&2; exit 1; }
+}
 need aarch64-linux-gnu-gcc "gcc-aarch64-linux-gnu, libc6-dev-arm64-cross"
 need qemu-aarch64 qemu-user
 
@@ -24,12 +25,12 @@ unpack_debian_toolchain() {
             -o "APT::Sandbox::User=root")
         apt-get "${options[@]}" -qq update
         local version
-        version=$(apt-cache "${options[@]}" show rustc-web | sed -n 's/^Version: //p' | head -1)
+        version=$(apt-cache "${options[@]}" show rustc-web | sed -n 's/^Version: //p' | awk 'NR == 1')
         local short
         short=$(echo "$version" | cut -d. -f1,2)
         local llvm
         llvm=$(apt-cache "${options[@]}" show "libstd-rust-web-$short" \
-            | sed -n 's/^Depends:.*\(libllvm[0-9]*\).*/\1/p' | head -1)
+            | sed -n 's/^Depends:.*\(libllvm[0-9]*\).*/\1/p' | awk 'NR == 1')
         (cd "$state" && apt-get "${options[@]}" -qq download "rustc-web=$version" \
             "libstd-rust-web-$short" "libstd-rust-web-dev=$version" \
             "libstd-rust-web-dev:arm64=$version" "$llvm")

@@ -41,6 +41,9 @@ if [[ $purpose == test ]]; then
     need 'has_command gdb' gdb
     need 'has_command valgrind' valgrind
     need 'has_command python3' python3
+    need 'has_command aarch64-linux-gnu-gcc' gcc-aarch64-linux-gnu
+    need 'test -e /usr/aarch64-linux-gnu/include/stdio.h' libc6-dev-arm64-cross
+    need 'has_command qemu-aarch64' qemu-user
     need 'has_library libjemalloc.so' libjemalloc2
     # Debian 13 renamed it for 64-bit time.
     need 'has_library libtcmalloc_minimal.so' libtcmalloc-minimal4 libtcmalloc-minimal4t64

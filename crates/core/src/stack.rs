@@ -4,7 +4,7 @@
 //! compares; tests build tiny ones. Its policies are type parameters, so that each fast path is
 //! compiled for its own policy.
 //!
-//! The straight path reads the fields of [`FastPath`] only. They are zero until `init` has built
+//! The straight path reads the fields of `FastPath` only. They are zero until `init` has built
 //! everything else, and zero refuses every request: no size is within the small limit, no address
 //! within the span, so the straight path needs no "is it initialised" of its own.
 

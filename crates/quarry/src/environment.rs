@@ -104,8 +104,8 @@ fn set_stats(value: &str) {
         _ => STATS_FILE,
     };
     if target == STATS_FILE {
-        // SAFETY: nobody reads before STATS says so below, and only the builder of the stack writes;
-        // the value and a NUL fit.
+        // SAFETY: nobody reads before STATS says so below, and only the builder of the stack
+        // writes; the value and a NUL fit.
         unsafe {
             let name = STATS_FILE_NAME.0.get().cast::<u8>();
             core::ptr::copy_nonoverlapping(value.as_ptr(), name, value.len());
