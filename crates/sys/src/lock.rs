@@ -1,14 +1,15 @@
 //! The counted lock: spins briefly, then sleeps on a futex, and counts what it cost.
 //!
-//! State of the word: `0` free, `1` held, `2` held and somebody may sleep. The counters are plain
-//! loads and stores made while the lock is held, so that counting needs no atomic
-//! read-modify-write of its own.
+//! State of the word: `0` free, `1` held, `2` held and somebody may sleep (U. Drepper, "Futexes Are
+//! Tricky", the third mutex). The counters of the straight path are plain loads and stores made
+//! while the lock is held, so that counting needs no atomic read-modify-write of its own.
 //!
 //! A thread that waits for itself (a signal handler that allocates while it interrupts the
 //! allocator's slow path) would wait forever; it is reported in one line instead.
 
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering, relax};
 use core::cell::UnsafeCell;
+use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
 const FREE: u32 = 0;
@@ -62,11 +63,16 @@ unsafe impl<T: Send> Sync for CountedLock<T> {}
 // SAFETY: owning the lock is owning the `T`.
 unsafe impl<T: Send> Send for CountedLock<T> {}
 
-/// Proof that the lock is held; releases it when dropped.
+/// Proof that the lock is held; releases it when dropped. Stays on its thread, whose pointer marks
+/// the lock's owner.
 pub struct Guard<'a, T> {
     lock: &'a CountedLock<T>,
     since_ns: u64,
+    stays_on_thread: PhantomData<*mut T>,
 }
+
+// SAFETY: a shared guard hands out `&T` only, which is what `T: Sync` allows.
+unsafe impl<T: Sync> Sync for Guard<'_, T> {}
 
 impl<T> CountedLock<T> {
     /// A free lock around `value`.
@@ -97,9 +103,7 @@ impl<T> CountedLock<T> {
         if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             Some(self.taken())
         } else {
-            // A lost increment is tolerated: counting a failed attempt is not worth a bus lock.
-            let seen = self.contentions.load(Ordering::Relaxed);
-            self.contentions.store(seen + 1, Ordering::Relaxed);
+            self.contentions.fetch_add(1, Ordering::Relaxed);
             None
         }
     }
@@ -111,17 +115,14 @@ impl<T> CountedLock<T> {
         self.acquisitions.store(count, Ordering::Relaxed);
         let since_ns =
             if count.is_multiple_of(HOLD_SAMPLE) { crate::clock::monotonic_ns() } else { 0 };
-        Guard { lock: self, since_ns }
+        Guard { lock: self, since_ns, stays_on_thread: PhantomData }
     }
 
     #[cold]
     #[inline(never)]
     fn wait(&self) {
         if self.owner.load(Ordering::Relaxed) == crate::thread::thread_pointer() {
-            crate::report::fatal(format_args!(
-                "the allocator was entered again while it held its own lock \
-                 (malloc or free in a signal handler?)"
-            ));
+            crate::report::entered_again();
         }
         let mut rounds = 0;
         loop {
@@ -140,8 +141,8 @@ impl<T> CountedLock<T> {
             }
             relax();
         }
-        let seen = self.contentions.load(Ordering::Relaxed);
-        self.contentions.store(seen + 1, Ordering::Relaxed);
+        // Those whose `try_lock` failed count too, without the lock: only an atomic sum is exact.
+        self.contentions.fetch_add(1, Ordering::Relaxed);
     }
 
     fn sleep(&self) {
@@ -173,7 +174,7 @@ impl<T> CountedLock<T> {
     /// The calling thread holds the lock through `lock_for_fork`. In the child that thread is the
     /// only one, and its thread pointer is the parent thread's.
     pub unsafe fn unlock_after_fork(&self) {
-        drop(Guard { lock: self, since_ns: 0 });
+        drop(Guard { lock: self, since_ns: 0, stays_on_thread: PhantomData });
     }
 }
 
@@ -200,7 +201,7 @@ impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         let lock = self.lock;
         if self.since_ns != 0 {
-            let held = crate::clock::monotonic_ns() - self.since_ns;
+            let held = crate::clock::monotonic_ns().saturating_sub(self.since_ns);
             lock.hold_ns.store(lock.hold_ns.load(Ordering::Relaxed) + held, Ordering::Relaxed);
             lock.hold_samples
                 .store(lock.hold_samples.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -212,11 +213,11 @@ impl<T> Drop for Guard<'_, T> {
     }
 }
 
-/// The two futex calls a lock needs. Under the model checker waiting is a yield.
+/// The two futex calls a lock needs.
+#[cfg(not(quarry_model))]
 mod futex {
     use crate::primitive::AtomicU32;
 
-    #[cfg(all(target_os = "linux", not(quarry_model)))]
     pub(super) fn wait(word: &AtomicU32, expected: u32) {
         // SAFETY: the word outlives the call and FUTEX_WAIT only reads it. errno is saved by the
         // caller's entry point (see quarry-preload), so a spurious EAGAIN is never seen outside.
@@ -231,7 +232,6 @@ mod futex {
         }
     }
 
-    #[cfg(all(target_os = "linux", not(quarry_model)))]
     pub(super) fn wake_one(word: &AtomicU32) {
         // SAFETY: FUTEX_WAKE uses the address only as a key.
         unsafe {
@@ -243,12 +243,47 @@ mod futex {
             );
         }
     }
+}
 
-    #[cfg(quarry_model)]
-    pub(super) fn wait(_word: &AtomicU32, _expected: u32) {
-        shuttle::thread::yield_now();
+/// The same two under the model checker: comparing and queueing are one step, as in the kernel, and
+/// a thread that nobody wakes is a deadlock that the checker reports.
+#[cfg(quarry_model)]
+mod futex {
+    use crate::primitive::{AtomicU32, Ordering, point};
+    use std::cell::RefCell;
+    use std::collections::VecDeque;
+
+    std::thread_local! {
+        // Threads of a model share one thread of the OS, and nothing switches inside a borrow.
+        static SLEEPERS: RefCell<VecDeque<(usize, shuttle::thread::Thread)>> =
+            const { RefCell::new(VecDeque::new()) };
     }
 
-    #[cfg(quarry_model)]
-    pub(super) fn wake_one(_word: &AtomicU32) {}
+    fn key(word: &AtomicU32) -> usize {
+        std::ptr::from_ref(word) as usize
+    }
+
+    pub(super) fn wait(word: &AtomicU32, expected: u32) {
+        if shuttle::current::try_get_current_task().is_none() {
+            // Not a model test: the caller looks at the word again.
+            return std::thread::yield_now();
+        }
+        point();
+        if word.raw().load(Ordering::SeqCst) == expected {
+            let me = shuttle::thread::current();
+            SLEEPERS.with_borrow_mut(|sleepers| sleepers.push_back((key(word), me)));
+            shuttle::thread::park();
+        }
+    }
+
+    pub(super) fn wake_one(word: &AtomicU32) {
+        point();
+        let woken = SLEEPERS.with_borrow_mut(|sleepers| {
+            let place = sleepers.iter().position(|(slept_on, _)| *slept_on == key(word))?;
+            sleepers.remove(place)
+        });
+        if let Some((_, thread)) = woken {
+            thread.unpark();
+        }
+    }
 }

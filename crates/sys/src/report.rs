@@ -74,3 +74,14 @@ pub fn fatal(message: fmt::Arguments<'_>) -> ! {
     // SAFETY: abort has no preconditions.
     unsafe { libc::abort() }
 }
+
+/// Reports a thread that waits for itself: its own signal handler entered the allocator while it
+/// held one of the allocator's locks.
+#[cold]
+#[inline(never)]
+pub fn entered_again() -> ! {
+    fatal(format_args!(
+        "the allocator was entered again while it held its own lock \
+         (malloc or free in a signal handler?)"
+    ))
+}

@@ -1,4 +1,4 @@
-//! What identifies the running thread without a call into libc.
+//! What identifies the running thread without a call into libc, and how it waits.
 
 /// The thread pointer: unique among live threads of this process, never 0. O(1), one load.
 ///
@@ -7,7 +7,12 @@
 #[inline(always)]
 #[must_use]
 pub fn thread_pointer() -> usize {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[cfg(quarry_model)]
+    {
+        // Threads of a model share one thread of the OS.
+        shuttle::current::try_get_current_task().map_or(64, |task| 64 * (usize::from(task) + 2))
+    }
+    #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model))))]
     {
         let pointer: usize;
         // SAFETY: on x86-64 Linux the first word of the thread control block is its own address
@@ -18,7 +23,7 @@ pub fn thread_pointer() -> usize {
         }
         pointer
     }
-    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    #[cfg(all(target_arch = "aarch64", not(any(miri, quarry_model))))]
     {
         let pointer: usize;
         // SAFETY: reading TPIDR_EL0 is allowed in user mode and has no side effect.
@@ -28,9 +33,25 @@ pub fn thread_pointer() -> usize {
         }
         pointer
     }
-    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    #[cfg(all(
+        not(quarry_model),
+        any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64")))
+    ))]
     {
         // SAFETY: pthread_self has no preconditions.
         unsafe { libc::pthread_self() as usize }
     }
+}
+
+/// Sleeps for about 50 us: for the rare wait on a thread that was preempted in a section of a few
+/// dozen instructions. Spinning would keep the CPU from it (forever, under a real-time scheduler).
+pub fn nap() {
+    #[cfg(not(quarry_model))]
+    {
+        let pause = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
+        // SAFETY: `pause` is valid for the call; the remaining time is not asked for.
+        unsafe { libc::nanosleep(&raw const pause, core::ptr::null_mut()) };
+    }
+    #[cfg(quarry_model)]
+    crate::primitive::relax();
 }

@@ -1,12 +1,26 @@
 //! A fake operating system for tests: plain private mappings, faults on demand.
 //!
 //! Memory is committed from the start (one plain `mmap`, no fixed or partial unmapping), so that
-//! the code above runs under sanitizers and valgrind as it is. Every call can be made to fail by
-//! its number, counted from 1, to walk every error path of a run.
+//! the code above runs under sanitizers and valgrind as it is. In front of each reservation lie
+//! a few bytes that remember the mapping to unmap. Every call can be made to fail by its number,
+//! counted from 1, to walk every error path of a run.
 
 use super::{Os, OsError, OsResult};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// What `release` needs: the mapping around a reservation.
+struct Head {
+    raw: *mut libc::c_void,
+    span: usize,
+}
+
+const HEAD_BYTES: usize = 16;
+const _: () = assert!(size_of::<Head>() <= HEAD_BYTES);
+
+/// Miri knows only the first two.
+const MAP_FLAGS: i32 =
+    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
 
 /// The fake. Calls are counted; the one numbered `fail_at` fails with `ENOMEM`.
 pub struct FakeOs {
@@ -62,14 +76,15 @@ unsafe impl Os for FakeOs {
 
     fn reserve(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
         self.count()?;
-        let span = bytes.checked_add(align).ok_or(OsError(libc::ENOMEM))?;
+        let slack = align.max(self.page_size) + HEAD_BYTES;
+        let span = bytes.checked_add(slack).ok_or(OsError(libc::ENOMEM))?;
         // SAFETY: a new anonymous private mapping touches no live object.
         let raw = unsafe {
             libc::mmap(
                 core::ptr::null_mut(),
                 span,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                MAP_FLAGS,
                 -1,
                 0,
             )
@@ -77,9 +92,14 @@ unsafe impl Os for FakeOs {
         if raw == libc::MAP_FAILED {
             return Err(OsError(libc::ENOMEM));
         }
-        // The unaligned head stays mapped: partial unmapping is what the fake must not do.
-        let aligned = (raw as usize).next_multiple_of(align);
-        NonNull::new(aligned as *mut u8).ok_or(OsError(libc::ENOMEM))
+        let align = align.max(self.page_size);
+        // SAFETY: `offset + bytes <= span`, and HEAD_BYTES of the mapping lie in front of `offset`.
+        unsafe {
+            let offset = (raw as usize + HEAD_BYTES).next_multiple_of(align) - raw as usize;
+            let start = raw.cast::<u8>().add(offset);
+            start.sub(HEAD_BYTES).cast::<Head>().write(Head { raw, span });
+            NonNull::new(start).ok_or(OsError(libc::ENOMEM))
+        }
     }
 
     fn commit_read_only(&self, _address: NonNull<u8>, _bytes: usize) -> OsResult<()> {
@@ -112,7 +132,12 @@ unsafe impl Os for FakeOs {
         Ok(())
     }
 
-    unsafe fn release(&self, _address: NonNull<u8>, _bytes: usize) {
-        // Kept mapped: the aligned address is not the mapping's start. Tests are short-lived.
+    unsafe fn release(&self, address: NonNull<u8>, _bytes: usize) {
+        // SAFETY: `reserve` wrote the head in front of what it returned, and the caller promises
+        // that this is a whole reservation which nobody uses.
+        unsafe {
+            let head = address.as_ptr().sub(HEAD_BYTES).cast::<Head>().read();
+            libc::munmap(head.raw, head.span);
+        }
     }
 }

@@ -94,7 +94,28 @@ unsafe impl Os for Linux {
                 to.as_ptr().cast::<libc::c_void>(),
             )
         };
-        if moved == libc::MAP_FAILED { Err(errno()) } else { Ok(()) }
+        if moved != libc::MAP_FAILED {
+            return Ok(());
+        }
+        let error = errno();
+        // The kernel may have unmapped `to` before it refused (`mremap_to`, Linux 5.7): close the
+        // hole. NOREPLACE leaves everything alone where it has not.
+        // SAFETY: nothing is replaced; where there is a hole, it is ours and its contents were to
+        // be overwritten.
+        unsafe {
+            libc::mmap(
+                to.as_ptr().cast(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE
+                    | libc::MAP_ANONYMOUS
+                    | libc::MAP_NORESERVE
+                    | libc::MAP_FIXED_NOREPLACE,
+                -1,
+                0,
+            );
+        }
+        Err(error)
     }
 
     unsafe fn release(&self, address: NonNull<u8>, bytes: usize) {

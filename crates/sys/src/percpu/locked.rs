@@ -1,9 +1,11 @@
 //! Slots under a try-lock each: for CPUs without sequences, for threads without a registration,
 //! for sanitizers, and for tests that say which CPU they are.
 //!
-//! The same cells and arrays as the sequences use, so one thread may serve both kinds.
+//! The same cells and arrays as the sequences use, so one thread may serve both kinds. The lock is
+//! one word that holds its owner's thread pointer: single operations only try it, so that nothing
+//! on the fast path waits; who must have it (prepare, drain, fork) spins briefly and then naps.
 
-use super::slot::CELL_SHIFT;
+use super::slot::{CELL_SHIFT, LIST_MAX};
 use super::{ArrayId, Object, PerCpu, Push, SlotArea, SlotIndex};
 use crate::lock::CountedLock;
 use crate::os::{Os, OsResult};
@@ -85,6 +87,9 @@ pub(super) struct Stripes {
     pub(super) count: AtomicU32,
 }
 
+/// Rounds of spinning before a waiter naps; as in `lock`.
+const SPIN_ROUNDS: u32 = 100;
+
 /// Proof that a slot's control word is held.
 struct Held<'a>(&'a SlotArea, SlotIndex);
 
@@ -95,17 +100,23 @@ impl Drop for Held<'_> {
 }
 
 fn try_hold(area: &SlotArea, slot: SlotIndex) -> Option<Held<'_>> {
+    let me = crate::thread::thread_pointer() as u64;
     let word = area.control(slot);
-    let free = word.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
+    let free = word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
     free.then(|| Held(area, slot))
 }
 
 fn hold(area: &SlotArea, slot: SlotIndex) -> Held<'_> {
+    let mut rounds = 0;
     loop {
         if let Some(held) = try_hold(area, slot) {
             return held;
         }
-        relax();
+        if area.control(slot).load(Ordering::Relaxed) == crate::thread::thread_pointer() as u64 {
+            crate::report::entered_again();
+        }
+        rounds += 1;
+        if rounds > SPIN_ROUNDS { crate::thread::nap() } else { relax() }
     }
 }
 
@@ -158,11 +169,12 @@ impl Stripes {
         object: Object,
     ) -> Push {
         let Some(held) = self.enter(area, choice) else { return Push::Refused };
-        let top = (area.word(held.1, array, 0).load(Ordering::Relaxed) & 0xffff) as usize;
-        if top > 0 && area.at(held.1, top - 1).load(Ordering::Relaxed) == object.as_ptr() as u64 {
+        let Some(top) = room(area, held.1, array, 1) else { return Push::Refused };
+        if area.at(held.1, top - 1).load(Ordering::Relaxed) == object.as_ptr() as u64 {
             return Push::Duplicate;
         }
-        if put(area, held.1, array, &[object], 1) { Push::Stored } else { Push::Refused }
+        put(area, held.1, array, &[object], 1);
+        Push::Stored
     }
 
     pub(super) fn pop_batch<C: ChooseSlot>(
@@ -182,7 +194,13 @@ impl Stripes {
         array: ArrayId,
         objects: &[Object],
     ) -> bool {
-        self.enter(area, choice).is_some_and(|held| put(area, held.1, array, objects, 0))
+        self.enter(area, choice).is_some_and(|held| {
+            let fits = room(area, held.1, array, objects.len()).is_some();
+            if fits {
+                put(area, held.1, array, objects, 0);
+            }
+            fits
+        })
     }
 
     /// # Safety
@@ -199,7 +217,7 @@ impl Stripes {
         let head = Object::new(((value >> 20) << 4) as *mut u8)?;
         // SAFETY: the caller promises that the first word of a listed object is its link.
         let next = unsafe { head.cast::<u64>().read() };
-        word.store(((next >> 4) << 20) | ((value & 0xf_ffff) - 1), Ordering::Relaxed);
+        word.store(((next >> 4) << 20) | ((value & LIST_MAX) - 1), Ordering::Relaxed);
         bump(area, held.1, array, 2);
         Some(head)
     }
@@ -224,10 +242,13 @@ impl Stripes {
         if head == object.as_ptr() as u64 {
             return Push::Duplicate;
         }
+        if value & LIST_MAX == LIST_MAX {
+            return Push::Refused;
+        }
         // SAFETY: the caller owns the object and lets its first word be overwritten.
         unsafe { object.cast::<u64>().write(head) };
         let address = object.as_ptr() as u64;
-        word.store(((address >> 4) << 20) | ((value & 0xf_ffff) + 1), Ordering::Relaxed);
+        word.store(((address >> 4) << 20) | ((value & LIST_MAX) + 1), Ordering::Relaxed);
         bump(area, held.1, array, 3);
         Push::Stored
     }
@@ -258,7 +279,7 @@ impl Stripes {
     }
 
     pub(super) fn drain(&self, area: &SlotArea, array: ArrayId, take: &mut dyn FnMut(&[Object])) {
-        for slot in self.slots().filter(|slot| area.is_open(*slot, array)) {
+        for slot in self.slots().filter(|slot| area.is_opened(*slot, array)) {
             let _held = hold(area, slot);
             area.empty_stopped(slot, array, take);
         }
@@ -291,6 +312,14 @@ fn bump(area: &SlotArea, slot: SlotIndex, array: ArrayId, word: usize) {
     word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
+/// What a cell of a held slot says of its array: header, begin, end. `begin > end` where the array
+/// has not been opened.
+fn extent(area: &SlotArea, slot: SlotIndex, array: ArrayId) -> (u64, usize, usize) {
+    let header = area.word(slot, array, 0).load(Ordering::Relaxed);
+    let bounds = area.word(slot, array, 1).load(Ordering::Relaxed);
+    (header, (!bounds & 0xffff) as usize, (bounds >> 16 & 0xffff) as usize)
+}
+
 /// Takes the top `out.len()` objects of a held slot, adding `operations` to the header's count.
 fn take(
     area: &SlotArea,
@@ -299,11 +328,9 @@ fn take(
     out: &mut [MaybeUninit<Object>],
     operations: u64,
 ) -> bool {
-    let header = area.word(slot, array, 0);
-    let value = header.load(Ordering::Relaxed);
-    let top = (value & 0xffff) as usize;
-    let begin = (area.word(slot, array, 1).load(Ordering::Relaxed) & 0xffff) as usize;
-    if top < begin + out.len() || begin == 0 {
+    let (header, begin, _) = extent(area, slot, array);
+    let top = (header & 0xffff) as usize;
+    if top < begin + out.len() {
         return false;
     }
     let bottom = top - out.len();
@@ -311,31 +338,38 @@ fn take(
         let address = area.at(slot, bottom + offset).load(Ordering::Relaxed) as *mut u8;
         object.write(Object::new(address).expect("arrays hold no null"));
     }
-    header.store((value + (operations << 16)) & !0xffff | bottom as u64, Ordering::Relaxed);
+    set_top(area, slot, array, header, operations, bottom);
     true
 }
 
-/// Puts `objects` on top of a held slot's array.
-fn put(
-    area: &SlotArea,
-    slot: SlotIndex,
-    array: ArrayId,
-    objects: &[Object],
-    operations: u64,
-) -> bool {
-    let header = area.word(slot, array, 0);
-    let value = header.load(Ordering::Relaxed);
-    let top = (value & 0xffff) as usize;
-    let end = (area.word(slot, array, 1).load(Ordering::Relaxed) >> 16 & 0xffff) as usize;
-    if top + objects.len() > end {
-        return false;
-    }
+/// The top of a held slot's array if `count` more objects fit on it.
+fn room(area: &SlotArea, slot: SlotIndex, array: ArrayId, count: usize) -> Option<usize> {
+    let (header, _, end) = extent(area, slot, array);
+    let top = (header & 0xffff) as usize;
+    (count <= end.saturating_sub(top)).then_some(top)
+}
+
+/// Puts `objects` on top of a held slot's array, which has room for them.
+fn put(area: &SlotArea, slot: SlotIndex, array: ArrayId, objects: &[Object], operations: u64) {
+    let (header, ..) = extent(area, slot, array);
+    let top = (header & 0xffff) as usize;
     for (offset, object) in objects.iter().enumerate() {
         area.at(slot, top + offset).store(object.as_ptr() as u64, Ordering::Relaxed);
     }
-    let new_top = (top + objects.len()) as u64;
-    header.store((value + (operations << 16)) & !0xffff | new_top, Ordering::Relaxed);
-    true
+    set_top(area, slot, array, header, operations, top + objects.len());
+}
+
+fn set_top(
+    area: &SlotArea,
+    slot: SlotIndex,
+    array: ArrayId,
+    header: u64,
+    operations: u64,
+    top: usize,
+) {
+    // The count has 48 bits and wraps, as it does in the sequences.
+    let counted = header.wrapping_add(operations << 16) & !0xffff;
+    area.word(slot, array, 0).store(counted | top as u64, Ordering::Relaxed);
 }
 
 /// Slots that are only ever used under their lock.
@@ -392,11 +426,11 @@ unsafe impl<C: ChooseSlot> PerCpu for LockedSlots<C> {
     }
 
     fn pop_batch(&self, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool {
-        self.stripes.pop_batch(&self.area, &self.choice, array, out)
+        out.is_empty() || self.stripes.pop_batch(&self.area, &self.choice, array, out)
     }
 
     fn push_batch(&self, array: ArrayId, objects: &[Object]) -> bool {
-        self.stripes.push_batch(&self.area, &self.choice, array, objects)
+        objects.is_empty() || self.stripes.push_batch(&self.area, &self.choice, array, objects)
     }
 
     unsafe fn list_pop(&self, array: ArrayId) -> Option<Object> {
@@ -417,7 +451,9 @@ unsafe impl<C: ChooseSlot> PerCpu for LockedSlots<C> {
         expected: u64,
         new: u64,
     ) -> bool {
-        self.stripes.compare_store(&self.area, slot, array, word, expected, new)
+        // A declared slot is a CPU: nobody writes the cells of another one.
+        (C::MAY_WANDER || slot == self.current())
+            && self.stripes.compare_store(&self.area, slot, array, word, expected, new)
     }
 
     fn prepare(&self, array: ArrayId) -> OsResult<()> {
@@ -425,26 +461,36 @@ unsafe impl<C: ChooseSlot> PerCpu for LockedSlots<C> {
         Ok(())
     }
 
-    fn drain(&self, array: ArrayId, take: &mut dyn FnMut(&[Object])) {
+    fn drain(&self, array: ArrayId, take: &mut dyn FnMut(&[Object])) -> bool {
         let _bounds = self.area.bounds_lock.lock();
         self.stripes.drain(&self.area, array, take);
+        true
     }
 
-    fn drain_lists(&self, array: ArrayId, take: &mut dyn FnMut(u64, Option<Object>, usize)) {
+    fn drain_lists(
+        &self,
+        array: ArrayId,
+        take: &mut dyn FnMut(u64, Option<Object>, usize),
+    ) -> bool {
         let _bounds = self.area.bounds_lock.lock();
         self.stripes.drain_lists(&self.area, array, take);
+        true
     }
 
     fn lock_for_fork(&self) {
+        self.once.lock_for_fork();
         self.area.bounds_lock.lock_for_fork();
         self.stripes.lock_for_fork(&self.area);
     }
 
     unsafe fn unlock_after_fork(&self) {
         self.stripes.unlock_after_fork(&self.area);
-        // SAFETY: the caller took it by `lock_for_fork`.
-        unsafe { self.area.bounds_lock.unlock_after_fork() };
+        // SAFETY: the caller took both by `lock_for_fork`.
+        unsafe {
+            self.area.bounds_lock.unlock_after_fork();
+            self.once.unlock_after_fork();
+        }
     }
 }
 
-const _: () = assert!(CELL_SHIFT == 5, "a cell is four words");
+const _: () = assert!(1 << CELL_SHIFT == 4 * size_of::<u64>(), "a cell is four words");

@@ -4,27 +4,43 @@
 //! had). It holds one *cell* per cache, and a cell is used in one of two forms:
 //!
 //! * **array** (SLAB, sheaves): `word0 = {operations : 48 | top : 16}`, `word1 = {end : 16 |
-//!   begin : 16}`; the objects lie in the slot's words `begin..top`. `operations` counts pushes and
-//!   pops, so the one committing store also keeps the statistics.
+//!   !begin : 16}`; the objects lie in the slot's words `begin..top`. `operations` counts pushes
+//!   and pops, so the one committing store also keeps the statistics. `begin` is complemented so
+//!   that 0, which fresh memory holds and a drain stores, refuses pops as it refuses pushes: a
+//!   sequence may see the header of an array that is just being opened beside its old bounds.
 //! * **list** (SLUB, SLQB): `word0 = {head >> 4 : 44 | nr : 20}`, `word1` = a guard that a push
-//!   must match (the slab whose objects the list holds), `word2`, `word3` = pops and pushes.
+//!   must match (the slab whose objects the list holds; all ones while a drain stops the list),
+//!   `word2`, `word3` = pops and pushes, attempts that were interrupted included.
 //!
 //! Each primitive has exactly one committing store. Whoever is preempted, migrated or hit by a
 //! signal before that store starts again; afterwards the operation has happened.
 //!
-//! Three backends carry the same trait: `RseqSlots` (x86-64, with locked stripes for threads
-//! that have no registration), [`LockedSlots`] (any CPU) and [`VirtualSlots`] (a test or simulator
-//! says which slot it is on).
+//! Backends that carry the same trait: `RseqSlots` (x86-64, with locked stripes for threads that
+//! have no registration), [`LockedSlots`] (any CPU), [`VirtualSlots`] (a test or simulator says
+//! which slot it is on) and, under `--cfg quarry_model`, `SteppedSlots` (sequences as lists of
+//! steps that a model checker interrupts). What `RseqSlots` and `SteppedSlots` share, which is
+//! everything but the sequences themselves, is in `sequenced`.
 
 mod locked;
 #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq))))]
+mod registration;
+#[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq))))]
 mod rseq;
+#[cfg(any(
+    quarry_model,
+    all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq)))
+))]
+mod sequenced;
 mod slot;
+#[cfg(quarry_model)]
+mod stepped;
 
 pub use locked::{ChooseSlot, DeclaredSlot, LockedSlots, ThreadStripe};
 #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq))))]
 pub use rseq::RseqSlots;
 pub use slot::{ArrayId, MAX_ARRAYS, SLOT_BYTES, SlotArea, SlotIndex};
+#[cfg(quarry_model)]
+pub use stepped::{PlantedBug, SteppedSlots};
 
 use crate::os::{Os, OsResult};
 use core::mem::MaybeUninit;
@@ -36,8 +52,14 @@ pub type VirtualSlots = LockedSlots<DeclaredSlot>;
 /// The default backend of this architecture.
 #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq))))]
 pub type NativeSlots = RseqSlots;
+/// The default backend of the model checker.
+#[cfg(quarry_model)]
+pub type NativeSlots = SteppedSlots;
 /// The default backend of this architecture.
-#[cfg(not(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq)))))]
+#[cfg(not(any(
+    quarry_model,
+    all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq)))
+)))]
 pub type NativeSlots = LockedSlots<ThreadStripe>;
 
 /// An object of a cache: its address, aligned to at least 16 bytes.
@@ -50,7 +72,8 @@ pub enum Push {
     Stored,
     /// No room, not prepared, stopped by a drain, guard mismatch, or no slot: take the slow path.
     Refused,
-    /// The object on top is the same one: it was freed twice in a row. Nothing changed.
+    /// There was room, but the object on top is the same one: it was freed twice in a row. Nothing
+    /// changed.
     Duplicate,
 }
 
@@ -63,6 +86,17 @@ pub struct ArrayUse {
     pub operations: u64,
 }
 
+/// What the slots have counted for one list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListUse {
+    /// Objects on the list now.
+    pub level: u64,
+    /// Pops so far, attempts that were interrupted and repeated included.
+    pub pops: u64,
+    /// Pushes so far, attempts that were interrupted and repeated included.
+    pub pushes: u64,
+}
+
 /// The primitives over per-CPU slots.
 ///
 /// # Safety
@@ -70,13 +104,15 @@ pub struct ArrayUse {
 /// nothing else is ever returned. Callers push only objects that nobody else uses, and give each
 /// array objects of one cache only.
 pub unsafe trait PerCpu: Sync + Sized {
-    /// An instance without slots: every operation on it must be preceded by [`init`](Self::init).
+    /// An instance without slots. Nothing but [`init`](Self::init) may be called on it: until that
+    /// has succeeded it does not know where the running thread keeps its registration, and an
+    /// operation would write over the thread's control block.
     const INERT: Self;
 
-    /// Reserves slots for every CPU this process may run on. Call once, before anything else.
+    /// Reserves slots for every CPU this process may run on. Does nothing when repeated.
     ///
     /// # Errors
-    /// What the OS says to the reservation.
+    /// What the OS says to the reservation; `init` may then be tried again.
     fn init(&self, os: &'static dyn Os) -> OsResult<()>;
 
     /// The memory of the slots.
@@ -102,10 +138,12 @@ pub unsafe trait PerCpu: Sync + Sized {
         Push::Refused
     }
 
-    /// Takes the top `out.len()` objects, all or none, as one operation. O(n).
+    /// Takes the top `out.len()` objects, all or none, as one operation that is not counted; an
+    /// empty batch always succeeds. Nothing is said of `out` where it returns false. O(n).
     fn pop_batch(&self, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool;
 
-    /// Puts `objects` on top in order (the last becomes the top), all or none. O(n).
+    /// Puts `objects` on top in order (the last becomes the top), all or none, not counted; an
+    /// empty batch always succeeds. O(n).
     fn push_batch(&self, array: ArrayId, objects: &[Object]) -> bool;
 
     /// Takes the head of the running CPU's list. O(1).
@@ -114,14 +152,19 @@ pub unsafe trait PerCpu: Sync + Sized {
     /// The cell is used as a list, and the first word of each object on it is the next object.
     unsafe fn list_pop(&self, array: ArrayId) -> Option<Object>;
 
-    /// Puts an object at the head of the running CPU's list if the cell's guard equals `guard`.
+    /// Puts an object at the head of the running CPU's list if the cell's guard equals `guard`
+    /// (not all ones) and the list has fewer than 2^20 - 1 objects. O(1).
     ///
     /// # Safety
     /// The cell is used as a list; the first word of `object` may be overwritten.
     unsafe fn list_push(&self, array: ArrayId, guard: u64, object: Object) -> Push;
 
     /// Stores `new` in `word` (0..4) of a cell of slot `slot` if the running CPU is `slot`'s and
-    /// the word holds `expected`. Returns whether it did.
+    /// the word holds `expected`. Returns whether it did; never while a drain has the list stopped.
+    /// For cells that are used as lists; `new` is not all ones. O(1).
+    ///
+    /// # Panics
+    /// Where the slot or the word does not exist.
     fn compare_store(
         &self,
         slot: SlotIndex,
@@ -137,15 +180,20 @@ pub unsafe trait PerCpu: Sync + Sized {
     /// Where the OS refuses memory for the slot; the slow path then serves.
     fn prepare(&self, array: ArrayId) -> OsResult<()>;
 
-    /// Takes all objects of `array` out of every slot and hands them to `take`, in pieces.
+    /// Takes all objects of `array` out of every slot and hands them to `take`, in pieces. Returns
+    /// whether it reached every slot: where the kernel refuses the barrier (a seccomp filter that
+    /// was installed after `init`) the slots of CPUs keep what they hold.
     ///
     /// Slots are stopped by bounds that no sequence writes, one barrier serves them all, and they
-    /// run again when their array has been emptied. Must not be called from `take`.
-    fn drain(&self, array: ArrayId, take: &mut dyn FnMut(&[Object]));
+    /// run again when their array has been emptied. `take` runs with the lock of the bounds held:
+    /// it must not drain, prepare or define. O(slots + objects), one membarrier.
+    fn drain(&self, array: ArrayId, take: &mut dyn FnMut(&[Object])) -> bool;
 
     /// Takes the list of `array` out of every slot, with its guard and its length, and leaves both
-    /// words 0. The objects hang together by their first words. Must not be called from `take`.
-    fn drain_lists(&self, array: ArrayId, take: &mut dyn FnMut(u64, Option<Object>, usize));
+    /// words 0. The objects hang together by their first words. Returns whether it reached every
+    /// slot; `take` must not drain, prepare or define, both as for [`drain`](Self::drain).
+    fn drain_lists(&self, array: ArrayId, take: &mut dyn FnMut(u64, Option<Object>, usize))
+    -> bool;
 
     /// Sum over all slots, read without stopping them.
     fn usage(&self, array: ArrayId) -> ArrayUse {

@@ -6,12 +6,13 @@
 //!
 //! Layout equation: `begin(a) = end(a-1) + 1`, `end(a) = begin(a) + capacity(a)`,
 //! `end(last) <= SLOT_BYTES / 8`.
+//!
+//! Invariant of an open array: `begin <= top <= end`, and the words `begin..top` are objects.
 
-use super::{ArrayUse, Object};
+use super::{ArrayUse, ListUse, Object};
 use crate::lock::{CountedLock, Guard};
 use crate::os::{Os, OsError, OsResult};
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use core::cell::Cell;
 use core::ptr::NonNull;
 
 /// log2 of [`SLOT_BYTES`]; the restartable sequences carry it as an immediate.
@@ -21,27 +22,16 @@ pub(super) const SLOT_SHIFT: u32 = 17;
 pub const SLOT_BYTES: usize = 1 << SLOT_SHIFT;
 /// Cells per slot, the control cell included.
 pub const MAX_ARRAYS: usize = 128;
-/// log2 of the bytes of a cell.
+/// log2 of the bytes of a cell: four words.
 pub(super) const CELL_SHIFT: u32 = 5;
 const CELLS_BYTES: usize = MAX_ARRAYS << CELL_SHIFT;
 const FIRST_WORD: usize = CELLS_BYTES / 8;
 const LAST_WORD: usize = SLOT_BYTES / 8;
 
-const _: () = assert!(LAST_WORD < 0xffff, "0xffff is the bound that stops every pop");
+const _: () = assert!(LAST_WORD < 0xffff, "a top and a complemented begin have 16 bits each");
 
-/// Bounds that no push and no pop passes: `begin = 0xffff`, `end = 0`.
-#[cfg_attr(
-    not(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq)))),
-    expect(dead_code, reason = "only sequences are stopped from another CPU")
-)]
-pub(super) const STOPPED: u64 = 0xffff;
-
-/// The guard that stops every push to and pop from a list.
-#[cfg_attr(
-    not(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq)))),
-    expect(dead_code, reason = "only sequences are stopped from another CPU")
-)]
-pub(super) const STOPPED_LIST: u64 = u64::MAX;
+/// Most objects that a list can count.
+pub(super) const LIST_MAX: u64 = 0xf_ffff;
 
 /// One cell, that is one cache, of every slot. Never 0: that is the control cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,20 +114,36 @@ impl SlotArea {
         Ok(())
     }
 
+    /// Gives the memory back.
+    ///
+    /// # Safety
+    /// `os` is the one that it was reserved from, and nobody uses the slots now or later.
+    pub unsafe fn release(&self, os: &dyn Os) {
+        let bytes = self.slots() as usize * SLOT_BYTES;
+        if let Some(base) = NonNull::new(self.base.swap(0, Ordering::Relaxed) as *mut u8) {
+            // SAFETY: `reserve` reserved exactly this; the caller promises that it is unused.
+            unsafe { os.release(base, bytes) };
+        }
+    }
+
     /// Number of slots.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.slots.load(Ordering::Relaxed)
     }
 
-    /// Gives `array` room for `capacity` objects in every slot. Call once per array.
+    /// Gives `array` room for `capacity` objects in every slot. Once per array, before its first
+    /// use; never for a cell that is used as a list.
     ///
     /// # Errors
-    /// `ENOMEM` where the slot's words are used up.
+    /// `ENOMEM` where the slot's words are used up, `EEXIST` where the array has room already.
     pub fn define(&self, array: ArrayId, capacity: usize) -> OsResult<()> {
         let _held = self.bounds_lock.lock();
+        if self.layout[array.index()].load(Ordering::Relaxed) != 0 {
+            return Err(OsError(libc::EEXIST));
+        }
         let begin = self.next_word.load(Ordering::Relaxed) as usize + 1;
-        let end = begin + capacity;
+        let end = begin.saturating_add(capacity);
         if end > LAST_WORD {
             return Err(OsError(libc::ENOMEM));
         }
@@ -175,25 +181,36 @@ impl SlotArea {
         unsafe { &*(address as *const AtomicU64) }
     }
 
-    /// The slot's control word (cell 0, word 0), the try-lock of locked slots.
+    /// The slot's control word (cell 0, word 0): who holds a locked slot, 0 = nobody.
     #[inline]
-    pub(super) fn control(&self, slot: SlotIndex) -> &AtomicU32 {
-        let word = core::ptr::from_ref(self.at(slot, 0)).cast::<AtomicU32>();
-        // SAFETY: the first half of an aligned u64 of the area, used as nothing else.
-        unsafe { &*word }
+    pub(super) fn control(&self, slot: SlotIndex) -> &AtomicU64 {
+        self.at(slot, 0)
+    }
+
+    fn begin(&self, array: ArrayId) -> u64 {
+        u64::from(self.layout[array.index()].load(Ordering::Relaxed) & 0xffff)
+    }
+
+    /// What word 1 of an open array holds: `{end : 16 | !begin : 16}`. O(1).
+    pub(super) fn bounds(&self, array: ArrayId) -> u64 {
+        u64::from(self.layout[array.index()].load(Ordering::Relaxed)) ^ 0xffff
     }
 
     /// Opens `array` in `slot`: the header first, then the bounds. Sequences read the bounds first,
     /// so one that sees the new bounds also sees the new header (x86 keeps loads and stores in
-    /// order; locked slots hold their lock). Idempotent. The caller holds `bounds_lock`.
+    /// order; locked slots hold their lock), and one that sees none refuses whatever the header.
+    /// Idempotent; does nothing before `define`. The caller holds `bounds_lock`.
     pub(super) fn open(&self, _bounds: &Guard<'_, ()>, slot: SlotIndex, array: ArrayId) {
-        let bounds = self.word(slot, array, 1);
-        if bounds.load(Ordering::Relaxed) != 0 {
-            return;
+        let header = self.word(slot, array, 0);
+        if header.load(Ordering::Relaxed) == 0 && self.capacity(array) != 0 {
+            header.store(self.begin(array), Ordering::Release);
+            self.word(slot, array, 1).store(self.bounds(array), Ordering::Release);
         }
-        let layout = u64::from(self.layout[array.index()].load(Ordering::Relaxed));
-        self.word(slot, array, 0).store(layout & 0xffff, Ordering::Release);
-        bounds.store(layout, Ordering::Release);
+    }
+
+    /// Whether `array` of `slot` has been opened, also while a drain has it stopped.
+    pub(super) fn is_opened(&self, slot: SlotIndex, array: ArrayId) -> bool {
+        self.word(slot, array, 0).load(Ordering::Relaxed) != 0
     }
 
     /// Empties `array` of a slot that no sequence can change now, and gives the objects to `take`.
@@ -204,11 +221,11 @@ impl SlotArea {
         take: &mut dyn FnMut(&[Object]),
     ) {
         let header = self.word(slot, array, 0);
-        let value = header.load(Ordering::Relaxed);
-        let begin = (self.layout[array.index()].load(Ordering::Relaxed) & 0xffff) as usize;
+        let value = header.load(Ordering::Acquire);
+        let begin = self.begin(array);
         let top = (value & 0xffff) as usize;
         let mut piece = [NonNull::<u8>::dangling(); 64];
-        let mut from = begin;
+        let mut from = begin as usize;
         while from < top {
             let count = (top - from).min(piece.len());
             for (offset, object) in piece[..count].iter_mut().enumerate() {
@@ -218,16 +235,7 @@ impl SlotArea {
             take(&piece[..count]);
             from += count;
         }
-        header.store(value & !0xffff | begin as u64, Ordering::Release);
-    }
-
-    /// Where a drain keeps the guard of a list that it stopped (control cell, word 2).
-    #[cfg_attr(
-        not(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq)))),
-        expect(dead_code, reason = "only sequences are stopped from another CPU")
-    )]
-    pub(super) fn saved_guard(&self, slot: SlotIndex) -> &AtomicU64 {
-        self.at(slot, 2)
+        header.store(value & !0xffff | begin, Ordering::Release);
     }
 
     /// Takes the list and the guard of a slot that no sequence can change now.
@@ -241,42 +249,37 @@ impl SlotArea {
         let list = self.word(slot, array, 0).swap(0, Ordering::AcqRel);
         let head = Object::new(((list >> 20) << 4) as *mut u8);
         if guard != 0 || head.is_some() {
-            take(guard, head, (list & 0xf_ffff) as usize);
+            take(guard, head, (list & LIST_MAX) as usize);
         }
         self.word(slot, array, 1).store(0, Ordering::Release);
     }
 
-    /// Reopens an array that was stopped.
-    #[cfg_attr(
-        not(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq)))),
-        expect(dead_code, reason = "only sequences are stopped from another CPU")
-    )]
-    pub(super) fn reopen(&self, slot: SlotIndex, array: ArrayId) {
-        let layout = u64::from(self.layout[array.index()].load(Ordering::Relaxed));
-        self.word(slot, array, 1).store(layout, Ordering::Release);
-    }
-
-    /// Whether `array` of `slot` has been opened.
-    pub(super) fn is_open(&self, slot: SlotIndex, array: ArrayId) -> bool {
-        self.word(slot, array, 1).load(Ordering::Relaxed) != 0
-    }
-
-    /// Level and operations of an array summed over all slots; a snapshot.
+    /// Level and operations of an array summed over all slots; a snapshot. O(slots).
     #[must_use]
     pub fn usage(&self, array: ArrayId) -> ArrayUse {
-        let begin = u64::from(self.layout[array.index()].load(Ordering::Relaxed) & 0xffff);
-        let sum = Cell::new(ArrayUse::default());
-        for slot in (0..self.slots()).map(SlotIndex) {
-            if self.is_open(slot, array) {
-                let header = self.word(slot, array, 0).load(Ordering::Relaxed);
-                let old = sum.get();
-                sum.set(ArrayUse {
-                    level: old.level + (header & 0xffff).saturating_sub(begin),
-                    operations: old.operations + (header >> 16),
-                });
-            }
+        let mut sum = ArrayUse::default();
+        if self.capacity(array) == 0 {
+            return sum;
         }
-        sum.get()
+        for slot in (0..self.slots()).map(SlotIndex).filter(|slot| self.is_opened(*slot, array)) {
+            let header = self.word(slot, array, 0).load(Ordering::Relaxed);
+            sum.level += (header & 0xffff).saturating_sub(self.begin(array));
+            sum.operations += header >> 16;
+        }
+        sum
+    }
+
+    /// Objects, pops and pushes of a list summed over all slots; a snapshot. O(slots).
+    #[must_use]
+    pub fn list_usage(&self, array: ArrayId) -> ListUse {
+        let mut sum = ListUse::default();
+        for slot in (0..self.slots()).map(SlotIndex) {
+            let word = |word| self.word(slot, array, word).load(Ordering::Relaxed);
+            sum.level += word(0) & LIST_MAX;
+            sum.pops += word(2);
+            sum.pushes += word(3);
+        }
+        sum
     }
 }
 

@@ -1,0 +1,367 @@
+//! Slots of CPUs, driven by restartable sequences, followed by locked stripes for threads that
+//! cannot run them: everything but the sequences themselves.
+//!
+//! The protocol between sequences and whoever stops them (opening, draining, taking lists) is here
+//! once; the machine's sequences and the step lists of the model checker plug in below it, so what
+//! the checker walks through is the code that runs.
+//!
+//! * A sequence loads its cell's bounds (or guard) first and refuses where they are closed.
+//! * Who wants to change a cell from another CPU closes it, by a word that sequences never write
+//!   (`compare_store` on a list's guard is the exception, see `drain_lists`), then calls the
+//!   barrier: after it no sequence is running that saw the cell open.
+//! * Nobody but the lock of the bounds' holder opens or closes a cell.
+
+use super::locked::{ChooseSlot, Stripes, ThreadStripe};
+use super::{ArrayId, Object, PerCpu, Push, SlotArea, SlotIndex};
+use crate::lock::CountedLock;
+use crate::os::{Os, OsResult};
+use crate::primitive::{AtomicBool, Ordering};
+use core::mem::MaybeUninit;
+
+/// Bounds that no push and no pop passes: `end = 0`, `begin = 0xffff`. Fresh memory holds them, so
+/// an array that was never opened refuses like one that a drain has stopped.
+const CLOSED: u64 = 0;
+
+/// The guard that stops every push to, pop from and `compare_store` on a list.
+pub(super) const STOPPED_LIST: u64 = u64::MAX;
+
+/// The restartable sequences of an architecture (or of the model checker).
+///
+/// # Safety
+/// Each operation does what [`PerCpu`] says of its namesake for the slot of the running CPU, by one
+/// committing store, or starts again; it loads bounds (or guard) before the header, and refuses a
+/// closed cell, a stopped list and a thread that is not registered. After `barrier` has returned
+/// true, no sequence that loaded bounds or guard before the call still runs.
+pub unsafe trait Sequences: Sync {
+    /// Before `start`.
+    const INERT: Self;
+
+    /// Readies the process. Returns whether sequences run; where not, every operation refuses.
+    fn start(&self) -> bool;
+
+    /// An exclusive upper bound of the numbers of slots.
+    fn slots(&self) -> u32;
+
+    /// Whether the running thread can run sequences now.
+    fn registered(&self) -> bool;
+
+    /// The slot of the running CPU now. The thread is registered.
+    fn slot(&self) -> u32;
+
+    /// Makes every running sequence start again. False where the kernel refuses.
+    fn barrier(&self) -> bool;
+
+    /// See [`PerCpu::pop`].
+    fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object>;
+
+    /// See [`PerCpu::push`].
+    fn push(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push;
+
+    /// See [`PerCpu::pop_batch`]; `out` holds 1..=0xffff objects.
+    fn pop_batch(&self, area: &SlotArea, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool;
+
+    /// See [`PerCpu::push_batch`]; there are 1..=0xffff objects.
+    fn push_batch(&self, area: &SlotArea, array: ArrayId, objects: &[Object]) -> bool;
+
+    /// See [`PerCpu::list_pop`].
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn list_pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object>;
+
+    /// See [`PerCpu::list_push`].
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn list_push(&self, area: &SlotArea, array: ArrayId, guard: u64, object: Object)
+    -> Push;
+
+    /// See [`PerCpu::compare_store`]; slot and word exist.
+    fn compare_store(
+        &self,
+        area: &SlotArea,
+        slot: SlotIndex,
+        array: ArrayId,
+        word: usize,
+        expected: u64,
+        new: u64,
+    ) -> bool;
+}
+
+/// Slots `0..Q::slots()` for CPUs, then stripes.
+pub struct Sequenced<Q: Sequences> {
+    area: SlotArea,
+    sequences: Q,
+    /// Whether the process runs sequences at all.
+    active: AtomicBool,
+    stripes: Stripes,
+    /// Keeps `init` from running twice.
+    once: CountedLock<bool>,
+}
+
+/// Whether a batch may go to the sequences, which count in 32 bits.
+fn is_countable(objects: usize) -> bool {
+    objects <= 0xffff
+}
+
+impl<Q: Sequences> Sequenced<Q> {
+    /// The sequences.
+    pub fn sequences(&self) -> &Q {
+        &self.sequences
+    }
+
+    /// Whether sequences are in use; false where the process lacks rseq or membarrier.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    fn cpu_count(&self) -> u32 {
+        self.stripes.first.load(Ordering::Relaxed)
+    }
+
+    fn cpu_slots(&self) -> impl Iterator<Item = SlotIndex> {
+        (0..self.cpu_count()).map(SlotIndex)
+    }
+
+    /// After it no sequence that began earlier is still running; trivially so where none can run.
+    fn barrier(&self) -> bool {
+        !self.is_active() || self.sequences.barrier()
+    }
+
+    /// Marks every list of `array` that is in use as stopped, keeping its guard in the slot's
+    /// control cell. Returns whether a mark was missing.
+    fn stop_lists(&self, array: ArrayId) -> bool {
+        let word = |slot, word| self.area.word(slot, array, word);
+        let mut missing = false;
+        for slot in self.cpu_slots() {
+            // A slot that was never used is left alone: stopping it would give it memory.
+            if (0..2).all(|index| word(slot, index).load(Ordering::Relaxed) == 0) {
+                continue;
+            }
+            let guard = word(slot, 1).swap(STOPPED_LIST, Ordering::AcqRel);
+            if guard != STOPPED_LIST {
+                self.saved_guard(slot).store(guard, Ordering::Relaxed);
+                missing = true;
+            }
+        }
+        missing
+    }
+
+    fn stopped_lists(&self, array: ArrayId) -> impl Iterator<Item = SlotIndex> {
+        // Not those in use: one may have come into use since the last mark was set.
+        self.cpu_slots().filter(move |slot| {
+            self.area.word(*slot, array, 1).load(Ordering::Relaxed) == STOPPED_LIST
+        })
+    }
+
+    /// Takes the marks away again. A `compare_store` that began before its mark may have replaced
+    /// it already; its guard then stays.
+    fn restart_lists(&self, array: ArrayId) {
+        for slot in self.stopped_lists(array) {
+            let guard = self.saved_guard(slot).load(Ordering::Relaxed);
+            let _ = self.area.word(slot, array, 1).compare_exchange(
+                STOPPED_LIST,
+                guard,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+        }
+    }
+
+    /// Where the guard of a stopped list is kept: word 2 of the slot's control cell.
+    fn saved_guard(&self, slot: SlotIndex) -> &crate::primitive::AtomicU64 {
+        self.area.at(slot, 2)
+    }
+}
+
+// SAFETY: a sequence either commits on the CPU whose slot it read or starts again, and nobody else
+// writes that slot's cell meanwhile: `open` writes only cells that every sequence refuses, drains
+// write only after the cell is closed and the barrier has flushed running sequences. The stripes'
+// cells are written under their locks.
+unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
+    const INERT: Self = Self {
+        area: SlotArea::new(),
+        sequences: Q::INERT,
+        active: AtomicBool::new(false),
+        stripes: Stripes::new(),
+        once: CountedLock::new(false),
+    };
+
+    fn init(&self, os: &'static dyn Os) -> OsResult<()> {
+        let mut done = self.once.lock();
+        if !*done {
+            let (cpus, stripes) = (self.sequences.slots(), ThreadStripe.slots());
+            self.area.reserve(os, cpus + stripes)?;
+            self.stripes.first.store(cpus, Ordering::Relaxed);
+            self.stripes.count.store(stripes, Ordering::Relaxed);
+            self.active.store(self.sequences.start(), Ordering::Release);
+            *done = true;
+        }
+        Ok(())
+    }
+
+    fn area(&self) -> &SlotArea {
+        &self.area
+    }
+
+    #[inline]
+    fn current(&self) -> SlotIndex {
+        if self.sequences.registered() {
+            SlotIndex(self.sequences.slot())
+        } else {
+            self.stripes.current(&ThreadStripe)
+        }
+    }
+
+    #[inline(always)]
+    fn pop(&self, array: ArrayId) -> Option<Object> {
+        self.sequences.pop(&self.area, array)
+    }
+
+    #[inline(always)]
+    fn push(&self, array: ArrayId, object: Object) -> Push {
+        self.sequences.push(&self.area, array, object)
+    }
+
+    fn pop_unregistered(&self, array: ArrayId) -> Option<Object> {
+        if self.sequences.registered() {
+            return None;
+        }
+        self.stripes.pop(&self.area, &ThreadStripe, array)
+    }
+
+    fn push_unregistered(&self, array: ArrayId, object: Object) -> Push {
+        if self.sequences.registered() {
+            return Push::Refused;
+        }
+        self.stripes.push(&self.area, &ThreadStripe, array, object)
+    }
+
+    fn pop_batch(&self, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool {
+        if out.is_empty() {
+            true
+        } else if self.sequences.registered() {
+            is_countable(out.len()) && self.sequences.pop_batch(&self.area, array, out)
+        } else {
+            self.stripes.pop_batch(&self.area, &ThreadStripe, array, out)
+        }
+    }
+
+    fn push_batch(&self, array: ArrayId, objects: &[Object]) -> bool {
+        if objects.is_empty() {
+            true
+        } else if self.sequences.registered() {
+            is_countable(objects.len()) && self.sequences.push_batch(&self.area, array, objects)
+        } else {
+            self.stripes.push_batch(&self.area, &ThreadStripe, array, objects)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn list_pop(&self, array: ArrayId) -> Option<Object> {
+        // SAFETY: the caller's promise is passed on.
+        let popped = unsafe { self.sequences.list_pop(&self.area, array) };
+        if popped.is_some() || self.sequences.registered() {
+            return popped;
+        }
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.stripes.list_pop(&self.area, &ThreadStripe, array) }
+    }
+
+    #[inline(always)]
+    unsafe fn list_push(&self, array: ArrayId, guard: u64, object: Object) -> Push {
+        // SAFETY: the caller's promise is passed on.
+        let push = unsafe { self.sequences.list_push(&self.area, array, guard, object) };
+        if push != Push::Refused || self.sequences.registered() {
+            return push;
+        }
+        // SAFETY: the caller's promise is passed on; a refused object is still the caller's.
+        unsafe { self.stripes.list_push(&self.area, &ThreadStripe, array, guard, object) }
+    }
+
+    fn compare_store(
+        &self,
+        slot: SlotIndex,
+        array: ArrayId,
+        word: usize,
+        expected: u64,
+        new: u64,
+    ) -> bool {
+        assert!(slot.0 < self.area.slots() && word < 4);
+        if slot.0 < self.cpu_count() {
+            self.sequences.compare_store(&self.area, slot, array, word, expected, new)
+        } else {
+            self.stripes.compare_store(&self.area, slot, array, word, expected, new)
+        }
+    }
+
+    fn prepare(&self, array: ArrayId) -> OsResult<()> {
+        let slot = self.current();
+        if slot.0 >= self.cpu_count() {
+            self.stripes.prepare(&self.area, slot, array);
+        } else if !self.area.is_opened(slot, array) {
+            let bounds = self.area.bounds_lock.lock();
+            self.area.open(&bounds, slot, array);
+        }
+        Ok(())
+    }
+
+    fn drain(&self, array: ArrayId, take: &mut dyn FnMut(&[Object])) -> bool {
+        let _bounds = self.area.bounds_lock.lock();
+        let opened = || self.cpu_slots().filter(|slot| self.area.is_opened(*slot, array));
+        let set_bounds = |slot, bounds| {
+            self.area.word(slot, array, 1).store(bounds, Ordering::Release);
+        };
+        opened().for_each(|slot| set_bounds(slot, CLOSED));
+        let flushed = self.barrier();
+        for slot in opened() {
+            if flushed {
+                self.area.empty_stopped(slot, array, take);
+            }
+            set_bounds(slot, self.area.bounds(array));
+        }
+        self.stripes.drain(&self.area, array, take);
+        flushed
+    }
+
+    fn drain_lists(
+        &self,
+        array: ArrayId,
+        take: &mut dyn FnMut(u64, Option<Object>, usize),
+    ) -> bool {
+        let _bounds = self.area.bounds_lock.lock();
+        // A `compare_store` that began before the mark may still write a guard over it, so mark and
+        // flush until a round finds every mark in place. What began after a mark refuses, so each
+        // list needs at most two rounds.
+        let mut flushed = true;
+        while flushed && self.stop_lists(array) {
+            flushed = self.barrier();
+        }
+        if flushed {
+            for slot in self.stopped_lists(array) {
+                let guard = self.saved_guard(slot).load(Ordering::Relaxed);
+                self.area.empty_list(slot, array, guard, take);
+            }
+        } else {
+            self.restart_lists(array);
+        }
+        self.stripes.drain_lists(&self.area, array, take);
+        flushed
+    }
+
+    fn lock_for_fork(&self) {
+        self.once.lock_for_fork();
+        self.area.bounds_lock.lock_for_fork();
+        self.stripes.lock_for_fork(&self.area);
+    }
+
+    unsafe fn unlock_after_fork(&self) {
+        self.stripes.unlock_after_fork(&self.area);
+        // SAFETY: the caller took both by `lock_for_fork`.
+        unsafe {
+            self.area.bounds_lock.unlock_after_fork();
+            self.once.unlock_after_fork();
+        }
+    }
+}

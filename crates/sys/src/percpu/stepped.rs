@@ -1,0 +1,455 @@
+//! Restartable sequences as lists of steps, for the model checker (`--cfg quarry_model`).
+//!
+//! [`SteppedSlots`] is `RseqSlots` with the assembly taken out: the same cells, the same code for
+//! opening, draining and stripes (`sequenced`), but each sequence is a list of steps (one load or
+//! store each) over virtual CPUs, and shuttle may run another thread in front of every step.
+//! A sequence starts again at its next step when
+//!
+//! * another sequence has begun on its virtual CPU since its last step (it was preempted),
+//! * a barrier has passed over its CPU, or
+//! * a throw of shuttle's dice says so (a signal, a migration: about one step in 16).
+//!
+//! A thread changes its virtual CPU at random when a sequence begins, unless it was pinned. What the
+//! model does not show: store buffers and reordering (it is sequentially consistent).
+//!
+//! How to check something above this layer (a barn, a slab policy):
+//!
+//! ```ignore
+//! #![cfg(quarry_model)]                       // tests/model_barn.rs, run by scripts/model.sh
+//! use quarry_sys::percpu::{PerCpu, SteppedSlots};
+//! use shuttle::{sync::Arc, thread};
+//!
+//! fn scenario() {                             // runs thousands of times, each interleaved anew
+//!     let slots = Arc::new(SteppedSlots::INERT);
+//!     slots.sequences().set_cpus(2);          // before init; fewer CPUs than threads = preemption
+//!     slots.init(&OS).unwrap();               // OS: a static FakeOs; atomics in it may be mapped
+//!     slots.area().define(A, 2).unwrap();     // small capacities reach full and empty quickly
+//!     let other = { let slots = slots.clone(); thread::spawn(move || { slots.prepare(A); .. }) };
+//!     ..                                      // assert at the end what must always hold
+//!     unsafe { slots.area().release(&OS) };    // each run maps its own slots
+//! }
+//! shuttle::check_random(scenario, 5_000);     // and shuttle::check_pct(scenario, 5_000, 3)
+//! ```
+//!
+//! Rules: threads are shuttle's; waiting loops call `primitive::relax`; every piece of shared state
+//! lives in `primitive`'s atomics or under a `CountedLock`; nothing is shared between two runs. A
+//! failing run prints a schedule for `shuttle::replay`. Whether a model sees anything is shown by
+//! planting a bug ([`Stepped::plant`]) and expecting the check to fail.
+
+use super::sequenced::{STOPPED_LIST, Sequenced, Sequences};
+use super::slot::LIST_MAX;
+use super::{ArrayId, Object, Push, SlotArea, SlotIndex};
+use crate::primitive::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, point};
+use core::cell::Cell;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+use shuttle::rand::{Rng, thread_rng};
+
+/// Most virtual CPUs of a model; three threads on four CPUs show what there is to see.
+const MAX_CPUS: usize = 8;
+/// One step in this many is interrupted for no reason that the model knows.
+const INTERRUPT_ONE_IN: u32 = 16;
+/// One sequence in this many begins on another CPU than the one before.
+const MIGRATE_ONE_IN: u32 = 4;
+
+/// Slots of virtual CPUs under sequences that the model checker interrupts.
+pub type SteppedSlots = Sequenced<Stepped>;
+
+/// A mistake that a model of this file can make on purpose, to show that its checks find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum PlantedBug {
+    /// None.
+    None = 0,
+    /// A preempted sequence goes on where it was.
+    CommitsAfterPreemption,
+    /// The barrier interrupts nobody.
+    BarrierDoesNothing,
+    /// A push loads the header before the bounds.
+    HeaderBeforeBounds,
+    /// A push commits before it looks at the bounds, and takes it back where they refuse.
+    CommitBeforeBounds,
+    /// A pop takes the closed bounds of fresh memory for `begin = 0`.
+    FreshBoundsAdmitPops,
+    /// `compare_store` does not look whether the list is stopped.
+    CompareStoreIgnoresStop,
+    /// A pop from a list does not look whether the list is stopped.
+    ListPopIgnoresStop,
+}
+
+const BUGS: [PlantedBug; 8] = [
+    PlantedBug::None,
+    PlantedBug::CommitsAfterPreemption,
+    PlantedBug::BarrierDoesNothing,
+    PlantedBug::HeaderBeforeBounds,
+    PlantedBug::CommitBeforeBounds,
+    PlantedBug::FreshBoundsAdmitPops,
+    PlantedBug::CompareStoreIgnoresStop,
+    PlantedBug::ListPopIgnoresStop,
+];
+
+/// The virtual CPUs.
+pub struct Stepped {
+    cpus: AtomicU32,
+    next_attempt: AtomicU64,
+    /// Per CPU the attempt that began there last, 0 after a barrier.
+    running: [AtomicU64; MAX_CPUS],
+    refuses_barrier: AtomicBool,
+    bug: AtomicU8,
+}
+
+shuttle::thread_local! {
+    static CPU: Cell<u32> = const { Cell::new(0) };
+    static PINNED: Cell<bool> = const { Cell::new(false) };
+    static UNREGISTERED: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Stepped {
+    /// Sets the number of virtual CPUs (2 until then); before `init`.
+    ///
+    /// # Panics
+    /// Outside 1..=8.
+    pub fn set_cpus(&self, cpus: u32) {
+        assert!(cpus > 0 && cpus as usize <= MAX_CPUS, "a model has 1..=8 CPUs");
+        self.cpus.raw().store(cpus, Ordering::Relaxed);
+    }
+
+    /// Puts the running thread on `cpu` and keeps it there.
+    pub fn pin(cpu: u32) {
+        CPU.with(|current| current.set(cpu));
+        PINNED.with(|pinned| pinned.set(true));
+    }
+
+    /// From now on the running thread has no registration: it is served by the stripes.
+    pub fn unregister() {
+        UNREGISTERED.with(|unregistered| unregistered.set(true));
+    }
+
+    /// From now on the kernel refuses the barrier, as under a late seccomp filter.
+    pub fn refuse_barrier(&self) {
+        self.refuses_barrier.raw().store(true, Ordering::Relaxed);
+    }
+
+    /// Makes the sequences wrong in one way; before they run.
+    pub fn plant(&self, bug: PlantedBug) {
+        self.bug.raw().store(bug as u8, Ordering::Relaxed);
+    }
+
+    fn has(&self, bug: PlantedBug) -> bool {
+        BUGS[self.bug.raw().load(Ordering::Relaxed) as usize] == bug
+    }
+
+    /// Runs `steps` from the beginning until they get through uninterrupted.
+    fn run<T>(
+        &self,
+        area: &SlotArea,
+        mut steps: impl FnMut(&Attempt<'_>) -> Result<T, Interrupted>,
+    ) -> T {
+        loop {
+            if let Ok(result) = steps(&self.begin(area)) {
+                return result;
+            }
+        }
+    }
+
+    fn begin<'a>(&'a self, area: &'a SlotArea) -> Attempt<'a> {
+        point();
+        let cpus = self.slots();
+        if !PINNED.with(Cell::get) && thread_rng().gen_ratio(1, MIGRATE_ONE_IN) {
+            CPU.with(|current| current.set(thread_rng().gen_range(0..cpus)));
+        }
+        let cpu = self.slot();
+        let number = self.next_attempt.raw().fetch_add(1, Ordering::Relaxed) + 1;
+        self.running[cpu as usize].raw().store(number, Ordering::Relaxed);
+        Attempt { stepped: self, area, slot: SlotIndex(cpu), number }
+    }
+}
+
+/// A sequence was preempted, signalled or flushed, and has to start again.
+struct Interrupted;
+
+/// One try at a sequence, on the CPU on which it began.
+struct Attempt<'a> {
+    stepped: &'a Stepped,
+    area: &'a SlotArea,
+    slot: SlotIndex,
+    number: u64,
+}
+
+impl Attempt<'_> {
+    /// One step: another thread may run first, and then it may turn out that this one was
+    /// interrupted. What `act` does happens at once.
+    fn step<T>(&self, act: impl FnOnce() -> T) -> Result<T, Interrupted> {
+        point();
+        let running = &self.stepped.running[self.slot.index()];
+        let preempted = running.raw().load(Ordering::Relaxed) != self.number
+            && !self.stepped.has(PlantedBug::CommitsAfterPreemption);
+        if preempted || thread_rng().gen_ratio(1, INTERRUPT_ONE_IN) {
+            return Err(Interrupted);
+        }
+        Ok(act())
+    }
+
+    fn load(&self, word: &AtomicU64) -> Result<u64, Interrupted> {
+        self.step(|| word.raw().load(Ordering::Relaxed))
+    }
+
+    fn store(&self, word: &AtomicU64, value: u64) -> Result<(), Interrupted> {
+        self.step(|| word.raw().store(value, Ordering::Relaxed))
+    }
+
+    fn word(&self, array: ArrayId, word: usize) -> &AtomicU64 {
+        self.area.word(self.slot, array, word)
+    }
+
+    fn at(&self, index: u64) -> &AtomicU64 {
+        self.area.at(self.slot, index as usize)
+    }
+
+    /// `begin` from word 1, 0xffff where it is closed.
+    fn begin_of(&self, bounds: u64) -> u64 {
+        let fresh_admits = bounds == 0 && self.stepped.has(PlantedBug::FreshBoundsAdmitPops);
+        if fresh_admits { 0 } else { !bounds & 0xffff }
+    }
+
+    fn pop(&self, array: ArrayId) -> Result<Option<Object>, Interrupted> {
+        let begin = self.begin_of(self.load(self.word(array, 1))?);
+        let header = self.load(self.word(array, 0))?;
+        let top = header & 0xffff;
+        if top <= begin {
+            return Ok(None);
+        }
+        let object = self.load(self.at(top - 1))?;
+        self.store(self.word(array, 0), header.wrapping_add(0xffff))?;
+        Ok(Object::new(object as *mut u8))
+    }
+
+    fn push(&self, array: ArrayId, object: Object) -> Result<Push, Interrupted> {
+        let address = object.as_ptr() as u64;
+        let load_bounds = || self.load(self.word(array, 1));
+        let load_header = || self.load(self.word(array, 0));
+        let (bounds, header) = if self.stepped.has(PlantedBug::HeaderBeforeBounds) {
+            let header = load_header()?;
+            (load_bounds()?, header)
+        } else {
+            (load_bounds()?, load_header()?)
+        };
+        let top = header & 0xffff;
+        let committed = header.wrapping_add(0x1_0001);
+        if self.stepped.has(PlantedBug::CommitBeforeBounds) && top != 0 {
+            self.store(self.at(top), address)?;
+            self.store(self.word(array, 0), committed)?;
+            if top >= bounds >> 16 {
+                self.word(array, 0).raw().store(header, Ordering::Relaxed);
+                return Ok(Push::Refused);
+            }
+            return Ok(Push::Stored);
+        }
+        if top >= bounds >> 16 {
+            return Ok(Push::Refused);
+        }
+        // The planted order of loads can see `top = 0`; the machine would read its neighbour.
+        if top != 0 && self.load(self.at(top - 1))? == address {
+            return Ok(Push::Duplicate);
+        }
+        self.store(self.at(top), address)?;
+        self.store(self.word(array, 0), committed)?;
+        Ok(Push::Stored)
+    }
+
+    fn pop_batch(
+        &self,
+        array: ArrayId,
+        out: &mut [MaybeUninit<Object>],
+    ) -> Result<bool, Interrupted> {
+        let begin = self.begin_of(self.load(self.word(array, 1))?);
+        let header = self.load(self.word(array, 0))?;
+        let (top, count) = (header & 0xffff, out.len() as u64);
+        if top < begin + count {
+            return Ok(false);
+        }
+        for (index, object) in (top - count..top).zip(out) {
+            let address = self.load(self.at(index))? as *mut u8;
+            object.write(NonNull::new(address).expect("arrays hold no null"));
+        }
+        self.store(self.word(array, 0), header - count)?;
+        Ok(true)
+    }
+
+    fn push_batch(&self, array: ArrayId, objects: &[Object]) -> Result<bool, Interrupted> {
+        let bounds = self.load(self.word(array, 1))?;
+        let header = self.load(self.word(array, 0))?;
+        let (top, count) = (header & 0xffff, objects.len() as u64);
+        if top + count > bounds >> 16 {
+            return Ok(false);
+        }
+        for (index, object) in (top..).zip(objects) {
+            self.store(self.at(index), object.as_ptr() as u64)?;
+        }
+        self.store(self.word(array, 0), header + count)?;
+        Ok(true)
+    }
+
+    fn list_pop(&self, array: ArrayId) -> Result<Option<Object>, Interrupted> {
+        let guard = self.load(self.word(array, 1))?;
+        if guard == STOPPED_LIST && !self.stepped.has(PlantedBug::ListPopIgnoresStop) {
+            return Ok(None);
+        }
+        let list = self.load(self.word(array, 0))?;
+        let Some(head) = Object::new(((list >> 20) << 4) as *mut u8) else { return Ok(None) };
+        let next = self.load(link(&head))?;
+        self.count(array, 2)?;
+        self.store(self.word(array, 0), (next >> 4) << 20 | ((list & LIST_MAX) - 1))?;
+        Ok(Some(head))
+    }
+
+    fn list_push(&self, array: ArrayId, guard: u64, object: Object) -> Result<Push, Interrupted> {
+        let address = object.as_ptr() as u64;
+        if self.load(self.word(array, 1))? != guard {
+            return Ok(Push::Refused);
+        }
+        let list = self.load(self.word(array, 0))?;
+        let head = (list >> 20) << 4;
+        if head == address {
+            return Ok(Push::Duplicate);
+        }
+        if list & LIST_MAX == LIST_MAX {
+            return Ok(Push::Refused);
+        }
+        self.store(link(&object), head)?;
+        self.count(array, 3)?;
+        self.store(self.word(array, 0), (address >> 4) << 20 | ((list & LIST_MAX) + 1))?;
+        Ok(Push::Stored)
+    }
+
+    fn count(&self, array: ArrayId, word: usize) -> Result<(), Interrupted> {
+        self.step(|| self.word(array, word).raw().fetch_add(1, Ordering::Relaxed)).map(|_| ())
+    }
+
+    fn compare_store(
+        &self,
+        slot: SlotIndex,
+        array: ArrayId,
+        word: usize,
+        expected: u64,
+        new: u64,
+    ) -> Result<bool, Interrupted> {
+        if self.slot != slot {
+            return Ok(false);
+        }
+        let stopped = self.load(self.word(array, 1))? == STOPPED_LIST;
+        if stopped && !self.stepped.has(PlantedBug::CompareStoreIgnoresStop) {
+            return Ok(false);
+        }
+        if self.load(self.word(array, word))? != expected {
+            return Ok(false);
+        }
+        self.store(self.word(array, word), new)?;
+        Ok(true)
+    }
+}
+
+/// The first word of an object on a list.
+fn link(object: &Object) -> &AtomicU64 {
+    // SAFETY: callers of the list operations promise that the first word of the object is the
+    // list's; objects are aligned to 16 bytes, and the model's atomics have the layout of a u64.
+    unsafe { object.cast::<AtomicU64>().as_ref() }
+}
+
+// SAFETY: every step looks, in one piece with what it does, whether its attempt is still the last
+// one on its CPU, so a sequence commits only if nobody ran on its slot since it began and no
+// barrier passed; bounds and guards come first, closed ones refuse.
+unsafe impl Sequences for Stepped {
+    const INERT: Self = Self {
+        cpus: AtomicU32::new(2),
+        next_attempt: AtomicU64::new(0),
+        running: [const { AtomicU64::new(0) }; MAX_CPUS],
+        refuses_barrier: AtomicBool::new(false),
+        bug: AtomicU8::new(0),
+    };
+
+    fn start(&self) -> bool {
+        true
+    }
+
+    fn slots(&self) -> u32 {
+        self.cpus.raw().load(Ordering::Relaxed)
+    }
+
+    fn registered(&self) -> bool {
+        !UNREGISTERED.with(Cell::get)
+    }
+
+    fn slot(&self) -> u32 {
+        CPU.with(Cell::get) % self.slots()
+    }
+
+    fn barrier(&self) -> bool {
+        if self.refuses_barrier.raw().load(Ordering::Relaxed) {
+            return false;
+        }
+        // The CPUs are interrupted one after the other, as by the kernel.
+        for running in &self.running[..self.slots() as usize] {
+            point();
+            if !self.has(PlantedBug::BarrierDoesNothing) {
+                running.raw().store(0, Ordering::Relaxed);
+            }
+        }
+        true
+    }
+
+    fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
+        if !self.registered() {
+            return None;
+        }
+        self.run(area, |attempt| attempt.pop(array))
+    }
+
+    fn push(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push {
+        if !self.registered() {
+            return Push::Refused;
+        }
+        self.run(area, |attempt| attempt.push(array, object))
+    }
+
+    fn pop_batch(&self, area: &SlotArea, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool {
+        self.run(area, |attempt| attempt.pop_batch(array, out))
+    }
+
+    fn push_batch(&self, area: &SlotArea, array: ArrayId, objects: &[Object]) -> bool {
+        self.run(area, |attempt| attempt.push_batch(array, objects))
+    }
+
+    unsafe fn list_pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
+        if !self.registered() {
+            return None;
+        }
+        self.run(area, |attempt| attempt.list_pop(array))
+    }
+
+    unsafe fn list_push(
+        &self,
+        area: &SlotArea,
+        array: ArrayId,
+        guard: u64,
+        object: Object,
+    ) -> Push {
+        if !self.registered() {
+            return Push::Refused;
+        }
+        self.run(area, |attempt| attempt.list_push(array, guard, object))
+    }
+
+    fn compare_store(
+        &self,
+        area: &SlotArea,
+        slot: SlotIndex,
+        array: ArrayId,
+        word: usize,
+        expected: u64,
+        new: u64,
+    ) -> bool {
+        self.registered()
+            && self.run(area, |attempt| attempt.compare_store(slot, array, word, expected, new))
+    }
+}

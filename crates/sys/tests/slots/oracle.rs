@@ -1,0 +1,364 @@
+//! The naive slots: a `Vec` per slot and array. It watches the words of every slot to learn on
+//! which slot the machine put an operation, and then says what must have come of it.
+
+use crate::support::{A, B, Backend, CAPACITY_A, CAPACITY_B, LIST, Objects, Slots, number, tag};
+use proptest::prelude::*;
+use quarry_sys::percpu::{ArrayId, Push, SlotIndex};
+
+/// One operation of a suite.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Enter(u32),
+    Prepare(ArrayId),
+    Pop(ArrayId),
+    Push(ArrayId),
+    /// Pushes what lies on top already.
+    PushAgain(ArrayId),
+    PopBatch(ArrayId, usize),
+    PushBatch(ArrayId, usize),
+    Drain(ArrayId),
+    /// `compare_store` of the list's guard, from what it is (or is not) to a number.
+    SetGuard(bool, u64),
+    ListPush(u64),
+    ListPushAgain,
+    ListPop,
+    DrainLists,
+    /// What `PushAgain` comes to: the object that was on top of the slot that was current.
+    Repeat(ArrayId, usize),
+    /// What `ListPushAgain` comes to: guard and head of the slot that was current.
+    ListRepeat(u64, usize),
+}
+
+/// Any operation; those that empty everything are rare.
+pub(crate) fn any_op() -> impl Strategy<Value = Op> {
+    let array = prop_oneof![Just(A), Just(B)];
+    prop_oneof![
+        3 => (0..64u32).prop_map(Op::Enter),
+        2 => array.clone().prop_map(Op::Prepare),
+        8 => array.clone().prop_map(Op::Pop),
+        12 => array.clone().prop_map(Op::Push),
+        2 => array.clone().prop_map(Op::PushAgain),
+        3 => (array.clone(), 0..CAPACITY_B + 2).prop_map(|(array, n)| Op::PopBatch(array, n)),
+        5 => (array.clone(), 0..CAPACITY_B + 2).prop_map(|(array, n)| Op::PushBatch(array, n)),
+        1 => array.prop_map(Op::Drain),
+        2 => (any::<bool>(), 0..3u64).prop_map(|(right, guard)| Op::SetGuard(right, guard)),
+        8 => (0..3u64).prop_map(Op::ListPush),
+        2 => Just(Op::ListPushAgain),
+        6 => Just(Op::ListPop),
+        1 => Just(Op::DrainLists),
+    ]
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct ArrayModel {
+    opened: bool,
+    stack: Vec<usize>,
+    operations: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct ListModel {
+    guard: u64,
+    /// The last one is the head.
+    stack: Vec<usize>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct SlotModel {
+    arrays: [ArrayModel; 2],
+    list: ListModel,
+}
+
+const ARRAYS: [(ArrayId, usize); 2] = [(A, CAPACITY_A), (B, CAPACITY_B)];
+
+impl SlotModel {
+    fn array(&mut self, array: ArrayId) -> (&mut ArrayModel, usize) {
+        let place = ARRAYS.iter().position(|(id, _)| *id == array).expect("A or B");
+        (&mut self.arrays[place], ARRAYS[place].1)
+    }
+}
+
+/// What an operation returned.
+#[derive(Clone, Debug, PartialEq)]
+enum Outcome {
+    Nothing,
+    Taken(Option<usize>),
+    Pushed(Push),
+    Batch(Option<Vec<usize>>),
+    Stored(bool),
+}
+
+/// The oracle of one test.
+pub(crate) struct Oracle<'a, S: Backend> {
+    slots: &'a Slots<S>,
+    models: Vec<SlotModel>,
+    objects: Objects,
+    spare: Vec<usize>,
+    next_tag: usize,
+}
+
+impl<'a, S: Backend> Oracle<'a, S> {
+    pub(crate) fn new(slots: &'a Slots<S>) -> Self {
+        let count = 64;
+        Self {
+            slots,
+            models: vec![SlotModel::default(); slots.area().slots() as usize],
+            objects: Objects::new(count),
+            spare: (0..count).collect(),
+            next_tag: 0,
+        }
+    }
+
+    /// Runs one operation on both and compares everything that can be seen.
+    pub(crate) fn step(&mut self, op: &Op) {
+        match op {
+            Op::Enter(hint) => S::enter(*hint),
+            Op::Drain(array) => self.drain(*array),
+            Op::DrainLists => self.drain_lists(),
+            _ => self.step_on_one_slot(op),
+        }
+        self.compare_usage();
+    }
+
+    /// Runs an operation; finds out where it happened, and whether it was right there.
+    fn step_on_one_slot(&mut self, op: &Op) {
+        let fresh = [self.next_tag, self.spare.last().copied().unwrap_or(0)];
+        if self.spare.is_empty() && matches!(op, Op::ListPush(_)) {
+            return;
+        }
+        let before = self.slots.current();
+        let resolved = self.resolve(op, before);
+        let outcome = self.run(&resolved, before, fresh);
+        let after = self.slots.current();
+        self.next_tag += CAPACITY_B + 2;
+        if let (Op::ListPush(_), Outcome::Pushed(Push::Stored)) = (&resolved, &outcome) {
+            self.spare.pop();
+        }
+        if let (Op::ListPop, Outcome::Taken(Some(object))) = (&resolved, &outcome) {
+            self.spare.push(*object);
+        }
+        let changed: Vec<usize> =
+            (0..self.models.len()).filter(|slot| self.seen(*slot) != self.models[*slot]).collect();
+        assert!(changed.len() <= 1, "{resolved:?} changed the slots {changed:?}");
+        if S::DECLARED {
+            assert!(changed.iter().all(|slot| *slot == before.index()), "not the declared slot");
+        }
+        // An operation that changed nothing happened on the running CPU's slot, whichever it was.
+        let places = match changed.first() {
+            Some(slot) => vec![*slot],
+            None if before == after => vec![before.index()],
+            None => (0..self.models.len()).collect(),
+        };
+        let right = places.into_iter().find(|slot| {
+            let mut model = self.models[*slot].clone();
+            let expected = apply(&mut model, &resolved, *slot == before.index(), fresh);
+            expected == outcome && model == self.seen(*slot)
+        });
+        let Some(slot) = right else {
+            panic!("{resolved:?} returned {outcome:?} on {before:?}: {:?}", self.models)
+        };
+        self.models[slot] = self.seen(slot);
+    }
+
+    /// Replaces "the same again" by what lies on top of the running CPU's slot. The thread may move
+    /// before it pushes: no other list may have the same guard, or the object would be on two.
+    fn resolve(&mut self, op: &Op, here: SlotIndex) -> Op {
+        let guards = self.models.iter().map(|model| model.list.guard);
+        let guard = self.models[here.index()].list.guard;
+        let is_unique = guards.filter(|other| *other == guard).count() == 1;
+        let model = &mut self.models[here.index()];
+        match op {
+            Op::PushAgain(array) => match model.array(*array).0.stack.last() {
+                Some(top) => Op::Repeat(*array, *top),
+                None => Op::Push(*array),
+            },
+            Op::ListPushAgain => match model.list.stack.last() {
+                Some(head) if is_unique => Op::ListRepeat(guard, *head),
+                _ => Op::ListPop,
+            },
+            other => other.clone(),
+        }
+    }
+
+    fn run(&mut self, op: &Op, here: SlotIndex, fresh: [usize; 2]) -> Outcome {
+        let slots = self.slots;
+        match op {
+            Op::Prepare(array) => {
+                slots.prepare(*array).expect("the fake OS refuses nothing");
+                Outcome::Nothing
+            }
+            Op::Pop(array) => Outcome::Taken(slots.take(*array).map(number)),
+            Op::Push(array) => Outcome::Pushed(slots.put(*array, tag(fresh[0]))),
+            Op::Repeat(array, object) => Outcome::Pushed(slots.put(*array, tag(*object))),
+            Op::PopBatch(array, count) => {
+                let batch = slots.take_batch(*array, *count);
+                Outcome::Batch(batch.map(|batch| batch.into_iter().map(number).collect()))
+            }
+            Op::PushBatch(array, count) => {
+                let batch: Vec<_> = (0..*count).map(|offset| tag(fresh[0] + offset)).collect();
+                Outcome::Stored(slots.push_batch(*array, &batch))
+            }
+            Op::SetGuard(right, new) => {
+                let guard = self.models[here.index()].list.guard;
+                let expected = if *right { guard } else { guard + 1 };
+                Outcome::Stored(slots.compare_store(here, LIST, 1, expected, *new))
+            }
+            Op::ListPush(guard) => {
+                let object = self.objects.get(fresh[1]);
+                // SAFETY: LIST is used as a list, and the object is a spare one of ours.
+                Outcome::Pushed(unsafe { slots.list_push(LIST, *guard, object) })
+            }
+            Op::ListRepeat(guard, head) => {
+                let object = self.objects.get(*head);
+                // SAFETY: as above; a push of the head of the only list with this guard changes
+                // nothing.
+                Outcome::Pushed(unsafe { slots.list_push(LIST, *guard, object) })
+            }
+            Op::ListPop => {
+                // SAFETY: LIST holds only objects of ours that were pushed.
+                let popped = unsafe { slots.list_pop(LIST) };
+                Outcome::Taken(popped.map(|object| self.objects.index_of(object)))
+            }
+            _ => unreachable!("resolved, and on one slot"),
+        }
+    }
+
+    fn drain(&mut self, array: ArrayId) {
+        let got: Vec<usize> = self.slots.drained(array).into_iter().map(number).collect();
+        let mut wanted = Vec::new();
+        for model in &mut self.models {
+            wanted.append(&mut model.array(array).0.stack);
+        }
+        assert_eq!(got, wanted, "drained, slot by slot from the bottom up");
+    }
+
+    fn drain_lists(&mut self) {
+        let mut got = Vec::new();
+        let objects = &self.objects;
+        let all = self.slots.drain_lists(LIST, &mut |guard, head, count| {
+            let list = objects.walk(head);
+            assert_eq!(list.len(), count, "the list and its count");
+            got.push((guard, list));
+        });
+        assert!(all, "nothing refuses the barrier");
+        let mut wanted = Vec::new();
+        for list in self.models.iter_mut().map(|model| std::mem::take(&mut model.list)) {
+            self.spare.extend(&list.stack);
+            if list != ListModel::default() {
+                wanted.push((list.guard, list.stack.into_iter().rev().collect()));
+            }
+        }
+        assert_eq!(got, wanted, "lists with their guards, slot by slot");
+    }
+
+    /// What the words of a slot say, in the oracle's terms.
+    fn seen(&self, slot: usize) -> SlotModel {
+        let area = self.slots.area();
+        let index = SlotIndex(slot as u32);
+        let word = |array, word| {
+            area.word(index, array, word).load(quarry_sys::primitive::Ordering::Relaxed)
+        };
+        let mut seen = SlotModel::default();
+        for (array, _) in ARRAYS {
+            let (header, bounds) = (word(array, 0), word(array, 1));
+            let model = seen.array(array).0;
+            model.opened = bounds != 0;
+            model.operations = header >> 16;
+            let begin = !bounds & 0xffff;
+            let cells = begin..(header & 0xffff).max(begin);
+            let base = area.word(SlotIndex(0), A, 0).as_ptr() as usize - A.index() * 32;
+            for cell in cells {
+                let address = base + slot * quarry_sys::percpu::SLOT_BYTES + cell as usize * 8;
+                // SAFETY: a word of the area, below the top of an open array; one thread is here.
+                let object = unsafe { (address as *const u64).read() };
+                model.stack.push(object as usize / 16 - 1);
+            }
+        }
+        let list = word(LIST, 0);
+        seen.list.guard = word(LIST, 1);
+        let head = quarry_sys::percpu::Object::new(((list >> 20) << 4) as *mut u8);
+        seen.list.stack = self.objects.walk(head);
+        seen.list.stack.reverse();
+        assert_eq!(seen.list.stack.len() as u64, list & 0xf_ffff, "the list and its count");
+        seen
+    }
+
+    fn compare_usage(&mut self) {
+        for (array, capacity) in ARRAYS {
+            let usage = self.slots.usage(array);
+            let arrays = self.models.iter_mut().map(|model| model.array(array).0.clone());
+            let (mut level, mut operations) = (0, 0);
+            for model in arrays {
+                assert!(model.stack.len() <= capacity);
+                level += model.stack.len() as u64;
+                operations += model.operations;
+            }
+            assert_eq!((usage.level, usage.operations), (level, operations));
+        }
+        let level: usize = self.models.iter().map(|model| model.list.stack.len()).sum();
+        assert_eq!(self.slots.area().list_usage(LIST).level, level as u64);
+    }
+}
+
+/// What an operation does to a slot. `here` is whether the slot is the one that was current before.
+fn apply(model: &mut SlotModel, op: &Op, here: bool, fresh: [usize; 2]) -> Outcome {
+    match op {
+        Op::Prepare(array) => {
+            model.array(*array).0.opened = true;
+            Outcome::Nothing
+        }
+        Op::Pop(array) => {
+            let model = model.array(*array).0;
+            let popped = model.stack.pop();
+            model.operations += u64::from(popped.is_some());
+            Outcome::Taken(popped)
+        }
+        Op::Push(array) => Outcome::Pushed(push(model.array(*array), fresh[0])),
+        Op::Repeat(array, object) => Outcome::Pushed(push(model.array(*array), *object)),
+        Op::PopBatch(array, count) => {
+            let model = model.array(*array).0;
+            let enough = *count == 0 || model.opened && model.stack.len() >= *count;
+            Outcome::Batch(enough.then(|| model.stack.split_off(model.stack.len() - count)))
+        }
+        Op::PushBatch(array, count) => {
+            let (model, capacity) = model.array(*array);
+            let fits = *count == 0 || model.opened && model.stack.len() + count <= capacity;
+            if fits {
+                model.stack.extend((0..*count).map(|offset| fresh[0] + offset));
+            }
+            Outcome::Stored(fits)
+        }
+        Op::SetGuard(right, new) => {
+            if *right && here {
+                model.list.guard = *new;
+            }
+            Outcome::Stored(*right && here)
+        }
+        Op::ListPush(guard) => {
+            if *guard == model.list.guard {
+                model.list.stack.push(fresh[1]);
+                Outcome::Pushed(Push::Stored)
+            } else {
+                Outcome::Pushed(Push::Refused)
+            }
+        }
+        Op::ListRepeat(guard, head) => {
+            let same = *guard == model.list.guard && model.list.stack.last() == Some(head);
+            Outcome::Pushed(if same { Push::Duplicate } else { Push::Refused })
+        }
+        Op::ListPop => Outcome::Taken(model.list.stack.pop()),
+        _ => unreachable!("resolved, and on one slot"),
+    }
+}
+
+fn push((model, capacity): (&mut ArrayModel, usize), object: usize) -> Push {
+    if !model.opened || model.stack.len() == capacity {
+        return Push::Refused;
+    }
+    if model.stack.last() == Some(&object) {
+        return Push::Duplicate;
+    }
+    model.stack.push(object);
+    model.operations += 1;
+    Push::Stored
+}

@@ -1,0 +1,210 @@
+//! One suite over every backend: an oracle follows random operations, and each promise of `PerCpu`
+//! has a case of its own.
+
+use crate::oracle::{Oracle, any_op};
+use crate::support::{A, B, Backend, CAPACITY_A, LIST, Objects, Slots, Virtual, number, tag};
+use proptest::prelude::*;
+use quarry_sys::percpu::{ArrayId, LockedSlots, NativeSlots, PerCpu, Push, ThreadStripe};
+
+fn follows_the_oracle<S: Backend>() {
+    let cases = proptest::collection::vec(any_op(), 1..400);
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(64)
+    });
+    let result = runner.run(&cases, |ops| {
+        let slots = Slots::<S>::new();
+        let mut oracle = Oracle::new(&slots);
+        ops.iter().for_each(|op| oracle.step(op));
+        Ok(())
+    });
+    result.unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+/// Nothing goes in or out before `prepare`, or without `define`.
+fn closed_until_prepared<S: Backend>() {
+    let slots = Slots::<S>::new();
+    let never_defined = ArrayId::new(50);
+    slots.prepare(never_defined).expect("preparing what is not defined does nothing");
+    for array in [A, never_defined] {
+        assert_eq!(slots.put(array, tag(1)), Push::Refused);
+        assert_eq!(slots.take(array), None);
+        assert!(!slots.push_batch(array, &[tag(1)]));
+        assert_eq!(slots.take_batch(array, 1), None);
+        assert_eq!(slots.usage(array), Default::default());
+        assert_eq!(slots.drained(array), []);
+    }
+}
+
+/// The object below the bottom of an array is not looked at, whatever the array in front holds.
+fn a_neighbours_top_is_no_duplicate<S: Backend>() {
+    let slots = Slots::<S>::new();
+    fill(&slots, A, CAPACITY_A);
+    let top_of_a = tag(CAPACITY_A - 1);
+    slots.prepare(B).expect("memory");
+    assert_ne!(slots.put(B, top_of_a), Push::Duplicate);
+}
+
+fn fill<S: Backend>(slots: &Slots<S>, array: ArrayId, count: usize) {
+    for object in 0..count {
+        // The thread may move to a CPU whose slot has not been prepared.
+        while slots.put(array, tag(object)) == Push::Refused {
+            slots.prepare(array).expect("memory");
+        }
+    }
+}
+
+fn empty_batches_succeed<S: Backend>() {
+    let slots = Slots::<S>::new();
+    for array in [A, B] {
+        assert_eq!(slots.take_batch(array, 0), Some(vec![]));
+        assert!(slots.push_batch(array, &[]));
+    }
+    fill(&slots, A, 1);
+    assert_eq!(slots.take_batch(A, 0), Some(vec![]));
+    assert!(slots.push_batch(A, &[]));
+    assert_eq!(slots.usage(A).level, 1);
+}
+
+/// Batches larger than any array, also by multiples of what a header counts, are refused whole.
+fn huge_batches_are_refused<S: Backend>() {
+    let slots = Slots::<S>::new();
+    fill(&slots, A, 2);
+    for count in [CAPACITY_A + 1, 0xffff, 0x1_0000, 0x1_0001, 0x2_0002] {
+        let batch = vec![tag(9); count];
+        assert!(!slots.push_batch(A, &batch), "{count} objects");
+        assert_eq!(slots.take_batch(A, count), None, "{count} objects");
+    }
+    assert_eq!(slots.usage(A).level, 2);
+}
+
+/// A drain leaves open what was open, and takes more than one piece where there is more.
+fn drains_in_pieces<S: Backend>() {
+    let slots = Slots::<S>::new();
+    let wide = ArrayId::new(3);
+    slots.area().define(wide, 200).expect("fresh slots have room");
+    for round in 0..3 {
+        fill(&slots, wide, 150 + round);
+        let mut pieces = 0;
+        let mut all = Vec::new();
+        assert!(slots.drain(wide, &mut |objects| {
+            pieces += 1;
+            all.extend(objects.iter().map(|object| number(*object)));
+        }));
+        all.sort_unstable();
+        assert_eq!(all, (0..150 + round).collect::<Vec<_>>());
+        assert!(pieces >= 3, "pieces hold at most 64 objects");
+        assert_eq!(slots.usage(wide).level, 0);
+    }
+    assert_eq!(slots.usage(wide).operations, 150 + 151 + 152, "drains count no operations");
+}
+
+fn layouts_run_out<S: Backend>() {
+    let slots = Slots::<S>::new();
+    let words = quarry_sys::percpu::SLOT_BYTES / 8;
+    assert_eq!(slots.area().define(A, 1).map_err(|error| error.0), Err(libc::EEXIST));
+    assert_eq!(slots.area().capacity(A), CAPACITY_A, "a second definition changes nothing");
+    let mut left = words;
+    let mut defined = 0;
+    for index in 10..40 {
+        match slots.area().define(ArrayId::new(index), 1000) {
+            Ok(()) => {
+                defined += 1;
+                left -= 1001;
+            }
+            Err(error) => assert_eq!(error.0, libc::ENOMEM),
+        }
+    }
+    assert!(defined >= 10 && left < 1001 + 600, "{defined} arrays, {left} words left");
+    let last = ArrayId::new(9 + defined);
+    assert_eq!(slots.area().capacity(last), 1000);
+    assert_eq!(slots.area().capacity(ArrayId::new(10 + defined)), 0);
+    assert_eq!(
+        slots.area().define(ArrayId::new(60), usize::MAX).map_err(|error| error.0),
+        Err(libc::ENOMEM)
+    );
+    // The last word of the slot is usable.
+    fill(&slots, last, 1000);
+    assert_eq!(slots.drained(last).len(), 1000);
+}
+
+fn full_lists_refuse<S: Backend>() {
+    let slots = Slots::<S>::new();
+    let objects = Objects::new(2);
+    // Forge a list of 2^20 - 2 objects: only its head is looked at.
+    let head = objects.get(0);
+    let almost_full = (head.as_ptr() as u64 >> 4) << 20 | 0xf_fffe;
+    while !slots.compare_store(slots.current(), LIST, 0, 0, almost_full) {}
+    // SAFETY: LIST is a list; its objects are ours.
+    unsafe {
+        while slots.list_push(LIST, 0, objects.get(1)) != Push::Stored {}
+        let level = slots.area().list_usage(LIST).level;
+        let again = slots.list_push(LIST, 0, objects.get(0));
+        if level == 0xf_ffff {
+            assert_eq!(again, Push::Refused, "the count has 20 bits");
+        }
+    }
+}
+
+fn init_repeats_and_fails_cleanly<S: Backend>() {
+    static FAILING: quarry_sys::os::FakeOs = quarry_sys::os::FakeOs::new(4096);
+    let slots = S::INERT;
+    slots.configure();
+    let _alone = EXCLUSIVE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for nth in 1..=2 {
+        FAILING.fail_nth(nth);
+        assert_eq!(slots.init(&FAILING).map_err(|error| error.0), Err(libc::ENOMEM));
+    }
+    FAILING.fail_nth(0);
+    slots.init(&FAILING).expect("nothing fails any more");
+    let calls = FAILING.calls();
+    slots.init(&FAILING).expect("a second init does nothing");
+    assert_eq!(FAILING.calls(), calls);
+    // SAFETY: nobody else knows these slots.
+    unsafe { slots.area().release(&FAILING) };
+}
+
+static EXCLUSIVE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+macro_rules! suite {
+    ($($name:ident: $backend:ty),+ $(,)?) => {
+        $(mod $name {
+            use super::*;
+            type Backend = $backend;
+            suite!(@cases follows_the_oracle closed_until_prepared empty_batches_succeed
+                a_neighbours_top_is_no_duplicate huge_batches_are_refused drains_in_pieces
+                layouts_run_out full_lists_refuse init_repeats_and_fails_cleanly);
+        })+
+    };
+    (@cases $($case:ident)+) => {
+        $(#[test] fn $case() { super::$case::<Backend>(); })+
+    };
+}
+
+suite! {
+    native: NativeSlots,
+    locked: LockedSlots<ThreadStripe>,
+    virtual_1: Virtual<1>,
+    virtual_2: Virtual<2>,
+    virtual_64: Virtual<64>,
+}
+
+#[test]
+fn a_declared_slot_is_used_by_whoever_enters_it() {
+    let slots = Slots::<Virtual<2>>::new();
+    for slot in 0..2 {
+        Virtual::<2>::enter(slot);
+        assert_eq!(slots.current().0, slot);
+        slots.prepare(A).expect("memory");
+        assert_eq!(slots.push(A, tag(slot as usize)), Push::Stored);
+    }
+    Virtual::<2>::enter(0);
+    assert_eq!(slots.pop(A), Some(tag(0)));
+    assert_eq!(slots.pop(A), None);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            Virtual::<2>::enter(1);
+            assert_eq!(slots.pop(A), Some(tag(1)));
+        });
+    });
+}
