@@ -1,33 +1,67 @@
 //! The page allocator: zones and the per-CPU lists in front of them.
+//!
+//! Invariants, while nobody is at work:
+//! * `budget.used = sum over zones of (managed - free) + mapped`
+//! * frames that are `in_pcp` by their state = pages on the lists of all slots
 
-use super::{Page, PageConfig, PageRequest};
-use crate::frame::{Arena, FrameTable, MigrateType, NodeId, Order, PageblockTag, Pfn};
-use crate::zone::{Block, Destination, ZoneConfig, Zones};
+use super::lists::PcpCounters;
+use super::policy::{SizeInputs, Sizes};
+use super::ring::RingSizes;
+use super::set::PcpSet;
+use super::{FreeListPolicy, Page, PageConfig, PageRequest, Tuning};
+use crate::frame::{Arena, FrameTable, MAX_ORDER, NodeId, Order, Pfn};
+use crate::zone::{Ask, Block, Mark, ZoneConfig, Zones};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 use quarry_sys::report::fatal;
 
 /// Zones and the per-CPU lists in front of them.
 pub struct PageAllocator {
-    zones: Zones,
-    node_of_slot: fn(SlotIndex) -> NodeId,
+    pub(super) zones: Zones,
+    pub(super) pcps: PcpSet,
+    pub(super) free_list: FreeListPolicy,
+    pub(super) node_of_slot: fn(SlotIndex) -> NodeId,
+}
+
+/// Nodes stand in a line unless said otherwise.
+fn line(one: NodeId, other: NodeId) -> u32 {
+    u32::from(one.0.abs_diff(other.0))
 }
 
 impl PageAllocator {
-    /// Reserves the arena and sets up zones and `slots` per-CPU lists.
+    /// Reserves the arena and sets up zones and `slots` per-CPU lists for each of them.
     ///
     /// # Errors
     /// What the OS says.
     pub fn build(os: &'static dyn Os, config: &PageConfig, slots: u32) -> OsResult<Self> {
-        let _ = slots;
+        Self::build_with(os, config, slots, line, &RingSizes::default())
+    }
+
+    /// [`build`](Self::build) with a distance between nodes, by which requests fall back to other
+    /// nodes, and with the capacities of the per-CPU lists.
+    ///
+    /// # Errors
+    /// What the OS says.
+    pub fn build_with(
+        os: &'static dyn Os,
+        config: &PageConfig,
+        slots: u32,
+        distance: fn(NodeId, NodeId) -> u32,
+        rings: &RingSizes,
+    ) -> OsResult<Self> {
         let zones = ZoneConfig {
             reserve_bytes: config.reserve_bytes,
             limit_frames: config.limit_frames,
             initial_frames: config.initial_frames,
             grow: config.grow,
             nodes: config.nodes,
+            distance,
         };
-        Ok(Self { zones: Zones::build(os, &zones)?, node_of_slot: config.node_of_slot })
+        let zones = Zones::build(os, &zones)?;
+        let inputs =
+            SizeInputs::of(config.initial_frames, config.grow, config.nodes, config.declared_cpus);
+        let pcps = PcpSet::reserve(os, config.pcp, &zones, inputs, slots, rings)?;
+        Ok(Self { zones, pcps, free_list: config.free_list, node_of_slot: config.node_of_slot })
     }
 
     /// What is recorded of each frame.
@@ -59,6 +93,152 @@ impl PageAllocator {
         self.zones.budget().uncharge_mapping(frames);
     }
 
+    /// Takes a block. O(1) from the lists of the slot; `None` where nothing is left within the
+    /// watermarks that the request must respect.
+    #[inline]
+    pub fn alloc(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
+        // Rights beyond the usual are for those who have found nothing without them.
+        let ask = Ask { flags: Default::default(), ..request.ask() };
+        match self.pcps.alloc(&self.zones, slot, request.node, &ask, Mark::Low) {
+            Some(page) => Some(page),
+            None => self.alloc_slow(slot, request),
+        }
+    }
+
+    /// Gives a block back. O(1) to the lists of the slot.
+    ///
+    /// Aborts the process where the block is free already or is no block of a zone.
+    #[inline]
+    pub fn free(&self, slot: SlotIndex, pfn: Pfn, order: Order) {
+        let node = self.check_freed(pfn, order);
+        self.pcps.free(&self.zones, slot, node, Block { pfn, order, zeroed: false });
+    }
+
+    /// Takes up to `out.len()` blocks of the local node; returns how many were written to the front
+    /// of `out`. Takes at least one where [`alloc`](Self::alloc) would.
+    pub fn alloc_bulk(&self, slot: SlotIndex, request: PageRequest, out: &mut [Page]) -> usize {
+        let filled = match out.len() {
+            0 => return 0,
+            1 => 0,
+            _ => {
+                let ask = Ask { flags: Default::default(), ..request.ask() };
+                self.pcps.alloc_bulk(&self.zones, slot, request.node, &ask, out)
+            }
+        };
+        if filled > 0 {
+            return filled;
+        }
+        match self.alloc(slot, request) {
+            Some(page) => {
+                out[0] = page;
+                1
+            }
+            None => 0,
+        }
+    }
+
+    /// Checks that a block may be freed, and finds its node; aborts the process where it may not.
+    #[inline]
+    pub(super) fn check_freed(&self, pfn: Pfn, order: Order) -> NodeId {
+        let memory = self.zones.memory();
+        let node = memory.pageblocks().of(pfn).tag().node();
+        let state = memory.frames().state(pfn);
+        match node {
+            Some(node)
+                if !state.is_free()
+                    && pfn.is_aligned(order)
+                    && !(cfg!(debug_assertions) && self.is_inside_free(pfn)) =>
+            {
+                node
+            }
+            _ => self.refuse_free(pfn, order),
+        }
+    }
+
+    /// Whether a free block reaches over this frame from below.
+    fn is_inside_free(&self, pfn: Pfn) -> bool {
+        (1..=MAX_ORDER).map(Order::new).any(|order| {
+            let head = pfn.align_down(order);
+            let state = self.frames().state(head);
+            head != pfn && state.is_free() && state.order() >= order
+        })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refuse_free(&self, pfn: Pfn, order: Order) -> ! {
+        let address = self.arena().address(pfn);
+        let order = order.get();
+        let why = if self.zones.memory().pageblocks().of(pfn).tag().node().is_none() {
+            "it belongs to no zone"
+        } else if !pfn.is_aligned(Order::new(order)) {
+            "no block of this order starts there"
+        } else {
+            "it is free already"
+        };
+        fatal(format_args!("free of the page block of order {order} at {address:p}: {why}"))
+    }
+
+    /// Gives everything on the per-CPU lists back to the zones.
+    pub fn drain_all(&self) {
+        self.pcps.slots().for_each(|slot| self.drain_slot(slot));
+    }
+
+    /// Gives everything on the lists of one slot back to the zones.
+    pub fn drain_slot(&self, slot: SlotIndex) {
+        self.pcps.drain_slot(&self.zones, slot);
+    }
+
+    /// Lets the lists of a slot shrink after a while without use (`decay_pcp_high`, about once a
+    /// second in the kernel). Returns whether work remains.
+    pub fn decay(&self, slot: SlotIndex) -> bool {
+        self.pcps.decay(&self.zones, slot)
+    }
+
+    /// Gives free blocks of at least `smallest` of one node back to the operating system, until about
+    /// `most_bytes` are given back. Returns the bytes.
+    pub fn purge(&self, node: NodeId, smallest: Order, most_bytes: usize) -> usize {
+        self.zones.zone(node).purge(self.zones.memory(), smallest, most_bytes)
+    }
+
+    /// What the lists of a slot have done, all nodes together.
+    #[must_use]
+    pub fn pcp_counters(&self, slot: SlotIndex) -> PcpCounters {
+        self.pcps.counters(slot)
+    }
+
+    /// What the lists of all slots have done.
+    #[must_use]
+    pub fn pcp_totals(&self) -> PcpCounters {
+        let mut sum = PcpCounters::default();
+        self.pcps.slots().for_each(|slot| sum += self.pcp_counters(slot));
+        sum
+    }
+
+    /// How the lists of one slot and node are tuned at the moment.
+    #[must_use]
+    pub fn pcp_tuning(&self, slot: SlotIndex, node: NodeId) -> Tuning {
+        self.pcps.tuning(slot, node)
+    }
+
+    /// The bounds of the lists of a node.
+    #[must_use]
+    pub fn pcp_sizes(&self, node: NodeId) -> Sizes {
+        self.pcps.sizes(node)
+    }
+
+    /// Bytes of metadata: frame table and pageblocks of what was taken from the reservation.
+    #[must_use]
+    pub fn metadata_bytes(&self) -> usize {
+        self.zones.memory().metadata_bytes()
+    }
+
+    /// Bytes of address space for the per-CPU lists; they are in memory as far as they are used.
+    #[must_use]
+    pub fn pcp_bytes(&self) -> usize {
+        self.pcps.bytes()
+    }
+
     /// Checks every equation of zones, lists and budget. O(frames); nobody else may be at work.
     ///
     /// # Panics
@@ -66,98 +246,12 @@ impl PageAllocator {
     pub fn validate(&self) {
         let mut outside = 0;
         for zone in self.zones.all() {
-            zone.validate(self.zones.memory());
+            let census = zone.validate(self.zones.memory());
+            let listed = self.pcps.validate(&self.zones, zone.node());
+            assert_eq!(census.in_pcp, listed, "frames in_pcp by state = pages listed");
             outside += zone.managed() - zone.free();
         }
         let budget = self.zones.budget();
         assert_eq!(budget.used(), outside + budget.mapped(), "used = outside the zones + mapped");
-    }
-
-    /// Takes a block.
-    pub fn alloc(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
-        let mut page = [Page { pfn: Pfn::NONE, zeroed: false }];
-        (self.alloc_bulk(slot, request, &mut page) == 1).then_some(page[0])
-    }
-
-    /// Gives a block back.
-    pub fn free(&self, slot: SlotIndex, pfn: Pfn, order: Order) {
-        self.free_list(slot, &[(pfn, order)]);
-    }
-
-    /// Takes up to `out.len()` blocks; returns how many were written to the front of `out`.
-    pub fn alloc_bulk(&self, slot: SlotIndex, request: PageRequest, out: &mut [Page]) -> usize {
-        let _ = slot;
-        let PageRequest { order, migratetype, node, .. } = request;
-        let mut filled = 0;
-        self.zones.take(
-            node,
-            order,
-            migratetype,
-            out.len() as u32,
-            Destination::User,
-            |pfn, zeroed| {
-                out[filled] = Page { pfn, zeroed };
-                filled += 1;
-            },
-        );
-        filled
-    }
-
-    /// Gives a list of blocks back, as the free-list policy says.
-    pub fn free_list(&self, slot: SlotIndex, pages: &[(Pfn, Order)]) {
-        let _ = slot;
-        for &(pfn, order) in pages {
-            let tag = self.check_freed(pfn, order);
-            let Some(node) = tag.node() else { continue };
-            self.zones.put(node, core::iter::once(Block { pfn, order, zeroed: false }));
-        }
-    }
-
-    /// Takes exactly `count` frames (1..=1024): a block, trimmed, the rest given back at once.
-    pub fn alloc_exact(
-        &self,
-        slot: SlotIndex,
-        count: u32,
-        migratetype: MigrateType,
-        align: Order,
-    ) -> Option<Page> {
-        let order = Order::covering(count).max(align);
-        let node = (self.node_of_slot)(slot);
-        let request = PageRequest { order, migratetype, flags: Default::default(), node };
-        let page = self.alloc(slot, request)?;
-        self.free_exact(slot, page.pfn.plus(count), order.frames() - count);
-        Some(page)
-    }
-
-    /// Gives back `count` frames from `first` on, in the largest blocks that they form.
-    pub fn free_exact(&self, slot: SlotIndex, first: Pfn, count: u32) {
-        let (mut pfn, end) = (first, first.plus(count));
-        while pfn < end {
-            let fits = (end.0 - pfn.0).ilog2().min(pfn.0.trailing_zeros());
-            let order = Order::new(fits.min(u32::from(crate::frame::MAX_ORDER)) as u8);
-            self.free(slot, pfn, order);
-            pfn = pfn.plus(order.frames());
-        }
-    }
-
-    /// Checks that a block may be freed; aborts the process where it may not.
-    #[inline]
-    fn check_freed(&self, pfn: Pfn, order: Order) -> PageblockTag {
-        let memory = self.zones.memory();
-        let tag = memory.pageblocks().of(pfn).tag();
-        if memory.frames().state(pfn).is_free() || tag.node().is_none() || !pfn.is_aligned(order) {
-            fatal(format_args!(
-                "free of {pfn:?}, order {}: {}",
-                order.get(),
-                if memory.frames().state(pfn).is_free() {
-                    "it is free already"
-                } else if tag.node().is_none() {
-                    "it belongs to no zone"
-                } else {
-                    "no block of this order starts there"
-                }
-            ));
-        }
-        tag
     }
 }

@@ -3,6 +3,8 @@
 #![deny(unsafe_code)]
 
 use crate::frame::{MAX_NODES, MigrateType, NodeId, Order, Pfn};
+pub use crate::zone::AllocFlags;
+use crate::zone::Ask;
 use quarry_sys::percpu::SlotIndex;
 
 /// A block of frames that was handed out.
@@ -27,15 +29,12 @@ pub struct PageRequest {
     pub node: NodeId,
 }
 
-/// Rights of a request with regard to watermarks (`ALLOC_*`, Linux 6.3 names).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AllocFlags {
-    /// May use part of the reserve below the min watermark (`__GFP_HIGH`).
-    pub min_reserve: bool,
-    /// Cannot wait for anything (atomic context).
-    pub non_block: bool,
-    /// May use the high-order atomic reserve.
-    pub high_atomic: bool,
+impl PageRequest {
+    /// The part of the request that zones see.
+    #[inline]
+    fn ask(self) -> Ask {
+        Ask { order: self.order, migratetype: self.migratetype, flags: self.flags }
+    }
 }
 
 /// Which policy the per-CPU lists follow.
@@ -89,7 +88,22 @@ pub struct PageConfig {
 const _: () = assert!(MAX_NODES <= u8::MAX as usize);
 
 mod allocator;
+mod drain;
+mod fork;
+mod lists;
+mod order0;
+mod policy;
+mod ring;
+mod section;
+mod set;
+mod slow;
 #[cfg(test)]
 pub(crate) mod tests;
 
+mod v2016;
+mod v6_7;
+
 pub use allocator::PageAllocator;
+pub use lists::{PcpCounters, Tuning};
+pub use policy::{SizeInputs, Sizes};
+pub use ring::RingSizes;

@@ -17,20 +17,20 @@ impl FreeAreas {
     ) -> Option<Block> {
         let found = smallest_filled(self.filled(), order, of)?;
         let pfn = self.first(memory, found, of)?;
-        Some(self.take_from(memory, pfn, found, order, of))
+        Some(self.take_from(memory, pfn, found, order))
     }
 
-    /// Takes the free block at `pfn`, of order `from`, split down to `order`; the upper halves go
-    /// onto the lists of `migratetype`.
+    /// Takes the free block at `pfn`, of order `from`, split down to `order`.
+    #[inline]
     pub(super) fn take_from(
         &mut self,
         memory: &Memory,
         pfn: Pfn,
         from: Order,
         order: Order,
-        of: MigrateType,
     ) -> Block {
-        let zeroed = self.remove(memory, pfn, from, memory.pageblocks().of(pfn).migratetype());
+        let of = memory.pageblocks().of(pfn).migratetype();
+        let zeroed = self.remove(memory, pfn, from, of);
         memory.frames().set_state(pfn, FrameState::USED);
         self.expand(memory, Block { pfn, order: from, zeroed }, order, of)
     }

@@ -9,8 +9,10 @@
 //! * a block on list `(o, t)` is aligned to `2^o`, its first frame's state is `in_zone(o, _)`, and
 //!   `t` is the migratetype of its first pageblock
 //! * `nr[o][t]` = blocks on list `(o, t)`; bit `16 t + o` of `filled` is set iff it is not 0
-//! * `free` = sum of `2^o * nr[o][t]`; `by_type[t]` = the part of it on lists of `t`
+//! * `free` = sum of `2^o * nr[o][t]`; `by_type[t]` = the part of it on lists of `t`; `dirty` = the
+//!   part of it that is not known to be zero
 
+use super::fallback::FallbackCounts;
 use crate::frame::{
     FrameState, MAX_ORDER, MIGRATE_TYPES, Memory, MigrateType, Order, PAGEBLOCK_FRAMES,
     PageblockIndex, Pfn,
@@ -54,7 +56,9 @@ pub(super) struct FreeAreas {
     lists: [[List; MIGRATE_TYPES]; ORDERS],
     nr: [[u32; MIGRATE_TYPES]; ORDERS],
     by_type: [u32; MIGRATE_TYPES],
+    dirty: u32,
     filled: u64,
+    pub(super) fallbacks: FallbackCounts,
 }
 
 /// The orders of one migratetype that have free blocks, as bits.
@@ -79,7 +83,9 @@ impl FreeAreas {
             lists: [[List { head: NIL, tail: NIL }; MIGRATE_TYPES]; ORDERS],
             nr: [[0; MIGRATE_TYPES]; ORDERS],
             by_type: [0; MIGRATE_TYPES],
+            dirty: 0,
             filled: 0,
+            fallbacks: FallbackCounts { claimed: 0, stolen: 0 },
         }
     }
 
@@ -91,6 +97,11 @@ impl FreeAreas {
     /// Free frames.
     pub(super) fn free(&self) -> u32 {
         self.by_type.iter().sum()
+    }
+
+    /// Free frames that are not known to be zero.
+    pub(super) fn dirty(&self) -> u32 {
+        self.dirty
     }
 
     /// Free frames on the lists of one migratetype.
@@ -144,6 +155,7 @@ impl FreeAreas {
         debug_assert_eq!(pageblock.migratetype(), of, "block on the list of another type");
         memory.frames().set_state(pfn, FrameState::in_zone(order, zeroed));
         pageblock.count_freed(order, zeroed);
+        self.dirty += if zeroed { 0 } else { order.frames() };
         if order == Order::ZERO {
             if pageblock.add_single(pfn.0 % PAGEBLOCK_FRAMES) == 1 {
                 self.link_pageblock(memory, pfn.pageblock(), of, end);
@@ -151,9 +163,7 @@ impl FreeAreas {
         } else {
             self.link_block(memory, pfn, order, of, end);
         }
-        self.by_type[of.index()] += order.frames();
-        self.nr[order.index()][of.index()] += 1;
-        self.filled |= 1 << (16 * of.index() + order.index());
+        self.count_in(order, of, 1);
     }
 
     /// Takes a block off the list of `migratetype`. Its state is left for the caller to set. O(1).
@@ -170,6 +180,7 @@ impl FreeAreas {
         debug_assert!(state.is_buddy(order), "block is not free in the zone");
         let pageblock = memory.pageblocks().of(pfn);
         pageblock.count_taken(order, state.is_zeroed());
+        self.dirty -= if state.is_zeroed() { 0 } else { order.frames() };
         if order == Order::ZERO {
             if pageblock.remove_single(pfn.0 % PAGEBLOCK_FRAMES) == 0 {
                 self.unlink_pageblock(memory, pfn.pageblock(), of);
@@ -177,13 +188,25 @@ impl FreeAreas {
         } else {
             self.unlink_block(memory, pfn, order, of);
         }
-        self.by_type[of.index()] -= order.frames();
+        self.count_out(order, of, 1);
+        state.is_zeroed()
+    }
+
+    #[inline]
+    pub(super) fn count_in(&mut self, order: Order, of: MigrateType, blocks: u32) {
+        self.by_type[of.index()] += blocks << order.get();
+        self.nr[order.index()][of.index()] += blocks;
+        self.filled |= 1 << (16 * of.index() + order.index());
+    }
+
+    #[inline]
+    pub(super) fn count_out(&mut self, order: Order, of: MigrateType, blocks: u32) {
+        self.by_type[of.index()] -= blocks << order.get();
         let nr = &mut self.nr[order.index()][of.index()];
-        *nr -= 1;
+        *nr -= blocks;
         if *nr == 0 {
             self.filled &= !(1 << (16 * of.index() + order.index()));
         }
-        state.is_zeroed()
     }
 
     fn link_block(&mut self, memory: &Memory, pfn: Pfn, order: Order, of: MigrateType, end: End) {

@@ -3,20 +3,53 @@
 
 mod buddy;
 mod budget;
+mod fallback;
+mod fork;
 mod free_area;
+mod grow;
+mod highatomic;
+mod purge;
+#[cfg(test)]
+pub(crate) mod tests;
 mod validate;
+mod watermark;
 #[expect(clippy::module_inception, reason = "the zone itself is the noun of its file")]
 mod zone;
 
 pub use budget::Budget;
+pub use fallback::FallbackCounts;
 pub use free_area::{Block, ORDERS};
+pub(crate) use grow::Urgency;
 pub use validate::StateCensus;
-pub use zone::Zone;
+pub use watermark::{Mark, Marks};
+pub use zone::{Traffic, Zone, ZoneStats, largest_blocks};
 
 use crate::frame::{
     FrameState, MAX_NODES, Memory, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn,
 };
 use quarry_sys::os::{Os, OsResult};
+
+/// What is asked of a zone.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask {
+    /// Size of the blocks.
+    pub order: Order,
+    /// What they will hold.
+    pub migratetype: MigrateType,
+    /// Rights beyond the usual.
+    pub flags: AllocFlags,
+}
+
+/// Rights of a request with regard to watermarks (`ALLOC_*`, Linux 6.3 names).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AllocFlags {
+    /// May use part of the reserve below the min watermark (`__GFP_HIGH`).
+    pub min_reserve: bool,
+    /// Cannot wait for anything (atomic context).
+    pub non_block: bool,
+    /// May use the high-order atomic reserve.
+    pub high_atomic: bool,
+}
 
 /// What a block becomes when it leaves the free lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +74,8 @@ pub struct Zones {
     memory: Memory,
     budget: Budget,
     zones: [Zone; MAX_NODES],
+    /// Row `n`: the nodes in the order in which requests for node `n` try them.
+    fallback: [[NodeId; MAX_NODES]; MAX_NODES],
     nodes: u8,
 }
 
@@ -57,6 +92,8 @@ pub struct ZoneConfig {
     pub grow: bool,
     /// Number of nodes.
     pub nodes: u8,
+    /// How far apart two nodes are; only the order of the values counts.
+    pub distance: fn(NodeId, NodeId) -> u32,
 }
 
 impl Zones {
@@ -74,6 +111,7 @@ impl Zones {
             memory: Memory::reserve(os, config.reserve_bytes)?,
             budget: Budget::new(config.limit_frames),
             zones: core::array::from_fn(|node| Zone::new(NodeId(node as u8), config.grow)),
+            fallback: core::array::from_fn(|node| fallback_row(node as u8, config)),
             nodes: config.nodes,
         };
         if config.initial_frames > 0 {
@@ -83,6 +121,7 @@ impl Zones {
                 zone.add_frames(&zones.memory, first, config.initial_frames);
             }
         }
+        zones.refresh_marks();
         Ok(zones)
     }
 
@@ -104,6 +143,7 @@ impl Zones {
     #[inline]
     #[must_use]
     pub fn zone(&self, node: NodeId) -> &Zone {
+        debug_assert!(node.0 < self.nodes, "node beyond the configured ones");
         &self.zones[usize::from(node.0)]
     }
 
@@ -112,35 +152,59 @@ impl Zones {
         self.zones[..usize::from(self.nodes)].iter()
     }
 
+    /// The nodes in the order in which requests for `node` try them: itself, then by distance.
+    pub fn fallback_order(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
+        self.fallback[usize::from(node.0)][..usize::from(self.nodes)].iter().copied()
+    }
+
     /// Takes up to `count` blocks from one node in one critical section, and gives each to `give`
-    /// with the lock held. Returns how many.
+    /// with the lock held. Returns how many. Watermarks are the caller's to test.
+    #[inline]
     pub fn take(
         &self,
         node: NodeId,
-        order: Order,
-        of: MigrateType,
+        ask: &Ask,
         count: u32,
         destination: Destination,
-        mut give: impl FnMut(Pfn, bool),
+        give: impl FnMut(Pfn, bool),
     ) -> u32 {
-        let charged = self.budget.charge_blocks(count, order.frames());
-        let zone = self.zone(node);
-        let mut taken = 0;
-        while taken < charged {
-            taken += zone.take(&self.memory, order, of, charged - taken, destination, &mut give);
-            if taken == charged || !zone.grow(&self.memory, &self.budget, order) {
-                break;
-            }
+        let charged = self.budget.charge_blocks(count, ask.order.frames());
+        if charged == 0 {
+            return 0;
         }
+        let taken = self.zone(node).take(&self.memory, ask, charged, destination, give);
         if taken < charged {
-            self.budget.uncharge((charged - taken) * order.frames());
+            self.budget.uncharge((charged - taken) * ask.order.frames());
         }
         taken
     }
 
     /// Puts blocks of one node back in one critical section.
+    #[inline]
     pub fn put(&self, node: NodeId, blocks: impl Iterator<Item = Block>) {
         let frames = self.zone(node).put(&self.memory, blocks);
         self.budget.uncharge(frames);
     }
+
+    /// Computes all watermarks anew: the total has changed.
+    fn refresh_marks(&self) {
+        let total = self.all().map(Zone::managed).sum();
+        for zone in self.all() {
+            zone.marks.set(Marks::of(zone.managed(), total));
+        }
+    }
+}
+
+/// The nodes by their distance from `node`; where two are equally far, the next one up comes first,
+/// so that not all nodes lean on the same one.
+fn fallback_row(node: u8, config: &ZoneConfig) -> [NodeId; MAX_NODES] {
+    let mut row: [NodeId; MAX_NODES] = core::array::from_fn(|other| NodeId(other as u8));
+    let nodes = config.nodes;
+    if node < nodes {
+        row[..usize::from(nodes)].sort_unstable_by_key(|other| {
+            let around = (other.0 + nodes - node) % nodes;
+            (*other != NodeId(node), (config.distance)(NodeId(node), *other), around)
+        });
+    }
+    row
 }

@@ -74,15 +74,23 @@ impl Zone {
     /// # Panics
     /// With the equation that does not hold.
     pub fn validate(&self, memory: &Memory) -> StateCensus {
-        let areas = self.lock_areas();
+        let inside = self.lock();
+        let areas = &inside.areas;
         areas.validate(memory);
         let mut census = StateCensus::default();
+        let (mut dirty, mut reserved) = (0, 0);
         for index in (0..memory.pageblocks().count()).map(PageblockIndex) {
             if memory.pageblocks().at(index).tag().node() == Some(self.node()) {
                 census_of(memory, index, &mut census);
+                let pageblock = memory.pageblocks().at(index);
+                dirty += pageblock.dirty();
+                let high_atomic = pageblock.migratetype() == MigrateType::HighAtomic;
+                reserved += if high_atomic { PAGEBLOCK_FRAMES } else { 0 };
             }
         }
         assert_eq!(census.in_zone, areas.free(), "frames free by state = frames listed");
+        assert_eq!(dirty, areas.dirty(), "dirty frames of pageblocks = dirty frames listed");
+        assert_eq!(reserved, self.reserved_high_atomic(), "frames of HighAtomic pageblocks");
         assert_eq!(self.free(), areas.free(), "the free count that is read without the lock");
         assert!(census.in_zone + census.in_pcp <= self.managed(), "free + in_pcp <= managed");
         census

@@ -1,33 +1,92 @@
-//! One zone: the free memory of one node.
+//! One zone: the free memory of one node, under one lock.
+//!
+//! What is read without the lock (free frames, filled lists, marks) is a copy published at the end
+//! of each critical section; requests test watermarks against it before they take the lock, as the
+//! kernel does, and so may pass a mark by as much as runs at the same time.
 
 use super::buddy::for_each_part;
-use super::free_area::{Block, End, FreeAreas};
-use super::{Budget, Destination};
+use super::fallback::{FallbackCounts, Mode, ZoneView};
+use super::free_area::{Block, End, FreeAreas, ORDERS, smallest_filled};
+use super::grow::Growth;
+use super::watermark::{Mark, Marks, Watermarks};
+use super::{AllocFlags, Ask, Destination};
 use crate::frame::{
-    MAX_ORDER, Memory, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pageblock, PageblockIndex,
-    PageblockTag, Pfn,
+    MAX_ORDER, MIGRATE_TYPES, Memory, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, PCP_TYPES,
+    Pageblock, PageblockIndex, PageblockTag, Pfn,
 };
 use quarry_sys::lock::{CountedLock, Guard, LockStats};
-use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
+use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// A zone grows by pairs of pageblocks, so that a block of order 10 never has a foreign half.
-const GROWTH_UNIT: u32 = 2;
-/// Largest step: 32 MiB.
-const GROWTH_MAX: u32 = 16;
+/// Calls and blocks of one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Critical sections.
+    pub calls: u64,
+    /// Blocks moved in them.
+    pub blocks: u64,
+    /// Frames of those blocks.
+    pub frames: u64,
+}
 
-/// The next step of growth, in pageblocks.
-struct Growth {
-    step: u32,
+/// What the lock guards.
+pub(super) struct Inside {
+    pub(super) areas: FreeAreas,
+    taken: Traffic,
+    put: Traffic,
 }
 
 /// The free memory of one node.
+#[repr(align(128))]
 pub struct Zone {
-    node: NodeId,
-    grows: bool,
-    areas: CountedLock<FreeAreas>,
-    growth: CountedLock<Growth>,
+    pub(super) node: NodeId,
+    pub(super) grows: bool,
+    inside: CountedLock<Inside>,
+    pub(super) growth: CountedLock<Growth>,
+    /// Held while blocks are off the lists to be purged.
+    pub(super) purging: CountedLock<()>,
     managed: AtomicU32,
     free: AtomicU32,
+    dirty: AtomicU32,
+    free_reserved: AtomicU32,
+    filled: AtomicU64,
+    /// Past the last pageblock of the zone.
+    end: AtomicU32,
+    pub(super) isolated: AtomicU32,
+    pub(super) reserved: AtomicU32,
+    pub(super) marks: Watermarks,
+    /// The last attempt to grow failed.
+    pub(super) stuck: AtomicBool,
+    below_high: AtomicBool,
+    reclaim_active: AtomicBool,
+}
+
+/// A snapshot of a zone, all of it from one hold of its lock.
+#[derive(Clone, Debug)]
+pub struct ZoneStats {
+    /// Its node.
+    pub node: NodeId,
+    /// Frames that belong to it.
+    pub managed: u32,
+    /// Frames on its free lists.
+    pub free: u32,
+    /// Free frames that are not known to be zero: what a purge can give back.
+    pub dirty: u32,
+    /// Frames of pageblocks reserved for high-order atomic requests.
+    pub reserved_high_atomic: u32,
+    /// Free blocks by order and migratetype: a row of `buddyinfo` is the sum over the types.
+    pub nr_free: [[u32; MIGRATE_TYPES]; ORDERS],
+    /// The watermarks without the boost.
+    pub marks: Marks,
+    /// What the marks are raised by now.
+    pub boost: u32,
+    /// Blocks taken: to be handed out or for per-CPU lists.
+    pub taken: Traffic,
+    /// Blocks put back.
+    pub put: Traffic,
+    /// Requests served from other types' blocks.
+    pub fallbacks: FallbackCounts,
+    /// Counters of the lock.
+    pub lock: LockStats,
 }
 
 impl Zone {
@@ -35,10 +94,25 @@ impl Zone {
         Self {
             node,
             grows,
-            areas: CountedLock::new(FreeAreas::new()),
-            growth: CountedLock::new(Growth { step: GROWTH_UNIT }),
+            inside: CountedLock::new(Inside {
+                areas: FreeAreas::new(),
+                taken: Traffic { calls: 0, blocks: 0, frames: 0 },
+                put: Traffic { calls: 0, blocks: 0, frames: 0 },
+            }),
+            growth: CountedLock::new(Growth::new()),
+            purging: CountedLock::new(()),
             managed: AtomicU32::new(0),
             free: AtomicU32::new(0),
+            dirty: AtomicU32::new(0),
+            free_reserved: AtomicU32::new(0),
+            filled: AtomicU64::new(0),
+            end: AtomicU32::new(0),
+            isolated: AtomicU32::new(0),
+            reserved: AtomicU32::new(0),
+            marks: Watermarks::new(),
+            stuck: AtomicBool::new(false),
+            below_high: AtomicBool::new(false),
+            reclaim_active: AtomicBool::new(false),
         }
     }
 
@@ -54,95 +128,250 @@ impl Zone {
         self.managed.load(Relaxed)
     }
 
-    /// Frames on its free lists.
+    /// Frames on its free lists, as of the last critical section.
+    #[inline]
     #[must_use]
     pub fn free(&self) -> u32 {
         self.free.load(Relaxed)
     }
 
-    pub(super) fn lock_areas(&self) -> Guard<'_, FreeAreas> {
-        self.areas.lock()
+    /// Free frames that are not known to be zero, as of the last critical section.
+    #[must_use]
+    pub fn dirty(&self) -> u32 {
+        self.dirty.load(Relaxed)
     }
 
-    /// Counters of its lock.
-    #[must_use]
-    pub fn lock_stats(&self) -> LockStats {
-        self.areas.stats()
+    /// The pageblocks that the zone may have lie below this one.
+    pub(super) fn end(&self) -> PageblockIndex {
+        PageblockIndex(self.end.load(Relaxed))
+    }
+
+    pub(super) fn lock(&self) -> Guard<'_, Inside> {
+        self.inside.lock()
+    }
+
+    /// Copies what is read without the lock.
+    #[inline]
+    pub(super) fn publish(&self, areas: &FreeAreas) {
+        self.free.store(areas.free(), Relaxed);
+        self.dirty.store(areas.dirty(), Relaxed);
+        self.free_reserved.store(areas.free_of(MigrateType::HighAtomic), Relaxed);
+        self.filled.store(areas.filled(), Relaxed);
     }
 
     /// Gives the zone the first `frames` frames of pageblocks that were taken for it.
     pub(super) fn add_frames(&self, memory: &Memory, first: PageblockIndex, frames: u32) {
-        let mut areas = self.areas.lock();
+        let mut inside = self.lock();
         let tag = PageblockTag::new(self.node, MigrateType::Movable);
-        for index in first.0..first.0 + frames.div_ceil(PAGEBLOCK_FRAMES) {
+        let last = first.0 + frames.div_ceil(PAGEBLOCK_FRAMES);
+        for index in first.0..last {
             memory.pageblocks().at(PageblockIndex(index)).set_tag(tag);
         }
-        let (mut pfn, end) = (first.first(), first.first().plus(frames));
-        while pfn < end {
-            let fits = (end.0 - pfn.0).ilog2().min(pfn.0.trailing_zeros());
-            let order = Order::new(fits.min(u32::from(MAX_ORDER)) as u8);
-            areas.put(memory, Block { pfn, order, zeroed: true }, End::Tail);
-            pfn = pfn.plus(order.frames());
+        for (pfn, order) in largest_blocks(first.first(), frames) {
+            inside.areas.put(memory, Block { pfn, order, zeroed: true }, End::Tail);
         }
         self.managed.store(self.managed() + frames, Relaxed);
-        self.free.store(areas.free(), Relaxed);
+        self.end.store(self.end().0.max(last), Relaxed);
+        self.publish(&inside.areas);
     }
 
+    /// Takes up to `count` blocks in one critical section; each goes to `give` with the lock held.
+    #[inline]
     pub(super) fn take(
         &self,
         memory: &Memory,
-        order: Order,
-        of: MigrateType,
+        ask: &Ask,
         count: u32,
         destination: Destination,
-        give: &mut impl FnMut(Pfn, bool),
+        mut give: impl FnMut(Pfn, bool),
     ) -> u32 {
-        let mut areas = self.areas.lock();
-        let mut taken = 0;
+        let view = ZoneView { memory, marks: &self.marks, managed: self.managed() };
+        let mut inside = self.lock();
+        let (mut taken, mut mode) = (0, Mode::default());
         while taken < count {
-            let block = MigrateType::ALL.iter().find_map(|from| {
-                let from = if *from == MigrateType::Unmovable { of } else { *from };
-                areas.take_smallest(memory, order, from)
-            });
-            let Some(Block { pfn, zeroed, .. }) = block else { break };
-            if of == MigrateType::Movable {
+            let Some(block) = take_one(&mut inside.areas, view, ask, &mut mode) else { break };
+            let Block { pfn, order, zeroed } = block;
+            if ask.migratetype == MigrateType::Movable {
                 for_each_part(memory, pfn, order, Pageblock::mark_movable);
             }
             memory.frames().set_state(pfn, destination.state(order, zeroed));
             give(pfn, zeroed);
             taken += 1;
         }
-        self.free.store(areas.free(), Relaxed);
+        inside.taken.calls += 1;
+        inside.taken.blocks += u64::from(taken);
+        inside.taken.frames += u64::from(taken) << ask.order.get();
+        self.publish(&inside.areas);
         taken
     }
 
-    /// Puts blocks back under one acquisition; returns the number of frames.
+    /// Puts blocks back in one critical section; returns the number of frames.
+    #[inline]
     pub(super) fn put(&self, memory: &Memory, blocks: impl Iterator<Item = Block>) -> u32 {
-        let mut areas = self.areas.lock();
-        let mut frames = 0;
+        let mut inside = self.lock();
+        let (mut count, mut frames) = (0u64, 0u32);
         for block in blocks {
-            areas.put(memory, block, End::Head);
+            inside.areas.put(memory, block, End::Head);
+            count += 1;
             frames += block.order.frames();
         }
-        self.free.store(areas.free(), Relaxed);
+        inside.put.calls += 1;
+        inside.put.blocks += count;
+        inside.put.frames += u64::from(frames);
+        self.publish(&inside.areas);
         frames
     }
 
-    /// Takes more pageblocks from the reservation. Returns whether the zone has grown.
-    pub(super) fn grow(&self, memory: &Memory, _budget: &Budget, _order: Order) -> bool {
-        if !self.grows {
+    /// Whether a block of `order` may be taken without the zone falling to `mark`
+    /// (`__zone_watermark_ok`, Linux 6.x).
+    #[inline]
+    #[must_use]
+    pub fn watermark_ok(&self, order: Order, mark: Mark, flags: AllocFlags) -> bool {
+        let mut min = self.marks.effective(mark);
+        let mut unusable = order.frames() - 1;
+        if flags.min_reserve {
+            min -= min / 2;
+            if flags.non_block {
+                min -= min / 4;
+            }
+        }
+        if flags == AllocFlags::default() {
+            unusable += self.free_reserved.load(Relaxed);
+        }
+        if self.free() <= min.saturating_add(unusable) {
             return false;
         }
-        let mut growth = self.growth.lock();
-        let mut step = growth.step;
-        while step >= GROWTH_UNIT {
-            if let Ok(first) = memory.take_for_zone(step) {
-                self.add_frames(memory, first, step * PAGEBLOCK_FRAMES);
-                growth.step = (step * 2).min(GROWTH_MAX);
-                return true;
-            }
-            step /= 2;
-        }
-        false
+        let filled = self.filled.load(Relaxed);
+        let types = if flags.high_atomic { MIGRATE_TYPES } else { PCP_TYPES };
+        order == Order::ZERO
+            || MigrateType::ALL[..types]
+                .iter()
+                .any(|of| smallest_filled(filled, order, *of).is_some())
     }
+
+    /// The watermarks without the boost.
+    #[must_use]
+    pub fn marks(&self) -> Marks {
+        self.marks.marks()
+    }
+
+    /// Lowers the marks after memory has been given back.
+    pub fn clear_boost(&self) {
+        self.marks.clear_boost();
+    }
+
+    /// Whether the zone was found below its high mark and cannot grow (`ZONE_BELOW_HIGH`).
+    #[inline]
+    #[must_use]
+    pub fn is_below_high(&self) -> bool {
+        self.below_high.load(Relaxed)
+    }
+
+    pub(crate) fn set_below_high(&self, below: bool) {
+        self.below_high.store(below, Relaxed);
+    }
+
+    /// Whether memory is being reclaimed for this zone (`ZONE_RECLAIM_ACTIVE`).
+    #[inline]
+    #[must_use]
+    pub fn is_reclaim_active(&self) -> bool {
+        self.reclaim_active.load(Relaxed)
+    }
+
+    /// Whether the reservation may still have pageblocks for this zone.
+    #[inline]
+    pub(crate) fn can_grow(&self) -> bool {
+        self.grows && !self.stuck.load(Relaxed)
+    }
+
+    /// Waits until blocks that are off the lists to be purged have come back.
+    pub(crate) fn wait_for_purge(&self) {
+        if self.isolated.load(Relaxed) != 0 {
+            drop(self.purging.lock());
+        }
+    }
+
+    /// Tells the per-CPU lists to keep less while memory is being reclaimed.
+    pub fn set_reclaim_active(&self, active: bool) {
+        self.reclaim_active.store(active, Relaxed);
+    }
+
+    /// Counters of its lock.
+    #[must_use]
+    pub fn lock_stats(&self) -> LockStats {
+        self.inside.stats()
+    }
+
+    /// A consistent snapshot. Takes the lock; O(lists).
+    #[must_use]
+    pub fn stats(&self) -> ZoneStats {
+        let inside = self.lock();
+        let areas = &inside.areas;
+        ZoneStats {
+            node: self.node,
+            managed: self.managed(),
+            free: areas.free(),
+            dirty: areas.dirty(),
+            reserved_high_atomic: self.reserved_high_atomic(),
+            nr_free: core::array::from_fn(|order| {
+                MigrateType::ALL.map(|of| areas.nr(Order::new(order as u8), of))
+            }),
+            marks: self.marks(),
+            boost: self.marks.boost(),
+            taken: inside.taken,
+            put: inside.put,
+            fallbacks: areas.fallbacks,
+            lock: self.inside.stats(),
+        }
+    }
+
+    /// Pageblocks of the zone by migratetype: the second table of `pagetypeinfo`. O(pageblocks).
+    #[must_use]
+    pub fn pageblocks_by_type(&self, memory: &Memory) -> [u32; MIGRATE_TYPES] {
+        let mut counts = [0; MIGRATE_TYPES];
+        for index in 0..self.end().0 {
+            let tag = memory.pageblocks().at(PageblockIndex(index)).tag();
+            if tag.node() == Some(self.node) {
+                counts[tag.migratetype().index()] += 1;
+            }
+        }
+        counts
+    }
+
+    pub(super) fn fork_lock(&self) -> &CountedLock<Inside> {
+        &self.inside
+    }
+}
+
+/// Takes one block from the lists that the request may use.
+#[inline]
+fn take_one(
+    areas: &mut FreeAreas,
+    view: ZoneView<'_>,
+    ask: &Ask,
+    mode: &mut Mode,
+) -> Option<Block> {
+    if ask.flags.high_atomic {
+        let reserved = areas.take_smallest(view.memory, ask.order, MigrateType::HighAtomic);
+        if reserved.is_some() {
+            return reserved;
+        }
+    }
+    let block = areas.take_any(view, ask.order, ask.migratetype, mode);
+    if block.is_none() && ask.flags.non_block {
+        return areas.take_smallest(view.memory, ask.order, MigrateType::HighAtomic);
+    }
+    block
+}
+
+/// The largest aligned blocks that `count` frames from `first` on form, in ascending order.
+pub fn largest_blocks(first: Pfn, count: u32) -> impl Iterator<Item = (Pfn, Order)> + Clone {
+    let (mut pfn, end) = (first, first.plus(count));
+    core::iter::from_fn(move || {
+        let left = end.0 - pfn.0;
+        let fits = left.checked_ilog2()?.min(pfn.0.trailing_zeros()).min(u32::from(MAX_ORDER));
+        let block = (pfn, Order::new(fits as u8));
+        pfn = pfn.plus(block.1.frames());
+        Some(block)
+    })
 }

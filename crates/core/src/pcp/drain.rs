@@ -1,0 +1,81 @@
+//! How blocks leave the lists for the zone: always from the tail, in one of two ways round.
+
+use super::lists::Lists;
+use super::policy::DrainWalk;
+use super::ring::SlotRings;
+use crate::frame::{FrameTable, Order};
+use crate::zone::Block;
+
+/// Takes blocks off the lists until `left` pages are gone; may overshoot by one block. Blocks whose
+/// state is wrong leave the list and the count, but do not reach the zone.
+pub(super) struct Drain<'a> {
+    lists: &'a mut Lists,
+    rings: SlotRings<'a>,
+    frames: &'a FrameTable,
+    orders: &'static [u8],
+    walk: DrainWalk,
+    /// Pages still to take.
+    left: u32,
+    /// The list in turn.
+    at: usize,
+    /// Blocks that it may still give in this turn; 0 = on to the next list.
+    turn: u32,
+}
+
+impl<'a> Drain<'a> {
+    /// A drain of `pages` pages (at most what is listed) that begins with list `first`.
+    pub(super) fn new(
+        lists: &'a mut Lists,
+        rings: SlotRings<'a>,
+        frames: &'a FrameTable,
+        (orders, walk): (&'static [u8], DrainWalk),
+        pages: u32,
+        first: usize,
+    ) -> Self {
+        let left = pages.min(lists.tuning.count);
+        // The 2016 drain knows no list to begin with.
+        let first = if walk == DrainWalk::GrowingBatches { 0 } else { first };
+        let at = (first + orders.len() - 1) % orders.len();
+        Self { lists, rings, frames, orders, walk, left, at, turn: 0 }
+    }
+
+    /// Moves on to the next list that has blocks. `None` where no list has.
+    fn next_list(&mut self) -> Option<()> {
+        for passed in 1..=self.orders.len() as u32 {
+            self.at = if self.at + 1 == self.orders.len() { 0 } else { self.at + 1 };
+            let listed = self.lists.rings[self.at].len();
+            if listed != 0 {
+                // One block for this list and one for each empty one before it, so that full lists
+                // give more; a list that is alone gives all.
+                let alone = passed == self.orders.len() as u32;
+                let whole = self.walk == DrainWalk::WholeLists || alone;
+                self.turn = if whole { u32::MAX } else { passed };
+                return Some(());
+            }
+        }
+        None
+    }
+}
+
+impl Iterator for Drain<'_> {
+    type Item = Block;
+
+    fn next(&mut self) -> Option<Block> {
+        while self.left > 0 {
+            if self.turn == 0 || self.lists.rings[self.at].is_empty() {
+                self.next_list()?;
+            }
+            let order = Order::new(self.orders[self.at]);
+            let pfn = self.rings.pop_tail(self.at, &mut self.lists.rings[self.at])?;
+            self.turn -= 1;
+            self.left = self.left.saturating_sub(order.frames());
+            self.lists.tuning.count -= order.frames();
+            let state = self.frames.state(pfn);
+            if state.is_in_pcp() && state.order() == order {
+                return Some(Block { pfn, order, zeroed: state.is_zeroed() });
+            }
+            self.lists.counters.bad_blocks += 1;
+        }
+        None
+    }
+}

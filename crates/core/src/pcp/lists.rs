@@ -1,0 +1,135 @@
+//! The per-CPU page lists of one slot and node, and what they count.
+//!
+//! Invariants, while the lock is free:
+//! * `tuning.count` = sum over lists of blocks * 2^order: pages, never blocks
+//! * the state of the first frame of each listed block is `in_pcp(order of the list, _)`
+
+use super::ring::{MAX_LISTS, Ring};
+use crate::frame::FreshZero;
+use quarry_sys::lock::CountedLock;
+use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
+
+/// What the policies steer by. The names are those of `struct per_cpu_pages` (Linux 6.7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tuning {
+    /// Pages on all lists.
+    pub count: u32,
+    /// Pages kept at most, tuned between `high_min` and `high_max`.
+    pub high: u32,
+    /// Pages freed in a row, halved at each allocation.
+    pub free_count: u32,
+    /// Refills of order 0 take `batch << alloc_factor` pages.
+    pub alloc_factor: u8,
+    /// The previous free was of order 1..=3.
+    pub prev_free_high_order: bool,
+}
+
+/// What the lists of a slot have done. All values only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PcpCounters {
+    /// Blocks handed out from the lists, those fetched for the purpose included.
+    pub allocs: u64,
+    /// Times an empty list was refilled: critical sections of the zone.
+    pub refills: u64,
+    /// Blocks fetched so.
+    pub refilled_blocks: u64,
+    /// Blocks freed to the lists.
+    pub frees: u64,
+    /// Critical sections of the zone that took blocks back.
+    pub drains: u64,
+    /// Pages given back so.
+    pub drained_pages: u64,
+    /// Blocks handed out past the lists: another order, or the lists were in use.
+    pub bypassed_allocs: u64,
+    /// Blocks freed past the lists.
+    pub bypassed_frees: u64,
+    /// Critical sections, of the lists or of the zone in their stead, spent on freeing what callers
+    /// gave back (document 001 counts these).
+    pub critical_sections: u64,
+    /// Blocks found with a wrong state on a list: dropped, and taken out of the count.
+    pub bad_blocks: u64,
+}
+
+impl PcpCounters {
+    /// Allocations that took the zone's lock.
+    #[must_use]
+    pub fn allocs_at_zone(&self) -> u64 {
+        self.refills + self.bypassed_allocs
+    }
+
+    /// Frees that took the zone's lock.
+    #[must_use]
+    pub fn frees_at_zone(&self) -> u64 {
+        self.drains + self.bypassed_frees
+    }
+}
+
+impl core::ops::AddAssign for PcpCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.allocs += other.allocs;
+        self.refills += other.refills;
+        self.refilled_blocks += other.refilled_blocks;
+        self.frees += other.frees;
+        self.drains += other.drains;
+        self.drained_pages += other.drained_pages;
+        self.bypassed_allocs += other.bypassed_allocs;
+        self.bypassed_frees += other.bypassed_frees;
+        self.critical_sections += other.critical_sections;
+        self.bad_blocks += other.bad_blocks;
+    }
+}
+
+/// What the lock guards.
+#[derive(Default)]
+pub(super) struct Lists {
+    pub(super) tuning: Tuning,
+    pub(super) rings: [Ring; MAX_LISTS],
+    pub(super) counters: PcpCounters,
+}
+
+/// The lists of one slot and node. Threads come here by `try_lock` and go to the zone where it
+/// fails; only drains and `fork` wait.
+#[repr(align(128))]
+pub(super) struct Pcp {
+    pub(super) lists: CountedLock<Lists>,
+    /// Counted without the lock: it could not be had.
+    pub(super) bypassed_allocs: AtomicU64,
+    pub(super) bypassed_frees: AtomicU64,
+    pub(super) bypass_sections: AtomicU64,
+}
+
+impl Default for Pcp {
+    fn default() -> Self {
+        Self {
+            lists: CountedLock::new(Lists::default()),
+            bypassed_allocs: AtomicU64::new(0),
+            bypassed_frees: AtomicU64::new(0),
+            bypass_sections: AtomicU64::new(0),
+        }
+    }
+}
+
+#[expect(unsafe_code, reason = "slots that no CPU uses must not be touched to be initialised")]
+// SAFETY: a free lock with zeroed counters is all zero bytes (`FREE` is 0), and so are empty rings,
+// counters, `false` and the atomics: exactly what `default` gives.
+unsafe impl FreshZero for Pcp {}
+
+impl Pcp {
+    pub(super) fn bypass_alloc(&self, blocks: u64) {
+        self.bypassed_allocs.fetch_add(blocks, Relaxed);
+    }
+
+    pub(super) fn bypass_free(&self, blocks: u64) {
+        self.bypassed_frees.fetch_add(blocks, Relaxed);
+        self.bypass_sections.fetch_add(1, Relaxed);
+    }
+
+    /// The counters. Waits for the lock.
+    pub(super) fn counters(&self) -> PcpCounters {
+        let mut counters = self.lists.lock().counters;
+        counters.bypassed_allocs += self.bypassed_allocs.load(Relaxed);
+        counters.bypassed_frees += self.bypassed_frees.load(Relaxed);
+        counters.critical_sections += self.bypass_sections.load(Relaxed);
+        counters
+    }
+}

@@ -1,0 +1,131 @@
+//! What a policy of the per-CPU lists decides.
+
+use super::lists::Tuning;
+use crate::frame::{MigrateType, Order};
+use crate::zone::{Marks, Zone};
+
+/// What the sizes of the lists are computed from.
+#[derive(Clone, Copy, Debug)]
+pub struct SizeInputs {
+    /// Frames of the zone.
+    pub managed: u32,
+    /// Its low watermark.
+    pub low: u32,
+    /// CPUs that share it, at least 1.
+    pub cpus: u32,
+}
+
+/// Frames that the sizes of a growing zone's lists are computed from: 1 GiB, the smallest zone that
+/// has the full batch. What such a zone happens to have at the start says nothing of its program.
+const GROWING_ZONE: u32 = 1 << 18;
+
+impl SizeInputs {
+    /// For one of `nodes` zones with `managed` frames each at the start.
+    #[must_use]
+    pub fn of(managed: u32, grows: bool, nodes: u8, declared_cpus: u32) -> Self {
+        let managed = if grows { managed.max(GROWING_ZONE) } else { managed };
+        let low = Marks::of(managed, managed.saturating_mul(u32::from(nodes))).low;
+        Self { managed, low, cpus: (declared_cpus / u32::from(nodes)).max(1) }
+    }
+}
+
+/// Bounds of the lists, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Exchanged with the zone per step.
+    pub batch: u32,
+    /// `high` is tuned from here..
+    pub high_min: u32,
+    /// ..to here.
+    pub high_max: u32,
+}
+
+/// What a policy may look at.
+#[derive(Clone, Copy)]
+pub(super) struct Surroundings<'a> {
+    pub(super) sizes: Sizes,
+    pub(super) zone: &'a Zone,
+}
+
+/// The way in which a drain goes round the lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DrainWalk {
+    /// One more block from a list for each empty list passed on the way to it; all from the only
+    /// list that has any (`free_pcppages_bulk`, Linux 2.6.32 to 5.17).
+    GrowingBatches,
+    /// All of the list that was freed to, then all of the next (Linux 5.18+).
+    WholeLists,
+}
+
+/// A policy: which blocks are listed, how many come and go at a time. Each follows the kernel of its
+/// name; all of them take and free at the head, append refills at the tail and drain the tail.
+pub(super) trait Policy {
+    /// The order of each list.
+    const ORDERS: &'static [u8];
+    /// How drains go round.
+    const WALK: DrainWalk;
+
+    /// The list for blocks of `order` and `migratetype`, or `None` where the zone serves them.
+    fn list(&self, order: Order, migratetype: MigrateType) -> Option<usize>;
+
+    /// The bounds for a zone.
+    fn sizes(&self, inputs: SizeInputs) -> Sizes;
+
+    /// Notes that a block is asked for.
+    #[inline]
+    fn before_alloc(&self, _tuning: &mut Tuning) {}
+
+    /// Blocks to fetch for an empty list of `order`, at least 1.
+    fn refill(&self, tuning: &mut Tuning, near: Surroundings<'_>, order: Order) -> u32;
+
+    /// Notes that a block of `order` was added (and counted); returns the pages to drain now.
+    fn after_free(&self, tuning: &mut Tuning, near: Surroundings<'_>, order: Order) -> u32;
+
+    /// Most pages to drain in one critical section of the zone.
+    fn drain_chunk(&self, sizes: Sizes) -> u32;
+
+    /// Lowers `high` after a while without use; returns the pages to drain.
+    fn decay(&self, _tuning: &mut Tuning, _sizes: Sizes) -> u32 {
+        0
+    }
+}
+
+/// `2^n - 1` pages nearest to `pages`, so that two tasks that take turns with batches do not always
+/// meet on the same cache colours (`zone_batchsize`).
+const fn batch_from(pages: u32) -> u32 {
+    if pages <= 1 {
+        return 1;
+    }
+    let raised = pages + pages / 2;
+    (1 << raised.ilog2()) - 1
+}
+
+/// `batch` of kernels up to 4.19: a quarter of a thousandth of the zone, of 512 KiB at most.
+pub(super) const fn batch_before_4_20(managed: u32) -> u32 {
+    let share = managed / 1024;
+    batch_from((if share < 128 { share } else { 128 }) / 4)
+}
+
+/// `batch` of current kernels: a 4096th of the zone, 256 KiB at most (Linux 6.x).
+pub(super) const fn batch_since_4_20(managed: u32) -> u32 {
+    let share = managed >> 12;
+    batch_from(if share < 64 { share } else { 64 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u32 = 1 << 18;
+
+    #[test]
+    fn batches_are_those_of_the_kernel() {
+        assert_eq!(batch_since_4_20(GIB / 16), 3);
+        assert_eq!(batch_since_4_20(GIB / 4), 15);
+        assert_eq!(batch_since_4_20(GIB), 63);
+        assert_eq!(batch_since_4_20(64 * GIB), 63);
+        assert_eq!(batch_since_4_20(1024), 1);
+        assert_eq!(batch_before_4_20(GIB), 31);
+        assert_eq!(batch_before_4_20(GIB / 64), 1);
+    }
+}

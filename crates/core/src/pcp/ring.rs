@@ -1,0 +1,174 @@
+//! The lists themselves: double-ended rings of frame numbers in memory reserved from the OS.
+//!
+//! The kernel links free pages through their descriptors; ours have no room for two links, and a
+//! ring is smaller than that anyway: 4 bytes per block, touched only as far as a list is used.
+//! Capacities bound what a list can hold; they are powers of two, so that no position is divided.
+
+use crate::frame::{Access, OsArray, Pfn};
+use quarry_sys::os::{Os, OsResult};
+use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
+
+/// Most lists of a policy: 3 migratetypes x orders 0..=3, and two of order 9 (Linux 6.x).
+pub(super) const MAX_LISTS: usize = 14;
+
+/// Where an empty list starts: far enough from a page's edge that a list which goes a little up and
+/// down touches one page of its ring.
+const START: u32 = 512;
+
+/// Blocks that a list may hold, by its order. Powers of two.
+#[derive(Clone, Copy, Debug)]
+pub struct RingSizes {
+    /// Order 0.
+    pub single: u32,
+    /// Orders 1..=3.
+    pub small: u32,
+    /// Order 9.
+    pub huge: u32,
+}
+
+impl Default for RingSizes {
+    /// Room for all that the policies' own limits allow: at most 2,048 pages plus a refill of 2,016
+    /// under the auto-tuned policy, `high` plus `batch` under the others.
+    fn default() -> Self {
+        Self { single: 4096, small: 1024, huge: 64 }
+    }
+}
+
+impl RingSizes {
+    fn of(&self, order: u8) -> u32 {
+        let size = match order {
+            0 => self.single,
+            1..=3 => self.small,
+            _ => self.huge,
+        };
+        assert!(size.is_power_of_two(), "ring sizes are powers of two");
+        size
+    }
+}
+
+/// One list: where it starts in its ring, and how many blocks it has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ring {
+    head: u32,
+    len: u32,
+}
+
+impl Ring {
+    #[inline]
+    pub(super) fn len(self) -> u32 {
+        self.len
+    }
+
+    #[inline]
+    pub(super) fn is_empty(self) -> bool {
+        self.len == 0
+    }
+}
+
+/// The memory of all rings.
+pub(super) struct Rings {
+    cells: OsArray<AtomicU32>,
+    /// Cells of all lists of one slot and node.
+    stride: u32,
+    offset: [u32; MAX_LISTS],
+    mask: [u32; MAX_LISTS],
+}
+
+/// The rings of one slot and node.
+#[derive(Clone, Copy)]
+pub(super) struct SlotRings<'a> {
+    rings: &'a Rings,
+    base: usize,
+}
+
+impl Rings {
+    /// Reserves rings for `count` pairs of slot and node, with a list for each of `orders`.
+    pub(super) fn reserve(
+        os: &dyn Os,
+        count: usize,
+        orders: &[u8],
+        sizes: &RingSizes,
+    ) -> OsResult<Self> {
+        let (mut offset, mut mask, mut stride) = ([0; MAX_LISTS], [0; MAX_LISTS], 0);
+        for (list, order) in orders.iter().enumerate() {
+            offset[list] = stride;
+            mask[list] = sizes.of(*order) - 1;
+            stride += sizes.of(*order);
+        }
+        let cells = OsArray::reserve(os, count * stride as usize, Access::Writable)?;
+        Ok(Self { cells, stride, offset, mask })
+    }
+
+    /// The rings of pair `index`.
+    #[inline]
+    pub(super) fn at(&self, index: usize) -> SlotRings<'_> {
+        SlotRings { rings: self, base: index * self.stride as usize }
+    }
+
+    /// Bytes of address space; what was touched of it is less.
+    pub(super) fn bytes(&self) -> usize {
+        self.cells.len() * size_of::<AtomicU32>()
+    }
+}
+
+impl SlotRings<'_> {
+    #[inline]
+    fn cell(&self, list: usize, position: u32) -> &AtomicU32 {
+        let inside = position.wrapping_add(START) & self.rings.mask[list];
+        self.rings.cells.at(self.base + (self.rings.offset[list] + inside) as usize)
+    }
+
+    /// Whether `list` has no room for one more block.
+    #[inline]
+    pub(super) fn is_full(&self, list: usize, ring: Ring) -> bool {
+        ring.len > self.rings.mask[list]
+    }
+
+    /// Blocks that `list` has room for.
+    #[inline]
+    pub(super) fn room(&self, list: usize, ring: Ring) -> u32 {
+        self.rings.mask[list] + 1 - ring.len
+    }
+
+    /// Takes the block at the head.
+    #[inline]
+    pub(super) fn pop_head(&self, list: usize, ring: &mut Ring) -> Option<Pfn> {
+        ring.len = ring.len.checked_sub(1)?;
+        let pfn = self.cell(list, ring.head).load(Relaxed);
+        ring.head = ring.head.wrapping_add(1);
+        if ring.len == 0 {
+            // An empty list starts over, so that it does not wander through its whole ring.
+            ring.head = 0;
+        }
+        Some(Pfn(pfn))
+    }
+
+    /// Takes the block at the tail.
+    #[inline]
+    pub(super) fn pop_tail(&self, list: usize, ring: &mut Ring) -> Option<Pfn> {
+        ring.len = ring.len.checked_sub(1)?;
+        Some(Pfn(self.cell(list, ring.head.wrapping_add(ring.len)).load(Relaxed)))
+    }
+
+    /// Puts a block before the head. The list is not full.
+    #[inline]
+    pub(super) fn push_head(&self, list: usize, ring: &mut Ring, pfn: Pfn) {
+        debug_assert!(!self.is_full(list, *ring), "the ring is full");
+        ring.head = ring.head.wrapping_sub(1);
+        ring.len += 1;
+        self.cell(list, ring.head).store(pfn.0, Relaxed);
+    }
+
+    /// Puts a block behind the tail. The list is not full.
+    #[inline]
+    pub(super) fn push_tail(&self, list: usize, ring: &mut Ring, pfn: Pfn) {
+        debug_assert!(!self.is_full(list, *ring), "the ring is full");
+        self.cell(list, ring.head.wrapping_add(ring.len)).store(pfn.0, Relaxed);
+        ring.len += 1;
+    }
+
+    /// The block at `position`, counted from the head.
+    pub(super) fn peek(&self, list: usize, ring: Ring, position: u32) -> Pfn {
+        Pfn(self.cell(list, ring.head.wrapping_add(position)).load(Relaxed))
+    }
+}

@@ -1,0 +1,68 @@
+//! What happens when neither the lists nor the zone above its low mark have a block
+//! (`__alloc_pages_slowpath` without the parts that need threads of their own).
+
+use super::allocator::PageAllocator;
+use super::{Page, PageRequest};
+use crate::zone::{Ask, Mark, Urgency};
+use quarry_sys::percpu::SlotIndex;
+
+impl PageAllocator {
+    /// Grows zones, goes to other nodes, then into the reserve; as a last resort takes back what
+    /// lies on lists and in the high-order reserve.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn alloc_slow(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
+        let usual = Ask { flags: Default::default(), ..request.ask() };
+        for node in self.zones.fallback_order(request.node) {
+            self.zones.grow(node, &usual, Urgency::Low);
+            let page = self.pcps.alloc(&self.zones, slot, node, &usual, Mark::Low);
+            if page.is_some() {
+                return page;
+            }
+        }
+        self.alloc_reserve(slot, request).or_else(|| self.alloc_last(slot, request))
+    }
+
+    /// Tries all nodes down to their min mark, with the rights of the request.
+    fn alloc_reserve(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
+        let ask = request.ask();
+        for node in self.zones.fallback_order(request.node) {
+            let page = self.pcps.alloc(&self.zones, slot, node, &ask, Mark::Min);
+            if let Some(page) = page {
+                if ask.flags.high_atomic && ask.order.get() > 0 {
+                    let zone = self.zones.zone(node);
+                    zone.reserve_high_atomic(self.zones.memory(), page.pfn, ask.order);
+                }
+                return Some(page);
+            }
+        }
+        None
+    }
+
+    /// Takes back everything that lies idle, and tries again.
+    fn alloc_last(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
+        self.drain_all();
+        for zone in self.zones.all() {
+            zone.wait_for_purge();
+            zone.clear_boost();
+        }
+        for node in self.zones.fallback_order(request.node) {
+            self.zones.grow(node, &request.ask(), Urgency::Last);
+        }
+        let page = self.alloc_reserve(slot, request);
+        if page.is_some() {
+            return page;
+        }
+        let memory = self.zones.memory();
+        while self.zones.fallback_order(request.node).any(|node| {
+            let zone = self.zones.zone(node);
+            zone.unreserve_high_atomic(memory, request.migratetype, true)
+        }) {
+            let page = self.alloc_reserve(slot, request);
+            if page.is_some() {
+                return page;
+            }
+        }
+        None
+    }
+}

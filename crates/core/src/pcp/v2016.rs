@@ -1,0 +1,53 @@
+//! `v2016`: document 000, "High-order per-cpu page allocator v5".
+//!
+//! Three lists of single pages by migratetype, then one list per order 1..=3 for all of them. A
+//! refill takes `batch` *blocks*, for it saves operations under the lock; a drain gives back `batch`
+//! *pages*, for it bounds the memory held. All lists share one count, in pages, which only the drain
+//! corrects: nobody else can know how many pages it took.
+//!
+//! The document raises `high` so that a refill rarely brings a drain upon the next free, but its
+//! multiplier is not known. Ours leaves room for one refill of order 3 above the stock mark:
+//! `high = 6 * batch + 8 * batch`.
+
+use super::lists::Tuning;
+use super::policy::{DrainWalk, Policy, SizeInputs, Sizes, Surroundings, batch_before_4_20};
+use crate::frame::{MigrateType, Order, PCP_TYPES};
+
+/// Highest order that is listed (`PAGE_ALLOC_COSTLY_ORDER`).
+pub(super) const COSTLY_ORDER: u8 = 3;
+
+/// The policy.
+pub(super) struct V2016;
+
+impl Policy for V2016 {
+    const ORDERS: &'static [u8] = &[0, 0, 0, 1, 2, 3];
+    const WALK: DrainWalk = DrainWalk::GrowingBatches;
+
+    #[inline]
+    fn list(&self, order: Order, migratetype: MigrateType) -> Option<usize> {
+        match order.get() {
+            0 => Some(migratetype.index()),
+            high @ 1..=COSTLY_ORDER => Some(PCP_TYPES + usize::from(high) - 1),
+            _ => None,
+        }
+    }
+
+    fn sizes(&self, inputs: SizeInputs) -> Sizes {
+        let batch = batch_before_4_20(inputs.managed);
+        let high = 6 * batch + (batch << COSTLY_ORDER);
+        Sizes { batch, high_min: high, high_max: high }
+    }
+
+    fn refill(&self, _tuning: &mut Tuning, near: Surroundings<'_>, _order: Order) -> u32 {
+        near.sizes.batch
+    }
+
+    #[inline]
+    fn after_free(&self, tuning: &mut Tuning, near: Surroundings<'_>, _order: Order) -> u32 {
+        if tuning.count >= near.sizes.high_max { near.sizes.batch } else { 0 }
+    }
+
+    fn drain_chunk(&self, _sizes: Sizes) -> u32 {
+        u32::MAX
+    }
+}

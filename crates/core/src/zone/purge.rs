@@ -1,0 +1,117 @@
+//! Purging: free blocks go back to the operating system and are known to be zero afterwards.
+//!
+//! The zone's lock is held only to take a pageblock's dirty blocks off the lists and to put them
+//! back; the calls of the operating system happen in between. A request that finds nothing meanwhile
+//! waits for `purging` before it gives up.
+
+use super::free_area::{Block, End};
+use super::zone::Zone;
+use crate::frame::{FRAME_BYTES, FrameState, Memory, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
+use quarry_sys::primitive::Ordering::Relaxed;
+
+/// Most blocks off the lists at a time.
+const ISOLATED_BLOCKS: usize = 64;
+
+/// Dirty blocks of one pageblock, in ascending order.
+struct Isolated {
+    blocks: [Block; ISOLATED_BLOCKS],
+    count: usize,
+    /// Where the next look into the pageblock starts.
+    next: Pfn,
+}
+
+impl Zone {
+    /// Gives free blocks of at least `smallest` that may hold data back to the operating system,
+    /// until about `most_bytes` are given back. Returns the bytes. O(pageblocks + blocks); holds the
+    /// zone's lock for at most 64 blocks of one pageblock.
+    pub fn purge(&self, memory: &Memory, smallest: Order, most_bytes: usize) -> usize {
+        let page_frames = memory.arena().os().page_size().div_ceil(FRAME_BYTES) as u32;
+        let smallest = smallest.max(Order::covering(page_frames));
+        let mut given_back = 0;
+        for index in (0..self.end().0).map(PageblockIndex) {
+            let pageblock = memory.pageblocks().at(index);
+            if pageblock.dirty() == 0 || pageblock.tag().node() != Some(self.node()) {
+                continue;
+            }
+            let mut from = index.first();
+            while from < index.first().plus(PAGEBLOCK_FRAMES) && given_back < most_bytes {
+                let Some(bytes) = self.purge_some(memory, smallest, &mut from) else {
+                    return given_back;
+                };
+                given_back += bytes;
+            }
+            if given_back >= most_bytes {
+                break;
+            }
+        }
+        if given_back > 0 {
+            self.clear_boost();
+        }
+        given_back
+    }
+
+    /// Purges up to 64 blocks from `from` on, which moves behind them. `None` where the OS refuses.
+    fn purge_some(&self, memory: &Memory, smallest: Order, from: &mut Pfn) -> Option<usize> {
+        let _purging = self.purging.lock();
+        let mut isolated = self.isolate(memory, smallest, *from);
+        *from = isolated.next;
+        let blocks = &mut isolated.blocks[..isolated.count];
+        let bytes = purge_runs(memory, blocks);
+        let frames: u32 = blocks.iter().map(|block| block.order.frames()).sum();
+        let mut inside = self.lock();
+        for block in blocks.iter() {
+            inside.areas.put(memory, *block, End::Tail);
+        }
+        self.isolated.store(self.isolated.load(Relaxed) - frames, Relaxed);
+        self.publish(&inside.areas);
+        drop(inside);
+        bytes
+    }
+
+    /// Takes dirty blocks off the lists.
+    fn isolate(&self, memory: &Memory, smallest: Order, from: Pfn) -> Isolated {
+        let none = Block { pfn: Pfn::NONE, order: Order::ZERO, zeroed: false };
+        let mut isolated = Isolated { blocks: [none; ISOLATED_BLOCKS], count: 0, next: from };
+        let end = from.pageblock().first().plus(PAGEBLOCK_FRAMES);
+        let mut frames = 0;
+        let mut inside = self.lock();
+        while isolated.next < end && isolated.count < ISOLATED_BLOCKS {
+            let pfn = isolated.next;
+            let state = memory.frames().state(pfn);
+            let order = if state.is_in_zone() { state.order() } else { Order::ZERO };
+            if state.is_in_zone() && !state.is_zeroed() && order >= smallest {
+                let of = memory.pageblocks().of(pfn).migratetype();
+                inside.areas.remove(memory, pfn, order, of);
+                memory.frames().set_state(pfn, FrameState::USED);
+                isolated.blocks[isolated.count] = Block { pfn, order, zeroed: false };
+                isolated.count += 1;
+                frames += order.frames();
+            }
+            isolated.next = pfn.plus(order.frames());
+        }
+        self.isolated.store(self.isolated.load(Relaxed) + frames, Relaxed);
+        self.publish(&inside.areas);
+        isolated
+    }
+}
+
+/// Purges neighbouring blocks by one call each run, and marks them zeroed. Returns the bytes, or
+/// `None` where a call failed.
+fn purge_runs(memory: &Memory, blocks: &mut [Block]) -> Option<usize> {
+    let mut bytes = 0;
+    let mut rest = blocks;
+    while let Some(first) = rest.first() {
+        let (start, mut end, mut count) = (first.pfn, first.pfn, 0);
+        while count < rest.len() && rest[count].pfn == end {
+            end = end.plus(rest[count].order.frames());
+            count += 1;
+        }
+        let length = (end.0 - start.0) as usize * FRAME_BYTES;
+        memory.arena().os().purge(memory.arena().address(start), length).ok()?;
+        bytes += length;
+        let (run, behind) = rest.split_at_mut(count);
+        run.iter_mut().for_each(|block| block.zeroed = true);
+        rest = behind;
+    }
+    Some(bytes)
+}

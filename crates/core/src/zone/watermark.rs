@@ -1,0 +1,129 @@
+//! Watermarks: how low a zone may fall, for whom (Linux 6.x `mm/page_alloc.c`).
+//!
+//! ```text
+//! min_free_kbytes = clamp(sqrt(16 * managed kB of all zones), 128, 262144)
+//! min = the zone's share of min_free_kbytes, in frames
+//! gap = max(min / 4, managed * 10 / 10000)
+//! low = min + gap      high = low + gap      promo = high + gap
+//! ```
+//! Every mark is raised by the boost, which grows when a pageblock is claimed for another type.
+
+use crate::frame::PAGEBLOCK_FRAMES;
+use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
+
+/// Bounds of `min_free_kbytes` (Linux 5.8+).
+const MIN_FREE_KB: (u64, u64) = (128, 262_144);
+/// `watermark_scale_factor`: fractions of 10,000 of the zone between two marks (Linux 4.6+).
+const SCALE_FACTOR: u64 = 10;
+/// `watermark_boost_factor`: the boost's limit in fractions of 10,000 of `high` (Linux 5.0+).
+const BOOST_FACTOR: u64 = 15_000;
+
+/// A level of free memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Below it only requests with rights to the reserve are served.
+    Min,
+    /// Below it the zone grows, or reclaim starts.
+    Low,
+    /// Up to it reclaim works.
+    High,
+    /// Above it pages may be promoted to this node.
+    Promo,
+}
+
+/// The four marks, in frames, without the boost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// See [`Mark::Min`].
+    pub min: u32,
+    /// See [`Mark::Low`].
+    pub low: u32,
+    /// See [`Mark::High`].
+    pub high: u32,
+    /// See [`Mark::Promo`].
+    pub promo: u32,
+}
+
+impl Marks {
+    /// The marks of a zone of `managed` frames where all zones have `total` frames together.
+    #[must_use]
+    pub fn of(managed: u32, total: u32) -> Self {
+        if managed == 0 {
+            return Self::default();
+        }
+        let kilobytes = (u64::from(total) * 4 * 16).isqrt().clamp(MIN_FREE_KB.0, MIN_FREE_KB.1);
+        let min = kilobytes / 4 * u64::from(managed) / u64::from(total);
+        let gap = (min / 4).max(u64::from(managed) * SCALE_FACTOR / 10_000);
+        let mark = |gaps: u64| (min + gaps * gap) as u32;
+        Self { min: mark(0), low: mark(1), high: mark(2), promo: mark(3) }
+    }
+}
+
+/// The marks of one zone. Read without its lock.
+#[derive(Default)]
+pub(super) struct Watermarks {
+    min: AtomicU32,
+    low: AtomicU32,
+    high: AtomicU32,
+    promo: AtomicU32,
+    boost: AtomicU32,
+}
+
+impl Watermarks {
+    pub(super) const fn new() -> Self {
+        Self {
+            min: AtomicU32::new(0),
+            low: AtomicU32::new(0),
+            high: AtomicU32::new(0),
+            promo: AtomicU32::new(0),
+            boost: AtomicU32::new(0),
+        }
+    }
+
+    pub(super) fn set(&self, marks: Marks) {
+        self.min.store(marks.min, Relaxed);
+        self.low.store(marks.low, Relaxed);
+        self.high.store(marks.high, Relaxed);
+        self.promo.store(marks.promo, Relaxed);
+    }
+
+    pub(super) fn marks(&self) -> Marks {
+        Marks {
+            min: self.min.load(Relaxed),
+            low: self.low.load(Relaxed),
+            high: self.high.load(Relaxed),
+            promo: self.promo.load(Relaxed),
+        }
+    }
+
+    /// A mark, raised by the boost.
+    #[inline]
+    pub(super) fn effective(&self, mark: Mark) -> u32 {
+        let mark = match mark {
+            Mark::Min => &self.min,
+            Mark::Low => &self.low,
+            Mark::High => &self.high,
+            Mark::Promo => &self.promo,
+        };
+        mark.load(Relaxed) + self.boost.load(Relaxed)
+    }
+
+    pub(super) fn boost(&self) -> u32 {
+        self.boost.load(Relaxed)
+    }
+
+    /// Raises all marks by a pageblock because types are about to be mixed, within bounds; not in
+    /// zones so small that it would take a good part of them. The zone's lock is held.
+    pub(super) fn raise_boost(&self, managed: u32) {
+        let high = u64::from(self.high.load(Relaxed));
+        let most = ((high * BOOST_FACTOR / 10_000) as u32).max(PAGEBLOCK_FRAMES);
+        if managed >= 4 * PAGEBLOCK_FRAMES && high != 0 {
+            self.boost.store((self.boost() + PAGEBLOCK_FRAMES).min(most), Relaxed);
+        }
+    }
+
+    /// Lowers the marks again, once memory has been given back or none is to be had.
+    pub(super) fn clear_boost(&self) {
+        self.boost.store(0, Relaxed);
+    }
+}
