@@ -30,7 +30,7 @@ pub use request::MIN_ALIGN;
 pub use usage::HeapUse;
 
 pub use misuse::{Entry, Misuse};
-pub use print::{print_buddyinfo, print_locks, print_slabinfo, print_stats};
+pub use print::{print_buddyinfo, print_locks, print_pagesets, print_slabinfo, print_stats};
 
 /// The policies of a stack.
 pub trait StackConfig: 'static {
@@ -276,7 +276,12 @@ impl<C: StackConfig> Stack<C> {
         for cache in inner.caches.iter() {
             inner.slab.shrink(&self.context(), cache);
         }
-        inner.mappings.release_kept(&inner.pages)
+        inner.pages.drain_all();
+        let mut bytes = inner.mappings.release_kept(&inner.pages);
+        for zone in inner.pages.zones().all() {
+            bytes += inner.pages.purge(zone.node(), Order::ZERO, usize::MAX);
+        }
+        bytes
     }
 
     /// Bytes of Quarry's own descriptors of one kind.
@@ -306,6 +311,7 @@ impl<C: StackConfig> Stack<C> {
         inner.slab.lock_for_fork();
         inner.mappings.lock_for_fork();
         inner.metadata.lock_for_fork();
+        inner.pages.lock_for_fork();
     }
 
     /// Releases them on either side of `fork`.
@@ -316,6 +322,7 @@ impl<C: StackConfig> Stack<C> {
         let inner = self.inner();
         // SAFETY: the caller holds every one of these locks.
         unsafe {
+            inner.pages.unlock_after_fork();
             inner.metadata.unlock_after_fork();
             inner.mappings.unlock_after_fork();
             inner.slab.unlock_after_fork();

@@ -14,8 +14,8 @@ pub(crate) struct Settings {
 
 /// Where statistics go at exit.
 pub(crate) enum StatsTarget {
-    /// File descriptor 2.
-    StandardError,
+    /// A copy of the descriptor that was standard error when the process started.
+    StandardError(i32),
     /// A file, appended to.
     File(*const c_char),
 }
@@ -24,6 +24,10 @@ const STATS_NONE: u32 = 0;
 const STATS_STDERR: u32 = 1;
 const STATS_FILE: u32 = 2;
 static STATS: AtomicU32 = AtomicU32::new(STATS_NONE);
+static STATS_FD: AtomicU32 = AtomicU32::new(libc::STDERR_FILENO as u32);
+/// Where the copy of standard error is put at least: out of the way of programs that count on the
+/// lowest free descriptors.
+const STATS_FD_FROM: i32 = 100;
 static STATS_FILE_NAME: FileName = FileName(UnsafeCell::new([0; FILE_NAME_BYTES]));
 
 /// Bytes of the longest file name with its NUL (`PATH_MAX` of Linux).
@@ -39,7 +43,7 @@ unsafe impl Sync for FileName {}
 
 pub(crate) fn stats_target() -> Option<StatsTarget> {
     match STATS.load(Ordering::Acquire) {
-        STATS_STDERR => Some(StatsTarget::StandardError),
+        STATS_STDERR => Some(StatsTarget::StandardError(STATS_FD.load(Ordering::Relaxed) as i32)),
         STATS_FILE => Some(StatsTarget::File(STATS_FILE_NAME.0.get().cast())),
         _ => None,
     }
@@ -103,6 +107,15 @@ fn set_stats(value: &str) {
         }
         _ => STATS_FILE,
     };
+    if target == STATS_STDERR {
+        // Programs that check their output close standard error before they are done.
+        // SAFETY: duplicating a descriptor touches no memory; a failure leaves the original.
+        let copy =
+            unsafe { libc::fcntl(libc::STDERR_FILENO, libc::F_DUPFD_CLOEXEC, STATS_FD_FROM) };
+        if copy >= 0 {
+            STATS_FD.store(copy as u32, Ordering::Relaxed);
+        }
+    }
     if target == STATS_FILE {
         // SAFETY: nobody reads before STATS says so below, and only the builder of the stack
         // writes; the value and a NUL fit.

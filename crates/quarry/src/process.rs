@@ -1,6 +1,7 @@
 //! The process-wide instance: built at the first allocation, kept consistent across `fork`.
 
 use crate::environment;
+use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::stack::{Stack, StackConfig, print_stats};
@@ -23,6 +24,11 @@ impl StackConfig for ProcessConfig {
 
 /// The instance. Its straight paths refuse everything until [`ensure_ready`] has built it.
 pub static STACK: Stack<ProcessConfig> = Stack::new();
+
+unsafe extern "C" {
+    /// glibc's name of the program without its directory.
+    static program_invocation_short_name: *const c_char;
+}
 
 const UNTOUCHED: u32 = 0;
 const BUILDING: u32 = 1;
@@ -134,7 +140,7 @@ pub fn print_stats_at_exit() {
         return;
     }
     match target {
-        environment::StatsTarget::StandardError => print_stats_to(2),
+        environment::StatsTarget::StandardError(fd) => print_stats_to(fd),
         environment::StatsTarget::File(path) => {
             let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
             // SAFETY: `path` is a NUL-terminated string of the environment.
@@ -151,7 +157,12 @@ pub fn print_stats_at_exit() {
 /// Prints the statistics to a file descriptor; what cannot be written is dropped.
 pub fn print_stats_to(fd: i32) {
     let mut out = FdWriter(fd);
-    let _ = print_stats(&STACK, &mut out).and_then(|()| out.write_str(""));
+    // SAFETY: getpid has no preconditions; glibc sets the short name before any constructor runs,
+    // and it stays a NUL-terminated string.
+    let (pid, name) = unsafe { (libc::getpid(), CStr::from_ptr(program_invocation_short_name)) };
+    let name = name.to_str().unwrap_or("?");
+    let _ = writeln!(out, "quarry {}: {name}[{pid}]", env!("CARGO_PKG_VERSION"))
+        .and_then(|()| print_stats(&STACK, &mut out));
 }
 
 /// As [`Stack::alloc`], building the instance first where needed.

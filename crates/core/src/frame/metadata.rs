@@ -13,14 +13,12 @@ pub enum MetadataKind {
     Sheaves,
     /// Descriptors of slabs that do not fit into the frame table.
     SlabHeaders,
-    /// Per-CPU page lists.
-    PageLists,
     /// Everything else.
     Other,
 }
 
 /// Number of kinds.
-pub const METADATA_KINDS: usize = 4;
+pub const METADATA_KINDS: usize = 3;
 
 /// Address space is reserved from the OS in pieces of this size.
 const CHUNK_BYTES: usize = 4 << 20;

@@ -16,6 +16,8 @@ pub fn print_stats<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt
     writeln!(out)?;
     print_buddyinfo(stack, out)?;
     writeln!(out)?;
+    print_pagesets(stack, out)?;
+    writeln!(out)?;
     print_locks(stack, out)?;
     writeln!(out)?;
     print_metadata(stack, out)
@@ -67,7 +69,12 @@ pub fn print_slabinfo<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> 
 /// What the writer says.
 pub fn print_buddyinfo<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
     for zone in stack.pages().zones().all() {
-        writeln!(out, "Node {}, zone {:>8} {:>6}", zone.node().0, "Normal", zone.free())?;
+        let stats = zone.stats();
+        write!(out, "Node {}, zone {:>8} ", stats.node.0, "Normal")?;
+        for by_type in stats.nr_free {
+            write!(out, "{:>6} ", by_type.iter().sum::<u32>())?;
+        }
+        writeln!(out)?;
     }
     Ok(())
 }
@@ -103,6 +110,26 @@ pub fn print_locks<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt
     print_lock(out, "mappings->lock", inner.mappings.lock_stats())
 }
 
+/// What the per-CPU page lists kept from the zones, all slots together.
+///
+/// # Errors
+/// What the writer says.
+pub fn print_pagesets<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
+    let totals = stack.pages().pcp_totals();
+    writeln!(out, "pagesets")?;
+    for (name, value) in [
+        ("allocs", totals.allocs + totals.bypassed_allocs),
+        ("frees", totals.frees + totals.bypassed_frees),
+        ("allocs_at_zone", totals.allocs_at_zone()),
+        ("frees_at_zone", totals.frees_at_zone()),
+        ("refills", totals.refills),
+        ("drains", totals.drains),
+    ] {
+        writeln!(out, "    {name:<20} {value:>12}")?;
+    }
+    Ok(())
+}
+
 /// Bytes of descriptors by kind, and per committed frame.
 fn print_metadata<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
     let milli = crate::frame::Memory::metadata_per_frame_milli();
@@ -115,7 +142,6 @@ fn print_metadata<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt:
     for (name, kind) in [
         ("sheaves", MetadataKind::Sheaves),
         ("slab headers", MetadataKind::SlabHeaders),
-        ("page lists", MetadataKind::PageLists),
         ("other", MetadataKind::Other),
     ] {
         writeln!(out, "metadata: {name} {} bytes", stack.metadata_bytes(kind))?;
