@@ -23,9 +23,11 @@ use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Orderi
 
 mod misuse;
 mod print;
+mod reclaim;
 mod request;
 mod usage;
 
+pub use reclaim::{ReclaimState, Reclaimed};
 pub use request::MIN_ALIGN;
 pub use usage::HeapUse;
 
@@ -277,11 +279,7 @@ impl<C: StackConfig> Stack<C> {
             inner.slab.shrink(&self.context(), cache);
         }
         inner.pages.drain_all();
-        let mut bytes = inner.mappings.release_kept(&inner.pages);
-        for zone in inner.pages.zones().all() {
-            bytes += inner.pages.purge(zone.node(), Order::ZERO, usize::MAX);
-        }
-        bytes
+        self.purge_free()
     }
 
     /// Bytes of Quarry's own descriptors of one kind.

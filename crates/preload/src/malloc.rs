@@ -2,7 +2,7 @@
 
 use crate::libc_malloc;
 use core::ffi::{c_int, c_void};
-use quarry::process::{KeepErrno, Mode, STACK, ensure_ready};
+use quarry::process::{KeepErrno, Mode, STACK, ensure_ready, free_refused};
 use quarry_core::heap::LARGEST_REQUEST;
 use quarry_sys::percpu::Object;
 
@@ -68,7 +68,7 @@ unsafe fn free_slow(pointer: *mut c_void) {
         return unsafe { libc_malloc::free(pointer) };
     }
     // SAFETY: the caller's promise is passed on.
-    unsafe { STACK.free_slow(object) };
+    unsafe { free_refused(object) };
 }
 
 /// C11 7.22.3.3. A null pointer is ignored; `errno` stays as it was.

@@ -10,6 +10,10 @@ use quarry_sys::report::warn;
 pub(crate) struct Settings {
     /// `QUARRY_DISABLE=1`.
     pub(crate) disable: bool,
+    /// `QUARRY_BACKGROUND`.
+    pub(crate) background: bool,
+    /// `QUARRY_PURGE_DELAY`, in milliseconds; negative = never.
+    pub(crate) purge_delay_ms: i64,
 }
 
 /// Where statistics go at exit.
@@ -56,7 +60,7 @@ unsafe extern "C" {
 /// Applies every `QUARRY_*` variable to `options`. A name or value that is not accepted prints one
 /// line and changes nothing. Programs with raised privileges (AT_SECURE) are not configured.
 pub(crate) fn apply(options: &mut StackOptions) -> Settings {
-    let mut settings = Settings { disable: false };
+    let mut settings = Settings { disable: false, background: true, purge_delay_ms: 500 };
     // SAFETY: getauxval has no preconditions.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
         return settings;
@@ -84,6 +88,8 @@ fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &CStr
     match options.set(name, value) {
         Ok(()) => match name {
             "DISABLE" => settings.disable = value == "1",
+            "BACKGROUND" => settings.background = value == "1",
+            "PURGE_DELAY" => settings.purge_delay_ms = value.parse().unwrap_or(-1),
             "STATS" => set_stats(value),
             _ => {}
         },

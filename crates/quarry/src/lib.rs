@@ -16,6 +16,7 @@
 //! wrong name or value prints one line, and the program runs on.
 #![no_std]
 
+mod background;
 mod environment;
 pub mod process;
 

@@ -1,6 +1,6 @@
 //! The process-wide instance: built at the first allocation, kept consistent across `fork`.
 
-use crate::environment;
+use crate::{background, environment};
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 use quarry_core::heap::options::StackOptions;
@@ -111,6 +111,7 @@ fn build() -> Mode {
         STATE.store(DISABLED, Ordering::Release);
         return Mode::Disabled;
     }
+    background::configure(settings.background, settings.purge_delay_ms);
     if STACK.init(&Linux, &options).is_err() {
         STATE.store(UNTOUCHED, Ordering::Release);
         return Mode::Unavailable;
@@ -119,7 +120,7 @@ fn build() -> Mode {
     // From here on the instance serves, also what these two calls may allocate.
     // SAFETY: the three handlers are `extern "C"` functions that live as long as the process (the
     // shared object is linked with -z nodelete).
-    unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork)) };
+    unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
     Mode::Ready
 }
 
@@ -127,10 +128,16 @@ extern "C" fn before_fork() {
     STACK.lock_for_fork();
 }
 
-extern "C" fn after_fork() {
-    // SAFETY: `before_fork` ran on this thread; in the child it is the only thread, with the thread
-    // pointer of the parent's.
+extern "C" fn in_parent() {
+    // SAFETY: `before_fork` ran on this thread.
     unsafe { STACK.unlock_after_fork() };
+}
+
+extern "C" fn in_child() {
+    // SAFETY: `before_fork` ran on this thread, which is the only one of the child and has the
+    // thread pointer that it had in the parent.
+    unsafe { STACK.unlock_after_fork() };
+    background::forget();
 }
 
 /// Prints the statistics where `QUARRY_STATS` says, if it does. Called at exit.
@@ -215,6 +222,16 @@ unsafe fn free_slow(object: Object) {
     let _errno = KeepErrno::new();
     // SAFETY: the caller's promise is passed on.
     unsafe { STACK.free_slow(object) };
+    background::poke();
+}
+
+/// Frees what the straight path refused, and sees to it that memory goes back in time.
+///
+/// # Safety
+/// As [`Stack::free`].
+pub unsafe fn free_refused(object: Object) {
+    // SAFETY: the caller's promise is passed on.
+    unsafe { free_slow(object) };
 }
 
 fn serves() -> bool {

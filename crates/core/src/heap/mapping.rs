@@ -25,11 +25,19 @@ struct Run {
     blocks: u32,
 }
 
+/// A freed run, with the number of runs that had been kept before it.
+#[derive(Clone, Copy)]
+struct KeptRun {
+    run: Run,
+    number: u64,
+}
+
 struct Kept {
     /// Oldest first.
-    runs: [Run; KEPT_RUNS],
+    runs: [KeptRun; KEPT_RUNS],
     count: usize,
     bytes: usize,
+    so_far: u64,
 }
 
 /// A mapping that was handed out.
@@ -45,6 +53,8 @@ pub struct Mapping {
 pub struct Mappings {
     kept: CountedLock<Kept>,
     live: AtomicUsize,
+    /// `Kept::bytes`, to be read without the lock.
+    kept_bytes: AtomicUsize,
 }
 
 fn blocks_of(frames: u32) -> u32 {
@@ -67,11 +77,14 @@ impl Mappings {
     pub const fn new() -> Self {
         Self {
             kept: CountedLock::new(Kept {
-                runs: [Run { first: PageblockIndex(0), blocks: 0 }; KEPT_RUNS],
+                runs: [KeptRun { run: Run { first: PageblockIndex(0), blocks: 0 }, number: 0 };
+                    KEPT_RUNS],
                 count: 0,
                 bytes: 0,
+                so_far: 0,
             }),
             live: AtomicUsize::new(0),
+            kept_bytes: AtomicUsize::new(0),
         }
     }
 
@@ -85,7 +98,12 @@ impl Mappings {
     pub fn alloc(&self, pages: &PageAllocator, frames: u32, align: usize) -> Option<Mapping> {
         let blocks = blocks_of(frames);
         let align_blocks = align.div_ceil(PAGEBLOCK_BYTES) as u32;
-        let reused = self.kept.lock().take(blocks, align_blocks);
+        let reused = {
+            let mut kept = self.kept.lock();
+            let run = kept.take(blocks, align_blocks);
+            self.publish(&kept);
+            run
+        };
         let zeroed = reused.is_none();
         let run = match reused {
             Some(run) => run,
@@ -140,9 +158,11 @@ impl Mappings {
             let mut kept = self.kept.lock();
             if kept.has_room_for(run) {
                 kept.put(run);
+                self.publish(&kept);
                 return;
             }
             let oldest = kept.take_oldest();
+            self.publish(&kept);
             drop(kept);
             release(pages, oldest);
         }
@@ -207,13 +227,26 @@ impl Mappings {
 
     /// Gives the memory of all freed mappings back; returns the bytes.
     pub fn release_kept(&self, pages: &PageAllocator) -> usize {
+        self.release_unused_since(pages, u64::MAX)
+    }
+
+    /// Runs kept so far, those included that have been reused or released since.
+    #[must_use]
+    pub fn kept_so_far(&self) -> u64 {
+        self.kept.lock().so_far
+    }
+
+    /// Gives the memory of those freed mappings back that have been kept since fewer than `number`
+    /// runs had been kept; returns the bytes.
+    pub fn release_unused_since(&self, pages: &PageAllocator, number: u64) -> usize {
         let mut bytes = 0;
         loop {
             let mut kept = self.kept.lock();
-            if kept.count == 0 {
+            if kept.count == 0 || kept.runs[0].number >= number {
                 return bytes;
             }
             let run = kept.take_oldest();
+            self.publish(&kept);
             drop(kept);
             bytes += bytes_of(run.blocks);
             release(pages, run);
@@ -223,7 +256,11 @@ impl Mappings {
     /// Bytes of freed mappings kept.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
-        self.kept.lock().bytes
+        self.kept_bytes.load(Ordering::Relaxed)
+    }
+
+    fn publish(&self, kept: &Kept) {
+        self.kept_bytes.store(kept.bytes, Ordering::Relaxed);
     }
 
     /// Counters of the lock.
@@ -262,8 +299,8 @@ impl Kept {
                 && (align_blocks <= 1 || run.first.0.is_multiple_of(align_blocks))
         };
         let best = (0..self.count)
-            .filter(|index| fits(&self.runs[*index]))
-            .min_by_key(|index| self.runs[*index].blocks)?;
+            .filter(|index| fits(&self.runs[*index].run))
+            .min_by_key(|index| self.runs[*index].run.blocks)?;
         Some(self.remove(best))
     }
 
@@ -272,7 +309,7 @@ impl Kept {
     }
 
     fn remove(&mut self, index: usize) -> Run {
-        let run = self.runs[index];
+        let run = self.runs[index].run;
         self.runs.copy_within(index + 1..self.count, index);
         self.count -= 1;
         self.bytes -= bytes_of(run.blocks);
@@ -284,7 +321,8 @@ impl Kept {
     }
 
     fn put(&mut self, run: Run) {
-        self.runs[self.count] = run;
+        self.runs[self.count] = KeptRun { run, number: self.so_far };
+        self.so_far += 1;
         self.count += 1;
         self.bytes += bytes_of(run.blocks);
     }

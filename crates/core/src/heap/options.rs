@@ -92,6 +92,16 @@ pub const OPTIONS: &[OptionHelp] = &[
         meaning: "most memory that the heap may hold",
     },
     OptionHelp {
+        name: "PURGE_DELAY",
+        accepted: "milliseconds, 0 = at once, -1 = never",
+        meaning: "how long freed memory is kept before it goes back (500)",
+    },
+    OptionHelp {
+        name: "BACKGROUND",
+        accepted: "0 or 1",
+        meaning: "whether a thread may give memory back while the program is idle (1)",
+    },
+    OptionHelp {
         name: "RESERVE",
         accepted: "bytes from 64M on, with K, M, G or T",
         meaning: "address space to reserve",
@@ -148,7 +158,10 @@ impl StackOptions {
                 let bytes = parse_bytes(value).filter(|bytes| *bytes >= 64 << 20).ok_or(bad)?;
                 self.pages.reserve_bytes = bytes.min(DEFAULT_RESERVE);
             }
-            "DISABLE" if !matches!(value, "0" | "1") => return Err(bad),
+            "DISABLE" | "BACKGROUND" if !matches!(value, "0" | "1") => return Err(bad),
+            "PURGE_DELAY" if !value.parse().is_ok_and(|delay: i64| delay >= -1) => {
+                return Err(bad);
+            }
             "SLAB" if !matches!(value, "sheaf" | "slub") => return Err(bad),
             _ => {}
         }
