@@ -3,6 +3,7 @@
 //! ```text
 //! experiments  one file each: what is varied, over which workloads, what is printed
 //! patterns     workloads on malloc, run inside a sample
+//! replay       workloads of the documents, on stacks with chosen policies
 //! allocators   who can serve a sample, where it is, and the proof that it did
 //! blocks       in which order samples are taken: randomised complete blocks
 //! runner       one sample = one fresh process
@@ -25,6 +26,7 @@ mod environment;
 mod experiments;
 mod patterns;
 mod recording;
+mod replay;
 mod runner;
 mod statistics;
 mod table;

@@ -33,6 +33,11 @@ impl Measurement {
     pub(crate) fn ns_per_operation(&self) -> f64 {
         self.time_ns as f64 / self.operations as f64
     }
+
+    /// A further figure, 0 where there is none of this name.
+    pub(crate) fn counter(&self, name: &str) -> f64 {
+        self.counters.get(name).copied().unwrap_or(0) as f64
+    }
 }
 
 /// A sample in its place in the run.

@@ -4,6 +4,7 @@ use crate::SAMPLE_COMMAND;
 use crate::blocks::{self, Step};
 use crate::environment::Environment;
 use crate::experiments::malloc_patterns::PatternSample;
+use crate::experiments::udp_u_4k::UdpSample;
 use crate::recording::{Measurement, Recording, SCHEMA, Sample, Variant};
 use anyhow::{Context, Result};
 use clap::Subcommand;
@@ -34,6 +35,8 @@ const CLEARED: &[&str] = &[
 pub(crate) enum SampleKind {
     /// A pattern of malloc and free calls.
     Pattern(PatternSample),
+    /// The packets of `udp-u-4k`.
+    Udp(UdpSample),
 }
 
 impl SampleKind {
@@ -42,6 +45,7 @@ impl SampleKind {
         nix::unistd::alarm::set(SAMPLE_LIMIT_SECONDS);
         match self {
             Self::Pattern(sample) => sample.measure(),
+            Self::Udp(sample) => sample.measure(),
         }
     }
 }

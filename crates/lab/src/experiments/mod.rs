@@ -1,6 +1,7 @@
 //! The experiments, one file each.
 
 pub(crate) mod malloc_patterns;
+pub(crate) mod udp_u_4k;
 
 use crate::FindLibrary;
 use anyhow::Result;
@@ -12,6 +13,9 @@ use std::io::Write;
 pub enum Experiment {
     /// malloc and free under four patterns, against other allocators.
     MallocPatterns(malloc_patterns::MallocPatterns),
+    /// Packets of 4 KiB between processes: what the page allocator costs SLUB (document 003).
+    #[command(name = "udp-u-4k")]
+    UdpU4k(udp_u_4k::UdpU4k),
 }
 
 impl Experiment {
@@ -19,6 +23,7 @@ impl Experiment {
     pub(crate) fn run(self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
         match self {
             Self::MallocPatterns(experiment) => experiment.run(find_library, out),
+            Self::UdpU4k(experiment) => experiment.run(out),
         }
     }
 }

@@ -45,7 +45,8 @@ fn run_for(duration: Duration, chunk: &mut impl FnMut() -> u64) -> (u64, Duratio
     }
 }
 
-fn process_cpu_ns() -> u64 {
+/// CPU time that this process has used.
+pub(crate) fn process_cpu_ns() -> u64 {
     let time =
         clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("every Linux has this clock");
     Duration::from(time).as_nanos() as u64
