@@ -1,6 +1,6 @@
 //! `quarry lab`: the experiments on allocators that every machine has.
 
-use crate::support::{Workshop, quarry};
+use crate::support::{Workshop, quarry, real_library};
 use predicates::str::contains;
 use serde_json::Value;
 use std::fs;
@@ -82,6 +82,28 @@ fn an_allocator_that_crashes_is_reported_with_its_end() {
         .assert()
         .code(1)
         .stderr(contains("pair-16 on crash: ended by signal 6"));
+}
+
+#[test]
+fn quarry_is_the_baseline_where_it_is_there() {
+    let Some(library) = real_library() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("run.json");
+    quarry()
+        .env("QUARRY_LIBRARY", &library)
+        .args(["lab", "run", "malloc-patterns", "--allocators=glibc,quarry", "--rounds=1"])
+        .args(["--millis=2", "--json"])
+        .arg(&json)
+        .assert()
+        .success()
+        .stdout(contains("| time / quarry "));
+    let recording: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    let library = library.canonicalize().unwrap();
+    for sample in recording["samples"].as_array().unwrap() {
+        let served_by = sample["measurement"]["served_by"].as_str().unwrap();
+        let by_quarry = std::path::Path::new(served_by) == library;
+        assert_eq!(by_quarry, sample["variant"] != "glibc", "{sample}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `quarry run`: what reaches the program, what is said, and which exit status comes back.
 
-use crate::support::{Workshop, quarry};
+use crate::support::{Workshop, quarry, real_library};
 use predicates::prelude::*;
 use predicates::str::{contains, is_empty, starts_with};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -193,4 +193,29 @@ fn help_lists_the_options_of_the_library() {
         .success()
         .stdout(contains("PCP        policy of the per-CPU page lists (order0, "))
         .stdout(contains("127"));
+}
+
+#[test]
+fn statistics_say_what_the_library_did_for_the_program() {
+    let Some(library) = real_library() else { return };
+    let shop = Workshop::new();
+    let source = "#include <stdlib.h>\n#include <string.h>\n\
+                  int main(void) { for (int i = 0; i < 5000; i++) memset(malloc(100), 1, 100); }\n";
+    let program = shop.compile("five-thousand", source, &["-O0"]);
+    let stats = shop.path("stats");
+    quarry()
+        .env("QUARRY_LIBRARY", library)
+        .arg("run")
+        .arg(format!("--stats={}", stats.display()))
+        .arg("--")
+        .arg(program)
+        .assert()
+        .success()
+        .stderr(is_empty());
+    let text = fs::read_to_string(stats).unwrap();
+    assert!(text.contains("slabinfo - version: 2.1"), "{text}");
+    let cache = text.lines().find(|line| line.starts_with("malloc-112 ")).unwrap_or_default();
+    let live: u32 = cache.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
+    assert!(live >= 5000, "{live} objects in use: {text}");
+    assert!(text.contains("zone->lock"), "{text}");
 }

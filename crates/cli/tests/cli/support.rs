@@ -59,3 +59,15 @@ pub(crate) fn quarry() -> Command {
     command.env_remove("LD_PRELOAD");
     command
 }
+
+/// `libquarry.so` itself: `QUARRY_LIBRARY`, else the release build beside these tests; without one
+/// there is nothing to test, and a line says so. `scripts/test.sh` builds it first.
+pub(crate) fn real_library() -> Option<PathBuf> {
+    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?.join("release/libquarry.so");
+    let library = std::env::var_os("QUARRY_LIBRARY").map_or(built, PathBuf::from);
+    if library.is_file() {
+        return Some(library);
+    }
+    println!("skipped: no {}", library.display());
+    None
+}
