@@ -6,7 +6,10 @@
 //!
 //! Invariant: bit `i` of the map is set iff pageblock `i` belongs to a zone or to a mapping.
 
-use super::{FRAME_SHIFT, FrameTable, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
+use super::{
+    Access, FRAME_SHIFT, FrameTable, OsArray, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex,
+    Pfn,
+};
 use core::ptr::NonNull;
 use quarry_sys::lock::{CountedLock, LockStats};
 use quarry_sys::os::{Os, OsError, OsResult};
@@ -30,12 +33,12 @@ pub struct Arena {
     base: NonNull<u8>,
     pageblocks: u32,
     /// One bit per pageblock, guarded by `lock`.
-    map: NonNull<AtomicU64>,
+    map: OsArray<AtomicU64>,
     lock: CountedLock<()>,
     taken: AtomicUsize,
 }
 
-// SAFETY: the map is only written under the lock; the base never changes.
+// SAFETY: the base, which alone is not Sync by itself, never changes.
 unsafe impl Sync for Arena {}
 // SAFETY: as for Sync.
 unsafe impl Send for Arena {}
@@ -56,18 +59,12 @@ impl Arena {
             }
         };
         let pageblocks = (bytes / PAGEBLOCK_BYTES) as u32;
-        let page = os.page_size();
-        let map_bytes = (pageblocks.div_ceil(64) as usize * 8).next_multiple_of(page);
-        let map = os.reserve(map_bytes, page)?;
-        os.commit(map, map_bytes)?;
-        Ok(Self {
-            os,
-            base,
-            pageblocks,
-            map: map.cast(),
-            lock: CountedLock::new(()),
-            taken: AtomicUsize::new(0),
-        })
+        let words = pageblocks.div_ceil(64) as usize;
+        let map = OsArray::reserve(os, words, Access::Writable)
+            // SAFETY: the reservation of above, which nobody knows yet.
+            .inspect_err(|_| unsafe { os.release(base, bytes) })?;
+        let lock = CountedLock::new(());
+        Ok(Self { os, base, pageblocks, map, lock, taken: AtomicUsize::new(0) })
     }
 
     /// Start of the reservation.
@@ -140,7 +137,7 @@ impl Arena {
             self.taken.fetch_add(count as usize, Ordering::Relaxed);
             PageblockIndex(first)
         };
-        if let Err(error) = frames.commit(self.os, first.first(), count * PAGEBLOCK_FRAMES) {
+        if let Err(error) = frames.commit(first.first(), count * PAGEBLOCK_FRAMES) {
             self.give_back(first, count);
             return Err(error);
         }
@@ -170,7 +167,7 @@ impl Arena {
             self.taken.fetch_add(count as usize, Ordering::Relaxed);
         }
         frames
-            .commit(self.os, first.first(), count * PAGEBLOCK_FRAMES)
+            .commit(first.first(), count * PAGEBLOCK_FRAMES)
             .map(|_| ())
             .inspect_err(|_| self.give_back(first, count))
     }
@@ -202,8 +199,7 @@ impl Arena {
     }
 
     fn map_word(&self, block: u32) -> &AtomicU64 {
-        // SAFETY: `block < pageblocks`, and the map holds a bit for each.
-        unsafe { self.map.add(block as usize / 64).as_ref() }
+        self.map.at(block as usize / 64)
     }
 
     fn is_taken(&self, block: u32) -> bool {
@@ -236,5 +232,13 @@ impl Arena {
     pub unsafe fn unlock_after_fork(&self) {
         // SAFETY: the caller's promise is passed on.
         unsafe { self.lock.unlock_after_fork() };
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: the whole reservation of `reserve`. Whoever holds an address in it got a bare
+        // pointer, and has promised not to use it longer than the arena.
+        unsafe { self.os.release(self.base, self.bytes()) };
     }
 }

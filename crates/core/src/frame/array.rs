@@ -9,10 +9,10 @@ use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64};
 /// Types whose entries may lie in memory that nobody has written yet.
 ///
 /// # Safety
-/// All-zero bytes are a valid value, and mean the same as `Default::default()`.
-pub unsafe trait FreshZero: Default {}
+/// All-zero bytes are a valid value: the one that a new entry shall have.
+pub unsafe trait FreshZero {}
 
-// SAFETY: a zero byte is the atomic 0; the model's atomics are written before they are read.
+// SAFETY: a zero byte is the atomic 0, the model checker's included.
 unsafe impl FreshZero for AtomicU8 {}
 // SAFETY: as for AtomicU8.
 unsafe impl FreshZero for AtomicU32 {}
@@ -28,11 +28,13 @@ pub enum Access {
     Writable,
 }
 
-/// A fixed number of `T`, shared by reference only. Never released: tables of an allocator live as
-/// long as anything that may still ask about an address.
+/// A fixed number of `T`, shared by reference only. The reservation is released with the array;
+/// entries are not dropped.
 pub struct OsArray<T> {
+    os: &'static dyn Os,
     start: NonNull<T>,
     len: usize,
+    bytes: usize,
     entries: PhantomData<T>,
 }
 
@@ -42,26 +44,18 @@ unsafe impl<T: Sync> Sync for OsArray<T> {}
 unsafe impl<T: Send + Sync> Send for OsArray<T> {}
 
 impl<T: FreshZero> OsArray<T> {
-    /// Reserves `len` entries, all of them `T::default()`.
+    /// Reserves `len` entries, all of them zero.
     ///
     /// # Errors
     /// What the OS says.
-    pub fn reserve(os: &dyn Os, len: usize, access: Access) -> OsResult<Self> {
+    pub fn reserve(os: &'static dyn Os, len: usize, access: Access) -> OsResult<Self> {
         let page = Self::page(os);
         let bytes = (len * size_of::<T>()).next_multiple_of(page).max(page);
         let start = os.reserve(bytes, page)?;
+        let array = Self { os, start: start.cast(), len, bytes, entries: PhantomData };
         match access {
             Access::ReadOnly => os.commit_read_only(start, bytes)?,
             Access::Writable => os.commit(start, bytes)?,
-        }
-        let array = Self { start: start.cast(), len, entries: PhantomData };
-        if cfg!(quarry_model) {
-            // The model's atomics are no plain words: zero bytes are not a valid one.
-            for index in 0..len {
-                // SAFETY: inside the reservation, which the fake OS of the model made writable;
-                // nobody else knows the array yet.
-                unsafe { array.start.add(index).write(T::default()) };
-            }
         }
         Ok(array)
     }
@@ -70,13 +64,13 @@ impl<T: FreshZero> OsArray<T> {
     ///
     /// # Errors
     /// What the OS says.
-    pub fn commit(&self, os: &dyn Os, first: usize, count: usize) -> OsResult<()> {
+    pub fn commit(&self, first: usize, count: usize) -> OsResult<()> {
         assert!(first + count <= self.len, "committed entries outside the array");
-        let page = Self::page(os);
+        let page = Self::page(self.os);
         let low = first * size_of::<T>() / page * page;
         let high = ((first + count) * size_of::<T>()).next_multiple_of(page);
         // SAFETY: `low` lies inside the array, whose reservation ends at a multiple of `page`.
-        os.commit(unsafe { self.start.cast::<u8>().add(low) }, high - low)
+        self.os.commit(unsafe { self.start.cast::<u8>().add(low) }, high - low)
     }
 
     fn page(os: &dyn Os) -> usize {
@@ -98,6 +92,13 @@ impl<T: FreshZero> OsArray<T> {
         unsafe { self.start.add(index).as_ref() }
     }
 
+    /// The first entry, for code that indexes without a check of its own.
+    #[inline]
+    #[must_use]
+    pub fn start(&self) -> NonNull<T> {
+        self.start
+    }
+
     /// Number of entries.
     #[inline]
     #[must_use]
@@ -109,5 +110,13 @@ impl<T: FreshZero> OsArray<T> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+}
+
+impl<T> Drop for OsArray<T> {
+    fn drop(&mut self) {
+        // SAFETY: the whole reservation of `reserve`; references to entries borrow the array, and
+        // who holds a pointer from `start` has promised not to outlive it.
+        unsafe { self.os.release(self.start.cast(), self.bytes) };
     }
 }

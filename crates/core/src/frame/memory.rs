@@ -63,7 +63,7 @@ impl Memory {
         let first = self.arena.take(&self.frames, Side::Zone, count, 2)?;
         let os = self.arena.os();
         self.pageblocks
-            .commit(os, first, count)
+            .commit(first, count)
             .and_then(|()| {
                 let start = self.arena.address(first.first());
                 os.commit(start, count as usize * PAGEBLOCK_BYTES)

@@ -52,7 +52,6 @@ impl PageblockTag {
 }
 
 /// The descriptor of one pageblock.
-#[derive(Default)]
 #[repr(C, align(64))]
 pub struct Pageblock {
     single: [AtomicU64; WORDS],
@@ -66,7 +65,7 @@ pub struct Pageblock {
     tag: AtomicU8,
 }
 
-// SAFETY: made of atomics whose zero value is 0, which is what `default` gives.
+// SAFETY: made of atomics, for which zero bytes are 0: in no zone, nothing free.
 unsafe impl FreshZero for Pageblock {}
 
 /// The words that the frames `offset..offset + 2^order` of a pageblock touch, with a mask for each.
@@ -241,7 +240,7 @@ impl Pageblocks {
     ///
     /// # Errors
     /// What the OS says.
-    pub fn reserve(os: &dyn Os, frames: u32) -> OsResult<Self> {
+    pub fn reserve(os: &'static dyn Os, frames: u32) -> OsResult<Self> {
         let count = frames.div_ceil(PAGEBLOCK_FRAMES) as usize;
         Ok(Self { array: OsArray::reserve(os, count, Access::ReadOnly)? })
     }
@@ -250,8 +249,8 @@ impl Pageblocks {
     ///
     /// # Errors
     /// What the OS says.
-    pub fn commit(&self, os: &dyn Os, first: PageblockIndex, count: u32) -> OsResult<()> {
-        self.array.commit(os, first.index(), count as usize)
+    pub fn commit(&self, first: PageblockIndex, count: u32) -> OsResult<()> {
+        self.array.commit(first.index(), count as usize)
     }
 
     /// The descriptor of a pageblock.

@@ -10,7 +10,7 @@
 //! (`state` says where), never both. Arrays are readable for the whole reservation, so that any
 //! address in it can be asked about; they are writable where frames have been taken from the arena.
 
-use super::{FRAME_BYTES, PAGEBLOCK_FRAMES, Pfn};
+use super::{Access, OsArray, Pfn};
 use core::ptr::NonNull;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -107,16 +107,11 @@ impl FrameState {
 /// The three arrays. All accesses are relaxed: each entry belongs to the lock of its owner, and
 /// the kind of a live allocation does not change while it lives.
 pub struct FrameTable {
-    kind: NonNull<AtomicU8>,
-    state: NonNull<AtomicU8>,
-    link: NonNull<AtomicU32>,
+    kind: OsArray<AtomicU8>,
+    state: OsArray<AtomicU8>,
+    link: OsArray<AtomicU32>,
     frames: u32,
 }
-
-// SAFETY: the arrays are atomics in memory that is never released.
-unsafe impl Sync for FrameTable {}
-// SAFETY: as for Sync; the table owns nothing bound to a thread.
-unsafe impl Send for FrameTable {}
 
 impl FrameTable {
     /// Bytes of metadata per frame.
@@ -126,15 +121,14 @@ impl FrameTable {
     ///
     /// # Errors
     /// What the OS says.
-    pub fn reserve(os: &dyn Os, frames: u32) -> OsResult<Self> {
-        let page = os.page_size().max(FRAME_BYTES);
-        let array = |bytes_each: usize| -> OsResult<NonNull<u8>> {
-            let bytes = (frames as usize * bytes_each).next_multiple_of(page);
-            let start = os.reserve(bytes, page)?;
-            os.commit_read_only(start, bytes)?;
-            Ok(start)
-        };
-        Ok(Self { kind: array(1)?.cast(), state: array(1)?.cast(), link: array(4)?.cast(), frames })
+    pub fn reserve(os: &'static dyn Os, frames: u32) -> OsResult<Self> {
+        let len = frames as usize;
+        Ok(Self {
+            kind: OsArray::reserve(os, len, Access::ReadOnly)?,
+            state: OsArray::reserve(os, len, Access::ReadOnly)?,
+            link: OsArray::reserve(os, len, Access::ReadOnly)?,
+            frames,
+        })
     }
 
     /// Number of frames of the reservation.
@@ -148,74 +142,61 @@ impl FrameTable {
     ///
     /// # Errors
     /// What the OS says.
-    pub fn commit(&self, os: &dyn Os, first: Pfn, count: u32) -> OsResult<usize> {
+    pub fn commit(&self, first: Pfn, count: u32) -> OsResult<usize> {
         let from = first.index() / SECTION_FRAMES * SECTION_FRAMES;
         let to = (first.index() + count as usize)
             .next_multiple_of(SECTION_FRAMES)
-            .min((self.frames as usize).next_multiple_of(PAGEBLOCK_FRAMES as usize));
-        let page = os.page_size().max(FRAME_BYTES);
-        for (start, bytes_each) in
-            [(self.kind.cast::<u8>(), 1), (self.state.cast(), 1), (self.link.cast(), 4)]
-        {
-            let (low, high) = (from * bytes_each / page * page, to * bytes_each);
-            // SAFETY: `low` lies inside the array that starts at `start`.
-            os.commit(unsafe { start.add(low) }, (high - low).next_multiple_of(page))?;
-        }
+            .min(self.frames as usize);
+        self.kind.commit(from, to - from)?;
+        self.state.commit(from, to - from)?;
+        self.link.commit(from, to - from)?;
         Ok((to - from) * Self::BYTES_PER_FRAME)
-    }
-
-    #[inline(always)]
-    fn entry<T>(&self, array: NonNull<T>, pfn: Pfn) -> &T {
-        assert!(pfn.0 < self.frames, "frame outside the reservation");
-        // SAFETY: the index is below the number of entries reserved, all of which are readable and
-        // hold atomics, for which every bit pattern is valid.
-        unsafe { array.add(pfn.index()).as_ref() }
     }
 
     /// The owner of the allocation that starts in this frame, or of the slab that it is part of.
     #[inline(always)]
     #[must_use]
     pub fn kind(&self, pfn: Pfn) -> Kind {
-        Kind(self.entry(self.kind, pfn).load(Ordering::Relaxed))
+        Kind(self.kind.at(pfn.index()).load(Ordering::Relaxed))
     }
 
     /// Sets the owner of `count` frames.
     pub fn set_kind(&self, first: Pfn, count: u32, kind: Kind) {
         for offset in 0..count {
-            self.entry(self.kind, first.plus(offset)).store(kind.0, Ordering::Relaxed);
+            self.kind.at(first.plus(offset).index()).store(kind.0, Ordering::Relaxed);
         }
     }
 
     /// The array of kinds, for the fast path: one byte per frame.
     #[must_use]
     pub fn kinds(&self) -> NonNull<AtomicU8> {
-        self.kind
+        self.kind.start()
     }
 
     /// The state byte.
     #[inline]
     #[must_use]
     pub fn state(&self, pfn: Pfn) -> FrameState {
-        FrameState(self.entry(self.state, pfn).load(Ordering::Relaxed))
+        FrameState(self.state.at(pfn.index()).load(Ordering::Relaxed))
     }
 
     /// Sets the state byte. The frame's metadata has been committed.
     #[inline]
     pub fn set_state(&self, pfn: Pfn, state: FrameState) {
-        self.entry(self.state, pfn).store(state.0, Ordering::Relaxed);
+        self.state.at(pfn.index()).store(state.0, Ordering::Relaxed);
     }
 
     /// The link word.
     #[inline]
     #[must_use]
     pub fn link(&self, pfn: Pfn) -> u32 {
-        self.entry(self.link, pfn).load(Ordering::Relaxed)
+        self.link.at(pfn.index()).load(Ordering::Relaxed)
     }
 
     /// Sets the link word. The frame's metadata has been committed.
     #[inline]
     pub fn set_link(&self, pfn: Pfn, value: u32) {
-        self.entry(self.link, pfn).store(value, Ordering::Relaxed);
+        self.link.at(pfn.index()).store(value, Ordering::Relaxed);
     }
 
     /// The link words of two neighbouring frames as one 64-bit word.
@@ -231,6 +212,6 @@ impl FrameTable {
         );
         // SAFETY: two adjacent, 8-aligned entries inside the array; callers use them as a pair or
         // as two words, never both at a time (the owner of the frames decides).
-        unsafe { self.link.add(even.index()).cast::<AtomicU64>().as_ref() }
+        unsafe { self.link.start().add(even.index()).cast::<AtomicU64>().as_ref() }
     }
 }

@@ -117,24 +117,17 @@ impl PageAllocator {
     /// Takes up to `out.len()` blocks of the local node; returns how many were written to the front
     /// of `out`. Takes at least one where [`alloc`](Self::alloc) would.
     pub fn alloc_bulk(&self, slot: SlotIndex, request: PageRequest, out: &mut [Page]) -> usize {
-        let filled = match out.len() {
-            0 => return 0,
-            1 => 0,
-            _ => {
-                let ask = Ask { flags: Default::default(), ..request.ask() };
-                self.pcps.alloc_bulk(&self.zones, slot, request.node, &ask, out)
-            }
-        };
-        if filled > 0 {
+        let ask = Ask { flags: Default::default(), ..request.ask() };
+        let bulk =
+            |out: &mut [Page]| self.pcps.alloc_bulk(&self.zones, slot, request.node, &ask, out);
+        let filled = if out.len() > 1 { bulk(out) } else { 0 };
+        if filled > 0 || out.is_empty() {
             return filled;
         }
-        match self.alloc(slot, request) {
-            Some(page) => {
-                out[0] = page;
-                1
-            }
-            None => 0,
-        }
+        let Some(page) = self.alloc(slot, request) else { return 0 };
+        out[0] = page;
+        // The single allocation may have let the zone grow.
+        1 + bulk(&mut out[1..])
     }
 
     /// Checks that a block may be freed, and finds its node; aborts the process where it may not.

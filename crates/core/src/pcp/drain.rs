@@ -45,11 +45,11 @@ impl<'a> Drain<'a> {
             self.at = if self.at + 1 == self.orders.len() { 0 } else { self.at + 1 };
             let listed = self.lists.rings[self.at].len();
             if listed != 0 {
-                // One block for this list and one for each empty one before it, so that full lists
-                // give more; a list that is alone gives all.
+                // One block for this list, one for each empty one before it and what the last one
+                // fell short of, so that full lists give more; a list that is alone gives all.
                 let alone = passed == self.orders.len() as u32;
                 let whole = self.walk == DrainWalk::WholeLists || alone;
-                self.turn = if whole { u32::MAX } else { passed };
+                self.turn = if whole { u32::MAX } else { self.turn + passed };
                 return Some(());
             }
         }

@@ -80,7 +80,6 @@ impl core::ops::AddAssign for PcpCounters {
 }
 
 /// What the lock guards.
-#[derive(Default)]
 pub(super) struct Lists {
     pub(super) tuning: Tuning,
     pub(super) rings: [Ring; MAX_LISTS],
@@ -98,20 +97,9 @@ pub(super) struct Pcp {
     pub(super) bypass_sections: AtomicU64,
 }
 
-impl Default for Pcp {
-    fn default() -> Self {
-        Self {
-            lists: CountedLock::new(Lists::default()),
-            bypassed_allocs: AtomicU64::new(0),
-            bypassed_frees: AtomicU64::new(0),
-            bypass_sections: AtomicU64::new(0),
-        }
-    }
-}
-
 #[expect(unsafe_code, reason = "slots that no CPU uses must not be touched to be initialised")]
-// SAFETY: a free lock with zeroed counters is all zero bytes (`FREE` is 0), and so are empty rings,
-// counters, `false` and the atomics: exactly what `default` gives.
+// SAFETY: a free lock with its counters is all zero bytes (`FREE` is 0), and so are empty rings,
+// untuned sizes, counters, `false` and the atomics.
 unsafe impl FreshZero for Pcp {}
 
 impl Pcp {

@@ -84,7 +84,7 @@ pub(super) struct SlotRings<'a> {
 impl Rings {
     /// Reserves rings for `count` pairs of slot and node, with a list for each of `orders`.
     pub(super) fn reserve(
-        os: &dyn Os,
+        os: &'static dyn Os,
         count: usize,
         orders: &[u8],
         sizes: &RingSizes,

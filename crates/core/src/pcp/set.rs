@@ -65,7 +65,7 @@ pub(super) fn listed_type(of: MigrateType) -> MigrateType {
 impl PcpSet {
     /// Reserves lists for `slots` slots of every zone.
     pub(super) fn reserve(
-        os: &dyn Os,
+        os: &'static dyn Os,
         policy: PcpPolicy,
         zones: &Zones,
         inputs: SizeInputs,
@@ -172,15 +172,16 @@ impl PcpSet {
         with_policy!(self, policy => {
             let list = policy.list(ask.order, listed_type(ask.migratetype));
             if let Some(list) = list
-                && let Some(mut held) = self.try_hold(zones, slot, node) {
-                    policy.before_alloc(&mut held.guard.tuning);
-                    if let Some(page) = held.pop(list, ask.order) {
-                        return Some(page);
-                    }
-                    if let Some(page) = held.refill_and_pop(policy, list, ask, mark) {
-                        return Some(page);
-                    }
+                && let Some(mut held) = self.try_hold(zones, slot, node)
+            {
+                policy.before_alloc(&mut held.guard.tuning);
+                if let Some(page) = held.pop(list, ask.order) {
+                    return Some(page);
                 }
+                if let Some(page) = held.refill_and_pop(policy, list, ask, mark) {
+                    return Some(page);
+                }
+            }
         });
         self.alloc_at_zone(zones, slot, node, ask, mark)
     }
@@ -257,14 +258,15 @@ impl PcpSet {
         with_policy!(self, policy => {
             let of = zones.memory().pageblocks().of(block.pfn).migratetype();
             if let Some(list) = policy.list(block.order, listed_type(of))
-                && let Some(mut held) = self.try_hold(zones, slot, node) {
-                    held.guard.counters.critical_sections += 1;
-                    let drain = held.push(policy, list, block);
-                    if drain > 0 {
-                        held.drain(policy, drain, list);
-                    }
-                    return;
+                && let Some(mut held) = self.try_hold(zones, slot, node)
+            {
+                held.guard.counters.critical_sections += 1;
+                let drain = held.push(policy, list, block);
+                if drain > 0 {
+                    held.drain(policy, drain, list);
                 }
+                return;
+            }
         });
         self.free_at_zone(zones, slot, node, core::iter::once(block));
     }

@@ -143,7 +143,7 @@ impl Zones {
     #[inline]
     #[must_use]
     pub fn zone(&self, node: NodeId) -> &Zone {
-        debug_assert!(node.0 < self.nodes, "node beyond the configured ones");
+        assert!(node.0 < self.nodes, "node beyond the configured ones");
         &self.zones[usize::from(node.0)]
     }
 

@@ -60,7 +60,6 @@ impl Marks {
 }
 
 /// The marks of one zone. Read without its lock.
-#[derive(Default)]
 pub(super) struct Watermarks {
     min: AtomicU32,
     low: AtomicU32,

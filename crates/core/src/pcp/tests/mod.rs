@@ -1,0 +1,183 @@
+//! Tests of the per-CPU lists and of the page allocator as a whole.
+
+mod misuse;
+mod nodes;
+mod suite;
+mod tuning;
+
+use super::*;
+use crate::frame::FrameState;
+use quarry_sys::os::FakeOs;
+use std::collections::BTreeMap;
+
+/// 64 MiB of address space, one growing node, all else as in the default stack.
+pub(crate) const TINY: PageConfig = PageConfig {
+    reserve_bytes: 64 << 20,
+    limit_frames: u32::MAX,
+    initial_frames: 0,
+    grow: true,
+    nodes: 1,
+    node_of_slot: |_| NodeId(0),
+    declared_cpus: 2,
+    pcp: PcpPolicy::V6_7,
+    free_list: FreeListPolicy::OneSection,
+};
+
+/// Lists so short that they overflow all the time.
+pub(super) const SHORT: RingSizes = RingSizes { single: 32, small: 8, huge: 2 };
+
+pub(super) fn fake_os() -> &'static FakeOs {
+    Box::leak(Box::new(FakeOs::new(4096)))
+}
+
+pub(super) fn build(config: PageConfig, rings: &RingSizes) -> PageAllocator {
+    let distance = |one: NodeId, other: NodeId| one.0.abs_diff(other.0).into();
+    PageAllocator::build_with(fake_os(), &config, 4, distance, rings)
+        .expect("the fake OS refuses nothing")
+}
+
+pub(super) fn request(order: u8, migratetype: MigrateType) -> PageRequest {
+    PageRequest {
+        order: Order::new(order),
+        migratetype,
+        flags: AllocFlags::default(),
+        node: NodeId(0),
+    }
+}
+
+/// What a caller owns: blocks that do not overlap, each frame of which it writes to.
+pub(super) struct Owner<'a> {
+    pages: &'a PageAllocator,
+    /// First frame -> number of frames.
+    owned: BTreeMap<u32, u32>,
+}
+
+impl<'a> Owner<'a> {
+    pub(super) fn new(pages: &'a PageAllocator) -> Self {
+        Self { pages, owned: BTreeMap::new() }
+    }
+
+    pub(super) fn frames(&self) -> u32 {
+        self.owned.values().sum()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.owned.len()
+    }
+
+    /// Takes a page into possession: nobody else may own a frame of it, and if it is said to be
+    /// zero it is.
+    pub(super) fn receive(&mut self, page: Page, frames: u32) {
+        let end = page.pfn.0 + frames;
+        let below = self.owned.range(..end).next_back();
+        if let Some((first, count)) = below {
+            assert!(first + count <= page.pfn.0, "{:?} was handed out twice", page.pfn);
+        }
+        for pfn in page.pfn.0..end {
+            assert_eq!(self.pages.frames().state(Pfn(pfn)), FrameState::USED, "state of F{pfn:x}");
+            let word = first_word(self.pages, Pfn(pfn), 0xdead_beef);
+            assert!(!page.zeroed || word == 0, "F{pfn:x} is said to be zero");
+        }
+        self.owned.insert(page.pfn.0, frames);
+    }
+
+    /// Gives up the block with number `which`, counted around.
+    pub(super) fn surrender(&mut self, which: usize) -> Option<(Pfn, u32)> {
+        let first = *self.owned.keys().nth(which.checked_rem(self.owned.len())?)?;
+        self.owned.remove(&first).map(|frames| (Pfn(first), frames))
+    }
+}
+
+/// Writes the first word of a frame and returns what it was.
+#[expect(unsafe_code, reason = "only a look at the memory itself shows whether it is zero")]
+pub(super) fn first_word(pages: &PageAllocator, pfn: Pfn, value: u64) -> u64 {
+    let address = pages.arena().address(pfn).cast::<u64>();
+    // SAFETY: the fake OS maps the whole arena writable, frames are aligned, and the caller owns
+    // this one.
+    unsafe { address.replace(value) }
+}
+
+#[test]
+fn what_is_taken_comes_back_and_merges() {
+    let pages = build(TINY, &RingSizes::default());
+    let slot = SlotIndex(0);
+    let mut owner = Owner::new(&pages);
+    for round in 0..2500u32 {
+        let order = (round % 5) as u8;
+        let page = pages.alloc(slot, request(order, MigrateType::Movable)).expect("64 MiB do");
+        assert!(page.pfn.is_aligned(Order::new(order)), "blocks are aligned to their size");
+        assert!(page.zeroed, "fresh memory is known to be zero");
+        owner.receive(page, 1 << order);
+    }
+    pages.validate();
+    pages.drain_all();
+    assert_eq!(pages.zones().budget().used(), owner.frames());
+    while let Some((pfn, frames)) = owner.surrender(0) {
+        pages.free(slot, pfn, Order::covering(frames));
+    }
+    pages.validate();
+    pages.drain_all();
+    pages.validate();
+    assert_eq!(pages.zones().budget().used(), 0);
+    assert!(pages.purge(NodeId(0), Order::ZERO, usize::MAX) >= 15_500 << 12);
+    let page = pages.alloc(slot, request(9, MigrateType::Movable)).unwrap();
+    assert!(page.zeroed, "purged memory is known to be zero");
+    owner.receive(page, 512);
+}
+
+#[test]
+fn the_rest_of_an_exact_request_keeps_its_zeros_and_costs_no_zone_lock() {
+    let pages = build(TINY, &RingSizes::default());
+    let slot = SlotIndex(1);
+    let first = pages.alloc_exact(slot, 5, MigrateType::Movable, Order::ZERO).unwrap();
+    let locked = pages.zones().zone(NodeId(0)).lock_stats().acquisitions;
+    // The rest of eight frames: one of order 0, one of order 1, both on the lists now.
+    for (order, offset) in [(0, 5), (1, 6)] {
+        let page = pages.alloc(slot, request(order, MigrateType::Movable)).unwrap();
+        assert_eq!(page, Page { pfn: first.pfn.plus(offset), zeroed: true });
+    }
+    pages.free_exact(slot, first.pfn, 5);
+    assert_eq!(pages.zones().zone(NodeId(0)).lock_stats().acquisitions, locked);
+    let (sections, frees) = {
+        let counters = pages.pcp_counters(slot);
+        (counters.critical_sections, counters.frees)
+    };
+    assert_eq!((sections, frees), (2, 4), "two sections, of two blocks each");
+    let aligned = pages.alloc_exact(slot, 3, MigrateType::Movable, Order::new(9)).unwrap();
+    assert!(aligned.pfn.is_aligned(Order::new(9)));
+    pages.validate();
+}
+
+#[test]
+fn mappings_and_pages_share_one_limit() {
+    let pages = build(PageConfig { limit_frames: 1000, ..TINY }, &RingSizes::default());
+    let slot = SlotIndex(0);
+    assert!(pages.charge(900));
+    assert!(!pages.charge(101));
+    let mut taken = Vec::new();
+    while let Some(page) = pages.alloc(slot, request(0, MigrateType::Unmovable)) {
+        taken.push(page.pfn);
+    }
+    assert_eq!(taken.len(), 100, "what a slot hoards is taken back before a request fails");
+    pages.validate();
+    pages.uncharge(900);
+    assert!(pages.alloc(slot, request(3, MigrateType::Unmovable)).is_some());
+    pages.validate();
+}
+
+#[test]
+fn every_lock_is_held_across_fork_and_free_afterwards() {
+    let pages = build(TINY, &RingSizes::default());
+    let slot = SlotIndex(0);
+    let page = pages.alloc(slot, request(0, MigrateType::Movable)).unwrap();
+    pages.lock_for_fork();
+    assert!(pages.pcps.all().all(|pcp| pcp.lists.try_lock().is_none()));
+    #[expect(unsafe_code, reason = "releases what the line before took")]
+    // SAFETY: this thread took the locks by `lock_for_fork`.
+    unsafe {
+        pages.unlock_after_fork();
+    }
+    pages.free(slot, page.pfn, Order::ZERO);
+    pages.drain_all();
+    pages.validate();
+}

@@ -1,0 +1,63 @@
+//! Two nodes.
+
+use super::*;
+use crate::frame::MigrateType::Movable;
+
+#[test]
+fn the_local_node_comes_first_and_blocks_go_home() {
+    let config = PageConfig { nodes: 2, initial_frames: 2048, grow: false, ..TINY };
+    let pages = build(config, &RingSizes::default());
+    let node_of = |pfn: Pfn| pages.zones().memory().pageblocks().of(pfn).tag().node();
+    let slot = SlotIndex(0);
+    let mut taken = Vec::new();
+    let mut first_foreign = None;
+    while let Some(page) = pages.alloc(slot, request(0, Movable)) {
+        if node_of(page.pfn) == Some(NodeId(1)) && first_foreign.is_none() {
+            first_foreign = Some(taken.len() as u32);
+        }
+        taken.push(page.pfn);
+    }
+    let marks = pages.zones().zone(NodeId(0)).marks();
+    let first_foreign = first_foreign.expect("the second node helps out");
+    assert!(first_foreign >= 2048 - marks.low - 1, "after {first_foreign} pages");
+    assert!(taken.len() as u32 >= 2 * (2048 - marks.min - 1), "{} pages", taken.len());
+    for pfn in taken {
+        pages.free(slot, pfn, Order::ZERO);
+    }
+    pages.validate();
+    for node in [NodeId(0), NodeId(1)] {
+        assert!(pages.pcp_tuning(slot, node).count > 0, "each node has a list in each slot");
+    }
+    pages.drain_all();
+    for node in [NodeId(0), NodeId(1)] {
+        assert_eq!(pages.zones().zone(node).free(), 2048);
+    }
+}
+
+#[test]
+fn a_growing_node_grows_before_it_goes_abroad() {
+    let pages = build(PageConfig { nodes: 2, ..TINY }, &RingSizes::default());
+    for _ in 0..5 {
+        let request = PageRequest { node: NodeId(1), ..request(9, Movable) };
+        pages.alloc(SlotIndex(0), request).expect("64 MiB do");
+    }
+    assert_eq!(pages.zones().zone(NodeId(0)).managed(), 0);
+    assert!(pages.zones().zone(NodeId(1)).managed() >= 5 * 512);
+}
+
+#[test]
+fn a_list_of_blocks_of_two_nodes_is_one_section_for_each() {
+    let config = PageConfig { nodes: 2, initial_frames: 2048, grow: false, ..TINY };
+    let pages = build(config, &RingSizes::default());
+    let slot = SlotIndex(0);
+    let mut list = Vec::new();
+    for round in 0..10u8 {
+        let node = NodeId(round % 2);
+        let page = pages.alloc(slot, PageRequest { node, ..request(0, Movable) }).unwrap();
+        list.push((page.pfn, Order::ZERO));
+    }
+    let before = pages.pcp_counters(slot).critical_sections;
+    pages.free_list(slot, &list);
+    assert_eq!(pages.pcp_counters(slot).critical_sections - before, 2);
+    pages.validate();
+}

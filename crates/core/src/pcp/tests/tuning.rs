@@ -1,0 +1,274 @@
+//! The algorithms of the policies, number by number.
+
+use super::*;
+use crate::frame::MigrateType::{Movable, Unmovable};
+use crate::frame::{FrameTable, NodeId};
+use crate::pcp::drain::Drain;
+use crate::pcp::lists::Lists;
+use crate::pcp::policy::{DrainWalk, Policy, SizeInputs, Sizes, Surroundings};
+use crate::pcp::ring::{MAX_LISTS, Ring, Rings};
+use crate::pcp::v6_7::V6_7;
+use crate::pcp::v2016::V2016;
+use crate::zone::Zone;
+
+const GIB: u32 = 1 << 18;
+
+fn sizes(policy: &impl Policy, managed: u32, cpus: u32) -> Sizes {
+    policy.sizes(SizeInputs::of(managed, false, 1, cpus))
+}
+
+#[test]
+fn sizes_follow_the_zone_and_its_cpus() {
+    // Low mark of 1 GiB: 1,286 frames; an eighth of it: 32,768, bounded by 8 MiB a CPU.
+    assert_eq!(sizes(&V6_7, GIB, 2), Sizes { batch: 63, high_min: 643, high_max: 2048 });
+    assert_eq!(sizes(&V6_7, GIB, 16), Sizes { batch: 63, high_min: 252, high_max: 2048 });
+    assert_eq!(sizes(&V6_7, GIB, 64), Sizes { batch: 63, high_min: 252, high_max: 512 });
+    assert_eq!(sizes(&V6_7, GIB / 4, 16), Sizes { batch: 15, high_min: 60, high_max: 512 });
+    assert_eq!(sizes(&V6_7, GIB / 16, 4).batch, 3);
+    // A growing zone is sized as one of 1 GiB, however little it has at the start.
+    assert_eq!(V6_7.sizes(SizeInputs::of(0, true, 1, 2)), sizes(&V6_7, GIB, 2));
+    // Two zones share the CPUs.
+    assert_eq!(SizeInputs::of(GIB, false, 2, 16).cpus, 8);
+    // 2016: batch 31; stock high 186, and room for a refill of 31 blocks of order 3.
+    assert_eq!(sizes(&V2016, GIB, 16), Sizes { batch: 31, high_min: 434, high_max: 434 });
+}
+
+/// A zone for policies to look at.
+fn surroundings(zone: &Zone, high_max: u32) -> Surroundings<'_> {
+    Surroundings { sizes: Sizes { batch: 63, high_min: 252, high_max }, zone }
+}
+
+fn some_zones() -> PageAllocator {
+    build(PageConfig { initial_frames: 4096, grow: false, ..TINY }, &RingSizes::default())
+}
+
+#[test]
+fn refills_of_order_0_double_up_to_2016() {
+    let pages = some_zones();
+    let near = surroundings(pages.zones().zone(NodeId(0)), 100_000);
+    let mut tuning = Tuning::default();
+    let refills: Vec<u32> = (0..7).map(|_| V6_7.refill(&mut tuning, near, Order::ZERO)).collect();
+    assert_eq!(refills, [63, 126, 252, 504, 1008, 2016, 2016]);
+    V6_7.after_free(&mut tuning, near, Order::ZERO);
+    assert_eq!(tuning.alloc_factor, 2, "a free halves the factor");
+    // Never more than fits below high: 2,048 - 0 - 63.
+    let near = surroundings(pages.zones().zone(NodeId(0)), 2048);
+    let mut tuning = Tuning { alloc_factor: 5, high: 2048, ..Tuning::default() };
+    assert_eq!(V6_7.refill(&mut tuning, near, Order::ZERO), 1985);
+    tuning.count = 2040;
+    assert_eq!(V6_7.refill(&mut tuning, near, Order::ZERO), 63, "but a batch at least");
+}
+
+#[test]
+fn refills_of_higher_orders_are_scaled_down() {
+    let pages = some_zones();
+    let near = surroundings(pages.zones().zone(NodeId(0)), 2048);
+    let refill = |order| {
+        let mut tuning = Tuning { alloc_factor: 4, ..Tuning::default() };
+        V6_7.refill(&mut tuning, near, Order::new(order))
+    };
+    assert_eq!([1, 2, 3, 9].map(refill), [31, 15, 7, 2]);
+    let mut tuning = Tuning::default();
+    assert_eq!(
+        [0, 1, 2, 3].map(|order| V2016.refill(&mut tuning, near, Order::new(order))),
+        [63; 4]
+    );
+}
+
+#[test]
+fn frees_in_a_row_are_counted_and_allocations_halve_the_count() {
+    let pages = some_zones();
+    let near = surroundings(pages.zones().zone(NodeId(0)), 2048);
+    let mut tuning = Tuning::default();
+    for _ in 0..300 {
+        tuning.count += 8;
+        V6_7.after_free(&mut tuning, near, Order::new(3));
+    }
+    assert_eq!(tuning.free_count, 2016, "63 << 5 is the most that is counted");
+    V6_7.before_alloc(&mut tuning);
+    assert_eq!(tuning.free_count, 1008);
+}
+
+#[test]
+fn high_rises_with_bursts_of_frees_and_decays() {
+    let pages = some_zones();
+    let near = surroundings(pages.zones().zone(NodeId(0)), 2048);
+    let mut tuning = Tuning::default();
+    let mut drained = Vec::new();
+    for _ in 0..400 {
+        tuning.count += 1;
+        let drain = V6_7.after_free(&mut tuning, near, Order::ZERO);
+        if drain > 0 {
+            drained.push((tuning.count, drain));
+            tuning.count -= drain;
+        }
+    }
+    // At 252 pages the burst of 252 is drained as far as `high - batch` allows; then high = 315.
+    assert_eq!(drained[0], (252, 189));
+    assert_eq!(tuning.high, 315);
+    let mut tuning = Tuning { high: 2048, count: 2000, ..Tuning::default() };
+    assert_eq!(V6_7.decay(&mut tuning, near.sizes), 208);
+    assert_eq!(tuning.high, 1792, "an eighth less");
+    let mut rounds = 0;
+    while tuning.high > 252 {
+        tuning.count -= V6_7.decay(&mut tuning, near.sizes).min(tuning.count);
+        rounds += 1;
+    }
+    assert!(rounds < 20, "{rounds} rounds to the lower bound");
+}
+
+#[test]
+fn a_row_of_high_order_frees_empties_the_lists() {
+    let pages = some_zones();
+    let near = surroundings(pages.zones().zone(NodeId(0)), 2048);
+    let mut tuning = Tuning { high: 2048, ..Tuning::default() };
+    let mut frees = 0;
+    let drain = loop {
+        tuning.count += 2;
+        frees += 1;
+        let drain = V6_7.after_free(&mut tuning, near, Order::new(1));
+        if drain > 0 {
+            break drain;
+        }
+    };
+    // free_count must have reached 63 + 252 / 2 = 189 before this free: 95 frees of two pages.
+    assert_eq!((frees, drain), (96, 192));
+    assert_eq!(tuning.high, 252, "and high falls by 63 << 5, to the lower bound at least");
+    tuning.count = 0;
+    tuning.count += 1;
+    V6_7.after_free(&mut tuning, near, Order::ZERO);
+    assert!(!tuning.prev_free_high_order, "another order ends the row");
+}
+
+#[test]
+fn pressure_lowers_the_mark() {
+    let pages = some_zones();
+    let zone = pages.zones().zone(NodeId(0));
+    let near = surroundings(zone, 2048);
+    zone.set_reclaim_active(true);
+    let mut tuning = Tuning { high: 1000, count: 300, ..Tuning::default() };
+    // Drains to min(4 * batch, high) = 252: 63 pages at least, 252 - 63 at most.
+    assert_eq!(V6_7.after_free(&mut tuning, near, Order::ZERO), 63);
+    assert_eq!(tuning.high, 937);
+    zone.set_reclaim_active(false);
+    zone.set_below_high(true);
+    let mut tuning = Tuning { high: 1000, count: 300, ..Tuning::default() };
+    assert_eq!(V6_7.after_free(&mut tuning, near, Order::ZERO), 63, "count itself is the mark");
+    assert_eq!(tuning.high, 937);
+    let mut tuning = Tuning { high: 1000, ..Tuning::default() };
+    V6_7.refill(&mut tuning, near, Order::ZERO);
+    assert_eq!(tuning.high, 1000, "high does not rise below the zone's high mark");
+}
+
+/// Lists with `blocks[i]` blocks each; drains `pages` pages and returns the lists in turn.
+fn drained(
+    orders: &'static [u8],
+    walk: DrainWalk,
+    blocks: &[u32],
+    pages: u32,
+    first: usize,
+) -> Vec<u8> {
+    let os = fake_os();
+    let frames = FrameTable::reserve(os, 16 << 10).unwrap();
+    let rings = Rings::reserve(os, 1, orders, &RingSizes::default()).unwrap();
+    let mut lists = Lists {
+        tuning: Tuning::default(),
+        rings: [Ring::default(); MAX_LISTS],
+        counters: PcpCounters::default(),
+    };
+    for (list, blocks) in blocks.iter().enumerate() {
+        let order = Order::new(orders[list]);
+        for block in 0..*blocks {
+            let pfn = Pfn((list as u32) << 10 | block << order.get());
+            frames.set_state(pfn, FrameState::in_pcp(order, false));
+            rings.at(0).push_tail(list, &mut lists.rings[list], pfn);
+            lists.tuning.count += order.frames();
+        }
+    }
+    let before = lists.tuning.count;
+    let drain = Drain::new(&mut lists, rings.at(0), &frames, (orders, walk), pages, first);
+    let drained: Vec<_> = drain.collect();
+    let taken: u32 = drained.iter().map(|block| block.order.frames()).sum();
+    assert_eq!(lists.tuning.count, before - taken, "the count follows what was taken");
+    drained.iter().map(|block| (block.pfn.0 >> 10) as u8).collect()
+}
+
+#[test]
+fn the_2016_drain_starves_order_3() {
+    // Document 000's reviewers: with batch 7, 1 + 1 + 1 + 2 + 4 = 9 pages go before order 3's turn.
+    let lists = drained(V2016::ORDERS, V2016::WALK, &[9; 6], 7, 3);
+    assert_eq!(lists, [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn the_2016_drain_takes_more_from_lists_behind_empty_ones() {
+    let lists = drained(V2016::ORDERS, V2016::WALK, &[9, 0, 0, 9, 0, 0], 12, 0);
+    // 1 from list 0; 3 (past two empty ones) from list 3; again 3 past two empty ones from list 0.
+    assert_eq!(lists, [0, 3, 3, 3, 0, 0, 0, 3]);
+    let alone = drained(V2016::ORDERS, V2016::WALK, &[0, 9, 0, 0, 0, 0], 5, 0);
+    assert_eq!(alone, [1; 5], "a list that is alone gives all");
+}
+
+#[test]
+fn the_current_drain_takes_whole_lists_beginning_with_the_one_freed_to() {
+    let mut blocks = [0; 14];
+    (blocks[0], blocks[4], blocks[11]) = (5, 3, 2);
+    let lists = drained(V6_7::ORDERS, V6_7::WALK, &blocks, 11, 4);
+    // Three blocks of order 1, then one of order 3, which overshoots by 3 pages.
+    assert_eq!(lists, [4, 4, 4, 11]);
+    let all = drained(V6_7::ORDERS, V6_7::WALK, &blocks, u32::MAX, 4);
+    assert_eq!(all, [4, 4, 4, 11, 11, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn lists_are_freed_to_and_taken_from_at_the_head_and_drained_at_the_tail() {
+    let config = PageConfig { pcp: PcpPolicy::Order0 { batch: 4, high: 1000 }, ..TINY };
+    let pages = build(config, &RingSizes::default());
+    let slot = SlotIndex(0);
+    let alloc = || pages.alloc(slot, request(0, Unmovable)).unwrap().pfn;
+    let batch: Vec<Pfn> = (0..4).map(|_| alloc()).collect();
+    assert!(batch.is_sorted(), "a refill is listed in the order in which it came: {batch:?}");
+    batch.iter().for_each(|pfn| pages.free(slot, *pfn, Order::ZERO));
+    assert_eq!(alloc(), batch[3], "freed last, taken first");
+    assert_eq!(pages.pcp_counters(slot).refills, 1);
+}
+
+/// What an order costs at the zone under each policy: refills for 256 blocks.
+fn refills(pcp: PcpPolicy, order: u8) -> (u64, u64) {
+    let config = PageConfig { pcp, reserve_bytes: 256 << 20, declared_cpus: 16, ..TINY };
+    let pages = build(config, &RingSizes::default());
+    for _ in 0..256 {
+        pages.alloc(SlotIndex(0), request(order, Movable)).unwrap();
+    }
+    let counters = pages.pcp_counters(SlotIndex(0));
+    (counters.refills, counters.bypassed_allocs)
+}
+
+#[test]
+fn high_orders_reach_the_zone_once_per_batch_or_every_time() {
+    let vanilla = PcpPolicy::Order0 { batch: 31, high: 186 };
+    assert_eq!(refills(vanilla, 0), (256_u64.div_ceil(31), 0));
+    assert_eq!(refills(vanilla, 1), (0, 256), "vanilla: every block of order 1 takes the lock");
+    assert_eq!(refills(PcpPolicy::V2016, 1), (256_u64.div_ceil(31), 0));
+    assert_eq!(refills(PcpPolicy::V2016, 3), (256_u64.div_ceil(31), 0));
+    assert_eq!(refills(PcpPolicy::V2016, 4), (0, 256));
+    assert_eq!(refills(PcpPolicy::V6_7, 3), (256_u64.div_ceil(7), 0));
+    assert_eq!(refills(PcpPolicy::V6_7, 0), (3, 0), "63 + 126 + 252 blocks");
+}
+
+#[test]
+fn one_section_frees_a_list_under_one_lock() {
+    let sections = |free_list| {
+        let pages = build(PageConfig { free_list, ..TINY }, &RingSizes::default());
+        let slot = SlotIndex(0);
+        let mut out = [Page { pfn: Pfn::NONE, zeroed: false }; 64];
+        let got = pages.alloc_bulk(slot, request(0, Movable), &mut out);
+        let list: Vec<(Pfn, Order)> =
+            out[..got].iter().map(|page| (page.pfn, Order::ZERO)).collect();
+        pages.free_list(slot, &list);
+        pages.validate();
+        (got as u64, pages.pcp_counters(slot).critical_sections)
+    };
+    assert_eq!(sections(FreeListPolicy::PerPage), (64, 64));
+    assert_eq!(sections(FreeListPolicy::OneSection), (64, 1));
+}
