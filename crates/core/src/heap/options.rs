@@ -1,7 +1,7 @@
 //! What can be chosen when a stack is built, and how it is spelt in `QUARRY_*`.
 
 use crate::frame::{FRAME_BYTES, NodeId};
-use crate::pcp::{FreeListPolicy, PageConfig, PcpPolicy};
+use crate::pcp::{FaultPolicy, FreeListPolicy, PageConfig, PcpPolicy};
 use quarry_sys::percpu::SlotIndex;
 
 /// How a stack is set up.
@@ -34,6 +34,7 @@ impl Default for StackOptions {
                 node_of_slot: first_node,
                 declared_cpus: quarry_sys::topology::possible_cpus(),
                 pcp: PcpPolicy::V6_7,
+                faults: FaultPolicy { populate: true, huge: true },
                 free_list: FreeListPolicy::OneSection,
             },
             heap: true,
@@ -102,6 +103,16 @@ pub const OPTIONS: &[OptionHelp] = &[
         meaning: "whether a thread may give memory back while the program is idle (1)",
     },
     OptionHelp {
+        name: "POPULATE",
+        accepted: "0 or 1",
+        meaning: "bring new slabs of growing caches into memory by one call (1)",
+    },
+    OptionHelp {
+        name: "THP",
+        accepted: "0 or 1",
+        meaning: "ask for huge pages where slabs will fill them (1)",
+    },
+    OptionHelp {
         name: "RESERVE",
         accepted: "bytes from 64M on, with K, M, G or T",
         meaning: "address space to reserve",
@@ -158,7 +169,9 @@ impl StackOptions {
                 let bytes = parse_bytes(value).filter(|bytes| *bytes >= 64 << 20).ok_or(bad)?;
                 self.pages.reserve_bytes = bytes.min(DEFAULT_RESERVE);
             }
-            "DISABLE" | "BACKGROUND" if !matches!(value, "0" | "1") => return Err(bad),
+            "POPULATE" => self.pages.faults.populate = parse_switch(value).ok_or(bad)?,
+            "THP" => self.pages.faults.huge = parse_switch(value).ok_or(bad)?,
+            "DISABLE" | "BACKGROUND" if parse_switch(value).is_none() => return Err(bad),
             "PURGE_DELAY" if !value.parse().is_ok_and(|delay: i64| delay >= -1) => {
                 return Err(bad);
             }
@@ -166,6 +179,14 @@ impl StackOptions {
             _ => {}
         }
         Ok(())
+    }
+}
+
+fn parse_switch(value: &str) -> Option<bool> {
+    match value {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
     }
 }
 

@@ -9,7 +9,7 @@ use super::policy::{SizeInputs, Sizes};
 use super::ring::RingSizes;
 use super::set::PcpSet;
 use super::{FreeListPolicy, Page, PageConfig, PageRequest, Tuning};
-use crate::frame::{Arena, FrameTable, MAX_ORDER, NodeId, Order, Pfn};
+use crate::frame::{Arena, FRAME_BYTES, FrameTable, MAX_ORDER, NodeId, Order, Pfn};
 use crate::zone::{Ask, Block, Mark, ZoneConfig, Zones};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
@@ -21,6 +21,7 @@ pub struct PageAllocator {
     pub(super) pcps: PcpSet,
     pub(super) free_list: FreeListPolicy,
     pub(super) node_of_slot: fn(SlotIndex) -> NodeId,
+    populate: bool,
 }
 
 /// Nodes stand in a line unless said otherwise.
@@ -54,6 +55,7 @@ impl PageAllocator {
             limit_frames: config.limit_frames,
             initial_frames: config.initial_frames,
             grow: config.grow,
+            huge: config.faults.huge,
             nodes: config.nodes,
             distance,
         };
@@ -61,7 +63,13 @@ impl PageAllocator {
         let inputs =
             SizeInputs::of(config.initial_frames, config.grow, config.nodes, config.declared_cpus);
         let pcps = PcpSet::reserve(os, config.pcp, &zones, inputs, slots, rings)?;
-        Ok(Self { zones, pcps, free_list: config.free_list, node_of_slot: config.node_of_slot })
+        Ok(Self {
+            zones,
+            pcps,
+            free_list: config.free_list,
+            node_of_slot: config.node_of_slot,
+            populate: config.faults.populate,
+        })
     }
 
     /// What is recorded of each frame.
@@ -103,6 +111,22 @@ impl PageAllocator {
             Some(page) => Some(page),
             None => self.alloc_slow(slot, request),
         }
+    }
+
+    /// Brings the frames of a block that was just handed out into memory in one call, where the
+    /// fault policy says so. Where the system refuses, plain faults do the same.
+    pub fn populate(&self, first: Pfn, count: u32) {
+        if !self.populate {
+            return;
+        }
+        let _ =
+            self.arena().os().populate(self.arena().address(first), count as usize * FRAME_BYTES);
+    }
+
+    /// The node of a slot.
+    #[must_use]
+    pub fn node_of(&self, slot: SlotIndex) -> NodeId {
+        (self.node_of_slot)(slot)
     }
 
     /// Gives a block back. O(1) to the lists of the slot.

@@ -62,6 +62,15 @@ pub enum FreeListPolicy {
     OneSection,
 }
 
+/// How fresh memory of slabs is brought in; what a program may never touch is left to plain faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultPolicy {
+    /// Whole slabs by one call, in caches that grow.
+    pub populate: bool,
+    /// Huge pages for pageblocks of slabs, in zones from 64 MiB on.
+    pub huge: bool,
+}
+
 /// How a page allocator is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct PageConfig {
@@ -81,6 +90,8 @@ pub struct PageConfig {
     pub declared_cpus: u32,
     /// Policy of the per-CPU lists.
     pub pcp: PcpPolicy,
+    /// How fresh memory is brought in.
+    pub faults: FaultPolicy,
     /// Policy for lists of pages.
     pub free_list: FreeListPolicy,
 }

@@ -16,7 +16,7 @@
 //! `free > 0`, none for `free = 0`, `nr_free = sum of free(slab)`.
 
 use super::{Cache, MAX_BATCH, SlabContext};
-use crate::frame::{FRAME_SHIFT, Kind, MigrateType, NodeId, Order, Pfn};
+use crate::frame::{FRAME_SHIFT, Kind, MigrateType, Order, Pfn};
 use crate::pcp::{AllocFlags, PageRequest};
 use core::mem::MaybeUninit;
 use quarry_sys::lock::{CountedLock, LockStats};
@@ -28,6 +28,9 @@ use quarry_sys::report::fatal;
 pub(super) const MIN_ORDER: Order = Order::new(2);
 const BUCKETS: usize = 5;
 const EMPTY: usize = 4;
+/// Caches with this many slabs have new ones populated: the slab that is then in memory without
+/// being used adds an eighth at most.
+const POPULATE_FROM_SLABS: u64 = 8;
 /// Most objects of a slab whose bits fit into the descriptor.
 const WORD_OBJECTS: u32 = 64;
 
@@ -265,9 +268,12 @@ impl BitmapSlabs {
         cache: &Cache,
         out: &mut [MaybeUninit<Object>],
     ) -> usize {
-        let mut taken = self.lists.lock().take(context, cache, out);
+        let (mut taken, populate) = {
+            let mut lists = self.lists.lock();
+            (lists.take(context, cache, out), lists.nr_slabs >= POPULATE_FROM_SLABS)
+        };
         while taken < out.len() {
-            let Some(slab) = self.new_slab(context, cache) else { break };
+            let Some(slab) = self.new_slab(context, cache, populate) else { break };
             let count = slab.take(&mut out[taken..]);
             taken += count;
             let free = slab.free();
@@ -283,20 +289,25 @@ impl BitmapSlabs {
         taken
     }
 
-    /// A slab that nobody else knows, all objects free.
+    /// A slab that nobody else knows, all objects free; brought into memory by one call where
+    /// `populate` says so, which costs half of what the faults of its pages would.
     fn new_slab<'a, P: PerCpu>(
         &self,
         context: &SlabContext<'a, P>,
         cache: &'a Cache,
+        populate: bool,
     ) -> Option<Slab<'a>> {
         let slot = context.percpu.current();
         let request = PageRequest {
             order: cache.order(),
             migratetype: MigrateType::Unmovable,
             flags: AllocFlags::default(),
-            node: NodeId(0),
+            node: context.pages.node_of(slot),
         };
         let page = context.pages.alloc(slot, request)?;
+        if page.zeroed && populate {
+            context.pages.populate(page.pfn, cache.order().frames());
+        }
         let slab = Slab::at(context, cache, page.pfn);
         slab.reset();
         context.pages.frames().set_kind(page.pfn, cache.order().frames(), cache.id().kind());

@@ -90,6 +90,8 @@ pub struct ZoneConfig {
     pub initial_frames: u32,
     /// Whether zones take more from the reservation on demand.
     pub grow: bool,
+    /// Whether pageblocks that slabs will fill are huge pages.
+    pub huge: bool,
     /// Number of nodes.
     pub nodes: u8,
     /// How far apart two nodes are; only the order of the values counts.
@@ -110,7 +112,9 @@ impl Zones {
         let zones = Self {
             memory: Memory::reserve(os, config.reserve_bytes)?,
             budget: Budget::new(config.limit_frames),
-            zones: core::array::from_fn(|node| Zone::new(NodeId(node as u8), config.grow)),
+            zones: core::array::from_fn(|node| {
+                Zone::new(NodeId(node as u8), config.grow, config.huge)
+            }),
             fallback: core::array::from_fn(|node| fallback_row(node as u8, config)),
             nodes: config.nodes,
         };

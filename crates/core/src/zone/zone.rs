@@ -40,6 +40,7 @@ pub(super) struct Inside {
 pub struct Zone {
     pub(super) node: NodeId,
     pub(super) grows: bool,
+    huge: bool,
     inside: CountedLock<Inside>,
     pub(super) growth: CountedLock<Growth>,
     /// Held while blocks are off the lists to be purged.
@@ -90,10 +91,11 @@ pub struct ZoneStats {
 }
 
 impl Zone {
-    pub(super) const fn new(node: NodeId, grows: bool) -> Self {
+    pub(super) const fn new(node: NodeId, grows: bool, huge: bool) -> Self {
         Self {
             node,
             grows,
+            huge,
             inside: CountedLock::new(Inside {
                 areas: FreeAreas::new(),
                 taken: Traffic { calls: 0, blocks: 0, frames: 0 },
@@ -185,7 +187,8 @@ impl Zone {
         destination: Destination,
         mut give: impl FnMut(Pfn, bool),
     ) -> u32 {
-        let view = ZoneView { memory, marks: &self.marks, managed: self.managed() };
+        let view =
+            ZoneView { memory, marks: &self.marks, managed: self.managed(), huge: self.huge };
         let mut inside = self.lock();
         let (mut taken, mut mode) = (0, Mode::default());
         while taken < count {

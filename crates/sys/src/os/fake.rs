@@ -122,6 +122,10 @@ unsafe impl Os for FakeOs {
         Ok(())
     }
 
+    fn advise_huge(&self, _address: NonNull<u8>, _bytes: usize, _huge: bool) -> OsResult<()> {
+        self.count()
+    }
+
     fn move_pages(&self, from: NonNull<u8>, to: NonNull<u8>, bytes: usize) -> OsResult<()> {
         self.count()?;
         // SAFETY: the caller owns both ranges, which do not overlap (trait precondition).

@@ -1,10 +1,22 @@
 //! Linux: `mmap`, `mprotect`, `madvise`, `mremap`.
 
 use super::{Os, OsError, OsResult};
+use crate::primitive::{AtomicBool, Ordering};
 use core::ptr::NonNull;
 
 /// The real operating system. Stateless.
 pub struct Linux;
+
+/// Bytes of a huge page on x86-64, and on aarch64 with pages of 4 KiB.
+const HUGE_BYTES: usize = 2 << 20;
+
+/// Whether some of our memory may be in huge pages: where asked for, or where the system gives them
+/// unasked.
+static MAY_BE_HUGE: AtomicBool = AtomicBool::new(false);
+
+fn is_huge_aligned(address: NonNull<u8>, bytes: usize) -> bool {
+    (address.as_ptr() as usize | bytes).is_multiple_of(HUGE_BYTES)
+}
 
 fn errno() -> OsError {
     // SAFETY: __errno_location returns the calling thread's own errno slot.
@@ -78,8 +90,23 @@ unsafe impl Os for Linux {
     }
 
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
+        if MAY_BE_HUGE.load(Ordering::Relaxed) && !is_huge_aligned(address, bytes) {
+            // A part of a huge page is unmapped but stays allocated: the process shrinks and the
+            // machine's free memory does not grow. MADV_COLD (Linux 5.4) splits the page first.
+            // SAFETY: a hint that keeps contents.
+            unsafe { libc::madvise(address.as_ptr().cast(), bytes, libc::MADV_COLD) };
+        }
         // SAFETY: the caller owns the range and has given up its contents.
         check(unsafe { libc::madvise(address.as_ptr().cast(), bytes, libc::MADV_DONTNEED) })
+    }
+
+    fn advise_huge(&self, address: NonNull<u8>, bytes: usize, huge: bool) -> OsResult<()> {
+        if huge {
+            MAY_BE_HUGE.store(true, Ordering::Relaxed);
+        }
+        let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+        // SAFETY: a hint that keeps contents; the range is committed by us.
+        check(unsafe { libc::madvise(address.as_ptr().cast(), bytes, advice) })
     }
 
     fn move_pages(&self, from: NonNull<u8>, to: NonNull<u8>, bytes: usize) -> OsResult<()> {

@@ -63,6 +63,13 @@ pub unsafe trait Os: Sync {
     /// The OS's `errno` (locked pages); the contents are then unspecified.
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
+    /// Asks for huge pages (or, with false, for ordinary ones only) in a committed range. A hint: it
+    /// changes no contents, and a refusal is without consequence.
+    ///
+    /// # Errors
+    /// The OS's `errno`.
+    fn advise_huge(&self, address: NonNull<u8>, bytes: usize, huge: bool) -> OsResult<()>;
+
     /// Moves the pages of `from` to `to` (committed, at least as long); `from` stays committed and
     /// reads as zero. Ranges do not overlap.
     ///

@@ -17,6 +17,7 @@ pub(super) const FIXED: ZoneConfig = ZoneConfig {
     limit_frames: u32::MAX,
     initial_frames: 4096,
     grow: false,
+    huge: true,
     nodes: 1,
     distance: |one, other| one.0.abs_diff(other.0).into(),
 };
