@@ -81,14 +81,22 @@ impl CacheParams {
     pub fn stride(&self) -> usize {
         self.size.max(1).next_multiple_of(self.align.max(MIN_ALIGN))
     }
+
+    /// Whether a slab can hold an object at all; the arithmetic of policies relies on it.
+    fn is_possible(&self) -> bool {
+        let possible = 1..=Order::MAX.bytes();
+        possible.contains(&self.size)
+            && possible.contains(&self.align)
+            && self.align.is_power_of_two()
+    }
 }
 
 /// How objects lie in a slab, for the check that `free` makes on its straight path.
 ///
 /// An offset `o` into a slab is an object's start iff `o >= first` and `stride` divides
 /// `o - first`. With `magic = ceil(2^64 / stride)` the latter is `(o - first) * magic mod 2^64 <
-/// magic` (Lemire, Kaser, Kurz 2019), exact while `(o - first) * stride < 2^64`. An offset below
-/// `first` wraps to a multiple of the stride below 2^64, whose product is above `magic` too.
+/// magic` (Lemire, Kaser, Kurz 2019), exact while `(o - first) * stride < 2^64`. The former needs a
+/// look of its own: below `first` the product wraps to values on either side of `magic`.
 /// `magic == 0` (no cache) refuses every offset.
 #[derive(Default)]
 pub struct Geometry {
@@ -115,9 +123,11 @@ impl Geometry {
     #[inline(always)]
     pub fn is_object(&self, offset: usize) -> bool {
         let magic = self.magic.load(Ordering::Relaxed);
-        let within = (offset as u64 & u64::from(self.mask.load(Ordering::Relaxed)))
-            .wrapping_sub(u64::from(self.first.load(Ordering::Relaxed)));
-        within.wrapping_mul(magic) < magic
+        let in_slab = offset as u64 & u64::from(self.mask.load(Ordering::Relaxed));
+        match in_slab.checked_sub(u64::from(self.first.load(Ordering::Relaxed))) {
+            Some(within) => within.wrapping_mul(magic) < magic,
+            None => false,
+        }
     }
 
     /// The first frame of the slab that holds `offset`.
@@ -146,11 +156,14 @@ impl Cache {
         params: &CacheParams,
         declared_cpus: u32,
     ) -> OsResult<Self> {
+        if !params.is_possible() {
+            return Err(OsError(libc::EINVAL));
+        }
         let order = S::slab_order(params, declared_cpus);
         let stride = params.stride();
         let header = S::slab_header_bytes(params, order);
         let objects = order.bytes().saturating_sub(header) / stride;
-        if objects == 0 || params.size == 0 || !params.align.is_power_of_two() {
+        if objects == 0 {
             return Err(OsError(libc::EINVAL));
         }
         let mut text = Line::default();
@@ -264,8 +277,8 @@ impl CacheTable {
     /// Adds a cache and lets the policy take it up.
     ///
     /// # Errors
-    /// `ENOSPC` where all numbers are in use, `EINVAL` where no slab of at most 4 MiB holds an
-    /// object, or what the policy says.
+    /// `ENOSPC` where all numbers are in use, `EINVAL` where the size is 0, the alignment is no power
+    /// of two or no slab of at most 4 MiB holds an object, or what the policy says.
     pub fn create<P: PerCpu, S: SlabPolicy<P>>(
         &self,
         context: &SlabContext<'_, P>,
@@ -321,5 +334,58 @@ impl CacheTable {
 impl Default for CacheTable {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sheaf::Sheaf;
+    use super::*;
+    use quarry_sys::percpu::VirtualSlots;
+
+    fn cache(size: usize, align: usize) -> OsResult<Cache> {
+        let params = CacheParams { size, align };
+        Cache::new::<VirtualSlots, Sheaf>(CacheId::new(1), "test", &params, 2)
+    }
+
+    #[test]
+    fn geometry_knows_exactly_the_objects() {
+        let sizes = (1..400).chain([512, 1000, 1024, 1536, 4096, 5000, 20_480, 32_768, 100_000]);
+        for size in sizes {
+            let cache = cache(size, 16).expect("small enough for a slab");
+            let geometry = Geometry::none();
+            assert!(!geometry.is_object(cache.first_object()), "no cache, no object");
+            geometry.set(&cache);
+            let bytes = cache.order().bytes();
+            let mut objects = 0;
+            for offset in 0..bytes {
+                let naive = offset >= cache.first_object()
+                    && (offset - cache.first_object()).is_multiple_of(cache.stride());
+                let number = naive.then_some(objects);
+                assert_eq!(geometry.is_object(offset), naive, "{offset} of stride {}", size);
+                assert_eq!(geometry.is_object(7 * bytes + offset), naive, "the eighth slab");
+                assert_eq!(cache.object_number(offset), number, "{offset} of stride {}", size);
+                objects += u32::from(naive);
+            }
+            assert_eq!(objects, cache.objects());
+        }
+    }
+
+    #[test]
+    fn impossible_objects_are_refused() {
+        let largest = Order::MAX.bytes();
+        for (size, align) in [
+            (0, 16),
+            (16, 0),
+            (16, 24),
+            (largest + 1, 16),
+            (16, 2 * largest),
+            (usize::MAX, 16),
+            (1, 1 << 63),
+        ] {
+            let error = cache(size, align).err();
+            assert_eq!(error, Some(OsError(libc::EINVAL)), "size {size}, align {align}");
+        }
+        assert_eq!(cache(largest, largest).map(|cache| cache.objects()), Ok(1));
     }
 }
