@@ -114,8 +114,9 @@ impl Arena {
         (offset < self.bytes()).then_some(Pfn((offset >> FRAME_SHIFT) as u32))
     }
 
-    /// Takes `count` neighbouring pageblocks (the first one at a multiple of `align` pageblocks),
-    /// with writable metadata; the memory itself is still inaccessible. O(pageblocks / 64).
+    /// Takes `count` neighbouring pageblocks, the first one at an address that is a multiple of
+    /// `align` pageblocks (a power of two), with writable metadata; the memory itself is still
+    /// inaccessible. O(pageblocks / 64).
     ///
     /// # Errors
     /// `ENOMEM` where no such run is left, or what the OS says.
@@ -173,14 +174,22 @@ impl Arena {
     }
 
     fn find(&self, start: u32, count: u32, align: u32) -> Option<u32> {
-        let mut candidate = start.next_multiple_of(align);
+        let mut candidate = self.align_up(start, align)?;
         while count != 0 && candidate.checked_add(count)? <= self.pageblocks {
             match (candidate..candidate + count).rev().find(|block| self.is_taken(*block)) {
                 None => return Some(candidate),
-                Some(last_taken) => candidate = self.skip_taken(last_taken).next_multiple_of(align),
+                Some(last) => candidate = self.align_up(self.skip_taken(last), align)?,
             }
         }
         None
+    }
+
+    /// The first block from `block` on whose *address* is a multiple of `align` pageblocks: the
+    /// reservation itself starts at a multiple of two.
+    fn align_up(&self, block: u32, align: u32) -> Option<u32> {
+        let base = self.base.as_ptr() as usize / PAGEBLOCK_BYTES;
+        let aligned = (base + block as usize).next_multiple_of(align as usize);
+        u32::try_from(aligned - base).ok()
     }
 
     /// The first block after `block` that is not taken, skipping whole words of taken ones.

@@ -4,7 +4,7 @@ use super::{
     Arena, FRAME_BYTES, FrameTable, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex, Pageblocks,
     Side,
 };
-use quarry_sys::os::{Os, OsResult};
+use quarry_sys::os::{Os, OsError, OsResult};
 
 /// Bytes of metadata per pageblock: frame table and pageblock descriptor.
 const PAGEBLOCK_METADATA: usize =
@@ -27,9 +27,25 @@ impl Memory {
     /// # Errors
     /// Where not even 64 MiB are to be had, or what the OS says to the tables.
     pub fn reserve(os: &'static dyn Os, bytes: usize) -> OsResult<Self> {
-        let arena = Arena::reserve(os, bytes)?;
-        let frames = FrameTable::reserve(os, arena.frames())?;
-        let pageblocks = Pageblocks::reserve(os, arena.frames())?;
+        let mut arena = Arena::reserve(os, bytes)?;
+        loop {
+            match Self::with_tables(os, arena) {
+                Ok(memory) => return Ok(memory),
+                // Under a limit of address space the reservation may have taken what its tables
+                // need.
+                Err((error, bytes)) => match Arena::reserve(os, bytes / 2) {
+                    Ok(smaller) if smaller.bytes() < bytes => arena = smaller,
+                    _ => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// Where a table is refused, the reservation is released: the error, and how large it was.
+    fn with_tables(os: &'static dyn Os, arena: Arena) -> Result<Self, (OsError, usize)> {
+        let refused = |error| (error, arena.bytes());
+        let frames = FrameTable::reserve(os, arena.frames()).map_err(refused)?;
+        let pageblocks = Pageblocks::reserve(os, arena.frames()).map_err(refused)?;
         Ok(Self { arena, frames, pageblocks })
     }
 
