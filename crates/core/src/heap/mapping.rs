@@ -97,10 +97,13 @@ impl Mappings {
     /// A mapping of `frames` frames at a multiple of `align` bytes (a power of two).
     pub fn alloc(&self, pages: &PageAllocator, frames: u32, align: usize) -> Option<Mapping> {
         let blocks = blocks_of(frames);
-        let align_blocks = align.div_ceil(PAGEBLOCK_BYTES) as u32;
+        let align_blocks = u32::try_from(align.div_ceil(PAGEBLOCK_BYTES)).ok()?;
+        let is_aligned = |run: &Run| {
+            (pages.arena().address(run.first.first()).as_ptr() as usize).is_multiple_of(align)
+        };
         let reused = {
             let mut kept = self.kept.lock();
-            let run = kept.take(blocks, align_blocks);
+            let run = kept.take(blocks, is_aligned);
             self.publish(&kept);
             run
         };
@@ -115,28 +118,33 @@ impl Mappings {
         Some(Mapping { pfn, zeroed })
     }
 
+    /// A run that is charged and committed.
     fn fresh(&self, pages: &PageAllocator, blocks: u32, align_blocks: u32) -> Option<Run> {
-        if !pages.charge(blocks * PAGEBLOCK_FRAMES) {
-            self.release_kept(pages);
-            if !pages.charge(blocks * PAGEBLOCK_FRAMES) {
-                return None;
-            }
+        if !self.charge(pages, blocks) {
+            return None;
         }
-        let arena = pages.arena();
-        let first = arena.take(pages.frames(), Side::Mapping, blocks, align_blocks.max(1));
-        let run = first.ok().map(|first| Run { first, blocks });
-        let committed = run.filter(|run| {
-            let address = arena.address(run.first.first());
-            let done = arena.os().commit(address, bytes_of(blocks)).is_ok();
-            if !done {
-                arena.give_back(run.first, blocks);
-            }
-            done
-        });
-        if committed.is_none() {
+        let run = self.take_run(pages, blocks, align_blocks);
+        if run.is_none() {
             pages.uncharge(blocks * PAGEBLOCK_FRAMES);
         }
-        committed
+        run
+    }
+
+    /// Charges pageblocks, in place of kept ones where the limit leaves no other way.
+    fn charge(&self, pages: &PageAllocator, blocks: u32) -> bool {
+        let charge = || pages.charge(blocks * PAGEBLOCK_FRAMES);
+        charge() || (self.release_kept(pages) > 0 && charge())
+    }
+
+    /// A run that is committed and not charged, in place of kept ones where address space is short.
+    fn take_run(&self, pages: &PageAllocator, blocks: u32, align_blocks: u32) -> Option<Run> {
+        let take = || {
+            let arena = pages.arena();
+            arena.take(pages.frames(), Side::Mapping, blocks, align_blocks.max(1)).ok()
+        };
+        let first = take().or_else(|| if self.release_kept(pages) > 0 { take() } else { None })?;
+        let run = Run { first, blocks };
+        commit(pages, run).then_some(run)
     }
 
     /// Frames of the mapping that starts at `pfn`.
@@ -181,27 +189,28 @@ impl Mappings {
             describe(pages, pfn, frames, blocks);
             return Some(pfn);
         }
-        if self.extend(pages, pfn, old_blocks, blocks - old_blocks) {
-            describe(pages, pfn, frames, blocks);
-            return Some(pfn);
+        // Only what comes on top is charged: also where the pages move, they are never held twice.
+        let more = blocks - old_blocks;
+        if !self.charge(pages, more) {
+            return None;
         }
-        self.relocate(pages, pfn, old_blocks, frames)
+        let start = if self.extend(pages, pfn, old_blocks, more) {
+            Some(pfn)
+        } else {
+            self.relocate(pages, pfn, old_blocks, blocks)
+        };
+        match start {
+            Some(start) => describe(pages, start, frames, blocks),
+            None => pages.uncharge(more * PAGEBLOCK_FRAMES),
+        }
+        start
     }
 
+    /// Takes the pageblocks behind a run, if they are free.
     fn extend(&self, pages: &PageAllocator, pfn: Pfn, old_blocks: u32, more: u32) -> bool {
-        let next = PageblockIndex(pfn.pageblock().0 + old_blocks);
-        if !pages.charge(more * PAGEBLOCK_FRAMES) {
-            return false;
-        }
-        let arena = pages.arena();
-        if arena.take_at(pages.frames(), next, more).is_ok() {
-            if arena.os().commit(arena.address(next.first()), bytes_of(more)).is_ok() {
-                return true;
-            }
-            arena.give_back(next, more);
-        }
-        pages.uncharge(more * PAGEBLOCK_FRAMES);
-        false
+        let first = PageblockIndex(pfn.pageblock().0 + old_blocks);
+        pages.arena().take_at(pages.frames(), first, more).is_ok()
+            && commit(pages, Run { first, blocks: more })
     }
 
     /// Moves the pages to a new run: page-table work instead of copying.
@@ -210,19 +219,20 @@ impl Mappings {
         pages: &PageAllocator,
         pfn: Pfn,
         old_blocks: u32,
-        frames: u32,
+        blocks: u32,
     ) -> Option<Pfn> {
-        let run = self.fresh(pages, blocks_of(frames), 1)?;
+        let run = self.take_run(pages, blocks, 1)?;
         let arena = pages.arena();
-        let (from, to) = (arena.address(pfn), arena.address(run.first.first()));
-        if arena.os().move_pages(from, to, bytes_of(old_blocks)).is_err() {
-            release(pages, run);
+        let to = run.first.first();
+        let moved =
+            arena.os().move_pages(arena.address(pfn), arena.address(to), bytes_of(old_blocks));
+        if moved.is_err() {
+            unmap(pages, run);
             return None;
         }
         pages.frames().set_kind(pfn, 1, Kind::NONE);
-        release(pages, Run { first: pfn.pageblock(), blocks: old_blocks });
-        describe(pages, run.first.first(), frames, run.blocks);
-        Some(run.first.first())
+        unmap(pages, Run { first: pfn.pageblock(), blocks: old_blocks });
+        Some(to)
     }
 
     /// Gives the memory of all freed mappings back; returns the bytes.
@@ -292,11 +302,9 @@ impl Default for Mappings {
 
 impl Kept {
     /// The smallest kept run of at least `blocks` that wastes at most a quarter.
-    fn take(&mut self, blocks: u32, align_blocks: u32) -> Option<Run> {
+    fn take(&mut self, blocks: u32, is_aligned: impl Fn(&Run) -> bool) -> Option<Run> {
         let fits = |run: &Run| {
-            run.blocks >= blocks
-                && run.blocks - blocks <= blocks / 4
-                && (align_blocks <= 1 || run.first.0.is_multiple_of(align_blocks))
+            run.blocks >= blocks && run.blocks - blocks <= blocks / 4 && is_aligned(run)
         };
         let best = (0..self.count)
             .filter(|index| fits(&self.runs[*index].run))
@@ -334,12 +342,27 @@ fn describe(pages: &PageAllocator, pfn: Pfn, frames: u32, blocks: u32) {
     pages.frames().set_kind(pfn, 1, Kind::MAPPING);
 }
 
+/// Makes a run accessible, or gives it back.
+fn commit(pages: &PageAllocator, run: Run) -> bool {
+    let arena = pages.arena();
+    let done = arena.os().commit(arena.address(run.first.first()), bytes_of(run.blocks)).is_ok();
+    if !done {
+        arena.give_back(run.first, run.blocks);
+    }
+    done
+}
+
 /// Purges a run and gives its address space back. Where the OS refuses to purge (locked memory),
 /// the run stays taken: its contents are unknown, and a mapping promises zeroes.
-fn release(pages: &PageAllocator, run: Run) {
+fn unmap(pages: &PageAllocator, run: Run) {
     let arena = pages.arena();
     if arena.os().purge(arena.address(run.first.first()), bytes_of(run.blocks)).is_ok() {
         arena.give_back(run.first, run.blocks);
     }
+}
+
+/// Gives a charged run back.
+fn release(pages: &PageAllocator, run: Run) {
+    unmap(pages, run);
     pages.uncharge(run.blocks * PAGEBLOCK_FRAMES);
 }
