@@ -15,7 +15,7 @@
 //! Equations: `free(slab) = popcount(bits)`, `list(slab) = floor(4 * free / objects)` for
 //! `free > 0`, none for `free = 0`, `nr_free = sum of free(slab)`.
 
-use super::{Cache, MAX_BATCH, SlabContext};
+use super::{Cache, MAX_BATCH, SlabContext, double_free};
 use crate::frame::{FRAME_SHIFT, Kind, MigrateType, Order, Pfn};
 use crate::pcp::{AllocFlags, PageRequest};
 use core::mem::MaybeUninit;
@@ -162,10 +162,7 @@ impl<'a> Slab<'a> {
         let old = bits.load(Ordering::Relaxed);
         let bit = 1 << (number % 64);
         if old & bit != 0 {
-            fatal(format_args!(
-                "free({object:p}): double free of an object of {} bytes",
-                self.cache.stride()
-            ));
+            double_free(self.cache, object);
         }
         bits.store(old | bit, Ordering::Relaxed);
         if !self.has_word_bits() {
@@ -368,7 +365,10 @@ impl BitmapSlabs {
         let base = context.pages.arena().base().as_ptr() as usize;
         let offset = object.as_ptr() as usize - base;
         let pfn = Pfn((offset >> FRAME_SHIFT) as u32).align_down(cache.order());
-        debug_assert_eq!(context.pages.frames().kind(pfn), cache.id().kind());
+        // The slab was returned while the object lay in a slot a second time.
+        if context.pages.frames().kind(pfn) != cache.id().kind() {
+            double_free(cache, object);
+        }
         Slab::at(context, cache, pfn)
     }
 

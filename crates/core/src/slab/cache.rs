@@ -119,6 +119,12 @@ impl Geometry {
         self.magic.store(cache.magic, Ordering::Release);
     }
 
+    /// Whether there is a cache; whoever sees it may use the cache's slots.
+    #[inline(always)]
+    pub fn is_set(&self) -> bool {
+        self.magic.load(Ordering::Acquire) != 0
+    }
+
     /// Whether an object starts at `offset` (from the start of the reservation).
     #[inline(always)]
     pub fn is_object(&self, offset: usize) -> bool {

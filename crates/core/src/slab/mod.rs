@@ -20,6 +20,7 @@ use core::mem::MaybeUninit;
 use quarry_sys::lock::LockStats;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Object, PerCpu, Push};
+use quarry_sys::report::fatal;
 
 /// Objects that one slow-path step moves at most: the size of its buffer on the stack.
 pub const MAX_BATCH: usize = 64;
@@ -37,6 +38,11 @@ pub struct SlabContext<'a, P: PerCpu> {
 }
 
 /// What a cache has done so far; `slabinfo` prints it.
+///
+/// While nobody is at work, and with bulk requests counted by their objects:
+/// * allocations - frees = `active_objects - parked_objects` = objects that callers have
+/// * `slabs_allocated - slabs_freed = total_slabs`
+/// * `partial_slabs <= active_slabs <= total_slabs`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlabStats {
     /// Objects in use by callers or parked on per-CPU lists.
@@ -67,6 +73,13 @@ pub struct SlabStats {
     pub list_lock: LockStats,
     /// Counters of the barn's lock, where the policy has one.
     pub barn_lock: LockStats,
+}
+
+/// Reports an object that was freed twice, and aborts.
+#[cold]
+#[inline(never)]
+fn double_free(cache: &Cache, object: Object) -> ! {
+    fatal(format_args!("free({object:p}): double free of an object of {} bytes", cache.stride()))
 }
 
 /// How the objects of caches travel between callers and slabs.

@@ -8,6 +8,7 @@
 use super::bitmap_slabs::{self, BitmapSlabs};
 use super::{
     Barn, Cache, CacheId, CacheParams, MAX_BATCH, MAX_CACHES, SlabContext, SlabPolicy, SlabStats,
+    double_free,
 };
 use crate::frame::{Order, Pfn};
 use core::mem::MaybeUninit;
@@ -32,6 +33,9 @@ struct SheafCache {
     keep_empty: AtomicU32,
     alloc_slow: AtomicU64,
     free_slow: AtomicU64,
+    /// Objects of bulk requests that came out of slots, and that went into them.
+    bulk_alloc_fast: AtomicU64,
+    bulk_free_fast: AtomicU64,
     /// Objects that entered and left slots in batches, for the count of single operations.
     batched_in: AtomicU64,
     batched_out: AtomicU64,
@@ -46,6 +50,8 @@ impl SheafCache {
             keep_empty: AtomicU32::new(0),
             alloc_slow: AtomicU64::new(0),
             free_slow: AtomicU64::new(0),
+            bulk_alloc_fast: AtomicU64::new(0),
+            bulk_free_fast: AtomicU64::new(0),
             batched_in: AtomicU64::new(0),
             batched_out: AtomicU64::new(0),
         }
@@ -79,14 +85,21 @@ impl Sheaf {
         &self.caches[cache.id().index()]
     }
 
-    /// Puts objects into the running CPU's array; those that find no room go to barn or slabs.
-    fn park<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
-        let own = self.of(cache);
-        if context.percpu.push_batch(cache.id().array(), objects) {
-            count(&own.batched_in, objects.len());
+    /// Puts objects into the running CPU's array, or where there is no room into barn or slabs.
+    /// Returns whether they are in the array.
+    fn park<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        objects: &[Object],
+    ) -> bool {
+        let parked = context.percpu.push_batch(cache.id().array(), objects);
+        if parked {
+            count(&self.of(cache).batched_in, objects.len());
         } else {
             self.put_away(context, cache, objects);
         }
+        parked
     }
 
     /// Barn if it is a whole sheaf and there is room, else slabs.
@@ -168,12 +181,12 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         if let Some(object) = context.percpu.pop_unregistered(cache.id().array()) {
             return Some(object);
         }
-        count(&own.alloc_slow, 1);
         let _ = context.percpu.prepare(cache.id().array());
         let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
         let taken = self.refill(context, cache, &mut buffer[..own.capacity()]);
         // SAFETY: refill wrote the first `taken` elements.
         let (object, rest) = unsafe { written(&buffer, taken) }.split_last()?;
+        count(&own.alloc_slow, 1);
         if !rest.is_empty() {
             self.park(context, cache, rest);
         }
@@ -184,8 +197,10 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         let own = self.of(cache);
         let array = cache.id().array();
         let percpu = context.percpu;
-        if percpu.push_unregistered(array, object) == Push::Stored {
-            return;
+        match percpu.push_unregistered(array, object) {
+            Push::Stored => return,
+            Push::Duplicate => double_free(cache, object),
+            Push::Refused => {}
         }
         count(&own.free_slow, 1);
         let _ = percpu.prepare(array);
@@ -197,9 +212,14 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         let capacity = own.capacity();
         if percpu.pop_batch(array, &mut buffer[..capacity]) {
             count(&own.batched_out, capacity);
-            self.park(context, cache, &[object]);
             // SAFETY: pop_batch wrote all `capacity` elements.
-            self.put_away(context, cache, unsafe { written(&buffer, capacity) });
+            let sheaf = unsafe { written(&buffer, capacity) };
+            // A full array refuses before it looks for a duplicate.
+            if sheaf.contains(&object) {
+                double_free(cache, object);
+            }
+            self.park(context, cache, &[object]);
+            self.put_away(context, cache, sheaf);
         } else {
             self.put_away(context, cache, &[object]);
         }
@@ -213,12 +233,13 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
     ) -> usize {
         let own = self.of(cache);
         let capacity = own.capacity();
-        let mut taken = 0;
-        while out.len() - taken >= capacity {
-            let piece = &mut out[taken..taken + capacity];
+        let (mut fast, mut taken) = (0, 0);
+        while taken < out.len() {
+            let end = out.len().min(taken + capacity);
+            let piece = &mut out[taken..end];
             if context.percpu.pop_batch(cache.id().array(), piece) {
-                count(&own.batched_out, capacity);
-                taken += capacity;
+                fast += piece.len();
+                taken = end;
                 continue;
             }
             match own.barn.take(piece) {
@@ -226,23 +247,38 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
                 count => taken += count,
             }
         }
-        taken + own.slabs.alloc(context, cache, &mut out[taken..])
+        if taken < out.len() {
+            taken += own.slabs.alloc(context, cache, &mut out[taken..]);
+        }
+        count(&own.batched_out, fast);
+        count(&own.bulk_alloc_fast, fast);
+        count(&own.alloc_slow, taken - fast);
+        taken
     }
 
     unsafe fn free_bulk(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
         let own = self.of(cache);
         let _ = context.percpu.prepare(cache.id().array());
+        let mut fast = 0;
         for sheaf in objects.chunks(own.capacity()) {
-            self.park(context, cache, sheaf);
+            if self.park(context, cache, sheaf) {
+                fast += sheaf.len();
+            }
         }
+        count(&own.bulk_free_fast, fast);
+        count(&own.free_slow, objects.len() - fast);
     }
 
     fn shrink(&self, context: &SlabContext<'_, P>, cache: &Cache) {
         let own = self.of(cache);
-        context.percpu.drain(cache.id().array(), &mut |objects| {
-            count(&own.batched_out, objects.len());
-            own.slabs.free(context, cache, objects, u32::MAX);
-        });
+        let array = cache.id().array();
+        // A drain stops every CPU: not for a cache that nobody uses.
+        if context.percpu.usage(array).level > 0 {
+            context.percpu.drain(array, &mut |objects| {
+                count(&own.batched_out, objects.len());
+                own.slabs.free(context, cache, objects, u32::MAX);
+            });
+        }
         let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
         loop {
             let taken = own.barn.take(&mut buffer);
@@ -268,8 +304,9 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         stats.parked_objects = usage.level + own.barn.objects();
         stats.alloc_slow = own.alloc_slow.load(Ordering::Relaxed);
         stats.free_slow = own.free_slow.load(Ordering::Relaxed);
-        stats.alloc_fast = pops;
-        stats.free_fast = usage.operations.saturating_sub(pops);
+        let pushes = usage.operations.saturating_sub(pops);
+        stats.alloc_fast = pops + own.bulk_alloc_fast.load(Ordering::Relaxed);
+        stats.free_fast = pushes + own.bulk_free_fast.load(Ordering::Relaxed);
         stats.barn_lock = own.barn.lock_stats();
         stats
     }
