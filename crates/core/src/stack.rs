@@ -5,8 +5,10 @@
 //! compiled for its own policy.
 //!
 //! The straight path reads the fields of `FastPath` only. They are zero until `init` has built
-//! everything else, and zero refuses every request: no size is within the small limit, no address
-//! within the span, so the straight path needs no "is it initialised" of its own.
+//! everything else, and zero refuses every request: no size is below the first one too large (0 is
+//! a size too), no address is within the span. So the straight path needs no "is it initialised" of
+//! its own. It loads that size or the span first, with acquire ordering (free on x86-64): whoever
+//! sees them sees the rest.
 
 use crate::frame::{Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, MetadataKind, Order, Pfn};
 use crate::heap::options::StackOptions;
@@ -44,8 +46,8 @@ pub trait StackConfig: 'static {
 
 /// What the straight paths of allocation and free read.
 struct FastPath<P> {
-    /// Largest request of a size class; 0 until the stack is ready.
-    small_limit: AtomicUsize,
+    /// First size that is too large for a class; 0 until the stack is ready.
+    small_end: AtomicUsize,
     /// Start of the reservation.
     base: AtomicUsize,
     /// Bytes of the reservation; 0 until the stack is ready.
@@ -85,7 +87,7 @@ impl<C: StackConfig> Stack<C> {
     pub const fn new() -> Self {
         Self {
             fast: FastPath {
-                small_limit: AtomicUsize::new(0),
+                small_end: AtomicUsize::new(0),
                 base: AtomicUsize::new(0),
                 span: AtomicUsize::new(0),
                 kinds: AtomicPtr::new(core::ptr::null_mut()),
@@ -117,23 +119,30 @@ impl<C: StackConfig> Stack<C> {
             mappings: Mappings::new(),
             declared_cpus: options.pages.declared_cpus,
         };
+        if options.heap {
+            self.create_classes(&inner)?;
+        }
+        let arena = inner.pages.arena();
+        self.fast.base.store(arena.base().as_ptr() as usize, Ordering::Relaxed);
+        self.fast.kinds.store(inner.pages.frames().kinds().as_ptr(), Ordering::Relaxed);
+        self.fast.span.store(arena.bytes(), Ordering::Release);
         // SAFETY: nobody reads `inner` before `ready`, and the caller initialises from one thread.
         unsafe { (*self.inner.get()).write(inner) };
         self.ready.store(true, Ordering::Release);
-        let arena = self.arena();
-        self.fast.base.store(arena.base().as_ptr() as usize, Ordering::Relaxed);
-        self.fast.kinds.store(self.frames().kinds().as_ptr(), Ordering::Relaxed);
-        self.fast.span.store(arena.bytes(), Ordering::Release);
         if options.heap {
-            for class in 1..=classes::COUNT {
-                let size = classes::SIZES[class] as usize;
-                let mut name = quarry_sys::report::Line::<24>::default();
-                let _ = core::fmt::Write::write_fmt(&mut name, format_args!("malloc-{size}"));
-                let name = core::str::from_utf8(name.as_bytes()).unwrap_or("malloc");
-                let id = self.create_cache(name, &CacheParams { size, align: 16 })?;
-                assert_eq!(id.index(), class, "classes are the first caches");
-            }
-            self.fast.small_limit.store(classes::LARGEST, Ordering::Release);
+            self.fast.small_end.store(classes::LARGEST + 1, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn create_classes(&self, inner: &Inner<C>) -> OsResult<()> {
+        for class in 1..=classes::COUNT {
+            let size = classes::SIZES[class] as usize;
+            let mut name = quarry_sys::report::Line::<24>::default();
+            let _ = core::fmt::Write::write_fmt(&mut name, format_args!("malloc-{size}"));
+            let name = core::str::from_utf8(name.as_bytes()).unwrap_or("malloc");
+            let id = self.create_in(inner, name, &CacheParams { size, align: 16 })?;
+            assert_eq!(id.index(), class, "classes are the first caches");
         }
         Ok(())
     }
@@ -153,7 +162,10 @@ impl<C: StackConfig> Stack<C> {
     }
 
     fn context(&self) -> SlabContext<'_, C::PerCpu> {
-        let inner = self.inner();
+        self.context_of(self.inner())
+    }
+
+    fn context_of<'a>(&'a self, inner: &'a Inner<C>) -> SlabContext<'a, C::PerCpu> {
         SlabContext {
             percpu: &self.fast.percpu,
             pages: &inner.pages,
@@ -186,8 +198,8 @@ impl<C: StackConfig> Stack<C> {
     #[inline]
     #[must_use]
     pub fn owns(&self, address: *const u8) -> bool {
-        let offset = (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed));
-        offset < self.fast.span.load(Ordering::Relaxed)
+        let span = self.fast.span.load(Ordering::Acquire);
+        (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed)) < span
     }
 
     /// Creates a cache for objects of its own.
@@ -195,8 +207,12 @@ impl<C: StackConfig> Stack<C> {
     /// # Errors
     /// As [`CacheTable::create`].
     pub fn create_cache(&self, name: &str, params: &CacheParams) -> OsResult<CacheId> {
-        let inner = self.inner();
-        let cache = inner.caches.create(&self.context(), &inner.slab, name, params)?;
+        self.create_in(self.inner(), name, params)
+    }
+
+    fn create_in(&self, inner: &Inner<C>, name: &str, params: &CacheParams) -> OsResult<CacheId> {
+        let context = self.context_of(inner);
+        let cache = inner.caches.create(&context, &inner.slab, name, params)?;
         self.fast.geometry[cache.id().index()].set(cache);
         Ok(cache.id())
     }
@@ -211,18 +227,26 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Takes an object of a cache, or `None` where there is no memory.
+    ///
+    /// # Panics
+    /// Where there is no such cache.
     #[inline]
     pub fn cache_alloc(&self, id: CacheId) -> Option<Object> {
-        match C::Slab::alloc_fast(&self.fast.percpu, id) {
-            Some(object) => Some(object),
-            None => self.cache_alloc_slow(id),
+        // A stack that is not ready has no caches, and slots that nobody may use yet.
+        if self.fast.geometry[id.index()].is_set()
+            && let Some(object) = C::Slab::alloc_fast(&self.fast.percpu, id)
+        {
+            return Some(object);
         }
+        self.cache_alloc_slow(id)
     }
 
     #[cold]
     #[inline(never)]
     fn cache_alloc_slow(&self, id: CacheId) -> Option<Object> {
-        self.inner().slab.alloc_slow(&self.context(), self.cache(id))
+        let inner = self.inner();
+        let cache = self.cache(id);
+        self.with_reclaim(|| inner.slab.alloc_slow(&self.context(), cache))
     }
 
     /// Gives an object back to the cache that it came from.
@@ -251,9 +275,15 @@ impl<C: StackConfig> Stack<C> {
         unsafe { self.inner().slab.free_slow(&self.context(), self.cache(id), object) };
     }
 
-    /// Fills the front of `out` with objects of a cache; returns how many.
+    /// Fills the front of `out` with objects of a cache; returns how many, fewer than asked only
+    /// where memory is short.
     pub fn cache_alloc_bulk(&self, id: CacheId, out: &mut [MaybeUninit<Object>]) -> usize {
-        self.inner().slab.alloc_bulk(&self.context(), self.cache(id), out)
+        let (inner, cache) = (self.inner(), self.cache(id));
+        let mut taken = inner.slab.alloc_bulk(&self.context(), cache, out);
+        if taken < out.len() && self.direct_reclaim() {
+            taken += inner.slab.alloc_bulk(&self.context(), cache, &mut out[taken..]);
+        }
+        taken
     }
 
     /// Gives objects back to the cache that they came from.
@@ -265,6 +295,11 @@ impl<C: StackConfig> Stack<C> {
         unsafe { self.inner().slab.free_bulk(&self.context(), self.cache(id), objects) };
     }
 
+    /// Takes everything out of the slots and barns of a cache and returns its empty slabs.
+    pub fn shrink_cache(&self, id: CacheId) {
+        self.inner().slab.shrink(&self.context(), self.cache(id));
+    }
+
     /// What a cache has done so far.
     #[must_use]
     pub fn cache_stats(&self, id: CacheId) -> SlabStats {
@@ -274,12 +309,17 @@ impl<C: StackConfig> Stack<C> {
     /// Returns to the operating system what can be returned: slots, barns, empty slabs, per-CPU
     /// page lists, free blocks of the zones, kept mappings. Returns the bytes purged.
     pub fn trim(&self) -> usize {
+        self.shrink_all();
+        self.purge_free()
+    }
+
+    /// Slots, barns, empty slabs and per-CPU page lists go back to the zones.
+    fn shrink_all(&self) {
         let inner = self.inner();
         for cache in inner.caches.iter() {
             inner.slab.shrink(&self.context(), cache);
         }
         inner.pages.drain_all();
-        self.purge_free()
     }
 
     /// Bytes of Quarry's own descriptors of one kind.

@@ -1,6 +1,7 @@
-//! Giving memory back while nobody asks for it: what a background thread does a few times a second.
+//! Giving memory back: while nobody asks for it, what a background thread does a few times a second;
+//! and on the spot, where a request has found nothing.
 //!
-//! Four stages, from what callers touched last to what the operating system gets:
+//! In the background there are four stages, from what callers touched last to what the operating system gets:
 //!
 //! 1. a cache without an operation since the last look gives its parked objects to its slabs, and
 //!    its empty slabs to the page allocator;
@@ -74,6 +75,24 @@ impl<C: StackConfig> Stack<C> {
             bytes += inner.pages.purge(zone.node(), Order::ZERO, usize::MAX);
         }
         bytes
+    }
+
+    /// What is kept for later goes back, because a request found nothing now: other caches' parked
+    /// objects and empty slabs, per-CPU page lists, freed mappings. Returns whether there was
+    /// anything. O(caches * slots).
+    #[cold]
+    pub(super) fn direct_reclaim(&self) -> bool {
+        let pages = self.pages();
+        let before = pages.zones().budget().used();
+        self.inner().mappings.release_kept(pages);
+        self.shrink_all();
+        pages.zones().budget().used() < before
+    }
+
+    /// Tries once more where a direct reclaim has found something.
+    #[inline]
+    pub(super) fn with_reclaim<T>(&self, attempt: impl Fn() -> Option<T>) -> Option<T> {
+        attempt().or_else(|| if self.direct_reclaim() { attempt() } else { None })
     }
 
     /// One look at everything. Takes each lock for short moments only; bounded by what there is to

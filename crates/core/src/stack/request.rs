@@ -23,23 +23,26 @@ impl<C: StackConfig> Stack<C> {
     /// a stack that is not ready. O(1), no lock, no atomic read-modify-write.
     #[inline(always)]
     pub fn alloc_fast(&self, size: usize) -> Option<Object> {
-        if size > self.fast.small_limit.load(Ordering::Relaxed) {
+        if size >= self.fast.small_end.load(Ordering::Acquire) {
             return None;
         }
-        // SAFETY: the small limit is 0 or `classes::LARGEST`.
+        // SAFETY: `small_end` is 0 or `classes::LARGEST + 1`.
         let class = unsafe { classes::of_unchecked(size) };
         C::Slab::alloc_fast(&self.fast.percpu, class)
     }
 
-    /// Allocates `size` bytes aligned to 16; `None` where there is no memory or `size` is above
-    /// `isize::MAX`.
+    /// Allocates `size` bytes aligned to 16; `None` where there is no memory, `size` is above
+    /// `isize::MAX`, or the stack is not ready.
     pub fn alloc_slow(&self, size: usize) -> Option<Object> {
-        if size <= classes::LARGEST {
-            let inner = self.inner();
-            let cache = inner.caches.get(classes::of(size))?;
-            return inner.slab.alloc_slow(&self.context(), cache);
+        if size > classes::LARGEST {
+            return self.alloc_large(size, MIN_ALIGN).map(|(object, _)| object);
         }
-        self.alloc_large(size, MIN_ALIGN).map(|(object, _)| object)
+        if !self.has_classes() {
+            return None;
+        }
+        let inner = self.inner();
+        let cache = inner.caches.get(classes::of(size))?;
+        self.with_reclaim(|| inner.slab.alloc_slow(&self.context(), cache))
     }
 
     /// Both.
@@ -51,25 +54,20 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Allocates `size` bytes at a multiple of `align`, a power of two.
+    /// Allocates `size` bytes at a multiple of `align`, a power of two; `None` as for
+    /// [`alloc_slow`](Self::alloc_slow).
     pub fn alloc_aligned(&self, size: usize, align: usize) -> Option<Object> {
-        debug_assert!(align.is_power_of_two());
-        if align <= MIN_ALIGN {
-            return self.alloc(size);
-        }
-        match classes::of_aligned(size, align) {
-            Some(class) => self.cache_alloc(class),
-            None => self.alloc_large(size, align).map(|(object, _)| object),
-        }
+        self.alloc_any(size, align).map(|(object, _)| object)
     }
 
     /// Allocates `size` bytes that are all zero. What is known to be zero is not cleared again.
     pub fn alloc_zeroed(&self, size: usize) -> Option<Object> {
-        let (object, zeroed) = if size <= classes::LARGEST {
-            (self.alloc(size)?, false)
-        } else {
-            self.alloc_large(size, MIN_ALIGN)?
-        };
+        self.alloc_zeroed_aligned(size, MIN_ALIGN)
+    }
+
+    /// Both: zeroed, and at a multiple of `align`, a power of two.
+    pub fn alloc_zeroed_aligned(&self, size: usize, align: usize) -> Option<Object> {
+        let (object, zeroed) = self.alloc_any(size, align)?;
         if !zeroed {
             // SAFETY: the allocation has at least `size` bytes and nobody else knows it.
             unsafe { object.as_ptr().write_bytes(0, size) };
@@ -77,13 +75,39 @@ impl<C: StackConfig> Stack<C> {
         Some(object)
     }
 
+    /// Whether the size classes of `malloc` exist. Without them their numbers may be other caches'.
+    fn has_classes(&self) -> bool {
+        self.fast.small_end.load(Ordering::Acquire) != 0
+    }
+
+    /// Whatever serves the request, and whether it is known to be zero.
+    fn alloc_any(&self, size: usize, align: usize) -> Option<(Object, bool)> {
+        debug_assert!(align.is_power_of_two());
+        if align <= MIN_ALIGN && size <= classes::LARGEST {
+            return Some((self.alloc(size)?, false));
+        }
+        match classes::of_aligned(size, align.max(MIN_ALIGN)) {
+            Some(_) if !self.has_classes() => None,
+            Some(class) => Some((self.cache_alloc(class)?, false)),
+            None => self.alloc_large(size, align),
+        }
+    }
+
     /// A block of pages or a mapping, and whether it is known to be zero.
     fn alloc_large(&self, size: usize, align: usize) -> Option<(Object, bool)> {
-        if !is_sane(size) || !is_sane(align) {
+        if !self.is_ready() || !is_sane(size) || !is_sane(align) {
             return None;
         }
-        let inner = self.inner();
         let frames = crate::heap::frames_of(size.max(1))?;
+        // What no reclaim could make room for is not worth one.
+        if frames > self.arena().frames().min(self.pages().zones().budget().limit()) {
+            return None;
+        }
+        self.with_reclaim(|| self.alloc_frames(frames, size, align))
+    }
+
+    fn alloc_frames(&self, frames: u32, size: usize, align: usize) -> Option<(Object, bool)> {
+        let inner = self.inner();
         if size <= LARGEST_BLOCK && align <= LARGEST_BLOCK {
             let order = Order::covering((align / FRAME_BYTES).max(1) as u32);
             let slot = self.fast.percpu.current();
@@ -103,8 +127,9 @@ impl<C: StackConfig> Stack<C> {
     /// If an allocation starts at `address`, nobody uses it any more.
     #[inline(always)]
     pub unsafe fn free_fast(&self, address: *mut u8) -> bool {
+        let span = self.fast.span.load(Ordering::Acquire);
         let offset = (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed));
-        if offset >= self.fast.span.load(Ordering::Relaxed) {
+        if offset >= span {
             return false;
         }
         let kinds = self.fast.kinds.load(Ordering::Relaxed);
@@ -172,7 +197,8 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Changes the size of an allocation: in place where it can, else by moving; the contents up to
-    /// the smaller size stay. `None` where there is no memory, and then nothing has changed.
+    /// the smaller size stay. `None` where there is no memory for a larger one, and then nothing has
+    /// changed.
     ///
     /// # Safety
     /// `object` is used by the caller alone, and no more where this succeeds.
@@ -185,7 +211,10 @@ impl<C: StackConfig> Stack<C> {
         if let Some(resized) = self.resize_in_place(owner, object, old, size) {
             return Some(resized);
         }
-        let new = self.alloc(size)?;
+        let Some(new) = self.alloc(size) else {
+            // What shrinks has memory enough.
+            return (size <= old).then_some(object);
+        };
         // SAFETY: both allocations have at least `min(old, size)` bytes and do not overlap.
         unsafe {
             core::ptr::copy_nonoverlapping(object.as_ptr(), new.as_ptr(), old.min(size));
