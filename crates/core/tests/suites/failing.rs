@@ -1,0 +1,168 @@
+//! Every call to the system fails once, and every call from one on: requests are refused, nothing
+//! is lost, and the stack goes on when the system does.
+
+use crate::support::{Backing, Bed, Oracle, VirtualConfig, on_cpu, pattern, small};
+use quarry_core::heap::LARGEST_BLOCK;
+use quarry_core::heap::options::StackOptions;
+use quarry_core::slab::sheaf::Sheaf;
+
+type HeapBed = Bed<VirtualConfig<Sheaf>>;
+
+fn options() -> StackOptions {
+    let mut options = StackOptions { heap: true, ..small() };
+    // Twice what a run needs: where the first reservation fails, the stack takes half.
+    options.pages.reserve_bytes = 256 << 20;
+    options
+}
+
+/// A short run that asks the system for everything that a stack ever asks for. Returns how many
+/// requests were refused.
+fn play(bed: &HeapBed, oracle: &mut Oracle) -> u32 {
+    let stack = &bed.stack;
+    let mut refused = 0;
+    let sizes = [16, 200, 5000, 30_000, 100_000, 700_000, LARGEST_BLOCK + 1];
+    for (round, cpu) in [0, 1, 0].into_iter().enumerate() {
+        on_cpu(cpu);
+        for size in sizes {
+            for _ in 0..if size < 1000 { 80 } else { 1 } {
+                match stack.alloc_zeroed(size) {
+                    Some(object) => {
+                        assert!(pattern::is_zero(object, size), "calloc of {size} is not zero");
+                        oracle.insert(object, size, stack.usable_size(object), 16, 0);
+                    }
+                    None => refused += 1,
+                }
+            }
+        }
+        for number in (0..oracle.len()).rev().step_by(5) {
+            refused += resize(bed, oracle, number, round);
+        }
+        if round == 0 {
+            refused += move_mappings(bed, oracle);
+        }
+        on_cpu(cpu + 1);
+        for number in 0..oracle.len() / 2 {
+            let live = oracle.remove(number * 5).expect("there is something left");
+            // SAFETY: it was live, and only the oracle knew it.
+            unsafe { stack.free(live.object) };
+        }
+        if round == 1 {
+            let _ = stack.trim();
+        }
+    }
+    refused
+}
+
+/// Mappings side by side, of which the lower ones can grow only elsewhere.
+fn move_mappings(bed: &HeapBed, oracle: &mut Oracle) -> u32 {
+    let mut refused = 0;
+    let first = oracle.len();
+    for _ in 0..3 {
+        let size = LARGEST_BLOCK + 1;
+        match bed.stack.alloc(size) {
+            Some(object) => oracle.insert(object, size, bed.stack.usable_size(object), 16, 0),
+            None => refused += 1,
+        }
+    }
+    for number in first..oracle.len() {
+        let live = oracle.pick(number).expect("it is live");
+        refused += resize_to(bed, oracle, number, live.size * 2);
+    }
+    refused
+}
+
+/// Makes an allocation larger or smaller; returns 1 where that was refused.
+fn resize(bed: &HeapBed, oracle: &mut Oracle, number: usize, round: usize) -> u32 {
+    let Some(live) = oracle.pick(number) else { return 0 };
+    let size = if (number + round).is_multiple_of(3) { live.size / 3 } else { live.size * 2 };
+    resize_to(bed, oracle, number, size)
+}
+
+fn resize_to(bed: &HeapBed, oracle: &mut Oracle, number: usize, size: usize) -> u32 {
+    let Some(live) = oracle.pick(number) else { return 0 };
+    // SAFETY: it is live, and only the oracle knows it; a refused realloc leaves it so.
+    match unsafe { bed.stack.realloc(live.object, size) } {
+        Some(moved) => {
+            let kept = live.bytes.min(size);
+            assert!(pattern::holds(moved, kept, live.tag), "{live:?} to {size} lost bytes");
+            oracle.forget(&live);
+            oracle.insert(moved, size, bed.stack.usable_size(moved), 16, 0);
+            0
+        }
+        None => {
+            assert!(size > live.size, "{live:?} was refused less than it has");
+            oracle.check(&live, live.bytes);
+            1
+        }
+    }
+}
+
+fn free_all(bed: &HeapBed, oracle: &mut Oracle) {
+    while let Some(live) = oracle.remove(0) {
+        // SAFETY: it was live, and only the oracle knew it.
+        unsafe { bed.stack.free(live.object) };
+    }
+}
+
+/// Calls that a whole run makes, the building of the stack included.
+fn calls_of_a_run(backing: Backing) -> (u64, u64) {
+    let bed = HeapBed::cold(backing, 4096, 2);
+    bed.stack.init(bed.os, &options()).expect("a system on which nothing fails");
+    let built = bed.os.calls();
+    let mut oracle = Oracle::default();
+    assert_eq!(play(&bed, &mut oracle), 0, "a system on which nothing fails refuses nothing");
+    (built, bed.os.calls())
+}
+
+/// Lets `count` calls fail from the `nth` of a run on.
+fn run_failing(backing: Backing, nth: u64, count: u64) -> u32 {
+    let bed = HeapBed::cold(backing, 4096, 2);
+    bed.os.fail(nth, count);
+    let mut oracle = Oracle::default();
+    let built = bed.stack.init(bed.os, &options()).is_ok();
+    let mut refused = 0;
+    if built {
+        refused = play(&bed, &mut oracle);
+        assert_eq!(bed.stack.validate(), Ok(()), "after failure of call {nth}");
+        oracle.check_all();
+        bed.os.succeed();
+        free_all(&bed, &mut oracle);
+    } else {
+        assert_eq!(bed.stack.alloc(100), None, "a stack that could not be built refuses");
+        bed.os.succeed();
+        bed.stack.init(bed.os, &options()).expect("init may be tried again");
+    }
+    assert_eq!(play(&bed, &mut oracle), 0, "the stack goes on after failure of call {nth}");
+    free_all(&bed, &mut oracle);
+    assert_eq!(bed.stack.validate(), Ok(()), "after failure of call {nth}");
+    bed.assert_empty(&[]);
+    refused
+}
+
+#[test]
+fn one_call_fails() {
+    let (built, calls) = calls_of_a_run(Backing::Linux);
+    println!("{calls} calls, {built} of them to build the stack");
+    assert!(calls > built + 20, "{calls} calls, {built} of them to build the stack");
+    for nth in 1..=calls {
+        run_failing(Backing::Linux, nth, 1);
+    }
+}
+
+#[test]
+fn all_calls_fail_from_one_on() {
+    let (built, calls) = calls_of_a_run(Backing::Linux);
+    let mut refused = 0;
+    for nth in (1..=calls).step_by(2) {
+        refused += run_failing(Backing::Linux, nth, u64::MAX);
+    }
+    assert!(refused > 0, "{calls} calls, {built} of them to build the stack");
+}
+
+#[test]
+fn a_fake_system_fails_too() {
+    let (_, calls) = calls_of_a_run(Backing::Fake);
+    for nth in (1..=calls).step_by(8) {
+        run_failing(Backing::Fake, nth, 1);
+    }
+}

@@ -1,0 +1,317 @@
+//! The heap: requests in bytes on virtual CPUs against the oracle, on pages of every size.
+
+use crate::support::{Backing, Bed, Oracle, VirtualConfig, check, on_cpu, pattern, small};
+use proptest::prelude::*;
+use quarry_core::frame::{FRAME_BYTES, PAGEBLOCK_BYTES};
+use quarry_core::heap::options::StackOptions;
+use quarry_core::heap::{LARGEST_BLOCK, classes};
+use quarry_core::slab::sheaf::Sheaf;
+use quarry_sys::percpu::Object;
+
+type HeapBed = Bed<VirtualConfig<Sheaf>>;
+
+/// Most bytes that a random sequence holds, of 256 MiB of address space.
+const MOST_BYTES: usize = 64 << 20;
+/// Largest request of a random sequence.
+const LARGEST: usize = 16 << 20;
+
+fn options() -> StackOptions {
+    let mut options = StackOptions { heap: true, ..small() };
+    options.pages.reserve_bytes = 256 << 20;
+    options
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Malloc(usize),
+    Calloc(usize),
+    Aligned {
+        size: usize,
+        align: usize,
+    },
+    CallocAligned {
+        size: usize,
+        align: usize,
+    },
+    Realloc {
+        number: usize,
+        size: usize,
+    },
+    /// A little more or less than before, in 256ths.
+    Resize {
+        number: usize,
+        by: usize,
+    },
+    Free(usize),
+    FreeMany {
+        number: usize,
+        count: usize,
+    },
+    Trim,
+}
+
+/// 0 to 16 MiB, half of them below 256 bytes, each doubling above equally often.
+fn size() -> impl Strategy<Value = usize> {
+    let large = (8u32..=24, any::<u32>()).prop_map(|(bits, random)| {
+        ((1usize << bits) + (random as usize & ((1 << bits) - 1))).min(LARGEST)
+    });
+    let edges = [
+        classes::LARGEST,
+        LARGEST_BLOCK / 2,
+        LARGEST_BLOCK,
+        PAGEBLOCK_BYTES,
+        2 * PAGEBLOCK_BYTES,
+        FRAME_BYTES,
+    ];
+    let edge = (prop::sample::select(edges.to_vec()), 0usize..3)
+        .prop_map(|(edge, beside)| edge + beside - 1);
+    prop_oneof![8 => 0usize..256, 6 => large, 2 => edge]
+}
+
+fn align() -> impl Strategy<Value = usize> {
+    prop_oneof![6 => 0u32..=12, 3 => 13u32..=20, 1 => 21u32..=24].prop_map(|bits| 1 << bits)
+}
+
+fn step() -> impl Strategy<Value = (u32, Op)> {
+    let number = any::<u16>().prop_map(usize::from);
+    let op = prop_oneof![
+        8 => size().prop_map(Op::Malloc),
+        4 => size().prop_map(Op::Calloc),
+        3 => (size(), align()).prop_map(|(size, align)| Op::Aligned { size, align }),
+        1 => (size(), align()).prop_map(|(size, align)| Op::CallocAligned { size, align }),
+        4 => (number.clone(), size()).prop_map(|(number, size)| Op::Realloc { number, size }),
+        4 => (number.clone(), 0usize..512).prop_map(|(number, by)| Op::Resize { number, by }),
+        6 => number.clone().prop_map(Op::Free),
+        2 => (number, 1usize..30).prop_map(|(number, count)| Op::FreeMany { number, count }),
+        1 => Just(Op::Trim),
+    ];
+    (0u32..64, op)
+}
+
+/// A bed, what is live in it and in how many mappings.
+struct Play {
+    bed: HeapBed,
+    oracle: Oracle,
+}
+
+impl Play {
+    fn new(backing: Backing, page_size: usize, slots: u32) -> Self {
+        let bed = HeapBed::new(backing, page_size, slots, &options());
+        Self { bed, oracle: Oracle::default() }
+    }
+
+    fn adopt(&mut self, object: Object, size: usize, align: usize) {
+        let stack = &self.bed.stack;
+        let usable = stack.usable_size(object);
+        assert!(stack.owns(object.as_ptr()), "memory of our own");
+        if align <= 16 && size > 128 {
+            let waste = usable - size;
+            let most = if size <= classes::LARGEST { usable / 8 } else { FRAME_BYTES - 1 };
+            assert!(waste <= most, "a request of {size} wastes {waste} of {usable}");
+        }
+        self.oracle.insert(object, size, usable, align.max(16), 0);
+    }
+
+    fn alloc(&mut self, size: usize, align: usize, zeroed: bool) {
+        if self.oracle.bytes() + size > MOST_BYTES {
+            return;
+        }
+        let stack = &self.bed.stack;
+        let object = match (align, zeroed) {
+            (1, false) => stack.alloc(size),
+            (1, true) => stack.alloc_zeroed(size),
+            (_, false) => stack.alloc_aligned(size, align),
+            (_, true) => stack.alloc_zeroed_aligned(size, align),
+        };
+        let object = object.unwrap_or_else(|| panic!("no memory for {size} at {align}"));
+        assert!(!zeroed || pattern::is_zero(object, size), "calloc of {size} is not zero");
+        self.adopt(object, size, align);
+    }
+
+    fn realloc(&mut self, number: usize, size: usize) {
+        let Some(live) = self.oracle.pick(number) else { return };
+        if size > LARGEST || self.oracle.bytes() + size > MOST_BYTES {
+            return;
+        }
+        // SAFETY: it is live, and only the oracle knows it.
+        let moved = unsafe { self.bed.stack.realloc(live.object, size) };
+        let moved = moved.unwrap_or_else(|| panic!("no memory to make {live:?} {size} bytes"));
+        let kept = live.bytes.min(size);
+        assert!(pattern::holds(moved, kept, live.tag), "realloc of {live:?} to {size} lost bytes");
+        self.oracle.forget(&live);
+        // What stays where it is may waste up to half of it.
+        let usable = self.bed.stack.usable_size(moved);
+        self.oracle.insert(moved, size, usable, 16, 0);
+    }
+
+    fn free(&mut self, number: usize) {
+        if let Some(live) = self.oracle.remove(number) {
+            // SAFETY: it was live, and only the oracle knew it.
+            unsafe { self.bed.stack.free(live.object) };
+        }
+    }
+
+    fn run(&mut self, op: &Op) {
+        match *op {
+            Op::Malloc(size) => self.alloc(size, 1, false),
+            Op::Calloc(size) => self.alloc(size, 1, true),
+            Op::Aligned { size, align } => self.alloc(size, align, false),
+            Op::CallocAligned { size, align } => self.alloc(size, align, true),
+            Op::Realloc { number, size } => self.realloc(number, size),
+            Op::Resize { number, by } => {
+                let size = self.oracle.pick(number).map_or(0, |live| live.size);
+                self.realloc(number, size * by / 256);
+            }
+            Op::Free(number) => self.free(number),
+            Op::FreeMany { number, count } => (0..count).for_each(|more| self.free(number + more)),
+            Op::Trim => {
+                let _ = self.bed.stack.trim();
+            }
+        }
+    }
+
+    fn validate(&self) {
+        assert_eq!(self.bed.stack.validate(), Ok(()));
+        let usage = self.bed.stack.heap_use();
+        assert!(usage.used_bytes >= self.oracle.bytes(), "{usage:?}");
+    }
+
+    fn finish(mut self) {
+        self.oracle.check_all();
+        self.validate();
+        while self.oracle.len() > 0 {
+            on_cpu(self.oracle.len() as u32);
+            self.free(0);
+        }
+        self.validate();
+        self.bed.assert_empty(&[]);
+        assert_eq!(self.bed.stack.heap_use().used_bytes, 0);
+    }
+}
+
+fn random_requests(backing: Backing, page_size: usize, slots: u32) {
+    let cases = if backing == Backing::Fake { 10 } else { 20 };
+    check(cases, prop::collection::vec(step(), 1..150), |steps| {
+        let mut play = Play::new(backing, page_size, slots);
+        for (number, (cpu, op)) in steps.iter().enumerate() {
+            on_cpu(*cpu);
+            play.run(op);
+            if number % 32 == 0 {
+                play.validate();
+            }
+        }
+        play.finish();
+    });
+}
+
+#[test]
+fn random_requests_on_pages_of_4_kib() {
+    random_requests(Backing::Fake, 4 << 10, 2);
+    random_requests(Backing::Linux, 4 << 10, 64);
+}
+
+#[test]
+fn random_requests_on_pages_of_16_kib() {
+    random_requests(Backing::Fake, 16 << 10, 1);
+    random_requests(Backing::Linux, 16 << 10, 2);
+}
+
+#[test]
+fn random_requests_on_pages_of_64_kib() {
+    random_requests(Backing::Fake, 64 << 10, 64);
+    random_requests(Backing::Linux, 64 << 10, 1);
+}
+
+#[test]
+fn a_stack_that_is_not_ready_refuses_everything() {
+    let bed = HeapBed::cold(Backing::Fake, 4096, 2);
+    for size in [0, 1, 100, classes::LARGEST, classes::LARGEST + 1, 1 << 20, 10 << 20, usize::MAX] {
+        assert_eq!(bed.stack.alloc(size), None, "{size} bytes");
+        assert_eq!(bed.stack.alloc_zeroed(size), None, "{size} bytes");
+        assert_eq!(bed.stack.alloc_aligned(size, 64), None, "{size} bytes");
+        assert_eq!(bed.stack.alloc_aligned(size, 8 << 20), None, "{size} bytes");
+    }
+    assert!(!bed.stack.owns(std::ptr::null()));
+    // SAFETY: a null pointer is no allocation.
+    assert!(!unsafe { bed.stack.free_fast(std::ptr::null_mut()) });
+}
+
+#[test]
+fn a_stack_without_a_heap_does_not_serve_from_other_caches() {
+    let bed = HeapBed::new(Backing::Fake, 4096, 2, &small());
+    for _ in 0..classes::COUNT / 2 {
+        let params = quarry_core::slab::CacheParams { size: 16, align: 16 };
+        bed.stack.create_cache("small", &params).expect("a cache");
+    }
+    for size in [0, 16, 128, 500, 4096] {
+        assert_eq!(bed.stack.alloc(size), None, "{size} bytes");
+        assert_eq!(bed.stack.alloc_zeroed(size), None, "{size} bytes");
+        assert_eq!(bed.stack.alloc_aligned(size, 64), None, "{size} bytes");
+    }
+    let block = bed.stack.alloc(classes::LARGEST + 1).expect("blocks need no classes");
+    // SAFETY: it was just allocated.
+    unsafe { bed.stack.free(block) };
+    assert_eq!(bed.stack.validate(), Ok(()));
+}
+
+#[test]
+fn every_alignment_is_kept() {
+    let mut play = Play::new(Backing::Linux, 4096, 2);
+    for shift in 0..=24 {
+        for size in [0, 1, 4096, 40_000, LARGEST_BLOCK + 1, 3 << 20] {
+            play.alloc(size, 1 << shift, shift % 2 == 0);
+        }
+        while play.oracle.len() > if shift < 22 { 8 } else { 0 } {
+            play.free(shift);
+        }
+        play.validate();
+    }
+    // 256 MiB hold at least three of these wherever they start.
+    play.alloc(1, 64 << 20, true);
+    play.finish();
+}
+
+#[test]
+fn requests_that_nothing_can_serve_are_refused() {
+    let bed = HeapBed::new(Backing::Linux, 4096, 2, &options());
+    let half = isize::MAX as usize;
+    for (size, align) in [
+        (half, 16),
+        (half + 1, 16),
+        (usize::MAX, 16),
+        (usize::MAX - 4095, 4096),
+        (257 << 20, 16),
+        (1 << 44, 16),
+        (16, 1 << 40),
+        (16, 1 << 53),
+        (16, 1 << 62),
+        (0, 1 << 63),
+        (half, 1 << 62),
+    ] {
+        assert_eq!(bed.stack.alloc_aligned(size, align), None, "{size} bytes at {align}");
+        assert_eq!(bed.stack.alloc_zeroed_aligned(size, align), None, "{size} bytes at {align}");
+    }
+    let object = bed.stack.alloc(100).expect("a small request");
+    for size in [half, half + 1, usize::MAX, 300 << 20] {
+        // SAFETY: the object is live; a refused realloc leaves it so.
+        assert_eq!(unsafe { bed.stack.realloc(object, size) }, None, "{size} bytes");
+    }
+    // SAFETY: it is still live.
+    unsafe { bed.stack.free(object) };
+    bed.assert_empty(&[]);
+}
+
+#[test]
+fn a_mapping_that_grows_keeps_its_contents_and_is_charged_once() {
+    let mut options = options();
+    options.pages.limit_frames = (40 << 20) / FRAME_BYTES as u32;
+    let mut play =
+        Play { bed: HeapBed::new(Backing::Linux, 4096, 2, &options), oracle: Oracle::default() };
+    play.alloc(10 << 20, 1, true);
+    // Right behind it, so that it cannot grow where it is.
+    play.alloc(3 << 20, 1, false);
+    play.realloc(0, 30 << 20);
+    play.validate();
+    play.realloc(1, 34 << 20);
+    play.finish();
+}

@@ -1,0 +1,99 @@
+//! A stack on a system of its own.
+
+use super::{Backing, TestOs};
+use quarry_core::heap::options::StackOptions;
+use quarry_core::slab::{CacheId, SlabPolicy};
+use quarry_core::stack::{Stack, StackConfig};
+use quarry_sys::os::OsResult;
+use quarry_sys::percpu::VirtualSlots;
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+/// Virtual CPUs under a slab policy.
+pub(crate) struct VirtualConfig<S>(PhantomData<S>);
+
+impl<S: SlabPolicy<VirtualSlots> + 'static> StackConfig for VirtualConfig<S> {
+    type PerCpu = VirtualSlots;
+    type Slab = S;
+}
+
+thread_local! {
+    static CPU: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Puts the calling thread on virtual CPU `cpu` (modulo the CPUs that the bed has).
+pub(crate) fn on_cpu(cpu: u32) {
+    CPU.set(cpu);
+}
+
+/// Without the classes of `malloc`, on a small reservation without a limit, for 4 declared CPUs.
+pub(crate) fn small() -> StackOptions {
+    let mut options = StackOptions { heap: false, ..StackOptions::default() };
+    options.pages.reserve_bytes = 64 << 20;
+    options.pages.declared_cpus = 4;
+    options
+}
+
+/// A stack and its system, unmapped when dropped.
+pub(crate) struct Bed<C: StackConfig> {
+    pub(crate) stack: Box<Stack<C>>,
+    pub(crate) os: &'static TestOs,
+}
+
+impl<C: StackConfig> Bed<C> {
+    /// A stack on an existing system.
+    pub(crate) fn on(
+        os: &'static TestOs,
+        options: &StackOptions,
+        declare: impl FnOnce(&C::PerCpu),
+    ) -> OsResult<Self> {
+        let stack = Box::new(Stack::new());
+        declare(stack.percpu());
+        stack.init(os, options)?;
+        Ok(Self { stack, os })
+    }
+
+    /// Gives everything back that can be given back and checks that nothing is held.
+    pub(crate) fn assert_empty(&self, caches: &[CacheId]) {
+        let _ = self.stack.trim();
+        assert_eq!(self.stack.validate(), Ok(()));
+        for &id in caches {
+            let stats = self.stack.cache_stats(id);
+            assert_eq!(stats.total_slabs, 0, "an empty cache keeps slabs: {stats:?}");
+            assert_eq!((stats.active_objects, stats.parked_objects), (0, 0));
+        }
+        let budget = self.stack.pages().zones().budget();
+        assert_eq!((budget.used(), budget.mapped()), (0, 0), "frames in use, frames mapped");
+    }
+}
+
+impl<S: SlabPolicy<VirtualSlots> + 'static> Bed<VirtualConfig<S>> {
+    /// A stack with `slots` virtual CPUs.
+    pub(crate) fn new(
+        backing: Backing,
+        page_size: usize,
+        slots: u32,
+        options: &StackOptions,
+    ) -> Self {
+        let os = Box::leak(Box::new(TestOs::new(backing, page_size)));
+        Self::on(os, options, |percpu| percpu.choice().declare(slots, || CPU.get()))
+            .expect("a system on which nothing fails")
+    }
+
+    /// A stack that is not initialised yet, with `slots` virtual CPUs.
+    pub(crate) fn cold(backing: Backing, page_size: usize, slots: u32) -> Self {
+        let os = Box::leak(Box::new(TestOs::new(backing, page_size)));
+        let stack = Box::new(Stack::<VirtualConfig<S>>::new());
+        stack.percpu().choice().declare(slots, || CPU.get());
+        Self { stack, os }
+    }
+}
+
+impl<C: StackConfig> Drop for Bed<C> {
+    fn drop(&mut self) {
+        // Where a test is failing, other threads may still be at work in the stack.
+        if !std::thread::panicking() {
+            self.os.release_all();
+        }
+    }
+}
