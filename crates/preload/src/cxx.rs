@@ -6,8 +6,7 @@
 
 use crate::libc_malloc::Next;
 use core::ffi::c_void;
-use quarry::process::{KeepErrno, Mode, STACK, ensure_ready};
-use quarry_sys::percpu::Object;
+use quarry::process::{self, STACK};
 use quarry_sys::report::fatal;
 
 extern "C" fn new_or_null(size: usize) -> *mut c_void {
@@ -20,19 +19,15 @@ extern "C" fn new_or_null(size: usize) -> *mut c_void {
 #[cold]
 #[inline(never)]
 fn new_slow(size: usize) -> *mut c_void {
-    let _errno = KeepErrno::new();
-    match ensure_ready() {
-        Mode::Ready => STACK.alloc_slow(size).map_or(core::ptr::null_mut(), |o| o.as_ptr().cast()),
-        _ => core::ptr::null_mut(),
-    }
+    process::alloc_slow(size).map_or(core::ptr::null_mut(), |object| object.as_ptr().cast())
 }
 
 extern "C" fn new_aligned_or_null(size: usize, align: usize) -> *mut c_void {
-    let _errno = KeepErrno::new();
-    if ensure_ready() != Mode::Ready || !align.is_power_of_two() {
+    if !align.is_power_of_two() {
         return core::ptr::null_mut();
     }
-    STACK.alloc_aligned(size, align).map_or(core::ptr::null_mut(), |o: Object| o.as_ptr().cast())
+    process::alloc_aligned(size, align)
+        .map_or(core::ptr::null_mut(), |object| object.as_ptr().cast())
 }
 
 fn next_definition(next: &Next) -> *mut c_void {

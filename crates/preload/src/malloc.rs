@@ -2,7 +2,7 @@
 
 use crate::libc_malloc;
 use core::ffi::{c_int, c_void};
-use quarry::process::{KeepErrno, Mode, STACK, ensure_ready, free_refused};
+use quarry::process::{self, KeepErrno, Mode, STACK, ensure_ready, free_refused};
 use quarry_core::heap::LARGEST_REQUEST;
 use quarry_sys::percpu::Object;
 
@@ -21,19 +21,8 @@ fn out_of_memory() -> *mut c_void {
     core::ptr::null_mut()
 }
 
-/// Runs `serve` on the instance with `errno` kept, or `forward` where the C library serves.
-fn serve(
-    serve: impl FnOnce() -> Option<Object>,
-    forward: impl FnOnce() -> *mut c_void,
-) -> *mut c_void {
-    let result = {
-        let _errno = KeepErrno::new();
-        match ensure_ready() {
-            Mode::Ready => serve(),
-            Mode::Disabled => None,
-            Mode::Unavailable => None,
-        }
-    };
+/// Hands out what the instance gave, or asks `forward` where the C library serves.
+fn served(result: Option<Object>, forward: impl FnOnce() -> *mut c_void) -> *mut c_void {
     if result.is_none() && ensure_ready() == Mode::Disabled {
         return forward();
     }
@@ -44,7 +33,7 @@ fn serve(
 #[inline(never)]
 fn malloc_slow(size: usize) -> *mut c_void {
     // SAFETY: malloc has no preconditions.
-    serve(|| STACK.alloc_slow(size), || unsafe { libc_malloc::malloc(size) })
+    served(process::alloc_slow(size), || unsafe { libc_malloc::malloc(size) })
 }
 
 /// C11 7.22.3.4.
@@ -121,7 +110,7 @@ pub unsafe extern "C" fn free_aligned_sized(pointer: *mut c_void, _align: usize,
 pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     let Some(bytes) = count.checked_mul(size) else { return out_of_memory() };
     // SAFETY: calloc has no preconditions.
-    serve(|| STACK.alloc_zeroed(bytes), || unsafe { libc_malloc::calloc(count, size) })
+    served(process::alloc_zeroed(bytes), || unsafe { libc_malloc::calloc(count, size) })
 }
 
 /// C11 7.22.3.5. As in glibc, `realloc(p, 0)` frees `p` and returns null, and a null `pointer` is
@@ -137,9 +126,9 @@ pub unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_vo
         unsafe { free(pointer) };
         return core::ptr::null_mut();
     }
-    serve(
+    served(
         // SAFETY: the caller's promise is passed on.
-        || unsafe { STACK.realloc(object, size) },
+        unsafe { process::realloc(object, size) },
         // SAFETY: with Quarry disabled the pointer is the C library's.
         || unsafe { libc_malloc::realloc(pointer, size) },
     )
@@ -167,7 +156,7 @@ fn aligned(align: usize, size: usize) -> *mut c_void {
         return out_of_memory();
     }
     // SAFETY: memalign has no preconditions.
-    serve(|| STACK.alloc_aligned(size, align), || unsafe { libc_malloc::memalign(align, size) })
+    served(process::alloc_aligned(size, align), || unsafe { libc_malloc::memalign(align, size) })
 }
 
 /// glibc's: an alignment that is no power of two is rounded up to one.

@@ -12,6 +12,8 @@ pub(crate) struct Settings {
     pub(crate) disable: bool,
     /// `QUARRY_BACKGROUND`.
     pub(crate) background: bool,
+    /// `QUARRY_CGROUP`.
+    pub(crate) cgroup: bool,
     /// `QUARRY_PURGE_DELAY`, in milliseconds; negative = never.
     pub(crate) purge_delay_ms: i64,
 }
@@ -60,7 +62,8 @@ unsafe extern "C" {
 /// Applies every `QUARRY_*` variable to `options`. A name or value that is not accepted prints one
 /// line and changes nothing. Programs with raised privileges (AT_SECURE) are not configured.
 pub(crate) fn apply(options: &mut StackOptions) -> Settings {
-    let mut settings = Settings { disable: false, background: true, purge_delay_ms: 500 };
+    let mut settings =
+        Settings { disable: false, background: true, cgroup: true, purge_delay_ms: 500 };
     // SAFETY: getauxval has no preconditions.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
         return settings;
@@ -89,6 +92,7 @@ fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &CStr
         Ok(()) => match name {
             "DISABLE" => settings.disable = value == "1",
             "BACKGROUND" => settings.background = value == "1",
+            "CGROUP" => settings.cgroup = value == "1",
             "PURGE_DELAY" => settings.purge_delay_ms = value.parse().unwrap_or(-1),
             "STATS" => set_stats(value),
             _ => {}

@@ -18,6 +18,7 @@
 
 mod background;
 mod environment;
+mod limits;
 pub mod process;
 
 use core::alloc::{GlobalAlloc, Layout};
@@ -81,7 +82,7 @@ unsafe impl GlobalAlloc for Quarry {
         let Some(object) = Object::new(pointer) else { return core::ptr::null_mut() };
         if layout.align() <= quarry_core::stack::MIN_ALIGN {
             // SAFETY: the caller gives up what `alloc` gave it where this succeeds.
-            return raw(unsafe { process::STACK.realloc(object, size) });
+            return raw(unsafe { process::realloc(object, size) });
         }
         let new = process::alloc_aligned(size, layout.align());
         if let Some(new) = new {

@@ -1,6 +1,6 @@
 //! The process-wide instance: built at the first allocation, kept consistent across `fork`.
 
-use crate::{background, environment};
+use crate::{background, environment, limits};
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 use quarry_core::heap::options::StackOptions;
@@ -112,6 +112,7 @@ fn build() -> Mode {
         return Mode::Disabled;
     }
     background::configure(settings.background, settings.purge_delay_ms);
+    limits::configure(settings.cgroup, options.pages.limit_frames);
     if STACK.init(&Linux, &options).is_err() {
         STATE.store(UNTOUCHED, Ordering::Release);
         return Mode::Unavailable;
@@ -181,23 +182,40 @@ pub fn alloc(size: usize) -> Option<Object> {
     }
 }
 
+/// What [`alloc`] does where the straight path refuses. Keeps `errno`, as do all that follow.
 #[cold]
 #[inline(never)]
-fn alloc_slow(size: usize) -> Option<Object> {
-    let _errno = KeepErrno::new();
-    if serves() { STACK.alloc_slow(size) } else { None }
+pub fn alloc_slow(size: usize) -> Option<Object> {
+    serve(size, || STACK.alloc_slow(size))
 }
 
 /// As [`Stack::alloc_aligned`], building the instance first where needed.
 pub fn alloc_aligned(size: usize, align: usize) -> Option<Object> {
-    let _errno = KeepErrno::new();
-    if serves() { STACK.alloc_aligned(size, align) } else { None }
+    serve(size, || STACK.alloc_aligned(size, align))
 }
 
 /// As [`Stack::alloc_zeroed`], building the instance first where needed.
 pub fn alloc_zeroed(size: usize) -> Option<Object> {
+    serve(size, || STACK.alloc_zeroed(size))
+}
+
+/// As [`Stack::realloc`].
+///
+/// # Safety
+/// As [`Stack::realloc`].
+pub unsafe fn realloc(object: Object, size: usize) -> Option<Object> {
+    // SAFETY: the caller's promise is passed on.
+    serve(size, || unsafe { STACK.realloc(object, size) })
+}
+
+/// Runs `request` of `size` bytes on the instance, if it serves.
+fn serve(size: usize, request: impl FnOnce() -> Option<Object>) -> Option<Object> {
     let _errno = KeepErrno::new();
-    if serves() { STACK.alloc_zeroed(size) } else { None }
+    if ensure_ready() != Mode::Ready {
+        return None;
+    }
+    limits::before(size);
+    request()
 }
 
 /// As [`Stack::free`].
@@ -232,8 +250,4 @@ unsafe fn free_slow(object: Object) {
 pub unsafe fn free_refused(object: Object) {
     // SAFETY: the caller's promise is passed on.
     unsafe { free_slow(object) };
-}
-
-fn serves() -> bool {
-    ensure_ready() == Mode::Ready
 }

@@ -8,6 +8,7 @@
 //! Nothing here allocates through the global allocator.
 #![cfg_attr(not(any(test, quarry_model)), no_std)]
 
+pub mod cgroup;
 pub mod clock;
 pub mod lock;
 pub mod os;

@@ -113,6 +113,11 @@ pub const OPTIONS: &[OptionHelp] = &[
         meaning: "ask for huge pages where slabs will fill them (1)",
     },
     OptionHelp {
+        name: "CGROUP",
+        accepted: "0 or 1",
+        meaning: "whether the memory limit of the control group is the heap's as well (1)",
+    },
+    OptionHelp {
         name: "RESERVE",
         accepted: "bytes from 64M on, with K, M, G or T",
         meaning: "address space to reserve",
@@ -171,7 +176,9 @@ impl StackOptions {
             }
             "POPULATE" => self.pages.faults.populate = parse_switch(value).ok_or(bad)?,
             "THP" => self.pages.faults.huge = parse_switch(value).ok_or(bad)?,
-            "DISABLE" | "BACKGROUND" if parse_switch(value).is_none() => return Err(bad),
+            "DISABLE" | "BACKGROUND" | "CGROUP" if parse_switch(value).is_none() => {
+                return Err(bad);
+            }
             "PURGE_DELAY" if !value.parse().is_ok_and(|delay: i64| delay >= -1) => {
                 return Err(bad);
             }
