@@ -28,6 +28,7 @@ mod print;
 mod reclaim;
 mod request;
 mod usage;
+mod validate;
 
 pub use reclaim::{ReclaimState, Reclaimed};
 pub use request::MIN_ALIGN;
@@ -326,19 +327,6 @@ impl<C: StackConfig> Stack<C> {
     #[must_use]
     pub fn metadata_bytes(&self, kind: MetadataKind) -> usize {
         self.inner().metadata.bytes(kind)
-    }
-
-    /// Checks every invariant; no other thread uses the stack meanwhile.
-    ///
-    /// # Errors
-    /// The first broken equation, in words.
-    pub fn validate(&self) -> Result<(), &'static str> {
-        let inner = self.inner();
-        for cache in inner.caches.iter() {
-            inner.slab.validate(&self.context(), cache)?;
-        }
-        inner.pages.validate();
-        Ok(())
     }
 
     /// Takes every lock, top layer first, before `fork`.

@@ -97,6 +97,13 @@ impl Arena {
         self.taken.load(Ordering::Relaxed)
     }
 
+    /// Whether a pageblock belongs to a zone or to a mapping.
+    #[must_use]
+    pub fn is_taken(&self, pageblock: PageblockIndex) -> bool {
+        let _held = self.lock.lock();
+        self.is_marked(pageblock.0)
+    }
+
     /// The address of a frame.
     #[inline]
     #[must_use]
@@ -160,7 +167,7 @@ impl Arena {
         {
             let _held = self.lock.lock();
             let end = first.0.checked_add(count).filter(|end| *end <= self.pageblocks);
-            let free = end.is_some_and(|end| (first.0..end).all(|block| !self.is_taken(block)));
+            let free = end.is_some_and(|end| (first.0..end).all(|block| !self.is_marked(block)));
             if !free {
                 return Err(OsError(libc::ENOMEM));
             }
@@ -176,7 +183,7 @@ impl Arena {
     fn find(&self, start: u32, count: u32, align: u32) -> Option<u32> {
         let mut candidate = self.align_up(start, align)?;
         while count != 0 && candidate.checked_add(count)? <= self.pageblocks {
-            match (candidate..candidate + count).rev().find(|block| self.is_taken(*block)) {
+            match (candidate..candidate + count).rev().find(|block| self.is_marked(*block)) {
                 None => return Some(candidate),
                 Some(last) => candidate = self.align_up(self.skip_taken(last), align)?,
             }
@@ -198,7 +205,7 @@ impl Arena {
         while next < self.pageblocks {
             if next.is_multiple_of(64) && self.map_word(next).load(Ordering::Relaxed) == u64::MAX {
                 next += 64;
-            } else if self.is_taken(next) {
+            } else if self.is_marked(next) {
                 next += 1;
             } else {
                 break;
@@ -211,7 +218,7 @@ impl Arena {
         self.map.at(block as usize / 64)
     }
 
-    fn is_taken(&self, block: u32) -> bool {
+    fn is_marked(&self, block: u32) -> bool {
         self.map_word(block).load(Ordering::Relaxed) >> (block % 64) & 1 == 1
     }
 

@@ -153,9 +153,34 @@ impl Mappings {
         pages.frames().link(pfn)
     }
 
+    /// Pageblocks of the run of the mapping that starts at `pfn`.
+    #[must_use]
+    pub fn blocks(&self, pages: &PageAllocator, pfn: Pfn) -> u32 {
+        pages.frames().link(pfn.plus(1))
+    }
+
+    /// Checks the equations of kept runs.
+    ///
+    /// # Errors
+    /// The first one that does not hold.
+    pub fn validate(&self) -> Result<(), &'static str> {
+        let kept = self.kept.lock();
+        let runs = &kept.runs[..kept.count];
+        if runs.iter().map(|kept| bytes_of(kept.run.blocks)).sum::<usize>() != kept.bytes {
+            return Err("kept_bytes != sum of kept runs");
+        }
+        if kept.bytes > KEPT_BYTES || kept.bytes != self.kept_bytes() {
+            return Err("kept_bytes exceeds its bound, or is published wrongly");
+        }
+        if !runs.is_sorted_by_key(|kept| kept.number) {
+            return Err("kept runs are not in the order in which they came");
+        }
+        Ok(())
+    }
+
     /// Frees the mapping that starts at `pfn`.
     pub fn free(&self, pages: &PageAllocator, pfn: Pfn) {
-        let run = Run { first: pfn.pageblock(), blocks: pages.frames().link(pfn.plus(1)) };
+        let run = Run { first: pfn.pageblock(), blocks: self.blocks(pages, pfn) };
         pages.frames().set_kind(pfn, 1, Kind::NONE);
         self.live.fetch_sub(1, Ordering::Relaxed);
         if bytes_of(run.blocks) > KEPT_BYTES {
@@ -179,7 +204,7 @@ impl Mappings {
     /// Changes the mapping that starts at `pfn` to `frames` frames, in place or by moving its
     /// pages; `None` where neither is possible, and then nothing has changed.
     pub fn resize(&self, pages: &PageAllocator, pfn: Pfn, frames: u32) -> Option<Pfn> {
-        let old_blocks = pages.frames().link(pfn.plus(1));
+        let old_blocks = self.blocks(pages, pfn);
         let blocks = blocks_of(frames);
         if blocks <= old_blocks {
             if blocks < old_blocks {

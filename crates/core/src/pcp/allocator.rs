@@ -119,8 +119,12 @@ impl PageAllocator {
         if !self.populate {
             return;
         }
-        let _ =
-            self.arena().os().populate(self.arena().address(first), count as usize * FRAME_BYTES);
+        let os = self.arena().os();
+        // Where a page of the OS is larger than a block, what lies beside it comes along anyway.
+        let page_frames = os.page_size().div_ceil(FRAME_BYTES) as u32;
+        let start = Pfn(first.0 / page_frames * page_frames);
+        let frames = (first.0 + count).next_multiple_of(page_frames) - start.0;
+        let _ = os.populate(self.arena().address(start), frames as usize * FRAME_BYTES);
     }
 
     /// The node of a slot.

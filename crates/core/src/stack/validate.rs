@@ -1,0 +1,100 @@
+//! Checks of the equations between the layers; each layer checks its own.
+//!
+//! With one look at every frame that was taken from the reservation:
+//! * frames of kind `c` = slabs of cache `c`, each of its order
+//! * heads of kind MAPPING = live mappings
+//! * a free block is of no kind
+//! * frames of slabs, of blocks and on per-CPU lists, and mapped ones, are all in the budget
+//! * frames of mappings, live and kept, are what the budget calls mapped
+
+use super::{Stack, StackConfig};
+use crate::frame::{Kind, PAGEBLOCK_FRAMES, PageblockIndex};
+use crate::slab::{MAX_CACHES, SlabPolicy};
+
+/// Frames of the reservation by their owner.
+struct Census {
+    of_cache: [u64; MAX_CACHES],
+    of_blocks: u64,
+    mappings: usize,
+    of_mappings: u64,
+}
+
+impl<C: StackConfig> Stack<C> {
+    /// Checks every invariant; no other thread uses the stack meanwhile. O(frames taken).
+    ///
+    /// # Errors
+    /// The first broken equation, in words.
+    ///
+    /// # Panics
+    /// Where an equation of the page allocator is broken.
+    pub fn validate(&self) -> Result<(), &'static str> {
+        let inner = self.inner();
+        for cache in inner.caches.iter() {
+            inner.slab.validate(&self.context(), cache)?;
+        }
+        inner.mappings.validate()?;
+        inner.pages.validate();
+        let census = self.census()?;
+        self.check_slabs(&census)?;
+        self.check_budget(&census)
+    }
+
+    fn census(&self) -> Result<Census, &'static str> {
+        let mut census =
+            Census { of_cache: [0; MAX_CACHES], of_blocks: 0, mappings: 0, of_mappings: 0 };
+        let frames = self.frames();
+        for block in (0..self.arena().frames() / PAGEBLOCK_FRAMES).map(PageblockIndex) {
+            if !self.arena().is_taken(block) {
+                continue;
+            }
+            for pfn in (0..PAGEBLOCK_FRAMES).map(|offset| block.first().plus(offset)) {
+                let (kind, state) = (frames.kind(pfn), frames.state(pfn));
+                if state.is_free() {
+                    let block = (0..state.order().frames()).map(|offset| pfn.plus(offset));
+                    if block.into_iter().any(|pfn| frames.kind(pfn) != Kind::NONE) {
+                        return Err("a frame of a free block has an owner");
+                    }
+                }
+                match kind {
+                    Kind::PAGES => census.of_blocks += u64::from(frames.link(pfn)),
+                    Kind::MAPPING => {
+                        census.mappings += 1;
+                        let blocks = self.inner().mappings.blocks(self.pages(), pfn);
+                        census.of_mappings += u64::from(blocks * PAGEBLOCK_FRAMES);
+                    }
+                    kind if kind.is_cache() => census.of_cache[usize::from(kind.0)] += 1,
+                    _ => {}
+                }
+            }
+        }
+        Ok(census)
+    }
+
+    fn check_slabs(&self, census: &Census) -> Result<(), &'static str> {
+        let inner = self.inner();
+        for cache in inner.caches.iter() {
+            let slabs = inner.slab.stats(&self.context(), cache).total_slabs;
+            if census.of_cache[cache.id().index()] != slabs << cache.order().get() {
+                return Err("frames of a cache's kind != frames of its slabs");
+            }
+        }
+        Ok(())
+    }
+
+    fn check_budget(&self, census: &Census) -> Result<(), &'static str> {
+        let inner = self.inner();
+        let budget = inner.pages.zones().budget();
+        let kept = (inner.mappings.kept_bytes() / crate::frame::FRAME_BYTES) as u64;
+        if census.mappings != inner.mappings.live() {
+            return Err("heads of mappings != live mappings");
+        }
+        if census.of_mappings + kept != u64::from(budget.mapped()) {
+            return Err("frames of live and kept mappings != frames mapped");
+        }
+        let owned = census.of_cache.iter().sum::<u64>() + census.of_blocks;
+        if owned + u64::from(budget.mapped()) > u64::from(budget.used()) {
+            return Err("frames of slabs, blocks and mappings exceed the frames in use");
+        }
+        Ok(())
+    }
+}
