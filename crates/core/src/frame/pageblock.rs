@@ -59,8 +59,8 @@ pub struct Pageblock {
     next: AtomicU32,
     prev: AtomicU32,
     nr_singles: AtomicU16,
-    free: AtomicU16,
-    dirty: AtomicU16,
+    /// `{dirty : 16 | free : 16}`.
+    counts: AtomicU32,
     words: AtomicU8,
     tag: AtomicU8,
 }
@@ -68,14 +68,25 @@ pub struct Pageblock {
 // SAFETY: made of atomics, for which zero bytes are 0: in no zone, nothing free.
 unsafe impl FreshZero for Pageblock {}
 
-/// The words that the frames `offset..offset + 2^order` of a pageblock touch, with a mask for each.
-fn words_of(offset: u32, order: Order) -> impl Iterator<Item = (usize, u64)> {
+/// Calls `act` for the words that the frames `offset..offset + 2^order` of a pageblock touch, with a
+/// mask for each.
+#[inline]
+fn for_words(words: &[AtomicU64; WORDS], offset: u32, order: Order, act: impl Fn(&AtomicU64, u64)) {
     let word = offset as usize / 64;
-    let (count, mask) = match order.frames() {
-        64.. => ((order.frames() as usize / 64).min(WORDS - word), u64::MAX),
-        frames => (1, ((1u64 << frames) - 1) << (offset % 64)),
-    };
-    (word..word + count).map(move |word| (word, mask))
+    if order.get() < 6 {
+        act(&words[word], ((1u64 << order.frames()) - 1) << (offset % 64));
+    } else {
+        words[word..]
+            .iter()
+            .take(order.frames() as usize / 64)
+            .for_each(|word| act(word, u64::MAX));
+    }
+}
+
+/// What a block adds to `counts`: its frames, and again as dirty ones.
+#[inline(always)]
+fn counts_of(order: Order, zeroed: bool) -> u32 {
+    order.frames() * if zeroed { 1 } else { 1 << 16 | 1 }
 }
 
 impl Pageblock {
@@ -152,53 +163,45 @@ impl Pageblock {
     #[inline]
     #[must_use]
     pub fn free(&self) -> u32 {
-        u32::from(self.free.load(Relaxed))
+        self.counts.load(Relaxed) & 0xffff
     }
 
     /// Frames of the free blocks that start here and are not known to be zero.
     #[inline]
     #[must_use]
     pub fn dirty(&self) -> u32 {
-        u32::from(self.dirty.load(Relaxed))
+        self.counts.load(Relaxed) >> 16
     }
 
     /// Counts a block that became free.
     #[inline]
     pub fn count_freed(&self, order: Order, zeroed: bool) {
-        let frames = order.frames() as u16;
-        self.free.store(self.free.load(Relaxed) + frames, Relaxed);
-        if !zeroed {
-            self.dirty.store(self.dirty.load(Relaxed) + frames, Relaxed);
-        }
+        self.counts.store(self.counts.load(Relaxed) + counts_of(order, zeroed), Relaxed);
     }
 
     /// Counts a free block that was taken.
     #[inline]
     pub fn count_taken(&self, order: Order, zeroed: bool) {
-        let frames = order.frames() as u16;
-        self.free.store(self.free.load(Relaxed) - frames, Relaxed);
-        if !zeroed {
-            self.dirty.store(self.dirty.load(Relaxed) - frames, Relaxed);
-        }
+        self.counts.store(self.counts.load(Relaxed) - counts_of(order, zeroed), Relaxed);
     }
 
     /// Marks the frames of a block that was taken for a movable request.
     #[inline]
     pub fn mark_movable(&self, offset: u32, order: Order) {
-        for (index, mask) in words_of(offset, order) {
-            self.movable[index].store(self.movable[index].load(Relaxed) | mask, Relaxed);
-        }
+        for_words(&self.movable, offset, order, |word, mask| {
+            word.store(word.load(Relaxed) | mask, Relaxed);
+        });
     }
 
     /// Removes the marks of a block that came back.
     #[inline]
     pub fn clear_movable(&self, offset: u32, order: Order) {
-        for (index, mask) in words_of(offset, order) {
-            let word = self.movable[index].load(Relaxed);
-            if word & mask != 0 {
-                self.movable[index].store(word & !mask, Relaxed);
+        for_words(&self.movable, offset, order, |word, mask| {
+            let marks = word.load(Relaxed);
+            if marks & mask != 0 {
+                word.store(marks & !mask, Relaxed);
             }
-        }
+        });
     }
 
     /// Frames in use that left the zone for movable requests. O(8).

@@ -73,6 +73,12 @@ impl FrameState {
         self.0 & !Self::ZEROED == Self::IN_ZONE | order.get()
     }
 
+    /// Whether this heads a free block of exactly `order` on a per-CPU list.
+    #[must_use]
+    pub const fn is_listed(self, order: super::Order) -> bool {
+        self.0 & !Self::ZEROED == Self::IN_PCP | order.get()
+    }
+
     /// Whether this heads a free block in the zone.
     #[must_use]
     pub const fn is_in_zone(self) -> bool {

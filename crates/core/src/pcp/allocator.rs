@@ -9,7 +9,7 @@ use super::policy::{SizeInputs, Sizes};
 use super::ring::RingSizes;
 use super::set::PcpSet;
 use super::{FreeListPolicy, Page, PageConfig, PageRequest, Tuning};
-use crate::frame::{Arena, FRAME_BYTES, FrameTable, MAX_ORDER, NodeId, Order, Pfn};
+use crate::frame::{Arena, FRAME_BYTES, FrameTable, MAX_ORDER, MigrateType, NodeId, Order, Pfn};
 use crate::zone::{Ask, Block, Mark, ZoneConfig, Zones};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
@@ -138,8 +138,8 @@ impl PageAllocator {
     /// Aborts the process where the block is free already or is no block of a zone.
     #[inline]
     pub fn free(&self, slot: SlotIndex, pfn: Pfn, order: Order) {
-        let node = self.check_freed(pfn, order);
-        self.pcps.free(&self.zones, slot, node, Block { pfn, order, zeroed: false });
+        let owner = self.check_freed(pfn, order);
+        self.pcps.free(&self.zones, slot, owner, Block { pfn, order, zeroed: false });
     }
 
     /// Takes up to `out.len()` blocks of the local node; returns how many were written to the front
@@ -158,19 +158,20 @@ impl PageAllocator {
         1 + bulk(&mut out[1..])
     }
 
-    /// Checks that a block may be freed, and finds its node; aborts the process where it may not.
+    /// Checks that a block may be freed, and finds its node and migratetype; aborts the process
+    /// where it may not.
     #[inline]
-    pub(super) fn check_freed(&self, pfn: Pfn, order: Order) -> NodeId {
+    pub(super) fn check_freed(&self, pfn: Pfn, order: Order) -> (NodeId, MigrateType) {
         let memory = self.zones.memory();
-        let node = memory.pageblocks().of(pfn).tag().node();
+        let tag = memory.pageblocks().of(pfn).tag();
         let state = memory.frames().state(pfn);
-        match node {
+        match tag.node() {
             Some(node)
                 if !state.is_free()
                     && pfn.is_aligned(order)
                     && !(cfg!(debug_assertions) && self.is_inside_free(pfn)) =>
             {
-                node
+                (node, tag.migratetype())
             }
             _ => self.refuse_free(pfn, order),
         }

@@ -71,7 +71,7 @@ impl Iterator for Drain<'_> {
             self.left = self.left.saturating_sub(order.frames());
             self.lists.tuning.count -= order.frames();
             let state = self.frames.state(pfn);
-            if state.is_in_pcp() && state.order() == order {
+            if state.is_listed(order) {
                 return Some(Block { pfn, order, zeroed: state.is_zeroed() });
             }
             self.lists.counters.bad_blocks += 1;

@@ -2,6 +2,7 @@
 //! number of frames.
 
 use super::allocator::PageAllocator;
+use super::v2016::COSTLY_ORDER;
 use super::{AllocFlags, FreeListPolicy, Page, PageRequest};
 use crate::frame::{FrameState, MAX_ORDER, MigrateType, NodeId, Order, Pfn};
 use crate::zone::{Block, largest_blocks};
@@ -52,8 +53,9 @@ impl PageAllocator {
         let page = self.alloc(slot, PageRequest { order, migratetype, flags, node })?;
         let rest = largest_blocks(page.pfn.plus(count), order.frames() - count)
             .map(|(pfn, order)| Block { pfn, order, zeroed: page.zeroed });
-        if let Some(node) = self.zones.memory().pageblocks().of(page.pfn).tag().node() {
-            self.free_prepared(slot, 1 << node.0, rest);
+        let home = self.zones.memory().pageblocks().of(page.pfn).tag().node();
+        if let Some(node) = home.filter(|_| count < order.frames()) {
+            self.free_pieces(slot, node, order, rest);
         }
         Some(page)
     }
@@ -66,18 +68,43 @@ impl PageAllocator {
         if count.is_power_of_two() && count <= 1 << MAX_ORDER && first.0.is_multiple_of(count) {
             return self.free(slot, first, Order::covering(count));
         }
-        let mut nodes = 0u32;
+        let Some(last) = count.checked_sub(1) else { return };
+        let node = self.zones.memory().pageblocks().of(first).tag().node();
+        assert_eq!(
+            self.zones.memory().pageblocks().of(first.plus(last)).tag().node(),
+            node,
+            "the frames belong to one zone"
+        );
         for (pfn, order) in largest_blocks(first, count) {
-            nodes |= 1 << self.prepare_free(pfn, order).0;
+            self.prepare_free(pfn, order);
         }
         let blocks =
             largest_blocks(first, count).map(|(pfn, order)| Block { pfn, order, zeroed: false });
-        self.free_prepared(slot, nodes, blocks);
+        if let Some(node) = node {
+            self.free_pieces(slot, node, Order::covering(count.min(1 << MAX_ORDER)), blocks);
+        }
+    }
+
+    /// Frees the pieces of one block of `order` in one critical section. Where the whole would not
+    /// have been listed its pieces are not either: on lists they would keep their buddies from
+    /// merging, only to be drained soon.
+    fn free_pieces(
+        &self,
+        slot: SlotIndex,
+        node: NodeId,
+        order: Order,
+        pieces: impl Iterator<Item = Block> + Clone,
+    ) {
+        if order.get() > COSTLY_ORDER {
+            self.pcps.free_at_zone(&self.zones, slot, node, pieces);
+        } else {
+            self.pcps.free_section(&self.zones, slot, node, pieces);
+        }
     }
 
     /// The first pass: checks a block and marks it, so that a second entry for it is found out.
     fn prepare_free(&self, pfn: Pfn, order: Order) -> NodeId {
-        let node = self.check_freed(pfn, order);
+        let (node, _) = self.check_freed(pfn, order);
         self.frames().set_state(pfn, FrameState::in_pcp(order, false));
         node
     }

@@ -1,19 +1,16 @@
 //! The lists of all slots and nodes under one policy: allocation, freeing, draining.
 
 use super::Page;
-use super::drain::Drain;
-use super::lists::{Lists, Pcp, PcpCounters};
+use super::held::At;
+use super::lists::{Pcp, PcpCounters};
 use super::order0::Order0;
-use super::policy::{Policy, SizeInputs, Sizes, Surroundings};
-use super::ring::{RingSizes, Rings, SlotRings};
+use super::policy::{Policy, SizeInputs, Sizes};
+use super::ring::{RingSizes, Rings};
 use super::v6_7::V6_7;
 use super::v2016::V2016;
 use super::{PcpPolicy, Tuning};
-use crate::frame::{
-    Access, FrameState, FrameTable, MAX_NODES, MigrateType, NodeId, Order, OsArray, PCP_TYPES, Pfn,
-};
+use crate::frame::{Access, MAX_NODES, MigrateType, NodeId, Order, OsArray, PCP_TYPES, Pfn};
 use crate::zone::{Ask, Block, Destination, Mark, Zones};
-use quarry_sys::lock::Guard;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 
@@ -38,21 +35,11 @@ macro_rules! with_policy {
 /// The lists of all slots and nodes.
 pub(super) struct PcpSet {
     policy: Chosen,
-    sizes: [Sizes; MAX_NODES],
-    pcps: OsArray<Pcp>,
-    rings: Rings,
+    pub(super) sizes: [Sizes; MAX_NODES],
+    pub(super) pcps: OsArray<Pcp>,
+    pub(super) rings: Rings,
     slots: u32,
     nodes: u8,
-}
-
-/// The lists of one slot and node, locked, with what they work on.
-pub(super) struct Held<'a> {
-    guard: Guard<'a, Lists>,
-    pcp: &'a Pcp,
-    rings: SlotRings<'a>,
-    near: Surroundings<'a>,
-    zones: &'a Zones,
-    node: NodeId,
 }
 
 /// The migratetype of the list that a block of this type goes to. The reserve has no list: its
@@ -107,12 +94,12 @@ impl PcpSet {
         (0..self.nodes).map(NodeId)
     }
 
-    #[inline]
+    #[inline(always)]
     fn index(&self, slot: SlotIndex, node: NodeId) -> usize {
         slot.index() * usize::from(self.nodes) + usize::from(node.0)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn pcp(&self, slot: SlotIndex, node: NodeId) -> &Pcp {
         self.pcps.at(self.index(slot, node))
     }
@@ -134,28 +121,9 @@ impl PcpSet {
         self.sizes[usize::from(node.0)]
     }
 
-    #[inline]
-    fn hold<'a>(
-        &'a self,
-        zones: &'a Zones,
-        slot: SlotIndex,
-        node: NodeId,
-        guard: Guard<'a, Lists>,
-    ) -> Held<'a> {
-        Held {
-            guard,
-            pcp: self.pcp(slot, node),
-            rings: self.rings.at(self.index(slot, node)),
-            near: Surroundings { sizes: self.sizes(node), zone: zones.zone(node) },
-            zones,
-            node,
-        }
-    }
-
-    #[inline]
-    fn try_hold<'a>(&'a self, zones: &'a Zones, slot: SlotIndex, node: NodeId) -> Option<Held<'a>> {
-        let guard = self.pcp(slot, node).lists.try_lock()?;
-        Some(self.hold(zones, slot, node, guard))
+    #[inline(always)]
+    fn at<'a>(&'a self, zones: &'a Zones, slot: SlotIndex, node: NodeId) -> At<'a> {
+        At { set: self, zones, index: self.index(slot, node), node }
     }
 
     /// Takes one block of a node: from the list, from a refill, or from the zone; the latter two if
@@ -172,9 +140,9 @@ impl PcpSet {
         with_policy!(self, policy => {
             let list = policy.list(ask.order, listed_type(ask.migratetype));
             if let Some(list) = list
-                && let Some(mut held) = self.try_hold(zones, slot, node)
+                && let Some(mut held) = self.at(zones, slot, node).try_hold()
             {
-                policy.before_alloc(&mut held.guard.tuning);
+                policy.before_alloc(&mut held.lists.tuning);
                 if let Some(page) = held.pop(list, ask.order) {
                     return Some(page);
                 }
@@ -236,7 +204,7 @@ impl PcpSet {
             let Some(list) = policy.list(ask.order, listed_type(ask.migratetype)) else {
                 return self.bulk_at_zone(zones, slot, node, ask, Mark::Low, out);
             };
-            let Some(mut held) = self.try_hold(zones, slot, node) else {
+            let Some(mut held) = self.at(zones, slot, node).try_hold() else {
                 return self.bulk_at_zone(zones, slot, node, ask, Mark::Low, out);
             };
             let mut filled = 0;
@@ -254,13 +222,18 @@ impl PcpSet {
 
     /// Frees one block that was checked.
     #[inline]
-    pub(super) fn free(&self, zones: &Zones, slot: SlotIndex, node: NodeId, block: Block) {
+    pub(super) fn free(
+        &self,
+        zones: &Zones,
+        slot: SlotIndex,
+        (node, of): (NodeId, MigrateType),
+        block: Block,
+    ) {
         with_policy!(self, policy => {
-            let of = zones.memory().pageblocks().of(block.pfn).migratetype();
             if let Some(list) = policy.list(block.order, listed_type(of))
-                && let Some(mut held) = self.try_hold(zones, slot, node)
+                && let Some(mut held) = self.at(zones, slot, node).try_hold()
             {
-                held.guard.counters.critical_sections += 1;
+                held.lists.counters.critical_sections += 1;
                 let drain = held.push(policy, list, block);
                 if drain > 0 {
                     held.drain(policy, drain, list);
@@ -271,8 +244,9 @@ impl PcpSet {
         self.free_at_zone(zones, slot, node, core::iter::once(block));
     }
 
+    /// Frees checked blocks of one node past the lists, in one critical section of the zone.
     #[cold]
-    fn free_at_zone(
+    pub(super) fn free_at_zone(
         &self,
         zones: &Zones,
         slot: SlotIndex,
@@ -285,7 +259,8 @@ impl PcpSet {
     }
 
     /// Frees blocks of one node that were checked, in one hold of the lists, and in one critical
-    /// section of the zone for those that have no list.
+    /// section of the zone for those that have no list. Where the lists are in other hands, all of
+    /// them go to the zone in one critical section.
     pub(super) fn free_section(
         &self,
         zones: &Zones,
@@ -294,27 +269,38 @@ impl PcpSet {
         blocks: impl Iterator<Item = Block> + Clone,
     ) {
         with_policy!(self, policy => {
+            let Some(mut held) = self.at(zones, slot, node).try_hold() else {
+                return self.free_at_zone(zones, slot, node, blocks);
+            };
+            held.lists.counters.critical_sections += 1;
             let list_of = |block: &Block| {
                 let of = zones.memory().pageblocks().of(block.pfn).migratetype();
                 policy.list(block.order, listed_type(of))
             };
-            let mut listed = blocks.clone().filter(|block| list_of(block).is_some()).peekable();
-            let mut held = listed.peek().and_then(|_| self.try_hold(zones, slot, node));
-            if let Some(held) = &mut held {
-                held.guard.counters.critical_sections += 1;
+            let (mut rest, mut unlisted) = (blocks.clone(), false);
+            while let Some(block) = rest.next() {
+                let Some(list) = list_of(&block) else {
+                    unlisted = true;
+                    continue;
+                };
+                let drain = held.push(policy, list, block);
+                if drain > 0 {
+                    match held.drain(policy, drain, list) {
+                        Some(again) => held = again,
+                        None => {
+                            let listed = rest.clone().filter(|block| list_of(block).is_some());
+                            let mut listed = listed.peekable();
+                            if listed.peek().is_some() {
+                                self.free_at_zone(zones, slot, node, listed);
+                            }
+                            unlisted |= rest.any(|block| list_of(&block).is_none());
+                            break;
+                        }
+                    }
+                }
             }
-            while let Some(mut section) = held.take() {
-                let Some(block) = listed.next() else { break };
-                let Some(list) = list_of(&block) else { continue };
-                let drain = section.push(policy, list, block);
-                held = if drain > 0 { section.drain(policy, drain, list) } else { Some(section) };
-            }
-            // What is left could not be listed: the lists are in somebody else's hands.
-            if listed.peek().is_some() {
-                self.free_at_zone(zones, slot, node, &mut listed);
-            }
-            let mut unlisted = blocks.filter(|block| list_of(block).is_none()).peekable();
-            if unlisted.peek().is_some() {
+            if unlisted {
+                let unlisted = blocks.filter(|block| list_of(block).is_none());
                 self.free_at_zone(zones, slot, node, unlisted);
             }
         });
@@ -323,10 +309,9 @@ impl PcpSet {
     /// Gives everything on the lists of a slot back to the zones. Waits for the lists.
     pub(super) fn drain_slot(&self, zones: &Zones, slot: SlotIndex) {
         for node in self.nodes() {
-            let guard = self.pcp(slot, node).lists.lock();
-            let mut held = self.hold(zones, slot, node, guard);
+            let mut held = self.at(zones, slot, node).hold();
             with_policy!(self, policy => {
-                while held.guard.tuning.count > 0 {
+                while held.lists.tuning.count > 0 {
                     held.drain_chunk(policy, u32::MAX, 0);
                 }
             });
@@ -338,12 +323,11 @@ impl PcpSet {
     pub(super) fn decay(&self, zones: &Zones, slot: SlotIndex) -> bool {
         let mut remains = false;
         for node in self.nodes() {
-            let guard = self.pcp(slot, node).lists.lock();
-            let mut held = self.hold(zones, slot, node, guard);
+            let mut held = self.at(zones, slot, node).hold();
             with_policy!(self, policy => {
-                let sizes = held.near.sizes;
-                let excess = policy.decay(&mut held.guard.tuning, sizes);
-                remains |= held.guard.tuning.high > sizes.high_min || excess > 0;
+                let sizes = held.at.near().sizes;
+                let excess = policy.decay(&mut held.lists.tuning, sizes);
+                remains |= held.lists.tuning.high > sizes.high_min || excess > 0;
                 if excess > 0 {
                     held.drain(policy, excess, 0);
                 }
@@ -392,133 +376,5 @@ impl PcpSet {
             pages += count;
         }
         pages
-    }
-}
-
-impl<'a> Held<'a> {
-    fn frames(&self) -> &'a FrameTable {
-        self.zones.memory().frames()
-    }
-
-    /// Takes the head of a list. A block with a wrong state leaves the list and the count, and the
-    /// next one is tried.
-    #[inline]
-    fn pop(&mut self, list: usize, order: Order) -> Option<Page> {
-        let frames = self.frames();
-        let lists = &mut *self.guard;
-        while let Some(pfn) = self.rings.pop_head(list, &mut lists.rings[list]) {
-            lists.tuning.count -= order.frames();
-            let state = frames.state(pfn);
-            if state.is_in_pcp() && state.order() == order {
-                frames.set_state(pfn, FrameState::USED);
-                lists.counters.allocs += 1;
-                return Some(Page { pfn, zeroed: state.is_zeroed() });
-            }
-            lists.counters.bad_blocks += 1;
-        }
-        None
-    }
-
-    /// Fetches blocks for an empty list in one critical section, appends them in the order in which
-    /// they come, and takes the first. High-order atomic requests do not refill: they go to the zone
-    /// and its reserve.
-    #[cold]
-    fn refill_and_pop<P: Policy>(
-        &mut self,
-        policy: &P,
-        list: usize,
-        ask: &Ask,
-        mark: Mark,
-    ) -> Option<Page> {
-        let zone = self.near.zone;
-        if ask.flags.high_atomic || !zone.watermark_ok(ask.order, mark, ask.flags) {
-            return None;
-        }
-        if !zone.is_below_high() && !zone.can_grow() {
-            zone.set_below_high(!zone.watermark_ok(ask.order, Mark::High, ask.flags));
-        }
-        let lists = &mut *self.guard;
-        let wanted = policy.refill(&mut lists.tuning, self.near, ask.order);
-        let (rings, ring) = (self.rings, &mut lists.rings[list]);
-        let wanted = wanted.min(rings.room(list, *ring));
-        let got = self.zones.take(self.node, ask, wanted, Destination::Pcp, |pfn, _| {
-            rings.push_tail(list, ring, pfn);
-        });
-        lists.tuning.count += got << ask.order.get();
-        lists.counters.refills += 1;
-        lists.counters.refilled_blocks += u64::from(got);
-        self.pop(list, ask.order)
-    }
-
-    /// Puts a block at the head of a list; returns the pages that the policy wants drained.
-    #[inline]
-    fn push<P: Policy>(&mut self, policy: &P, list: usize, block: Block) -> u32 {
-        if self.rings.is_full(list, self.guard.rings[list]) {
-            self.spill(list, block.order);
-        }
-        self.frames().set_state(block.pfn, FrameState::in_pcp(block.order, block.zeroed));
-        let lists = &mut *self.guard;
-        self.rings.push_head(list, &mut lists.rings[list], block.pfn);
-        lists.tuning.count += block.order.frames();
-        lists.counters.frees += 1;
-        policy.after_free(&mut lists.tuning, self.near, block.order)
-    }
-
-    /// Gives the older half of a full list back to the zone.
-    #[cold]
-    fn spill(&mut self, list: usize, order: Order) {
-        let (frames, node, rings) = (self.frames(), self.node, self.rings);
-        let lists = &mut *self.guard;
-        let spilled = lists.rings[list].len().div_ceil(2);
-        let zones = self.zones;
-        zones.put(
-            node,
-            (0..spilled).filter_map(|_| {
-                let pfn = rings.pop_tail(list, &mut lists.rings[list])?;
-                let state = frames.state(pfn);
-                let good = state.is_in_pcp() && state.order() == order;
-                lists.counters.bad_blocks += u64::from(!good);
-                good.then_some(Block { pfn, order, zeroed: state.is_zeroed() })
-            }),
-        );
-        lists.tuning.count -= spilled << order.get();
-        lists.counters.drains += 1;
-        lists.counters.drained_pages += u64::from(spilled << order.get());
-    }
-
-    /// Gives `pages` pages back, beginning with `list`, in chunks of the policy; the lists are
-    /// released between chunks, and `None` says that somebody else took them then.
-    fn drain<P: Policy>(mut self, policy: &P, mut pages: u32, list: usize) -> Option<Self> {
-        let chunk = policy.drain_chunk(self.near.sizes);
-        loop {
-            let done = self.drain_chunk(policy, pages.min(chunk), list);
-            pages = pages.saturating_sub(done);
-            if pages == 0 || done == 0 {
-                break;
-            }
-            let Self { guard, pcp, rings, near, zones, node } = self;
-            drop(guard);
-            self = Self { guard: pcp.lists.try_lock()?, pcp, rings, near, zones, node };
-        }
-        let zone = self.near.zone;
-        if zone.is_below_high() && zone.watermark_ok(Order::ZERO, Mark::High, Default::default()) {
-            zone.set_below_high(false);
-        }
-        Some(self)
-    }
-
-    /// Gives up to `pages` pages back in one critical section of the zone; returns how many left.
-    fn drain_chunk<P: Policy>(&mut self, _policy: &P, pages: u32, list: usize) -> u32 {
-        let before = self.guard.tuning.count;
-        if before == 0 {
-            return 0;
-        }
-        let (frames, rings) = (self.frames(), self.rings);
-        let how = (P::ORDERS, P::WALK);
-        self.zones.put(self.node, Drain::new(&mut self.guard, rings, frames, how, pages, list));
-        let done = before - self.guard.tuning.count;
-        self.guard.counters.drains += 1;
-        self.guard.counters.drained_pages += u64::from(done);
-        done
     }
 }

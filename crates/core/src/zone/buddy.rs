@@ -2,8 +2,8 @@
 
 use super::free_area::{Block, End, FreeAreas, smallest_filled};
 use crate::frame::{
-    FrameState, MAX_ORDER, Memory, MigrateType, Order, PAGEBLOCK_FRAMES, PAGEBLOCK_ORDER,
-    PCP_TYPES, Pageblock, PageblockTag, Pfn,
+    FrameState, MAX_ORDER, Memory, MigrateType, Order, PAGEBLOCK_FRAMES, PCP_TYPES, Pageblock,
+    PageblockTag, Pfn,
 };
 
 impl FreeAreas {
@@ -60,18 +60,23 @@ impl FreeAreas {
         frames.set_state(pfn, FrameState::USED);
         while order < Order::MAX {
             let buddy = pfn.buddy(order);
-            if !frames.state(buddy).is_buddy(order) {
+            let state = frames.state(buddy);
+            if !state.is_buddy(order) {
                 break;
             }
-            let buddy_tag = memory.pageblocks().of(buddy).tag();
-            if order.get() >= PAGEBLOCK_ORDER && buddy_tag != tag && !may_merge(tag, buddy_tag) {
-                break;
-            }
-            zeroed &= self.remove(memory, buddy, order, buddy_tag.migratetype());
-            frames.set_state(buddy, FrameState::USED);
+            // Below the order of a pageblock the buddy lies in the same one.
+            let buddy_tag =
+                if order < Order::PAGEBLOCK { tag } else { memory.pageblocks().of(buddy).tag() };
             if buddy_tag != tag {
+                if !may_merge(tag, buddy_tag) {
+                    break;
+                }
                 memory.pageblocks().of(buddy).set_tag(tag);
             }
+            let free = Block { pfn: buddy, order, zeroed: state.is_zeroed() };
+            self.remove_known(memory, free, buddy_tag.migratetype());
+            frames.set_state(buddy, FrameState::USED);
+            zeroed &= free.zeroed;
             pfn = pfn.min(buddy);
             order = Order::new(order.get() + 1);
         }
@@ -89,9 +94,9 @@ pub(super) fn for_each_part(
     act: impl Fn(&Pageblock, u32, Order),
 ) {
     let part = order.min(Order::PAGEBLOCK);
-    for offset in (0..order.frames()).step_by(PAGEBLOCK_FRAMES as usize) {
-        let pfn = pfn.plus(offset);
-        act(memory.pageblocks().of(pfn), pfn.0 % PAGEBLOCK_FRAMES, part);
+    act(memory.pageblocks().of(pfn), pfn.0 % PAGEBLOCK_FRAMES, part);
+    if order > Order::PAGEBLOCK {
+        act(memory.pageblocks().of(pfn.plus(PAGEBLOCK_FRAMES)), 0, part);
     }
 }
 

@@ -8,8 +8,8 @@
 //! Invariants:
 //! * a block on list `(o, t)` is aligned to `2^o`, its first frame's state is `in_zone(o, _)`, and
 //!   `t` is the migratetype of its first pageblock
-//! * `nr[o][t]` = blocks on list `(o, t)`; bit `16 t + o` of `filled` is set iff it is not 0
-//! * `free` = sum of `2^o * nr[o][t]`; `by_type[t]` = the part of it on lists of `t`; `dirty` = the
+//! * `nr(o, t)` = blocks on list `(o, t)`; bit `16 t + o` of `filled` is set iff it is not 0
+//! * `free` = sum of `2^o * nr(o, t)`; `by_type[t]` = the part of it on lists of `t`; `dirty` = the
 //!   part of it that is not known to be zero
 
 use super::fallback::FallbackCounts;
@@ -49,12 +49,23 @@ pub struct Block {
 struct List {
     head: u32,
     tail: u32,
+    /// Blocks, also at order 0.
+    nr: u32,
+}
+
+/// A list's number is `4 * order + migratetype`; 20 of 64 lists are not used, for the sake of an
+/// index that needs no check.
+const LISTS: usize = 64;
+const _: () = assert!(ORDERS * MIGRATE_TYPES <= LISTS);
+
+#[inline(always)]
+const fn list_number(order: Order, of: MigrateType) -> usize {
+    (order.index() * MIGRATE_TYPES + of.index()) % LISTS
 }
 
 /// All lists of a zone and their counts.
 pub(super) struct FreeAreas {
-    lists: [[List; MIGRATE_TYPES]; ORDERS],
-    nr: [[u32; MIGRATE_TYPES]; ORDERS],
+    lists: [List; LISTS],
     by_type: [u32; MIGRATE_TYPES],
     dirty: u32,
     filled: u64,
@@ -80,8 +91,7 @@ pub(super) fn smallest_filled(
 impl FreeAreas {
     pub(super) const fn new() -> Self {
         Self {
-            lists: [[List { head: NIL, tail: NIL }; MIGRATE_TYPES]; ORDERS],
-            nr: [[0; MIGRATE_TYPES]; ORDERS],
+            lists: [List { head: NIL, tail: NIL, nr: 0 }; LISTS],
             by_type: [0; MIGRATE_TYPES],
             dirty: 0,
             filled: 0,
@@ -111,13 +121,13 @@ impl FreeAreas {
 
     /// Free blocks of one list.
     pub(super) fn nr(&self, order: Order, migratetype: MigrateType) -> u32 {
-        self.nr[order.index()][migratetype.index()]
+        self.lists[list_number(order, migratetype)].nr
     }
 
     /// The block at the head of a list.
     #[inline]
     pub(super) fn first(&self, memory: &Memory, order: Order, of: MigrateType) -> Option<Pfn> {
-        let head = self.lists[order.index()][of.index()].head;
+        let head = self.lists[list_number(order, of)].head;
         if head == NIL {
             None
         } else if order == Order::ZERO {
@@ -142,7 +152,7 @@ impl FreeAreas {
 
     /// The first pageblock on the list of order 0.
     pub(super) fn first_pageblock(&self, of: MigrateType) -> Option<PageblockIndex> {
-        let head = self.lists[0][of.index()].head;
+        let head = self.lists[list_number(Order::ZERO, of)].head;
         (head != NIL).then_some(PageblockIndex(head))
     }
 
@@ -178,9 +188,17 @@ impl FreeAreas {
     ) -> bool {
         let state = memory.frames().state(pfn);
         debug_assert!(state.is_buddy(order), "block is not free in the zone");
+        self.remove_known(memory, Block { pfn, order, zeroed: state.is_zeroed() }, of);
+        state.is_zeroed()
+    }
+
+    /// [`remove`](Self::remove) where the block's state has been read already.
+    #[inline]
+    pub(super) fn remove_known(&mut self, memory: &Memory, block: Block, of: MigrateType) {
+        let Block { pfn, order, zeroed } = block;
         let pageblock = memory.pageblocks().of(pfn);
-        pageblock.count_taken(order, state.is_zeroed());
-        self.dirty -= if state.is_zeroed() { 0 } else { order.frames() };
+        pageblock.count_taken(order, zeroed);
+        self.dirty -= if zeroed { 0 } else { order.frames() };
         if order == Order::ZERO {
             if pageblock.remove_single(pfn.0 % PAGEBLOCK_FRAMES) == 0 {
                 self.unlink_pageblock(memory, pfn.pageblock(), of);
@@ -189,20 +207,19 @@ impl FreeAreas {
             self.unlink_block(memory, pfn, order, of);
         }
         self.count_out(order, of, 1);
-        state.is_zeroed()
     }
 
     #[inline]
     pub(super) fn count_in(&mut self, order: Order, of: MigrateType, blocks: u32) {
         self.by_type[of.index()] += blocks << order.get();
-        self.nr[order.index()][of.index()] += blocks;
+        self.lists[list_number(order, of)].nr += blocks;
         self.filled |= 1 << (16 * of.index() + order.index());
     }
 
     #[inline]
     pub(super) fn count_out(&mut self, order: Order, of: MigrateType, blocks: u32) {
         self.by_type[of.index()] -= blocks << order.get();
-        let nr = &mut self.nr[order.index()][of.index()];
+        let nr = &mut self.lists[list_number(order, of)].nr;
         *nr -= blocks;
         if *nr == 0 {
             self.filled &= !(1 << (16 * of.index() + order.index()));
@@ -211,7 +228,7 @@ impl FreeAreas {
 
     fn link_block(&mut self, memory: &Memory, pfn: Pfn, order: Order, of: MigrateType, end: End) {
         let frames = memory.frames();
-        let list = &mut self.lists[order.index()][of.index()];
+        let list = &mut self.lists[list_number(order, of)];
         let (prev, next) = match end {
             End::Head => (NIL, list.head),
             End::Tail => (list.tail, NIL),
@@ -230,7 +247,7 @@ impl FreeAreas {
 
     fn unlink_block(&mut self, memory: &Memory, pfn: Pfn, order: Order, of: MigrateType) {
         let frames = memory.frames();
-        let list = &mut self.lists[order.index()][of.index()];
+        let list = &mut self.lists[list_number(order, of)];
         let (next, prev) = (frames.link(pfn), frames.link(pfn.plus(1)));
         match next {
             NIL => list.tail = prev,
@@ -250,7 +267,7 @@ impl FreeAreas {
         end: End,
     ) {
         let pageblocks = memory.pageblocks();
-        let list = &mut self.lists[0][of.index()];
+        let list = &mut self.lists[list_number(Order::ZERO, of)];
         let (prev, next) = match end {
             End::Head => (NIL, list.head),
             End::Tail => (list.tail, NIL),
@@ -274,7 +291,7 @@ impl FreeAreas {
         of: MigrateType,
     ) {
         let pageblocks = memory.pageblocks();
-        let list = &mut self.lists[0][of.index()];
+        let list = &mut self.lists[list_number(Order::ZERO, of)];
         let (next, prev) = pageblocks.at(index).links();
         match next {
             NIL => list.tail = prev,

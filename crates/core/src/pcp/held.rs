@@ -1,0 +1,201 @@
+//! The lists of one slot and node under their lock: what allocation, freeing and draining do there.
+
+use super::Page;
+use super::drain::Drain;
+use super::lists::{Lists, Pcp};
+use super::policy::{Policy, Surroundings};
+use super::ring::SlotRings;
+use super::set::PcpSet;
+use crate::frame::{FrameState, FrameTable, NodeId, Order};
+use crate::zone::{AllocFlags, Ask, Block, Destination, Mark, Zone, Zones};
+use quarry_sys::lock::Guard;
+
+/// Which lists.
+#[derive(Clone, Copy)]
+pub(super) struct At<'a> {
+    pub(super) set: &'a PcpSet,
+    pub(super) zones: &'a Zones,
+    pub(super) index: usize,
+    pub(super) node: NodeId,
+}
+
+/// The lists, locked.
+pub(super) struct Held<'a> {
+    pub(super) at: At<'a>,
+    pub(super) lists: Guard<'a, Lists>,
+}
+
+impl<'a> At<'a> {
+    #[inline(always)]
+    fn pcp(self) -> &'a Pcp {
+        self.set.pcps.at(self.index)
+    }
+
+    #[inline(always)]
+    fn rings(self) -> SlotRings<'a> {
+        self.set.rings.at(self.index)
+    }
+
+    #[inline(always)]
+    fn zone(self) -> &'a Zone {
+        self.zones.zone(self.node)
+    }
+
+    #[inline(always)]
+    fn frames(self) -> &'a FrameTable {
+        self.zones.memory().frames()
+    }
+
+    #[inline(always)]
+    pub(super) fn near(self) -> Surroundings<'a> {
+        Surroundings { sizes: self.set.sizes(self.node), zone: self.zone() }
+    }
+
+    /// Takes the lock if nobody has it.
+    #[inline(always)]
+    pub(super) fn try_hold(self) -> Option<Held<'a>> {
+        Some(Held { at: self, lists: self.pcp().lists.try_lock()? })
+    }
+
+    /// Waits for the lock.
+    pub(super) fn hold(self) -> Held<'a> {
+        Held { at: self, lists: self.pcp().lists.lock() }
+    }
+}
+
+impl<'a> Held<'a> {
+    /// Takes the head of a list.
+    #[inline(always)]
+    pub(super) fn pop(&mut self, list: usize, order: Order) -> Option<Page> {
+        let lists = &mut *self.lists;
+        let pfn = self.at.rings().pop_head(list, &mut lists.rings[list])?;
+        lists.tuning.count -= order.frames();
+        let state = self.at.frames().state(pfn);
+        if !state.is_listed(order) {
+            return self.pop_past_bad(list, order);
+        }
+        self.at.frames().set_state(pfn, FrameState::USED);
+        lists.counters.allocs += 1;
+        Some(Page { pfn, zeroed: state.is_zeroed() })
+    }
+
+    /// A block with a wrong state has left the list and the count; on to the next one.
+    #[cold]
+    #[inline(never)]
+    fn pop_past_bad(&mut self, list: usize, order: Order) -> Option<Page> {
+        self.lists.counters.bad_blocks += 1;
+        self.pop(list, order)
+    }
+
+    /// Fetches blocks for an empty list in one critical section, appends them in the order in which
+    /// they come, and takes the first. High-order atomic requests do not refill: they go to the zone
+    /// and its reserve.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn refill_and_pop<P: Policy>(
+        &mut self,
+        policy: &P,
+        list: usize,
+        ask: &Ask,
+        mark: Mark,
+    ) -> Option<Page> {
+        let zone = self.at.zone();
+        if ask.flags.high_atomic || !zone.watermark_ok(ask.order, mark, ask.flags) {
+            return None;
+        }
+        if !zone.is_below_high() && !zone.can_grow() {
+            zone.set_below_high(!zone.watermark_ok(ask.order, Mark::High, ask.flags));
+        }
+        let lists = &mut *self.lists;
+        let wanted = policy.refill(&mut lists.tuning, self.at.near(), ask.order);
+        let (rings, ring) = (self.at.rings(), &mut lists.rings[list]);
+        let wanted = wanted.min(rings.room(list, *ring));
+        let got = self.at.zones.take(self.at.node, ask, wanted, Destination::Pcp, |pfn, _| {
+            rings.push_tail(list, ring, pfn);
+        });
+        lists.tuning.count += got << ask.order.get();
+        lists.counters.refills += 1;
+        lists.counters.refilled_blocks += u64::from(got);
+        self.pop(list, ask.order)
+    }
+
+    /// Puts a block at the head of a list; returns the pages that the policy wants drained.
+    #[inline(always)]
+    pub(super) fn push<P: Policy>(&mut self, policy: &P, list: usize, block: Block) -> u32 {
+        if self.at.rings().is_full(list, self.lists.rings[list]) {
+            self.spill(list, block.order);
+        }
+        self.at.frames().set_state(block.pfn, FrameState::in_pcp(block.order, block.zeroed));
+        let lists = &mut *self.lists;
+        self.at.rings().push_head(list, &mut lists.rings[list], block.pfn);
+        lists.tuning.count += block.order.frames();
+        lists.counters.frees += 1;
+        policy.after_free(&mut lists.tuning, self.at.near(), block.order)
+    }
+
+    /// Gives the older half of a full list back to the zone.
+    #[cold]
+    #[inline(never)]
+    fn spill(&mut self, list: usize, order: Order) {
+        let (frames, rings) = (self.at.frames(), self.at.rings());
+        let lists = &mut *self.lists;
+        let spilled = lists.rings[list].len().div_ceil(2);
+        self.at.zones.put(
+            self.at.node,
+            (0..spilled).filter_map(|_| {
+                let pfn = rings.pop_tail(list, &mut lists.rings[list])?;
+                let state = frames.state(pfn);
+                lists.counters.bad_blocks += u64::from(!state.is_listed(order));
+                state.is_listed(order).then_some(Block { pfn, order, zeroed: state.is_zeroed() })
+            }),
+        );
+        lists.tuning.count -= spilled << order.get();
+        lists.counters.drains += 1;
+        lists.counters.drained_pages += u64::from(spilled << order.get());
+    }
+
+    /// Gives `pages` pages back, beginning with `list`, in chunks of the policy; the lists are
+    /// released between chunks, and `None` says that somebody else took them then.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn drain<P: Policy>(
+        mut self,
+        policy: &P,
+        mut pages: u32,
+        list: usize,
+    ) -> Option<Self> {
+        let chunk = policy.drain_chunk(self.at.near().sizes);
+        loop {
+            let done = self.drain_chunk(policy, pages.min(chunk), list);
+            pages = pages.saturating_sub(done);
+            if pages == 0 || done == 0 {
+                break;
+            }
+            let at = self.at;
+            drop(self);
+            self = at.try_hold()?;
+        }
+        let zone = self.at.zone();
+        if zone.is_below_high() && zone.watermark_ok(Order::ZERO, Mark::High, AllocFlags::default())
+        {
+            zone.set_below_high(false);
+        }
+        Some(self)
+    }
+
+    /// Gives up to `pages` pages back in one critical section of the zone; returns how many left.
+    pub(super) fn drain_chunk<P: Policy>(&mut self, _policy: &P, pages: u32, list: usize) -> u32 {
+        let before = self.lists.tuning.count;
+        if before == 0 {
+            return 0;
+        }
+        let (frames, rings) = (self.at.frames(), self.at.rings());
+        let how = (P::ORDERS, P::WALK);
+        let drain = Drain::new(&mut self.lists, rings, frames, how, pages, list);
+        self.at.zones.put(self.at.node, drain);
+        let done = before - self.lists.tuning.count;
+        self.lists.counters.drains += 1;
+        self.lists.counters.drained_pages += u64::from(done);
+        done
+    }
+}
