@@ -7,5 +7,7 @@
 
 mod failing;
 mod heap;
+mod limits;
 mod policies;
 mod support;
+mod threads;

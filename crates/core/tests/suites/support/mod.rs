@@ -4,9 +4,12 @@ mod bed;
 mod oracle;
 pub(crate) mod pattern;
 mod random;
+pub(crate) mod seed;
 mod system;
+mod unregister;
 
 pub(crate) use bed::{Bed, VirtualConfig, on_cpu, small};
 pub(crate) use oracle::Oracle;
 pub(crate) use random::check;
 pub(crate) use system::{Backing, TestOs};
+pub(crate) use unregister::unregister;

@@ -1,0 +1,135 @@
+//! Limits: a stack that may hold only so much refuses what exceeds it, and goes on after frees.
+
+use crate::support::{Backing, Bed, Oracle, VirtualConfig, on_cpu, small};
+use quarry_core::frame::FRAME_BYTES;
+use quarry_core::heap::options::StackOptions;
+use quarry_core::slab::sheaf::Sheaf;
+
+type HeapBed = Bed<VirtualConfig<Sheaf>>;
+
+const LIMIT: usize = 8 << 20;
+
+fn limited(bytes: usize) -> StackOptions {
+    let mut options = StackOptions { heap: true, ..small() };
+    options.pages.reserve_bytes = 128 << 20;
+    options.pages.limit_frames = (bytes / FRAME_BYTES) as u32;
+    options
+}
+
+/// Allocates objects of `size` bytes until there is no more; returns how many bytes they have.
+fn fill(bed: &HeapBed, oracle: &mut Oracle, size: usize) -> usize {
+    let before = oracle.bytes();
+    while let Some(object) = bed.stack.alloc(size) {
+        oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
+        let used = bed.stack.pages().zones().budget().used() as usize * FRAME_BYTES;
+        assert!(used <= LIMIT, "{used} bytes in use");
+        assert!(oracle.bytes() <= LIMIT, "more live bytes than the limit");
+    }
+    oracle.bytes() - before
+}
+
+fn free_all(bed: &HeapBed, oracle: &mut Oracle) {
+    while let Some(live) = oracle.remove(oracle.len() / 2) {
+        on_cpu(oracle.len() as u32);
+        // SAFETY: it was live, and only the oracle knew it.
+        unsafe { bed.stack.free(live.object) };
+    }
+}
+
+#[test]
+fn every_size_fills_the_limit_and_frees_make_room_for_every_other() {
+    let bed = HeapBed::new(Backing::Linux, 4096, 4, &limited(LIMIT));
+    let mut oracle = Oracle::default();
+    for size in [80, 1000, 9000, 32 << 10, 40_000, 300_000, 1 << 20, 2 << 20, 3 << 20, 160] {
+        let filled = fill(&bed, &mut oracle, size);
+        // Blocks of pages leave holes that only smaller ones fit; runs have whole pageblocks.
+        let wanted = if size > 200_000 { LIMIT / 2 } else { LIMIT * 3 / 4 };
+        assert!(filled >= wanted, "only {filled} bytes of objects of {size}");
+        assert_eq!(bed.stack.validate(), Ok(()));
+        oracle.check_all();
+        free_all(&bed, &mut oracle);
+    }
+    bed.assert_empty(&[]);
+}
+
+#[test]
+fn a_little_room_serves_whoever_fits_into_it() {
+    let bed = HeapBed::new(Backing::Linux, 4096, 2, &limited(LIMIT));
+    let mut oracle = Oracle::default();
+    fill(&bed, &mut oracle, 10_000);
+    for _ in 0..40 {
+        let live = oracle.remove(0).expect("it is full");
+        // SAFETY: it was live, and only the oracle knew it.
+        unsafe { bed.stack.free(live.object) };
+    }
+    for size in [10_000, 5000, 700, 16] {
+        let object = bed.stack.alloc(size).unwrap_or_else(|| panic!("no room for {size}"));
+        oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
+    }
+    assert_eq!(bed.stack.alloc(LIMIT / 2), None);
+    let live = oracle.pick(3).expect("it is live");
+    // SAFETY: it is live; a refused realloc leaves it so.
+    assert_eq!(unsafe { bed.stack.realloc(live.object, LIMIT / 2) }, None);
+    oracle.check_all();
+    free_all(&bed, &mut oracle);
+    bed.assert_empty(&[]);
+}
+
+#[test]
+fn realloc_to_fewer_bytes_is_never_refused() {
+    let bed = HeapBed::new(Backing::Linux, 4096, 2, &limited(LIMIT));
+    for size in [3 << 20, 900_000, 30_000] {
+        let mut oracle = Oracle::default();
+        let object = bed.stack.alloc(size).expect("there is room");
+        oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
+        for filler in [1 << 20, 20_000, 100] {
+            fill(&bed, &mut oracle, filler);
+        }
+        let live = oracle.pick(0).expect("the first");
+        oracle.forget(&live);
+        // SAFETY: it is live, and only the oracle knew it.
+        let less = unsafe { bed.stack.realloc(object, 17) }.expect("it has room enough");
+        assert!(crate::support::pattern::holds(less, 17, live.tag));
+        // SAFETY: as above.
+        unsafe { bed.stack.free(less) };
+        free_all(&bed, &mut oracle);
+        bed.assert_empty(&[]);
+    }
+}
+
+#[test]
+fn a_limit_that_holds_nothing_refuses_everything() {
+    let bed = HeapBed::new(Backing::Fake, 4096, 2, &limited(0));
+    for size in [0, 16, 5000, 100_000, 5 << 20] {
+        assert_eq!(bed.stack.alloc(size), None, "{size} bytes");
+        assert_eq!(bed.stack.alloc_zeroed(size), None, "{size} bytes");
+    }
+    bed.assert_empty(&[]);
+}
+
+#[test]
+fn address_space_that_kept_mappings_hold_is_found_again() {
+    let mut options = limited(1 << 30);
+    options.pages.reserve_bytes = 64 << 20;
+    let bed = HeapBed::new(Backing::Linux, 4096, 2, &options);
+    let mut oracle = Oracle::default();
+    for round in 0..3 {
+        // Freed runs of 6 MiB are kept, and none of them is good enough for a run of 40 MiB.
+        for size in [6 << 20; 8] {
+            let object = bed.stack.alloc(size).expect("48 of 64 MiB");
+            oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
+        }
+        free_all(&bed, &mut oracle);
+        let large = bed.stack.alloc(40 << 20);
+        let large = large.unwrap_or_else(|| panic!("40 of 64 MiB in round {round}"));
+        // SAFETY: it was just allocated.
+        unsafe { bed.stack.free(large) };
+    }
+    // The run of 40 MiB is kept; slabs need it.
+    for _ in 0..3000 {
+        let object = bed.stack.alloc(16 << 10).expect("48 of 64 MiB in small objects");
+        oracle.insert(object, 16 << 10, bed.stack.usable_size(object), 16, 0);
+    }
+    free_all(&bed, &mut oracle);
+    bed.assert_empty(&[]);
+}

@@ -1,0 +1,23 @@
+//! Threads without restartable sequences, beside threads that have them.
+
+/// Takes the calling thread's registration away, where it has one: from now on it is served by
+/// striped slots. glibc does the same for a whole process under `glibc.pthread.rseq=0`.
+pub(crate) fn unregister() {
+    /// What glibc registered, `sysdeps/unix/sysv/linux/rseq-internal.h`, glibc 2.35.
+    const REGISTERED_BYTES: u32 = 32;
+    /// `RSEQ_FLAG_UNREGISTER`, `include/uapi/linux/rseq.h`, Linux 4.18.
+    const UNREGISTER: u32 = 1;
+    /// `RSEQ_SIG` of x86-64.
+    const SIGNATURE: u32 = 0x5305_3053;
+
+    // SAFETY: the name is a NUL-terminated string; where glibc defines it, it is a `ptrdiff_t`. The
+    // system call is given the address that this thread registered, and touches nothing else.
+    unsafe {
+        let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>();
+        if cfg!(not(target_arch = "x86_64")) || offset.is_null() {
+            return;
+        }
+        let registration = quarry_sys::thread::thread_pointer().wrapping_add_signed(offset.read());
+        libc::syscall(libc::SYS_rseq, registration, REGISTERED_BYTES, UNREGISTER, SIGNATURE);
+    }
+}

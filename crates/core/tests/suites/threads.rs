@@ -1,0 +1,279 @@
+//! Threads on the real operating system: objects change hands through mailboxes and are freed by
+//! whoever has them, while one thread keeps giving memory back. Every object is tagged, so that one
+//! that is handed out twice, or whose memory has gone, is found by whoever frees it.
+
+use crate::support::{Backing, Bed, TestOs, small, unregister};
+use quarry_core::slab::CacheId;
+use quarry_core::slab::SlabPolicy;
+use quarry_core::stack::{ReclaimState, Stack, StackConfig};
+use quarry_sys::percpu::{LockedSlots, NativeSlots, Object, PerCpu, ThreadStripe};
+use std::marker::PhantomData;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use crate::support::pattern;
+use crate::support::seed::{Dice, seed};
+
+/// Stamps the suite on policies.
+macro_rules! stamp {
+    ($($name:ident: $policy:ty;)*) => {$(
+        mod $name {
+            use super::{LockedSlots, NativeSlots, ThreadStripe, exchange};
+
+            #[test]
+            fn objects_change_hands_on_native_slots() {
+                exchange::<NativeSlots, $policy>(4, 0);
+            }
+
+            #[test]
+            fn objects_change_hands_with_threads_that_have_no_registration() {
+                exchange::<NativeSlots, $policy>(4, 2);
+            }
+
+            #[test]
+            fn objects_change_hands_on_locked_slots() {
+                exchange::<LockedSlots<ThreadStripe>, $policy>(4, 0);
+            }
+        }
+    )*};
+}
+
+stamp! {
+    sheaf: quarry_core::slab::sheaf::Sheaf;
+}
+
+/// Steps of a thread; `QUARRY_TEST_ROUNDS` multiplies them.
+const STEPS: usize = 8_000;
+/// Most objects and bytes that a thread holds.
+const MOST_OBJECTS: usize = 300;
+const MOST_BYTES: usize = 6 << 20;
+
+struct Config<P, S>(PhantomData<(P, S)>);
+
+impl<P: PerCpu + 'static, S: SlabPolicy<P> + 'static> StackConfig for Config<P, S> {
+    type PerCpu = P;
+    type Slab = S;
+}
+
+/// An object on its way.
+struct Parcel {
+    object: Object,
+    bytes: usize,
+    tag: u64,
+}
+
+// SAFETY: whoever has the parcel owns the object.
+unsafe impl Send for Parcel {}
+
+/// What the threads share.
+struct Market<'a, C: StackConfig> {
+    stack: &'a Stack<C>,
+    mailboxes: Vec<Mutex<Vec<Parcel>>>,
+    working: AtomicUsize,
+}
+
+/// Counts a thread out, also where it panics: the others wait for it.
+struct Working<'a>(&'a AtomicUsize);
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A thread and what it holds.
+struct Trader<'a, C: StackConfig> {
+    market: &'a Market<'a, C>,
+    number: usize,
+    dice: Dice,
+    held: Vec<Parcel>,
+    bytes: usize,
+    tags: u64,
+}
+
+impl<C: StackConfig> Trader<'_, C> {
+    /// 0 to 4 MiB, mostly small.
+    fn size(&mut self) -> usize {
+        let bits = match self.dice.below(100) {
+            0..60 => self.dice.below(9),
+            60..90 => self.dice.below(16),
+            90..99 => self.dice.below(20),
+            _ => self.dice.below(22),
+        };
+        (1usize << bits) - 1 + self.dice.below(1 << bits)
+    }
+
+    fn adopt(&mut self, object: Object) {
+        self.tags += 1;
+        let tag = (self.number as u64 + 1) << 40 | self.tags;
+        let bytes = self.market.stack.usable_size(object);
+        pattern::fill(object, bytes, tag);
+        self.bytes += bytes;
+        self.held.push(Parcel { object, bytes, tag });
+    }
+
+    fn alloc(&mut self) {
+        let size = self.size();
+        let stack = self.market.stack;
+        let object = match self.dice.below(8) {
+            0 => stack.alloc_zeroed(size).inspect(|object| {
+                assert!(pattern::is_zero(*object, size), "calloc of {size} is not zero");
+            }),
+            1 => {
+                let align = 1 << self.dice.below(14);
+                stack.alloc_aligned(size, align).inspect(|object| {
+                    assert!((object.as_ptr() as usize).is_multiple_of(align));
+                })
+            }
+            _ => stack.alloc(size),
+        };
+        self.adopt(object.expect("there is memory"));
+    }
+
+    fn pick(&mut self) -> Option<Parcel> {
+        if self.held.is_empty() {
+            return None;
+        }
+        let index = self.dice.below(self.held.len());
+        let parcel = self.held.swap_remove(index);
+        self.bytes -= parcel.bytes;
+        Some(parcel)
+    }
+
+    fn free(&mut self) {
+        if let Some(parcel) = self.pick() {
+            self.discard(&parcel);
+        }
+    }
+
+    fn discard(&self, parcel: &Parcel) {
+        let Parcel { object, bytes, tag } = *parcel;
+        assert!(pattern::holds(object, bytes, tag), "{object:p}: contents of {tag:#x} are gone");
+        // SAFETY: the parcel owned the object, and it ends here.
+        unsafe { self.market.stack.free(object) };
+    }
+
+    fn realloc(&mut self) {
+        let size = self.size();
+        let Some(Parcel { object, bytes, tag }) = self.pick() else { return };
+        // SAFETY: the parcel owned the object.
+        let moved = unsafe { self.market.stack.realloc(object, size) }.expect("there is memory");
+        let kept = bytes.min(size);
+        assert!(pattern::holds(moved, kept, tag), "realloc to {size} lost contents of {tag:#x}");
+        self.adopt(moved);
+    }
+
+    fn send(&mut self) {
+        for _ in 0..self.dice.below(20) {
+            let Some(parcel) = self.pick() else { return };
+            let to = self.dice.below(self.market.mailboxes.len());
+            self.market.mailboxes[to].lock().unwrap().push(parcel);
+        }
+    }
+
+    fn receive(&mut self) {
+        let parcels = std::mem::take(&mut *self.market.mailboxes[self.number].lock().unwrap());
+        self.bytes += parcels.iter().map(|parcel| parcel.bytes).sum::<usize>();
+        self.held.extend(parcels);
+    }
+
+    fn work(&mut self, steps: usize) {
+        let working = Working(&self.market.working);
+        for _ in 0..steps {
+            while self.held.len() > MOST_OBJECTS || self.bytes > MOST_BYTES {
+                self.free();
+            }
+            match self.dice.below(20) {
+                0..10 => self.alloc(),
+                10..15 => self.free(),
+                15..17 => self.realloc(),
+                17..19 => self.send(),
+                _ => self.receive(),
+            }
+        }
+        drop(working);
+        // Whoever still works may still send.
+        while self.market.working.load(Ordering::Acquire) > 0 {
+            self.receive();
+            thread::yield_now();
+        }
+        self.receive();
+        while !self.held.is_empty() {
+            self.free();
+        }
+    }
+}
+
+/// Gives memory back again and again, in both ways that there are.
+fn give_back<C: StackConfig>(stack: &Stack<C>, done: &AtomicBool, mut dice: Dice) {
+    let mut state = ReclaimState::new();
+    while !done.load(Ordering::Acquire) {
+        if dice.below(4) == 0 {
+            let _ = stack.trim();
+        } else {
+            stack.reclaim(&mut state);
+        }
+        for _ in 0..dice.below(50) {
+            thread::yield_now();
+        }
+    }
+}
+
+/// `threads` threads trade, `unregistered` of them without restartable sequences.
+fn exchange<P, S>(threads: usize, unregistered: usize)
+where
+    P: PerCpu + 'static,
+    S: SlabPolicy<P> + 'static,
+{
+    let seed = seed();
+    let rounds = std::env::var("QUARRY_TEST_ROUNDS").map_or(1, |text| text.parse().unwrap());
+    let mut options = small();
+    options.heap = true;
+    options.pages.reserve_bytes = 2 << 30;
+    let os = Box::leak(Box::new(TestOs::new(Backing::Linux, 4096)));
+    let bed = Bed::<Config<P, S>>::on(os, &options, |_| {}).expect("a system that fails nowhere");
+    let market = Market {
+        stack: &bed.stack,
+        mailboxes: (0..threads).map(|_| Mutex::default()).collect(),
+        working: AtomicUsize::new(threads),
+    };
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let traders: Vec<_> = (0..threads)
+            .map(|number| {
+                let dice = Dice::new(seed + number as u64);
+                let mut trader =
+                    Trader { market: &market, number, dice, held: Vec::new(), bytes: 0, tags: 0 };
+                scope.spawn(move || {
+                    if number < unregistered {
+                        unregister();
+                    }
+                    trader.work(STEPS * rounds);
+                })
+            })
+            .collect();
+        let giver = scope.spawn(|| give_back(&bed.stack, &done, Dice::new(!seed)));
+        let results: Vec<_> = traders.into_iter().map(|trader| trader.join()).collect();
+        done.store(true, Ordering::Release);
+        giver.join().expect("giving memory back");
+        for result in results {
+            result.expect("a trader");
+        }
+    });
+    conserved(&bed);
+}
+
+/// Everything came back: by the counts of every cache, and by the memory that is left.
+fn conserved<C: StackConfig>(bed: &Bed<C>) {
+    assert_eq!(bed.stack.validate(), Ok(()));
+    let ids: Vec<_> = (1..=quarry_core::heap::classes::COUNT).map(CacheId::new).collect();
+    for &id in &ids {
+        let stats = bed.stack.cache_stats(id);
+        let allocs = stats.alloc_fast + stats.alloc_slow;
+        assert_eq!(allocs, stats.free_fast + stats.free_slow, "{stats:?}");
+        assert_eq!(stats.active_objects, stats.parked_objects, "{stats:?}");
+    }
+    assert_eq!(bed.stack.heap_use().mappings, 0);
+    bed.assert_empty(&ids);
+}
