@@ -25,7 +25,8 @@ unpack_debian_toolchain() {
             -o "APT::Sandbox::User=root")
         apt-get "${options[@]}" -qq update
         local version
-        version=$(apt-cache "${options[@]}" show rustc-web | sed -n 's/^Version: //p' | awk 'NR == 1')
+        version=$(apt-cache "${options[@]}" show rustc-web \
+            | sed -n 's/^Version: //p' | awk 'NR == 1')
         local short
         short=$(echo "$version" | cut -d. -f1,2)
         local llvm

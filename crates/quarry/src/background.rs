@@ -1,8 +1,9 @@
 //! The thread that gives memory back while the program is idle.
 //!
 //! It starts when there are 32 MiB to give back and not before, because a second thread is seen by
-//! programs: `unshare(CLONE_NEWUSER)` refuses them, CPython warns at fork. It sleeps on a futex when
-//! there is nothing left to do. A forked child has none until it has as much to give back itself.
+//! programs: `unshare(CLONE_NEWUSER)` refuses them, CPython warns at fork. It sleeps on a futex
+//! when there is nothing left to do. A forked child has none until it has as much to give back
+//! itself.
 //!
 //! States: `NONE -> STARTING -> RUNNING <-> ASLEEP`; `fork` leads back to `NONE` in the child.
 

@@ -226,7 +226,10 @@ mod tests {
 
     #[test]
     fn comments_strings_and_characters_are_blanked_and_lifetimes_are_not() {
-        let text = "a /* b /* c */ d */ 'e' '\\'' &'f str \"g \\\" h\" r#\"i \" j\"# // k\nl 'é' m";
+        let text = concat!(
+            "a /* b /* c */ d */ 'e' '\\'' &'f str ",
+            "\"g \\\" h\" r#\"i \" j\"# // k\nl 'é' m"
+        );
         let code = blank_comments_and_strings(text);
         let words: Vec<&str> = code.split_whitespace().collect();
         assert_eq!(words, ["a", "&'f", "str", "l", "m"]);

@@ -68,8 +68,8 @@ pub struct Pageblock {
 // SAFETY: made of atomics, for which zero bytes are 0: in no zone, nothing free.
 unsafe impl FreshZero for Pageblock {}
 
-/// Calls `act` for the words that the frames `offset..offset + 2^order` of a pageblock touch, with a
-/// mask for each.
+/// Calls `act` for the words that the frames `offset..offset + 2^order` of a pageblock touch, with
+/// a mask for each.
 #[inline]
 fn for_words(words: &[AtomicU64; WORDS], offset: u32, order: Order, act: impl Fn(&AtomicU64, u64)) {
     let word = offset as usize / 64;

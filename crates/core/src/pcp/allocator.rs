@@ -217,8 +217,8 @@ impl PageAllocator {
         self.pcps.decay(&self.zones, slot)
     }
 
-    /// Gives free blocks of at least `smallest` of one node back to the operating system, until about
-    /// `most_bytes` are given back. Returns the bytes.
+    /// Gives free blocks of at least `smallest` of one node back to the operating system, until
+    /// about `most_bytes` are given back. Returns the bytes.
     pub fn purge(&self, node: NodeId, smallest: Order, most_bytes: usize) -> usize {
         self.zones.zone(node).purge(self.zones.memory(), smallest, most_bytes)
     }

@@ -88,8 +88,8 @@ impl<'a> Held<'a> {
     }
 
     /// Fetches blocks for an empty list in one critical section, appends them in the order in which
-    /// they come, and takes the first. High-order atomic requests do not refill: they go to the zone
-    /// and its reserve.
+    /// they come, and takes the first. High-order atomic requests do not refill: they go to the
+    /// zone and its reserve.
     #[cold]
     #[inline(never)]
     pub(super) fn refill_and_pop<P: Policy>(

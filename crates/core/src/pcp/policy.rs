@@ -57,8 +57,8 @@ pub(super) enum DrainWalk {
     WholeLists,
 }
 
-/// A policy: which blocks are listed, how many come and go at a time. Each follows the kernel of its
-/// name; all of them take and free at the head, append refills at the tail and drain the tail.
+/// A policy: which blocks are listed, how many come and go at a time. Each follows the kernel of
+/// its name; all of them take and free at the head, append refills at the tail and drain the tail.
 pub(super) trait Policy {
     /// The order of each list.
     const ORDERS: &'static [u8];

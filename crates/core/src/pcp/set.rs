@@ -318,8 +318,8 @@ impl PcpSet {
         }
     }
 
-    /// Lets the lists of a slot shrink after a while without use (`decay_pcp_high`). Returns whether
-    /// work remains.
+    /// Lets the lists of a slot shrink after a while without use (`decay_pcp_high`). Returns
+    /// whether work remains.
     pub(super) fn decay(&self, zones: &Zones, slot: SlotIndex) -> bool {
         let mut remains = false;
         for node in self.nodes() {

@@ -283,8 +283,8 @@ impl CacheTable {
     /// Adds a cache and lets the policy take it up.
     ///
     /// # Errors
-    /// `ENOSPC` where all numbers are in use, `EINVAL` where the size is 0, the alignment is no power
-    /// of two or no slab of at most 4 MiB holds an object, or what the policy says.
+    /// `ENOSPC` where all numbers are in use, `EINVAL` where the size is 0, the alignment is no
+    /// power of two or no slab of at most 4 MiB holds an object, or what the policy says.
     pub fn create<P: PerCpu, S: SlabPolicy<P>>(
         &self,
         context: &SlabContext<'_, P>,

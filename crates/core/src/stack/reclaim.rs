@@ -1,7 +1,8 @@
-//! Giving memory back: while nobody asks for it, what a background thread does a few times a second;
-//! and on the spot, where a request has found nothing.
+//! Giving memory back: while nobody asks for it, what a background thread does a few times a
+//! second; and on the spot, where a request has found nothing.
 //!
-//! In the background there are four stages, from what callers touched last to what the operating system gets:
+//! In the background there are four stages, from what callers touched last to what the operating
+//! system gets:
 //!
 //! 1. a cache without an operation since the last look gives its parked objects to its slabs, and
 //!    its empty slabs to the page allocator;

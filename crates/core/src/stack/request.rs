@@ -197,8 +197,8 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Changes the size of an allocation: in place where it can, else by moving; the contents up to
-    /// the smaller size stay. `None` where there is no memory for a larger one, and then nothing has
-    /// changed.
+    /// the smaller size stay. `None` where there is no memory for a larger one, and then nothing
+    /// has changed.
     ///
     /// # Safety
     /// `object` is used by the caller alone, and no more where this succeeds.

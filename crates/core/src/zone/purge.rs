@@ -1,8 +1,8 @@
 //! Purging: free blocks go back to the operating system and are known to be zero afterwards.
 //!
 //! The zone's lock is held only to take a pageblock's dirty blocks off the lists and to put them
-//! back; the calls of the operating system happen in between. A request that finds nothing meanwhile
-//! waits for `purging` before it gives up.
+//! back; the calls of the operating system happen in between. A request that finds nothing
+//! meanwhile waits for `purging` before it gives up.
 
 use super::free_area::{Block, End};
 use super::zone::Zone;
@@ -22,8 +22,8 @@ struct Isolated {
 
 impl Zone {
     /// Gives free blocks of at least `smallest` that may hold data back to the operating system,
-    /// until about `most_bytes` are given back. Returns the bytes. O(pageblocks + blocks); holds the
-    /// zone's lock for at most 64 blocks of one pageblock.
+    /// until about `most_bytes` are given back. Returns the bytes. O(pageblocks + blocks); holds
+    /// the zone's lock for at most 64 blocks of one pageblock.
     pub fn purge(&self, memory: &Memory, smallest: Order, most_bytes: usize) -> usize {
         let page_frames = memory.arena().os().page_size().div_ceil(FRAME_BYTES) as u32;
         let smallest = smallest.max(Order::covering(page_frames));

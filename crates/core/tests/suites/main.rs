@@ -1,7 +1,7 @@
 //! Suites over whole stacks: every slab policy, the heap, failures of the system, limits, threads.
 //!
-//! Each compares the stack with a naive oracle and has it validate itself. `PROPTEST_CASES` sets the
-//! number of random sequences, `QUARRY_TEST_ROUNDS` multiplies the work of the threads, and
+//! Each compares the stack with a naive oracle and has it validate itself. `PROPTEST_CASES` sets
+//! the number of random sequences, `QUARRY_TEST_ROUNDS` multiplies the work of the threads, and
 //! `QUARRY_TEST_SEED` repeats the random choices of a run that printed its seed.
 #![cfg(not(quarry_model))]
 

@@ -67,10 +67,11 @@ fn params() -> impl Strategy<Value = CacheParams> {
 fn step() -> impl Strategy<Value = (u32, Op)> {
     let count = prop_oneof![4 => 0usize..10, 3 => 10usize..70, 1 => 70usize..300];
     let (cache, number) = (0usize..3, any::<u16>().prop_map(usize::from));
+    let some = (cache.clone(), count.clone());
     let op = prop_oneof![
         6 => cache.clone().prop_map(|cache| Op::Alloc { cache }),
-        4 => (cache.clone(), count.clone()).prop_map(|(cache, count)| Op::AllocMany { cache, count }),
-        3 => (cache.clone(), count.clone()).prop_map(|(cache, count)| Op::AllocBulk { cache, count }),
+        4 => some.clone().prop_map(|(cache, count)| Op::AllocMany { cache, count }),
+        3 => some.prop_map(|(cache, count)| Op::AllocBulk { cache, count }),
         6 => number.clone().prop_map(|number| Op::Free { number }),
         5 => (number, count.clone()).prop_map(|(number, count)| Op::FreeMany { number, count }),
         4 => (cache.clone(), count).prop_map(|(cache, count)| Op::FreeBulk { cache, count }),

@@ -63,8 +63,8 @@ pub unsafe trait Os: Sync {
     /// The OS's `errno` (locked pages); the contents are then unspecified.
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
-    /// Asks for huge pages (or, with false, for ordinary ones only) in a committed range. A hint: it
-    /// changes no contents, and a refusal is without consequence.
+    /// Asks for huge pages (or, with false, for ordinary ones only) in a committed range. A hint:
+    /// it changes no contents, and a refusal is without consequence.
     ///
     /// # Errors
     /// The OS's `errno`.

@@ -9,8 +9,8 @@
 //! * a barrier has passed over its CPU, or
 //! * a throw of shuttle's dice says so (a signal, a migration: about one step in 16).
 //!
-//! A thread changes its virtual CPU at random when a sequence begins, unless it was pinned. What the
-//! model does not show: store buffers and reordering (it is sequentially consistent).
+//! A thread changes its virtual CPU at random when a sequence begins, unless it was pinned. What
+//! the model does not show: store buffers and reordering (it is sequentially consistent).
 //!
 //! How to check something above this layer (a barn, a slab policy):
 //!

@@ -8,9 +8,11 @@ use quarry_sys::percpu::{ArrayId, LockedSlots, NativeSlots, PerCpu, Push, Thread
 
 fn follows_the_oracle<S: Backend>() {
     let cases = proptest::collection::vec(any_op(), 1..400);
+    let usual = ProptestConfig::default();
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        cases: (usual.cases / 4).max(1),
         failure_persistence: None,
-        ..ProptestConfig::with_cases(64)
+        ..usual
     });
     let result = runner.run(&cases, |ops| {
         let slots = Slots::<S>::new();

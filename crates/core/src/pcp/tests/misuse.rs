@@ -1,4 +1,5 @@
-//! Frees that must not go unnoticed: each runs in a process of its own and must abort with one line.
+//! Frees that must not go unnoticed: each runs in a process of its own and must abort with one
+//! line.
 
 use super::*;
 use crate::frame::MigrateType::Movable;

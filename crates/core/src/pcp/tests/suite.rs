@@ -273,7 +273,7 @@ macro_rules! suite {
 
             proptest! {
                 #![proptest_config(ProptestConfig {
-                    cases: 32,
+                    cases: (ProptestConfig::default().cases / 8).max(1),
                     failure_persistence: None,
                     ..ProptestConfig::default()
                 })]
