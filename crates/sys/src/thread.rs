@@ -49,8 +49,11 @@ pub fn nap() {
     #[cfg(not(quarry_model))]
     {
         let pause = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
+        let no_rest = core::ptr::null_mut::<libc::timespec>();
+        // libc's nanosleep is a cancellation point: a cancelled thread would vanish here, with the
+        // locks of its caller held. The bare system call is none.
         // SAFETY: `pause` is valid for the call; the remaining time is not asked for.
-        unsafe { libc::nanosleep(&raw const pause, core::ptr::null_mut()) };
+        unsafe { libc::syscall(libc::SYS_nanosleep, &raw const pause, no_rest) };
     }
     #[cfg(quarry_model)]
     crate::primitive::relax();
