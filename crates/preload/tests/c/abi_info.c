@@ -1,0 +1,96 @@
+/* mallinfo, mallinfo2, mallopt, malloc_trim, malloc_stats; prints malloc_info on standard output. */
+#include "check.h"
+
+enum { COUNT = 2000, SIZE = 5000 };
+static void *objects[COUNT];
+
+static void allocate_all(void)
+{
+    for (size_t i = 0; i < COUNT; i++) {
+        objects[i] = malloc(SIZE);
+        CHECK(objects[i] != NULL, "malloc(%d)", SIZE);
+        pattern_fill(objects[i], SIZE, i);
+    }
+}
+
+static void free_all(void)
+{
+    for (size_t i = 0; i < COUNT; i++) {
+        CHECK_PATTERN(objects[i], SIZE, i);
+        free(objects[i]);
+    }
+}
+
+static size_t bytes_in_use(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+/* The figure that people watch follows what the program holds. */
+static void mallinfo_follows(void)
+{
+    size_t before = bytes_in_use();
+    allocate_all();
+    size_t during = bytes_in_use();
+    CHECK(during >= before + (size_t)COUNT * SIZE, "%zu bytes in use, then %zu", before, during);
+    CHECK(during < before + 2 * (size_t)COUNT * SIZE, "%zu bytes in use, then %zu", before, during);
+    struct mallinfo2 wide = mallinfo2();
+    CHECK(wide.arena + wide.hblkhd >= wide.uordblks, "arena %zu, hblkhd %zu, uordblks %zu",
+          wide.arena, wide.hblkhd, wide.uordblks);
+    /* glibc has deprecated the narrow form, programs still call it */
+    struct mallinfo (*mallinfo_narrow)(void) = dlsym(RTLD_DEFAULT, "mallinfo");
+    CHECK(mallinfo_narrow != NULL, "no mallinfo");
+    struct mallinfo narrow = mallinfo_narrow();
+    CHECK(narrow.uordblks == (int)wide.uordblks, "mallinfo says %d, mallinfo2 %zu", narrow.uordblks,
+          wide.uordblks);
+    free_all();
+    size_t after = bytes_in_use();
+    CHECK(after < before + MIB, "%zu bytes in use before, %zu after", before, after);
+}
+
+static void mallopt_does_no_harm(void)
+{
+    static const int parameters[] = {M_MXFAST,         M_TRIM_THRESHOLD, M_TOP_PAD,
+                                     M_MMAP_THRESHOLD, M_MMAP_MAX,       M_CHECK_ACTION,
+                                     M_PERTURB,        M_ARENA_TEST,     M_ARENA_MAX};
+    for (size_t i = 0; i < LENGTH(parameters); i++) {
+        int answer = mallopt(parameters[i], 0);
+        CHECK(answer == 0 || answer == 1, "mallopt(%d, 0) = %d", parameters[i], answer);
+    }
+    mallopt(12345, 1);
+    allocate_all();
+    free_all();
+}
+
+static void trim_keeps_what_is_in_use(void)
+{
+    for (size_t padding = 0; padding <= MIB; padding += MIB) {
+        allocate_all();
+        for (size_t i = 0; i < COUNT; i += 2)
+            free(objects[i]);
+        int answer = malloc_trim(padding);
+        CHECK(answer == 0 || answer == 1, "malloc_trim(%zu) = %d", padding, answer);
+        for (size_t i = 0; i < COUNT; i += 2) {
+            objects[i] = malloc(SIZE);
+            CHECK(objects[i] != NULL, "malloc(%d)", SIZE);
+            pattern_fill(objects[i], SIZE, i);
+        }
+        free_all();
+    }
+}
+
+int main(void)
+{
+    require_quarry();
+    mallinfo_follows();
+    mallopt_does_no_harm();
+    trim_keeps_what_is_in_use();
+    CHECK(malloc_info(1, stdout) != 0, "malloc_info accepts an unknown option");
+    allocate_all();
+    CHECK(malloc_info(0, stdout) == 0, "malloc_info");
+    fflush(stdout);
+    malloc_stats();
+    free_all();
+    return 0;
+}

@@ -1,0 +1,19 @@
+//! C++: operators new and delete, failure, exceptions.
+
+use crate::support::{Run, plugin, program};
+
+#[test]
+fn every_operator() {
+    Run::new(program("cxx_operators.cpp")).finish().success();
+}
+
+#[test]
+fn failure_and_exceptions() {
+    Run::new(program("cxx_failure.cpp")).finish().success();
+}
+
+/// The library of a C++ program may be out of reach of RTLD_NEXT: a C program opens it.
+#[test]
+fn plugin_of_a_c_program() {
+    Run::new(program("cxx_opened_by_c.c")).arg(plugin("cxx_plugin.cpp")).finish().success();
+}

@@ -1,0 +1,177 @@
+//! `QUARRY_*` variables, right and wrong.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+
+use crate::support::{Outcome, Run, library, program, scratch};
+
+fn environment() -> Run {
+    Run::new(program("environment.c")).without_stats()
+}
+
+/// Demands that the program ran on Quarry and that standard error is one line with all `words`.
+#[track_caller]
+fn one_line_with(outcome: Outcome, words: &[&str]) {
+    let outcome = outcome.success();
+    assert_eq!(outcome.stdout, "quarry secure=0\n", "{outcome}");
+    let lines: Vec<&str> = outcome.stderr.lines().collect();
+    let [line] = lines.as_slice() else { panic!("{} lines, not one\n{outcome}", lines.len()) };
+    assert!(line.starts_with("quarry: "), "a line of somebody else\n{outcome}");
+    for word in words {
+        assert!(line.contains(word), "`{word}` is not named\n{outcome}");
+    }
+}
+
+#[test]
+fn silent_without_variables() {
+    let outcome = environment().finish().success();
+    assert_eq!(outcome.stdout, "quarry secure=0\n", "{outcome}");
+    assert_eq!(outcome.stderr, "", "{outcome}");
+}
+
+#[test]
+fn unknown_name() {
+    let accepted = ["QUARRY_STATS", "QUARRY_DISABLE", "QUARRY_PCP"];
+    let outcome = environment().env("QUARRY_FOO", "1").finish();
+    one_line_with(outcome, &[&["QUARRY_FOO"], &accepted[..]].concat());
+}
+
+#[test]
+fn wrong_values() {
+    for (name, value, accepted) in [
+        ("QUARRY_PCP", "bogus", ["order0", "v2016", "v6.7"].as_slice()),
+        ("QUARRY_PCP", "", ["order0", "v2016", "v6.7"].as_slice()),
+        ("QUARRY_FREE_LIST", "bogus", ["per_page", "one_section"].as_slice()),
+        ("QUARRY_DISABLE", "yes", ["0", "1"].as_slice()),
+        ("QUARRY_LIMIT", "12Q", [].as_slice()),
+        ("QUARRY_LIMIT", "-1", [].as_slice()),
+        ("QUARRY_LIMIT", "99999999999999999999", [].as_slice()),
+        ("QUARRY_RESERVE", "much", [].as_slice()),
+    ] {
+        let outcome = environment().env(name, value).finish();
+        one_line_with(outcome, &[&[name, value], accepted].concat());
+    }
+}
+
+#[test]
+fn one_line_for_each_mistake() {
+    let outcome =
+        environment().env("QUARRY_FOO", "1").env("QUARRY_PCP", "bogus").finish().success();
+    assert_eq!(outcome.stderr.lines().count(), 2, "{outcome}");
+}
+
+/// Every policy that can be chosen serves the same programs.
+#[test]
+fn every_accepted_value() {
+    for (name, values) in [
+        ("QUARRY_PCP", ["order0", "order0-63", "order0-310", "v2016", "v6.7"].as_slice()),
+        ("QUARRY_FREE_LIST", ["per_page", "one_section"].as_slice()),
+        ("QUARRY_RESERVE", ["1G", "64G"].as_slice()),
+        ("QUARRY_LIMIT", ["8G"].as_slice()),
+    ] {
+        for value in values {
+            let outcome = environment().env(name, value).finish().success();
+            assert_eq!(outcome.stderr, "", "{outcome}");
+            let stress = Run::new(program("stress.c")).args(["31", "4", "8000", "fork"]);
+            stress.env(name, value).finish().success();
+        }
+    }
+}
+
+#[test]
+fn limit_is_kept() {
+    Run::new(program("environment_limit.c"))
+        .env("QUARRY_LIMIT", "200M")
+        .arg("200")
+        .finish()
+        .success();
+}
+
+#[test]
+fn disabled() {
+    let outcome = environment().env("QUARRY_DISABLE", "1").finish().success();
+    assert_eq!(outcome.stdout, "libc secure=0\n", "{outcome}");
+    assert_eq!(outcome.stderr, "", "{outcome}");
+    let outcome = environment().env("QUARRY_DISABLE", "0").finish().success();
+    assert_eq!(outcome.stdout, "quarry secure=0\n", "{outcome}");
+}
+
+/// Every entry point hands over to the C library, from the first request on.
+#[test]
+fn disabled_for_every_entry_point() {
+    for source in [
+        "abi_basic.c",
+        "abi_aligned.c",
+        "abi_calloc.c",
+        "abi_realloc.c",
+        "abi_errors.c",
+        "abi_sized.c",
+        "abi_info.c",
+        "cxx_operators.cpp",
+        "cxx_failure.cpp",
+        "life_early.cpp",
+        "life_tls.cpp",
+        "life_threads.c",
+        "life_fork.c",
+        "life_exec.c",
+    ] {
+        let run = Run::new(program(source)).without_stats();
+        run.env("QUARRY_DISABLE", "1").env("TEST_PEER", "1").finish().success();
+    }
+}
+
+#[test]
+fn statistics_on_standard_error() {
+    let outcome = environment().env("QUARRY_STATS", "1").finish().success();
+    assert!(outcome.stderr.contains("slabinfo - version: 2.1"), "{outcome}");
+    let outcome = environment().env("QUARRY_STATS", "0").finish().success();
+    assert_eq!(outcome.stderr, "", "{outcome}");
+}
+
+/// Each process of a family appends its own tables.
+#[test]
+fn statistics_of_parent_and_child() {
+    let outcome = Run::new(program("environment.c")).arg("fork").finish().success();
+    assert_eq!(outcome.stdout, "quarry secure=0\n".repeat(2), "{outcome}");
+    let stats = outcome.stats();
+    assert_eq!(stats.processes(), 2, "{}", stats.text());
+}
+
+/// A program with raised privileges ignores our variables. Such a program ignores LD_PRELOAD too:
+/// this one is linked against the library, and gets its rights from a group of its own.
+#[test]
+fn raised_privileges() {
+    let library = library().expect("the library is under test");
+    let folder = scratch();
+    let file = folder.join("environment-setgid");
+    let mut compile = std::process::Command::new("cc");
+    let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/environment.c");
+    // The loader takes a bare soname from the standard folders only, a path as it is.
+    let path = format!("-Wl,-rpath,{}", library.parent().expect("a file in a folder").display());
+    compile.args(["-std=gnu11", "-fno-builtin", "-Wl,--no-as-needed"]).arg(path);
+    let answer = compile.arg("-o").arg(&file).arg(sources).arg(library).output().expect("cc runs");
+    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+    chown(&file, None, Some(other_group())).expect("the file is ours, the group too");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o2755)).expect("the file is ours");
+
+    let run = Run::bare(&file).env("QUARRY_FOO", "1").env("QUARRY_DISABLE", "1");
+    let outcome = run.env("QUARRY_STATS", "1").finish().success();
+    assert_eq!(outcome.stdout, "quarry secure=1\n", "{outcome}");
+    assert_eq!(outcome.stderr, "", "{outcome}");
+}
+
+/// A group that this user may give to a file and that is not the one of its processes.
+fn other_group() -> u32 {
+    // SAFETY: getegid and geteuid have no preconditions.
+    let (own, root) = unsafe { (libc::getegid(), libc::geteuid() == 0) };
+    if root {
+        return own + 1;
+    }
+    let mut groups = [0; 1024];
+    // SAFETY: `groups` has room for as many entries as the first argument says.
+    let count = unsafe { libc::getgroups(1024, groups.as_mut_ptr()) };
+    let count = usize::try_from(count).expect("getgroups works");
+    *groups[..count].iter().find(|group| **group != own).expect(
+        "this test makes a set-group-ID program: run it as root or as a member of a second group",
+    )
+}

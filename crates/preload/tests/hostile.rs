@@ -1,0 +1,100 @@
+//! Where something is refused: no restartable sequences, no membarrier, little address space, no
+//! file descriptors.
+
+use crate::support::{Run, program, scratch};
+
+/// What must hold on every path: threads, forks, signals, and everything mixed.
+fn lives_through(start: impl Fn(&'static str) -> Run) {
+    for (source, arguments) in [
+        ("life_threads.c", ""),
+        ("life_cancel.c", ""),
+        ("life_fork.c", ""),
+        ("life_signals.c", ""),
+        ("stress.c", "11 4 20000"),
+        ("stress.c", "12 64 1500"),
+    ] {
+        start(source).args(arguments.split_whitespace()).finish().success();
+    }
+}
+
+/// The C library does not register its threads.
+#[test]
+fn restartable_sequences_turned_off() {
+    let start = |source| Run::new(program(source)).env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+    start("hostile_no_rseq.c").finish().success();
+    lives_through(start);
+}
+
+/// `source` under a seccomp filter that answers `calls` with the error number `errno`.
+fn denied(calls: &str, errno: i32, source: &'static str) -> Run {
+    Run::new(program("hostile_deny.c")).arg(errno.to_string()).arg(calls).arg(program(source))
+}
+
+#[test]
+fn kernel_without_rseq() {
+    denied("rseq", libc::ENOSYS, "hostile_no_rseq.c").finish().success();
+    lives_through(|source| denied("rseq", libc::ENOSYS, source));
+}
+
+/// The kernel has the sequences, and the call that aborts those of other CPUs is refused.
+#[test]
+fn membarrier_refused() {
+    lives_through(|source| denied("membarrier", libc::EPERM, source));
+}
+
+#[test]
+fn rseq_and_membarrier_refused() {
+    denied("rseq,membarrier", libc::EPERM, "hostile_no_rseq.c").finish().success();
+    lives_through(|source| denied("rseq,membarrier", libc::EPERM, source));
+}
+
+fn limited(limit: &str, sizes: &str) {
+    Run::new(program("hostile_limit.c"))
+        .args(limit.split_whitespace())
+        .arg("fill")
+        .args(sizes.split_whitespace())
+        .finish()
+        .success();
+}
+
+/// As `ulimit -v` and batch systems set it: the reservation must leave room for everybody.
+#[test]
+fn little_address_space() {
+    for limit in ["as 96", "as 256"] {
+        limited(limit, "1048576");
+        limited(limit, "9000");
+    }
+}
+
+#[test]
+fn little_data() {
+    for limit in ["data 64", "data 256"] {
+        limited(limit, "1048576");
+        limited(limit, "9000");
+    }
+}
+
+/// Memory that one size has left serves the next one, also a size that needs a mapping.
+#[test]
+fn one_size_after_another_at_the_limit() {
+    for limit in ["as 128", "data 128"] {
+        limited(limit, "1048576 9000 5000000 40000 12000000 9000 1048576");
+    }
+}
+
+#[test]
+fn threads_and_forks_in_little_address_space() {
+    for arguments in ["21 4 20000 fork signals", "22 16 4000"] {
+        Run::new(program("hostile_limit.c"))
+            .args(["as", "512", "exec"])
+            .arg(program("stress.c"))
+            .args(arguments.split_whitespace())
+            .finish()
+            .success();
+    }
+}
+
+#[test]
+fn every_file_descriptor_closed() {
+    Run::new(program("hostile_descriptors.c")).arg(scratch()).finish().success();
+}

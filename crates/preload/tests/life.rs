@@ -1,0 +1,74 @@
+//! From before main to after exit: threads, signals, opened libraries, forks.
+
+use crate::support::{Run, plugin, program};
+
+#[test]
+fn before_main_and_after_it() {
+    let outcome = Run::new(program("life_early.cpp")).finish().success();
+    assert_eq!(outcome.stdout, "every stage passed\n", "{outcome}");
+}
+
+/// Whatever is called first sets everything up.
+#[test]
+fn first_call_of_the_program() {
+    for entry in [
+        "malloc",
+        "malloc-of-nothing",
+        "malloc-of-a-block",
+        "malloc-of-a-mapping",
+        "malloc-of-too-much",
+        "calloc",
+        "realloc",
+        "memalign",
+        "posix_memalign",
+        "free",
+        "malloc_usable_size",
+        "malloc_trim",
+        "mallopt",
+        "mallinfo2",
+    ] {
+        // Statistics are another matter: `before_main_and_after_it` asks for them.
+        Run::new(program("life_first.c")).arg(entry).without_stats().finish().success();
+    }
+}
+
+#[test]
+fn destructors_of_threads() {
+    Run::new(program("life_tls.cpp")).finish().success();
+}
+
+#[test]
+fn ten_thousand_short_threads() {
+    Run::new(program("life_threads.c")).finish().success();
+}
+
+/// A thread that vanishes inside the allocator leaves its locks held.
+#[test]
+fn no_cancellation_point() {
+    Run::new(program("life_cancel.c")).finish().success();
+}
+
+#[test]
+fn smallest_stacks() {
+    Run::new(program("life_small_stack.c")).finish().success();
+}
+
+#[test]
+fn library_opened_and_closed() {
+    Run::new(program("life_dlopen.c")).arg(plugin("life_plugin.c")).finish().success();
+}
+
+#[test]
+fn storm_of_signals() {
+    Run::new(program("life_signals.c")).finish().success();
+}
+
+#[test]
+fn two_hundred_forks() {
+    Run::new(program("life_fork.c")).finish().success();
+}
+
+#[test]
+fn exec_and_spawn() {
+    Run::new(program("life_exec.c")).finish().success();
+}

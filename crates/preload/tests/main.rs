@@ -1,0 +1,19 @@
+//! The shared object under test, seen from outside: C and C++ programs, and real programs, run with
+//! `libquarry.so` in front of the C library.
+//!
+//! * `QUARRY_LIBRARY=FILE` tests that shared object instead of building the release one.
+//! * `TEST_PEER=1` drops the demand that Quarry served the program, so that the programs can
+//!   be tried against another allocator (`QUARRY_LIBRARY=FILE`) or plain glibc (no library). The
+//!   modules `misuse`, `environment`, `programs` and `shared_object` ask for Quarry and fail there.
+//! * `QUARRY_SOAK_SECONDS=N` makes the stress test go on for N seconds with fresh seeds.
+
+mod abi;
+mod cxx;
+mod environment;
+mod hostile;
+mod life;
+mod misuse;
+mod programs;
+mod shared_object;
+mod stress;
+mod support;

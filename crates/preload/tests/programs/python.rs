@@ -1,0 +1,56 @@
+//! CPython runs a slice of its own regression tests, every object through malloc.
+
+use std::process::Command;
+
+use super::{answer, installed};
+use crate::support::{Run, scratch};
+
+/// Data structures, text, numbers, the collector, threads, forks: quick, and without a network.
+const TESTS: [&str; 20] = [
+    "test_array",
+    "test_class",
+    "test_collections",
+    "test_copy",
+    "test_deque",
+    "test_dict",
+    "test_fork1",
+    "test_gc",
+    "test_generators",
+    "test_heapq",
+    "test_itertools",
+    "test_list",
+    "test_long",
+    "test_memoryview",
+    "test_mmap",
+    "test_set",
+    "test_sort",
+    "test_struct",
+    "test_thread",
+    "test_unicode",
+];
+
+#[test]
+fn python_passes_its_own_tests() {
+    // A version manager puts a shell script in front; the library belongs under the interpreter.
+    let python = installed("python3", "python3");
+    let executable = answer(Command::new(python).args(["-c", "import sys; print(sys.executable)"]));
+    let executable = executable.trim();
+    let has_tests = Command::new(executable).args(["-c", "import test.test_dict"]).output();
+    assert!(
+        has_tests.expect("python runs").status.success(),
+        "{executable} has no regression tests: apt-get install libpython3-testsuite"
+    );
+    let outcome = Run::new(executable)
+        .args(["-m", "test", "--timeout", "100"])
+        .args(TESTS)
+        .env("PYTHONMALLOC", "malloc")
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .current_dir(&scratch())
+        .limit_s(300)
+        .finish()
+        .success();
+    let allocs = outcome.stats().object_allocs_of_the_busiest();
+    assert!(allocs > 1_000_000, "the busiest process made {allocs} allocations\n{outcome}");
+    let all = format!("All {} tests OK.", TESTS.len());
+    assert!(outcome.stdout.contains(&all), "not `{all}`\n{outcome}");
+}

@@ -1,0 +1,85 @@
+//! redis-server under redis-benchmark, then through a save and a load of everything.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{answer, installed};
+use crate::support::{Run, Running, scratch};
+
+/// Options of a server that only this test can reach. `--save ''`: it forks when told to.
+fn start_server(folder: &Path, socket: &Path) -> Running {
+    let mut server = Run::new(installed("redis-server", "redis-server"))
+        .args(["--port", "0", "--save", "", "--appendonly", "no", "--enable-debug-command", "yes"])
+        .args(["--io-threads", "2", "--activedefrag", "no", "--unixsocket"])
+        .arg(socket)
+        .arg("--dir")
+        .arg(folder)
+        .limit_s(300)
+        .start();
+    while !server.stdout_so_far().contains("eady to accept connections") {
+        assert!(!server.has_ended(), "redis-server has ended\n{}", server.stdout_so_far());
+        std::thread::yield_now();
+    }
+    server
+}
+
+struct Client {
+    program: PathBuf,
+    socket: PathBuf,
+}
+
+impl Client {
+    fn says(&self, words: &[&str]) -> String {
+        answer(Command::new(&self.program).arg("-s").arg(&self.socket).args(words))
+    }
+
+    /// Runs the benchmark; it prints one line per test and fails where the server errs.
+    fn benchmark(&self, words: &str) {
+        let program = installed("redis-benchmark", "redis-tools");
+        let mut command = Command::new(program);
+        command.arg("-s").arg(&self.socket).args(words.split_whitespace());
+        let text = answer(&mut command);
+        assert!(text.contains("requests per second"), "strange answer: {text}");
+        assert!(!text.contains("Error"), "the server erred: {text}");
+    }
+}
+
+#[test]
+fn redis_serves_its_benchmark() {
+    let folder = scratch();
+    // The path of a socket is short, and that of a target directory may not be.
+    let socket = PathBuf::from(format!("/tmp/quarry-redis-{}.sock", std::process::id()));
+    let server = start_server(&folder, &socket);
+    let client = Client { program: installed("redis-cli", "redis-tools"), socket };
+
+    let maps = server.proc_file("maps");
+    assert!(maps.contains("libquarry"), "the library is not mapped:\n{maps}");
+    client.benchmark("-q -n 20000 -r 10000 -d 100 -P 16 -t set,get,incr,lpush,rpop,sadd,hset,zadd");
+    client.benchmark("-q -n 4000 -r 2000 -d 9000 -P 4 -t set,get,lrange_100,mset");
+    let digest = client.says(&["debug", "digest"]);
+    assert_ne!(digest.trim(), "0".repeat(40), "the benchmark left nothing");
+    client.says(&["debug", "reload"]);
+    assert_eq!(client.says(&["debug", "digest"]), digest, "a save and a load changed the data");
+    save_in_a_child(&client);
+    client.benchmark("-q -n 20000 -r 20000 -d 300 -P 16 -t set,get");
+    client.says(&["flushall"]);
+    client.says(&["memory", "purge"]);
+    client.says(&["shutdown", "nosave"]);
+
+    let outcome = server.finish().success();
+    let allocs = outcome.stats().object_allocs_of_the_busiest();
+    assert!(allocs > 200_000, "the server made {allocs} allocations\n{outcome}");
+}
+
+/// A forked child walks the whole heap while the parent goes on.
+fn save_in_a_child(client: &Client) {
+    client.says(&["bgsave"]);
+    client.benchmark("-q -n 20000 -r 20000 -d 100 -P 16 -t set,lpush");
+    loop {
+        let state = client.says(&["info", "persistence"]);
+        if state.contains("rdb_bgsave_in_progress:0") {
+            assert!(state.contains("rdb_last_bgsave_status:ok"), "the save failed:\n{state}");
+            return;
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! How `libquarry.so` is linked. What it exports and imports is compared by `crates/tidy`.
+
+use std::process::Command;
+
+use crate::support::library;
+
+fn readelf(option: &str) -> String {
+    let library = library().expect("the library is under test");
+    let answer = Command::new("readelf")
+        .args([option, "--wide"])
+        .arg(library)
+        .output()
+        .unwrap_or_else(|error| panic!("readelf does not run (Debian: binutils): {error}"));
+    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+    String::from_utf8_lossy(&answer.stdout).into_owned()
+}
+
+/// A stale `rseq_cs` after dlclose is a SIGSEGV; a late binding may happen inside the allocator.
+#[test]
+fn never_unloaded_and_bound_at_once() {
+    let dynamic = readelf("--dynamic");
+    for flag in ["NODELETE", "NOW"] {
+        assert!(dynamic.contains(flag), "no {flag}:\n{dynamic}");
+    }
+    assert!(!dynamic.contains("TEXTREL"), "code is relocated:\n{dynamic}");
+    let needed: Vec<&str> = dynamic.lines().filter(|line| line.contains("(NEEDED)")).collect();
+    for line in &needed {
+        let plain =
+            ["[libc.so", "[ld-linux", "[libgcc_s.so"].iter().any(|name| line.contains(name));
+        assert!(plain, "the library needs more than the C library:\n{dynamic}");
+    }
+}
+
+/// The loader keeps little room for libraries with static thread-local storage.
+#[test]
+fn thread_local_storage_of_at_most_64_bytes() {
+    let segments = readelf("--segments");
+    let size = segments
+        .lines()
+        .filter(|line| line.trim_start().starts_with("TLS "))
+        .map(|line| line.split_whitespace().nth(5).expect("MemSiz").trim_start_matches("0x"))
+        .map(|size| u64::from_str_radix(size, 16).expect("hexadecimal"))
+        .sum::<u64>();
+    assert!(size <= 64, "{size} bytes:\n{segments}");
+}
+
+/// A strong reference would keep the library from loading on musl and on glibc before 2.35.
+#[test]
+fn symbols_of_new_glibc_are_weak() {
+    let symbols = readelf("--dyn-syms");
+    for line in symbols.lines().filter(|line| line.contains("__rseq_")) {
+        assert!(line.contains(" WEAK "), "{line}");
+    }
+}

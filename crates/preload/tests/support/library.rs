@@ -1,0 +1,49 @@
+//! Which shared object is under test.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Whether another allocator stands in for Quarry, to try the programs themselves.
+pub(crate) fn testing_a_peer() -> bool {
+    std::env::var_os("TEST_PEER").is_some()
+}
+
+/// The shared object to preload: `QUARRY_LIBRARY`, or the release build, made at the first call.
+/// `None` only when a peer is tested and no library is named: plain glibc.
+pub(crate) fn library() -> Option<&'static Path> {
+    static LIBRARY: OnceLock<Option<PathBuf>> = OnceLock::new();
+    LIBRARY.get_or_init(find).as_deref()
+}
+
+fn find() -> Option<PathBuf> {
+    match std::env::var_os("QUARRY_LIBRARY") {
+        Some(file) => {
+            let file = PathBuf::from(file);
+            Some(file.canonicalize().unwrap_or_else(|error| {
+                panic!("QUARRY_LIBRARY={} cannot be used: {error}", file.display())
+            }))
+        }
+        None if testing_a_peer() => None,
+        None => Some(build()),
+    }
+}
+
+/// Builds the release shared object into the target directory that these tests were built in.
+fn build() -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("<target>/tmp");
+    let output = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--package", "quarry-preload", "--target-dir"])
+        .arg(target)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo runs");
+    assert!(
+        output.status.success(),
+        "the library does not build:\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let file = target.join("release/libquarry.so");
+    assert!(file.is_file(), "cargo built no {}", file.display());
+    file
+}

@@ -1,0 +1,326 @@
+//! One run of one program: what goes in, what came out, and a story when it went wrong.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs::{self, File};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::{Stats, library, testing_a_peer};
+
+/// Far above what our programs need, so that only a hang meets it.
+const LIMIT: Duration = Duration::from_secs(90);
+
+/// Variables of the caller that would change what a program under test does.
+const CLEARED: [&str; 6] = [
+    "LD_PRELOAD",
+    "LD_LIBRARY_PATH",
+    "GLIBC_TUNABLES",
+    "MALLOC_ARENA_MAX",
+    "MALLOC_CONF",
+    "PYTHONMALLOC",
+];
+
+/// An empty folder of its own for each call, inside cargo's target directory.
+pub(crate) fn scratch() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let folder =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{}-{number}", std::process::id()));
+    fs::create_dir_all(&folder).expect("the target directory is writable");
+    folder
+}
+
+/// A program about to run under the library.
+pub(crate) struct Run {
+    command: Command,
+    scratch: PathBuf,
+    input: Option<PathBuf>,
+    stats: Option<PathBuf>,
+    limit: Duration,
+}
+
+impl Run {
+    /// `program` with the library in front and its statistics written at exit.
+    pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
+        let mut run = Self::bare(program);
+        if let Some(library) = library() {
+            run.command.env("LD_PRELOAD", library);
+        }
+        if !testing_a_peer() {
+            let file = run.scratch.join("stats");
+            run.command.env("QUARRY_STATS", &file);
+            run.stats = Some(file);
+        }
+        run
+    }
+
+    /// `program` as it runs without us.
+    pub(crate) fn bare(program: impl AsRef<OsStr>) -> Self {
+        let mut command = Command::new(program);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("QUARRY_") {
+                command.env_remove(name);
+            }
+        }
+        for name in CLEARED {
+            command.env_remove(name);
+        }
+        Self { command, scratch: scratch(), input: None, stats: None, limit: LIMIT }
+    }
+
+    /// One more argument.
+    pub(crate) fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.command.arg(arg);
+        self
+    }
+
+    /// More arguments.
+    pub(crate) fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.command.args(args);
+        self
+    }
+
+    /// One variable of the environment.
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// The folder that the program starts in.
+    pub(crate) fn current_dir(mut self, folder: &Path) -> Self {
+        self.command.current_dir(folder);
+        self
+    }
+
+    /// A file for standard input, which is empty otherwise.
+    pub(crate) fn input(mut self, file: &Path) -> Self {
+        self.input = Some(file.to_owned());
+        self
+    }
+
+    /// How long a program may run that does more than ours.
+    pub(crate) fn limit_s(mut self, seconds: u64) -> Self {
+        self.limit = Duration::from_secs(seconds);
+        self
+    }
+
+    /// Does not ask for statistics at exit: the program ends in a way that cannot write them, or
+    /// its standard error is compared byte by byte.
+    pub(crate) fn without_stats(mut self) -> Self {
+        self.command.env_remove("QUARRY_STATS");
+        self.stats = None;
+        self
+    }
+
+    /// Starts the program, for a test that talks to it while it runs.
+    pub(crate) fn start(mut self) -> Running {
+        let out = self.scratch.join("stdout");
+        let err = self.scratch.join("stderr");
+        let input = self.input.as_deref().unwrap_or(Path::new("/dev/null"));
+        self.command
+            .stdin(File::open(input).unwrap_or_else(|e| panic!("{}: {e}", input.display())))
+            .stdout(Stdio::from(File::create(&out).expect("scratch is writable")))
+            .stderr(Stdio::from(File::create(&err).expect("scratch is writable")))
+            .process_group(0);
+        let story = describe(&self.command);
+        let child =
+            self.command.spawn().unwrap_or_else(|error| panic!("cannot start `{story}`: {error}"));
+        Running { child, story, scratch: self.scratch, stats: self.stats, limit: self.limit }
+    }
+
+    /// Runs the program to its end.
+    pub(crate) fn finish(self) -> Outcome {
+        self.start().finish()
+    }
+}
+
+/// A program that runs.
+pub(crate) struct Running {
+    child: Child,
+    story: String,
+    scratch: PathBuf,
+    stats: Option<PathBuf>,
+    limit: Duration,
+}
+
+impl Running {
+    /// What the program has written to standard output so far.
+    pub(crate) fn stdout_so_far(&self) -> String {
+        read(&self.scratch.join("stdout"))
+    }
+
+    /// What `/proc` says of the program, in the file `name`.
+    pub(crate) fn proc_file(&self, name: &str) -> String {
+        read(&Path::new("/proc").join(self.child.id().to_string()).join(name))
+    }
+
+    /// Whether the program has ended, without waiting for it.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("the child is ours").is_some()
+    }
+
+    /// Waits for the end; a program that hangs is described and killed.
+    pub(crate) fn finish(self) -> Outcome {
+        let Self { mut child, story, scratch, stats, limit } = self;
+        let pid = child.id();
+        let (sender, receiver) = mpsc::channel();
+        let waiter = std::thread::spawn(move || {
+            let status = child.wait().expect("the child is ours");
+            // The receiver is gone only when the test has panicked.
+            let _ = sender.send(status);
+        });
+        let mut hang = None;
+        let status = receiver.recv_timeout(limit).unwrap_or_else(|_| {
+            hang = Some(describe_hang(pid));
+            kill_group(pid);
+            receiver.recv().expect("a killed process ends")
+        });
+        waiter.join().expect("the waiter does not panic");
+        let outcome = Outcome {
+            stdout: read(&scratch.join("stdout")),
+            stderr: read(&scratch.join("stderr")),
+            status,
+            story,
+            stats,
+        };
+        if let Some(hang) = hang {
+            panic!("still running after {} s\n{hang}\n{outcome}", limit.as_secs());
+        }
+        outcome
+    }
+}
+
+/// How a run ended.
+pub(crate) struct Outcome {
+    /// Exit code or signal.
+    pub(crate) status: ExitStatus,
+    /// All of standard output.
+    pub(crate) stdout: String,
+    /// All of standard error.
+    pub(crate) stderr: String,
+    story: String,
+    stats: Option<PathBuf>,
+}
+
+impl Outcome {
+    /// Demands exit code 0 and, where statistics were asked for, that Quarry served allocations.
+    #[track_caller]
+    pub(crate) fn success(self) -> Self {
+        assert!(self.status.success(), "the program failed\n{self}");
+        if let Some(file) = &self.stats {
+            let stats = Stats::read(file).unwrap_or_else(|why| panic!("{why}\n{self}"));
+            assert!(
+                stats.object_allocs() > 0,
+                "no allocation reached Quarry; its statistics:\n{}\n{self}",
+                stats.text()
+            );
+        }
+        self
+    }
+
+    /// The statistics written at exit.
+    #[track_caller]
+    pub(crate) fn stats(&self) -> Stats {
+        let file = self.stats.as_ref().expect("the run asked for statistics");
+        Stats::read(file).unwrap_or_else(|why| panic!("{why}\n{self}"))
+    }
+
+    /// Demands death by SIGABRT and exactly `line` on standard error.
+    #[track_caller]
+    pub(crate) fn aborted_with(&self, line: &str) {
+        let expected = format!("{line}\n");
+        assert!(
+            self.status.signal() == Some(libc::SIGABRT) && self.stderr == expected,
+            "expected SIGABRT and `{line}`\n{self}"
+        );
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "command: {}", self.story)?;
+        writeln!(f, "ended with: {}", self.status)?;
+        writeln!(f, "--- stdout\n{}", tail(&self.stdout))?;
+        write!(f, "--- stderr\n{}", tail(&self.stderr))
+    }
+}
+
+/// Of a long output the end tells most.
+fn tail(text: &str) -> &str {
+    const BYTES: usize = 8000;
+    let mut start = text.len().saturating_sub(BYTES);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    &text[start..]
+}
+
+/// The file as text; a file that cannot be read is empty, its owner may be gone.
+fn read(file: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(file).unwrap_or_default()).into_owned()
+}
+
+/// The command as one could type it.
+fn describe(command: &Command) -> String {
+    let mut words: Vec<OsString> = command
+        .get_envs()
+        .filter_map(|(name, value)| {
+            let mut word = name.to_owned();
+            word.push("=");
+            word.push(value?);
+            Some(word)
+        })
+        .collect();
+    words.push(command.get_program().to_owned());
+    words.extend(command.get_args().map(OsStr::to_owned));
+    words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+/// Where the threads of the process group `group` stand: from /proc, and from the debugger if there
+/// is one. Often it is a child that hangs, and its parent only waits.
+fn describe_hang(group: u32) -> String {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .map(|process| process.path())
+        .filter(|folder| group_of(folder) == Some(group))
+        .take(4)
+        .map(|folder| describe_process(&folder))
+        .collect()
+}
+
+/// The process group, which is the third word behind the command in parentheses.
+fn group_of(process: &Path) -> Option<u32> {
+    let stat = read(&process.join("stat"));
+    stat.rsplit_once(") ")?.1.split_whitespace().nth(2)?.parse().ok()
+}
+
+fn describe_process(process: &Path) -> String {
+    let command = read(&process.join("cmdline")).replace('\0', " ");
+    let mut text = format!("{}: {command}\n", process.display());
+    for task in fs::read_dir(process.join("task")).into_iter().flatten().flatten() {
+        let call = read(&task.path().join("syscall"));
+        text += &format!("  thread {:?}: system call {call}", task.file_name());
+    }
+    let pid = process.file_name().unwrap_or_default();
+    let debugger = Command::new("gdb")
+        .args(["--batch", "-nx", "-ex", "thread apply all backtrace 30", "-p"])
+        .arg(pid)
+        .stdin(Stdio::null())
+        .output();
+    match debugger {
+        Ok(answer) => text + &String::from_utf8_lossy(&answer.stdout),
+        Err(_) => text,
+    }
+}
+
+/// Ends the process and everything that it started.
+fn kill_group(pid: u32) {
+    let group = -i32::try_from(pid).expect("a pid fits");
+    // SAFETY: kill has no memory preconditions, and the group is the one that we created.
+    unsafe { libc::kill(group, libc::SIGKILL) };
+}

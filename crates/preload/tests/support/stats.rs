@@ -1,0 +1,66 @@
+//! What `QUARRY_STATS=FILE` has left behind.
+
+use std::path::Path;
+
+/// The tables of every process of a run, one after the other in one file.
+pub(crate) struct Stats {
+    text: String,
+}
+
+impl Stats {
+    /// Reads the file; the error says why there is nothing to read.
+    pub(crate) fn read(file: &Path) -> Result<Self, String> {
+        match std::fs::read_to_string(file) {
+            Ok(text) if text.contains("slabinfo - version") => Ok(Self { text }),
+            Ok(text) => Err(format!("no slabinfo in the statistics:\n{text}")),
+            Err(error) => Err(format!("the program left no statistics: {error}")),
+        }
+    }
+
+    /// All of it.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Allocations that slab caches served, summed over the processes.
+    pub(crate) fn object_allocs(&self) -> u64 {
+        self.text.lines().filter_map(allocs_of_line).sum()
+    }
+
+    /// Processes that have left tables.
+    pub(crate) fn processes(&self) -> usize {
+        self.of_processes().count()
+    }
+
+    /// Allocations that slab caches served in the process with most of them.
+    pub(crate) fn object_allocs_of_the_busiest(&self) -> u64 {
+        self.of_processes()
+            .map(|text| text.lines().filter_map(allocs_of_line).sum())
+            .max()
+            .unwrap_or(0)
+    }
+
+    fn of_processes(&self) -> impl Iterator<Item = &str> {
+        self.text.split("slabinfo - version").skip(1)
+    }
+}
+
+/// The first number behind `: operations` in a line of `slabinfo`.
+fn allocs_of_line(line: &str) -> Option<u64> {
+    let (cache, operations) = line.split_once(": operations ")?;
+    if cache.starts_with('#') {
+        return None;
+    }
+    operations.split_whitespace().next()?.parse().ok()
+}
+
+#[test]
+fn counts_allocations_of_all_caches() {
+    let text = "slabinfo - version: 2.1\n# name : operations <alloc> <free>\n\
+                kmalloc-8 1 2 8 : slabdata 1 1 0 : operations 10 9 99 99\n\
+                kmalloc-16 1 2 16 : slabdata 1 1 0 : operations 5 5 99 99\n";
+    let stats = Stats { text: text.repeat(2) + "slabinfo - version" };
+    assert_eq!(stats.object_allocs(), 30);
+    assert_eq!(stats.object_allocs_of_the_busiest(), 15);
+    assert_eq!(stats.processes(), 3);
+}
