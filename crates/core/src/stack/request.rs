@@ -1,7 +1,7 @@
 //! `malloc` and its relatives: the straight paths, and the paths behind them.
 
 use super::{Entry, Misuse, Stack, StackConfig, is_sane};
-use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, Pfn};
+use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes};
 use crate::slab::{CacheId, SlabPolicy};
 use quarry_sys::percpu::{Object, PerCpu, Push};
@@ -203,15 +203,33 @@ impl<C: StackConfig> Stack<C> {
     /// # Safety
     /// `object` is used by the caller alone, and no more where this succeeds.
     pub unsafe fn realloc(&self, object: Object, size: usize) -> Option<Object> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.realloc_aligned(object, size, MIN_ALIGN) }
+    }
+
+    /// As [`realloc`](Self::realloc) of an allocation at a multiple of `align`, a power of two, which
+    /// the result is too.
+    ///
+    /// # Safety
+    /// As [`realloc`](Self::realloc).
+    pub unsafe fn realloc_aligned(
+        &self,
+        object: Object,
+        size: usize,
+        align: usize,
+    ) -> Option<Object> {
         if !is_sane(size) {
             return None;
         }
         let owner = self.owner(Entry::Realloc, object.as_ptr());
         let old = self.bytes_of(owner);
-        if let Some(resized) = self.resize_in_place(owner, object, old, size) {
+        // What moves in place moves to a pageblock.
+        if align <= PAGEBLOCK_BYTES
+            && let Some(resized) = self.resize_in_place(owner, object, old, size)
+        {
             return Some(resized);
         }
-        let Some(new) = self.alloc(size) else {
+        let Some(new) = self.alloc_aligned(size, align) else {
             // What shrinks has memory enough.
             return (size <= old).then_some(object);
         };
