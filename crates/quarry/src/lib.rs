@@ -13,15 +13,19 @@
 //! ```
 //!
 //! Settings are read from `QUARRY_*` variables at the first allocation, as `libquarry.so` does; a
-//! wrong name or value prints one line, and the program runs on.
+//! wrong name or value prints one line, and the program runs on. `QUARRY_DISABLE=1` hands everything
+//! to the C library.
 #![no_std]
 
 mod background;
 mod environment;
 mod limits;
 pub mod process;
+mod system;
 
 use core::alloc::{GlobalAlloc, Layout};
+use process::Mode;
+use quarry_core::stack::MIN_ALIGN;
 use quarry_sys::percpu::Object;
 
 /// The process-wide allocator, for `#[global_allocator]`.
@@ -42,58 +46,70 @@ impl Quarry {
     }
 }
 
-fn raw(object: Option<Object>) -> *mut u8 {
-    object.map_or(core::ptr::null_mut(), Object::as_ptr)
+/// What the instance gave, or where `QUARRY_DISABLE=1` the C library, or null.
+#[inline]
+fn or_system(object: Option<Object>, system: impl FnOnce() -> *mut u8) -> *mut u8 {
+    match object {
+        Some(object) => object.as_ptr(),
+        None if is_disabled() => system(),
+        None => core::ptr::null_mut(),
+    }
+}
+
+#[cold]
+fn is_disabled() -> bool {
+    process::ensure_ready() == Mode::Disabled
 }
 
 // SAFETY: allocations have at least the layout's size and alignment (classes and blocks round up),
-// stay where they are until freed, and belong to one caller.
+// stay where they are until freed, and belong to one caller. Where `QUARRY_DISABLE=1`, the C library
+// serves from the first request on, so no allocation meets the wrong allocator.
 unsafe impl GlobalAlloc for Quarry {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if layout.align() <= quarry_core::stack::MIN_ALIGN {
-            raw(process::alloc(layout.size()))
+        let object = if layout.align() <= MIN_ALIGN {
+            process::alloc(layout.size())
         } else {
-            raw(process::alloc_aligned(layout.size(), layout.align()))
-        }
+            process::alloc_aligned(layout.size(), layout.align())
+        };
+        or_system(object, || system::alloc(layout))
     }
 
     #[inline]
     unsafe fn dealloc(&self, pointer: *mut u8, _layout: Layout) {
-        if let Some(object) = Object::new(pointer) {
-            // SAFETY: the caller gives up what `alloc` gave it.
-            unsafe { process::free(object) };
+        // SAFETY: the caller gives up what `alloc` gave it.
+        unsafe {
+            if !process::STACK.free_fast(pointer) {
+                free_refused(pointer);
+            }
         }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if layout.align() <= quarry_core::stack::MIN_ALIGN {
-            return raw(process::alloc_zeroed(layout.size()));
-        }
-        let object = process::alloc_aligned(layout.size(), layout.align());
-        if let Some(object) = object {
-            // SAFETY: fresh, at least `size` bytes, known to nobody else.
-            unsafe { object.as_ptr().write_bytes(0, layout.size()) };
-        }
-        raw(object)
+        let object = process::alloc_zeroed_aligned(layout.size(), layout.align());
+        or_system(object, || system::alloc_zeroed(layout))
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let Some(object) = Object::new(pointer) else { return core::ptr::null_mut() };
-        if layout.align() <= quarry_core::stack::MIN_ALIGN {
-            // SAFETY: the caller gives up what `alloc` gave it where this succeeds.
-            return raw(unsafe { process::realloc(object, size) });
-        }
-        let new = process::alloc_aligned(size, layout.align());
-        if let Some(new) = new {
-            let bytes = size.min(layout.size());
-            // SAFETY: both have at least `bytes` bytes and are different allocations; the caller
-            // gives up the old one.
-            unsafe {
-                core::ptr::copy_nonoverlapping(pointer, new.as_ptr(), bytes);
-                process::free(object);
-            }
-        }
-        raw(new)
+        // SAFETY: the caller gives up what `alloc` gave it where this succeeds, and it came with the
+        // layout's alignment.
+        let moved = unsafe { process::realloc_aligned(object, size, layout.align()) };
+        // SAFETY: as above; then it came from the C library.
+        or_system(moved, || unsafe { system::realloc(pointer, layout, size) })
     }
+}
+
+/// # Safety
+/// `pointer` is null or came from [`Quarry`], and nobody uses it any more.
+#[cold]
+#[inline(never)]
+unsafe fn free_refused(pointer: *mut u8) {
+    let Some(object) = Object::new(pointer) else { return };
+    if is_disabled() {
+        // SAFETY: with Quarry disabled from the first request on, the pointer is the C library's.
+        return unsafe { system::free(pointer) };
+    }
+    // SAFETY: the caller's promise is passed on.
+    unsafe { process::free_refused(object) };
 }

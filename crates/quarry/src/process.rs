@@ -114,6 +114,8 @@ fn build() -> Mode {
     background::configure(settings.background, settings.purge_delay_ms);
     limits::configure(settings.cgroup, options.pages.limit_frames);
     if STACK.init(&Linux, &options).is_err() {
+        // Or this thread would take another's attempt for its own.
+        BUILDER.store(0, Ordering::Relaxed);
         STATE.store(UNTOUCHED, Ordering::Release);
         return Mode::Unavailable;
     }
@@ -197,6 +199,20 @@ pub fn alloc_aligned(size: usize, align: usize) -> Option<Object> {
 /// As [`Stack::alloc_zeroed`], building the instance first where needed.
 pub fn alloc_zeroed(size: usize) -> Option<Object> {
     serve(size, || STACK.alloc_zeroed(size))
+}
+
+/// As [`Stack::alloc_zeroed_aligned`], building the instance first where needed.
+pub fn alloc_zeroed_aligned(size: usize, align: usize) -> Option<Object> {
+    serve(size, || STACK.alloc_zeroed_aligned(size, align))
+}
+
+/// As [`Stack::realloc_aligned`].
+///
+/// # Safety
+/// As [`Stack::realloc_aligned`].
+pub unsafe fn realloc_aligned(object: Object, size: usize, align: usize) -> Option<Object> {
+    // SAFETY: the caller's promise is passed on.
+    serve(size, || unsafe { STACK.realloc_aligned(object, size, align) })
 }
 
 /// As [`Stack::realloc`].

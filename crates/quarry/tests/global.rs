@@ -1,0 +1,231 @@
+//! A program whose global allocator is Quarry: everything of std's that allocates, and layouts.
+
+use quarry::Quarry;
+use std::alloc::{GlobalAlloc, Layout};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
+
+#[global_allocator]
+static A: Quarry = Quarry;
+
+fn owned<T>(slice: &[T]) -> bool {
+    Quarry::owns(slice.as_ptr().cast())
+}
+
+#[test]
+fn collections_live_in_our_memory() {
+    let vector: Vec<u64> = (0..100_000).collect();
+    assert!(owned(&vector));
+    assert_eq!(vector.iter().sum::<u64>(), 4_999_950_000);
+    let words: HashMap<String, usize> =
+        (0..5000).map(|number| (format!("word {number}"), number)).collect();
+    assert!(words.iter().all(|(word, number)| {
+        Quarry::owns(word.as_ptr()) && *word == format!("word {number}")
+    }));
+    let mut tree: BTreeMap<u32, Box<[u8]>> =
+        (0..3000).map(|number| (number, vec![number as u8; number as usize].into())).collect();
+    tree.retain(|number, _| number % 3 == 0);
+    assert!(tree.iter().all(|(number, bytes)| bytes.iter().all(|byte| *byte == *number as u8)));
+    let mut queue: VecDeque<_> = (0..10).collect();
+    for number in 10..10_000 {
+        queue.push_back(number);
+        assert_eq!(queue.pop_front(), Some(number - 10));
+    }
+    let on_the_stack = [0u8; 16];
+    assert!(!owned(&on_the_stack), "the stack is not ours");
+    assert!(!Quarry::owns(std::ptr::null()));
+}
+
+#[test]
+fn vectors_grow_and_shrink_with_their_contents() {
+    let mut vector = Vec::new();
+    for number in 0..3_000_000u32 {
+        vector.push(number);
+    }
+    for length in [2_500_000, 300_000, 40_000, 5000, 3] {
+        vector.truncate(length);
+        vector.shrink_to_fit();
+        assert!(vector.iter().enumerate().all(|(index, number)| index == *number as usize));
+    }
+    assert!(vec![0u8; 5 << 20].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn what_one_thread_makes_another_drops() {
+    let (sender, receiver) = mpsc::channel::<Vec<String>>();
+    let consumer = thread::spawn(move || {
+        receiver.iter().map(|strings| strings.iter().map(String::len).sum::<usize>()).sum::<usize>()
+    });
+    for _ in 0..8 {
+        // Threads that come and go, so that their last objects are freed after them.
+        let producers: Vec<_> = (0..4)
+            .map(|_| {
+                let sender = sender.clone();
+                thread::spawn(move || {
+                    for count in 0..200usize {
+                        let strings = (0..10).map(|_| "s".repeat(count)).collect();
+                        sender.send(strings).expect("the consumer listens");
+                    }
+                })
+            })
+            .collect();
+        producers.into_iter().for_each(|producer| producer.join().expect("a producer"));
+    }
+    drop(sender);
+    assert_eq!(consumer.join().expect("the consumer"), 8 * 4 * 10 * (199 * 200 / 2));
+}
+
+/// An allocation by hand, with what it must contain.
+struct Block {
+    pointer: *mut u8,
+    layout: Layout,
+    byte: u8,
+}
+
+impl Block {
+    fn new(size: usize, align: usize, byte: u8, zeroed: bool) -> Self {
+        let layout = Layout::from_size_align(size, align).expect("a layout");
+        // SAFETY: the size is not 0.
+        let pointer = unsafe { if zeroed { A.alloc_zeroed(layout) } else { A.alloc(layout) } };
+        assert!(Quarry::owns(pointer), "{layout:?}");
+        assert!((pointer as usize).is_multiple_of(align), "{layout:?} at {pointer:p}");
+        let block = Self { pointer, layout, byte };
+        assert!(!zeroed || block.bytes().iter().all(|byte| *byte == 0), "{layout:?}");
+        block.fill();
+        block
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the block has this many bytes; they were zeroed or filled.
+        unsafe { std::slice::from_raw_parts(self.pointer, self.layout.size()) }
+    }
+
+    fn fill(&self) {
+        // SAFETY: the block has this many bytes.
+        unsafe { self.pointer.write_bytes(self.byte, self.layout.size()) };
+    }
+
+    fn resize(&mut self, size: usize) {
+        // SAFETY: the pointer came with this layout.
+        let moved = unsafe { A.realloc(self.pointer, self.layout, size) };
+        assert!((moved as usize).is_multiple_of(self.layout.align()), "{:?}", self.layout);
+        let kept = size.min(self.layout.size());
+        self.pointer = moved;
+        self.layout = Layout::from_size_align(size, self.layout.align()).expect("a layout");
+        assert!(self.bytes()[..kept].iter().all(|byte| *byte == self.byte));
+        self.fill();
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        assert!(self.bytes().iter().all(|byte| *byte == self.byte), "{:?}", self.layout);
+        // SAFETY: the pointer came with this layout, and nobody uses it any more.
+        unsafe { A.dealloc(self.pointer, self.layout) };
+    }
+}
+
+#[test]
+fn layouts_are_kept_by_alloc_and_by_realloc() {
+    let mut blocks = Vec::new();
+    for shift in 0..=23 {
+        for size in [1, 24, 1000, 33_000, 1_100_000] {
+            blocks.push(Block::new(size, 1 << shift, shift as u8 + 1, shift % 2 == 0));
+        }
+    }
+    for (number, block) in blocks.iter_mut().enumerate() {
+        let size = block.layout.size();
+        block.resize(if number % 3 == 0 { size / 2 + 1 } else { size * 3 });
+    }
+    drop(blocks);
+    let _ = Quarry::trim();
+    assert!(Block::new(100, 16, 7, true).bytes().iter().all(|byte| *byte == 7));
+}
+
+#[test]
+fn what_nothing_can_hold_is_refused() {
+    for (size, align) in [(isize::MAX as usize - 4096, 1), (1, 1 << 62), (1 << 50, 4096)] {
+        let layout = Layout::from_size_align(size, align).expect("a layout");
+        // SAFETY: the size is not 0.
+        assert!(unsafe { A.alloc(layout) }.is_null(), "{layout:?}");
+    }
+    let mut vector: Vec<u8> = Vec::new();
+    assert!(vector.try_reserve_exact(1 << 50).is_err());
+}
+
+/// Runs an ignored test of this program in a process of its own.
+fn run_alone(test: &str, variables: &[(&str, &str)]) {
+    let program = std::env::current_exe().expect("the path of this program");
+    let output = Command::new(program)
+        .args([test, "--exact", "--ignored", "--nocapture"])
+        .envs(variables.iter().copied())
+        .output()
+        .expect("this program runs");
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+#[test]
+fn the_c_library_serves_where_quarry_is_disabled() {
+    run_alone("disabled", &[("QUARRY_DISABLE", "1")]);
+}
+
+#[test]
+#[ignore = "run by the test above, with QUARRY_DISABLE=1"]
+fn disabled() {
+    let mut vector: Vec<u64> = (0..100_000).collect();
+    vector.extend(0..100_000);
+    vector.truncate(10);
+    vector.shrink_to_fit();
+    assert_eq!(vector, (0..10).collect::<Vec<_>>());
+    assert!(!owned(&vector), "the C library's");
+    assert!(vec![0u8; 1 << 20].iter().all(|byte| *byte == 0));
+    let layout = Layout::from_size_align(100, 256).expect("a layout");
+    // SAFETY: each pointer is used with the layout that it came with, and freed once.
+    unsafe {
+        let pointer = A.alloc_zeroed(layout);
+        assert!((pointer as usize).is_multiple_of(256));
+        pointer.write(9);
+        let larger = A.realloc(pointer, layout, 5000);
+        assert!((larger as usize).is_multiple_of(256) && larger.read() == 9);
+        A.dealloc(larger, Layout::from_size_align(5000, 256).expect("a layout"));
+    }
+    assert_eq!(Quarry::trim(), 0);
+}
+
+#[test]
+fn both_sides_of_a_fork_go_on_allocating() {
+    run_alone("forks", &[]);
+}
+
+#[test]
+#[ignore = "run by the test above, because it forks"]
+fn forks() {
+    let busy = std::sync::atomic::AtomicBool::new(true);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while busy.load(std::sync::atomic::Ordering::Relaxed) {
+                    drop((0..50).map(|length| vec![1u8; length * 700]).collect::<Vec<_>>());
+                }
+            });
+        }
+        for _ in 0..50 {
+            // SAFETY: the child allocates, which the fork handlers make possible, and leaves by
+            // `_exit`; nothing of the harness runs in it.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                let sum: usize = (0..200).map(|length| vec![1u8; length * 300].len()).sum();
+                // SAFETY: as above.
+                unsafe { libc::_exit(i32::from(sum != 300 * 199 * 200 / 2)) };
+            }
+            let mut status = -1;
+            // SAFETY: `status` is writable.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
+        }
+        busy.store(false, std::sync::atomic::Ordering::Relaxed);
+    });
+}
