@@ -337,7 +337,7 @@ impl<C: StackConfig> Stack<C> {
         inner.slab.lock_for_fork();
         inner.mappings.lock_for_fork();
         inner.metadata.lock_for_fork();
-        inner.pages.lock_for_fork();
+        inner.pages.for_fork_locks(&mut |lock| lock.lock_for_fork());
     }
 
     /// Releases them on either side of `fork`.
@@ -348,7 +348,7 @@ impl<C: StackConfig> Stack<C> {
         let inner = self.inner();
         // SAFETY: the caller holds every one of these locks.
         unsafe {
-            inner.pages.unlock_after_fork();
+            inner.pages.for_fork_locks(&mut |lock| lock.unlock_after_fork());
             inner.metadata.unlock_after_fork();
             inner.mappings.unlock_after_fork();
             inner.slab.unlock_after_fork();

@@ -178,6 +178,30 @@ impl<T> CountedLock<T> {
     }
 }
 
+/// A lock of whatever value, as `fork` sees it: layers that hold no `unsafe` code name their locks,
+/// and who forks takes and releases them.
+pub trait ForkLock {
+    /// See [`CountedLock::lock_for_fork`].
+    fn lock_for_fork(&self);
+
+    /// See [`CountedLock::unlock_after_fork`].
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn unlock_after_fork(&self);
+}
+
+impl<T> ForkLock for CountedLock<T> {
+    fn lock_for_fork(&self) {
+        CountedLock::lock_for_fork(self);
+    }
+
+    unsafe fn unlock_after_fork(&self) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { CountedLock::unlock_after_fork(self) };
+    }
+}
+
 impl<T> Deref for Guard<'_, T> {
     type Target = T;
     #[inline]

@@ -11,7 +11,7 @@ use super::{
     Pfn,
 };
 use core::ptr::NonNull;
-use quarry_sys::lock::{CountedLock, LockStats};
+use quarry_sys::lock::{CountedLock, ForkLock, LockStats};
 use quarry_sys::os::{Os, OsError, OsResult};
 use quarry_sys::primitive::{AtomicU64, AtomicUsize, Ordering};
 
@@ -236,18 +236,10 @@ impl Arena {
         self.lock.stats()
     }
 
-    /// Takes the lock before `fork`.
-    pub fn lock_for_fork(&self) {
-        self.lock.lock_for_fork();
-    }
-
-    /// Releases it on either side of `fork`.
-    ///
-    /// # Safety
-    /// The calling thread took it by [`lock_for_fork`](Self::lock_for_fork).
-    pub unsafe fn unlock_after_fork(&self) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.lock.unlock_after_fork() };
+    /// The lock of the map, for `fork`.
+    #[must_use]
+    pub fn fork_lock(&self) -> &dyn ForkLock {
+        &self.lock
     }
 }
 

@@ -3,8 +3,9 @@
 use super::FRAME_BYTES;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
+use quarry_sys::lock::CountedLock;
 use quarry_sys::os::{Os, OsResult};
-use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64};
+use quarry_sys::primitive::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// Types whose entries may lie in memory that nobody has written yet.
 ///
@@ -12,12 +13,46 @@ use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64};
 /// All-zero bytes are a valid value: the one that a new entry shall have.
 pub unsafe trait FreshZero {}
 
+// SAFETY: zero bytes are the number 0.
+unsafe impl FreshZero for u8 {}
+// SAFETY: as for u8.
+unsafe impl FreshZero for u32 {}
+// SAFETY: as for u8.
+unsafe impl FreshZero for u64 {}
+// SAFETY: a zero byte is `false`.
+unsafe impl FreshZero for bool {}
 // SAFETY: a zero byte is the atomic 0, the model checker's included.
 unsafe impl FreshZero for AtomicU8 {}
+// SAFETY: as for AtomicU8.
+unsafe impl FreshZero for AtomicU16 {}
 // SAFETY: as for AtomicU8.
 unsafe impl FreshZero for AtomicU32 {}
 // SAFETY: as for AtomicU8.
 unsafe impl FreshZero for AtomicU64 {}
+// SAFETY: an array is valid where its entries are.
+unsafe impl<T: FreshZero, const N: usize> FreshZero for [T; N] {}
+// SAFETY: the word of a free lock, its owner and its counters are all 0.
+unsafe impl<T: FreshZero> FreshZero for CountedLock<T> {}
+
+/// Declares structs that are [`FreshZero`] because each of their fields is.
+macro_rules! fresh_zero {
+    ($(
+        $(#[$of_struct:meta])*
+        $access:vis struct $name:ident {
+            $($(#[$of_field:meta])* $field_access:vis $field:ident: $of:ty,)*
+        }
+    )*) => {$(
+        $(#[$of_struct])*
+        $access struct $name {
+            $($(#[$of_field])* $field_access $field: $of,)*
+        }
+
+        #[expect(unsafe_code, reason = "the bounds check what the trait asks for")]
+        // SAFETY: a struct is valid where its fields are, and the bounds say that they are.
+        unsafe impl $crate::frame::FreshZero for $name where $($of: $crate::frame::FreshZero),* {}
+    )*};
+}
+pub(crate) use fresh_zero;
 
 /// What may be done with the entries of a new array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ mod pageblock;
 mod table;
 
 pub use arena::{Arena, Side};
+pub(crate) use array::fresh_zero;
 pub use array::{Access, FreshZero, OsArray};
 pub use memory::Memory;
 pub use metadata::{METADATA_KINDS, Metadata, MetadataKind};

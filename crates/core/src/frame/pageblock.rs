@@ -11,7 +11,7 @@
 //! * `dirty` = those of them that are not known to be zero; `dirty <= free`
 //! * bit `i` of `movable` is set iff frame `i` left the zone for a movable request
 
-use super::array::{Access, FreshZero, OsArray};
+use super::array::{Access, OsArray, fresh_zero};
 use super::{MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -51,22 +51,21 @@ impl PageblockTag {
     }
 }
 
-/// The descriptor of one pageblock.
-#[repr(C, align(64))]
-pub struct Pageblock {
-    single: [AtomicU64; WORDS],
-    movable: [AtomicU64; WORDS],
-    next: AtomicU32,
-    prev: AtomicU32,
-    nr_singles: AtomicU16,
-    /// `{dirty : 16 | free : 16}`.
-    counts: AtomicU32,
-    words: AtomicU8,
-    tag: AtomicU8,
+fresh_zero! {
+    /// The descriptor of one pageblock.
+    #[repr(C, align(64))]
+    pub struct Pageblock {
+        single: [AtomicU64; WORDS],
+        movable: [AtomicU64; WORDS],
+        next: AtomicU32,
+        prev: AtomicU32,
+        nr_singles: AtomicU16,
+        /// `{dirty : 16 | free : 16}`.
+        counts: AtomicU32,
+        words: AtomicU8,
+        tag: AtomicU8,
+    }
 }
-
-// SAFETY: made of atomics, for which zero bytes are 0: in no zone, nothing free.
-unsafe impl FreshZero for Pageblock {}
 
 /// Calls `act` for the words that the frames `offset..offset + 2^order` of a pageblock touch, with
 /// a mask for each.

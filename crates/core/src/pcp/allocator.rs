@@ -11,6 +11,7 @@ use super::set::PcpSet;
 use super::{FreeListPolicy, Page, PageConfig, PageRequest, Tuning};
 use crate::frame::{Arena, FRAME_BYTES, FrameTable, MAX_ORDER, MigrateType, NodeId, Order, Pfn};
 use crate::zone::{Ask, Block, Mark, ZoneConfig, Zones};
+use quarry_sys::lock::ForkLock;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 use quarry_sys::report::fatal;
@@ -259,6 +260,14 @@ impl PageAllocator {
     #[must_use]
     pub fn pcp_bytes(&self) -> usize {
         self.pcps.bytes()
+    }
+
+    /// Calls `act` for every lock of the page allocator, in the order in which they are taken:
+    /// per-CPU lists, zones, reservation. Who forks takes all of them before and releases them on
+    /// both sides.
+    pub fn for_fork_locks(&self, act: &mut dyn FnMut(&dyn ForkLock)) {
+        self.pcps.all().for_each(|pcp| act(&pcp.lists));
+        self.zones.for_fork_locks(act);
     }
 
     /// Checks every equation of zones, lists and budget. O(frames); nobody else may be at work.

@@ -5,49 +5,51 @@
 //! * the state of the first frame of each listed block is `in_pcp(order of the list, _)`
 
 use super::ring::{MAX_LISTS, Ring};
-use crate::frame::FreshZero;
+use crate::frame::fresh_zero;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// What the policies steer by. The names are those of `struct per_cpu_pages` (Linux 6.7).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tuning {
-    /// Pages on all lists.
-    pub count: u32,
-    /// Pages kept at most, tuned between `high_min` and `high_max`.
-    pub high: u32,
-    /// Pages freed in a row, halved at each allocation.
-    pub free_count: u32,
-    /// Refills of order 0 take `batch << alloc_factor` pages.
-    pub alloc_factor: u8,
-    /// The previous free was of order 1..=3.
-    pub prev_free_high_order: bool,
-}
+fresh_zero! {
+    /// What the policies steer by. The names are those of `struct per_cpu_pages` (Linux 6.7).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Tuning {
+        /// Pages on all lists.
+        pub count: u32,
+        /// Pages kept at most, tuned between `high_min` and `high_max`.
+        pub high: u32,
+        /// Pages freed in a row, halved at each allocation.
+        pub free_count: u32,
+        /// Refills of order 0 take `batch << alloc_factor` pages.
+        pub alloc_factor: u8,
+        /// The previous free was of order 1..=3.
+        pub prev_free_high_order: bool,
+    }
 
-/// What the lists of a slot have done. All values only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PcpCounters {
-    /// Blocks handed out from the lists, those fetched for the purpose included.
-    pub allocs: u64,
-    /// Times an empty list was refilled: critical sections of the zone.
-    pub refills: u64,
-    /// Blocks fetched so.
-    pub refilled_blocks: u64,
-    /// Blocks freed to the lists.
-    pub frees: u64,
-    /// Critical sections of the zone that took blocks back.
-    pub drains: u64,
-    /// Pages given back so.
-    pub drained_pages: u64,
-    /// Blocks handed out past the lists: another order, or the lists were in use.
-    pub bypassed_allocs: u64,
-    /// Blocks freed past the lists.
-    pub bypassed_frees: u64,
-    /// Critical sections, of the lists or of the zone in their stead, spent on freeing what callers
-    /// gave back (document 001 counts these).
-    pub critical_sections: u64,
-    /// Blocks found with a wrong state on a list: dropped, and taken out of the count.
-    pub bad_blocks: u64,
+    /// What the lists of a slot have done. All values only grow.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct PcpCounters {
+        /// Blocks handed out from the lists, those fetched for the purpose included.
+        pub allocs: u64,
+        /// Times an empty list was refilled: critical sections of the zone.
+        pub refills: u64,
+        /// Blocks fetched so.
+        pub refilled_blocks: u64,
+        /// Blocks freed to the lists.
+        pub frees: u64,
+        /// Critical sections of the zone that took blocks back.
+        pub drains: u64,
+        /// Pages given back so.
+        pub drained_pages: u64,
+        /// Blocks handed out past the lists: another order, or the lists were in use.
+        pub bypassed_allocs: u64,
+        /// Blocks freed past the lists.
+        pub bypassed_frees: u64,
+        /// Critical sections, of the lists or of the zone in their stead, spent on freeing what
+        /// callers gave back (document 001 counts these).
+        pub critical_sections: u64,
+        /// Blocks found with a wrong state on a list: dropped, and taken out of the count.
+        pub bad_blocks: u64,
+    }
 }
 
 impl PcpCounters {
@@ -79,28 +81,25 @@ impl core::ops::AddAssign for PcpCounters {
     }
 }
 
-/// What the lock guards.
-pub(super) struct Lists {
-    pub(super) tuning: Tuning,
-    pub(super) rings: [Ring; MAX_LISTS],
-    pub(super) counters: PcpCounters,
-}
+fresh_zero! {
+    /// What the lock guards.
+    pub(super) struct Lists {
+        pub(super) tuning: Tuning,
+        pub(super) rings: [Ring; MAX_LISTS],
+        pub(super) counters: PcpCounters,
+    }
 
-/// The lists of one slot and node. Threads come here by `try_lock` and go to the zone where it
-/// fails; only drains and `fork` wait.
-#[repr(align(128))]
-pub(super) struct Pcp {
-    pub(super) lists: CountedLock<Lists>,
-    /// Counted without the lock: it could not be had.
-    pub(super) bypassed_allocs: AtomicU64,
-    pub(super) bypassed_frees: AtomicU64,
-    pub(super) bypass_sections: AtomicU64,
+    /// The lists of one slot and node. Threads come here by `try_lock` and go to the zone where it
+    /// fails; only drains and `fork` wait.
+    #[repr(align(128))]
+    pub(super) struct Pcp {
+        pub(super) lists: CountedLock<Lists>,
+        /// Counted without the lock: it could not be had.
+        pub(super) bypassed_allocs: AtomicU64,
+        pub(super) bypassed_frees: AtomicU64,
+        pub(super) bypass_sections: AtomicU64,
+    }
 }
-
-#[expect(unsafe_code, reason = "slots that no CPU uses must not be touched to be initialised")]
-// SAFETY: a free lock with its counters is all zero bytes (`FREE` is 0), and so are empty rings,
-// untuned sizes, counters, `false` and the atomics.
-unsafe impl FreshZero for Pcp {}
 
 impl Pcp {
     pub(super) fn bypass_alloc(&self, blocks: u64) {

@@ -100,7 +100,6 @@ const _: () = assert!(MAX_NODES <= u8::MAX as usize);
 
 mod allocator;
 mod drain;
-mod fork;
 mod held;
 mod lists;
 mod order0;

@@ -4,7 +4,7 @@
 //! ring is smaller than that anyway: 4 bytes per block, touched only as far as a list is used.
 //! Capacities bound what a list can hold; they are powers of two, so that no position is divided.
 
-use crate::frame::{Access, OsArray, Pfn};
+use crate::frame::{Access, OsArray, Pfn, fresh_zero};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 
@@ -46,11 +46,13 @@ impl RingSizes {
     }
 }
 
-/// One list: where it starts in its ring, and how many blocks it has.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ring {
-    head: u32,
-    len: u32,
+fresh_zero! {
+    /// One list: where it starts in its ring, and how many blocks it has.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub(super) struct Ring {
+        head: u32,
+        len: u32,
+    }
 }
 
 impl Ring {

@@ -171,13 +171,16 @@ fn every_lock_is_held_across_fork_and_free_afterwards() {
     let pages = build(TINY, &RingSizes::default());
     let slot = SlotIndex(0);
     let page = pages.alloc(slot, request(0, MigrateType::Movable)).unwrap();
-    pages.lock_for_fork();
+    let mut locks = 0;
+    pages.for_fork_locks(&mut |lock| {
+        lock.lock_for_fork();
+        locks += 1;
+    });
+    assert_eq!(locks, 4 + 3 + 1, "lists of four slots, a zone with three locks, the reservation");
     assert!(pages.pcps.all().all(|pcp| pcp.lists.try_lock().is_none()));
-    #[expect(unsafe_code, reason = "releases what the line before took")]
-    // SAFETY: this thread took the locks by `lock_for_fork`.
-    unsafe {
-        pages.unlock_after_fork();
-    }
+    #[expect(unsafe_code, reason = "releases what the lines before took")]
+    // SAFETY: this thread took each of the locks by `lock_for_fork`.
+    pages.for_fork_locks(&mut |lock| unsafe { lock.unlock_after_fork() });
     pages.free(slot, page.pfn, Order::ZERO);
     pages.drain_all();
     pages.validate();
