@@ -1,4 +1,4 @@
-/* mallinfo, mallinfo2, mallopt, malloc_trim, malloc_stats; prints malloc_info on standard output. */
+/* mallinfo, mallinfo2, mallopt, malloc_trim, malloc_stats; prints malloc_info on stdout. */
 #include "check.h"
 
 enum { COUNT = 2000, SIZE = 5000 };

@@ -154,9 +154,10 @@ enum { PATTERN_DENSE = 64 * 1024, PATTERN_EDGE = 64 };
 
 static inline size_t pattern_next(size_t offset)
 {
-    if (offset < PATTERN_DENSE || offset % PAGE < PATTERN_EDGE || offset % PAGE >= PAGE - PATTERN_EDGE)
+    size_t in_page = offset % PAGE;
+    if (offset < PATTERN_DENSE || in_page < PATTERN_EDGE || in_page >= PAGE - PATTERN_EDGE)
         return offset;
-    return offset - offset % PAGE + PAGE - PATTERN_EDGE;
+    return offset - in_page + PAGE - PATTERN_EDGE;
 }
 
 static UNUSED void pattern_fill(void *object, size_t size, uint64_t seed)

@@ -56,7 +56,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < FILES; i++) {
         struct stat status;
         CHECK(fstat(files[i], &status) == 0, "the file %d was closed", i);
-        CHECK(status.st_size == 0, "%ld bytes were written to the file %d", (long)status.st_size, i);
+        long size = (long)status.st_size;
+        CHECK(size == 0, "%ld bytes were written to the file %d", size, i);
     }
     CHECK_PATTERN(early, 5000, 1);
     free(early);

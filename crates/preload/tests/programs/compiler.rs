@@ -1,5 +1,5 @@
-//! gcc compiles a large file: many small objects, obstacks and big arrays, and an output that can be
-//! compared byte by byte.
+//! gcc compiles a large file: many small objects, obstacks and big arrays, and an output that can
+//! be compared byte by byte.
 
 use std::fmt::Write;
 use std::fs;

@@ -48,7 +48,7 @@ impl Client {
 fn redis_serves_its_benchmark() {
     let folder = scratch();
     // The path of a socket is short, and that of a target directory may not be.
-    let socket = PathBuf::from(format!("/tmp/quarry-redis-{}.sock", std::process::id()));
+    let socket = std::env::temp_dir().join(format!("quarry-redis-{}.sock", std::process::id()));
     let server = start_server(&folder, &socket);
     let client = Client { program: installed("redis-cli", "redis-tools"), socket };
 

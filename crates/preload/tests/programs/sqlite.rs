@@ -10,7 +10,8 @@ PRAGMA journal_mode = WAL;
 PRAGMA cache_size = -2000;
 CREATE TABLE item (id INTEGER PRIMARY KEY, name TEXT, weight REAL, note BLOB);
 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)
-  INSERT INTO item SELECT i, printf('name-%d', i * 7919 % 100003), i * 0.37, zeroblob(i % 97) FROM n;
+  INSERT INTO item
+    SELECT i, printf('name-%d', i * 7919 % 100003), i * 0.37, zeroblob(i % 97) FROM n;
 CREATE INDEX by_name ON item (name);
 CREATE UNIQUE INDEX by_weight_and_id ON item (weight, id);
 UPDATE item SET note = CAST(printf('%0*d', id % 500, id) AS BLOB), weight = weight + 1
@@ -20,7 +21,8 @@ CREATE TABLE words AS SELECT name || '-' || id AS word, length(note) AS size FRO
 CREATE TEMP TABLE sorted AS SELECT * FROM item ORDER BY name DESC, weight;
 INSERT INTO item SELECT id + 1000000, upper(name), -id, note FROM sorted WHERE id % 2 = 0;
 SELECT count(*), sum(id), round(total(weight), 3), sum(length(note)) FROM item;
-SELECT size, count(*), group_concat(word) FROM words GROUP BY size HAVING size % 50 = 7 ORDER BY size;
+SELECT size, count(*), group_concat(word) FROM words
+  GROUP BY size HAVING size % 50 = 7 ORDER BY size;
 VACUUM;
 REINDEX;
 PRAGMA integrity_check;

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use super::run::own_folder;
+
 /// The executable of `tests/c/SOURCE`; `.c` goes through `cc`, `.cpp` through `c++`.
 pub(crate) fn program(source: &'static str) -> PathBuf {
     compiled(source, &["-fPIE", "-pie"])
@@ -28,11 +30,7 @@ fn compiled(source: &'static str, form: &[&str]) -> PathBuf {
 
 fn compile(source: &str, form: &[&str]) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
-    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
-        "{}-{}",
-        source.replace('.', "-"),
-        std::process::id()
-    ));
+    let output = own_folder().join(source.replace('.', "-"));
     let (compiler, standard) =
         if source.ends_with(".cpp") { ("c++", "-std=c++17") } else { ("cc", "-std=gnu11") };
     // -fno-builtin: the compiler may drop a malloc that it sees freed, and then nothing is tested.

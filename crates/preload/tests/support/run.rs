@@ -7,7 +7,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc;
+use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
 use super::{Stats, library, testing_a_peer};
@@ -25,13 +25,29 @@ const CLEARED: [&str; 6] = [
     "PYTHONMALLOC",
 ];
 
-/// An empty folder of its own for each call, inside cargo's target directory.
+/// Where this test run compiles and writes; it stays until the next run, to be looked at. What runs
+/// before this one have left is removed.
+pub(crate) fn own_folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let all = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libquarry");
+        for old in fs::read_dir(&all).into_iter().flatten().flatten() {
+            if !Path::new("/proc").join(old.file_name()).exists() {
+                // Another run that starts now may be removing the same.
+                let _ = fs::remove_dir_all(old.path());
+            }
+        }
+        let own = all.join(std::process::id().to_string());
+        fs::create_dir_all(&own).expect("the target directory is writable");
+        own
+    })
+}
+
+/// An empty folder of its own for each call.
 pub(crate) fn scratch() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let folder =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("run-{}-{number}", std::process::id()));
-    fs::create_dir_all(&folder).expect("the target directory is writable");
+    let folder = own_folder().join(format!("run-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+    fs::create_dir(&folder).expect("nobody else makes this folder");
     folder
 }
 
