@@ -145,6 +145,7 @@ impl<C: StackConfig> Stack<C> {
             let id = self.create_in(inner, name, &CacheParams { size, align: 16 })?;
             assert_eq!(id.index(), class, "classes are the first caches");
         }
+        inner.caches.keep_apart();
         Ok(())
     }
 

@@ -13,12 +13,14 @@ pub enum MetadataKind {
     Sheaves,
     /// Descriptors of slabs that do not fit into the frame table.
     SlabHeaders,
+    /// What slab policies keep per cache and CPU beside the slots, and per cache and node.
+    CpuSlabs,
     /// Everything else.
     Other,
 }
 
 /// Number of kinds.
-pub const METADATA_KINDS: usize = 3;
+pub const METADATA_KINDS: usize = 4;
 
 /// Address space is reserved from the OS in pieces of this size.
 const CHUNK_BYTES: usize = 4 << 20;
@@ -66,7 +68,12 @@ impl Metadata {
         Ok(NonNull::new(start as *mut u8).expect("the OS reserves no memory at 0"))
     }
 
-    /// Bytes handed out for `kind`.
+    /// Counts `bytes` of descriptors that have memory of their own.
+    pub fn count(&self, kind: MetadataKind, bytes: usize) {
+        self.bytes[kind as usize].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes handed out or counted for `kind`.
     #[must_use]
     pub fn bytes(&self, kind: MetadataKind) -> usize {
         self.bytes[kind as usize].load(Ordering::Relaxed)

@@ -143,7 +143,7 @@ impl Geometry {
     }
 }
 
-/// One cache. Immutable once created.
+/// One cache. Immutable once created, but for the number of its aliases.
 pub struct Cache {
     id: CacheId,
     name: Line<24>,
@@ -153,6 +153,7 @@ pub struct Cache {
     first_object: usize,
     objects: u32,
     magic: u64,
+    aliases: AtomicU32,
 }
 
 impl Cache {
@@ -185,6 +186,7 @@ impl Cache {
             first_object: order.bytes() - objects * stride,
             objects: objects as u32,
             magic: (u64::MAX / stride as u64) + 1,
+            aliases: AtomicU32::new(0),
         })
     }
 
@@ -199,6 +201,24 @@ impl Cache {
     #[must_use]
     pub fn name(&self) -> &str {
         core::str::from_utf8(self.name.as_bytes()).unwrap_or("?")
+    }
+
+    /// Caches that were asked for later and are this one.
+    #[must_use]
+    pub fn aliases(&self) -> u32 {
+        self.aliases.load(Ordering::Relaxed)
+    }
+
+    /// How tables name it: by its name, or, where several caches are this one, by the size of its
+    /// objects (`:0000256`, the kernel's unique name of a mergeable cache).
+    #[must_use]
+    pub fn label(&self) -> Line<24> {
+        let mut label = Line::default();
+        let _ = match self.aliases() {
+            0 => label.write_str(self.name()),
+            _ => write!(label, ":{:07}", self.stride),
+        };
+        label
     }
 
     /// Bytes asked for per object.
@@ -260,6 +280,8 @@ impl Cache {
 pub struct CacheTable {
     caches: [UnsafeCell<Option<Cache>>; MAX_CACHES],
     count: AtomicU32,
+    /// Lowest number of a cache that others may share.
+    first_mergeable: AtomicU32,
     adding: CountedLock<()>,
 }
 
@@ -276,11 +298,14 @@ impl CacheTable {
         Self {
             caches: [const { UnsafeCell::new(None) }; MAX_CACHES],
             count: AtomicU32::new(1),
+            first_mergeable: AtomicU32::new(1),
             adding: CountedLock::new(()),
         }
     }
 
-    /// Adds a cache and lets the policy take it up.
+    /// Adds a cache and lets the policy take it up. Where the policy merges, and there is a cache
+    /// whose objects are as far apart and so aligned as strictly, that one is returned and counts
+    /// one more alias (`slab_merge`, Linux 2.6.22).
     ///
     /// # Errors
     /// `ENOSPC` where all numbers are in use, `EINVAL` where the size is 0, the alignment is no
@@ -293,6 +318,12 @@ impl CacheTable {
         params: &CacheParams,
     ) -> OsResult<&Cache> {
         let _held = self.adding.lock();
+        if S::MERGES
+            && let Some(twin) = self.find_mergeable(params)
+        {
+            twin.aliases.fetch_add(1, Ordering::Relaxed);
+            return Ok(twin);
+        }
         let number = self.count.load(Ordering::Relaxed) as usize;
         if number >= MAX_CACHES {
             return Err(OsError(libc::ENOSPC));
@@ -303,6 +334,21 @@ impl CacheTable {
         unsafe { *self.caches[number].get() = Some(cache) };
         self.count.store(number as u32 + 1, Ordering::Release);
         Ok(self.get(CacheId::new(number)).expect("just added"))
+    }
+
+    /// A cache that objects with these parameters can share.
+    fn find_mergeable(&self, params: &CacheParams) -> Option<&Cache> {
+        let first = self.first_mergeable.load(Ordering::Relaxed) as usize;
+        let is_possible = params.size > 0 && params.align.is_power_of_two();
+        self.iter().find(|cache| {
+            is_possible && cache.id.index() >= first && cache.stride == params.stride()
+        })
+    }
+
+    /// Keeps all caches created so far from being shared by later ones.
+    pub fn keep_apart(&self) {
+        let _held = self.adding.lock();
+        self.first_mergeable.store(self.count.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// The cache with this number, if there is one.

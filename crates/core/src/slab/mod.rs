@@ -9,6 +9,7 @@ mod barn;
 mod bitmap_slabs;
 mod cache;
 pub mod sheaf;
+pub mod slub;
 
 pub use barn::Barn;
 pub use bitmap_slabs::BitmapSlabs;
@@ -69,6 +70,12 @@ pub struct SlabStats {
     pub slabs_allocated: u64,
     /// Slabs given back.
     pub slabs_freed: u64,
+    /// Times a CPU took over what others had freed into its slab (`ALLOC_REFILL`).
+    pub refills: u64,
+    /// Times a CPU let go of a slab that was used up (`DEACTIVATE_BYPASS`).
+    pub deactivations: u64,
+    /// Compare-and-swaps of a slab's word that somebody else was faster at (`CMPXCHG_DOUBLE_FAIL`).
+    pub cmpxchg_fails: u64,
     /// Counters of the lock that guards the slabs.
     pub list_lock: LockStats,
     /// Counters of the barn's lock, where the policy has one.
@@ -92,6 +99,12 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
 
     /// A policy without caches.
     const NEW: Self;
+
+    /// Whether caches whose objects lie equally share one (see [`CacheTable::create`]).
+    const MERGES: bool = false;
+
+    /// Bytes of metadata per frame that the policy adds to the frame table's.
+    const BYTES_PER_FRAME: usize = 0;
 
     /// The order of the slabs of a cache with these parameters.
     fn slab_order(params: &CacheParams, declared_cpus: u32) -> Order;

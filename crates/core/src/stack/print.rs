@@ -45,7 +45,7 @@ pub fn print_slabinfo<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> 
             out,
             "{:<17} {:>6} {:>6} {:>6} {:>4} {:>4} : slabdata {:>6} {:>6} {:>6} : operations \
              {:>10} {:>10} {:>3} {:>3}",
-            cache.name(),
+            core::str::from_utf8(cache.label().as_bytes()).unwrap_or("?"),
             stats.active_objects.saturating_sub(stats.parked_objects),
             stats.total_objects,
             cache.stride(),
@@ -132,6 +132,7 @@ pub fn print_pagesets<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> 
 
 /// Bytes of descriptors by kind, and per committed frame.
 fn print_metadata<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
+    let policy = <C::Slab as SlabPolicy<_>>::BYTES_PER_FRAME;
     let milli = crate::frame::Memory::metadata_per_frame_milli();
     writeln!(
         out,
@@ -139,9 +140,11 @@ fn print_metadata<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt:
         milli / 1000,
         milli % 1000
     )?;
+    writeln!(out, "metadata: slab policy {policy}.000 bytes per committed 4 KiB frame")?;
     for (name, kind) in [
         ("sheaves", MetadataKind::Sheaves),
         ("slab headers", MetadataKind::SlabHeaders),
+        ("CPU slabs", MetadataKind::CpuSlabs),
         ("other", MetadataKind::Other),
     ] {
         writeln!(out, "metadata: {name} {} bytes", stack.metadata_bytes(kind))?;

@@ -37,6 +37,8 @@ macro_rules! stamp {
 
 stamp! {
     sheaf: quarry_core::slab::sheaf::Sheaf;
+    slub: quarry_core::slab::slub::Slub;
+    locked_slub: quarry_core::slab::slub::LockedSlub;
 }
 
 type PolicyBed<S> = Bed<VirtualConfig<S>>;
@@ -100,12 +102,20 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
         Self { bed, caches, oracle: Oracle::default(), allocs: counts.clone(), frees: counts }
     }
 
+    /// The first of the caches that are one with `cache`: policies that merge give several requests
+    /// the same, whose objects are counted together.
+    fn merged(&self, cache: usize) -> usize {
+        let (id, _) = self.caches[cache];
+        self.caches.iter().position(|(other, _)| *other == id).expect("it is one of them")
+    }
+
     fn has_room(&self) -> bool {
         self.oracle.bytes() < MOST_BYTES
     }
 
     fn adopt(&mut self, cache: usize, object: Object) {
         let (id, params) = self.caches[cache];
+        let cache = self.merged(cache);
         let stride = self.bed.stack.cache(id).stride();
         self.oracle.insert(object, params.size, stride, params.align.max(16), cache);
         self.allocs[cache] += 1;
@@ -139,6 +149,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
     }
 
     fn free_bulk(&mut self, cache: usize, count: usize) {
+        let cache = self.merged(cache);
         let numbers: Vec<_> = (0..self.oracle.len())
             .filter(|number| self.oracle.pick(*number).is_some_and(|live| live.mark == cache))
             .take(count)
@@ -176,6 +187,9 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
     /// The equations of `SlabStats`.
     fn check_stats(&self) {
         for (cache, (id, _)) in self.caches.iter().enumerate() {
+            if self.merged(cache) != cache {
+                continue;
+            }
             let stats = self.bed.stack.cache_stats(*id);
             let live = self.oracle.iter().filter(|live| live.mark == cache).count() as u64;
             let per_slab = u64::from(self.bed.stack.cache(*id).objects());

@@ -1,0 +1,189 @@
+//! Where objects come from once the CPU's list is empty.
+//!
+//! In this order: what others have freed into the CPU's own slab; a slab of the CPU's partial list;
+//! slabs of the node's partial list, until half a CPU's list is full of them; a new slab.
+
+use super::cache::{GUARD, LIST, SlubCache, guard_of};
+use super::cpu::count;
+use super::freelist::Freelist;
+use super::node::{Node, SlabChain};
+use super::order;
+use crate::frame::{MigrateType, Order, Pfn};
+use crate::pcp::{AllocFlags, PageRequest};
+use quarry_sys::percpu::{Object, PerCpu, SlotIndex};
+
+/// Times the slow path looks at its CPU again after it has been moved to another one.
+const TRIES: u32 = 4;
+
+impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
+    /// Takes an object from wherever there is one. `None` where there is no memory.
+    pub(super) fn alloc_slow(&self) -> Option<Object> {
+        let mut misses = 0;
+        let mut slot = self.context.percpu.current();
+        let object = self.alloc_counting(&mut slot, &mut misses);
+        count(&self.cpu(slot).cmpxchg_fails, misses);
+        object
+    }
+
+    fn alloc_counting(&self, slot: &mut SlotIndex, misses: &mut u64) -> Option<Object> {
+        for _ in 0..TRIES {
+            // SAFETY: cells of this policy are lists, and objects on them are linked.
+            if let Some(object) = unsafe { self.context.percpu.list_pop(self.array()) } {
+                return Some(object);
+            }
+            *slot = self.context.percpu.current();
+            let (guard, Some(slab)) = self.guard(*slot) else { break };
+            if let Some(list) = self.refill(*slot, slab, misses) {
+                count(&self.cpu(*slot).alloc_slow, 1);
+                return self.fill(*slot, slab, list);
+            }
+            if self.store(*slot, GUARD, guard, 0) {
+                // The slab is ours now, and only we may unfreeze it.
+                count(&self.cpu(*slot).deactivations, 1);
+                if let Some(run) = self.word(slab).take_or_unfreeze(misses) {
+                    count(&self.cpu(*slot).alloc_slow, 1);
+                    return self.activate(*slot, slab, self.taken(slab, run), misses);
+                }
+                break;
+            }
+        }
+        count(&self.cpu(*slot).alloc_slow, 1);
+        let (slab, list) = self.acquire(*slot, misses)?;
+        self.activate(*slot, slab, list, misses)
+    }
+
+    /// Takes over what has been freed into the slab that a guard named.
+    fn refill(&self, slot: SlotIndex, slab: Pfn, misses: &mut u64) -> Option<Freelist> {
+        let _held = (!LOCKLESS).then(|| self.node_of(slab).list.lock());
+        let run = self.word(slab).take_frozen(self.tag(), misses)?;
+        count(&self.cpu(slot).refills, 1);
+        Some(self.taken(slab, run))
+    }
+
+    /// Returns the first object and leaves the others in the slot's cell if that is still ours and
+    /// empty, else in their slab.
+    fn fill(&self, slot: SlotIndex, slab: Pfn, mut list: Freelist) -> Option<Object> {
+        let object = list.pop();
+        if list.count > 0 && !self.store(slot, LIST, 0, list.word()) {
+            self.free_list(slab, list);
+        }
+        object
+    }
+
+    /// Makes a frozen slab of ours the slot's slab, and `list`, which came from it, its list.
+    fn activate(
+        &self,
+        slot: SlotIndex,
+        slab: Pfn,
+        mut list: Freelist,
+        misses: &mut u64,
+    ) -> Option<Object> {
+        if self.store(slot, GUARD, 0, guard_of(slab)) {
+            return self.fill(slot, slab, list);
+        }
+        // Another thread was faster on this slot, or we have been moved: the slab goes where slabs
+        // wait for a CPU.
+        let object = list.pop();
+        if list.count > 0 {
+            self.free_list(slab, list);
+        }
+        if !self.word(slab).unfreeze_if_full(misses) {
+            self.park(slab);
+        }
+        object
+    }
+
+    /// A frozen slab that is ours, and objects from it.
+    fn acquire(&self, slot: SlotIndex, misses: &mut u64) -> Option<(Pfn, Freelist)> {
+        while let Some(slab) = self.pop_cpu_partial(slot) {
+            if let Some(run) = self.word(slab).take_or_unfreeze(misses) {
+                return Some((slab, self.taken(slab, run)));
+            }
+        }
+        let local = self.context.pages.node_of(slot);
+        let own = self.tables.node(self.cache.id(), local);
+        self.take_partial(slot, own, 0, misses)
+            .or_else(|| {
+                self.take_remote(slot, own, order::min_partial(self.cache.stride()), misses)
+            })
+            .or_else(|| self.new_slab(slot))
+            .or_else(|| self.take_remote(slot, own, 0, misses))
+    }
+
+    /// Slabs of the other nodes that have more than `keep` on their lists.
+    fn take_remote(
+        &self,
+        slot: SlotIndex,
+        own: &Node,
+        keep: u32,
+        misses: &mut u64,
+    ) -> Option<(Pfn, Freelist)> {
+        self.nodes()
+            .filter(|node| !core::ptr::eq(*node, own))
+            .find_map(|node| self.take_partial(slot, node, keep, misses))
+    }
+
+    fn pop_cpu_partial(&self, slot: SlotIndex) -> Option<Pfn> {
+        let cpu = self.cpu(slot);
+        cpu.first()?;
+        let held = self.tables.slot_lock(slot).try_lock()?;
+        cpu.pop(&held, self.links())
+    }
+
+    /// The first slab of a node's list, and more for the slot's list until it has half of what it
+    /// may hold, all under one hold of the list lock. Nothing where the list has `keep` or fewer.
+    fn take_partial(
+        &self,
+        slot: SlotIndex,
+        node: &Node,
+        keep: u32,
+        misses: &mut u64,
+    ) -> Option<(Pfn, Freelist)> {
+        let links = self.links();
+        let mut list = node.list.lock();
+        if list.nr() <= keep {
+            return None;
+        }
+        let slab = list.pop_front(links)?;
+        let run = self.word(slab).freeze_and_take(misses);
+        let limit = order::cpu_partial(self.cache.stride()) / 2;
+        let mut available = run.count;
+        let mut more = SlabChain::default();
+        while available <= limit
+            && let Some(slab) = list.pop_front(links)
+        {
+            available += self.word(slab).freeze(misses).free();
+            more.push(links, slab);
+        }
+        drop(list);
+        self.park_chain(slot, more);
+        Some((slab, self.taken(slab, run)))
+    }
+
+    /// A slab from the page allocator.
+    fn new_slab(&self, slot: SlotIndex) -> Option<(Pfn, Freelist)> {
+        let (context, cache) = (self.context, self.cache);
+        let request = PageRequest {
+            order: cache.order(),
+            migratetype: MigrateType::Unmovable,
+            flags: AllocFlags::default(),
+            node: context.pages.node_of(slot),
+        };
+        let page = context.pages.alloc(slot, request)?;
+        let slab = page.pfn;
+        if self.tables.commit(context, slab).is_err() {
+            context.pages.free(slot, slab, cache.order());
+            return None;
+        }
+        if page.zeroed && cache.order() > Order::ZERO {
+            // Linking touches every page at once.
+            context.pages.populate(slab, cache.order().frames());
+        }
+        self.word(slab).start(self.tag(), cache.objects());
+        context.pages.frames().set_kind(slab, cache.order().frames(), cache.id().kind());
+        count(&self.node_of(slab).slabs_allocated, 1);
+        let objects = (0..cache.objects()).map(|number| self.object(slab, number));
+        // SAFETY: the slab is new: all its objects are free and nobody else knows them.
+        Some((slab, unsafe { Freelist::linked(objects) }))
+    }
+}

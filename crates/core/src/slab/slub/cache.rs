@@ -1,0 +1,147 @@
+//! One cache as an operation sees it: the context, the cache, the tables, and the ways between
+//! objects, slabs and nodes.
+
+use super::cpu::CpuSlab;
+use super::freelist::{self, Freelist};
+use super::node::{Links, Node};
+use super::page_word::{FreedRun, PageWord, TakenRun};
+use super::tables::Tables;
+use crate::frame::{FRAME_SHIFT, NodeId, Pfn};
+use crate::slab::{Cache, SlabContext};
+use quarry_sys::percpu::{ArrayId, Object, PerCpu, SlotIndex};
+use quarry_sys::primitive::Ordering;
+use quarry_sys::report::fatal;
+
+/// Word of a cell that holds the list of free objects.
+pub(super) const LIST: usize = 0;
+/// Word of a cell that names the slab, by its frame's number + 1.
+pub(super) const GUARD: usize = 1;
+/// Words of a cell that count pops and pushes.
+pub(super) const POPS: usize = 2;
+pub(super) const PUSHES: usize = 3;
+
+/// The guard of the slab at `slab`.
+#[inline(always)]
+pub(super) fn guard_of(slab: Pfn) -> u64 {
+    u64::from(slab.0) + 1
+}
+
+/// One cache of one policy, `LOCKLESS` as for [`Slub`](super::Slub).
+pub(super) struct SlubCache<'a, P: PerCpu, const LOCKLESS: bool> {
+    pub(super) context: &'a SlabContext<'a, P>,
+    pub(super) cache: &'a Cache,
+    pub(super) tables: &'a Tables,
+}
+
+impl<'a, P: PerCpu, const LOCKLESS: bool> SlubCache<'a, P, LOCKLESS> {
+    pub(super) fn array(&self) -> ArrayId {
+        self.cache.id().array()
+    }
+
+    /// The number by which packed words know the cache.
+    pub(super) fn tag(&self) -> u8 {
+        self.cache.id().kind().0
+    }
+
+    pub(super) fn word(&self, slab: Pfn) -> &'a PageWord {
+        self.tables.word(slab)
+    }
+
+    pub(super) fn cpu(&self, slot: SlotIndex) -> &'a CpuSlab {
+        self.tables.cpu(self.cache.id(), slot)
+    }
+
+    pub(super) fn links(&self) -> Links<'a> {
+        Links { frames: self.context.pages.frames(), tables: self.tables }
+    }
+
+    /// The nodes of the stack.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &'a Node> + use<'a, P, LOCKLESS> {
+        self.tables.nodes(self.cache.id())
+    }
+
+    /// The number of the node that a slab's memory belongs to. A slab named by a guard may have
+    /// been given back meanwhile, even to the reservation: then any node will do.
+    pub(super) fn node_id_of(&self, slab: Pfn) -> NodeId {
+        let pageblocks = self.context.pages.zones().memory().pageblocks();
+        pageblocks.of(slab).tag().node().unwrap_or(NodeId(0))
+    }
+
+    /// The node that a slab's memory belongs to.
+    pub(super) fn node_of(&self, slab: Pfn) -> &'a Node {
+        self.tables.node(self.cache.id(), self.node_id_of(slab))
+    }
+
+    /// The slab that an object lies in.
+    pub(super) fn slab_of(&self, object: Object) -> Pfn {
+        let base = self.context.pages.arena().base().as_ptr() as usize;
+        let offset = object.as_ptr() as usize - base;
+        Pfn((offset >> FRAME_SHIFT) as u32).align_down(self.cache.order())
+    }
+
+    /// Object `number` of a slab.
+    pub(super) fn object(&self, slab: Pfn, number: u32) -> Object {
+        debug_assert!(number < self.cache.objects());
+        let address = self.context.pages.arena().address(slab);
+        // SAFETY: `slab` is a slab of this cache, and packed words hold numbers of its objects.
+        unsafe { self.cache.object_at(address, number) }
+    }
+
+    /// The number of an object of a slab; aborts where none starts there.
+    pub(super) fn number(&self, slab: Pfn, object: Object) -> u32 {
+        let address = self.context.pages.arena().address(slab);
+        let offset = object.as_ptr() as usize - address.as_ptr() as usize;
+        self.cache.object_number(offset).unwrap_or_else(|| {
+            fatal(format_args!(
+                "free({object:p}): pointer into the middle of an object of {} bytes",
+                self.cache.stride()
+            ))
+        })
+    }
+
+    /// Reports an object that was freed before, and aborts.
+    #[cold]
+    pub(super) fn double_free(&self, object: Object) -> ! {
+        fatal(format_args!(
+            "free({object:p}): double free of an object of {} bytes",
+            self.cache.stride()
+        ))
+    }
+
+    /// The objects that were taken from a slab.
+    pub(super) fn taken(&self, slab: Pfn, run: TakenRun) -> Freelist {
+        Freelist::taken(run, |number| self.object(slab, number))
+    }
+
+    /// The run that starts with `head`, for the packed word.
+    pub(super) fn freed(&self, slab: Pfn, head: Object, count: u32) -> FreedRun {
+        FreedRun { first: self.number(slab, head), count }
+    }
+
+    /// Links the last object of a run to object `next` of its slab.
+    ///
+    /// # Safety
+    /// `tail` is free and the caller's.
+    pub(super) unsafe fn link(&self, slab: Pfn, tail: Object, next: Option<u32>) {
+        let next = next.map(|number| self.object(slab, number));
+        // SAFETY: the caller's promise is passed on.
+        unsafe { freelist::set_next(tail, next) };
+    }
+
+    /// The guard of a slot's cell, and the slab that it names.
+    pub(super) fn guard(&self, slot: SlotIndex) -> (u64, Option<Pfn>) {
+        let guard = self.cell(slot, GUARD);
+        let slab = guard.checked_sub(1).and_then(|pfn| u32::try_from(pfn).ok()).map(Pfn);
+        (guard, slab)
+    }
+
+    /// A word of a slot's cell.
+    pub(super) fn cell(&self, slot: SlotIndex, word: usize) -> u64 {
+        self.context.percpu.area().word(slot, self.array(), word).load(Ordering::Relaxed)
+    }
+
+    /// Stores into a word of a slot's cell if it holds `expected` and we run on that slot.
+    pub(super) fn store(&self, slot: SlotIndex, word: usize, expected: u64, new: u64) -> bool {
+        self.context.percpu.compare_store(slot, self.array(), word, expected, new)
+    }
+}

@@ -1,0 +1,92 @@
+//! What a cache keeps per CPU beside the cell of the slot: a short list of partial slabs, and
+//! counters.
+//!
+//! The kernel's `kmem_cache_cpu` is two things here. Its `freelist` and `slab` are the slot's cell
+//! (see the state table in `slub`); its `partial` list is this. The kernel turns interrupts off to
+//! change that list; here every slot has a lock that is only ever *tried*: who does not get it
+//! (another thread was moved away in the middle) uses the node's list instead.
+//!
+//! Equations, under the slot's lock: `slabs = slabs on the list`; all are frozen; `objects` =
+//! objects that were free in them when each was put there (more may have come back since).
+
+use super::node::{Links, SlabChain};
+use super::tables::MaybePfn;
+use crate::frame::{FreshZero, Pfn};
+use quarry_sys::lock::Guard;
+use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
+
+/// One cache's part of one slot.
+#[derive(Default)]
+#[repr(C, align(64))]
+pub(super) struct CpuSlab {
+    head: AtomicU32,
+    slabs: AtomicU32,
+    objects: AtomicU32,
+    pub(super) alloc_slow: AtomicU64,
+    pub(super) free_slow: AtomicU64,
+    /// Times a CPU took over what others had freed into its slab.
+    pub(super) refills: AtomicU64,
+    /// Times a CPU let go of a slab that was used up.
+    pub(super) deactivations: AtomicU64,
+    /// Compare-and-swaps of packed words that somebody else was faster at.
+    pub(super) cmpxchg_fails: AtomicU64,
+}
+
+// SAFETY: made of atomics whose default is 0.
+unsafe impl FreshZero for CpuSlab {}
+
+/// Counts, with a read-modify-write: stripes and migrated threads share slots.
+pub(super) fn count(counter: &AtomicU64, by: u64) {
+    if by > 0 {
+        counter.fetch_add(by, Ordering::Relaxed);
+    }
+}
+
+impl CpuSlab {
+    /// The first slab of the list.
+    pub(super) fn first(&self) -> Option<Pfn> {
+        MaybePfn(self.head.load(Ordering::Relaxed)).get()
+    }
+
+    /// Slabs on the list.
+    pub(super) fn slabs(&self) -> u32 {
+        self.slabs.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, head: Option<Pfn>, slabs: u32, objects: u32) {
+        self.head.store(MaybePfn::new(head).0, Ordering::Relaxed);
+        self.slabs.store(slabs, Ordering::Relaxed);
+        self.objects.store(objects, Ordering::Relaxed);
+    }
+
+    /// Puts a frozen slab with `free` free objects in front. A slab's second link, which nobody
+    /// needs here, remembers the objects of the list from it on.
+    pub(super) fn push(&self, _held: &Guard<'_, ()>, links: Links<'_>, slab: Pfn, free: u32) {
+        let objects = self.objects.load(Ordering::Relaxed) + free;
+        links.set_next(slab, self.first());
+        links.tables.previous(slab).store(objects, Ordering::Relaxed);
+        self.set(Some(slab), self.slabs() + 1, objects);
+    }
+
+    /// Takes the first slab; it stays frozen and is the caller's.
+    pub(super) fn pop(&self, _held: &Guard<'_, ()>, links: Links<'_>) -> Option<Pfn> {
+        let slab = self.first()?;
+        let next = links.next(slab);
+        let objects = next.map_or(0, |next| links.tables.previous(next).load(Ordering::Relaxed));
+        self.set(next, self.slabs() - 1, objects);
+        Some(slab)
+    }
+
+    /// Takes all slabs if the list holds more than `limit` objects.
+    pub(super) fn take_above(&self, _held: &Guard<'_, ()>, limit: u32) -> Option<SlabChain> {
+        let above = self.objects.load(Ordering::Relaxed) > limit;
+        above.then(|| self.take_all(_held))
+    }
+
+    /// Takes all slabs.
+    pub(super) fn take_all(&self, _held: &Guard<'_, ()>) -> SlabChain {
+        let head = self.first();
+        self.set(None, 0, 0);
+        SlabChain { head: MaybePfn::new(head) }
+    }
+}

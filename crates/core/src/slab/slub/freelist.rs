@@ -1,0 +1,84 @@
+//! Free objects linked through themselves: the first word of each is the address of the next, or 0.
+
+use super::page_word::TakenRun;
+use core::iter;
+use quarry_sys::percpu::Object;
+
+/// The object behind a free one.
+///
+/// # Safety
+/// `object` is a linked free object that the caller owns.
+pub(super) unsafe fn next(object: Object) -> Option<Object> {
+    // SAFETY: objects have at least 16 bytes, aligned to 16; the first word of a linked one is its
+    // link (caller's promise).
+    Object::new(unsafe { object.cast::<*mut u8>().read() })
+}
+
+/// Links a free object to the next.
+///
+/// # Safety
+/// `object` is free and the caller's.
+pub(super) unsafe fn set_next(object: Object, next: Option<Object>) {
+    let link = next.map_or(core::ptr::null_mut(), Object::as_ptr);
+    // SAFETY: as for `next`; nobody else looks at the object.
+    unsafe { object.cast::<*mut u8>().write(link) };
+}
+
+/// Linked objects that one thread owns, ending with a link of 0.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Freelist {
+    pub(super) head: Option<Object>,
+    pub(super) count: u32,
+}
+
+impl Freelist {
+    /// What was taken from a slab whose object number `n` is `object(n)`.
+    pub(super) fn taken(run: TakenRun, object: impl Fn(u32) -> Object) -> Self {
+        Self { head: Some(object(run.first)), count: run.count }
+    }
+
+    /// Links `count` objects, the first first.
+    ///
+    /// # Safety
+    /// `objects` yields objects of one slab that are all free, the caller's, and differ.
+    pub(super) unsafe fn linked(objects: impl Iterator<Item = Object>) -> Self {
+        let mut list = Self { head: None, count: 0 };
+        let mut last: Option<Object> = None;
+        for object in objects {
+            match last {
+                // SAFETY: the caller's promise.
+                Some(last) => unsafe { set_next(last, Some(object)) },
+                None => list.head = Some(object),
+            }
+            last = Some(object);
+            list.count += 1;
+        }
+        if let Some(last) = last {
+            // SAFETY: the caller's promise.
+            unsafe { set_next(last, None) };
+        }
+        list
+    }
+
+    /// Takes the first object.
+    pub(super) fn pop(&mut self) -> Option<Object> {
+        let first = self.head?;
+        // SAFETY: the list's objects are linked and ours.
+        self.head = unsafe { next(first) };
+        self.count -= 1;
+        Some(first)
+    }
+
+    /// Its objects, in order. They may be relinked while they are walked only behind the walk.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Object> + use<> {
+        // SAFETY: the list's objects are linked and ours; `successors` reads a link before the
+        // caller sees the object behind it.
+        iter::successors(self.head, |object| unsafe { next(*object) })
+    }
+
+    /// The list as a word of a per-CPU cell.
+    pub(super) fn word(&self) -> u64 {
+        let head = self.head.map_or(0, |head| head.as_ptr() as u64);
+        (head >> 4) << 20 | u64::from(self.count)
+    }
+}

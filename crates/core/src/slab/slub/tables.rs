@@ -1,0 +1,210 @@
+//! Where SLUB keeps what it knows of slabs, nodes and CPUs: arrays of its own, counted.
+//!
+//! | array | bytes | per | what |
+//! |---|---|---|---|
+//! | words | 8 | frame | the [`PageWord`] of the slab that starts there: document 002's 0.2 % |
+//! | previous | 4 | frame | second link of a slab on a list; the first is the frame table's |
+//! | nodes | 128 | cache and node | [`Node`] |
+//! | cpus | 64 | slot and cache | [`CpuSlab`]; one slot's lie together |
+//! | slots | 64 | slot | [`Slot`]: the lock of its partial lists |
+//!
+//! Slabs of order 0 have one frame and so one link word in the frame table, which is why the second
+//! link needs an array. All are reserved when the first cache is created, so that a stack with
+//! another policy pays nothing; entries of frames become writable a section at a time, when a slab
+//! starts in it.
+
+use super::cpu::CpuSlab;
+use super::node::Node;
+use super::page_word::PageWord;
+use crate::frame::{Access, FreshZero, MetadataKind, NodeId, OsArray, Pfn};
+use crate::slab::{CacheId, MAX_CACHES, SlabContext};
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use quarry_sys::lock::CountedLock;
+use quarry_sys::os::{Os, OsResult};
+use quarry_sys::percpu::{PerCpu, SlotIndex};
+use quarry_sys::primitive::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+
+/// Bytes per frame that the policy adds to the frame table.
+pub(super) const BYTES_PER_FRAME: usize = size_of::<PageWord>() + size_of::<AtomicU32>();
+
+/// Frames whose entries become writable together: 64 MiB of memory.
+const SECTION_FRAMES: usize = 16 * 1024;
+
+/// A frame or none, where zero bytes must mean none.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct MaybePfn(pub(super) u32);
+
+impl MaybePfn {
+    pub(super) fn new(pfn: Option<Pfn>) -> Self {
+        Self(pfn.map_or(0, |pfn| pfn.0 + 1))
+    }
+
+    pub(super) fn get(self) -> Option<Pfn> {
+        self.0.checked_sub(1).map(Pfn)
+    }
+}
+
+/// What all caches of a slot share, on a cache line of its own.
+#[repr(C, align(64))]
+struct Slot {
+    /// Guards the partial lists.
+    lock: CountedLock<()>,
+    /// Whether any cache has had something to do here: most slots of a large machine have not, and
+    /// looking at them would fault in their pages.
+    used: AtomicBool,
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Self { lock: CountedLock::new(()), used: AtomicBool::new(false) }
+    }
+}
+
+// SAFETY: a free lock with counters of 0 is all zero bytes.
+unsafe impl FreshZero for Slot {}
+
+/// The arrays.
+pub(super) struct Tables {
+    words: OsArray<PageWord>,
+    previous: OsArray<AtomicU32>,
+    sections: OsArray<AtomicU8>,
+    nodes: OsArray<Node>,
+    cpus: OsArray<CpuSlab>,
+    slots: OsArray<Slot>,
+    nodes_each: usize,
+}
+
+impl Tables {
+    fn reserve(os: &'static dyn Os, frames: usize, slots: usize, nodes: usize) -> OsResult<Self> {
+        Ok(Self {
+            words: OsArray::reserve(os, frames, Access::ReadOnly)?,
+            previous: OsArray::reserve(os, frames, Access::ReadOnly)?,
+            sections: OsArray::reserve(os, frames.div_ceil(SECTION_FRAMES), Access::Writable)?,
+            nodes: OsArray::reserve(os, MAX_CACHES * nodes, Access::Writable)?,
+            cpus: OsArray::reserve(os, MAX_CACHES * slots, Access::Writable)?,
+            slots: OsArray::reserve(os, slots, Access::Writable)?,
+            nodes_each: nodes,
+        })
+    }
+
+    /// Makes the entries of `slab` writable.
+    pub(super) fn commit<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        slab: Pfn,
+    ) -> OsResult<()> {
+        let section = slab.index() / SECTION_FRAMES;
+        let done = self.sections.at(section);
+        if done.load(Ordering::Acquire) != 0 {
+            return Ok(());
+        }
+        let first = section * SECTION_FRAMES;
+        let count = SECTION_FRAMES.min(self.words.len() - first);
+        self.words.commit(first, count)?;
+        self.previous.commit(first, count)?;
+        if done.swap(1, Ordering::AcqRel) == 0 {
+            context.metadata.count(MetadataKind::SlabHeaders, count * BYTES_PER_FRAME);
+        }
+        Ok(())
+    }
+
+    /// The packed word of the slab at `slab`.
+    pub(super) fn word(&self, slab: Pfn) -> &PageWord {
+        self.words.at(slab.index())
+    }
+
+    /// The second link of the slab at `slab`.
+    pub(super) fn previous(&self, slab: Pfn) -> &AtomicU32 {
+        self.previous.at(slab.index())
+    }
+
+    /// A cache's part of a node.
+    pub(super) fn node(&self, cache: CacheId, node: NodeId) -> &Node {
+        self.nodes.at(cache.index() * self.nodes_each + usize::from(node.0))
+    }
+
+    /// A cache's parts of all nodes.
+    pub(super) fn nodes(&self, cache: CacheId) -> impl Iterator<Item = &Node> {
+        (0..self.nodes_each as u8).map(move |node| self.node(cache, NodeId(node)))
+    }
+
+    /// Bytes that one cache's nodes and slots take.
+    pub(super) fn bytes_per_cache(&self) -> usize {
+        self.nodes_each * size_of::<Node>() + self.slots.len() * size_of::<CpuSlab>()
+    }
+
+    /// A cache's part of a slot.
+    pub(super) fn cpu(&self, cache: CacheId, slot: SlotIndex) -> &CpuSlab {
+        let used = &self.slots.at(slot.index()).used;
+        if !used.load(Ordering::Relaxed) {
+            used.store(true, Ordering::Release);
+        }
+        self.cpus.at(slot.index() * MAX_CACHES + cache.index())
+    }
+
+    /// The lock of a slot's partial lists, of all caches.
+    pub(super) fn slot_lock(&self, slot: SlotIndex) -> &CountedLock<()> {
+        &self.slots.at(slot.index()).lock
+    }
+
+    /// All slots.
+    pub(super) fn slots(&self) -> impl Iterator<Item = SlotIndex> + use<> {
+        (0..self.slots.len() as u32).map(SlotIndex)
+    }
+
+    /// The slots in which a cache has had something to do.
+    pub(super) fn used_slots(&self) -> impl Iterator<Item = SlotIndex> {
+        self.slots().filter(|slot| self.slots.at(slot.index()).used.load(Ordering::Acquire))
+    }
+}
+
+/// The tables of a policy, from its first cache on.
+pub(super) struct LateTables {
+    tables: UnsafeCell<MaybeUninit<Tables>>,
+    ready: AtomicBool,
+}
+
+// SAFETY: `tables` is written once by `build` before `ready` is set with release ordering, and read
+// only after `ready` was seen; what it holds may be shared.
+unsafe impl Sync for LateTables {}
+// SAFETY: nothing in the tables belongs to a thread.
+unsafe impl Send for LateTables {}
+
+impl LateTables {
+    pub(super) const fn new() -> Self {
+        Self { tables: UnsafeCell::new(MaybeUninit::uninit()), ready: AtomicBool::new(false) }
+    }
+
+    /// Reserves the tables if nobody has. One thread at a time: the table of caches sees to it.
+    pub(super) fn build<P: PerCpu>(&self, context: &SlabContext<'_, P>) -> OsResult<&Tables> {
+        if self.get().is_none() {
+            let arena = context.pages.arena();
+            let slots = context.percpu.area().slots() as usize;
+            let nodes = context.pages.zones().all().count();
+            let frames = arena.frames() as usize;
+            let tables = Tables::reserve(arena.os(), frames, slots, nodes)?;
+            // SAFETY: nobody reads before `ready`, and nobody else is building.
+            unsafe { (*self.tables.get()).write(tables) };
+            self.ready.store(true, Ordering::Release);
+        }
+        Ok(self.get().expect("just built"))
+    }
+
+    /// The tables, if there is a cache.
+    pub(super) fn get(&self) -> Option<&Tables> {
+        // SAFETY: `ready` is set after the tables were written, and they never change again.
+        self.ready
+            .load(Ordering::Acquire)
+            .then(|| unsafe { (*self.tables.get()).assume_init_ref() })
+    }
+}
+
+impl Drop for LateTables {
+    fn drop(&mut self) {
+        if self.get().is_some() {
+            // SAFETY: written, and nobody else has a reference to what is being dropped.
+            unsafe { (*self.tables.get()).assume_init_drop() };
+        }
+    }
+}
