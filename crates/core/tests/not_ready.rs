@@ -1,0 +1,27 @@
+//! A stack that has not been built refuses everything, also nothing at all.
+
+use quarry_core::slab::sheaf::Sheaf;
+use quarry_core::stack::{Stack, StackConfig};
+use quarry_sys::percpu::NativeSlots;
+
+struct Policies;
+
+impl StackConfig for Policies {
+    type PerCpu = NativeSlots;
+    type Slab = Sheaf;
+}
+
+/// `malloc(0)` may be a program's first call: its straight path must not reach for slots that do
+/// not exist yet.
+#[test]
+fn the_straight_paths_refuse_before_init() {
+    let stack = Stack::<Policies>::new();
+    for size in [0, 1, 16, usize::MAX] {
+        assert_eq!(stack.alloc_fast(size), None);
+    }
+    let mut local = 0u64;
+    for address in [core::ptr::null_mut(), (&raw mut local).cast()] {
+        // SAFETY: no allocation starts at either address.
+        assert!(!unsafe { stack.free_fast(address) });
+    }
+}
