@@ -101,7 +101,7 @@ pub(super) fn for_each_part(
 }
 
 /// Whether blocks of two pageblocks of one zone may become one.
-fn may_merge(one: PageblockTag, other: PageblockTag) -> bool {
+pub(super) fn may_merge(one: PageblockTag, other: PageblockTag) -> bool {
     one.node() == other.node()
         && one.migratetype().index() < PCP_TYPES
         && other.migratetype().index() < PCP_TYPES

@@ -1,5 +1,6 @@
 //! Checks of every equation that the zone layer promises. Slow; for tests and `--check` runs.
 
+use super::buddy::may_merge;
 use super::free_area::{FreeAreas, ORDERS};
 use super::zone::Zone;
 use crate::frame::{Memory, MigrateType, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
@@ -107,6 +108,7 @@ fn census_of(memory: &Memory, index: PageblockIndex, census: &mut StateCensus) {
         assert_eq!(pageblock.is_single(offset), single, "single bit and state of {pfn:?}");
         singles += u32::from(single);
         if state.is_in_zone() {
+            assert!(!should_have_merged(memory, pfn), "{pfn:?} and its buddy are both free");
             free += state.order().frames();
             dirty += if state.is_zeroed() { 0 } else { state.order().frames() };
         } else if state.is_in_pcp() {
@@ -117,4 +119,16 @@ fn census_of(memory: &Memory, index: PageblockIndex, census: &mut StateCensus) {
     assert_eq!(pageblock.free(), free, "free frames of {index:?}");
     assert_eq!(pageblock.dirty(), dirty, "dirty frames of {index:?}");
     census.in_zone += free;
+}
+
+/// Whether the buddy of a free block is free as well, although nothing keeps them apart.
+fn should_have_merged(memory: &Memory, pfn: Pfn) -> bool {
+    let order = memory.frames().state(pfn).order();
+    if order == Order::MAX {
+        return false;
+    }
+    let buddy = pfn.buddy(order);
+    let tag = |pfn| memory.pageblocks().of(pfn).tag();
+    let alike = tag(pfn) == tag(buddy) || may_merge(tag(pfn), tag(buddy));
+    memory.frames().state(buddy).is_buddy(order) && alike
 }

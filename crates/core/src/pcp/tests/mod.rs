@@ -201,3 +201,34 @@ fn a_large_exact_request_costs_the_zone_two_sections_and_its_free_one() {
     assert_eq!(pages.zones().budget().used(), 0);
     pages.validate();
 }
+
+/// The fake OS lets everything be written from the start; the real one faults where a table or a
+/// frame is used before it was committed.
+#[test]
+#[cfg(not(miri))]
+fn nothing_is_touched_before_it_is_committed() {
+    let config = PageConfig { reserve_bytes: 1 << 30, nodes: 2, ..TINY };
+    let pages = PageAllocator::build(&quarry_sys::os::Linux, &config, 4).expect("1 GiB to reserve");
+    let mut owner = Owner::new(&pages);
+    for round in 0..400u32 {
+        let (slot, order) = (SlotIndex(round % 4), [0, 1, 3, 6, 9, 10][round as usize % 6]);
+        let node = NodeId((round / 6 % 2) as u8);
+        let asked = PageRequest { node, ..request(order, MigrateType::Movable) };
+        owner.receive(pages.alloc(slot, asked).expect("1 GiB do"), 1 << order);
+        if round % 3 == 2 {
+            let (pfn, frames) = owner.surrender(round as usize).expect("three are owned");
+            pages.free(slot, pfn, Order::covering(frames));
+        }
+    }
+    pages.drain_all();
+    assert!(pages.purge(NodeId(0), Order::ZERO, usize::MAX) > 0);
+    pages.validate();
+    while let Some(page) = pages.alloc(SlotIndex(0), request(9, MigrateType::Movable)) {
+        // Purged memory that is said to be zero must be.
+        owner.receive(page, 512);
+        if owner.frames() > 100_000 {
+            break;
+        }
+    }
+    pages.validate();
+}

@@ -61,3 +61,55 @@ fn a_list_of_blocks_of_two_nodes_is_one_section_for_each() {
     assert_eq!(pages.pcp_counters(slot).critical_sections - before, 2);
     pages.validate();
 }
+
+#[test]
+fn the_reserve_serves_those_with_rights_and_high_orders_refill_it() {
+    // 256 MiB: 1 % of it is more than a pageblock, so there is a reserve.
+    let config = PageConfig {
+        reserve_bytes: 512 << 20,
+        initial_frames: 64 << 10,
+        grow: false,
+        pcp: PcpPolicy::Order0 { batch: 1, high: 1 },
+        ..TINY
+    };
+    let pages = build(config, &RingSizes::default());
+    let (slot, zone) = (SlotIndex(0), pages.zones().zone(NodeId(0)));
+    let usual = request(0, Movable);
+    while pages.alloc(slot, usual).is_some() {}
+    assert_eq!(zone.free(), zone.marks().min, "usual requests end at the min mark");
+    assert!(pages.alloc(slot, usual).is_none());
+    let with = |flags| PageRequest { flags, ..usual };
+    let high = AllocFlags { min_reserve: true, ..AllocFlags::default() };
+    while pages.alloc(slot, with(high)).is_some() {}
+    assert_eq!(zone.free(), zone.marks().min / 2, "half of the mark for __GFP_HIGH");
+    let atomic = AllocFlags { non_block: true, ..high };
+    while pages.alloc(slot, with(atomic)).is_some() {}
+    assert_eq!(zone.free(), zone.marks().min / 8 * 3, "37.5 % of it is left to atomic requests");
+    pages.validate();
+}
+
+#[test]
+fn a_high_order_atomic_request_below_the_low_mark_keeps_its_pageblock_for_its_like() {
+    let config =
+        PageConfig { reserve_bytes: 512 << 20, initial_frames: 64 << 10, grow: false, ..TINY };
+    let pages = build(config, &RingSizes::default());
+    let (slot, zone) = (SlotIndex(0), pages.zones().zone(NodeId(0)));
+    let mut blocks = Vec::new();
+    while zone.watermark_ok(Order::new(5), crate::zone::Mark::Low, AllocFlags::default()) {
+        blocks.push(pages.alloc(slot, request(5, Movable)).unwrap().pfn);
+    }
+    let flags = AllocFlags { high_atomic: true, min_reserve: true, non_block: true };
+    let atomic = PageRequest { flags, ..request(5, Movable) };
+    let page = pages.alloc(slot, atomic).expect("the reserve of the min mark");
+    assert_eq!(zone.reserved_high_atomic(), 512);
+    pages.free(slot, page.pfn, Order::new(5));
+    pages.validate();
+    // Usual requests leave the reserved pageblock alone until nothing else is left at all.
+    let mut usual = 0;
+    while zone.reserved_high_atomic() > 0 && pages.alloc(slot, request(5, Movable)).is_some() {
+        usual += 1;
+        assert!(usual < 4096, "the zone is not endless");
+    }
+    assert_eq!(zone.reserved_high_atomic(), 0, "given up before a request fails");
+    pages.validate();
+}
