@@ -3,5 +3,8 @@
 #![cfg(not(quarry_model))]
 
 mod oracle;
+mod signals;
 mod suite;
 mod support;
+mod surroundings;
+mod threads;

@@ -92,6 +92,8 @@ enum Outcome {
 pub(crate) struct Oracle<'a, S: Backend> {
     slots: &'a Slots<S>,
     models: Vec<SlotModel>,
+    /// The words that `models` were read from, to see which slots have changed.
+    words: Vec<[u64; 6]>,
     objects: Objects,
     spare: Vec<usize>,
     next_tag: usize,
@@ -103,6 +105,7 @@ impl<'a, S: Backend> Oracle<'a, S> {
         Self {
             slots,
             models: vec![SlotModel::default(); slots.area().slots() as usize],
+            words: vec![[0; 6]; slots.area().slots() as usize],
             objects: Objects::new(count),
             spare: (0..count).collect(),
             next_tag: 0,
@@ -116,6 +119,9 @@ impl<'a, S: Backend> Oracle<'a, S> {
             Op::Drain(array) => self.drain(*array),
             Op::DrainLists => self.drain_lists(),
             _ => self.step_on_one_slot(op),
+        }
+        if matches!(op, Op::Drain(_) | Op::DrainLists) {
+            self.words = (0..self.models.len()).map(|slot| self.words(slot)).collect();
         }
         self.compare_usage();
     }
@@ -138,7 +144,7 @@ impl<'a, S: Backend> Oracle<'a, S> {
             self.spare.push(*object);
         }
         let changed: Vec<usize> =
-            (0..self.models.len()).filter(|slot| self.seen(*slot) != self.models[*slot]).collect();
+            (0..self.models.len()).filter(|slot| self.words(*slot) != self.words[*slot]).collect();
         assert!(changed.len() <= 1, "{resolved:?} changed the slots {changed:?}");
         if S::DECLARED {
             assert!(changed.iter().all(|slot| *slot == before.index()), "not the declared slot");
@@ -149,15 +155,17 @@ impl<'a, S: Backend> Oracle<'a, S> {
             None if before == after => vec![before.index()],
             None => (0..self.models.len()).collect(),
         };
-        let right = places.into_iter().find(|slot| {
+        let right = places.iter().copied().find(|slot| {
             let mut model = self.models[*slot].clone();
             let expected = apply(&mut model, &resolved, *slot == before.index(), fresh);
             expected == outcome && model == self.seen(*slot)
         });
         let Some(slot) = right else {
-            panic!("{resolved:?} returned {outcome:?} on {before:?}: {:?}", self.models)
+            let (was, is) = (&self.models[places[0]], self.seen(places[0]));
+            panic!("{resolved:?} returned {outcome:?}; slot {}: {was:?} became {is:?}", places[0])
         };
         self.models[slot] = self.seen(slot);
+        self.words[slot] = self.words(slot);
     }
 
     /// Replaces "the same again" by what lies on top of the running CPU's slot. The thread may move
@@ -251,22 +259,29 @@ impl<'a, S: Backend> Oracle<'a, S> {
         assert_eq!(got, wanted, "lists with their guards, slot by slot");
     }
 
+    /// Both words of each cell of a slot.
+    fn words(&self, slot: usize) -> [u64; 6] {
+        let word = |array, word| {
+            let word = self.slots.area().word(SlotIndex(slot as u32), array, word);
+            word.load(quarry_sys::primitive::Ordering::Relaxed)
+        };
+        let [a, b, list] = [A, B, LIST].map(|array| [word(array, 0), word(array, 1)]);
+        [a[0], a[1], b[0], b[1], list[0], list[1]]
+    }
+
     /// What the words of a slot say, in the oracle's terms.
     fn seen(&self, slot: usize) -> SlotModel {
-        let area = self.slots.area();
-        let index = SlotIndex(slot as u32);
-        let word = |array, word| {
-            area.word(index, array, word).load(quarry_sys::primitive::Ordering::Relaxed)
-        };
+        let words = self.words(slot);
         let mut seen = SlotModel::default();
-        for (array, _) in ARRAYS {
-            let (header, bounds) = (word(array, 0), word(array, 1));
+        for (place, (array, _)) in ARRAYS.into_iter().enumerate() {
+            let (header, bounds) = (words[2 * place], words[2 * place + 1]);
             let model = seen.array(array).0;
             model.opened = bounds != 0;
             model.operations = header >> 16;
             let begin = !bounds & 0xffff;
             let cells = begin..(header & 0xffff).max(begin);
-            let base = area.word(SlotIndex(0), A, 0).as_ptr() as usize - A.index() * 32;
+            let base =
+                self.slots.area().word(SlotIndex(0), A, 0).as_ptr() as usize - A.index() * 32;
             for cell in cells {
                 let address = base + slot * quarry_sys::percpu::SLOT_BYTES + cell as usize * 8;
                 // SAFETY: a word of the area, below the top of an open array; one thread is here.
@@ -274,8 +289,8 @@ impl<'a, S: Backend> Oracle<'a, S> {
                 model.stack.push(object as usize / 16 - 1);
             }
         }
-        let list = word(LIST, 0);
-        seen.list.guard = word(LIST, 1);
+        let list = words[4];
+        seen.list.guard = words[5];
         let head = quarry_sys::percpu::Object::new(((list >> 20) << 4) as *mut u8);
         seen.list.stack = self.objects.walk(head);
         seen.list.stack.reverse();

@@ -7,14 +7,14 @@ use proptest::prelude::*;
 use quarry_sys::percpu::{ArrayId, LockedSlots, NativeSlots, PerCpu, Push, ThreadStripe};
 
 fn follows_the_oracle<S: Backend>() {
-    let cases = proptest::collection::vec(any_op(), 1..400);
+    let programs = proptest::collection::vec(any_op(), 1..300);
     let usual = ProptestConfig::default();
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
-        cases: (usual.cases / 4).max(1),
+        cases: (usual.cases / 8).max(1),
         failure_persistence: None,
         ..usual
     });
-    let result = runner.run(&cases, |ops| {
+    let result = runner.run(&programs, |ops| {
         let slots = Slots::<S>::new();
         let mut oracle = Oracle::new(&slots);
         ops.iter().for_each(|op| oracle.step(op));

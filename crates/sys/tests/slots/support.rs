@@ -23,9 +23,18 @@ pub(crate) trait Backend: PerCpu + Send + 'static {
     fn enter(_hint: u32) {}
     /// Whether a thread's slot is what `enter` said.
     const DECLARED: bool = false;
+    /// Whether slots are used under locks only.
+    fn is_locked(&self) -> bool {
+        true
+    }
 }
 
-impl Backend for NativeSlots {}
+impl Backend for NativeSlots {
+    #[cfg(all(target_arch = "x86_64", not(quarry_no_rseq)))]
+    fn is_locked(&self) -> bool {
+        !self.is_active()
+    }
+}
 
 /// Every slot under its lock, also where sequences are to be had.
 #[cfg(not(quarry_no_rseq))]

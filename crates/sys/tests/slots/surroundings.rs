@@ -1,0 +1,248 @@
+//! Processes and threads without restartable sequences, without membarrier, and after `fork`.
+//!
+//! The suites run again in child processes that lack something; `EXPECT` tells a child what it
+//! should find, so that no suite passes by running somewhere else.
+
+use crate::support::{A, Backend, LIST, Objects, Slots, number, tag};
+use crate::threads::all_once;
+use quarry_sys::percpu::{NativeSlots, PerCpu, Push};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+const EXPECT: &str = "QUARRY_TEST_EXPECT_SEQUENCES";
+
+/// The suites that a child runs, this file's own check among them.
+const SUITES: [&str; 4] =
+    ["suite::native", "threads::native", "signals::", "surroundings::child_finds_what_was_said"];
+
+/// Runs `body` in a forked child and expects it to return.
+fn in_fork(body: impl FnOnce()) {
+    // SAFETY: the child runs `body`, which takes no lock of the parent's other threads (glibc makes
+    // malloc usable after fork), and leaves by _exit.
+    unsafe {
+        let child = libc::fork();
+        assert!(child >= 0, "fork fails");
+        if child == 0 {
+            libc::alarm(60);
+            let passed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_ok();
+            libc::_exit(i32::from(!passed));
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+        assert_eq!(status, 0, "the child failed or was killed");
+    }
+}
+
+/// Makes the kernel refuse membarrier with `errno` to this thread and its children from now on.
+fn refuse_membarrier(errno: i32) -> std::io::Result<()> {
+    let load_number = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+    let jump_if_equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    let answer = libc::BPF_RET | libc::BPF_K;
+    let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let mut steps = [
+        step(load_number, 0, 0, 0),
+        step(jump_if_equal, 0, 1, libc::SYS_membarrier as u32),
+        step(answer, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
+        step(answer, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: the program lives through the call, which copies it.
+    let refused = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+            || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) != 0
+    };
+    if refused { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn run_suites(command: &mut Command) {
+    command.args(SUITES).env(EXPECT, "no").env("PROPTEST_CASES", "64");
+    let output = command.output().expect("the child starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("child_finds_what_was_said ... ok"), "the child ran nothing: {text}");
+}
+
+fn this_program() -> Command {
+    Command::new(std::env::current_exe().expect("a test knows its own path"))
+}
+
+#[test]
+fn child_finds_what_was_said() {
+    let slots = Slots::<NativeSlots>::new();
+    match std::env::var(EXPECT).as_deref() {
+        Ok(expected) => assert_eq!(slots.is_locked(), expected == "no"),
+        // Started by hand or by cargo: whatever this machine has.
+        Err(_) => println!("sequences in use: {}", !slots.is_locked()),
+    }
+}
+
+#[test]
+fn suites_pass_where_glibc_registers_nothing() {
+    run_suites(this_program().env("GLIBC_TUNABLES", "glibc.pthread.rseq=0"));
+}
+
+#[test]
+fn suites_pass_where_membarrier_is_refused() {
+    for errno in [libc::ENOSYS, libc::EPERM] {
+        let mut command = this_program();
+        // SAFETY: between fork and exec the closure only makes two system calls.
+        unsafe { command.pre_exec(move || refuse_membarrier(errno)) };
+        run_suites(&mut command);
+    }
+}
+
+/// A filter that comes after `init`: drains give up, and nothing is lost or stuck.
+#[test]
+fn a_late_refusal_leaves_the_slots_as_they_are() {
+    in_fork(|| {
+        let slots = Slots::<NativeSlots>::new();
+        let objects = Objects::new(1);
+        stay_on_one_cpu();
+        while slots.put(A, tag(7)) != Push::Stored {
+            slots.prepare(A).expect("memory");
+        }
+        while !slots.compare_store(slots.current(), LIST, 1, 0, 5) {}
+        // SAFETY: the object is ours and on no list.
+        assert_eq!(unsafe { slots.list_push(LIST, 5, objects.get(0)) }, Push::Stored);
+        if slots.is_locked() {
+            return;
+        }
+        refuse_membarrier(libc::EPERM).expect("seccomp is to be had");
+        for _ in 0..2 {
+            let mut drained = 0;
+            assert!(!slots.drain(A, &mut |objects| drained += objects.len()));
+            assert!(!slots.drain_lists(LIST, &mut |_, _, count| drained += count));
+            assert_eq!(drained, 0);
+        }
+        assert_eq!(slots.take(A), Some(tag(7)));
+        assert_eq!(slots.put(A, tag(8)), Push::Stored);
+        // SAFETY: LIST holds what was pushed above.
+        assert_eq!(unsafe { slots.list_pop(LIST) }, Some(objects.get(0)));
+        // SAFETY: as above.
+        assert_eq!(unsafe { slots.list_push(LIST, 5, objects.get(0)) }, Push::Stored);
+    });
+}
+
+/// Keeps the (only) thread of a process on its CPU, so that its slot stays the same.
+fn stay_on_one_cpu() {
+    // SAFETY: sched_getcpu has no preconditions.
+    crate::threads::hop(unsafe { libc::sched_getcpu() } as u32);
+}
+
+/// Takes the running thread's registration away; returns whether there was one.
+#[cfg(all(target_arch = "x86_64", not(quarry_no_rseq)))]
+fn unregister() -> bool {
+    const UNREGISTER: i32 = 1;
+    const SIGNATURE: u32 = 0x5305_3053;
+    unsafe extern "C" {
+        static __rseq_offset: isize;
+    }
+    // SAFETY: unregistering only makes the kernel forget the area, which stays glibc's. The test
+    // itself runs on a glibc that has the symbol.
+    unsafe {
+        let area = quarry_sys::thread::thread_pointer().wrapping_add_signed(__rseq_offset);
+        [32u32, 36, 40, 48, 64]
+            .into_iter()
+            .any(|length| libc::syscall(libc::SYS_rseq, area, length, UNREGISTER, SIGNATURE) == 0)
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", not(quarry_no_rseq)))]
+#[test]
+fn a_thread_without_registration_uses_the_stripes() {
+    let slots = Slots::<NativeSlots>::new();
+    let objects = Objects::new(2);
+    let stripes = quarry_sys::topology::cpu_number_limit();
+    std::thread::scope(|scope| {
+        let body = || {
+            let registered = unregister();
+            assert_eq!(registered, !slots.is_locked(), "a thread of this process is registered");
+            assert!(slots.current().0 >= stripes, "{:?} belongs to a CPU", slots.current());
+            assert_eq!((slots.pop(A), slots.push(A, tag(1))), (None, Push::Refused));
+            slots.prepare(A).expect("memory");
+            assert_eq!(slots.push(A, tag(1)), Push::Refused, "the fast path stays closed");
+            assert_eq!(slots.push_unregistered(A, tag(1)), Push::Stored);
+            assert_eq!(slots.push_unregistered(A, tag(1)), Push::Duplicate);
+            assert!(slots.push_batch(A, &[tag(2), tag(3)]));
+            assert_eq!(slots.take_batch(A, 2), Some(vec![tag(2), tag(3)]));
+            assert!(slots.compare_store(slots.current(), LIST, 1, 0, 9));
+            // SAFETY: the objects are ours; LIST holds nothing else.
+            unsafe {
+                assert_eq!(slots.list_push(LIST, 9, objects.get(0)), Push::Stored);
+                assert_eq!(slots.list_push(LIST, 9, objects.get(1)), Push::Stored);
+                assert_eq!(slots.list_pop(LIST), Some(objects.get(1)));
+            }
+        };
+        scope.spawn(body).join().expect("no panic");
+    });
+    // Another thread drains what the unregistered one left.
+    assert_eq!(slots.drained(A), [tag(1)]);
+    let mut lists = Vec::new();
+    assert!(slots.drain_lists(LIST, &mut |guard, head, count| {
+        assert_eq!((guard, count), (9, 1));
+        lists.extend(objects.walk(head));
+    }));
+    assert_eq!(lists, [0]);
+}
+
+/// Threads use the slots while their process forks; each child finds every slot in a state that it
+/// had, and goes on with it.
+fn forks_see_whole_slots<S: Backend>() {
+    const OBJECTS: usize = 12;
+    let slots = Slots::<S>::new();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    let churn = |index: usize| {
+        let mut hand: Vec<usize> = (index * OBJECTS..(index + 1) * OBJECTS).collect();
+        S::enter(index as u32);
+        while !over.load(relaxed) {
+            let pair: Vec<_> = hand.iter().rev().take(2).map(|object| tag(*object)).collect();
+            if pair.len() == 2 && slots.push_batch(A, &pair) {
+                hand.truncate(hand.len() - 2);
+            } else if let Some(object) = slots.take(A) {
+                hand.push(number(object));
+            } else {
+                slots.prepare(A).expect("memory");
+            }
+        }
+        hand
+    };
+    std::thread::scope(|scope| {
+        let churn = &churn;
+        let threads: Vec<_> = (0..2).map(|index| scope.spawn(move || churn(index))).collect();
+        for _ in 0..40 {
+            slots.lock_for_fork();
+            in_fork(|| {
+                // SAFETY: the forking thread took them, and this is its copy.
+                unsafe { slots.unlock_after_fork() };
+                let mut found: Vec<usize> = slots.drained(A).into_iter().map(number).collect();
+                let count = found.len();
+                found.sort_unstable();
+                found.dedup();
+                assert!(found.len() == count && found.iter().all(|object| *object < 2 * OBJECTS));
+                slots.prepare(A).expect("memory");
+                while slots.put(A, tag(99)) != Push::Stored {
+                    slots.prepare(A).expect("memory");
+                }
+                assert_eq!(slots.drained(A), [tag(99)]);
+            });
+            // SAFETY: taken above by this thread.
+            unsafe { slots.unlock_after_fork() };
+        }
+        over.store(true, relaxed);
+        let mut found: Vec<usize> =
+            threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect();
+        found.extend(slots.drained(A).into_iter().map(number));
+        all_once(found, 2 * OBJECTS);
+    });
+}
+
+#[test]
+fn native_slots_survive_fork() {
+    forks_see_whole_slots::<NativeSlots>();
+}
+
+#[test]
+fn locked_slots_survive_fork() {
+    forks_see_whole_slots::<crate::support::Virtual<2>>();
+}
