@@ -12,6 +12,7 @@ CARGO ?= cargo
 export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 LIBRARY := $(TARGET)/release/libquarry.so
+SLUB := $(TARGET)/release/libquarry-slub.so
 QUARRY := $(TARGET)/tools/quarry
 
 .PHONY: help
@@ -29,9 +30,12 @@ test: ## everything that continuous integration runs
 	@scripts/test.sh $(STEPS)
 
 .PHONY: build
-build: ## libquarry.so and the command quarry
+build: ## libquarry.so, libquarry-slub.so and the command quarry
 	@echo "==> building libquarry.so"
 	$(CARGO) build --release -p quarry-preload
+	@echo "==> building libquarry-slub.so"
+	$(CARGO) build --release -p quarry-preload --features slub --target-dir $(TARGET)/slub
+	cp $(TARGET)/slub/release/libquarry.so $(SLUB)
 	@echo "==> building the command quarry"
 	QUARRY_EMBED="$(abspath $(LIBRARY))" $(CARGO) build --profile tools -p quarry-cli
 
@@ -40,6 +44,7 @@ install: build ## into PREFIX (default /usr/local)
 	@echo "==> installing into $(DESTDIR)$(PREFIX)"
 	install -Dm755 $(QUARRY) $(DESTDIR)$(PREFIX)/bin/quarry
 	install -Dm644 $(LIBRARY) $(DESTDIR)$(PREFIX)/lib/libquarry.so
+	install -Dm644 $(SLUB) $(DESTDIR)$(PREFIX)/lib/libquarry-slub.so
 	install -Dm644 crates/preload/include/quarry.h $(DESTDIR)$(PREFIX)/include/quarry.h
 
 .PHONY: docs
