@@ -196,7 +196,7 @@ mod model {
     }
 
     integer!(AtomicU8 u8, AtomicU16 u16, AtomicU32 u32, AtomicU64 u64, AtomicUsize usize);
-    integer!(AtomicIsize isize);
+    integer!(AtomicI64 i64, AtomicIsize isize);
     atomic!(AtomicBool, bool,);
     update!(AtomicBool, bool, fetch_and fetch_or fetch_xor);
     atomic!(AtomicPtr, *mut T, T);

@@ -1,6 +1,8 @@
 //! Tests of the per-CPU lists and of the page allocator as a whole.
 
 mod misuse;
+#[cfg(quarry_model)]
+mod model;
 mod nodes;
 mod suite;
 mod tuning;

@@ -1,0 +1,65 @@
+//! The model checker chooses who runs next: batches under the zone's lock, lists in other hands,
+//! drains and purges between them.
+
+use super::*;
+use crate::frame::Kind;
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::sync::Arc;
+
+/// One slot for all threads, batches of two, rings that overflow.
+fn small() -> PageAllocator {
+    let config = PageConfig {
+        initial_frames: 32,
+        grow: false,
+        pcp: PcpPolicy::Order0 { batch: 2, high: 3 },
+        ..TINY
+    };
+    PageAllocator::build_with(
+        fake_os(),
+        &config,
+        1,
+        |_, _| 0,
+        &RingSizes { single: 4, small: 2, huge: 1 },
+    )
+    .expect("the fake OS refuses nothing")
+}
+
+#[test]
+fn batches_of_two_threads_and_a_drain() {
+    let story = || {
+        let pages = Arc::new(small());
+        let threads: Vec<_> = [MigrateType::Movable, MigrateType::Unmovable]
+            .into_iter()
+            .map(|of| {
+                let pages = pages.clone();
+                shuttle::thread::spawn(move || {
+                    let slot = SlotIndex(0);
+                    let mut out = [Page { pfn: Pfn::NONE, zeroed: false }; 3];
+                    let got = pages.alloc_bulk(slot, request(0, of), &mut out);
+                    for page in &out[..got] {
+                        let kind = pages.frames().kind(page.pfn);
+                        assert_eq!(kind, Kind::NONE, "somebody else has this page");
+                        pages.frames().set_kind(page.pfn, 1, Kind::PAGES);
+                    }
+                    for page in &out[..got] {
+                        pages.frames().set_kind(page.pfn, 1, Kind::NONE);
+                    }
+                    let list: Vec<_> =
+                        out[..got].iter().map(|page| (page.pfn, Order::ZERO)).collect();
+                    pages.free_list(slot, &list);
+                })
+            })
+            .collect();
+        pages.drain_all();
+        pages.purge(NodeId(0), Order::ZERO, usize::MAX);
+        threads.into_iter().for_each(|thread| thread.join().expect("no assertion fails"));
+        pages.drain_all();
+        pages.validate();
+        assert_eq!(pages.zones().zone(NodeId(0)).free(), 32);
+    };
+    let mut config = shuttle::Config::new();
+    // A page allocator is built on the stack of the first thread.
+    config.stack_size = 1 << 20;
+    shuttle::Runner::new(RandomScheduler::new(200), config.clone()).run(story);
+    shuttle::Runner::new(PctScheduler::new(3, 200), config).run(story);
+}
