@@ -90,6 +90,8 @@ pub(crate) struct Counters {
     pub(crate) zone_frees: u64,
     /// Times a lock of the slab allocator was taken.
     pub(crate) slab_lock: u64,
+    /// Slabs that were made.
+    pub(crate) slabs: u64,
 }
 
 impl Counters {
@@ -101,6 +103,7 @@ impl Counters {
             zone_allocs: self.zone_allocs - earlier.zone_allocs,
             zone_frees: self.zone_frees - earlier.zone_frees,
             slab_lock: self.slab_lock - earlier.slab_lock,
+            slabs: self.slabs - earlier.slabs,
         }
     }
 }

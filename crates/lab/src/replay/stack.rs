@@ -7,6 +7,7 @@ use quarry_core::frame::{MigrateType, NodeId, Order};
 use quarry_core::heap::options::{OptionError, StackOptions};
 use quarry_core::pcp::PageRequest;
 use quarry_core::slab::sheaf::Sheaf;
+use quarry_core::slab::slub::Slub;
 use quarry_core::slab::{CacheId, CacheParams, SlabPolicy};
 use quarry_core::stack::{Stack, StackConfig};
 use quarry_sys::os::Linux;
@@ -30,12 +31,14 @@ pub(crate) struct Policies {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SlabName {
     Sheaf,
+    Slub,
 }
 
 impl fmt::Display for Policies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let slab = match self.slab {
             SlabName::Sheaf => <Sheaf as SlabPolicy<NativeSlots>>::NAME,
+            SlabName::Slub => <Slub as SlabPolicy<NativeSlots>>::NAME,
         };
         write!(f, "{slab}+{}", self.pcp)
     }
@@ -50,6 +53,7 @@ impl FromStr for Policies {
         };
         let slab = match slab {
             "sheaf" => SlabName::Sheaf,
+            "slub" => SlabName::Slub,
             _ => bail!("{text}: no slab policy {slab}; accepted: sheaf, slub"),
         };
         if let Err(OptionError::BadValue { accepted }) = StackOptions::default().set("PCP", pcp) {
@@ -84,6 +88,10 @@ impl Policies {
         match self.slab {
             SlabName::Sheaf => {
                 static STACK: Stack<LabConfig<Sheaf>> = Stack::new();
+                Ok(replay.on(&StackMemory::build(&STACK, &options)?))
+            }
+            SlabName::Slub => {
+                static STACK: Stack<LabConfig<Slub>> = Stack::new();
                 Ok(replay.on(&StackMemory::build(&STACK, &options)?))
             }
         }
@@ -171,6 +179,7 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
         for cache in self.caches.lock().expect("nobody panics with it").iter() {
             let stats = self.stack.cache_stats(*cache);
             counters.slab_lock += stats.list_lock.acquisitions + stats.barn_lock.acquisitions;
+            counters.slabs += stats.slabs_allocated;
         }
         counters
     }
@@ -182,7 +191,7 @@ mod tests {
 
     #[test]
     fn names_lead_back_to_their_policies() {
-        for name in ["sheaf+v6.7", "sheaf+order0"] {
+        for name in ["sheaf+v6.7", "slub+order0-310"] {
             assert_eq!(name.parse::<Policies>().unwrap().to_string(), name);
         }
         let error = |text: &str| text.parse::<Policies>().unwrap_err().to_string();
