@@ -184,5 +184,5 @@ fn wrong_policies_are_named_with_what_is_accepted() {
         .args(["lab", "run", "udp-u-4k", "--variants=slob+order0"])
         .assert()
         .code(2)
-        .stderr(contains("no slab policy slob; accepted: sheaf, slub"));
+        .stderr(contains("no slab policy slob; accepted: sheaf, slub, slub-locked"));
 }

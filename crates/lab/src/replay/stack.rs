@@ -7,7 +7,7 @@ use quarry_core::frame::{MigrateType, NodeId, Order};
 use quarry_core::heap::options::{OptionError, StackOptions};
 use quarry_core::pcp::PageRequest;
 use quarry_core::slab::sheaf::Sheaf;
-use quarry_core::slab::slub::Slub;
+use quarry_core::slab::slub::{LockedSlub, Slub};
 use quarry_core::slab::{CacheId, CacheParams, SlabPolicy};
 use quarry_core::stack::{Stack, StackConfig};
 use quarry_sys::os::Linux;
@@ -32,6 +32,7 @@ pub(crate) struct Policies {
 enum SlabName {
     Sheaf,
     Slub,
+    LockedSlub,
 }
 
 impl fmt::Display for Policies {
@@ -39,6 +40,7 @@ impl fmt::Display for Policies {
         let slab = match self.slab {
             SlabName::Sheaf => <Sheaf as SlabPolicy<NativeSlots>>::NAME,
             SlabName::Slub => <Slub as SlabPolicy<NativeSlots>>::NAME,
+            SlabName::LockedSlub => <LockedSlub as SlabPolicy<NativeSlots>>::NAME,
         };
         write!(f, "{slab}+{}", self.pcp)
     }
@@ -54,7 +56,8 @@ impl FromStr for Policies {
         let slab = match slab {
             "sheaf" => SlabName::Sheaf,
             "slub" => SlabName::Slub,
-            _ => bail!("{text}: no slab policy {slab}; accepted: sheaf, slub"),
+            "slub-locked" => SlabName::LockedSlub,
+            _ => bail!("{text}: no slab policy {slab}; accepted: sheaf, slub, slub-locked"),
         };
         if let Err(OptionError::BadValue { accepted }) = StackOptions::default().set("PCP", pcp) {
             bail!("{text}: no page policy {pcp}; accepted: {accepted}");
@@ -92,6 +95,10 @@ impl Policies {
             }
             SlabName::Slub => {
                 static STACK: Stack<LabConfig<Slub>> = Stack::new();
+                Ok(replay.on(&StackMemory::build(&STACK, &options)?))
+            }
+            SlabName::LockedSlub => {
+                static STACK: Stack<LabConfig<LockedSlub>> = Stack::new();
                 Ok(replay.on(&StackMemory::build(&STACK, &options)?))
             }
         }
@@ -196,7 +203,10 @@ mod tests {
         }
         let error = |text: &str| text.parse::<Policies>().unwrap_err().to_string();
         assert_eq!(error("slub"), "slub: accepted: SLAB+PCP, such as slub+order0");
-        assert_eq!(error("slob+v6.7"), "slob+v6.7: no slab policy slob; accepted: sheaf, slub");
+        assert_eq!(
+            error("slob+v6.7"),
+            "slob+v6.7: no slab policy slob; accepted: sheaf, slub, slub-locked"
+        );
         assert!(error("sheaf+v5").starts_with("sheaf+v5: no page policy v5; accepted: order0, "));
     }
 }
