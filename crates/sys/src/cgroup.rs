@@ -3,7 +3,9 @@
 //! A group's limit is the lowest of its own and its ancestors'. What the group uses is counted
 //! without its inactive page cache, which the kernel drops before it refuses anything.
 
+use crate::file::find_piece;
 use crate::report::Line;
+use core::ffi::CStr;
 use core::fmt::Write;
 
 /// The group's files, where no `/sys` hides them.
@@ -21,31 +23,34 @@ pub struct MemoryLimit {
     pub usage: u64,
 }
 
-type Path = Line<512>;
-type Text = Line<4096>;
+/// Long enough for the group of a container; a longer path is cut, and its files are not found.
+type Path = Line<640>;
 
 /// The limit that applies to this process, `None` where there is none or nothing can be read.
 /// A handful of system calls.
 #[must_use]
 pub fn memory_limit() -> Option<MemoryLimit> {
-    let groups = read("/proc/self/cgroup")?;
-    let groups = core::str::from_utf8(groups.as_bytes()).ok()?;
     let mut version_2 = None;
-    for line in groups.lines() {
-        let mut fields = line.splitn(3, ':');
-        let (Some(_), Some(controllers), Some(path)) =
-            (fields.next(), fields.next(), fields.next())
-        else {
-            continue;
-        };
-        if controllers.split(',').any(|controller| controller == "memory") {
-            return lowest(ROOT_V1, path, &["memory.limit_in_bytes"], "memory.usage_in_bytes");
-        }
+    let version_1 = find_piece(c"/proc/self/cgroup", b'\n', |line| {
+        let mut fields = core::str::from_utf8(line).ok()?.splitn(3, ':').skip(1);
+        let (controllers, group) = (fields.next()?, fields.next()?);
+        let mut path = Path::default();
+        let _ = path.write_str(group);
         if controllers.is_empty() {
             version_2 = Some(path);
+            return None;
         }
+        controllers.split(',').any(|controller| controller == "memory").then_some(path)
+    });
+    if let Some(group) = version_1 {
+        return lowest(ROOT_V1, text(&group)?, &["memory.limit_in_bytes"], "memory.usage_in_bytes");
     }
-    lowest(ROOT_V2, version_2?, &["memory.max", "memory.high"], "memory.current")
+    let group = version_2?;
+    lowest(ROOT_V2, text(&group)?, &["memory.max", "memory.high"], "memory.current")
+}
+
+fn text(path: &Path) -> Option<&str> {
+    core::str::from_utf8(path.as_bytes()).ok()
 }
 
 /// Walks from the group up to the root. In a container the path may be that of the host: where it
@@ -67,52 +72,29 @@ fn lowest(root: &str, path: &str, limits: &[&str], usage: &str) -> Option<Memory
     }
 }
 
+/// The path of a group's file, with the NUL that the system asks for.
 fn join(root: &str, group: &str, name: &str) -> Path {
     let mut path = Path::default();
-    let _ = write!(path, "{root}{group}/{name}");
+    let _ = write!(path, "{root}{group}/{name}\0");
     path
 }
 
+/// What `value` makes of the first line of a file that it can make something of.
+fn find<R>(path: &Path, mut value: impl FnMut(&str) -> Option<R>) -> Option<R> {
+    let path = CStr::from_bytes_with_nul(path.as_bytes()).ok()?;
+    find_piece(path, b'\n', |line| value(core::str::from_utf8(line).ok()?))
+}
+
 fn number(path: &Path) -> Option<u64> {
-    let text = read(core::str::from_utf8(path.as_bytes()).ok()?)?;
-    core::str::from_utf8(text.as_bytes()).ok()?.trim().parse().ok()
+    find(path, |line| line.trim().parse().ok())
 }
 
+/// Inactive page cache of the group and its children: version 1 has a total of its own, behind the
+/// group's figure.
 fn inactive_file(path: &Path) -> u64 {
-    let Some(text) = core::str::from_utf8(path.as_bytes()).ok().and_then(read) else { return 0 };
-    let text = core::str::from_utf8(text.as_bytes()).unwrap_or("");
-    let value = |name: &str| {
-        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
-    };
-    value("total_inactive_file ").or_else(|| value("inactive_file ")).unwrap_or(0)
-}
-
-/// The first 4 KiB of a file.
-fn read(path: &str) -> Option<Text> {
-    let mut name = Line::<520>::default();
-    let _ = write!(name, "{path}\0");
-    let mut text = Text::default();
-    let mut piece = [0u8; 512];
-    // SAFETY: the name is NUL-terminated (paths are below 512 bytes, or the file is not found), and
-    // each read writes at most the piece.
-    unsafe {
-        let fd = libc::open(name.as_bytes().as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if fd < 0 {
-            return None;
-        }
-        loop {
-            let got = libc::read(fd, piece.as_mut_ptr().cast(), piece.len());
-            if got <= 0 {
-                break;
-            }
-            // A multi-byte character cut in two is in no file that is read here.
-            if let Ok(part) = core::str::from_utf8(&piece[..got as usize]) {
-                let _ = text.write_str(part);
-            }
-        }
-        libc::close(fd);
-    }
-    Some(text)
+    let value = |line: &str, name: &str| line.strip_prefix(name)?.trim().parse::<u64>().ok();
+    let total = find(path, |line| value(line, "total_inactive_file "));
+    total.or_else(|| find(path, |line| value(line, "inactive_file "))).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 
 pub mod cgroup;
 pub mod clock;
+pub mod file;
 pub mod lock;
 pub mod os;
 pub mod percpu;

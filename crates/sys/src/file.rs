@@ -1,0 +1,124 @@
+//! Pieces of small files of `/proc` and `/sys`, read without allocating.
+//!
+//! By bare system calls: libc's `open`, `read` and `close` are cancellation points, where a thread
+//! would vanish with the locks of the allocator held.
+
+use core::ffi::CStr;
+
+/// Bytes of the longest piece that is seen; longer ones are left out. Lives on the caller's stack,
+/// which may be as small as 16 KiB.
+const PIECE_BYTES: usize = 1024;
+
+/// Gives every piece between `separator`s to `look` until it answers. `None` where nothing does, or
+/// where the file cannot be read. O(file).
+pub fn find_piece<R>(
+    path: &CStr,
+    separator: u8,
+    mut look: impl FnMut(&[u8]) -> Option<R>,
+) -> Option<R> {
+    let file = File::open(path)?;
+    let mut buffer = [0; PIECE_BYTES];
+    let mut held = 0;
+    let mut is_rest_of_long_piece = false;
+    loop {
+        let got = file.read(&mut buffer[held..]);
+        if got == 0 {
+            let last = &buffer[..held];
+            return if last.is_empty() || is_rest_of_long_piece { None } else { look(last) };
+        }
+        held += got;
+        let mut start = 0;
+        while let Some(len) = buffer[start..held].iter().position(|byte| *byte == separator) {
+            if !core::mem::take(&mut is_rest_of_long_piece)
+                && let Some(answer) = look(&buffer[start..start + len])
+            {
+                return Some(answer);
+            }
+            start += len + 1;
+        }
+        buffer.copy_within(start..held, 0);
+        held -= start;
+        if held == PIECE_BYTES {
+            is_rest_of_long_piece = true;
+            held = 0;
+        }
+    }
+}
+
+/// An open file, closed when dropped.
+struct File(libc::c_long);
+
+impl File {
+    fn open(path: &CStr) -> Option<Self> {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        // SAFETY: the path is NUL-terminated and outlives the call.
+        let fd =
+            unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) };
+        (fd >= 0).then_some(Self(fd))
+    }
+
+    /// Bytes read, 0 at the end and after an error.
+    fn read(&self, buffer: &mut [u8]) -> usize {
+        // SAFETY: the descriptor is ours; the kernel writes at most `buffer.len()` bytes.
+        let got =
+            unsafe { libc::syscall(libc::SYS_read, self.0, buffer.as_mut_ptr(), buffer.len()) };
+        usize::try_from(got).unwrap_or(0)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is ours and not used any more.
+        unsafe { libc::syscall(libc::SYS_close, self.0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+
+    /// What `find_piece` shows of a file with these contents.
+    fn pieces(name: &str, contents: &[u8], separator: u8) -> Vec<Vec<u8>> {
+        let file = std::env::temp_dir().join(format!("quarry-{name}-{}", std::process::id()));
+        std::fs::write(&file, contents).unwrap();
+        let path = CString::new(file.to_str().unwrap()).unwrap();
+        let mut seen = Vec::new();
+        let none = find_piece(&path, separator, |piece| {
+            seen.push(piece.to_vec());
+            None::<()>
+        });
+        assert_eq!(none, None);
+        std::fs::remove_file(&file).unwrap();
+        seen
+    }
+
+    #[test]
+    fn every_piece_is_seen_with_and_without_an_end() {
+        assert_eq!(pieces("lines", b"one\n\nthree\n", b'\n'), [&b"one"[..], b"", b"three"]);
+        assert_eq!(pieces("words", b"A=1\0B=2", 0), [b"A=1", b"B=2"]);
+        assert!(pieces("empty", b"", b'\n').is_empty());
+    }
+
+    #[test]
+    fn pieces_longer_than_the_buffer_are_left_out() {
+        for length in [PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 5 * PIECE_BYTES] {
+            let long = vec![b'x'; length];
+            let contents = [b"first\n", &long[..], b"\nlast\n"].concat();
+            let seen = pieces(&format!("long-{length}"), &contents, b'\n');
+            let expected: Vec<&[u8]> = match length < PIECE_BYTES {
+                true => vec![b"first", &long, b"last"],
+                false => vec![b"first", b"last"],
+            };
+            assert_eq!(seen, expected, "a piece of {length} bytes");
+        }
+    }
+
+    #[test]
+    fn stops_at_the_first_answer() {
+        let answer =
+            find_piece(c"/proc/self/status", b'\n', |line| line.starts_with(b"Name:").then_some(7));
+        assert_eq!(answer, Some(7));
+        assert_eq!(find_piece(c"/nowhere", b'\n', |_| Some(())), None);
+    }
+}
