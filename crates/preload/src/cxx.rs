@@ -1,11 +1,14 @@
 //! C++ operators new and delete in every form of C++17, by their mangled names (Itanium ABI).
 //!
-//! An operator that cannot serve tail-jumps to the next definition in the search order, that is
-//! libstdc++'s: it calls malloc again, runs the new-handler and throws `std::bad_alloc`. The jump
-//! leaves no frame of ours on the stack, so no exception ever passes through Rust.
+//! An operator that cannot serve tail-jumps to the definition of the C++ library: it calls malloc
+//! again, runs the new-handler and throws `std::bad_alloc`. The jump leaves no frame of ours on the
+//! stack, so no exception ever passes through Rust.
+//!
+//! The size that it is given is at most `PTRDIFF_MAX`, which no malloc serves either: the aligned
+//! forms of libstdc++ 12 round sizes near the end of the address space up to 0, and succeed.
 
 use crate::libc_malloc::Next;
-use core::ffi::c_void;
+use core::ffi::{CStr, c_void};
 use quarry::process::{self, STACK};
 use quarry_sys::report::fatal;
 
@@ -30,8 +33,12 @@ extern "C" fn new_aligned_or_null(size: usize, align: usize) -> *mut c_void {
         .map_or(core::ptr::null_mut(), |object| object.as_ptr().cast())
 }
 
+/// The C++ libraries, for where they are out of reach of the search order: a program in C opens a
+/// plugin in C++, and only the plugin sees them.
+const LIBRARIES: [&CStr; 2] = [c"libstdc++.so.6", c"libc++.so.1"];
+
 fn next_definition(next: &Next) -> *mut c_void {
-    let address = next.address();
+    let address = next.address_or_in(&LIBRARIES);
     if address.is_null() {
         fatal(format_args!("operator new failed and no C++ library is loaded to throw bad_alloc"));
     }
@@ -39,7 +46,7 @@ fn next_definition(next: &Next) -> *mut c_void {
 }
 
 /// Defines one operator: `serve(size, align)`, and where that gives null, a jump to the next
-/// definition with all four possible arguments (size, align, nothrow) as they came.
+/// definition with the arguments (size, align, nothrow) as they came, but for the size's bound.
 macro_rules! operator_new {
     ($($name:ident / $symbol:literal => $serve:ident;)*) => {
         $(
@@ -77,6 +84,9 @@ macro_rules! operator_new {
                         ".cfi_adjust_cfa_offset -8",
                         "pop rdi",
                         ".cfi_adjust_cfa_offset -8",
+                        "mov rcx, 0x7fffffffffffffff",
+                        "cmp rdi, rcx",
+                        "cmova rdi, rcx",
                         "jmp rax",
                         ".cfi_endproc",
                         serve = sym $serve,
@@ -103,6 +113,9 @@ macro_rules! operator_new {
                         "ldr x2, [sp, #32]",
                         "ldp x0, x1, [sp, #16]",
                         "ldp x29, x30, [sp], #48",
+                        "mov x10, #0x7fffffffffffffff",
+                        "cmp x0, x10",
+                        "csel x0, x10, x0, hi",
                         "br x9",
                         serve = sym $serve,
                         next = sym next,

@@ -47,6 +47,9 @@ fn heap_use() -> HeapUse {
 /// Bytes held from the system, in use and free, as glibc names them.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo2() -> Mallinfo2 {
+    if ensure_ready() == Mode::Disabled {
+        return libc_malloc::mallinfo2().unwrap_or_default();
+    }
     let usage = heap_use();
     Mallinfo2 {
         arena: usage.zone_bytes,
@@ -63,6 +66,10 @@ pub extern "C" fn mallinfo2() -> Mallinfo2 {
 /// [`mallinfo2`] in `int`s.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallinfo() -> Mallinfo {
+    if ensure_ready() == Mode::Disabled {
+        // SAFETY: mallinfo has no preconditions.
+        return unsafe { libc_malloc::mallinfo() };
+    }
     let wide = mallinfo2();
     let narrow = |value: usize| c_int::try_from(value).unwrap_or(c_int::MAX);
     Mallinfo {
@@ -95,7 +102,11 @@ const MALLOPT_KNOWN: [c_int; 9] = [1, -1, -2, -3, -4, -5, -6, -7, -8];
 
 /// 1 for a parameter that glibc knows, 0 for others.
 #[unsafe(no_mangle)]
-pub extern "C" fn mallopt(parameter: c_int, _value: c_int) -> c_int {
+pub extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
+    if ensure_ready() == Mode::Disabled {
+        // SAFETY: mallopt has no preconditions.
+        return unsafe { libc_malloc::mallopt(parameter, value) };
+    }
     c_int::from(MALLOPT_KNOWN.contains(&parameter))
 }
 
@@ -103,8 +114,11 @@ pub extern "C" fn mallopt(parameter: c_int, _value: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_stats() {
     let _errno = KeepErrno::new();
-    if ensure_ready() == Mode::Ready {
-        print_stats_to(2);
+    match ensure_ready() {
+        Mode::Ready => print_stats_to(2),
+        // SAFETY: malloc_stats has no preconditions.
+        Mode::Disabled => unsafe { libc_malloc::malloc_stats() },
+        Mode::Unavailable => {}
     }
 }
 
@@ -125,6 +139,10 @@ impl Write for Stream {
 /// `stream` is an open stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) -> c_int {
+    if ensure_ready() == Mode::Disabled {
+        // SAFETY: the caller's promise is passed on.
+        return unsafe { libc_malloc::malloc_info(options, stream) };
+    }
     if options != 0 {
         return libc::EINVAL;
     }

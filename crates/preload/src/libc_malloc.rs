@@ -1,5 +1,6 @@
 //! The C library's own allocator, for `QUARRY_DISABLE=1`: the next definitions behind ours.
 
+use crate::info::{Mallinfo, Mallinfo2};
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::transmute_copy;
 use quarry_sys::primitive::{AtomicPtr, Ordering};
@@ -28,18 +29,47 @@ impl Next {
         found
     }
 
+    /// As [`address`](Self::address), or where one of the `libraries` has it that are loaded.
+    pub(crate) fn address_or_in(&self, libraries: &[&CStr]) -> *mut c_void {
+        let mut address = self.address();
+        for library in libraries {
+            if !address.is_null() {
+                break;
+            }
+            let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
+            // SAFETY: the names are NUL-terminated. The handle is kept, so that the library stays
+            // loaded as long as its address is known here.
+            unsafe {
+                let handle = libc::dlopen(library.as_ptr(), flags);
+                if !handle.is_null() {
+                    address = libc::dlsym(handle, self.name.as_ptr());
+                }
+            }
+            self.address.store(address, Ordering::Relaxed);
+        }
+        address
+    }
+
+    /// The symbol as a function, where there is one.
+    ///
+    /// # Safety
+    /// `F` is the function pointer type of the symbol.
+    unsafe fn find<F>(&self) -> Option<F> {
+        let address = self.address();
+        // SAFETY: function pointers and object pointers have one size here, and the caller vouches
+        // for the type.
+        (!address.is_null()).then(|| unsafe { transmute_copy(&address) })
+    }
+
     /// The symbol as a function.
     ///
     /// # Safety
     /// `F` is the function pointer type of the symbol.
     unsafe fn function<F>(&self) -> F {
-        let address = self.address();
-        if address.is_null() {
-            fatal(format_args!("QUARRY_DISABLE=1, but no other {:?} was found", self.name));
-        }
-        // SAFETY: function pointers and object pointers have one size here, and the caller vouches
-        // for the type.
-        unsafe { transmute_copy(&address) }
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.find() }.unwrap_or_else(|| {
+            fatal(format_args!("QUARRY_DISABLE=1, but no other {:?} was found", self.name))
+        })
     }
 }
 
@@ -69,4 +99,15 @@ forward! {
     memalign / c"memalign" (align: usize, size: usize) -> *mut c_void;
     malloc_usable_size / c"malloc_usable_size" (pointer: *mut c_void) -> usize;
     malloc_trim / c"malloc_trim" (pad: usize) -> c_int;
+    mallopt / c"mallopt" (parameter: c_int, value: c_int) -> c_int;
+    malloc_stats / c"malloc_stats" ();
+    malloc_info / c"malloc_info" (options: c_int, stream: *mut libc::FILE) -> c_int;
+    mallinfo / c"mallinfo" () -> Mallinfo;
+}
+
+/// `mallinfo2` of the C library, `None` before glibc 2.33.
+pub(crate) fn mallinfo2() -> Option<Mallinfo2> {
+    static NEXT: Next = Next::new(c"mallinfo2");
+    // SAFETY: the type is the C prototype of the symbol, which has no preconditions.
+    unsafe { NEXT.find::<unsafe extern "C" fn() -> Mallinfo2>().map(|mallinfo2| mallinfo2()) }
 }

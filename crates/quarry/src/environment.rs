@@ -3,6 +3,7 @@
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 use quarry_core::heap::options::{OPTIONS, OptionError, StackOptions};
+use quarry_sys::file::find_piece;
 use quarry_sys::primitive::{AtomicU32, Ordering};
 use quarry_sys::report::warn;
 
@@ -68,20 +69,28 @@ pub(crate) fn apply(options: &mut StackOptions) -> Settings {
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
         return settings;
     }
-    // SAFETY: `environ` is either null (before libc has started) or a null-terminated array of
-    // NUL-terminated strings; nobody changes it while the first allocation is under way.
+    // SAFETY: `environ` is either null or a null-terminated array of NUL-terminated strings; nobody
+    // changes it while the first allocation is under way.
     unsafe {
         let mut entry = environ;
-        while !entry.is_null() && !(*entry).is_null() {
-            apply_entry(options, &mut settings, CStr::from_ptr(*entry));
+        if entry.is_null() {
+            // Before libc has started: the loader or a `.preinit_array` allocates.
+            let _ = find_piece(c"/proc/self/environ", 0, |entry| {
+                apply_entry(options, &mut settings, entry);
+                None::<()>
+            });
+            return settings;
+        }
+        while !(*entry).is_null() {
+            apply_entry(options, &mut settings, CStr::from_ptr(*entry).to_bytes());
             entry = entry.add(1);
         }
     }
     settings
 }
 
-fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &CStr) {
-    let Some(rest) = entry.to_bytes().strip_prefix(b"QUARRY_") else { return };
+fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &[u8]) {
+    let Some(rest) = entry.strip_prefix(b"QUARRY_") else { return };
     let Some(equals) = rest.iter().position(|byte| *byte == b'=') else { return };
     let (Ok(name), Ok(value)) =
         (core::str::from_utf8(&rest[..equals]), core::str::from_utf8(&rest[equals + 1..]))
