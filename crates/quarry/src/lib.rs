@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Settings are read from `QUARRY_*` variables at the first allocation, as `libquarry.so` does; a
-//! wrong name or value prints one line, and the program runs on. `QUARRY_DISABLE=1` hands everything
-//! to the C library.
+//! wrong name or value prints one line, and the program runs on. `QUARRY_DISABLE=1` hands
+//! everything to the C library.
 #![no_std]
 
 mod background;
@@ -62,8 +62,8 @@ fn is_disabled() -> bool {
 }
 
 // SAFETY: allocations have at least the layout's size and alignment (classes and blocks round up),
-// stay where they are until freed, and belong to one caller. Where `QUARRY_DISABLE=1`, the C library
-// serves from the first request on, so no allocation meets the wrong allocator.
+// stay where they are until freed, and belong to one caller. Where `QUARRY_DISABLE=1`, the C
+// library serves from the first request on, so no allocation meets the wrong allocator.
 unsafe impl GlobalAlloc for Quarry {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -92,8 +92,8 @@ unsafe impl GlobalAlloc for Quarry {
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let Some(object) = Object::new(pointer) else { return core::ptr::null_mut() };
-        // SAFETY: the caller gives up what `alloc` gave it where this succeeds, and it came with the
-        // layout's alignment.
+        // SAFETY: the caller gives up what `alloc` gave it where this succeeds, and it came with
+        // the layout's alignment.
         let moved = unsafe { process::realloc_aligned(object, size, layout.align()) };
         // SAFETY: as above; then it came from the C library.
         or_system(moved, || unsafe { system::realloc(pointer, layout, size) })

@@ -207,8 +207,8 @@ impl<C: StackConfig> Stack<C> {
         unsafe { self.realloc_aligned(object, size, MIN_ALIGN) }
     }
 
-    /// As [`realloc`](Self::realloc) of an allocation at a multiple of `align`, a power of two, which
-    /// the result is too.
+    /// As [`realloc`](Self::realloc) of an allocation at a multiple of `align`, a power of two,
+    /// which the result is too.
     ///
     /// # Safety
     /// As [`realloc`](Self::realloc).
