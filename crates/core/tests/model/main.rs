@@ -1,0 +1,32 @@
+//! The barn and the slab policies under the model checker: which thread runs next is decided anew
+//! in front of every access to shared memory. Run by `scripts/model.sh`.
+//!
+//! What is checked: an object is in one place at a time (a thread's hands, a slot, a barn, a slab),
+//! and none is lost.
+#![cfg(quarry_model)]
+
+#[path = "../suites/support/system.rs"]
+#[expect(dead_code, reason = "models need less of it than the suites")]
+mod system;
+
+mod barn;
+mod hands;
+mod policies;
+
+use shuttle::Config;
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+
+/// Runs a scenario under schedules with a few preemptions in places that are hard to hit (Burckhardt
+/// et al. 2010), and under random ones, which let short sequences run into each other.
+/// `QUARRY_MODEL_RUNS` sets how often.
+fn explore(runs: usize, scenario: fn()) {
+    let runs = std::env::var("QUARRY_MODEL_RUNS").map_or(runs, |text| text.parse().unwrap());
+    // A stack is a large value, and is built on the stack of a model's thread.
+    let config = || {
+        let mut config = Config::new();
+        config.stack_size = 1 << 20;
+        config
+    };
+    shuttle::Runner::new(PctScheduler::new(3, runs), config()).run(scenario);
+    shuttle::Runner::new(RandomScheduler::new(runs), config()).run(scenario);
+}
