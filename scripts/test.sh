@@ -46,7 +46,10 @@ step_scripts() {
 
 step_format() { cargo fmt --all --check; }
 
-step_clippy() { cargo clippy --workspace --all-targets -- -D warnings; }
+step_clippy() {
+    cargo clippy --workspace --all-targets -- -D warnings \
+        && cargo clippy -p quarry-preload --features slub -- -D warnings
+}
 
 step_no_rseq() {
     local -x RUSTFLAGS="${RUSTFLAGS:-} --cfg quarry_no_rseq" CARGO_TARGET_DIR=$target/no-rseq
