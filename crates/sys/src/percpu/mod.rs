@@ -40,7 +40,7 @@ pub use locked::{ChooseSlot, DeclaredSlot, LockedSlots, ThreadStripe};
 pub use rseq::RseqSlots;
 pub use slot::{ArrayId, MAX_ARRAYS, SLOT_BYTES, SlotArea, SlotIndex};
 #[cfg(quarry_model)]
-pub use stepped::{PlantedBug, SteppedSlots};
+pub use stepped::{PlantedBug, Stepped, SteppedSlots};
 
 use crate::os::{Os, OsResult};
 use core::mem::MaybeUninit;

@@ -1,0 +1,223 @@
+//! Arrays: single and batch operations against a drain, opening, unregistered threads, a refused
+//! barrier. Objects are conserved and operations counted in every interleaving.
+
+use crate::{Slots, all_once, check, expect_failure, number, tag};
+use quarry_sys::percpu::Stepped;
+use quarry_sys::percpu::{ArrayId, Object, PerCpu, PlantedBug, Push};
+use std::mem::MaybeUninit;
+
+const ARRAY: ArrayId = ArrayId::new(1);
+
+fn slots_of(cpus: u32, capacity: usize, bug: PlantedBug) -> Slots {
+    let slots = Slots::new(cpus, bug);
+    slots.area().define(ARRAY, capacity).expect("fresh slots have room");
+    slots
+}
+
+/// What one thread holds, and how many single operations it has done.
+#[derive(Default)]
+struct Hand {
+    objects: Vec<usize>,
+    operations: u64,
+}
+
+impl Hand {
+    fn push(&mut self, slots: &Slots) {
+        let Some(object) = self.objects.pop() else { return };
+        let mut push = slots.push(ARRAY, tag(object));
+        if push == Push::Refused {
+            push = slots.push_unregistered(ARRAY, tag(object));
+        }
+        match push {
+            Push::Stored => self.operations += 1,
+            Push::Refused => {
+                slots.prepare(ARRAY).expect("memory");
+                self.objects.push(object);
+            }
+            Push::Duplicate => panic!("{object} is in a hand and in a slot"),
+        }
+    }
+
+    fn pop(&mut self, slots: &Slots) {
+        let popped = slots.pop(ARRAY).or_else(|| slots.pop_unregistered(ARRAY));
+        self.operations += u64::from(popped.is_some());
+        self.objects.extend(popped.iter().map(number));
+    }
+
+    fn push_pair(&mut self, slots: &Slots) {
+        if self.objects.len() >= 2 {
+            let rest = self.objects.len() - 2;
+            let pair: Vec<Object> =
+                self.objects[rest..].iter().map(|object| tag(*object)).collect();
+            if slots.push_batch(ARRAY, &pair) {
+                self.objects.truncate(rest);
+            } else {
+                slots.prepare(ARRAY).expect("memory");
+            }
+        }
+    }
+
+    fn pop_pair(&mut self, slots: &Slots) {
+        let mut out = [MaybeUninit::uninit(); 2];
+        if slots.pop_batch(ARRAY, &mut out) {
+            // SAFETY: a batch that succeeds writes every element.
+            self.objects
+                .extend(out.iter().map(|object| number(unsafe { object.assume_init_ref() })));
+        }
+    }
+}
+
+/// Two threads with two objects each do `work` while the main thread drains.
+fn against_drain(bug: PlantedBug, cpus: u32, work: fn(usize, &mut Hand, &Slots)) {
+    let slots = slots_of(cpus, 3, bug);
+    let mut found = Vec::new();
+    let mut operations = 0;
+    shuttle::thread::scope(|scope| {
+        let workers: Vec<_> = (0..2)
+            .map(|index| {
+                let slots = &slots;
+                scope.spawn(move || {
+                    let mut hand = Hand::default();
+                    hand.objects.extend([2 * index, 2 * index + 1]);
+                    work(index, &mut hand, slots);
+                    hand
+                })
+            })
+            .collect();
+        for _ in 0..2 {
+            found.extend(slots.drained(ARRAY));
+        }
+        for worker in workers {
+            let hand = worker.join().expect("no panic");
+            found.extend(hand.objects);
+            operations += hand.operations;
+        }
+    });
+    let usage = slots.usage(ARRAY);
+    let rest = slots.drained(ARRAY);
+    assert_eq!((usage.level, usage.operations), (rest.len() as u64, operations));
+    found.extend(rest);
+    all_once(found, 0..4);
+}
+
+fn singles(bug: PlantedBug) {
+    against_drain(bug, 2, |_, hand, slots| {
+        for _ in 0..2 {
+            hand.push(slots);
+            hand.push(slots);
+            hand.pop(slots);
+        }
+    });
+}
+
+fn batches(bug: PlantedBug) {
+    against_drain(bug, 2, |_, hand, slots| {
+        hand.push_pair(slots);
+        hand.push_pair(slots);
+        hand.pop_pair(slots);
+        hand.push(slots);
+    });
+}
+
+/// Both threads on one CPU: nothing but preemption.
+fn one_cpu(bug: PlantedBug) {
+    against_drain(bug, 1, |_, hand, slots| {
+        hand.push(slots);
+        hand.push_pair(slots);
+        hand.pop(slots);
+        hand.pop_pair(slots);
+    });
+}
+
+/// One of the threads has no registration.
+fn mixed(bug: PlantedBug) {
+    against_drain(bug, 1, |index, hand, slots| {
+        if index == 0 {
+            Stepped::unregister();
+        }
+        hand.push(slots);
+        hand.push(slots);
+        hand.pop(slots);
+        hand.push_pair(slots);
+        hand.pop_pair(slots);
+    });
+}
+
+/// A thread on another CPU opens the array of CPU 0, because it was there when it asked, while a
+/// thread on CPU 0 pops and pushes.
+fn opening(bug: PlantedBug) {
+    let slots = slots_of(1, 1, bug);
+    let neighbour = ArrayId::new(2);
+    slots.area().define(neighbour, 1).expect("fresh slots have room");
+    let mut hand = Hand { objects: vec![0], operations: 0 };
+    shuttle::thread::scope(|scope| {
+        scope.spawn(|| slots.prepare(ARRAY).expect("memory"));
+        scope.spawn(|| slots.prepare(neighbour).expect("memory"));
+        hand.pop(&slots);
+        let stored = slots.push(ARRAY, tag(0)) == Push::Stored;
+        if stored {
+            hand.objects.clear();
+        }
+    });
+    let control = slots.area().word(quarry_sys::percpu::SlotIndex(0), neighbour, 0);
+    assert_eq!(slots.usage(neighbour).level, 0, "{control:?}");
+    hand.objects.extend(slots.drained(ARRAY));
+    all_once(hand.objects, [0]);
+}
+
+/// The kernel refuses the barrier at some point: drains give up, everything stays usable.
+fn refusal(bug: PlantedBug) {
+    let slots = slots_of(2, 2, bug);
+    let mut found = Vec::new();
+    shuttle::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            let mut hand = Hand { objects: vec![0, 1], operations: 0 };
+            for _ in 0..3 {
+                hand.push(&slots);
+                hand.push(&slots);
+                hand.pop(&slots);
+            }
+            hand.objects
+        });
+        let mut take = |objects: &[Object]| found.extend(objects.iter().map(number));
+        let first = slots.drain(ARRAY, &mut take);
+        slots.sequences().refuse_barrier();
+        let second = slots.drain(ARRAY, &mut take);
+        assert_eq!((first, second), (true, false));
+        found.extend(worker.join().expect("no panic"));
+    });
+    for cpu in 0..2 {
+        Stepped::pin(cpu);
+        found.extend(std::iter::from_fn(|| slots.pop(ARRAY)).map(|object| number(&object)));
+    }
+    all_once(found, 0..2);
+}
+
+macro_rules! models {
+    ($($scenario:ident)+) => {
+        $(#[test] fn $scenario() { check(|| super::$scenario(PlantedBug::None)); })+
+    };
+}
+
+mod holds {
+    use super::*;
+    models!(singles batches one_cpu mixed opening refusal);
+}
+
+macro_rules! mutations {
+    ($($bug:ident is_found_by $scenario:ident as $name:ident;)+) => {
+        $(#[test] fn $name() { expect_failure(|| super::$scenario(PlantedBug::$bug)); })+
+    };
+}
+
+mod finds {
+    use super::*;
+    mutations! {
+        CommitsAfterPreemption is_found_by one_cpu as commits_after_preemption;
+        BarrierDoesNothing is_found_by singles as barrier_does_nothing;
+        BarrierDoesNothing is_found_by batches as barrier_does_nothing_for_batches;
+        HeaderBeforeBounds is_found_by opening as header_before_bounds;
+        CommitBeforeBounds is_found_by singles as commit_before_bounds;
+        FreshBoundsAdmitPops is_found_by opening as fresh_bounds_admit_pops;
+    }
+}

@@ -1,0 +1,95 @@
+//! Models: shuttle walks through interleavings of the slot protocol and of the counted lock.
+//!
+//! `scripts/model.sh` runs them. Each scenario runs under two schedulers, and each has a mutation
+//! beside it: with a bug planted in the sequences, the check has to fail.
+#![cfg(quarry_model)]
+
+mod arrays;
+mod lists;
+mod lock;
+
+use quarry_sys::os::FakeOs;
+use quarry_sys::percpu::{ArrayId, Object, PerCpu, PlantedBug, SteppedSlots};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::{Config, FailurePersistence, Runner};
+use std::ops::Deref;
+
+static OS: FakeOs = FakeOs::new(4096);
+
+/// Runs of a scenario under each scheduler; QUARRY_MODEL_RUNS sets another number.
+fn runs() -> usize {
+    let chosen = std::env::var("QUARRY_MODEL_RUNS").ok().map(|runs| runs.parse());
+    chosen.map_or(3_000, |runs| runs.expect("QUARRY_MODEL_RUNS is a number"))
+}
+
+fn run<S: Scheduler + 'static>(scheduler: S, persistence: FailurePersistence, scenario: Scenario) {
+    let mut config = Config::new();
+    config.failure_persistence = persistence;
+    Runner::new(scheduler, config).run(scenario);
+}
+
+type Scenario = fn();
+
+/// Checks a scenario under random schedules, and under few preemptions at chosen points.
+fn check(scenario: Scenario) {
+    run(RandomScheduler::new(runs()), FailurePersistence::Print, scenario);
+    run(PctScheduler::new(3, runs()), FailurePersistence::Print, scenario);
+}
+
+/// Expects the check of a scenario with a planted bug to fail. More runs than `check` makes, on a
+/// thread of the OS of their own: what a failed run leaves behind must not meet the next one.
+fn expect_failure(scenario: Scenario) {
+    let fails = |body: fn(Scenario)| std::thread::spawn(move || body(scenario)).join().is_err();
+    let found = fails(|scenario| {
+        run(RandomScheduler::new(10 * runs()), FailurePersistence::None, scenario);
+    }) || fails(|scenario| {
+        run(PctScheduler::new(3, 10 * runs()), FailurePersistence::None, scenario);
+    });
+    assert!(found, "the planted bug went unnoticed");
+}
+
+/// Slots of one run.
+struct Slots(SteppedSlots);
+
+impl Slots {
+    fn new(cpus: u32, bug: PlantedBug) -> Self {
+        let slots = SteppedSlots::INERT;
+        slots.sequences().set_cpus(cpus);
+        slots.sequences().plant(bug);
+        slots.init(&OS).expect("the fake OS refuses nothing");
+        Self(slots)
+    }
+
+    fn drained(&self, array: ArrayId) -> Vec<usize> {
+        let mut found = Vec::new();
+        assert!(self.drain(array, &mut |objects| found.extend(objects.iter().map(number))));
+        found
+    }
+}
+
+impl Deref for Slots {
+    type Target = SteppedSlots;
+    fn deref(&self) -> &SteppedSlots {
+        &self.0
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        // SAFETY: the run's threads have been joined.
+        unsafe { self.0.area().release(&OS) };
+    }
+}
+
+fn tag(number: usize) -> Object {
+    Object::new(((number + 1) * 16) as *mut u8).expect("numbers are small")
+}
+
+fn number(object: &Object) -> usize {
+    object.as_ptr() as usize / 16 - 1
+}
+
+fn all_once(mut found: Vec<usize>, wanted: impl IntoIterator<Item = usize>) {
+    found.sort_unstable();
+    assert_eq!(found, wanted.into_iter().collect::<Vec<_>>(), "each object once");
+}
