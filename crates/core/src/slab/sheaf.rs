@@ -19,9 +19,9 @@ use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 /// Most bytes of objects in a sheaf, within 4..=64 objects.
 const SHEAF_BYTES: usize = 128 << 10;
 /// Most bytes of objects in a barn, within 10 (`MAX_FULL_SHEAVES`, Linux 6.18) and 64 sheaves.
-const BARN_BYTES: usize = 1 << 20;
+const BARN_BYTES: usize = 4 << 20;
 /// Empty slabs that a cache keeps, in bytes.
-const EMPTY_BYTES: usize = 128 << 10;
+const EMPTY_BYTES: usize = 512 << 10;
 
 /// One cache's part of the policy.
 struct SheafCache {
