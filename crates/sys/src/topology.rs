@@ -1,35 +1,203 @@
-//! What is known of the machine: CPUs, NUMA nodes, page sizes.
+//! What is known of the machine: CPUs, NUMA nodes, huge pages. Nothing here allocates, and
+//! everything has an answer without `/proc` and `/sys`.
+
+use crate::file::find_piece;
+use crate::primitive::{AtomicU32, Ordering};
+use core::ffi::CStr;
 
 /// Largest CPU mask asked of the kernel: 8,192 CPUs, the largest `NR_CPUS` of x86-64 (Linux 6.x).
 const MASK_BYTES: usize = 1024;
 
-/// An exclusive upper bound on every CPU number and every `mm_cid` of this process.
-///
-/// The kernel answers `sched_getaffinity` with the size of its own CPU mask, so this needs neither
-/// /proc nor /sys. Always a multiple of 64, at least 64.
-#[must_use]
-pub fn cpu_number_limit() -> u32 {
+type Mask = [u64; MASK_BYTES / 8];
+
+/// The CPUs that the process may run on, and the bytes of the kernel's own mask.
+fn affinity() -> (Mask, usize) {
     let mut mask = [0u64; MASK_BYTES / 8];
     // SAFETY: `mask` is writable for MASK_BYTES bytes.
     let bytes =
         unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, MASK_BYTES, mask.as_mut_ptr()) };
-    if bytes > 0 { (bytes as u32 * 8).next_multiple_of(64) } else { MASK_BYTES as u32 * 8 }
+    (mask, usize::try_from(bytes).unwrap_or(0))
 }
 
-/// CPUs that the process may run on now, at least 1.
+/// A list of numbers as the kernel writes it, such as `0-3,8-11`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct NumberList {
+    count: u32,
+    /// One more than the highest.
+    limit: u32,
+}
+
+impl NumberList {
+    /// `None` where the text is no such list.
+    fn parse(text: &[u8]) -> Option<Self> {
+        let text = core::str::from_utf8(text).ok()?.trim();
+        let mut list = Self::default();
+        for range in text.split(',') {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
+            let count = last.checked_sub(first)?.checked_add(1)?;
+            list.count = list.count.checked_add(count)?;
+            list.limit = list.limit.max(last.checked_add(1)?);
+        }
+        Some(list)
+    }
+
+    fn read(path: &CStr) -> Option<Self> {
+        find_piece(path, b'\n', Self::parse)
+    }
+}
+
+/// The CPUs that the machine can ever have; read once.
+fn possible() -> NumberList {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    static LIMIT: AtomicU32 = AtomicU32::new(0);
+    let known = LIMIT.load(Ordering::Acquire);
+    if known != 0 {
+        return NumberList { count: COUNT.load(Ordering::Relaxed), limit: known };
+    }
+    let list = possible_from(NumberList::read(c"/sys/devices/system/cpu/possible"), affinity());
+    COUNT.store(list.count, Ordering::Relaxed);
+    LIMIT.store(list.limit, Ordering::Release);
+    list
+}
+
+/// What `/sys` says, unless the process may run on a CPU that this leaves out; else the size of the
+/// kernel's mask, which no CPU number passes.
+fn possible_from(listed: Option<NumberList>, (mask, bytes): (Mask, usize)) -> NumberList {
+    let allowed = mask.iter().map(|word| word.count_ones()).sum::<u32>().max(1);
+    let highest = mask
+        .iter()
+        .rposition(|word| *word != 0)
+        .map_or(1, |index| index as u32 * 64 + (64 - mask[index].leading_zeros()));
+    match listed {
+        Some(list) if list.limit >= highest && list.count >= allowed => list,
+        _ if bytes > 0 => NumberList { count: allowed, limit: (bytes as u32 * 8).max(highest) },
+        _ => NumberList { count: allowed, limit: MASK_BYTES as u32 * 8 },
+    }
+}
+
+/// An exclusive upper bound on every CPU number and every `mm_cid` of this process (`nr_cpu_ids` of
+/// the kernel where `/sys` tells it). At least 1.
 #[must_use]
-pub fn allowed_cpus() -> u32 {
-    let mut mask = [0u64; MASK_BYTES / 8];
-    // SAFETY: `mask` is writable for MASK_BYTES bytes.
-    let bytes =
-        unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, MASK_BYTES, mask.as_mut_ptr()) };
-    if bytes > 0 { mask.iter().map(|word| word.count_ones()).sum::<u32>().max(1) } else { 1 }
+pub fn cpu_number_limit() -> u32 {
+    possible().limit
 }
 
 /// CPUs that the machine can ever have, at least 1.
 #[must_use]
 pub fn possible_cpus() -> u32 {
-    // SAFETY: sysconf has no preconditions.
-    let configured = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-    if configured > 0 { configured as u32 } else { allowed_cpus() }
+    possible().count
+}
+
+/// CPUs that the process may run on now, at least 1.
+#[must_use]
+pub fn allowed_cpus() -> u32 {
+    affinity().0.iter().map(|word| word.count_ones()).sum::<u32>().max(1)
+}
+
+/// An exclusive upper bound on the numbers of NUMA nodes, at least 1.
+#[must_use]
+pub fn node_number_limit() -> u32 {
+    NumberList::read(c"/sys/devices/system/node/possible").map_or(1, |list| list.limit.max(1))
+}
+
+/// The NUMA node of the CPU that runs the calling thread, 0 where the kernel does not say.
+#[must_use]
+pub fn current_node() -> u32 {
+    let (mut cpu, mut node) = (0u32, 0u32);
+    // SAFETY: both words are writable; the third argument is unused since Linux 2.6.24.
+    unsafe {
+        libc::syscall(
+            libc::SYS_getcpu,
+            &raw mut cpu,
+            &raw mut node,
+            core::ptr::null_mut::<libc::c_void>(),
+        )
+    };
+    node
+}
+
+/// When the system gives huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HugePages {
+    /// To everybody.
+    Always,
+    /// To those who ask (`madvise`).
+    OnRequest,
+    /// To nobody, or it is not known.
+    Never,
+}
+
+/// The mode of transparent huge pages.
+#[must_use]
+pub fn huge_pages() -> HugePages {
+    find_piece(c"/sys/kernel/mm/transparent_hugepage/enabled", b'\n', chosen_mode)
+        .unwrap_or(HugePages::Never)
+}
+
+/// The mode in brackets, as in `always [madvise] never`.
+fn chosen_mode(text: &[u8]) -> Option<HugePages> {
+    let text = core::str::from_utf8(text).ok()?;
+    let chosen = text
+        .split_ascii_whitespace()
+        .find_map(|word| word.strip_prefix('[').and_then(|word| word.strip_suffix(']')))?;
+    match chosen {
+        "always" => Some(HugePages::Always),
+        "madvise" => Some(HugePages::OnRequest),
+        _ => Some(HugePages::Never),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(text: &str) -> Option<NumberList> {
+        NumberList::parse(text.as_bytes())
+    }
+
+    fn mask_of(cpus: &[usize]) -> Mask {
+        let mut mask = [0; MASK_BYTES / 8];
+        cpus.iter().for_each(|cpu| mask[cpu / 64] |= 1 << (cpu % 64));
+        mask
+    }
+
+    #[test]
+    fn lists_are_read_as_the_kernel_writes_them() {
+        assert_eq!(list("0"), Some(NumberList { count: 1, limit: 1 }));
+        assert_eq!(list("0-3,8-11\n"), Some(NumberList { count: 8, limit: 12 }));
+        assert_eq!(list("2,5"), Some(NumberList { count: 2, limit: 6 }));
+        for wrong in ["", "x", "3-1", "1-", "0-4294967295"] {
+            assert_eq!(list(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn holes_in_cpu_numbers_count_to_the_limit() {
+        let listed = list("0-1,64-65");
+        let found = possible_from(listed, (mask_of(&[64, 65]), 16));
+        assert_eq!(found, NumberList { count: 4, limit: 66 });
+    }
+
+    #[test]
+    fn a_list_that_leaves_out_a_cpu_we_may_run_on_is_not_believed() {
+        let found = possible_from(list("0-1"), (mask_of(&[0, 7]), 8));
+        assert_eq!(found, NumberList { count: 2, limit: 64 });
+        let found = possible_from(None, (mask_of(&[0]), 0));
+        assert_eq!(found, NumberList { count: 1, limit: 8192 });
+    }
+
+    #[test]
+    fn the_mode_in_brackets_is_chosen() {
+        assert_eq!(chosen_mode(b"[always] madvise never"), Some(HugePages::Always));
+        assert_eq!(chosen_mode(b"always [madvise] never"), Some(HugePages::OnRequest));
+        assert_eq!(chosen_mode(b"always madvise [never]"), Some(HugePages::Never));
+        assert_eq!(chosen_mode(b""), None);
+    }
+
+    #[test]
+    fn this_machine_answers() {
+        assert!(allowed_cpus() <= possible_cpus() && possible_cpus() <= cpu_number_limit());
+        assert!(current_node() < node_number_limit());
+    }
 }

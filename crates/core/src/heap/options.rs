@@ -1,6 +1,6 @@
 //! What can be chosen when a stack is built, and how it is spelt in `QUARRY_*`.
 
-use crate::frame::{FRAME_BYTES, NodeId};
+use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
 use crate::pcp::{FaultPolicy, FreeListPolicy, PageConfig, PcpPolicy};
 use quarry_sys::percpu::SlotIndex;
 
@@ -17,21 +17,28 @@ pub struct StackOptions {
 /// nothing, and is halved until the system grants it.
 pub const DEFAULT_RESERVE: usize = 1 << 40;
 
+/// On a machine of one node nobody needs to be asked.
 fn first_node(_slot: SlotIndex) -> NodeId {
     NodeId(0)
+}
+
+/// The node of the running CPU. Slots are numbered by `mm_cid`, which says nothing of nodes.
+fn running_node(_slot: SlotIndex) -> NodeId {
+    NodeId((quarry_sys::topology::current_node() as usize).min(MAX_NODES - 1) as u8)
 }
 
 impl Default for StackOptions {
     /// What `libquarry.so` starts with.
     fn default() -> Self {
+        let nodes = (quarry_sys::topology::node_number_limit() as usize).min(MAX_NODES) as u8;
         Self {
             pages: PageConfig {
                 reserve_bytes: DEFAULT_RESERVE,
                 limit_frames: u32::MAX,
                 initial_frames: 0,
                 grow: true,
-                nodes: 1,
-                node_of_slot: first_node,
+                nodes,
+                node_of_slot: if nodes == 1 { first_node } else { running_node },
                 declared_cpus: quarry_sys::topology::possible_cpus(),
                 pcp: PcpPolicy::V6_7,
                 faults: FaultPolicy { populate: true, huge: true },

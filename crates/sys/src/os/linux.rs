@@ -1,7 +1,7 @@
 //! Linux: `mmap`, `mprotect`, `madvise`, `mremap`.
 
 use super::{Os, OsError, OsResult};
-use crate::primitive::{AtomicBool, Ordering};
+use crate::primitive::{AtomicU32, Ordering};
 use core::ptr::NonNull;
 
 /// The real operating system. Stateless.
@@ -12,7 +12,21 @@ const HUGE_BYTES: usize = 2 << 20;
 
 /// Whether some of our memory may be in huge pages: where asked for, or where the system gives them
 /// unasked.
-static MAY_BE_HUGE: AtomicBool = AtomicBool::new(false);
+static MAY_BE_HUGE: AtomicU32 = AtomicU32::new(UNKNOWN);
+const UNKNOWN: u32 = 0;
+const NOT_HUGE: u32 = 1;
+const HUGE: u32 = 2;
+
+fn may_be_huge() -> bool {
+    let known = MAY_BE_HUGE.load(Ordering::Relaxed);
+    if known != UNKNOWN {
+        return known == HUGE;
+    }
+    let unasked = crate::topology::huge_pages() == crate::topology::HugePages::Always;
+    let found = if unasked { HUGE } else { NOT_HUGE };
+    let _ = MAY_BE_HUGE.compare_exchange(UNKNOWN, found, Ordering::Relaxed, Ordering::Relaxed);
+    MAY_BE_HUGE.load(Ordering::Relaxed) == HUGE
+}
 
 fn is_huge_aligned(address: NonNull<u8>, bytes: usize) -> bool {
     (address.as_ptr() as usize | bytes).is_multiple_of(HUGE_BYTES)
@@ -90,7 +104,7 @@ unsafe impl Os for Linux {
     }
 
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
-        if MAY_BE_HUGE.load(Ordering::Relaxed) && !is_huge_aligned(address, bytes) {
+        if !is_huge_aligned(address, bytes) && may_be_huge() {
             // A part of a huge page is unmapped but stays allocated: the process shrinks and the
             // machine's free memory does not grow. MADV_COLD (Linux 5.4) splits the page first.
             // SAFETY: a hint that keeps contents.
@@ -102,7 +116,7 @@ unsafe impl Os for Linux {
 
     fn advise_huge(&self, address: NonNull<u8>, bytes: usize, huge: bool) -> OsResult<()> {
         if huge {
-            MAY_BE_HUGE.store(true, Ordering::Relaxed);
+            MAY_BE_HUGE.store(HUGE, Ordering::Relaxed);
         }
         let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
         // SAFETY: a hint that keeps contents; the range is committed by us.
