@@ -8,6 +8,7 @@
 mod failing;
 mod heap;
 mod limits;
+mod misuse;
 mod policies;
 mod support;
 mod threads;

@@ -1,0 +1,184 @@
+//! Pointers that cannot be freed: one line that says why, then abort. Each case runs in a process
+//! of its own.
+
+use crate::support::{Backing, Bed, TestOs, VirtualConfig, on_cpu, small, unregister};
+use quarry_core::heap::options::StackOptions;
+use quarry_core::slab::sheaf::Sheaf;
+use quarry_core::stack::StackConfig;
+use quarry_sys::percpu::{NativeSlots, Object, PerCpu};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+type HeapBed = Bed<VirtualConfig<Sheaf>>;
+
+/// Objects of this many bytes: a sheaf has 64 of them, a slot has room for two sheaves.
+const SIZE: usize = 48;
+const ROOM: usize = 128;
+
+fn bed() -> HeapBed {
+    let options = StackOptions { heap: true, ..small() };
+    HeapBed::new(Backing::Fake, 4096, 2, &options)
+}
+
+fn objects(bed: &HeapBed, count: usize) -> Vec<Object> {
+    (0..count).map(|_| bed.stack.alloc(SIZE).expect("there is memory")).collect()
+}
+
+/// Runs an ignored test of this file alone: it must abort, with `line` as its last words.
+fn aborts(test: &str, line: &str) {
+    let program = std::env::current_exe().expect("the path of this program");
+    let output = Command::new(program)
+        .args([&format!("misuse::{test}"), "--exact", "--ignored", "--nocapture"])
+        .output()
+        .expect("this program runs");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{text}");
+    let last = text.lines().last().unwrap_or_default();
+    let is_free_of_something = last.starts_with("quarry: free(0x");
+    assert!(is_free_of_something && last.ends_with(line), "{text}");
+}
+
+/// Frees what must not be freed.
+///
+/// # Safety
+/// None could make it sound: the process ends here.
+unsafe fn free<C: StackConfig>(bed: &Bed<C>, object: Object) -> ! {
+    // SAFETY: not given. The stack finds out, and aborts before anybody uses the object.
+    unsafe { bed.stack.free(object) };
+    std::process::exit(0);
+}
+
+#[test]
+fn twice_in_a_row() {
+    aborts("freed_twice", "): double free of an object of 48 bytes");
+}
+
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn freed_twice() {
+    let bed = bed();
+    let object = objects(&bed, 1)[0];
+    // SAFETY: the first free is sound, and the second is what is tried.
+    unsafe {
+        bed.stack.free(object);
+        free(&bed, object)
+    }
+}
+
+#[test]
+fn twice_into_a_full_array() {
+    aborts("freed_twice_when_full", "): double free of an object of 48 bytes");
+}
+
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn freed_twice_when_full() {
+    let bed = bed();
+    let objects = objects(&bed, 2 * ROOM);
+    for &object in &objects {
+        // SAFETY: each was live and is freed once.
+        unsafe { bed.stack.free(object) };
+        let class = quarry_core::heap::classes::of(SIZE);
+        if bed.stack.percpu().usage(class.array()).level == ROOM as u64 {
+            // SAFETY: what is tried.
+            unsafe { free(&bed, object) }
+        }
+    }
+}
+
+#[test]
+fn twice_with_another_in_between_and_then_a_shrink() {
+    aborts("freed_twice_with_another_between", "): double free of an object of 48 bytes");
+}
+
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn freed_twice_with_another_between() {
+    let bed = bed();
+    let objects = objects(&bed, 2);
+    // SAFETY: the first two frees are sound; the third is what is tried.
+    unsafe {
+        bed.stack.free(objects[0]);
+        bed.stack.free(objects[1]);
+        bed.stack.free(objects[0]);
+    }
+    let _ = bed.stack.trim();
+}
+
+#[test]
+fn twice_on_two_cpus_and_then_a_shrink() {
+    aborts("freed_on_two_cpus", "): double free of an object of 48 bytes");
+}
+
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn freed_on_two_cpus() {
+    let bed = bed();
+    let object = objects(&bed, 1)[0];
+    for cpu in 0..2 {
+        on_cpu(cpu);
+        // SAFETY: the first free is sound; the second is what is tried.
+        unsafe { bed.stack.free(object) };
+    }
+    let _ = bed.stack.trim();
+}
+
+#[test]
+fn twice_after_the_slab_has_gone() {
+    aborts("freed_after_the_slab", "): double free of a block");
+}
+
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn freed_after_the_slab() {
+    let bed = bed();
+    let object = objects(&bed, 1)[0];
+    // SAFETY: the first free is sound, and the second is what is tried.
+    unsafe {
+        bed.stack.free(object);
+        let _ = bed.stack.trim();
+        free(&bed, object)
+    }
+}
+
+#[test]
+fn the_start_of_a_slab() {
+    aborts("freed_header", "): pointer into the middle of an object of 48 bytes");
+}
+
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn freed_header() {
+    let bed = bed();
+    let object = objects(&bed, 1)[0];
+    let start = (object.as_ptr() as usize & !0x3fff) as *mut u8;
+    // SAFETY: what is tried.
+    unsafe { free(&bed, Object::new(start).expect("not null")) }
+}
+
+#[test]
+fn twice_by_a_thread_without_registration() {
+    aborts("freed_twice_unregistered", "): double free of an object of 48 bytes");
+}
+
+struct NativeConfig;
+
+impl StackConfig for NativeConfig {
+    type PerCpu = NativeSlots;
+    type Slab = Sheaf;
+}
+
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn freed_twice_unregistered() {
+    unregister();
+    let os = Box::leak(Box::new(TestOs::new(Backing::Linux, 4096)));
+    let options = StackOptions { heap: true, ..small() };
+    let bed = Bed::<NativeConfig>::on(os, &options, |_| {}).expect("a system that fails nowhere");
+    let object = bed.stack.alloc(SIZE).expect("there is memory");
+    // SAFETY: the first free is sound, and the second is what is tried.
+    unsafe {
+        bed.stack.free(object);
+        free(&bed, object)
+    }
+}
