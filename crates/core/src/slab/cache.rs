@@ -339,10 +339,10 @@ impl CacheTable {
     /// A cache that objects with these parameters can share.
     fn find_mergeable(&self, params: &CacheParams) -> Option<&Cache> {
         let first = self.first_mergeable.load(Ordering::Relaxed) as usize;
-        let is_possible = params.size > 0 && params.align.is_power_of_two();
-        self.iter().find(|cache| {
-            is_possible && cache.id.index() >= first && cache.stride == params.stride()
-        })
+        if !params.is_possible() {
+            return None;
+        }
+        self.iter().find(|cache| cache.id.index() >= first && cache.stride == params.stride())
     }
 
     /// Keeps all caches created so far from being shared by later ones.

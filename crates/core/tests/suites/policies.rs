@@ -3,6 +3,7 @@
 use crate::support::{Backing, Bed, Oracle, VirtualConfig, check, on_cpu, small};
 use proptest::prelude::*;
 use quarry_core::slab::{CacheId, CacheParams, SlabPolicy};
+use quarry_sys::os::OsError;
 use quarry_sys::percpu::{Object, VirtualSlots};
 use std::mem::MaybeUninit;
 
@@ -30,6 +31,11 @@ macro_rules! stamp {
             #[test]
             fn bulk_requests_agree_with_single_ones() {
                 super::bulk::<$policy>();
+            }
+
+            #[test]
+            fn impossible_caches_are_refused() {
+                super::impossible::<$policy>();
             }
         }
     )*};
@@ -310,5 +316,25 @@ fn bulk<S: SlabPolicy<VirtualSlots> + 'static>() {
             play.validate();
         }
     }
+    play.finish();
+}
+
+fn impossible<S: SlabPolicy<VirtualSlots> + 'static>() {
+    let mut play = Play::<S>::new(1, &[CacheParams { size: 64, align: 16 }]);
+    let largest = 4 << 20;
+    for (size, align) in [
+        (0, 16),
+        (64, 0),
+        (64, 48),
+        (largest + 1, 16),
+        (64, 2 * largest),
+        (usize::MAX, 16),
+        (usize::MAX - 62, 64),
+        (1, 1 << 63),
+    ] {
+        let refused = play.bed.stack.create_cache("impossible", &CacheParams { size, align });
+        assert_eq!(refused, Err(OsError(libc::EINVAL)), "size {size}, align {align}");
+    }
+    play.alloc(0);
     play.finish();
 }
