@@ -34,7 +34,10 @@ on() {
     local allocator=$1
     shift
     case $allocator in
-        quarry) exec "$quarry" run --stats="$scratch/stats" -- "$@" ;;
+        quarry)
+            rm -f "$scratch/stats" # --stats appends
+            exec "$quarry" run --stats="$scratch/stats" -- "$@"
+            ;;
         glibc) LD_PRELOAD=$libc exec "$@" ;;
         jemalloc) LD_PRELOAD=$jemalloc exec "$@" ;;
     esac
@@ -119,7 +122,7 @@ for ((round = 1; round <= rounds; round++)); do
         say "round $round of $rounds: redis-server on $allocator"
         redis_round "$allocator"
         if [[ $allocator == quarry ]]; then
-            cp "$scratch/stats" "$scratch/stats.redis"
+            mv "$scratch/stats" "$scratch/stats.redis"
         fi
     done
     for allocator in "${allocators[@]}"; do
