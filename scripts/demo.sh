@@ -133,7 +133,7 @@ done
 
 printf '\nWhat Quarry saw of the last redis-server (--stats; the ten busiest caches):\n\n'
 {
-    sed -n 1,2p "$scratch/stats.redis"
+    sed -n '1,/^# name/p' "$scratch/stats.redis"
     awk '/^malloc-/ {match($0, /operations +[0-9]+/)
         print substr($0, RSTART + 10, RLENGTH - 10) "\t" $0}' "$scratch/stats.redis" \
         | sort -nr | awk 'NR <= 10' | cut -f 2-

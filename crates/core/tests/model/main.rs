@@ -16,8 +16,8 @@ mod policies;
 use shuttle::Config;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 
-/// Runs a scenario under schedules with a few preemptions in places that are hard to hit (Burckhardt
-/// et al. 2010), and under random ones, which let short sequences run into each other.
+/// Runs a scenario under schedules with a few preemptions in places that are hard to hit
+/// (Burckhardt et al. 2010), and under random ones, which let short sequences run into each other.
 /// `QUARRY_MODEL_RUNS` sets how often.
 fn explore(runs: usize, scenario: fn()) {
     let runs = std::env::var("QUARRY_MODEL_RUNS").map_or(runs, |text| text.parse().unwrap());

@@ -33,8 +33,8 @@ struct Play<S: SlabPolicy<SteppedSlots> + 'static> {
     os: &'static TestOs,
 }
 
-// SAFETY: what keeps it from being Send and Sync by itself is the addresses in `left`; whoever takes
-// one out owns the object.
+// SAFETY: what keeps it from being Send and Sync by itself is the addresses in `left`; whoever
+// takes one out owns the object.
 unsafe impl<S: SlabPolicy<SteppedSlots>> Sync for Play<S> {}
 // SAFETY: as for Sync.
 unsafe impl<S: SlabPolicy<SteppedSlots>> Send for Play<S> {}
