@@ -54,6 +54,8 @@ mod order;
 mod page_word;
 mod stats;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod validate;
 
 use self::cache::{SlubCache, guard_of};

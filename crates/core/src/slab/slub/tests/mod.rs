@@ -1,0 +1,5 @@
+//! Tests of the parts that callers do not see. The policy as a whole: `tests/slub.rs`, the suites,
+//! and the model `tests/model`.
+
+#[cfg(quarry_model)]
+mod packed_word;
