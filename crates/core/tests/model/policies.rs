@@ -177,17 +177,17 @@ macro_rules! stamp {
 
             #[test]
             fn trade_loses_no_object_and_hands_none_out_twice() {
-                explore(150, || trading::<$policy>($size, PlantedBug::None));
+                explore(400, || trading::<$policy>($size, PlantedBug::None));
             }
 
             #[test]
             fn slots_are_emptied_beside_a_thread_that_uses_them() {
-                explore(150, || draining::<$policy>($size, PlantedBug::None));
+                explore(400, || draining::<$policy>($size, PlantedBug::None));
             }
 
             #[test]
             fn bulk_requests_go_beside_single_ones() {
-                explore(150, || bulk::<$policy>($size));
+                explore(400, || bulk::<$policy>($size));
             }
         }
     )*};
