@@ -2,9 +2,13 @@
 //! each instruction, and surroundings without restartable sequences.
 #![cfg(not(quarry_model))]
 
+#[cfg(all(target_arch = "x86_64", not(quarry_no_rseq)))]
+mod abort;
 mod oracle;
 mod signals;
 mod suite;
 mod support;
 mod surroundings;
 mod threads;
+#[cfg(all(target_arch = "x86_64", not(quarry_no_rseq)))]
+mod tracer;

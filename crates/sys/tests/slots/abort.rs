@@ -1,0 +1,549 @@
+//! The real assembly, interrupted at each of its instructions.
+//!
+//! A child prepares its slot, performs one operation between two markers, checks what came of it,
+//! and starts over. The tracer steps into the operation's sequence, each round one instruction
+//! further, and there does one of several things to the thread before the kernel restarts the
+//! sequence. Whatever it is, the operation has to happen exactly once.
+
+use crate::support::{Backend, Objects, Slots, number, tag};
+use crate::tracer::{Sequence, Tracee, marker};
+use quarry_sys::percpu::{ArrayId, Object, PerCpu, Push, RseqSlots, SlotIndex};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+const ARRAY: ArrayId = ArrayId::new(7);
+const CAPACITY: usize = 6;
+const LIST: ArrayId = ArrayId::new(8);
+const GUARD: u64 = 5;
+
+/// What is done to a thread inside a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+enum Disturbance {
+    /// Nothing but the stop itself: a preemption with nobody else on the CPU.
+    Preemption = 1,
+    /// A signal whose handler works on the same cell.
+    Signal,
+    /// It wakes up on another CPU.
+    Migration,
+    /// Another thread of the process, on the same CPU, works on the same cell meanwhile.
+    Intruder,
+    /// Another thread drains the cell meanwhile.
+    Drain,
+}
+
+const DISTURBANCES: [Disturbance; 5] = [
+    Disturbance::Preemption,
+    Disturbance::Signal,
+    Disturbance::Migration,
+    Disturbance::Intruder,
+    Disturbance::Drain,
+];
+
+/// The operation between the markers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Pop,
+    PopEmpty,
+    Push,
+    PushFull,
+    PushAgain,
+    PopBatch,
+    PopBatchShort,
+    PushBatch,
+    PushBatchFull,
+    ListPop,
+    ListPopEmpty,
+    ListPush,
+    ListPushOther,
+    ListPushAgain,
+    CompareStore,
+    CompareStoreOther,
+}
+
+const OPERATIONS: [Operation; 16] = [
+    Operation::Pop,
+    Operation::PopEmpty,
+    Operation::Push,
+    Operation::PushFull,
+    Operation::PushAgain,
+    Operation::PopBatch,
+    Operation::PopBatchShort,
+    Operation::PushBatch,
+    Operation::PushBatchFull,
+    Operation::ListPop,
+    Operation::ListPopEmpty,
+    Operation::ListPush,
+    Operation::ListPushOther,
+    Operation::ListPushAgain,
+    Operation::CompareStore,
+    Operation::CompareStoreOther,
+];
+
+impl Operation {
+    /// Objects in the cell before it.
+    fn level(self) -> usize {
+        match self {
+            Self::PopEmpty | Self::ListPopEmpty => 0,
+            Self::PopBatchShort => 2,
+            Self::PushFull => CAPACITY,
+            Self::PushBatchFull => CAPACITY - 2,
+            _ => 3,
+        }
+    }
+
+    fn is_on_list(self) -> bool {
+        use Operation as O;
+        matches!(self, O::ListPop | O::ListPopEmpty | O::ListPush | O::ListPushOther)
+            || matches!(self, O::ListPushAgain | O::CompareStore | O::CompareStoreOther)
+    }
+
+    /// What it says where nobody else touches the cell.
+    fn answer(self) -> Answer {
+        use Operation as O;
+        match self {
+            O::Pop | O::ListPop => Answer::Objects(vec![2]),
+            O::PopBatch => Answer::Objects(vec![0, 1, 2]),
+            O::PopEmpty | O::ListPopEmpty | O::PopBatchShort => Answer::Objects(vec![]),
+            O::Push | O::ListPush | O::PushBatch => Answer::Push(Push::Stored),
+            O::PushFull | O::PushBatchFull | O::ListPushOther => Answer::Push(Push::Refused),
+            O::PushAgain | O::ListPushAgain => Answer::Push(Push::Duplicate),
+            O::CompareStore => Answer::Swapped(true),
+            O::CompareStoreOther => Answer::Swapped(false),
+        }
+    }
+
+    /// Objects that it pushes, if it does.
+    fn pushed(self) -> Vec<usize> {
+        match self {
+            Self::PushBatch | Self::PushBatchFull => vec![10, 11, 12],
+            Self::Push | Self::PushFull | Self::ListPush | Self::ListPushOther => vec![10],
+            _ => vec![],
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Answer {
+    Objects(Vec<usize>),
+    Push(Push),
+    Swapped(bool),
+}
+
+/// What tracer and child tell each other; memory that fork shares.
+#[derive(Default)]
+struct Shared {
+    /// The disturbance of this round, once it has taken place; 0 before.
+    disturbance: AtomicU32,
+    /// Order to the intruder, 0 = none. It clears it when done.
+    order: AtomicU32,
+    /// Rounds in which handler or intruder found the cell to work on.
+    met: AtomicU32,
+    /// No more rounds.
+    over: AtomicU32,
+    /// The CPU of child and intruder, and the one that migrations lead to.
+    home: AtomicU32,
+    away: AtomicU32,
+}
+
+impl Shared {
+    fn new() -> &'static Self {
+        // SAFETY: a fresh mapping, zeroed, which is this structure's default; never unmapped.
+        unsafe {
+            let memory = libc::mmap(
+                null_mut(),
+                size_of::<Self>(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            assert_ne!(memory, libc::MAP_FAILED);
+            &*memory.cast::<Self>()
+        }
+    }
+}
+
+/// What the child's handler and its intruder need.
+struct Stage {
+    slots: Slots<RseqSlots>,
+    objects: Objects,
+    operation: Operation,
+    /// What they took and could not put back.
+    stolen: [AtomicU32; 16],
+    /// Single array operations that they did.
+    operations: AtomicU32,
+}
+
+static STAGE: AtomicPtr<Stage> = AtomicPtr::new(null_mut());
+
+impl Stage {
+    fn object(&self, index: usize) -> Object {
+        if self.operation.is_on_list() { self.objects.get(index) } else { tag(index) }
+    }
+
+    fn index(&self, object: Object) -> usize {
+        if self.operation.is_on_list() { self.objects.index_of(object) } else { number(object) }
+    }
+
+    fn pop(&self) -> Option<Object> {
+        if self.operation.is_on_list() {
+            // SAFETY: LIST holds only objects of the stage.
+            unsafe { self.slots.list_pop(LIST) }
+        } else {
+            let popped = self.slots.pop(ARRAY);
+            self.operations.fetch_add(u32::from(popped.is_some()), Ordering::Relaxed);
+            popped
+        }
+    }
+
+    fn push(&self, object: Object) -> bool {
+        if self.operation.is_on_list() {
+            // SAFETY: whoever calls has popped it.
+            unsafe { self.slots.list_push(LIST, GUARD, object) == Push::Stored }
+        } else {
+            let stored = self.slots.push(ARRAY, object) == Push::Stored;
+            self.operations.fetch_add(u32::from(stored), Ordering::Relaxed);
+            stored
+        }
+    }
+
+    /// Takes two objects and puts one back: the cell looks different, and its top may be the same.
+    /// Returns whether there was one to take. Allocates nothing, waits for nothing.
+    fn interfere(&self) -> bool {
+        let (first, second) = (self.pop(), self.pop());
+        let put_back = first.is_some_and(|object| self.push(object));
+        for object in [first.filter(|_| !put_back), second].into_iter().flatten() {
+            self.steal(object);
+        }
+        first.is_some()
+    }
+
+    fn steal(&self, object: Object) {
+        let place = self.stolen.iter().find(|place| place.load(Ordering::Relaxed) == 0);
+        let index = self.index(object) as u32;
+        place.expect("more objects than there are").store(index + 1, Ordering::Relaxed);
+    }
+
+    fn drain(&self) {
+        assert!(self.slots.drain(ARRAY, &mut |objects| {
+            objects.iter().for_each(|object| self.steal(*object));
+        }));
+        assert!(self.slots.drain_lists(LIST, &mut |_, head, _| {
+            self.objects.walk(head).into_iter().for_each(|index| self.steal(self.object(index)));
+        }));
+    }
+}
+
+static SHARED: AtomicPtr<Shared> = AtomicPtr::new(null_mut());
+
+fn shared() -> &'static Shared {
+    // SAFETY: set before the first use; the mapping stays.
+    unsafe { &*SHARED.load(Ordering::Acquire) }
+}
+
+fn stage() -> &'static Stage {
+    // SAFETY: as above; the stage is leaked.
+    unsafe { &*STAGE.load(Ordering::Acquire) }
+}
+
+extern "C" fn handler(_signal: i32) {
+    let met = stage().interfere();
+    shared().met.fetch_add(u32::from(met), Ordering::Relaxed);
+}
+
+/// The intruder's thread: waits for orders, on the same CPU.
+fn intrude() {
+    while shared().over.load(Ordering::Acquire) == 0 {
+        match shared().order.load(Ordering::Acquire) {
+            0 => std::thread::yield_now(),
+            order => {
+                if order == Disturbance::Drain as u32 {
+                    stage().drain();
+                } else {
+                    let met = stage().interfere();
+                    shared().met.fetch_add(u32::from(met), Ordering::Relaxed);
+                }
+                shared().order.store(0, Ordering::Release);
+            }
+        }
+    }
+}
+
+/// The child: rounds of the same operation until the tracer has seen all of its instructions.
+fn child(operation: Operation) {
+    let stage: &'static Stage = Box::leak(Box::new(Stage {
+        slots: Slots::new(),
+        objects: Objects::new(16),
+        operation,
+        stolen: Default::default(),
+        operations: AtomicU32::new(0),
+    }));
+    stage.slots.area().define(ARRAY, CAPACITY).expect("fresh slots have room");
+    assert!(!stage.slots.is_locked(), "sequences are in use");
+    STAGE.store(std::ptr::from_ref(stage).cast_mut(), Ordering::Release);
+    // SAFETY: the action is filled in, and the handler is async-signal-safe.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as extern "C" fn(i32) as usize;
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, null_mut()), 0);
+    }
+    pin(0, shared().home.load(Ordering::Relaxed));
+    let intruder = std::thread::spawn(intrude);
+    while shared().over.load(Ordering::Acquire) == 0 {
+        round(stage);
+    }
+    intruder.join().expect("no panic");
+}
+
+fn round(stage: &Stage) {
+    pin(0, shared().home.load(Ordering::Relaxed));
+    let slot = set_up(stage);
+    let operations_before = stage.slots.usage(ARRAY).operations;
+    stage.operations.store(0, Ordering::Relaxed);
+    let answer = perform(stage, slot);
+    let stayed = slot == stage.slots.current();
+    let disturbance = shared().disturbance.swap(0, Ordering::AcqRel);
+    if shared().over.load(Ordering::Acquire) == 0 {
+        let alone = disturbance == Disturbance::Preemption as u32;
+        check(stage, &answer, stayed && alone, operations_before);
+    }
+}
+
+/// Empties everything, and puts what the operation wants into the running CPU's cell.
+fn set_up(stage: &Stage) -> SlotIndex {
+    stage.drain();
+    stage.stolen.iter().for_each(|place| place.store(0, Ordering::Relaxed));
+    loop {
+        let slot = stage.slots.current();
+        stage.slots.prepare(ARRAY).expect("memory");
+        let guarded = stage.slots.compare_store(slot, LIST, 1, 0, GUARD);
+        let filled =
+            guarded && (0..stage.operation.level()).all(|index| stage.push(stage.object(index)));
+        if filled && slot == stage.slots.current() {
+            return slot;
+        }
+        stage.drain();
+        stage.stolen.iter().for_each(|place| place.store(0, Ordering::Relaxed));
+    }
+}
+
+/// The operation between its markers.
+#[inline(never)]
+fn perform(stage: &Stage, slot: SlotIndex) -> Answer {
+    use Operation as O;
+    let slots = &stage.slots;
+    let new = stage.object(10);
+    let top = stage.object(stage.operation.level().saturating_sub(1));
+    let batch: Vec<Object> = (10..13).map(|index| stage.object(index)).collect();
+    let list_push = |guard, object| {
+        // SAFETY: the object is new, or the head of the list.
+        Answer::Push(unsafe { slots.list_push(LIST, guard, object) })
+    };
+    marker();
+    let answer = match stage.operation {
+        O::Pop | O::PopEmpty => Answer::Objects(slots.pop(ARRAY).into_iter().map(number).collect()),
+        O::Push | O::PushFull => Answer::Push(slots.push(ARRAY, new)),
+        O::PushAgain => Answer::Push(slots.push(ARRAY, top)),
+        O::PopBatch | O::PopBatchShort => {
+            let batch = slots.take_batch(ARRAY, 3).unwrap_or_default();
+            Answer::Objects(batch.into_iter().map(number).collect())
+        }
+        O::PushBatch | O::PushBatchFull => {
+            let stored = slots.push_batch(ARRAY, &batch);
+            Answer::Push(if stored { Push::Stored } else { Push::Refused })
+        }
+        O::ListPop | O::ListPopEmpty => {
+            // SAFETY: LIST holds only objects of the stage.
+            let popped = unsafe { slots.list_pop(LIST) };
+            Answer::Objects(popped.into_iter().map(|object| stage.index(object)).collect())
+        }
+        O::ListPush => list_push(GUARD, new),
+        O::ListPushOther => list_push(GUARD + 1, new),
+        O::ListPushAgain => list_push(GUARD, top),
+        O::CompareStore => Answer::Swapped(slots.compare_store(slot, LIST, 1, GUARD, GUARD + 1)),
+        O::CompareStoreOther => Answer::Swapped(slots.compare_store(slot, LIST, 1, 77, 78)),
+    };
+    marker();
+    answer
+}
+
+/// Objects are conserved and operations counted; where nobody interfered, the answer is known too.
+fn check(stage: &Stage, answer: &Answer, alone: bool, operations_before: u64) {
+    let operation = stage.operation;
+    if alone {
+        assert_eq!(*answer, operation.answer(), "{operation:?}");
+    }
+    let single = matches!(operation, Operation::Pop | Operation::Push);
+    let mut done = stage.operations.load(Ordering::Relaxed);
+    let mut wanted: Vec<usize> = (0..operation.level()).collect();
+    let mut found = Vec::new();
+    match answer {
+        Answer::Objects(objects) => {
+            found.extend(objects);
+            done += u32::from(single && !objects.is_empty());
+        }
+        Answer::Push(Push::Stored) => {
+            wanted.extend(operation.pushed());
+            done += u32::from(single);
+        }
+        _ => {}
+    }
+    let counted = stage.slots.usage(ARRAY).operations - operations_before;
+    let others = matches!(operation, Operation::PopEmpty | Operation::PushFull)
+        || operation == Operation::PushAgain;
+    // These may succeed where somebody interfered; then they count as well.
+    assert!(
+        counted == u64::from(done) || others && counted == u64::from(done) + 1,
+        "{operation:?}"
+    );
+    stage.drain();
+    for place in &stage.stolen {
+        let index = place.swap(0, Ordering::Relaxed);
+        found.extend((index > 0).then(|| index as usize - 1));
+    }
+    found.sort_unstable();
+    if operation == Operation::PushAgain && *answer == Answer::Push(Push::Stored) {
+        // The top was taken from under it, so the same number was free to be pushed.
+        wanted.push(operation.level() - 1);
+        wanted.sort_unstable();
+    }
+    assert_eq!(found, wanted, "{operation:?} answered {answer:?}");
+}
+
+/// Steps through one operation, interrupts it at instruction `index` of its sequence (its end
+/// counts), and runs on to the second marker. False where the sequence was left before that.
+/// `arming` is the address of the instruction that arms the sequence, once it is known.
+fn interrupt(
+    tracee: &Tracee,
+    arming: &mut Option<u64>,
+    index: usize,
+    disturbance: Disturbance,
+) -> bool {
+    tracee.disarm();
+    if let Some(address) = *arming {
+        tracee.run_to(address);
+    }
+    let sequence = loop {
+        let address = tracee.address();
+        tracee.step();
+        if let Some(sequence) = tracee.armed_here() {
+            *arming = Some(address);
+            break sequence;
+        }
+    };
+    tracee.disarm();
+    for _ in 0..index {
+        tracee.step();
+        let address = tracee.address();
+        if !sequence.contains(address) && address != sequence.end {
+            assert!(tracee.run_to_marker());
+            return false;
+        }
+        if address == sequence.end {
+            // Past the committing store: interrupted here, it must not start again.
+            disturb(tracee, sequence, disturbance);
+            return false;
+        }
+    }
+    disturb(tracee, sequence, disturbance);
+    true
+}
+
+fn disturb(tracee: &Tracee, sequence: Sequence, disturbance: Disturbance) {
+    let inside = sequence.contains(tracee.address());
+    tracee.arm(sequence);
+    shared().disturbance.store(disturbance as u32, Ordering::Release);
+    match disturbance {
+        Disturbance::Preemption => {
+            // One step more: the kernel has sent the thread back, or let it go on.
+            let before = tracee.address();
+            tracee.step();
+            let after = tracee.address();
+            let restarts = !sequence.contains(after) && after < sequence.start;
+            assert_eq!(restarts, inside, "{before:x} -> {after:x} in {sequence:x?}");
+            // It arms itself anew, and is interrupted once more where it has just begun.
+            let mut steps = 0..4;
+            while inside && tracee.armed_here() != Some(sequence) {
+                assert!(steps.next().is_some(), "a sequence started again unprotected");
+                tracee.step();
+            }
+        }
+        Disturbance::Signal => {
+            assert!(tracee.run_to_marker_with(libc::SIGUSR1));
+            return;
+        }
+        Disturbance::Migration => pin(tracee.thread(), shared().away.load(Ordering::Relaxed)),
+        Disturbance::Intruder | Disturbance::Drain => {
+            shared().order.store(disturbance as u32, Ordering::Release);
+            while shared().order.load(Ordering::Acquire) != 0 {
+                assert!(!tracee.has_ended(), "the child ended under the intruder");
+                std::thread::yield_now();
+            }
+        }
+    }
+    assert!(tracee.run_to_marker());
+}
+
+/// Lets a thread (0 = the calling one) run on one CPU only.
+fn pin(thread: libc::pid_t, cpu: u32) {
+    // SAFETY: the mask has the size that the call is told.
+    unsafe {
+        let mut one: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu as usize, &mut one);
+        let size = size_of::<libc::cpu_set_t>();
+        assert_eq!(libc::sched_setaffinity(thread, size, &raw const one), 0);
+    }
+}
+
+/// The first and the last CPU that this thread may run on.
+fn two_cpus() -> [u32; 2] {
+    // SAFETY: the mask has the size that the call is told.
+    unsafe {
+        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
+        let size = size_of::<libc::cpu_set_t>();
+        assert_eq!(libc::sched_getaffinity(0, size, &raw mut allowed), 0);
+        let mut cpus =
+            (0..libc::CPU_SETSIZE as u32).filter(|cpu| libc::CPU_ISSET(*cpu as usize, &allowed));
+        let first = cpus.next().expect("a CPU to run on");
+        [first, cpus.next_back().unwrap_or(first)]
+    }
+}
+
+/// One child per operation: every instruction of its sequence meets every disturbance.
+fn every_instruction(operation: Operation) -> usize {
+    let tracee = Tracee::start(|| child(operation));
+    let (mut instructions, mut arming) = (0, None);
+    for disturbance in DISTURBANCES {
+        for index in 0.. {
+            assert!(tracee.run_to_marker());
+            if !interrupt(&tracee, &mut arming, index, disturbance) {
+                instructions = instructions.max(index);
+                break;
+            }
+        }
+    }
+    shared().over.store(1, Ordering::Release);
+    while tracee.run_to_marker() {}
+    instructions
+}
+
+#[test]
+fn sequences_survive_an_interruption_at_each_instruction() {
+    if Slots::<RseqSlots>::new().is_locked() {
+        println!("not run: this process has no restartable sequences to interrupt");
+        return;
+    }
+    SHARED.store(std::ptr::from_ref(Shared::new()).cast_mut(), Ordering::Release);
+    let [home, away] = two_cpus();
+    shared().home.store(home, Ordering::Relaxed);
+    shared().away.store(away, Ordering::Relaxed);
+    for operation in OPERATIONS {
+        shared().over.store(0, Ordering::Release);
+        let instructions = every_instruction(operation);
+        assert!(instructions >= 6, "{operation:?} has {instructions} instructions");
+        println!("{operation:?}: {instructions} instructions");
+    }
+    let met = shared().met.load(Ordering::Relaxed);
+    assert!(met > 50, "handler and intruder met the cell {met} times only");
+}

@@ -1,0 +1,196 @@
+//! A debugger of a few calls: steps a child through its code one instruction at a time.
+//!
+//! A stop of a traced thread is a preemption, so the kernel restarts a restartable sequence in which
+//! a debugger stops: stepped plainly, no sequence ever ends (`Stop::resume_armed` shows it). The
+//! tracer therefore clears `rseq_cs` while it steps through a sequence, and puts it back at the one
+//! instruction at which the sequence is to be interrupted.
+
+use quarry_sys::report::warn;
+
+unsafe extern "C" {
+    /// Offset of `struct rseq` from the thread pointer (glibc 2.35).
+    static __rseq_offset: isize;
+}
+
+/// Stops the running thread for its tracer.
+#[inline(always)]
+pub(crate) fn marker() {
+    // SAFETY: a trap that the tracer swallows; it changes nothing.
+    unsafe { std::arch::asm!("int3", options(nostack, preserves_flags)) };
+}
+
+/// Where a sequence lies: `struct rseq_cs`, `include/uapi/linux/rseq.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sequence {
+    descriptor: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) abort: u64,
+}
+
+impl Sequence {
+    pub(crate) fn contains(&self, address: u64) -> bool {
+        (self.start..self.end).contains(&address)
+    }
+}
+
+/// A child that is traced, and stopped whenever this is not waiting for it.
+pub(crate) struct Tracee {
+    thread: libc::pid_t,
+    /// Where the traced thread arms its sequences.
+    rseq_cs: u64,
+}
+
+impl Tracee {
+    /// Forks a child that runs `body` from its first marker on.
+    pub(crate) fn start(body: impl FnOnce()) -> Self {
+        // SAFETY: the child only runs `body` and leaves by _exit; it is killed with its tracer.
+        unsafe {
+            let child = libc::fork();
+            assert!(child >= 0, "fork fails");
+            if child == 0 {
+                run_traced(body);
+            }
+            let mut tracee = Self { thread: child, rseq_cs: 0 };
+            assert_eq!(tracee.wait(), Some(libc::SIGSTOP), "the child stops itself first");
+            let offset = __rseq_offset as i64;
+            tracee.rseq_cs = tracee.registers().fs_base.wrapping_add_signed(offset) + 8;
+            tracee.request(libc::PTRACE_SETOPTIONS, 0, libc::PTRACE_O_EXITKILL as u64);
+            tracee
+        }
+    }
+
+    fn request(&self, request: libc::c_uint, address: u64, data: u64) -> libc::c_long {
+        // SAFETY: requests that write memory of this process go through `registers` only.
+        let result = unsafe { libc::ptrace(request, self.thread, address, data) };
+        let error = std::io::Error::last_os_error();
+        let peeks = request == libc::PTRACE_PEEKDATA;
+        assert!(result != -1 || peeks, "ptrace request {request}: {error}");
+        result
+    }
+
+    /// Waits for the next stop: its signal, or `None` where the child has ended well.
+    fn wait(&self) -> Option<i32> {
+        let mut status = 0;
+        // SAFETY: `status` is writable.
+        let stopped = unsafe { libc::waitpid(self.thread, &raw mut status, libc::__WALL) };
+        assert_eq!(stopped, self.thread);
+        if libc::WIFSTOPPED(status) {
+            return Some(libc::WSTOPSIG(status));
+        }
+        assert!(libc::WIFEXITED(status), "the child was killed by {}", libc::WTERMSIG(status));
+        assert_eq!(libc::WEXITSTATUS(status), 0, "the child failed, see its message");
+        None
+    }
+
+    /// Runs to the next marker. False where the child has ended instead.
+    pub(crate) fn run_to_marker(&self) -> bool {
+        self.resume(libc::PTRACE_CONT, 0)
+    }
+
+    /// The same, with a signal for the child to handle first.
+    pub(crate) fn run_to_marker_with(&self, signal: i32) -> bool {
+        self.resume(libc::PTRACE_CONT, signal)
+    }
+
+    /// Runs to `address`, which the thread is sure to reach next, by a breakpoint.
+    pub(crate) fn run_to(&self, address: u64) {
+        const INT3: u64 = 0xcc;
+        let code = self.word(address);
+        self.request(libc::PTRACE_POKEDATA, address, code & !0xff | INT3);
+        assert!(self.resume(libc::PTRACE_CONT, 0), "the child ended in the middle");
+        self.request(libc::PTRACE_POKEDATA, address, code);
+        let mut registers = self.registers();
+        assert_eq!(registers.rip, address + 1, "another stop than the breakpoint");
+        registers.rip = address;
+        self.request(libc::PTRACE_SETREGS, 0, (&raw mut registers) as u64);
+    }
+
+    /// One instruction.
+    pub(crate) fn step(&self) {
+        assert!(self.resume(libc::PTRACE_SINGLESTEP, 0), "the child ended in the middle");
+    }
+
+    fn resume(&self, how: libc::c_uint, mut signal: i32) -> bool {
+        loop {
+            self.request(how, 0, signal as u64);
+            match self.wait() {
+                Some(libc::SIGTRAP) => return true,
+                Some(other) => signal = other,
+                None => return false,
+            }
+        }
+    }
+
+    fn registers(&self) -> libc::user_regs_struct {
+        // SAFETY: GETREGS fills the structure.
+        unsafe {
+            let mut registers: libc::user_regs_struct = std::mem::zeroed();
+            self.request(libc::PTRACE_GETREGS, 0, (&raw mut registers) as u64);
+            registers
+        }
+    }
+
+    /// Address of the next instruction.
+    pub(crate) fn address(&self) -> u64 {
+        self.registers().rip
+    }
+
+    fn word(&self, address: u64) -> u64 {
+        self.request(libc::PTRACE_PEEKDATA, address, 0) as u64
+    }
+
+    /// Forgets the sequence that the thread has armed, if any.
+    pub(crate) fn disarm(&self) {
+        self.request(libc::PTRACE_POKEDATA, self.rseq_cs, 0);
+    }
+
+    /// Arms a sequence, as the thread has done itself before `disarm`.
+    pub(crate) fn arm(&self, sequence: Sequence) {
+        self.request(libc::PTRACE_POKEDATA, self.rseq_cs, sequence.descriptor);
+    }
+
+    /// The sequence that the thread has armed, if it stands at its first instruction.
+    pub(crate) fn armed_here(&self) -> Option<Sequence> {
+        let descriptor = self.word(self.rseq_cs);
+        if descriptor == 0 {
+            return None;
+        }
+        assert_eq!(self.word(descriptor), 0, "version and flags");
+        let start = self.word(descriptor + 8);
+        let sequence = Sequence {
+            descriptor,
+            start,
+            end: start + self.word(descriptor + 16),
+            abort: self.word(descriptor + 24),
+        };
+        (self.address() == start).then_some(sequence)
+    }
+
+    /// Whether the child has ended, without waiting for it.
+    pub(crate) fn has_ended(&self) -> bool {
+        let mut status = 0;
+        let flags = libc::__WALL | libc::WNOHANG;
+        // SAFETY: `status` is writable.
+        unsafe { libc::waitpid(self.thread, &raw mut status, flags) != 0 }
+    }
+
+    /// Id of the traced thread.
+    pub(crate) fn thread(&self) -> libc::pid_t {
+        self.thread
+    }
+}
+
+/// The child's side: everything it says goes to standard error by one system call.
+fn run_traced(body: impl FnOnce()) -> ! {
+    std::panic::set_hook(Box::new(|info| warn(format_args!("traced child: {info}"))));
+    // SAFETY: plain system calls; _exit runs no handlers of the parent's.
+    unsafe {
+        libc::alarm(120);
+        let refused = libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) != 0;
+        assert!(!refused, "this machine lets no process be traced by its parent");
+        libc::raise(libc::SIGSTOP);
+        let passed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_ok();
+        libc::_exit(i32::from(!passed));
+    }
+}
