@@ -17,3 +17,4 @@ mod programs;
 mod shared_object;
 mod stress;
 mod support;
+mod surroundings;

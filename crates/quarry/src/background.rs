@@ -5,17 +5,26 @@
 //! when there is nothing left to do. A forked child has none until it has as much to give back
 //! itself.
 //!
+//! The C library calls `free` under locks that `pthread_create` takes as well: with the list of
+//! stacks locked it frees the thread-local storage of ended threads. So `free` starts the thread
+//! only in a process without other threads, where nobody holds such a lock. One with several (which
+//! is not surprised by one more) gets it from an allocation, as soon as its heap has grown to those
+//! 32 MiB; under that lock nothing is allocated (glibc 2.36, `nptl/nptl-stack.c`).
+//!
 //! States: `NONE -> STARTING -> RUNNING <-> ASLEEP`; `fork` leads back to `NONE` in the child.
 
 use crate::process::STACK;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ptr::{null, null_mut};
+use quarry_core::frame::FRAME_BYTES;
 use quarry_core::stack::ReclaimState;
+use quarry_sys::glibc::is_single_threaded;
 use quarry_sys::primitive::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
 /// Bytes to give back that are worth a thread.
 const START_BYTES: usize = 32 << 20;
+const START_FRAMES: u32 = (START_BYTES / FRAME_BYTES) as u32;
 /// Looks without anything to give back after which the thread goes to sleep.
 const QUIET_LOOKS: u32 = 8;
 /// Bytes of the thread's stack: `ReclaimState` and a few batches, four times over.
@@ -54,9 +63,23 @@ pub(crate) fn poke() {
         return;
     }
     match STATE.load(Ordering::Relaxed) {
-        NONE if ALLOWED.load(Ordering::Relaxed) => start(),
+        NONE if ALLOWED.load(Ordering::Relaxed) && is_single_threaded() => start(),
         ASLEEP if moves(ASLEEP, RUNNING) => futex(libc::FUTEX_WAKE, 1, null()),
         _ => {}
+    }
+}
+
+/// Called at the end of slow allocations, with no lock held. O(1); see above for who is started by
+/// them.
+#[inline]
+pub(crate) fn start_while_allocating() {
+    if STATE.load(Ordering::Relaxed) == NONE
+        && STACK.pages().zones().budget().used() >= START_FRAMES
+        && ALLOWED.load(Ordering::Relaxed)
+        && DELAY_MS.load(Ordering::Relaxed) > 0
+        && !is_single_threaded()
+    {
+        start();
     }
 }
 

@@ -5,9 +5,10 @@ use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::stack::{Stack, StackConfig, print_stats};
+use quarry_sys::glibc;
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::{NativeSlots, Object};
-use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering, relax};
+use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicUsize, Ordering, relax};
 use quarry_sys::report::FdWriter;
 use quarry_sys::thread::thread_pointer;
 
@@ -138,19 +139,37 @@ fn leave_room(options: &mut StackOptions) {
     options.pages.reserve_bytes = options.pages.reserve_bytes.min(half);
 }
 
+/// Whether `before_fork` took the lock of the streams; written and read under our locks.
+static HAS_STREAMS: AtomicBool = AtomicBool::new(false);
+
 extern "C" fn before_fork() {
+    // `fork` itself takes this lock after all handlers. Whoever holds it may wait for a stream, and
+    // the owner of that stream for memory, as getline does: it must come before our locks.
+    let others = !glibc::is_single_threaded();
+    if others {
+        glibc::lock_streams();
+    }
     STACK.lock_for_fork();
+    HAS_STREAMS.store(others, Ordering::Relaxed);
 }
 
 extern "C" fn in_parent() {
+    let has_streams = HAS_STREAMS.load(Ordering::Relaxed);
     // SAFETY: `before_fork` ran on this thread.
     unsafe { STACK.unlock_after_fork() };
+    if has_streams {
+        glibc::unlock_streams();
+    }
 }
 
 extern "C" fn in_child() {
+    let has_streams = HAS_STREAMS.load(Ordering::Relaxed);
     // SAFETY: `before_fork` ran on this thread, which is the only one of the child and has the
     // thread pointer that it had in the parent.
     unsafe { STACK.unlock_after_fork() };
+    if has_streams {
+        glibc::reset_streams();
+    }
     background::forget();
 }
 
@@ -242,7 +261,9 @@ fn serve(size: usize, request: impl FnOnce() -> Option<Object>) -> Option<Object
         return None;
     }
     limits::before(size);
-    request()
+    let object = request();
+    background::start_while_allocating();
+    object
 }
 
 /// As [`Stack::free`].

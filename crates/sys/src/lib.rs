@@ -11,6 +11,7 @@
 pub mod cgroup;
 pub mod clock;
 pub mod file;
+pub mod glibc;
 pub mod lock;
 pub mod os;
 pub mod percpu;

@@ -1,0 +1,59 @@
+/*
+ * unshare(CLONE_NEWUSER) is refused with EINVAL where a process has a second thread. A program that
+ * has freed less than 32 MiB has none of ours. Exits with 77 and a reason where nobody may do it.
+ */
+#include "check.h"
+
+#include <sched.h>
+#include <sys/wait.h>
+
+static int threads_of_this_process(void)
+{
+    char line[256];
+    int threads = -1;
+    FILE *status = fopen("/proc/self/status", "r");
+    CHECK(status != NULL, "/proc/self/status");
+    while (fgets(line, sizeof(line), status) != NULL)
+        sscanf(line, "Threads: %d", &threads);
+    fclose(status);
+    return threads;
+}
+
+static int unshare_in_child(void)
+{
+    pid_t child = fork();
+    CHECK(child >= 0, "fork");
+    if (child == 0)
+        _exit(unshare(CLONE_NEWUSER) == 0 ? 0 : errno);
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status), "the child: %#x", status);
+    return WEXITSTATUS(status);
+}
+
+static void use_and_free(size_t bytes)
+{
+    static void *objects[64];
+    size_t count = bytes / (256 * KIB);
+    for (size_t i = 0; i < count; i++)
+        objects[i] = memset(malloc(256 * KIB), 1, 256 * KIB);
+    for (size_t i = 0; i < count; i++)
+        free(objects[i]);
+}
+
+int main(void)
+{
+    require_quarry();
+    for (size_t i = 0; i < 200; i++)
+        use_and_free(14 * MIB);
+    int threads = threads_of_this_process();
+    CHECK(threads == 1, "%d threads in a small program", threads);
+    int refused = unshare_in_child();
+    if (refused != 0 && refused != EINVAL) {
+        printf("unshare(CLONE_NEWUSER): %s\n", strerror(refused));
+        return 77;
+    }
+    CHECK(refused == 0, "unshare(CLONE_NEWUSER) in a child: %s", strerror(refused));
+    CHECK(unshare(CLONE_NEWUSER) == 0, "unshare(CLONE_NEWUSER)");
+    use_and_free(14 * MIB);
+    return 0;
+}

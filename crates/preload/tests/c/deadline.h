@@ -1,0 +1,25 @@
+/* A process that hangs says where it was, and ends. */
+#ifndef QUARRY_TEST_DEADLINE_H
+#define QUARRY_TEST_DEADLINE_H
+
+#include "check.h"
+
+#include <signal.h>
+
+static const char *volatile deadline_step;
+
+static UNUSED void deadline_passed(int number)
+{
+    (void)number;
+    CHECK(0, "hangs: %s", deadline_step);
+}
+
+/* From now on `step` may take `seconds`; only a hang takes as long. */
+static UNUSED void deadline(unsigned seconds, const char *step)
+{
+    deadline_step = step;
+    signal(SIGALRM, deadline_passed);
+    alarm(seconds);
+}
+
+#endif

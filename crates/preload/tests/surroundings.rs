@@ -1,0 +1,178 @@
+//! What a process may meet in its life: forks at every moment, threads that vanish, memory that is
+//! locked, files that are missing, calls that fail. `docs/surroundings.md` lists all of it.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::{Outcome, Run, program};
+
+/// What a program ends with that was not allowed to make its surroundings; it says why.
+const NOT_ALLOWED: i32 = 77;
+
+/// Runs a program that may need rights which this test run does not have; says so where it was
+/// skipped.
+fn where_allowed(run: Run) -> Option<Outcome> {
+    let outcome = run.finish();
+    if outcome.status.code() == Some(NOT_ALLOWED) {
+        eprintln!("skipped: {}", outcome.stdout.trim_end());
+        return None;
+    }
+    Some(outcome.success())
+}
+
+fn start(source: &'static str) -> Run {
+    Run::new(program(source))
+}
+
+/// Under load, while everything is drained by `malloc_trim` and purged by the reclaim thread.
+#[test]
+fn one_thousand_forks() {
+    start("around_fork.c").env("QUARRY_PURGE_DELAY", "1").finish().success();
+}
+
+/// fork takes a lock that other threads hold while they wait for one that allocates.
+#[test]
+fn forks_under_the_locks_of_streams() {
+    start("around_fork_stdio.c").finish().success();
+}
+
+/// `free` under a lock of the C library is no place to start a thread in.
+#[test]
+fn storage_of_threads_freed_under_the_lock_of_stacks() {
+    start("around_stack.c").env("QUARRY_PURGE_DELAY", "100000").finish().success();
+}
+
+#[test]
+fn daemons() {
+    for delay in ["0", "1", "500"] {
+        start("around_daemon.c").env("QUARRY_PURGE_DELAY", delay).finish().success();
+    }
+}
+
+#[test]
+fn exit_while_threads_allocate() {
+    // A process that ends by `_exit` leaves no statistics.
+    start("around_exit.c").finish().success();
+}
+
+#[test]
+fn asynchronous_cancellation() {
+    start("around_cancel.c").finish().success();
+}
+
+#[test]
+fn affinity_changes_and_more_threads_than_slots() {
+    for arguments in [["6", "40000"], ["600", "150"]] {
+        start("around_affinity.c").args(arguments).finish().success();
+        let striped = start("around_affinity.c").args(arguments);
+        striped.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0").finish().success();
+    }
+}
+
+#[test]
+fn locked_memory() {
+    where_allowed(start("around_locked.c"));
+    where_allowed(start("around_locked.c").env("QUARRY_PURGE_DELAY", "0"));
+}
+
+#[test]
+fn user_namespace_of_its_own() {
+    where_allowed(start("around_namespace.c"));
+}
+
+/// What must work everywhere, in a second.
+const LIFE: [(&str, &str); 3] =
+    [("life_fork.c", ""), ("stress.c", "41 4 8000 fork"), ("stress.c", "42 32 800")];
+
+/// Statistics go to a file that the program under test opens: not one in /proc.
+#[test]
+fn neither_proc_nor_sys() {
+    for (source, arguments) in LIFE {
+        let run = start("around_hidden.c").arg("files").arg(program(source));
+        where_allowed(run.args(arguments.split_whitespace()));
+    }
+}
+
+#[test]
+fn huge_pages_turned_off_for_the_process() {
+    for (source, arguments) in LIFE {
+        let run = start("around_hidden.c").arg("huge").arg(program(source));
+        run.args(arguments.split_whitespace()).finish().success();
+    }
+}
+
+/// Filters that refuse all of a call, or single values of `madvise`, with the error of an old
+/// kernel and with that of a strict sandbox.
+#[test]
+fn calls_refused_by_a_filter() {
+    let advices =
+        [libc::MADV_DONTNEED, libc::MADV_HUGEPAGE, libc::MADV_COLD, 23 /* POPULATE_WRITE */];
+    let mut refused: Vec<String> =
+        advices.iter().map(|advice| format!("madvise:{advice}")).collect();
+    refused.push("memfd_create,mremap".into());
+    refused.push("madvise,memfd_create,membarrier,rseq,mremap".into());
+    for calls in &refused {
+        for error in [libc::EINVAL, libc::EPERM] {
+            let run = start("hostile_deny.c").arg(error.to_string()).arg(calls);
+            let run = run.arg(program("stress.c")).args(["43", "4", "6000", "fork"]);
+            run.env("QUARRY_PURGE_DELAY", "1").finish().success();
+        }
+    }
+}
+
+/// Each request to the system fails once, and all from each one on.
+#[test]
+fn system_that_refuses_the_nth_request() {
+    let outcome = start("around_fail.c").finish().success();
+    println!("{}", outcome.stdout);
+    start("around_fail.c").env("QUARRY_PURGE_DELAY", "0").finish().success();
+}
+
+/// Settings of the machine, set back when dropped.
+struct Setting {
+    file: &'static Path,
+    before: String,
+}
+
+impl Setting {
+    fn set(file: &'static str, value: &str) -> std::io::Result<Self> {
+        let file = Path::new(file);
+        let before = fs::read_to_string(file)?;
+        fs::write(file, value)?;
+        Ok(Self { file, before })
+    }
+}
+
+impl Drop for Setting {
+    fn drop(&mut self) {
+        fs::write(self.file, self.before.trim()).expect("what was set can be set back");
+    }
+}
+
+/// Kilobytes that a line of /proc/meminfo names.
+fn meminfo(name: &str) -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").expect("/proc is mounted");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    number.and_then(|number| number.parse().ok()).expect("the kernel prints this line")
+}
+
+/// Address space that is only reserved must not count where the system promises no more than it
+/// has. The share is raised first, so that nobody else on this machine meets the promise's end.
+#[test]
+fn strict_overcommit() {
+    const FILES: [&str; 2] = ["/proc/sys/vm/overcommit_ratio", "/proc/sys/vm/overcommit_memory"];
+    let percent = 400 + meminfo("Committed_AS") * 100 / meminfo("MemTotal");
+    let settings = Setting::set(FILES[0], &percent.to_string()).and_then(|ratio| {
+        // The mode is set back before the share.
+        Setting::set(FILES[1], "2").map(|mode| (mode, ratio))
+    });
+    let Ok(_settings) = settings else {
+        eprintln!("skipped: this user may not set vm.overcommit_memory");
+        return;
+    };
+    let reserved = 1 << 30;
+    assert!(meminfo("CommitLimit") < reserved, "1 TiB would not be refused here");
+    start("stress.c").args(["44", "4", "6000", "fork"]).finish().success();
+    start("around_commit.c").arg((meminfo("CommitLimit") / 1024).to_string()).finish().success();
+}

@@ -1,0 +1,104 @@
+//! What only glibc knows: whether this process has other threads, and the lock of its list of
+//! streams. All symbols are referenced weakly, so that the library loads where they are missing.
+
+/// The address of a symbol of the C library, null where it has none of that name.
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, quarry_model))))]
+macro_rules! weak_address {
+    ($symbol:literal) => {{
+        let address: *const u8;
+        // SAFETY: reads the entry of the global offset table that the assembler makes for the
+        // symbol; the loader has filled it, with null where nobody defines the symbol.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            core::arch::asm!(
+                concat!(".weak ", $symbol),
+                concat!("mov {0}, qword ptr [rip + ", $symbol, "@GOTPCREL]"),
+                out(reg) address, options(nostack, preserves_flags, readonly, pure)
+            );
+        }
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            core::arch::asm!(
+                concat!(".weak ", $symbol),
+                concat!("adrp {0}, :got:", $symbol),
+                concat!("ldr {0}, [{0}, :got_lo12:", $symbol, "]"),
+                out(reg) address, options(nostack, preserves_flags, readonly, pure)
+            );
+        }
+        address
+    }};
+}
+
+/// Elsewhere nothing is known of the C library.
+#[cfg(not(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(any(miri, quarry_model))
+)))]
+macro_rules! weak_address {
+    ($symbol:literal) => {
+        core::ptr::null::<u8>()
+    };
+}
+
+/// Whether the calling thread is the only one for sure: then nobody holds a lock of the C library,
+/// unless the caller itself was called under it. False where glibc is older than 2.32.
+#[must_use]
+pub fn is_single_threaded() -> bool {
+    let flag = weak_address!("__libc_single_threaded");
+    // SAFETY: glibc defines it as a `char` that lives as long as the process; it changes only while
+    // the process has one thread, which is then the caller.
+    !flag.is_null() && unsafe { flag.read_volatile() } != 0
+}
+
+fn call(function: *const u8) {
+    if !function.is_null() {
+        // SAFETY: glibc declares the three functions below as `void f(void)`, from 2.2 on.
+        unsafe { core::mem::transmute::<*const u8, extern "C" fn()>(function)() };
+    }
+}
+
+/// Takes the lock of the list of all streams, which is recursive. Waits for threads that hold it,
+/// and those may wait for threads that allocate: no lock of ours may be held.
+pub fn lock_streams() {
+    call(weak_address!("_IO_list_lock"));
+}
+
+/// Releases what [`lock_streams`] took, on the thread that took it.
+pub fn unlock_streams() {
+    call(weak_address!("_IO_list_unlock"));
+}
+
+/// In the child of a fork: makes the lock new, whoever held it in the parent. glibc does the same
+/// before it calls the handlers of the program.
+pub fn reset_streams() {
+    call(weak_address!("_IO_list_resetlock"));
+}
+
+#[cfg(all(test, target_env = "gnu", not(any(miri, quarry_model))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_thread_is_seen() {
+        // The test harness may run this on a thread, and then there are two already.
+        std::thread::spawn(|| assert!(!is_single_threaded(), "two threads at least"))
+            .join()
+            .expect("the thread does not panic");
+    }
+
+    #[test]
+    fn streams_can_be_locked_twice() {
+        lock_streams();
+        lock_streams();
+        unlock_streams();
+        unlock_streams();
+        // Another thread gets the lock, so it is free.
+        std::thread::spawn(|| {
+            lock_streams();
+            unlock_streams();
+        })
+        .join()
+        .expect("the thread does not panic");
+    }
+}
