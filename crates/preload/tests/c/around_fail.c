@@ -91,7 +91,8 @@ static void allocate_aligned(size_t size)
 {
     void *object = NULL;
     int error = posix_memalign(&object, 64 * KIB, size);
-    CHECK(error == 0 || (error == ENOMEM && object == NULL), "posix_memalign: %d, %p", error, object);
+    CHECK(error == 0 || error == ENOMEM, "posix_memalign(%zu) says %d", size, error);
+    CHECK(error == 0 || object == NULL, "posix_memalign failed and gave %p", object);
     errno = error;
     keep(object, size, "posix_memalign");
 }

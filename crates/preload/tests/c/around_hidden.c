@@ -14,7 +14,9 @@ static int hide_files(void)
         return 0;
     if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
         return 0;
-    if (mount("none", "/sys", "tmpfs", 0, NULL) != 0 || mount("none", "/proc", "tmpfs", 0, NULL) != 0)
+    if (mount("none", "/sys", "tmpfs", 0, NULL) != 0)
+        return 0;
+    if (mount("none", "/proc", "tmpfs", 0, NULL) != 0)
         return 0;
     CHECK(access("/proc/self", F_OK) != 0 && access("/sys/devices", F_OK) != 0, "still there");
     return 1;
