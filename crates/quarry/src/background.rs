@@ -11,15 +11,21 @@
 //! is not surprised by one more) gets it from an allocation, as soon as its heap has grown to those
 //! 32 MiB; under that lock nothing is allocated (glibc 2.36, `nptl/nptl-stack.c`).
 //!
+//! Where no thread may be started or none can be had, whoever frees does the looks instead, a bounded
+//! step at a time, and a program that is idle keeps what it has.
+//!
 //! States: `NONE -> STARTING -> RUNNING <-> ASLEEP`; `fork` leads back to `NONE` in the child.
 
+use crate::limits;
 use crate::process::STACK;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ptr::{null, null_mut};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::stack::ReclaimState;
+use quarry_sys::clock::monotonic_ns;
 use quarry_sys::glibc::is_single_threaded;
+use quarry_sys::lock::CountedLock;
 use quarry_sys::primitive::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
 /// Bytes to give back that are worth a thread.
@@ -39,6 +45,16 @@ static STATE: AtomicU32 = AtomicU32::new(NONE);
 static ALLOWED: AtomicBool = AtomicBool::new(true);
 static DELAY_MS: AtomicI64 = AtomicI64::new(500);
 
+/// Looks by those who free, where there is no thread.
+struct Inline {
+    state: ReclaimState,
+    /// When the next look is due, on the monotonic clock.
+    next_ns: u64,
+}
+
+static INLINE: CountedLock<Inline> =
+    CountedLock::new(Inline { state: ReclaimState::new(), next_ns: 0 });
+
 /// Takes over the settings: whether a thread may be started, and for how long freed memory is kept
 /// (0 = not at all, negative = for ever).
 pub(crate) fn configure(allowed: bool, delay_ms: i64) {
@@ -46,9 +62,21 @@ pub(crate) fn configure(allowed: bool, delay_ms: i64) {
     DELAY_MS.store(delay_ms, Ordering::Relaxed);
 }
 
-/// In the child of a fork: the thread is the parent's.
-pub(crate) fn forget() {
-    STATE.store(NONE, Ordering::Relaxed);
+/// Takes the lock before `fork`, before those of the stack.
+pub(crate) fn lock_for_fork() {
+    INLINE.lock_for_fork();
+}
+
+/// Releases it on either side of `fork`. In the child, the thread is the parent's.
+///
+/// # Safety
+/// The calling thread took it by [`lock_for_fork`].
+pub(crate) unsafe fn unlock_after_fork(in_child: bool) {
+    if in_child {
+        STATE.store(NONE, Ordering::Relaxed);
+    }
+    // SAFETY: the caller's promise is passed on.
+    unsafe { INLINE.unlock_after_fork() };
 }
 
 /// Called at the end of slow frees, with no lock held. O(nodes); starts or wakes the thread where
@@ -64,6 +92,7 @@ pub(crate) fn poke() {
     }
     match STATE.load(Ordering::Relaxed) {
         NONE if ALLOWED.load(Ordering::Relaxed) && is_single_threaded() => start(),
+        NONE => step(delay),
         ASLEEP if moves(ASLEEP, RUNNING) => futex(libc::FUTEX_WAKE, 1, null()),
         _ => {}
     }
@@ -80,6 +109,23 @@ pub(crate) fn start_while_allocating() {
         && !is_single_threaded()
     {
         start();
+    }
+}
+
+/// One step of a look by the caller: another round of purging, or where none is due and half a
+/// delay has passed, the next look.
+#[cold]
+fn step(delay_ms: i64) {
+    let Some(mut inline) = INLINE.try_lock() else { return };
+    let inline = &mut *inline;
+    if STACK.purge_due(&mut inline.state).is_some() {
+        return;
+    }
+    let now = monotonic_ns();
+    if now >= inline.next_ns {
+        inline.next_ns = now + delay_ms as u64 * 500_000;
+        STACK.look(&mut inline.state);
+        limits::look_again();
     }
 }
 
@@ -134,6 +180,7 @@ extern "C" fn run(_: *mut c_void) -> *mut c_void {
     loop {
         pause(DELAY_MS.load(Ordering::Relaxed));
         let done = STACK.reclaim(&mut state);
+        limits::look_again();
         quiet = if done.bytes == 0 && done.shrunk == 0 { quiet + 1 } else { 0 };
         if quiet >= QUIET_LOOKS {
             sleep();

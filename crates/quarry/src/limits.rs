@@ -4,60 +4,113 @@
 //! such a step by itself; a program that stays small never reads them. Between two looks the budget
 //! keeps the heap within what the last look found:
 //!
-//! `limit = min(option, used + headroom, group limit - margin)`, `headroom = group limit - margin -
-//! group usage`, so that memory of others in the group counts as much as our own.
+//! `limit = min(option, held + headroom, bound - others)`, where `held` is what the heap may have in
+//! memory: what is in use, and free memory that still holds data; `bound = group limit - margin`,
+//! `headroom = bound - group usage`, and `others` is what the group uses beside this heap: at least
+//! `usage - held`, and never much less than it was, because part of what is in use may not have been
+//! touched yet and then hides them.
 
 use crate::process::STACK;
 use quarry_core::frame::FRAME_BYTES;
-use quarry_sys::cgroup::memory_limit;
-use quarry_sys::primitive::{AtomicBool, AtomicU32, Ordering};
+use quarry_core::heap::LARGEST_BLOCK;
+use quarry_core::zone::Zone;
+use quarry_sys::cgroup::{MemoryLimit, memory_limit};
+use quarry_sys::primitive::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 /// Growth between two looks: 8 MiB, whose page faults take a hundred times as long as a look.
 const STEP_FRAMES: u32 = 2048;
+/// The smallest step, where headroom is short: 1 MiB.
+const SHORT_STEP_FRAMES: u32 = 256;
+/// Looks are this many steps apart in a process that has no limit; one may be set later.
+const STEPS_WITHOUT_LIMIT: u32 = 8;
 
-/// Frames in use at which the files are read again.
+/// Frames held at which the files are read again.
 static NEXT_LOOK: AtomicU32 = AtomicU32::new(STEP_FRAMES);
+/// Frames that the group was last seen to use beside this heap.
+static OTHERS: AtomicU32 = AtomicU32::new(0);
 static HEEDED: AtomicBool = AtomicBool::new(true);
+static IS_LIMITED: AtomicBool = AtomicBool::new(false);
 /// The limit that options have set, in frames.
 static OPTION: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// Takes over the settings.
 pub(crate) fn configure(heed_group: bool, limit_frames: u32) {
-    HEEDED.store(heed_group, Ordering::Relaxed);
-    OPTION.store(limit_frames, Ordering::Relaxed);
+    HEEDED.store(heed_group, Relaxed);
+    OPTION.store(limit_frames, Relaxed);
 }
 
 /// Called before a request of `size` bytes that the straight path could not serve. O(1) but for
 /// one look per step of growth.
 #[inline]
 pub(crate) fn before(size: usize) {
-    let wanted = u32::try_from(size / FRAME_BYTES).unwrap_or(u32::MAX);
-    let used = STACK.pages().zones().budget().used();
-    if used.saturating_add(wanted) >= NEXT_LOOK.load(Ordering::Relaxed) {
-        look(used);
+    // A mapping takes fresh memory, but for what a freed one may serve.
+    let fresh = if size > LARGEST_BLOCK { size.saturating_sub(STACK.kept_bytes()) } else { 0 };
+    let (held, next) = (held(), NEXT_LOOK.load(Relaxed));
+    let reached = held.saturating_add(frames(fresh as u64));
+    if reached >= next {
+        look(reached);
+    } else if IS_LIMITED.load(Relaxed) && next - held > 4 * STEP_FRAMES {
+        // The heap has shrunk, and what it grows by now others may have taken meanwhile.
+        look_again();
     }
 }
 
+/// Called a few times a second while memory goes back: growth from here on is looked at, though the
+/// heap has been larger before.
+pub(crate) fn look_again() {
+    let next = held().saturating_add(STEP_FRAMES);
+    if next < NEXT_LOOK.load(Relaxed) {
+        NEXT_LOOK.store(next, Relaxed);
+    }
+}
+
+/// Frames that the heap may have in memory. O(nodes).
+fn held() -> u32 {
+    let zones = STACK.pages().zones();
+    zones.budget().used() + zones.all().map(Zone::dirty).sum::<u32>()
+}
+
+/// Reads the files and sets the budget. `reached` is what a request would bring the heap to.
 #[cold]
-fn look(used: u32) {
-    NEXT_LOOK.store(used.saturating_add(STEP_FRAMES), Ordering::Relaxed);
-    if !HEEDED.load(Ordering::Relaxed) {
+fn look(reached: u32) {
+    // Also where the request itself is a large step, or pairs of large ones would look each time.
+    NEXT_LOOK.store(reached.saturating_add(STEP_FRAMES), Relaxed);
+    if !HEEDED.load(Relaxed) {
         return;
     }
-    let Some(group) = memory_limit() else {
-        // Limits may be set later; a process without one looks eight times more rarely.
-        NEXT_LOOK.store(used.saturating_add(8 * STEP_FRAMES), Ordering::Relaxed);
+    let Some(mut group) = memory_limit() else {
+        NEXT_LOOK.store(reached.saturating_add(STEPS_WITHOUT_LIMIT * STEP_FRAMES), Relaxed);
+        IS_LIMITED.store(false, Relaxed);
         return;
     };
-    let frames = |bytes: u64| u32::try_from(bytes / FRAME_BYTES as u64).unwrap_or(u32::MAX);
-    // For the program's own pages and what the kernel keeps for it: 1/32, at least 2 MiB.
-    let margin = frames(group.limit / 32).max(512);
-    let bound = frames(group.limit).saturating_sub(margin);
-    let headroom = bound.saturating_sub(frames(group.usage));
-    let limit = bound.min(used.saturating_add(headroom)).min(OPTION.load(Ordering::Relaxed));
-    STACK.pages().zones().budget().set_limit(limit);
+    IS_LIMITED.store(true, Relaxed);
     // Free memory that still holds data counts in the group but not in the budget.
-    if STACK.freeable_bytes() / FRAME_BYTES > headroom as usize / 2 {
+    if STACK.freeable_bytes() / FRAME_BYTES > headroom(group) as usize / 2 {
         STACK.purge_free();
+        group = memory_limit().unwrap_or(group);
     }
+    let held = held();
+    let hidden = OTHERS.load(Relaxed);
+    let others = frames(group.usage).saturating_sub(held).max(hidden - hidden / 8);
+    OTHERS.store(others, Relaxed);
+    let room = bound(group).saturating_sub(others);
+    let limit = room.min(held.saturating_add(headroom(group))).min(OPTION.load(Relaxed));
+    STACK.pages().zones().budget().set_limit(limit);
+    let step = (headroom(group) / 4).clamp(SHORT_STEP_FRAMES, STEP_FRAMES);
+    NEXT_LOOK.store(held.max(reached.min(limit)).saturating_add(step), Relaxed);
+}
+
+fn frames(bytes: u64) -> u32 {
+    u32::try_from(bytes / FRAME_BYTES as u64).unwrap_or(u32::MAX)
+}
+
+/// What heaps may fill: for the kernel's own needs and its stocks per CPU, 1/32 and at least 2 MiB
+/// are left.
+fn bound(group: MemoryLimit) -> u32 {
+    let limit = frames(group.limit);
+    limit.saturating_sub((limit / 32).max(512))
+}
+
+fn headroom(group: MemoryLimit) -> u32 {
+    bound(group).saturating_sub(frames(group.usage))
 }

@@ -149,6 +149,7 @@ extern "C" fn before_fork() {
     if others {
         glibc::lock_streams();
     }
+    background::lock_for_fork();
     STACK.lock_for_fork();
     HAS_STREAMS.store(others, Ordering::Relaxed);
 }
@@ -156,7 +157,10 @@ extern "C" fn before_fork() {
 extern "C" fn in_parent() {
     let has_streams = HAS_STREAMS.load(Ordering::Relaxed);
     // SAFETY: `before_fork` ran on this thread.
-    unsafe { STACK.unlock_after_fork() };
+    unsafe {
+        STACK.unlock_after_fork();
+        background::unlock_after_fork(false);
+    }
     if has_streams {
         glibc::unlock_streams();
     }
@@ -166,11 +170,13 @@ extern "C" fn in_child() {
     let has_streams = HAS_STREAMS.load(Ordering::Relaxed);
     // SAFETY: `before_fork` ran on this thread, which is the only one of the child and has the
     // thread pointer that it had in the parent.
-    unsafe { STACK.unlock_after_fork() };
+    unsafe {
+        STACK.unlock_after_fork();
+        background::unlock_after_fork(true);
+    }
     if has_streams {
         glibc::reset_streams();
     }
-    background::forget();
 }
 
 /// Prints the statistics where `QUARRY_STATS` says, if it does. Called at exit.

@@ -1,11 +1,13 @@
 //! Mappings: requests above 1 MiB, as runs of whole pageblocks of the reservation.
 //!
 //! The run of a mapping is committed whole; what is not touched costs nothing. The link words of
-//! its first frames describe it: `link[0]` frames in use, `link[1]` pageblocks of the run.
+//! its first frames describe it: `link[0]` frames in use, `link[1]` pageblocks of the run,
+//! `link[2]` frames charged to the budget: as many as have been in use since the run was fresh,
+//! because those may be in memory.
 //! Freed runs are kept with their memory for reuse, up to a bound, so that a program that
 //! allocates and frees 10 MiB in a loop makes no system call.
 //!
-//! Equations: `frames <= blocks * 512`; `kept_bytes = sum of kept runs <= KEPT_BYTES`.
+//! Equations: `frames <= charged <= blocks * 512`; `kept_bytes = sum of kept runs <= KEPT_BYTES`.
 
 use crate::frame::{
     FRAME_BYTES, Kind, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex, Pfn, Side,
@@ -23,6 +25,8 @@ const KEPT_RUNS: usize = 32;
 struct Run {
     first: PageblockIndex,
     blocks: u32,
+    /// Frames in the budget.
+    charged: u32,
 }
 
 /// A freed run, with the number of runs that had been kept before it.
@@ -57,6 +61,8 @@ pub struct Mappings {
     kept_bytes: AtomicUsize,
 }
 
+const NO_RUN: Run = Run { first: PageblockIndex(0), blocks: 0, charged: 0 };
+
 fn blocks_of(frames: u32) -> u32 {
     frames.div_ceil(PAGEBLOCK_FRAMES)
 }
@@ -77,8 +83,7 @@ impl Mappings {
     pub const fn new() -> Self {
         Self {
             kept: CountedLock::new(Kept {
-                runs: [KeptRun { run: Run { first: PageblockIndex(0), blocks: 0 }, number: 0 };
-                    KEPT_RUNS],
+                runs: [KeptRun { run: NO_RUN, number: 0 }; KEPT_RUNS],
                 count: 0,
                 bytes: 0,
                 so_far: 0,
@@ -107,33 +112,44 @@ impl Mappings {
             self.publish(&kept);
             run
         };
+        let reused = reused.and_then(|run| self.recharge(pages, run, frames));
         let zeroed = reused.is_none();
         let run = match reused {
             Some(run) => run,
-            None => self.fresh(pages, blocks, align_blocks)?,
+            None => self.fresh(pages, frames, align_blocks)?,
         };
         let pfn = run.first.first();
-        describe(pages, pfn, frames, run.blocks);
+        describe(pages, frames, run);
         self.live.fetch_add(1, Ordering::Relaxed);
         Some(Mapping { pfn, zeroed })
     }
 
-    /// A run that is charged and committed.
-    fn fresh(&self, pages: &PageAllocator, blocks: u32, align_blocks: u32) -> Option<Run> {
-        if !self.charge(pages, blocks) {
+    /// A kept run for a mapping of `frames` frames: charged for those that it has not had yet, or
+    /// released where the limit does not allow them.
+    fn recharge(&self, pages: &PageAllocator, run: Run, frames: u32) -> Option<Run> {
+        let more = frames.saturating_sub(run.charged);
+        if !self.charge(pages, more) {
+            release(pages, run);
             return None;
         }
-        let run = self.take_run(pages, blocks, align_blocks);
-        if run.is_none() {
-            pages.uncharge(blocks * PAGEBLOCK_FRAMES);
-        }
-        run
+        Some(Run { charged: run.charged + more, ..run })
     }
 
-    /// Charges pageblocks, in place of kept ones where the limit leaves no other way.
-    fn charge(&self, pages: &PageAllocator, blocks: u32) -> bool {
-        let charge = || pages.charge(blocks * PAGEBLOCK_FRAMES);
-        charge() || (self.release_kept(pages) > 0 && charge())
+    /// A run for `frames` frames that is charged and committed.
+    fn fresh(&self, pages: &PageAllocator, frames: u32, align_blocks: u32) -> Option<Run> {
+        if !self.charge(pages, frames) {
+            return None;
+        }
+        let run = self.take_run(pages, blocks_of(frames), align_blocks);
+        if run.is_none() {
+            pages.uncharge(frames);
+        }
+        Some(Run { charged: frames, ..run? })
+    }
+
+    /// Charges frames, in place of kept runs where the limit leaves no other way.
+    fn charge(&self, pages: &PageAllocator, frames: u32) -> bool {
+        pages.charge(frames) || (self.release_kept(pages) > 0 && pages.charge(frames))
     }
 
     /// A run that is committed and not charged, in place of kept ones where address space is short.
@@ -143,7 +159,7 @@ impl Mappings {
             arena.take(pages.frames(), Side::Mapping, blocks, align_blocks.max(1)).ok()
         };
         let first = take().or_else(|| if self.release_kept(pages) > 0 { take() } else { None })?;
-        let run = Run { first, blocks };
+        let run = Run { first, blocks, charged: 0 };
         commit(pages, run).then_some(run)
     }
 
@@ -159,6 +175,25 @@ impl Mappings {
         pages.frames().link(pfn.plus(1))
     }
 
+    /// Frames in the budget for the mapping that starts at `pfn`.
+    #[must_use]
+    pub fn charged(&self, pages: &PageAllocator, pfn: Pfn) -> u32 {
+        pages.frames().link(pfn.plus(2))
+    }
+
+    /// Frames in the budget for kept runs.
+    #[must_use]
+    pub fn kept_charged(&self) -> u64 {
+        let kept = self.kept.lock();
+        kept.runs[..kept.count].iter().map(|kept| u64::from(kept.run.charged)).sum()
+    }
+
+    /// The run of the mapping that starts at `pfn`.
+    fn run_of(&self, pages: &PageAllocator, pfn: Pfn) -> Run {
+        let (blocks, charged) = (self.blocks(pages, pfn), self.charged(pages, pfn));
+        Run { first: pfn.pageblock(), blocks, charged }
+    }
+
     /// Checks the equations of kept runs.
     ///
     /// # Errors
@@ -172,6 +207,9 @@ impl Mappings {
         if kept.bytes > KEPT_BYTES || kept.bytes != self.kept_bytes() {
             return Err("kept_bytes exceeds its bound, or is published wrongly");
         }
+        if runs.iter().any(|kept| kept.run.charged > kept.run.blocks * PAGEBLOCK_FRAMES) {
+            return Err("a kept run is charged for more frames than it has");
+        }
         if !runs.is_sorted_by_key(|kept| kept.number) {
             return Err("kept runs are not in the order in which they came");
         }
@@ -180,7 +218,7 @@ impl Mappings {
 
     /// Frees the mapping that starts at `pfn`.
     pub fn free(&self, pages: &PageAllocator, pfn: Pfn) {
-        let run = Run { first: pfn.pageblock(), blocks: self.blocks(pages, pfn) };
+        let run = self.run_of(pages, pfn);
         pages.frames().set_kind(pfn, 1, Kind::NONE);
         self.live.fetch_sub(1, Ordering::Relaxed);
         if bytes_of(run.blocks) > KEPT_BYTES {
@@ -204,60 +242,55 @@ impl Mappings {
     /// Changes the mapping that starts at `pfn` to `frames` frames, in place or by moving its
     /// pages; `None` where neither is possible, and then nothing has changed.
     pub fn resize(&self, pages: &PageAllocator, pfn: Pfn, frames: u32) -> Option<Pfn> {
-        let old_blocks = self.blocks(pages, pfn);
+        let old = self.run_of(pages, pfn);
         let blocks = blocks_of(frames);
-        if blocks <= old_blocks {
-            if blocks < old_blocks {
-                let first = PageblockIndex(pfn.pageblock().0 + blocks);
-                release(pages, Run { first, blocks: old_blocks - blocks });
-            }
-            describe(pages, pfn, frames, blocks);
+        if blocks < old.blocks {
+            let kept = old.charged.min(blocks * PAGEBLOCK_FRAMES);
+            let first = PageblockIndex(old.first.0 + blocks);
+            let (rest, charged) = (old.blocks - blocks, old.charged - kept);
+            release(pages, Run { first, blocks: rest, charged });
+            describe(pages, frames, Run { blocks, charged: kept, ..old });
             return Some(pfn);
         }
         // Only what comes on top is charged: also where the pages move, they are never held twice.
-        let more = blocks - old_blocks;
+        let more = frames.saturating_sub(old.charged);
         if !self.charge(pages, more) {
             return None;
         }
-        let start = if self.extend(pages, pfn, old_blocks, more) {
-            Some(pfn)
+        let charged = old.charged + more;
+        let new = if blocks == old.blocks || self.extend(pages, old, blocks) {
+            Some(Run { blocks, charged, ..old })
         } else {
-            self.relocate(pages, pfn, old_blocks, blocks)
+            self.relocate(pages, old, blocks).map(|new| Run { charged, ..new })
         };
-        match start {
-            Some(start) => describe(pages, start, frames, blocks),
-            None => pages.uncharge(more * PAGEBLOCK_FRAMES),
+        match new {
+            Some(new) => describe(pages, frames, new),
+            None => pages.uncharge(more),
         }
-        start
+        new.map(|new| new.first.first())
     }
 
     /// Takes the pageblocks behind a run, if they are free.
-    fn extend(&self, pages: &PageAllocator, pfn: Pfn, old_blocks: u32, more: u32) -> bool {
-        let first = PageblockIndex(pfn.pageblock().0 + old_blocks);
+    fn extend(&self, pages: &PageAllocator, old: Run, blocks: u32) -> bool {
+        let first = PageblockIndex(old.first.0 + old.blocks);
+        let more = blocks - old.blocks;
         pages.arena().take_at(pages.frames(), first, more).is_ok()
-            && commit(pages, Run { first, blocks: more })
+            && commit(pages, Run { first, blocks: more, charged: 0 })
     }
 
     /// Moves the pages to a new run: page-table work instead of copying.
-    fn relocate(
-        &self,
-        pages: &PageAllocator,
-        pfn: Pfn,
-        old_blocks: u32,
-        blocks: u32,
-    ) -> Option<Pfn> {
+    fn relocate(&self, pages: &PageAllocator, old: Run, blocks: u32) -> Option<Run> {
         let run = self.take_run(pages, blocks, 1)?;
         let arena = pages.arena();
-        let to = run.first.first();
-        let moved =
-            arena.os().move_pages(arena.address(pfn), arena.address(to), bytes_of(old_blocks));
-        if moved.is_err() {
+        let (from, to) = (old.first.first(), run.first.first());
+        let bytes = bytes_of(old.blocks);
+        if arena.os().move_pages(arena.address(from), arena.address(to), bytes).is_err() {
             unmap(pages, run);
             return None;
         }
-        pages.frames().set_kind(pfn, 1, Kind::NONE);
-        unmap(pages, Run { first: pfn.pageblock(), blocks: old_blocks });
-        Some(to)
+        pages.frames().set_kind(from, 1, Kind::NONE);
+        unmap(pages, old);
+        Some(run)
     }
 
     /// Gives the memory of all freed mappings back; returns the bytes.
@@ -361,9 +394,12 @@ impl Kept {
     }
 }
 
-fn describe(pages: &PageAllocator, pfn: Pfn, frames: u32, blocks: u32) {
+fn describe(pages: &PageAllocator, frames: u32, run: Run) {
+    debug_assert!(frames <= run.charged && run.charged <= run.blocks * PAGEBLOCK_FRAMES);
+    let pfn = run.first.first();
     pages.frames().set_link(pfn, frames);
-    pages.frames().set_link(pfn.plus(1), blocks);
+    pages.frames().set_link(pfn.plus(1), run.blocks);
+    pages.frames().set_link(pfn.plus(2), run.charged);
     pages.frames().set_kind(pfn, 1, Kind::MAPPING);
 }
 
@@ -389,5 +425,5 @@ fn unmap(pages: &PageAllocator, run: Run) {
 /// Gives a charged run back.
 fn release(pages: &PageAllocator, run: Run) {
     unmap(pages, run);
-    pages.uncharge(run.blocks * PAGEBLOCK_FRAMES);
+    pages.uncharge(run.charged);
 }

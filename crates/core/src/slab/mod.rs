@@ -20,7 +20,7 @@ use crate::pcp::PageAllocator;
 use core::mem::MaybeUninit;
 use quarry_sys::lock::LockStats;
 use quarry_sys::os::OsResult;
-use quarry_sys::percpu::{Object, PerCpu, Push};
+use quarry_sys::percpu::{Object, PerCpu, Push, SlotIndex};
 use quarry_sys::report::fatal;
 
 /// Objects that one slow-path step moves at most: the size of its buffer on the stack.
@@ -153,6 +153,18 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
 
     /// Takes everything out of the slots and barns of a cache and returns its empty slabs.
     fn shrink(&self, context: &SlabContext<'_, P>, cache: &Cache);
+
+    /// Gives what the slots hold that `which` chooses back to the slabs; returns whether there was
+    /// anything. `which` always says the same of a slot. A policy that parks little per CPU need
+    /// not do anything.
+    fn shrink_slots(
+        &self,
+        _context: &SlabContext<'_, P>,
+        _cache: &Cache,
+        _which: &dyn Fn(SlotIndex) -> bool,
+    ) -> bool {
+        false
+    }
 
     /// What the cache has done so far.
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats;

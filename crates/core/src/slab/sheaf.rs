@@ -13,7 +13,7 @@ use super::{
 use crate::frame::{Order, Pfn};
 use core::mem::MaybeUninit;
 use quarry_sys::os::OsResult;
-use quarry_sys::percpu::{Object, PerCpu, Push};
+use quarry_sys::percpu::{Object, PerCpu, Push, SlotIndex};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// Most bytes of objects in a sheaf, within 4..=64 objects.
@@ -289,6 +289,26 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
             own.slabs.free(context, cache, unsafe { written(&buffer, taken) }, u32::MAX);
         }
         own.slabs.trim(context, cache, 0);
+    }
+
+    fn shrink_slots(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        which: &dyn Fn(SlotIndex) -> bool,
+    ) -> bool {
+        let own = self.of(cache);
+        let (array, area) = (cache.id().array(), context.percpu.area());
+        // A drain stops the CPUs: not for nothing.
+        let holds = |slot: SlotIndex| which(slot) && area.slot_level(slot, array) > 0;
+        if !(0..area.slots()).map(SlotIndex).any(holds) {
+            return false;
+        }
+        let keep = own.keep_empty.load(Ordering::Relaxed);
+        context.percpu.drain_slots(array, which, &mut |objects| {
+            count(&own.batched_out, objects.len());
+            own.slabs.free(context, cache, objects, keep);
+        })
     }
 
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {

@@ -5,28 +5,36 @@
 //! system gets:
 //!
 //! 1. a cache without an operation since the last look gives its parked objects to its slabs, and
-//!    its empty slabs to the page allocator;
+//!    its empty slabs to the page allocator; of other caches, the CPUs that have not allocated or
+//!    freed anything since then give theirs;
 //! 2. per-CPU page lists without use give their pages to the zones, others decay;
 //! 3. freed mappings that have been kept for the delay are released;
 //! 4. free blocks of the zones that were dirty at the last look and still are go to the operating
 //!    system, whole pageblocks first.
 //!
 //! "Dirty at the last look and still" is counted, not tracked per block: of `dirty(then)` and
-//! `dirty(now)` frames the smaller number was not needed in between.
+//! `dirty(now)` frames the smaller number was not needed in between. What is found due so is purged
+//! in steps of at most 16 MiB, and a caller that has no time (a program's own thread)
+//! does one step at a time.
 
 use super::{Stack, StackConfig};
 use crate::frame::{FRAME_BYTES, MAX_NODES, Order};
 use crate::slab::{MAX_CACHES, SlabPolicy};
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 
-/// Most bytes purged between two looks at the clock of the caller.
-const PURGE_STEP_BYTES: usize = 64 << 20;
+/// Most bytes purged in one step: some milliseconds.
+const PURGE_STEP_BYTES: usize = 16 << 20;
+/// Slots that are told apart; with more of them, a slot is idle if all of its number modulo this are.
+const SLOT_GROUPS: usize = 256;
 
 /// What the last look saw. Owned by whoever reclaims; a new one sees nothing as idle.
 pub struct ReclaimState {
     operations: [u64; MAX_CACHES],
+    slot_operations: [u64; SLOT_GROUPS],
     page_operations: u64,
     dirty: [u32; MAX_NODES],
+    /// Frames found due that have not been purged yet.
+    due: [u32; MAX_NODES],
     kept_runs_seen: u64,
 }
 
@@ -36,8 +44,10 @@ impl ReclaimState {
     pub const fn new() -> Self {
         Self {
             operations: [u64::MAX; MAX_CACHES],
+            slot_operations: [u64::MAX; SLOT_GROUPS],
             page_operations: u64::MAX,
             dirty: [0; MAX_NODES],
+            due: [0; MAX_NODES],
             kept_runs_seen: 0,
         }
     }
@@ -68,6 +78,12 @@ impl<C: StackConfig> Stack<C> {
         dirty * FRAME_BYTES + inner.mappings.kept_bytes()
     }
 
+    /// Bytes of freed mappings that are kept for reuse. O(1).
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.inner().mappings.kept_bytes()
+    }
+
     /// Gives free blocks and kept mappings to the operating system at once; returns the bytes.
     pub fn purge_free(&self) -> usize {
         let inner = self.inner();
@@ -96,21 +112,60 @@ impl<C: StackConfig> Stack<C> {
         attempt().or_else(|| if self.direct_reclaim() { attempt() } else { None })
     }
 
-    /// One look at everything. Takes each lock for short moments only; bounded by what there is to
-    /// give back.
+    /// One look at everything, and all that is found due goes back. Takes each lock for short
+    /// moments only; bounded by what there is to give back.
     pub fn reclaim(&self, state: &mut ReclaimState) -> Reclaimed {
+        let mut done = self.look(state);
+        while let Some(bytes) = self.purge_due(state) {
+            done.bytes += bytes;
+        }
+        done
+    }
+
+    /// One look at everything, which notes what is due; only kept mappings go back at once.
+    pub fn look(&self, state: &mut ReclaimState) -> Reclaimed {
         let mut done = Reclaimed::default();
         self.shrink_idle_caches(state, &mut done);
         self.shrink_page_lists(state, &mut done);
         let inner = self.inner();
         done.bytes += inner.mappings.release_unused_since(&inner.pages, state.kept_runs_seen);
         state.kept_runs_seen = inner.mappings.kept_so_far();
-        self.purge_zones(state, &mut done);
+        for zone in inner.pages.zones().all() {
+            let node = usize::from(zone.node().0);
+            state.due[node] = zone.dirty().min(state.dirty[node]);
+            state.dirty[node] = zone.dirty();
+        }
         done
+    }
+
+    /// Purges up to 16 MiB of what the last look found due. Returns the bytes, `None`
+    /// where nothing is due any more.
+    pub fn purge_due(&self, state: &mut ReclaimState) -> Option<usize> {
+        let pages = &self.inner().pages;
+        for zone in pages.zones().all() {
+            let node = usize::from(zone.node().0);
+            let due = state.due[node].min(zone.dirty()) as usize * FRAME_BYTES;
+            for smallest in [Order::PAGEBLOCK, Order::ZERO] {
+                let bytes = match due {
+                    0 => 0,
+                    due => pages.purge(zone.node(), smallest, due.min(PURGE_STEP_BYTES)),
+                };
+                if bytes > 0 {
+                    let frames = (bytes / FRAME_BYTES) as u32;
+                    state.due[node] = state.due[node].saturating_sub(frames);
+                    state.dirty[node] = state.dirty[node].saturating_sub(frames);
+                    return Some(bytes);
+                }
+            }
+            state.due[node] = 0;
+        }
+        None
     }
 
     fn shrink_idle_caches(&self, state: &mut ReclaimState, done: &mut Reclaimed) {
         let inner = self.inner();
+        let busy = self.busy_slots(state);
+        let is_idle_slot = |slot: SlotIndex| !busy[slot.index() % SLOT_GROUPS];
         for cache in inner.caches.iter() {
             let stats = inner.slab.stats(&self.context(), cache);
             let operations =
@@ -121,8 +176,24 @@ impl<C: StackConfig> Stack<C> {
             if is_idle && stats.parked_objects + empty_slabs > 0 {
                 inner.slab.shrink(&self.context(), cache);
                 done.shrunk += 1;
+            } else if !is_idle && inner.slab.shrink_slots(&self.context(), cache, &is_idle_slot) {
+                done.shrunk += 1;
             }
         }
+    }
+
+    /// Which slots have pushed or popped anything since the last look.
+    fn busy_slots(&self, state: &mut ReclaimState) -> [bool; SLOT_GROUPS] {
+        let area = self.fast.percpu.area();
+        let mut operations = [0u64; SLOT_GROUPS];
+        for slot in (0..area.slots()).map(SlotIndex) {
+            let group = &mut operations[slot.index() % SLOT_GROUPS];
+            *group = group.wrapping_add(area.slot_operations(slot));
+        }
+        core::array::from_fn(|group| {
+            let seen = &mut state.slot_operations[group];
+            core::mem::replace(seen, operations[group]) != operations[group]
+        })
     }
 
     fn shrink_page_lists(&self, state: &mut ReclaimState, done: &mut Reclaimed) {
@@ -135,26 +206,6 @@ impl<C: StackConfig> Stack<C> {
             for slot in 0..self.fast.percpu.area().slots() {
                 done.shrunk += u32::from(pages.decay(SlotIndex(slot)));
             }
-        }
-    }
-
-    fn purge_zones(&self, state: &mut ReclaimState, done: &mut Reclaimed) {
-        let pages = &self.inner().pages;
-        for zone in pages.zones().all() {
-            let seen = &mut state.dirty[usize::from(zone.node().0)];
-            let mut left = zone.dirty().min(*seen) as usize * FRAME_BYTES;
-            for smallest in [Order::PAGEBLOCK, Order::ZERO] {
-                while left > 0 {
-                    let step = left.min(PURGE_STEP_BYTES);
-                    let bytes = pages.purge(zone.node(), smallest, step);
-                    if bytes == 0 {
-                        break;
-                    }
-                    done.bytes += bytes;
-                    left = left.saturating_sub(bytes);
-                }
-            }
-            *seen = zone.dirty();
         }
     }
 }

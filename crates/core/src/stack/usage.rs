@@ -38,7 +38,7 @@ impl<C: StackConfig> Stack<C> {
             usage.free_objects += free;
             usage.free_bytes += free * cache.stride();
         }
-        let kept = inner.mappings.kept_bytes();
+        let kept = inner.mappings.kept_charged() as usize * FRAME_BYTES;
         usage.mappings = inner.mappings.live();
         usage.mapped_bytes = inner.pages.zones().budget().mapped() as usize * FRAME_BYTES;
         usage.free_bytes += kept;

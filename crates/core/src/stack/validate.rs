@@ -5,7 +5,7 @@
 //! * heads of kind MAPPING = live mappings
 //! * a free block is of no kind
 //! * frames of slabs, of blocks and on per-CPU lists, and mapped ones, are all in the budget
-//! * frames of mappings, live and kept, are what the budget calls mapped
+//! * frames charged for mappings, live and kept, are what the budget calls mapped
 
 use super::{Stack, StackConfig};
 use crate::frame::{Kind, PAGEBLOCK_FRAMES, PageblockIndex};
@@ -59,8 +59,8 @@ impl<C: StackConfig> Stack<C> {
                     Kind::PAGES => census.of_blocks += u64::from(frames.link(pfn)),
                     Kind::MAPPING => {
                         census.mappings += 1;
-                        let blocks = self.inner().mappings.blocks(self.pages(), pfn);
-                        census.of_mappings += u64::from(blocks * PAGEBLOCK_FRAMES);
+                        let charged = self.inner().mappings.charged(self.pages(), pfn);
+                        census.of_mappings += u64::from(charged);
                     }
                     kind if kind.is_cache() => census.of_cache[usize::from(kind.0)] += 1,
                     _ => {}
@@ -84,7 +84,7 @@ impl<C: StackConfig> Stack<C> {
     fn check_budget(&self, census: &Census) -> Result<(), &'static str> {
         let inner = self.inner();
         let budget = inner.pages.zones().budget();
-        let kept = (inner.mappings.kept_bytes() / crate::frame::FRAME_BYTES) as u64;
+        let kept = inner.mappings.kept_charged();
         if census.mappings != inner.mappings.live() {
             return Err("heads of mappings != live mappings");
         }

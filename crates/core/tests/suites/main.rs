@@ -10,5 +10,6 @@ mod heap;
 mod limits;
 mod misuse;
 mod policies;
+mod reclaim;
 mod support;
 mod threads;

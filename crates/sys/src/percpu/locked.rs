@@ -278,8 +278,14 @@ impl Stripes {
         area.open(&bounds, held.1, array);
     }
 
-    pub(super) fn drain(&self, area: &SlotArea, array: ArrayId, take: &mut dyn FnMut(&[Object])) {
-        for slot in self.slots().filter(|slot| area.is_opened(*slot, array)) {
+    pub(super) fn drain(
+        &self,
+        area: &SlotArea,
+        array: ArrayId,
+        which: &dyn Fn(SlotIndex) -> bool,
+        take: &mut dyn FnMut(&[Object]),
+    ) {
+        for slot in self.slots().filter(|slot| which(*slot) && area.is_opened(*slot, array)) {
             let _held = hold(area, slot);
             area.empty_stopped(slot, array, take);
         }
@@ -461,9 +467,14 @@ unsafe impl<C: ChooseSlot> PerCpu for LockedSlots<C> {
         Ok(())
     }
 
-    fn drain(&self, array: ArrayId, take: &mut dyn FnMut(&[Object])) -> bool {
+    fn drain_slots(
+        &self,
+        array: ArrayId,
+        which: &dyn Fn(SlotIndex) -> bool,
+        take: &mut dyn FnMut(&[Object]),
+    ) -> bool {
         let _bounds = self.area.bounds_lock.lock();
-        self.stripes.drain(&self.area, array, take);
+        self.stripes.drain(&self.area, array, which, take);
         true
     }
 

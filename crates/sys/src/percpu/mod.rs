@@ -187,7 +187,18 @@ pub unsafe trait PerCpu: Sync + Sized {
     /// Slots are stopped by bounds that no sequence writes, one barrier serves them all, and they
     /// run again when their array has been emptied. `take` runs with the lock of the bounds held:
     /// it must not drain, prepare or define. O(slots + objects), one membarrier.
-    fn drain(&self, array: ArrayId, take: &mut dyn FnMut(&[Object])) -> bool;
+    fn drain(&self, array: ArrayId, take: &mut dyn FnMut(&[Object])) -> bool {
+        self.drain_slots(array, &|_| true, take)
+    }
+
+    /// [`drain`](Self::drain) of those slots only that `which` chooses; it must always say the same
+    /// of a slot.
+    fn drain_slots(
+        &self,
+        array: ArrayId,
+        which: &dyn Fn(SlotIndex) -> bool,
+        take: &mut dyn FnMut(&[Object]),
+    ) -> bool;
 
     /// Takes the list of `array` out of every slot, with its guard and its length, and leaves both
     /// words 0. The objects hang together by their first words. Returns whether it reached every

@@ -307,9 +307,15 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         Ok(())
     }
 
-    fn drain(&self, array: ArrayId, take: &mut dyn FnMut(&[Object])) -> bool {
+    fn drain_slots(
+        &self,
+        array: ArrayId,
+        which: &dyn Fn(SlotIndex) -> bool,
+        take: &mut dyn FnMut(&[Object]),
+    ) -> bool {
         let _bounds = self.area.bounds_lock.lock();
-        let opened = || self.cpu_slots().filter(|slot| self.area.is_opened(*slot, array));
+        let opened =
+            || self.cpu_slots().filter(|slot| which(*slot) && self.area.is_opened(*slot, array));
         let set_bounds = |slot, bounds| {
             self.area.word(slot, array, 1).store(bounds, Ordering::Release);
         };
@@ -321,7 +327,7 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
             }
             set_bounds(slot, self.area.bounds(array));
         }
-        self.stripes.drain(&self.area, array, take);
+        self.stripes.drain(&self.area, array, which, take);
         flushed
     }
 

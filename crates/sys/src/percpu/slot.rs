@@ -269,6 +269,23 @@ impl SlotArea {
         sum
     }
 
+    /// A number that changes with every push and pop of any of a slot's cells. O(cells).
+    #[must_use]
+    pub fn slot_operations(&self, slot: SlotIndex) -> u64 {
+        (1..MAX_ARRAYS).map(ArrayId::new).fold(0, |sum, array| {
+            let word = |word| self.word(slot, array, word).load(Ordering::Relaxed);
+            // An array counts in its header, a list in words of its own, which arrays leave 0.
+            sum.wrapping_add(word(0)).wrapping_add(word(2)).wrapping_add(word(3))
+        })
+    }
+
+    /// Objects in one slot's array. O(1).
+    #[must_use]
+    pub fn slot_level(&self, slot: SlotIndex, array: ArrayId) -> u64 {
+        let header = self.word(slot, array, 0).load(Ordering::Relaxed);
+        (header & 0xffff).saturating_sub(self.begin(array))
+    }
+
     /// Objects, pops and pushes of a list summed over all slots; a snapshot. O(slots).
     #[must_use]
     pub fn list_usage(&self, array: ArrayId) -> ListUse {

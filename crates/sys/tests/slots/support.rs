@@ -84,7 +84,10 @@ unsafe impl<const N: u32> PerCpu for Virtual<N> {
             &self, slot: SlotIndex, array: ArrayId, word: usize, expected: u64, new: u64
         ) -> bool;
         fn prepare(&self, array: ArrayId) -> quarry_sys::os::OsResult<()>;
-        fn drain(&self, array: ArrayId, take: &mut dyn FnMut(&[Object])) -> bool;
+        fn drain_slots(
+            &self, array: ArrayId, which: &dyn Fn(SlotIndex) -> bool,
+            take: &mut dyn FnMut(&[Object])
+        ) -> bool;
         fn drain_lists(
             &self, array: ArrayId, take: &mut dyn FnMut(u64, Option<Object>, usize)
         ) -> bool;

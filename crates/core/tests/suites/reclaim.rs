@@ -1,0 +1,110 @@
+//! What a look of the reclaim thread takes back, and from whom it takes nothing.
+
+use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
+use quarry_core::frame::FRAME_BYTES;
+use quarry_core::heap::options::StackOptions;
+use quarry_core::slab::sheaf::Sheaf;
+use quarry_core::slab::{CacheId, CacheParams};
+use quarry_core::stack::ReclaimState;
+use quarry_sys::percpu::SlotIndex;
+
+type SheafBed = Bed<VirtualConfig<Sheaf>>;
+
+/// Parks objects of a cache on the running CPU.
+fn park(bed: &SheafBed, cache: CacheId, count: usize) {
+    let objects: Vec<_> =
+        (0..count).map(|_| bed.stack.cache_alloc(cache).expect("there is memory")).collect();
+    for object in objects {
+        // SAFETY: just allocated from this cache, and used by nobody.
+        unsafe { bed.stack.cache_free(cache, object) };
+    }
+}
+
+fn level(bed: &SheafBed, cache: CacheId, cpu: u32) -> u64 {
+    use quarry_sys::percpu::PerCpu;
+    bed.stack.percpu().area().slot_level(SlotIndex(cpu), cache.array())
+}
+
+/// A cache that one CPU is busy with does not leave what idle CPUs have parked of it.
+#[test]
+fn idle_cpus_are_drained_of_busy_caches() {
+    let bed = SheafBed::new(Backing::Linux, 4096, 3, &small());
+    let params = CacheParams { size: 512, align: 16 };
+    let cache = bed.stack.create_cache("busy", &params).expect("there is room");
+    let mut state = ReclaimState::new();
+    for cpu in 0..3 {
+        on_cpu(cpu);
+        park(&bed, cache, 40);
+    }
+    bed.stack.reclaim(&mut state);
+    assert!((0..3).all(|cpu| level(&bed, cache, cpu) > 0), "the first look takes nothing");
+    on_cpu(1);
+    park(&bed, cache, 40);
+    let done = bed.stack.reclaim(&mut state);
+    assert_eq!(done.shrunk, 1);
+    assert_eq!((level(&bed, cache, 0), level(&bed, cache, 2)), (0, 0), "idle CPUs are drained");
+    assert!(level(&bed, cache, 1) > 0, "the busy one keeps its objects");
+    bed.stack.reclaim(&mut state);
+    assert_eq!(level(&bed, cache, 1), 0, "nobody was busy since");
+    assert_eq!(bed.stack.validate(), Ok(()));
+    bed.assert_empty(&[cache]);
+}
+
+/// What is due goes back in steps, each of them bounded, and memory that is used again does not.
+#[test]
+fn purging_goes_in_bounded_steps() {
+    let mut options = StackOptions::default();
+    options.pages.reserve_bytes = 256 << 20;
+    let bed = SheafBed::new(Backing::Linux, 4096, 1, &options);
+    on_cpu(0);
+    let blocks: Vec<_> =
+        (0..96).map(|_| bed.stack.alloc(1 << 20).expect("there is memory")).collect();
+    for block in blocks {
+        // SAFETY: just allocated, and used by nobody.
+        unsafe { bed.stack.free(block) };
+    }
+    let dirty = bed.stack.freeable_bytes();
+    assert!(dirty >= 90 << 20, "{dirty} bytes free");
+    let mut state = ReclaimState::new();
+    bed.stack.look(&mut state);
+    assert_eq!(bed.stack.purge_due(&mut state), None, "nothing has been free for a whole look");
+    bed.stack.look(&mut state);
+    let mut steps = Vec::new();
+    while let Some(bytes) = bed.stack.purge_due(&mut state) {
+        steps.push(bytes);
+    }
+    // A step ends with the block that reaches its bound.
+    assert!(steps.iter().all(|bytes| *bytes <= 20 << 20), "{steps:?}");
+    assert_eq!(steps.iter().sum::<usize>(), dirty);
+    assert_eq!(bed.stack.freeable_bytes(), 0);
+    bed.assert_empty(&[]);
+}
+
+/// A mapping is charged for its frames, not for the pageblocks that they lie in.
+#[test]
+fn mappings_are_charged_by_the_frame() {
+    let mut options = StackOptions::default();
+    options.pages.reserve_bytes = 256 << 20;
+    options.pages.limit_frames = (9 << 20) / FRAME_BYTES as u32;
+    let bed = SheafBed::new(Backing::Linux, 4096, 1, &options);
+    on_cpu(0);
+    let used = || bed.stack.pages().zones().budget().used() as usize * FRAME_BYTES;
+    let size = (2 << 20) + FRAME_BYTES;
+    let mappings: Vec<_> =
+        (0..4).map(|_| bed.stack.alloc(size).expect("within the limit")).collect();
+    assert_eq!(used(), 4 * size);
+    assert_eq!(bed.stack.alloc(size), None, "a fifth is beyond the limit");
+    for mapping in mappings {
+        // SAFETY: just allocated, and used by nobody.
+        unsafe { bed.stack.free(mapping) };
+    }
+    // A kept run serves a larger request, and is charged for what it has not had yet.
+    let larger = bed.stack.alloc(size + (1 << 20)).expect("within the limit");
+    assert_eq!(bed.stack.validate(), Ok(()));
+    // SAFETY: `larger` is live and used by nobody; likewise the one after.
+    let smaller = unsafe { bed.stack.realloc(larger, size) }.expect("what shrinks has room");
+    assert_eq!(bed.stack.validate(), Ok(()));
+    // SAFETY: as above.
+    unsafe { bed.stack.free(smaller) };
+    bed.assert_empty(&[]);
+}
