@@ -12,6 +12,8 @@ mod cxx;
 mod environment;
 mod hostile;
 mod life;
+mod limits;
+mod memory;
 mod misuse;
 mod programs;
 mod shared_object;

@@ -1,11 +1,15 @@
 //! Compiles the programs of `tests/c`, runs them with the library in front, and says what happened.
 
 mod compile;
+mod group;
 mod library;
 mod run;
 mod stats;
+mod syscalls;
 
 pub(crate) use compile::{plugin, program};
+pub(crate) use group::Group;
 pub(crate) use library::{library, testing_a_peer};
 pub(crate) use run::{Outcome, Run, Running, scratch};
 pub(crate) use stats::Stats;
+pub(crate) use syscalls::{Calls, calls_between_marks};

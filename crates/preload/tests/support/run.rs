@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
-use super::{Stats, library, testing_a_peer};
+use super::{Group, Stats, library, testing_a_peer};
 
 /// Far above what our programs need, so that only a hang meets it.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -131,6 +132,22 @@ impl Run {
         self.command.env_remove("QUARRY_STATS");
         self.stats = None;
         self
+    }
+
+    /// Lets the program run in a control group, and tells it where to read what the group has.
+    pub(crate) fn in_group(mut self, group: &Group) -> Self {
+        let file = File::options().write(true).open(group.processes_file());
+        let mut file = file.expect("the group is ours");
+        // SAFETY: writing to a file that is open is a bare system call, allowed between fork and
+        // exec; "0" is the process that writes.
+        unsafe { self.command.pre_exec(move || file.write_all(b"0")) };
+        self.command.env("TEST_GROUP_USAGE", group.usage_file());
+        self
+    }
+
+    /// The command itself, for a test that runs it in a way of its own.
+    pub(crate) fn into_command(self) -> Command {
+        self.command
     }
 
     /// Starts the program, for a test that talks to it while it runs.

@@ -1,0 +1,150 @@
+/* What the memory tests share: what the kernel counts for us, mixed objects, waiting with an end. */
+#ifndef QUARRY_TEST_MEMORY_H
+#define QUARRY_TEST_MEMORY_H
+
+#include "check.h"
+
+#include <dirent.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
+
+/* The number behind `name` in a file of lines `name: number` or `name number`, or -1. */
+static UNUSED long field_of(const char *path, const char *name)
+{
+    char text[8192];
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return -1;
+    ssize_t length = read(file, text, sizeof(text) - 1);
+    close(file);
+    text[length > 0 ? length : 0] = 0;
+    const char *found = strstr(text, name);
+    return found == NULL ? -1 : strtol(found + strlen(name), NULL, 10);
+}
+
+/* Most memory that this process has had resident, in bytes; can be set back. */
+static UNUSED size_t peak_bytes(void)
+{
+    return (size_t)field_of("/proc/self/status", "VmHWM:") * KIB;
+}
+
+static UNUSED void reset_peak(void)
+{
+    int file = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+    CHECK(file >= 0 && write(file, "5", 1) == 1, "clear_refs");
+    close(file);
+}
+
+/* Of the calling thread: the reclaim thread has some of its own. */
+static UNUSED long minor_faults(void)
+{
+    struct rusage usage;
+    CHECK(getrusage(RUSAGE_THREAD, &usage) == 0, "getrusage");
+    return usage.ru_minflt;
+}
+
+static UNUSED unsigned threads_now(void)
+{
+    return (unsigned)field_of("/proc/self/status", "Threads:");
+}
+
+/*
+ * Memory that the system counts for us: that of the control group that the test has made for this
+ * process, or all memory of the machine that is not free.
+ */
+static UNUSED int has_group(void)
+{
+    return getenv("TEST_GROUP_USAGE") != NULL;
+}
+
+static UNUSED size_t charged_bytes(void)
+{
+    const char *group = getenv("TEST_GROUP_USAGE");
+    if (group != NULL) {
+        long usage = field_of(group, "");
+        CHECK(usage >= 0, "%s cannot be read", group);
+        return (size_t)usage;
+    }
+    long total = field_of("/proc/meminfo", "MemTotal:"), free = field_of("/proc/meminfo", "MemFree:");
+    return (size_t)(total - free) * KIB;
+}
+
+static UNUSED double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static UNUSED void nap_ms(long milliseconds)
+{
+    struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+    nanosleep(&time, NULL);
+}
+
+/* Objects with their sizes, outside the heap under test. */
+struct object {
+    unsigned char *start;
+    size_t size;
+};
+
+struct objects {
+    struct object *all;
+    size_t count, most, bytes;
+};
+
+static UNUSED struct objects room_for(size_t most)
+{
+    struct objects objects = {NULL, 0, most, 0};
+    objects.all = mmap(NULL, most * sizeof(struct object), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(objects.all != MAP_FAILED, "no room for %zu objects", most);
+    return objects;
+}
+
+/* Memory that the table of objects itself has resident. */
+static UNUSED size_t table_bytes(const struct objects *objects)
+{
+    return objects->count * sizeof(struct object);
+}
+
+static UNUSED void add_object(struct objects *objects, size_t size)
+{
+    CHECK(objects->count < objects->most, "more than %zu objects", objects->most);
+    unsigned char *start = malloc(size);
+    CHECK(start != NULL, "malloc(%zu) after %zu bytes", size, objects->bytes);
+    memset(start, (int)(objects->count & 0x7f) + 1, size);
+    objects->all[objects->count++] = (struct object){start, size};
+    objects->bytes += size;
+}
+
+static UNUSED void free_object(struct objects *objects, size_t index)
+{
+    struct object *object = &objects->all[index];
+    CHECK(object->start[0] == object->start[object->size - 1], "object %zu of %zu bytes changed",
+          index, object->size);
+    free(object->start);
+    objects->bytes -= object->size;
+    *object = (struct object){NULL, 0};
+}
+
+/* Each power of two up to `largest` has the same number of objects. */
+static UNUSED size_t same_count(uint64_t *random, size_t smallest, size_t largest)
+{
+    unsigned powers = (unsigned)__builtin_ctzl(largest) - (unsigned)__builtin_ctzl(smallest);
+    size_t least = smallest << (next_random(random) % powers);
+    return least + next_random(random) % least;
+}
+
+static UNUSED void shuffle(struct objects *objects, uint64_t *random)
+{
+    for (size_t i = objects->count; i > 1; i--) {
+        size_t other = next_random(random) % i;
+        struct object swap = objects->all[i - 1];
+        objects->all[i - 1] = objects->all[other];
+        objects->all[other] = swap;
+    }
+}
+
+#endif

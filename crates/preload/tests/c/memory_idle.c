@@ -1,0 +1,62 @@
+/*
+ * usage: memory_idle count|bytes SURVIVORS
+ * 512 MiB of objects of 16 bytes to 1 MiB, freed in random order but for one in SURVIVORS (0: all).
+ * No call of the allocator follows, and the memory goes back: what is resident, and what the
+ * system counts. `count`: as many objects of each power of two; `bytes`: as many bytes.
+ */
+#include "memory.h"
+
+static void fill(struct objects *objects, int by_bytes, uint64_t *random)
+{
+    while (objects->bytes < 512 * MIB) {
+        size_t size = same_count(random, 16, MIB);
+        /* As many bytes of each power: the smaller ones as much more often. */
+        if (!by_bytes)
+            add_object(objects, size);
+        else
+            for (size_t bytes = 0; bytes < MIB; bytes += size)
+                add_object(objects, size);
+    }
+}
+
+/* The kernel keeps stocks of charges per CPU. MemFree moves with other programs: it is only told. */
+static int agrees(ssize_t charged, size_t bound)
+{
+    return !has_group() || charged <= (ssize_t)(bound + 4 * MIB);
+}
+
+int main(int argc, char **argv)
+{
+    CHECK(argc == 3, "usage: %s count|bytes SURVIVORS", argv[0]);
+    require_quarry();
+    size_t survivors = strtoul(argv[2], NULL, 10);
+    uint64_t random = 1;
+    struct objects objects = room_for(16u << 20);
+    size_t resident_before = resident_bytes(), charged_before = charged_bytes();
+
+    fill(&objects, strcmp(argv[1], "bytes") == 0, &random);
+    shuffle(&objects, &random);
+    size_t table = table_bytes(&objects);
+    size_t resident_full = resident_bytes() - table;
+    CHECK(resident_full >= 512 * MIB, "only %zu bytes resident", resident_full);
+    for (size_t i = 0; i < objects.count; i++)
+        if (survivors == 0 || i % survivors != 0)
+            free_object(&objects, i);
+
+    size_t live = objects.bytes;
+    size_t bound = survivors == 0 ? live + 8 * MIB : 22 * MIB;
+    ssize_t resident, charged;
+    double start = seconds_now(), waited;
+    do {
+        nap_ms(20);
+        waited = seconds_now() - start;
+        resident = (ssize_t)(resident_bytes() - resident_before - table);
+        charged = (ssize_t)(charged_bytes() - charged_before - table);
+    } while (waited < 2 && (resident > (ssize_t)bound || !agrees(charged, bound)));
+    printf("after %.2f s: %zu KiB live, %zd KiB resident, %zd KiB counted by %s\n", waited,
+           live / KIB, resident / (ssize_t)KIB, charged / (ssize_t)KIB,
+           has_group() ? "the control group" : "MemFree");
+    CHECK(resident <= (ssize_t)bound, "%zd bytes resident, %zu live", resident, live);
+    CHECK(agrees(charged, bound), "%zd bytes counted, %zd resident", charged, resident);
+    return 0;
+}

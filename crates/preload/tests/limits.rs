@@ -1,0 +1,61 @@
+//! At a limit: NULL and ENOMEM, no kill, and a program that goes on; in C++ and Rust what their
+//! users expect.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+use crate::support::{Group, Run, program, scratch};
+
+/// Under the limit of a control group, where this machine lets us make one.
+fn in_limited_group(how: &str, thp: &str) {
+    const LIMIT_MIB: u64 = 192;
+    let Some(group) = Group::create(Some(LIMIT_MIB << 20)) else {
+        println!("not run: no right to create a control group here");
+        return;
+    };
+    let outcome = Run::new(program("limits_group.c"))
+        .args([&LIMIT_MIB.to_string(), how])
+        .env("QUARRY_THP", thp)
+        .in_group(&group)
+        .finish();
+    assert_eq!(group.kills(), 0, "the kernel killed a process\n{outcome}");
+    println!("{}", outcome.success().stdout);
+}
+
+#[test]
+fn group_with_less_than_is_asked_for() {
+    in_limited_group("alone", "1");
+    in_limited_group("alone", "0");
+}
+
+#[test]
+fn group_that_others_fill_as_well() {
+    in_limited_group("shared", "1");
+}
+
+#[test]
+fn cxx_handlers_and_exceptions() {
+    let run = Run::new(program("limits_cxx.cpp")).env("QUARRY_LIMIT", "64M");
+    run.finish().success();
+}
+
+#[test]
+fn rust_errors_and_the_end_of_what_nobody_checks() {
+    let file = scratch().join("limits-rs");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/rs/limits.rs");
+    let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let answer = Command::new(compiler)
+        .args(["--edition=2024", "-Copt-level=1", "-o"])
+        .arg(&file)
+        .arg(source)
+        .output()
+        .expect("rustc runs");
+    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+
+    let outcome = Run::new(&file).env("QUARRY_LIMIT", "64M").finish().success();
+    assert_eq!(outcome.stdout, "done\n", "{outcome}");
+    let outcome = Run::new(&file).arg("abort").env("QUARRY_LIMIT", "64M").without_stats().finish();
+    assert_eq!(outcome.status.signal(), Some(libc::SIGABRT), "{outcome}");
+    let expected = "memory allocation of 1073741824 bytes failed";
+    assert!(outcome.stderr.starts_with(expected), "{outcome}");
+}

@@ -1,0 +1,130 @@
+//! Memory goes back, also when the program is idle, and is not held twice: what users of other
+//! allocators have complained of most, each as a test.
+
+use crate::support::{Group, Run, calls_between_marks, program};
+
+/// Runs in a control group of its own where there may be one, so that the kernel's own count of
+/// memory is compared with what is resident.
+fn idle(arguments: &str, settings: &[(&str, &str)]) {
+    let group = Group::create(None);
+    let mut run = Run::new(program("memory_idle.c")).args(arguments.split_whitespace());
+    for (name, value) in settings {
+        run = run.env(name, value);
+    }
+    if let Some(group) = &group {
+        run = run.in_group(group);
+    }
+    let outcome = run.finish().success();
+    println!("{}", outcome.stdout);
+}
+
+#[test]
+fn idle_program_gives_everything_back() {
+    idle("count 0", &[]);
+    idle("bytes 0", &[]);
+}
+
+#[test]
+fn idle_program_gives_back_without_huge_pages() {
+    idle("count 0", &[("QUARRY_THP", "0"), ("QUARRY_POPULATE", "0")]);
+    idle("bytes 0", &[("QUARRY_THP", "0")]);
+}
+
+#[test]
+fn survivors_do_not_pin_what_lies_around_them() {
+    idle("count 64", &[]);
+    idle("count 64", &[("QUARRY_THP", "0")]);
+}
+
+#[test]
+fn idle_program_on_every_slab_policy_of_page_lists() {
+    for policy in ["order0", "v2016"] {
+        idle("count 0", &[("QUARRY_PCP", policy)]);
+    }
+}
+
+fn option_case(name: &str) -> Run {
+    Run::new(program("memory_options.c")).arg(name)
+}
+
+#[test]
+fn purge_delay_of_zero() {
+    option_case("at-once").env("QUARRY_PURGE_DELAY", "0").finish().success();
+}
+
+#[test]
+fn purge_delay_of_ever() {
+    option_case("never").env("QUARRY_PURGE_DELAY", "-1").finish().success();
+}
+
+#[test]
+fn without_a_background_thread() {
+    option_case("no-thread").env("QUARRY_BACKGROUND", "0").finish().success();
+}
+
+#[test]
+fn small_programs_have_no_second_thread() {
+    option_case("small").finish().success();
+}
+
+#[test]
+fn trim_gives_back_what_can_be_given() {
+    for thp in ["0", "1"] {
+        let run = option_case("trim").env("QUARRY_BACKGROUND", "0").env("QUARRY_THP", thp);
+        run.finish().success();
+    }
+}
+
+#[test]
+fn thread_that_only_frees() {
+    for sizes in ["64 64", "16 8192", "8192 8192", "100000 100000", "3000000 3000000"] {
+        let run = Run::new(program("memory_handover.c")).args(sizes.split_whitespace());
+        println!("{}", run.finish().success().stdout);
+    }
+}
+
+#[test]
+fn phases_of_different_sizes() {
+    println!("{}", Run::new(program("memory_phases.c")).finish().success().stdout);
+}
+
+#[test]
+fn threads_that_come_and_go() {
+    println!("{}", Run::new(program("memory_threads.c")).finish().success().stdout);
+}
+
+/// Calls of the system in `pairs` allocations and frees of each size, `buffers` of them live.
+fn calls_in_pairs(pairs: u32, buffers: u32, sizes: &[usize]) -> Vec<u64> {
+    let mut run = Run::new(program("memory_pairs.c"))
+        .without_stats()
+        .arg(pairs.to_string())
+        .arg(buffers.to_string());
+    for size in sizes {
+        run = run.arg(size.to_string());
+    }
+    let spans = calls_between_marks(run.into_command());
+    assert_eq!(spans.len(), sizes.len(), "one span per size");
+    println!("{spans:?}");
+    spans.iter().map(crate::support::Calls::total).collect()
+}
+
+/// From 1 to 64 MiB: a pair makes no system call (a handful start the reclaim thread).
+#[test]
+fn large_pairs_make_no_system_calls() {
+    let sizes: Vec<usize> = (0..=6).map(|power| 1 << (20 + power)).collect();
+    for (size, calls) in sizes.iter().zip(calls_in_pairs(300, 1, &sizes)) {
+        assert!(calls <= 30, "{calls} system calls in 300 pairs of {size} bytes");
+    }
+}
+
+/// 7.0 against 7.1 MB, and around the other edges: neither system calls nor page faults (which the
+/// program counts) rise, with one buffer and with many.
+#[test]
+fn no_cliff_between_sizes() {
+    let sizes = [7_000_000, 7_100_000, 8_388_608, 8_388_609, 1_048_576, 1_048_577, 32_768, 32_769];
+    for buffers in [1, 4, 16] {
+        for (size, calls) in sizes.iter().zip(calls_in_pairs(300, buffers, &sizes)) {
+            assert!(calls <= 30, "{calls} calls with {buffers} buffers of {size} bytes");
+        }
+    }
+}
