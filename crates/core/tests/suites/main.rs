@@ -11,5 +11,6 @@ mod limits;
 mod misuse;
 mod policies;
 mod reclaim;
+mod slub;
 mod support;
 mod threads;

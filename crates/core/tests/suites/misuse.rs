@@ -4,6 +4,8 @@
 use crate::support::{Backing, Bed, TestOs, VirtualConfig, on_cpu, small, unregister};
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::sheaf::Sheaf;
+use quarry_core::slab::slub::Slub;
+use quarry_core::slab::{CacheId, CacheParams};
 use quarry_core::stack::StackConfig;
 use quarry_sys::percpu::{NativeSlots, Object, PerCpu};
 use std::os::unix::process::ExitStatusExt;
@@ -180,5 +182,66 @@ fn freed_twice_unregistered() {
     unsafe {
         bed.stack.free(object);
         free(&bed, object)
+    }
+}
+
+/// A slab of `slub` with one object in use, and another that CPU 1 has freed into it.
+fn slub_slab() -> (Bed<VirtualConfig<Slub>>, CacheId, Vec<Object>) {
+    let bed = Bed::<VirtualConfig<Slub>>::new(Backing::Fake, 4096, 2, &small());
+    let id = bed.stack.create_cache("misuse", &CacheParams { size: SIZE, align: 16 }).unwrap();
+    on_cpu(0);
+    let objects: Vec<_> = (0..4).map(|_| bed.stack.cache_alloc(id).unwrap()).collect();
+    on_cpu(1);
+    // SAFETY: it was live and is freed once.
+    unsafe { bed.stack.cache_free(id, objects[0]) };
+    (bed, id, objects)
+}
+
+#[test]
+fn twice_into_its_slab() {
+    aborts("freed_twice_into_its_slab", "): double free of an object of 48 bytes");
+}
+
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn freed_twice_into_its_slab() {
+    let (bed, id, objects) = slub_slab();
+    // SAFETY: not given. It is the head of its slab's free list, and the stack finds out.
+    unsafe { bed.stack.cache_free(id, objects[0]) };
+}
+
+#[test]
+fn into_a_slab_that_was_given_back() {
+    aborts("freed_into_a_slab_given_back", "): double free of an object of 48 bytes");
+}
+
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn freed_into_a_slab_given_back() {
+    let (bed, id, objects) = slub_slab();
+    for &object in &objects[1..] {
+        // SAFETY: they were live and are freed once.
+        unsafe { bed.stack.cache_free(id, object) };
+    }
+    bed.stack.shrink_cache(id);
+    // SAFETY: not given. Its slab is no slab any more, and the stack finds out.
+    unsafe { bed.stack.cache_free(id, objects[2]) };
+}
+
+#[test]
+fn more_objects_than_are_in_use() {
+    aborts("freed_more_than_in_use", "): double free of an object of 48 bytes");
+}
+
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn freed_more_than_in_use() {
+    let (bed, id, objects) = slub_slab();
+    on_cpu(0);
+    bed.stack.shrink_cache(id);
+    on_cpu(1);
+    for &object in objects[1..].iter().chain(&objects[1..]) {
+        // SAFETY: given in the first round only. In the second no object of the slab is in use.
+        unsafe { bed.stack.cache_free(id, object) };
     }
 }

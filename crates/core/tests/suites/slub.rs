@@ -1,0 +1,230 @@
+//! What only `slub` does: orders by declared CPUs, merging, partial lists, the price of its words,
+//! and its two slow paths.
+
+use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
+use quarry_core::frame::MetadataKind;
+use quarry_core::heap::classes;
+use quarry_core::heap::options::StackOptions;
+use quarry_core::slab::slub::{LockedSlub, Slub};
+use quarry_core::slab::{CacheId, CacheParams, SlabPolicy};
+use quarry_core::stack::print_stats;
+use quarry_sys::percpu::{Object, VirtualSlots};
+
+type SlubBed<S> = Bed<VirtualConfig<S>>;
+
+/// Two CPUs, and formulas fed with 16: document 003's machine.
+fn bed<S: SlabPolicy<VirtualSlots> + 'static>() -> SlubBed<S> {
+    let mut options = small();
+    options.pages.declared_cpus = 16;
+    on_cpu(0);
+    SlubBed::<S>::new(Backing::Fake, 4096, 2, &options)
+}
+
+fn cache<S: SlabPolicy<VirtualSlots> + 'static>(bed: &SlubBed<S>, size: usize) -> CacheId {
+    bed.stack.create_cache("test", &CacheParams { size, align: 16 }).expect("a cache")
+}
+
+fn objects<S: SlabPolicy<VirtualSlots> + 'static>(
+    bed: &SlubBed<S>,
+    id: CacheId,
+    count: usize,
+) -> Vec<Object> {
+    (0..count).map(|_| bed.stack.cache_alloc(id).expect("there is memory")).collect()
+}
+
+fn free<S: SlabPolicy<VirtualSlots> + 'static>(bed: &SlubBed<S>, id: CacheId, object: Object) {
+    // SAFETY: the tests free what they have allocated, once.
+    unsafe { bed.stack.cache_free(id, object) };
+}
+
+#[test]
+fn caches_that_lie_equally_are_one() {
+    let bed = bed::<Slub>();
+    let create = |name, size, align| {
+        bed.stack.create_cache(name, &CacheParams { size, align }).expect("a cache")
+    };
+    let heads = create("skbuff_head_cache", 232, 64);
+    let small = create("kmalloc-192", 192, 16);
+    assert_eq!(bed.stack.cache(heads).label().as_bytes(), b"skbuff_head_cache");
+    assert_eq!(create("kmalloc-256", 256, 16), heads, "both are 256 bytes apart");
+    assert_ne!(heads, small);
+    assert_eq!((bed.stack.cache(heads).aliases(), bed.stack.cache(small).aliases()), (1, 0));
+    assert_eq!(bed.stack.cache(heads).label().as_bytes(), b":0000256");
+    assert_eq!(bed.stack.cache(small).label().as_bytes(), b"kmalloc-192");
+    assert_eq!(bed.stack.cache(heads).order().get(), 1, "document 003: slabs of two pages");
+    let bad = CacheParams { size: 256, align: 24 };
+    assert!(bed.stack.create_cache("bad", &bad).is_err(), "an alias is checked as a cache is");
+}
+
+#[test]
+fn classes_of_the_heap_are_nobodys_aliases() {
+    let options = StackOptions { heap: true, ..small() };
+    let bed = SlubBed::<Slub>::new(Backing::Fake, 4096, 1, &options);
+    let (first, second) = (cache(&bed, 64), cache(&bed, 64));
+    assert_eq!(first.index(), classes::COUNT + 1);
+    assert_eq!(first, second);
+}
+
+#[test]
+fn its_metadata_is_counted_where_it_is_used() {
+    let bed = bed::<Slub>();
+    let headers = || bed.stack.metadata_bytes(MetadataKind::SlabHeaders);
+    assert_eq!((headers(), bed.stack.metadata_bytes(MetadataKind::CpuSlabs)), (0, 0));
+    let id = cache(&bed, 256);
+    assert_eq!(headers(), 0, "no slab yet");
+    assert!(bed.stack.metadata_bytes(MetadataKind::CpuSlabs) > 0);
+    let object = objects(&bed, id, 1)[0];
+    let section = 16 * 1024 * <Slub as SlabPolicy<VirtualSlots>>::BYTES_PER_FRAME;
+    assert_eq!(headers(), section);
+    free(&bed, id, object);
+    let mut text = String::new();
+    print_stats(&*bed.stack, &mut text).expect("a String takes everything");
+    assert!(text.contains("slab policy 12.000 bytes per committed 4 KiB frame"), "{text}");
+    bed.assert_empty(&[id]);
+    assert_eq!(headers(), section, "a section stays");
+}
+
+/// Every call to the system fails once: what was refused is served when asked for again.
+#[test]
+fn a_refusal_of_the_system_is_survived_wherever_it_comes() {
+    for nth in 1.. {
+        let bed = bed::<Slub>();
+        let before = bed.os.calls();
+        bed.os.fail(nth, 1);
+        let params = CacheParams { size: 512, align: 16 };
+        let create = || bed.stack.create_cache("test", &params);
+        let id = create().or_else(|_| create()).expect("only one call fails");
+        let mut objects = Vec::new();
+        let mut refused = 0;
+        for _ in 0..200 {
+            match bed.stack.cache_alloc(id) {
+                Some(object) => objects.push(object),
+                None => refused += 1,
+            }
+        }
+        assert!(refused <= 1, "only one call fails");
+        assert_eq!(bed.stack.validate(), Ok(()));
+        objects.into_iter().for_each(|object| free(&bed, id, object));
+        bed.assert_empty(&[id]);
+        if bed.os.calls() - before < nth {
+            return;
+        }
+    }
+}
+
+/// Objects of full slabs, freed on another CPU: nobody's slab becomes that CPU's, its list is
+/// handed to the node when it is long, and the node gives back what is empty but for five slabs.
+#[test]
+fn slabs_wait_where_the_kernel_lets_them_wait() {
+    const CPU_PARTIAL: u64 = 13;
+    const MIN_PARTIAL: u64 = 5;
+    let bed = bed::<Slub>();
+    let id = cache(&bed, 256);
+    let per_slab = bed.stack.cache(id).objects() as usize;
+    let all = objects(&bed, id, 40 * per_slab);
+    on_cpu(1);
+    // The first object of each slab: one after the other comes to CPU 1's list.
+    for (freed, object) in all.iter().step_by(per_slab).enumerate() {
+        free(&bed, id, *object);
+        let stats = bed.stack.cache_stats(id);
+        let list_lock = stats.list_lock.acquisitions;
+        assert_eq!(stats.partial_slabs, freed as u64 + 1, "{stats:?}");
+        // Statistics take it, too: once for each look so far. 14 objects are too many, so the 15th
+        // and the 29th slab hand those in front of them to the node, in one critical section each.
+        let drains = freed as u64 / (CPU_PARTIAL + 1);
+        let looks = freed as u64 + 1;
+        let refills = 40;
+        assert_eq!(list_lock, refills + looks + drains, "{freed}: {stats:?}");
+    }
+    assert_eq!(bed.stack.validate(), Ok(()));
+    for slab in all.chunks(per_slab) {
+        slab[1..].iter().for_each(|object| free(&bed, id, *object));
+    }
+    assert_eq!(bed.stack.validate(), Ok(()));
+    let stats = bed.stack.cache_stats(id);
+    // CPU 0 keeps its slab, CPU 1 those since the last drain, the node the fewest.
+    assert_eq!(stats.active_slabs, 0, "{stats:?}");
+    assert!(stats.total_slabs >= MIN_PARTIAL, "{stats:?}");
+    assert!(stats.total_slabs <= 1 + CPU_PARTIAL + 1 + MIN_PARTIAL, "{stats:?}");
+    // CPU 0 uses what is there before it takes a new slab.
+    on_cpu(0);
+    let before = stats.slabs_allocated;
+    let again = objects(&bed, id, MIN_PARTIAL as usize * per_slab);
+    assert_eq!(bed.stack.cache_stats(id).slabs_allocated, before, "the node's slabs serve");
+    again.into_iter().for_each(|object| free(&bed, id, object));
+    bed.assert_empty(&[id]);
+}
+
+/// What others free into a CPU's own slab is taken over whole, without a lock.
+#[test]
+fn a_cpu_takes_over_what_others_free_into_its_slab() {
+    let bed = bed::<Slub>();
+    let id = cache(&bed, 256);
+    let per_slab = bed.stack.cache(id).objects() as usize;
+    let mut held = objects(&bed, id, per_slab);
+    let locks = |stats: quarry_core::slab::SlabStats| stats.list_lock.acquisitions;
+    let before = bed.stack.cache_stats(id);
+    for round in 1..=10 {
+        on_cpu(1);
+        held.drain(..per_slab / 2).for_each(|object| free(&bed, id, object));
+        on_cpu(0);
+        held.extend(objects(&bed, id, per_slab / 2));
+        let stats = bed.stack.cache_stats(id);
+        assert_eq!(stats.refills, round, "{stats:?}");
+        assert_eq!(locks(stats), locks(before) + round, "only this look took the lock");
+        assert_eq!(stats.total_slabs, 1);
+    }
+    held.into_iter().for_each(|object| free(&bed, id, object));
+    bed.assert_empty(&[id]);
+}
+
+/// Bulk frees put the objects of one slab back in one step.
+#[test]
+fn a_bulk_free_goes_slab_by_slab() {
+    let bed = bed::<LockedSlub>();
+    let id = cache(&bed, 256);
+    let per_slab = bed.stack.cache(id).objects() as usize;
+    let all = objects(&bed, id, 2 * per_slab);
+    let last = objects(&bed, id, 1);
+    let locks = || bed.stack.cache_stats(id).list_lock.acquisitions;
+    let before = locks();
+    on_cpu(1);
+    // 12 objects of two slabs in turns: a step of `LockedSlub` takes the lock once.
+    let mixed: Vec<_> = (0..6).flat_map(|at| [all[at], all[per_slab + at]]).collect();
+    // SAFETY: allocated above, freed once.
+    unsafe { bed.stack.cache_free_bulk(id, &mixed) };
+    assert_eq!(locks() - before, 2 + 1, "two slabs, and the look before");
+    assert_eq!(bed.stack.cache_stats(id).free_slow, 12);
+    let rest = (6..per_slab).flat_map(|at| [all[at], all[per_slab + at]]);
+    rest.chain(last).for_each(|object| free(&bed, id, object));
+    bed.assert_empty(&[id]);
+}
+
+/// Frees to a slab that no CPU owns take no lock, or the list lock, as the variant says.
+#[test]
+fn only_the_locked_slow_path_takes_the_list_lock() {
+    fn locks_of_remote_frees<S: SlabPolicy<VirtualSlots> + 'static>() -> (u64, u64) {
+        let bed = bed::<S>();
+        let id = cache(&bed, 256);
+        let all = objects(&bed, id, 320);
+        let before = bed.stack.cache_stats(id);
+        on_cpu(1);
+        // One object of each slab stays, so that none becomes empty.
+        let per_slab = bed.stack.cache(id).objects() as usize;
+        let (stay, go): (Vec<_>, Vec<_>) =
+            all.into_iter().enumerate().partition(|(at, _)| at % per_slab == 0);
+        go.into_iter().for_each(|(_, object)| free(&bed, id, object));
+        let after = bed.stack.cache_stats(id);
+        assert_eq!(bed.stack.validate(), Ok(()));
+        stay.into_iter().for_each(|(_, object)| free(&bed, id, object));
+        bed.assert_empty(&[id]);
+        let locks = after.list_lock.acquisitions - before.list_lock.acquisitions;
+        (locks, after.free_slow - before.free_slow)
+    }
+    let (lockless, frees) = locks_of_remote_frees::<Slub>();
+    let (locked, locked_frees) = locks_of_remote_frees::<LockedSlub>();
+    assert_eq!((frees, locked_frees), (310, 310));
+    assert!(locked >= frees, "{locked} locks for {frees} frees");
+    // The statistics take it, too.
+    assert!(lockless == 1, "{lockless} locks for {frees} frees");
+}
