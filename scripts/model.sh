@@ -14,3 +14,5 @@ export CARGO_PROFILE_DEV_OPT_LEVEL=2
 export SHUTTLE_SILENCE_WARNINGS=1 RUST_BACKTRACE=0
 
 cargo test -p quarry-sys -p quarry-core --test 'model*' -- "$@"
+# Models of what callers of the core do not see.
+cargo test -p quarry-core --lib -- "${@:-model}"

@@ -2,4 +2,4 @@
 //! and the model `tests/model`.
 
 #[cfg(quarry_model)]
-mod packed_word;
+mod model_page_word;
