@@ -3,7 +3,9 @@
 
 use crate::file::find_piece;
 use crate::primitive::{AtomicU32, Ordering};
+use crate::report::Line;
 use core::ffi::CStr;
+use core::fmt::Write;
 
 /// Largest CPU mask asked of the kernel: 8,192 CPUs, the largest `NR_CPUS` of x86-64 (Linux 6.x).
 const MASK_BYTES: usize = 1024;
@@ -30,11 +32,9 @@ struct NumberList {
 impl NumberList {
     /// `None` where the text is no such list.
     fn parse(text: &[u8]) -> Option<Self> {
-        let text = core::str::from_utf8(text).ok()?.trim();
         let mut list = Self::default();
-        for range in text.split(',') {
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            let (first, last) = (first.parse::<u32>().ok()?, last.parse::<u32>().ok()?);
+        for range in ranges(text)? {
+            let (first, last) = range?;
             let count = last.checked_sub(first)?.checked_add(1)?;
             list.count = list.count.checked_add(count)?;
             list.limit = list.limit.max(last.checked_add(1)?);
@@ -45,6 +45,20 @@ impl NumberList {
     fn read(path: &CStr) -> Option<Self> {
         find_piece(path, b'\n', Self::parse)
     }
+}
+
+/// The ranges of such a list, first and last number each; `None` in the place of what is none.
+fn ranges(text: &[u8]) -> Option<impl Iterator<Item = Option<(u32, u32)>>> {
+    let text = core::str::from_utf8(text).ok()?.trim();
+    Some(text.split(',').map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some((first.parse().ok()?, last.parse().ok()?))
+    }))
+}
+
+/// Whether a list names `number`. A node without CPUs has an empty list, which names none.
+fn names(text: &[u8], number: u32) -> bool {
+    ranges(text).into_iter().flatten().flatten().any(|(low, high)| (low..=high).contains(&number))
 }
 
 /// The CPUs that the machine can ever have; read once.
@@ -83,6 +97,14 @@ pub fn cpu_number_limit() -> u32 {
     possible().limit
 }
 
+/// The same bound from the size of the kernel's own CPU mask: larger, but nothing can forge it.
+#[must_use]
+pub fn cpu_mask_limit() -> u32 {
+    let (_, bytes) = affinity();
+    let bits = if bytes > 0 { bytes * 8 } else { MASK_BYTES * 8 };
+    cpu_number_limit().max(bits as u32)
+}
+
 /// CPUs that the machine can ever have, at least 1.
 #[must_use]
 pub fn possible_cpus() -> u32 {
@@ -115,6 +137,19 @@ pub fn current_node() -> u32 {
         )
     };
     node
+}
+
+/// The NUMA node of a CPU, 0 where the system does not say. Reads up to one file per node.
+#[must_use]
+pub fn node_of_cpu(cpu: u32) -> u32 {
+    let has_cpu = |node: &u32| {
+        let mut path = Line::<64>::default();
+        let written = write!(path, "/sys/devices/system/node/node{node}/cpulist\0");
+        let path = CStr::from_bytes_with_nul(path.as_bytes());
+        let (Ok(()), Ok(path)) = (written, path) else { return false };
+        find_piece(path, b'\n', |line| Some(names(line, cpu))).unwrap_or(false)
+    };
+    (0..node_number_limit()).find(has_cpu).unwrap_or(0)
 }
 
 /// When the system gives huge pages.
@@ -173,6 +208,13 @@ mod tests {
     }
 
     #[test]
+    fn a_list_names_what_lies_in_its_ranges() {
+        let named: Vec<u32> = (0..14).filter(|cpu| names(b"0-3,8,10-11\n", *cpu)).collect();
+        assert_eq!(named, [0, 1, 2, 3, 8, 10, 11]);
+        assert!(!names(b"", 0) && !names(b"x,2", 0) && names(b"x,2", 2));
+    }
+
+    #[test]
     fn holes_in_cpu_numbers_count_to_the_limit() {
         let listed = list("0-1,64-65");
         let found = possible_from(listed, (mask_of(&[64, 65]), 16));
@@ -198,6 +240,11 @@ mod tests {
     #[test]
     fn this_machine_answers() {
         assert!(allowed_cpus() <= possible_cpus() && possible_cpus() <= cpu_number_limit());
+        assert!(cpu_number_limit() <= cpu_mask_limit());
         assert!(current_node() < node_number_limit());
+        // SAFETY: sched_getcpu has no preconditions.
+        let cpu = unsafe { libc::sched_getcpu() } as u32;
+        assert!(node_of_cpu(cpu) < node_number_limit());
+        assert_eq!(node_of_cpu(u32::MAX), 0, "no node has that CPU");
     }
 }

@@ -408,7 +408,7 @@ unsafe impl<C: ChooseSlot> PerCpu for LockedSlots<C> {
         let mut done = self.once.lock();
         if !*done {
             let count = self.choice.slots();
-            self.area.reserve(os, count)?;
+            self.area.reserve(os, count, 0, count)?;
             self.stripes.count.store(count, Ordering::Relaxed);
             *done = true;
         }

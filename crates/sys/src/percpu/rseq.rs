@@ -114,6 +114,10 @@ unsafe impl Sequences for Rseq {
         crate::topology::cpu_number_limit()
     }
 
+    fn numbers(&self) -> u32 {
+        crate::topology::cpu_mask_limit()
+    }
+
     #[inline(always)]
     fn registered(&self) -> bool {
         registration::field(self.rseq.load(Ordering::Relaxed) + CPU_ID) >= 0
@@ -134,8 +138,9 @@ unsafe impl Sequences for Rseq {
         let object: *mut u8;
         // SAFETY: `rseq` is the offset of this thread's registered struct rseq or of the stand-in
         // (init ran before any caller could know an ArrayId). The slot is inside the area because
-        // mm_cid and cpu_id are below the number of possible CPUs. All stores but the last go to
-        // registers; the last commits `top - 1` and one more operation.
+        // mm_cid and cpu_id are below the size of the kernel's CPU mask; beyond the slots it reads
+        // as zero. All stores but the last go to registers; the last commits `top - 1` and one
+        // more operation.
         unsafe {
             asm!(
                 enter!(),

@@ -39,13 +39,18 @@ pub unsafe trait Sequences: Sync {
     /// Readies the process. Returns whether sequences run; where not, every operation refuses.
     fn start(&self) -> bool;
 
-    /// An exclusive upper bound of the numbers of slots.
+    /// Slots of CPUs: an exclusive upper bound of their numbers, as far as is known.
     fn slots(&self) -> u32;
+
+    /// An exclusive upper bound of the numbers that needs no trust in what a container may forge.
+    fn numbers(&self) -> u32 {
+        self.slots()
+    }
 
     /// Whether the running thread can run sequences now.
     fn registered(&self) -> bool;
 
-    /// The slot of the running CPU now. The thread is registered.
+    /// The slot of the running CPU now; any number where the thread is not registered.
     fn slot(&self) -> u32;
 
     /// Makes every running sequence start again. False where the kernel refuses.
@@ -124,6 +129,12 @@ impl<Q: Sequences> Sequenced<Q> {
         (0..self.cpu_count()).map(SlotIndex)
     }
 
+    /// Whether the running thread is registered, on a CPU that has a slot.
+    #[inline]
+    fn has_slot(&self) -> bool {
+        self.sequences.registered() && self.sequences.slot() < self.cpu_count()
+    }
+
     /// After it no sequence that began earlier is still running; trivially so where none can run.
     fn barrier(&self) -> bool {
         !self.is_active() || self.sequences.barrier()
@@ -192,7 +203,7 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         let mut done = self.once.lock();
         if !*done {
             let (cpus, stripes) = (self.sequences.slots(), ThreadStripe.slots());
-            self.area.reserve(os, cpus + stripes)?;
+            self.area.reserve(os, cpus, stripes, self.sequences.numbers())?;
             self.stripes.first.store(cpus, Ordering::Relaxed);
             self.stripes.count.store(stripes, Ordering::Relaxed);
             self.active.store(self.sequences.start(), Ordering::Release);
@@ -207,8 +218,9 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
 
     #[inline]
     fn current(&self) -> SlotIndex {
-        if self.sequences.registered() {
-            SlotIndex(self.sequences.slot())
+        let slot = self.sequences.slot();
+        if self.sequences.registered() && slot < self.cpu_count() {
+            SlotIndex(slot)
         } else {
             self.stripes.current(&ThreadStripe)
         }
@@ -225,14 +237,14 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
     }
 
     fn pop_unregistered(&self, array: ArrayId) -> Option<Object> {
-        if self.sequences.registered() {
+        if self.has_slot() {
             return None;
         }
         self.stripes.pop(&self.area, &ThreadStripe, array)
     }
 
     fn push_unregistered(&self, array: ArrayId, object: Object) -> Push {
-        if self.sequences.registered() {
+        if self.has_slot() {
             return Push::Refused;
         }
         self.stripes.push(&self.area, &ThreadStripe, array, object)
@@ -241,7 +253,7 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
     fn pop_batch(&self, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool {
         if out.is_empty() {
             true
-        } else if self.sequences.registered() {
+        } else if self.has_slot() {
             is_countable(out.len()) && self.sequences.pop_batch(&self.area, array, out)
         } else {
             self.stripes.pop_batch(&self.area, &ThreadStripe, array, out)
@@ -251,7 +263,7 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
     fn push_batch(&self, array: ArrayId, objects: &[Object]) -> bool {
         if objects.is_empty() {
             true
-        } else if self.sequences.registered() {
+        } else if self.has_slot() {
             is_countable(objects.len()) && self.sequences.push_batch(&self.area, array, objects)
         } else {
             self.stripes.push_batch(&self.area, &ThreadStripe, array, objects)
@@ -262,7 +274,7 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
     unsafe fn list_pop(&self, array: ArrayId) -> Option<Object> {
         // SAFETY: the caller's promise is passed on.
         let popped = unsafe { self.sequences.list_pop(&self.area, array) };
-        if popped.is_some() || self.sequences.registered() {
+        if popped.is_some() || self.has_slot() {
             return popped;
         }
         // SAFETY: the caller's promise is passed on.
@@ -273,7 +285,7 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
     unsafe fn list_push(&self, array: ArrayId, guard: u64, object: Object) -> Push {
         // SAFETY: the caller's promise is passed on.
         let push = unsafe { self.sequences.list_push(&self.area, array, guard, object) };
-        if push != Push::Refused || self.sequences.registered() {
+        if push != Push::Refused || self.has_slot() {
             return push;
         }
         // SAFETY: the caller's promise is passed on; a refused object is still the caller's.

@@ -81,9 +81,22 @@ impl SlotIndex {
 }
 
 /// The reservation that holds all slots, and the layout that they share.
+///
+/// ```text
+/// | stripes, the last one first | slots of CPUs | numbers that no CPU should have |
+///                               ^ base
+/// ```
+///
+/// Sequences compute a slot's address from whatever number the kernel gives them. How many CPUs are
+/// possible is the word of `/sys`, which a container may forge; the third part, up to the size of
+/// the kernel's own mask, reads as zero, so that a number out of range meets closed cells.
 pub struct SlotArea {
     pub(super) base: AtomicUsize,
     slots: AtomicU32,
+    /// Slots `0..cpus` lie above the base, the others below.
+    cpus: AtomicU32,
+    /// Slots of all three parts.
+    reserved: AtomicU32,
     /// `{end : 16 | begin : 16}` of each array, 0 = not laid out.
     layout: [AtomicU32; MAX_ARRAYS],
     next_word: AtomicU32,
@@ -97,20 +110,49 @@ impl SlotArea {
         Self {
             base: AtomicUsize::new(0),
             slots: AtomicU32::new(0),
+            cpus: AtomicU32::new(0),
+            reserved: AtomicU32::new(0),
             layout: [const { AtomicU32::new(0) }; MAX_ARRAYS],
             next_word: AtomicU32::new(FIRST_WORD as u32),
             bounds_lock: CountedLock::new(()),
         }
     }
 
-    /// Reserves memory for `slots` slots. It is committed whole (address space only: a slot that
-    /// no CPU uses never touches a page).
-    pub(super) fn reserve(&self, os: &dyn Os, slots: u32) -> OsResult<()> {
-        let bytes = slots as usize * SLOT_BYTES;
-        let base = os.reserve(bytes, SLOT_BYTES)?;
-        os.commit(base, bytes)?;
+    /// Reserves memory for slots of `cpus` CPUs and for `stripes`, and lets the numbers from `cpus`
+    /// to `numbers` read as zero (where the address space is too short for it, they fault). Slots
+    /// are committed whole: address space only, a slot that no CPU uses never touches a page.
+    pub(super) fn reserve(
+        &self,
+        os: &dyn Os,
+        cpus: u32,
+        stripes: u32,
+        numbers: u32,
+    ) -> OsResult<()> {
+        let (slots, guards) = (cpus + stripes, numbers.saturating_sub(cpus));
+        let bytes = |slots: u32| slots as usize * SLOT_BYTES;
+        let with_guards = os.reserve(bytes(slots + guards), SLOT_BYTES);
+        let (start, reserved) = match with_guards {
+            Ok(start) => (start, slots + guards),
+            Err(error) if guards == 0 => return Err(error),
+            Err(_) => (os.reserve(bytes(slots), SLOT_BYTES)?, slots),
+        };
+        let base = start.as_ptr() as usize + bytes(stripes);
+        let committed = os.commit(start, bytes(slots));
+        if let Err(error) = committed {
+            // SAFETY: reserved above, and nobody knows it.
+            unsafe { os.release(start, bytes(reserved)) };
+            return Err(error);
+        }
+        if let Some(guard) = NonNull::new((base + bytes(cpus)) as *mut u8)
+            && reserved > slots
+        {
+            // Refused, they fault: also safe.
+            let _ = os.commit_read_only(guard, bytes(guards));
+        }
         self.slots.store(slots, Ordering::Relaxed);
-        self.base.store(base.as_ptr() as usize, Ordering::Release);
+        self.cpus.store(cpus, Ordering::Relaxed);
+        self.reserved.store(reserved, Ordering::Relaxed);
+        self.base.store(base, Ordering::Release);
         Ok(())
     }
 
@@ -119,10 +161,12 @@ impl SlotArea {
     /// # Safety
     /// `os` is the one that it was reserved from, and nobody uses the slots now or later.
     pub unsafe fn release(&self, os: &dyn Os) {
-        let bytes = self.slots() as usize * SLOT_BYTES;
-        if let Some(base) = NonNull::new(self.base.swap(0, Ordering::Relaxed) as *mut u8) {
+        let bytes = self.reserved.load(Ordering::Relaxed) as usize * SLOT_BYTES;
+        let stripes = (self.slots() - self.cpus.load(Ordering::Relaxed)) as usize;
+        let base = self.base.swap(0, Ordering::Relaxed);
+        if let Some(start) = NonNull::new(base.saturating_sub(stripes * SLOT_BYTES) as *mut u8) {
             // SAFETY: `reserve` reserved exactly this; the caller promises that it is unused.
-            unsafe { os.release(base, bytes) };
+            unsafe { os.release(start, bytes) };
         }
     }
 
@@ -174,8 +218,13 @@ impl SlotArea {
     #[inline]
     pub(super) fn at(&self, slot: SlotIndex, index: usize) -> &AtomicU64 {
         debug_assert!(index < LAST_WORD && slot.0 < self.slots());
-        let address =
-            self.base.load(Ordering::Relaxed) + (slot.index() << SLOT_SHIFT) + (index << 3);
+        let (base, cpus) = (self.base.load(Ordering::Relaxed), self.cpus.load(Ordering::Relaxed));
+        let start = if slot.0 < cpus {
+            base + (slot.index() << SLOT_SHIFT)
+        } else {
+            base - (((slot.0 - cpus) as usize + 1) << SLOT_SHIFT)
+        };
+        let address = start + (index << 3);
         // SAFETY: `slot` and `index` lie inside the reservation, which is committed, zeroed when
         // fresh, 8-aligned and never released; zero is a valid AtomicU64.
         unsafe { &*(address as *const AtomicU64) }

@@ -6,6 +6,7 @@
 //! sequence. Whatever it is, the operation has to happen exactly once.
 
 use crate::support::{Backend, Objects, Slots, number, tag};
+use crate::threads::{allowed_cpus, pin, pin_thread};
 use crate::tracer::{Sequence, Tracee, marker};
 use quarry_sys::percpu::{ArrayId, Object, PerCpu, Push, RseqSlots, SlotIndex};
 use std::ptr::null_mut;
@@ -288,7 +289,7 @@ fn child(operation: Operation) {
         action.sa_sigaction = handler as extern "C" fn(i32) as usize;
         assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, null_mut()), 0);
     }
-    pin(0, shared().home.load(Ordering::Relaxed));
+    pin(shared().home.load(Ordering::Relaxed) as usize);
     let intruder = std::thread::spawn(intrude);
     while shared().over.load(Ordering::Acquire) == 0 {
         round(stage);
@@ -297,7 +298,7 @@ fn child(operation: Operation) {
 }
 
 fn round(stage: &Stage) {
-    pin(0, shared().home.load(Ordering::Relaxed));
+    pin(shared().home.load(Ordering::Relaxed) as usize);
     let slot = set_up(stage);
     let operations_before = stage.slots.usage(ARRAY).operations;
     stage.operations.store(0, Ordering::Relaxed);
@@ -473,7 +474,9 @@ fn disturb(tracee: &Tracee, sequence: Sequence, disturbance: Disturbance) {
             assert!(tracee.run_to_marker_with(libc::SIGUSR1));
             return;
         }
-        Disturbance::Migration => pin(tracee.thread(), shared().away.load(Ordering::Relaxed)),
+        Disturbance::Migration => {
+            pin_thread(tracee.thread(), shared().away.load(Ordering::Relaxed) as usize)
+        }
         Disturbance::Intruder | Disturbance::Drain => {
             shared().order.store(disturbance as u32, Ordering::Release);
             while shared().order.load(Ordering::Acquire) != 0 {
@@ -483,31 +486,6 @@ fn disturb(tracee: &Tracee, sequence: Sequence, disturbance: Disturbance) {
         }
     }
     assert!(tracee.run_to_marker());
-}
-
-/// Lets a thread (0 = the calling one) run on one CPU only.
-fn pin(thread: libc::pid_t, cpu: u32) {
-    // SAFETY: the mask has the size that the call is told.
-    unsafe {
-        let mut one: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu as usize, &mut one);
-        let size = size_of::<libc::cpu_set_t>();
-        assert_eq!(libc::sched_setaffinity(thread, size, &raw const one), 0);
-    }
-}
-
-/// The first and the last CPU that this thread may run on.
-fn two_cpus() -> [u32; 2] {
-    // SAFETY: the mask has the size that the call is told.
-    unsafe {
-        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
-        let size = size_of::<libc::cpu_set_t>();
-        assert_eq!(libc::sched_getaffinity(0, size, &raw mut allowed), 0);
-        let mut cpus =
-            (0..libc::CPU_SETSIZE as u32).filter(|cpu| libc::CPU_ISSET(*cpu as usize, &allowed));
-        let first = cpus.next().expect("a CPU to run on");
-        [first, cpus.next_back().unwrap_or(first)]
-    }
 }
 
 /// One child per operation: every instruction of its sequence meets every disturbance.
@@ -535,9 +513,9 @@ fn sequences_survive_an_interruption_at_each_instruction() {
         return;
     }
     SHARED.store(std::ptr::from_ref(Shared::new()).cast_mut(), Ordering::Release);
-    let [home, away] = two_cpus();
-    shared().home.store(home, Ordering::Relaxed);
-    shared().away.store(away, Ordering::Relaxed);
+    let cpus = allowed_cpus();
+    shared().home.store(cpus[0] as u32, Ordering::Relaxed);
+    shared().away.store(cpus[cpus.len() - 1] as u32, Ordering::Relaxed);
     for operation in OPERATIONS {
         shared().over.store(0, Ordering::Release);
         let instructions = every_instruction(operation);

@@ -280,10 +280,10 @@ impl<'a, S: Backend> Oracle<'a, S> {
             model.operations = header >> 16;
             let begin = !bounds & 0xffff;
             let cells = begin..(header & 0xffff).max(begin);
-            let base =
-                self.slots.area().word(SlotIndex(0), A, 0).as_ptr() as usize - A.index() * 32;
+            let word = self.slots.area().word(SlotIndex(slot as u32), A, 0);
+            let base = word.as_ptr() as usize - A.index() * 32;
             for cell in cells {
-                let address = base + slot * quarry_sys::percpu::SLOT_BYTES + cell as usize * 8;
+                let address = base + cell as usize * 8;
                 // SAFETY: a word of the area, below the top of an open array; one thread is here.
                 let object = unsafe { (address as *const u64).read() };
                 model.stack.push(object as usize / 16 - 1);

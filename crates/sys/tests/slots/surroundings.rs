@@ -246,3 +246,91 @@ fn native_slots_survive_fork() {
 fn locked_slots_survive_fork() {
     forks_see_whole_slots::<crate::support::Virtual<2>>();
 }
+
+/// Puts a file of our own in the place of the kernel's list of possible CPUs, for this process
+/// only. False where the machine does not let us.
+fn forge_possible_cpus(list: &str) -> bool {
+    use std::ffi::CString;
+    let file = std::env::temp_dir().join(format!("quarry-possible-{}", std::process::id()));
+    std::fs::write(&file, list).expect("a folder for temporary files");
+    let path = CString::new(file.to_str().expect("plain names")).expect("no NUL");
+    let target = c"/sys/devices/system/cpu/possible";
+    // SAFETY: strings live through the calls; the mount is seen by this process alone.
+    unsafe {
+        let alone = libc::unshare(libc::CLONE_NEWNS) == 0
+            || libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) == 0;
+        let (none, nothing) = (std::ptr::null(), std::ptr::null());
+        let private = libc::MS_REC | libc::MS_PRIVATE;
+        alone
+            && libc::mount(none, c"/".as_ptr(), none, private, nothing) == 0
+            && libc::mount(path.as_ptr(), target.as_ptr(), none, libc::MS_BIND, nothing) == 0
+    }
+}
+
+/// `/sys` says that there is one CPU, and it looks like that, until the process is let loose on
+/// all: threads whose number has no slot are served by the stripes, and nothing is overwritten.
+#[test]
+fn a_forged_list_of_cpus_harms_nobody() {
+    const FORGED: &str = "QUARRY_TEST_FORGED_CPUS";
+    if std::env::var_os(FORGED).is_none() {
+        // A fresh process: this one may have counted its CPUs already.
+        let mut command = this_program();
+        command.args(["--exact", "surroundings::a_forged_list_of_cpus_harms_nobody"]);
+        let status = command.env(FORGED, "1").status().expect("the child starts");
+        assert!(status.success());
+        return;
+    }
+    in_fork(|| {
+        let all = crate::threads::allowed_cpus();
+        let forged = format!("0-{}\n", all[0]);
+        if all.len() < 2 || !forge_possible_cpus(&forged) {
+            quarry_sys::report::warn(format_args!("not run: one CPU, or no right to mount"));
+            return;
+        }
+        crate::threads::pin(all[0]);
+        let slots = Slots::<NativeSlots>::new();
+        if !slots.is_locked() {
+            let cpus = quarry_sys::topology::cpu_number_limit();
+            assert_eq!(cpus as usize, all[0] + 1, "the forged list is read");
+            use_all_cpus(&slots, cpus, [all[0], all[1]]);
+        }
+    });
+}
+
+/// Two threads on two CPUs share objects until one of them has met a number without a slot.
+fn use_all_cpus(slots: &Slots<NativeSlots>, cpus: u32, on: [usize; 2]) {
+    const EACH: usize = 6;
+    let met = std::sync::atomic::AtomicBool::new(false);
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    let work = &|index: usize| {
+        crate::threads::pin(on[index]);
+        let mut hand: Vec<usize> = (index * EACH..(index + 1) * EACH).collect();
+        let mut rounds = 0;
+        // Threads that run at once have different numbers, so one has no slot.
+        while !met.load(relaxed) || rounds < 20_000 {
+            rounds += 1;
+            slots.prepare(A).expect("memory");
+            let has_no_slot = || slots.current().0 >= cpus;
+            if rounds % 2 == 0 || hand.is_empty() {
+                hand.extend(slots.take(A).map(number));
+                continue;
+            }
+            let Some(object) = hand.pop() else { continue };
+            let (before, push, after) = (has_no_slot(), slots.push(A, tag(object)), has_no_slot());
+            if before && after {
+                assert_eq!(push, Push::Refused, "a sequence used a slot that is none");
+                met.store(true, relaxed);
+            }
+            if push == Push::Refused && slots.push_unregistered(A, tag(object)) != Push::Stored {
+                hand.push(object);
+            }
+        }
+        hand
+    };
+    let mut found = std::thread::scope(|scope| {
+        let threads = [0, 1].map(|index| scope.spawn(move || work(index)));
+        threads.map(|thread| thread.join().expect("no panic")).concat()
+    });
+    found.extend(slots.drained(A).into_iter().map(number));
+    all_once(found, 2 * EACH);
+}

@@ -54,20 +54,37 @@ impl Dice {
     }
 }
 
-/// Moves the running thread to the CPU `hint` points at among those allowed.
-pub(crate) fn hop(hint: u32) {
-    // SAFETY: both calls get a mask of the size that they are told.
+/// The CPUs that the process may run on.
+pub(crate) fn allowed_cpus() -> Vec<usize> {
+    // SAFETY: the mask has the size that the call is told.
     unsafe {
         let mut allowed: libc::cpu_set_t = std::mem::zeroed();
         let size = size_of::<libc::cpu_set_t>();
-        let process = libc::getpid();
-        assert_eq!(libc::sched_getaffinity(process, size, &raw mut allowed), 0);
-        let cpus: Vec<usize> =
-            (0..libc::CPU_SETSIZE as usize).filter(|cpu| libc::CPU_ISSET(*cpu, &allowed)).collect();
-        let mut one: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpus[hint as usize % cpus.len()], &mut one);
-        assert_eq!(libc::sched_setaffinity(0, size, &raw const one), 0);
+        assert_eq!(libc::sched_getaffinity(libc::getpid(), size, &raw mut allowed), 0);
+        (0..libc::CPU_SETSIZE as usize).filter(|cpu| libc::CPU_ISSET(*cpu, &allowed)).collect()
     }
+}
+
+/// Lets the running thread run on one CPU only.
+pub(crate) fn pin(cpu: usize) {
+    pin_thread(0, cpu);
+}
+
+/// Lets a thread run on one CPU only.
+pub(crate) fn pin_thread(thread: libc::pid_t, cpu: usize) {
+    // SAFETY: the mask has the size that the call is told.
+    unsafe {
+        let mut one: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut one);
+        let size = size_of::<libc::cpu_set_t>();
+        assert_eq!(libc::sched_setaffinity(thread, size, &raw const one), 0);
+    }
+}
+
+/// Moves the running thread to the CPU that `hint` points at among those allowed.
+pub(crate) fn hop(hint: u32) {
+    let cpus = allowed_cpus();
+    pin(cpus[hint as usize % cpus.len()]);
 }
 
 pub(crate) fn all_once(mut found: Vec<usize>, count: usize) {
