@@ -2,8 +2,8 @@
 //!
 //! A stop of a traced thread is a preemption, so the kernel restarts a restartable sequence in
 //! which a debugger stops: stepped plainly, no sequence ever ends (the tests of `abort` see it
-//! restart). The tracer therefore clears `rseq_cs` while it steps through a sequence, and puts it back at the one
-//! instruction at which the sequence is to be interrupted.
+//! restart). The tracer therefore clears `rseq_cs` while it steps through a sequence, and puts it
+//! back at the one instruction at which the sequence is to be interrupted.
 
 use quarry_sys::report::warn;
 

@@ -1,0 +1,204 @@
+//! The counted lock: what it counts, fork, and the message of a thread that waits for itself.
+#![cfg(not(quarry_model))]
+
+use quarry_sys::lock::{CountedLock, HOLD_SAMPLE, LockStats};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+#[test]
+fn an_uncontended_lock_counts_acquisitions_only() {
+    let lock = CountedLock::new(7u32);
+    for round in 1..HOLD_SAMPLE {
+        *lock.lock() += 1;
+        assert_eq!(lock.stats(), LockStats { acquisitions: round, ..LockStats::default() });
+    }
+    assert_eq!(*lock.lock(), 7 + HOLD_SAMPLE as u32 - 1);
+}
+
+#[test]
+fn one_acquisition_in_so_many_has_its_hold_time_measured() {
+    let lock = CountedLock::new(());
+    for sample in 1..=3 {
+        for _ in 1..HOLD_SAMPLE {
+            drop(lock.lock());
+        }
+        let before = lock.stats();
+        assert_eq!(before.hold_samples, sample - 1);
+        let guard = lock.lock();
+        let from = quarry_sys::clock::monotonic_ns();
+        while quarry_sys::clock::monotonic_ns() < from + 1_000 {}
+        drop(guard);
+        let after = lock.stats();
+        assert_eq!(after.hold_samples, sample);
+        assert!(after.hold_ns >= before.hold_ns + 1_000, "{before:?} {after:?}");
+    }
+}
+
+#[test]
+fn a_failed_try_counts_as_contention_and_not_as_acquisition() {
+    let lock = CountedLock::new(());
+    let guard = lock.try_lock().expect("a free lock is taken");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..250).for_each(|_| assert!(lock.try_lock().is_none())));
+        }
+    });
+    drop(guard);
+    assert!(lock.try_lock().is_some());
+    let stats = lock.stats();
+    assert_eq!((stats.acquisitions, stats.contentions), (2, 1000));
+}
+
+/// Waits until a thread of this process sleeps in the kernel.
+fn until_asleep(thread: i32) {
+    let path = format!("/proc/self/task/{thread}/stat");
+    loop {
+        let stat = std::fs::read_to_string(&path).expect("the thread is alive");
+        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+        if state == Some('S') {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// A waiter whose holder does not let go spins, sleeps, and is woken.
+#[test]
+fn a_waiter_sleeps_and_counts_once() {
+    let lock = CountedLock::new(0u32);
+    let waiter = AtomicI32::new(0);
+    std::thread::scope(|scope| {
+        let mut guard = lock.lock();
+        scope.spawn(|| {
+            // SAFETY: gettid has no preconditions.
+            waiter.store(unsafe { libc::gettid() }, Ordering::Release);
+            *lock.lock() += 1;
+        });
+        let thread = loop {
+            match waiter.load(Ordering::Acquire) {
+                0 => std::thread::yield_now(),
+                thread => break thread,
+            }
+        };
+        until_asleep(thread);
+        *guard = 41;
+    });
+    assert_eq!(*lock.lock(), 42);
+    let stats = lock.stats();
+    assert_eq!((stats.acquisitions, stats.contentions), (3, 1));
+}
+
+/// Many threads, short sections: the sum is right, and every acquisition is counted.
+#[test]
+fn sections_exclude_each_other() {
+    const THREADS: u64 = 6;
+    const ROUNDS: u64 = 20_000;
+    let lock = CountedLock::new([0u64; 2]);
+    let start = Barrier::new(THREADS as usize);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                start.wait();
+                for _ in 0..ROUNDS {
+                    let mut pair = lock.lock();
+                    pair[0] += 1;
+                    pair[1] += 1;
+                    assert_eq!(pair[0], pair[1]);
+                }
+            });
+        }
+    });
+    assert_eq!(*lock.lock(), [THREADS * ROUNDS; 2]);
+    let stats = lock.stats();
+    assert_eq!(stats.acquisitions, THREADS * ROUNDS + 1);
+    assert_eq!(stats.hold_samples, stats.acquisitions / HOLD_SAMPLE);
+}
+
+#[test]
+fn counters_add_up() {
+    let mut sum = LockStats { acquisitions: 1, contentions: 2, hold_samples: 3, hold_ns: 4 };
+    sum += sum;
+    assert_eq!(sum, LockStats { acquisitions: 2, contentions: 4, hold_samples: 6, hold_ns: 8 });
+}
+
+/// Parent and child both release what was taken before `fork`, and go on locking.
+#[test]
+fn a_lock_taken_for_fork_is_released_on_both_sides() {
+    let lock = CountedLock::new(0u32);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Somebody who wants the lock all the time, and may sleep on it while the process forks.
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                *lock.lock() += 1;
+            }
+        });
+        for _ in 0..50 {
+            lock.lock_for_fork();
+            // SAFETY: the child uses the lock alone and leaves by _exit.
+            let child = unsafe { libc::fork() };
+            assert!(child >= 0, "fork fails");
+            // SAFETY: taken above by this thread, of which the child's only one is the copy.
+            unsafe { lock.unlock_after_fork() };
+            if child == 0 {
+                let before = *lock.lock();
+                *lock.lock() += 1;
+                let passed = *lock.lock() == before + 1;
+                // SAFETY: ends the child without running anything of the parent's.
+                unsafe { libc::_exit(i32::from(!passed)) };
+            }
+            let mut status = 0;
+            // SAFETY: `status` is writable.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert_eq!(status, 0, "the child failed or was killed");
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
+const AGAIN: &str = "QUARRY_TEST_LOCK_AGAIN";
+
+/// A thread that takes a lock it holds dies with exactly one line, not in silence.
+#[test]
+fn waiting_for_oneself_is_reported() {
+    if std::env::var_os(AGAIN).is_some() {
+        let lock = CountedLock::new(());
+        let _held = lock.lock();
+        let _again = lock.lock();
+        unreachable!("the lock is not recursive");
+    }
+    let mut command = Command::new(std::env::current_exe().expect("a test knows its own path"));
+    command.args(["--exact", "waiting_for_oneself_is_reported", "--nocapture"]).env(AGAIN, "1");
+    let output = command.output().expect("the child starts");
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{:?}", output.status);
+    let expected = "quarry: the allocator was entered again while it held its own lock \
+                    (malloc or free in a signal handler?)\n";
+    assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
+}
+
+/// The same where a signal handler does it.
+#[test]
+fn a_handler_that_waits_for_its_thread_is_reported() {
+    static LOCK: CountedLock<()> = CountedLock::new(());
+    extern "C" fn handler(_signal: i32) {
+        drop(LOCK.lock());
+    }
+    if std::env::var_os(AGAIN).is_some() {
+        // SAFETY: installs the handler above and runs it on this thread.
+        unsafe {
+            libc::signal(libc::SIGUSR1, handler as extern "C" fn(i32) as usize);
+            let _held = LOCK.lock();
+            libc::raise(libc::SIGUSR1);
+        }
+        unreachable!("the lock is not recursive");
+    }
+    let mut command = Command::new(std::env::current_exe().expect("a test knows its own path"));
+    let name = "a_handler_that_waits_for_its_thread_is_reported";
+    command.args(["--exact", name, "--nocapture"]).env(AGAIN, "1");
+    let output = command.output().expect("the child starts");
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{:?}", output.status);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("entered again") && text.lines().count() == 1, "{text:?}");
+}
