@@ -140,17 +140,17 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
         misses: &mut u64,
     ) -> Option<(Pfn, Freelist)> {
         let links = self.links();
-        let mut list = node.list.lock();
-        if list.nr() <= keep {
+        if node.nr_partial() <= keep {
             return None;
         }
-        let slab = list.pop_front(links)?;
+        let mut list = node.list.lock();
+        let slab = node.pop_front(&mut list, links)?;
         let run = self.word(slab).freeze_and_take(misses);
         let limit = order::cpu_partial(self.cache.stride()) / 2;
         let mut available = run.count;
         let mut more = SlabChain::default();
         while available <= limit
-            && let Some(slab) = list.pop_front(links)
+            && let Some(slab) = node.pop_front(&mut list, links)
         {
             available += self.word(slab).freeze(misses).free();
             more.push(links, slab);

@@ -3,7 +3,7 @@
 use super::cache::{SlubCache, guard_of};
 use super::cpu::count;
 use super::freelist::{self, Freelist};
-use super::node::{PartialList, SlabChain};
+use super::node::{Node, PartialList, SlabChain};
 use super::order;
 use super::page_word::{FreedRun, Put};
 use crate::frame::{Kind, Order, Pfn};
@@ -34,7 +34,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
                 drop(list);
                 self.park(slab);
             }
-            (Put::Emptied, Some(list)) => self.emptied(slab, list),
+            (Put::Emptied, Some(list)) => self.emptied(slab, node, list),
             (Put::NotInUse | Put::WrongCache, list) => {
                 drop(list);
                 self.double_free(head);
@@ -58,9 +58,9 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
     }
 
     /// A slab of the node's list whose last object came back: gone if the list has enough.
-    fn emptied(&self, slab: Pfn, mut list: Guard<'_, PartialList>) {
-        if list.nr() >= order::min_partial(self.cache.stride()) {
-            list.remove(self.links(), slab);
+    fn emptied(&self, slab: Pfn, node: &Node, mut list: Guard<'_, PartialList>) {
+        if node.nr_partial() >= order::min_partial(self.cache.stride()) {
+            node.remove(&mut list, self.links(), slab);
             drop(list);
             let mut chain = SlabChain::default();
             chain.push(self.links(), slab);
@@ -197,15 +197,16 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
         let mut next = chain.pop(links);
         while let Some(first) = next {
             let id = self.node_id_of(first);
-            let mut list = self.tables.node(self.cache.id(), id).list.lock();
+            let node = self.tables.node(self.cache.id(), id);
+            let mut list = node.list.lock();
             while let Some(slab) = next.filter(|slab| self.node_id_of(*slab) == id) {
                 next = chain.pop(links);
                 let state = self.word(slab).unfreeze(&mut misses);
-                let enough = list.nr() >= order::min_partial(self.cache.stride());
+                let enough = node.nr_partial() >= order::min_partial(self.cache.stride());
                 if state.inuse() == 0 && enough {
                     empty.push(links, slab);
                 } else if state.head().is_some() {
-                    list.push_back(links, slab);
+                    node.push_back(&mut list, links, slab);
                 }
             }
         }
@@ -254,19 +255,20 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
             self.unfreeze(chain);
         }
         for node in self.nodes() {
-            let empty = self.take_empty(node.list.lock());
+            let empty = self.take_empty(node);
             self.discard(empty);
         }
     }
 
-    fn take_empty(&self, mut list: Guard<'_, PartialList>) -> SlabChain {
+    fn take_empty(&self, node: &Node) -> SlabChain {
         let links = self.links();
+        let mut list = node.list.lock();
         let mut empty = SlabChain::default();
         let mut next = list.first();
         while let Some(slab) = next {
             next = links.next(slab);
             if self.word(slab).state().inuse() == 0 {
-                list.remove(links, slab);
+                node.remove(&mut list, links, slab);
                 empty.push(links, slab);
             }
         }

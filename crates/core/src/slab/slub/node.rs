@@ -1,20 +1,19 @@
 //! What a cache keeps per NUMA node: slabs that have both objects in use and free ones, under the
 //! list lock, and how many slabs there are.
 //!
-//! Equations: `nr = slabs on the list`; each of them is not frozen and has a free object; no other
+//! Equations: `nr_partial = slabs on the list`; each of them is not frozen and has a free object; no other
 //! slab of the node is like that.
 
 use super::tables::{MaybePfn, Tables};
 use crate::frame::{FrameTable, FreshZero, Pfn};
 use quarry_sys::lock::CountedLock;
-use quarry_sys::primitive::{AtomicU64, Ordering};
+use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// A list of slabs, linked by the frame table's link word and the tables' `previous`.
 #[derive(Default)]
 pub(super) struct PartialList {
     head: MaybePfn,
     tail: MaybePfn,
-    nr: u32,
 }
 
 /// Where the links of slabs are.
@@ -46,11 +45,6 @@ impl Links<'_> {
 }
 
 impl PartialList {
-    /// Slabs on the list.
-    pub(super) fn nr(&self) -> u32 {
-        self.nr
-    }
-
     /// The first one.
     pub(super) fn first(&self) -> Option<Pfn> {
         self.head.get()
@@ -61,8 +55,7 @@ impl PartialList {
         self.tail.get()
     }
 
-    /// Adds a slab at the end: those in front have been here longer and are fuller by now.
-    pub(super) fn push_back(&mut self, links: Links<'_>, slab: Pfn) {
+    fn push_back(&mut self, links: Links<'_>, slab: Pfn) {
         links.set_next(slab, None);
         links.set_previous(slab, self.tail.get());
         match self.tail.get() {
@@ -70,11 +63,9 @@ impl PartialList {
             None => self.head = MaybePfn::new(Some(slab)),
         }
         self.tail = MaybePfn::new(Some(slab));
-        self.nr += 1;
     }
 
-    /// Takes a slab off.
-    pub(super) fn remove(&mut self, links: Links<'_>, slab: Pfn) {
+    fn remove(&mut self, links: Links<'_>, slab: Pfn) {
         let (next, previous) = (links.next(slab), links.previous(slab));
         match previous {
             Some(previous) => links.set_next(previous, next),
@@ -84,14 +75,6 @@ impl PartialList {
             Some(next) => links.set_previous(next, previous),
             None => self.tail = MaybePfn::new(previous),
         }
-        self.nr -= 1;
-    }
-
-    /// Takes the first slab off.
-    pub(super) fn pop_front(&mut self, links: Links<'_>) -> Option<Pfn> {
-        let first = self.first()?;
-        self.remove(links, first);
-        Some(first)
     }
 }
 
@@ -99,6 +82,8 @@ impl PartialList {
 #[repr(C, align(64))]
 pub(super) struct Node {
     pub(super) list: CountedLock<PartialList>,
+    /// Slabs on the list; written under its lock, read by those who would take it for nothing.
+    nr_partial: AtomicU32,
     /// Slabs taken from the page allocator, and given back.
     pub(super) slabs_allocated: AtomicU64,
     pub(super) slabs_freed: AtomicU64,
@@ -108,6 +93,7 @@ impl Default for Node {
     fn default() -> Self {
         Self {
             list: CountedLock::new(PartialList::default()),
+            nr_partial: AtomicU32::new(0),
             slabs_allocated: AtomicU64::new(0),
             slabs_freed: AtomicU64::new(0),
         }
@@ -116,6 +102,32 @@ impl Default for Node {
 
 // SAFETY: a free lock around an empty list and counters of 0 are all zero bytes.
 unsafe impl FreshZero for Node {}
+
+impl Node {
+    /// Slabs on the list.
+    pub(super) fn nr_partial(&self) -> u32 {
+        self.nr_partial.load(Ordering::Relaxed)
+    }
+
+    /// Adds a slab at the end: those in front have been here longer and are emptier by now.
+    pub(super) fn push_back(&self, list: &mut PartialList, links: Links<'_>, slab: Pfn) {
+        list.push_back(links, slab);
+        self.nr_partial.store(self.nr_partial() + 1, Ordering::Relaxed);
+    }
+
+    /// Takes a slab off.
+    pub(super) fn remove(&self, list: &mut PartialList, links: Links<'_>, slab: Pfn) {
+        list.remove(links, slab);
+        self.nr_partial.store(self.nr_partial() - 1, Ordering::Relaxed);
+    }
+
+    /// Takes the first slab off.
+    pub(super) fn pop_front(&self, list: &mut PartialList, links: Links<'_>) -> Option<Pfn> {
+        let first = list.first()?;
+        self.remove(list, links, first);
+        Some(first)
+    }
+}
 
 /// Slabs chained by their first link alone, on their way from one place to another.
 #[derive(Default)]

@@ -28,7 +28,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
             stats.slabs_allocated += node.slabs_allocated.load(Ordering::Relaxed);
             stats.slabs_freed += node.slabs_freed.load(Ordering::Relaxed);
             let list = node.list.lock();
-            self.count_list(&list, &mut free);
+            self.count_list(&list, node.nr_partial(), &mut free);
             drop(list);
             stats.list_lock += node.list.stats();
         }
@@ -59,9 +59,9 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
         free.partial_slabs += u64::from(state.inuse() > 0 && state.free() > 0);
     }
 
-    fn count_list(&self, list: &PartialList, free: &mut FreeCount) {
+    fn count_list(&self, list: &PartialList, nr: u32, free: &mut FreeCount) {
         let links = self.links();
-        let scanned = list.nr().min(MAX_SCANNED);
+        let scanned = nr.min(MAX_SCANNED);
         let mut seen = FreeCount::default();
         let mut next = list.first();
         for _ in 0..scanned - scanned / 2 {
@@ -75,7 +75,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
             self.count_slab_free(slab, &mut seen);
             next = links.previous(slab);
         }
-        let scale = |count: u64| count * u64::from(list.nr()) / u64::from(scanned.max(1));
+        let scale = |count: u64| count * u64::from(nr) / u64::from(scanned.max(1));
         free.objects += scale(seen.objects);
         free.empty_slabs += scale(seen.empty_slabs);
         free.partial_slabs += scale(seen.partial_slabs);

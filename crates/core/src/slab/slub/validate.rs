@@ -29,7 +29,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
         for node in self.nodes() {
             let list = node.list.lock();
             let walked = self.walk_node(list.first())?;
-            if walked != u64::from(list.nr()) {
+            if walked != u64::from(node.nr_partial()) {
                 return Err("a node's nr_partial != slabs on its list");
             }
             on_nodes += walked;
