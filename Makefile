@@ -60,6 +60,11 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 	$(QUARRY) lab run malloc-patterns --quick
 	@echo "==> quarry lab run udp-u-4k --quick"
 	$(QUARRY) lab run udp-u-4k --quick
+	@echo "==> quarry lab run idle-return|growth|start-up|churn --quick"
+	$(QUARRY) lab run idle-return --quick
+	$(QUARRY) lab run growth --quick
+	$(QUARRY) lab run start-up --quick
+	$(QUARRY) lab run churn --quick
 
 .PHONY: soak
 soak: ## stress, property tests and real programs for SOAK_MINUTES (60)

@@ -86,8 +86,7 @@ fn look_for(
     quarry: &dyn Fn() -> Result<PathBuf>,
 ) -> Result<std::result::Result<Allocator, String>> {
     if name == GLIBC {
-        let description = "the C library's own".to_owned();
-        return Ok(Ok(Allocator { name: name.to_owned(), preload: None, description }));
+        return Ok(Ok(glibc()));
     }
     if name == QUARRY {
         return Ok(quarry()
@@ -120,6 +119,12 @@ fn look_for(
             Err(format!("{name}: not installed; it is in Debian's package {packages}"))
         }
     })
+}
+
+/// The allocator of the C library.
+pub(crate) fn glibc() -> Allocator {
+    let description = "the C library's own".to_owned();
+    Allocator { name: GLIBC.to_owned(), preload: None, description }
 }
 
 fn preloaded(name: &str, path: PathBuf, version: Option<String>) -> Allocator {

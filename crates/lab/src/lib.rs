@@ -11,6 +11,8 @@
 //! statistics   medians, paired ratios, bootstrap intervals
 //! comparison   from raw samples to tables
 //! table        how numbers are printed
+//! watch        samples whose memory their parent reads while they run
+//! picture      lines over time, as SVG
 //! ```
 //!
 //! Four rules hold for every experiment. Variants are interleaved: within a block each runs once,
@@ -25,11 +27,13 @@ mod comparison;
 mod environment;
 mod experiments;
 mod patterns;
+mod picture;
 mod recording;
 mod replay;
 mod runner;
 mod statistics;
 mod table;
+mod watch;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};

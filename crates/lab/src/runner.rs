@@ -5,6 +5,9 @@ use crate::blocks::{self, Step};
 use crate::environment::Environment;
 use crate::experiments::malloc_patterns::PatternSample;
 use crate::experiments::udp_u_4k::UdpSample;
+use crate::patterns::churn::ChurnSample;
+use crate::patterns::growth::GrowthSample;
+use crate::patterns::idle::IdleSample;
 use crate::recording::{Measurement, Recording, SCHEMA, Sample, Variant};
 use anyhow::{Context, Result};
 use clap::Subcommand;
@@ -37,6 +40,12 @@ pub(crate) enum SampleKind {
     Pattern(PatternSample),
     /// The packets of `udp-u-4k`.
     Udp(UdpSample),
+    /// Mixed objects come and go, then nothing happens.
+    Idle(IdleSample),
+    /// A heap that grows.
+    Growth(GrowthSample),
+    /// Phases of objects and threads that come and go.
+    Churn(ChurnSample),
 }
 
 impl SampleKind {
@@ -46,30 +55,57 @@ impl SampleKind {
         match self {
             Self::Pattern(sample) => sample.measure(),
             Self::Udp(sample) => sample.measure(),
+            Self::Idle(sample) => sample.measure(),
+            Self::Growth(sample) => sample.measure(),
+            Self::Churn(sample) => sample.measure(),
         }
     }
 }
 
 /// Takes one sample in a fresh process, or says why there is none.
 pub(crate) fn sample(arguments: &[String], preload: Option<&Path>) -> Result<Measurement, String> {
-    let output = start(arguments, preload).map_err(|error| format!("{error:#}"))?;
+    sample_with(arguments, preload, &[])
+}
+
+/// [`sample`] with settings of the allocator in the environment.
+pub(crate) fn sample_with(
+    arguments: &[String],
+    preload: Option<&Path>,
+    settings: &[(&str, &str)],
+) -> Result<Measurement, String> {
+    let output = start(arguments, preload, settings).map_err(|error| format!("{error:#}"))?;
     if !output.status.success() {
         return Err(end_of(&output));
     }
     serde_json::from_slice(&output.stdout).map_err(|error| format!("unreadable answer: {error}"))
 }
 
-fn start(arguments: &[String], preload: Option<&Path>) -> Result<Output> {
+fn start(
+    arguments: &[String],
+    preload: Option<&Path>,
+    settings: &[(&str, &str)],
+) -> Result<Output> {
+    let mut command = command(arguments, preload)?;
+    command.envs(settings.iter().copied()).output().context("cannot start a sample")
+}
+
+/// A sample process that is about to be started.
+pub(crate) fn command(arguments: &[String], preload: Option<&Path>) -> Result<Command> {
     let this = std::env::current_exe().context("cannot find this executable")?;
     let mut command = Command::new(this);
     command.arg(SAMPLE_COMMAND).args(arguments);
+    preload_into(&mut command, preload);
+    Ok(command)
+}
+
+/// Lets a program run on an allocator, without variables that would change what allocators do.
+pub(crate) fn preload_into(command: &mut Command, preload: Option<&Path>) {
     for (key, _) in std::env::vars_os().filter(|(key, _)| is_cleared(key)) {
         command.env_remove(key);
     }
     if let Some(preload) = preload {
         command.env("LD_PRELOAD", preload);
     }
-    command.output().context("cannot start a sample")
 }
 
 fn is_cleared(key: &OsString) -> bool {
@@ -78,7 +114,7 @@ fn is_cleared(key: &OsString) -> bool {
 }
 
 /// How a failed process ended, with the last line that it wrote.
-fn end_of(output: &Output) -> String {
+pub(crate) fn end_of(output: &Output) -> String {
     let errors = String::from_utf8_lossy(&output.stderr);
     let last = errors.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message");
     match (output.status.signal(), output.status.code()) {

@@ -11,8 +11,8 @@
 //! is not surprised by one more) gets it from an allocation, as soon as its heap has grown to those
 //! 32 MiB; under that lock nothing is allocated (glibc 2.36, `nptl/nptl-stack.c`).
 //!
-//! Where no thread may be started or none can be had, whoever frees does the looks instead, a bounded
-//! step at a time, and a program that is idle keeps what it has.
+//! Where no thread may be started or none can be had, whoever frees does the looks instead, a
+//! bounded step at a time, and a program that is idle keeps what it has.
 //!
 //! States: `NONE -> STARTING -> RUNNING <-> ASLEEP`; `fork` leads back to `NONE` in the child.
 

@@ -4,11 +4,11 @@
 //! such a step by itself; a program that stays small never reads them. Between two looks the budget
 //! keeps the heap within what the last look found:
 //!
-//! `limit = min(option, held + headroom, bound - others)`, where `held` is what the heap may have in
-//! memory: what is in use, and free memory that still holds data; `bound = group limit - margin`,
-//! `headroom = bound - group usage`, and `others` is what the group uses beside this heap: at least
-//! `usage - held`, and never much less than it was, because part of what is in use may not have been
-//! touched yet and then hides them.
+//! `limit = min(option, held + headroom, bound - others)`, where `held` is what the heap may have
+//! in memory: what is in use, and free memory that still holds data; where
+//! `bound = group limit - margin` and `headroom = bound - group usage`; and where `others` is what
+//! the group uses beside this heap: at least `usage - held`, and never much less than it was,
+//! because part of what is in use may not have been touched yet and then hides them.
 
 use crate::process::STACK;
 use quarry_core::frame::FRAME_BYTES;

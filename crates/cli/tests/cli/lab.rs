@@ -179,6 +179,60 @@ fn the_finding_of_document_003_is_there() {
 }
 
 #[test]
+fn memory_of_an_idle_program_is_watched_and_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("run.json");
+    quarry()
+        .args(["lab", "run", "idle-return", "--allocators=glibc", "--mib=16", "--rounds=1"])
+        .args(["--survivors=0,64", "--seed=3", "--svg"])
+        .arg(folder.path())
+        .arg("--json")
+        .arg(&json)
+        .assert()
+        .success()
+        .stdout(contains("16 MiB of objects of 16 bytes to 1 MiB, all freed"))
+        .stdout(contains("one object in 64 survives"));
+    let svg = fs::read_to_string(folder.path().join("memory-idle.svg")).unwrap();
+    assert!(svg.contains("prefers-color-scheme") && svg.contains("glibc"), "{svg}");
+    assert!(folder.path().join("memory-idle-64.svg").exists());
+    let recording: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    for run in recording["runs"].as_array().unwrap() {
+        let readings = run["watched"]["readings"].as_array().unwrap();
+        assert!(readings.len() > 20, "{} readings", readings.len());
+        let most = readings.iter().map(|it| it["resident"].as_u64().unwrap()).max().unwrap();
+        assert!(most > 16 << 20, "16 MiB were resident, {most} bytes seen");
+        let served_by = run["watched"]["measurement"]["served_by"].as_str().unwrap();
+        assert!(served_by.contains("libc.so"), "{served_by}");
+    }
+}
+
+#[test]
+fn growth_churn_and_start_up_print_their_tables() {
+    quarry()
+        .args(["lab", "run", "growth", "--allocators=glibc", "--mib=4", "--rounds=1"])
+        .assert()
+        .success()
+        .stdout(contains("| page faults per 4 KiB"))
+        .stdout(contains("| objects of 200000 bytes |"));
+    quarry()
+        .args(["lab", "run", "churn", "--allocators=glibc", "--seconds=1"])
+        .assert()
+        .success()
+        .stdout(contains("| resident above live, MiB | phases | "));
+    quarry()
+        .args(["lab", "run", "start-up", "--allocators=glibc", "--quick"])
+        .assert()
+        .success()
+        .stdout(contains("| bash -c :"))
+        .stdout(contains("| resident memory of sleep, KiB |"));
+    quarry()
+        .args(["lab", "run", "growth", "--sizes=4", "--allocators=glibc"])
+        .assert()
+        .code(1)
+        .stderr(contains("--sizes 4: objects have at least 8 bytes"));
+}
+
+#[test]
 fn wrong_policies_are_named_with_what_is_accepted() {
     quarry()
         .args(["lab", "run", "udp-u-4k", "--variants=slob+order0"])

@@ -24,7 +24,8 @@ use quarry_sys::percpu::{PerCpu, SlotIndex};
 
 /// Most bytes purged in one step: some milliseconds.
 const PURGE_STEP_BYTES: usize = 16 << 20;
-/// Slots that are told apart; with more of them, a slot is idle if all of its number modulo this are.
+/// Slots that are told apart; with more of them, a slot is idle if all are that share its number
+/// modulo this.
 const SLOT_GROUPS: usize = 256;
 
 /// What the last look saw. Owned by whoever reclaims; a new one sees nothing as idle.

@@ -1,6 +1,10 @@
 //! The experiments, one file each.
 
+pub(crate) mod churn;
+pub(crate) mod growth;
+pub(crate) mod idle_return;
 pub(crate) mod malloc_patterns;
+pub(crate) mod start_up;
 pub(crate) mod udp_u_4k;
 
 use crate::FindLibrary;
@@ -16,6 +20,14 @@ pub enum Experiment {
     /// Packets of 4 KiB between processes: what the page allocator costs SLUB (document 003).
     #[command(name = "udp-u-4k")]
     UdpU4k(udp_u_4k::UdpU4k),
+    /// What a program that has freed everything still holds while it is idle.
+    IdleReturn(idle_return::IdleReturn),
+    /// What it costs a heap to grow to a size, with populating and huge pages on and off.
+    Growth(growth::Growth),
+    /// What an allocator adds to the start of small programs, in time and memory.
+    StartUp(start_up::StartUp),
+    /// Whether memory grows over phases of different sizes and threads that come and go.
+    Churn(churn::Churn),
 }
 
 impl Experiment {
@@ -24,6 +36,10 @@ impl Experiment {
         match self {
             Self::MallocPatterns(experiment) => experiment.run(find_library, out),
             Self::UdpU4k(experiment) => experiment.run(out),
+            Self::IdleReturn(experiment) => experiment.run(find_library, out),
+            Self::Growth(experiment) => experiment.run(find_library, out),
+            Self::StartUp(experiment) => experiment.run(find_library, out),
+            Self::Churn(experiment) => experiment.run(find_library, out),
         }
     }
 }

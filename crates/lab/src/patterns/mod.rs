@@ -3,9 +3,13 @@
 //! freed.
 
 mod batch;
+pub(crate) mod churn;
+pub(crate) mod growth;
 mod handover;
 pub(crate) mod heap;
+pub(crate) mod idle;
 mod pair;
+pub(crate) mod watched;
 pub(crate) mod window;
 mod working_set;
 

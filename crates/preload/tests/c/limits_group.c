@@ -16,7 +16,8 @@ static size_t fill(struct objects *objects, size_t size)
         unsigned char *start = malloc(size);
         if (start == NULL)
             break;
-        CHECK(objects->count < objects->most, "no limit met after %zu times %zu", objects->count, size);
+        CHECK(objects->count < objects->most, "no limit met after %zu bytes",
+              objects->count * size);
         memset(start, 1, size);
         objects->all[objects->count++] = (struct object){start, size};
     }
@@ -66,7 +67,7 @@ int main(int argc, char **argv)
         size_t held = fill(&objects, sizes[i]);
         printf("%zu KiB in objects of %zu\n", held / KIB, sizes[i]);
         CHECK(held <= limit, "%zu bytes under a limit of %zu", held, limit);
-        CHECK(held >= least, "only %zu bytes in objects of %zu under a limit of %zu", held, sizes[i],
+        CHECK(held >= least, "only %zu bytes in objects of %zu, limit %zu", held, sizes[i],
               limit);
     }
     if (other != 0) {

@@ -1,4 +1,4 @@
-/* What the memory tests share: what the kernel counts for us, mixed objects, waiting with an end. */
+/* What the memory tests share: what the kernel counts for us, and objects of mixed sizes. */
 #ifndef QUARRY_TEST_MEMORY_H
 #define QUARRY_TEST_MEMORY_H
 
@@ -66,7 +66,8 @@ static UNUSED size_t charged_bytes(void)
         CHECK(usage >= 0, "%s cannot be read", group);
         return (size_t)usage;
     }
-    long total = field_of("/proc/meminfo", "MemTotal:"), free = field_of("/proc/meminfo", "MemFree:");
+    const char *file = "/proc/meminfo";
+    long total = field_of(file, "MemTotal:"), free = field_of(file, "MemFree:");
     return (size_t)(total - free) * KIB;
 }
 

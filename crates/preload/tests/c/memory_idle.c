@@ -19,7 +19,9 @@ static void fill(struct objects *objects, int by_bytes, uint64_t *random)
     }
 }
 
-/* The kernel keeps stocks of charges per CPU. MemFree moves with other programs: it is only told. */
+/*
+ * The kernel keeps stocks of charges per CPU. MemFree moves with other programs: it is only told.
+ */
 static int agrees(ssize_t charged, size_t bound)
 {
     return !has_group() || charged <= (ssize_t)(bound + 4 * MIB);

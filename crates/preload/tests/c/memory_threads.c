@@ -36,7 +36,7 @@ int main(void)
             early = peak_bytes();
     }
     size_t late = peak_bytes();
-    printf("peak %zu KiB after a tenth of the threads, %zu KiB after all\n", early / KIB, late / KIB);
+    printf("peak %zu KiB after a tenth of the threads, %zu after all\n", early / KIB, late / KIB);
     /* How far the threads of a batch overlap is chance. */
     CHECK(late <= early + 6 * MIB, "peak %zu, then %zu", early, late);
     return 0;

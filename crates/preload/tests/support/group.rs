@@ -51,7 +51,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A group with a process that a failed test has left stays; there is nothing to do about it.
+        // A group whose process a failed test has left stays; nothing can be done about it.
         let _ = fs::remove_dir(&self.folder);
     }
 }

@@ -1,0 +1,130 @@
+//! A week of a server in small: phases of different sizes, and threads that come and go.
+
+use super::heap::{Block, Heap};
+use super::watched::{self, Table};
+use crate::recording::Measurement;
+use anyhow::Result;
+use clap::Args;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Bytes that live between two phases.
+const LIVE_BYTES: usize = 64 << 20;
+/// Blocks that live at most.
+const SLOTS: usize = 1 << 20;
+/// Threads of a phase, and blocks that each of them replaces.
+const THREADS: u64 = 4;
+const BLOCKS_OF_THREAD: usize = 20_000;
+
+/// One sample, taken in a process of its own.
+#[derive(Args)]
+pub(crate) struct ChurnSample {
+    #[arg(long)]
+    seconds: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    /// 0 where there is no block.
+    word: usize,
+    size: usize,
+}
+
+/// Smallest and largest sizes of the families; sizes are as likely in each doubling.
+const FAMILIES: [(usize, usize); 6] =
+    [(16, 256), (256, 4096), (16, 65_536), (4096, 32_768), (65_536, 1 << 20), (64, 1024)];
+
+fn size_of_family(random: &mut StdRng, (smallest, largest): (usize, usize)) -> usize {
+    let doublings = (largest / smallest).ilog2();
+    let least = smallest << random.random_range(0..doublings);
+    least + random.random_range(0..least)
+}
+
+/// Allocates and writes a whole block.
+fn allocate(heap: Heap, size: usize) -> usize {
+    let word = heap.allocate(size, size as u64).into_word();
+    // SAFETY: the block has `size` bytes, of which the first 8 keep their mark.
+    unsafe { std::ptr::write_bytes((word + 8) as *mut u8, 0x5a, size - 8) };
+    word
+}
+
+fn free(heap: Heap, word: usize, size: usize) {
+    // SAFETY: each word came from a block and is turned back once.
+    heap.free(unsafe { Block::from_word(word) }, size as u64);
+}
+
+impl ChurnSample {
+    /// Churns.
+    pub(crate) fn measure(self) -> Result<Measurement> {
+        // The alarm of samples is not for ones that last.
+        nix::unistd::alarm::set(self.seconds as u32 * 3 + 60);
+        watched::join_group()?;
+        let heap = Heap::of_this_process();
+        let mut table = Table::<Entry>::new(SLOTS);
+        table.fill(Entry { word: 0, size: 0 });
+        let base = watched::resident();
+        let mut random = StdRng::seed_from_u64(1);
+        let (start, mut phase, mut live) = (Instant::now(), 0u64, 0);
+        let end = Duration::from_secs(self.seconds);
+        while start.elapsed() < end {
+            let family = FAMILIES[phase as usize % FAMILIES.len()];
+            let threads: Vec<_> = (0..THREADS)
+                .map(|number| thread::spawn(move || short_life(heap, phase, number)))
+                .collect();
+            live = replace(heap, &mut table, live, family, &mut random);
+            for thread in threads {
+                thread.join().expect("a thread of the churn does not panic");
+            }
+            phase += 1;
+            let resident = watched::resident().saturating_sub(base);
+            watched::announce("phase", &[phase, live as u64, resident]);
+        }
+        let wall = start.elapsed();
+        watched::announce("idle", &[]);
+        watched::wait_for_the_end();
+        watched::answer(heap, phase, wall, &[])
+    }
+}
+
+/// Frees half of what lives, chosen at random, and allocates blocks of `family` in its place.
+fn replace(
+    heap: Heap,
+    table: &mut [Entry],
+    mut live: usize,
+    family: (usize, usize),
+    random: &mut StdRng,
+) -> usize {
+    for entry in table.iter_mut().filter(|entry| entry.word != 0) {
+        if random.random_range(0..2) == 0 {
+            free(heap, entry.word, entry.size);
+            live -= entry.size;
+            entry.word = 0;
+        }
+    }
+    for entry in table.iter_mut().filter(|entry| entry.word == 0) {
+        let size = size_of_family(random, family);
+        if live + size > LIVE_BYTES {
+            break;
+        }
+        *entry = Entry { word: allocate(heap, size), size };
+        live += size;
+    }
+    live
+}
+
+/// What a thread of a pool does: a working set of its own, gone at the end.
+fn short_life(heap: Heap, phase: u64, number: u64) {
+    let mut random = StdRng::seed_from_u64(phase * THREADS + number);
+    let mut own = [(0usize, 0usize); 256];
+    for _ in 0..BLOCKS_OF_THREAD {
+        let slot = &mut own[random.random_range(0..256)];
+        if slot.0 != 0 {
+            free(heap, slot.0, slot.1);
+        }
+        let size = size_of_family(&mut random, (16, 8192));
+        *slot = (allocate(heap, size), size);
+    }
+    own.iter().filter(|(word, _)| *word != 0).for_each(|(word, size)| free(heap, *word, *size));
+}

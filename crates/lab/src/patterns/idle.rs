@@ -1,0 +1,95 @@
+//! A heap that is filled with mixed objects, emptied, and left alone.
+
+use super::heap::{Block, Heap};
+use super::watched::{self, Table};
+use crate::recording::Measurement;
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use std::time::{Duration, Instant};
+
+/// How long the process shows what it has, before it allocates and before it frees.
+pub(crate) const BASE: Duration = Duration::from_millis(150);
+
+/// What the sizes have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sizes {
+    /// As many objects of each power of two.
+    Count,
+    /// As many bytes of each power of two.
+    Bytes,
+}
+
+/// One sample, taken in a process of its own.
+#[derive(Args)]
+pub(crate) struct IdleSample {
+    #[arg(long)]
+    survivors: usize,
+    #[arg(long, value_enum)]
+    sizes: Sizes,
+    #[arg(long)]
+    mib: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    /// 0 where the object has been freed.
+    word: usize,
+    size: usize,
+}
+
+impl IdleSample {
+    /// Fills, frees, waits.
+    pub(crate) fn measure(self) -> Result<Measurement> {
+        watched::join_group()?;
+        let heap = Heap::of_this_process();
+        let most = self.mib << 20;
+        watched::announce("base", &[]);
+        watched::nap(BASE);
+        let start = Instant::now();
+        // The fewest bytes per object are 24 on average, in samples by bytes.
+        let mut table = Table::<Entry>::new((most / 24) as usize + (2 << 20));
+        let count = self.fill(heap, most as usize, &mut table);
+        let entries = &mut table[..count];
+        entries.shuffle(&mut StdRng::seed_from_u64(2));
+        let table_bytes = size_of_val(entries) as u64;
+        watched::announce("full", &[table_bytes]);
+        watched::nap(BASE);
+        let mut live = 0;
+        for (number, entry) in entries.iter().enumerate() {
+            if self.survivors != 0 && number % self.survivors == 0 {
+                live += entry.size as u64;
+                continue;
+            }
+            // SAFETY: each word came from a block and is turned back once.
+            let block = unsafe { Block::from_word(entry.word) };
+            heap.free(block, entry.size as u64);
+        }
+        let wall = start.elapsed();
+        watched::announce("idle", &[live, table_bytes]);
+        watched::wait_for_the_end();
+        watched::answer(heap, count as u64, wall, &[("live_bytes", live)])
+    }
+
+    fn fill(&self, heap: Heap, most: usize, table: &mut Table<Entry>) -> usize {
+        let mut random = StdRng::seed_from_u64(1);
+        let (mut count, mut bytes) = (0, 0);
+        while bytes < most {
+            let least = 16usize << random.random_range(0..16u32);
+            let size = least + random.random_range(0..least);
+            let pieces = if self.sizes == Sizes::Count { 1 } else { (1 << 20) / least };
+            for _ in 0..pieces {
+                let block = heap.allocate(size, size as u64);
+                let word = block.into_word();
+                // SAFETY: the block has `size` bytes, of which the first 8 keep their mark.
+                unsafe { std::ptr::write_bytes((word + 8) as *mut u8, 0x5a, size - 8) };
+                table[count] = Entry { word, size };
+                count += 1;
+                bytes += size;
+            }
+        }
+        count
+    }
+}

@@ -1,0 +1,123 @@
+//! The side of the watched process: nothing here calls the allocator but what is said to.
+
+use super::heap::Heap;
+use crate::recording::Measurement;
+use anyhow::{Context, Result};
+use std::io::Write;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+/// Names the file by which a process joins the control group that its parent has made for it.
+pub(crate) const GROUP_VARIABLE: &str = "LAB_CONTROL_GROUP";
+
+/// Joins the control group that the parent has made, if it has made one. Allocates.
+///
+/// # Errors
+/// Where the group does not let it in.
+pub(crate) fn join_group() -> Result<()> {
+    let Some(file) = std::env::var_os(GROUP_VARIABLE) else { return Ok(()) };
+    // "0" is the process that writes.
+    std::fs::write(file, "0").context("cannot join the control group")
+}
+
+/// Announces a phase with numbers. Formats on the stack and writes by one call.
+pub(crate) fn announce(phase: &str, numbers: &[u64]) {
+    let mut line = [0u8; 256];
+    let mut rest = &mut line[..];
+    let mut written = write!(rest, "{phase}");
+    for number in numbers {
+        written = written.and_then(|()| write!(rest, " {number}"));
+    }
+    written.and_then(|()| writeln!(rest)).expect("phases are short");
+    let length = 256 - rest.len();
+    // SAFETY: the first `length` bytes of the line have been written.
+    unsafe { libc::write(libc::STDOUT_FILENO, line.as_ptr().cast(), length) };
+}
+
+/// Does nothing for a while.
+pub(crate) fn nap(duration: Duration) {
+    std::thread::sleep(duration);
+}
+
+/// Waits until the parent closes the pipe.
+pub(crate) fn wait_for_the_end() {
+    let mut byte = 0u8;
+    // SAFETY: reads at most one byte into `byte`.
+    while unsafe { libc::read(libc::STDIN_FILENO, (&raw mut byte).cast(), 1) } > 0 {}
+}
+
+/// Resident memory of this process in bytes; reads /proc without allocating.
+pub(crate) fn resident() -> u64 {
+    let mut text = [0u8; 128];
+    // SAFETY: the name is NUL-terminated; read writes at most the buffer.
+    let length = unsafe {
+        let file = libc::open(c"/proc/self/statm".as_ptr(), libc::O_RDONLY);
+        let length = libc::read(file, text.as_mut_ptr().cast(), text.len());
+        libc::close(file);
+        usize::try_from(length).unwrap_or(0)
+    };
+    let text = std::str::from_utf8(&text[..length]).unwrap_or_default();
+    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0);
+    // SAFETY: sysconf has no preconditions.
+    pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
+}
+
+/// The answer of a watched process: who served it, and what it counted.
+pub(crate) fn answer(
+    heap: Heap,
+    operations: u64,
+    wall: Duration,
+    counters: &[(&str, u64)],
+) -> Result<Measurement> {
+    let ns = wall.as_nanos() as u64;
+    Ok(Measurement {
+        operations,
+        time_ns: ns,
+        wall_ns: ns,
+        cpu_ns: super::window::process_cpu_ns(),
+        served_by: heap.served_by().context("malloc is nobody's")?,
+        counters: counters.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
+    })
+}
+
+/// A table outside the heap under test, zeroed; its entries cost memory when they are written.
+pub(crate) struct Table<T> {
+    start: NonNull<T>,
+    length: usize,
+}
+
+impl<T: Copy> Table<T> {
+    /// Room for `length` entries. `T` is valid where all its bytes are zero: numbers only.
+    pub(crate) fn new(length: usize) -> Self {
+        let bytes = length * size_of::<T>();
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        assert!(start != libc::MAP_FAILED, "no memory for a table of {bytes} bytes");
+        Self { start: NonNull::new(start.cast()).expect("mmap gives no null"), length }
+    }
+}
+
+impl<T> std::ops::Deref for Table<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: the mapping holds `length` entries, which were zero or have been written.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl<T> std::ops::DerefMut for Table<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as in `deref`; the table is borrowed for writing.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+    }
+}
