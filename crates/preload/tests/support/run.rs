@@ -160,6 +160,16 @@ impl Run {
             .stdout(Stdio::from(File::create(&out).expect("scratch is writable")))
             .stderr(Stdio::from(File::create(&err).expect("scratch is writable")))
             .process_group(0);
+        // A shell starts what it puts in the background with SIGINT and SIGQUIT ignored, and the
+        // tests of CPython raise SIGINT.
+        // SAFETY: signal is async-signal-safe, so it may be called between fork and exec.
+        unsafe {
+            self.command.pre_exec(|| {
+                libc::signal(libc::SIGINT, libc::SIG_DFL);
+                libc::signal(libc::SIGQUIT, libc::SIG_DFL);
+                Ok(())
+            });
+        }
         let story = describe(&self.command);
         let child =
             self.command.spawn().unwrap_or_else(|error| panic!("cannot start `{story}`: {error}"));
