@@ -1,8 +1,8 @@
 //! What a cache keeps per NUMA node: slabs that have both objects in use and free ones, under the
 //! list lock, and how many slabs there are.
 //!
-//! Equations: `nr_partial = slabs on the list`; each of them is not frozen and has a free object; no other
-//! slab of the node is like that.
+//! Equations: `nr_partial = slabs on the list`; each of them is not frozen and has a free object;
+//! no other slab of the node is like that.
 
 use super::tables::{MaybePfn, Tables};
 use crate::frame::{FrameTable, FreshZero, Pfn};
