@@ -68,7 +68,8 @@ impl StartUp {
         let mut contenders = found.allocators;
         let copy = format!("{GLIBC} A/A");
         contenders.push(Allocator { name: copy.clone(), ..allocators::glibc() });
-        let programs: Vec<_> = PROGRAMS.iter().filter(|(_, words)| is_there(words[0])).collect();
+        let programs: Vec<_> =
+            PROGRAMS.iter().filter(|(_, words)| place_of(words[0]).is_some()).collect();
         let each = (self.execs / self.rounds).max(1);
         let design = Design {
             experiment: "start-up".to_owned(),
@@ -116,13 +117,15 @@ fn variant(allocator: &Allocator) -> Variant {
     Variant { name: allocator.name.clone(), description: allocator.description.clone() }
 }
 
-fn is_there(program: &str) -> bool {
+/// The system's own program first: what the search path finds may be a script that starts others.
+fn place_of(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    let folders = std::iter::once(PathBuf::from("/usr/bin")).chain(std::env::split_paths(&path));
+    folders.map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
 fn command(words: &[&str], allocator: &Allocator) -> Command {
-    let mut command = Command::new(words[0]);
+    let mut command = Command::new(place_of(words[0]).unwrap_or_else(|| words[0].into()));
     command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null());
     preload_into(&mut command, allocator.preload.as_deref());
     command

@@ -1,8 +1,8 @@
 /*
  * usage: memory_handover SMALLEST LARGEST
  * One thread allocates, another only frees (mimalloc #1364, #1002: 3 to 30 times the live bytes).
- * 64 MiB live in a ring of bounded length; several gigabytes pass through it. What is resident at
- * the peak stays within 1.2 times the live bytes and what the ring itself holds.
+ * 256 MiB live, behind a ring of bounded length; two gigabytes pass through it. What is resident at
+ * the peak stays within 1.2 times the live bytes, those in the ring among them.
  */
 #include "memory.h"
 
