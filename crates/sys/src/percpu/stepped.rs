@@ -39,7 +39,7 @@
 use super::sequenced::{STOPPED_LIST, Sequenced, Sequences};
 use super::slot::LIST_MAX;
 use super::{ArrayId, Object, Push, SlotArea, SlotIndex};
-use crate::primitive::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, point};
+use crate::primitive::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, point, relax};
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
@@ -51,6 +51,10 @@ const MAX_CPUS: usize = 8;
 const INTERRUPT_ONE_IN: u32 = 16;
 /// One sequence in this many begins on another CPU than the one before.
 const MIGRATE_ONE_IN: u32 = 4;
+/// Attempts after which a thread gets its CPU for itself until its sequence has ended: two threads
+/// that preempt each other at every step would go on for hundreds of attempts, which no scheduler
+/// of an OS lets happen.
+const ATTEMPTS_BEFORE_SLICE: u32 = 4;
 
 /// Slots of virtual CPUs under sequences that the model checker interrupts.
 pub type SteppedSlots = Sequenced<Stepped>;
@@ -94,6 +98,8 @@ pub struct Stepped {
     next_attempt: AtomicU64,
     /// Per CPU the attempt that began there last, 0 after a barrier.
     running: [AtomicU64; MAX_CPUS],
+    /// Per CPU the thread that has it for itself, 0 = none.
+    slice_of: [AtomicU64; MAX_CPUS],
     refuses_barrier: AtomicBool,
     bug: AtomicU8,
 }
@@ -145,20 +151,36 @@ impl Stepped {
         area: &SlotArea,
         mut steps: impl FnMut(&Attempt<'_>) -> Result<T, Interrupted>,
     ) -> T {
-        loop {
-            if let Ok(result) = steps(&self.begin(area)) {
+        for attempts in 0.. {
+            let attempt = self.begin(area, attempts >= ATTEMPTS_BEFORE_SLICE);
+            let result = steps(&attempt);
+            if let Ok(result) = result {
+                let me = crate::thread::thread_pointer() as u64;
+                let relaxed = Ordering::Relaxed;
+                for slice in &self.slice_of {
+                    let _ = slice.raw().compare_exchange(me, 0, relaxed, relaxed);
+                }
                 return result;
             }
         }
+        unreachable!("a sequence with its CPU for itself ends")
     }
 
-    fn begin<'a>(&'a self, area: &'a SlotArea) -> Attempt<'a> {
+    fn begin<'a>(&'a self, area: &'a SlotArea, alone: bool) -> Attempt<'a> {
         point();
         let cpus = self.slots();
-        if !PINNED.with(Cell::get) && thread_rng().gen_ratio(1, MIGRATE_ONE_IN) {
+        let me = crate::thread::thread_pointer() as u64;
+        if !alone && !PINNED.with(Cell::get) && thread_rng().gen_ratio(1, MIGRATE_ONE_IN) {
             CPU.with(|current| current.set(thread_rng().gen_range(0..cpus)));
         }
         let cpu = self.slot();
+        let slice = self.slice_of[cpu as usize].raw();
+        while ![0, me].contains(&slice.load(Ordering::Relaxed)) {
+            relax();
+        }
+        if alone {
+            slice.store(me, Ordering::Relaxed);
+        }
         let number = self.next_attempt.raw().fetch_add(1, Ordering::Relaxed) + 1;
         self.running[cpu as usize].raw().store(number, Ordering::Relaxed);
         Attempt { stepped: self, area, slot: SlotIndex(cpu), number }
@@ -364,6 +386,7 @@ unsafe impl Sequences for Stepped {
         cpus: AtomicU32::new(2),
         next_attempt: AtomicU64::new(0),
         running: [const { AtomicU64::new(0) }; MAX_CPUS],
+        slice_of: [const { AtomicU64::new(0) }; MAX_CPUS],
         refuses_barrier: AtomicBool::new(false),
         bug: AtomicU8::new(0),
     };

@@ -252,7 +252,7 @@ mod finds {
     use super::*;
     #[test]
     fn barrier_does_nothing() {
-        expect_failure(|| super::on_two_cpus(PlantedBug::BarrierDoesNothing));
+        expect_failure(|| super::whole_lists(PlantedBug::BarrierDoesNothing));
     }
     #[test]
     fn commits_after_preemption() {

@@ -19,7 +19,7 @@ static OS: FakeOs = FakeOs::new(4096);
 /// Runs of a scenario under each scheduler; QUARRY_MODEL_RUNS sets another number.
 fn runs() -> usize {
     let chosen = std::env::var("QUARRY_MODEL_RUNS").ok().map(|runs| runs.parse());
-    chosen.map_or(3_000, |runs| runs.expect("QUARRY_MODEL_RUNS is a number"))
+    chosen.map_or(5_000, |runs| runs.expect("QUARRY_MODEL_RUNS is a number"))
 }
 
 fn run<S: Scheduler + 'static>(scheduler: S, persistence: FailurePersistence, scenario: Scenario) {
@@ -41,9 +41,9 @@ fn check(scenario: Scenario) {
 fn expect_failure(scenario: Scenario) {
     let fails = |body: fn(Scenario)| std::thread::spawn(move || body(scenario)).join().is_err();
     let found = fails(|scenario| {
-        run(RandomScheduler::new(10 * runs()), FailurePersistence::None, scenario);
-    }) || fails(|scenario| {
         run(PctScheduler::new(3, 10 * runs()), FailurePersistence::None, scenario);
+    }) || fails(|scenario| {
+        run(RandomScheduler::new(10 * runs()), FailurePersistence::None, scenario);
     });
     assert!(found, "the planted bug went unnoticed");
 }
