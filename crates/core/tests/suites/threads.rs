@@ -3,8 +3,10 @@
 //! that is handed out twice, or whose memory has gone, is found by whoever frees it.
 
 use crate::support::{Backing, Bed, TestOs, small, unregister};
+use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::CacheId;
 use quarry_core::slab::SlabPolicy;
+use quarry_core::slab::sheaf::Sheaf;
 use quarry_core::stack::{ReclaimState, Stack, StackConfig};
 use quarry_sys::percpu::{LockedSlots, NativeSlots, Object, PerCpu, ThreadStripe};
 use std::marker::PhantomData;
@@ -130,7 +132,13 @@ impl<C: StackConfig> Trader<'_, C> {
             }
             _ => stack.alloc(size),
         };
-        self.adopt(object.expect("there is memory"));
+        self.adopt(object.unwrap_or_else(|| self.refused(size)));
+    }
+
+    fn refused(&self, size: usize) -> ! {
+        let stack = self.market.stack;
+        let (usage, taken) = (stack.heap_use(), stack.pages().arena().pageblocks_taken());
+        panic!("{size} bytes refused with {taken} pageblocks taken: {usage:?}")
     }
 
     fn pick(&mut self) -> Option<Parcel> {
@@ -160,7 +168,8 @@ impl<C: StackConfig> Trader<'_, C> {
         let size = self.size();
         let Some(Parcel { object, bytes, tag }) = self.pick() else { return };
         // SAFETY: the parcel owned the object.
-        let moved = unsafe { self.market.stack.realloc(object, size) }.expect("there is memory");
+        let moved = unsafe { self.market.stack.realloc(object, size) };
+        let moved = moved.unwrap_or_else(|| self.refused(size));
         let kept = bytes.min(size);
         assert!(pattern::holds(moved, kept, tag), "realloc to {size} lost contents of {tag:#x}");
         self.adopt(moved);
@@ -197,9 +206,13 @@ impl<C: StackConfig> Trader<'_, C> {
         drop(working);
         // Whoever still works may still send.
         while self.market.working.load(Ordering::Acquire) > 0 {
-            self.receive();
+            self.receive_and_free();
             thread::yield_now();
         }
+        self.receive_and_free();
+    }
+
+    fn receive_and_free(&mut self) {
         self.receive();
         while !self.held.is_empty() {
             self.free();
@@ -280,4 +293,38 @@ fn conserved<C: StackConfig>(bed: &Bed<C>) {
     }
     assert_eq!(bed.stack.heap_use().mappings, 0);
     bed.assert_empty(&ids);
+}
+
+/// Room for four large blocks that two threads share, while a third gives every free block to the
+/// system: whoever finds none has met one on its way there or back, and must wait for it.
+#[test]
+fn what_is_being_purged_is_not_refused() {
+    let options = StackOptions { heap: true, ..small() };
+    let os = Box::leak(Box::new(TestOs::new(Backing::Linux, 4096)));
+    let bed = Bed::<Config<NativeSlots, Sheaf>>::on(os, &options, |_| {});
+    let bed = bed.expect("a system that fails nowhere");
+    let size = 1 << 20;
+    let mut filling: Vec<Object> = std::iter::from_fn(|| bed.stack.alloc(size)).collect();
+    // SAFETY: objects that are freed here and below are live, and nobody else knows them.
+    let free = |object| unsafe { bed.stack.free(object) };
+    filling.split_off(filling.len() - 4).into_iter().for_each(free);
+    let working = AtomicUsize::new(2);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let _working = Working(&working);
+                for round in 0..30_000 {
+                    let object = bed.stack.alloc(size);
+                    let object = object.unwrap_or_else(|| panic!("refused in round {round}"));
+                    pattern::fill(object, 8, 1);
+                    free(object);
+                }
+            });
+        }
+        while working.load(Ordering::Acquire) > 0 {
+            let _ = bed.stack.purge_free();
+        }
+    });
+    filling.into_iter().for_each(free);
+    bed.assert_empty(&[]);
 }
