@@ -18,7 +18,7 @@ use crate::slab::{
     Cache, CacheId, CacheParams, CacheTable, Geometry, SlabContext, SlabPolicy, SlabStats,
 };
 use core::cell::UnsafeCell;
-use core::mem::MaybeUninit;
+use core::mem::{ManuallyDrop, MaybeUninit};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{Object, PerCpu, Push};
 use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
@@ -59,25 +59,40 @@ struct FastPath<P> {
     geometry: [Geometry; 256],
 }
 
-/// Everything else.
-pub(crate) struct Inner<C: StackConfig> {
-    pub(crate) pages: PageAllocator,
-    pub(crate) metadata: Metadata,
-    pub(crate) caches: CacheTable,
-    pub(crate) slab: C::Slab,
-    pub(crate) mappings: Mappings,
+/// What needs the operating system to be built.
+struct Built {
+    pages: PageAllocator,
+    metadata: Metadata,
+    declared_cpus: u32,
+}
+
+/// Everything but the straight path.
+pub(crate) struct Inner<'a, C: StackConfig> {
+    pub(crate) pages: &'a PageAllocator,
+    pub(crate) metadata: &'a Metadata,
+    pub(crate) caches: &'a CacheTable,
+    pub(crate) slab: &'a C::Slab,
+    pub(crate) mappings: &'a Mappings,
     declared_cpus: u32,
 }
 
 /// One instance of Quarry.
+///
+/// What can stand in memory that nobody has written does: a new stack is all zero bytes, so that a
+/// static one touches only the pages of what it uses. Nothing of it is dropped: its memory is its
+/// system's, and addresses into that outlive it.
 pub struct Stack<C: StackConfig> {
     fast: FastPath<C::PerCpu>,
     ready: AtomicBool,
-    inner: UnsafeCell<MaybeUninit<Inner<C>>>,
+    is_built: AtomicBool,
+    caches: CacheTable,
+    slab: ManuallyDrop<C::Slab>,
+    mappings: Mappings,
+    built: UnsafeCell<MaybeUninit<Built>>,
 }
 
-// SAFETY: `inner` is written once by `init` before `ready` is set with release ordering, and read
-// only after `ready` was seen; what it holds synchronises itself.
+// SAFETY: `built` is written once by `init` before `is_built` is set with release ordering, and
+// read only after that was seen; what it holds synchronises itself.
 unsafe impl<C: StackConfig> Sync for Stack<C> {}
 // SAFETY: nothing in a stack belongs to a thread.
 unsafe impl<C: StackConfig> Send for Stack<C> {}
@@ -96,39 +111,35 @@ impl<C: StackConfig> Stack<C> {
                 geometry: [const { Geometry::none() }; 256],
             },
             ready: AtomicBool::new(false),
-            inner: UnsafeCell::new(MaybeUninit::uninit()),
+            is_built: AtomicBool::new(false),
+            caches: CacheTable::new(),
+            slab: ManuallyDrop::new(C::Slab::NEW),
+            mappings: Mappings::new(),
+            built: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }
 
     /// Builds everything. Call once, from one thread.
     ///
     /// # Errors
-    /// What the OS says; the stack then refuses every request, and `init` may be tried again.
+    /// What the OS says; the stack then refuses every request, and `init` may be tried again: it
+    /// goes on from where it failed, with the reservation that it may have already.
     ///
     /// # Panics
     /// Where the stack is ready already.
     pub fn init(&self, os: &'static dyn Os, options: &StackOptions) -> OsResult<()> {
         assert!(!self.is_ready(), "a stack is initialised once");
         self.fast.percpu.init(os)?;
-        let slots = self.fast.percpu.area().slots();
-        let pages = PageAllocator::build(os, &options.pages, slots)?;
-        let inner = Inner {
-            pages,
-            metadata: Metadata::new(os),
-            caches: CacheTable::new(),
-            slab: C::Slab::NEW,
-            mappings: Mappings::new(),
-            declared_cpus: options.pages.declared_cpus,
-        };
-        if options.heap {
-            self.create_classes(&inner)?;
+        if !self.is_built.load(Ordering::Acquire) {
+            self.build(os, options)?;
         }
-        let arena = inner.pages.arena();
+        if options.heap {
+            self.create_classes()?;
+        }
+        let arena = self.inner().pages.arena();
         self.fast.base.store(arena.base().as_ptr() as usize, Ordering::Relaxed);
-        self.fast.kinds.store(inner.pages.frames().kinds().as_ptr(), Ordering::Relaxed);
+        self.fast.kinds.store(self.inner().pages.frames().kinds().as_ptr(), Ordering::Relaxed);
         self.fast.span.store(arena.bytes(), Ordering::Release);
-        // SAFETY: nobody reads `inner` before `ready`, and the caller initialises from one thread.
-        unsafe { (*self.inner.get()).write(inner) };
         self.ready.store(true, Ordering::Release);
         if options.heap {
             self.fast.small_end.store(classes::LARGEST + 1, Ordering::Release);
@@ -136,16 +147,28 @@ impl<C: StackConfig> Stack<C> {
         Ok(())
     }
 
-    fn create_classes(&self, inner: &Inner<C>) -> OsResult<()> {
-        for class in 1..=classes::COUNT {
+    fn build(&self, os: &'static dyn Os, options: &StackOptions) -> OsResult<()> {
+        let slots = self.fast.percpu.area().slots();
+        let pages = PageAllocator::build(os, &options.pages, slots)?;
+        let metadata = Metadata::new(os);
+        let built = Built { pages, metadata, declared_cpus: options.pages.declared_cpus };
+        // SAFETY: nobody reads `built` before `is_built`, and the caller initialises from one
+        // thread.
+        unsafe { (*self.built.get()).write(built) };
+        self.is_built.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn create_classes(&self) -> OsResult<()> {
+        for class in self.caches.count() + 1..=classes::COUNT {
             let size = classes::SIZES[class] as usize;
             let mut name = quarry_sys::report::Line::<24>::default();
             let _ = core::fmt::Write::write_fmt(&mut name, format_args!("malloc-{size}"));
             let name = core::str::from_utf8(name.as_bytes()).unwrap_or("malloc");
-            let id = self.create_in(inner, name, &CacheParams { size, align: 16 })?;
+            let id = self.create_cache(name, &CacheParams { size, align: 16 })?;
             assert_eq!(id.index(), class, "classes are the first caches");
         }
-        inner.caches.keep_apart();
+        self.caches.keep_apart();
         Ok(())
     }
 
@@ -157,21 +180,26 @@ impl<C: StackConfig> Stack<C> {
     }
 
     #[inline]
-    fn inner(&self) -> &Inner<C> {
-        assert!(self.is_ready(), "the stack is not initialised");
-        // SAFETY: `ready` is set after `inner` was written, and it never changes again.
-        unsafe { (*self.inner.get()).assume_init_ref() }
+    fn inner(&self) -> Inner<'_, C> {
+        assert!(self.is_built.load(Ordering::Acquire), "the stack is not initialised");
+        // SAFETY: `is_built` is set after `built` was written, and it never changes again.
+        let built = unsafe { (*self.built.get()).assume_init_ref() };
+        Inner {
+            pages: &built.pages,
+            metadata: &built.metadata,
+            caches: &self.caches,
+            slab: &self.slab,
+            mappings: &self.mappings,
+            declared_cpus: built.declared_cpus,
+        }
     }
 
     fn context(&self) -> SlabContext<'_, C::PerCpu> {
-        self.context_of(self.inner())
-    }
-
-    fn context_of<'a>(&'a self, inner: &'a Inner<C>) -> SlabContext<'a, C::PerCpu> {
+        let inner = self.inner();
         SlabContext {
             percpu: &self.fast.percpu,
-            pages: &inner.pages,
-            metadata: &inner.metadata,
+            pages: inner.pages,
+            metadata: inner.metadata,
             declared_cpus: inner.declared_cpus,
         }
     }
@@ -179,7 +207,7 @@ impl<C: StackConfig> Stack<C> {
     /// The page allocator: zones and per-CPU page lists.
     #[inline]
     pub fn pages(&self) -> &PageAllocator {
-        &self.inner().pages
+        self.inner().pages
     }
 
     /// The slots.
@@ -209,12 +237,7 @@ impl<C: StackConfig> Stack<C> {
     /// # Errors
     /// As [`CacheTable::create`].
     pub fn create_cache(&self, name: &str, params: &CacheParams) -> OsResult<CacheId> {
-        self.create_in(self.inner(), name, params)
-    }
-
-    fn create_in(&self, inner: &Inner<C>, name: &str, params: &CacheParams) -> OsResult<CacheId> {
-        let context = self.context_of(inner);
-        let cache = inner.caches.create(&context, &inner.slab, name, params)?;
+        let cache = self.caches.create(&self.context(), &*self.slab, name, params)?;
         self.fast.geometry[cache.id().index()].set(cache);
         Ok(cache.id())
     }

@@ -16,7 +16,7 @@
 //! `free > 0`, none for `free = 0`, `nr_free = sum of free(slab)`.
 
 use super::{Cache, MAX_BATCH, SlabContext, double_free};
-use crate::frame::{FRAME_SHIFT, Kind, MigrateType, Order, Pfn};
+use crate::frame::{FRAME_SHIFT, Kind, MaybePfn, MigrateType, Order, Pfn};
 use crate::pcp::{AllocFlags, PageRequest};
 use core::mem::MaybeUninit;
 use quarry_sys::lock::{CountedLock, LockStats};
@@ -42,7 +42,7 @@ pub(super) fn header_bytes(slab_bytes: usize, stride: usize) -> usize {
 }
 
 struct Lists {
-    heads: [Pfn; BUCKETS],
+    heads: [MaybePfn; BUCKETS],
     nr_slabs: u64,
     nr_full: u64,
     nr_empty: u32,
@@ -179,20 +179,20 @@ impl<'a> Slab<'a> {
 
 impl Lists {
     fn insert(&mut self, slab: &Slab<'_>, bucket: usize) {
-        let head = self.heads[bucket];
-        slab.frames.set_link(slab.pfn, head.0);
+        let head = self.heads[bucket].get();
+        slab.frames.set_link(slab.pfn, head.unwrap_or(Pfn::NONE).0);
         slab.frames.set_link(slab.pfn.plus(1), Pfn::NONE.0);
-        if head != Pfn::NONE {
+        if let Some(head) = head {
             slab.frames.set_link(head.plus(1), slab.pfn.0);
         }
-        self.heads[bucket] = slab.pfn;
+        self.heads[bucket] = MaybePfn::new(Some(slab.pfn));
     }
 
     fn remove(&mut self, slab: &Slab<'_>, bucket: usize) {
         let (next, previous) = (slab.next(), slab.previous());
         if previous == Pfn::NONE {
-            debug_assert_eq!(self.heads[bucket], slab.pfn);
-            self.heads[bucket] = next;
+            debug_assert_eq!(self.heads[bucket].get(), Some(slab.pfn));
+            self.heads[bucket] = MaybePfn::new((next != Pfn::NONE).then_some(next));
         } else {
             slab.frames.set_link(previous, next.0);
         }
@@ -227,8 +227,10 @@ impl Lists {
     ) -> usize {
         let mut taken = 0;
         for bucket in 0..BUCKETS {
-            while taken < out.len() && self.heads[bucket] != Pfn::NONE {
-                let slab = Slab::at(context, cache, self.heads[bucket]);
+            while taken < out.len()
+                && let Some(head) = self.heads[bucket].get()
+            {
+                let slab = Slab::at(context, cache, head);
                 let before = slab.free();
                 let count = slab.take(&mut out[taken..]);
                 taken += count;
@@ -246,7 +248,7 @@ impl BitmapSlabs {
     pub const fn new() -> Self {
         Self {
             lists: CountedLock::new(Lists {
-                heads: [Pfn::NONE; BUCKETS],
+                heads: [MaybePfn::NONE; BUCKETS],
                 nr_slabs: 0,
                 nr_full: 0,
                 nr_empty: 0,
@@ -344,8 +346,11 @@ impl BitmapSlabs {
         loop {
             let mut emptied = Emptied { slabs: [(Pfn(0), Order::ZERO); MAX_BATCH], count: 0 };
             let mut lists = self.lists.lock();
-            while lists.nr_empty > keep && emptied.count < MAX_BATCH {
-                let slab = Slab::at(context, cache, lists.heads[EMPTY]);
+            while lists.nr_empty > keep
+                && emptied.count < MAX_BATCH
+                && let Some(empty) = lists.heads[EMPTY].get()
+            {
+                let slab = Slab::at(context, cache, empty);
                 lists.detach(&slab);
                 emptied.push(slab.pfn, cache.order());
             }
@@ -413,7 +418,8 @@ impl BitmapSlabs {
         let lists = self.lists.lock();
         let (mut slabs, mut free, mut empty) = (0, 0, 0);
         for bucket in 0..BUCKETS {
-            let (mut pfn, mut previous) = (lists.heads[bucket], Pfn::NONE);
+            let (mut pfn, mut previous) =
+                (lists.heads[bucket].get().unwrap_or(Pfn::NONE), Pfn::NONE);
             while pfn != Pfn::NONE {
                 let slab = Slab::at(context, cache, pfn);
                 let counted: u32 = (0..slab.words())

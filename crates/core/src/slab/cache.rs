@@ -4,6 +4,7 @@ use super::{SlabContext, SlabPolicy};
 use crate::frame::{FRAME_SHIFT, Kind, Order, Pfn};
 use core::cell::UnsafeCell;
 use core::fmt::Write;
+use core::mem::MaybeUninit;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::os::{OsError, OsResult};
 use quarry_sys::percpu::{ArrayId, MAX_ARRAYS, Object, PerCpu};
@@ -278,15 +279,16 @@ impl Cache {
 
 /// All caches of a stack. Caches are added under a lock and never removed; readers need none.
 pub struct CacheTable {
-    caches: [UnsafeCell<Option<Cache>>; MAX_CACHES],
+    caches: [UnsafeCell<MaybeUninit<Cache>>; MAX_CACHES],
+    /// Caches there are; they have the numbers `1..=count`.
     count: AtomicU32,
-    /// Lowest number of a cache that others may share.
-    first_mergeable: AtomicU32,
+    /// Of them, those that no other shares: the first ones.
+    kept_apart: AtomicU32,
     adding: CountedLock<()>,
 }
 
-// SAFETY: entry `i` is written once, under `adding`, before `count` passes `i` with release
-// ordering; readers look only below `count`.
+// SAFETY: entry `i` is written once, under `adding`, before `count` reaches `i` with release
+// ordering; readers look only up to `count`.
 unsafe impl Sync for CacheTable {}
 // SAFETY: as for Sync.
 unsafe impl Send for CacheTable {}
@@ -296,9 +298,9 @@ impl CacheTable {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            caches: [const { UnsafeCell::new(None) }; MAX_CACHES],
-            count: AtomicU32::new(1),
-            first_mergeable: AtomicU32::new(1),
+            caches: [const { UnsafeCell::new(MaybeUninit::uninit()) }; MAX_CACHES],
+            count: AtomicU32::new(0),
+            kept_apart: AtomicU32::new(0),
             adding: CountedLock::new(()),
         }
     }
@@ -324,48 +326,52 @@ impl CacheTable {
             twin.aliases.fetch_add(1, Ordering::Relaxed);
             return Ok(twin);
         }
-        let number = self.count.load(Ordering::Relaxed) as usize;
+        let number = self.count() + 1;
         if number >= MAX_CACHES {
             return Err(OsError(libc::ENOSPC));
         }
         let cache = Cache::new::<P, S>(CacheId::new(number), name, params, context.declared_cpus)?;
         policy.create(context, &cache)?;
-        // SAFETY: we hold `adding` and `number >= count`, so nobody reads this entry yet.
-        unsafe { *self.caches[number].get() = Some(cache) };
-        self.count.store(number as u32 + 1, Ordering::Release);
+        // SAFETY: we hold `adding` and `number > count`, so nobody reads this entry yet.
+        unsafe { (*self.caches[number].get()).write(cache) };
+        self.count.store(number as u32, Ordering::Release);
         Ok(self.get(CacheId::new(number)).expect("just added"))
     }
 
     /// A cache that objects with these parameters can share.
     fn find_mergeable(&self, params: &CacheParams) -> Option<&Cache> {
-        let first = self.first_mergeable.load(Ordering::Relaxed) as usize;
+        let apart = self.kept_apart.load(Ordering::Relaxed) as usize;
         if !params.is_possible() {
             return None;
         }
-        self.iter().find(|cache| cache.id.index() >= first && cache.stride == params.stride())
+        self.iter().find(|cache| cache.id.index() > apart && cache.stride == params.stride())
     }
 
     /// Keeps all caches created so far from being shared by later ones.
     pub fn keep_apart(&self) {
         let _held = self.adding.lock();
-        self.first_mergeable.store(self.count.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.kept_apart.store(self.count.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// The cache with this number, if there is one.
     #[inline]
     #[must_use]
     pub fn get(&self, id: CacheId) -> Option<&Cache> {
-        if id.index() as u32 >= self.count.load(Ordering::Acquire) {
-            return None;
-        }
-        // SAFETY: entries below `count` are written and never change again.
-        unsafe { (*self.caches[id.index()].get()).as_ref() }
+        // SAFETY: entries up to `count` are written and never change again.
+        (id.index() <= self.count())
+            .then(|| unsafe { (*self.caches[id.index()].get()).assume_init_ref() })
+    }
+
+    /// How many there are.
+    #[inline]
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Acquire) as usize
     }
 
     /// All caches, by number.
     pub fn iter(&self) -> impl Iterator<Item = &Cache> {
-        (1..self.count.load(Ordering::Acquire) as usize)
-            .filter_map(|number| self.get(CacheId::new(number)))
+        (1..=self.count()).filter_map(|number| self.get(CacheId::new(number)))
     }
 
     /// Takes the lock before `fork`.

@@ -99,7 +99,8 @@ pub struct SlotArea {
     reserved: AtomicU32,
     /// `{end : 16 | begin : 16}` of each array, 0 = not laid out.
     layout: [AtomicU32; MAX_ARRAYS],
-    next_word: AtomicU32,
+    /// Words of arrays that are laid out.
+    laid_out: AtomicU32,
     /// Held while bounds or layouts change: prepare, drain, define.
     pub(super) bounds_lock: CountedLock<()>,
 }
@@ -113,7 +114,7 @@ impl SlotArea {
             cpus: AtomicU32::new(0),
             reserved: AtomicU32::new(0),
             layout: [const { AtomicU32::new(0) }; MAX_ARRAYS],
-            next_word: AtomicU32::new(FIRST_WORD as u32),
+            laid_out: AtomicU32::new(0),
             bounds_lock: CountedLock::new(()),
         }
     }
@@ -186,12 +187,12 @@ impl SlotArea {
         if self.layout[array.index()].load(Ordering::Relaxed) != 0 {
             return Err(OsError(libc::EEXIST));
         }
-        let begin = self.next_word.load(Ordering::Relaxed) as usize + 1;
+        let begin = FIRST_WORD + self.laid_out.load(Ordering::Relaxed) as usize + 1;
         let end = begin.saturating_add(capacity);
         if end > LAST_WORD {
             return Err(OsError(libc::ENOMEM));
         }
-        self.next_word.store(end as u32, Ordering::Relaxed);
+        self.laid_out.store((end - FIRST_WORD) as u32, Ordering::Relaxed);
         self.layout[array.index()].store((end << 16 | begin) as u32, Ordering::Relaxed);
         Ok(())
     }

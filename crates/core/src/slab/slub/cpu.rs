@@ -10,8 +10,7 @@
 //! objects that were free in them when each was put there (more may have come back since).
 
 use super::node::{Links, SlabChain};
-use super::tables::MaybePfn;
-use crate::frame::{FreshZero, Pfn};
+use crate::frame::{FreshZero, MaybePfn, Pfn};
 use quarry_sys::lock::Guard;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 

@@ -4,8 +4,8 @@
 //! Equations: `nr_partial = slabs on the list`; each of them is not frozen and has a free object;
 //! no other slab of the node is like that.
 
-use super::tables::{MaybePfn, Tables};
-use crate::frame::{FrameTable, FreshZero, Pfn};
+use super::tables::Tables;
+use crate::frame::{FrameTable, FreshZero, MaybePfn, Pfn};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 

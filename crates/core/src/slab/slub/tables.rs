@@ -31,20 +31,6 @@ pub(super) const BYTES_PER_FRAME: usize = size_of::<PageWord>() + size_of::<Atom
 /// Frames whose entries become writable together: 64 MiB of memory.
 const SECTION_FRAMES: usize = 16 * 1024;
 
-/// A frame or none, where zero bytes must mean none.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(super) struct MaybePfn(pub(super) u32);
-
-impl MaybePfn {
-    pub(super) fn new(pfn: Option<Pfn>) -> Self {
-        Self(pfn.map_or(0, |pfn| pfn.0 + 1))
-    }
-
-    pub(super) fn get(self) -> Option<Pfn> {
-        self.0.checked_sub(1).map(Pfn)
-    }
-}
-
 /// What all caches of a slot share, on a cache line of its own.
 #[repr(C, align(64))]
 struct Slot {
