@@ -78,12 +78,26 @@ unsafe impl<T: Sync> Sync for OsArray<T> {}
 // SAFETY: it owns its entries, none of which is bound to a thread.
 unsafe impl<T: Send + Sync> Send for OsArray<T> {}
 
-impl<T: FreshZero> OsArray<T> {
-    /// Reserves `len` entries, all of them zero.
+impl<T> OsArray<T> {
+    /// As many entries as `len`, each of them made by `make` in its place.
     ///
     /// # Errors
     /// What the OS says.
-    pub fn reserve(os: &'static dyn Os, len: usize, access: Access) -> OsResult<Self> {
+    pub fn filled(
+        os: &'static dyn Os,
+        len: usize,
+        mut make: impl FnMut(usize) -> T,
+    ) -> OsResult<Self> {
+        let array = Self::map(os, len, Access::Writable)?;
+        for index in 0..len {
+            // SAFETY: `map` has made room for `len` entries, and nobody else knows them yet.
+            unsafe { array.start.add(index).write(make(index)) };
+        }
+        Ok(array)
+    }
+
+    /// Memory for `len` entries, zero bytes so far.
+    fn map(os: &'static dyn Os, len: usize, access: Access) -> OsResult<Self> {
         let page = Self::page(os);
         let bytes = (len * size_of::<T>()).next_multiple_of(page).max(page);
         let start = os.reserve(bytes, page)?;
@@ -93,6 +107,22 @@ impl<T: FreshZero> OsArray<T> {
             Access::Writable => os.commit(start, bytes)?,
         }
         Ok(array)
+    }
+
+    fn page(os: &dyn Os) -> usize {
+        let page = os.page_size().max(FRAME_BYTES);
+        assert!(align_of::<T>() <= page, "entries are aligned to a page at most");
+        page
+    }
+}
+
+impl<T: FreshZero> OsArray<T> {
+    /// Reserves `len` entries, all of them zero.
+    ///
+    /// # Errors
+    /// What the OS says.
+    pub fn reserve(os: &'static dyn Os, len: usize, access: Access) -> OsResult<Self> {
+        Self::map(os, len, access)
     }
 
     /// Makes entries `first..first + count` writable, and whatever shares their pages. Idempotent.
@@ -107,13 +137,9 @@ impl<T: FreshZero> OsArray<T> {
         // SAFETY: `low` lies inside the array, whose reservation ends at a multiple of `page`.
         self.os.commit(unsafe { self.start.cast::<u8>().add(low) }, high - low)
     }
+}
 
-    fn page(os: &dyn Os) -> usize {
-        let page = os.page_size().max(FRAME_BYTES);
-        assert!(align_of::<T>() <= page, "entries are aligned to a page at most");
-        page
-    }
-
+impl<T> OsArray<T> {
     /// Entry `index`.
     ///
     /// # Panics
@@ -122,8 +148,9 @@ impl<T: FreshZero> OsArray<T> {
     #[must_use]
     pub fn at(&self, index: usize) -> &T {
         assert!(index < self.len, "entry outside the array");
-        // SAFETY: inside the reservation, readable since `reserve`, and holding a valid `T`: zero
-        // bytes by the promise of `FreshZero`, or what was written through shared references.
+        // SAFETY: inside the reservation, readable since `map`, and holding a valid `T`: what
+        // `filled` has made, zero bytes by the promise of `FreshZero`, or what was written through
+        // shared references.
         unsafe { self.start.add(index).as_ref() }
     }
 

@@ -88,7 +88,7 @@ impl<C: StackConfig> Stack<C> {
     /// Gives free blocks and kept mappings to the operating system at once; returns the bytes.
     pub fn purge_free(&self) -> usize {
         let inner = self.inner();
-        let mut bytes = inner.mappings.release_kept(&inner.pages);
+        let mut bytes = inner.mappings.release_kept(inner.pages);
         for zone in inner.pages.zones().all() {
             bytes += inner.pages.purge(zone.node(), Order::ZERO, usize::MAX);
         }
@@ -129,7 +129,7 @@ impl<C: StackConfig> Stack<C> {
         self.shrink_idle_caches(state, &mut done);
         self.shrink_page_lists(state, &mut done);
         let inner = self.inner();
-        done.bytes += inner.mappings.release_unused_since(&inner.pages, state.kept_runs_seen);
+        done.bytes += inner.mappings.release_unused_since(inner.pages, state.kept_runs_seen);
         state.kept_runs_seen = inner.mappings.kept_so_far();
         for zone in inner.pages.zones().all() {
             let node = usize::from(zone.node().0);

@@ -116,7 +116,7 @@ impl<C: StackConfig> Stack<C> {
             self.frames().set_kind(page.pfn, 1, Kind::PAGES);
             return Some((self.address(page.pfn), page.zeroed));
         }
-        let mapping = inner.mappings.alloc(&inner.pages, frames, align)?;
+        let mapping = inner.mappings.alloc(inner.pages, frames, align)?;
         Some((self.address(mapping.pfn), mapping.zeroed))
     }
 
@@ -163,7 +163,7 @@ impl<C: StackConfig> Stack<C> {
             }
             Owner::Mapping(pfn) => {
                 let inner = self.inner();
-                inner.mappings.free(&inner.pages, pfn);
+                inner.mappings.free(inner.pages, pfn);
             }
         }
     }
@@ -271,7 +271,7 @@ impl<C: StackConfig> Stack<C> {
                 }
                 let inner = self.inner();
                 let frames = crate::heap::frames_of(size)?;
-                let moved = inner.mappings.resize(&inner.pages, pfn, frames)?;
+                let moved = inner.mappings.resize(inner.pages, pfn, frames)?;
                 Some(self.address(moved))
             }
         }

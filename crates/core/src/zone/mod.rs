@@ -25,7 +25,7 @@ pub use watermark::{Mark, Marks};
 pub use zone::{Traffic, Zone, ZoneStats, largest_blocks};
 
 use crate::frame::{
-    FrameState, MAX_NODES, Memory, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn,
+    FrameState, MAX_NODES, Memory, MigrateType, NodeId, Order, OsArray, PAGEBLOCK_FRAMES, Pfn,
 };
 use quarry_sys::os::{Os, OsResult};
 
@@ -73,7 +73,7 @@ impl Destination {
 pub struct Zones {
     memory: Memory,
     budget: Budget,
-    zones: [Zone; MAX_NODES],
+    zones: OsArray<Zone>,
     /// Row `n`: the nodes in the order in which requests for node `n` try them.
     fallback: [[NodeId; MAX_NODES]; MAX_NODES],
     nodes: u8,
@@ -112,9 +112,9 @@ impl Zones {
         let zones = Self {
             memory: Memory::reserve(os, config.reserve_bytes)?,
             budget: Budget::new(config.limit_frames),
-            zones: core::array::from_fn(|node| {
+            zones: OsArray::filled(os, usize::from(config.nodes), |node| {
                 Zone::new(NodeId(node as u8), config.grow, config.huge)
-            }),
+            })?,
             fallback: core::array::from_fn(|node| fallback_row(node as u8, config)),
             nodes: config.nodes,
         };
@@ -147,13 +147,12 @@ impl Zones {
     #[inline]
     #[must_use]
     pub fn zone(&self, node: NodeId) -> &Zone {
-        assert!(node.0 < self.nodes, "node beyond the configured ones");
-        &self.zones[usize::from(node.0)]
+        self.zones.at(usize::from(node.0))
     }
 
     /// All zones, in the order of their nodes.
     pub fn all(&self) -> impl Iterator<Item = &Zone> {
-        self.zones[..usize::from(self.nodes)].iter()
+        (0..self.zones.len()).map(|node| self.zones.at(node))
     }
 
     /// The nodes in the order in which requests for `node` try them: itself, then by distance.
