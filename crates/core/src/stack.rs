@@ -136,6 +136,10 @@ impl<C: StackConfig> Stack<C> {
         if options.heap {
             self.create_classes()?;
         }
+        if options.heap && options.pages.faults.populate {
+            let percpu = &self.fast.percpu;
+            percpu.area().populate(os, percpu.current());
+        }
         let arena = self.inner().pages.arena();
         self.fast.base.store(arena.base().as_ptr() as usize, Ordering::Relaxed);
         self.fast.kinds.store(self.inner().pages.frames().kinds().as_ptr(), Ordering::Relaxed);

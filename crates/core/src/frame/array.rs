@@ -4,7 +4,7 @@ use super::FRAME_BYTES;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use quarry_sys::lock::CountedLock;
-use quarry_sys::os::{Os, OsResult};
+use quarry_sys::os::{Access, Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// Types whose entries may lie in memory that nobody has written yet.
@@ -54,15 +54,6 @@ macro_rules! fresh_zero {
 }
 pub(crate) use fresh_zero;
 
-/// What may be done with the entries of a new array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// All read as zero; each part is writable once it has been [committed](OsArray::commit).
-    ReadOnly,
-    /// All may be written; memory is charged as entries are touched.
-    Writable,
-}
-
 /// A fixed number of `T`, shared by reference only. The reservation is released with the array;
 /// entries are not dropped.
 pub struct OsArray<T> {
@@ -100,13 +91,8 @@ impl<T> OsArray<T> {
     fn map(os: &'static dyn Os, len: usize, access: Access) -> OsResult<Self> {
         let page = Self::page(os);
         let bytes = (len * size_of::<T>()).next_multiple_of(page).max(page);
-        let start = os.reserve(bytes, page)?;
-        let array = Self { os, start: start.cast(), len, bytes, entries: PhantomData };
-        match access {
-            Access::ReadOnly => os.commit_read_only(start, bytes)?,
-            Access::Writable => os.commit(start, bytes)?,
-        }
-        Ok(array)
+        let start = os.reserve_accessible(bytes, access)?.cast();
+        Ok(Self { os, start, len, bytes, entries: PhantomData })
     }
 
     fn page(os: &dyn Os) -> usize {

@@ -9,10 +9,11 @@ mod table;
 
 pub use arena::{Arena, Side};
 pub(crate) use array::fresh_zero;
-pub use array::{Access, FreshZero, OsArray};
+pub use array::{FreshZero, OsArray};
 pub use memory::Memory;
 pub use metadata::{METADATA_KINDS, Metadata, MetadataKind};
 pub use pageblock::{Pageblock, PageblockTag, Pageblocks};
+pub use quarry_sys::os::Access;
 pub use table::{FrameState, FrameTable, Kind};
 
 use core::fmt;

@@ -11,7 +11,8 @@
 //! * `dirty` = those of them that are not known to be zero; `dirty <= free`
 //! * bit `i` of `movable` is set iff frame `i` left the zone for a movable request
 
-use super::array::{Access, OsArray, fresh_zero};
+use super::Access;
+use super::array::{OsArray, fresh_zero};
 use super::{MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};

@@ -30,7 +30,7 @@ fn running_node(_slot: SlotIndex) -> NodeId {
 impl Default for StackOptions {
     /// What `libquarry.so` starts with.
     fn default() -> Self {
-        let nodes = (quarry_sys::topology::node_number_limit() as usize).min(MAX_NODES) as u8;
+        let nodes = (quarry_sys::topology::memory_node_limit() as usize).min(MAX_NODES) as u8;
         Self {
             pages: PageConfig {
                 reserve_bytes: DEFAULT_RESERVE,

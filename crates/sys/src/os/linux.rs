@@ -1,6 +1,6 @@
 //! Linux: `mmap`, `mprotect`, `madvise`, `mremap`.
 
-use super::{Os, OsError, OsResult};
+use super::{Access, Os, OsError, OsResult};
 use crate::primitive::{AtomicU32, Ordering};
 use core::ptr::NonNull;
 
@@ -41,6 +41,26 @@ fn check(result: i32) -> OsResult<()> {
     if result == 0 { Ok(()) } else { Err(errno()) }
 }
 
+/// A new private mapping, charged as its pages are touched.
+fn map(bytes: usize, protection: i32) -> OsResult<NonNull<u8>> {
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no live object.
+    // What is not writable is not charged, also under overcommit_memory=2 and mlockall.
+    let raw = unsafe {
+        libc::mmap(
+            core::ptr::null_mut(),
+            bytes,
+            protection,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if raw == libc::MAP_FAILED {
+        return Err(errno());
+    }
+    NonNull::new(raw.cast()).ok_or(OsError(libc::ENOMEM))
+}
+
 /// Linux 5.14, `include/uapi/asm-generic/mman-common.h`.
 const MADV_POPULATE_WRITE: i32 = 23;
 
@@ -56,34 +76,27 @@ unsafe impl Os for Linux {
         let page = self.page_size();
         let slack = align.saturating_sub(page);
         let span = bytes.checked_add(slack).ok_or(OsError(libc::ENOMEM))?;
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no live
-        // object. PROT_NONE is not charged, also under overcommit_memory=2 and mlockall.
-        let raw = unsafe {
-            libc::mmap(
-                core::ptr::null_mut(),
-                span,
-                libc::PROT_NONE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if raw == libc::MAP_FAILED {
-            return Err(errno());
-        }
+        let raw = map(span, libc::PROT_NONE)?.as_ptr();
         let start = raw as usize;
         let aligned = (start + align - 1) & !(align - 1);
         let (head, tail) = (aligned - start, start + span - (aligned + bytes));
         // SAFETY: both pieces are parts of the mapping just made that nobody has seen.
         unsafe {
             if head != 0 {
-                libc::munmap(raw, head);
+                libc::munmap(raw.cast(), head);
             }
             if tail != 0 {
                 libc::munmap((aligned + bytes) as *mut libc::c_void, tail);
             }
         }
         NonNull::new(aligned as *mut u8).ok_or(OsError(libc::ENOMEM))
+    }
+
+    fn reserve_accessible(&self, bytes: usize, access: Access) -> OsResult<NonNull<u8>> {
+        match access {
+            Access::ReadOnly => map(bytes, libc::PROT_READ),
+            Access::Writable => map(bytes, libc::PROT_READ | libc::PROT_WRITE),
+        }
     }
 
     fn commit_read_only(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {

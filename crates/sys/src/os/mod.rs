@@ -23,6 +23,15 @@ pub struct OsError(pub i32);
 /// Result of a call to the operating system.
 pub type OsResult<T> = Result<T, OsError>;
 
+/// What may be done with fresh memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It reads as zero; each part is writable once it has been [committed](Os::commit).
+    ReadOnly,
+    /// It may be written; memory is charged as pages are touched.
+    Writable,
+}
+
 /// The memory calls of an operating system, or of a fake one in tests.
 ///
 /// # Safety
@@ -38,6 +47,25 @@ pub unsafe trait Os: Sync {
     /// # Errors
     /// The OS's `errno` where the address space is limited or exhausted.
     fn reserve(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>>;
+
+    /// As [`reserve`](Self::reserve) at any page, and then [`commit`](Self::commit) or
+    /// [`commit_read_only`](Self::commit_read_only) of all of it: in one call where the OS can.
+    ///
+    /// # Errors
+    /// Theirs; then nothing is reserved.
+    fn reserve_accessible(&self, bytes: usize, access: Access) -> OsResult<NonNull<u8>> {
+        let start = self.reserve(bytes, self.page_size())?;
+        let committed = match access {
+            Access::ReadOnly => self.commit_read_only(start, bytes),
+            Access::Writable => self.commit(start, bytes),
+        };
+        if let Err(error) = committed {
+            // SAFETY: the whole reservation of above, which nobody knows.
+            unsafe { self.release(start, bytes) };
+            return Err(error);
+        }
+        Ok(start)
+    }
 
     /// Makes a reserved range readable (not writable): it reads as zero and charges nothing.
     ///

@@ -131,11 +131,12 @@ impl SlotArea {
     ) -> OsResult<()> {
         let (slots, guards) = (cpus + stripes, numbers.saturating_sub(cpus));
         let bytes = |slots: u32| slots as usize * SLOT_BYTES;
-        let with_guards = os.reserve(bytes(slots + guards), SLOT_BYTES);
+        let page = os.page_size();
+        let with_guards = os.reserve(bytes(slots + guards), page);
         let (start, reserved) = match with_guards {
             Ok(start) => (start, slots + guards),
             Err(error) if guards == 0 => return Err(error),
-            Err(_) => (os.reserve(bytes(slots), SLOT_BYTES)?, slots),
+            Err(_) => (os.reserve(bytes(slots), page)?, slots),
         };
         let base = start.as_ptr() as usize + bytes(stripes);
         let committed = os.commit(start, bytes(slots));
@@ -169,6 +170,15 @@ impl SlotArea {
             // SAFETY: `reserve` reserved exactly this; the caller promises that it is unused.
             unsafe { os.release(start, bytes) };
         }
+    }
+
+    /// Brings the cells and arrays of a slot into memory by one call: a program that starts touches
+    /// most of those pages one by one. A hint.
+    pub fn populate(&self, os: &dyn Os, slot: SlotIndex) {
+        let words = FIRST_WORD + self.laid_out.load(Ordering::Relaxed) as usize;
+        let start = NonNull::from(self.control(slot)).cast();
+        // Refused, they come by page faults.
+        let _ = os.populate(start, (words * 8).next_multiple_of(os.page_size()));
     }
 
     /// Number of slots.
