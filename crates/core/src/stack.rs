@@ -15,7 +15,7 @@ use crate::heap::options::StackOptions;
 use crate::heap::{LARGEST_REQUEST, Mappings, classes};
 use crate::pcp::PageAllocator;
 use crate::slab::{
-    Cache, CacheId, CacheParams, CacheTable, Geometry, SlabContext, SlabPolicy, SlabStats,
+    Cache, CacheId, CacheParams, CacheTable, Geometry, Kept, SlabContext, SlabPolicy, SlabStats,
 };
 use core::cell::UnsafeCell;
 use core::mem::{ManuallyDrop, MaybeUninit};
@@ -32,10 +32,12 @@ mod validate;
 
 pub use reclaim::{ReclaimState, Reclaimed};
 pub use request::MIN_ALIGN;
-pub use usage::HeapUse;
+pub use usage::{HeapUse, MemoryHeld};
 
 pub use misuse::{Entry, Misuse};
-pub use print::{print_buddyinfo, print_locks, print_pagesets, print_slabinfo, print_stats};
+pub use print::{
+    print_buddyinfo, print_locks, print_memory, print_pagesets, print_slabinfo, print_stats,
+};
 
 /// The policies of a stack.
 pub trait StackConfig: 'static {
@@ -71,6 +73,7 @@ pub(crate) struct Inner<'a, C: StackConfig> {
     pub(crate) pages: &'a PageAllocator,
     pub(crate) metadata: &'a Metadata,
     pub(crate) caches: &'a CacheTable,
+    pub(crate) kept: &'a Kept,
     pub(crate) slab: &'a C::Slab,
     pub(crate) mappings: &'a Mappings,
     declared_cpus: u32,
@@ -86,6 +89,7 @@ pub struct Stack<C: StackConfig> {
     ready: AtomicBool,
     is_built: AtomicBool,
     caches: CacheTable,
+    kept: Kept,
     slab: ManuallyDrop<C::Slab>,
     mappings: Mappings,
     built: UnsafeCell<MaybeUninit<Built>>,
@@ -113,6 +117,7 @@ impl<C: StackConfig> Stack<C> {
             ready: AtomicBool::new(false),
             is_built: AtomicBool::new(false),
             caches: CacheTable::new(),
+            kept: Kept::new(),
             slab: ManuallyDrop::new(C::Slab::NEW),
             mappings: Mappings::new(),
             built: UnsafeCell::new(MaybeUninit::uninit()),
@@ -192,6 +197,7 @@ impl<C: StackConfig> Stack<C> {
             pages: &built.pages,
             metadata: &built.metadata,
             caches: &self.caches,
+            kept: &self.kept,
             slab: &self.slab,
             mappings: &self.mappings,
             declared_cpus: built.declared_cpus,
@@ -204,6 +210,8 @@ impl<C: StackConfig> Stack<C> {
             percpu: &self.fast.percpu,
             pages: inner.pages,
             metadata: inner.metadata,
+            caches: inner.caches,
+            kept: inner.kept,
             declared_cpus: inner.declared_cpus,
         }
     }

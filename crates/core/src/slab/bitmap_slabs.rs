@@ -269,7 +269,10 @@ impl BitmapSlabs {
     ) -> usize {
         let (mut taken, populate) = {
             let mut lists = self.lists.lock();
-            (lists.take(context, cache, out), lists.nr_slabs >= POPULATE_FROM_SLABS)
+            let empty = lists.nr_empty;
+            let taken = lists.take(context, cache, out);
+            context.kept.empty_changed(empty, lists.nr_empty, cache.order().bytes());
+            (taken, lists.nr_slabs >= POPULATE_FROM_SLABS)
         };
         while taken < out.len() {
             let Some(slab) = self.new_slab(context, cache, populate) else { break };
@@ -324,7 +327,10 @@ impl BitmapSlabs {
     ) {
         for piece in objects.chunks(MAX_BATCH) {
             let mut emptied = Emptied { slabs: [(Pfn(0), Order::ZERO); MAX_BATCH], count: 0 };
+            // Other caches' share of the bound hardly changes meanwhile.
+            let keep = if context.kept.is_empty_enough(context.pages) { 0 } else { keep };
             let mut lists = self.lists.lock();
+            let empty = lists.nr_empty;
             for &object in piece {
                 let slab = Self::slab_of(context, cache, object);
                 let before = slab.free();
@@ -336,6 +342,7 @@ impl BitmapSlabs {
                     emptied.push(slab.pfn, cache.order());
                 }
             }
+            context.kept.empty_changed(empty, lists.nr_empty, cache.order().bytes());
             drop(lists);
             emptied.give_back(context);
         }
@@ -346,6 +353,7 @@ impl BitmapSlabs {
         loop {
             let mut emptied = Emptied { slabs: [(Pfn(0), Order::ZERO); MAX_BATCH], count: 0 };
             let mut lists = self.lists.lock();
+            let kept = lists.nr_empty;
             while lists.nr_empty > keep
                 && emptied.count < MAX_BATCH
                 && let Some(empty) = lists.heads[EMPTY].get()
@@ -354,6 +362,7 @@ impl BitmapSlabs {
                 lists.detach(&slab);
                 emptied.push(slab.pfn, cache.order());
             }
+            context.kept.empty_changed(kept, lists.nr_empty, cache.order().bytes());
             drop(lists);
             if emptied.count == 0 {
                 return;

@@ -370,7 +370,7 @@ impl CacheTable {
     }
 
     /// All caches, by number.
-    pub fn iter(&self) -> impl Iterator<Item = &Cache> {
+    pub fn iter(&self) -> impl Iterator<Item = &Cache> + Clone {
         (1..=self.count()).filter_map(|number| self.get(CacheId::new(number)))
     }
 

@@ -8,12 +8,14 @@
 mod barn;
 mod bitmap_slabs;
 mod cache;
+mod kept;
 pub mod sheaf;
 pub mod slub;
 
 pub use barn::Barn;
 pub use bitmap_slabs::BitmapSlabs;
 pub use cache::{Cache, CacheId, CacheParams, CacheTable, Geometry, MAX_CACHES};
+pub use kept::Kept;
 
 use crate::frame::{Metadata, Order, Pfn};
 use crate::pcp::PageAllocator;
@@ -34,6 +36,10 @@ pub struct SlabContext<'a, P: PerCpu> {
     pub pages: &'a PageAllocator,
     /// Where descriptors come from.
     pub metadata: &'a Metadata,
+    /// All caches of the stack.
+    pub caches: &'a CacheTable,
+    /// What they keep together.
+    pub kept: &'a Kept,
     /// CPUs that formulas of the kernel are fed with.
     pub declared_cpus: u32,
 }
@@ -174,6 +180,15 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     /// # Errors
     /// The first broken equation, in words.
     fn validate(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Result<(), &'static str>;
+
+    /// Checks what all caches together keep against [`Kept`], where the policy counts there; no
+    /// other thread uses any of them meanwhile.
+    ///
+    /// # Errors
+    /// The first broken equation, in words.
+    fn validate_kept(&self, _context: &SlabContext<'_, P>) -> Result<(), &'static str> {
+        Ok(())
+    }
 
     /// Takes every lock of the policy before `fork`.
     fn lock_for_fork(&self);

@@ -7,25 +7,29 @@
 
 use super::bitmap_slabs::{self, BitmapSlabs};
 use super::{
-    Barn, Cache, CacheId, CacheParams, MAX_BATCH, MAX_CACHES, SlabContext, SlabPolicy, SlabStats,
-    double_free,
+    Barn, Cache, CacheId, CacheParams, Kept, MAX_BATCH, MAX_CACHES, SlabContext, SlabPolicy,
+    SlabStats, double_free,
 };
 use crate::frame::{Order, Pfn};
 use core::mem::MaybeUninit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Object, PerCpu, Push, SlotIndex};
-use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
+use quarry_sys::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Most bytes of objects in a sheaf, within 4..=64 objects.
 const SHEAF_BYTES: usize = 128 << 10;
 /// Most bytes of objects in a barn, within 10 (`MAX_FULL_SHEAVES`, Linux 6.18) and 64 sheaves.
 const BARN_BYTES: usize = 4 << 20;
+/// A barn is asked to give where it keeps more than this part of what all may.
+const LARGE_BARN: usize = 64;
 /// Empty slabs that a cache keeps, in bytes.
 const EMPTY_BYTES: usize = 512 << 10;
 
 /// One cache's part of the policy.
 struct SheafCache {
     barn: Barn,
+    /// Sheaves in the barn, to be read without its lock.
+    sheaves: AtomicUsize,
     slabs: BitmapSlabs,
     /// Objects per sheaf.
     capacity: AtomicU32,
@@ -45,6 +49,7 @@ impl SheafCache {
     const fn new() -> Self {
         Self {
             barn: Barn::new(),
+            sheaves: AtomicUsize::new(0),
             slabs: BitmapSlabs::new(),
             capacity: AtomicU32::new(0),
             keep_empty: AtomicU32::new(0),
@@ -59,6 +64,59 @@ impl SheafCache {
 
     fn capacity(&self) -> usize {
         self.capacity.load(Ordering::Relaxed) as usize
+    }
+
+    fn sheaf_bytes(&self, cache: &Cache) -> usize {
+        self.capacity() * cache.stride()
+    }
+
+    /// Bytes of objects in the barn, to within what others are just doing.
+    fn barn_bytes(&self, cache: &Cache) -> usize {
+        self.sheaves.load(Ordering::Relaxed) * self.sheaf_bytes(cache)
+    }
+
+    /// Puts a sheaf into the barn; false where it is none or there is no room.
+    fn put_sheaf<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        objects: &[Object],
+    ) -> bool {
+        let put = self.barn.put(context.metadata, objects);
+        if put {
+            self.sheaves.fetch_add(1, Ordering::Relaxed);
+            context.kept.count_into_barn(self.sheaf_bytes(cache));
+        }
+        put
+    }
+
+    /// Takes a sheaf out of the barn into the front of `out`; returns its objects, 0 where there is
+    /// none.
+    fn take_sheaf<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        out: &mut [MaybeUninit<Object>],
+    ) -> usize {
+        let taken = self.barn.take(out);
+        if taken > 0 {
+            self.sheaves.fetch_sub(1, Ordering::Relaxed);
+            context.kept.count_out_of_barn(self.sheaf_bytes(cache));
+        }
+        taken
+    }
+
+    /// Gives one sheaf of the barn to its slabs; false where there is none.
+    fn empty_sheaf<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache) -> bool {
+        let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
+        let taken = self.take_sheaf(context, cache, &mut buffer);
+        if taken > 0 {
+            // SAFETY: take_sheaf wrote the first `taken` elements.
+            let sheaf = unsafe { written(&buffer, taken) };
+            let keep = self.keep_empty.load(Ordering::Relaxed);
+            self.slabs.free(context, cache, sheaf, keep);
+        }
+        taken > 0
     }
 }
 
@@ -105,8 +163,26 @@ impl Sheaf {
     /// Barn if it is a whole sheaf and there is room, else slabs.
     fn put_away<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
         let own = self.of(cache);
-        if !own.barn.put(context.metadata, objects) {
+        if own.put_sheaf(context, cache, objects) {
+            self.bound_barns(context, cache);
+        } else {
             own.slabs.free(context, cache, objects, own.keep_empty.load(Ordering::Relaxed));
+        }
+    }
+
+    /// Where the barns of all caches keep too much, those that keep a good part of it give a sheaf
+    /// each in turn, until it is within the bound; `cache` itself where there is no other.
+    fn bound_barns<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
+        let most = Kept::barns_most(context.pages);
+        while context.kept.barns() > most {
+            let is_large = |cache: &Cache| self.of(cache).barn_bytes(cache) > most / LARGE_BARN;
+            let caches = context.caches.iter().count();
+            let first = context.kept.next_turn() % caches.max(1);
+            let mut in_turn = context.caches.iter().cycle().skip(first).take(caches);
+            let giver = in_turn.find(|cache| is_large(cache)).unwrap_or(cache);
+            if !self.of(giver).empty_sheaf(context, giver) {
+                return;
+            }
         }
     }
 
@@ -118,7 +194,7 @@ impl Sheaf {
         buffer: &mut [MaybeUninit<Object>],
     ) -> usize {
         let own = self.of(cache);
-        match own.barn.take(buffer) {
+        match own.take_sheaf(context, cache, buffer) {
             0 => {
                 let taken = own.slabs.alloc(context, cache, buffer);
                 // Lowest address on top: what is handed out first lies together.
@@ -242,7 +318,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
                 taken = end;
                 continue;
             }
-            match own.barn.take(piece) {
+            match own.take_sheaf(context, cache, piece) {
                 0 => break,
                 count => taken += count,
             }
@@ -279,15 +355,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
                 own.slabs.free(context, cache, objects, u32::MAX);
             });
         }
-        let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
-        loop {
-            let taken = own.barn.take(&mut buffer);
-            if taken == 0 {
-                break;
-            }
-            // SAFETY: take wrote the first `taken` elements.
-            own.slabs.free(context, cache, unsafe { written(&buffer, taken) }, u32::MAX);
-        }
+        while own.empty_sheaf(context, cache) {}
         own.slabs.trim(context, cache, 0);
     }
 
@@ -333,6 +401,28 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
 
     fn validate(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Result<(), &'static str> {
         self.of(cache).slabs.validate(context, cache)
+    }
+
+    fn validate_kept(&self, context: &SlabContext<'_, P>) -> Result<(), &'static str> {
+        let (mut barns, mut empty) = (0, 0);
+        for cache in context.caches.iter() {
+            let own = self.of(cache);
+            if own.barn.objects() as usize * cache.stride() != own.barn_bytes(cache) {
+                return Err("sheaves counted != sheaves in the barn");
+            }
+            barns += own.barn_bytes(cache);
+            let mut stats = SlabStats::default();
+            own.slabs.add_stats(cache, &mut stats);
+            let slabs = stats.total_slabs - stats.active_slabs;
+            empty += slabs as usize * cache.order().bytes();
+        }
+        if barns != context.kept.barns() {
+            return Err("bytes kept in barns != sum over caches");
+        }
+        if empty != context.kept.empty() {
+            return Err("bytes of empty slabs != sum over caches");
+        }
+        Ok(())
     }
 
     fn lock_for_fork(&self) {

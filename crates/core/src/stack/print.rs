@@ -18,6 +18,8 @@ pub fn print_stats<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt
     writeln!(out)?;
     print_pagesets(stack, out)?;
     writeln!(out)?;
+    print_memory(stack, out)?;
+    writeln!(out)?;
     print_locks(stack, out)?;
     writeln!(out)?;
     print_metadata(stack, out)
@@ -126,6 +128,31 @@ pub fn print_pagesets<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> 
         ("drains", totals.drains),
     ] {
         writeln!(out, "    {name:<20} {value:>12}")?;
+    }
+    Ok(())
+}
+
+/// Where the memory of the heap is, in KiB: in use, kept for reuse by whom, and free.
+///
+/// # Errors
+/// What the writer says.
+pub fn print_memory<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
+    let memory = stack.memory_held();
+    writeln!(out, "memory, KiB")?;
+    for (name, bytes) in [
+        ("objects in use", memory.objects),
+        ("objects parked", memory.parked),
+        ("free in used slabs", memory.free_in_slabs),
+        ("empty slabs", memory.empty_slabs),
+        ("slab heads and tails", memory.around_objects),
+        ("blocks in use", memory.blocks),
+        ("pages on CPU lists", memory.page_lists),
+        ("zones free, dirty", memory.free_dirty),
+        ("zones free, zero", memory.free_zero),
+        ("mappings in use", memory.mappings),
+        ("mappings kept", memory.mappings_kept),
+    ] {
+        writeln!(out, "    {name:<20} {:>12}", bytes / 1024)?;
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::{Stack, StackConfig};
 use crate::frame::FRAME_BYTES;
+use quarry_sys::percpu::{PerCpu, SlotIndex};
 
 /// A snapshot; its parts are read one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,7 +23,72 @@ pub struct HeapUse {
     pub free_bytes: usize,
 }
 
+/// Where the memory of a heap is, in bytes; its parts are read one after the other. Their sum
+/// without `free_zero` is what may be resident, beside Quarry's own tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryHeld {
+    /// Objects of slabs that are in use.
+    pub objects: usize,
+    /// Objects in the arrays of CPUs and in barns.
+    pub parked: usize,
+    /// Free objects of slabs that have others in use.
+    pub free_in_slabs: usize,
+    /// Objects of slabs that have none in use.
+    pub empty_slabs: usize,
+    /// What slabs have beside their objects.
+    pub around_objects: usize,
+    /// Blocks of pages in use.
+    pub blocks: usize,
+    /// Pages on the lists of CPUs.
+    pub page_lists: usize,
+    /// Free memory of the zones that may hold data.
+    pub free_dirty: usize,
+    /// Free memory of the zones that is known to be zero.
+    pub free_zero: usize,
+    /// Mappings in use, as far as they are charged to the budget.
+    pub mappings: usize,
+    /// Freed mappings that are kept, likewise.
+    pub mappings_kept: usize,
+}
+
 impl<C: StackConfig> Stack<C> {
+    /// Where the memory is now. O(caches * slots).
+    #[must_use]
+    pub fn memory_held(&self) -> MemoryHeld {
+        let inner = self.inner();
+        let mut held = MemoryHeld::default();
+        let mut slabs = 0;
+        for cache in inner.caches.iter() {
+            let stats = self.cache_stats(cache.id());
+            let bytes = |objects: u64| objects as usize * cache.stride();
+            let empty = stats.total_slabs.saturating_sub(stats.active_slabs);
+            let empty = bytes(empty * u64::from(cache.objects()));
+            let free = bytes(stats.total_objects.saturating_sub(stats.active_objects));
+            held.objects += bytes(stats.active_objects.saturating_sub(stats.parked_objects));
+            held.parked += bytes(stats.parked_objects);
+            held.free_in_slabs += free.saturating_sub(empty);
+            held.empty_slabs += empty;
+            let all = stats.total_slabs as usize * cache.order().bytes();
+            held.around_objects += all.saturating_sub(bytes(stats.total_objects));
+            slabs += all;
+        }
+        let zones = inner.pages.zones();
+        for zone in zones.all() {
+            for slot in (0..self.percpu().area().slots()).map(SlotIndex) {
+                let listed = inner.pages.pcp_tuning(slot, zone.node()).count;
+                held.page_lists += listed as usize * FRAME_BYTES;
+            }
+            held.free_dirty += zone.dirty() as usize * FRAME_BYTES;
+            held.free_zero += zone.free().saturating_sub(zone.dirty()) as usize * FRAME_BYTES;
+        }
+        let mapped = zones.budget().mapped() as usize * FRAME_BYTES;
+        let used = zones.budget().used() as usize * FRAME_BYTES;
+        held.blocks = used.saturating_sub(mapped + slabs + held.page_lists);
+        held.mappings_kept = inner.mappings.kept_charged() as usize * FRAME_BYTES;
+        held.mappings = mapped.saturating_sub(held.mappings_kept);
+        held
+    }
+
     /// What the heap holds now. O(caches * slots).
     #[must_use]
     pub fn heap_use(&self) -> HeapUse {

@@ -32,6 +32,7 @@ impl<C: StackConfig> Stack<C> {
         for cache in inner.caches.iter() {
             inner.slab.validate(&self.context(), cache)?;
         }
+        inner.slab.validate_kept(&self.context())?;
         inner.mappings.validate()?;
         inner.pages.validate();
         let census = self.census()?;

@@ -108,3 +108,29 @@ fn mappings_are_charged_by_the_frame() {
     unsafe { bed.stack.free(smaller) };
     bed.assert_empty(&[]);
 }
+
+/// A program that goes through all sizes leaves as much parked as one that uses a few, not a barn
+/// and empty slabs for each.
+#[test]
+fn all_caches_together_keep_a_bounded_amount() {
+    let mut options = StackOptions::default();
+    options.pages.reserve_bytes = 256 << 20;
+    let bed = SheafBed::new(Backing::Linux, 4096, 1, &options);
+    on_cpu(0);
+    for size in (5..=32).map(|step| step * 1024) {
+        let objects: Vec<_> = (0..(8 << 20) / size)
+            .map(|_| bed.stack.alloc(size).expect("there is memory"))
+            .collect();
+        for object in objects {
+            // SAFETY: just allocated, and used by nobody.
+            unsafe { bed.stack.free(object) };
+        }
+        assert_eq!(bed.stack.validate(), Ok(()));
+    }
+    let held = bed.stack.memory_held();
+    // 8 MiB of barns, 2 MiB of empty slabs, two sheaves of 128 KiB for each of 21 classes.
+    assert!(held.parked <= (8 << 20) + 21 * (256 << 10), "{held:?}");
+    assert!(held.empty_slabs <= 2 << 20, "{held:?}");
+    assert!(held.parked >= 8 << 20, "what may be kept is kept: {held:?}");
+    bed.assert_empty(&[]);
+}
