@@ -1,6 +1,7 @@
 //! Who can serve a sample: glibc, what Debian packages, Quarry, and any other shared object.
 
-use crate::recording::Measurement;
+use crate::nearest;
+use crate::results::{Measurement, Variant};
 use anyhow::{Result, bail};
 use std::env::consts::ARCH;
 use std::path::{Path, PathBuf};
@@ -100,7 +101,7 @@ fn look_for(
         });
     }
     let Some(packaged) = PACKAGED.iter().find(|packaged| packaged.name == name) else {
-        bail!("no allocator {name}; accepted: {} or NAME=FILE", known().join(", "));
+        return Err(nearest::unknown("allocator", name, &[&known()[..], &["NAME=FILE"]].concat()));
     };
     let place = |file: &str| {
         let path =
@@ -153,6 +154,11 @@ fn folders() -> Vec<PathBuf> {
 }
 
 impl Allocator {
+    /// It as one of the things compared.
+    pub(crate) fn variant(&self) -> Variant {
+        Variant::new(&self.name, &self.description)
+    }
+
     /// Checks that a sample was served by this allocator and no other.
     ///
     /// # Errors
@@ -177,7 +183,6 @@ impl Allocator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
 
     fn no_quarry() -> Result<PathBuf> {
         bail!("libquarry.so not found")
@@ -188,14 +193,7 @@ mod tests {
     }
 
     fn measured_on(file: &str) -> Measurement {
-        Measurement {
-            operations: 1,
-            time_ns: 1,
-            wall_ns: 1,
-            cpu_ns: 1,
-            served_by: file.to_owned(),
-            counters: BTreeMap::new(),
-        }
+        Measurement::of_window(1, 1, 1, 1, file)
     }
 
     #[test]
@@ -209,9 +207,10 @@ mod tests {
     #[test]
     fn unknown_names_are_refused_with_what_is_accepted() {
         let error = find(&names(&["hoard"]), &no_quarry).unwrap_err().to_string();
-        let expected = "no allocator hoard; accepted: glibc, jemalloc, tcmalloc, mimalloc, quarry \
-                        or NAME=FILE";
-        assert_eq!(error, expected);
+        let accepted = "accepted: glibc, jemalloc, tcmalloc, mimalloc, quarry, NAME=FILE";
+        assert_eq!(error, format!("no allocator hoard; {accepted}"));
+        let error = find(&names(&["mimaloc"]), &no_quarry).unwrap_err().to_string();
+        assert!(error.starts_with("no allocator mimaloc; did you mean mimalloc"), "{error}");
         assert!(find(&names(&["glibc", "glibc"]), &no_quarry).is_err());
     }
 

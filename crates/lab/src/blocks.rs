@@ -2,7 +2,6 @@
 //! order. What drifts (frequency, neighbours, heat) hits all variants of a block alike, and ratios
 //! are taken within blocks.
 
-use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,24 +9,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// One sample to be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// Round 0 is the warm-up: recorded, not counted.
-    pub(crate) round: u32,
-    /// Index of the workload.
-    pub(crate) workload: usize,
+    /// Index of the block: a workload with a number of tasks.
+    pub(crate) block: usize,
     /// Index of the variant.
     pub(crate) variant: usize,
 }
 
-/// The order of all samples: a warm-up round, then `rounds` rounds. In each round every workload
-/// forms one block; blocks and the variants within each are shuffled.
-pub(crate) fn plan(rounds: u32, workloads: usize, variants: usize, seed: u64) -> Vec<Step> {
-    let mut random = StdRng::seed_from_u64(seed);
-    let mut steps = Vec::with_capacity((rounds as usize + 1) * workloads * variants);
-    for round in 0..=rounds {
-        for workload in shuffled(workloads, &mut random) {
-            let order = shuffled(variants, &mut random);
-            steps.extend(order.into_iter().map(|variant| Step { round, workload, variant }));
-        }
+/// The order of one round: every block once, and in it every variant once, both shuffled.
+pub(crate) fn round(blocks: usize, variants: usize, random: &mut StdRng) -> Vec<Step> {
+    let mut steps = Vec::with_capacity(blocks * variants);
+    for block in shuffled(blocks, random) {
+        let order = shuffled(variants, random);
+        steps.extend(order.into_iter().map(|variant| Step { block, variant }));
     }
     steps
 }
@@ -47,30 +40,34 @@ pub(crate) fn seed_from_clock() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::SeedableRng;
+
+    fn rounds(count: u32, blocks: usize, variants: usize, seed: u64) -> Vec<Vec<Step>> {
+        let mut random = StdRng::seed_from_u64(seed);
+        (0..count).map(|_| round(blocks, variants, &mut random)).collect()
+    }
 
     #[test]
     fn every_block_is_complete_and_contiguous() {
-        let (rounds, workloads, variants) = (3, 4, 5);
-        let steps = plan(rounds, workloads, variants, 7);
-        assert_eq!(steps.len(), 4 * 4 * 5);
-        let mut blocks = Vec::new();
-        for block in steps.chunks(variants) {
-            assert!(
-                block.iter().all(|s| (s.round, s.workload) == (block[0].round, block[0].workload))
-            );
-            let mut seen: Vec<usize> = block.iter().map(|step| step.variant).collect();
-            seen.sort_unstable();
-            assert_eq!(seen, [0, 1, 2, 3, 4]);
-            blocks.push((block[0].round, block[0].workload));
+        let rounds = rounds(4, 4, 5, 7);
+        for steps in &rounds {
+            let mut blocks = Vec::new();
+            for block in steps.chunks(5) {
+                assert!(block.iter().all(|step| step.block == block[0].block));
+                let mut seen: Vec<usize> = block.iter().map(|step| step.variant).collect();
+                seen.sort_unstable();
+                assert_eq!(seen, [0, 1, 2, 3, 4]);
+                blocks.push(block[0].block);
+            }
+            blocks.sort_unstable();
+            assert_eq!(blocks, [0, 1, 2, 3]);
         }
-        blocks.sort_unstable();
-        blocks.dedup();
-        assert_eq!(blocks.len(), 4 * 4);
+        assert!(rounds.windows(2).any(|pair| pair[0] != pair[1]), "rounds differ in their order");
     }
 
     #[test]
     fn the_seed_decides_the_order() {
-        assert_eq!(plan(5, 6, 7, 1), plan(5, 6, 7, 1));
-        assert_ne!(plan(5, 6, 7, 1), plan(5, 6, 7, 2));
+        assert_eq!(rounds(5, 6, 7, 1), rounds(5, 6, 7, 1));
+        assert_ne!(rounds(5, 6, 7, 1), rounds(5, 6, 7, 2));
     }
 }

@@ -1,6 +1,6 @@
 //! From raw samples to the two tables of a comparison: medians, and paired ratios to the baseline.
 
-use crate::recording::{Measurement, Recording};
+use crate::results::{Cell, Metric, Run};
 use crate::statistics::{self, Estimate};
 use crate::table;
 
@@ -12,27 +12,42 @@ pub(crate) struct Group {
     pub(crate) workloads: Vec<String>,
 }
 
-/// A recording with its workloads in groups.
+/// A run with its workloads in groups, judged by its primary metric.
 pub(crate) struct Comparison<'a> {
     /// The samples.
-    pub(crate) recording: &'a Recording,
+    pub(crate) run: &'a Run,
     /// The workloads.
     pub(crate) groups: Vec<Group>,
-    /// Name of the variant that is a second copy of the baseline.
-    pub(crate) copy: String,
 }
 
 impl Comparison<'_> {
-    /// Median nanoseconds per operation of every workload on every variant.
+    /// Medians, then ratios to the baseline.
+    pub(crate) fn tables(&self) -> String {
+        format!(
+            "Medians:\n\n{}\n\n{} in relation to {} (above 1: more), paired within blocks:\n\n{}",
+            self.medians(),
+            self.run.meta.primary().name,
+            self.run.meta.baseline,
+            self.ratios()
+        )
+    }
+
+    /// Median of every workload on every variant.
     pub(crate) fn medians(&self) -> String {
-        let variants = self.recording.variants.iter().map(|variant| variant.name.clone());
-        let header = std::iter::once("ns per operation".to_owned()).chain(variants).collect();
+        self.medians_of(self.run.meta.primary())
+    }
+
+    /// Median of another metric.
+    pub(crate) fn medians_of(&self, metric: &Metric) -> String {
+        let variants = self.run.meta.variants.iter().map(|variant| variant.name.clone());
+        let header = std::iter::once(metric.unit.clone()).chain(variants).collect();
         let mut rows = Vec::new();
-        for workload in self.groups.iter().flat_map(|group| &group.workloads) {
-            let mut row = vec![workload.clone()];
-            for variant in &self.recording.variants {
+        for (workload, tasks) in self.groups.iter().flat_map(|group| self.rows(group)) {
+            let mut row = vec![self.label(workload, tasks)];
+            for variant in &self.run.meta.variants {
+                let cell = Cell { workload, tasks, variant: &variant.name };
                 let rounds: Vec<f64> =
-                    self.times(workload, &variant.name).into_iter().flatten().collect();
+                    self.run.values(cell, metric).into_iter().flatten().collect();
                 let median = statistics::median(&rounds);
                 row.push(median.map_or("failed".to_owned(), table::figure));
             }
@@ -41,94 +56,99 @@ impl Comparison<'_> {
         table::render(header, rows)
     }
 
-    /// Time of every other variant in relation to that of the baseline, with intervals; the last
-    /// row of each group is the geometric mean over its workloads.
+    /// Every other variant in relation to the baseline, with intervals; the last row of each group
+    /// is the geometric mean over its workloads.
     pub(crate) fn ratios(&self) -> String {
-        let baseline = &self.recording.baseline;
+        let meta = &self.run.meta;
+        let baseline = &meta.baseline;
         // The copy comes first: it says how the others are to be read.
-        let mut others = vec![self.copy.as_str()];
-        let names = self.recording.variants.iter().map(|variant| variant.name.as_str());
-        others.extend(names.filter(|name| name != baseline && *name != self.copy));
-        let mut header = vec![format!("time / {baseline}")];
+        let copy = meta.copy().map(|variant| variant.name.as_str());
+        let names = meta.variants.iter().map(|variant| variant.name.as_str());
+        let others: Vec<&str> = copy
+            .into_iter()
+            .chain(names.filter(|name| name != baseline && Some(*name) != copy))
+            .collect();
+        let mut header = vec![format!("{} / {baseline}", meta.primary().name)];
         header.extend(others.iter().map(|name| (*name).to_owned()));
         let mut rows = Vec::new();
         for group in &self.groups {
-            for workload in &group.workloads {
-                rows.push(ratio_row(workload, &others, |variant| self.ratio(workload, variant)));
+            let members: Vec<(&str, u32)> = self.rows(group).collect();
+            for &(workload, tasks) in &members {
+                let ratio = |variant: &str| self.ratio(Cell { workload, tasks, variant });
+                rows.push(ratio_row(&self.label(workload, tasks), &others, copy, ratio));
             }
-            if group.workloads.len() > 1 {
+            if members.len() > 1 {
                 let name = format!("{} (mean)", group.name);
-                rows.push(ratio_row(&name, &others, |variant| self.group_ratio(group, variant)));
+                let ratio = |variant: &str| self.group_ratio(group, variant);
+                rows.push(ratio_row(&name, &others, copy, ratio));
             }
         }
         table::render(header, rows)
     }
 
-    /// One line per distinct failure, with how often it happened and where.
-    pub(crate) fn failures(&self) -> Vec<String> {
-        let mut distinct: Vec<(String, usize)> = Vec::new();
-        for sample in &self.recording.samples {
-            let Some(failure) = &sample.failure else { continue };
-            let text = format!("{} on {}: {failure}", sample.workload, sample.variant);
-            match distinct.iter_mut().find(|(present, _)| *present == text) {
-                Some((_, count)) => *count += 1,
-                None => distinct.push((text, 1)),
-            }
+    /// A row for each workload and number of tasks.
+    fn rows<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = (&'a str, u32)> {
+        let tasks = &self.run.meta.tasks;
+        group.workloads.iter().flat_map(|name| tasks.iter().map(|tasks| (name.as_str(), *tasks)))
+    }
+
+    fn label(&self, workload: &str, tasks: u32) -> String {
+        match self.run.meta.tasks.len() {
+            1 => workload.to_owned(),
+            _ => format!("{workload}, {tasks} tasks"),
         }
-        distinct.into_iter().map(|(text, count)| format!("{text} ({count} times)")).collect()
     }
 
-    fn times(&self, workload: &str, variant: &str) -> Vec<Option<f64>> {
-        self.recording.rounds_of(workload, variant, Measurement::ns_per_operation)
+    fn ratios_by_round(&self, cell: Cell<'_>) -> Vec<Option<f64>> {
+        let metric = self.run.meta.primary();
+        let baseline = Cell { variant: &self.run.meta.baseline, ..cell };
+        statistics::paired_ratios(
+            &self.run.values(cell, metric),
+            &self.run.values(baseline, metric),
+        )
     }
 
-    fn ratios_by_round(&self, workload: &str, variant: &str) -> Vec<Option<f64>> {
-        let baseline = self.times(workload, &self.recording.baseline);
-        statistics::paired_ratios(&self.times(workload, variant), &baseline)
-    }
-
-    fn ratio(&self, workload: &str, variant: &str) -> Option<Estimate> {
-        let ratios: Vec<f64> =
-            self.ratios_by_round(workload, variant).into_iter().flatten().collect();
+    fn ratio(&self, cell: Cell<'_>) -> Option<Estimate> {
+        let ratios: Vec<f64> = self.ratios_by_round(cell).into_iter().flatten().collect();
         statistics::estimate(&ratios)
     }
 
     /// Per round the geometric mean of the ratios of all workloads; rounds with a gap are left out.
     fn group_ratio(&self, group: &Group, variant: &str) -> Option<Estimate> {
-        let columns: Vec<Vec<Option<f64>>> =
-            group.workloads.iter().map(|it| self.ratios_by_round(it, variant)).collect();
+        let column = |(workload, tasks)| self.ratios_by_round(Cell { workload, tasks, variant });
+        let columns: Vec<Vec<Option<f64>>> = self.rows(group).map(column).collect();
         let mean = |round: usize| {
             let ratios: Option<Vec<f64>> = columns.iter().map(|column| column[round]).collect();
             statistics::geometric_mean(&ratios?)
         };
-        let means: Vec<f64> = (0..self.recording.rounds as usize).filter_map(mean).collect();
+        let means: Vec<f64> = (0..self.run.rounds()).filter_map(mean).collect();
         statistics::estimate(&means)
     }
 }
 
-/// `variants[0]` is the copy of the baseline; the others are marked where they differ from it.
+/// Others are marked where they differ from the copy of the baseline.
 fn ratio_row(
     name: &str,
     variants: &[&str],
+    copy: Option<&str>,
     ratio: impl Fn(&str) -> Option<Estimate>,
 ) -> Vec<String> {
-    let estimates: Vec<Option<Estimate>> = variants.iter().map(|variant| ratio(variant)).collect();
-    let noise = estimates[0].and_then(|estimate| estimate.interval);
-    let cells = estimates.into_iter().map(|estimate| table::ratio(estimate, noise));
+    let noise = copy.and_then(&ratio).and_then(|estimate| estimate.interval);
+    let cells = variants.iter().map(|variant| table::ratio(ratio(variant), noise));
     std::iter::once(name.to_owned()).chain(cells).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::tests::recording;
+    use crate::results::tests::run;
 
-    fn comparison(recording: &Recording) -> Comparison<'_> {
+    fn comparison(run: &Run) -> Comparison<'_> {
         let group = |name: &str, workloads: &[&str]| Group {
             name: name.to_owned(),
             workloads: workloads.iter().map(|w| (*w).to_owned()).collect(),
         };
-        Comparison { recording, groups: vec![group("g", &["w"])], copy: "base again".to_owned() }
+        Comparison { run, groups: vec![group("g", &["w"])] }
     }
 
     #[test]
@@ -137,34 +157,22 @@ mod tests {
         let base: Vec<Option<f64>> =
             [10.0, 10.0, 40.0, 40.0, 40.0, 40.0, 10.0, 10.0].map(Some).to_vec();
         let twice: Vec<Option<f64>> = base.iter().map(|v| v.map(|v| v * 2.0)).collect();
-        let recording =
-            recording("base", &[("base", &base), ("base again", &base), ("twice", &twice)]);
-        let text = comparison(&recording).ratios();
+        let run = run("base", &[("base", &base), ("base A/A", &base), ("twice", &twice)]);
+        let text = comparison(&run).ratios();
         assert!(text.contains("time / base | "), "{text}");
         assert!(text.contains("| 2.00 [2.00, 2.00] * |"), "{text}");
         assert!(text.contains("| 1.00 [1.00, 1.00]   |"), "{text}");
-        assert!(comparison(&recording).medians().contains("| 25.0 |"));
+        assert!(comparison(&run).medians().contains("| 25.0 |"));
     }
 
     #[test]
     fn group_means_leave_out_rounds_with_gaps() {
         let base = [Some(10.0), Some(10.0)];
-        let recording = recording(
-            "base",
-            &[("base", &base), ("base again", &base), ("other", &[Some(30.0), None])],
-        );
-        let comparison = comparison(&recording);
+        let run =
+            run("base", &[("base", &base), ("base A/A", &base), ("other", &[Some(30.0), None])]);
+        let comparison = comparison(&run);
         let estimate = comparison.group_ratio(&comparison.groups[0], "other").unwrap();
         assert!((estimate.median - 3.0).abs() < 1e-9);
         assert_eq!(comparison.group_ratio(&comparison.groups[0], "nobody"), None);
-    }
-
-    #[test]
-    fn failures_are_counted() {
-        let mut recording = recording("a", &[("a", &[None, None])]);
-        recording.samples[0].failure = Some("signal 11".to_owned());
-        recording.samples[1].failure = Some("signal 11".to_owned());
-        assert_eq!(comparison(&recording).failures(), ["w on a: signal 11 (2 times)"]);
-        assert!(comparison(&recording).medians().contains("failed"));
     }
 }

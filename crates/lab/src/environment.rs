@@ -1,4 +1,4 @@
-//! What a reader of a recording has to know of the machine. No names of hosts or users.
+//! What a reader of results has to know of the machine. No names of hosts or users.
 
 use crate::affinity;
 use serde::{Deserialize, Serialize};
@@ -6,8 +6,10 @@ use std::fs;
 use std::process::Command;
 
 /// The machine as it was when a run began.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Environment {
+    /// Version of this project.
+    pub(crate) quarry: String,
     /// Model name of the CPU.
     pub(crate) cpu: String,
     /// CPUs that the run could use.
@@ -40,6 +42,7 @@ impl Environment {
         };
         let flags = field("flags").unwrap_or_default();
         Self {
+            quarry: env!("CARGO_PKG_VERSION").to_owned(),
             cpu: field("model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             cpus: affinity::allowed(),
             virtual_machine: flags.split(' ').any(|flag| flag == "hypervisor"),

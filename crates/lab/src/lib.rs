@@ -5,11 +5,14 @@
 //! patterns     workloads on malloc, run inside a sample
 //! replay       workloads of the documents, on stacks with chosen policies
 //! allocators   who can serve a sample, where it is, and the proof that it did
+//! contenders   allocators with their settings, as the variants of a run
+//! options      what every experiment can be told
 //! blocks       in which order samples are taken: randomised complete blocks
-//! runner       one sample = one fresh process
-//! recording    every raw sample, as JSON
+//! runner       conducts a run; one sample = one fresh process
+//! results      every raw sample of a run in a directory, and what is to know of it
 //! statistics   medians, paired ratios, bootstrap intervals
-//! comparison   from raw samples to tables
+//! compare      tables of runs that were taken before
+//! comparison   from a run to tables
 //! table        how numbers are printed
 //! watch        samples whose memory their parent reads while they run
 //! picture      lines over time, as SVG
@@ -23,13 +26,17 @@
 mod affinity;
 mod allocators;
 mod blocks;
+mod compare;
 mod comparison;
+mod contenders;
 mod environment;
 mod experiments;
+mod nearest;
+mod options;
 mod patterns;
 mod picture;
-mod recording;
 mod replay;
+mod results;
 mod runner;
 mod statistics;
 mod table;
@@ -54,6 +61,8 @@ pub enum LabCommand {
         #[command(subcommand)]
         experiment: experiments::Experiment,
     },
+    /// Print the tables of results directories.
+    Compare(compare::CompareArgs),
 }
 
 /// What a sample is to measure.
@@ -74,6 +83,7 @@ pub fn lab(command: LabCommand, find_library: FindLibrary<'_>, out: &mut dyn Wri
     match command {
         LabCommand::List => Ok(out.write_all(experiments::list().as_bytes())?),
         LabCommand::Run { experiment } => experiment.run(find_library, out),
+        LabCommand::Compare(compare) => compare.run(out),
     }
 }
 

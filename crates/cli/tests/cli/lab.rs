@@ -4,8 +4,26 @@ use crate::support::{Workshop, quarry, real_library};
 use predicates::str::contains;
 use serde_json::Value;
 use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
 
-const FEW: &[&str] = &["--rounds=6", "--millis=1", "--only=pair-16,handover-64", "--seed=5"];
+const FEW: &[&str] = &["--samples=6", "--millis=1", "--only=pair-16,handover-64", "--seed=5"];
+
+/// A results directory that is not there yet.
+fn results() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("run");
+    (folder, place)
+}
+
+fn meta(place: &Path) -> Value {
+    serde_json::from_slice(&fs::read(place.join("meta.json")).unwrap()).unwrap()
+}
+
+fn samples(place: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(place.join("samples.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
 
 #[test]
 fn lists_its_experiments() {
@@ -15,26 +33,26 @@ fn lists_its_experiments() {
 
 #[test]
 fn measures_glibc_against_a_copy_of_itself() {
-    let folder = tempfile::tempdir().unwrap();
-    let json = folder.path().join("run.json");
+    let (_folder, place) = results();
     quarry()
-        .args(["lab", "run", "malloc-patterns", "--allocators=glibc"])
+        .args(["lab", "run", "malloc-patterns", "--variants=glibc"])
         .args(FEW)
-        .arg("--json")
-        .arg(&json)
+        .arg("--out")
+        .arg(&place)
         .assert()
         .success()
         .stdout(contains("| ns per operation | glibc | glibc A/A |"))
         .stdout(contains("seed 5"));
 
-    let recording: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
-    assert_eq!(recording["schema"], "quarry-lab/1");
-    assert_eq!(recording["seed"], 5);
-    let samples = recording["samples"].as_array().unwrap();
+    let meta = meta(&place);
+    assert_eq!((&meta["schema"], &meta["seed"]), (&"quarry-lab/2".into(), &5.into()));
+    assert_eq!(meta["variants"][1]["copy_of"], "glibc");
+    let samples = samples(&place);
     assert_eq!(samples.len(), (6 + 1) * 2 * 2, "rounds and warm-up, patterns, variants");
     for sample in samples {
         let measurement = &sample["measurement"];
         assert!(measurement["operations"].as_u64().unwrap() > 0, "{sample}");
+        assert_eq!(measurement["operations"], measurement["verified"], "{sample}");
         assert!(measurement["served_by"].as_str().unwrap().contains("libc.so"), "{sample}");
     }
 }
@@ -48,7 +66,7 @@ fn a_preloaded_allocator_proves_that_it_served() {
     let library = shop.compile("libown.so", source, &["-shared", "-fPIC"]);
     quarry()
         .args(["lab", "run", "malloc-patterns"])
-        .arg(format!("--allocators=glibc,own={}", library.display()))
+        .arg(format!("--variants=glibc,own={}", library.display()))
         .args(FEW)
         .assert()
         .success()
@@ -62,7 +80,7 @@ fn a_sample_that_somebody_else_served_counts_as_failed() {
     let library = shop.path("libquarry.so");
     quarry()
         .args(["lab", "run", "malloc-patterns"])
-        .arg(format!("--allocators=glibc,fake={}", library.display()))
+        .arg(format!("--variants=glibc,fake={}", library.display()))
         .args(FEW)
         .assert()
         .code(1)
@@ -77,7 +95,7 @@ fn an_allocator_that_crashes_is_reported_with_its_end() {
     let library = shop.compile("libcrash.so", source, &["-shared", "-fPIC"]);
     quarry()
         .args(["lab", "run", "malloc-patterns"])
-        .arg(format!("--allocators=glibc,crash={}", library.display()))
+        .arg(format!("--variants=glibc,crash={}", library.display()))
         .args(FEW)
         .assert()
         .code(1)
@@ -87,19 +105,17 @@ fn an_allocator_that_crashes_is_reported_with_its_end() {
 #[test]
 fn quarry_is_the_baseline_where_it_is_there() {
     let Some(library) = real_library() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let json = folder.path().join("run.json");
+    let (_folder, place) = results();
     quarry()
         .env("QUARRY_LIBRARY", &library)
-        .args(["lab", "run", "malloc-patterns", "--allocators=glibc,quarry", "--rounds=1"])
-        .args(["--millis=2", "--json"])
-        .arg(&json)
+        .args(["lab", "run", "malloc-patterns", "--variants=glibc,quarry", "--samples=1"])
+        .args(["--millis=2", "--out"])
+        .arg(&place)
         .assert()
         .success()
         .stdout(contains("| time / quarry "));
-    let recording: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
     let library = library.canonicalize().unwrap();
-    for sample in recording["samples"].as_array().unwrap() {
+    for sample in samples(&place) {
         let served_by = sample["measurement"]["served_by"].as_str().unwrap();
         let by_quarry = std::path::Path::new(served_by) == library;
         assert_eq!(by_quarry, sample["variant"] != "glibc", "{sample}");
@@ -110,32 +126,36 @@ fn quarry_is_the_baseline_where_it_is_there() {
 fn absent_allocators_and_wrong_names_are_told_apart() {
     quarry()
         .env("QUARRY_LIBRARY", "/no/such/libquarry.so")
-        .args(["lab", "run", "malloc-patterns", "--allocators=glibc,quarry,x=/no/such.so"])
+        .args(["lab", "run", "malloc-patterns", "--variants=glibc,quarry,x=/no/such.so"])
         .args(FEW)
         .assert()
         .success()
         .stdout(contains("absent: quarry: libquarry.so not found in /no/such/libquarry.so"))
         .stdout(contains("absent: x: /no/such.so"));
     quarry()
-        .args(["lab", "run", "malloc-patterns", "--allocators=hoard"])
+        .args(["lab", "run", "malloc-patterns", "--variants=hoard"])
         .assert()
         .code(1)
         .stderr(contains("no allocator hoard; accepted: glibc, jemalloc, "));
     quarry()
-        .args(["lab", "run", "malloc-patterns", "--allocators=glibc", "--only=triple"])
+        .args(["lab", "run", "malloc-pattern"])
         .assert()
-        .code(1)
-        .stderr(contains("--only triple: no such pattern; there are pair-16, "));
+        .code(2)
+        .stderr(contains("a similar subcommand exists: 'malloc-patterns'"));
     quarry()
-        .args(["lab", "run", "malloc-patterns", "--allocators=glibc", "--baseline=hoard"])
+        .args(["lab", "run", "malloc-patterns", "--variants=glibc", "--only=triple"])
         .assert()
         .code(1)
-        .stderr(contains("--baseline hoard: accepted: glibc"));
+        .stderr(contains("no pattern --only triple; accepted: pair-16, "));
+    quarry()
+        .args(["lab", "run", "malloc-patterns", "--variants=glibc", "--baseline=hoard"])
+        .assert()
+        .code(1)
+        .stderr(contains("no variant --baseline hoard; accepted: glibc"));
 }
 
 /// Mean of a counter per operation over all samples of a variant.
-fn per_operation(recording: &Value, variant: &str, counter: &str) -> f64 {
-    let samples = recording["samples"].as_array().unwrap();
+fn per_operation(samples: &[Value], variant: &str, counter: &str) -> f64 {
     let of_variant = samples.iter().filter(|sample| sample["variant"] == variant);
     let (mut count, mut operations) = (0, 0);
     for sample in of_variant {
@@ -149,45 +169,39 @@ fn per_operation(recording: &Value, variant: &str, counter: &str) -> f64 {
 
 #[test]
 fn the_finding_of_document_003_is_there() {
-    let folder = tempfile::tempdir().unwrap();
-    let json = folder.path().join("run.json");
+    let (_folder, place) = results();
     quarry()
-        .args(["lab", "run", "udp-u-4k", "--rounds=2", "--millis=20", "--seed=1", "--json"])
-        .arg(&json)
+        .args(["lab", "run", "udp-u-4k", "--samples=2", "--millis=20", "--seed=1", "--out"])
+        .arg(&place)
         .assert()
         .success()
         .stdout(contains("16 declared CPUs"))
-        .stdout(contains("| zone locks/packet |"));
-    let recording: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
-    let names: Vec<&str> = recording["variants"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|v| v["name"].as_str().unwrap())
-        .collect();
-    let [order0, copy, v2016, v6_7] = names[..] else { panic!("{names:?}") };
+        .stdout(contains("| zone locks, per operation |"));
+    let (meta, samples) = (meta(&place), samples(&place));
+    let names: Vec<&str> =
+        meta["variants"].as_array().unwrap().iter().map(|v| v["name"].as_str().unwrap()).collect();
+    let [order0, v2016, v6_7, copy] = names[..] else { panic!("{names:?}") };
     // A packet allocates and frees one block of order 1: both reach the zone where only order 0
     // is cached. The warm-up is over before anything is counted.
     for variant in [order0, copy] {
-        assert!(per_operation(&recording, variant, "zone_allocs") > 0.9, "{variant}");
-        assert!(per_operation(&recording, variant, "zone_frees") > 0.9, "{variant}");
+        assert!(per_operation(&samples, variant, "zone_allocs") > 0.9, "{variant}");
+        assert!(per_operation(&samples, variant, "zone_frees") > 0.9, "{variant}");
     }
     for variant in [v2016, v6_7] {
-        let locks = per_operation(&recording, variant, "zone_lock");
+        let locks = per_operation(&samples, variant, "zone_lock");
         assert!(locks < 0.5, "{variant}: {locks} zone locks per packet");
     }
 }
 
 #[test]
 fn memory_of_an_idle_program_is_watched_and_drawn() {
-    let folder = tempfile::tempdir().unwrap();
-    let json = folder.path().join("run.json");
+    let (folder, place) = results();
     quarry()
-        .args(["lab", "run", "idle-return", "--allocators=glibc", "--mib=16", "--rounds=1"])
+        .args(["lab", "run", "idle-return", "--variants=glibc", "--mib=16", "--samples=1"])
         .args(["--survivors=0,64", "--seed=3", "--svg"])
         .arg(folder.path())
-        .arg("--json")
-        .arg(&json)
+        .arg("--out")
+        .arg(&place)
         .assert()
         .success()
         .stdout(contains("16 MiB of objects of 16 bytes to 1 MiB, all freed"))
@@ -195,13 +209,12 @@ fn memory_of_an_idle_program_is_watched_and_drawn() {
     let svg = fs::read_to_string(folder.path().join("memory-idle.svg")).unwrap();
     assert!(svg.contains("prefers-color-scheme") && svg.contains("glibc"), "{svg}");
     assert!(folder.path().join("memory-idle-64.svg").exists());
-    let recording: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
-    for run in recording["runs"].as_array().unwrap() {
-        let readings = run["watched"]["readings"].as_array().unwrap();
+    for sample in samples(&place) {
+        let readings = sample["timeline"]["readings"].as_array().unwrap();
         assert!(readings.len() > 20, "{} readings", readings.len());
         let most = readings.iter().map(|it| it["resident"].as_u64().unwrap()).max().unwrap();
         assert!(most > 16 << 20, "16 MiB were resident, {most} bytes seen");
-        let served_by = run["watched"]["measurement"]["served_by"].as_str().unwrap();
+        let served_by = sample["measurement"]["served_by"].as_str().unwrap();
         assert!(served_by.contains("libc.so"), "{served_by}");
     }
 }
@@ -209,24 +222,24 @@ fn memory_of_an_idle_program_is_watched_and_drawn() {
 #[test]
 fn growth_churn_and_start_up_print_their_tables() {
     quarry()
-        .args(["lab", "run", "growth", "--allocators=glibc", "--mib=4", "--rounds=1"])
+        .args(["lab", "run", "growth", "--variants=glibc", "--mib=4", "--samples=1"])
         .assert()
         .success()
         .stdout(contains("| page faults per 4 KiB"))
         .stdout(contains("| objects of 200000 bytes |"));
     quarry()
-        .args(["lab", "run", "churn", "--allocators=glibc", "--seconds=1"])
+        .args(["lab", "run", "churn", "--variants=glibc", "--seconds=1"])
         .assert()
         .success()
         .stdout(contains("| resident above live, MiB | phases | "));
     quarry()
-        .args(["lab", "run", "start-up", "--allocators=glibc", "--quick"])
+        .args(["lab", "run", "start-up", "--variants=glibc", "--quick"])
         .assert()
         .success()
         .stdout(contains("| bash -c :"))
-        .stdout(contains("| resident memory of sleep, KiB |"));
+        .stdout(contains("| sleep         |"));
     quarry()
-        .args(["lab", "run", "growth", "--sizes=4", "--allocators=glibc"])
+        .args(["lab", "run", "growth", "--sizes=4", "--variants=glibc"])
         .assert()
         .code(1)
         .stderr(contains("--sizes 4: objects have at least 8 bytes"));
@@ -237,6 +250,38 @@ fn wrong_policies_are_named_with_what_is_accepted() {
     quarry()
         .args(["lab", "run", "udp-u-4k", "--variants=slob+order0"])
         .assert()
-        .code(2)
-        .stderr(contains("no slab policy slob; accepted: sheaf, slub, slub-locked"));
+        .code(1)
+        .stderr(contains("no slab policy slob; did you mean slub"));
+}
+
+#[test]
+fn what_was_measured_survives_a_kill_and_nothing_is_overwritten() {
+    let (_folder, place) = results();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_quarry"));
+    command.args(["lab", "run", "malloc-patterns", "--variants=glibc", "--only=pair-16"]);
+    command.args(["--samples=100000", "--millis=2", "--out"]).arg(&place);
+    let mut lab = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+    let written = || fs::read(place.join("samples.jsonl")).unwrap_or_default();
+    let lines = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
+    while lines(&written()) < 12 {
+        assert_eq!(lab.try_wait().unwrap(), None, "it was killed, and did not end by itself");
+        std::thread::yield_now();
+    }
+    lab.kill().unwrap();
+    lab.wait().unwrap();
+    let before = written();
+    assert_eq!(meta(&place)["rounds"], 100_000);
+    quarry()
+        .args(["lab", "compare"])
+        .arg(&place)
+        .assert()
+        .success()
+        .stdout(contains("| ns per operation | glibc | glibc A/A |"));
+    quarry()
+        .args(["lab", "run", "malloc-patterns", "--variants=glibc", "--quick", "--out"])
+        .arg(&place)
+        .assert()
+        .code(1)
+        .stderr(contains("the directory is not empty, and results are never overwritten"));
+    assert_eq!(written(), before);
 }

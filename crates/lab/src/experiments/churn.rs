@@ -1,19 +1,26 @@
 //! `churn`: whether memory grows over phases of different sizes and threads that come and go.
 
 use crate::FindLibrary;
-use crate::allocators::{self, Allocator};
-use crate::environment::Environment;
+use crate::allocators::QUARRY;
+use crate::contenders::{self, Contender};
+use crate::options::{self, Common};
+use crate::results::{Cell, Direction, Metric, Run, Timeline, Verify, Workload};
+use crate::runner::{Design, Taken};
 use crate::statistics;
 use crate::table;
-use crate::watch::{Watched, watch};
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use clap::Args;
-use std::fs;
+use clap::builder::ArgPredicate;
+use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
 use std::time::Duration;
 
 const MIB: f64 = (1 << 20) as f64;
+/// How often memory is read.
+const INTERVAL: Duration = Duration::from_millis(200);
+/// The one workload of this experiment.
+const WORKLOAD: &str = "churn";
+
 /// Whether memory grows over phases of different sizes and threads that come and go.
 ///
 /// A week of a server in small. Each phase replaces half of about 64 MiB of live blocks, chosen at
@@ -23,82 +30,85 @@ const MIB: f64 = (1 << 20) as f64;
 /// `--seconds 600`.
 #[derive(Args)]
 pub struct Churn {
-    /// Which allocators: glibc, jemalloc, tcmalloc, mimalloc, quarry, or NAME=FILE.
-    #[arg(long, value_delimiter = ',', default_value = "jemalloc,quarry")]
-    allocators: Vec<String>,
+    #[command(flatten)]
+    common: Common<Defaults>,
     /// How long each runs.
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value = "60",
+          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("3")),
+          value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
-    /// Three seconds each.
-    #[arg(long, conflicts_with = "seconds")]
-    quick: bool,
-    /// Write every reading to a file.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug)]
+struct Defaults;
+
+impl options::Defaults for Defaults {
+    const VARIANTS: &'static str = "jemalloc,quarry";
+    const SAMPLES: &'static str = "1";
+    const QUICK_SAMPLES: &'static str = "1";
 }
 
 impl Churn {
     /// Runs the experiment and prints its table.
-    pub(crate) fn run(mut self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
-        if self.quick {
-            self.seconds = 3;
-        }
-        let found = allocators::find(&self.allocators, find_library)?;
-        for absent in &found.absent {
-            writeln!(out, "absent: {absent}")?;
-        }
-        if found.allocators.is_empty() {
-            bail!("none of the allocators is there");
-        }
-        writeln!(
-            out,
-            "{}\n{} s each, one after the other.\n",
-            Environment::capture().summary(),
-            self.seconds
-        )?;
-        let (mut rows, mut all, mut failures) = (Vec::new(), Vec::new(), Vec::new());
-        for allocator in &found.allocators {
-            match self.take(allocator) {
-                Ok(watched) => {
-                    rows.push(row(&allocator.name, &watched));
-                    all.push((allocator.name.clone(), watched));
-                }
-                Err(error) => failures.push(format!("{}: {error:#}", allocator.name)),
-            }
-        }
-        let header = [
-            "resident above live, MiB",
-            "phases",
-            "second quarter",
-            "last quarter",
-            "drift",
-            "drift per 1,000 phases",
-            "peak",
-        ];
-        writeln!(out, "{}", table::render(header.map(str::to_owned).to_vec(), rows))?;
-        if let Some(path) = &self.json {
-            fs::write(path, serde_json::to_string(&all)?)
-                .with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        if !failures.is_empty() {
-            bail!("samples failed:\n{}", failures.join("\n"));
-        }
-        Ok(())
+    pub(crate) fn run(self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
+        let contenders = contenders::find(&self.common.variants, find_library, out)?;
+        let baseline = self.common.baseline(&contenders::names(&contenders), QUARRY)?.to_owned();
+        let workloads = vec![Workload::new(WORKLOAD, Verify::Counter("blocks".to_owned()))];
+        let variants = contenders::variants(&contenders);
+        let design = self.common.design("churn", variants, &baseline, workloads)?;
+        // A minute warms itself up: what counts is how the later phases differ from the earlier.
+        let design = Design { metrics: metrics(), warm_up: false, ..design };
+        let design = design.option("seconds", self.seconds);
+        let run = design.conduct(|spot| {
+            self.take(&contenders[spot.variant]).map_err(|error| format!("{error:#}"))
+        })?;
+        self.print(&run, out)
     }
 
-    fn take(&self, allocator: &Allocator) -> Result<Watched> {
+    fn take(&self, contender: &Contender) -> Result<Taken> {
         let arguments = ["churn".to_owned(), format!("--seconds={}", self.seconds)];
         let last = ("idle", Duration::from_millis(100));
-        let interval = Duration::from_millis(200);
-        let watched = watch(&arguments, allocator.preload.as_deref(), &[], interval, last)?;
-        allocator.check(&watched.measurement).map_err(anyhow::Error::msg)?;
-        Ok(watched)
+        let (timeline, mut measurement) = contender.watch(&arguments, INTERVAL, last)?;
+        measurement.figures = drift(&timeline);
+        Ok(Taken { measurement, timeline: Some(timeline) })
+    }
+
+    fn print(&self, run: &Run, out: &mut dyn Write) -> Result<()> {
+        writeln!(out, "{}", run.head(&format!("{} s in a fresh process.", self.seconds)))?;
+        let title = "resident above live, MiB".to_owned();
+        let names = run.meta.metrics.iter().map(|metric| metric.name.clone());
+        let header = std::iter::once(title).chain(names).collect();
+        let row = |variant: &str| {
+            let cell = Cell { workload: WORKLOAD, tasks: 1, variant };
+            let figures = run.meta.metrics.iter().map(|metric| {
+                let values: Vec<f64> = run.values(cell, metric).into_iter().flatten().collect();
+                let decimals = usize::from(metric.decimals);
+                let median = statistics::median(&values);
+                median.map_or("failed".to_owned(), |value| format!("{value:.decimals$}"))
+            });
+            std::iter::once(variant.to_owned()).chain(figures).collect()
+        };
+        let rows = run.meta.variants.iter().map(|variant| row(&variant.name)).collect();
+        writeln!(out, "{}", table::render(header, rows))?;
+        run.expect_no_failures()
     }
 }
 
+fn metrics() -> Vec<Metric> {
+    let mib = |name: &str| Metric::new(name, "MiB", Direction::Lower, name).digits(1);
+    vec![
+        Metric::new("phases", "count", Direction::Higher, "operations").digits(0),
+        mib("second quarter"),
+        mib("last quarter"),
+        mib("drift").primary(),
+        mib("drift per 1,000 phases"),
+        mib("peak"),
+    ]
+}
+
 /// Resident memory above the live bytes after each phase, and where it went.
-fn row(name: &str, watched: &Watched) -> Vec<String> {
-    let above: Vec<f64> = watched
+fn drift(timeline: &Timeline) -> BTreeMap<String, f64> {
+    let above: Vec<f64> = timeline
         .phases
         .iter()
         .filter_map(|(_, line)| {
@@ -110,14 +120,18 @@ fn row(name: &str, watched: &Watched) -> Vec<String> {
         .collect();
     let quarter = |number: usize| {
         let (from, to) = (above.len() * number / 4, above.len() * (number + 1) / 4);
-        statistics::median(&above[from..to]).unwrap_or(f64::NAN)
+        statistics::median(&above[from..to])
     };
-    let (early, late) = (quarter(1), quarter(3));
-    let peak = above.iter().copied().fold(f64::NAN, f64::max);
-    let drift = late - early;
+    // Less than four phases have no quarters, and nothing to say.
+    let (Some(early), Some(late)) = (quarter(1), quarter(3)) else { return BTreeMap::new() };
     // From the middle of the second quarter to that of the last one.
-    let per_thousand = drift / (above.len() as f64 / 2.0) * 1e3;
-    let mut row = vec![name.to_owned(), above.len().to_string()];
-    row.extend([early, late, drift, per_thousand, peak].map(|mib| format!("{mib:.1}")));
-    row
+    let per_thousand = (late - early) / (above.len() as f64 / 2.0) * 1e3;
+    let figures = [
+        ("second quarter", early),
+        ("last quarter", late),
+        ("drift", late - early),
+        ("drift per 1,000 phases", per_thousand),
+        ("peak", above.iter().copied().fold(f64::NAN, f64::max)),
+    ];
+    figures.map(|(name, figure)| (name.to_owned(), figure)).into()
 }

@@ -1,15 +1,16 @@
 //! `growth`: what it costs a heap to grow to a size, with populating and huge pages on and off.
 
 use crate::FindLibrary;
-use crate::allocators::{self, Allocator, GLIBC, QUARRY};
+use crate::allocators::QUARRY;
 use crate::comparison::{Comparison, Group};
-use crate::recording::{Measurement, Recording, Variant};
-use crate::runner::{self, Design};
-use crate::table;
+use crate::contenders::{self, Contender};
+use crate::options::{self, Common};
+use crate::results::{Direction, Metric, Run, Verify, Workload};
+use crate::runner::Design;
 use anyhow::{Result, bail};
 use clap::Args;
+use clap::builder::ArgPredicate;
 use std::io::Write;
-use std::path::PathBuf;
 
 /// What it costs a heap to grow to a size, with populating and huge pages on and off.
 ///
@@ -19,154 +20,89 @@ use std::path::PathBuf;
 /// and what counts are ratios to neighbours in time, with an A/A copy beside them.
 #[derive(Args)]
 pub struct Growth {
-    /// Which allocators stand beside quarry and its variants.
-    #[arg(long, value_delimiter = ',', default_value = "glibc,quarry")]
-    allocators: Vec<String>,
+    #[command(flatten)]
+    common: Common<Defaults>,
     /// Sizes of the objects.
     #[arg(long, value_delimiter = ',', default_value = "64,1000,16000,200000")]
     sizes: Vec<usize>,
     /// How far the heap grows, in MiB.
-    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value = "1024",
+          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("32")),
+          value_parser = clap::value_parser!(u64).range(1..))]
     mib: u64,
-    /// Rounds after the warm-up round; below 6 there are no intervals.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Two rounds to 32 MiB.
-    #[arg(long, conflicts_with_all = ["rounds", "mib"])]
-    quick: bool,
-    /// Seed of the order of samples [default: from the clock].
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Write every raw sample to a file.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
 }
 
-/// Settings of Quarry that are compared; the first is the default and the baseline.
-const SETTINGS: [(&str, &[(&str, &str)]); 4] = [
-    (QUARRY, &[]),
+#[derive(Clone, Debug)]
+struct Defaults;
+
+impl options::Defaults for Defaults {
+    const VARIANTS: &'static str = "glibc,quarry";
+    const SAMPLES: &'static str = "10";
+    const QUICK_SAMPLES: &'static str = "2";
+}
+
+/// Settings of Quarry that run beside its default.
+const SETTINGS: [(&str, &[(&str, &str)]); 3] = [
     ("quarry POPULATE=0", &[("QUARRY_POPULATE", "0")]),
     ("quarry THP=0", &[("QUARRY_THP", "0")]),
     ("quarry neither", &[("QUARRY_POPULATE", "0"), ("QUARRY_THP", "0")]),
 ];
 
-type Contender = (Allocator, &'static [(&'static str, &'static str)]);
-
 impl Growth {
     /// Runs the experiment and prints its tables.
-    pub(crate) fn run(mut self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
-        if self.quick {
-            (self.rounds, self.mib) = (2, 32);
-        }
+    pub(crate) fn run(self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
         if let Some(size) = self.sizes.iter().find(|size| **size < 8) {
             bail!("--sizes {size}: objects have at least 8 bytes");
         }
-        let found = allocators::find(&self.allocators, find_library)?;
-        for absent in &found.absent {
-            writeln!(out, "absent: {absent}")?;
-        }
-        let contenders = contenders(found.allocators);
-        let Some(baseline) = contenders.first().map(|(allocator, _)| allocator.name.clone()) else {
-            bail!("none of the allocators is there");
-        };
-        let copy = format!("{baseline} A/A");
-        let design = Design {
-            experiment: "growth".to_owned(),
-            workloads: self.sizes.iter().map(workload).collect(),
-            variants: contenders.iter().map(variant).collect(),
-            baseline,
-            rounds: self.rounds,
-            seed: self.seed,
-        };
-        let recording = design.conduct(|size, contender| {
-            let (allocator, settings) = &contenders[contender];
-            let arguments = [
+        let found = contenders::find(&self.common.variants, find_library, out)?;
+        let mut contenders = with_settings(found);
+        let baseline = self.common.baseline(&contenders::names(&contenders), QUARRY)?.to_owned();
+        contenders::add_copy(&mut contenders, &baseline);
+        let verify = Verify::Counter("objects".to_owned());
+        let names = self.sizes.iter().map(|size| format!("objects of {size} bytes"));
+        let workloads = names.map(|name| Workload::new(&name, verify.clone())).collect();
+        let variants = contenders::variants(&contenders);
+        let design = self.common.design("growth", variants, &baseline, workloads)?;
+        let metrics = vec![
+            Metric::time_per_operation().primary(),
+            Metric::new("page faults", "page faults per 4 KiB", Direction::Lower, "faults")
+                .per("operations"),
+            Metric::new("resident", "resident, MiB", Direction::Lower, "resident")
+                .times(1.0 / 1048576.0),
+        ];
+        let run = Design { metrics, ..design }.option("mib", self.mib).conduct(|spot| {
+            contenders[spot.variant].sample(&[
                 "growth".to_owned(),
-                format!("--size={}", self.sizes[size]),
+                format!("--size={}", self.sizes[spot.workload]),
                 format!("--mib={}", self.mib),
-            ];
-            let preload = allocator.preload.as_deref();
-            let measurement = runner::sample_with(&arguments, preload, settings)?;
-            allocator.check(&measurement)?;
-            Ok(measurement)
-        });
-        if let Some(path) = &self.json {
-            recording.write(path)?;
-        }
-        self.print(&recording, copy, out)
+            ])
+        })?;
+        self.print(&run, out)
     }
 
-    fn print(&self, recording: &Recording, copy: String, out: &mut dyn Write) -> Result<()> {
-        let workloads: Vec<String> = self.sizes.iter().map(workload).collect();
-        let group = Group { name: "growth".to_owned(), workloads: workloads.clone() };
-        let comparison = Comparison { recording, groups: vec![group], copy };
-        writeln!(out, "{}", recording.environment.summary())?;
-        writeln!(
-            out,
-            "Growth to {} MiB, {} rounds, seed {}; one operation is 4 KiB of objects.\n",
-            self.mib, self.rounds, recording.seed
-        )?;
-        writeln!(out, "Medians:\n\n{}\n", comparison.medians())?;
-        writeln!(
-            out,
-            "Time in relation to {} (above 1: slower than it), paired within blocks:\n\n{}\n",
-            recording.baseline,
-            comparison.ratios()
-        )?;
-        for (counter, title, unit) in
-            [("faults", "page faults per 4 KiB", 0.0), ("resident", "resident, MiB", 1048576.0)]
-        {
-            let names = recording.variants.iter().map(|variant| variant.name.clone());
-            let header = std::iter::once(title.to_owned()).chain(names).collect();
-            let cell = |workload: &str, variant: &Variant| {
-                let value = |measurement: &Measurement| {
-                    let unit = if unit == 0.0 { measurement.operations as f64 } else { unit };
-                    measurement.counter(counter) / unit
-                };
-                let rounds = recording.rounds_of(workload, &variant.name, value);
-                let values: Vec<f64> = rounds.into_iter().flatten().collect();
-                let median = crate::statistics::median(&values);
-                median.map_or("failed".to_owned(), table::figure)
-            };
-            let rows = workloads.iter().map(|workload| {
-                let cells = recording.variants.iter().map(|variant| cell(workload, variant));
-                std::iter::once(workload.clone()).chain(cells).collect()
-            });
-            writeln!(out, "{}\n", table::render(header, rows.collect()))?;
+    fn print(&self, run: &Run, out: &mut dyn Write) -> Result<()> {
+        let workloads = run.meta.workloads.iter().map(|workload| workload.name.clone()).collect();
+        let group = Group { name: "growth".to_owned(), workloads };
+        let comparison = Comparison { run, groups: vec![group] };
+        let what = format!("growth to {} MiB; one operation is 4 KiB of objects.", self.mib);
+        writeln!(out, "{}\n{}\n", run.head(&what), comparison.tables())?;
+        for metric in run.meta.metrics.iter().filter(|metric| !metric.primary) {
+            writeln!(out, "{}\n", comparison.medians_of(metric))?;
         }
-        let failures = comparison.failures();
-        if !failures.is_empty() {
-            bail!("samples failed:\n{}", failures.join("\n"));
-        }
-        Ok(())
+        run.expect_no_failures()
     }
 }
 
-/// Quarry with each of the settings first, a copy of the baseline among them, then the others.
-fn contenders(allocators: Vec<Allocator>) -> Vec<Contender> {
+/// Quarry first, with each of the settings, then the others.
+fn with_settings(found: Vec<Contender>) -> Vec<Contender> {
     let (quarry, others): (Vec<_>, Vec<_>) =
-        allocators.into_iter().partition(|allocator| allocator.name == QUARRY);
-    let mut all: Vec<Contender> = Vec::new();
-    for allocator in quarry {
-        all.extend(SETTINGS.iter().map(|(name, settings)| {
-            (Allocator { name: (*name).to_owned(), ..allocator.clone() }, *settings)
-        }));
+        found.into_iter().partition(|contender| contender.name() == QUARRY);
+    let mut all = Vec::new();
+    for quarry in quarry {
+        let variants = SETTINGS.map(|(name, settings)| quarry.with(name, settings));
+        all.push(quarry);
+        all.extend(variants);
     }
-    all.extend(others.into_iter().map(|allocator| (allocator, &[] as &[_])));
-    if let Some((allocator, settings)) = all.first().cloned() {
-        all.push((Allocator { name: format!("{} A/A", allocator.name), ..allocator }, settings));
-    }
+    all.extend(others);
     all
-}
-
-fn variant((allocator, _): &Contender) -> Variant {
-    let description = match allocator.name.as_str() {
-        GLIBC => "the C library's own".to_owned(),
-        _ => allocator.description.clone(),
-    };
-    Variant { name: allocator.name.clone(), description }
-}
-
-fn workload(size: &usize) -> String {
-    format!("objects of {size} bytes")
 }

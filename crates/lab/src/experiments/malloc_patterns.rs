@@ -2,19 +2,22 @@
 
 use crate::FindLibrary;
 use crate::affinity;
-use crate::allocators::{self, Allocator, QUARRY};
+use crate::allocators::QUARRY;
 use crate::comparison::{Comparison, Group};
+use crate::contenders;
+use crate::nearest;
+use crate::options::{self, Common};
 use crate::patterns::heap::Heap;
 use crate::patterns::window::Budget;
 use crate::patterns::{Family, Pattern};
-use crate::recording::{Measurement, Recording, Variant};
-use crate::runner::{self, Design};
-use anyhow::{Context, Result, bail};
+use crate::results::{Direction, Measurement, Metric, Run, Verify, Workload};
+use crate::runner::Design;
+use anyhow::{Context, Result};
 use clap::Args;
+use clap::builder::ArgPredicate;
 use nix::sys::resource::{UsageWho, getrusage};
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// malloc and free under four patterns, against other allocators.
@@ -32,30 +35,25 @@ use std::time::Duration;
 /// consumer share it and their rows say nothing about memory that moves between CPUs.
 #[derive(Args)]
 pub struct MallocPatterns {
-    /// Which allocators: glibc, jemalloc, tcmalloc, mimalloc, quarry, or NAME=FILE.
-    #[arg(long, value_delimiter = ',', default_value = "glibc,jemalloc,tcmalloc,mimalloc,quarry")]
-    allocators: Vec<String>,
-    /// The one that the others are compared with [default: quarry, else the first].
-    #[arg(long, value_name = "NAME")]
-    baseline: Option<String>,
+    #[command(flatten)]
+    common: Common<Defaults>,
     /// Only patterns whose names begin so, such as pair or batch-lifo.
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     only: Vec<String>,
-    /// Rounds after the warm-up round; below 6 there are no intervals.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
     /// Length of a sample in milliseconds; a quarter of it goes before as warm-up.
-    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value = "40",
+          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("8")),
+          value_parser = clap::value_parser!(u64).range(1..))]
     millis: u64,
-    /// A look in seconds instead of minutes: 3 rounds of 8 ms.
-    #[arg(long, conflicts_with_all = ["rounds", "millis"])]
-    quick: bool,
-    /// Seed of the order of samples [default: from the clock].
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Write every raw sample to a file.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug)]
+struct Defaults;
+
+impl options::Defaults for Defaults {
+    const VARIANTS: &'static str = "glibc,jemalloc,tcmalloc,mimalloc,quarry";
+    const SAMPLES: &'static str = "20";
+    const QUICK_SAMPLES: &'static str = "3";
 }
 
 /// One sample, taken in a process of its own.
@@ -87,8 +85,10 @@ impl PatternSample {
             time_ns: if self.pattern.is_threaded() { window.wall_ns } else { window.cpu_ns },
             wall_ns: window.wall_ns,
             cpu_ns: window.cpu_ns,
+            verified: window.verified,
             served_by,
             counters: usage()?,
+            figures: BTreeMap::new(),
         })
     }
 }
@@ -106,126 +106,63 @@ fn usage() -> Result<BTreeMap<String, u64>> {
 
 impl MallocPatterns {
     /// Runs the experiment and prints its tables.
-    pub(crate) fn run(mut self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
-        if self.quick {
-            (self.rounds, self.millis) = (3, 8);
-        }
-        let found = allocators::find(&self.allocators, find_library)?;
-        for absent in &found.absent {
-            writeln!(out, "absent: {absent}")?;
-        }
-        let baseline = self.baseline(&found.allocators)?;
+    pub(crate) fn run(self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
         let patterns = self.patterns()?;
-
-        let mut allocators = found.allocators;
-        let copy = Allocator { name: format!("{} A/A", baseline.name), ..baseline.clone() };
-        let (baseline, copy_name) = (baseline.name, copy.name.clone());
-        allocators.push(copy);
+        let mut contenders = contenders::find(&self.common.variants, find_library, out)?;
+        let baseline = self.common.baseline(&contenders::names(&contenders), QUARRY)?.to_owned();
+        contenders::add_copy(&mut contenders, &baseline);
         let cpus = affinity::choose(&affinity::allowed(), 2);
-
-        let design = Design {
-            experiment: "malloc-patterns".to_owned(),
-            workloads: patterns.iter().map(ToString::to_string).collect(),
-            variants: allocators.iter().map(variant_of).collect(),
-            baseline,
-            rounds: self.rounds,
-            seed: self.seed,
-        };
-        let recording = design.conduct(|pattern, allocator| {
-            self.sample(patterns[pattern], &allocators[allocator], &cpus)
-        });
-        if let Some(path) = &self.json {
-            recording.write(path)?;
-        }
-        self.print(&recording, &patterns, copy_name, out)
-    }
-
-    fn baseline(&self, present: &[Allocator]) -> Result<Allocator> {
-        let named = |name: &str| present.iter().find(|allocator| allocator.name == name).cloned();
-        match &self.baseline {
-            Some(name) => named(name).with_context(|| {
-                let names: Vec<&str> = present.iter().map(|it| it.name.as_str()).collect();
-                format!("--baseline {name}: accepted: {}", names.join(", "))
-            }),
-            None => named(QUARRY)
-                .or_else(|| present.first().cloned())
-                .context("none of the allocators is there"),
-        }
+        let workload = |it: &Pattern| Workload::new(&it.to_string(), Verify::PerOperation(1));
+        let workloads = patterns.iter().map(workload).collect();
+        let variants = contenders::variants(&contenders);
+        let design = self.common.design("malloc-patterns", variants, &baseline, workloads)?;
+        let design = Design { metrics: metrics(), ..design }.option("millis", self.millis);
+        let run = design.conduct(|spot| {
+            contenders[spot.variant].sample(&self.arguments(patterns[spot.workload], &cpus))
+        })?;
+        self.print(&run, &patterns, out)
     }
 
     fn patterns(&self) -> Result<Vec<Pattern>> {
-        let mut patterns = Pattern::all();
-        if !self.only.is_empty() {
-            patterns.retain(|pattern| {
-                self.only.iter().any(|prefix| pattern.to_string().starts_with(prefix))
-            });
+        let all = Pattern::all();
+        let names: Vec<String> = all.iter().map(ToString::to_string).collect();
+        for prefix in &self.only {
+            if !names.iter().any(|name| name.starts_with(prefix)) {
+                return Err(nearest::unknown("pattern --only", prefix, &names));
+            }
         }
-        if patterns.is_empty() {
-            let names: Vec<String> = Pattern::all().iter().map(ToString::to_string).collect();
-            bail!(
-                "--only {}: no such pattern; there are {}",
-                self.only.join(","),
-                names.join(", ")
-            );
-        }
-        Ok(patterns)
+        let is_wanted = |pattern: &Pattern| {
+            let name = pattern.to_string();
+            self.only.is_empty() || self.only.iter().any(|prefix| name.starts_with(prefix))
+        };
+        Ok(all.into_iter().filter(is_wanted).collect())
     }
 
-    fn sample(
-        &self,
-        pattern: Pattern,
-        allocator: &Allocator,
-        cpus: &[usize],
-    ) -> Result<Measurement, String> {
+    fn arguments(&self, pattern: Pattern, cpus: &[usize]) -> Vec<String> {
         let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
-        let arguments = [
+        vec![
             "pattern".to_owned(),
             pattern.to_string(),
             format!("--millis={}", self.millis),
             format!("--cpus={}", cpus.join(",")),
-        ];
-        let measurement = runner::sample(&arguments, allocator.preload.as_deref())?;
-        allocator.check(&measurement)?;
-        Ok(measurement)
+        ]
     }
 
-    fn print(
-        &self,
-        recording: &Recording,
-        patterns: &[Pattern],
-        copy: String,
-        out: &mut dyn Write,
-    ) -> Result<()> {
+    fn print(&self, run: &Run, patterns: &[Pattern], out: &mut dyn Write) -> Result<()> {
         let groups = Family::ALL.iter().filter_map(|family| {
             let members = patterns.iter().filter(|pattern| pattern.family() == *family);
             let workloads: Vec<String> = members.map(ToString::to_string).collect();
             (!workloads.is_empty()).then(|| Group { name: family.name().to_owned(), workloads })
         });
-        let comparison = Comparison { recording, groups: groups.collect(), copy };
-        writeln!(out, "{}", recording.environment.summary())?;
-        for variant in &recording.variants {
-            writeln!(out, "* {}: {}", variant.name, variant.description)?;
-        }
-        writeln!(
-            out,
-            "{} rounds of {} ms, seed {}, fresh process per sample, order randomised per block.\n",
-            self.rounds, self.millis, recording.seed
-        )?;
-        writeln!(out, "Medians:\n\n{}\n", comparison.medians())?;
-        writeln!(
-            out,
-            "Time in relation to {} (above 1: slower than it), paired within blocks:\n\n{}",
-            recording.baseline,
-            comparison.ratios()
-        )?;
-        let failures = comparison.failures();
-        if !failures.is_empty() {
-            bail!("samples failed:\n{}", failures.join("\n"));
-        }
-        Ok(())
+        let comparison = Comparison { run, groups: groups.collect() };
+        let what = format!("{} ms in a fresh process.", self.millis);
+        writeln!(out, "{}\n{}", run.head(&what), comparison.tables())?;
+        run.expect_no_failures()
     }
 }
 
-fn variant_of(allocator: &Allocator) -> Variant {
-    Variant { name: allocator.name.clone(), description: allocator.description.clone() }
+fn metrics() -> Vec<Metric> {
+    let memory = Metric::new("peak RSS", "KiB", Direction::Lower, "max_rss_kib").digits(0);
+    let faults = Metric::new("page faults", "count", Direction::Lower, "minor_faults").digits(0);
+    vec![Metric::time_per_operation().primary(), memory, faults]
 }

@@ -3,12 +3,14 @@
 use crate::FindLibrary;
 use crate::allocators::{self, Allocator, GLIBC};
 use crate::comparison::{Comparison, Group};
-use crate::recording::{Measurement, Variant};
+use crate::contenders::{self, Contender};
+use crate::options::{self, Common};
+use crate::results::{Direction, Measurement, Metric, Verify, Workload};
 use crate::runner::{Design, preload_into};
-use crate::table;
 use crate::watch::resident_of;
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use clap::builder::ArgPredicate;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -22,6 +24,8 @@ const PROGRAMS: [(&str, &[&str]); 3] = [
     ("bash -c :", &["bash", "-c", ":"]),
     ("python3", &["python3", "-c", "pass"]),
 ];
+/// The workload whose memory is looked at, once a run: it takes as long as it sleeps.
+const SLEEP: &str = "sleep";
 
 /// What an allocator adds to the start of small programs, in time and memory.
 ///
@@ -31,90 +35,64 @@ const PROGRAMS: [(&str, &[&str]); 3] = [
 /// resident, once it sleeps; its map also proves that the allocator was loaded.
 #[derive(Args)]
 pub struct StartUp {
-    /// Which allocators: glibc, jemalloc, tcmalloc, mimalloc, quarry, or NAME=FILE.
-    #[arg(long, value_delimiter = ',', default_value = "glibc,jemalloc,tcmalloc,mimalloc,quarry")]
-    allocators: Vec<String>,
-    /// Starts of each program on each allocator, in all rounds together.
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[command(flatten)]
+    common: Common<Defaults>,
+    /// Starts of each program on each allocator, in all samples together.
+    #[arg(long, default_value = "1000",
+          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("4")),
+          value_parser = clap::value_parser!(u32).range(1..))]
     execs: u32,
-    /// Rounds after the warm-up round; below 6 there are no intervals.
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Two rounds of two starts.
-    #[arg(long, conflicts_with_all = ["rounds", "execs"])]
-    quick: bool,
-    /// Seed of the order of samples [default: from the clock].
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Write every raw sample to a file.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug)]
+struct Defaults;
+
+impl options::Defaults for Defaults {
+    const VARIANTS: &'static str = "glibc,jemalloc,tcmalloc,mimalloc,quarry";
+    const SAMPLES: &'static str = "20";
+    const QUICK_SAMPLES: &'static str = "2";
 }
 
 impl StartUp {
     /// Runs the experiment and prints its tables.
-    pub(crate) fn run(mut self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
-        if self.quick {
-            (self.rounds, self.execs) = (2, 4);
+    pub(crate) fn run(self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
+        let mut contenders = contenders::find(&self.common.variants, find_library, out)?;
+        if !contenders.iter().any(|contender| contender.name() == GLIBC) {
+            contenders.insert(0, Contender::from(allocators::glibc()));
         }
-        let mut found = allocators::find(&self.allocators, find_library)?;
-        for absent in &found.absent {
-            writeln!(out, "absent: {absent}")?;
-        }
-        if !found.allocators.iter().any(|allocator| allocator.name == GLIBC) {
-            found.allocators.insert(0, allocators::glibc());
-        }
-        let memory = memory_of_sleep(&found.allocators)?;
-        let mut contenders = found.allocators;
-        let copy = format!("{GLIBC} A/A");
-        contenders.push(Allocator { name: copy.clone(), ..allocators::glibc() });
+        let baseline = self.common.baseline(&contenders::names(&contenders), GLIBC)?.to_owned();
+        contenders::add_copy(&mut contenders, &baseline);
         let programs: Vec<_> =
             PROGRAMS.iter().filter(|(_, words)| place_of(words[0]).is_some()).collect();
-        let each = (self.execs / self.rounds).max(1);
-        let design = Design {
-            experiment: "start-up".to_owned(),
-            workloads: programs.iter().map(|(name, _)| (*name).to_owned()).collect(),
-            variants: contenders.iter().map(variant).collect(),
-            baseline: GLIBC.to_owned(),
-            rounds: self.rounds,
-            seed: self.seed,
-        };
-        let recording = design.conduct(|program, contender| {
-            start_often(programs[program].1, &contenders[contender], each)
-                .map_err(|error| format!("{error:#}"))
-        });
-        if let Some(path) = &self.json {
-            recording.write(path)?;
-        }
-        let workloads = recording.samples.iter().map(|sample| sample.workload.clone());
-        let mut workloads: Vec<String> = workloads.collect();
-        workloads.sort_unstable();
-        workloads.dedup();
+        let each = (self.execs / self.common.samples).max(1);
+        let starts = |name: &str| Workload::new(name, Verify::Exactly(each.into()));
+        let mut workloads: Vec<Workload> = programs.iter().map(|(name, _)| starts(name)).collect();
+        workloads.push(Workload::new(SLEEP, Verify::Exactly(1)));
+        let variants = contenders::variants(&contenders);
+        let design = self.common.design("start-up", variants, &baseline, workloads)?;
+        let time = Metric::new("time", "us per start", Direction::Lower, "start_ns")
+            .per("operations")
+            .times(1e-3);
+        let memory = Metric::new("resident", "resident, KiB", Direction::Lower, "resident_kib");
+        let metrics = vec![time.primary(), memory.digits(0)];
+        let run = Design { metrics, ..design }.option("starts", each).conduct(|spot| {
+            let allocator = &contenders[spot.variant].allocator;
+            let measurement = match programs.get(spot.workload) {
+                Some((_, words)) => start_often(words, allocator, each),
+                None => memory_of_sleep(allocator),
+            };
+            measurement.map_err(|error| format!("{error:#}"))
+        })?;
+        let workloads = programs.iter().map(|(name, _)| (*name).to_owned()).collect();
         let groups = vec![Group { name: "programs".to_owned(), workloads }];
-        let comparison = Comparison { recording: &recording, groups, copy };
-        writeln!(out, "{}", recording.environment.summary())?;
-        writeln!(
-            out,
-            "{} rounds of {each} starts, seed {}; one operation is a start.\n",
-            self.rounds, recording.seed
-        )?;
-        writeln!(out, "Medians:\n\n{}\n", comparison.medians())?;
-        writeln!(
-            out,
-            "Time in relation to {GLIBC} (above 1: slower than it), paired within blocks:\n\n{}\n",
-            comparison.ratios()
-        )?;
+        let comparison = Comparison { run: &run, groups };
+        let what = format!("{each} starts, one after the other.");
+        writeln!(out, "{}\n{}\n", run.head(&what), comparison.tables())?;
+        let groups = vec![Group { name: SLEEP.to_owned(), workloads: vec![SLEEP.to_owned()] }];
+        let memory = Comparison { run: &run, groups }.medians_of(&run.meta.metrics[1]);
         writeln!(out, "{memory}")?;
-        let failures = comparison.failures();
-        if !failures.is_empty() {
-            bail!("samples failed:\n{}", failures.join("\n"));
-        }
-        Ok(())
+        run.expect_no_failures()
     }
-}
-
-fn variant(allocator: &Allocator) -> Variant {
-    Variant { name: allocator.name.clone(), description: allocator.description.clone() }
 }
 
 /// The system's own program first: what the search path finds may be a script that starts others.
@@ -133,42 +111,40 @@ fn command(words: &[&str], allocator: &Allocator) -> Command {
 
 fn start_often(words: &[&str], allocator: &Allocator, times: u32) -> Result<Measurement> {
     let start = Instant::now();
+    let mut verified = 0;
     for _ in 0..times {
         let status = command(words, allocator).status()?;
         if !status.success() {
             bail!("{} ended with {status}", words[0]);
         }
+        verified += 1;
     }
     let ns = start.elapsed().as_nanos() as u64;
-    let served_by = allocator.preload.as_ref().map(|path| path.display().to_string());
-    Ok(Measurement {
-        operations: u64::from(times),
-        time_ns: ns,
-        wall_ns: ns,
-        cpu_ns: 0,
-        served_by: served_by.unwrap_or_else(|| "libc.so.6".to_owned()),
-        counters: Default::default(),
-    })
+    let measurement = Measurement::of_window(times.into(), ns, ns, 0, &place(allocator));
+    Ok(Measurement { verified, ..measurement.with(&[("start_ns", ns)]) })
 }
 
-/// A table of what `sleep` has resident on each allocator.
-fn memory_of_sleep(contenders: &[Allocator]) -> Result<String> {
-    let mut rows = Vec::new();
-    for allocator in contenders {
-        let mut child = command(&["sleep", "60"], allocator).spawn().context("cannot run sleep")?;
-        let resident = settled(&child);
-        let maps = fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap_or_default();
-        child.kill()?;
-        child.wait()?;
-        if let Some(file) = &allocator.preload
-            && !maps.contains(file.to_string_lossy().as_ref())
-        {
-            bail!("{} was not loaded into sleep", file.display());
-        }
-        rows.push(vec![allocator.name.clone(), format!("{}", resident >> 10)]);
+fn place(allocator: &Allocator) -> String {
+    let preload = allocator.preload.as_ref().map(|path| path.display().to_string());
+    preload.unwrap_or_else(|| "libc.so.6".to_owned())
+}
+
+/// What `sleep` has resident, once it sleeps.
+fn memory_of_sleep(allocator: &Allocator) -> Result<Measurement> {
+    let start = Instant::now();
+    let mut child = command(&[SLEEP, "60"], allocator).spawn().context("cannot run sleep")?;
+    let resident = settled(&child);
+    let maps = fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap_or_default();
+    child.kill()?;
+    child.wait()?;
+    if let Some(file) = &allocator.preload
+        && !maps.contains(file.to_string_lossy().as_ref())
+    {
+        bail!("{} was not loaded into sleep", file.display());
     }
-    let header = ["allocator", "resident memory of sleep, KiB"];
-    Ok(table::render(header.map(str::to_owned).to_vec(), rows))
+    let ns = start.elapsed().as_nanos() as u64;
+    let measurement = Measurement::of_window(1, ns, ns, 0, &place(allocator));
+    Ok(Measurement { verified: 1, ..measurement.with(&[("resident_kib", resident >> 10)]) })
 }
 
 /// Resident memory once it has not changed for half a second.

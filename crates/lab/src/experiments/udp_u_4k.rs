@@ -1,19 +1,19 @@
 //! `udp-u-4k`: packets of 4 KiB between processes (document 003).
 
 use crate::affinity;
+use crate::options::{self, Common};
 use crate::patterns::window::Budget;
-use crate::recording::{Measurement, Recording, Variant};
 use crate::replay::memory::KernelMemory;
 use crate::replay::stack::{Policies, Replay};
 use crate::replay::udp::{self, Replayed, Shape};
+use crate::results::{Cell, Direction, Measurement, Metric, Run, Variant, Verify, Workload};
 use crate::runner::{self, Design};
 use crate::statistics;
 use crate::table;
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use clap::Args;
-use std::collections::BTreeMap;
+use clap::builder::ArgPredicate;
 use std::io::Write;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// The one workload of this experiment.
@@ -38,35 +38,35 @@ const ALLOCS_PER_PACKET: f64 = 2.0;
 /// the real thing by an unknown factor. The size of a slab follows --declared-cpus, but only the
 /// CPUs of this machine run: with two of them the zone's lock is taken as often per packet as on
 /// sixteen, but is hardly ever contended, so the gain in rate is a lower bound.
+///
+/// A variant is SLAB+PCP, where PCP is a value of QUARRY_PCP; the first is the baseline. Tasks are
+/// pairs of client and server [default: one per usable CPU, at most --declared-cpus].
 #[derive(Args)]
 pub struct UdpU4k {
-    /// Which policies: SLAB+PCP, where PCP is a value of QUARRY_PCP. The first is the baseline.
-    #[arg(long, value_delimiter = ',', default_value = "slub+order0,slub+v2016,sheaf+v6.7")]
-    variants: Vec<Policies>,
+    #[command(flatten)]
+    common: Common<Defaults>,
     /// CPUs that SLUB's formulas are told of.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=8192))]
     declared_cpus: u32,
-    /// Pairs of client and server [default: one per usable CPU, at most --declared-cpus].
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pairs: Option<u32>,
     /// Packets per burst: 30 fill the send buffer that 2.6.29 gave a socket (129,024 bytes).
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=65536))]
     burst: u32,
-    /// Rounds after the warm-up round; below 6 there are no intervals.
-    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
     /// Length of a sample in milliseconds; a quarter of it goes before as warm-up.
-    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value = "400",
+          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("100")),
+          value_parser = clap::value_parser!(u64).range(1..))]
     millis: u64,
-    /// A look in seconds instead of half a minute: 3 rounds of 100 ms.
-    #[arg(long, conflicts_with_all = ["rounds", "millis"])]
-    quick: bool,
-    /// Seed of the order of samples [default: from the clock].
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Write every raw sample to a file.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug)]
+struct Defaults;
+
+impl options::Defaults for Defaults {
+    const VARIANTS: &'static str = "slub+order0,slub+v2016,sheaf+v6.7";
+    const TASKS: &'static str = "1,2";
+    const SAMPLES: &'static str = "12";
+    const QUICK_SAMPLES: &'static str = "3";
+    const MOST_TASKS: u32 = 1024;
 }
 
 /// One sample, taken in a process of its own.
@@ -76,7 +76,7 @@ pub(crate) struct UdpSample {
     #[arg(long)]
     declared_cpus: u32,
     #[arg(long)]
-    pairs: u32,
+    tasks: u32,
     #[arg(long)]
     burst: u32,
     #[arg(long)]
@@ -93,7 +93,7 @@ impl Replay for &UdpSample {
             warm_up: Duration::from_micros(self.millis * 250),
             measured: Duration::from_millis(self.millis),
         };
-        let (burst, pairs) = (self.burst as usize, self.pairs as usize);
+        let (burst, pairs) = (self.burst as usize, self.tasks as usize);
         udp::run(memory, budget, Shape { burst, pairs, cpus: &self.cpus })
     }
 }
@@ -110,50 +110,48 @@ impl UdpSample {
             ("slab_lock", counters.slab_lock),
             ("slabs", counters.slabs),
         ];
-        Ok(Measurement {
-            operations: window.operations,
-            time_ns: window.wall_ns,
-            wall_ns: window.wall_ns,
-            cpu_ns: window.cpu_ns,
-            served_by: self.policies.to_string(),
-            counters: counters.map(|(name, count)| (name.to_owned(), count)).into(),
-        })
+        let measurement = Measurement::of_window(
+            window.operations,
+            window.wall_ns,
+            window.wall_ns,
+            window.cpu_ns,
+            &self.policies.to_string(),
+        );
+        Ok(Measurement { verified: window.verified, ..measurement.with(&counters) })
     }
 }
 
 impl UdpU4k {
     /// Runs the experiment and prints its table.
-    pub(crate) fn run(mut self, out: &mut dyn Write) -> Result<()> {
-        if self.quick {
-            (self.rounds, self.millis) = (3, 100);
-        }
+    pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
         let cpus = affinity::choose(&affinity::allowed(), self.declared_cpus as usize);
-        let pairs = self.pairs.unwrap_or(cpus.len() as u32);
-        let baseline = self.variants.first().context("--variants: none given")?.to_string();
-        let mut policies = self.variants.clone();
-        policies.insert(1, policies[0].clone());
+        let mut policies = self
+            .common
+            .variants
+            .iter()
+            .map(|text| text.parse::<Policies>())
+            .collect::<Result<Vec<_>>>()?;
         let mut variants: Vec<Variant> = policies.iter().map(variant_of).collect();
-        variants[1].name = format!("{baseline} A/A");
+        let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
+        let baseline = self.common.baseline(&names, names[0])?.to_owned();
+        let original = names.iter().position(|name| *name == baseline).unwrap_or(0);
+        policies.push(policies[original].clone());
+        variants.push(variants[original].copy());
 
-        let design = Design {
-            experiment: WORKLOAD.to_owned(),
-            workloads: vec![WORKLOAD.to_owned()],
-            variants,
-            baseline,
-            rounds: self.rounds,
-            seed: self.seed,
-        };
-        let recording = design.conduct(|_, variant| self.sample(&policies[variant], pairs, &cpus));
-        if let Some(path) = &self.json {
-            recording.write(path)?;
-        }
-        self.print(&recording, pairs, out)
+        let workloads = vec![Workload::new(WORKLOAD, Verify::PerOperation(1))];
+        let design = self.common.design(WORKLOAD, variants, &baseline, workloads)?;
+        let design = Design { metrics: metrics(), ..design }
+            .option("declared_cpus", self.declared_cpus)
+            .option("burst", self.burst)
+            .option("millis", self.millis);
+        let take = |spot: runner::Spot| self.sample(&policies[spot.variant], spot.tasks, &cpus);
+        self.print(&design.conduct(take)?, out)
     }
 
     fn sample(
         &self,
         policies: &Policies,
-        pairs: u32,
+        tasks: u32,
         cpus: &[usize],
     ) -> Result<Measurement, String> {
         let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
@@ -161,7 +159,7 @@ impl UdpU4k {
             "udp".to_owned(),
             policies.to_string(),
             format!("--declared-cpus={}", self.declared_cpus),
-            format!("--pairs={pairs}"),
+            format!("--tasks={tasks}"),
             format!("--burst={}", self.burst),
             format!("--millis={}", self.millis),
             format!("--cpus={}", cpus.join(",")),
@@ -173,91 +171,78 @@ impl UdpU4k {
         Ok(measurement)
     }
 
-    fn print(&self, recording: &Recording, pairs: u32, out: &mut dyn Write) -> Result<()> {
-        writeln!(out, "{}", recording.environment.summary())?;
-        writeln!(
-            out,
-            "{} declared CPUs, {pairs} pairs of sender and receiver, bursts of {} packets; {} \
-             rounds of {} ms, seed {}, fresh process per sample, order randomised.\n",
-            self.declared_cpus, self.burst, self.rounds, self.millis, recording.seed
-        )?;
-        let header = [
-            "policies",
-            "packets/s",
-            &format!("rate / {}", recording.baseline),
-            "CPU ns/packet",
-            "zone locks/packet",
-            "contended",
-            "allocs at zone",
-            "frees at zone",
-            "slabs/1,000 packets",
-        ];
-        let rows = recording.variants.iter().map(|variant| row(recording, &variant.name));
-        let header = header.map(str::to_owned).to_vec();
-        writeln!(out, "{}", table::render(header, rows.collect()))?;
-        writeln!(
-            out,
-            "\nA packet is two allocations, a head and its data. At zone: how many per 100 \
-             allocations (frees)\ntook the zone's lock. Slabs: those made for heads.\n\
-             Document 003: the page allocator is 23.9 % of SLUB's profile, and next to nothing of \
-             SLQB's."
-        )?;
-        let failures: BTreeMap<&str, usize> = recording
-            .samples
-            .iter()
-            .filter_map(|sample| sample.failure.as_deref())
-            .fold(BTreeMap::new(), |mut counts, failure| {
-                *counts.entry(failure).or_default() += 1;
-                counts
-            });
-        if !failures.is_empty() {
-            bail!("samples failed: {failures:?}");
+    fn print(&self, run: &Run, out: &mut dyn Write) -> Result<()> {
+        let what = format!(
+            "{} ms in a fresh process; {} declared CPUs, bursts of {} packets.",
+            self.millis, self.declared_cpus, self.burst
+        );
+        writeln!(out, "{}", run.head(&what))?;
+        let mut header = vec!["policies".to_owned(), "pairs".to_owned()];
+        for metric in &run.meta.metrics {
+            header.push(format!("{}, {}", metric.name, metric.unit));
+            if metric.primary {
+                header.push(format!("rate / {}", run.meta.baseline));
+            }
         }
-        Ok(())
+        let cells = run.meta.tasks.iter().flat_map(|&tasks| {
+            let cell = move |name| Cell { workload: WORKLOAD, tasks, variant: name };
+            run.meta.variants.iter().map(move |variant| cell(variant.name.as_str()))
+        });
+        let rows = cells.map(|cell| row(run, cell)).collect();
+        writeln!(out, "{}", table::render(header, rows))?;
+        writeln!(
+            out,
+            "\nA pair is a sender and a receiver. A packet is two allocations, a head and its \
+             data. At zone: how\nmany of 100 allocations (frees) took the zone's lock. Slabs: \
+             those made for heads.\nDocument 003: the page allocator is 23.9 % of SLUB's \
+             profile, and next to nothing of SLQB's."
+        )?;
+        run.expect_no_failures()
     }
 }
 
 fn variant_of(policies: &Policies) -> Variant {
     let name = policies.to_string();
-    Variant { description: name.clone(), name }
+    Variant::new(&name, "slab and page policy on a stack of its own")
 }
 
-fn row(recording: &Recording, variant: &str) -> Vec<String> {
-    let rate = |m: &Measurement| m.operations as f64 * 1e9 / m.wall_ns as f64;
-    let rounds = |variant: &str, value: &dyn Fn(&Measurement) -> f64| {
-        recording.rounds_of(WORKLOAD, variant, value)
+fn metrics() -> Vec<Metric> {
+    let at_zone = |name: &str, counter: &str| {
+        let metric = Metric::new(name, "%", Direction::None, counter);
+        metric.per("operations").times(100.0 / ALLOCS_PER_PACKET)
     };
-    let median = |value: &dyn Fn(&Measurement) -> f64| {
-        let values: Vec<f64> = rounds(variant, value).into_iter().flatten().collect();
-        statistics::median(&values)
-    };
-    let cell = |value: &dyn Fn(&Measurement) -> f64, unit: &str| {
-        median(value).map_or("failed".to_owned(), |value| table::figure(value) + unit)
-    };
-    let zone_locks = |m: &Measurement| m.counter("zone_lock") / m.operations as f64;
-    let at_zone = |name: &'static str| {
-        move |m: &Measurement| m.counter(name) * 100.0 / (m.operations as f64 * ALLOCS_PER_PACKET)
-    };
-    let contended =
-        |m: &Measurement| m.counter("zone_contended") * 100.0 / m.counter("zone_lock").max(1.0);
-    let slabs = |m: &Measurement| m.counter("slabs") * 1000.0 / m.operations as f64;
-    let ratios =
-        statistics::paired_ratios(&rounds(variant, &rate), &rounds(&recording.baseline, &rate));
-    let ratios: Vec<f64> = ratios.into_iter().flatten().collect();
-    let is_baseline = variant == recording.baseline;
     vec![
-        variant.to_owned(),
-        cell(&rate, ""),
-        if is_baseline {
-            "1".to_owned()
-        } else {
-            table::ratio(statistics::estimate(&ratios), None)
-        },
-        cell(&|m: &Measurement| m.cpu_ns as f64 / m.operations as f64, ""),
-        cell(&zone_locks, ""),
-        cell(&contended, " %"),
-        cell(&at_zone("zone_allocs"), " %"),
-        cell(&at_zone("zone_frees"), " %"),
-        cell(&slabs, ""),
+        Metric::rate("packets/s").digits(0).primary(),
+        Metric::new("CPU", "ns/packet", Direction::Lower, "cpu_ns").per("operations").digits(0),
+        Metric::counted("zone locks", "zone_lock"),
+        Metric::new("contended", "%", Direction::None, "zone_contended")
+            .per("zone_lock")
+            .times(100.0),
+        at_zone("allocs at zone", "zone_allocs"),
+        at_zone("frees at zone", "zone_frees"),
+        Metric::new("slabs", "per 1,000 packets", Direction::None, "slabs")
+            .per("operations")
+            .times(1000.0),
     ]
+}
+
+fn row(run: &Run, cell: Cell<'_>) -> Vec<String> {
+    let mut row = vec![cell.variant.to_owned(), cell.tasks.to_string()];
+    for metric in &run.meta.metrics {
+        let rounds = run.values(cell, metric);
+        let values: Vec<f64> = rounds.iter().copied().flatten().collect();
+        let failed = run.samples_of(cell).any(|sample| sample.failure.is_some());
+        let absent = if failed { "failed" } else { "-" };
+        row.push(statistics::median(&values).map_or(absent.to_owned(), table::figure));
+        if metric.primary {
+            let baseline = Cell { variant: &run.meta.baseline, ..cell };
+            let ratios = statistics::paired_ratios(&rounds, &run.values(baseline, metric));
+            let ratios: Vec<f64> = ratios.into_iter().flatten().collect();
+            row.push(match cell.variant == run.meta.baseline {
+                true => "1".to_owned(),
+                false => table::ratio(statistics::estimate(&ratios), None),
+            });
+        }
+    }
+    row
 }

@@ -2,7 +2,8 @@
 
 use super::heap::{Block, Heap};
 use super::watched::{self, Table};
-use crate::recording::Measurement;
+use super::window::Done;
+use crate::results::Measurement;
 use anyhow::Result;
 use clap::Args;
 use rand::rngs::StdRng;
@@ -23,6 +24,16 @@ const BLOCKS_OF_THREAD: usize = 20_000;
 pub(crate) struct ChurnSample {
     #[arg(long)]
     seconds: u64,
+}
+
+/// What has come and gone.
+#[derive(Default)]
+struct Churned {
+    allocated: u64,
+    /// With the mark that was written when it was allocated.
+    freed: u64,
+    /// Bytes that live.
+    live: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -66,25 +77,32 @@ impl ChurnSample {
         table.fill(Entry { word: 0, size: 0 });
         let base = watched::resident();
         let mut random = StdRng::seed_from_u64(1);
-        let (start, mut phase, mut live) = (Instant::now(), 0u64, 0);
+        let (start, mut phase) = (Instant::now(), 0u64);
+        let mut churned = Churned::default();
         let end = Duration::from_secs(self.seconds);
         while start.elapsed() < end {
             let family = FAMILIES[phase as usize % FAMILIES.len()];
             let threads: Vec<_> = (0..THREADS)
                 .map(|number| thread::spawn(move || short_life(heap, phase, number)))
                 .collect();
-            live = replace(heap, &mut table, live, family, &mut random);
+            replace(heap, &mut table, &mut churned, family, &mut random);
             for thread in threads {
-                thread.join().expect("a thread of the churn does not panic");
+                churned.allocated += BLOCKS_OF_THREAD as u64;
+                churned.freed += thread.join().expect("a thread of the churn does not panic");
             }
             phase += 1;
             let resident = watched::resident().saturating_sub(base);
-            watched::announce("phase", &[phase, live as u64, resident]);
+            watched::announce("phase", &[phase, churned.live as u64, resident]);
         }
         let wall = start.elapsed();
         watched::announce("idle", &[]);
         watched::wait_for_the_end();
-        watched::answer(heap, phase, wall, &[])
+        for entry in table.iter().filter(|entry| entry.word != 0) {
+            free(heap, entry.word, entry.size);
+            churned.freed += 1;
+        }
+        let done = Done { operations: phase, verified: churned.freed };
+        watched::answer(heap, done, wall, &[("blocks", churned.allocated)])
     }
 }
 
@@ -92,39 +110,47 @@ impl ChurnSample {
 fn replace(
     heap: Heap,
     table: &mut [Entry],
-    mut live: usize,
+    churned: &mut Churned,
     family: (usize, usize),
     random: &mut StdRng,
-) -> usize {
+) {
     for entry in table.iter_mut().filter(|entry| entry.word != 0) {
         if random.random_range(0..2) == 0 {
             free(heap, entry.word, entry.size);
-            live -= entry.size;
+            churned.freed += 1;
+            churned.live -= entry.size;
             entry.word = 0;
         }
     }
     for entry in table.iter_mut().filter(|entry| entry.word == 0) {
         let size = size_of_family(random, family);
-        if live + size > LIVE_BYTES {
+        if churned.live + size > LIVE_BYTES {
             break;
         }
         *entry = Entry { word: allocate(heap, size), size };
-        live += size;
+        churned.allocated += 1;
+        churned.live += size;
     }
-    live
 }
 
-/// What a thread of a pool does: a working set of its own, gone at the end.
-fn short_life(heap: Heap, phase: u64, number: u64) {
+/// What a thread of a pool does: a working set of its own, gone at the end. Returns how many blocks
+/// were freed with their mark.
+fn short_life(heap: Heap, phase: u64, number: u64) -> u64 {
     let mut random = StdRng::seed_from_u64(phase * THREADS + number);
     let mut own = [(0usize, 0usize); 256];
+    let mut freed = 0;
     for _ in 0..BLOCKS_OF_THREAD {
         let slot = &mut own[random.random_range(0..256)];
         if slot.0 != 0 {
             free(heap, slot.0, slot.1);
+            freed += 1;
         }
         let size = size_of_family(&mut random, (16, 8192));
         *slot = (allocate(heap, size), size);
     }
-    own.iter().filter(|(word, _)| *word != 0).for_each(|(word, size)| free(heap, *word, *size));
+    for (word, size) in own.into_iter().filter(|(word, _)| *word != 0) {
+        free(heap, word, size);
+        freed += 1;
+    }
+    freed
 }

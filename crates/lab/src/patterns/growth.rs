@@ -2,7 +2,8 @@
 
 use super::heap::Heap;
 use super::watched;
-use crate::recording::Measurement;
+use super::window::Done;
+use crate::results::Measurement;
 use anyhow::Result;
 use clap::Args;
 use nix::sys::resource::{UsageWho, getrusage};
@@ -21,20 +22,26 @@ impl GrowthSample {
     /// Grows.
     pub(crate) fn measure(self) -> Result<Measurement> {
         let heap = Heap::of_this_process();
-        let count = (self.mib as usize) << 20;
+        let bytes = (self.mib as usize) << 20;
+        let (objects, mut verified) = ((bytes / self.size) as u64, 0);
         let start = Instant::now();
-        for _ in 0..count / self.size {
+        for _ in 0..objects {
             // Never freed: the process ends with it.
             let word = heap.allocate(self.size, 1).into_word();
             for at in (64..self.size).step_by(64) {
                 // SAFETY: the block has `size` bytes and nobody else knows it.
                 unsafe { ((word + at) as *mut u8).write_volatile(1) };
             }
+            verified += 1;
         }
         let wall = start.elapsed();
         let usage = getrusage(UsageWho::RUSAGE_SELF)?;
-        let counters =
-            [("faults", usage.minor_page_faults() as u64), ("resident", watched::resident())];
-        watched::answer(heap, (count >> 12) as u64, wall, &counters)
+        let counters = [
+            ("objects", objects),
+            ("faults", usage.minor_page_faults() as u64),
+            ("resident", watched::resident()),
+        ];
+        let done = Done { operations: (bytes >> 12) as u64, verified };
+        watched::answer(heap, done, wall, &counters)
     }
 }

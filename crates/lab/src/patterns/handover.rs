@@ -1,7 +1,7 @@
 //! One thread allocates, another frees: the way that memory takes between CPUs.
 
 use super::heap::{Block, Heap};
-use super::window::{self, Budget, Window};
+use super::window::{self, Budget, Done, Window};
 use crate::affinity;
 use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -82,12 +82,13 @@ pub(super) fn run(
             for _ in 0..CHUNK_BURSTS {
                 send_burst(heap, &queue, &mut sent, payload);
             }
-            (CHUNK_BURSTS * BURST) as u64
+            // Whether they arrived is known at the end.
+            Done { operations: (CHUNK_BURSTS * BURST) as u64, verified: 0 }
         });
         queue.closed.store(true, Ordering::Release);
         let received = receiver.join().expect("the receiver found every mark");
-        assert_eq!(received, sent, "every head arrived once");
-        window
+        let before_the_window = sent as u64 - window.operations;
+        Window { verified: received as u64 - before_the_window, ..window }
     })
 }
 

@@ -2,7 +2,8 @@
 
 use super::heap::{Block, Heap};
 use super::watched::{self, Table};
-use crate::recording::Measurement;
+use super::window::Done;
+use crate::results::Measurement;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use rand::rngs::StdRng;
@@ -57,20 +58,23 @@ impl IdleSample {
         let table_bytes = size_of_val(entries) as u64;
         watched::announce("full", &[table_bytes]);
         watched::nap(BASE);
-        let mut live = 0;
+        let (mut live, mut verified) = (0, 0);
         for (number, entry) in entries.iter().enumerate() {
             if self.survivors != 0 && number % self.survivors == 0 {
                 live += entry.size as u64;
+                verified += 1;
                 continue;
             }
             // SAFETY: each word came from a block and is turned back once.
             let block = unsafe { Block::from_word(entry.word) };
             heap.free(block, entry.size as u64);
+            verified += 1;
         }
         let wall = start.elapsed();
         watched::announce("idle", &[live, table_bytes]);
         watched::wait_for_the_end();
-        watched::answer(heap, count as u64, wall, &[("live_bytes", live)])
+        let done = Done { operations: count as u64, verified };
+        watched::answer(heap, done, wall, &[("live_bytes", live)])
     }
 
     fn fill(&self, heap: Heap, most: usize, table: &mut Table<Entry>) -> usize {

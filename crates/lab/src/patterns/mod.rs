@@ -171,6 +171,7 @@ mod tests {
         for pattern in Pattern::all() {
             let window = pattern.run(Heap::of_this_process(), budget, None);
             assert!(window.operations > 0 && window.wall_ns > 0, "{pattern}");
+            assert_eq!(window.verified, window.operations, "{pattern}");
         }
     }
 }

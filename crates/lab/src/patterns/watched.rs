@@ -1,7 +1,8 @@
 //! The side of the watched process: nothing here calls the allocator but what is said to.
 
 use super::heap::Heap;
-use crate::recording::Measurement;
+use super::window::{Done, process_cpu_ns};
+use crate::results::Measurement;
 use anyhow::{Context, Result};
 use std::io::Write;
 use std::ptr::NonNull;
@@ -62,22 +63,17 @@ pub(crate) fn resident() -> u64 {
     pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
 }
 
-/// The answer of a watched process: who served it, and what it counted.
+/// The answer of a watched process: who served it, what it did and verified, and what it counted.
 pub(crate) fn answer(
     heap: Heap,
-    operations: u64,
+    Done { operations, verified }: Done,
     wall: Duration,
     counters: &[(&str, u64)],
 ) -> Result<Measurement> {
     let ns = wall.as_nanos() as u64;
-    Ok(Measurement {
-        operations,
-        time_ns: ns,
-        wall_ns: ns,
-        cpu_ns: super::window::process_cpu_ns(),
-        served_by: heap.served_by().context("malloc is nobody's")?,
-        counters: counters.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
-    })
+    let served_by = heap.served_by().context("malloc is nobody's")?;
+    let measurement = Measurement::of_window(operations, ns, ns, process_cpu_ns(), &served_by);
+    Ok(Measurement { verified, ..measurement.with(counters) })
 }
 
 /// A table outside the heap under test, zeroed; its entries cost memory when they are written.

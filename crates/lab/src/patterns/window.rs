@@ -12,35 +12,49 @@ pub(crate) struct Budget {
     pub(crate) measured: Duration,
 }
 
+/// What a chunk did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Done {
+    /// Operations.
+    pub(crate) operations: u64,
+    /// Blocks that came back with the mark that they were given.
+    pub(crate) verified: u64,
+}
+
 /// What happened in the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     /// Operations.
     pub(crate) operations: u64,
+    /// What proves them, counted apart: blocks that came back with their mark, or packets that
+    /// arrived.
+    pub(crate) verified: u64,
     /// Wall-clock time.
     pub(crate) wall_ns: u64,
     /// CPU time of the process.
     pub(crate) cpu_ns: u64,
 }
 
-/// Calls `chunk`, which does some operations and returns their number, until the warm-up and then
+/// Calls `chunk`, which does some operations and returns what it did, until the warm-up and then
 /// the window are over. The clock is read once per chunk, which should last 10 us or more.
-pub(crate) fn measure(budget: Budget, mut chunk: impl FnMut() -> u64) -> Window {
+pub(crate) fn measure(budget: Budget, mut chunk: impl FnMut() -> Done) -> Window {
     run_for(budget.warm_up, &mut chunk);
     let cpu_before = process_cpu_ns();
-    let (operations, wall) = run_for(budget.measured, &mut chunk);
+    let (Done { operations, verified }, wall) = run_for(budget.measured, &mut chunk);
     let cpu_ns = process_cpu_ns() - cpu_before;
-    Window { operations, wall_ns: wall.as_nanos() as u64, cpu_ns }
+    Window { operations, verified, wall_ns: wall.as_nanos() as u64, cpu_ns }
 }
 
-fn run_for(duration: Duration, chunk: &mut impl FnMut() -> u64) -> (u64, Duration) {
+fn run_for(duration: Duration, chunk: &mut impl FnMut() -> Done) -> (Done, Duration) {
     let start = Instant::now();
-    let mut operations = 0;
+    let mut done = Done::default();
     loop {
-        operations += chunk();
+        let Done { operations, verified } = chunk();
+        done.operations += operations;
+        done.verified += verified;
         let elapsed = start.elapsed();
         if elapsed >= duration {
-            return (operations, elapsed);
+            return (done, elapsed);
         }
     }
 }
@@ -62,8 +76,8 @@ mod tests {
         let mut calls = 0;
         let window = measure(budget, || {
             calls += 1;
-            10
+            Done { operations: 10, verified: 20 }
         });
-        assert_eq!((calls, window.operations), (2, 10));
+        assert_eq!((calls, window.operations, window.verified), (2, 10, 20));
     }
 }

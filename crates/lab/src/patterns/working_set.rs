@@ -1,7 +1,7 @@
 //! Replace random blocks of a working set: sizes mixed, lifetimes without order.
 
 use super::heap::{Block, Heap};
-use super::window::{self, Budget, Window};
+use super::window::{self, Budget, Done, Window};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -36,15 +36,17 @@ pub(super) fn run(heap: Heap, budget: Budget, largest: usize) -> Window {
         .collect();
     let mut position = 0;
     let window = window::measure(budget, || {
+        let mut verified = 0;
         for step in &script[position..position + CHUNK] {
             let place = &mut blocks[usize::from(step.index)];
             if let Some(old) = place.take() {
                 heap.free(old, step.index.into());
+                verified += 1;
             }
             *place = Some(heap.allocate(step.size.into(), step.index.into()));
         }
         position = (position + CHUNK) % SCRIPT;
-        CHUNK as u64
+        Done { operations: CHUNK as u64, verified }
     });
     for (index, block) in blocks.into_iter().enumerate() {
         if let Some(block) = block {

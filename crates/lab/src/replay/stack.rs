@@ -2,6 +2,7 @@
 //! slab policy has one static stack, built with the page policy that the sample asks for.
 
 use super::memory::{Buffer, Counters, KernelMemory};
+use crate::nearest;
 use anyhow::{Result, bail};
 use quarry_core::frame::{MigrateType, NodeId, Order};
 use quarry_core::heap::options::{OptionError, StackOptions};
@@ -57,7 +58,10 @@ impl FromStr for Policies {
             "sheaf" => SlabName::Sheaf,
             "slub" => SlabName::Slub,
             "slub-locked" => SlabName::LockedSlub,
-            _ => bail!("{text}: no slab policy {slab}; accepted: sheaf, slub, slub-locked"),
+            _ => {
+                let accepted = ["sheaf", "slub", "slub-locked"];
+                bail!("{text}: {}", nearest::unknown("slab policy", slab, &accepted));
+            }
         };
         if let Err(OptionError::BadValue { accepted }) = StackOptions::default().set("PCP", pcp) {
             bail!("{text}: no page policy {pcp}; accepted: {accepted}");
@@ -205,7 +209,8 @@ mod tests {
         assert_eq!(error("slub"), "slub: accepted: SLAB+PCP, such as slub+order0");
         assert_eq!(
             error("slob+v6.7"),
-            "slob+v6.7: no slab policy slob; accepted: sheaf, slub, slub-locked"
+            "slob+v6.7: no slab policy slob; did you mean slub or slub-locked? \
+             accepted: sheaf, slub, slub-locked"
         );
         assert!(error("sheaf+v5").starts_with("sheaf+v5: no page policy v5; accepted: order0, "));
     }

@@ -14,6 +14,8 @@ use std::time::Instant;
 const HEAD_BYTES: usize = 256;
 /// What the program sends at a time.
 const PAYLOAD_BYTES: usize = 4096;
+/// What it sends.
+const PAYLOAD_BYTE: u8 = 0x51;
 /// The data buffer holds payload, protocol headers and about 320 bytes of `skb_shared_info`: more
 /// than 4,096 bytes, which kmalloc of 2.6.29 passed through to the page allocator, as two pages.
 const DATA_ORDER: u8 = 1;
@@ -58,7 +60,7 @@ struct Process {
 impl Process {
     fn new() -> Self {
         Self {
-            payload: vec![0x51; PAYLOAD_BYTES],
+            payload: vec![PAYLOAD_BYTE; PAYLOAD_BYTES],
             other_from: vec![1; OTHER_BYTES],
             other_to: vec![2; OTHER_BYTES],
         }
@@ -80,36 +82,44 @@ pub(crate) fn run<M: KernelMemory>(memory: &M, budget: Budget, shape: Shape<'_>)
     let phases = Barrier::new(shape.pairs + 1);
     let mailboxes: Vec<Mailbox<Packet>> = (0..shape.pairs).map(|_| Mailbox::new()).collect();
     thread::scope(|scope| {
-        let mut senders = Vec::new();
+        let (mut senders, mut receivers) = (Vec::new(), Vec::new());
         for (index, mailbox) in mailboxes.iter().enumerate() {
             let cpu =
                 |step: usize| shape.cpus.get((index + step) % shape.cpus.len().max(1)).copied();
             let (sender_cpu, receiver_cpu, phases) = (cpu(0), cpu(1), &phases);
-            scope.spawn(move || receive_all(memory, cache, mailbox, receiver_cpu));
+            receivers.push(scope.spawn(move || receive_all(memory, cache, mailbox, receiver_cpu)));
             senders.push(scope.spawn(move || {
                 bind(sender_cpu);
                 let mut sender = Sender { memory, cache, mailbox, process: Process::new() };
-                sender.send_for(budget.warm_up, shape.burst);
+                let before = sender.send_for(budget.warm_up, shape.burst);
                 phases.wait();
                 phases.wait();
                 let packets = sender.send_for(budget.measured, shape.burst);
                 phases.wait();
                 mailbox.close();
-                packets
+                (before, packets)
             }));
         }
         phases.wait();
-        let (before, cpu_before, start) = (memory.counters(), process_cpu_ns(), Instant::now());
+        let (counters_before, cpu_before, start) =
+            (memory.counters(), process_cpu_ns(), Instant::now());
         phases.wait();
         phases.wait();
         let (wall, cpu_after, after) = (start.elapsed(), process_cpu_ns(), memory.counters());
-        let packets = senders.into_iter().map(|sender| sender.join().expect("a sender ends well"));
+        let (mut before_the_window, mut operations) = (0, 0);
+        for sender in senders {
+            let (before, packets) = sender.join().expect("a sender ends well");
+            before_the_window += before;
+            operations += packets;
+        }
+        let received = receivers.into_iter().map(|it| it.join().expect("a receiver ends well"));
         let window = Window {
-            operations: packets.sum(),
+            operations,
+            verified: received.sum::<u64>() - before_the_window,
             wall_ns: wall.as_nanos() as u64,
             cpu_ns: cpu_after - cpu_before,
         };
-        Replayed { window, counters: after.since(before) }
+        Replayed { window, counters: after.since(counters_before) }
     })
 }
 
@@ -152,21 +162,28 @@ impl<M: KernelMemory> Sender<'_, M> {
     }
 }
 
+/// Frees all that comes, and returns how many packets came with their data.
 fn receive_all<M: KernelMemory>(
     memory: &M,
     cache: M::Cache,
     mailbox: &Mailbox<Packet>,
     cpu: Option<usize>,
-) {
+) -> u64 {
     bind(cpu);
     let mut process = Process::new();
-    let take = |Packet { head, data }: Packet, process: &mut Process| {
+    let mut received = 0;
+    let mut take = |Packet { head, data }: Packet, process: &mut Process| {
         data.read(&mut process.payload);
+        // The first and the last byte: the rest was copied by the same call.
+        let ends = (process.payload.first(), process.payload.last());
+        received += u64::from(ends == (Some(&PAYLOAD_BYTE), Some(&PAYLOAD_BYTE)));
+        process.payload[0] = 0;
         process.other_work();
         memory.free_pages(DATA_ORDER, data);
         memory.free(cache, head);
     };
     while mailbox.receive(|packet| take(packet, &mut process)) {}
+    received
 }
 
 #[cfg(test)]
@@ -182,6 +199,7 @@ mod tests {
         let shape = Shape { burst: 30, pairs: 2, cpus: &[] };
         let Replayed { window, counters } = run(&memory, budget, shape);
         assert!(window.operations >= 60 && window.operations % 30 == 0);
+        assert_eq!(window.verified, window.operations, "every packet arrived");
         assert_eq!(counters.zone_allocs, 2 * window.operations);
         assert_eq!(counters.zone_frees, 2 * window.operations);
         assert_eq!(memory.live(), 0, "everything was received and freed");

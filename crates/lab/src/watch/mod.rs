@@ -8,4 +8,4 @@
 mod control_group;
 mod parent;
 
-pub(crate) use parent::{Reading, Watched, resident_of, watch};
+pub(crate) use parent::{Watched, resident_of, watch};

@@ -2,10 +2,9 @@
 
 use super::control_group::ControlGroup;
 use crate::patterns::watched::GROUP_VARIABLE;
-use crate::recording::Measurement;
+use crate::results::{Measurement, Reading, Timeline};
 use crate::runner;
 use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -14,46 +13,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Memory of a watched process at one moment.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Reading {
-    /// Since the process was started.
-    pub(crate) ms: f64,
-    /// Resident, in bytes (`statm`).
-    pub(crate) resident: u64,
-    /// What the control group is charged for, in bytes; where there can be no group, how much less
-    /// memory is free on the machine than at the start.
-    pub(crate) charged: i64,
-}
-
-/// What was seen of a process.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Watched {
-    /// In the order of time.
-    pub(crate) readings: Vec<Reading>,
-    /// When which phase was announced, with what was said.
-    pub(crate) phases: Vec<(f64, String)>,
-    /// Whether `charged` is a control group's, and not the machine's free memory.
-    pub(crate) in_group: bool,
-    /// What the process measured itself.
-    pub(crate) measurement: Measurement,
-}
-
-impl Watched {
-    /// When `phase` was announced, and the numbers that were said with it.
-    pub(crate) fn phase(&self, phase: &str) -> Option<(f64, Vec<u64>)> {
-        self.phases.iter().find_map(|(ms, line)| {
-            let mut words = line.split(' ');
-            (words.next() == Some(phase))
-                .then(|| (*ms, words.filter_map(|word| word.parse().ok()).collect()))
-        })
-    }
-
-    /// The last reading before `ms`.
-    pub(crate) fn at(&self, ms: f64) -> Option<Reading> {
-        self.readings.iter().rev().find(|reading| reading.ms <= ms).copied()
-    }
-}
+/// What was seen of a process, and what it measured itself.
+pub(crate) type Watched = (Timeline, Measurement);
 
 /// Starts a sample process and reads its memory every `interval` until `lasts` after it has
 /// announced its `last` phase; then lets it end.
@@ -103,7 +64,7 @@ pub(crate) fn watch(
     drop(child.stdin.take());
     let answer: Vec<(f64, String)> = lines.iter().collect();
     let measurement = conclude(child, answer.last().map(|(_, line)| line.as_str()))?;
-    Ok(Watched { readings, phases, in_group: group.is_some(), measurement })
+    Ok((Timeline { readings, phases, in_group: group.is_some() }, measurement))
 }
 
 fn conclude(child: Child, answer: Option<&str>) -> Result<Measurement> {

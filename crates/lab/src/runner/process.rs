@@ -1,17 +1,14 @@
-//! Takes samples: each is a fresh process of this executable, with a chosen allocator preloaded.
+//! A sample process: this executable, fresh, with a chosen allocator preloaded.
 
 use crate::SAMPLE_COMMAND;
-use crate::blocks::{self, Step};
-use crate::environment::Environment;
 use crate::experiments::malloc_patterns::PatternSample;
 use crate::experiments::udp_u_4k::UdpSample;
 use crate::patterns::churn::ChurnSample;
 use crate::patterns::growth::GrowthSample;
 use crate::patterns::idle::IdleSample;
-use crate::recording::{Measurement, Recording, SCHEMA, Sample, Variant};
+use crate::results::Measurement;
 use anyhow::{Context, Result};
 use clap::Subcommand;
-use indicatif::{ProgressBar, ProgressStyle};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -71,7 +68,7 @@ pub(crate) fn sample(arguments: &[String], preload: Option<&Path>) -> Result<Mea
 pub(crate) fn sample_with(
     arguments: &[String],
     preload: Option<&Path>,
-    settings: &[(&str, &str)],
+    settings: &[(String, String)],
 ) -> Result<Measurement, String> {
     let output = start(arguments, preload, settings).map_err(|error| format!("{error:#}"))?;
     if !output.status.success() {
@@ -83,10 +80,10 @@ pub(crate) fn sample_with(
 fn start(
     arguments: &[String],
     preload: Option<&Path>,
-    settings: &[(&str, &str)],
+    settings: &[(String, String)],
 ) -> Result<Output> {
     let mut command = command(arguments, preload)?;
-    command.envs(settings.iter().copied()).output().context("cannot start a sample")
+    command.envs(settings.iter().cloned()).output().context("cannot start a sample")
 }
 
 /// A sample process that is about to be started.
@@ -124,69 +121,6 @@ pub(crate) fn end_of(output: &Output) -> String {
     }
 }
 
-/// A whole run: what is compared, over what, how often.
-pub(crate) struct Design {
-    /// Name of the experiment.
-    pub(crate) experiment: String,
-    /// Names of the workloads.
-    pub(crate) workloads: Vec<String>,
-    /// The things compared.
-    pub(crate) variants: Vec<Variant>,
-    /// The one that the others are compared with.
-    pub(crate) baseline: String,
-    /// Rounds after the warm-up.
-    pub(crate) rounds: u32,
-    /// Seed of the order; `None` takes it from the clock.
-    pub(crate) seed: Option<u64>,
-}
-
-impl Design {
-    /// Takes every sample, in randomised complete blocks. `take` is called with the indices of the
-    /// workload and the variant.
-    pub(crate) fn conduct(
-        self,
-        take: impl Fn(usize, usize) -> Result<Measurement, String>,
-    ) -> Recording {
-        let seed = self.seed.unwrap_or_else(blocks::seed_from_clock);
-        let environment = Environment::capture();
-        let steps = blocks::plan(self.rounds, self.workloads.len(), self.variants.len(), seed);
-        let progress = progress_bar(steps.len() as u64);
-        let mut samples = Vec::with_capacity(steps.len());
-        for Step { round, workload, variant } in steps {
-            let (measurement, failure) = match take(workload, variant) {
-                Ok(measurement) => (Some(measurement), None),
-                Err(failure) => (None, Some(failure)),
-            };
-            samples.push(Sample {
-                round,
-                workload: self.workloads[workload].clone(),
-                variant: self.variants[variant].name.clone(),
-                measurement,
-                failure,
-            });
-            progress.inc(1);
-        }
-        progress.finish_and_clear();
-        Recording {
-            schema: SCHEMA.to_owned(),
-            experiment: self.experiment,
-            seed,
-            rounds: self.rounds,
-            baseline: self.baseline,
-            environment,
-            variants: self.variants,
-            samples,
-        }
-    }
-}
-
-/// A bar with the time left; invisible where stderr is no terminal.
-fn progress_bar(length: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} samples, {eta} left")
-        .expect("the template is constant and valid");
-    ProgressBar::new(length).with_style(style)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,36 +141,5 @@ mod tests {
         assert_eq!(run("echo one >&2; echo two >&2; exit 3"), "exit status 3: two");
         assert_eq!(run("kill -SEGV $$"), "ended by signal 11: no message");
         assert!(run("kill -ALRM $$").starts_with("not done after 60 s"));
-    }
-
-    #[test]
-    fn a_run_keeps_failures_beside_measurements() {
-        let variant = |name: &str| Variant { name: name.to_owned(), description: String::new() };
-        let design = Design {
-            experiment: "test".to_owned(),
-            workloads: vec!["w".to_owned()],
-            variants: vec![variant("good"), variant("bad")],
-            baseline: "good".to_owned(),
-            rounds: 2,
-            seed: Some(3),
-        };
-        let recording = design.conduct(|_, variant| {
-            if variant == 1 {
-                return Err("broken".to_owned());
-            }
-            Ok(Measurement {
-                operations: 2,
-                time_ns: 6,
-                wall_ns: 6,
-                cpu_ns: 6,
-                served_by: String::new(),
-                counters: Default::default(),
-            })
-        });
-        assert_eq!(recording.samples.len(), 6, "warm-up and two rounds of two variants");
-        let values = |name| recording.rounds_of("w", name, Measurement::ns_per_operation);
-        assert_eq!(values("good"), [Some(3.0), Some(3.0)]);
-        assert_eq!(values("bad"), [None, None]);
-        assert_eq!(recording.samples.iter().filter(|s| s.failure.is_some()).count(), 3);
     }
 }
