@@ -4,9 +4,45 @@
 use crate::support::{Backing, Bed, Oracle, VirtualConfig, on_cpu, pattern, small};
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::heap::options::StackOptions;
-use quarry_core::slab::sheaf::Sheaf;
+use quarry_core::slab::SlabPolicy;
+use quarry_sys::percpu::VirtualSlots;
 
-type HeapBed = Bed<VirtualConfig<Sheaf>>;
+/// What every policy must live through.
+macro_rules! stamp {
+    ($($policy:ident: $type:ty;)*) => {
+        $(
+            mod $policy {
+                #[test]
+                fn one_call_fails() {
+                    super::one_call_fails::<$type>();
+                }
+
+                #[test]
+                fn all_calls_fail_from_one_on() {
+                    super::all_calls_fail_from_one_on::<$type>();
+                }
+
+                #[test]
+                fn a_fake_system_fails_too() {
+                    super::a_fake_system_fails_too::<$type>();
+                }
+            }
+        )*
+    };
+}
+
+stamp! {
+    sheaf: quarry_core::slab::sheaf::Sheaf;
+    slub: quarry_core::slab::slub::Slub;
+    locked_slub: quarry_core::slab::slub::LockedSlub;
+}
+
+type HeapBed<S> = Bed<VirtualConfig<S>>;
+
+/// A slab policy on virtual CPUs.
+trait Policy: SlabPolicy<VirtualSlots> + 'static {}
+
+impl<S: SlabPolicy<VirtualSlots> + 'static> Policy for S {}
 
 fn options() -> StackOptions {
     let mut options = StackOptions { heap: true, ..small() };
@@ -17,7 +53,7 @@ fn options() -> StackOptions {
 
 /// A short run that asks the system for everything that a stack ever asks for. Returns how many
 /// requests were refused.
-fn play(bed: &HeapBed, oracle: &mut Oracle) -> u32 {
+fn play<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle) -> u32 {
     let stack = &bed.stack;
     let mut refused = 0;
     let sizes = [16, 200, 5000, 30_000, 100_000, 700_000, LARGEST_BLOCK + 1];
@@ -54,7 +90,7 @@ fn play(bed: &HeapBed, oracle: &mut Oracle) -> u32 {
 }
 
 /// Mappings side by side, of which the lower ones can grow only elsewhere.
-fn move_mappings(bed: &HeapBed, oracle: &mut Oracle) -> u32 {
+fn move_mappings<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle) -> u32 {
     let mut refused = 0;
     let first = oracle.len();
     for _ in 0..3 {
@@ -72,13 +108,13 @@ fn move_mappings(bed: &HeapBed, oracle: &mut Oracle) -> u32 {
 }
 
 /// Makes an allocation larger or smaller; returns 1 where that was refused.
-fn resize(bed: &HeapBed, oracle: &mut Oracle, number: usize, round: usize) -> u32 {
+fn resize<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle, number: usize, round: usize) -> u32 {
     let Some(live) = oracle.pick(number) else { return 0 };
     let size = if (number + round).is_multiple_of(3) { live.size / 3 } else { live.size * 2 };
     resize_to(bed, oracle, number, size)
 }
 
-fn resize_to(bed: &HeapBed, oracle: &mut Oracle, number: usize, size: usize) -> u32 {
+fn resize_to<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle, number: usize, size: usize) -> u32 {
     let Some(live) = oracle.pick(number) else { return 0 };
     // SAFETY: it is live, and only the oracle knows it; a refused realloc leaves it so.
     match unsafe { bed.stack.realloc(live.object, size) } {
@@ -97,7 +133,7 @@ fn resize_to(bed: &HeapBed, oracle: &mut Oracle, number: usize, size: usize) -> 
     }
 }
 
-fn free_all(bed: &HeapBed, oracle: &mut Oracle) {
+fn free_all<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle) {
     while let Some(live) = oracle.remove(0) {
         // SAFETY: it was live, and only the oracle knew it.
         unsafe { bed.stack.free(live.object) };
@@ -105,8 +141,8 @@ fn free_all(bed: &HeapBed, oracle: &mut Oracle) {
 }
 
 /// Calls that a whole run makes, the building of the stack included.
-fn calls_of_a_run(backing: Backing) -> (u64, u64) {
-    let bed = HeapBed::cold(backing, 4096, 2);
+fn calls_of_a_run<S: Policy>(backing: Backing) -> (u64, u64) {
+    let bed = HeapBed::<S>::cold(backing, 4096, 2);
     bed.stack.init(bed.os, &options()).expect("a system on which nothing fails");
     let built = bed.os.calls();
     let mut oracle = Oracle::default();
@@ -115,8 +151,8 @@ fn calls_of_a_run(backing: Backing) -> (u64, u64) {
 }
 
 /// Lets `count` calls fail from the `nth` of a run on.
-fn run_failing(backing: Backing, nth: u64, count: u64) -> u32 {
-    let bed = HeapBed::cold(backing, 4096, 2);
+fn run_failing<S: Policy>(backing: Backing, nth: u64, count: u64) -> u32 {
+    let bed = HeapBed::<S>::cold(backing, 4096, 2);
     bed.os.fail(nth, count);
     let mut oracle = Oracle::default();
     let built = bed.stack.init(bed.os, &options()).is_ok();
@@ -139,30 +175,27 @@ fn run_failing(backing: Backing, nth: u64, count: u64) -> u32 {
     refused
 }
 
-#[test]
-fn one_call_fails() {
-    let (built, calls) = calls_of_a_run(Backing::Linux);
+fn one_call_fails<S: Policy>() {
+    let (built, calls) = calls_of_a_run::<S>(Backing::Linux);
     println!("{calls} calls, {built} of them to build the stack");
     assert!(calls > built + 20, "{calls} calls, {built} of them to build the stack");
     for nth in 1..=calls {
-        run_failing(Backing::Linux, nth, 1);
+        run_failing::<S>(Backing::Linux, nth, 1);
     }
 }
 
-#[test]
-fn all_calls_fail_from_one_on() {
-    let (built, calls) = calls_of_a_run(Backing::Linux);
+fn all_calls_fail_from_one_on<S: Policy>() {
+    let (built, calls) = calls_of_a_run::<S>(Backing::Linux);
     let mut refused = 0;
     for nth in (1..=calls).step_by(2) {
-        refused += run_failing(Backing::Linux, nth, u64::MAX);
+        refused += run_failing::<S>(Backing::Linux, nth, u64::MAX);
     }
     assert!(refused > 0, "{calls} calls, {built} of them to build the stack");
 }
 
-#[test]
-fn a_fake_system_fails_too() {
-    let (_, calls) = calls_of_a_run(Backing::Fake);
+fn a_fake_system_fails_too<S: Policy>() {
+    let (_, calls) = calls_of_a_run::<S>(Backing::Fake);
     for nth in (1..=calls).step_by(8) {
-        run_failing(Backing::Fake, nth, 1);
+        run_failing::<S>(Backing::Fake, nth, 1);
     }
 }
