@@ -4,6 +4,10 @@
 //! takes a full sheaf from the barn, or a sheaf's worth from the slabs; one that runs full puts a
 //! sheaf's worth into the barn, or into the slabs. Between CPU and barn always moves a whole sheaf
 //! in one critical section and one restartable sequence.
+//!
+//! A CPU that runs empty and full by turns, because its program allocates and frees in larger bursts
+//! than two sheaves, gets an array for such bursts; it stays until the array is drained. Where one
+//! CPU only runs empty and another only full, larger arrays would save nothing.
 
 use super::bitmap_slabs::{self, BitmapSlabs};
 use super::{
@@ -13,7 +17,7 @@ use super::{
 use crate::frame::{Order, Pfn};
 use core::mem::MaybeUninit;
 use quarry_sys::os::OsResult;
-use quarry_sys::percpu::{Object, PerCpu, Push, SlotIndex};
+use quarry_sys::percpu::{ArrayId, Object, PerCpu, Push, SlotIndex, WIDE_OBJECTS};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Most bytes of objects in a sheaf, within 4..=64 objects.
@@ -22,6 +26,12 @@ const SHEAF_BYTES: usize = 128 << 10;
 const BARN_BYTES: usize = 4 << 20;
 /// A barn is asked to give where it keeps more than this part of what all may.
 const LARGE_BARN: usize = 64;
+/// Most bytes of objects in a wide array.
+const WIDE_BYTES: usize = 1 << 20;
+/// Times that an array has to run full after it ran empty before it is widened.
+const TURNS_BEFORE_WIDE: u64 = 2;
+/// Word of an array's cell with its misses: `{turns : 63 | ran empty since the last turn : 1}`.
+const MISSES: usize = 2;
 /// Empty slabs that a cache keeps, in bytes.
 const EMPTY_BYTES: usize = 512 << 10;
 
@@ -186,6 +196,27 @@ impl Sheaf {
         }
     }
 
+    /// Notes that the running CPU's array ran empty. A lost update costs a turn.
+    fn note_empty<P: PerCpu>(percpu: &P, array: ArrayId) {
+        let misses = percpu.area().word(percpu.current(), array, MISSES);
+        let seen = misses.load(Ordering::Relaxed);
+        if seen & 1 == 0 {
+            misses.store(seen + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that the running CPU's array ran full, and widens it where it has done so by turns
+    /// with running empty. Returns whether it did.
+    fn widen_if_due<P: PerCpu>(percpu: &P, array: ArrayId) -> bool {
+        let misses = percpu.area().word(percpu.current(), array, MISSES);
+        let seen = misses.load(Ordering::Relaxed);
+        if seen & 1 == 0 {
+            return false;
+        }
+        misses.store(seen + 1, Ordering::Relaxed);
+        (seen + 1) >> 1 >= TURNS_BEFORE_WIDE && percpu.widen(array)
+    }
+
     /// A sheaf's worth from barn or slabs into the front of `buffer`.
     fn refill<P: PerCpu>(
         &self,
@@ -239,7 +270,13 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         let keep = EMPTY_BYTES / cache.order().bytes();
         own.keep_empty.store(keep as u32, Ordering::Relaxed);
         own.barn.configure(capacity, max_full);
-        context.percpu.area().define(cache.id().array(), 2 * capacity)
+        let (area, array) = (context.percpu.area(), cache.id().array());
+        area.define(array, 2 * capacity)?;
+        let wide = (WIDE_BYTES / cache.stride()).min(WIDE_OBJECTS);
+        if wide > 2 * capacity {
+            area.define_wide(array, wide);
+        }
+        Ok(())
     }
 
     #[inline(always)]
@@ -258,6 +295,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
             return Some(object);
         }
         let _ = context.percpu.prepare(cache.id().array());
+        Self::note_empty(context.percpu, cache.id().array());
         let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
         let taken = self.refill(context, cache, &mut buffer[..own.capacity()]);
         // SAFETY: refill wrote the first `taken` elements.
@@ -283,6 +321,17 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         if percpu.push_batch(array, &[object]) {
             count(&own.batched_in, 1);
             return;
+        }
+        if Self::widen_if_due(percpu, array) {
+            match percpu.push(array, object) {
+                // The array has counted it.
+                Push::Stored => {
+                    own.free_slow.fetch_sub(1, Ordering::Relaxed);
+                    return;
+                }
+                Push::Duplicate => double_free(cache, object),
+                Push::Refused => {}
+            }
         }
         let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
         let capacity = own.capacity();

@@ -5,7 +5,7 @@
 //! one word that holds its owner's thread pointer: single operations only try it, so that nothing
 //! on the fast path waits; who must have it (prepare, drain, fork) spins briefly and then naps.
 
-use super::slot::{CELL_SHIFT, LIST_MAX};
+use super::slot::{CELL_SHIFT, LIST_MAX, WidePlace};
 use super::{ArrayId, Object, PerCpu, Push, SlotArea, SlotIndex};
 use crate::lock::CountedLock;
 use crate::os::{Os, OsResult};
@@ -278,6 +278,13 @@ impl Stripes {
         area.open(&bounds, held.1, array);
     }
 
+    /// The caller holds the lock of the bounds.
+    pub(super) fn widen(&self, area: &SlotArea, slot: SlotIndex, array: ArrayId, wide: WidePlace) {
+        let _held = hold(area, slot);
+        area.widen_stopped(slot, array, wide);
+        area.reopen(slot, array);
+    }
+
     pub(super) fn drain(
         &self,
         area: &SlotArea,
@@ -288,6 +295,7 @@ impl Stripes {
         for slot in self.slots().filter(|slot| which(*slot) && area.is_opened(*slot, array)) {
             let _held = hold(area, slot);
             area.empty_stopped(slot, array, take);
+            area.reopen(slot, array);
         }
     }
 
@@ -465,6 +473,13 @@ unsafe impl<C: ChooseSlot> PerCpu for LockedSlots<C> {
     fn prepare(&self, array: ArrayId) -> OsResult<()> {
         self.stripes.prepare(&self.area, self.current(), array);
         Ok(())
+    }
+
+    fn widen(&self, array: ArrayId) -> bool {
+        let _bounds = self.area.bounds_lock.lock();
+        let slot = self.current();
+        let wide = self.area.free_wide_place(slot, array);
+        wide.inspect(|wide| self.stripes.widen(&self.area, slot, array, *wide)).is_some()
     }
 
     fn drain_slots(

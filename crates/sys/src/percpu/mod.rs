@@ -4,7 +4,7 @@
 //! had). It holds one *cell* per cache, and a cell is used in one of two forms:
 //!
 //! * **array** (SLAB, sheaves): `word0 = {operations : 48 | top : 16}`, `word1 = {end : 16 |
-//!   !begin : 16}`; the objects lie in the slot's words `begin..top`. `operations` counts pushes
+//!   !begin : 16}`, `word3` = where the array lies; the objects are the slot's words `begin..top`. `operations` counts pushes
 //!   and pops, so the one committing store also keeps the statistics. `begin` is complemented so
 //!   that 0, which fresh memory holds and a drain stores, refuses pops as it refuses pushes: a
 //!   sequence may see the header of an array that is just being opened beside its old bounds.
@@ -38,7 +38,7 @@ mod stepped;
 pub use locked::{ChooseSlot, DeclaredSlot, LockedSlots, ThreadStripe};
 #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq))))]
 pub use rseq::RseqSlots;
-pub use slot::{ArrayId, MAX_ARRAYS, SLOT_BYTES, SlotArea, SlotIndex};
+pub use slot::{ArrayId, MAX_ARRAYS, SLOT_BYTES, SlotArea, SlotIndex, WIDE_OBJECTS, WIDE_PLACES};
 #[cfg(quarry_model)]
 pub use stepped::{PlantedBug, Stepped, SteppedSlots};
 
@@ -179,6 +179,10 @@ pub unsafe trait PerCpu: Sync + Sized {
     /// # Errors
     /// Where the OS refuses memory for the slot; the slow path then serves.
     fn prepare(&self, array: ArrayId) -> OsResult<()>;
+
+    /// Moves the running CPU's array to a wide place, if it may have one and one is free; it stays
+    /// there until it is drained. Returns whether it moved. O(objects), one membarrier.
+    fn widen(&self, array: ArrayId) -> bool;
 
     /// Takes all objects of `array` out of every slot and hands them to `take`, in pieces. Returns
     /// whether it reached every slot: where the kernel refuses the barrier (a seccomp filter that

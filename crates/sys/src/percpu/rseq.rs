@@ -29,6 +29,8 @@ use core::mem::MaybeUninit;
 /// Slots of CPUs under restartable sequences, with locked stripes for threads without registration.
 pub type RseqSlots = Sequenced<Rseq>;
 
+const _: () = assert!(SLOT_SHIFT == 17, "`enter` carries it as an immediate");
+
 /// Where a thread's registration lies; the sequences themselves are its methods.
 pub struct Rseq {
     /// Offset of the thread's `struct rseq` from the thread pointer.

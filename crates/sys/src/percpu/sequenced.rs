@@ -319,6 +319,23 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         Ok(())
     }
 
+    fn widen(&self, array: ArrayId) -> bool {
+        let _bounds = self.area.bounds_lock.lock();
+        let slot = self.current();
+        let Some(wide) = self.area.free_wide_place(slot, array) else { return false };
+        if slot.0 >= self.cpu_count() {
+            self.stripes.widen(&self.area, slot, array, wide);
+            return true;
+        }
+        self.area.word(slot, array, 1).store(CLOSED, Ordering::Release);
+        let flushed = self.barrier();
+        if flushed {
+            self.area.widen_stopped(slot, array, wide);
+        }
+        self.area.reopen(slot, array);
+        flushed
+    }
+
     fn drain_slots(
         &self,
         array: ArrayId,
@@ -328,16 +345,15 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         let _bounds = self.area.bounds_lock.lock();
         let opened =
             || self.cpu_slots().filter(|slot| which(*slot) && self.area.is_opened(*slot, array));
-        let set_bounds = |slot, bounds| {
-            self.area.word(slot, array, 1).store(bounds, Ordering::Release);
-        };
-        opened().for_each(|slot| set_bounds(slot, CLOSED));
+        opened().for_each(|slot| {
+            self.area.word(slot, array, 1).store(CLOSED, Ordering::Release);
+        });
         let flushed = self.barrier();
         for slot in opened() {
             if flushed {
                 self.area.empty_stopped(slot, array, take);
             }
-            set_bounds(slot, self.area.bounds(array));
+            self.area.reopen(slot, array);
         }
         self.stripes.drain(&self.area, array, which, take);
         flushed

@@ -4,10 +4,16 @@
 //! slot's own control), then the arrays one behind the other, each preceded by one guard word that
 //! stays 0 so that the look at "the object below the top" never leaves the array's own memory.
 //!
-//! Layout equation: `begin(a) = end(a-1) + 1`, `end(a) = begin(a) + capacity(a)`,
-//! `end(last) <= SLOT_BYTES / 8`.
+//! Every array has a narrow place of its own. Behind those lie [`WIDE_PLACES`] wide ones; an array
+//! that has shown that it needs one moves to one that is free, until it is drained.
 //!
-//! Invariant of an open array: `begin <= top <= end`, and the words `begin..top` are objects.
+//! Layout equation of narrow places: `begin(a) = end(a-1) + 1`, `end(a) = begin(a) + capacity(a)`,
+//! `end(last) <= FIRST_WIDE`. Wide place `p` is the words
+//! `FIRST_WIDE + p * (WIDE_OBJECTS + 1) + 1 ..`, its first word again a guard.
+//!
+//! Invariant of an open array: its place (word 3) is its narrow one or a wide one whose owner
+//! (a byte of the slot's control cell) it is, `begin <= top <= end` of its place, and the words
+//! `begin..top` are objects.
 
 use super::{ArrayUse, ListUse, Object};
 use crate::lock::{CountedLock, Guard};
@@ -17,8 +23,8 @@ use core::ptr::NonNull;
 
 /// log2 of [`SLOT_BYTES`]; the restartable sequences carry it as an immediate.
 pub(super) const SLOT_SHIFT: u32 = 17;
-/// Address space per slot: words are numbered by 16 bits, and 72 size classes of up to 128 objects
-/// take 75 KiB.
+/// Address space per slot: words are numbered by 16 bits. The narrow places of 72 size classes of
+/// up to 128 objects take 52 KiB, the wide places 64 KiB; memory is what is touched of it.
 pub const SLOT_BYTES: usize = 1 << SLOT_SHIFT;
 /// Cells per slot, the control cell included.
 pub const MAX_ARRAYS: usize = 128;
@@ -27,11 +33,63 @@ pub(super) const CELL_SHIFT: u32 = 5;
 const CELLS_BYTES: usize = MAX_ARRAYS << CELL_SHIFT;
 const FIRST_WORD: usize = CELLS_BYTES / 8;
 const LAST_WORD: usize = SLOT_BYTES / 8;
+/// Wide places of a slot: a byte of one word names the owner of each.
+pub const WIDE_PLACES: usize = 8;
+/// Most objects of an array in a wide place: a burst of a thousand.
+pub const WIDE_OBJECTS: usize = 1024;
+const FIRST_WIDE: usize = LAST_WORD - WIDE_PLACES * (WIDE_OBJECTS + 1);
 
 const _: () = assert!(LAST_WORD < 0xffff, "a top and a complemented begin have 16 bits each");
+const _: () = assert!(MAX_ARRAYS <= 256, "the number of an array fits a byte");
+
+/// Word of an array's cell that holds its place, 0 = not opened.
+const PLACE: usize = 3;
+
+/// Where an array lies: `{end : 16 | begin : 16}`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place(u32);
+
+impl Place {
+    const NONE: Self = Self(0);
+
+    fn new(begin: usize, end: usize) -> Self {
+        Self((end << 16 | begin) as u32)
+    }
+
+    fn begin(self) -> u64 {
+        u64::from(self.0 & 0xffff)
+    }
+
+    fn end(self) -> u64 {
+        u64::from(self.0 >> 16)
+    }
+
+    fn capacity(self) -> usize {
+        (self.end() - self.begin()) as usize
+    }
+
+    /// What word 1 of the open array holds: `{end : 16 | !begin : 16}`.
+    fn bounds(self) -> u64 {
+        u64::from(self.0) ^ 0xffff
+    }
+}
 
 /// Most objects that a list can count.
 pub(super) const LIST_MAX: u64 = 0xf_ffff;
+
+/// A wide place of a slot, and how much of it an array uses.
+#[derive(Clone, Copy)]
+pub(super) struct WidePlace {
+    number: usize,
+    capacity: usize,
+}
+
+impl WidePlace {
+    fn place(self) -> Place {
+        let begin = FIRST_WIDE + self.number * (WIDE_OBJECTS + 1) + 1;
+        Place::new(begin, begin + self.capacity)
+    }
+}
 
 /// One cell, that is one cache, of every slot. Never 0: that is the control cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,9 +155,11 @@ pub struct SlotArea {
     cpus: AtomicU32,
     /// Slots of all three parts.
     reserved: AtomicU32,
-    /// `{end : 16 | begin : 16}` of each array, 0 = not laid out.
-    layout: [AtomicU32; MAX_ARRAYS],
-    /// Words of arrays that are laid out.
+    /// Narrow place of each array.
+    narrow: [AtomicU32; MAX_ARRAYS],
+    /// Capacity of each array in a wide place, 0 where it stays in its narrow one.
+    wide: [AtomicU32; MAX_ARRAYS],
+    /// Words of narrow places.
     laid_out: AtomicU32,
     /// Held while bounds or layouts change: prepare, drain, define.
     pub(super) bounds_lock: CountedLock<()>,
@@ -113,7 +173,8 @@ impl SlotArea {
             slots: AtomicU32::new(0),
             cpus: AtomicU32::new(0),
             reserved: AtomicU32::new(0),
-            layout: [const { AtomicU32::new(0) }; MAX_ARRAYS],
+            narrow: [const { AtomicU32::new(0) }; MAX_ARRAYS],
+            wide: [const { AtomicU32::new(0) }; MAX_ARRAYS],
             laid_out: AtomicU32::new(0),
             bounds_lock: CountedLock::new(()),
         }
@@ -194,24 +255,45 @@ impl SlotArea {
     /// `ENOMEM` where the slot's words are used up, `EEXIST` where the array has room already.
     pub fn define(&self, array: ArrayId, capacity: usize) -> OsResult<()> {
         let _held = self.bounds_lock.lock();
-        if self.layout[array.index()].load(Ordering::Relaxed) != 0 {
+        if self.narrow_place(array) != Place::NONE {
             return Err(OsError(libc::EEXIST));
         }
         let begin = FIRST_WORD + self.laid_out.load(Ordering::Relaxed) as usize + 1;
         let end = begin.saturating_add(capacity);
-        if end > LAST_WORD {
+        if end > FIRST_WIDE {
             return Err(OsError(libc::ENOMEM));
         }
         self.laid_out.store((end - FIRST_WORD) as u32, Ordering::Relaxed);
-        self.layout[array.index()].store((end << 16 | begin) as u32, Ordering::Relaxed);
+        self.narrow[array.index()].store(Place::new(begin, end).0, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Objects that an array of one slot holds, 0 where it is not laid out.
+    /// Lets [`widen`](super::PerCpu::widen) move `array` to a wide place, where it holds up to
+    /// `capacity` objects, at most [`WIDE_OBJECTS`].
+    pub fn define_wide(&self, array: ArrayId, capacity: usize) {
+        self.wide[array.index()].store(capacity.min(WIDE_OBJECTS) as u32, Ordering::Relaxed);
+    }
+
+    /// Objects that a narrow array of one slot holds, 0 where it is not laid out.
     #[must_use]
     pub fn capacity(&self, array: ArrayId) -> usize {
-        let bounds = self.layout[array.index()].load(Ordering::Relaxed) as usize;
-        (bounds >> 16) - (bounds & 0xffff)
+        self.narrow_place(array).capacity()
+    }
+
+    fn narrow_place(&self, array: ArrayId) -> Place {
+        Place(self.narrow[array.index()].load(Ordering::Relaxed))
+    }
+
+    /// Where `array` of `slot` lies now.
+    fn place(&self, slot: SlotIndex, array: ArrayId) -> Place {
+        Place(self.word(slot, array, PLACE).load(Ordering::Relaxed) as u32)
+    }
+
+    /// Whether `array` of `slot` lies in its wide place.
+    #[must_use]
+    pub fn is_wide(&self, slot: SlotIndex, array: ArrayId) -> bool {
+        let place = self.place(slot, array);
+        place != Place::NONE && place != self.narrow_place(array)
     }
 
     /// One of the four words of a cell.
@@ -247,13 +329,9 @@ impl SlotArea {
         self.at(slot, 0)
     }
 
-    fn begin(&self, array: ArrayId) -> u64 {
-        u64::from(self.layout[array.index()].load(Ordering::Relaxed) & 0xffff)
-    }
-
-    /// What word 1 of an open array holds: `{end : 16 | !begin : 16}`. O(1).
-    pub(super) fn bounds(&self, array: ArrayId) -> u64 {
-        u64::from(self.layout[array.index()].load(Ordering::Relaxed)) ^ 0xffff
+    /// Opens `array` of `slot` where it lies now, after it was stopped and perhaps moved.
+    pub(super) fn reopen(&self, slot: SlotIndex, array: ArrayId) {
+        self.word(slot, array, 1).store(self.place(slot, array).bounds(), Ordering::Release);
     }
 
     /// Opens `array` in `slot`: the header first, then the bounds. Sequences read the bounds first,
@@ -263,9 +341,57 @@ impl SlotArea {
     pub(super) fn open(&self, _bounds: &Guard<'_, ()>, slot: SlotIndex, array: ArrayId) {
         let header = self.word(slot, array, 0);
         if header.load(Ordering::Relaxed) == 0 && self.capacity(array) != 0 {
-            header.store(self.begin(array), Ordering::Release);
-            self.word(slot, array, 1).store(self.bounds(array), Ordering::Release);
+            let place = self.narrow_place(array);
+            self.word(slot, array, PLACE).store(u64::from(place.0), Ordering::Relaxed);
+            header.store(place.begin(), Ordering::Release);
+            self.word(slot, array, 1).store(place.bounds(), Ordering::Release);
         }
+    }
+
+    /// Which array has each of the slot's wide places, one byte each (cell 0, word 1). Changed under
+    /// `bounds_lock`.
+    fn owners(&self, slot: SlotIndex) -> &AtomicU64 {
+        self.at(slot, 1)
+    }
+
+    /// A free wide place for `array` of `slot`, if it is open, narrow, and may be wide.
+    pub(super) fn free_wide_place(&self, slot: SlotIndex, array: ArrayId) -> Option<WidePlace> {
+        let capacity = self.wide[array.index()].load(Ordering::Relaxed) as usize;
+        if capacity == 0 || !self.is_opened(slot, array) || self.is_wide(slot, array) {
+            return None;
+        }
+        let owners = self.owners(slot).load(Ordering::Relaxed).to_le_bytes();
+        let number = owners.iter().position(|owner| *owner == 0)?;
+        Some(WidePlace { number, capacity })
+    }
+
+    /// Moves `array` of `slot`, which no sequence can change now, to a free wide place. The caller
+    /// holds `bounds_lock` and opens the array again.
+    pub(super) fn widen_stopped(&self, slot: SlotIndex, array: ArrayId, wide: WidePlace) {
+        let (from, to) = (self.place(slot, array), wide.place());
+        let header = self.word(slot, array, 0);
+        let value = header.load(Ordering::Acquire);
+        let level = (value & 0xffff) - from.begin();
+        for offset in 0..level as usize {
+            let object = self.at(slot, from.begin() as usize + offset).load(Ordering::Relaxed);
+            self.at(slot, to.begin() as usize + offset).store(object, Ordering::Relaxed);
+        }
+        let mut owners = self.owners(slot).load(Ordering::Relaxed).to_le_bytes();
+        owners[wide.number] = array.index() as u8;
+        self.owners(slot).store(u64::from_le_bytes(owners), Ordering::Relaxed);
+        self.word(slot, array, PLACE).store(u64::from(to.0), Ordering::Relaxed);
+        header.store(value & !0xffff | (to.begin() + level), Ordering::Release);
+    }
+
+    /// Takes from `array` of `slot`, which is empty and stopped, the wide place that it may have.
+    fn narrow_stopped(&self, slot: SlotIndex, array: ArrayId) {
+        let owners = self.owners(slot).load(Ordering::Relaxed).to_le_bytes();
+        let left = owners.map(|owner| if owner == array.index() as u8 { 0 } else { owner });
+        if left != owners {
+            self.owners(slot).store(u64::from_le_bytes(left), Ordering::Relaxed);
+        }
+        let narrow = self.narrow_place(array);
+        self.word(slot, array, PLACE).store(u64::from(narrow.0), Ordering::Relaxed);
     }
 
     /// Whether `array` of `slot` has been opened, also while a drain has it stopped.
@@ -273,7 +399,8 @@ impl SlotArea {
         self.word(slot, array, 0).load(Ordering::Relaxed) != 0
     }
 
-    /// Empties `array` of a slot that no sequence can change now, and gives the objects to `take`.
+    /// Empties `array` of a slot that no sequence can change now, and gives the objects to `take`;
+    /// a wide array becomes a narrow one.
     pub(super) fn empty_stopped(
         &self,
         slot: SlotIndex,
@@ -282,7 +409,7 @@ impl SlotArea {
     ) {
         let header = self.word(slot, array, 0);
         let value = header.load(Ordering::Acquire);
-        let begin = self.begin(array);
+        let begin = self.place(slot, array).begin();
         let top = (value & 0xffff) as usize;
         let mut piece = [NonNull::<u8>::dangling(); 64];
         let mut from = begin as usize;
@@ -295,7 +422,8 @@ impl SlotArea {
             take(&piece[..count]);
             from += count;
         }
-        header.store(value & !0xffff | begin, Ordering::Release);
+        self.narrow_stopped(slot, array);
+        header.store(value & !0xffff | self.place(slot, array).begin(), Ordering::Release);
     }
 
     /// Takes the list and the guard of a slot that no sequence can change now.
@@ -323,7 +451,7 @@ impl SlotArea {
         }
         for slot in (0..self.slots()).map(SlotIndex).filter(|slot| self.is_opened(*slot, array)) {
             let header = self.word(slot, array, 0).load(Ordering::Relaxed);
-            sum.level += (header & 0xffff).saturating_sub(self.begin(array));
+            sum.level += self.slot_level(slot, array);
             sum.operations += header >> 16;
         }
         sum
@@ -334,7 +462,8 @@ impl SlotArea {
     pub fn slot_operations(&self, slot: SlotIndex) -> u64 {
         (1..MAX_ARRAYS).map(ArrayId::new).fold(0, |sum, array| {
             let word = |word| self.word(slot, array, word).load(Ordering::Relaxed);
-            // An array counts in its header, a list in words of its own, which arrays leave 0.
+            // An array counts in its header, a list in words of its own, where arrays keep what
+            // changes when they are missed or moved.
             sum.wrapping_add(word(0)).wrapping_add(word(2)).wrapping_add(word(3))
         })
     }
@@ -343,7 +472,9 @@ impl SlotArea {
     #[must_use]
     pub fn slot_level(&self, slot: SlotIndex, array: ArrayId) -> u64 {
         let header = self.word(slot, array, 0).load(Ordering::Relaxed);
-        (header & 0xffff).saturating_sub(self.begin(array))
+        let (top, place) = (header & 0xffff, self.place(slot, array));
+        // One of the two may be from before a move.
+        if top > place.end() { 0 } else { top.saturating_sub(place.begin()) }
     }
 
     /// Objects, pops and pushes of a list summed over all slots; a snapshot. O(slots).

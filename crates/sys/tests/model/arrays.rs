@@ -3,7 +3,7 @@
 
 use crate::{Slots, all_once, check, expect_failure, number, tag};
 use quarry_sys::percpu::Stepped;
-use quarry_sys::percpu::{ArrayId, Object, PerCpu, PlantedBug, Push};
+use quarry_sys::percpu::{ArrayId, Object, PerCpu, PlantedBug, Push, SlotIndex};
 use std::mem::MaybeUninit;
 
 const ARRAY: ArrayId = ArrayId::new(1);
@@ -159,15 +159,42 @@ fn opening(bug: PlantedBug) {
             hand.objects.clear();
         }
     });
-    let control = slots.area().word(quarry_sys::percpu::SlotIndex(0), neighbour, 0);
+    let control = slots.area().word(SlotIndex(0), neighbour, 0);
     assert_eq!(slots.usage(neighbour).level, 0, "{control:?}");
     hand.objects.extend(slots.drained(ARRAY));
     all_once(hand.objects, [0]);
 }
 
+/// A thread widens its CPU's array while the other one pushes and pops, and a drain narrows it.
+fn widening(bug: PlantedBug) {
+    let slots = slots_of(1, 1, bug);
+    slots.area().define_wide(ARRAY, 3);
+    slots.prepare(ARRAY).expect("memory");
+    let mut found = Vec::new();
+    shuttle::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            let mut hand = Hand { objects: vec![0, 1, 2], operations: 0 };
+            for _ in 0..2 {
+                hand.push(&slots);
+                hand.push_pair(&slots);
+                hand.pop(&slots);
+            }
+            hand.objects
+        });
+        let widener = scope.spawn(|| slots.widen(ARRAY));
+        found.extend(slots.drained(ARRAY));
+        assert!(widener.join().expect("no panic"), "it was narrow, before or after the drain");
+        found.extend(worker.join().expect("no panic"));
+    });
+    found.extend(slots.drained(ARRAY));
+    assert!(!slots.area().is_wide(SlotIndex(0), ARRAY), "a drain narrows");
+    all_once(found, 0..3);
+}
+
 /// The kernel refuses the barrier at some point: drains give up, everything stays usable.
 fn refusal(bug: PlantedBug) {
     let slots = slots_of(2, 2, bug);
+    slots.area().define_wide(ARRAY, 3);
     let mut found = Vec::new();
     shuttle::thread::scope(|scope| {
         let worker = scope.spawn(|| {
@@ -183,6 +210,7 @@ fn refusal(bug: PlantedBug) {
         let first = slots.drain(ARRAY, &mut take);
         slots.sequences().refuse_barrier();
         let second = slots.drain(ARRAY, &mut take);
+        assert!(!slots.widen(ARRAY), "a widening needs the barrier too");
         assert_eq!((first, second), (true, false));
         found.extend(worker.join().expect("no panic"));
     });
@@ -201,7 +229,7 @@ macro_rules! models {
 
 mod holds {
     use super::*;
-    models!(singles batches one_cpu mixed opening refusal);
+    models!(singles batches one_cpu mixed opening widening refusal);
 }
 
 macro_rules! mutations {
@@ -216,6 +244,7 @@ mod finds {
         CommitsAfterPreemption is_found_by one_cpu as commits_after_preemption;
         BarrierDoesNothing is_found_by singles as barrier_does_nothing;
         BarrierDoesNothing is_found_by batches as barrier_does_nothing_for_batches;
+        BarrierDoesNothing is_found_by widening as barrier_does_nothing_for_widening;
         HeaderBeforeBounds is_found_by opening as header_before_bounds;
         CommitBeforeBounds is_found_by singles as commit_before_bounds;
         FreshBoundsAdmitPops is_found_by opening as fresh_bounds_admit_pops;

@@ -1,7 +1,9 @@
 //! The naive slots: a `Vec` per slot and array. It watches the words of every slot to learn on
 //! which slot the machine put an operation, and then says what must have come of it.
 
-use crate::support::{A, B, Backend, CAPACITY_A, CAPACITY_B, LIST, Objects, Slots, number, tag};
+use crate::support::{
+    A, B, Backend, CAPACITY_A, CAPACITY_B, LIST, Objects, Slots, WIDE_A, number, tag,
+};
 use proptest::prelude::*;
 use quarry_sys::percpu::{ArrayId, Push, SlotIndex};
 
@@ -16,6 +18,7 @@ pub(crate) enum Op {
     PushAgain(ArrayId),
     PopBatch(ArrayId, usize),
     PushBatch(ArrayId, usize),
+    Widen(ArrayId),
     Drain(ArrayId),
     /// `compare_store` of the list's guard, from what it is (or is not) to a number.
     SetGuard(bool, u64),
@@ -40,6 +43,7 @@ pub(crate) fn any_op() -> impl Strategy<Value = Op> {
         2 => array.clone().prop_map(Op::PushAgain),
         3 => (array.clone(), 0..CAPACITY_B + 2).prop_map(|(array, n)| Op::PopBatch(array, n)),
         5 => (array.clone(), 0..CAPACITY_B + 2).prop_map(|(array, n)| Op::PushBatch(array, n)),
+        2 => array.clone().prop_map(Op::Widen),
         1 => array.prop_map(Op::Drain),
         2 => (any::<bool>(), 0..3u64).prop_map(|(right, guard)| Op::SetGuard(right, guard)),
         8 => (0..3u64).prop_map(Op::ListPush),
@@ -52,6 +56,7 @@ pub(crate) fn any_op() -> impl Strategy<Value = Op> {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ArrayModel {
     opened: bool,
+    wide: bool,
     stack: Vec<usize>,
     operations: u64,
 }
@@ -69,12 +74,16 @@ struct SlotModel {
     list: ListModel,
 }
 
-const ARRAYS: [(ArrayId, usize); 2] = [(A, CAPACITY_A), (B, CAPACITY_B)];
+/// The arrays with their narrow and their wide capacities.
+const ARRAYS: [(ArrayId, [usize; 2]); 2] =
+    [(A, [CAPACITY_A, WIDE_A]), (B, [CAPACITY_B, CAPACITY_B])];
 
 impl SlotModel {
     fn array(&mut self, array: ArrayId) -> (&mut ArrayModel, usize) {
         let place = ARRAYS.iter().position(|(id, _)| *id == array).expect("A or B");
-        (&mut self.arrays[place], ARRAYS[place].1)
+        let model = &mut self.arrays[place];
+        let capacity = ARRAYS[place].1[usize::from(model.wide)];
+        (model, capacity)
     }
 }
 
@@ -195,6 +204,7 @@ impl<'a, S: Backend> Oracle<'a, S> {
                 slots.prepare(*array).expect("the fake OS refuses nothing");
                 Outcome::Nothing
             }
+            Op::Widen(array) => Outcome::Stored(slots.widen(*array)),
             Op::Pop(array) => Outcome::Taken(slots.take(*array).map(number)),
             Op::Push(array) => Outcome::Pushed(slots.put(*array, tag(fresh[0]))),
             Op::Repeat(array, object) => Outcome::Pushed(slots.put(*array, tag(*object))),
@@ -235,7 +245,9 @@ impl<'a, S: Backend> Oracle<'a, S> {
         let got: Vec<usize> = self.slots.drained(array).into_iter().map(number).collect();
         let mut wanted = Vec::new();
         for model in &mut self.models {
-            wanted.append(&mut model.array(array).0.stack);
+            let model = model.array(array).0;
+            wanted.append(&mut model.stack);
+            model.wide = false;
         }
         assert_eq!(got, wanted, "drained, slot by slot from the bottom up");
     }
@@ -277,6 +289,7 @@ impl<'a, S: Backend> Oracle<'a, S> {
             let (header, bounds) = (words[2 * place], words[2 * place + 1]);
             let model = seen.array(array).0;
             model.opened = bounds != 0;
+            model.wide = self.slots.area().is_wide(SlotIndex(slot as u32), array);
             model.operations = header >> 16;
             let begin = !bounds & 0xffff;
             let cells = begin..(header & 0xffff).max(begin);
@@ -299,7 +312,7 @@ impl<'a, S: Backend> Oracle<'a, S> {
     }
 
     fn compare_usage(&mut self) {
-        for (array, capacity) in ARRAYS {
+        for (array, [_, capacity]) in ARRAYS {
             let usage = self.slots.usage(array);
             let arrays = self.models.iter_mut().map(|model| model.array(array).0.clone());
             let (mut level, mut operations) = (0, 0);
@@ -321,6 +334,12 @@ fn apply(model: &mut SlotModel, op: &Op, here: bool, fresh: [usize; 2]) -> Outco
         Op::Prepare(array) => {
             model.array(*array).0.opened = true;
             Outcome::Nothing
+        }
+        Op::Widen(array) => {
+            let model = model.array(*array).0;
+            let moves = *array == A && model.opened && !model.wide;
+            model.wide |= moves;
+            Outcome::Stored(moves)
         }
         Op::Pop(array) => {
             let model = model.array(*array).0;

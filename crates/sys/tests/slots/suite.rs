@@ -4,7 +4,9 @@
 use crate::oracle::{Oracle, any_op};
 use crate::support::{A, B, Backend, CAPACITY_A, LIST, Objects, Slots, Virtual, number, tag};
 use proptest::prelude::*;
-use quarry_sys::percpu::{ArrayId, LockedSlots, NativeSlots, PerCpu, Push, ThreadStripe};
+use quarry_sys::percpu::{
+    ArrayId, LockedSlots, NativeSlots, PerCpu, Push, ThreadStripe, WIDE_OBJECTS, WIDE_PLACES,
+};
 use quarry_sys::primitive::Ordering;
 
 fn follows_the_oracle<S: Backend>() {
@@ -104,7 +106,7 @@ fn drains_in_pieces<S: Backend>() {
 
 fn layouts_run_out<S: Backend>() {
     let slots = Slots::<S>::new();
-    let words = quarry_sys::percpu::SLOT_BYTES / 8;
+    let words = quarry_sys::percpu::SLOT_BYTES / 8 - WIDE_PLACES * (WIDE_OBJECTS + 1);
     assert_eq!(slots.area().define(A, 1).map_err(|error| error.0), Err(libc::EEXIST));
     assert_eq!(slots.area().capacity(A), CAPACITY_A, "a second definition changes nothing");
     let mut left = words;
@@ -118,7 +120,7 @@ fn layouts_run_out<S: Backend>() {
             Err(error) => assert_eq!(error.0, libc::ENOMEM),
         }
     }
-    assert!(defined >= 10 && left < 1001 + 600, "{defined} arrays, {left} words left");
+    assert!(defined >= 4 && left < 1001 + 600, "{defined} arrays, {left} words left");
     let last = ArrayId::new(9 + defined);
     assert_eq!(slots.area().capacity(last), 1000);
     assert_eq!(slots.area().capacity(ArrayId::new(10 + defined)), 0);
@@ -126,9 +128,42 @@ fn layouts_run_out<S: Backend>() {
         slots.area().define(ArrayId::new(60), usize::MAX).map_err(|error| error.0),
         Err(libc::ENOMEM)
     );
-    // The last word of the slot is usable.
+    // The last word in front of the wide places is usable.
     fill(&slots, last, 1000);
     assert_eq!(slots.drained(last).len(), 1000);
+}
+
+/// All wide places full to the last word, one array too many, and a place that becomes free.
+fn wide_places_run_out<S: Backend>() {
+    let slots = Slots::<S>::new();
+    S::enter(0);
+    let arrays: Vec<ArrayId> = (10..11 + WIDE_PLACES).map(ArrayId::new).collect();
+    for array in &arrays {
+        slots.area().define(*array, 2).expect("fresh slots have room");
+        slots.area().define_wide(*array, usize::MAX);
+    }
+    let widen = |array: ArrayId| {
+        fill(&slots, array, 2);
+        slots.widen(array)
+    };
+    // A thread that moves meanwhile finds other slots: there may be more successes, not fewer.
+    let widened = arrays.iter().filter(|array| widen(**array)).count();
+    assert!(widened >= WIDE_PLACES, "{widened} arrays are wide");
+    if !S::DECLARED {
+        // Elsewhere the array may be a narrow one: no way to fill a wide one.
+        return;
+    }
+    assert_eq!(widened, WIDE_PLACES, "the last one found no place");
+    for array in &arrays[..WIDE_PLACES] {
+        fill(&slots, *array, WIDE_OBJECTS - 2);
+    }
+    assert_eq!(slots.put(arrays[0], tag(0)), Push::Refused, "a wide array is full too");
+    assert_eq!(slots.drained(arrays[1]).len(), WIDE_OBJECTS);
+    let [last, neighbour] = [arrays[WIDE_PLACES], arrays[2]];
+    assert!(slots.widen(last), "the drained array's place is free again");
+    let found: Vec<usize> = slots.drained(neighbour).into_iter().map(number).collect();
+    assert_eq!(found.len(), WIDE_OBJECTS);
+    assert!(found.starts_with(&[0, 1, 0, 1, 2]), "a neighbour wrote here: {:?}", &found[..8]);
 }
 
 fn full_lists_refuse<S: Backend>() {
@@ -185,7 +220,8 @@ macro_rules! suite {
             type Backend = $backend;
             suite!(@cases follows_the_oracle closed_until_prepared empty_batches_succeed
                 a_neighbours_top_is_no_duplicate huge_batches_are_refused drains_in_pieces
-                layouts_run_out full_lists_refuse init_repeats_and_fails_cleanly);
+                layouts_run_out wide_places_run_out
+                full_lists_refuse init_repeats_and_fails_cleanly);
         })+
     };
     (@cases $($case:ident)+) => {

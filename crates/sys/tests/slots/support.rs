@@ -13,6 +13,8 @@ pub(crate) const A: ArrayId = ArrayId::new(1);
 pub(crate) const B: ArrayId = ArrayId::new(2);
 pub(crate) const LIST: ArrayId = ArrayId::new(100);
 pub(crate) const CAPACITY_A: usize = 3;
+/// Capacity of A in its wide place; B has none.
+pub(crate) const WIDE_A: usize = 9;
 pub(crate) const CAPACITY_B: usize = 9;
 
 /// A backend as a suite sees it.
@@ -84,6 +86,7 @@ unsafe impl<const N: u32> PerCpu for Virtual<N> {
             &self, slot: SlotIndex, array: ArrayId, word: usize, expected: u64, new: u64
         ) -> bool;
         fn prepare(&self, array: ArrayId) -> quarry_sys::os::OsResult<()>;
+        fn widen(&self, array: ArrayId) -> bool;
         fn drain_slots(
             &self, array: ArrayId, which: &dyn Fn(SlotIndex) -> bool,
             take: &mut dyn FnMut(&[Object])
@@ -110,6 +113,7 @@ impl<S: Backend> Slots<S> {
         slots.init(&OS).expect("the fake OS refuses nothing");
         slots.area().define(A, CAPACITY_A).expect("fresh slots have room");
         slots.area().define(B, CAPACITY_B).expect("fresh slots have room");
+        slots.area().define_wide(A, WIDE_A);
         Self(slots)
     }
 
