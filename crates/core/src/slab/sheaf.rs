@@ -27,7 +27,7 @@ const BARN_BYTES: usize = 4 << 20;
 /// A barn is asked to give where it keeps more than this part of what all may.
 const LARGE_BARN: usize = 64;
 /// Most bytes of objects in a wide array.
-const WIDE_BYTES: usize = 1 << 20;
+const WIDE_BYTES: usize = 512 << 10;
 /// Times that an array has to run full after it ran empty before it is widened.
 const TURNS_BEFORE_WIDE: u64 = 2;
 /// Word of an array's cell with its misses: `{turns : 63 | ran empty since the last turn : 1}`.

@@ -128,8 +128,9 @@ fn all_caches_together_keep_a_bounded_amount() {
         assert_eq!(bed.stack.validate(), Ok(()));
     }
     let held = bed.stack.memory_held();
-    // 8 MiB of barns, 2 MiB of empty slabs, two sheaves of 128 KiB for each of 21 classes.
-    assert!(held.parked <= (8 << 20) + 21 * (256 << 10), "{held:?}");
+    // 8 MiB of barns, 2 MiB of empty slabs, two sheaves of 128 KiB for each of 21 classes, and as
+    // much again for the eight of them that have a wide array.
+    assert!(held.parked <= (8 << 20) + (21 + 8) * (256 << 10), "{held:?}");
     assert!(held.empty_slabs <= 2 << 20, "{held:?}");
     assert!(held.parked >= 8 << 20, "what may be kept is kept: {held:?}");
     bed.assert_empty(&[]);
