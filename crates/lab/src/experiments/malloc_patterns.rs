@@ -52,7 +52,7 @@ struct Defaults;
 
 impl options::Defaults for Defaults {
     const VARIANTS: &'static str = "glibc,jemalloc,tcmalloc,mimalloc,quarry";
-    const SAMPLES: &'static str = "20";
+    const SAMPLES: &'static str = "30";
     const QUICK_SAMPLES: &'static str = "3";
 }
 

@@ -1,4 +1,10 @@
-//! Medians, paired ratios and bootstrap intervals.
+//! Medians, paired ratios and bootstrap intervals; shifts and verdicts in modules of their own.
+//!
+//! Who wants to say which of two is better calls [`verdict::paired`] for columns of one run and
+//! [`verdict::unpaired`] for columns of two: every part of the lab passes the same judgement.
+
+mod shift;
+pub(crate) mod verdict;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
