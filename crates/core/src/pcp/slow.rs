@@ -3,6 +3,7 @@
 
 use super::allocator::PageAllocator;
 use super::{Page, PageRequest};
+use crate::frame::MAX_NODES;
 use crate::zone::{Ask, Mark, Urgency};
 use quarry_sys::percpu::SlotIndex;
 
@@ -42,8 +43,11 @@ impl PageAllocator {
     /// Takes back everything that lies idle, and tries again.
     fn alloc_last(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         self.drain_all();
-        for zone in self.zones.all() {
-            zone.wait_for_purge();
+        // Another purge could otherwise take what has just come back before it is looked at. Below
+        // this lock the lists of a CPU are only tried, never waited for.
+        let mut held = [const { None }; MAX_NODES];
+        for (zone, held) in self.zones.all().zip(&mut held) {
+            *held = Some(zone.hold_purges());
             zone.clear_boost();
         }
         for node in self.zones.fallback_order(request.node) {

@@ -2,7 +2,7 @@
 //!
 //! The zone's lock is held only to take a pageblock's dirty blocks off the lists and to put them
 //! back; the calls of the operating system happen in between. A request that finds nothing
-//! meanwhile waits for `purging` before it gives up.
+//! meanwhile takes `purging` for its last look before it gives up.
 
 use super::free_area::{Block, End};
 use super::zone::Zone;

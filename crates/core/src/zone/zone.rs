@@ -287,11 +287,10 @@ impl Zone {
         self.grows && !self.stuck.load(Relaxed)
     }
 
-    /// Waits until blocks that are off the lists to be purged have come back.
-    pub(crate) fn wait_for_purge(&self) {
-        if self.isolated.load(Relaxed) != 0 {
-            drop(self.purging.lock());
-        }
+    /// Waits until blocks that are off the lists to be purged have come back; no others leave the
+    /// lists for that while the guard lives.
+    pub(crate) fn hold_purges(&self) -> Guard<'_, ()> {
+        self.purging.lock()
     }
 
     /// Tells the per-CPU lists to keep less while memory is being reclaimed.
