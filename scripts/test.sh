@@ -99,6 +99,7 @@ counted() {
 passed=0
 failed=0
 table=()
+ran=()
 run_step() {
     local name=$1 title=$2 log=$logs/$1.log start=$SECONDS status result
     printf '\n==> %s: %s\n' "$name" "$title"
@@ -116,6 +117,7 @@ run_step() {
         result=FAILED
         ((bad == 0)) && bad=1
     fi
+    ran+=("$log")
     passed=$((passed + ok))
     failed=$((failed + bad))
     table+=("$(printf '%-9s %-7s %5d s %6d passed %4d failed  %s' \
@@ -144,6 +146,8 @@ done
 
 printf '\n'
 printf '%s\n' "${table[@]}"
+# What tests say that could not run here.
+sed -n 's/.*\(skipped: .*\)/\1/p' "${ran[@]}" | sort -u
 printf '%d seconds; logs in %s\n' "$SECONDS" "$logs"
 printf '%d passed, %d failed\n' "$passed" "$failed"
 ((failed == 0))

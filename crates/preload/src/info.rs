@@ -7,6 +7,7 @@ use core::fmt::{self, Write};
 use quarry::process::{KeepErrno, Mode, STACK, ensure_ready, is_ready, print_stats_to};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::stack::HeapUse;
+use quarry_sys::report::warn;
 
 /// `struct mallinfo2` of glibc 2.33.
 #[repr(C)]
@@ -179,5 +180,22 @@ pub extern "C" fn quarry_stats_print(fd: c_int) {
     let _errno = KeepErrno::new();
     if ensure_ready() == Mode::Ready {
         print_stats_to(fd);
+    }
+}
+
+/// 0 where every invariant of the heap holds; else one line says which does not, and the result is
+/// -1, or the process ends. Nobody else may use the heap meanwhile. O(frames taken).
+#[unsafe(no_mangle)]
+pub extern "C" fn quarry_validate() -> c_int {
+    let _errno = KeepErrno::new();
+    if !is_ready() {
+        return 0;
+    }
+    match STACK.validate() {
+        Ok(()) => 0,
+        Err(broken) => {
+            warn(format_args!("broken invariant: {broken}"));
+            -1
+        }
     }
 }

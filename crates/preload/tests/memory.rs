@@ -6,7 +6,7 @@ use crate::support::{Group, Run, calls_between_marks, program};
 /// Runs in a control group of its own where there may be one, so that the kernel's own count of
 /// memory is compared with what is resident.
 fn idle(arguments: &str, settings: &[(&str, &str)]) {
-    let group = Group::create(None);
+    let group = Group::create_or_skip(None, "the count of the control group");
     let mut run = Run::new(program("memory_idle.c")).args(arguments.split_whitespace());
     for (name, value) in settings {
         run = run.env(name, value);
@@ -65,6 +65,13 @@ fn without_a_background_thread() {
 #[test]
 fn small_programs_have_no_second_thread() {
     option_case("small").finish().success();
+}
+
+/// The thread that gives back is there before the first free, however the program got its threads.
+#[test]
+fn threads_that_only_free_in_a_grown_program() {
+    option_case("late").finish().success();
+    option_case("early").finish().success();
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Outcome, Run, program};
+use crate::support::{Outcome, Run, program, skipped};
 
 /// What a program ends with that was not allowed to make its surroundings; it says why.
 const NOT_ALLOWED: i32 = 77;
@@ -14,7 +14,7 @@ const NOT_ALLOWED: i32 = 77;
 fn where_allowed(run: Run) -> Option<Outcome> {
     let outcome = run.finish();
     if outcome.status.code() == Some(NOT_ALLOWED) {
-        eprintln!("skipped: {}", outcome.stdout.trim_end());
+        skipped(outcome.stdout.trim_end());
         return None;
     }
     Some(outcome.success())
@@ -120,12 +120,32 @@ fn calls_refused_by_a_filter() {
     }
 }
 
+/// A program that checks every invariant. It takes milliseconds per TiB of address space, and
+/// nobody else may be at work.
+fn start_validated(source: &'static str) -> Run {
+    start(source).env("QUARRY_RESERVE", "1G").env("QUARRY_BACKGROUND", "0")
+}
+
 /// Each request to the system fails once, and all from each one on.
 #[test]
 fn system_that_refuses_the_nth_request() {
-    let outcome = start("around_fail.c").finish().success();
+    for delay in ["500", "0"] {
+        let outcome = start_validated("around_fail.c").env("QUARRY_PURGE_DELAY", delay).finish();
+        println!("{}", outcome.success().stdout);
+    }
+}
+
+/// Each allocation that takes memory from the budget is refused under some limit.
+#[test]
+fn limit_that_refuses_the_nth_allocation() {
+    let outcome = start_validated("around_limit.c").without_stats().finish().success();
     println!("{}", outcome.stdout);
-    start("around_fail.c").env("QUARRY_PURGE_DELAY", "0").finish().success();
+}
+
+/// Forks and threads that the system refuses, as at a limit of processes.
+#[test]
+fn forks_and_threads_refused() {
+    start("around_refused.c").env("QUARRY_PURGE_DELAY", "1").finish().success();
 }
 
 /// Settings of the machine, set back when dropped.
@@ -168,7 +188,7 @@ fn strict_overcommit() {
         Setting::set(FILES[1], "2").map(|mode| (mode, ratio))
     });
     let Ok(_settings) = settings else {
-        eprintln!("skipped: this user may not set vm.overcommit_memory");
+        skipped("this user may not set vm.overcommit_memory");
         return;
     };
     let reserved = 1 << 30;

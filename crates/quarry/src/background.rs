@@ -9,7 +9,12 @@
 //! stacks locked it frees the thread-local storage of ended threads. So `free` starts the thread
 //! only in a process without other threads, where nobody holds such a lock. One with several (which
 //! is not surprised by one more) gets it from an allocation, as soon as its heap has grown to those
-//! 32 MiB; under that lock nothing is allocated (glibc 2.36, `nptl/nptl-stack.c`).
+//! 32 MiB; under that lock nothing is allocated (glibc 2.36, `nptl/nptl-stack.c`). Where the heap
+//! has grown before, with one thread, that is the allocation of `pthread_create` itself: it says
+//! that the process has several threads and then asks `calloc` for the new one's table of
+//! thread-local storage, no lock held. Only a stack of an earlier thread needs none, so the one
+//! exception is the child of a fork that starts its first thread on a stack which its parent's
+//! threads have left.
 //!
 //! Where no thread may be started or none can be had, whoever frees does the looks instead, a
 //! bounded step at a time, and a program that is idle keeps what it has.

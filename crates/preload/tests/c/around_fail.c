@@ -1,16 +1,15 @@
 /*
  * Every request to the system fails once, and everything from every request on: NULL comes out with
- * ENOMEM, what is live keeps its contents, and when the system serves again, so does malloc. The
- * calls of the allocator meet the functions below, which stand in front of the C library's.
+ * ENOMEM, what is live keeps its contents, every invariant holds, and when the system serves again,
+ * so does malloc. The calls of the allocator meet the functions below, which stand in front of the
+ * C library's.
  */
-#include "deadline.h"
+#include "refused.h"
 
 #include <limits.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 static atomic_long calls;
 static atomic_long first_failing = LONG_MAX;
@@ -22,13 +21,59 @@ static int fails(void)
     return call >= atomic_load(&first_failing) && call <= atomic_load(&last_failing);
 }
 
+/* The C library's `syscall`, behind the one below. */
+static long system_call(long number, long a, long b, long c, long d, long e, long f)
+{
+#if defined(__x86_64__)
+    register long r10 __asm__("r10") = d;
+    register long r8 __asm__("r8") = e;
+    register long r9 __asm__("r9") = f;
+    long result = number;
+    __asm__ volatile("syscall"
+                     : "+a"(result)
+                     : "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+#elif defined(__aarch64__)
+    register long x8 __asm__("x8") = number;
+    register long result __asm__("x0") = a;
+    register long x1 __asm__("x1") = b;
+    register long x2 __asm__("x2") = c;
+    register long x3 __asm__("x3") = d;
+    register long x4 __asm__("x4") = e;
+    register long x5 __asm__("x5") = f;
+    __asm__ volatile("svc 0"
+                     : "+r"(result)
+                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+                     : "memory");
+#endif
+    if (result < 0 && result > -4096) {
+        errno = (int)-result;
+        return -1;
+    }
+    return result;
+}
+
 static long answer(long number, long a, long b, long c, long d, long e, long f)
 {
     if (fails()) {
         errno = ENOMEM;
         return -1;
     }
-    return syscall(number, a, b, c, d, e, f);
+    return system_call(number, a, b, c, d, e, f);
+}
+
+/* What the allocator asks of the system beside memory: all but sleeping and waking fails too. */
+long syscall(long number, ...)
+{
+    va_list rest;
+    va_start(rest, number);
+    long words[6];
+    for (size_t i = 0; i < LENGTH(words); i++)
+        words[i] = va_arg(rest, long);
+    va_end(rest);
+    long (*call)(long, long, long, long, long, long, long) =
+        number == SYS_futex ? system_call : answer;
+    return call(number, words[0], words[1], words[2], words[3], words[4], words[5]);
 }
 
 void *mmap(void *address, size_t bytes, int access, int flags, int file, off_t offset)
@@ -57,96 +102,6 @@ void *mremap(void *address, size_t bytes, size_t wanted, int flags, ...)
     return (void *)answer(SYS_mremap, (long)address, (long)bytes, (long)wanted, flags, target, 0);
 }
 
-enum { OBJECTS = 400 };
-static struct {
-    unsigned char *address;
-    size_t size;
-} live[OBJECTS];
-static size_t count;
-static int refused;
-
-static void keep(void *object, size_t size, const char *entry)
-{
-    if (object == NULL) {
-        CHECK(errno == ENOMEM, "%s of %zu bytes was refused without ENOMEM", entry, size);
-        refused++;
-        return;
-    }
-    CHECK(count < OBJECTS, "too many objects");
-    pattern_fill(object, size, count);
-    live[count].address = object;
-    live[count++].size = size;
-}
-
-static void allocate_zeroed(size_t size)
-{
-    errno = 0;
-    unsigned char *object = calloc(1, size);
-    for (size_t i = 0; object != NULL && i < size; i += size < 5000 ? 1 : 509)
-        CHECK(object[i] == 0, "calloc(%zu) is not zero at %zu", size, i);
-    keep(object, size, "calloc");
-}
-
-static void allocate_aligned(size_t size)
-{
-    void *object = NULL;
-    int error = posix_memalign(&object, 64 * KIB, size);
-    CHECK(error == 0 || error == ENOMEM, "posix_memalign(%zu) says %d", size, error);
-    CHECK(error == 0 || object == NULL, "posix_memalign failed and gave %p", object);
-    errno = error;
-    keep(object, size, "posix_memalign");
-}
-
-static void resize(size_t number, size_t size)
-{
-    errno = 0;
-    unsigned char *moved = realloc(live[number].address, size);
-    if (moved == NULL) {
-        CHECK(errno == ENOMEM, "realloc to %zu was refused without ENOMEM", size);
-        CHECK_PATTERN(live[number].address, live[number].size, number);
-        refused++;
-        return;
-    }
-    CHECK_PATTERN(moved, size < live[number].size ? size : live[number].size, number);
-    pattern_fill(moved, size, number);
-    live[number].address = moved;
-    live[number].size = size;
-}
-
-static void free_all(void)
-{
-    while (count > 0) {
-        count--;
-        CHECK_PATTERN(live[count].address, live[count].size, count);
-        free(live[count].address);
-    }
-}
-
-/* Asks for every kind of memory, returns how often it was refused. */
-static int play(void)
-{
-    static const size_t sizes[] = {16, 200, 3000, 30000, 100000, 700000, 2 * MIB};
-    refused = 0;
-    for (int round = 0; round < 2; round++) {
-        for (size_t i = 0; i < LENGTH(sizes); i++) {
-            for (int copy = 0; copy < (sizes[i] < 5000 ? 8 : 1); copy++) {
-                errno = 0;
-                keep(malloc(sizes[i]), sizes[i], "malloc");
-            }
-            allocate_zeroed(sizes[i]);
-            allocate_aligned(sizes[i]);
-        }
-        for (size_t i = 0; i < count; i += 3)
-            resize(i, live[i].size * (i % 2 == 0 ? 3 : 1) / (i % 2 == 0 ? 1 : 3) + 1);
-        malloc_trim(0);
-        if (round == 0)
-            free_all();
-    }
-    free_all();
-    malloc_trim(0);
-    return refused;
-}
-
 enum how { ONCE, FROM_THERE };
 
 /*
@@ -173,6 +128,7 @@ static int run(long nth, enum how how)
         int again = play();
         CHECK(again == 0, "call %ld failed, and later %d requests on a good system", nth, again);
         require_quarry();
+        check_heap("at the end");
         CHECK(write(pipes[1], result, sizeof(result)) == sizeof(result), "write");
         exit(0);
     }

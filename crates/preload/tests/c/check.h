@@ -122,6 +122,14 @@ static UNUSED void require_quarry(void)
     free(large);
 }
 
+/* Demands that every invariant of the heap holds. Only where no other thread uses it. */
+static UNUSED void check_heap(const char *when)
+{
+    int (*validate)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "quarry_validate");
+    CHECK(validate != NULL || testing_a_peer(), "the library has no quarry_validate");
+    CHECK(validate == NULL || validate() == 0, "an invariant is broken %s", when);
+}
+
 static inline uint64_t mix(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15u;

@@ -6,6 +6,12 @@
  */
 #include "memory.h"
 
+/*
+ * How long to wait for what takes between half a second and one on an idle machine: on a busy one
+ * the threads of others come first. The lab measures what is held after 2 seconds (`idle-return`).
+ */
+enum { GENEROUS_SECONDS = 40 };
+
 static void fill(struct objects *objects, int by_bytes, uint64_t *random)
 {
     while (objects->bytes < 512 * MIB) {
@@ -54,7 +60,7 @@ int main(int argc, char **argv)
         waited = seconds_now() - start;
         resident = (ssize_t)(resident_bytes() - resident_before - table);
         charged = (ssize_t)(charged_bytes() - charged_before - table);
-    } while (waited < 2 && (resident > (ssize_t)bound || !agrees(charged, bound)));
+    } while (waited < GENEROUS_SECONDS && (resident > (ssize_t)bound || !agrees(charged, bound)));
     printf("after %.2f s: %zu KiB live, %zd KiB resident, %zd KiB counted by %s\n", waited,
            live / KIB, resident / (ssize_t)KIB, charged / (ssize_t)KIB,
            has_group() ? "the control group" : "MemFree");

@@ -1,9 +1,11 @@
 /*
- * usage: memory_options at-once|never|no-thread|small|trim
+ * usage: memory_options at-once|never|no-thread|small|trim|late|early
  * What QUARRY_PURGE_DELAY and QUARRY_BACKGROUND promise, what a small program may expect, and what
  * malloc_trim gives back.
  */
 #include "memory.h"
+
+#include <pthread.h>
 
 static size_t before;
 
@@ -78,13 +80,77 @@ static void trim(void)
     CHECK(grown() <= 3 * MIB, "%zu bytes kept after the second malloc_trim", grown());
 }
 
+/*
+ * A thread that only frees, and does not begin before it may. The thread that gives memory back is
+ * not started by a free in a process with threads, so it has to be there before.
+ */
+static struct objects handed_over;
+static pthread_barrier_t may_free;
+
+static void *free_only(void *unused)
+{
+    pthread_barrier_wait(&may_free);
+    for (size_t i = 0; i < handed_over.count; i++)
+        free_object(&handed_over, i);
+    return unused;
+}
+
+static pthread_t start_freeing_thread(void)
+{
+    pthread_t thread;
+    CHECK(pthread_barrier_init(&may_free, NULL, 2) == 0, "barrier");
+    CHECK(pthread_create(&thread, NULL, free_only, NULL) == 0, "thread");
+    return thread;
+}
+
+static void grow_for_others(void)
+{
+    uint64_t random = 11;
+    handed_over = room_for(1u << 20);
+    while (handed_over.bytes < 96 * MIB)
+        add_object(&handed_over, same_count(&random, 16, MIB));
+}
+
+/* Nothing is called after the frees; only a hang takes as long as this waits. */
+static void all_goes_back(pthread_t thread)
+{
+    pthread_barrier_wait(&may_free);
+    CHECK(pthread_join(thread, NULL) == 0, "join");
+    size_t table = table_bytes(&handed_over);
+    double start = seconds_now();
+    while (grown() > 8 * MIB + table && seconds_now() - start < 40)
+        nap_ms(20);
+    CHECK(grown() <= 8 * MIB + table, "%zu bytes kept after a thread freed all", grown());
+}
+
+/* Grown with one thread; the second one frees. */
+static void late(void)
+{
+    grow_for_others();
+    CHECK(threads_now() == 1, "%u threads in a program that has freed nothing", threads_now());
+    pthread_t thread = start_freeing_thread();
+    CHECK(testing_a_peer() || threads_now() == 3, "%u threads beside growth", threads_now());
+    all_goes_back(thread);
+}
+
+/* Grown while there are two threads. */
+static void early(void)
+{
+    pthread_t thread = start_freeing_thread();
+    CHECK(threads_now() == 2, "%u threads in a small program", threads_now());
+    grow_for_others();
+    CHECK(testing_a_peer() || threads_now() == 3, "%u threads after growth", threads_now());
+    all_goes_back(thread);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         void (*run)(void);
     } cases[] = {{"at-once", at_once}, {"never", never}, {"no-thread", no_thread},
-                 {"small", small},     {"trim", trim}};
+                 {"small", small},     {"trim", trim},   {"late", late},
+                 {"early", early}};
     CHECK(argc == 2, "usage: %s CASE", argv[0]);
     require_quarry();
     before = resident_bytes();

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::skipped;
+
 /// A fresh group below our own; removed when it is dropped, which is after its programs have ended.
 pub(crate) struct Group {
     folder: PathBuf,
@@ -11,22 +13,28 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Creates one, with a limit if there is to be one. `None` where the machine gives us no right
-    /// to, or mounts no memory controller.
-    pub(crate) fn create(limit: Option<u64>) -> Option<Self> {
+    /// Creates one, with a limit if there is to be one. Where this machine does not permit it, says
+    /// that `what` is skipped, and why.
+    pub(crate) fn create_or_skip(limit: Option<u64>, what: &str) -> Option<Self> {
+        Self::create(limit).map_err(|why| skipped(&format!("{what}: {why}"))).ok()
+    }
+
+    fn create(limit: Option<u64>) -> Result<Self, String> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let (parent, version_2) = own_group()?;
+        let (parent, version_2) =
+            own_group().ok_or("no control group of this process is mounted with memory")?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = parent.join(format!("quarry-test-{}-{number}", std::process::id()));
-        fs::create_dir(&folder).ok()?;
-        let group = Self { folder, version_2 };
+        let why = |error: std::io::Error| format!("no control group {}: {error}", folder.display());
+        fs::create_dir(&folder).map_err(why)?;
+        let group = Self { folder: folder.clone(), version_2 };
         // Version 2 gives a group the controller only where its parent hands it down.
-        fs::read(group.usage_file()).ok()?;
+        fs::read(group.usage_file()).map_err(why)?;
         if let Some(limit) = limit {
             let name = if version_2 { "memory.max" } else { "memory.limit_in_bytes" };
-            fs::write(group.folder.join(name), limit.to_string()).ok()?;
+            fs::write(group.folder.join(name), limit.to_string()).map_err(why)?;
         }
-        Some(group)
+        Ok(group)
     }
 
     /// The file that a process joins the group by.

@@ -4,6 +4,7 @@ mod compile;
 mod group;
 mod library;
 mod run;
+mod skip;
 mod stats;
 mod syscalls;
 
@@ -11,5 +12,6 @@ pub(crate) use compile::{plugin, program};
 pub(crate) use group::Group;
 pub(crate) use library::{library, testing_a_peer};
 pub(crate) use run::{Outcome, Run, Running, scratch};
+pub(crate) use skip::skipped;
 pub(crate) use stats::Stats;
 pub(crate) use syscalls::{Calls, calls_between_marks};

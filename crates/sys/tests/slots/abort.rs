@@ -509,7 +509,7 @@ fn every_instruction(operation: Operation) -> usize {
 #[test]
 fn sequences_survive_an_interruption_at_each_instruction() {
     if Slots::<RseqSlots>::new().is_locked() {
-        println!("not run: this process has no restartable sequences to interrupt");
+        crate::support::skipped("this process has no restartable sequences to interrupt");
         return;
     }
     SHARED.store(std::ptr::from_ref(Shared::new()).cast_mut(), Ordering::Release);

@@ -2,6 +2,7 @@
 
 use quarry_sys::os::FakeOs;
 use quarry_sys::percpu::{ArrayId, NativeSlots, Object, PerCpu, Push, SlotIndex, VirtualSlots};
+use std::io::Write;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 
@@ -16,6 +17,14 @@ pub(crate) const CAPACITY_A: usize = 3;
 /// Capacity of A in its wide place; B has none.
 pub(crate) const WIDE_A: usize = 9;
 pub(crate) const CAPACITY_B: usize = 9;
+
+/// Says that the running test is skipped, and why. Past the capture of the test harness, which
+/// hides what tests print that pass.
+pub(crate) fn skipped(why: &str) {
+    let current = std::thread::current();
+    let test = current.name().unwrap_or("a test");
+    writeln!(std::io::stderr(), "skipped: {test}: {why}").expect("standard error is open");
+}
 
 /// A backend as a suite sees it.
 pub(crate) trait Backend: PerCpu + Send + 'static {
