@@ -5,9 +5,9 @@
 //! sheaf's worth into the barn, or into the slabs. Between CPU and barn always moves a whole sheaf
 //! in one critical section and one restartable sequence.
 //!
-//! A CPU that runs empty and full by turns, because its program allocates and frees in larger bursts
-//! than two sheaves, gets an array for such bursts; it stays until the array is drained. Where one
-//! CPU only runs empty and another only full, larger arrays would save nothing.
+//! A CPU that runs empty and full by turns, because its program allocates and frees in larger
+//! bursts than two sheaves, gets an array for such bursts; it stays until the array is drained.
+//! Where one CPU only runs empty and another only full, larger arrays would save nothing.
 
 use super::bitmap_slabs::{self, BitmapSlabs};
 use super::{

@@ -4,10 +4,11 @@
 //! had). It holds one *cell* per cache, and a cell is used in one of two forms:
 //!
 //! * **array** (SLAB, sheaves): `word0 = {operations : 48 | top : 16}`, `word1 = {end : 16 |
-//!   !begin : 16}`, `word3` = where the array lies; the objects are the slot's words `begin..top`. `operations` counts pushes
-//!   and pops, so the one committing store also keeps the statistics. `begin` is complemented so
-//!   that 0, which fresh memory holds and a drain stores, refuses pops as it refuses pushes: a
-//!   sequence may see the header of an array that is just being opened beside its old bounds.
+//!   !begin : 16}`, `word3` = where the array lies; the objects are the slot's words `begin..top`.
+//!   `operations` counts pushes and pops, so the one committing store also keeps the statistics.
+//!   `begin` is complemented so that 0, which fresh memory holds and a drain stores, refuses pops
+//!   as it refuses pushes: a sequence may see the header of an array that is just being opened
+//!   beside its old bounds.
 //! * **list** (SLUB, SLQB): `word0 = {head >> 4 : 44 | nr : 20}`, `word1` = a guard that a push
 //!   must match (the slab whose objects the list holds; all ones while a drain stops the list),
 //!   `word2`, `word3` = pops and pushes, attempts that were interrupted included.

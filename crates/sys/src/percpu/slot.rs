@@ -348,8 +348,8 @@ impl SlotArea {
         }
     }
 
-    /// Which array has each of the slot's wide places, one byte each (cell 0, word 1). Changed under
-    /// `bounds_lock`.
+    /// Which array has each of the slot's wide places, one byte each (cell 0, word 1). Changed
+    /// under `bounds_lock`.
     fn owners(&self, slot: SlotIndex) -> &AtomicU64 {
         self.at(slot, 1)
     }
