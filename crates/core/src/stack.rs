@@ -293,7 +293,7 @@ impl<C: StackConfig> Stack<C> {
     #[inline]
     pub unsafe fn cache_free(&self, id: CacheId, object: Object) {
         let offset = object.as_ptr() as usize - self.fast.base.load(Ordering::Relaxed);
-        let slab = self.fast.geometry[id.index()].slab(offset);
+        let slab = || self.fast.geometry[id.index()].slab(offset);
         // SAFETY: the caller's promise is passed on; `slab` follows from the cache's geometry.
         match unsafe { C::Slab::free_fast(&self.fast.percpu, id, object, slab) } {
             Push::Stored => {}

@@ -127,12 +127,18 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     /// Takes an object from the running CPU, or `None`: then [`alloc_slow`](Self::alloc_slow).
     fn alloc_fast(percpu: &P, id: CacheId) -> Option<Object>;
 
-    /// Gives an object of the slab `slab` to the running CPU; `Refused`: then
-    /// [`free_slow`](Self::free_slow).
+    /// Gives an object to the running CPU; `Refused`: then [`free_slow`](Self::free_slow). `slab` is
+    /// called by policies that have to know the slab.
     ///
     /// # Safety
-    /// `object` is an allocated object of the cache, in the slab `slab`, and nobody uses it.
-    unsafe fn free_fast(percpu: &P, id: CacheId, object: Object, slab: Pfn) -> Push;
+    /// `object` is an allocated object of the cache, in the slab that `slab` names, and nobody uses
+    /// it.
+    unsafe fn free_fast(
+        percpu: &P,
+        id: CacheId,
+        object: Object,
+        slab: impl FnOnce() -> Pfn,
+    ) -> Push;
 
     /// Takes an object from wherever there is one. `None` where there is no memory.
     fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object>;

@@ -285,7 +285,12 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
     }
 
     #[inline(always)]
-    unsafe fn free_fast(percpu: &P, id: CacheId, object: Object, _slab: Pfn) -> Push {
+    unsafe fn free_fast(
+        percpu: &P,
+        id: CacheId,
+        object: Object,
+        _slab: impl FnOnce() -> Pfn,
+    ) -> Push {
         percpu.push(id.array(), object)
     }
 

@@ -143,7 +143,7 @@ impl<C: StackConfig> Stack<C> {
         // address inside the reservation is not null.
         let (id, object) =
             unsafe { (CacheId::new_unchecked(kind), Object::new_unchecked(address)) };
-        let slab = geometry.slab(offset);
+        let slab = || geometry.slab(offset);
         // SAFETY: an object of this cache starts at the address, and nobody uses it (caller).
         unsafe { C::Slab::free_fast(&self.fast.percpu, id, object, slab) == Push::Stored }
     }

@@ -15,6 +15,9 @@
 //! 88: jmp 2b                     ; abort handler, behind the signature that glibc registered
 //! ```
 //!
+//! What commits falls through; what leaves does so by a label operand, or, where the sequence has a
+//! result (which Rust does not combine with labels), by way of 6, which lies out of line.
+//!
 //! Bounds are loaded before the header: see `SlotArea::open`. An array's `begin` is stored
 //! complemented, so `top + !begin` carries out of 16 bits exactly where `top > begin`.
 
@@ -39,9 +42,13 @@ pub struct Rseq {
     index: AtomicIsize,
 }
 
-/// Descriptor and abort handler shared by all sequences (labels 2, 3, 5 are the caller's).
+/// Descriptor and abort handler shared by all sequences (labels 2, 3, 5 are the caller's), with
+/// more code out of line.
 macro_rules! descriptor {
     () => {
+        descriptor!("")
+    };
+    ($out_of_line:expr) => {
         concat!(
             ".pushsection __rseq_cs, \"aw\"\n",
             ".balign 32\n",
@@ -53,41 +60,36 @@ macro_rules! descriptor {
             ".byte 0x0f, 0xb9, 0x3d\n",
             ".long 0x53053053\n",
             "88: jmp 2b\n",
+            $out_of_line,
             ".popsection"
         )
     };
 }
 
-/// Opens a sequence: arms the descriptor, finds the slot's address in `t`, or leaves to 6.
-macro_rules! enter {
+/// What a sequence with a result does where it has none: the null object.
+macro_rules! nothing {
     () => {
+        "6: xor {r:e}, {r:e}\n jmp 7f\n"
+    };
+}
+
+/// Opens a sequence: arms the descriptor, finds the slot's address in `t`, or leaves.
+macro_rules! enter {
+    ($leave:literal) => {
         concat!(
             "2:\n",
             "lea {t}, [rip + 77f]\n",
             "mov qword ptr fs:[{rseq} + 8], {t}\n",
             "3:\n",
             "cmp dword ptr fs:[{rseq} + 4], 0\n",
-            "jl 6f\n",
+            "jl ",
+            $leave,
+            "\n",
             "mov {t:e}, dword ptr fs:[{index}]\n",
             "shl {t}, 17\n",
             "add {t}, {slots}"
         )
     };
-}
-
-/// What a push left in its result register.
-///
-/// # Safety
-/// `result` is 0, 1 or 2.
-#[inline(always)]
-unsafe fn outcome(result: u64) -> Push {
-    match result {
-        0 => Push::Stored,
-        1 => Push::Refused,
-        2 => Push::Duplicate,
-        // SAFETY: the caller's promise.
-        _ => unsafe { core::hint::unreachable_unchecked() },
-    }
 }
 
 impl Rseq {
@@ -145,7 +147,7 @@ unsafe impl Sequences for Rseq {
         // more operation.
         unsafe {
             asm!(
-                enter!(),
+                enter!("6f"),
                 "movzx {o:e}, word ptr [{t} + {cell} + 8]",
                 "mov {h}, qword ptr [{t} + {cell}]",
                 "movzx {r:e}, {h:x}",
@@ -155,10 +157,8 @@ unsafe impl Sequences for Rseq {
                 "add {h}, 0xffff",
                 "mov qword ptr [{t} + {cell}], {h}",
                 "5:",
-                "jmp 7f",
-                "6: xor {r:e}, {r:e}",
+                descriptor!(nothing!()),
                 "7:",
-                descriptor!(),
                 t = out(reg) _, h = out(reg) _, o = out(reg) _, r = out(reg) object,
                 rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
                 cell = in(reg) array.index() << CELL_SHIFT,
@@ -171,55 +171,48 @@ unsafe impl Sequences for Rseq {
     #[inline(always)]
     fn push(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push {
         let (rseq, index, slots) = self.registers(area);
-        let result: u64;
         // SAFETY: as for `pop`; the store into the array lies at `top < end`, above what
         // any reader considers, and the committing store publishes it. `[top - 1]` is an element
         // or the guard word in front of the array.
         unsafe {
             asm!(
-                enter!(),
+                enter!("{refused}"),
                 "movzx {o:e}, word ptr [{t} + {cell} + 10]",
                 "mov {h}, qword ptr [{t} + {cell}]",
                 "movzx {r:e}, {h:x}",
                 "cmp {r:e}, {o:e}",
-                "jae 6f",
+                "jae {refused}",
                 "cmp {object}, qword ptr [{t} + {r}*8 - 8]",
-                "je 8f",
+                "je {duplicate}",
                 "mov qword ptr [{t} + {r}*8], {object}",
                 "add {h}, 0x10001",
                 "mov qword ptr [{t} + {cell}], {h}",
                 "5:",
-                "xor {r:e}, {r:e}",
-                "jmp 7f",
-                "6: mov {r:e}, 1",
-                "jmp 7f",
-                "8: mov {r:e}, 2",
-                "7:",
                 descriptor!(),
-                t = out(reg) _, h = out(reg) _, o = out(reg) _, r = out(reg) result,
+                t = out(reg) _, h = out(reg) _, o = out(reg) _, r = out(reg) _,
                 rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
                 cell = in(reg) array.index() << CELL_SHIFT, object = in(reg) object.as_ptr(),
+                refused = label { return Push::Refused },
+                duplicate = label { return Push::Duplicate },
                 options(nostack)
             );
         }
-        // SAFETY: the ways out of the sequence leave 0, 1 or 2.
-        unsafe { outcome(result) }
+        Push::Stored
     }
 
     fn pop_batch(&self, area: &SlotArea, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool {
         let (rseq, index, slots) = self.registers(area);
-        let done: u64;
         // SAFETY: as for `pop`; the copy reads `[top - n, top)` of the array and writes
         // the caller's buffer, which is overwritten by the next attempt if this one aborts.
         unsafe {
             asm!(
-                enter!(),
+                enter!("{refused}"),
                 "movzx {o:e}, word ptr [{t} + {cell} + 8]",
                 "mov {h}, qword ptr [{t} + {cell}]",
                 "movzx {r:e}, {h:x}",
                 "lea {o:e}, [{o} + {r} - 0xffff]",
                 "cmp {o:e}, {n:e}",
-                "jl 6f",
+                "jl {refused}",
                 "sub {r:e}, {n:e}",
                 "lea {r}, [{t} + {r}*8]",
                 "xor {o:e}, {o:e}",
@@ -232,35 +225,31 @@ unsafe impl Sequences for Rseq {
                 "sub {h}, {n}",
                 "mov qword ptr [{t} + {cell}], {h}",
                 "5:",
-                "mov {r:e}, 1",
-                "jmp 7f",
-                "6: xor {r:e}, {r:e}",
-                "7:",
                 descriptor!(),
-                t = out(reg) _, h = out(reg) _, o = out(reg) _, x = out(reg) _, r = out(reg) done,
+                t = out(reg) _, h = out(reg) _, o = out(reg) _, x = out(reg) _, r = out(reg) _,
                 rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
                 cell = in(reg) array.index() << CELL_SHIFT,
                 n = in(reg) out.len(), buffer = in(reg) out.as_mut_ptr(),
+                refused = label { return false },
                 options(nostack)
             );
         }
-        done != 0
+        true
     }
 
     fn push_batch(&self, area: &SlotArea, array: ArrayId, objects: &[Object]) -> bool {
         let (rseq, index, slots) = self.registers(area);
-        let done: u64;
         // SAFETY: as for `push`; the copy writes `[top, top + n)`, which lies below `end`
         // and above what any reader considers until the committing store.
         unsafe {
             asm!(
-                enter!(),
+                enter!("{refused}"),
                 "movzx {o:e}, word ptr [{t} + {cell} + 10]",
                 "mov {h}, qword ptr [{t} + {cell}]",
                 "movzx {r:e}, {h:x}",
                 "sub {o}, {r}",
                 "cmp {o}, {n}",
-                "jl 6f",
+                "jl {refused}",
                 "lea {r}, [{t} + {r}*8]",
                 "xor {o:e}, {o:e}",
                 "9:",
@@ -272,19 +261,16 @@ unsafe impl Sequences for Rseq {
                 "add {h}, {n}",
                 "mov qword ptr [{t} + {cell}], {h}",
                 "5:",
-                "mov {r:e}, 1",
-                "jmp 7f",
-                "6: xor {r:e}, {r:e}",
-                "7:",
                 descriptor!(),
-                t = out(reg) _, h = out(reg) _, o = out(reg) _, x = out(reg) _, r = out(reg) done,
+                t = out(reg) _, h = out(reg) _, o = out(reg) _, x = out(reg) _, r = out(reg) _,
                 rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
                 cell = in(reg) array.index() << CELL_SHIFT,
                 n = in(reg) objects.len(), buffer = in(reg) objects.as_ptr(),
+                refused = label { return false },
                 options(nostack)
             );
         }
-        done != 0
+        true
     }
 
     #[inline(always)]
@@ -295,7 +281,7 @@ unsafe impl Sequences for Rseq {
         // this CPU has taken the object since. The count in word2 may include aborted attempts.
         unsafe {
             asm!(
-                enter!(),
+                enter!("6f"),
                 "cmp qword ptr [{t} + {cell} + 8], -1",
                 "je 6f",
                 "mov {h}, qword ptr [{t} + {cell}]",
@@ -311,10 +297,8 @@ unsafe impl Sequences for Rseq {
                 "inc qword ptr [{t} + {cell} + 16]",
                 "mov qword ptr [{t} + {cell}], {h}",
                 "5:",
-                "jmp 7f",
-                "6: xor {r:e}, {r:e}",
+                descriptor!(nothing!()),
                 "7:",
-                descriptor!(),
                 t = out(reg) _, h = out(reg) _, o = out(reg) _, r = out(reg) object,
                 rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
                 cell = in(reg) array.index() << CELL_SHIFT,
@@ -333,22 +317,21 @@ unsafe impl Sequences for Rseq {
         object: Object,
     ) -> Push {
         let (rseq, index, slots) = self.registers(area);
-        let result: u64;
         // SAFETY: as for `push`; the link is stored into the caller's own object.
         unsafe {
             asm!(
-                enter!(),
+                enter!("{refused}"),
                 "cmp {guard}, qword ptr [{t} + {cell} + 8]",
-                "jne 6f",
+                "jne {refused}",
                 "mov {h}, qword ptr [{t} + {cell}]",
                 "mov {r}, {h}",
                 "shr {r}, 20",
                 "shl {r}, 4",
                 "cmp {r}, {object}",
-                "je 8f",
+                "je {duplicate}",
                 "and {h:e}, 0xfffff",
                 "cmp {h:e}, 0xfffff",
-                "je 6f",
+                "je {refused}",
                 "mov qword ptr [{object}], {r}",
                 "inc {h:e}",
                 "mov {r}, {object}",
@@ -357,22 +340,17 @@ unsafe impl Sequences for Rseq {
                 "inc qword ptr [{t} + {cell} + 24]",
                 "mov qword ptr [{t} + {cell}], {h}",
                 "5:",
-                "xor {r:e}, {r:e}",
-                "jmp 7f",
-                "6: mov {r:e}, 1",
-                "jmp 7f",
-                "8: mov {r:e}, 2",
-                "7:",
                 descriptor!(),
-                t = out(reg) _, h = out(reg) _, r = out(reg) result,
+                t = out(reg) _, h = out(reg) _, r = out(reg) _,
                 rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
                 cell = in(reg) array.index() << CELL_SHIFT,
                 guard = in(reg) guard, object = in(reg) object.as_ptr(),
+                refused = label { return Push::Refused },
+                duplicate = label { return Push::Duplicate },
                 options(nostack)
             );
         }
-        // SAFETY: the ways out of the sequence leave 0, 1 or 2.
-        unsafe { outcome(result) }
+        Push::Stored
     }
 
     fn compare_store(
@@ -385,33 +363,29 @@ unsafe impl Sequences for Rseq {
         new: u64,
     ) -> bool {
         let (rseq, index, slots) = self.registers(area);
-        let done: u64;
         // SAFETY: as for `pop`; the slot's address is compared with the wanted one.
         unsafe {
             asm!(
-                enter!(),
+                enter!("{refused}"),
                 "cmp {t}, {wanted}",
-                "jne 6f",
+                "jne {refused}",
                 "cmp qword ptr [{t} + {cell} + 8], -1",
-                "je 6f",
+                "je {refused}",
                 "cmp {expected}, qword ptr [{t} + {word}]",
-                "jne 6f",
+                "jne {refused}",
                 "mov qword ptr [{t} + {word}], {new}",
                 "5:",
-                "mov {t:e}, 1",
-                "jmp 7f",
-                "6: xor {t:e}, {t:e}",
-                "7:",
                 descriptor!(),
-                t = out(reg) done,
+                t = out(reg) _,
                 rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
                 cell = in(reg) array.index() << CELL_SHIFT,
                 word = in(reg) (array.index() << CELL_SHIFT) + word * 8,
                 wanted = in(reg) slots + (slot.index() << SLOT_SHIFT),
                 expected = in(reg) expected, new = in(reg) new,
+                refused = label { return false },
                 options(nostack)
             );
         }
-        done != 0
+        true
     }
 }

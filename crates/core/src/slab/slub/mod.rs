@@ -137,9 +137,14 @@ impl<P: PerCpu, const LOCKLESS: bool> SlabPolicy<P> for Slub<LOCKLESS> {
     }
 
     #[inline(always)]
-    unsafe fn free_fast(percpu: &P, id: CacheId, object: Object, slab: Pfn) -> Push {
+    unsafe fn free_fast(
+        percpu: &P,
+        id: CacheId,
+        object: Object,
+        slab: impl FnOnce() -> Pfn,
+    ) -> Push {
         // SAFETY: cells of this policy are lists; the caller gives the object up.
-        unsafe { percpu.list_push(id.array(), guard_of(slab), object) }
+        unsafe { percpu.list_push(id.array(), guard_of(slab()), object) }
     }
 
     fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
