@@ -357,6 +357,7 @@ impl<C: StackConfig> Stack<C> {
             inner.slab.shrink(&self.context(), cache);
         }
         inner.pages.drain_all();
+        inner.pages.flush_runs();
     }
 
     /// Bytes of Quarry's own descriptors of one kind.

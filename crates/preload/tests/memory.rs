@@ -84,7 +84,16 @@ fn trim_gives_back_what_can_be_given() {
 
 #[test]
 fn thread_that_only_frees() {
-    for sizes in ["64 64", "16 8192", "8192 8192", "100000 100000", "3000000 3000000"] {
+    let (uniform, mixed) = (
+        ["64 64", "8192 8192", "100000 100000", "3000000 3000000"],
+        [
+            "16 8192",
+            // Blocks of pages of all sizes: little is left between them.
+            "16 1048576 112",
+            "40000 1048576 112",
+        ],
+    );
+    for sizes in uniform.into_iter().chain(mixed) {
         let run = Run::new(program("memory_handover.c")).args(sizes.split_whitespace());
         println!("{}", run.finish().success().stdout);
     }

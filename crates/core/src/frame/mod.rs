@@ -2,6 +2,7 @@
 
 mod arena;
 mod array;
+mod bits;
 mod memory;
 mod metadata;
 mod pageblock;
@@ -10,6 +11,8 @@ mod table;
 pub use arena::{Arena, Side};
 pub(crate) use array::fresh_zero;
 pub use array::{FreshZero, OsArray};
+pub(crate) use bits::masks_of;
+pub use bits::{Fit, FrameBits, PAGEBLOCK_WORDS};
 pub use memory::Memory;
 pub use metadata::{METADATA_KINDS, Metadata, MetadataKind};
 pub use pageblock::{Pageblock, PageblockTag, Pageblocks};

@@ -1,4 +1,4 @@
-//! What is recorded of each pageblock: 192 bytes, 0.375 per frame.
+//! What is recorded of each pageblock: 320 bytes, 0.625 per frame.
 //!
 //! A frame has one link word, so a free block of order 0 has no room for two links. Free single
 //! frames are a bitmap here instead, and the pageblocks that have some are linked. All fields
@@ -9,15 +9,22 @@
 //! * bit `w` of `words` is set iff word `w` of `single` is not 0
 //! * `free` = frames of free blocks whose first frame lies here (1,024 for a block of order 10)
 //! * `dirty` = those of them that are not known to be zero; `dirty <= free`
-//! * bit `i` of `movable` is set iff frame `i` left the zone for a movable request
+//! * bit `i` of `movable` is set iff frame `i` left the buddy allocator for a movable request
+//! * bit `i` of `runs` is set iff frame `i` is free and kept for requests of an exact number of
+//!   frames; then it is in no free block, its state is `USED`, and bit `i` of `movable` is set
+//! * `dirty_runs` = those of them that are not known to be zero
+//! * `longest_run` = frames of the longest run of set bits in `runs`
 
 use super::Access;
 use super::array::{OsArray, fresh_zero};
-use super::{MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
+
+use super::{
+    FrameBits, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, PAGEBLOCK_WORDS as WORDS,
+    PageblockIndex, Pfn, masks_of,
+};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-const WORDS: usize = PAGEBLOCK_FRAMES as usize / 64;
 const _: () = assert!(WORDS == 8, "`words` has one bit for each word of the bitmap");
 
 /// The zone and the migratetype of a pageblock in one byte: `{node + 1 : 4 | migratetype : 2}`.
@@ -58,11 +65,17 @@ fresh_zero! {
     pub struct Pageblock {
         single: [AtomicU64; WORDS],
         movable: [AtomicU64; WORDS],
+        runs: [AtomicU64; WORDS],
+        dirty_runs: [AtomicU64; WORDS],
         next: AtomicU32,
         prev: AtomicU32,
         nr_singles: AtomicU16,
         /// `{dirty : 16 | free : 16}`.
         counts: AtomicU32,
+        /// Links of the list of pageblocks with alike longest runs.
+        next_run: AtomicU32,
+        prev_run: AtomicU32,
+        longest_run: AtomicU16,
         words: AtomicU8,
         tag: AtomicU8,
     }
@@ -81,6 +94,16 @@ fn for_words(words: &[AtomicU64; WORDS], offset: u32, order: Order, act: impl Fn
             .take(order.frames() as usize / 64)
             .for_each(|word| act(word, u64::MAX));
     }
+}
+
+#[inline]
+fn loaded(words: &[AtomicU64; WORDS]) -> FrameBits {
+    FrameBits(core::array::from_fn(|word| words[word].load(Relaxed)))
+}
+
+#[inline]
+fn store(words: &[AtomicU64; WORDS], bits: FrameBits) {
+    words.iter().zip(bits.0).for_each(|(word, bits)| word.store(bits, Relaxed));
 }
 
 /// What a block adds to `counts`: its frames, and again as dirty ones.
@@ -193,6 +216,17 @@ impl Pageblock {
         });
     }
 
+    /// Marks frames that are kept for movable requests.
+    #[inline]
+    pub fn mark_movable_run(&self, offset: u32, count: u32) {
+        for (word, mask) in masks_of(offset, count) {
+            let marks = self.movable[word].load(Relaxed);
+            if marks & mask != mask {
+                self.movable[word].store(marks | mask, Relaxed);
+            }
+        }
+    }
+
     /// Removes the marks of a block that came back.
     #[inline]
     pub fn clear_movable(&self, offset: u32, order: Order) {
@@ -204,10 +238,74 @@ impl Pageblock {
         });
     }
 
+    /// Whether frame `offset` left the buddy allocator for a movable request.
+    #[must_use]
+    pub fn is_movable(&self, offset: u32) -> bool {
+        self.movable[offset as usize / 64].load(Relaxed) >> (offset % 64) & 1 == 1
+    }
+
     /// Frames in use that left the zone for movable requests. O(8).
     #[must_use]
     pub fn nr_movable(&self) -> u32 {
         self.movable.iter().map(|word| word.load(Relaxed).count_ones()).sum()
+    }
+
+    /// Free frames kept for requests of an exact number of frames.
+    #[inline]
+    #[must_use]
+    pub fn runs(&self) -> FrameBits {
+        loaded(&self.runs)
+    }
+
+    /// Those of them that are not known to be zero.
+    #[inline]
+    #[must_use]
+    pub fn dirty_runs(&self) -> FrameBits {
+        loaded(&self.dirty_runs)
+    }
+
+    /// Changes which free frames are kept.
+    #[inline]
+    pub fn set_runs(&self, bits: FrameBits) {
+        store(&self.runs, bits);
+    }
+
+    /// Changes which of them are not known to be zero.
+    #[inline]
+    pub fn set_dirty_runs(&self, bits: FrameBits) {
+        store(&self.dirty_runs, bits);
+    }
+
+    /// Frames of the longest run of frames kept; 0 where there are none.
+    #[inline]
+    #[must_use]
+    pub fn longest_run(&self) -> u32 {
+        u32::from(self.longest_run.load(Relaxed))
+    }
+
+    /// Records the longest run.
+    #[inline]
+    pub fn set_longest_run(&self, frames: u32) {
+        self.longest_run.store(frames as u16, Relaxed);
+    }
+
+    /// The links of the list of pageblocks with alike longest runs: `(next, prev)`.
+    #[inline]
+    #[must_use]
+    pub fn run_links(&self) -> (u32, u32) {
+        (self.next_run.load(Relaxed), self.prev_run.load(Relaxed))
+    }
+
+    /// Sets the link to the next one of them.
+    #[inline]
+    pub fn set_next_run(&self, next: u32) {
+        self.next_run.store(next, Relaxed);
+    }
+
+    /// Sets the link to the previous one.
+    #[inline]
+    pub fn set_prev_run(&self, prev: u32) {
+        self.prev_run.store(prev, Relaxed);
     }
 
     /// The links of the list of pageblocks with free singles: `(next, prev)`.

@@ -9,7 +9,9 @@ use super::policy::{SizeInputs, Sizes};
 use super::ring::RingSizes;
 use super::set::PcpSet;
 use super::{FreeListPolicy, Page, PageConfig, PageRequest, Tuning};
-use crate::frame::{Arena, FRAME_BYTES, FrameTable, MAX_ORDER, MigrateType, NodeId, Order, Pfn};
+use crate::frame::{
+    Arena, FRAME_BYTES, FrameTable, MAX_ORDER, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn,
+};
 use crate::zone::{Ask, Block, Mark, ZoneConfig, Zones};
 use quarry_sys::lock::ForkLock;
 use quarry_sys::os::{Os, OsResult};
@@ -178,8 +180,12 @@ impl PageAllocator {
         }
     }
 
-    /// Whether a free block reaches over this frame from below.
+    /// Whether this frame is kept as part of a run, or a free block reaches over it from below.
     fn is_inside_free(&self, pfn: Pfn) -> bool {
+        let kept = self.zones.memory().pageblocks().of(pfn).runs();
+        if kept.count_in(pfn.0 % PAGEBLOCK_FRAMES, 1) == 1 {
+            return true;
+        }
         (1..=MAX_ORDER).map(Order::new).any(|order| {
             let head = pfn.align_down(order);
             let state = self.frames().state(head);
@@ -189,7 +195,7 @@ impl PageAllocator {
 
     #[cold]
     #[inline(never)]
-    fn refuse_free(&self, pfn: Pfn, order: Order) -> ! {
+    pub(super) fn refuse_free(&self, pfn: Pfn, order: Order) -> ! {
         let address = self.arena().address(pfn);
         let order = order.get();
         let why = if self.zones.memory().pageblocks().of(pfn).tag().node().is_none() {
@@ -205,6 +211,11 @@ impl PageAllocator {
     /// Gives everything on the per-CPU lists back to the zones.
     pub fn drain_all(&self) {
         self.pcps.slots().for_each(|slot| self.drain_slot(slot));
+    }
+
+    /// Makes the frames that zones keep for requests of an exact number free blocks again.
+    pub fn flush_runs(&self) {
+        self.zones.all().for_each(|zone| zone.flush_runs(self.zones.memory()));
     }
 
     /// Gives everything on the lists of one slot back to the zones.

@@ -4,8 +4,8 @@
 use super::allocator::PageAllocator;
 use super::v2016::COSTLY_ORDER;
 use super::{AllocFlags, FreeListPolicy, Page, PageRequest};
-use crate::frame::{FrameState, MAX_ORDER, MigrateType, NodeId, Order, Pfn};
-use crate::zone::{Block, largest_blocks};
+use crate::frame::{FrameState, MAX_ORDER, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn};
+use crate::zone::{Ask, Block, RUN_FRAMES, Run, Urgency, largest_blocks};
 use quarry_sys::percpu::SlotIndex;
 
 impl PageAllocator {
@@ -34,8 +34,9 @@ impl PageAllocator {
         }
     }
 
-    /// Takes exactly `count` frames (1..=1024) whose first one is aligned to `align`: a block,
-    /// trimmed, the rest given back at once in one critical section.
+    /// Takes exactly `count` frames (1..=1024) whose first one is aligned to `align`: a run of
+    /// movable frames where they are [`RUN_FRAMES`], in one critical section; else, or where no run
+    /// is to be had, a block, trimmed, the rest given back at once in a second one.
     ///
     /// # Panics
     /// Where `count` is 0 or above 1,024.
@@ -50,6 +51,13 @@ impl PageAllocator {
         let order = Order::covering(count).max(align);
         let node = (self.node_of_slot)(slot);
         let flags = AllocFlags::default();
+        if migratetype == MigrateType::Movable
+            && RUN_FRAMES.contains(&count)
+            && align < Order::PAGEBLOCK
+            && let Some(page) = self.alloc_run(slot, node, count, align)
+        {
+            return Some(page);
+        }
         let page = self.alloc(slot, PageRequest { order, migratetype, flags, node })?;
         let rest = largest_blocks(page.pfn.plus(count), order.frames() - count)
             .map(|(pfn, order)| Block { pfn, order, zeroed: page.zeroed });
@@ -60,11 +68,67 @@ impl PageAllocator {
         Some(page)
     }
 
-    /// Gives back `count` frames from `first` on, in the largest blocks that they form, in one
-    /// critical section.
+    /// A run of the node, which may grow for it.
+    #[inline]
+    fn alloc_run(&self, slot: SlotIndex, node: NodeId, count: u32, align: Order) -> Option<Page> {
+        let run = self
+            .zones
+            .take_run(node, count, align)
+            .or_else(|| self.alloc_run_slow(node, count, align))?;
+        self.pcps.pcp(slot, node).bypass_alloc(1);
+        Some(Page { pfn: run.pfn, zeroed: run.zeroed })
+    }
+
+    #[cold]
+    fn alloc_run_slow(&self, node: NodeId, count: u32, align: Order) -> Option<Run> {
+        let order = Order::covering(count).max(align);
+        let migratetype = MigrateType::Movable;
+        let ask = Ask { order, migratetype, flags: AllocFlags::default() };
+        // Where it cannot grow, what is left goes to those who may use the reserve.
+        if !self.zones.grow(node, &ask, Urgency::Low) {
+            return None;
+        }
+        self.zones.take_run(node, count, align)
+    }
+
+    /// Gives the frames behind the first `kept` of `held` ones back, which were taken by
+    /// [`alloc_exact`](Self::alloc_exact).
+    pub fn trim_exact(&self, slot: SlotIndex, first: Pfn, held: u32, kept: u32) {
+        let (tail, count) = (first.plus(kept), held - kept);
+        match self.run_node(tail, count) {
+            Some(node) if RUN_FRAMES.contains(&held) => self.free_run(slot, node, tail, count),
+            _ => self.free_exact(slot, tail, count),
+        }
+    }
+
+    /// The node of frames that may be kept as a run: of one movable pageblock.
+    #[inline]
+    fn run_node(&self, first: Pfn, count: u32) -> Option<NodeId> {
+        let tag = self.zones.memory().pageblocks().of(first).tag();
+        let is_inside = first.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES;
+        (is_inside && tag.migratetype() == MigrateType::Movable).then_some(tag.node()).flatten()
+    }
+
+    fn free_run(&self, slot: SlotIndex, node: NodeId, first: Pfn, count: u32) {
+        let pageblock = self.zones.memory().pageblocks().of(first);
+        let kept = pageblock.runs().count_in(first.0 % PAGEBLOCK_FRAMES, count);
+        if kept > 0 || self.frames().state(first).is_free() {
+            self.refuse_free(first, Order::ZERO);
+        }
+        self.zones.put_run(node, first, count);
+        self.pcps.pcp(slot, node).bypass_free(1);
+    }
+
+    /// Gives back `count` frames from `first` on: as a run where they may be one, else in the
+    /// largest blocks that they form; in one critical section.
     ///
     /// Aborts the process where a block of them is free already.
     pub fn free_exact(&self, slot: SlotIndex, first: Pfn, count: u32) {
+        if RUN_FRAMES.contains(&count)
+            && let Some(node) = self.run_node(first, count)
+        {
+            return self.free_run(slot, node, first, count);
+        }
         if count.is_power_of_two() && count <= 1 << MAX_ORDER && first.0.is_multiple_of(count) {
             return self.free(slot, first, Order::covering(count));
         }

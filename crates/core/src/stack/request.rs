@@ -261,7 +261,7 @@ impl<C: StackConfig> Stack<C> {
                 if frames < held {
                     self.frames().set_link(pfn, frames);
                     let slot = self.fast.percpu.current();
-                    self.pages().free_exact(slot, pfn.plus(frames), held - frames);
+                    self.pages().trim_exact(slot, pfn, held, frames);
                 }
                 Some(object)
             }

@@ -3,7 +3,7 @@
 //! With one look at every frame that was taken from the reservation:
 //! * frames of kind `c` = slabs of cache `c`, each of its order
 //! * heads of kind MAPPING = live mappings
-//! * a free block is of no kind
+//! * a free block is of no kind, nor is a frame that a zone keeps as part of a run
 //! * frames of slabs, of blocks and on per-CPU lists, and mapped ones, are all in the budget
 //! * frames charged for mappings, live and kept, are what the budget calls mapped
 
@@ -44,6 +44,7 @@ impl<C: StackConfig> Stack<C> {
         let mut census =
             Census { of_cache: [0; MAX_CACHES], of_blocks: 0, mappings: 0, of_mappings: 0 };
         let frames = self.frames();
+        let pageblocks = self.pages().zones().memory().pageblocks();
         for block in (0..self.arena().frames() / PAGEBLOCK_FRAMES).map(PageblockIndex) {
             if !self.arena().is_taken(block) {
                 continue;
@@ -55,6 +56,10 @@ impl<C: StackConfig> Stack<C> {
                     if block.into_iter().any(|pfn| frames.kind(pfn) != Kind::NONE) {
                         return Err("a frame of a free block has an owner");
                     }
+                }
+                let kept = pageblocks.of(pfn).runs().count_in(pfn.0 % PAGEBLOCK_FRAMES, 1) == 1;
+                if kept && kind != Kind::NONE {
+                    return Err("a frame kept as part of a run has an owner");
                 }
                 match kind {
                     Kind::PAGES => census.of_blocks += u64::from(frames.link(pfn)),

@@ -131,6 +131,11 @@ impl FreeAreas {
             }
             return Some(self.take_from(zone.memory, pfn, current, order));
         }
+        if zone.memory.pageblocks().of(pfn).longest_run() > 0 {
+            // What it keeps as runs is on the lists then, and may serve without a claim.
+            self.flush_runs(zone.memory, pfn.pageblock());
+            return None;
+        }
         zone.marks.raise_boost(zone.managed);
         let pageblock = zone.memory.pageblocks().of(pfn);
         let (free, movable) = (pageblock.free(), pageblock.nr_movable());
@@ -181,6 +186,8 @@ impl FreeAreas {
         if from == to {
             return moved;
         }
+        self.flush_runs(memory, index);
+        let moved = pageblock.free();
         self.move_singles(memory, index, from, to);
         set_type(memory, index, to);
         let mut pfn = index.first();

@@ -13,6 +13,7 @@
 //!   part of it that is not known to be zero
 
 use super::fallback::FallbackCounts;
+use super::runs::Runs;
 use crate::frame::{
     FrameState, MAX_ORDER, MIGRATE_TYPES, Memory, MigrateType, Order, PAGEBLOCK_FRAMES,
     PageblockIndex, Pfn,
@@ -69,6 +70,7 @@ pub(super) struct FreeAreas {
     by_type: [u32; MIGRATE_TYPES],
     dirty: u32,
     filled: u64,
+    pub(super) runs: Runs,
     pub(super) fallbacks: FallbackCounts,
 }
 
@@ -95,6 +97,7 @@ impl FreeAreas {
             by_type: [0; MIGRATE_TYPES],
             dirty: 0,
             filled: 0,
+            runs: Runs::new(),
             fallbacks: FallbackCounts { claimed: 0, stolen: 0 },
         }
     }

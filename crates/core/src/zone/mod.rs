@@ -9,6 +9,7 @@ mod free_area;
 mod grow;
 mod highatomic;
 mod purge;
+mod runs;
 #[cfg(test)]
 pub(crate) mod tests;
 mod validate;
@@ -20,6 +21,7 @@ pub use budget::Budget;
 pub use fallback::FallbackCounts;
 pub use free_area::{Block, ORDERS};
 pub(crate) use grow::Urgency;
+pub use runs::{RUN_FRAMES, Run};
 pub use validate::StateCensus;
 pub use watermark::{Mark, Marks};
 pub use zone::{Traffic, Zone, ZoneStats, largest_blocks};

@@ -6,7 +6,9 @@
 
 use super::free_area::{Block, End};
 use super::zone::Zone;
-use crate::frame::{FRAME_BYTES, FrameState, Memory, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
+use crate::frame::{
+    FRAME_BYTES, FrameBits, FrameState, Memory, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
+};
 use quarry_sys::primitive::Ordering::Relaxed;
 
 /// Most blocks off the lists at a time.
@@ -30,12 +32,21 @@ impl Zone {
         let mut given_back = 0;
         for index in (0..self.end().0).map(PageblockIndex) {
             let pageblock = memory.pageblocks().at(index);
-            if pageblock.dirty() == 0 || pageblock.tag().node() != Some(self.node()) {
+            let has_dirty_runs = !pageblock.dirty_runs().is_empty();
+            if pageblock.dirty() == 0 && !has_dirty_runs
+                || pageblock.tag().node() != Some(self.node())
+            {
                 continue;
             }
             let mut from = index.first();
             while from < index.first().plus(PAGEBLOCK_FRAMES) && given_back < most_bytes {
                 let Some(bytes) = self.purge_some(memory, smallest, &mut from) else {
+                    return given_back;
+                };
+                given_back += bytes;
+            }
+            if has_dirty_runs && smallest < Order::PAGEBLOCK && given_back < most_bytes {
+                let Some(bytes) = self.purge_kept(memory, index, page_frames) else {
                     return given_back;
                 };
                 given_back += bytes;
@@ -68,6 +79,37 @@ impl Zone {
         bytes
     }
 
+    /// Purges what a pageblock keeps as runs, in whole pages of the OS. `None` where it refuses.
+    fn purge_kept(
+        &self,
+        memory: &Memory,
+        index: PageblockIndex,
+        page_frames: u32,
+    ) -> Option<usize> {
+        let _purging = self.purging.lock();
+        let dirty = {
+            let mut inside = self.lock();
+            let dirty = inside.areas.runs.isolate_dirty(memory, index);
+            self.isolated.store(self.isolated.load(Relaxed) + dirty.count(), Relaxed);
+            self.publish(&inside.areas);
+            dirty
+        };
+        let (clean, bytes) = purge_bits(memory, index, dirty, page_frames);
+        let mut still_dirty = dirty;
+        still_dirty.0.iter_mut().zip(clean.0).for_each(|(word, clean)| *word &= !clean);
+        let mut inside = self.lock();
+        for (bits, zeroed) in [(clean, true), (still_dirty, false)] {
+            let mut from = 0;
+            while let Some((first, end)) = bits.next_run(from) {
+                from = end;
+                inside.areas.put_run(memory, index.first().plus(first), end - first, zeroed);
+            }
+        }
+        self.isolated.store(self.isolated.load(Relaxed) - dirty.count(), Relaxed);
+        self.publish(&inside.areas);
+        bytes
+    }
+
     /// Takes dirty blocks off the lists.
     fn isolate(&self, memory: &Memory, smallest: Order, from: Pfn) -> Isolated {
         let none = Block { pfn: Pfn::NONE, order: Order::ZERO, zeroed: false };
@@ -93,6 +135,32 @@ impl Zone {
         self.publish(&inside.areas);
         isolated
     }
+}
+
+/// Purges frames of a pageblock, as far as they fill pages of the OS. Returns those that are zero
+/// now, and the bytes, `None` where a call failed.
+fn purge_bits(
+    memory: &Memory,
+    index: PageblockIndex,
+    dirty: FrameBits,
+    page_frames: u32,
+) -> (FrameBits, Option<usize>) {
+    let (mut clean, mut bytes, mut from) = (FrameBits::NONE, 0, 0);
+    while let Some((first, end)) = dirty.next_run(from) {
+        from = end;
+        let (start, end) = (first.next_multiple_of(page_frames), end / page_frames * page_frames);
+        if start >= end {
+            continue;
+        }
+        let length = (end - start) as usize * FRAME_BYTES;
+        let address = memory.arena().address(index.first().plus(start));
+        if memory.arena().os().purge(address, length).is_err() {
+            return (clean, None);
+        }
+        clean.set(start, end - start);
+        bytes += length;
+    }
+    (clean, Some(bytes))
 }
 
 /// Purges neighbouring blocks by one call each run, and marks them zeroed. Returns the bytes, or

@@ -28,11 +28,33 @@ pub struct Traffic {
     pub frames: u64,
 }
 
+impl Traffic {
+    /// One more critical section, which moved `blocks` blocks of `frames` frames each.
+    #[inline]
+    fn add(&mut self, blocks: u64, frames: u32) {
+        self.calls += 1;
+        self.blocks += blocks;
+        self.frames += blocks * u64::from(frames);
+    }
+}
+
 /// What the lock guards.
 pub(super) struct Inside {
     pub(super) areas: FreeAreas,
     taken: Traffic,
     put: Traffic,
+}
+
+impl Inside {
+    #[inline]
+    pub(super) fn count_taken(&mut self, blocks: u64, frames: u32) {
+        self.taken.add(blocks, frames);
+    }
+
+    #[inline]
+    pub(super) fn count_put(&mut self, blocks: u64, frames: u32) {
+        self.put.add(blocks, frames);
+    }
 }
 
 /// The free memory of one node.
@@ -49,6 +71,8 @@ pub struct Zone {
     free: AtomicU32,
     dirty: AtomicU32,
     free_reserved: AtomicU32,
+    /// Frames kept as runs: `{dirty : 32 | all : 32}`.
+    in_runs: AtomicU64,
     filled: AtomicU64,
     /// Past the last pageblock of the zone.
     end: AtomicU32,
@@ -68,10 +92,12 @@ pub struct ZoneStats {
     pub node: NodeId,
     /// Frames that belong to it.
     pub managed: u32,
-    /// Frames on its free lists.
+    /// Free frames: on its lists and kept as runs.
     pub free: u32,
     /// Free frames that are not known to be zero: what a purge can give back.
     pub dirty: u32,
+    /// Those of them that are kept for requests of an exact number of frames.
+    pub in_runs: u32,
     /// Frames of pageblocks reserved for high-order atomic requests.
     pub reserved_high_atomic: u32,
     /// Free blocks by order and migratetype: a row of `buddyinfo` is the sum over the types.
@@ -107,6 +133,7 @@ impl Zone {
             free: AtomicU32::new(0),
             dirty: AtomicU32::new(0),
             free_reserved: AtomicU32::new(0),
+            in_runs: AtomicU64::new(0),
             filled: AtomicU64::new(0),
             end: AtomicU32::new(0),
             isolated: AtomicU32::new(0),
@@ -130,17 +157,30 @@ impl Zone {
         self.managed.load(Relaxed)
     }
 
-    /// Frames on its free lists, as of the last critical section.
+    /// Free frames, as of the last critical section: on its lists and kept as runs.
     #[inline]
     #[must_use]
     pub fn free(&self) -> u32 {
+        self.free_on_lists() + self.kept_in_runs()
+    }
+
+    /// Frames on its free lists, as of the last critical section.
+    #[inline]
+    pub(super) fn free_on_lists(&self) -> u32 {
         self.free.load(Relaxed)
+    }
+
+    /// Free frames kept for requests of an exact number, as of the last critical section.
+    #[inline]
+    #[must_use]
+    pub fn kept_in_runs(&self) -> u32 {
+        self.in_runs.load(Relaxed) as u32
     }
 
     /// Free frames that are not known to be zero, as of the last critical section.
     #[must_use]
     pub fn dirty(&self) -> u32 {
-        self.dirty.load(Relaxed)
+        self.dirty.load(Relaxed) + (self.in_runs.load(Relaxed) >> 32) as u32
     }
 
     /// The pageblocks that the zone may have lie below this one.
@@ -159,6 +199,8 @@ impl Zone {
         self.dirty.store(areas.dirty(), Relaxed);
         self.free_reserved.store(areas.free_of(MigrateType::HighAtomic), Relaxed);
         self.filled.store(areas.filled(), Relaxed);
+        let in_runs = u64::from(areas.runs.dirty) << 32 | u64::from(areas.runs.free);
+        self.in_runs.store(in_runs, Relaxed);
     }
 
     /// Gives the zone the first `frames` frames of pageblocks that were taken for it.
@@ -177,6 +219,10 @@ impl Zone {
         self.publish(&inside.areas);
     }
 
+    pub(super) fn view<'a>(&'a self, memory: &'a Memory) -> ZoneView<'a> {
+        ZoneView { memory, marks: &self.marks, managed: self.managed(), huge: self.huge }
+    }
+
     /// Takes up to `count` blocks in one critical section; each goes to `give` with the lock held.
     #[inline]
     pub(super) fn take(
@@ -187,8 +233,7 @@ impl Zone {
         destination: Destination,
         mut give: impl FnMut(Pfn, bool),
     ) -> u32 {
-        let view =
-            ZoneView { memory, marks: &self.marks, managed: self.managed(), huge: self.huge };
+        let view = self.view(memory);
         let mut inside = self.lock();
         let (mut taken, mut mode) = (0, Mode::default());
         while taken < count {
@@ -201,9 +246,7 @@ impl Zone {
             give(pfn, zeroed);
             taken += 1;
         }
-        inside.taken.calls += 1;
-        inside.taken.blocks += u64::from(taken);
-        inside.taken.frames += u64::from(taken) << ask.order.get();
+        inside.count_taken(u64::from(taken), ask.order.frames());
         self.publish(&inside.areas);
         taken
     }
@@ -241,7 +284,7 @@ impl Zone {
         if flags == AllocFlags::default() {
             unusable += self.free_reserved.load(Relaxed);
         }
-        if self.free() <= min.saturating_add(unusable) {
+        if self.free_on_lists() <= min.saturating_add(unusable) {
             return false;
         }
         let filled = self.filled.load(Relaxed);
@@ -312,8 +355,9 @@ impl Zone {
         ZoneStats {
             node: self.node,
             managed: self.managed(),
-            free: areas.free(),
-            dirty: areas.dirty(),
+            free: areas.free() + areas.runs.free,
+            dirty: areas.dirty() + areas.runs.dirty,
+            in_runs: areas.runs.free,
             reserved_high_atomic: self.reserved_high_atomic(),
             nr_free: core::array::from_fn(|order| {
                 MigrateType::ALL.map(|of| areas.nr(Order::new(order as u8), of))

@@ -1,0 +1,255 @@
+//! The frames of a pageblock as 512 bits: runs of set bits, found a word at a time.
+
+use super::PAGEBLOCK_FRAMES;
+
+/// Words of the bits of a pageblock.
+pub const PAGEBLOCK_WORDS: usize = PAGEBLOCK_FRAMES as usize / 64;
+
+/// One bit per frame of a pageblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameBits(pub [u64; PAGEBLOCK_WORDS]);
+
+/// Where in a pageblock a run of frames is taken, and what is left of it then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fit {
+    /// The first frame taken.
+    pub at: u32,
+    /// Frames of the longest run that is left.
+    pub longest_left: u32,
+}
+
+/// The bits of word `word` that lie in `first..end`, counted from the start of the pageblock.
+#[inline(always)]
+fn mask_of(word: usize, first: u32, end: u32) -> u64 {
+    let base = word as u32 * 64;
+    let low = first.saturating_sub(base).min(64);
+    let high = end.saturating_sub(base).min(64);
+    if low >= high { 0 } else { u64::MAX >> (64 - (high - low)) << low }
+}
+
+/// The words that `count` frames from `first` on touch, and their bits there.
+#[inline(always)]
+pub(crate) fn masks_of(first: u32, count: u32) -> impl Iterator<Item = (usize, u64)> {
+    let end = first + count;
+    (first as usize / 64..(end as usize).div_ceil(64))
+        .map(move |word| (word, mask_of(word, first, end)))
+}
+
+impl FrameBits {
+    /// No frame.
+    pub const NONE: Self = Self([0; PAGEBLOCK_WORDS]);
+    /// Every frame.
+    pub const ALL: Self = Self([u64::MAX; PAGEBLOCK_WORDS]);
+
+    /// Calls `act` with each word that `first..first + count` touches and its bits there.
+    #[inline]
+    fn for_words(&mut self, first: u32, count: u32, mut act: impl FnMut(&mut u64, u64)) {
+        masks_of(first, count).for_each(|(word, mask)| act(&mut self.0[word], mask));
+    }
+
+    /// Adds `count` frames from `first` on.
+    #[inline]
+    pub fn set(&mut self, first: u32, count: u32) {
+        self.for_words(first, count, |word, mask| *word |= mask);
+    }
+
+    /// Removes `count` frames from `first` on; returns how many of them there were.
+    #[inline]
+    pub fn clear(&mut self, first: u32, count: u32) -> u32 {
+        let mut cleared = 0;
+        self.for_words(first, count, |word, mask| {
+            cleared += (*word & mask).count_ones();
+            *word &= !mask;
+        });
+        cleared
+    }
+
+    /// How many of `count` frames from `first` on there are.
+    #[inline]
+    #[must_use]
+    pub fn count_in(&self, first: u32, count: u32) -> u32 {
+        masks_of(first, count).map(|(word, mask)| (self.0[word] & mask).count_ones()).sum()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0 == Self::NONE.0
+    }
+
+    /// The first run at or behind `from`: its first frame and its end.
+    #[inline]
+    #[must_use]
+    pub fn next_run(&self, from: u32) -> Option<(u32, u32)> {
+        let mut word = from as usize / 64;
+        let mut bits = self.0.get(word)? & u64::MAX << (from % 64);
+        while bits == 0 {
+            word += 1;
+            bits = *self.0.get(word)?;
+        }
+        let first = word as u32 * 64 + bits.trailing_zeros();
+        Some((first, self.end_of_run(first)))
+    }
+
+    /// The end of the run that holds `frame`, or `frame` where it is in none.
+    #[inline]
+    #[must_use]
+    pub fn end_of_run(&self, frame: u32) -> u32 {
+        let mut word = frame as usize / 64;
+        let mut holes = !self.0[word] & u64::MAX << (frame % 64);
+        while holes == 0 {
+            word += 1;
+            match self.0.get(word) {
+                Some(bits) => holes = !bits,
+                None => return PAGEBLOCK_FRAMES,
+            }
+        }
+        word as u32 * 64 + holes.trailing_zeros()
+    }
+
+    /// The first frame of the run that ends before `frame`, or `frame` where none does.
+    #[inline]
+    #[must_use]
+    pub fn start_of_run(&self, frame: u32) -> u32 {
+        let mut word = frame as usize / 64;
+        let mut holes = match frame % 64 {
+            0 => 0,
+            bit => !self.0[word] & ((1 << bit) - 1),
+        };
+        while holes == 0 {
+            if word == 0 {
+                return 0;
+            }
+            word -= 1;
+            holes = !self.0[word];
+        }
+        word as u32 * 64 + 64 - holes.leading_zeros()
+    }
+
+    /// Frames of the longest run. O(runs).
+    #[must_use]
+    pub fn longest_run(&self) -> u32 {
+        let (mut longest, mut from) = (0, 0);
+        while let Some((first, end)) = self.next_run(from) {
+            longest = longest.max(end - first);
+            from = end;
+        }
+        longest
+    }
+
+    /// The lowest place in the shortest run that holds `count` frames at a multiple of `align`.
+    /// O(runs).
+    #[inline]
+    #[must_use]
+    pub fn best_fit(&self, count: u32, align: u32) -> Option<Fit> {
+        let (mut best, mut shortest) = (None, u32::MAX);
+        let (mut others, mut from) = (0, 0);
+        while let Some((first, end)) = self.next_run(from) {
+            from = end;
+            let (at, length) = ((first + align - 1) & !(align - 1), end - first);
+            if length < shortest && at + count <= end {
+                // The best one so far is one of the others now.
+                others = others.max(if best.is_some() { shortest } else { 0 });
+                shortest = length;
+                best = Some((at, (at - first).max(end - at - count)));
+                if length == count {
+                    return Some(Fit { at, longest_left: self.longest_without(others, from) });
+                }
+            } else {
+                others = others.max(length);
+            }
+        }
+        best.map(|(at, rest)| Fit { at, longest_left: others.max(rest) })
+    }
+
+    /// The longest run from `from` on, or `longest` where that is longer.
+    fn longest_without(&self, mut longest: u32, mut from: u32) -> u32 {
+        while let Some((first, end)) = self.next_run(from) {
+            longest = longest.max(end - first);
+            from = end;
+        }
+        longest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Runs of a naive kind: first frame and end of each.
+    fn naive_runs(set: &[bool]) -> Vec<(u32, u32)> {
+        let mut runs = Vec::new();
+        let mut at = 0;
+        while at < set.len() {
+            let length = set[at..].iter().take_while(|bit| **bit).count();
+            if length > 0 {
+                runs.push((at as u32, (at + length) as u32));
+            }
+            at += length.max(1);
+        }
+        runs
+    }
+
+    fn any_bits() -> impl Strategy<Value = Vec<bool>> {
+        // Runs of all lengths, word boundaries and full pageblocks among them.
+        let run = (any::<bool>(), prop_oneof![1usize..12, 12usize..200, Just(64usize), Just(512)]);
+        prop::collection::vec(run, 1..60).prop_map(|runs| {
+            let bits = runs.into_iter().flat_map(|(set, count)| std::iter::repeat_n(set, count));
+            let mut bits: Vec<bool> = bits.take(512).collect();
+            bits.resize(512, false);
+            bits
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn words_agree_with_single_bits(
+            set in any_bits(), first in 0u32..512, count in 1u32..512, shift in 0u32..=8,
+        ) {
+            let count = count.min(512 - first);
+            let mut bits = FrameBits::NONE;
+            for (at, _) in set.iter().enumerate().filter(|(_, set)| **set) {
+                bits.set(at as u32, 1);
+            }
+            let runs = naive_runs(&set);
+            let mut found = Vec::new();
+            while let Some(run) = bits.next_run(found.last().map_or(0, |(_, end)| *end)) {
+                found.push(run);
+            }
+            prop_assert_eq!(&found, &runs);
+            let longest = |runs: &[(u32, u32)]| runs.iter().map(|(a, b)| b - a).max().unwrap_or(0);
+            prop_assert_eq!(bits.longest_run(), longest(&runs));
+            let range = first as usize..(first + count) as usize;
+            let there = set[range.clone()].iter().filter(|bit| **bit).count() as u32;
+            prop_assert_eq!(bits.count_in(first, count), there);
+            for (from, end) in &runs {
+                prop_assert_eq!((bits.start_of_run(*end), bits.end_of_run(*from)), (*from, *end));
+            }
+
+            let align = 1 << shift;
+            let place = |(a, b): &(u32, u32)| {
+                let at = a.next_multiple_of(align);
+                (at + count <= *b).then_some((b - a, at))
+            };
+            let best = runs.iter().filter_map(place).min();
+            let fit = bits.best_fit(count, align);
+            prop_assert_eq!(fit.map(|fit| fit.at), best.map(|(_, at)| at));
+            if let Some(Fit { at, longest_left }) = fit {
+                prop_assert_eq!(bits.clear(at, count), count);
+                prop_assert_eq!(bits.longest_run(), longest_left);
+                bits.set(at, count);
+            }
+            prop_assert_eq!(bits.clear(first, count), there);
+            prop_assert_eq!(bits.count_in(first, count), 0);
+            bits.set(first, count);
+            prop_assert_eq!(bits.count_in(first, count), count);
+        }
+    }
+}

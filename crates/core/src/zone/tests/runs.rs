@@ -1,0 +1,285 @@
+//! Runs of an exact number of frames: where they are taken, and random traffic of runs and blocks
+//! against an oracle that knows each frame.
+
+use super::{FIXED, NODE, ask, put, take, zones};
+use crate::frame::{FrameBits, MigrateType, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
+use crate::zone::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+use MigrateType::{Movable, Unmovable};
+
+fn run(zones: &Zones, count: u32) -> Run {
+    zones.take_run(NODE, count, Order::ZERO).expect("the zone has room")
+}
+
+#[test]
+fn free_neighbours_are_one_run_though_no_buddies() {
+    let zones = zones(&FIXED);
+    let runs: Vec<Run> = (0..4).map(|_| run(&zones, 100)).collect();
+    for (at, run) in runs.iter().enumerate() {
+        assert_eq!(*run, Run { pfn: Pfn(at as u32 * 100), zeroed: true }, "one behind the other");
+    }
+    zones.put_run(NODE, runs[1].pfn, 100);
+    zones.put_run(NODE, runs[2].pfn, 100);
+    let lists = zones.zone(NODE).free_on_lists();
+    assert_eq!(run(&zones, 112).pfn, Pfn(400), "the shortest run that holds it is the last");
+    assert_eq!(run(&zones, 200), Run { pfn: Pfn(100), zeroed: false });
+    assert_eq!(zones.zone(NODE).free_on_lists(), lists, "no block was touched");
+    zones.zone(NODE).validate(zones.memory());
+}
+
+#[test]
+fn a_pageblock_that_is_free_again_is_a_free_block() {
+    let zones = zones(&FIXED);
+    let runs: Vec<Run> = (0..20).map(|_| run(&zones, 50)).collect();
+    assert_eq!(zones.budget().used(), 1000);
+    assert_eq!(zones.zone(NODE).stats().in_runs, 2 * PAGEBLOCK_FRAMES - 1000);
+    runs.iter().for_each(|run| zones.put_run(NODE, run.pfn, 50));
+    let stats = zones.zone(NODE).stats();
+    assert_eq!((stats.in_runs, stats.free), (0, 4096));
+    assert_eq!(stats.nr_free[10].iter().sum::<u32>(), 4, "merged as far as can be");
+    zones.zone(NODE).validate(zones.memory());
+}
+
+#[test]
+fn what_is_free_between_blocks_is_gathered() {
+    let zones = zones(&FIXED);
+    let blocks: Vec<Block> = (0..8).map(|_| take(&zones, &ask(6, Movable)).unwrap()).collect();
+    // Frames 64..192 and 256..320 are free, and no buddies of each other.
+    [1, 2, 4].into_iter().for_each(|at| put(&zones, blocks[at]));
+    assert_eq!(run(&zones, 120).pfn, Pfn(64), "over the edge between two blocks");
+    zones.zone(NODE).validate(zones.memory());
+    assert_eq!(zones.zone(NODE).stats().in_runs, 128 + 64 - 120);
+}
+
+#[test]
+fn runs_that_are_kept_serve_blocks_where_nothing_else_does() {
+    let zones = zones(&ZoneConfig { initial_frames: 1024, ..FIXED });
+    let runs: Vec<Run> = (0..9).map(|_| run(&zones, 50)).collect();
+    (0..9).step_by(2).for_each(|at| zones.put_run(NODE, runs[at].pfn, 50));
+    let used = zones.budget().used();
+    while take(&zones, &ask(0, Unmovable)).is_some() {}
+    assert_eq!(zones.budget().used() - used, 512, "what is kept is on no list");
+    assert!(zones.flush_runs_for(NODE, Order::new(4)), "runs of 50 have blocks of 16");
+    let mut taken = 0;
+    while take(&zones, &ask(0, Unmovable)).is_some() {
+        taken += 1;
+    }
+    assert_eq!(taken, 5 * 50 + 62, "all that was kept");
+    zones.zone(NODE).validate(zones.memory());
+}
+
+#[test]
+fn only_dirty_frames_are_purged_and_they_stay_where_they_are() {
+    let zones = zones(&FIXED);
+    let runs: Vec<Run> = (0..4).map(|_| run(&zones, 100)).collect();
+    zones.put_run(NODE, runs[1].pfn, 100);
+    let zone = zones.zone(NODE);
+    assert_eq!(zone.dirty(), 100);
+    assert_eq!(zone.purge(zones.memory(), Order::PAGEBLOCK, usize::MAX), 0, "no whole pageblock");
+    assert_eq!(zone.purge(zones.memory(), Order::ZERO, usize::MAX), 100 << 12);
+    assert_eq!((zone.dirty(), zone.kept_in_runs()), (0, 212));
+    assert_eq!(run(&zones, 90), Run { pfn: Pfn(100), zeroed: true });
+    zone.validate(zones.memory());
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    TakeRun { count: u32, align: u8 },
+    TakeBlocks { order: u8, of: MigrateType, count: u32 },
+    Put { which: usize, count: usize },
+    Trim { which: usize, kept: u32 },
+    Reserve { which: usize },
+    Unreserve,
+    Purge,
+    FlushFor { order: u8 },
+    Flush,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let of = prop::sample::select(&MigrateType::ALL[..3]);
+    prop_oneof![
+        12 => (prop_oneof![9u32..40, RUN_FRAMES], prop_oneof![4 => Just(0u8), 1 => 1u8..=8])
+            .prop_map(|(count, align)| Step::TakeRun { count, align }),
+        4 => (prop_oneof![3 => 0u8..=4, 1 => 5u8..=10], of, 1u32..20)
+            .prop_map(|(order, of, count)| Step::TakeBlocks { order, of, count }),
+        10 => (any::<usize>(), 1usize..12).prop_map(|(which, count)| Step::Put { which, count }),
+        2 => (any::<usize>(), any::<u32>()).prop_map(|(which, kept)| Step::Trim { which, kept }),
+        1 => any::<usize>().prop_map(|which| Step::Reserve { which }),
+        1 => Just(Step::Unreserve),
+        1 => Just(Step::Purge),
+        1 => (0u8..=10).prop_map(|order| Step::FlushFor { order }),
+        1 => Just(Step::Flush),
+    ]
+}
+
+/// Eight pageblocks: as many as a request looks at on one list.
+const FRAMES: u32 = 8 * PAGEBLOCK_FRAMES;
+
+/// What is known of each frame, and who has it.
+struct World {
+    zones: Zones,
+    /// First frame -> frames, and whether they are a run.
+    owned: BTreeMap<u32, (u32, bool)>,
+    /// Written since it was last known to be zero.
+    written: Vec<bool>,
+}
+
+impl World {
+    fn new() -> Self {
+        let zones = zones(&ZoneConfig { initial_frames: FRAMES, ..FIXED });
+        Self { zones, owned: BTreeMap::new(), written: vec![false; FRAMES as usize] }
+    }
+
+    fn zone(&self) -> &Zone {
+        self.zones.zone(NODE)
+    }
+
+    fn receive(&mut self, pfn: Pfn, count: u32, zeroed: bool, is_run: bool) {
+        let end = pfn.0 + count;
+        if let Some((first, (frames, _))) = self.owned.range(..end).next_back() {
+            assert!(first + frames <= pfn.0, "{pfn:?} was handed out twice");
+        }
+        let written = &mut self.written[pfn.0 as usize..end as usize];
+        assert!(!zeroed || written.iter().all(|written| !written), "{pfn:?} is not zero");
+        written.fill(true);
+        self.owned.insert(pfn.0, (count, is_run));
+    }
+
+    /// Whether a pageblock keeps frames that hold the run, by a look at every frame.
+    fn is_kept_somewhere(&self, count: u32, align: u32) -> bool {
+        (0..FRAMES / PAGEBLOCK_FRAMES).any(|index| {
+            let kept: FrameBits = self.zones.memory().pageblocks().at(PageblockIndex(index)).runs();
+            (0..=PAGEBLOCK_FRAMES - count)
+                .step_by(align as usize)
+                .any(|at| (at..at + count).all(|frame| kept.count_in(frame, 1) == 1))
+        })
+    }
+
+    fn take_run(&mut self, count: u32, align: Order) {
+        let was_kept = self.is_kept_somewhere(count, align.frames());
+        let lists = self.zone().free_on_lists();
+        match self.zones.take_run(NODE, count, align) {
+            Some(Run { pfn, zeroed }) => {
+                assert!(pfn.is_aligned(align), "{pfn:?} for alignment {}", align.get());
+                assert_eq!(pfn.pageblock(), pfn.plus(count - 1).pageblock(), "in one pageblock");
+                self.receive(pfn, count, zeroed, true);
+                if was_kept {
+                    assert_eq!(self.zone().free_on_lists(), lists, "kept frames go first");
+                }
+            }
+            None => {
+                assert!(!was_kept, "{count} frames were kept in one run");
+                let order = Order::covering(count).max(align);
+                let flags = AllocFlags::default();
+                assert!(!self.zone().watermark_ok(order, Mark::Low, flags), "a block was free");
+            }
+        }
+    }
+
+    fn take_blocks(&mut self, order: u8, of: MigrateType, count: u32) {
+        let mut taken = Vec::new();
+        self.zones.take(NODE, &ask(order, of), count, Destination::User, |pfn, zeroed| {
+            taken.push((pfn, zeroed));
+        });
+        for (pfn, zeroed) in taken {
+            self.receive(pfn, 1 << order, zeroed, false);
+        }
+    }
+
+    fn nth(&self, which: usize) -> Option<(Pfn, u32, bool)> {
+        let nth = which.checked_rem(self.owned.len())?;
+        self.owned.iter().nth(nth).map(|(pfn, (count, is_run))| (Pfn(*pfn), *count, *is_run))
+    }
+
+    fn put(&mut self, which: usize) {
+        let Some((pfn, count, is_run)) = self.nth(which) else { return };
+        self.owned.remove(&pfn.0);
+        if is_run {
+            self.zones.put_run(NODE, pfn, count);
+        } else {
+            put(&self.zones, Block { pfn, order: Order::covering(count), zeroed: false });
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        let memory = self.zones.memory();
+        match *step {
+            Step::TakeRun { count, align } => self.take_run(count, Order::new(align)),
+            Step::TakeBlocks { order, of, count } => self.take_blocks(order, of, count),
+            Step::Put { which, count } => (0..count).for_each(|more| self.put(which + 3 * more)),
+            Step::Trim { which, kept } => {
+                if let Some((pfn, count, true)) = self.nth(which) {
+                    let kept = 1 + kept % (count - 1).max(1);
+                    if kept < count {
+                        self.owned.insert(pfn.0, (kept, true));
+                        self.zones.put_run(NODE, pfn.plus(kept), count - kept);
+                    }
+                }
+            }
+            Step::Reserve { which } => {
+                if let Some((pfn, count, false)) = self.nth(which) {
+                    self.zone().reserve_high_atomic(memory, pfn, Order::covering(count));
+                }
+            }
+            Step::Unreserve => {
+                self.zone().unreserve_high_atomic(memory, Movable, true);
+            }
+            Step::Purge => {
+                let dirty = self.zone().dirty();
+                let bytes = self.zone().purge(memory, Order::ZERO, usize::MAX);
+                assert_eq!((bytes, self.zone().dirty()), ((dirty as usize) << 12, 0));
+                let is_owned = |frame: u32| {
+                    let below = self.owned.range(..=frame).next_back();
+                    below.is_some_and(|(first, (count, _))| frame < first + count)
+                };
+                let written = (0..FRAMES).map(is_owned).collect();
+                self.written = written;
+            }
+            Step::FlushFor { order } => {
+                self.zones.flush_runs_for(NODE, Order::new(order));
+            }
+            Step::Flush => {
+                self.zone().flush_runs(memory);
+                assert_eq!(self.zone().kept_in_runs(), 0);
+            }
+        }
+    }
+
+    fn check(&self) {
+        let taken: u32 = self.owned.values().map(|(count, _)| count).sum();
+        assert_eq!(self.zones.budget().used(), taken, "used = handed out");
+        assert_eq!(self.zone().free() + taken, FRAMES, "free + handed out = managed");
+        self.zone().validate(self.zones.memory());
+    }
+}
+
+/// A quarter of the usual number of cases: each walks every frame at every step.
+fn config() -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    ProptestConfig { cases: (usual.cases / 4).max(1), failure_persistence: None, ..usual }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn runs_and_blocks_share_the_frames(steps in prop::collection::vec(step(), 1..80)) {
+        let mut world = World::new();
+        for step in &steps {
+            world.step(step);
+            world.check();
+        }
+        while !world.owned.is_empty() {
+            world.put(0);
+        }
+        world.check();
+        world.zone().flush_runs(world.zones.memory());
+        let memory = world.zones.memory();
+        while world.zone().unreserve_high_atomic(memory, Movable, true) {}
+        world.check();
+        let largest = world.zone().stats().nr_free[10].iter().sum::<u32>();
+        assert_eq!(largest, FRAMES / 1024, "all of it merges again");
+    }
+}
