@@ -1,6 +1,6 @@
 //! `quarry`: runs programs on Quarry and measures its policies.
 
-mod interpose;
+mod compare;
 mod library;
 mod options;
 mod program;
@@ -22,12 +22,16 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(run::RunArgs),
+    Compare(compare::CompareArgs),
     /// Experiments over allocators and policies.
     #[command(subcommand)]
     Lab(LabCommand),
     /// Takes one sample in this process; the lab starts it.
     #[command(name = quarry_lab::SAMPLE_COMMAND, hide = true)]
     Sample(quarry_lab::SampleArgs),
+    /// Runs one sample of a program and watches it; `compare` starts it.
+    #[command(name = quarry_lab::SUPERVISE_COMMAND, hide = true)]
+    Supervise(quarry_lab::programs::SuperviseArgs),
 }
 
 fn main() {
@@ -38,11 +42,14 @@ fn main() {
             let find_library = || library::find(None, None).map_err(anyhow::Error::from);
             report(quarry_lab::lab(command, &find_library, out))
         }
+        Command::Compare(args) => compare::run(args, out),
+        Command::Supervise(args) => report(quarry_lab::programs::supervise(&args, out)),
         Command::Sample(args) => report(quarry_lab::sample(args, out)),
     };
     exit(status);
 }
 
+/// Exit status of a result, whose error is printed.
 fn report(result: anyhow::Result<()>) -> i32 {
     match result {
         Ok(()) => 0,

@@ -1,10 +1,10 @@
 //! `quarry run`: one program on Quarry.
 
-use crate::interpose;
 use crate::library;
 use crate::options::{self, Setting};
 use crate::program;
 use anyhow::Context;
+use quarry_lab::interpose;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt;

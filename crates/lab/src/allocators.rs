@@ -128,7 +128,8 @@ pub(crate) fn glibc() -> Allocator {
     Allocator { name: GLIBC.to_owned(), preload: None, description }
 }
 
-fn preloaded(name: &str, path: PathBuf, version: Option<String>) -> Allocator {
+/// A shared object that is there.
+pub(crate) fn preloaded(name: &str, path: PathBuf, version: Option<String>) -> Allocator {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let description = version.map_or(file.clone(), |version| format!("{file}, {version}"));
     Allocator { name: name.to_owned(), preload: Some(path), description }

@@ -16,6 +16,8 @@
 //! table        how numbers are printed
 //! watch        samples whose memory their parent reads while they run
 //! picture      lines over time, as SVG
+//! programs     `quarry compare`: which allocator is best for one program
+//! interpose    whether a preloaded library would serve a program, and if not, why not
 //! ```
 //!
 //! Four rules hold for every experiment. Variants are interleaved: within a block each runs once,
@@ -31,10 +33,12 @@ mod comparison;
 mod contenders;
 mod environment;
 mod experiments;
+pub mod interpose;
 mod nearest;
 mod options;
 mod patterns;
 mod picture;
+pub mod programs;
 mod replay;
 mod results;
 mod runner;
@@ -49,6 +53,9 @@ use std::path::PathBuf;
 
 /// Name of the hidden subcommand that takes one sample; the lab starts its own executable with it.
 pub const SAMPLE_COMMAND: &str = "__sample";
+
+/// Name of the hidden subcommand that runs one sample of a program and watches it.
+pub const SUPERVISE_COMMAND: &str = "__supervise";
 
 /// `quarry lab ...`
 #[derive(Subcommand)]

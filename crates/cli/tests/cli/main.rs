@@ -1,5 +1,6 @@
 //! The command as a user meets it.
 
+mod compare;
 mod lab;
 mod run;
 mod support;

@@ -13,6 +13,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
+/// The failure of a sample that was not taken, or not to its end, because the run was told to end.
+/// It leaves no trace.
+pub(crate) const INTERRUPTED: &str = "interrupted";
+
 /// What an experiment is, before its first sample.
 #[derive(Clone, Debug)]
 pub(crate) struct Design {
@@ -155,7 +159,11 @@ impl Session {
         for Step { block, variant } in blocks::round(blocks, variants, &mut self.random) {
             let (workload, tasks) = (block / tasks.len(), tasks[block % tasks.len()]);
             let spot = Spot { round, workload, tasks, variant };
-            self.record(spot, take(spot).map(Into::into))?;
+            let taken = take(spot).map(Into::into);
+            if taken.as_ref().is_err_and(|failure| failure == INTERRUPTED) {
+                continue;
+            }
+            self.record(spot, taken)?;
             self.progress.inc(1);
         }
         Ok(())

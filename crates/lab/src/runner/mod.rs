@@ -11,8 +11,10 @@
 //! [`sample`] starts a sample process of the lab's own: a hidden subcommand, one variant of
 //! [`SampleKind`] per kind of workload, which prints its measurement as one line of JSON.
 
-pub(crate) mod design;
+mod design;
 mod process;
 
-pub(crate) use design::{Design, Spot, Taken};
-pub(crate) use process::{SampleKind, command, end_of, preload_into, sample, sample_with};
+pub(crate) use design::{Design, INTERRUPTED, Session, Spot, Taken};
+pub(crate) use process::{
+    SampleKind, cleared_variables, command, end_of, preload_into, sample, sample_with,
+};

@@ -97,12 +97,17 @@ pub(crate) fn command(arguments: &[String], preload: Option<&Path>) -> Result<Co
 
 /// Lets a program run on an allocator, without variables that would change what allocators do.
 pub(crate) fn preload_into(command: &mut Command, preload: Option<&Path>) {
-    for (key, _) in std::env::vars_os().filter(|(key, _)| is_cleared(key)) {
+    for key in cleared_variables() {
         command.env_remove(key);
     }
     if let Some(preload) = preload {
         command.env("LD_PRELOAD", preload);
     }
+}
+
+/// Variables of this process that a sample starts without.
+pub(crate) fn cleared_variables() -> Vec<OsString> {
+    std::env::vars_os().map(|(key, _)| key).filter(is_cleared).collect()
 }
 
 fn is_cleared(key: &OsString) -> bool {

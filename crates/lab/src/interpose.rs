@@ -19,7 +19,7 @@ const CLASS_64: u8 = 2;
 
 /// Why a program's allocations do not, or not all, reach the library.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Obstacle {
+pub enum Obstacle {
     /// No program interpreter: nothing is loaded into it.
     Static,
     /// A Go program without any call of `malloc`.
@@ -72,7 +72,8 @@ impl fmt::Display for Obstacle {
 
 impl Obstacle {
     /// Whether some allocations can be served all the same.
-    pub(crate) fn is_partial(&self) -> bool {
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
         matches!(self, Self::GoWithC | Self::Unreadable(_))
     }
 }
@@ -95,7 +96,8 @@ struct Machine {
 }
 
 /// Looks for the first reason why `program` would not use `library`; `None` = it will.
-pub(crate) fn obstacle(program: &Path, library: &Path) -> Option<Obstacle> {
+#[must_use]
+pub fn obstacle(program: &Path, library: &Path) -> Option<Obstacle> {
     examine(program, library).unwrap_or_else(|error| Some(Obstacle::Unreadable(error.to_string())))
 }
 

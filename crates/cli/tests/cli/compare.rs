@@ -1,0 +1,446 @@
+//! `quarry compare` on real programs: what is proven, reported, refused and left behind.
+
+use crate::support::{Workshop, quarry};
+use assert_cmd::Command;
+use predicates::prelude::*;
+use predicates::str::{contains, starts_with};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+/// Spends a good part of its time in malloc, and prints two numbers.
+const ALLOCATES: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    volatile unsigned sum = 0;
+    for (int i = 0; i < 20000; i++) {
+        char *block = malloc(64 + i % 64);
+        memset(block, i, 64);
+        for (int j = 0; j < TURNS; j++) sum += j;
+        free(block);
+    }
+    char line[4096];
+    int bytes = 0, length;
+    while ((length = read(0, line, sizeof line)) > 0) bytes += length;
+    printf("warming up: 7 units\nread %d bytes\ndone: 1,250.5 units\n", bytes);
+    return 0;
+}
+"#;
+
+/// Work beside malloc: little, or so much that its time is well above the clock's grain.
+const LITTLE: &str = "-DTURNS=300";
+const MUCH: &str = "-DTURNS=2000";
+
+/// glibc's functions under a roof of their own, after a turn of a loop.
+fn allocator_that_spins(turns: u32) -> String {
+    format!(
+        "#include <stddef.h>\nvoid *__libc_malloc(size_t);\n\
+         void *malloc(size_t n) {{\n\
+         for (volatile int i = 0; i < {turns}; i++) {{}}\n\
+         return __libc_malloc(n); }}\n"
+    )
+}
+
+/// `quarry compare` with a seed, up to where further options follow.
+fn compare(options: &[&str]) -> Command {
+    let mut command = quarry();
+    command.env_remove("PYTHONMALLOC").args(["compare", "--seed=7"]).args(options);
+    command
+}
+
+fn shared_object(shop: &Workshop, name: &str, source: &str) -> String {
+    let file = shop.compile(&format!("lib{name}.so"), source, &["-shared", "-fPIC"]);
+    format!("{name}={}", file.display())
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+fn verdict<'a>(recording: &'a Value, variant: &str, metric: &str) -> &'a Value {
+    let mut verdicts = recording["verdicts"].as_array().unwrap().iter();
+    let is_it = |it: &&Value| it["variant"] == variant && it["metric"] == metric;
+    verdicts.find(is_it).unwrap_or_else(|| panic!("{variant} {metric}: {}", recording["verdicts"]))
+}
+
+#[test]
+fn every_run_proves_who_served_it_and_is_kept() {
+    let shop = Workshop::new();
+    let program = shop.compile("allocates", ALLOCATES, &["-O0", LITTLE]);
+    let own = shared_object(&shop, "own", &allocator_that_spins(1));
+    let (file, out) = (shop.path("run.json"), shop.path("run"));
+    compare(&["--runs=2", &format!("--allocators=glibc,{own}"), "--json"])
+        .arg(&file)
+        .arg("--out")
+        .arg(&out)
+        .arg("--")
+        .arg(&program)
+        .assert()
+        .success()
+        .stdout(contains("2 rounds in shuffled order, seed 7"))
+        .stdout(contains("It asks for memory 2"))
+        .stdout(contains("| glibc A/A |"))
+        .stdout(contains("* own: libown.so; 2 runs served by "));
+    let recording = json(&file);
+    assert_eq!(recording["schema"], "quarry-compare/1");
+    assert_eq!(recording["meta"]["seed"], 7);
+    let allocations = recording["probe"]["allocations"].as_u64().unwrap();
+    assert!((20_000..21_000).contains(&allocations), "{allocations}");
+    let samples = recording["samples"].as_array().unwrap();
+    assert_eq!(samples.len(), 9, "two rounds and the warm-up, two allocators and the copy");
+    for sample in samples {
+        let measurement = &sample["measurement"];
+        let library = if sample["variant"] == "own" { "libown.so" } else { "libc.so" };
+        assert!(measurement["served_by"].as_str().unwrap().contains(library), "{sample}");
+        let counter = |name: &str| measurement["counters"][name].as_u64().unwrap();
+        assert!(counter("peak_bytes") > 500_000 && counter("page_faults") > 50, "{sample}");
+        assert!(measurement["wall_ns"].as_u64().unwrap() > 0, "{sample}");
+        assert!(sample["timeline"]["readings"].is_array(), "{sample}");
+    }
+    let orders: Vec<Vec<&str>> = samples
+        .chunks(3)
+        .map(|block| block.iter().map(|it| it["variant"].as_str().unwrap()).collect())
+        .collect();
+    for order in &orders {
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, ["glibc", "glibc A/A", "own"], "each block is complete");
+    }
+    let read = quarry().args(["lab", "compare"]).arg(&out).assert().success();
+    read.stdout(contains("allocates"));
+}
+
+#[test]
+fn a_planted_slow_allocator_is_worse() {
+    let shop = Workshop::new();
+    let program = shop.compile("allocates", ALLOCATES, &["-O0", MUCH]);
+    let slow = shared_object(&shop, "slow", &allocator_that_spins(20_000));
+    let file = shop.path("run.json");
+    compare(&["--runs=6", &format!("--allocators=glibc,{slow}"), "--json"])
+        .arg(&file)
+        .arg("--")
+        .arg(&program)
+        .assert()
+        .success()
+        .stdout(contains("| slow "));
+    let recording = json(&file);
+    let user = verdict(&recording, "slow", "user");
+    assert_eq!(user["verdict"], "worse", "{user}");
+    assert!(user["ratio"].as_f64().unwrap() > 3.0, "{user}");
+    assert_eq!(user["pairs"], 6);
+    let wall = verdict(&recording, "slow", "wall");
+    assert!(wall["noise"].is_array(), "the copy ran along: {wall}");
+}
+
+#[test]
+fn programs_that_nothing_reaches_get_reason_and_remedy() {
+    let shop = Workshop::new();
+    let source = "#include <stdlib.h>\nint main(void) { for (volatile long i = 0; i < 200000000; \
+                  i++) {} return !malloc(10); }\n";
+    let fixed = shop.compile("fixed", source, &["-static"]);
+    let go = format!("__attribute__((section(\".go.buildinfo\"))) char info[] = \"go\";\n{source}");
+    let go = shop.compile("go", &go, &["-static"]);
+    let own = "#include <stddef.h>\nstatic char heap[64];\n\
+               void *malloc(size_t n) { return n < 64 ? heap : NULL; }\n\
+               int main(void) { return !malloc(10); }\n";
+    let own = shop.compile("own", own, &["-rdynamic"]);
+    let refused = |program: &Path, why: &str, remedy: &str| {
+        let text = format!("no verdict: {} {why}", program.display());
+        let mut command = compare(&["--allocators=glibc", "--"]);
+        let refusal = command.arg(program).assert().code(1).stdout(starts_with(text));
+        refusal.stdout(contains(format!("\nwhat would help: {remedy}")));
+    };
+    refused(&fixed, "is statically linked: no library can be preloaded", "link it dynamically");
+    refused(&go, "is a Go program: its runtime allocates without malloc", "nothing outside it");
+    refused(&own, "defines malloc itself", "relink it without an allocator of its own");
+    // What a shell starts is found out by running it.
+    compare(&["--allocators=glibc", "--", "sh", "-c"])
+        .arg(format!("{}; true", fixed.display()))
+        .assert()
+        .code(1)
+        .stdout(contains(format!("no verdict: {} is statically linked", fixed.display())));
+    compare(&["--allocators=glibc", "--", "true"])
+        .assert()
+        .code(1)
+        .stdout(contains("true asked for memory "))
+        .stdout(contains("what would help: a workload that allocates more"));
+}
+
+fn python() -> Option<PathBuf> {
+    // What the search path finds may be a script that looks for one.
+    let found = Some(PathBuf::from("/usr/bin/python3")).filter(|path| path.exists());
+    if found.is_none() {
+        println!("skipped: no /usr/bin/python3");
+    }
+    found
+}
+
+#[test]
+fn python_serves_itself_until_it_is_told_not_to() {
+    let Some(python) = python() else { return };
+    let script = "x = 0\nfor i in range(1500000): x = x + i * i\nprint(x)";
+    compare(&["--runs=1", "--allocators=glibc", "--"])
+        .arg(&python)
+        .args(["-S", "-c", script])
+        .assert()
+        .code(1)
+        .stdout(contains(": Python serves its small objects itself"))
+        .stdout(contains("what would help: set PYTHONMALLOC=malloc"));
+    compare(&["--runs=1", "--allocators=glibc", "--"])
+        .env("PYTHONMALLOC", "malloc")
+        .arg(&python)
+        .args(["-S", "-c", script])
+        .assert()
+        .success()
+        .stdout(contains("Medians:"));
+}
+
+#[test]
+fn glibc_is_measured_where_the_program_links_another_malloc() {
+    let shop = Workshop::new();
+    let source = allocator_that_spins(1);
+    let other = shop.compile("libother.so", &source, &["-shared", "-fPIC"]);
+    let folder = other.parent().unwrap().display().to_string();
+    let options = [format!("-L{folder}"), format!("-Wl,-rpath,{folder}")];
+    let options = [&options[0], &options[1], "-Wl,--no-as-needed", "-lother", "-O0", LITTLE];
+    // The library stands behind the program here, so it goes through the linker's own file list.
+    let program = shop.compile("linked", ALLOCATES, &options);
+    compare(&["--runs=1", "--allocators=glibc", "--"])
+        .arg(&program)
+        .assert()
+        .success()
+        .stdout(contains("* glibc: the C library's own; 1 runs served by "))
+        .stdout(contains("libc.so.6\n"));
+}
+
+#[test]
+fn figures_that_the_program_prints_are_compared() {
+    let shop = Workshop::new();
+    let program = shop.compile("allocates", ALLOCATES, &["-O0", LITTLE]);
+    let (input, file) = (shop.path("input"), shop.path("run.json"));
+    fs::write(&input, "x".repeat(10_000)).unwrap();
+    let run = std::process::Command::new(env!("CARGO_BIN_EXE_quarry"))
+        .args(["compare", "--allocators=glibc", "--target-ci=1%", "--max-runs=20"])
+        .args(["--metric", r"higher:(?<speed>[\d,.]+) units", "--metric", r"read (\d+) bytes"])
+        .arg("--json")
+        .arg(&file)
+        .arg("--")
+        .arg(&program)
+        .stdin(File::open(&input).unwrap())
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{run:?}");
+    let text = String::from_utf8(run.stdout).unwrap();
+    assert!(text.contains("speed (higher is better)") && text.contains("metric 2"), "{text}");
+    let recording = json(&file);
+    let samples = recording["samples"].as_array().unwrap();
+    for sample in samples {
+        let figures = &sample["measurement"]["figures"];
+        assert_eq!(figures["speed"], 1250.5, "the last match: {sample}");
+        assert_eq!(figures["metric 2"], 10_000.0, "each run reads the file anew: {sample}");
+    }
+    // A figure without noise: the interval is narrow as soon as there is one.
+    assert_eq!(samples.len(), (6 + 1) * 2, "{text}");
+    let speed = verdict(&recording, "glibc A/A", "speed");
+    assert_eq!((&speed["verdict"], &speed["interval"]), (&"same".into(), &vec![1.0, 1.0].into()));
+}
+
+#[test]
+fn a_figure_that_is_not_printed_is_a_failure() {
+    let shop = Workshop::new();
+    let program = shop.compile("allocates", ALLOCATES, &["-O0", LITTLE]);
+    compare(&["--runs=3", "--allocators=glibc", "--metric", "(?<speed>[0-9]+) knots", "--"])
+        .arg(&program)
+        .assert()
+        .code(1)
+        .stdout(contains("No round was completed."))
+        .stdout(contains("glibc: 1 of 1 runs failed, warm-up included: "))
+        .stdout(contains("printed no number that --metric speed finds"));
+}
+
+#[test]
+fn failures_are_reported_and_never_averaged_away() {
+    let shop = Workshop::new();
+    let program = shop.compile("allocates", ALLOCATES, &["-O0", LITTLE]);
+    // Works until the program has asked for a hundred blocks, in every run but the first.
+    let source = "#include <stddef.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+                  #include <fcntl.h>\nvoid *__libc_malloc(size_t); static int calls, broken;\n\
+                  void *malloc(size_t n) {\n\
+                  if (++calls == 1 && getenv(\"MARK\"))\n\
+                  broken = open(getenv(\"MARK\"), O_CREAT | O_EXCL, 0600) < 0;\n\
+                  if (broken && calls > 100) { write(2, \"heap lost\\n\", 10); abort(); }\n\
+                  return __libc_malloc(n); }\n";
+    let breaks = shared_object(&shop, "breaks", source);
+    compare(&["--runs=3", &format!("--allocators=glibc,{breaks}"), "--"])
+        .env("MARK", shop.path("mark"))
+        .arg(&program)
+        .assert()
+        .code(1)
+        .stdout(contains("| breaks    | 3 of 3 failed |       - |"))
+        .stdout(contains(
+            "breaks: 3 of 4 runs failed, warm-up included: ended by signal 6: heap lost",
+        ))
+        .stdout(predicate::str::is_match(r"\| breaks +\| +failed \|").unwrap());
+    compare(&["--runs=3", "--allocators=glibc", "--", "sh", "-c", "echo bad luck >&2; exit 3"])
+        .assert()
+        .code(1)
+        .stdout(contains("No round was completed."))
+        .stdout(contains("runs failed, warm-up included: exit status 3: bad luck\n"));
+}
+
+#[test]
+fn outputs_that_differ_are_shown() {
+    let shop = Workshop::new();
+    let source = ALLOCATES.replace("\"warming", "\"process %d, warming").replace("bytes);", "0);");
+    let source = source.replace("units\\n\", ", "units\\n\", getpid(), ");
+    let program = shop.compile("differs", &source, &["-O0", LITTLE]);
+    compare(&["--runs=1", "--allocators=glibc", "--check-output", "--"])
+        .arg(&program)
+        .assert()
+        .code(1)
+        .stdout(contains("printed something else than on glibc"))
+        .stdout(contains("line 1: \"process "));
+    compare(&["--runs=1", "--allocators=glibc", "--"]).arg(&program).assert().success();
+}
+
+#[test]
+fn a_run_that_takes_too_long_is_ended_with_all_its_processes() {
+    let shop = Workshop::new();
+    let pids = shop.path("pids");
+    let script = "sleep 600 & echo $! >> \"$PIDS\"; echo $$ >> \"$PIDS\"; wait";
+    compare(&["--runs=3", "--allocators=glibc", "--timeout=1s", "--", "sh", "-c", script])
+        .env("PIDS", &pids)
+        .assert()
+        .code(1)
+        .stdout(contains("runs failed, warm-up included: not done after 1 s (--timeout)"));
+    expect_gone(&pids);
+}
+
+/// Checks that the processes of a file with their numbers are no more.
+fn expect_gone(pids: &Path) {
+    let text = fs::read_to_string(pids).unwrap();
+    assert!(text.lines().count() >= 2, "{text}");
+    for pid in text.lines() {
+        assert!(!Path::new("/proc").join(pid).exists(), "process {pid} is left behind");
+    }
+}
+
+#[test]
+fn what_lives_on_is_watched_while_idle_and_ended() {
+    let shop = Workshop::new();
+    let pids = shop.path("pids");
+    let server = "#include <stdlib.h>\n#include <string.h>\n#include <unistd.h>\n\
+                  int main(void) { for (int i = 0; i < 20000; i++) memset(malloc(400), 1, 400);\n\
+                  pause(); }\n";
+    let server = shop.compile("server", server, &["-O0"]);
+    let file = shop.path("run.json");
+    compare(&["--runs=1", "--allocators=glibc", "--json"])
+        .env("PIDS", &pids)
+        .arg(&file)
+        .args(["--", "sh", "-c"])
+        .arg(format!("{} & echo $! >> \"$PIDS\"", server.display()))
+        .assert()
+        .success()
+        .stdout(contains("| idle RSS, MiB |"));
+    for sample in json(&file)["samples"].as_array().unwrap() {
+        let counter = |name: &str| sample["measurement"]["counters"][name].as_u64().unwrap();
+        assert!(counter("idle_bytes") > 8_000_000, "{sample}");
+        assert_eq!(counter("left_running"), 1, "{sample}");
+        let readings = sample["timeline"]["readings"].as_array().unwrap();
+        assert!(readings.len() > 20, "{sample}");
+        let watched = readings.last().unwrap()["ms"].as_f64().unwrap();
+        let wall = sample["measurement"]["wall_ns"].as_f64().unwrap() / 1e6;
+        assert!(watched - wall > 1900.0, "two seconds after the program's end: {sample}");
+    }
+    expect_gone(&pids);
+}
+
+#[test]
+fn an_interruption_prints_what_there_is_and_leaves_nothing_behind() {
+    let shop = Workshop::new();
+    let (fifo, count) = (shop.path("fifo"), shop.path("count"));
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    // The run under the counter, the warm-up round and the first round of two; then it hangs.
+    let source = ALLOCATES.replace(
+        "    printf(",
+        "    FILE *count = fopen(getenv(\"COUNT\"), \"a\");\n\
+         fputc('x', count);\n\
+         if (ftell(count) > 5) {\n\
+         fclose(count);\n\
+         FILE *fifo = fopen(getenv(\"FIFO\"), \"w\");\n\
+         fprintf(fifo, \"%d\", getpid()); fclose(fifo);\n\
+         pause();\n\
+         }\n    printf(",
+    );
+    let program = shop.compile("hangs", &source, &["-O0", LITTLE]);
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_quarry"));
+    command.args(["compare", "--runs=9", "--allocators=glibc", "--"]).arg(&program);
+    command.env("FIFO", &fifo).env("COUNT", &count).stdin(Stdio::null());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut hanging = String::new();
+    File::open(&fifo).unwrap().read_to_string(&mut hanging).unwrap();
+    let interrupt = ["-INT", &child.id().to_string()];
+    assert!(std::process::Command::new("kill").args(interrupt).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert!(text.contains("1 rounds of 9 in shuffled order"), "{text}");
+    assert!(text.contains("| glibc A/A |    1 |"), "{text}");
+    assert!(!text.contains("failed") && !text.contains("interrupted"), "{text}");
+    assert!(!Path::new("/proc").join(&hanging).exists(), "process {hanging} is left behind");
+}
+
+#[test]
+fn bad_requests_say_what_is_accepted() {
+    let refused = |options: &[&str], code: i32, message: &str| {
+        let mut command = compare(options);
+        command.args(["--", "ls"]).assert().code(code).stderr(contains(message));
+    };
+    refused(&["--allocators=jemaloc"], 1, "no allocator jemaloc; did you mean jemalloc");
+    refused(&["--allocators=quarry:PCP=v5"], 1, "PCP=v5: bad value; accepted: order0, ");
+    refused(&["--allocators=quarry:SPEED=9"], 1, "SPEED: no such option; accepted: STATS, ");
+    refused(&["--allocators=glibc,glibc"], 1, "glibc is named twice");
+    refused(&["--allocators=glibc", "--baseline=glib"], 1, "did you mean glibc? accepted: glibc");
+    refused(&["--metric=(a"], 1, "--metric (a: regex parse error");
+    refused(&["--metric=a"], 1, "0 capture groups; accepted: one, around the number");
+    refused(&["--target-ci=fast"], 2, "accepted: a percentage above 0");
+    refused(&["--timeout=soon"], 2, "accepted: a number with its unit");
+    refused(&["--runs=0"], 2, "0 is not in 1..=");
+    refused(&["--runs=3", "--target-ci=1%"], 2, "cannot be used with");
+    refused(&["--allocators=x=/no/such.so"], 1, "--allocators: none of them is there");
+    compare(&["--", "no-such-command"]).assert().code(127).stderr(contains("command not found"));
+}
+
+#[test]
+fn absent_allocators_are_named_with_what_to_do() {
+    let shop = Workshop::new();
+    let program = shop.compile("allocates", ALLOCATES, &["-O0", LITTLE]);
+    compare(&["--runs=1", "--allocators=glibc,x=/no/such.so,quarry", "--"])
+        .env("QUARRY_LIBRARY", "/no/such/libquarry.so")
+        .arg(&program)
+        .assert()
+        .success()
+        .stdout(contains("absent: x: /no/such.so: No such file"))
+        .stdout(contains("absent: quarry: libquarry.so not found in /no/such/libquarry.so; build"));
+}
+
+#[test]
+fn a_setting_is_part_of_the_contender() {
+    let shop = Workshop::new();
+    let program = shop.compile("allocates", ALLOCATES, &["-O0", LITTLE]);
+    let file = shop.path("run.json");
+    compare(&["--runs=1", "--allocators=glibc,glibc:MALLOC_PERTURB_=7", "--json"])
+        .arg(&file)
+        .arg("--")
+        .arg(&program)
+        .assert()
+        .success()
+        .stdout(contains("| glibc:MALLOC_PERTURB_=7 |"))
+        .stdout(contains("the C library's own, MALLOC_PERTURB_=7"));
+    assert_eq!(json(&file)["meta"]["variants"][1]["name"], "glibc:MALLOC_PERTURB_=7");
+}

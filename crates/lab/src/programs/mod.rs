@@ -1,0 +1,305 @@
+//! `quarry compare`: which allocator is best for one program, with evidence.
+//!
+//! ```text
+//! asked       which allocators, with which settings, and where they are
+//! reach       whether an allocator can make a difference to the program; who served a sample
+//! supervisor  the process that runs one sample and watches what comes of it
+//! tree        the processes of a sample
+//! witness     what they say about themselves
+//! sample      one sample: started, checked, measured
+//! figure      figures that the program prints
+//! interrupt   Ctrl-C
+//! judgement   from a run to verdicts
+//! answer      how all of it is printed
+//! ```
+
+mod answer;
+mod asked;
+mod figure;
+mod interrupt;
+mod judgement;
+mod reach;
+mod sample;
+mod supervisor;
+mod tree;
+mod witness;
+
+pub use asked::BuiltIn;
+pub use supervisor::SuperviseArgs;
+
+use crate::allocators::{self, GLIBC};
+use crate::contenders::{self, Contender};
+use crate::nearest;
+use crate::results::{Direction, Metric, Run, Verify, Workload};
+use crate::runner::{Design, INTERRUPTED, Session, Spot};
+use answer::Answer;
+use anyhow::{Context, Result, bail};
+use figure::Figure;
+use indicatif::ProgressBar;
+use interrupt::Interrupt;
+use judgement::Judgement;
+use reach::{Excuse, Probe};
+use sample::Bench;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// When there are enough runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Runs {
+    /// So many of each.
+    Exactly(u32),
+    /// Until the interval of each is no wider than this share of it to either side.
+    UntilInterval {
+        /// The share.
+        share: f64,
+        /// The end in any case.
+        at_most: u32,
+    },
+}
+
+impl Runs {
+    fn at_most(self) -> u32 {
+        match self {
+            Self::Exactly(runs) => runs,
+            Self::UntilInterval { at_most, .. } => at_most,
+        }
+    }
+}
+
+/// What is to be compared.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Allocators as `NAME`, `NAME:KEY=VALUE` or `NAME=FILE`.
+    pub allocators: Vec<String>,
+    /// When there are enough.
+    pub runs: Runs,
+    /// The one that the others are compared with; `None`: glibc, else the first.
+    pub baseline: Option<String>,
+    /// Figures that the program prints.
+    pub metrics: Vec<String>,
+    /// Whether all runs must print the same.
+    pub check_output: bool,
+    /// When a run has failed.
+    pub timeout: Duration,
+    /// Where everything is written as JSON.
+    pub json: Option<PathBuf>,
+    /// Results directory for `quarry lab`.
+    pub out: Option<PathBuf>,
+    /// Seed of the order; `None`: from the clock.
+    pub seed: Option<u64>,
+    /// The file that is executed.
+    pub file: PathBuf,
+    /// The file whose code runs in the end: an interpreter, where the program is a script.
+    pub interpreter: PathBuf,
+    /// Name and arguments.
+    pub command: Vec<OsString>,
+}
+
+/// How a comparison ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Every run counts.
+    Complete,
+    /// Something failed, or no allocator makes a difference; what there is has been printed.
+    Incomplete,
+    /// A signal ended it; what there was has been printed.
+    Interrupted(u32),
+}
+
+/// Takes one sample in this process, as the command asks its supervisor to.
+///
+/// # Errors
+/// Where the sample could not be taken.
+pub fn supervise(args: &SuperviseArgs, out: &mut dyn Write) -> Result<()> {
+    let report = args.supervise()?;
+    Ok(writeln!(out, "{}", serde_json::to_string(&report)?)?)
+}
+
+/// Compares, and prints to `out`.
+///
+/// # Errors
+/// What is wrong with the request, or where nothing could be measured.
+pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -> Result<Ending> {
+    let figures: Vec<Figure> = (1..)
+        .zip(&request.metrics)
+        .map(|(number, text)| Figure::parse(text, number))
+        .collect::<Result<_>>()?;
+    let found = asked::find(&request.allocators, built_in)?;
+    for absent in &found.absent {
+        writeln!(out, "absent: {absent}")?;
+    }
+    let baseline = baseline_of(&found.contenders, request.baseline.as_deref())?;
+    let library = asked::file_of(&found.contenders[0])?;
+    if let Some(excuse) = reach::before_it_runs(&request.interpreter, &library) {
+        return refuse(&excuse, out);
+    }
+    let interrupt = Interrupt::listen()?;
+    let bench = Bench::new(
+        &request.file,
+        &request.command,
+        request.timeout,
+        &figures,
+        request.check_output,
+        &interrupt,
+    )?;
+    let look = first_look(&bench);
+    if let Some(signal) = interrupt.signal() {
+        writeln!(out, "interrupted before the first round: there is nothing to print")?;
+        return Ok(Ending::Interrupted(signal));
+    }
+    let idles = look.as_ref().is_ok_and(|look| look.idles);
+    let probe = look.map(|look| look.probe);
+    if let Ok(probe) = &probe
+        && let Some(excuse) = probe.excuse(&library, python_malloc().as_deref())
+    {
+        return refuse(&excuse, out);
+    }
+    let mut contenders = found.contenders;
+    contenders::add_copy(&mut contenders, &baseline);
+    let mut comparison =
+        Comparison { request, bench: &bench, contenders, baseline, figures: &figures };
+    let run = comparison.conduct(idles)?;
+    let judgement = Judgement::of(&run);
+    let answer = Answer { request, run: &run, judgement: &judgement, probe: probe.as_ref() };
+    write!(out, "{answer}")?;
+    if let Some(path) = &request.json {
+        let text = serde_json::to_string(&answer.as_json())?;
+        fs::write(path, text).with_context(|| format!("--json {}", path.display()))?;
+    }
+    Ok(match interrupt.signal() {
+        Some(signal) => Ending::Interrupted(signal),
+        None if run.failures().is_empty() => Ending::Complete,
+        None => Ending::Incomplete,
+    })
+}
+
+fn python_malloc() -> Option<OsString> {
+    std::env::var_os("PYTHONMALLOC")
+}
+
+fn refuse(excuse: &Excuse, out: &mut dyn Write) -> Result<Ending> {
+    writeln!(out, "{excuse}")?;
+    Ok(Ending::Incomplete)
+}
+
+/// Name of the contender that the others are compared with.
+fn baseline_of(contenders: &[Contender], asked: Option<&str>) -> Result<String> {
+    let names = contenders::names(contenders);
+    let Some(first) = names.first() else {
+        bail!("--allocators: none of them is there");
+    };
+    let name = match asked {
+        Some(name) if names.contains(&name) => name,
+        Some(name) => return Err(nearest::unknown("allocator --baseline", name, &names)),
+        None if names.contains(&GLIBC) => GLIBC,
+        None => first,
+    };
+    Ok(name.to_owned())
+}
+
+/// What the run under the counter showed.
+struct FirstLook {
+    probe: Probe,
+    /// Whether something lives on for so long that it is idle.
+    idles: bool,
+}
+
+/// Runs the program once under the counter.
+fn first_look(bench: &Bench<'_>) -> Result<FirstLook> {
+    let spinner = ProgressBar::new_spinner().with_message("counting calls of malloc");
+    spinner.enable_steady_tick(Duration::from_millis(200));
+    let raw = bench.probe(&Contender::from(allocators::glibc()));
+    spinner.finish_and_clear();
+    let raw = raw?;
+    let idles = raw.report.idle_bytes.is_some();
+    Ok(FirstLook { probe: Probe::of(&raw.report, &raw.said, bench.file), idles })
+}
+
+/// A run of the program on all contenders.
+struct Comparison<'a> {
+    request: &'a Request,
+    bench: &'a Bench<'a>,
+    contenders: Vec<Contender>,
+    baseline: String,
+    figures: &'a [Figure],
+}
+
+impl Comparison<'_> {
+    /// Takes the samples: a warm-up, then rounds until there are enough of them.
+    fn conduct(&mut self, idles: bool) -> Result<Run> {
+        let mut session = Session::begin(self.design(idles))?;
+        let interrupted = Cell::new(false);
+        let take = |spot: Spot| {
+            let taken = self.bench.take(&self.contenders[spot.variant]);
+            interrupted.set(interrupted.get() || taken.as_ref().is_err_and(|it| it == INTERRUPTED));
+            taken
+        };
+        for round in 0..=self.request.runs.at_most() {
+            session.round(round, take)?;
+            let hopeless = session.run.samples.iter().all(|sample| sample.failure.is_some());
+            if interrupted.get() || hopeless || self.is_enough(&session.run) {
+                break;
+            }
+        }
+        Ok(session.end())
+    }
+
+    fn is_enough(&self, run: &Run) -> bool {
+        match self.request.runs {
+            Runs::Exactly(_) => false,
+            Runs::UntilInterval { share, .. } => Judgement::of(run).is_within(share),
+        }
+    }
+
+    fn design(&self, idles: bool) -> Design {
+        let name = self.request.command[0].to_string_lossy();
+        let name = name.rsplit('/').next().unwrap_or_default().to_owned();
+        let words: Vec<_> = self.request.command.iter().map(|it| it.to_string_lossy()).collect();
+        let design = Design {
+            experiment: "compare".to_owned(),
+            variants: contenders::variants(&self.contenders),
+            baseline: self.baseline.clone(),
+            workloads: vec![Workload::new(&name, Verify::PerOperation(1))],
+            tasks: vec![1],
+            metrics: metrics(self.figures, idles),
+            options: BTreeMap::new(),
+            rounds: self.request.runs.at_most(),
+            warm_up: true,
+            seed: self.request.seed,
+            out: self.request.out.clone(),
+        };
+        design
+            .option("command", words.join(" "))
+            .option("timeout", sample::seconds(self.request.timeout))
+            .option("check-output", self.request.check_output)
+    }
+}
+
+/// What is measured of every run. The primary one is the first figure that the program prints, or
+/// the time that it takes.
+fn metrics(figures: &[Figure], idles: bool) -> Vec<Metric> {
+    let mib = 1.0 / f64::from(1 << 20);
+    let lower = |name: &str, unit: &str, of: &str, times: f64, digits: u8| {
+        Metric::new(name, unit, Direction::Lower, of).times(times).digits(digits)
+    };
+    let mut metrics: Vec<Metric> = figures.iter().map(Figure::metric).collect();
+    metrics.extend([
+        lower("wall", "s", "wall_ns", 1e-9, 3),
+        lower("user", "s", "user_ns", 1e-9, 3),
+        lower("sys", "s", "sys_ns", 1e-9, 3),
+        lower("peak RSS", "MiB", "peak_bytes", mib, 1),
+    ]);
+    if idles {
+        metrics.push(lower("idle RSS", "MiB", "idle_bytes", mib, 1));
+    }
+    let count = |name: &str, of: &str| Metric::new(name, "", Direction::None, of).digits(0);
+    metrics.extend([count("faults", "page_faults"), count("switches", "switches")]);
+    let first = metrics.remove(0);
+    metrics.insert(0, first.primary());
+    metrics
+}

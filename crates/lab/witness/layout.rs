@@ -1,0 +1,57 @@
+//! The file in which the processes of a sample say what serves them: written by the witness, read
+//! by the lab. A header, then one slot per executed program, in the order of their starts.
+
+/// Variable that names the file. Not `QUARRY_`: the library would warn of an unknown option.
+pub(crate) const VARIABLE: &core::ffi::CStr = c"QUARRYLAB_WITNESS";
+
+/// Bytes of the header: the number of slots that were asked for, as a native u32.
+pub(crate) const HEADER_BYTES: usize = 64;
+/// Slots; programs beyond them leave no trace.
+pub(crate) const SLOTS: usize = 1024;
+/// Bytes of the whole file; untouched slots are holes.
+pub(crate) const FILE_BYTES: usize = HEADER_BYTES + SLOTS * SLOT_BYTES;
+
+/// Bytes of a slot.
+pub(crate) const SLOT_BYTES: usize = 4096;
+/// Native u32: the process.
+pub(crate) const PID: usize = 0;
+/// Native u32: [`HAS_PYTHON`] and others, written last, with [`COMPLETE`].
+pub(crate) const FLAGS: usize = 4;
+/// Native u64: ticks of the counter's clock in a millisecond.
+pub(crate) const TICKS_PER_MS: usize = 8;
+/// Native u64: most memory that was resident since the exec, in KiB; 0 where the process did not
+/// come to its own end.
+pub(crate) const PEAK_KIB: usize = 16;
+/// NUL-terminated path of the executable.
+pub(crate) const EXECUTABLE: usize = 64;
+/// NUL-terminated path of the object in which the loader finds `malloc`: the executable, also where
+/// it only refers to it at a fixed address.
+pub(crate) const MALLOC: usize = EXECUTABLE + PATH_BYTES;
+/// NUL-terminated path of the object in which the loader finds `malloc` if it leaves the executable
+/// out.
+pub(crate) const NEXT_MALLOC: usize = MALLOC + PATH_BYTES;
+/// Bytes of a path with its NUL; longer ones are cut.
+pub(crate) const PATH_BYTES: usize = 640;
+
+/// Counters of calls: stripes of native u64 in lines of their own, because threads count at once.
+pub(crate) const COUNTERS: usize = 2048;
+/// Stripes of counters.
+pub(crate) const STRIPES: usize = 16;
+/// Bytes of a stripe.
+pub(crate) const STRIPE_BYTES: usize = 64;
+/// In a stripe: calls that allocate.
+pub(crate) const ALLOCATIONS: usize = 0;
+/// In a stripe: calls that free.
+pub(crate) const FREES: usize = 8;
+/// In a stripe: ticks spent in both.
+pub(crate) const TICKS: usize = 16;
+/// In a stripe: bytes asked for.
+pub(crate) const BYTES: usize = 24;
+
+/// The slot is filled.
+pub(crate) const COMPLETE: u32 = 1;
+/// CPython is in the process.
+pub(crate) const HAS_PYTHON: u32 = 2;
+
+const _: () = assert!(NEXT_MALLOC + PATH_BYTES <= COUNTERS);
+const _: () = assert!(COUNTERS + STRIPES * STRIPE_BYTES <= SLOT_BYTES);
