@@ -149,7 +149,22 @@ impl<'a> Slab<'a> {
         taken
     }
 
-    /// Marks the object free.
+    /// Marks those objects free that `objects` begins with and that lie in this slab; returns how
+    /// many. What was allocated together is mostly freed together: such runs are long.
+    fn put_run(&self, objects: &[Object]) -> usize {
+        let start = self.address.as_ptr() as usize;
+        let bytes = self.cache.order().bytes();
+        let is_inside = |object: &&Object| (object.as_ptr() as usize).wrapping_sub(start) < bytes;
+        let run = objects.iter().take_while(is_inside);
+        let count = run.inspect(|object| self.put(**object)).count();
+        if !self.has_word_bits() {
+            let free = self.word().load(Ordering::Relaxed) + count as u64;
+            self.word().store(free, Ordering::Relaxed);
+        }
+        count
+    }
+
+    /// Sets the object's bit; the caller counts it.
     fn put(&self, object: Object) {
         let offset = object.as_ptr() as usize - self.address.as_ptr() as usize;
         let Some(number) = self.cache.object_number(offset) else {
@@ -165,10 +180,6 @@ impl<'a> Slab<'a> {
             double_free(self.cache, object);
         }
         bits.store(old | bit, Ordering::Relaxed);
-        if !self.has_word_bits() {
-            let free = self.word().load(Ordering::Relaxed) + 1;
-            self.word().store(free, Ordering::Relaxed);
-        }
     }
 
     /// The list a slab with `free` free objects belongs on.
@@ -331,16 +342,19 @@ impl BitmapSlabs {
             let keep = if context.kept.is_empty_enough(context.pages) { 0 } else { keep };
             let mut lists = self.lists.lock();
             let empty = lists.nr_empty;
-            for &object in piece {
+            let mut rest = piece;
+            while let Some(&object) = rest.first() {
                 let slab = Self::slab_of(context, cache, object);
                 let before = slab.free();
-                slab.put(object);
-                lists.nr_free += 1;
-                lists.moved(&slab, before, before + 1);
-                if before + 1 == cache.objects() && lists.nr_empty > keep {
+                let count = slab.put_run(rest);
+                let after = before + count as u32;
+                lists.nr_free += count as u64;
+                lists.moved(&slab, before, after);
+                if after == cache.objects() && lists.nr_empty > keep {
                     lists.detach(&slab);
                     emptied.push(slab.pfn, cache.order());
                 }
+                rest = &rest[count..];
             }
             context.kept.empty_changed(empty, lists.nr_empty, cache.order().bytes());
             drop(lists);
