@@ -1,6 +1,6 @@
 //! A shared object that is preloaded into the processes of a sample, in front of the allocator. At
 //! start it writes into the file of the sample in which object the loader finds `malloc`, and at
-//! the end how much memory was resident at most: the kernel's record of a child begins before its exec.
+//! the end how much memory was resident at most: the kernel's record of a child begins earlier.
 //! It exports nothing, so it changes nothing.
 //!
 //! With `cfg(counting)` it stands in front of glibc's malloc instead and counts the calls, the
