@@ -61,6 +61,25 @@ impl Environment {
         }
     }
 
+    /// What makes timings of the two incomparable: one line each, as `self` has it and then as
+    /// `other` has it.
+    pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
+        let none = || "none".to_owned();
+        let facts = |it: &Self| {
+            [
+                ("CPU", it.cpu.clone()),
+                ("number of CPUs", it.cpus.len().to_string()),
+                ("kernel", it.kernel.clone()),
+                ("glibc", it.glibc.clone()),
+                ("THP", it.thp.clone()),
+                ("governor", it.governor.clone().unwrap_or_else(none)),
+            ]
+        };
+        let pairs = facts(self).into_iter().zip(facts(other));
+        let differ = pairs.filter(|(one, two)| one != two);
+        differ.map(|((name, one), (_, two))| format!("{name} {one}, not {two}")).collect()
+    }
+
     /// One line for the head of a table.
     pub(crate) fn summary(&self) -> String {
         let machine = if self.virtual_machine { ", virtual machine" } else { "" };
@@ -110,6 +129,16 @@ mod tests {
         assert_eq!(bracketed(""), "unknown");
         assert_eq!(distribution("ID=x\nPRETTY_NAME=\"A B 1\"\n"), "A B 1");
         assert_eq!(distribution(""), "unknown distribution");
+    }
+
+    #[test]
+    fn machines_are_told_apart() {
+        let one = Environment::capture();
+        let mut two = one.clone();
+        two.load = "9 9 9".to_owned();
+        assert!(two.differences(&one).is_empty(), "load is no machine");
+        two.thp = "sometimes".to_owned();
+        assert_eq!(two.differences(&one), [format!("THP sometimes, not {}", one.thp)]);
     }
 
     #[test]

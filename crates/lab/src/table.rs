@@ -6,12 +6,21 @@ use comfy_table::{CellAlignment, Table};
 
 /// A table with a left-aligned first column and right-aligned others.
 pub(crate) fn render(header: Vec<String>, rows: Vec<Vec<String>>) -> String {
+    render_aligned(header, rows, &[0])
+}
+
+/// A table with some left-aligned columns; the others are right-aligned.
+pub(crate) fn render_aligned(
+    header: Vec<String>,
+    rows: Vec<Vec<String>>,
+    left: &[usize],
+) -> String {
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN);
     let columns = header.len();
     table.set_header(header);
     table.add_rows(rows);
-    for index in 1..columns {
+    for index in (0..columns).filter(|index| !left.contains(index)) {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);
         }

@@ -276,7 +276,8 @@ fn what_was_measured_survives_a_kill_and_nothing_is_overwritten() {
         .arg(&place)
         .assert()
         .success()
-        .stdout(contains("| ns per operation | glibc | glibc A/A |"));
+        .stdout(contains("| workload "))
+        .stdout(contains("| glibc A/A |"));
     quarry()
         .args(["lab", "run", "malloc-patterns", "--variants=glibc", "--quick", "--out"])
         .arg(&place)
@@ -284,4 +285,48 @@ fn what_was_measured_survives_a_kill_and_nothing_is_overwritten() {
         .code(1)
         .stderr(contains("the directory is not empty, and results are never overwritten"));
     assert_eq!(written(), before);
+}
+
+/// `quarry lab compare` of directories below `folder`.
+fn compare(folder: &Path, arguments: &[&str]) -> assert_cmd::assert::Assert {
+    quarry().current_dir(folder).args(["lab", "compare"]).args(arguments).assert()
+}
+
+#[test]
+fn runs_stand_side_by_side_in_every_style() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, only) in [("one", "pair-16,pair-64"), ("two", "pair-16"), ("three", "pair-64")] {
+        quarry()
+            .current_dir(folder.path())
+            .args(["lab", "run", "malloc-patterns", "--variants=glibc", "--samples=6"])
+            .args(["--millis=1", "--only", only, "--out", name])
+            .assert()
+            .success();
+    }
+    compare(folder.path(), &["one", "two"])
+        .success()
+        .stdout(contains("warning: left out, because not all have them: pair-64-1"))
+        .stdout(contains("| glibc (two)"))
+        .stdout(contains(", unpaired"));
+    compare(folder.path(), &["one"])
+        .success()
+        .stdout(contains("| geometric mean of 2 |"))
+        .stdout(contains("peak RSS, KiB"));
+    compare(folder.path(), &["one", "two", "--baseline=glibc (two)", "--style=mmtests"])
+        .success()
+        .stdout(contains("Best99%Amean pair-16 "))
+        .stdout(contains("(   0.00%)"));
+    compare(folder.path(), &["one", "--style=tcp-rr"]).success().stdout(contains("threads"));
+    compare(folder.path(), &["one", "--style=will-it-scale"]).success().stdout(contains("kern #"));
+    compare(folder.path(), &["two", "three"])
+        .code(1)
+        .stderr(contains("nothing in common: two has pair-16-1; three has pair-64-1"));
+    compare(folder.path(), &["one", "--baseline=glib"])
+        .code(1)
+        .stderr(contains("no variant --baseline glib; did you mean glibc"));
+    compare(folder.path(), &["nowhere"])
+        .code(1)
+        .stderr(contains("nowhere/meta.json: no such file"));
+    fs::write(folder.path().join("two/samples.jsonl"), "{}\n").unwrap();
+    compare(folder.path(), &["two"]).code(1).stderr(contains("two/samples.jsonl:1: "));
 }

@@ -139,6 +139,45 @@ pub(crate) mod tests {
         Run { meta, samples, warnings: Vec::new() }
     }
 
+    /// Workload, tasks, variant, and a sample per round.
+    pub(crate) type Cells = Vec<(String, u32, String, Vec<f64>)>;
+
+    /// A run whose samples are values of a metric of the figure `value`; the variant of the first
+    /// cell is the baseline.
+    pub(crate) fn run_of(experiment: &str, metric: Metric, cells: &Cells) -> Run {
+        let mut run = run(&cells[0].2, &[(&cells[0].2, &[])]);
+        let meta = &mut run.meta;
+        (meta.experiment, meta.metrics) = (experiment.to_owned(), vec![metric]);
+        (meta.workloads, meta.tasks, meta.variants) = Default::default();
+        for (workload, tasks, variant, values) in cells {
+            if meta.workload(workload).is_none() {
+                meta.workloads.push(Workload::new(workload, Verify::PerOperation(1)));
+            }
+            if meta.variant(variant).is_none() {
+                meta.variants.push(Variant::new(variant, ""));
+            }
+            if !meta.tasks.contains(tasks) {
+                meta.tasks.push(*tasks);
+            }
+            for (index, value) in values.iter().enumerate() {
+                let mut measurement = measurement(1.0);
+                measurement.figures.insert("value".to_owned(), *value);
+                run.samples.push(Sample {
+                    round: index as u32 + 1,
+                    workload: workload.clone(),
+                    tasks: *tasks,
+                    variant: variant.clone(),
+                    at_ms: 0,
+                    measurement: Some(measurement),
+                    timeline: None,
+                    failure: None,
+                });
+            }
+        }
+        run.meta.validate().expect("a valid run");
+        run
+    }
+
     fn measurement(ns: f64) -> Measurement {
         let time_ns = (ns * 1000.0) as u64;
         Measurement { verified: 1000, ..Measurement::of_window(1000, time_ns, 1, 1, "libc.so.6") }

@@ -3,8 +3,11 @@
 //! Who wants to say which of two is better calls [`verdict::paired`] for columns of one run and
 //! [`verdict::unpaired`] for columns of two: every part of the lab passes the same judgement.
 
+pub(crate) mod mmtests;
 mod shift;
 pub(crate) mod verdict;
+
+pub(crate) use shift::mann_whitney;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

@@ -82,7 +82,6 @@ pub(crate) fn paired(
 
 /// Judges a variant by samples that were taken in another run than the baseline's. `copy` are the
 /// copy's samples of the baseline's run.
-#[cfg_attr(not(test), expect(dead_code, reason = "several runs come next"))]
 pub(crate) fn unpaired(
     variant: &[f64],
     baseline: &[f64],

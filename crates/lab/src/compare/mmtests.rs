@@ -1,0 +1,156 @@
+//! The comparison of mmtests as it was in October 2017, to the character.
+//!
+//! Times are printed as its "variable time" tables had them (document 001), with quartiles and the
+//! means of the best; rates as its "multiple operations" tables (document 000), with harmonic
+//! means. A positive percentage is better, whatever the direction.
+
+use super::selection::Selection;
+use crate::results::Direction;
+use crate::statistics::mmtests::{Sorted, pdiff, pndiff};
+use std::fmt;
+
+/// Characters of a value, and of a percentage with what encloses it.
+const VALUE: usize = 12;
+const PERCENT: usize = 7;
+const COLUMN: usize = VALUE + PERCENT + " (%)".len();
+
+/// How two values of a row are compared.
+type Difference = fn(f64, f64) -> f64;
+/// One statistic: its name, how it is computed, how it is compared.
+type Statistic = (&'static str, fn(&Sorted) -> f64, Difference);
+
+/// Rows of a table of times, in their order.
+const OF_TIMES: [Statistic; 17] = [
+    ("Min", Sorted::min, pndiff),
+    ("1st-qrtle", |x| x.at(0.25), pndiff),
+    ("2nd-qrtle", |x| x.at(0.50), pndiff),
+    ("3rd-qrtle", |x| x.at(0.75), pndiff),
+    ("Max-90%", |x| x.at(0.90), pndiff),
+    ("Max-95%", |x| x.at(0.95), pndiff),
+    ("Max-99%", |x| x.at(0.99), pndiff),
+    ("Max", Sorted::max, pndiff),
+    ("Amean", Sorted::amean, pndiff),
+    ("Stddev", Sorted::stddev, pndiff),
+    ("Coeff", Sorted::coeff, pndiff),
+    ("Best99%Amean", |x| x.best_amean(99), pndiff),
+    ("Best95%Amean", |x| x.best_amean(95), pndiff),
+    ("Best90%Amean", |x| x.best_amean(90), pndiff),
+    ("Best75%Amean", |x| x.best_amean(75), pndiff),
+    ("Best50%Amean", |x| x.best_amean(50), pndiff),
+    ("Best25%Amean", |x| x.best_amean(25), pndiff),
+];
+
+/// Rows of a table of rates, in their order.
+const OF_RATES: [Statistic; 8] = [
+    ("Min", Sorted::min, pdiff),
+    ("Hmean", Sorted::hmean, pdiff),
+    ("Stddev", Sorted::stddev, pndiff),
+    ("CoeffVar", Sorted::coeff, pndiff),
+    ("Max", Sorted::max, pdiff),
+    ("BHmean-50", |x| x.best_hmean(50), pdiff),
+    ("BHmean-95", |x| x.best_hmean(95), pdiff),
+    ("BHmean-99", |x| x.best_hmean(99), pdiff),
+];
+
+/// A table ready to be printed.
+pub(super) struct Table {
+    kernels: Vec<String>,
+    decimals: usize,
+    lines: Vec<Line>,
+}
+
+struct Line {
+    statistic: &'static str,
+    operation: String,
+    /// Value and percentage of each kernel.
+    cells: Vec<(f64, f64)>,
+}
+
+/// The table of a selection: every statistic of all operations, then the next statistic.
+pub(super) fn table(selection: &Selection<'_>) -> Table {
+    let statistics: &[Statistic] = match selection.metric.direction {
+        Direction::Higher => &OF_RATES,
+        Direction::Lower | Direction::None => &OF_TIMES,
+    };
+    let with_tasks = selection.has_tasks();
+    let mut lines = Vec::new();
+    for &(statistic, compute, difference) in statistics {
+        for &row in &selection.rows {
+            let value = |samples| Sorted::new(samples).map_or(f64::NAN, |x| compute(&x));
+            let values: Vec<f64> =
+                selection.originals().map(|column| value(selection.samples(column, row))).collect();
+            let cells = values.iter().map(|value| cell(*value, values[0], difference)).collect();
+            lines.push(Line { statistic, operation: row.label(with_tasks), cells });
+        }
+    }
+    Table {
+        kernels: selection.originals().map(|column| column.label.clone()).collect(),
+        decimals: selection.metric.decimals.into(),
+        lines,
+    }
+}
+
+/// What has no value, or nothing to be compared with, is printed as 0.
+fn cell(value: f64, base: f64, difference: Difference) -> (f64, f64) {
+    let is_missing = |value: f64| value.is_nan() || value == -1.0;
+    match (is_missing(value), is_missing(base)) {
+        (false, false) => (value, difference(value, base)),
+        _ => (0.0, 0.0),
+    }
+}
+
+/// The two lines of a kernel's name: what stands before the first hyphen, with a release candidate
+/// that follows it, and the rest.
+fn split(kernel: &str) -> (&str, &str) {
+    let Some(mut at) = kernel.find('-') else { return (kernel, "") };
+    if kernel[at..].starts_with("-rc") {
+        at = kernel[at + 1..].find('-').map_or(kernel.len(), |next| at + 1 + next);
+    }
+    (&kernel[..at], kernel[at..].trim_start_matches('-'))
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let widest = |of: fn(&Line) -> usize| self.lines.iter().map(of).max().unwrap_or(0);
+        let statistics = widest(|line| line.statistic.len());
+        let operations = widest(|line| line.operation.chars().count());
+        let blank = statistics + 1 + operations;
+        for part in [|name| split(name).0, |name| split(name).1] as [fn(&str) -> &str; 2] {
+            write!(f, "{:blank$}", "")?;
+            for kernel in &self.kernels {
+                write!(f, "{:>COLUMN$}", part(kernel))?;
+            }
+            writeln!(f)?;
+        }
+        for (index, line) in self.lines.iter().enumerate() {
+            if index > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{:statistics$} {:operations$}", line.statistic, line.operation)?;
+            for (value, percent) in &line.cells {
+                write!(f, "{value:VALUE$.*} ({percent:PERCENT$.2}%)", self.decimals)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_kernels_break_at_their_first_hyphen() {
+        assert_eq!(split("4.14.0-rc4-janbatch-v1r1"), ("4.14.0-rc4", "janbatch-v1r1"));
+        assert_eq!(split("4.9.0-vanilla"), ("4.9.0", "vanilla"));
+        assert_eq!(split("slub+order0"), ("slub+order0", ""));
+        assert_eq!(split("5.0-rc1"), ("5.0-rc1", ""));
+    }
+
+    #[test]
+    fn what_cannot_be_computed_is_printed_as_nothing() {
+        assert_eq!(cell(f64::NAN, 1.0, pdiff), (0.0, 0.0));
+        assert_eq!(cell(3.0, -1.0, pdiff), (0.0, 0.0));
+        assert_eq!(cell(3.0, 2.0, pdiff), (3.0, 50.0));
+    }
+}
