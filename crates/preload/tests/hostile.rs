@@ -90,7 +90,6 @@ fn little_data() {
 
 /// Memory that one size has left serves the next one, also a size that needs a mapping.
 #[test]
-#[ignore = "zones keep their pageblocks: under a limit none is left for a mapping"]
 fn one_size_after_another_at_the_limit() {
     for limit in ["as 128", "data 128"] {
         limited(limit, "1048576 9000 5000000 40000 12000000 9000 1048576");

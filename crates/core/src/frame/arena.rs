@@ -152,6 +152,34 @@ impl Arena {
         Ok(first)
     }
 
+    /// Makes the memory of a run that was taken accessible: where the system refuses, in place of
+    /// what is accessible and taken by nobody.
+    ///
+    /// # Errors
+    /// What the OS says the second time.
+    pub fn commit(&self, first: PageblockIndex, count: u32) -> OsResult<()> {
+        let commit =
+            || self.os.commit(self.address(first.first()), count as usize * PAGEBLOCK_BYTES);
+        commit().or_else(|_| {
+            self.decommit_free();
+            commit()
+        })
+    }
+
+    /// Takes access to all that nobody has taken away: it was purged when it was given back, and
+    /// counts in a limit of data still. O(pageblocks / 64 + runs that are free).
+    fn decommit_free(&self) {
+        let _held = self.lock.lock();
+        let mut first = self.skip_taken_from(0);
+        while first < self.pageblocks {
+            let end = self.skip_free_from(first);
+            let bytes = (end - first) as usize * PAGEBLOCK_BYTES;
+            // What stays accessible is only counted.
+            let _ = self.os.decommit(self.address(PageblockIndex(first).first()), bytes);
+            first = self.skip_taken_from(end);
+        }
+    }
+
     /// Gives a run back. Its memory has been purged.
     pub fn give_back(&self, first: PageblockIndex, count: u32) {
         let _held = self.lock.lock();
@@ -199,9 +227,13 @@ impl Arena {
         u32::try_from(aligned - base).ok()
     }
 
-    /// The first block after `block` that is not taken, skipping whole words of taken ones.
+    /// The first block after `block` that is not taken.
     fn skip_taken(&self, block: u32) -> u32 {
-        let mut next = block + 1;
+        self.skip_taken_from(block + 1)
+    }
+
+    /// The first block from `next` on that is not taken, skipping whole words of taken ones.
+    fn skip_taken_from(&self, mut next: u32) -> u32 {
         while next < self.pageblocks {
             if next.is_multiple_of(64) && self.map_word(next).load(Ordering::Relaxed) == u64::MAX {
                 next += 64;
@@ -212,6 +244,16 @@ impl Arena {
             }
         }
         next
+    }
+
+    /// The first block from `next` on that is taken, or the end, skipping whole words of free ones.
+    fn skip_free_from(&self, mut next: u32) -> u32 {
+        while next < self.pageblocks && !self.is_marked(next) {
+            let is_free_word =
+                next.is_multiple_of(64) && self.map_word(next).load(Ordering::Relaxed) == 0;
+            next += if is_free_word { 64 } else { 1 };
+        }
+        next.min(self.pageblocks)
     }
 
     fn map_word(&self, block: u32) -> &AtomicU64 {

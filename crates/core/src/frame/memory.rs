@@ -77,13 +77,9 @@ impl Memory {
     /// `ENOMEM` where no such run is left, or what the OS says.
     pub fn take_for_zone(&self, count: u32) -> OsResult<PageblockIndex> {
         let first = self.arena.take(&self.frames, Side::Zone, count, 2)?;
-        let os = self.arena.os();
         self.pageblocks
             .commit(first, count)
-            .and_then(|()| {
-                let start = self.arena.address(first.first());
-                os.commit(start, count as usize * PAGEBLOCK_BYTES)
-            })
+            .and_then(|()| self.arena.commit(first, count))
             .inspect_err(|_| self.arena.give_back(first, count))?;
         Ok(first)
     }

@@ -152,15 +152,20 @@ impl Mappings {
         pages.charge(frames) || (self.release_kept(pages) > 0 && pages.charge(frames))
     }
 
-    /// A run that is committed and not charged, in place of kept ones where address space is short.
+    /// A run that is committed and not charged; where address space is short, in place of kept
+    /// ones, and then of pageblocks that zones have and do not use.
     fn take_run(&self, pages: &PageAllocator, blocks: u32, align_blocks: u32) -> Option<Run> {
         let take = || {
             let arena = pages.arena();
-            arena.take(pages.frames(), Side::Mapping, blocks, align_blocks.max(1)).ok()
+            let first = arena.take(pages.frames(), Side::Mapping, blocks, align_blocks.max(1));
+            first
+                .ok()
+                .map(|first| Run { first, blocks, charged: 0 })
+                .filter(|run| commit(pages, *run))
         };
-        let first = take().or_else(|| if self.release_kept(pages) > 0 { take() } else { None })?;
-        let run = Run { first, blocks, charged: 0 };
-        commit(pages, run).then_some(run)
+        take()
+            .or_else(|| if self.release_kept(pages) > 0 { take() } else { None })
+            .or_else(|| if pages.give_back() > 0 { take() } else { None })
     }
 
     /// Frames of the mapping that starts at `pfn`.
@@ -406,7 +411,7 @@ fn describe(pages: &PageAllocator, frames: u32, run: Run) {
 /// Makes a run accessible, or gives it back.
 fn commit(pages: &PageAllocator, run: Run) -> bool {
     let arena = pages.arena();
-    let done = arena.os().commit(arena.address(run.first.first()), bytes_of(run.blocks)).is_ok();
+    let done = arena.commit(run.first, run.blocks).is_ok();
     if !done {
         arena.give_back(run.first, run.blocks);
     }

@@ -213,6 +213,12 @@ impl PageAllocator {
         self.pcps.slots().for_each(|slot| self.drain_slot(slot));
     }
 
+    /// Lets the zones give every pageblock that is free as a whole back to the reservation. Returns
+    /// how many.
+    pub fn give_back(&self) -> u32 {
+        self.zones.give_back()
+    }
+
     /// Makes the frames that zones keep for requests of an exact number free blocks again.
     pub fn flush_runs(&self) {
         self.zones.all().for_each(|zone| zone.flush_runs(self.zones.memory()));

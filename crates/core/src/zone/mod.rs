@@ -6,6 +6,7 @@ mod budget;
 mod fallback;
 mod fork;
 mod free_area;
+mod give_back;
 mod grow;
 mod highatomic;
 mod purge;

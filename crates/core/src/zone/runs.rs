@@ -262,7 +262,13 @@ impl FreeAreas {
             for (pfn, order) in largest_blocks(pfn, count) {
                 self.put(memory, Block { pfn, order, zeroed }, End::Head);
             }
-        } else if self.runs.keep(memory, pfn, count, zeroed) {
+            return;
+        }
+        let pageblock = memory.pageblocks().of(pfn);
+        let is_whole = self.runs.keep(memory, pfn, count, zeroed);
+        // After a flush part of what is free may be in blocks.
+        let blocks = pageblock.free();
+        if is_whole || blocks > 0 && blocks + pageblock.runs().count() == PAGEBLOCK_FRAMES {
             self.flush_runs(memory, pfn.pageblock());
         }
     }
@@ -312,8 +318,8 @@ impl FreeAreas {
         Some(index)
     }
 
-    /// Keeps a block of a movable pageblock that is on no list, for a run that is taken at once: the
-    /// pageblock may be kept as a whole until then.
+    /// Keeps a block of a movable pageblock that is on no list, for a run that is taken at once:
+    /// until then the pageblock may be kept as a whole.
     fn keep_block(&mut self, memory: &Memory, block: Block) {
         let Block { pfn, order, zeroed } = block;
         memory.frames().set_state(pfn, FrameState::USED);

@@ -157,6 +157,11 @@ impl Zone {
         self.managed.load(Relaxed)
     }
 
+    /// Changes how many belong to it. The zone's lock is held.
+    pub(super) fn set_managed(&self, frames: u32) {
+        self.managed.store(frames, Relaxed);
+    }
+
     /// Free frames, as of the last critical section: on its lists and kept as runs.
     #[inline]
     #[must_use]
@@ -214,7 +219,7 @@ impl Zone {
         for (pfn, order) in largest_blocks(first.first(), frames) {
             inside.areas.put(memory, Block { pfn, order, zeroed: true }, End::Tail);
         }
-        self.managed.store(self.managed() + frames, Relaxed);
+        self.set_managed(self.managed() + frames);
         self.end.store(self.end().0.max(last), Relaxed);
         self.publish(&inside.areas);
     }

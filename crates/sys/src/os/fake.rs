@@ -110,6 +110,10 @@ unsafe impl Os for FakeOs {
         self.count()
     }
 
+    fn decommit(&self, _address: NonNull<u8>, _bytes: usize) -> OsResult<()> {
+        self.count()
+    }
+
     fn populate(&self, _address: NonNull<u8>, _bytes: usize) -> OsResult<()> {
         self.count()
     }

@@ -111,6 +111,11 @@ unsafe impl Os for Linux {
         })
     }
 
+    fn decommit(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
+        // SAFETY: the caller owns the range and nobody uses it.
+        check(unsafe { libc::mprotect(address.as_ptr().cast(), bytes, libc::PROT_NONE) })
+    }
+
     fn populate(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
         // SAFETY: populating keeps contents; the range is committed by us.
         check(unsafe { libc::madvise(address.as_ptr().cast(), bytes, MADV_POPULATE_WRITE) })

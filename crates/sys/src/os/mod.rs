@@ -5,8 +5,9 @@
 //! No call touches `errno` visibly: entry points save it.
 //!
 //! States of a page: *reserved* (no access, no charge) -> `commit` -> *committed* (reads as zero
-//! when first touched) -> touched -> `purge` -> *committed* again. Nothing here makes a committed
-//! page inaccessible: purging by `mprotect` would run into `vm.max_map_count`.
+//! when first touched) -> touched -> `purge` -> *committed* again. Purging makes no page
+//! inaccessible: by `mprotect` it would run into `vm.max_map_count`. Only where more is refused
+//! does `decommit` turn unused ranges into *reserved* ones.
 
 mod fake;
 mod linux;
@@ -78,6 +79,13 @@ pub unsafe trait Os: Sync {
     /// # Errors
     /// `ENOMEM` where overcommit accounting refuses.
     fn commit(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
+
+    /// Takes access to a purged range away, and with it what it counts for in a limit of data or of
+    /// committed memory.
+    ///
+    /// # Errors
+    /// The OS's `errno`; some of the range may be accessible still.
+    fn decommit(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
     /// Brings the pages of a committed range into memory in one call.
     ///

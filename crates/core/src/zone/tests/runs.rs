@@ -2,7 +2,7 @@
 //! against an oracle that knows each frame.
 
 use super::{FIXED, NODE, ask, put, take, zones};
-use crate::frame::{FrameBits, MigrateType, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
+use crate::frame::{FrameBits, MigrateType, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn, Side};
 use crate::zone::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -84,6 +84,28 @@ fn only_dirty_frames_are_purged_and_they_stay_where_they_are() {
     zone.validate(zones.memory());
 }
 
+#[test]
+fn pageblocks_that_are_given_back_serve_mappings_and_zones() {
+    let zones = zones(&ZoneConfig { initial_frames: 0, grow: true, ..FIXED });
+    let (zone, memory) = (zones.zone(NODE), zones.memory());
+    let mut blocks = Vec::new();
+    while zones.grow(NODE, &ask(9, Movable), Urgency::Last) {
+        blocks.push(take(&zones, &ask(9, Movable)).expect("the zone has grown for it"));
+    }
+    let map = |count| memory.arena().take(memory.frames(), Side::Mapping, count, 1);
+    assert!(map(1).is_err(), "zones have the whole reservation");
+    let left = zone.managed() / PAGEBLOCK_FRAMES - blocks.len() as u32;
+    assert_eq!(zones.give_back(), left, "what nobody has taken");
+    blocks.drain(..).for_each(|block| put(&zones, block));
+    assert!(zones.give_back() > 0);
+    assert_eq!((zone.managed(), zone.free(), memory.arena().pageblocks_taken()), (0, 0, 0));
+    zone.validate(memory);
+    let first = map(32).expect("the whole reservation is free");
+    memory.arena().give_back(first, 32);
+    assert!(zones.grow(NODE, &ask(9, Unmovable), Urgency::Last));
+    zone.validate(memory);
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     TakeRun { count: u32, align: u8 },
@@ -95,6 +117,8 @@ enum Step {
     Purge,
     FlushFor { order: u8 },
     Flush,
+    GiveBack,
+    Grow { order: u8 },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -111,11 +135,15 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Purge),
         1 => (0u8..=10).prop_map(|order| Step::FlushFor { order }),
         1 => Just(Step::Flush),
+        1 => Just(Step::GiveBack),
+        1 => (0u8..=10).prop_map(|order| Step::Grow { order }),
     ]
 }
 
 /// Eight pageblocks: as many as a request looks at on one list.
 const FRAMES: u32 = 8 * PAGEBLOCK_FRAMES;
+/// Frames of the reservation.
+const ALL_FRAMES: u32 = 32 * PAGEBLOCK_FRAMES;
 
 /// What is known of each frame, and who has it.
 struct World {
@@ -128,8 +156,8 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let zones = zones(&ZoneConfig { initial_frames: FRAMES, ..FIXED });
-        Self { zones, owned: BTreeMap::new(), written: vec![false; FRAMES as usize] }
+        let zones = zones(&ZoneConfig { initial_frames: FRAMES, grow: true, ..FIXED });
+        Self { zones, owned: BTreeMap::new(), written: vec![false; ALL_FRAMES as usize] }
     }
 
     fn zone(&self) -> &Zone {
@@ -149,7 +177,7 @@ impl World {
 
     /// Whether a pageblock keeps frames that hold the run, by a look at every frame.
     fn is_kept_somewhere(&self, count: u32, align: u32) -> bool {
-        (0..FRAMES / PAGEBLOCK_FRAMES).any(|index| {
+        (0..ALL_FRAMES / PAGEBLOCK_FRAMES).any(|index| {
             let kept: FrameBits = self.zones.memory().pageblocks().at(PageblockIndex(index)).runs();
             (0..=PAGEBLOCK_FRAMES - count)
                 .step_by(align as usize)
@@ -159,6 +187,7 @@ impl World {
 
     fn take_run(&mut self, count: u32, align: Order) {
         let was_kept = self.is_kept_somewhere(count, align.frames());
+        let was_kept = was_kept && self.zone().managed() <= FRAMES;
         let lists = self.zone().free_on_lists();
         match self.zones.take_run(NODE, count, align) {
             Some(Run { pfn, zeroed }) => {
@@ -203,6 +232,27 @@ impl World {
         }
     }
 
+    fn purge(&mut self) {
+        let memory = self.zones.memory();
+        let dirty = self.zone().dirty();
+        let purge = || self.zone().purge(memory, Order::ZERO, usize::MAX);
+        let mut bytes = purge();
+        // What was kept may have become a block as a whole, and have merged with one that
+        // was still dirty.
+        while self.zone().dirty() > 0 {
+            let more = purge();
+            assert!(more > 0, "{} frames stay dirty", self.zone().dirty());
+            bytes += more;
+        }
+        assert!(bytes >= (dirty as usize) << 12, "{bytes} bytes of {dirty} frames");
+        let is_owned = |frame: u32| {
+            let below = self.owned.range(..=frame).next_back();
+            below.is_some_and(|(first, (count, _))| frame < first + count)
+        };
+        let written = (0..ALL_FRAMES).map(is_owned).collect();
+        self.written = written;
+    }
+
     fn step(&mut self, step: &Step) {
         let memory = self.zones.memory();
         match *step {
@@ -226,19 +276,30 @@ impl World {
             Step::Unreserve => {
                 self.zone().unreserve_high_atomic(memory, Movable, true);
             }
-            Step::Purge => {
-                let dirty = self.zone().dirty();
-                let bytes = self.zone().purge(memory, Order::ZERO, usize::MAX);
-                assert_eq!((bytes, self.zone().dirty()), ((dirty as usize) << 12, 0));
-                let is_owned = |frame: u32| {
-                    let below = self.owned.range(..=frame).next_back();
-                    below.is_some_and(|(first, (count, _))| frame < first + count)
-                };
-                let written = (0..FRAMES).map(is_owned).collect();
-                self.written = written;
-            }
+            Step::Purge => self.purge(),
             Step::FlushFor { order } => {
                 self.zones.flush_runs_for(NODE, Order::new(order));
+            }
+            Step::GiveBack => {
+                self.zone().flush_runs(memory);
+                let whole: u32 = self.zone().stats().nr_free[9..]
+                    .iter()
+                    .zip([1, 2])
+                    .map(|(of, size)| of[..3].iter().sum::<u32>() * size)
+                    .sum();
+                let managed = self.zone().managed();
+                assert_eq!(self.zones.give_back(), whole, "pageblocks that are free as a whole");
+                assert_eq!(self.zone().managed(), managed - whole * PAGEBLOCK_FRAMES);
+                let taken = memory.arena().pageblocks_taken() as u32 * PAGEBLOCK_FRAMES;
+                assert_eq!(taken, self.zone().managed());
+                // What comes back from the reservation is zero.
+                let is_ours = |frame| memory.pageblocks().of(Pfn(frame)).tag().node().is_some();
+                for frame in (0..ALL_FRAMES).filter(|frame| !is_ours(*frame)) {
+                    self.written[frame as usize] = false;
+                }
+            }
+            Step::Grow { order } => {
+                self.zones.grow(NODE, &ask(order, Movable), Urgency::Last);
             }
             Step::Flush => {
                 self.zone().flush_runs(memory);
@@ -250,7 +311,8 @@ impl World {
     fn check(&self) {
         let taken: u32 = self.owned.values().map(|(count, _)| count).sum();
         assert_eq!(self.zones.budget().used(), taken, "used = handed out");
-        assert_eq!(self.zone().free() + taken, FRAMES, "free + handed out = managed");
+        let managed = self.zone().managed();
+        assert_eq!(self.zone().free() + taken, managed, "free + handed out = managed");
         self.zone().validate(self.zones.memory());
     }
 }
@@ -279,7 +341,8 @@ proptest! {
         let memory = world.zones.memory();
         while world.zone().unreserve_high_atomic(memory, Movable, true) {}
         world.check();
-        let largest = world.zone().stats().nr_free[10].iter().sum::<u32>();
-        assert_eq!(largest, FRAMES / 1024, "all of it merges again");
+        let pageblocks = world.zone().managed() / PAGEBLOCK_FRAMES;
+        assert_eq!(world.zones.give_back(), pageblocks, "all of it merges again");
+        world.check();
     }
 }

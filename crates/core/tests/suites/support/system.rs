@@ -102,6 +102,12 @@ unsafe impl Os for TestOs {
         self.inner.commit(address, bytes)
     }
 
+    fn decommit(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
+        self.check_range(address, bytes);
+        self.count()?;
+        self.inner.decommit(address, bytes)
+    }
+
     fn populate(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
         self.check_range(address, bytes);
         self.count()?;
