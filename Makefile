@@ -20,7 +20,7 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 .PHONY: demo
-demo: ## install what is missing, build, run redis and sqlite3 on Quarry
+demo: ## install what is missing, build, run redis on Quarry, compare allocators on sqlite3
 	@scripts/setup.sh demo
 	@$(MAKE) --no-print-directory build
 	@scripts/demo.sh $(QUARRY)

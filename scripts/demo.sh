@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
-# Real programs on Quarry: redis-server under redis-benchmark and sqlite3 on a script, each beside
-# the allocators that Debian would give them. Prints a table and what Quarry saw of redis.
+# Real programs on Quarry: a redis-server with statistics at its end, and sqlite3 on a script, where
+# it is compared with glibc's malloc and the allocators that Debian has.
 #
 #   scripts/demo.sh [PATH-OF-QUARRY]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 quarry=${1:-${CARGO_TARGET_DIR:-target}/tools/quarry}
-rounds=${DEMO_ROUNDS:-3}
+runs=${DEMO_RUNS:-6} # the fewest with intervals
 requests=${DEMO_REQUESTS:-200000}
-allocators=(jemalloc glibc quarry)
 
-say() { printf '==> %s\n' "$*"; }
+say() { printf '\n==> %s\n' "$*"; }
 fail() { printf 'demo: %s\n' "$*" >&2; exit 1; }
 [[ -x $quarry ]] || fail "$quarry is not there: run 'make build' first"
 
@@ -23,32 +22,13 @@ clean_up() {
 }
 trap clean_up EXIT
 
-library() {
-    PATH="$PATH:/usr/sbin:/sbin" ldconfig -p | awk -v name="$1" '$1 == name && !n++ {print $NF}'
-}
-libc=$(library libc.so.6)
-jemalloc=$(library libjemalloc.so.2)
-
-# on ALLOCATOR CMD..: runs CMD on it, in place of this shell.
-on() {
-    local allocator=$1
-    shift
-    case $allocator in
-        quarry)
-            rm -f "$scratch/stats" # --stats appends
-            exec "$quarry" run --stats="$scratch/stats" -- "$@"
-            ;;
-        glibc) LD_PRELOAD=$libc exec "$@" ;;
-        jemalloc) LD_PRELOAD=$jemalloc exec "$@" ;;
-    esac
-}
-
 redis() { redis-cli -s "$scratch/socket" "$@"; }
 
-# The process that listens: `quarry run` becomes the program, so it is the one we started.
+# `quarry run` becomes the program, so the process that listens is the one we started.
 start_redis() {
-    (on "$1" redis-server --port 0 --unixsocket "$scratch/socket" --save '' --appendonly no \
-        --dir "$scratch" --daemonize no > "$scratch/redis.log" 2>&1) &
+    "$quarry" run --stats="$scratch/stats" -- redis-server --port 0 \
+        --unixsocket "$scratch/socket" --save '' --appendonly no --dir "$scratch" \
+        --daemonize no > "$scratch/redis.log" 2>&1 &
     server=$!
     local tries
     for tries in {1..200}; do
@@ -57,28 +37,13 @@ start_redis() {
         sleep 0.05
     done
     cat "$scratch/redis.log" >&2
-    fail "redis-server did not start on $1 ($tries tries)"
+    fail "redis-server did not start ($tries tries)"
 }
 
 stop_redis() {
     redis shutdown nosave > /dev/null 2>&1 || true
-    wait "$server" || fail "redis-server ended with status $? on $1"
+    wait "$server" || fail "redis-server ended with status $?"
     server=
-}
-
-# A line "allocator test requests-per-second" per test, and one with the peak of resident memory.
-redis_round() {
-    local allocator=$1
-    start_redis "$allocator"
-    if [[ $allocator == quarry ]] && ! grep -q libquarry "/proc/$server/maps"; then
-        fail "libquarry.so is not mapped into redis-server"
-    fi
-    redis-benchmark -s "$scratch/socket" -n "$requests" -P 16 -d 512 -r 100000 \
-        -t set,get,lpush,hset --csv 2> /dev/null \
-        | awk -F'"' -v who="$allocator" 'NR > 1 {print who, $2, $4}' >> "$scratch/results"
-    awk -v who="$allocator" '/^VmHWM/ {print who, "MiB", $2 / 1024}' "/proc/$server/status" \
-        >> "$scratch/results"
-    stop_redis "$allocator"
 }
 
 sqlite_script() {
@@ -98,61 +63,25 @@ pragma integrity_check;
 SQL
 }
 
-sqlite_round() {
-    local allocator=$1 start end
-    start=$(date +%s%N)
-    (on "$allocator" sqlite3 :memory: < "$scratch/script.sql" > "$scratch/sqlite.$allocator")
-    end=$(date +%s%N)
-    grep -qx ok "$scratch/sqlite.$allocator" || fail "sqlite3: integrity_check failed on $allocator"
-    cmp -s "$scratch/sqlite.$allocator" "$scratch/sqlite.${allocators[0]}" \
-        || fail "sqlite3 printed something else on $allocator"
-    echo "$allocator sqlite-ms $(((end - start) / 1000000))" >> "$scratch/results"
-}
-
-# median ALLOCATOR TEST
-median() {
-    awk -v who="$1" -v test="$2" '$1 == who && $2 == test {print $3}' "$scratch/results" \
-        | sort -n | awk '{v[NR] = $1} END {print v[int((NR + 1) / 2)]}'
-}
-
-say "redis-server and sqlite3 on ${allocators[*]}: $rounds interleaved rounds"
-sqlite_script > "$scratch/script.sql"
-for ((round = 1; round <= rounds; round++)); do
-    for allocator in "${allocators[@]}"; do
-        say "round $round of $rounds: redis-server on $allocator"
-        redis_round "$allocator"
-        if [[ $allocator == quarry ]]; then
-            mv "$scratch/stats" "$scratch/stats.redis"
-        fi
-    done
-    for allocator in "${allocators[@]}"; do
-        say "round $round of $rounds: sqlite3 on $allocator"
-        sqlite_round "$allocator"
-    done
-done
-
-printf '\nWhat Quarry saw of the last redis-server (--stats; the ten busiest caches):\n\n'
+say "quarry run --stats -- redis-server"
+start_redis
+grep -q libquarry "/proc/$server/maps" || fail "libquarry.so is not mapped into redis-server"
+redis-benchmark -s "$scratch/socket" -n "$requests" -P 16 -d 512 -r 100000 -q \
+    -t set,get,lpush,hset 2> /dev/null | tr '\r' '\n' | grep 'per second'
+stop_redis
+printf '\nWhat Quarry saw of it (the ten busiest caches):\n\n'
 {
-    sed -n '1,/^# name/p' "$scratch/stats.redis"
+    sed -n '1,/^# name/p' "$scratch/stats"
     awk '/^malloc-/ {match($0, /operations +[0-9]+/)
-        print substr($0, RSTART + 10, RLENGTH - 10) "\t" $0}' "$scratch/stats.redis" \
+        print substr($0, RSTART + 10, RLENGTH - 10) "\t" $0}' "$scratch/stats" \
         | sort -nr | awk 'NR <= 10' | cut -f 2-
-    sed -n '/^$/,$p' "$scratch/stats.redis"
+    sed -n '/^$/,$p' "$scratch/stats"
 } | sed 's/^/    /'
 
-printf '\nMedians of %d rounds; redis in 1,000 requests per second, values of 512 bytes:\n\n' \
-    "$rounds"
-printf '%-10s %8s %8s %8s %8s %14s %12s\n' \
-    allocator SET GET LPUSH HSET 'redis peak MiB' 'sqlite3 ms'
-for allocator in "${allocators[@]}"; do
-    printf '%-10s' "$allocator"
-    for test in SET GET LPUSH HSET; do
-        printf ' %8.0f' "$(median "$allocator" "$test" | awk '{print $1 / 1000}')"
-    done
-    printf ' %14.1f %12d\n' "$(median "$allocator" MiB)" "$(median "$allocator" sqlite-ms)"
-done
-cat << 'END'
+say "sqlite3 on Quarry: is its database sound?"
+sqlite_script > "$scratch/script.sql"
+"$quarry" run -- sqlite3 :memory: < "$scratch/script.sql" | tail -n 1 | grep -x ok \
+    || fail "sqlite3: integrity_check failed"
 
-libquarry.so was checked to be mapped into redis-server; sqlite3 printed the same on all three and
-its integrity_check said ok. A few rounds show that it works, not who is faster.
-END
+say "quarry compare --check-output --runs $runs -- sqlite3 :memory: < script.sql"
+"$quarry" compare --check-output --runs "$runs" -- sqlite3 :memory: < "$scratch/script.sql"

@@ -34,6 +34,10 @@ if [[ $purpose != build ]]; then
     need 'has_command redis-server' redis-server
     need 'has_command redis-benchmark' redis-tools
     need 'has_command sqlite3' sqlite3
+    need 'has_library libjemalloc.so' libjemalloc2
+    # Debian 13 renamed it for 64-bit time.
+    need 'has_library libtcmalloc_minimal.so' libtcmalloc-minimal4 libtcmalloc-minimal4t64
+    need 'has_library libmimalloc.so' libmimalloc2.0 libmimalloc3
 fi
 if [[ $purpose == test ]]; then
     need 'has_command c++' g++
@@ -44,10 +48,6 @@ if [[ $purpose == test ]]; then
     need 'has_command aarch64-linux-gnu-gcc' gcc-aarch64-linux-gnu
     need 'test -e /usr/aarch64-linux-gnu/include/stdio.h' libc6-dev-arm64-cross
     need 'has_command qemu-aarch64' qemu-user
-    need 'has_library libjemalloc.so' libjemalloc2
-    # Debian 13 renamed it for 64-bit time.
-    need 'has_library libtcmalloc_minimal.so' libtcmalloc-minimal4 libtcmalloc-minimal4t64
-    need 'has_library libmimalloc.so' libmimalloc2.0 libmimalloc3
 fi
 
 as_root() {

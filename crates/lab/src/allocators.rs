@@ -42,7 +42,20 @@ const PACKAGED: &[Packaged] = &[
             Package { name: "libmimalloc3", file: "libmimalloc.so.3" },
         ],
     },
+    Packaged {
+        name: "tbbmalloc",
+        choices: &[Package { name: "libtbbmalloc2", file: "libtbbmalloc_proxy.so.2" }],
+    },
+    Packaged { name: "snmalloc", choices: &[unpackaged("libsnmallocshim.so")] },
+    Packaged { name: "rpmalloc", choices: &[unpackaged("librpmallocwrap.so")] },
+    Packaged { name: "hoard", choices: &[unpackaged("libhoard.so")] },
+    Packaged { name: "hardened_malloc", choices: &[unpackaged("libhardened_malloc.so")] },
 ];
+
+/// A shared object that Debian has no package of; somebody may have built and installed it.
+const fn unpackaged(file: &'static str) -> Package {
+    Package { name: "", file }
+}
 
 /// An allocator that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,12 +122,17 @@ fn look_for(
         path?.canonicalize().ok()
     };
     let found = packaged.choices.iter().find_map(|package| place(package.file));
-    let packages: Vec<&str> = packaged.choices.iter().map(|package| package.name).collect();
+    let names = packaged.choices.iter().map(|package| package.name);
+    let packages: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
     Ok(match found {
         Some(path) => {
             let version = packages.iter().find_map(|package| installed(package));
             Ok(preloaded(name, path, version))
         }
+        None if packages.is_empty() => Err(format!(
+            "{name}: not installed, and Debian has no package of it; give {name}=FILE once it is \
+             built"
+        )),
         None => {
             let packages = packages.join(" or ");
             Err(format!("{name}: not installed; it is in Debian's package {packages}"))
@@ -207,9 +225,10 @@ mod tests {
 
     #[test]
     fn unknown_names_are_refused_with_what_is_accepted() {
-        let error = find(&names(&["hoard"]), &no_quarry).unwrap_err().to_string();
-        let accepted = "accepted: glibc, jemalloc, tcmalloc, mimalloc, quarry, NAME=FILE";
-        assert_eq!(error, format!("no allocator hoard; {accepted}"));
+        let error = find(&names(&["xyz"]), &no_quarry).unwrap_err().to_string();
+        let accepted = "accepted: glibc, jemalloc, tcmalloc, mimalloc, tbbmalloc, snmalloc, \
+                        rpmalloc, hoard, hardened_malloc, quarry, NAME=FILE";
+        assert_eq!(error, format!("no allocator xyz; {accepted}"));
         let error = find(&names(&["mimaloc"]), &no_quarry).unwrap_err().to_string();
         assert!(error.starts_with("no allocator mimaloc; did you mean mimalloc"), "{error}");
         assert!(find(&names(&["glibc", "glibc"]), &no_quarry).is_err());

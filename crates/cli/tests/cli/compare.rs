@@ -1,6 +1,6 @@
 //! `quarry compare` on real programs: what is proven, reported, refused and left behind.
 
-use crate::support::{Workshop, quarry};
+use crate::support::{Workshop, quarry, real_library};
 use assert_cmd::Command;
 use predicates::prelude::*;
 use predicates::str::{contains, starts_with};
@@ -443,4 +443,28 @@ fn a_setting_is_part_of_the_contender() {
         .stdout(contains("| glibc:MALLOC_PERTURB_=7 |"))
         .stdout(contains("the C library's own, MALLOC_PERTURB_=7"));
     assert_eq!(json(&file)["meta"]["variants"][1]["name"], "glibc:MALLOC_PERTURB_=7");
+}
+
+#[test]
+fn quarry_counts_what_it_serves() {
+    let Some(library) = real_library() else { return };
+    let shop = Workshop::new();
+    let program = shop.compile("allocates", ALLOCATES, &["-O0", LITTLE]);
+    let file = shop.path("run.json");
+    compare(&["--runs=1", "--allocators=quarry,quarry:PCP=order0", "--json"])
+        .arg(&file)
+        .env("QUARRY_LIBRARY", library)
+        .arg("--")
+        .arg(&program)
+        .assert()
+        .success()
+        .stdout(contains("| quarry:PCP=order0 |"))
+        .stdout(contains("libquarry.so; by its own count 2"));
+    let recording = json(&file);
+    assert_eq!(recording["meta"]["baseline"], "quarry", "the first, where glibc is not compared");
+    for sample in recording["samples"].as_array().unwrap() {
+        let own = &sample["measurement"]["counters"]["quarry_allocations"];
+        let in_warm_up = sample["round"] == 0;
+        assert_eq!(own.as_u64().is_some_and(|own| own >= 20_000), in_warm_up, "{sample}");
+    }
 }

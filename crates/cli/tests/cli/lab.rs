@@ -133,10 +133,10 @@ fn absent_allocators_and_wrong_names_are_told_apart() {
         .stdout(contains("absent: quarry: libquarry.so not found in /no/such/libquarry.so"))
         .stdout(contains("absent: x: /no/such.so"));
     quarry()
-        .args(["lab", "run", "malloc-patterns", "--variants=hoard"])
+        .args(["lab", "run", "malloc-patterns", "--variants=xyz"])
         .assert()
         .code(1)
-        .stderr(contains("no allocator hoard; accepted: glibc, jemalloc, "));
+        .stderr(contains("no allocator xyz; accepted: glibc, jemalloc, "));
     quarry()
         .args(["lab", "run", "malloc-pattern"])
         .assert()

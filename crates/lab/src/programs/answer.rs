@@ -157,9 +157,17 @@ impl Answer<'_> {
         let count = served.len();
         served.sort_unstable();
         served.dedup();
+        let of_variant = self.run.samples.iter().filter(|sample| sample.variant == variant);
+        let counters = of_variant.filter_map(|it| Some(&it.measurement.as_ref()?.counters));
+        let mut own = counters.filter_map(|it| it.get("quarry_allocations"));
+        let own = own.next().map(|count| format!("; by its own count {count} allocations"));
         match served[..] {
             [] => format!("{variant}: {description}; no run counts"),
-            _ => format!("{variant}: {description}; {count} runs served by {}", served.join(", ")),
+            _ => format!(
+                "{variant}: {description}; {count} runs served by {}{}",
+                served.join(", "),
+                own.unwrap_or_default()
+            ),
         }
     }
 

@@ -235,7 +235,7 @@ impl Comparison<'_> {
         let mut session = Session::begin(self.design(idles))?;
         let interrupted = Cell::new(false);
         let take = |spot: Spot| {
-            let taken = self.bench.take(&self.contenders[spot.variant]);
+            let taken = self.bench.take(&self.contenders[spot.variant], spot.round == 0);
             interrupted.set(interrupted.get() || taken.as_ref().is_err_and(|it| it == INTERRUPTED));
             taken
         };

@@ -257,8 +257,10 @@ fn unserved_of(
 ) -> Option<(PathBuf, String)> {
     let this = std::env::current_exe().unwrap_or_default();
     let (mut all, mut unserved, mut worst) = (0, 0, None::<(u64, PathBuf, String)>);
-    // What still shows our own executable had not come to its exec.
-    for (_, executable, ticks) in report.seen.iter().filter(|(_, it, _)| *it != this) {
+    // What still shows our own executable had not come to its exec, and what shows none was about
+    // to end: of neither is known what it ran.
+    let is_known = |it: &Path| it != this && !it.as_os_str().is_empty();
+    for (_, executable, ticks) in report.seen.iter().filter(|(_, it, _)| is_known(it)) {
         // Each counts for something, however short it was.
         let weight = ticks + 1;
         all += weight;
@@ -308,6 +310,7 @@ mod tests {
     fn forks_of_a_served_program_are_served() {
         assert_eq!(fault(&[(1, "/sh", 5), (2, "/sh", 50)], &[(1, "/sh", LIBC)]), None);
         assert_eq!(fault(&[], &[(1, "/sh", LIBC)]), None, "too short to be seen");
+        assert_eq!(fault(&[(1, "", 0)], &[(1, "/sh", LIBC)]), None, "seen when it had ended");
     }
 
     #[test]

@@ -57,6 +57,8 @@ pub(super) struct Raw {
     pub(super) said: Vec<Testimony>,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
+    /// What Quarry counted itself: allocations and frees of objects.
+    own_count: Option<(u64, u64)>,
 }
 
 impl<'a> Bench<'a> {
@@ -99,23 +101,23 @@ impl<'a> Bench<'a> {
     /// # Errors
     /// Where it could not be made, or the program failed.
     pub(super) fn probe(&self, glibc: &Contender) -> Result<Raw> {
-        let raw = self.run(glibc, &self.witnesses.counter)?;
+        let raw = self.run(glibc, &self.witnesses.counter, false)?;
         match failure_of(&raw, self.timeout) {
             None => Ok(raw),
             Some(failure) => bail!(failure),
         }
     }
 
-    /// Takes a sample.
+    /// Takes a sample. In the warm-up Quarry prints its own statistics, which takes it some time.
     ///
     /// # Errors
     /// Why it does not count.
-    pub(super) fn take(&self, contender: &Contender) -> Result<Taken, String> {
+    pub(super) fn take(&self, contender: &Contender, warm_up: bool) -> Result<Taken, String> {
         if self.interrupt.signal().is_some() {
             return Err(INTERRUPTED.to_owned());
         }
-        let raw =
-            self.run(contender, &self.witnesses.witness).map_err(|error| format!("{error:#}"))?;
+        let raw = self.run(contender, &self.witnesses.witness, warm_up && is_quarry(contender));
+        let raw = raw.map_err(|error| format!("{error:#}"))?;
         if raw.report.end == End::Cancelled {
             return Err(INTERRUPTED.to_owned());
         }
@@ -127,7 +129,7 @@ impl<'a> Bench<'a> {
         self.measured(&raw, served_by)
     }
 
-    fn run(&self, contender: &Contender, witness: &Path) -> Result<Raw> {
+    fn run(&self, contender: &Contender, witness: &Path, with_statistics: bool) -> Result<Raw> {
         let place = |name: &str| self.scratch.path().join(name);
         let (stdout, stderr, file) = (place("stdout"), place("stderr"), place("witness"));
         witness::create(&file)?;
@@ -150,6 +152,12 @@ impl<'a> Bench<'a> {
         set(witness::variable(), &file.into());
         set("LD_PRELOAD", &preload(witness, &asked::file_of(contender)?)?);
         contender.settings.iter().for_each(|(key, value)| set(key, &value.into()));
+        let statistics = place("statistics");
+        if with_statistics {
+            // Every process appends.
+            let _ = fs::remove_file(&statistics);
+            set("QUARRY_STATS", &statistics.clone().into());
+        }
         supervisor.arg("--").arg(self.file).args(self.command);
         let report = self.answer_of(&mut supervisor)?;
         Ok(Raw {
@@ -157,6 +165,10 @@ impl<'a> Bench<'a> {
             said: witness::read(&place("witness"))?,
             stdout: fs::read(place("stdout")).unwrap_or_default(),
             stderr: fs::read(place("stderr")).unwrap_or_default(),
+            own_count: match with_statistics {
+                true => fs::read_to_string(&statistics).ok().map(|text| own_count(&text)),
+                false => None,
+            },
         })
     }
 
@@ -235,6 +247,10 @@ impl<'a> Bench<'a> {
         if let Some(idle) = report.idle_bytes {
             measurement = measurement.with(&[("idle_bytes", idle)]);
         }
+        if let Some((allocations, frees)) = raw.own_count {
+            let counted = [("quarry_allocations", allocations), ("quarry_frees", frees)];
+            measurement = measurement.with(&counted);
+        }
         measurement.verified = 1;
         for figure in self.figures {
             let value = figure.find(&raw.stdout).or_else(|| figure.find(&raw.stderr));
@@ -252,6 +268,20 @@ impl<'a> Bench<'a> {
         let timeline = Timeline { readings, phases: Vec::new(), in_group: false };
         Ok(Taken { measurement, timeline: Some(timeline) })
     }
+}
+
+fn is_quarry(contender: &Contender) -> bool {
+    let file = contender.allocator.preload.as_ref().and_then(|file| file.file_name());
+    file.is_some_and(|name| name.as_encoded_bytes().starts_with(b"libquarry"))
+}
+
+/// Sums of the numbers behind `operations` in lines of Quarry's `slabinfo`.
+fn own_count(statistics: &str) -> (u64, u64) {
+    let counts = statistics.lines().filter_map(|line| {
+        let mut words = line.rsplit_once(": operations ")?.1.split_whitespace();
+        Some((words.next()?.parse::<u64>().ok()?, words.next()?.parse::<u64>().ok()?))
+    });
+    counts.fold((0, 0), |(allocations, frees), (a, f)| (allocations + a, frees + f))
 }
 
 fn is_expressible(path: &Path) -> bool {
@@ -332,6 +362,15 @@ mod tests {
         assert_eq!(of("a\nb\n", "a\nc\n"), "line 2: \"c\" instead of \"b\"");
         assert_eq!(of("a\n", "a\nc\n"), "line 2: \"c\" instead of \"\"");
         assert_eq!(of("a\nb", "a"), "line 2: nothing instead of \"b\"");
+    }
+
+    #[test]
+    fn quarrys_own_statistics_are_summed_up() {
+        let text = "# name <objs> : operations <alloc> <free> <%fast> <%fast>\n\
+                    malloc-48  1 2 : slabdata 1 1 0 : operations   61   60  99  99\n\
+                    malloc-64  1 2 : slabdata 1 1 0 : operations    9    5  99  99\n\n\
+                    zone->lock 7 0 1\n";
+        assert_eq!(own_count(text), (70, 65));
     }
 
     #[test]
