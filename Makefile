@@ -14,6 +14,9 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 LIBRARY := $(TARGET)/release/libquarry.so
 SLUB := $(TARGET)/release/libquarry-slub.so
 QUARRY := $(TARGET)/tools/quarry
+# Experiments that replay kernel paths.
+REPLAYS := netperf-udp-stream netperf-tcp-stream udp-u-1k udp-u-4k sockperf-udp-throughput \
+	sockperf-tcp-throughput sockperf-under-load tcp-rr hackbench fsmark page-fault1 list-free
 
 .PHONY: help
 help: ## this list
@@ -58,8 +61,10 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 	@[ -x $(QUARRY) ] || $(MAKE) --no-print-directory build
 	@echo "==> quarry lab run malloc-patterns --quick"
 	$(QUARRY) lab run malloc-patterns --quick
-	@echo "==> quarry lab run udp-u-4k --quick"
-	$(QUARRY) lab run udp-u-4k --quick
+	@for experiment in $(REPLAYS); do \
+		echo "==> quarry lab run $$experiment --quick"; \
+		$(QUARRY) lab run $$experiment --quick || exit; \
+	done
 	@echo "==> quarry lab run idle-return|growth|start-up|churn --quick"
 	$(QUARRY) lab run idle-return --quick
 	$(QUARRY) lab run growth --quick

@@ -16,6 +16,8 @@ pub(crate) trait Defaults: Clone + Send + Sync + 'static {
     const VARIANTS: &'static str;
     /// `--tasks`.
     const TASKS: &'static str = "1";
+    /// `--tasks` with `--quick`.
+    const QUICK_TASKS: &'static str = Self::TASKS;
     /// `--samples`.
     const SAMPLES: &'static str;
     /// `--samples` with `--quick`.
@@ -35,6 +37,7 @@ pub(crate) struct Common<D: Defaults> {
     pub(crate) baseline: Option<String>,
     /// How many tasks run the workload at once; several numbers are measured in turn.
     #[arg(long, value_delimiter = ',', value_name = "N,M", default_value = D::TASKS,
+          default_value_if("quick", ArgPredicate::Equals("true".into()), Some(D::QUICK_TASKS)),
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) tasks: Vec<u32>,
     /// Samples of each, a warm-up not counted; below 6 there are no intervals.

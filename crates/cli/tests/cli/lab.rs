@@ -10,17 +10,17 @@ use tempfile::TempDir;
 const FEW: &[&str] = &["--samples=6", "--millis=1", "--only=pair-16,handover-64", "--seed=5"];
 
 /// A results directory that is not there yet.
-fn results() -> (TempDir, PathBuf) {
+pub(crate) fn results() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("run");
     (folder, place)
 }
 
-fn meta(place: &Path) -> Value {
+pub(crate) fn meta(place: &Path) -> Value {
     serde_json::from_slice(&fs::read(place.join("meta.json")).unwrap()).unwrap()
 }
 
-fn samples(place: &Path) -> Vec<Value> {
+pub(crate) fn samples(place: &Path) -> Vec<Value> {
     let text = fs::read_to_string(place.join("samples.jsonl")).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -154,45 +154,6 @@ fn absent_allocators_and_wrong_names_are_told_apart() {
         .stderr(contains("no variant --baseline hoard; accepted: glibc"));
 }
 
-/// Mean of a counter per operation over all samples of a variant.
-fn per_operation(samples: &[Value], variant: &str, counter: &str) -> f64 {
-    let of_variant = samples.iter().filter(|sample| sample["variant"] == variant);
-    let (mut count, mut operations) = (0, 0);
-    for sample in of_variant {
-        let measurement = &sample["measurement"];
-        assert_eq!(measurement["served_by"], variant.trim_end_matches(" A/A"), "{sample}");
-        count += measurement["counters"][counter].as_u64().unwrap();
-        operations += measurement["operations"].as_u64().unwrap();
-    }
-    count as f64 / operations as f64
-}
-
-#[test]
-fn the_finding_of_document_003_is_there() {
-    let (_folder, place) = results();
-    quarry()
-        .args(["lab", "run", "udp-u-4k", "--samples=2", "--millis=20", "--seed=1", "--out"])
-        .arg(&place)
-        .assert()
-        .success()
-        .stdout(contains("16 declared CPUs"))
-        .stdout(contains("| zone locks, per operation |"));
-    let (meta, samples) = (meta(&place), samples(&place));
-    let names: Vec<&str> =
-        meta["variants"].as_array().unwrap().iter().map(|v| v["name"].as_str().unwrap()).collect();
-    let [order0, v2016, v6_7, copy] = names[..] else { panic!("{names:?}") };
-    // A packet allocates and frees one block of order 1: both reach the zone where only order 0
-    // is cached. The warm-up is over before anything is counted.
-    for variant in [order0, copy] {
-        assert!(per_operation(&samples, variant, "zone_allocs") > 0.9, "{variant}");
-        assert!(per_operation(&samples, variant, "zone_frees") > 0.9, "{variant}");
-    }
-    for variant in [v2016, v6_7] {
-        let locks = per_operation(&samples, variant, "zone_lock");
-        assert!(locks < 0.5, "{variant}: {locks} zone locks per packet");
-    }
-}
-
 #[test]
 fn memory_of_an_idle_program_is_watched_and_drawn() {
     let (folder, place) = results();
@@ -243,15 +204,6 @@ fn growth_churn_and_start_up_print_their_tables() {
         .assert()
         .code(1)
         .stderr(contains("--sizes 4: objects have at least 8 bytes"));
-}
-
-#[test]
-fn wrong_policies_are_named_with_what_is_accepted() {
-    quarry()
-        .args(["lab", "run", "udp-u-4k", "--variants=slob+order0"])
-        .assert()
-        .code(1)
-        .stderr(contains("no slab policy slob; did you mean slub"));
 }
 
 #[test]

@@ -2,5 +2,6 @@
 
 mod compare;
 mod lab;
+mod replay;
 mod run;
 mod support;

@@ -4,9 +4,10 @@ pub(crate) mod churn;
 pub(crate) mod growth;
 pub(crate) mod idle_return;
 pub(crate) mod malloc_patterns;
+pub(crate) mod replay;
 pub(crate) mod start_up;
-pub(crate) mod udp_u_4k;
 
+use self::replay::Replaying;
 use crate::FindLibrary;
 use anyhow::Result;
 use clap::{Command, Subcommand};
@@ -17,9 +18,6 @@ use std::io::Write;
 pub enum Experiment {
     /// malloc and free under four patterns, against other allocators.
     MallocPatterns(malloc_patterns::MallocPatterns),
-    /// Packets of 4 KiB between processes: what the page allocator costs SLUB (document 003).
-    #[command(name = "udp-u-4k")]
-    UdpU4k(udp_u_4k::UdpU4k),
     /// What a program that has freed everything still holds while it is idle.
     IdleReturn(idle_return::IdleReturn),
     /// What it costs a heap to grow to a size, with populating and huge pages on and off.
@@ -28,6 +26,21 @@ pub enum Experiment {
     StartUp(start_up::StartUp),
     /// Whether memory grows over phases of different sizes and threads that come and go.
     Churn(churn::Churn),
+    NetperfUdpStream(Replaying<replay::NetperfUdpStream>),
+    NetperfTcpStream(Replaying<replay::NetperfTcpStream>),
+    #[command(name = "udp-u-1k")]
+    UdpU1k(Replaying<replay::UdpU1k>),
+    #[command(name = "udp-u-4k")]
+    UdpU4k(Replaying<replay::UdpU4k>),
+    SockperfUdpThroughput(Replaying<replay::SockperfUdpThroughput>),
+    SockperfTcpThroughput(Replaying<replay::SockperfTcpThroughput>),
+    SockperfUnderLoad(Replaying<replay::SockperfUnderLoad>),
+    TcpRr(Replaying<replay::TcpRr>),
+    Hackbench(Replaying<replay::Hackbench>),
+    Fsmark(Replaying<replay::Fsmark>),
+    #[command(name = "page-fault1")]
+    PageFault1(Replaying<replay::PageFault1>),
+    ListFree(Replaying<replay::ListFree>),
 }
 
 impl Experiment {
@@ -35,11 +48,22 @@ impl Experiment {
     pub(crate) fn run(self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
         match self {
             Self::MallocPatterns(experiment) => experiment.run(find_library, out),
-            Self::UdpU4k(experiment) => experiment.run(out),
             Self::IdleReturn(experiment) => experiment.run(find_library, out),
             Self::Growth(experiment) => experiment.run(find_library, out),
             Self::StartUp(experiment) => experiment.run(find_library, out),
             Self::Churn(experiment) => experiment.run(find_library, out),
+            Self::NetperfUdpStream(experiment) => experiment.run(out),
+            Self::NetperfTcpStream(experiment) => experiment.run(out),
+            Self::UdpU1k(experiment) => experiment.run(out),
+            Self::UdpU4k(experiment) => experiment.run(out),
+            Self::SockperfUdpThroughput(experiment) => experiment.run(out),
+            Self::SockperfTcpThroughput(experiment) => experiment.run(out),
+            Self::SockperfUnderLoad(experiment) => experiment.run(out),
+            Self::TcpRr(experiment) => experiment.run(out),
+            Self::Hackbench(experiment) => experiment.run(out),
+            Self::Fsmark(experiment) => experiment.run(out),
+            Self::PageFault1(experiment) => experiment.run(out),
+            Self::ListFree(experiment) => experiment.run(out),
         }
     }
 }
@@ -49,7 +73,7 @@ pub(crate) fn list() -> String {
     let command = Experiment::augment_subcommands(Command::new("run"));
     let line = |experiment: &Command| {
         let about = experiment.get_about().map(ToString::to_string).unwrap_or_default();
-        format!("{:<16} {about}\n", experiment.get_name())
+        format!("{:<24} {about}\n", experiment.get_name())
     };
     command.get_subcommands().map(line).collect()
 }
@@ -61,7 +85,7 @@ mod tests {
     #[test]
     fn every_experiment_says_what_it_is() {
         let text = list();
-        assert!(text.contains("malloc-patterns  malloc and free"), "{text}");
+        assert!(text.contains("malloc-patterns          malloc and free"), "{text}");
         assert!(text.lines().all(|line| line.len() > 20), "{text}");
     }
 }

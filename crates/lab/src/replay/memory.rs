@@ -27,29 +27,55 @@ impl Buffer {
         self.address
     }
 
-    /// Copies `source` to its start.
+    /// The address of `bytes` bytes from `offset` on.
     ///
     /// # Panics
-    /// Where it is too small.
-    pub(crate) fn write(&mut self, source: &[u8]) {
-        assert!(source.len() <= self.bytes, "{} bytes into {}", source.len(), self.bytes);
-        // SAFETY: the memory is writable for that many bytes and ours alone, so it does not
-        // overlap `source`.
-        unsafe { self.address.as_ptr().copy_from_nonoverlapping(source.as_ptr(), source.len()) };
+    /// Where they are not all inside.
+    fn range(&self, offset: usize, bytes: usize) -> *mut u8 {
+        assert!(offset + bytes <= self.bytes, "{bytes} bytes at {offset} of {}", self.bytes);
+        // SAFETY: the offset lies inside of the memory or at its end.
+        unsafe { self.address.as_ptr().add(offset) }
     }
 
-    /// Copies its start to `target`; every byte of it must have been written.
+    /// Copies `source` to `offset`.
     ///
     /// # Panics
     /// Where it is too small.
-    pub(crate) fn read(&self, target: &mut [u8]) {
-        assert!(target.len() <= self.bytes, "{} bytes from {}", target.len(), self.bytes);
+    pub(crate) fn write(&mut self, offset: usize, source: &[u8]) {
+        let target = self.range(offset, source.len());
+        // SAFETY: the memory is writable for that many bytes and ours alone, so it does not
+        // overlap `source`.
+        unsafe { target.copy_from_nonoverlapping(source.as_ptr(), source.len()) };
+    }
+
+    /// Fills its first `bytes` bytes with zeros.
+    ///
+    /// # Panics
+    /// Where it is too small.
+    pub(crate) fn clear(&mut self, bytes: usize) {
+        // SAFETY: the memory is writable for that many bytes and ours alone.
+        unsafe { self.range(0, bytes).write_bytes(0, bytes) };
+    }
+
+    /// Copies what is at `offset` to `target`; every byte of it must have been written.
+    ///
+    /// # Panics
+    /// Where it is too small.
+    pub(crate) fn read(&self, offset: usize, target: &mut [u8]) {
+        let source = self.range(offset, target.len());
         // SAFETY: as in `write`; fresh memory of the operating system reads as zero, so there is no
         // uninitialised byte even where nobody wrote.
-        unsafe {
-            target.as_mut_ptr().copy_from_nonoverlapping(self.address.as_ptr(), target.len())
-        };
+        unsafe { target.as_mut_ptr().copy_from_nonoverlapping(source, target.len()) };
     }
+}
+
+/// A kind of page block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pages {
+    /// 2^`order` pages.
+    pub(crate) order: u8,
+    /// Whether the kernel could move them (a program's memory) or not (its own).
+    pub(crate) movable: bool,
 }
 
 /// A kernel's memory: object caches and pages. Calls come from any number of threads; each runs on
@@ -67,14 +93,24 @@ pub(crate) trait KernelMemory: Sync {
     /// Gives back an object of this cache.
     fn free(&self, cache: Self::Cache, object: Buffer);
 
-    /// A block of 2^`order` pages, or `None` where there is no memory.
-    fn alloc_pages(&self, order: u8) -> Option<Buffer>;
+    /// A block of pages, or `None` where there is no memory.
+    fn alloc_pages(&self, pages: Pages) -> Option<Buffer>;
 
-    /// Gives back a block of this order.
-    fn free_pages(&self, order: u8, pages: Buffer);
+    /// Gives back a block of this kind.
+    fn free_pages(&self, pages: Pages, block: Buffer);
+
+    /// Gives back a list of blocks of this kind, and empties it.
+    fn free_list(&self, pages: Pages, list: &mut Vec<Buffer>);
 
     /// What has been counted so far.
     fn counters(&self) -> Counters;
+
+    /// Takes back what caches keep, once everything was freed and nobody is at work, and checks
+    /// that it is all there.
+    ///
+    /// # Errors
+    /// What does not hold.
+    fn check_at_end(&self) -> Result<(), String>;
 }
 
 /// What a stack has counted. All values only grow.
@@ -88,25 +124,48 @@ pub(crate) struct Counters {
     pub(crate) zone_allocs: u64,
     /// Critical sections of the zone that took blocks back.
     pub(crate) zone_frees: u64,
+    /// Critical sections spent on freeing pages, of the per-CPU lists or of the zone.
+    pub(crate) page_sections: u64,
     /// Times a lock of the slab allocator was taken.
     pub(crate) slab_lock: u64,
+    /// Times it was found held.
+    pub(crate) slab_contended: u64,
     /// Slabs that were made.
     pub(crate) slabs: u64,
 }
 
-impl Counters {
-    /// What was counted since `earlier`.
-    pub(crate) fn since(self, earlier: Self) -> Self {
-        Self {
-            zone_lock: self.zone_lock - earlier.zone_lock,
-            zone_contended: self.zone_contended - earlier.zone_contended,
-            zone_allocs: self.zone_allocs - earlier.zone_allocs,
-            zone_frees: self.zone_frees - earlier.zone_frees,
-            slab_lock: self.slab_lock - earlier.slab_lock,
-            slabs: self.slabs - earlier.slabs,
+/// Names and values, so that what is done to all of them is said once.
+macro_rules! counters {
+    ($($name:ident),*) => {
+        impl Counters {
+            /// What was counted since `earlier`.
+            pub(crate) fn since(self, earlier: Self) -> Self {
+                Self { $($name: self.$name - earlier.$name),* }
+            }
+
+            /// The sum of both.
+            pub(crate) fn plus(self, other: Self) -> Self {
+                Self { $($name: self.$name + other.$name),* }
+            }
+
+            /// Every counter with its name.
+            pub(crate) fn named(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name)),*]
+            }
         }
-    }
+    };
 }
+
+counters!(
+    zone_lock,
+    zone_contended,
+    zone_allocs,
+    zone_frees,
+    page_sections,
+    slab_lock,
+    slab_contended,
+    slabs
+);
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -119,6 +178,7 @@ pub(crate) mod tests {
     pub(crate) struct Uncached {
         allocs: AtomicU64,
         frees: AtomicU64,
+        sections: AtomicU64,
     }
 
     impl Uncached {
@@ -137,11 +197,6 @@ pub(crate) mod tests {
             // SAFETY: the memory came from `take` with this layout.
             unsafe { dealloc(buffer.into_address().as_ptr(), layout) };
         }
-
-        /// Blocks that were allocated and not freed.
-        pub(crate) fn live(&self) -> u64 {
-            self.allocs.load(Relaxed) - self.frees.load(Relaxed)
-        }
     }
 
     impl KernelMemory for Uncached {
@@ -159,12 +214,17 @@ pub(crate) mod tests {
             self.give(bytes, object);
         }
 
-        fn alloc_pages(&self, order: u8) -> Option<Buffer> {
-            self.take(4096 << order)
+        fn alloc_pages(&self, pages: Pages) -> Option<Buffer> {
+            self.take(4096 << pages.order)
         }
 
-        fn free_pages(&self, order: u8, pages: Buffer) {
-            self.give(4096 << order, pages);
+        fn free_pages(&self, pages: Pages, block: Buffer) {
+            self.give(4096 << pages.order, block);
+        }
+
+        fn free_list(&self, pages: Pages, list: &mut Vec<Buffer>) {
+            self.sections.fetch_add(1, Relaxed);
+            list.drain(..).for_each(|block| self.free_pages(pages, block));
         }
 
         fn counters(&self) -> Counters {
@@ -173,7 +233,15 @@ pub(crate) mod tests {
                 zone_lock: allocs + frees,
                 zone_allocs: allocs,
                 zone_frees: frees,
+                page_sections: self.sections.load(Relaxed),
                 ..Counters::default()
+            }
+        }
+
+        fn check_at_end(&self) -> Result<(), String> {
+            match self.allocs.load(Relaxed) - self.frees.load(Relaxed) {
+                0 => Ok(()),
+                live => Err(format!("{live} blocks were not freed")),
             }
         }
     }
@@ -181,19 +249,29 @@ pub(crate) mod tests {
     #[test]
     fn buffers_keep_what_is_written() {
         let memory = Uncached::default();
-        let mut buffer = memory.alloc(8).unwrap();
-        buffer.write(b"12345678");
-        let mut read = [0; 4];
-        buffer.read(&mut read);
-        assert_eq!(&read, b"1234");
-        memory.free(8, buffer);
-        assert_eq!(memory.live(), 0);
+        let mut buffer = memory.alloc(12).unwrap();
+        buffer.clear(12);
+        buffer.write(2, b"12345678");
+        let mut read = [9; 6];
+        buffer.read(0, &mut read);
+        assert_eq!(&read, b"\0\x001234");
+        assert_eq!(memory.check_at_end(), Err("1 blocks were not freed".to_owned()));
+        memory.free(12, buffer);
+        assert_eq!(memory.check_at_end(), Ok(()));
     }
 
     #[test]
-    #[should_panic(expected = "9 bytes into 8")]
+    #[should_panic(expected = "5 bytes at 4 of 8")]
     fn nothing_is_written_past_the_end() {
         let memory = Uncached::default();
-        memory.alloc(8).unwrap().write(b"123456789");
+        memory.alloc(8).unwrap().write(4, b"12345");
+    }
+
+    #[test]
+    fn counters_have_names_and_differences() {
+        let at = |zone_lock| Counters { zone_lock, slabs: 1, ..Counters::default() };
+        let since = at(7).since(at(3));
+        assert_eq!((since.zone_lock, since.slabs), (4, 0));
+        assert_eq!(since.plus(at(1)).named()[0], ("zone_lock", 5));
     }
 }

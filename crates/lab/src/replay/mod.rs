@@ -1,6 +1,27 @@
 //! Workloads of the documents as sequences of kernel allocations, on stacks with chosen policies.
+//!
+//! ```text
+//! kernels   the paths of the documents' benchmarks, as tables, and who walks them
+//! path      a path: what is allocated and freed, from what, by whom, once for how many messages
+//! crew      groups of senders and receivers that hand messages to each other
+//! solo      tasks that allocate and free by themselves
+//! stage     where threads meet whoever measures them
+//! worker    a process that walks a path
+//! queue     what a receiver reads from
+//! flight    messages on their way, with the memory that they hold
+//! memory    what a path allocates from
+//! timed     another memory, with its calls for pages timed
+//! stack     Quarry's stacks as such a memory
+//! ```
 
-pub(crate) mod mailbox;
+pub(crate) mod crew;
+mod flight;
+pub(crate) mod kernels;
 pub(crate) mod memory;
+pub(crate) mod path;
+mod queue;
+pub(crate) mod solo;
 pub(crate) mod stack;
-pub(crate) mod udp;
+mod stage;
+pub(crate) mod timed;
+mod worker;

@@ -1,10 +1,9 @@
-//! Quarry's stacks as the memory of a replayed kernel. A sample is a process of its own, so each
-//! slab policy has one static stack, built with the page policy that the sample asks for.
+//! Quarry's stacks as the memory of a replayed kernel.
 
-use super::memory::{Buffer, Counters, KernelMemory};
+use super::memory::{Buffer, Counters, KernelMemory, Pages};
 use crate::nearest;
 use anyhow::{Result, bail};
-use quarry_core::frame::{MigrateType, NodeId, Order};
+use quarry_core::frame::{MigrateType, NodeId, Order, Pfn};
 use quarry_core::heap::options::{OptionError, StackOptions};
 use quarry_core::pcp::PageRequest;
 use quarry_core::slab::sheaf::Sheaf;
@@ -21,29 +20,53 @@ use std::sync::Mutex;
 /// Address space of a stack; a replay holds a few MiB.
 const RESERVE_BYTES: usize = 4 << 30;
 
-/// A slab policy with a page policy, written `slub+order0`.
+/// A slab policy with a page policy, written `slub+order0`; perhaps with a way to free lists of
+/// pages, as in `slub+order0+per_page`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Policies {
     slab: SlabName,
     /// As `QUARRY_PCP` spells it.
     pcp: String,
+    /// As `QUARRY_FREE_LIST` spells it.
+    free_list: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SlabName {
-    Sheaf,
-    Slub,
-    LockedSlub,
+/// Lists the slab policies, so that what is done with each of them is said once.
+macro_rules! slab_policies {
+    ($($policy:ident),*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        enum SlabName {
+            $($policy),*
+        }
+
+        impl SlabName {
+            const ALL: &[Self] = &[$(Self::$policy),*];
+
+            fn name(self) -> &'static str {
+                match self {
+                    $(Self::$policy => <$policy as SlabPolicy<NativeSlots>>::NAME),*
+                }
+            }
+
+            /// Builds a stack with this policy and replays on it. The stack stays until the process
+            /// ends.
+            fn replay<R: Replay>(self, options: &StackOptions, replay: R) -> Result<R::Output> {
+                match self {
+                    $(Self::$policy => {
+                        Ok(replay.on(&StackMemory::<$policy>::build(options)?))
+                    })*
+                }
+            }
+        }
+    };
 }
+
+slab_policies!(Sheaf, Slub, LockedSlub);
 
 impl fmt::Display for Policies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let slab = match self.slab {
-            SlabName::Sheaf => <Sheaf as SlabPolicy<NativeSlots>>::NAME,
-            SlabName::Slub => <Slub as SlabPolicy<NativeSlots>>::NAME,
-            SlabName::LockedSlub => <LockedSlub as SlabPolicy<NativeSlots>>::NAME,
-        };
-        write!(f, "{slab}+{}", self.pcp)
+        write!(f, "{}+{}", self.slab.name(), self.pcp)?;
+        self.free_list.iter().try_for_each(|free_list| write!(f, "+{free_list}"))
     }
 }
 
@@ -51,22 +74,19 @@ impl FromStr for Policies {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let Some((slab, pcp)) = text.split_once('+') else {
-            bail!("{text}: accepted: SLAB+PCP, such as slub+order0");
+        let (slab, pcp, free_list) = match text.split('+').collect::<Vec<_>>()[..] {
+            [slab, pcp] => (slab, pcp, None),
+            [slab, pcp, free_list] => (slab, pcp, Some(free_list)),
+            _ => bail!("{text}: accepted: SLAB+PCP, such as slub+order0, or SLAB+PCP+FREE_LIST"),
         };
-        let slab = match slab {
-            "sheaf" => SlabName::Sheaf,
-            "slub" => SlabName::Slub,
-            "slub-locked" => SlabName::LockedSlub,
-            _ => {
-                let accepted = ["sheaf", "slub", "slub-locked"];
-                bail!("{text}: {}", nearest::unknown("slab policy", slab, &accepted));
-            }
+        let Some(slab) = SlabName::ALL.iter().find(|known| known.name() == slab) else {
+            let accepted: Vec<&str> = SlabName::ALL.iter().map(|known| known.name()).collect();
+            bail!("{text}: {}", nearest::unknown("slab policy", slab, &accepted));
         };
-        if let Err(OptionError::BadValue { accepted }) = StackOptions::default().set("PCP", pcp) {
-            bail!("{text}: no page policy {pcp}; accepted: {accepted}");
-        }
-        Ok(Self { slab, pcp: pcp.to_owned() })
+        let policies =
+            Self { slab: *slab, pcp: pcp.to_owned(), free_list: free_list.map(str::to_owned) };
+        policies.apply(&mut StackOptions::default())?;
+        Ok(policies)
     }
 }
 
@@ -80,8 +100,23 @@ pub(crate) trait Replay {
 }
 
 impl Policies {
-    /// Builds the stack of this process, as on a machine with `declared_cpus` CPUs, and replays on
-    /// it. Once per process.
+    /// Chooses the page policies.
+    fn apply(&self, options: &mut StackOptions) -> Result<()> {
+        let free_list = self.free_list.iter().map(|value| ("FREE_LIST", value));
+        for (name, value) in [("PCP", &self.pcp)].into_iter().chain(free_list) {
+            match options.set(name, value) {
+                Ok(()) => {}
+                Err(OptionError::BadValue { accepted }) => {
+                    bail!("{self}: no page policy {value}; accepted: {accepted}")
+                }
+                Err(OptionError::UnknownName) => bail!("{self}: no option {name}"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Builds a stack, as on a machine with `declared_cpus` CPUs, and replays on it. The stack is
+    /// never taken down.
     ///
     /// # Errors
     /// What the operating system refuses.
@@ -89,23 +124,8 @@ impl Policies {
         let mut options = StackOptions { heap: false, ..StackOptions::default() };
         options.pages.reserve_bytes = RESERVE_BYTES;
         options.pages.declared_cpus = declared_cpus;
-        if options.set("PCP", &self.pcp).is_err() {
-            bail!("no page policy {}", self.pcp);
-        }
-        match self.slab {
-            SlabName::Sheaf => {
-                static STACK: Stack<LabConfig<Sheaf>> = Stack::new();
-                Ok(replay.on(&StackMemory::build(&STACK, &options)?))
-            }
-            SlabName::Slub => {
-                static STACK: Stack<LabConfig<Slub>> = Stack::new();
-                Ok(replay.on(&StackMemory::build(&STACK, &options)?))
-            }
-            SlabName::LockedSlub => {
-                static STACK: Stack<LabConfig<LockedSlub>> = Stack::new();
-                Ok(replay.on(&StackMemory::build(&STACK, &options)?))
-            }
-        }
+        self.apply(&mut options)?;
+        self.slab.replay(&options, replay)
     }
 }
 
@@ -124,11 +144,27 @@ struct StackMemory<S: SlabPolicy<NativeSlots> + 'static> {
 }
 
 impl<S: SlabPolicy<NativeSlots> + 'static> StackMemory<S> {
-    fn build(stack: &'static Stack<LabConfig<S>>, options: &StackOptions) -> Result<Self> {
+    fn build(options: &StackOptions) -> Result<Self> {
+        let stack = Box::leak(Box::new(Stack::new()));
         match stack.init(&Linux, options) {
             Ok(()) => Ok(Self { stack, caches: Mutex::default() }),
             Err(error) => bail!("the stack cannot be built: {error:?}"),
         }
+    }
+}
+
+impl<S: SlabPolicy<NativeSlots> + 'static> StackMemory<S> {
+    /// The caches, each once: those that a policy merges have one number.
+    fn caches(&self) -> Vec<CacheId> {
+        let mut caches = self.caches.lock().expect("nobody panics with it").clone();
+        caches.sort_unstable_by_key(|cache| cache.index());
+        caches.dedup();
+        caches
+    }
+
+    fn pfn(&self, block: Buffer) -> Pfn {
+        let address = block.into_address();
+        self.stack.pages().arena().pfn(address.as_ptr()).expect("the block came from this stack")
     }
 }
 
@@ -156,26 +192,35 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
     }
 
     #[inline]
-    fn alloc_pages(&self, order: u8) -> Option<Buffer> {
-        let request = PageRequest {
-            order: Order::new(order),
-            migratetype: MigrateType::Unmovable,
-            flags: Default::default(),
-            node: NodeId(0),
-        };
+    fn alloc_pages(&self, pages: Pages) -> Option<Buffer> {
+        let order = Order::new(pages.order);
+        let movable = if pages.movable { MigrateType::Movable } else { MigrateType::Unmovable };
+        let request =
+            PageRequest { order, migratetype: movable, flags: Default::default(), node: NodeId(0) };
         let pages = self.stack.pages();
         let page = pages.alloc(self.stack.percpu().current(), request)?;
         let address = pages.arena().address(page.pfn);
         // SAFETY: the page allocator hands out committed blocks, each to one owner.
-        Some(unsafe { Buffer::new(address, Order::new(order).bytes()) })
+        Some(unsafe { Buffer::new(address, order.bytes()) })
     }
 
     #[inline]
-    fn free_pages(&self, order: u8, block: Buffer) {
-        let pages = self.stack.pages();
-        let address = block.into_address();
-        let pfn = pages.arena().pfn(address.as_ptr()).expect("the block came from this stack");
-        pages.free(self.stack.percpu().current(), pfn, Order::new(order));
+    fn free_pages(&self, pages: Pages, block: Buffer) {
+        let order = Order::new(pages.order);
+        self.stack.pages().free(self.stack.percpu().current(), self.pfn(block), order);
+    }
+
+    fn free_list(&self, pages: Pages, list: &mut Vec<Buffer>) {
+        const CHUNK: usize = 512;
+        let order = Order::new(pages.order);
+        let mut blocks = [(Pfn::NONE, order); CHUNK];
+        while !list.is_empty() {
+            let count = list.len().min(CHUNK);
+            for (block, buffer) in blocks.iter_mut().zip(list.drain(..count)) {
+                block.0 = self.pfn(buffer);
+            }
+            self.stack.pages().free_list(self.stack.percpu().current(), &blocks[..count]);
+        }
     }
 
     fn counters(&self) -> Counters {
@@ -187,31 +232,130 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
             counters.zone_allocs += stats.taken.calls;
             counters.zone_frees += stats.put.calls;
         }
-        for cache in self.caches.lock().expect("nobody panics with it").iter() {
-            let stats = self.stack.cache_stats(*cache);
+        counters.page_sections = self.stack.pages().pcp_totals().critical_sections;
+        for cache in self.caches() {
+            let stats = self.stack.cache_stats(cache);
             counters.slab_lock += stats.list_lock.acquisitions + stats.barn_lock.acquisitions;
+            counters.slab_contended += stats.list_lock.contentions + stats.barn_lock.contentions;
             counters.slabs += stats.slabs_allocated;
         }
         counters
+    }
+
+    fn check_at_end(&self) -> Result<(), String> {
+        self.caches().into_iter().for_each(|cache| self.stack.shrink_cache(cache));
+        self.stack.pages().drain_all();
+        self.stack.validate()?;
+        match self.stack.pages().zones().budget().used() {
+            0 => Ok(()),
+            used => Err(format!("{used} frames did not come back")),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::kernels::files::fsmark;
+    use super::super::kernels::hackbench::{Medium, hackbench};
+    use super::super::kernels::network::{LINUX_2_6_29, LINUX_4_9, tcp_rr, tcp_stream};
+    use super::super::kernels::pages::{list_free, page_fault};
+    use super::super::kernels::{Cast, Scale, Scenario};
+    use super::super::solo::Space;
     use super::*;
+    use std::time::Duration;
+
+    /// A scenario that runs for a fixed amount of work or a moment.
+    struct Briefly(Scenario, usize);
+
+    impl Replay for Briefly {
+        /// Zone locks per message.
+        type Output = f64;
+
+        fn on<M: KernelMemory>(mut self, memory: &M) -> f64 {
+            if let Cast::Crew { turns, .. } = &mut self.0.cast {
+                *turns = turns.or(Some(100));
+            }
+            let scale = Scale {
+                tasks: self.1,
+                cpus: &[],
+                warm_up: Duration::ZERO,
+                measured: Duration::from_millis(2),
+            };
+            let replayed = self.0.run(memory, scale);
+            assert!(replayed.sent > 0);
+            assert_eq!(replayed.verified, replayed.sent, "every message arrived");
+            assert_eq!(memory.check_at_end(), Ok(()));
+            replayed.counters.zone_lock as f64 / replayed.sent as f64
+        }
+    }
+
+    fn run(policies: &str, scenario: Scenario, tasks: usize) -> f64 {
+        let policies: Policies = policies.parse().unwrap();
+        policies.replay(16, Briefly(scenario, tasks)).unwrap()
+    }
+
+    /// Of one task: where several share a CPU, one that loses it while it holds the lists sends the
+    /// others to the zone.
+    fn zone_locks(policies: &str, scenario: Scenario) -> f64 {
+        run(policies, scenario, 1)
+    }
+
+    #[test]
+    fn every_policy_carries_every_path_and_gives_everything_back() {
+        for policies in ["slub+order0", "slub+v2016", "slub-locked+order0-310", "sheaf+v6.7"] {
+            for scenario in [
+                LINUX_2_6_29.udp_stream(1024, None, 0),
+                LINUX_4_9.udp_stream(16384, None, 0),
+                tcp_stream(3312),
+                tcp_rr(),
+                hackbench(Medium::Pipe, false, 2),
+                hackbench(Medium::Socket, true, 2),
+                fsmark(500),
+                page_fault(2048, Space::Shared),
+                list_free(14, 2),
+            ] {
+                run(policies, scenario, 2);
+            }
+        }
+    }
+
+    /// Document 003: two locks of the zone for every packet, none with lists for order 1.
+    #[test]
+    fn lists_for_higher_orders_spare_the_zone() {
+        let packets = || LINUX_2_6_29.udp_stream(4096, None, 0);
+        let order0 = zone_locks("slub+order0", packets());
+        assert!((2.0..2.1).contains(&order0), "{order0}");
+        for policies in ["slub+v2016", "sheaf+v6.7"] {
+            let spared = zone_locks(policies, packets());
+            assert!(order0 > 10.0 * spared, "{policies}: {spared} of {order0}");
+        }
+    }
+
+    /// Document 004: ten times the batch, a tenth of the zone's locks.
+    #[test]
+    fn a_larger_batch_spares_the_zone() {
+        let faults = || page_fault(32_768, Space::Private);
+        let (small, large) =
+            (zone_locks("slub+order0", faults()), zone_locks("slub+order0-310", faults()));
+        assert!((8.0..12.0).contains(&(small / large)), "{small} to {large}");
+    }
 
     #[test]
     fn names_lead_back_to_their_policies() {
-        for name in ["sheaf+v6.7", "slub+order0-310"] {
+        for name in ["sheaf+v6.7", "slub+order0-310", "slub+order0+per_page"] {
             assert_eq!(name.parse::<Policies>().unwrap().to_string(), name);
         }
         let error = |text: &str| text.parse::<Policies>().unwrap_err().to_string();
-        assert_eq!(error("slub"), "slub: accepted: SLAB+PCP, such as slub+order0");
+        assert!(error("slub").starts_with("slub: accepted: SLAB+PCP, such as slub+order0"));
         assert_eq!(
             error("slob+v6.7"),
             "slob+v6.7: no slab policy slob; did you mean slub or slub-locked? \
              accepted: sheaf, slub, slub-locked"
         );
         assert!(error("sheaf+v5").starts_with("sheaf+v5: no page policy v5; accepted: order0, "));
+        assert_eq!(
+            error("sheaf+v6.7+twice"),
+            "sheaf+v6.7+twice: no page policy twice; accepted: per_page or one_section"
+        );
     }
 }

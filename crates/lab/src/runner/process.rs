@@ -2,7 +2,7 @@
 
 use crate::SAMPLE_COMMAND;
 use crate::experiments::malloc_patterns::PatternSample;
-use crate::experiments::udp_u_4k::UdpSample;
+use crate::experiments::replay::ReplaySample;
 use crate::patterns::churn::ChurnSample;
 use crate::patterns::growth::GrowthSample;
 use crate::patterns::idle::IdleSample;
@@ -35,8 +35,8 @@ const CLEARED: &[&str] = &[
 pub(crate) enum SampleKind {
     /// A pattern of malloc and free calls.
     Pattern(PatternSample),
-    /// The packets of `udp-u-4k`.
-    Udp(UdpSample),
+    /// A kernel path of the documents.
+    Replay(ReplaySample),
     /// Mixed objects come and go, then nothing happens.
     Idle(IdleSample),
     /// A heap that grows.
@@ -51,7 +51,7 @@ impl SampleKind {
         nix::unistd::alarm::set(SAMPLE_LIMIT_SECONDS);
         match self {
             Self::Pattern(sample) => sample.measure(),
-            Self::Udp(sample) => sample.measure(),
+            Self::Replay(sample) => sample.measure(),
             Self::Idle(sample) => sample.measure(),
             Self::Growth(sample) => sample.measure(),
             Self::Churn(sample) => sample.measure(),

@@ -1,0 +1,146 @@
+//! One sample of a replay, taken in a process of its own.
+
+use super::calibrate;
+use super::{Row, Settings, Spec, kinds};
+use crate::replay::crew::Replayed;
+use crate::replay::kernels::network::PACKET_WORK;
+use crate::replay::kernels::{Scale, Scenario};
+use crate::replay::memory::KernelMemory;
+use crate::replay::stack::{Policies, Replay};
+use crate::replay::timed::TimedPages;
+use crate::results::Measurement;
+use anyhow::{Result, anyhow};
+use clap::Args;
+use std::time::Duration;
+
+/// What is to be measured.
+#[derive(Args)]
+pub(crate) struct ReplaySample {
+    experiment: String,
+    row: String,
+    policies: Policies,
+    #[arg(long)]
+    declared_cpus: u32,
+    #[arg(long)]
+    tasks: u32,
+    #[arg(long)]
+    amount: u32,
+    #[arg(long)]
+    millis: u64,
+    #[arg(long, value_delimiter = ',')]
+    cpus: Vec<usize>,
+    /// For calibration: another amount of work outside of the allocator.
+    #[arg(long, default_value_t = PACKET_WORK)]
+    work: usize,
+    /// For calibration: one thread walks the path by itself.
+    #[arg(long)]
+    alone: bool,
+    /// For calibration: times the calls to the page allocator.
+    #[arg(long)]
+    timed: bool,
+}
+
+/// A scenario on its way to a stack.
+struct Run<'a> {
+    sample: &'a ReplaySample,
+    scenario: Scenario,
+}
+
+impl Replay for Run<'_> {
+    /// What was measured, with nanoseconds in the page allocator where they were asked for.
+    type Output = Result<(Replayed, Option<u64>), String>;
+
+    fn on<M: KernelMemory>(self, memory: &M) -> Self::Output {
+        let sample = self.sample;
+        let scale = Scale {
+            tasks: sample.tasks as usize,
+            cpus: &sample.cpus,
+            warm_up: Duration::from_micros(sample.millis * 250),
+            measured: Duration::from_millis(sample.millis),
+        };
+        let measured = if sample.timed {
+            let timed = TimedPages::new(memory);
+            // Nothing but what is measured may enter the sum.
+            let replayed = self.scenario.run(&timed, Scale { warm_up: Duration::ZERO, ..scale });
+            (replayed, Some(timed.page_ns()))
+        } else {
+            (self.scenario.run(memory, scale), None)
+        };
+        memory.check_at_end()?;
+        Ok(measured)
+    }
+}
+
+impl ReplaySample {
+    /// Measures in this process.
+    pub(crate) fn measure(self) -> Result<Measurement> {
+        let spec: &Spec = kinds::find(&self.experiment)?;
+        let row = spec.row(&self.row)?;
+        let settings = Settings { amount: self.amount, work: self.work };
+        let mut scenario = (row.scenario)(&settings);
+        if self.alone {
+            scenario = calibrate::alone(scenario);
+        }
+        let run = Run { sample: &self, scenario };
+        let replayed = self.policies.replay(self.declared_cpus, run)?;
+        let (replayed, page_ns) =
+            replayed.map_err(|fault| anyhow!("{}, at the end: {fault}", self.policies))?;
+        let page_ns = page_ns.map(|ns| ("page_ns", ns));
+        Ok(self.measurement(&replayed, &row).with(page_ns.as_slice()))
+    }
+
+    fn measurement(&self, replayed: &Replayed, row: &Row) -> Measurement {
+        let Replayed { sent, verified, wall_ns, cpu_ns, .. } = *replayed;
+        let bits = row.bits * if row.received { verified } else { sent };
+        // Time of one task per operation of its own.
+        let time_ns = wall_ns * u64::from(self.tasks);
+        let served_by = self.policies.to_string();
+        let mut measurement = Measurement::of_window(sent, time_ns, wall_ns, cpu_ns, &served_by)
+            .with(&replayed.counters.named())
+            .with(&[("bits", bits)]);
+        measurement.verified = verified;
+        if let Some(latencies) = Latencies::of(&replayed.latencies) {
+            measurement.figures.extend(latencies.named());
+        }
+        measurement
+    }
+}
+
+/// What is kept of how long messages took, in microseconds.
+struct Latencies {
+    mean: f64,
+    p50: f64,
+    p99: f64,
+    p999: f64,
+}
+
+impl Latencies {
+    /// Of nanoseconds in ascending order; `None` of none.
+    fn of(ascending: &[u64]) -> Option<Self> {
+        let micros = |ns: u64| ns as f64 / 1000.0;
+        let last = ascending.len().checked_sub(1)?;
+        let quantile = |q: f64| micros(ascending[(last as f64 * q).round() as usize]);
+        let mean = micros(ascending.iter().sum()) / ascending.len() as f64;
+        let (p50, p99, p999) = (quantile(0.5), quantile(0.99), quantile(0.999));
+        Some(Self { mean, p50, p99, p999 })
+    }
+
+    fn named(&self) -> [(String, f64); 4] {
+        let Self { mean, p50, p99, p999 } = *self;
+        [("latency_mean", mean), ("latency_p50", p50), ("latency_p99", p99), ("latency_p999", p999)]
+            .map(|(name, value)| (name.to_owned(), value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_are_summed_up_in_microseconds() {
+        let ascending: Vec<u64> = (0..=1000).map(|n| n * 1000).collect();
+        let Latencies { mean, p50, p99, p999 } = Latencies::of(&ascending).unwrap();
+        assert_eq!((mean, p50, p99, p999), (500.0, 500.0, 990.0, 999.0));
+        assert!(Latencies::of(&[]).is_none());
+    }
+}

@@ -1,0 +1,392 @@
+//! Groups of senders and receivers that hand messages to each other, on pinned threads.
+
+use super::flight::Flight;
+use super::memory::{Counters, KernelMemory};
+use super::path::{Path, Plan};
+use super::queue::Queue;
+use super::stage::{Observed, Stage, spawn};
+use super::worker::Worker;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread::{self, yield_now};
+use std::time::{Duration, Instant};
+
+/// Who talks to whom.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crew<'a> {
+    /// Groups; who is in one group sends nothing to another.
+    pub(crate) groups: usize,
+    /// Senders of a group. Each sends to every receiver of the group in turn.
+    pub(crate) senders: usize,
+    /// Receivers of a group, each with a queue of its own.
+    pub(crate) receivers: usize,
+    /// Messages that a sender sends to a receiver at a time.
+    pub(crate) burst: u32,
+    /// Messages that a queue has room for.
+    pub(crate) capacity: u32,
+    /// Whether allocation and copying happen under the queue's lock.
+    pub(crate) pipe: bool,
+    /// Whether system calls count references to files, as between threads.
+    pub(crate) shared_files: bool,
+    /// Messages per second of each sender, evenly spaced; `None` = as many as possible. With a pace
+    /// or without: tags are times, and the receivers note how long each message took.
+    pub(crate) load: Option<Load>,
+    /// CPUs that are used in turn: the `n`th sender on the `n`th, the `n`th receiver on the next.
+    pub(crate) cpus: &'a [usize],
+}
+
+/// How hard senders press where latency is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// Messages per second of each sender, evenly spaced.
+    Rate(u64),
+    /// As many as go.
+    Max,
+}
+
+/// How long something runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// Until this time is over.
+    Time(Duration),
+    /// So many turns of each sender: a burst to each receiver of its group.
+    Turns(u64),
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Replayed {
+    /// Messages that were sent.
+    pub(crate) sent: u64,
+    /// Messages that were received with their payload intact.
+    pub(crate) verified: u64,
+    /// How long it took.
+    pub(crate) wall_ns: u64,
+    /// CPU time of the process.
+    pub(crate) cpu_ns: u64,
+    /// What the memory counted meanwhile.
+    pub(crate) counters: Counters,
+    /// How long each message took, in nanoseconds, ascending; empty where nobody asked.
+    pub(crate) latencies: Vec<u64>,
+}
+
+impl Replayed {
+    /// Adds what was observed to the account.
+    pub(super) fn add(&mut self, observed: Observed) {
+        self.wall_ns += observed.wall.as_nanos() as u64;
+        self.cpu_ns += observed.cpu_ns;
+        self.counters = self.counters.plus(observed.counters);
+    }
+}
+
+/// What all threads of a crew share.
+struct Scene<'a, M: KernelMemory> {
+    crew: &'a Crew<'a>,
+    memory: &'a M,
+    plan: &'a Plan<M::Cache>,
+    queues: &'a [Queue],
+    stage: &'a Stage<Length>,
+    /// Messages sent, of all senders together.
+    sent: AtomicU64,
+    /// Tags are nanoseconds since then.
+    origin: Instant,
+}
+
+/// Lets a crew send along `path` for `warm_up`, then for `measured`.
+///
+/// # Panics
+/// Where there is no memory left, a CPU is not ours to use, or the path does not suit the crew:
+/// answers and batches need a queue with one sender, unless it is a pipe.
+pub(crate) fn run<M: KernelMemory>(
+    memory: &M,
+    path: &Path,
+    crew: Crew<'_>,
+    (warm_up, measured): (Length, Length),
+) -> Replayed {
+    let plan = path.plan(memory);
+    let aligned = plan.longest_batch == 1
+        || crew.burst == crew.capacity
+        || crew.burst.is_multiple_of(plan.longest_batch);
+    let alone = crew.senders == 1 && aligned;
+    assert!(alone || crew.pipe || (plan.longest_batch == 1 && plan.legs[2].is_empty()));
+    assert!(crew.pipe || plan.pieces.iter().all(|piece| !piece.recycled), "sockets keep no piece");
+    let queue = || Queue::new(plan.pieces.len(), crew.capacity, crew.senders as u32);
+    let queues: Vec<Queue> = (0..crew.groups * crew.receivers).map(|_| queue()).collect();
+    let stage = Stage::new(crew.groups * crew.senders);
+    let scene = Scene {
+        crew: &crew,
+        memory,
+        plan: &plan,
+        queues: &queues,
+        stage: &stage,
+        sent: AtomicU64::new(0),
+        origin: Instant::now(),
+    };
+    let replayed = scene.play(warm_up, measured);
+    let worker = Worker::new(memory, &plan);
+    queues.into_iter().for_each(|queue| worker.dispose(&mut queue.into_flight()));
+    replayed
+}
+
+impl<M: KernelMemory> Scene<'_, M> {
+    fn play(&self, warm_up: Length, measured: Length) -> Replayed {
+        let Crew { groups, senders, receivers, cpus, .. } = *self.crew;
+        thread::scope(|scope| {
+            for index in 0..groups * senders {
+                spawn(scope, cpus, index, move || Sender::new(self, index).follow());
+            }
+            let receiver = |index| {
+                spawn(scope, cpus, index + 1, move || self.receive_all(&self.queues[index]))
+            };
+            let handles: Vec<_> = (0..groups * receivers).map(receiver).collect();
+            self.stage.conduct(self.memory, warm_up);
+            let (sent, verified, begin) = (self.sent(), self.verified(), self.now());
+            let mut replayed = Replayed::default();
+            replayed.add(self.stage.conduct(self.memory, measured));
+            replayed.sent = self.sent() - sent;
+            replayed.verified = self.verified() - verified;
+            self.stage.end();
+            let noted = handles.into_iter().flat_map(|it| it.join().expect("receivers end well"));
+            let within = noted.filter(|(sent_at, _)| *sent_at >= begin);
+            replayed.latencies = within.map(|(_, latency)| latency).collect();
+            replayed.latencies.sort_unstable();
+            replayed
+        })
+    }
+
+    fn sent(&self) -> u64 {
+        self.sent.load(Relaxed)
+    }
+
+    fn verified(&self) -> u64 {
+        self.queues.iter().map(Queue::verified).sum()
+    }
+
+    /// Nanoseconds since the start.
+    fn now(&self) -> u64 {
+        self.origin.elapsed().as_nanos() as u64
+    }
+
+    /// Receives until the last sender has gone. Where latency is measured, returns when each
+    /// message was sent and how long it took.
+    fn receive_all(&self, queue: &Queue) -> Vec<(u64, u64)> {
+        let mut worker = Worker::new(self.memory, self.plan);
+        let mut inbox = worker.flight();
+        let mut latencies = Vec::new();
+        let timed = self.crew.load.is_some();
+        let mut take = |flight: &mut Flight| {
+            let before = worker.verified;
+            worker.receive(flight, |tag| {
+                if timed {
+                    latencies.push((tag, self.now() - tag));
+                }
+            });
+            worker.verified - before
+        };
+        loop {
+            let _file = queue.enter(self.crew.shared_files);
+            if self.crew.pipe {
+                if !queue.receive_inside(&mut take) {
+                    break;
+                }
+            } else {
+                if !queue.receive(&mut inbox) {
+                    break;
+                }
+                let verified = take(&mut inbox);
+                queue.done(&mut inbox, verified);
+            }
+        }
+        latencies
+    }
+}
+
+struct Sender<'a, M: KernelMemory> {
+    scene: &'a Scene<'a, M>,
+    worker: Worker<'a, M>,
+    queues: &'a [Queue],
+    outbox: Flight,
+    answers: Flight,
+    /// Where no times are needed: the sender's number and its messages so far.
+    next_tag: u64,
+    sent: u64,
+}
+
+impl<'a, M: KernelMemory> Sender<'a, M> {
+    fn new(scene: &'a Scene<'a, M>, index: usize) -> Self {
+        let worker = Worker::new(scene.memory, scene.plan);
+        let Crew { senders, receivers, .. } = *scene.crew;
+        let first = index / senders * receivers;
+        Self {
+            scene,
+            queues: &scene.queues[first..first + receivers],
+            outbox: worker.flight(),
+            answers: worker.flight(),
+            worker,
+            next_tag: (index as u64) << 40,
+            sent: 0,
+        }
+    }
+
+    fn follow(mut self) {
+        self.scene.stage.follow(|length| {
+            let before = self.sent;
+            self.send_for(length);
+            self.scene.sent.fetch_add(self.sent - before, Relaxed);
+        });
+        self.queues.iter().for_each(Queue::close);
+    }
+
+    /// Sends until it is over, and waits until everything has been received.
+    fn send_for(&mut self, length: Length) {
+        let (start, mut turns) = (Instant::now(), 0);
+        loop {
+            self.wait_for_turn(start, turns);
+            let queues = self.queues;
+            queues.iter().for_each(|queue| self.burst(queue));
+            turns += 1;
+            let over = match length {
+                Length::Time(time) => start.elapsed() >= time,
+                Length::Turns(count) => turns >= count,
+            };
+            if over {
+                break;
+            }
+        }
+        for queue in self.queues {
+            queue.settle();
+            self.settle_answers(queue);
+        }
+    }
+
+    /// Waits until the pace says that it is time for the turn; others run meanwhile.
+    fn wait_for_turn(&self, start: Instant, turns: u64) {
+        if let Some(Load::Rate(rate)) = self.scene.crew.load {
+            let due = start + Duration::from_nanos(turns * 1_000_000_000 / rate.max(1));
+            while Instant::now() < due {
+                yield_now();
+            }
+        }
+    }
+
+    fn burst(&mut self, queue: &Queue) {
+        let crew = self.scene.crew;
+        let _file = queue.enter(crew.shared_files);
+        if crew.pipe {
+            let tag = self.tag();
+            return queue.send_inside(|flight| self.worker.send(flight, tag));
+        }
+        queue.reserve(crew.burst);
+        self.settle_answers(queue);
+        for _ in 0..crew.burst {
+            let tag = self.tag();
+            self.worker.send(&mut self.outbox, tag);
+        }
+        queue.send(&mut self.outbox);
+    }
+
+    fn settle_answers(&mut self, queue: &Queue) {
+        if !self.scene.plan.legs[2].is_empty() {
+            queue.answers(&mut self.answers);
+            self.worker.settle(&mut self.answers);
+        }
+    }
+
+    fn tag(&mut self) -> u64 {
+        self.sent += 1;
+        self.next_tag += 1;
+        if self.scene.crew.load.is_some() { self.scene.now() } else { self.next_tag }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::memory::tests::Uncached;
+    use super::super::path::{Piece, Role, Source, Work, alloc, free};
+    use super::*;
+
+    const PAGE: Piece = Piece::new("page", Source::pages(0));
+    const TURNS: (Length, Length) = (Length::Turns(1), Length::Turns(10));
+
+    const PAIRS: Crew<'_> = Crew {
+        groups: 2,
+        senders: 1,
+        receivers: 1,
+        burst: 30,
+        capacity: 30,
+        pipe: false,
+        shared_files: false,
+        load: None,
+        cpus: &[],
+    };
+
+    fn one_page(batch: u32) -> Path {
+        path_of(PAGE, batch)
+    }
+
+    fn path_of(page: Piece, batch: u32) -> Path {
+        Path {
+            steps: vec![alloc(page, Role::Sender, batch), free(page, Role::Receiver, batch)],
+            carrier: Some(page),
+            payload: 100,
+            work: Work::default(),
+        }
+    }
+
+    fn check(path: &Path, crew: Crew<'_>, messages: u64) -> Replayed {
+        let memory = Uncached::default();
+        let replayed = run(&memory, path, crew, TURNS);
+        assert_eq!((replayed.sent, replayed.verified), (messages, messages));
+        assert_eq!(memory.check_at_end(), Ok(()));
+        replayed
+    }
+
+    #[test]
+    fn everything_sent_is_received_and_freed() {
+        let replayed = check(&one_page(1), PAIRS, 2 * 10 * 30);
+        assert_eq!(replayed.counters.zone_allocs, replayed.sent);
+        assert!(replayed.latencies.is_empty());
+        let capacity = 100;
+        check(&one_page(1), Crew { capacity, ..PAIRS }, 2 * 10 * 30);
+        check(&one_page(40), PAIRS, 2 * 10 * 30);
+    }
+
+    #[test]
+    fn every_sender_of_a_group_reaches_every_receiver() {
+        let crew = Crew { senders: 3, receivers: 2, burst: 1, capacity: 5, ..PAIRS };
+        check(&one_page(1), crew, 2 * 10 * 3 * 2);
+        let pipe = Crew { pipe: true, shared_files: true, ..crew };
+        check(&path_of(PAGE.recycled(), 40), pipe, 2 * 10 * 3 * 2);
+    }
+
+    #[test]
+    fn answers_come_back_before_the_next_request() {
+        let answer = Piece::new("answer", Source::pages(0));
+        let path = Path {
+            steps: vec![
+                alloc(PAGE, Role::Sender, 1),
+                free(PAGE, Role::Receiver, 1),
+                alloc(answer, Role::Receiver, 1),
+                free(answer, Role::Sender, 1),
+            ],
+            ..one_page(1)
+        };
+        let replayed = check(&path, Crew { burst: 1, capacity: 1, ..PAIRS }, 20);
+        assert_eq!(replayed.counters.zone_allocs, 2 * 20);
+    }
+
+    #[test]
+    fn latencies_are_those_of_the_window() {
+        let crew = Crew { burst: 1, capacity: 100, load: Some(Load::Rate(50_000)), ..PAIRS };
+        let replayed = check(&one_page(1), crew, 20);
+        assert_eq!(replayed.latencies.len(), 20);
+        assert!(replayed.latencies.is_sorted());
+        assert!(replayed.wall_ns >= 9 * 20_000, "ten messages, 20 us apart");
+    }
+
+    #[test]
+    #[should_panic(expected = "alone")]
+    fn batches_of_several_senders_do_not_mix() {
+        let crew = Crew { senders: 2, burst: 1, capacity: 5, ..PAIRS };
+        run(&Uncached::default(), &one_page(40), crew, TURNS);
+    }
+}

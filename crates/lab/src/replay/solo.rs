@@ -1,0 +1,247 @@
+//! Tasks that allocate and free by themselves, in phases: faults and `munmap`, creation and
+//! reclaim, lists of pages that are freed.
+
+use super::crew::Replayed;
+use super::flight::Flight;
+use super::memory::KernelMemory;
+use super::path::{Path, Plan};
+use super::stage::{Stage, spawn};
+use super::worker::Worker;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{PoisonError, RwLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Which legs are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timed {
+    /// Both; each task goes round by itself.
+    Both,
+    /// The first; all tasks wait for each other between legs.
+    First,
+    /// The second, likewise.
+    Second,
+}
+
+/// Whose address space a task changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Space {
+    /// No lock is taken.
+    None,
+    /// Its own: processes.
+    Private,
+    /// One for all: threads.
+    Shared,
+}
+
+/// What the tasks do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Solo<'a> {
+    /// How many at once.
+    pub(crate) tasks: usize,
+    /// Messages of a round: the first leg for all of them, then the second.
+    pub(crate) round: u32,
+    /// What is measured.
+    pub(crate) timed: Timed,
+    /// What every message reads, and the second leg writes.
+    pub(crate) space: Space,
+    /// CPUs that are used in turn.
+    pub(crate) cpus: &'a [usize],
+}
+
+/// What a task is told to do.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    Rounds(Duration),
+    First,
+    Second,
+}
+
+/// What all tasks share.
+struct Shared {
+    /// Messages of all tasks whose first leg is done.
+    sent: AtomicU64,
+    verified: AtomicU64,
+    /// The longest that a task took for the last order.
+    longest_ns: AtomicU64,
+}
+
+/// Runs rounds along `path` until as much time as `measured` has passed in what is measured, after
+/// a warm-up round and the time `warm_up`.
+///
+/// # Panics
+/// Where there is no memory left, or a CPU is not ours to use.
+pub(crate) fn run<M: KernelMemory>(
+    memory: &M,
+    path: &Path,
+    solo: Solo<'_>,
+    (warm_up, measured): (Duration, Duration),
+) -> Replayed {
+    let plan = path.plan(memory);
+    let stage = Stage::new(solo.tasks);
+    let zero = || AtomicU64::new(0);
+    let shared = Shared { sent: zero(), verified: zero(), longest_ns: zero() };
+    let spaces: Vec<RwLock<()>> = (0..solo.tasks).map(|_| RwLock::new(())).collect();
+    thread::scope(|scope| {
+        for index in 0..solo.tasks {
+            let (stage, shared, plan) = (&stage, &shared, &plan);
+            let space = match solo.space {
+                Space::None => None,
+                Space::Private => Some(&spaces[index]),
+                Space::Shared => Some(&spaces[0]),
+            };
+            spawn(scope, solo.cpus, index, move || {
+                let mut task = Task::new(memory, plan, solo.round, space);
+                stage.follow(|order| task.carry_out(order, shared));
+            });
+        }
+        rounds(memory, &stage, &shared, solo.timed, warm_up);
+        let (sent, verified) = (shared.sent.load(Relaxed), shared.verified.load(Relaxed));
+        let replayed = rounds(memory, &stage, &shared, solo.timed, measured);
+        stage.end();
+        Replayed {
+            sent: shared.sent.load(Relaxed) - sent,
+            verified: shared.verified.load(Relaxed) - verified,
+            ..replayed
+        }
+    })
+}
+
+/// Whole rounds until what is measured has taken `time`.
+fn rounds<M: KernelMemory>(
+    memory: &M,
+    stage: &Stage<Order>,
+    shared: &Shared,
+    timed: Timed,
+    time: Duration,
+) -> Replayed {
+    let mut replayed = Replayed::default();
+    if timed == Timed::Both {
+        replayed.add(stage.conduct(memory, Order::Rounds(time)));
+        return replayed;
+    }
+    while replayed.wall_ns == 0 || replayed.wall_ns < time.as_nanos() as u64 {
+        for (order, leg) in [(Order::First, Timed::First), (Order::Second, Timed::Second)] {
+            shared.longest_ns.store(0, Relaxed);
+            let mut observed = stage.conduct(memory, order);
+            if leg == timed {
+                // The time that threads take to wake each other up is nobody's work.
+                observed.wall = Duration::from_nanos(shared.longest_ns.load(Relaxed).max(1));
+                replayed.add(observed);
+            }
+        }
+    }
+    replayed
+}
+
+struct Task<'a, M: KernelMemory> {
+    worker: Worker<'a, M>,
+    flight: Flight,
+    round: u32,
+    space: Option<&'a RwLock<()>>,
+    next_tag: u64,
+}
+
+impl<'a, M: KernelMemory> Task<'a, M> {
+    fn new(
+        memory: &'a M,
+        plan: &'a Plan<M::Cache>,
+        round: u32,
+        space: Option<&'a RwLock<()>>,
+    ) -> Self {
+        let worker = Worker::new(memory, plan);
+        let flight = worker.flight();
+        Self { worker, flight, round, space, next_tag: 0 }
+    }
+
+    fn carry_out(&mut self, order: Order, shared: &Shared) {
+        let (start, tags, verified) = (Instant::now(), self.next_tag, self.worker.verified);
+        match order {
+            Order::First => self.first_leg(),
+            Order::Second => self.second_leg(),
+            Order::Rounds(time) => loop {
+                self.first_leg();
+                self.second_leg();
+                if start.elapsed() >= time {
+                    break;
+                }
+            },
+        }
+        shared.longest_ns.fetch_max(start.elapsed().as_nanos() as u64, Relaxed);
+        shared.sent.fetch_add(self.next_tag - tags, Relaxed);
+        shared.verified.fetch_add(self.worker.verified - verified, Relaxed);
+    }
+
+    fn first_leg(&mut self) {
+        // The address range is mapped: a change, like unmapping it.
+        drop(self.space.map(|space| space.write().unwrap_or_else(PoisonError::into_inner)));
+        for _ in 0..self.round {
+            let _reading =
+                self.space.map(|space| space.read().unwrap_or_else(PoisonError::into_inner));
+            self.worker.send(&mut self.flight, self.next_tag);
+            self.next_tag += 1;
+        }
+    }
+
+    fn second_leg(&mut self) {
+        let _writing =
+            self.space.map(|space| space.write().unwrap_or_else(PoisonError::into_inner));
+        self.worker.receive(&mut self.flight, |_| ());
+        self.flight.answered = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::memory::tests::Uncached;
+    use super::super::path::{Piece, Role, Source, Work, alloc, free_list};
+    use super::*;
+
+    const PAGE: Piece = Piece::new("page", Source::pages(0)).cleared(64);
+    const TABLE: Piece = Piece::new("table", Source::pages(0));
+
+    fn faults() -> Path {
+        Path {
+            steps: vec![
+                alloc(PAGE, Role::Sender, 1),
+                alloc(TABLE, Role::Sender, 8),
+                free_list(PAGE, Role::Receiver, 16),
+                free_list(TABLE, Role::Receiver, 64),
+            ],
+            carrier: Some(TABLE),
+            payload: 8,
+            work: Work::default(),
+        }
+    }
+
+    fn check(timed: Timed, space: Space) -> Replayed {
+        let memory = Uncached::default();
+        let solo = Solo { tasks: 2, round: 64, timed, space, cpus: &[] };
+        let replayed = run(&memory, &faults(), solo, (Duration::ZERO, Duration::from_millis(1)));
+        assert!(replayed.sent >= 2 * 64 && replayed.sent.is_multiple_of(64));
+        assert_eq!(replayed.verified, replayed.sent);
+        assert_eq!(memory.check_at_end(), Ok(()));
+        replayed
+    }
+
+    #[test]
+    fn rounds_give_everything_back() {
+        for space in [Space::None, Space::Private, Space::Shared] {
+            let replayed = check(Timed::Both, space);
+            let rounds = replayed.sent / 64;
+            assert_eq!(replayed.counters.zone_allocs, rounds * (64 + 8));
+            assert_eq!(replayed.counters.zone_frees, rounds * (64 + 8));
+            assert_eq!(replayed.counters.page_sections, rounds * (4 + 1));
+        }
+    }
+
+    #[test]
+    fn only_the_measured_leg_counts() {
+        let created = check(Timed::First, Space::None);
+        assert_eq!(created.counters.zone_frees, 0);
+        assert_eq!(created.counters.zone_allocs, created.sent / 64 * (64 + 8));
+        let freed = check(Timed::Second, Space::None);
+        assert_eq!(freed.counters.zone_allocs, 0);
+        assert_eq!(freed.counters.zone_frees, freed.sent / 64 * (64 + 8));
+    }
+}

@@ -1,0 +1,117 @@
+//! Where the threads of a replay and the one that measures them meet: before and after everything
+//! that is measured, so that nothing is in flight while counters are read.
+
+use super::memory::{Counters, KernelMemory};
+use crate::affinity;
+use crate::patterns::window::process_cpu_ns;
+use std::sync::{Barrier, Mutex, PoisonError};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+/// Stack of a thread: there can be hundreds, and none of them goes deep.
+const STACK_BYTES: usize = 256 << 10;
+
+/// Threads that wait for orders of type `O`.
+pub(super) struct Stage<O> {
+    barrier: Barrier,
+    order: Mutex<Option<O>>,
+}
+
+/// What happened while an order was carried out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Observed {
+    pub(super) wall: Duration,
+    pub(super) cpu_ns: u64,
+    pub(super) counters: Counters,
+}
+
+impl<O: Copy> Stage<O> {
+    /// For so many threads that take orders.
+    pub(super) fn new(threads: usize) -> Self {
+        Self { barrier: Barrier::new(threads + 1), order: Mutex::new(None) }
+    }
+
+    fn set(&self, order: Option<O>) {
+        *self.order.lock().unwrap_or_else(PoisonError::into_inner) = order;
+        self.barrier.wait();
+    }
+
+    /// Lets all threads carry out an order, and waits until they have.
+    pub(super) fn conduct<M: KernelMemory>(&self, memory: &M, order: O) -> Observed {
+        let (before, cpu_before, start) = (memory.counters(), process_cpu_ns(), Instant::now());
+        self.set(Some(order));
+        self.barrier.wait();
+        Observed {
+            wall: start.elapsed(),
+            cpu_ns: process_cpu_ns() - cpu_before,
+            counters: memory.counters().since(before),
+        }
+    }
+
+    /// No order will follow.
+    pub(super) fn end(&self) {
+        self.set(None);
+    }
+
+    /// Calls `carry_out` with one order after the other, in a thread that takes them.
+    pub(super) fn follow(&self, mut carry_out: impl FnMut(O)) {
+        loop {
+            self.barrier.wait();
+            let order = *self.order.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(order) = order else { return };
+            carry_out(order);
+            self.barrier.wait();
+        }
+    }
+}
+
+/// Starts a thread on the `index`th of `cpus`, or on the one that comes round to it; anywhere where
+/// there are none.
+///
+/// # Panics
+/// Where the thread cannot be started, or the CPU is not ours to use.
+pub(super) fn spawn<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    cpus: &[usize],
+    index: usize,
+    run: impl FnOnce() -> T + Send + 'scope,
+) -> ScopedJoinHandle<'scope, T> {
+    let cpu = cpus.get(index % cpus.len().max(1)).copied();
+    let body = move || {
+        if let Some(cpu) = cpu {
+            affinity::pin(cpu).expect("the CPU is one of those allowed");
+        }
+        run()
+    };
+    Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, body).expect("a thread can start")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::memory::tests::Uncached;
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::thread;
+
+    #[test]
+    fn orders_are_carried_out_by_all_before_the_next() {
+        let (stage, sum, memory) = (Stage::new(3), AtomicU64::new(0), Uncached::default());
+        thread::scope(|scope| {
+            for index in 0..3 {
+                let (stage, sum, memory) = (&stage, &sum, &memory);
+                spawn(scope, &[], index, move || {
+                    stage.follow(|number: u64| {
+                        sum.fetch_add(number, Relaxed);
+                        memory.free(8, memory.alloc(8).unwrap());
+                    });
+                });
+            }
+            for (number, expected) in [(1, 3), (10, 33)] {
+                let observed = stage.conduct(&memory, number);
+                assert_eq!(sum.load(Relaxed), expected);
+                assert_eq!(observed.counters.zone_allocs, 3);
+            }
+            stage.end();
+        });
+    }
+}
