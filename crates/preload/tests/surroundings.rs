@@ -120,10 +120,10 @@ fn calls_refused_by_a_filter() {
     }
 }
 
-/// A program that checks every invariant. It takes milliseconds per TiB of address space, and
-/// nobody else may be at work.
+/// A program of some hundred runs that checks every invariant after each. That takes milliseconds
+/// per TiB of address space, and nobody else may be at work.
 fn start_validated(source: &'static str) -> Run {
-    start(source).env("QUARRY_RESERVE", "1G").env("QUARRY_BACKGROUND", "0")
+    start(source).env("QUARRY_RESERVE", "1G").env("QUARRY_BACKGROUND", "0").limit_s(600)
 }
 
 /// Each request to the system fails once, and all from each one on.

@@ -127,8 +127,8 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     /// Takes an object from the running CPU, or `None`: then [`alloc_slow`](Self::alloc_slow).
     fn alloc_fast(percpu: &P, id: CacheId) -> Option<Object>;
 
-    /// Gives an object to the running CPU; `Refused`: then [`free_slow`](Self::free_slow). `slab` is
-    /// called by policies that have to know the slab.
+    /// Gives an object to the running CPU; `Refused`: then [`free_slow`](Self::free_slow). `slab`
+    /// is called by policies that have to know the slab.
     ///
     /// # Safety
     /// `object` is an allocated object of the cache, in the slab that `slab` names, and nobody uses
