@@ -7,8 +7,9 @@
 //! | link | 4 | the owner | zone: list links; slab: its descriptor; heap: a block's length |
 //!
 //! Invariant: a frame has an owner (`kind != NONE` for it or for the head of its block) or is free
-//! (`state` says where), never both. Arrays are readable for the whole reservation, so that any
-//! address in it can be asked about; they are writable where frames have been taken from the arena.
+//! (`state`, or a bit of its pageblock, says where), never both. Arrays are readable for the whole
+//! reservation, so that any address in it can be asked about; they are writable where frames have
+//! been taken from the arena.
 
 use super::{Access, OsArray, Pfn};
 use core::ptr::NonNull;
