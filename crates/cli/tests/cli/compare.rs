@@ -6,7 +6,8 @@ use predicates::prelude::*;
 use predicates::str::{contains, starts_with};
 use serde_json::Value;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -158,6 +159,17 @@ fn programs_that_nothing_reaches_get_reason_and_remedy() {
     refused(&fixed, "is statically linked: no library can be preloaded", "link it dynamically");
     refused(&go, "is a Go program: its runtime allocates without malloc", "nothing outside it");
     refused(&own, "defines malloc itself", "relink it without an allocator of its own");
+    let inside = "#include <stddef.h>\nstatic char heap[64];\n\
+                  __attribute__((noinline)) void *mi_malloc(size_t n) { return heap + n % 64; }\n\
+                  int main(void) { for (volatile long i = 0; i < 200000000; i++) {}\n\
+                  return !mi_malloc(10); }\n";
+    let inside = shop.compile("inside", inside, &["-O0"]);
+    compare(&["--allocators=glibc", "--"])
+        .arg(&inside)
+        .assert()
+        .code(1)
+        .stdout(contains(": it carries mimalloc inside"))
+        .stdout(contains("what would help: relink it without mimalloc"));
     // What a shell starts is found out by running it.
     compare(&["--allocators=glibc", "--", "sh", "-c"])
         .arg(format!("{}; true", fixed.display()))
@@ -169,6 +181,24 @@ fn programs_that_nothing_reaches_get_reason_and_remedy() {
         .code(1)
         .stdout(contains("true asked for memory "))
         .stdout(contains("what would help: a workload that allocates more"));
+}
+
+#[test]
+fn a_set_user_id_program_gets_reason_and_remedy() {
+    let shop = Workshop::new();
+    let program = shop.compile("setuid", ALLOCATES, &["-O0", LITTLE]);
+    // Only root may give a file to somebody else; without that there is nothing to test.
+    match chown(&program, Some(65534), None) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return,
+        result => result.unwrap(),
+    }
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
+    compare(&["--allocators=glibc", "--"])
+        .arg(&program)
+        .assert()
+        .code(1)
+        .stdout(contains("is set-user-ID or set-group-ID"))
+        .stdout(contains("what would help: compare a copy of it that gains no privileges"));
 }
 
 fn python() -> Option<PathBuf> {
@@ -248,6 +278,18 @@ fn figures_that_the_program_prints_are_compared() {
     assert_eq!(samples.len(), (6 + 1) * 2, "{text}");
     let speed = verdict(&recording, "glibc A/A", "speed");
     assert_eq!((&speed["verdict"], &speed["interval"]), (&"same".into(), &vec![1.0, 1.0].into()));
+}
+
+#[test]
+fn a_target_out_of_reach_ends_at_the_cap() {
+    let shop = Workshop::new();
+    let program = shop.compile("allocates", ALLOCATES, &["-O0", LITTLE]);
+    compare(&["--allocators=glibc", "--target-ci=0.000001%", "--max-runs=7", "--"])
+        .arg(&program)
+        .assert()
+        .success()
+        .stdout(contains("7 rounds (until every interval is within "))
+        .stdout(contains("at most 7) in shuffled order"));
 }
 
 #[test]
@@ -393,6 +435,27 @@ fn an_interruption_prints_what_there_is_and_leaves_nothing_behind() {
     assert!(text.contains("| glibc A/A |    1 |"), "{text}");
     assert!(!text.contains("failed") && !text.contains("interrupted"), "{text}");
     assert!(!Path::new("/proc").join(&hanging).exists(), "process {hanging} is left behind");
+}
+
+#[test]
+fn not_even_a_kill_leaves_a_program_behind() {
+    let shop = Workshop::new();
+    let fifo = shop.path("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    // The shell and what it starts hold the other end of the FIFO until they end.
+    let script = "exec 3> \"$FIFO\"; sleep 600 & echo $$ >&3; wait";
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_quarry"));
+    command.args(["compare", "--allocators=glibc", "--", "sh", "-c", script]).env("FIFO", &fifo);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(File::open(&fifo).unwrap());
+    let mut pid = String::new();
+    lines.read_line(&mut pid).unwrap();
+    assert!(Path::new("/proc").join(pid.trim()).exists());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "", "the FIFO ends when the last of them has ended");
 }
 
 #[test]

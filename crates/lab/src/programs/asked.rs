@@ -123,7 +123,16 @@ pub(super) fn known() -> Vec<&'static str> {
 }
 
 fn quarry_settings(text: &str, built_in: &BuiltIn<'_>) -> Result<Vec<(String, String)>> {
-    text.split(':').filter(|part| !part.is_empty()).map(|part| (built_in.setting)(part)).collect()
+    let parts = text.split(':').filter(|part| !part.is_empty());
+    let settings: Vec<_> = parts.map(|part| (built_in.setting)(part)).collect::<Result<_>>()?;
+    for (key, _) in &settings {
+        match key.as_str() {
+            "QUARRY_LIBRARY" => bail!("--allocators: name another library as NAME=FILE"),
+            "QUARRY_DISABLE" => bail!("--allocators: what serves then is glibc: compare that"),
+            _ => {}
+        }
+    }
+    Ok(settings)
 }
 
 /// For others a setting is a variable of the environment; its value may hold colons.
@@ -184,6 +193,16 @@ mod tests {
         assert_eq!(settings.len(), 2);
         let description = &found.contenders[1].variant.description;
         assert_eq!(description, "libquarry.so, QUARRY_PCP=order0, QUARRY_THP=0");
+    }
+
+    #[test]
+    fn settings_that_make_quarry_something_else_are_refused() {
+        let error = found(&["quarry:DISABLE=1"]).unwrap_err().to_string();
+        assert_eq!(error, "--allocators: what serves then is glibc: compare that");
+        assert!(found(&["quarry:LIBRARY=/x.so"]).is_err());
+        // The slab policy is another file, which is not there.
+        let absent = found(&["quarry:SLAB=slub"]).unwrap().absent;
+        assert_eq!(absent, ["quarry:SLAB=slub: libquarry-slub.so not found"]);
     }
 
     #[test]

@@ -93,6 +93,16 @@ impl Judgement {
         !judged.is_empty() && judged.iter().all(is_within)
     }
 
+    /// How many runs that will take, if it goes on like this.
+    pub(super) fn runs_until_within(&self, share: f64) -> Option<usize> {
+        let needed = |judged: &Judged| {
+            let interval = judged.verdict.interval?;
+            let factor = ((interval.high - interval.low) / 2.0 / share).powi(2);
+            Some((judged.verdict.runs as f64 * factor).ceil() as usize)
+        };
+        self.rows.iter().filter_map(|row| needed(self.primary_of(row)?)).max()
+    }
+
     /// What to do where the primary metric is undecided.
     pub(super) fn advice(&self, run: &Run) -> Vec<String> {
         let others = self.rows.iter().filter(|row| {

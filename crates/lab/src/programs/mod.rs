@@ -242,18 +242,20 @@ impl Comparison<'_> {
         for round in 0..=self.request.runs.at_most() {
             session.round(round, take)?;
             let hopeless = session.run.samples.iter().all(|sample| sample.failure.is_some());
-            if interrupted.get() || hopeless || self.is_enough(&session.run) {
+            if interrupted.get() || hopeless || self.is_enough(&session) {
                 break;
             }
         }
         Ok(session.end())
     }
 
-    fn is_enough(&self, run: &Run) -> bool {
-        match self.request.runs {
-            Runs::Exactly(_) => false,
-            Runs::UntilInterval { share, .. } => Judgement::of(run).is_within(share),
+    fn is_enough(&self, session: &Session) -> bool {
+        let Runs::UntilInterval { share, at_most } = self.request.runs else { return false };
+        let judgement = Judgement::of(&session.run);
+        if let Some(runs) = judgement.runs_until_within(share) {
+            session.expect(runs.max(session.run.rounds() + 1).min(at_most as usize));
         }
+        judgement.is_within(share)
     }
 
     fn design(&self, idles: bool) -> Design {

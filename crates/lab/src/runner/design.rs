@@ -104,6 +104,7 @@ pub(crate) struct Session {
     directory: Option<RunDirectory>,
     random: StdRng,
     start: Instant,
+    warm_up: bool,
     progress: ProgressBar,
 }
 
@@ -134,12 +135,15 @@ impl Session {
         };
         let cells = meta.workloads.len() * meta.tasks.len() * meta.variants.len();
         let rounds = meta.rounds as usize + usize::from(design.warm_up);
+        let progress = progress_bar((rounds * cells) as u64);
+        progress.tick();
         Ok(Self {
             run: Run { meta, samples: Vec::with_capacity(rounds * cells), warnings: Vec::new() },
             directory,
             random: StdRng::seed_from_u64(seed),
             start: Instant::now(),
-            progress: progress_bar((rounds * cells) as u64),
+            warm_up: design.warm_up,
+            progress,
         })
     }
 
@@ -197,6 +201,13 @@ impl Session {
         }
         self.run.samples.push(sample);
         Ok(())
+    }
+
+    /// Corrects how many rounds there will be, for the time left.
+    pub(crate) fn expect(&self, rounds: usize) {
+        let meta = &self.run.meta;
+        let cells = meta.workloads.len() * meta.tasks.len() * meta.variants.len();
+        self.progress.set_length(((rounds + usize::from(self.warm_up)) * cells) as u64);
     }
 
     /// The run as far as it came.
