@@ -65,11 +65,12 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 		echo "==> quarry lab run $$experiment --quick"; \
 		$(QUARRY) lab run $$experiment --quick || exit; \
 	done
-	@echo "==> quarry lab run idle-return|growth|start-up|churn --quick"
+	@echo "==> quarry lab run idle-return|growth|start-up|churn|empty --quick"
 	$(QUARRY) lab run idle-return --quick
 	$(QUARRY) lab run growth --quick
 	$(QUARRY) lab run start-up --quick
 	$(QUARRY) lab run churn --quick
+	$(QUARRY) lab run empty --quick
 
 .PHONY: soak
 soak: ## stress, property tests and real programs for SOAK_MINUTES (60)

@@ -200,6 +200,12 @@ fn growth_churn_and_start_up_print_their_tables() {
         .stdout(contains("| bash -c :"))
         .stdout(contains("| sleep         |"));
     quarry()
+        .args(["lab", "run", "empty", "--quick"])
+        .assert()
+        .success()
+        .stdout(contains("| steps "))
+        .stdout(contains("| bare A/A |"));
+    quarry()
         .args(["lab", "run", "growth", "--sizes=4", "--variants=glibc"])
         .assert()
         .code(1)

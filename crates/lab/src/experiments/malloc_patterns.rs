@@ -18,7 +18,6 @@ use clap::builder::ArgPredicate;
 use nix::sys::resource::{UsageWho, getrusage};
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::time::Duration;
 
 /// malloc and free under four patterns, against other allocators.
 ///
@@ -48,11 +47,11 @@ pub struct MallocPatterns {
 }
 
 #[derive(Clone, Debug)]
-struct Defaults;
+pub(crate) struct Defaults;
 
 impl options::Defaults for Defaults {
     const VARIANTS: &'static str = "glibc,jemalloc,tcmalloc,mimalloc,quarry";
-    const SAMPLES: &'static str = "30";
+    const SAMPLES: &'static str = "50";
     const QUICK_SAMPLES: &'static str = "3";
 }
 
@@ -75,10 +74,7 @@ impl PatternSample {
         }
         let heap = Heap::of_this_process();
         let served_by = heap.served_by().context("malloc is nobody's")?;
-        let budget = Budget {
-            warm_up: Duration::from_micros(self.millis * 250),
-            measured: Duration::from_millis(self.millis),
-        };
+        let budget = Budget::of_millis(self.millis);
         let window = self.pattern.run(heap, budget, self.cpus.get(1).copied());
         Ok(Measurement {
             operations: window.operations,

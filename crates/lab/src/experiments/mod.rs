@@ -1,6 +1,7 @@
 //! The experiments, one file each.
 
 pub(crate) mod churn;
+pub(crate) mod empty;
 pub(crate) mod growth;
 pub(crate) mod idle_return;
 pub(crate) mod malloc_patterns;
@@ -41,6 +42,8 @@ pub enum Experiment {
     #[command(name = "page-fault1")]
     PageFault1(Replaying<replay::PageFault1>),
     ListFree(Replaying<replay::ListFree>),
+    /// What the harness itself costs: no allocator is involved.
+    Empty(empty::Empty),
 }
 
 impl Experiment {
@@ -64,6 +67,7 @@ impl Experiment {
             Self::Fsmark(experiment) => experiment.run(out),
             Self::PageFault1(experiment) => experiment.run(out),
             Self::ListFree(experiment) => experiment.run(out),
+            Self::Empty(experiment) => experiment.run(out),
         }
     }
 }

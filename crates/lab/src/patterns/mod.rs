@@ -4,6 +4,7 @@
 
 mod batch;
 pub(crate) mod churn;
+pub(crate) mod empty;
 pub(crate) mod growth;
 mod handover;
 pub(crate) mod heap;

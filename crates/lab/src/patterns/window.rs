@@ -12,6 +12,16 @@ pub(crate) struct Budget {
     pub(crate) measured: Duration,
 }
 
+impl Budget {
+    /// So many milliseconds; a quarter of it goes before as warm-up.
+    pub(crate) fn of_millis(millis: u64) -> Self {
+        Self {
+            warm_up: Duration::from_micros(millis * 250),
+            measured: Duration::from_millis(millis),
+        }
+    }
+}
+
 /// What a chunk did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Done {

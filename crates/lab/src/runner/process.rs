@@ -1,6 +1,7 @@
 //! A sample process: this executable, fresh, with a chosen allocator preloaded.
 
 use crate::SAMPLE_COMMAND;
+use crate::experiments::empty::EmptySample;
 use crate::experiments::malloc_patterns::PatternSample;
 use crate::experiments::replay::ReplaySample;
 use crate::patterns::churn::ChurnSample;
@@ -43,6 +44,8 @@ pub(crate) enum SampleKind {
     Growth(GrowthSample),
     /// Phases of objects and threads that come and go.
     Churn(ChurnSample),
+    /// Nothing at all.
+    Empty(EmptySample),
 }
 
 impl SampleKind {
@@ -55,6 +58,7 @@ impl SampleKind {
             Self::Idle(sample) => sample.measure(),
             Self::Growth(sample) => sample.measure(),
             Self::Churn(sample) => sample.measure(),
+            Self::Empty(sample) => sample.measure(),
         }
     }
 }

@@ -1,0 +1,190 @@
+//! No allocator at all: what is left is the harness, and what it costs can be measured.
+
+use super::heap::Heap;
+use super::window::{self, Budget, Done, Window, process_cpu_ns};
+use std::fmt;
+use std::hint::black_box;
+use std::str::FromStr;
+use std::time::Instant;
+
+/// Steps, or pairs of calls, per chunk: as long as the chunks of the patterns of malloc.
+const CHUNK: u64 = 8192;
+
+/// What is done in place of allocating.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Steps of a linear congruential generator, each of which needs the one before.
+    Steps,
+    /// Pairs of calls of functions that give out and take back one and the same block.
+    Calls,
+}
+
+/// Who keeps the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timing {
+    /// The window that all patterns run in: it looks at the clock after each chunk.
+    Window,
+    /// Two looks at the clocks, before and after as many chunks.
+    Bare,
+}
+
+impl Work {
+    /// All of it, in the order of tables.
+    pub(crate) const ALL: [Self; 2] = [Self::Steps, Self::Calls];
+
+    /// Does it for the budget.
+    pub(crate) fn run(self, budget: Budget, timing: Timing) -> Window {
+        match self {
+            Self::Steps => {
+                let mut generator = Generator::default();
+                let mut window = timing.run(budget, &mut || {
+                    let first = generator.steps;
+                    (0..CHUNK).for_each(|_| generator.step());
+                    Done { operations: generator.steps - first, verified: 0 }
+                });
+                // All steps count, or none does: their result is known without taking them.
+                let is_right = generator.state == after(generator.steps);
+                window.verified = if is_right { window.operations } else { 0 };
+                window
+            }
+            Self::Calls => {
+                let heap = Heap::of_one_block();
+                timing.run(budget, &mut || {
+                    let mut verified = 0;
+                    for mark in 0..CHUNK {
+                        let block = heap.allocate(64, mark);
+                        heap.free(block, mark);
+                        verified += 1;
+                    }
+                    Done { operations: CHUNK, verified }
+                })
+            }
+        }
+    }
+}
+
+impl Timing {
+    /// Not generic: both must run the same instructions, at the same places. As two copies of a
+    /// loop of calls they differed by 6 %, for no other reason than where the copies lay.
+    fn run(self, budget: Budget, chunk: &mut dyn FnMut() -> Done) -> Window {
+        if self == Self::Window {
+            return window::measure(budget, chunk);
+        }
+        let warm_up = window::measure(Budget { measured: budget.warm_up, ..budget }, &mut *chunk);
+        let chunk_ns = warm_up.wall_ns * CHUNK / warm_up.operations;
+        let chunks = (budget.measured.as_nanos() as u64).div_ceil(chunk_ns.max(1));
+        let (cpu_before, start) = (process_cpu_ns(), Instant::now());
+        let mut done = Done::default();
+        for _ in 0..chunks {
+            let Done { operations, verified } = chunk();
+            done.operations += operations;
+            done.verified += verified;
+        }
+        let wall_ns = start.elapsed().as_nanos() as u64;
+        let cpu_ns = process_cpu_ns() - cpu_before;
+        Window { operations: done.operations, verified: done.verified, wall_ns, cpu_ns }
+    }
+}
+
+/// Knuth's MMIX generator.
+const FACTOR: u64 = 6_364_136_223_846_793_005;
+const INCREMENT: u64 = 1_442_695_040_888_963_407;
+
+#[derive(Default)]
+struct Generator {
+    state: u64,
+    steps: u64,
+}
+
+impl Generator {
+    #[inline(always)]
+    fn step(&mut self) {
+        self.state = black_box(self.state).wrapping_mul(FACTOR).wrapping_add(INCREMENT);
+        self.steps += 1;
+    }
+}
+
+/// The state after so many steps from 0, by doubling steps.
+fn after(steps: u64) -> u64 {
+    let (mut state, mut factor, mut increment, mut rest) = (0u64, FACTOR, INCREMENT, steps);
+    while rest > 0 {
+        if rest % 2 == 1 {
+            state = state.wrapping_mul(factor).wrapping_add(increment);
+        }
+        increment = increment.wrapping_mul(factor).wrapping_add(increment);
+        factor = factor.wrapping_mul(factor);
+        rest /= 2;
+    }
+    state
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Steps => "steps",
+            Self::Calls => "calls",
+        })
+    }
+}
+
+impl FromStr for Work {
+    type Err = anyhow::Error;
+
+    fn from_str(name: &str) -> anyhow::Result<Self> {
+        let known = Self::ALL.into_iter().find(|work| work.to_string() == name);
+        known.ok_or_else(|| crate::nearest::unknown("work", name, &["steps", "calls"]))
+    }
+}
+
+impl fmt::Display for Timing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Window => "window",
+            Self::Bare => "bare",
+        })
+    }
+}
+
+impl FromStr for Timing {
+    type Err = anyhow::Error;
+
+    fn from_str(name: &str) -> anyhow::Result<Self> {
+        let known = [Self::Window, Self::Bare].into_iter().find(|it| it.to_string() == name);
+        known.ok_or_else(|| crate::nearest::unknown("timing", name, &["window", "bare"]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn every_step_is_accounted_for() {
+        let budget =
+            Budget { warm_up: Duration::from_micros(50), measured: Duration::from_micros(200) };
+        for work in Work::ALL {
+            for timing in [Timing::Window, Timing::Bare] {
+                let window = work.run(budget, timing);
+                assert!(window.operations >= CHUNK && window.wall_ns > 0, "{work} {timing}");
+                assert_eq!(window.verified, window.operations, "{work} {timing}");
+            }
+        }
+    }
+
+    #[test]
+    fn states_are_known_without_taking_the_steps() {
+        let mut generator = Generator::default();
+        for steps in 0..100 {
+            assert_eq!(after(steps), generator.state);
+            generator.step();
+        }
+    }
+
+    #[test]
+    fn names_lead_back() {
+        assert_eq!("calls".parse::<Work>().unwrap(), Work::Calls);
+        assert_eq!("bare".parse::<Timing>().unwrap(), Timing::Bare);
+        assert!("bear".parse::<Timing>().unwrap_err().to_string().contains("did you mean bare"));
+    }
+}
