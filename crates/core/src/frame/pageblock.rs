@@ -97,6 +97,11 @@ fn for_words(words: &[AtomicU64; WORDS], offset: u32, order: Order, act: impl Fn
 }
 
 #[inline]
+fn add_bits(word: &AtomicU64, mask: u64) {
+    word.store(word.load(Relaxed) | mask, Relaxed);
+}
+
+#[inline]
 fn loaded(words: &[AtomicU64; WORDS]) -> FrameBits {
     FrameBits(core::array::from_fn(|word| words[word].load(Relaxed)))
 }
@@ -216,17 +221,6 @@ impl Pageblock {
         });
     }
 
-    /// Marks frames that are kept for movable requests.
-    #[inline]
-    pub fn mark_movable_run(&self, offset: u32, count: u32) {
-        for (word, mask) in masks_of(offset, count) {
-            let marks = self.movable[word].load(Relaxed);
-            if marks & mask != mask {
-                self.movable[word].store(marks | mask, Relaxed);
-            }
-        }
-    }
-
     /// Removes the marks of a block that came back.
     #[inline]
     pub fn clear_movable(&self, offset: u32, order: Order) {
@@ -262,6 +256,42 @@ impl Pageblock {
     #[must_use]
     pub fn dirty_runs(&self) -> FrameBits {
         loaded(&self.dirty_runs)
+    }
+
+    /// How many of `count` frames from `offset` on are kept.
+    #[inline]
+    #[must_use]
+    pub fn runs_in(&self, offset: u32, count: u32) -> u32 {
+        masks_of(offset, count)
+            .map(|(word, mask)| (self.runs[word].load(Relaxed) & mask).count_ones())
+            .sum()
+    }
+
+    /// Keeps frames for movable requests; only the words that they lie in are touched.
+    #[inline]
+    pub fn add_run(&self, offset: u32, count: u32, zeroed: bool) {
+        for (word, mask) in masks_of(offset, count) {
+            add_bits(&self.runs[word], mask);
+            add_bits(&self.movable[word], mask);
+            if !zeroed {
+                add_bits(&self.dirty_runs[word], mask);
+            }
+        }
+    }
+
+    /// Keeps frames no longer that were kept; returns how many of them are not known to be zero.
+    #[inline]
+    pub fn remove_run(&self, offset: u32, count: u32) -> u32 {
+        let mut were_dirty = 0;
+        for (word, mask) in masks_of(offset, count) {
+            let (runs, dirty) = (&self.runs[word], &self.dirty_runs[word]);
+            debug_assert_eq!(runs.load(Relaxed) & mask, mask, "frames that are not kept");
+            runs.store(runs.load(Relaxed) & !mask, Relaxed);
+            let bits = dirty.load(Relaxed);
+            were_dirty += (bits & mask).count_ones();
+            dirty.store(bits & !mask, Relaxed);
+        }
+        were_dirty
     }
 
     /// Changes which free frames are kept.

@@ -111,7 +111,7 @@ impl PageAllocator {
 
     fn free_run(&self, slot: SlotIndex, node: NodeId, first: Pfn, count: u32) {
         let pageblock = self.zones.memory().pageblocks().of(first);
-        let kept = pageblock.runs().count_in(first.0 % PAGEBLOCK_FRAMES, count);
+        let kept = pageblock.runs_in(first.0 % PAGEBLOCK_FRAMES, count);
         if kept > 0 || self.frames().state(first).is_free() {
             self.refuse_free(first, Order::ZERO);
         }

@@ -102,13 +102,8 @@ impl Runs {
         align: u32,
     ) -> Option<Run> {
         let pageblock = memory.pageblocks().at(index);
-        let mut runs = pageblock.runs();
-        let fit = runs.best_fit(count, align)?;
-        runs.clear(fit.at, count);
-        pageblock.set_runs(runs);
-        let mut dirty = pageblock.dirty_runs();
-        let were_dirty = dirty.clear(fit.at, count);
-        pageblock.set_dirty_runs(dirty);
+        let fit = pageblock.runs().best_fit(count, align)?;
+        let were_dirty = pageblock.remove_run(fit.at, count);
         self.free -= count;
         self.dirty -= were_dirty;
         self.set_longest(memory, index, fit.longest_left);
@@ -121,18 +116,11 @@ impl Runs {
         let (index, offset) = (pfn.pageblock(), pfn.0 % PAGEBLOCK_FRAMES);
         let pageblock = memory.pageblocks().at(index);
         debug_assert_eq!(pageblock.migratetype(), MigrateType::Movable, "{pfn:?} is not movable");
-        let mut runs = pageblock.runs();
-        debug_assert_eq!(runs.count_in(offset, count), 0, "{pfn:?} is kept already");
-        runs.set(offset, count);
-        pageblock.set_runs(runs);
-        pageblock.mark_movable_run(offset, count);
+        debug_assert_eq!(pageblock.runs_in(offset, count), 0, "{pfn:?} is kept already");
+        pageblock.add_run(offset, count, zeroed);
         self.free += count;
-        if !zeroed {
-            let mut dirty = pageblock.dirty_runs();
-            dirty.set(offset, count);
-            pageblock.set_dirty_runs(dirty);
-            self.dirty += count;
-        }
+        self.dirty += if zeroed { 0 } else { count };
+        let runs = pageblock.runs();
         let merged = runs.end_of_run(offset) - runs.start_of_run(offset);
         let longest = pageblock.longest_run().max(merged);
         self.set_longest(memory, index, longest);
