@@ -89,8 +89,8 @@ fn thread_that_only_frees() {
         [
             "16 8192",
             // Blocks of pages of all sizes: little is left between them.
-            "16 1048576 112",
-            "40000 1048576 112",
+            "16 1048576 115",
+            "40000 1048576 115",
         ],
     );
     for sizes in uniform.into_iter().chain(mixed) {
