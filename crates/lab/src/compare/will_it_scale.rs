@@ -5,8 +5,8 @@ use super::selection::{Column, Row, Selection};
 use crate::results::Direction;
 use crate::statistics::mmtests::Sorted;
 
-/// Characters of a column.
-const WIDTH: usize = 13;
+/// Fewest characters of a column.
+const LEAST_WIDTH: usize = 13;
 
 /// The blocks, behind a list of which number is which variant.
 pub(super) fn table(selection: &Selection<'_>) -> String {
@@ -16,29 +16,32 @@ pub(super) fn table(selection: &Selection<'_>) -> String {
     for (index, column) in columns.iter().enumerate() {
         text += &format!("{:longest$}  {:>6}\n", column.label, index + 1);
     }
+    let names = selection.rows.iter().map(|row| row.workload.len());
+    let width = names.chain([selection.metric.unit.len()]).max().unwrap_or(0) + 2;
+    let width = width.max(LEAST_WIDTH);
     let mut tasks: Vec<u32> = selection.rows.iter().map(|row| row.tasks).collect();
     tasks.sort_unstable();
     tasks.dedup();
     for tasks in tasks {
         let rows: Vec<Row<'_>> =
             selection.rows.iter().copied().filter(|row| row.tasks == tasks).collect();
-        text += &format!("\n{}", head(&rows, &selection.metric.unit));
+        text += &format!("\n{}", head(&rows, &selection.metric.unit, width));
         for (index, column) in columns.iter().enumerate() {
-            text += &line(selection, &rows, columns[0], column, index + 1);
+            text += &line(selection, &rows, columns[0], (index + 1, column), width);
         }
     }
     text.trim_end().to_owned()
 }
 
-fn head(rows: &[Row<'_>], unit: &str) -> String {
+fn head(rows: &[Row<'_>], unit: &str, width: usize) -> String {
     let (mut first, mut second) = (format!("{:6}{:>7}", "kern #", "ntask"), format!("{:13}", ""));
     for row in rows {
-        first += &format!("{:>WIDTH$}", row.workload);
-        second += &format!("{:>WIDTH$}", "speedup");
+        first += &format!("{:>width$}", row.workload);
+        second += &format!("{:>width$}", "speedup");
     }
     for row in rows {
-        first += &format!("{:>WIDTH$}{:>WIDTH$}", row.workload, "stdev");
-        second += &format!("{unit:>WIDTH$}{:WIDTH$}", "");
+        first += &format!("{:>width$}{:>width$}", row.workload, "stdev");
+        second += &format!("{unit:>width$}{:width$}", "");
     }
     format!("{first}\n{}\n", second.trim_end())
 }
@@ -47,8 +50,8 @@ fn line(
     selection: &Selection<'_>,
     rows: &[Row<'_>],
     first: &Column<'_>,
-    column: &Column<'_>,
-    number: usize,
+    (number, column): (usize, &Column<'_>),
+    width: usize,
 ) -> String {
     let sorted = |column: &Column<'_>, row: Row<'_>| Sorted::new(selection.samples(column, row));
     let mut text = format!("{number:>6}{:>7}", rows[0].tasks);
@@ -63,14 +66,14 @@ fn line(
             },
             _ => "failed".to_owned(),
         };
-        text += &format!("{cell:>WIDTH$}");
+        text += &format!("{cell:>width$}");
     }
     for &row in rows {
         let (mean, deviation) = match sorted(column, row) {
             Some(values) => (grouped(values.amean()), grouped(values.stddev())),
             None => ("failed".to_owned(), String::new()),
         };
-        text += &format!("{mean:>WIDTH$}{deviation:>WIDTH$}");
+        text += &format!("{mean:>width$}{deviation:>width$}");
     }
     text.trim_end().to_owned() + "\n"
 }
