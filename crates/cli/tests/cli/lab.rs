@@ -58,6 +58,25 @@ fn measures_glibc_against_a_copy_of_itself() {
 }
 
 #[test]
+fn several_tasks_share_one_heap() {
+    let (_folder, place) = results();
+    quarry()
+        .args(["lab", "run", "malloc-patterns", "--variants=glibc", "--only=random-1024"])
+        .args(["--tasks=1,2", "--samples=1", "--millis=2", "--out"])
+        .arg(&place)
+        .assert()
+        .success()
+        .stdout(contains("| random-1024, 2 tasks |"));
+    let of = |tasks: u64| samples(&place).iter().filter(|it| it["tasks"] == tasks).count();
+    assert_eq!((of(1), of(2)), (4, 4), "warm-up and one sample of two variants");
+    quarry()
+        .args(["lab", "run", "churn", "--variants=glibc", "--tasks=2"])
+        .assert()
+        .code(1)
+        .stderr(contains("--tasks 2: this experiment runs at most 1"));
+}
+
+#[test]
 fn a_preloaded_allocator_proves_that_it_served() {
     let shop = Workshop::new();
     // Hands out libc's memory, but as a definition of malloc of its own.

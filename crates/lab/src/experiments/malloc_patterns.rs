@@ -9,7 +9,7 @@ use crate::nearest;
 use crate::options::{self, Common};
 use crate::patterns::heap::Heap;
 use crate::patterns::window::Budget;
-use crate::patterns::{Family, Pattern};
+use crate::patterns::{Family, Pattern, side_by_side};
 use crate::results::{Direction, Measurement, Metric, Run, Verify, Workload};
 use crate::runner::Design;
 use anyhow::{Context, Result};
@@ -31,7 +31,9 @@ use std::io::Write;
 ///
 /// Time is CPU time of the process, which other processes do not lengthen, and wall-clock time for
 /// producer and consumer; both are recorded. Threads are bound to CPUs. With one CPU, producer and
-/// consumer share it and their rows say nothing about memory that moves between CPUs.
+/// consumer share it and their rows say nothing about memory that moves between CPUs. With several
+/// tasks each is a thread (a pair of threads) that runs the pattern on the same heap; time is then
+/// wall-clock time of a task per operation of its own.
 #[derive(Args)]
 pub struct MallocPatterns {
     #[command(flatten)]
@@ -53,6 +55,7 @@ impl options::Defaults for Defaults {
     const VARIANTS: &'static str = "glibc,jemalloc,tcmalloc,mimalloc,quarry";
     const SAMPLES: &'static str = "50";
     const QUICK_SAMPLES: &'static str = "3";
+    const MOST_TASKS: u32 = 1024;
 }
 
 /// One sample, taken in a process of its own.
@@ -61,7 +64,10 @@ pub(crate) struct PatternSample {
     pattern: Pattern,
     #[arg(long)]
     millis: u64,
-    /// CPU of the first and, where there is one, of the second thread.
+    /// How many at once.
+    #[arg(long)]
+    tasks: usize,
+    /// CPUs of the threads, in turn.
     #[arg(long, value_delimiter = ',')]
     cpus: Vec<usize>,
 }
@@ -75,10 +81,17 @@ impl PatternSample {
         let heap = Heap::of_this_process();
         let served_by = heap.served_by().context("malloc is nobody's")?;
         let budget = Budget::of_millis(self.millis);
-        let window = self.pattern.run(heap, budget, self.cpus.get(1).copied());
+        let (window, time_ns) = match self.tasks {
+            1 => {
+                let window = self.pattern.run(heap, budget, self.cpus.get(1).copied());
+                let is_alone = !self.pattern.is_threaded();
+                (window, if is_alone { window.cpu_ns } else { window.wall_ns })
+            }
+            tasks => side_by_side::run(self.pattern, heap, budget, tasks, &self.cpus),
+        };
         Ok(Measurement {
             operations: window.operations,
-            time_ns: if self.pattern.is_threaded() { window.wall_ns } else { window.cpu_ns },
+            time_ns,
             wall_ns: window.wall_ns,
             cpu_ns: window.cpu_ns,
             verified: window.verified,
@@ -107,14 +120,16 @@ impl MallocPatterns {
         let mut contenders = contenders::find(&self.common.variants, find_library, out)?;
         let baseline = self.common.baseline(&contenders::names(&contenders), QUARRY)?.to_owned();
         contenders::add_copy(&mut contenders, &baseline);
-        let cpus = affinity::choose(&affinity::allowed(), 2);
+        let most = self.common.tasks()?.into_iter().max().unwrap_or(1).max(2);
+        let cpus = affinity::choose(&affinity::allowed(), most as usize);
         let workload = |it: &Pattern| Workload::new(&it.to_string(), Verify::PerOperation(1));
         let workloads = patterns.iter().map(workload).collect();
         let variants = contenders::variants(&contenders);
         let design = self.common.design("malloc-patterns", variants, &baseline, workloads)?;
         let design = Design { metrics: metrics(), ..design }.option("millis", self.millis);
         let run = design.conduct(|spot| {
-            contenders[spot.variant].sample(&self.arguments(patterns[spot.workload], &cpus))
+            let arguments = self.arguments(patterns[spot.workload], spot.tasks, &cpus);
+            contenders[spot.variant].sample(&arguments)
         })?;
         self.print(&run, &patterns, out)
     }
@@ -134,11 +149,12 @@ impl MallocPatterns {
         Ok(all.into_iter().filter(is_wanted).collect())
     }
 
-    fn arguments(&self, pattern: Pattern, cpus: &[usize]) -> Vec<String> {
+    fn arguments(&self, pattern: Pattern, tasks: u32, cpus: &[usize]) -> Vec<String> {
         let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
         vec![
             "pattern".to_owned(),
             pattern.to_string(),
+            format!("--tasks={tasks}"),
             format!("--millis={}", self.millis),
             format!("--cpus={}", cpus.join(",")),
         ]

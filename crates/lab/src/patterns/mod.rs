@@ -10,6 +10,7 @@ mod handover;
 pub(crate) mod heap;
 pub(crate) mod idle;
 mod pair;
+pub(crate) mod side_by_side;
 pub(crate) mod watched;
 pub(crate) mod window;
 mod working_set;

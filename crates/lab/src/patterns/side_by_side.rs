@@ -1,0 +1,68 @@
+//! Several tasks at once, each a pattern of its own on the one heap of the process.
+
+use super::Pattern;
+use super::heap::Heap;
+use super::window::{Budget, Window};
+use crate::affinity;
+use std::sync::Barrier;
+use std::thread;
+
+/// Runs `tasks` threads that begin together, on the CPUs in turn; the second thread of a pattern
+/// that has one takes the next. Returns all that was done in the longest window, and the time that
+/// the tasks took together.
+///
+/// # Panics
+/// Where a CPU is not ours to use, or a task finds that memory was handed out twice.
+pub(crate) fn run(
+    pattern: Pattern,
+    heap: Heap,
+    budget: Budget,
+    tasks: usize,
+    cpus: &[usize],
+) -> (Window, u64) {
+    let cpu = |index: usize| cpus.get(index % cpus.len().max(1)).copied();
+    let start = Barrier::new(tasks);
+    let windows: Vec<Window> = thread::scope(|scope| {
+        let task = |index: usize| {
+            let start = &start;
+            scope.spawn(move || {
+                if let Some(cpu) = cpu(index) {
+                    affinity::pin(cpu).expect("the CPU is one of those allowed");
+                }
+                start.wait();
+                pattern.run(heap, budget, cpu(index + 1))
+            })
+        };
+        let threads: Vec<_> = (0..tasks).map(task).collect();
+        threads.into_iter().map(|it| it.join().expect("a task found every mark")).collect()
+    });
+    let sum = |of: fn(&Window) -> u64| windows.iter().map(of).sum::<u64>();
+    let most = |of: fn(&Window) -> u64| windows.iter().map(of).max().unwrap_or(0);
+    let window = Window {
+        operations: sum(|window| window.operations),
+        verified: sum(|window| window.verified),
+        wall_ns: most(|window| window.wall_ns),
+        cpu_ns: most(|window| window.cpu_ns),
+    };
+    (window, sum(|window| window.wall_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_work_of_all_tasks_is_counted() {
+        let budget = Budget { warm_up: Duration::ZERO, measured: Duration::from_micros(300) };
+        for pattern in [Pattern::Pair { size: 64 }, Pattern::Handover { payload: 64 }] {
+            let (window, time_ns) = run(pattern, Heap::of_this_process(), budget, 3, &[]);
+            assert!(window.operations > 0, "{pattern}");
+            assert_eq!(window.verified, window.operations, "{pattern}");
+            assert!(
+                time_ns >= 3 * 300_000 && time_ns >= window.wall_ns,
+                "{pattern}: three windows"
+            );
+        }
+    }
+}
