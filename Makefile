@@ -72,6 +72,10 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 	$(QUARRY) lab run churn --quick
 	$(QUARRY) lab run empty --quick
 
+.PHONY: results
+results: build ## docs/results anew, on a machine that does nothing else (half an hour)
+	@scripts/results.sh
+
 .PHONY: soak
 soak: ## stress, property tests and real programs for SOAK_MINUTES (60)
 	@scripts/soak.sh

@@ -17,8 +17,8 @@ use std::marker::PhantomData;
 use std::str::FromStr;
 use std::sync::Mutex;
 
-/// Address space of a stack; a replay holds a few MiB.
-const RESERVE_BYTES: usize = 4 << 30;
+/// Address space of a stack: room for the 64 tasks of document 004, of 128 MiB each, and more.
+const RESERVE_BYTES: usize = 64 << 30;
 
 /// A slab policy with a page policy, written `slub+order0`; perhaps with a way to free lists of
 /// pages, as in `slub+order0+per_page`.

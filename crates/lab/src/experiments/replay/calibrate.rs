@@ -6,6 +6,7 @@
 //! allocator timed.
 
 use super::{Kind, Replaying};
+use crate::environment::Environment;
 use crate::replay::kernels::network::PACKET_WORK;
 use crate::replay::kernels::{Cast, Scenario};
 use crate::replay::solo::{Space, Timed};
@@ -49,7 +50,9 @@ impl<K: Kind> Replaying<K> {
         for row in rows {
             lines.push(self.calibrated(policies, row)?);
         }
-        writeln!(out, "{policies}, one thread; {PACKET_WORK} bytes of work on either side.")?;
+        let machine = Environment::capture().summary();
+        let what = format!("{policies}, one thread; {PACKET_WORK} bytes of work on either side");
+        writeln!(out, "{machine}\n{what}; median of {} samples.\n", self.samples())?;
         writeln!(out, "{}", table::render(header.map(str::to_owned).to_vec(), lines))?;
         Ok(())
     }

@@ -138,7 +138,7 @@ or dearer than the real thing by an unknown factor, and a thread that loses its 
 sends others of that CPU to the zone, which no kernel allows. The kernel's formulas follow \
 --declared-cpus, but only the CPUs of this machine run: with two of them a lock is taken as often \
 per operation as on many, but is seldom found held, and its line seldom travels, so rates show a \
-lower bound of what a policy gains or loses. Locks per operation do not depend on that: look at \
+lower bound of what a policy gains or loses. Locks per operation hardly depend on that: look at \
 them first.";
 
 const ALL_VARIANTS: &str = "A variant is SLAB+PCP, or SLAB+PCP+FREE_LIST, with values of \

@@ -11,6 +11,8 @@ use crate::replay::timed::TimedPages;
 use crate::results::Measurement;
 use anyhow::{Result, anyhow};
 use clap::Args;
+use std::panic;
+use std::process;
 use std::time::Duration;
 
 /// What is to be measured.
@@ -74,6 +76,7 @@ impl Replay for Run<'_> {
 impl ReplaySample {
     /// Measures in this process.
     pub(crate) fn measure(self) -> Result<Measurement> {
+        end_with_the_first_panic();
         let spec: &Spec = kinds::find(&self.experiment)?;
         let row = spec.row(&self.row)?;
         let settings = Settings { amount: self.amount, work: self.work };
@@ -104,6 +107,14 @@ impl ReplaySample {
         }
         measurement
     }
+}
+
+/// Threads that wait for one that panicked would wait for ever.
+fn end_with_the_first_panic() {
+    panic::set_hook(Box::new(|info| {
+        eprintln!("{info}");
+        process::exit(101);
+    }));
 }
 
 /// What is kept of how long messages took, in microseconds.

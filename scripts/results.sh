@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Fills docs/results: every block between `<!-- run: COMMAND -->` and `<!-- end -->` becomes what the
+# command prints on this machine, with the command and the date above it. `<!-- run text: COMMAND -->`
+# keeps the columns of plain text. The prose around the blocks stays.
+#
+#   scripts/results.sh [PAGE..]     all pages, or docs/results/PAGE.md
+#
+# RESULTS_OPTIONS='--samples=3 --millis=50' is added to every `quarry lab run`, and to what is printed.
+# The raw samples are in $RUNS, by default a folder under target/results that is named by the time.
+# All pages take about half an hour on two CPUs; nothing else should run meanwhile.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target=${CARGO_TARGET_DIR:-target}
+command=$target/tools/quarry
+[[ -x $command ]] || { echo "results: $command is not there: run 'make build' first" >&2; exit 1; }
+RUNS=${RUNS:-$target/results/$(date -u +%Y%m%d-%H%M%S)}
+export RUNS
+mkdir -p "$RUNS"
+quarry() { "$command" "$@"; }
+
+# What a block's command is here: RESULTS_OPTIONS take the place of the same options of
+# `quarry lab run`, or stand at its end.
+with_options() {
+    local line=$1 option word
+    local -a words options kept
+    read -r -a options <<< "${RESULTS_OPTIONS:-}"
+    if [[ $line == "quarry lab run "* ]]; then
+        for option in "${options[@]}"; do
+            read -r -a words <<< "$line"
+            kept=()
+            for word in "${words[@]}"; do
+                [[ ${word%%=*} == "${option%%=*}" ]] || kept+=("$word")
+            done
+            line="${kept[*]} $option"
+        done
+    fi
+    printf '%s' "$line"
+}
+
+# block KIND COMMAND: what stands between the marks.
+block() {
+    local kind=$1 line
+    line=$(with_options "$2")
+    printf '==> %s\n' "$line" >&2
+    printf '\140%s\140, %s:\n\n' "$line" "$(date -u +%Y-%m-%d)"
+    [[ $kind != text ]] || echo '```text'
+    eval "$line"
+    [[ $kind != text ]] || echo '```'
+}
+
+fill() {
+    local page=$1 skipping='' kind line
+    while IFS= read -r line; do
+        if [[ $line =~ ^'<!-- run'(' text')?': '(.*)' -->'$ ]]; then
+            kind=${BASH_REMATCH[1]# }
+            printf '%s\n' "$line"
+            block "$kind" "${BASH_REMATCH[2]}"
+            skipping=yes
+        elif [[ $line == '<!-- end -->' ]]; then
+            printf '%s\n' "$line"
+            skipping=
+        elif [[ -z $skipping ]]; then
+            printf '%s\n' "$line"
+        fi
+    done < "$page"
+    [[ -z $skipping ]] || { echo "results: $page: a block without <!-- end -->" >&2; return 1; }
+}
+
+pages=("$@")
+((${#pages[@]})) || pages=(000 001 002 003 004)
+for page in "${pages[@]}"; do
+    file=docs/results/$page.md
+    [[ -f $file ]] || { echo "results: no page $file; there are: $(ls docs/results)" >&2; exit 1; }
+    fresh=$(mktemp)
+    # Only a page that is whole takes the place of the old one.
+    fill "$file" > "$fresh" || { rm -f "$fresh"; exit 1; }
+    cat "$fresh" > "$file"
+    rm -f "$fresh"
+done
+echo "raw samples: $RUNS"
