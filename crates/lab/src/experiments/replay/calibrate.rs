@@ -12,7 +12,6 @@ use crate::replay::kernels::{Cast, Scenario};
 use crate::replay::solo::{Space, Timed};
 use crate::replay::stack::Policies;
 use crate::results::Measurement;
-use crate::statistics;
 use crate::table;
 use anyhow::{Result, anyhow, bail};
 use std::io::Write;
@@ -52,27 +51,28 @@ impl<K: Kind> Replaying<K> {
         }
         let machine = Environment::capture().summary();
         let what = format!("{policies}, one thread; {PACKET_WORK} bytes of work on either side");
-        writeln!(out, "{machine}\n{what}; median of {} samples.\n", self.samples())?;
+        writeln!(out, "{machine}\n{what}; the least of {} samples.\n", self.samples())?;
         writeln!(out, "{}", table::render(header.map(str::to_owned).to_vec(), lines))?;
         Ok(())
     }
 
     fn calibrated(&self, policies: &Policies, row: &str) -> Result<Vec<String>> {
-        let median = |more: &[&str], figure: &dyn Fn(&Measurement) -> f64| {
+        // What disturbs a sample only adds to it.
+        let least = |more: &[&str], figure: &dyn Fn(&Measurement) -> f64| {
             let more: Vec<String> = more.iter().map(|&argument| argument.to_owned()).collect();
-            let mut values = Vec::new();
+            let mut least = f64::INFINITY;
             for _ in 0..self.samples() {
                 let taken = self.take(row, policies, 1, &more).map_err(|fault| anyhow!(fault))?;
-                values.push(figure(&taken));
+                least = least.min(figure(&taken));
             }
-            statistics::median(&values).ok_or_else(|| anyhow!("no samples"))
+            anyhow::Ok(least)
         };
         let cpu = |taken: &Measurement| taken.cpu_ns as f64 / taken.operations as f64;
         let in_pages =
             |taken: &Measurement| taken.figure("page_ns").unwrap_or(0.0) / taken.operations as f64;
-        let total = median(&["--alone"], &cpu)?;
-        let bare = median(&["--alone", "--work=0"], &cpu)?;
-        let pages = median(&["--alone", "--timed"], &in_pages)?;
+        let total = least(&["--alone"], &cpu)?;
+        let bare = least(&["--alone", "--work=0"], &cpu)?;
+        let pages = least(&["--alone", "--timed"], &in_pages)?;
         if total <= bare {
             bail!("{row}: other work takes no time: the machine is too busy to calibrate");
         }
