@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Fills docs/results: every block between `<!-- run: COMMAND -->` and `<!-- end -->` becomes what the
-# command prints on this machine, with the command and the date above it. `<!-- run text: COMMAND -->`
-# keeps the columns of plain text. The prose around the blocks stays.
+# Fills docs/results: every block between `<!-- run: COMMAND -->` and `<!-- end -->` becomes what
+# the command prints on this machine, with the command and the date above it. In a block that begins
+# with `<!-- run text: COMMAND -->` it keeps its columns. The prose around the blocks stays.
 #
 #   scripts/results.sh [PAGE..]     all pages, or docs/results/PAGE.md
 #
-# RESULTS_OPTIONS='--samples=3 --millis=50' is added to every `quarry lab run`, and to what is printed.
-# The raw samples are in $RUNS, by default a folder under target/results that is named by the time.
-# All pages take about half an hour on two CPUs; nothing else should run meanwhile.
+# RESULTS_OPTIONS='--samples=3 --millis=50' is added to every `quarry lab run`, and to what is
+# printed of it. The raw samples are in $RUNS, by default a folder under target/results that is
+# named by the time. All pages take about half an hour on two CPUs; nothing else should run then.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
