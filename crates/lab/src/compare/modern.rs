@@ -60,7 +60,7 @@ fn header(selection: &Selection<'_>, further: &[&Metric]) -> Vec<String> {
         "n".to_owned(),
         "verdict".to_owned(),
     ];
-    header.extend(further.iter().map(|metric| format!("{}, {}", metric.name, metric.unit)));
+    header.extend(further.iter().map(|metric| metric.label()));
     header
 }
 

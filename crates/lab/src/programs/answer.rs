@@ -93,10 +93,7 @@ impl Answer<'_> {
     fn medians(&self) -> String {
         let meta = &self.run.meta;
         let mut header = vec!["allocator".to_owned(), "runs".to_owned()];
-        header.extend(meta.metrics.iter().map(|metric| match metric.unit.as_str() {
-            "" => metric.name.clone(),
-            unit => format!("{}, {unit}", metric.name),
-        }));
+        header.extend(meta.metrics.iter().map(Metric::label));
         let rows = meta.variants.iter().map(|variant| {
             let mut row = vec![variant.name.clone(), self.judgement.runs(&variant.name)];
             row.extend(meta.metrics.iter().map(|metric| self.median(&variant.name, metric)));

@@ -133,7 +133,8 @@ impl<'a> Bench<'a> {
         let place = |name: &str| self.scratch.path().join(name);
         let (stdout, stderr, file) = (place("stdout"), place("stderr"), place("witness"));
         witness::create(&file)?;
-        let mut supervisor = Command::new(std::env::current_exe()?);
+        // Also where the file has been replaced meanwhile.
+        let mut supervisor = Command::new("/proc/self/exe");
         supervisor.arg(SUPERVISE_COMMAND);
         supervisor.arg("--stdout").arg(&stdout).arg("--stderr").arg(&stderr);
         if let Some(stdin) = &self.stdin {

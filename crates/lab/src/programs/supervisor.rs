@@ -174,7 +174,7 @@ impl SuperviseArgs {
     }
 }
 
-/// When to look at the processes again: often at first, and never so often that looking takes more
+/// When to look at the processes again: often at first, and not so often that looking takes more
 /// than a hundredth of the time, or that there are thousands of looks.
 struct Pace {
     next: Instant,
@@ -184,12 +184,15 @@ struct Pace {
 impl Pace {
     const SLOWEST: Duration = Duration::from_millis(10);
     const SHARE: u32 = 100;
+    /// What a look takes on a busy machine is mostly waiting.
+    const LONGEST: Duration = Duration::from_millis(100);
 
     fn advance(&mut self, start: Instant, looked_for: Duration) {
         let now = Instant::now();
         self.gap = (self.gap * 2).min(Self::SLOWEST);
         let sparse = now.duration_since(start) / 1000;
-        self.next = now + self.gap.max(looked_for * Self::SHARE).max(sparse);
+        let polite = (looked_for * Self::SHARE).min(Self::LONGEST);
+        self.next = now + self.gap.max(polite).max(sparse);
     }
 }
 

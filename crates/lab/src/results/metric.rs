@@ -90,6 +90,14 @@ impl Metric {
         self
     }
 
+    /// Name and unit, for the head of a column; a figure that a program prints has no unit.
+    pub(crate) fn label(&self) -> String {
+        match self.unit.as_str() {
+            "" => self.name.clone(),
+            unit => format!("{}, {unit}", self.name),
+        }
+    }
+
     /// Its value, `None` where the measurement lacks a figure or divides by 0.
     pub(crate) fn value(&self, measurement: &Measurement) -> Option<f64> {
         let of = measurement.figure(&self.of)? * self.times;
