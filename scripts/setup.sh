@@ -42,6 +42,7 @@ fi
 if [[ $purpose == test ]]; then
     need 'has_command c++' g++
     need 'has_command git' git
+    need 'has_command chromium' chromium
     need 'has_command gdb' gdb
     need 'has_command valgrind' valgrind
     need 'has_command python3' python3

@@ -1,6 +1,6 @@
 //! What a reader of results has to know of the machine. No names of hosts or users.
 
-use crate::affinity;
+use crate::{affinity, doctor};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::process::Command;
@@ -30,6 +30,9 @@ pub(crate) struct Environment {
     pub(crate) load: String,
     /// Options of Quarry in the environment; they hold for its samples.
     pub(crate) quarry_options: Vec<String>,
+    /// What makes timings untrustworthy here, one line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) findings: Vec<String>,
 }
 
 impl Environment {
@@ -58,6 +61,7 @@ impl Environment {
                 .filter(|(key, _)| key.starts_with("QUARRY_"))
                 .map(|(key, value)| format!("{key}={value}"))
                 .collect(),
+            findings: doctor::brief(),
         }
     }
 
@@ -101,7 +105,7 @@ fn read(path: &str) -> String {
 }
 
 /// What `getconf` says, such as 2.36.
-fn glibc_version() -> String {
+pub(crate) fn glibc_version() -> String {
     let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     let text = text.unwrap_or_default();

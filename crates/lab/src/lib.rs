@@ -12,6 +12,8 @@
 //! results      every raw sample of a run in a directory, and what is to know of it
 //! statistics   medians, paired ratios, bootstrap intervals
 //! compare      tables of runs that were taken before
+//! report       runs as one page with pictures
+//! doctor       what makes timings untrustworthy here
 //! comparison   from a run to tables
 //! table        how numbers are printed
 //! watch        samples whose memory their parent reads while they run
@@ -31,6 +33,7 @@ mod blocks;
 mod compare;
 mod comparison;
 mod contenders;
+mod doctor;
 mod environment;
 mod experiments;
 pub mod interpose;
@@ -40,6 +43,7 @@ mod patterns;
 mod picture;
 pub mod programs;
 mod replay;
+mod report;
 mod results;
 mod runner;
 mod statistics;
@@ -70,6 +74,10 @@ pub enum LabCommand {
     },
     /// Print the tables of results directories.
     Compare(compare::CompareArgs),
+    /// Write results directories as one page with pictures and tables.
+    Report(report::ReportArgs),
+    /// Say what makes timings untrustworthy on this machine, and what mends it.
+    Doctor(doctor::DoctorArgs),
 }
 
 /// What a sample is to measure.
@@ -91,6 +99,8 @@ pub fn lab(command: LabCommand, find_library: FindLibrary<'_>, out: &mut dyn Wri
         LabCommand::List => Ok(out.write_all(experiments::list().as_bytes())?),
         LabCommand::Run { experiment } => experiment.run(find_library, out),
         LabCommand::Compare(compare) => compare.run(out),
+        LabCommand::Report(report) => report.run(out),
+        LabCommand::Doctor(doctor) => doctor.run(find_library, out),
     }
 }
 

@@ -39,6 +39,11 @@ pub(crate) fn figure(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+/// A ratio: three digits behind the point where it is near 1, where they matter.
+pub(crate) fn multiple(ratio: f64) -> String {
+    if (0.1..10.0).contains(&ratio) { format!("{ratio:.3}") } else { figure(ratio) }
+}
+
 /// `median [low, high]`, with an asterisk where `noise`, the interval of an identical copy, has
 /// nothing in common with it.
 pub(crate) fn ratio(estimate: Option<Estimate>, noise: Option<Interval>) -> String {
@@ -57,6 +62,11 @@ mod tests {
     fn figures_have_three_digits() {
         let of = [0.004, 0.38, 3.8049, 9.996, 16.04, 99.96, 12345.6].map(figure);
         assert_eq!(of, ["0.004", "0.38", "3.80", "10.0", "16.0", "100", "12346"]);
+    }
+
+    #[test]
+    fn ratios_near_one_keep_their_digits() {
+        assert_eq!([1.0042, 12.345, 0.0471].map(multiple), ["1.004", "12.3", "0.047"]);
     }
 
     #[test]

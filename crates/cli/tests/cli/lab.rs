@@ -307,3 +307,25 @@ fn runs_stand_side_by_side_in_every_style() {
     fs::write(folder.path().join("two/samples.jsonl"), "{}\n").unwrap();
     compare(folder.path(), &["two"]).code(1).stderr(contains("two/samples.jsonl:1: "));
 }
+
+#[test]
+fn the_doctor_names_findings_with_remedies() {
+    quarry()
+        .args(["lab", "doctor"])
+        .assert()
+        .success()
+        .stdout(contains(" noise: a loop of 100 us varies by "))
+        .stdout(contains(" serious, "));
+    let mut strict = quarry();
+    strict.args(["lab", "doctor", "--json", "--strict"]);
+    let output = strict.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0").output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "sequences are switched off");
+    let record: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(record["schema"], "quarry-doctor/1");
+    let findings = record["findings"].as_array().unwrap();
+    let rseq = findings.iter().find(|it| it["about"] == "restartable sequences").unwrap();
+    assert_eq!(
+        (rseq["severity"].as_str(), rseq["mend"].as_str()),
+        (Some("serious"), Some("unset GLIBC_TUNABLES"))
+    );
+}

@@ -3,5 +3,6 @@
 mod compare;
 mod lab;
 mod replay;
+mod report;
 mod run;
 mod support;

@@ -9,8 +9,8 @@
 //! ```
 
 mod mmtests;
-mod modern;
-mod selection;
+pub(crate) mod modern;
+pub(crate) mod selection;
 mod tcp_rr;
 mod will_it_scale;
 

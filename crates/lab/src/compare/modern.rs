@@ -9,8 +9,10 @@ use crate::table;
 /// Decimals of ratios.
 const RATIO_DECIMALS: usize = 3;
 
+/// The column of verdicts.
+pub(crate) const VERDICT: usize = 6;
 /// Columns of words: workload, variant, verdict.
-const TEXT_COLUMNS: [usize; 3] = [0, 1, 6];
+const TEXT_COLUMNS: [usize; 3] = [0, 1, VERDICT];
 
 /// The machine, the table, and how it is to be read.
 pub(super) fn tables(selection: &Selection<'_>) -> String {
@@ -18,22 +20,45 @@ pub(super) fn tables(selection: &Selection<'_>) -> String {
     for (place, run) in selection.runs() {
         text += &format!("{place}, {}: {}", run.meta.experiment, run.head("see meta.json."));
     }
-    let further: Vec<&Metric> = further_metrics(selection);
-    let mut rows = Vec::new();
-    for &row in &selection.rows {
-        for (index, column) in selection.columns.iter().enumerate() {
-            let name = if index == 0 { row.label(selection.has_tasks()) } else { String::new() };
-            rows.push(line(selection, row, column, name, &further));
+    let Judged { header, lines } = judged(selection);
+    let mut rows: Vec<Vec<String>> = lines.into_iter().map(|line| line.cells).collect();
+    // A name is printed once.
+    for index in (1..rows.len()).rev() {
+        if rows[index][0] == rows[index - 1][0] {
+            rows[index][0].clear();
         }
     }
-    if selection.rows.len() > 1 {
-        rows.extend(means(selection, further.len()));
-    }
-    text += &format!(
-        "\n{}\n\n",
-        table::render_aligned(header(selection, &further), rows, &TEXT_COLUMNS)
-    );
+    text += &format!("\n{}\n\n", table::render_aligned(header, rows, &TEXT_COLUMNS));
     text + &legend(selection)
+}
+
+/// The table with the judgements that its words come from.
+pub(crate) struct Judged {
+    /// Names of columns.
+    pub(crate) header: Vec<String>,
+    /// A line for each row and variant; the geometric means come last.
+    pub(crate) lines: Vec<Line>,
+}
+
+/// A line of the table.
+pub(crate) struct Line {
+    /// As they are printed: the row's name first, then the variant's.
+    pub(crate) cells: Vec<String>,
+    /// `None` for the baseline, and where nothing can be said.
+    pub(crate) verdict: Option<Verdict>,
+}
+
+/// Judges every variant on every row, and on all of them together.
+pub(crate) fn judged(selection: &Selection<'_>) -> Judged {
+    let further: Vec<&Metric> = further_metrics(selection);
+    let mut lines = Vec::new();
+    for &row in &selection.rows {
+        lines.extend(selection.columns.iter().map(|column| line(selection, row, column, &further)));
+    }
+    if selection.rows.len() > 1 {
+        lines.extend(means(selection, further.len()));
+    }
+    Judged { header: header(selection, &further), lines }
 }
 
 /// Every other metric that says something in one of the rows.
@@ -64,40 +89,35 @@ fn header(selection: &Selection<'_>, further: &[&Metric]) -> Vec<String> {
     header
 }
 
-fn line(
-    selection: &Selection<'_>,
-    row: Row<'_>,
-    column: &Column<'_>,
-    name: String,
-    further: &[&Metric],
-) -> Vec<String> {
+fn line(selection: &Selection<'_>, row: Row<'_>, column: &Column<'_>, further: &[&Metric]) -> Line {
     let samples = selection.samples(column, row);
     let estimate = statistics::estimate(&samples);
     let value = estimate.map_or("failed".to_owned(), |estimate| {
         with_interval(estimate.median, estimate.interval, table::figure)
     });
-    let mut line = vec![name, column.label.clone(), value];
+    let mut cells = vec![row.label(selection.has_tasks()), column.label.clone(), value];
+    let mut verdict = None;
     if std::ptr::eq(column, selection.baseline()) {
-        line.extend(["1".to_owned(), String::new(), samples.len().to_string(), String::new()]);
+        cells.extend(["1".to_owned(), String::new(), samples.len().to_string(), String::new()]);
     } else {
-        let verdict = selection.judge(column, |column| selection.values(column, row));
+        verdict = selection.judge(column, |column| selection.values(column, row));
         let others = selection.samples(selection.baseline(), row);
         let p = statistics::mann_whitney(&samples, &others);
-        line.push(verdict.map_or(String::new(), |it| ratio(&it)));
-        line.push(p.map_or(String::new(), |p| format!("{p:.3}")));
-        line.push(samples.len().to_string());
-        line.push(said(selection, column, verdict));
+        cells.push(verdict.map_or(String::new(), |it| ratio(&it)));
+        cells.push(p.map_or(String::new(), |p| format!("{p:.3}")));
+        cells.push(samples.len().to_string());
+        cells.push(said(selection, column, verdict));
     }
-    line.extend(further.iter().map(|metric| {
+    cells.extend(further.iter().map(|metric| {
         let values: Vec<f64> =
             selection.values_of(column, row, metric).into_iter().flatten().collect();
         statistics::median(&values).map_or("-".to_owned(), table::figure)
     }));
-    line
+    Line { cells, verdict }
 }
 
 /// Geometric means over the rows in which every column has samples.
-fn means(selection: &Selection<'_>, further: usize) -> Vec<Vec<String>> {
+fn means(selection: &Selection<'_>, further: usize) -> Vec<Line> {
     let has_all = |row: &&Row<'_>| {
         selection.columns.iter().all(|column| !selection.samples(column, **row).is_empty())
     };
@@ -117,21 +137,19 @@ fn means(selection: &Selection<'_>, further: usize) -> Vec<Vec<String>> {
         };
         (0..column.run.rounds()).map(mean).collect()
     };
-    let others = selection.columns[1..].iter().enumerate();
-    let line = |(index, column): (usize, &Column<'_>)| {
+    let line = |column: &Column<'_>| {
         let verdict = selection.judge(column, by_round);
-        let name = if index == 0 { name.clone() } else { String::new() };
+        let (name, label) = (name.clone(), column.label.clone());
         let runs = verdict.map_or(String::new(), |it| it.runs.to_string());
         let ratio = verdict.map_or(String::new(), |it| ratio(&it));
         let said = said(selection, column, verdict);
-        let mut line =
-            vec![name, column.label.clone(), String::new(), ratio, String::new(), runs, said];
-        line.extend(std::iter::repeat_n(String::new(), further));
-        line
+        let mut cells = vec![name, label, String::new(), ratio, String::new(), runs, said];
+        cells.extend(std::iter::repeat_n(String::new(), further));
+        Line { cells, verdict }
     };
     match rows.is_empty() {
         true => Vec::new(),
-        false => others.map(line).collect(),
+        false => selection.columns[1..].iter().map(line).collect(),
     }
 }
 
@@ -161,7 +179,8 @@ fn said(selection: &Selection<'_>, column: &Column<'_>, verdict: Option<Verdict>
     }
 }
 
-fn legend(selection: &Selection<'_>) -> String {
+/// How the table is to be read.
+pub(crate) fn legend(selection: &Selection<'_>) -> String {
     let better = match selection.metric.direction {
         Direction::Higher => "Higher is better.",
         Direction::Lower => "Lower is better.",

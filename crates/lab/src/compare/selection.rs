@@ -7,29 +7,29 @@ use anyhow::{Result, bail};
 
 /// A variant of one of the runs.
 #[derive(Clone, Debug)]
-pub(super) struct Column<'a> {
+pub(crate) struct Column<'a> {
     /// Its run.
-    pub(super) run: &'a Run,
+    pub(crate) run: &'a Run,
     /// Which of the runs that is.
-    pub(super) place: usize,
+    pub(crate) place: usize,
     /// The variant.
-    pub(super) variant: &'a Variant,
+    pub(crate) variant: &'a Variant,
     /// Its name, with that of the directory where two have the same.
-    pub(super) label: String,
+    pub(crate) label: String,
 }
 
 /// What is measured beside each other: a workload with a number of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Row<'a> {
+pub(crate) struct Row<'a> {
     /// The workload.
-    pub(super) workload: &'a str,
+    pub(crate) workload: &'a str,
     /// How many tasks.
-    pub(super) tasks: u32,
+    pub(crate) tasks: u32,
 }
 
 impl Row<'_> {
     /// Its name where there are several numbers of tasks, if `with_tasks`.
-    pub(super) fn label(&self, with_tasks: bool) -> String {
+    pub(crate) fn label(&self, with_tasks: bool) -> String {
         match with_tasks {
             true => format!("{}-{}", self.workload, self.tasks),
             false => self.workload.to_owned(),
@@ -38,14 +38,14 @@ impl Row<'_> {
 }
 
 /// What is compared.
-pub(super) struct Selection<'a> {
+pub(crate) struct Selection<'a> {
     runs: &'a [(String, Run)],
     /// The baseline first.
-    pub(super) columns: Vec<Column<'a>>,
+    pub(crate) columns: Vec<Column<'a>>,
     /// What all runs have.
-    pub(super) rows: Vec<Row<'a>>,
+    pub(crate) rows: Vec<Row<'a>>,
     /// What is compared.
-    pub(super) metric: &'a Metric,
+    pub(crate) metric: &'a Metric,
     warnings: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Selection<'a> {
     ///
     /// # Errors
     /// Where the runs have nothing in common, or no variant has the name of the baseline.
-    pub(super) fn new(runs: &'a [(String, Run)], baseline: Option<&str>) -> Result<Self> {
+    pub(crate) fn new(runs: &'a [(String, Run)], baseline: Option<&str>) -> Result<Self> {
         let (first_place, first) = &runs[0];
         let metric = first.meta.primary();
         for (place, run) in &runs[1..] {
@@ -76,44 +76,44 @@ impl<'a> Selection<'a> {
     }
 
     /// What a reader should know before the table.
-    pub(super) fn warnings(&self) -> &[String] {
+    pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
     /// The runs with their directories.
-    pub(super) fn runs(&self) -> &'a [(String, Run)] {
+    pub(crate) fn runs(&self) -> &'a [(String, Run)] {
         self.runs
     }
 
     /// The variant that the others are compared with.
-    pub(super) fn baseline(&self) -> &Column<'a> {
+    pub(crate) fn baseline(&self) -> &Column<'a> {
         &self.columns[0]
     }
 
     /// The A/A copy of the baseline, if one ran along.
-    pub(super) fn copy(&self) -> Option<&Column<'a>> {
+    pub(crate) fn copy(&self) -> Option<&Column<'a>> {
         self.columns.iter().find(|column| self.is_copy(column))
     }
 
     /// Whether it is the A/A copy of the baseline.
-    pub(super) fn is_copy(&self, column: &Column<'_>) -> bool {
+    pub(crate) fn is_copy(&self, column: &Column<'_>) -> bool {
         let baseline = self.baseline();
         column.place == baseline.place
             && column.variant.copy_of.as_ref() == Some(&baseline.variant.name)
     }
 
     /// The variants without A/A copies, as the classic tables have them.
-    pub(super) fn originals(&self) -> impl Iterator<Item = &Column<'a>> {
+    pub(crate) fn originals(&self) -> impl Iterator<Item = &Column<'a>> {
         self.columns.iter().filter(|column| column.variant.copy_of.is_none())
     }
 
     /// Whether some rows differ only by the number of tasks.
-    pub(super) fn has_tasks(&self) -> bool {
+    pub(crate) fn has_tasks(&self) -> bool {
         self.rows.iter().any(|row| row.tasks != self.rows[0].tasks)
     }
 
     /// Values of a metric, one per round.
-    pub(super) fn values_of(
+    pub(crate) fn values_of(
         &self,
         column: &Column<'_>,
         row: Row<'_>,
@@ -124,22 +124,22 @@ impl<'a> Selection<'a> {
     }
 
     /// Values of the metric that is compared, one per round.
-    pub(super) fn values(&self, column: &Column<'_>, row: Row<'_>) -> Vec<Option<f64>> {
+    pub(crate) fn values(&self, column: &Column<'_>, row: Row<'_>) -> Vec<Option<f64>> {
         self.values_of(column, row, self.metric)
     }
 
     /// The same without gaps.
-    pub(super) fn samples(&self, column: &Column<'_>, row: Row<'_>) -> Vec<f64> {
+    pub(crate) fn samples(&self, column: &Column<'_>, row: Row<'_>) -> Vec<f64> {
         self.values(column, row).into_iter().flatten().collect()
     }
 
     /// Whether its rounds are those of the baseline.
-    pub(super) fn is_paired(&self, column: &Column<'_>) -> bool {
+    pub(crate) fn is_paired(&self, column: &Column<'_>) -> bool {
         column.place == self.baseline().place
     }
 
     /// Judges a column by values that `of` gives for columns, one per round.
-    pub(super) fn judge(
+    pub(crate) fn judge(
         &self,
         column: &Column<'_>,
         of: impl Fn(&Column<'_>) -> Vec<Option<f64>>,

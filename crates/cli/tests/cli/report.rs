@@ -1,0 +1,246 @@
+//! `quarry lab report`: the page as its readers see it.
+
+use crate::support::quarry;
+use predicates::str::contains;
+use serde_json::Value;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Recorded runs: a comparison of allocators, a sweep over tasks with counters, memory over time.
+const RUNS: [&str; 3] = ["patterns", "udp", "idle"];
+
+fn recorded(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runs").join(name)
+}
+
+/// A copy of a recorded run with some text replaced everywhere.
+fn changed(folder: &Path, name: &str, from: &str, to: &str) -> PathBuf {
+    let place = folder.join(name);
+    fs::create_dir(&place).unwrap();
+    let mut is_there = false;
+    for file in ["meta.json", "samples.jsonl"] {
+        let text = fs::read_to_string(recorded(name).join(file)).unwrap();
+        is_there |= text.contains(from);
+        fs::write(place.join(file), text.replace(from, to)).unwrap();
+    }
+    assert!(is_there, "{name} has no {from}");
+    place
+}
+
+fn report(runs: &[PathBuf], output: &Path) -> String {
+    quarry().args(["lab", "report", "-o"]).arg(output).args(runs).assert().success();
+    fs::read_to_string(output).unwrap()
+}
+
+fn all(folder: &Path) -> String {
+    report(&RUNS.map(recorded), &folder.join("report.html"))
+}
+
+#[test]
+fn a_report_has_every_kind_of_picture_and_needs_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = all(folder.path());
+    for text in [
+        "At a glance",
+        "Medians and verdicts",
+        "Samples",
+        "Scaling",
+        "Memory over time",
+        "Speed against memory",
+        "Counters",
+        "Where it was measured",
+        "quote ratios, with an A/A copy beside them",
+        "prefers-color-scheme",
+        "@media print",
+        "href=\"data:text/csv;charset=utf-8,round,",
+    ] {
+        assert!(page.contains(text), "{text} is missing");
+    }
+    for text in ["http:", "https:", "url(", "@import", "<link", "<img", "<iframe", " src="] {
+        assert!(!page.contains(text), "{text} refers to something outside");
+    }
+}
+
+#[test]
+fn the_page_says_what_the_tables_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = all(folder.path());
+    for name in RUNS {
+        let output = quarry().args(["lab", "compare"]).arg(recorded(name)).output().unwrap();
+        let table = String::from_utf8(output.stdout).unwrap();
+        let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| ")).collect();
+        assert!(rows.len() > 5, "{table}");
+        for cell in rows.iter().flat_map(|row| row.split('|')).map(str::trim) {
+            assert!(page.contains(&format!(">{cell}<")), "{name}: {cell} is missing");
+        }
+    }
+}
+
+/// Without the style, the script and the version, which change more often than what is said.
+/// `QUARRY_BLESS=1` records what comes out.
+#[test]
+fn equal_runs_give_equal_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    assert_eq!(report(&RUNS.map(recorded), &place("1")), report(&RUNS.map(recorded), &place("2")));
+    let page = report(&[recorded("udp")], &place("udp.html"));
+    let said = without(&without(&without(&page, "style"), "script"), "footer");
+    let said = said.replace("><", ">\n<") + "\n";
+    let snapshot = recorded("udp.html");
+    if std::env::var_os("QUARRY_BLESS").is_some() {
+        fs::write(&snapshot, &said).unwrap();
+    }
+    let expected = fs::read_to_string(&snapshot).unwrap();
+    let lines = said.lines().zip(expected.lines()).enumerate();
+    for (number, (line, expected)) in lines {
+        assert_eq!(line, expected, "line {}; QUARRY_BLESS=1 records a new page", number + 1);
+    }
+    assert_eq!(said.lines().count(), expected.lines().count());
+}
+
+/// Without an element and what is in it.
+fn without(page: &str, element: &str) -> String {
+    let (before, rest) = page.split_once(&format!("<{element}>")).unwrap();
+    let (_, after) = rest.split_once(&format!("</{element}>")).unwrap();
+    format!("{before}{after}")
+}
+
+#[test]
+fn a_file_is_replaced_only_by_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("report.html");
+    fs::write(&output, "precious").unwrap();
+    let command = || {
+        let mut command = quarry();
+        command.args(["lab", "report", "-o"]).arg(&output).arg(recorded("udp"));
+        command
+    };
+    command().assert().code(1).stderr(contains("there already; it is replaced only with --force"));
+    assert_eq!(fs::read_to_string(&output).unwrap(), "precious");
+    command().arg("--force").assert().success().stdout(contains("report.html"));
+    assert!(fs::read_to_string(&output).unwrap().starts_with("<!DOCTYPE html>"));
+}
+
+#[test]
+fn damage_is_named_with_file_and_line_and_leaves_no_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = changed(folder.path(), "udp", "\"round\":2,", "\"round\":two,");
+    let output = folder.path().join("report.html");
+    let mut command = quarry();
+    command.args(["lab", "report", "-o"]).arg(&output).args([&recorded("idle"), &run]);
+    command.assert().code(1).stderr(contains("udp/samples.jsonl:"));
+    assert!(!output.exists());
+    let mut command = quarry();
+    command.args(["lab", "report", "-o"]).arg(&output).arg(folder.path());
+    command.assert().code(1).stderr(contains("meta.json: no such file"));
+}
+
+/// Debian's Chromium, or a line that says that there is none.
+fn chromium() -> Option<Command> {
+    let names = ["chromium", "chromium-browser"];
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&paths)
+        .flat_map(|folder| names.map(|name| folder.join(name)))
+        .filter(|place| place.is_file());
+    if let Some(place) = places.next() {
+        return Some(Command::new(place));
+    }
+    let current = std::thread::current();
+    let test = current.name().unwrap_or("a test");
+    // Past the capture of the test harness, which hides what tests print that pass.
+    writeln!(std::io::stderr(), "SKIPPED: {test}: no chromium").expect("it is open");
+    None
+}
+
+/// A page around the page, which writes down what that one says.
+const FRAME: &str = r#"<body style="margin:0"><script>
+addEventListener("message", (event) => {
+  const facts = document.createElement("pre");
+  facts.id = "facts";
+  facts.textContent = event.data;
+  document.body.append(facts);
+});
+</script><iframe src="page.html" style="border:0;width:WIDTHpx;height:800px"></iframe>"#;
+
+/// Opens a page in a frame of a width, and what it looks like there.
+fn layout(page: &str, width: u32, is_dark: bool) -> Option<Value> {
+    let mut chromium = chromium()?;
+    let folder = tempfile::tempdir().unwrap();
+    let (head, end) = page.rsplit_once("</body>").unwrap();
+    let place = folder.path().join("page.html");
+    let script = include_str!("layout.js");
+    fs::write(&place, format!("{head}<script>{script}</script></body>{end}")).unwrap();
+    // A window is never as narrow as a phone, but a frame can be.
+    let frame = folder.path().join("frame.html");
+    let text = FRAME.replace("WIDTH", &width.to_string());
+    fs::write(&frame, text).unwrap();
+    chromium.args([
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--hide-scrollbars",
+        "--virtual-time-budget=10000",
+        "--dump-dom",
+    ]);
+    if is_dark {
+        chromium.arg("--blink-settings=preferredColorScheme=0");
+    }
+    chromium.arg(format!("--user-data-dir={}", folder.path().join("profile").display()));
+    chromium.arg("--window-size=1500,900").arg(format!("file://{}", frame.display()));
+    let output = chromium.output().unwrap();
+    let dom = String::from_utf8_lossy(&output.stdout).into_owned();
+    let facts =
+        dom.split_once("<pre id=\"facts\">").and_then(|(_, rest)| rest.split_once("</pre>"));
+    let (facts, _) = facts.unwrap_or_else(|| {
+        panic!("no facts: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr))
+    });
+    let facts = facts.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    Some(serde_json::from_str(&facts).unwrap())
+}
+
+/// What holds at every width.
+fn check(facts: &Value, width: u32) {
+    assert_eq!(facts["innerWidth"], width, "{facts}");
+    let scroll = facts["scrollWidth"].as_u64().unwrap();
+    assert!(scroll <= facts["clientWidth"].as_u64().unwrap(), "it scrolls sideways: {facts}");
+    assert_eq!(facts["faults"], Value::Array(Vec::new()));
+    assert_eq!(facts["images"], 0, "{facts}");
+    assert!(facts["smallest"].as_f64().unwrap() > 9.5, "letters are too small: {facts}");
+    assert!(facts["contrast"].as_f64().unwrap() > 7.0, "{facts}");
+    assert_eq!(facts["pictures"], facts["downloads"], "{facts}");
+    assert_eq!(facts["toggled"], true, "a variant that is switched off is gone: {facts}");
+}
+
+#[test]
+fn phones_and_screens_show_every_picture_without_overlaps() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = all(folder.path());
+    for (width, is_dark) in [(400, false), (400, true), (1400, false), (1400, true)] {
+        let Some(facts) = layout(&page, width, is_dark) else { return };
+        check(&facts, width);
+        // Box plots 4 + 2 + 2, scaling 1, memory 2, trade-offs 1 + 4, counters 2 + 2.
+        assert_eq!(facts["pictures"], 20, "{facts}");
+        let samples = 4 * 5 * 8 + 2 * 4 * 8 + 2 * 5;
+        assert_eq!(facts["dots"], samples, "every sample is a dot: {facts}");
+        assert_eq!(facts["dark"], is_dark, "{facts}");
+    }
+}
+
+#[test]
+fn names_from_files_are_only_text_however_long_they_are() {
+    let name = "<img src=x onerror=alert(1)></title><b>&amp; a policy with quite a long name";
+    let folder = tempfile::tempdir().unwrap();
+    let run = changed(folder.path(), "udp", "sheaf+v6.7", name);
+    let page = report(&[run], &folder.path().join("report.html"));
+    assert!(!page.contains("<img") && !page.contains("<b>&amp; a policy"));
+    assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;"));
+    let Some(facts) = layout(&page, 400, false) else { return };
+    check(&facts, 400);
+}

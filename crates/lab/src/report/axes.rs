@@ -1,0 +1,61 @@
+//! Grid lines with their names, around the field in which a picture draws.
+
+use super::card::px;
+use super::scale::Scale;
+use crate::results::{Direction, Metric};
+use maud::{Markup, html};
+
+/// The field between the axes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Field {
+    pub(super) left: f64,
+    pub(super) right: f64,
+    pub(super) top: f64,
+    pub(super) bottom: f64,
+}
+
+impl Field {
+    /// Vertical lines at the ticks of a horizontal axis, their names below, and what it says.
+    pub(super) fn horizontal(&self, scale: &Scale, says: &str) -> Markup {
+        html! {
+            @for tick in scale.ticks() {
+                @let x = px(scale.at(tick.value));
+                line.grid x1=(x) x2=(x) y1=(px(self.top)) y2=(px(self.bottom)) {}
+                text x=(x) y=(px(self.bottom + 15.0)) text-anchor="middle" { (tick.text) }
+            }
+            text.axis x=(px((self.left + self.right) / 2.0)) y=(px(self.bottom + 32.0))
+                text-anchor="middle" { (says) }
+        }
+    }
+
+    /// Horizontal lines at the ticks of a vertical axis, with their names at the left, and above
+    /// the field what it says.
+    pub(super) fn vertical(&self, scale: &Scale, says: &str) -> Markup {
+        html! {
+            @for tick in scale.ticks() {
+                @let y = scale.at(tick.value);
+                line.grid x1=(px(self.left)) x2=(px(self.right)) y1=(px(y)) y2=(px(y)) {}
+                text x=(px(self.left - 5.0)) y=(px(y + 4.0)) text-anchor="end" { (tick.text) }
+            }
+            text.axis x="2" y="12" { (says) }
+        }
+    }
+}
+
+/// Unit of a metric with what is better.
+pub(super) fn says(metric: &Metric) -> String {
+    let unit = match metric.unit.is_empty() {
+        true => &metric.name,
+        false => &metric.unit,
+    };
+    format!("{unit}{}", better(metric.direction))
+}
+
+/// Which way is better, after a comma.
+pub(super) fn better(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Higher => ", higher is better",
+        Direction::Lower => ", lower is better",
+        Direction::None => "",
+    }
+}

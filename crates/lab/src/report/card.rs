@@ -1,0 +1,167 @@
+//! A picture with its caption and the data behind it.
+
+use maud::{Markup, html};
+use std::fmt::Write;
+
+/// Width of pictures in units of about a pixel: a phone shows one of them, a screen several side by
+/// side, so that letters have the same size on both.
+pub(super) const WIDTH: f64 = 380.0;
+/// A letter of the size that pictures use, on average over a word of a wide typeface.
+pub(super) const LETTER: f64 = 7.3;
+
+/// Numbers behind a picture.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Data {
+    /// Names of columns.
+    pub(super) header: Vec<String>,
+    /// As written.
+    pub(super) rows: Vec<Vec<String>>,
+    /// What is downloaded, where that is more than the table shows.
+    pub(super) download: Option<Vec<Vec<String>>>,
+}
+
+/// A picture.
+pub(super) struct Card {
+    /// What is shown.
+    pub(super) title: String,
+    /// What the axes are and which way is better.
+    pub(super) note: String,
+    /// Height of the picture.
+    pub(super) height: f64,
+    /// Elements of the picture.
+    pub(super) picture: Markup,
+    /// Its numbers.
+    pub(super) data: Data,
+}
+
+impl Card {
+    /// As HTML.
+    pub(super) fn markup(&self) -> Markup {
+        let frame = format!("0 0 {WIDTH} {:.0}", self.height);
+        html! {
+            figure.card {
+                figcaption { h4 { (self.title) } p.note { (self.note) } }
+                svg viewBox=(frame) role="img"
+                    aria-label=(format!("{}: {}", self.title, self.note)) {
+                    (self.picture)
+                }
+                (self.data.markup(&self.title))
+            }
+        }
+    }
+}
+
+impl Data {
+    fn markup(&self, title: &str) -> Markup {
+        let rows = self.download.as_ref().unwrap_or(&self.rows);
+        html! {
+            details.data {
+                summary { "Data" }
+                a download=(file_name(title)) href=(self.uri(rows)) {
+                    "Download " (rows.len()) " rows as CSV"
+                }
+                @if self.download.is_some() { p.note { "The table shows a selection." } }
+                (table(&self.header, &self.rows))
+            }
+        }
+    }
+
+    fn uri(&self, rows: &[Vec<String>]) -> String {
+        let mut text = String::new();
+        for row in std::iter::once(&self.header).chain(rows) {
+            let cells: Vec<String> = row.iter().map(|cell| csv_cell(cell)).collect();
+            text += &cells.join(",");
+            text.push('\n');
+        }
+        format!("data:text/csv;charset=utf-8,{}", percent_encoded(&text))
+    }
+}
+
+/// A table in a box of its own that scrolls where it is too wide; its head sorts it.
+pub(super) fn table(header: &[String], rows: &[Vec<String>]) -> Markup {
+    html! {
+        div.scroll tabindex="0" {
+            table {
+                thead { tr { @for cell in header { th scope="col" { (cell) } } } }
+                tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
+            }
+        }
+    }
+}
+
+/// A cell as RFC 4180 has it. What a spreadsheet would take for a formula gets an apostrophe.
+fn csv_cell(text: &str) -> String {
+    let is_number = text.parse::<f64>().is_ok();
+    let text = match text.starts_with(['=', '+', '-', '@']) && !is_number {
+        true => format!("'{text}"),
+        false => text.to_owned(),
+    };
+    match text.contains(['"', ',', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text,
+    }
+}
+
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len() * 5 / 4);
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b',' | b'/' | b':' => {
+                encoded.push(char::from(byte));
+            }
+            // Writing to a string cannot fail.
+            _ => drop(write!(encoded, "%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+fn file_name(title: &str) -> String {
+    let letter = |it: char| if it.is_ascii_alphanumeric() { it.to_ascii_lowercase() } else { '-' };
+    let name: String = title.chars().map(letter).collect();
+    let words: Vec<&str> = name.split('-').filter(|word| !word.is_empty()).collect();
+    format!("{}.csv", words.join("-"))
+}
+
+/// Text that fits into a width, with an ellipsis where it is cut.
+pub(super) fn fitted(text: &str, width: f64) -> String {
+    let most = (width / LETTER).max(1.0) as usize;
+    match text.chars().count() > most {
+        true => text.chars().take(most - 1).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
+/// A place as it is written.
+pub(super) fn px(place: f64) -> String {
+    let text = format!("{place:.1}");
+    text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_is_safe_for_its_readers() {
+        let cells = |cells: &[&str]| cells.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+        let data = Data {
+            header: cells(&["a,b", "<b>"]),
+            rows: vec![cells(&["=HYPERLINK(1)", "-1.5"]), cells(&["say \"x\"\n", "1"])],
+            download: None,
+        };
+        let uri = data.uri(&data.rows);
+        let expected = "%22a,b%22,%3Cb%3E%0A%27%3DHYPERLINK%281%29,-1.5%0A\
+                        %22say%20%22%22x%22%22%0A%22,1%0A";
+        assert_eq!(uri, format!("data:text/csv;charset=utf-8,{expected}"));
+        let html = data.markup("A \"title\" & more").into_string();
+        assert!(html.contains("<th scope=\"col\">&lt;b&gt;</th>"), "{html}");
+        assert!(html.contains("download=\"a-title-more.csv\""), "{html}");
+    }
+
+    #[test]
+    fn long_names_are_cut() {
+        assert_eq!(fitted("sheaf+v6.7", 100.0), "sheaf+v6.7");
+        assert_eq!(fitted("äöü-äöü", LETTER * 4.0), "äöü…");
+    }
+}
