@@ -107,8 +107,8 @@ fn text(findings: &[Finding], is_virtual: bool) -> String {
         &format!("\n{serious} serious, {warnings} warnings, {} notes.\n", count(Severity::Note));
     text + match (serious + warnings, is_virtual) {
         (_, true) => {
-            "A virtual machine: ratios within one run can be trusted as far as their A/A copy says; \
-             absolute times and the behaviour of many cores cannot.\n"
+            "A virtual machine: ratios within one run can be trusted as far as their A/A copy \
+             says; absolute times and the behaviour of many cores cannot.\n"
         }
         (0, false) => "Nothing that is known to distort timings.\n",
         (_, false) => "Mend these first, or quote only ratios with their A/A copy.\n",

