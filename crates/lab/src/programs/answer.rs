@@ -127,6 +127,7 @@ impl Answer<'_> {
         let others = self.run.meta.variants.iter().filter(|it| it.name != self.run.meta.baseline);
         let rows = others.map(|variant| {
             let cell = |metric: &&Metric| match self.judgement.of_metric(&variant.name, metric) {
+                Some(judged) if variant.copy_of.is_some() => judged.difference(),
                 Some(judged) => judged.to_string(),
                 None if self.judgement.has_failed(&variant.name) => "failed".to_owned(),
                 None => "-".to_owned(),

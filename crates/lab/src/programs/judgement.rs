@@ -146,16 +146,22 @@ fn judge(run: &Run, variant: &str, metric: &Metric) -> Option<Judged> {
 
 impl fmt::Display for Judged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let percent = |ratio: f64| format!("{:+.1}", (ratio - 1.0) * 100.0);
-        write!(f, "{} {} %", self.word(), percent(self.verdict.ratio))?;
-        match self.verdict.interval {
-            None => Ok(()),
-            Some(it) => write!(f, " [{}, {}]", percent(it.low), percent(it.high)),
-        }
+        write!(f, "{} {}", self.word(), self.difference())
     }
 }
 
 impl Judged {
+    /// The difference with its interval, and no verdict: for the baseline's own copy, of which
+    /// everything is noise.
+    pub(super) fn difference(&self) -> String {
+        let percent = |ratio: f64| format!("{:+.1}", (ratio - 1.0) * 100.0);
+        let difference = format!("{} %", percent(self.verdict.ratio));
+        match self.verdict.interval {
+            None => difference,
+            Some(it) => format!("{difference} [{}, {}]", percent(it.low), percent(it.high)),
+        }
+    }
+
     fn word(&self) -> &'static str {
         match (self.direction, self.verdict.outcome) {
             (Direction::None, Outcome::Better) => "lower",
