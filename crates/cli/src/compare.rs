@@ -65,6 +65,9 @@ pub(crate) struct CompareArgs {
     /// Write everything that was measured, and the verdicts, to a file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write a page with pictures, verdicts and every sample to a new file; it needs no network.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Results directory for `quarry lab`: every run is there as soon as it is over.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -116,6 +119,7 @@ pub(crate) fn run(args: CompareArgs, out: &mut dyn Write) -> i32 {
         check_output: args.check_output,
         timeout: args.timeout,
         json: args.json,
+        html: args.html,
         out: args.out,
         seed: args.seed,
         file,

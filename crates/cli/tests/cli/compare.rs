@@ -74,9 +74,11 @@ fn every_run_proves_who_served_it_and_is_kept() {
     let shop = Workshop::new();
     let program = shop.compile("allocates", ALLOCATES, &["-O0", LITTLE[0], LITTLE[1]]);
     let own = shared_object(&shop, "own", &allocator_that_spins(1));
-    let (file, out) = (shop.path("run.json"), shop.path("run"));
+    let (file, out, page) = (shop.path("run.json"), shop.path("run"), shop.path("run.html"));
     compare(&["--runs=2", &format!("--allocators=glibc,{own}"), "--json"])
         .arg(&file)
+        .arg("--html")
+        .arg(&page)
         .arg("--out")
         .arg(&out)
         .arg("--")
@@ -114,6 +116,12 @@ fn every_run_proves_who_served_it_and_is_kept() {
     }
     let read = quarry().args(["lab", "compare"]).arg(&out).assert().success();
     read.stdout(contains("allocates"));
+    let text = fs::read_to_string(&page).unwrap();
+    assert!(text.contains("Speed against memory"), "{text}");
+    let mut again = compare(&["--runs=2", "--allocators=glibc", "--html"]);
+    again.arg(&page).arg("--").arg(&program);
+    again.assert().code(1).stderr(contains("there already, and never replaced"));
+    assert_eq!(fs::read_to_string(&page).unwrap(), text);
 }
 
 #[test]

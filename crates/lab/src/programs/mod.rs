@@ -30,6 +30,7 @@ pub use supervisor::SuperviseArgs;
 use crate::allocators::{self, GLIBC};
 use crate::contenders::{self, Contender};
 use crate::nearest;
+use crate::report;
 use crate::results::{Direction, Metric, Run, Verify, Workload};
 use crate::runner::{Design, INTERRUPTED, Session, Spot};
 use answer::Answer;
@@ -88,6 +89,8 @@ pub struct Request {
     pub timeout: Duration,
     /// Where everything is written as JSON.
     pub json: Option<PathBuf>,
+    /// Where it is written as a page with pictures; a new file.
+    pub html: Option<PathBuf>,
     /// Results directory for `quarry lab`.
     pub out: Option<PathBuf>,
     /// Seed of the order; `None`: from the clock.
@@ -129,6 +132,12 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
         .zip(&request.metrics)
         .map(|(number, text)| Figure::parse(text, number))
         .collect::<Result<_>>()?;
+    if let Some(place) = request.html.as_deref().filter(|place| place.exists()) {
+        bail!(
+            "--html {}: there already, and never replaced; accepted: a new file",
+            place.display()
+        );
+    }
     let found = asked::find(&request.allocators, built_in)?;
     for absent in &found.absent {
         writeln!(out, "absent: {absent}")?;
@@ -171,10 +180,15 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
         let text = serde_json::to_string(&answer.as_json())?;
         fs::write(path, text).with_context(|| format!("--json {}", path.display()))?;
     }
+    let has_failed = !run.failures().is_empty();
+    if let Some(place) = &request.html {
+        let name = run.meta.workloads[0].name.clone();
+        report::write(place, false, &report::page(vec![(name, run)])?)?;
+    }
     Ok(match interrupt.signal() {
         Some(signal) => Ending::Interrupted(signal),
-        None if run.failures().is_empty() => Ending::Complete,
-        None => Ending::Incomplete,
+        None if has_failed => Ending::Incomplete,
+        None => Ending::Complete,
     })
 }
 

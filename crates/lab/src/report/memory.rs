@@ -16,6 +16,8 @@ const MIB: f64 = (1 << 20) as f64;
 const IDLE: &str = "idle";
 /// Points of a line: about one for each pixel.
 const POINTS: usize = 300;
+/// Programs that are gone before so many readings have no course to show.
+const READINGS: usize = 8;
 /// Rows of a table that somebody might read.
 const ROWS: usize = 200;
 
@@ -59,7 +61,7 @@ pub(super) fn card(selection: &Selection<'_>, row: Row<'_>, palette: &Palette) -
     }
     let line = |(label, round, timeline)| Line::new(label, round, timeline, is_idle);
     let lines: Vec<Line<'_>> = lines.into_iter().map(line).collect();
-    if lines.iter().all(|line| line.points.len() < 2) {
+    if lines.iter().all(|line| line.points.len() < READINGS) {
         return None;
     }
     let since = if is_idle { "seconds since the last free" } else { "seconds since the start" };

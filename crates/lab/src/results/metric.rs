@@ -98,6 +98,14 @@ impl Metric {
         }
     }
 
+    /// Its name with the unit, if it has one.
+    pub(crate) fn heading(&self) -> String {
+        match self.unit.is_empty() {
+            true => self.name.clone(),
+            false => format!("{}, {}", self.name, self.unit),
+        }
+    }
+
     /// Its value, `None` where the measurement lacks a figure or divides by 0.
     pub(crate) fn value(&self, measurement: &Measurement) -> Option<f64> {
         let of = measurement.figure(&self.of)? * self.times;
