@@ -208,7 +208,7 @@ fn samples_note(selection: &Selection<'_>) -> &'static str {
         Some(_) => {
             "Every dot is a sample; box: quartiles; whiskers: the last samples within 1.5 times \
              the box. × is the ratio to the baseline. The grey band is the noise: there an equal \
-             copy of the baseline lies, with 95 %."
+             copy of the baseline lies, with 95 %; it needs six rounds."
         }
         None => {
             "Every dot is a sample; box: quartiles; whiskers: the last samples within 1.5 times \
