@@ -4,7 +4,7 @@
 use crate::libc_malloc;
 use core::ffi::{c_char, c_int};
 use core::fmt::{self, Write};
-use quarry::process::{KeepErrno, Mode, STACK, ensure_ready, is_ready, print_stats_to};
+use quarry::process::{self, KeepErrno, Mode, STACK, ensure_ready, is_ready, print_stats_to};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::stack::HeapUse;
 use quarry_sys::report::warn;
@@ -181,6 +181,24 @@ pub extern "C" fn quarry_stats_print(fd: c_int) {
     if ensure_ready() == Mode::Ready {
         print_stats_to(fd);
     }
+}
+
+/// Sets the most bytes that the heap may hold; 0, or -1 with `ENOTSUP` where the C library serves.
+#[unsafe(no_mangle)]
+pub extern "C" fn quarry_set_limit(bytes: usize) -> c_int {
+    if process::set_limit(bytes) {
+        return 0;
+    }
+    // SAFETY: __errno_location returns this thread's own errno.
+    unsafe { *libc::__errno_location() = libc::ENOTSUP };
+    -1
+}
+
+/// Most bytes that the heap may hold now, `SIZE_MAX` where there is no limit. O(1).
+#[unsafe(no_mangle)]
+pub extern "C" fn quarry_limit() -> usize {
+    let _errno = KeepErrno::new();
+    process::limit().unwrap_or(usize::MAX)
 }
 
 /// 0 where every invariant of the heap holds; else one line says which does not, and the result is

@@ -31,6 +31,14 @@ fn group_that_others_fill_as_well() {
 }
 
 #[test]
+fn a_program_sets_its_own_limit() {
+    let program = program("limits_api.c");
+    assert_eq!(Run::new(&program).finish().success().stdout, "done\n");
+    let disabled = Run::new(&program).arg("disabled").env("QUARRY_DISABLE", "1").without_stats();
+    disabled.finish().success();
+}
+
+#[test]
 fn cxx_handlers_and_exceptions() {
     let run = Run::new(program("limits_cxx.cpp")).env("QUARRY_LIMIT", "64M");
     run.finish().success();

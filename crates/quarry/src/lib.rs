@@ -39,6 +39,22 @@ impl Quarry {
         process::STACK.owns(address)
     }
 
+    /// Sets the most bytes that the heap may hold, rounded down to 4 KiB, in place of
+    /// `QUARRY_LIMIT`; `usize::MAX` lifts the limit. What is in use already stays in use, and what
+    /// the control group allows is never exceeded. Returns whether it is in force: not where
+    /// `QUARRY_DISABLE=1`. At the limit requests are refused after one reclaim.
+    pub fn set_limit(bytes: usize) -> bool {
+        process::set_limit(bytes)
+    }
+
+    /// Most bytes that the heap may hold now: the lowest of `QUARRY_LIMIT` or
+    /// [`set_limit`](Self::set_limit), and of what the control group was last seen to allow. `None`
+    /// where there is no limit. O(1).
+    #[must_use]
+    pub fn limit() -> Option<usize> {
+        process::limit()
+    }
+
     /// Returns to the operating system what can be returned, and the bytes that this was.
     #[must_use]
     pub fn trim() -> usize {

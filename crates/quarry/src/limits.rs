@@ -1,11 +1,11 @@
-//! The limit that the control group sets, carried over to the budget of the stack.
+//! The limits that the program, an option and the control group set, as the budget of the stack.
 //!
 //! The files are read when the heap has grown by another step, and before a request that would be
 //! such a step by itself; a program that stays small never reads them. Between two looks the budget
 //! keeps the heap within what the last look found:
 //!
-//! `limit = min(option, held + headroom, bound - others)`, where `held` is what the heap may have
-//! in memory: what is in use, and free memory that still holds data; where
+//! `limit = min(own, held + headroom, bound - others)`, where `own` is what the option or the
+//! program itself has set last; where `held` is what the heap may have in memory: what is in use, and free memory that still holds data; where
 //! `bound = group limit - margin` and `headroom = bound - group usage`; and where `others` is what
 //! the group uses beside this heap: at least `usage - held`, and never much less than it was,
 //! because part of what is in use may not have been touched yet and then hides them.
@@ -15,7 +15,10 @@ use quarry_core::frame::FRAME_BYTES;
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::zone::Zone;
 use quarry_sys::cgroup::{MemoryLimit, memory_limit};
-use quarry_sys::primitive::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use quarry_sys::primitive::{
+    AtomicBool, AtomicU32,
+    Ordering::{Relaxed, SeqCst},
+};
 
 /// Growth between two looks: 8 MiB, whose page faults take a hundred times as long as a look.
 const STEP_FRAMES: u32 = 2048;
@@ -29,14 +32,47 @@ static NEXT_LOOK: AtomicU32 = AtomicU32::new(STEP_FRAMES);
 /// Frames that the group was last seen to use beside this heap.
 static OTHERS: AtomicU32 = AtomicU32::new(0);
 static HEEDED: AtomicBool = AtomicBool::new(true);
-static IS_LIMITED: AtomicBool = AtomicBool::new(false);
-/// The limit that options have set, in frames.
-static OPTION: AtomicU32 = AtomicU32::new(u32::MAX);
+/// The limit that the option has set, or the program itself since, in frames.
+static OWN: AtomicU32 = AtomicU32::new(u32::MAX);
+/// What the last look at the group's files allowed, in frames; all ones where there is no limit.
+static GROUP: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// Takes over the settings.
 pub(crate) fn configure(heed_group: bool, limit_frames: u32) {
     HEEDED.store(heed_group, Relaxed);
-    OPTION.store(limit_frames, Relaxed);
+    OWN.store(limit_frames, Relaxed);
+}
+
+/// Sets the program's own limit in bytes, rounded down to frames; it takes the option's place. What
+/// is in use already stays in use.
+pub(crate) fn set_own(bytes: usize) {
+    OWN.store(frames(bytes as u64), SeqCst);
+    apply();
+}
+
+/// The effective limit in bytes, `None` where there is none.
+pub(crate) fn effective() -> Option<usize> {
+    let frames = STACK.pages().zones().budget().limit();
+    (frames != u32::MAX).then(|| frames as usize * FRAME_BYTES)
+}
+
+/// The lower of the own limit and the group's.
+fn lowest() -> u32 {
+    OWN.load(SeqCst).min(GROUP.load(SeqCst))
+}
+
+/// Sets the budget to it.
+fn apply() {
+    let mut limit = lowest();
+    loop {
+        STACK.pages().zones().budget().set_limit(limit);
+        // Another thread may have changed one of them meanwhile, and set the budget before us.
+        let now = lowest();
+        if now == limit {
+            return;
+        }
+        limit = now;
+    }
 }
 
 /// Called before a request of `size` bytes that the straight path could not serve. O(1) but for
@@ -49,7 +85,7 @@ pub(crate) fn before(size: usize) {
     let reached = held.saturating_add(frames(fresh as u64));
     if reached >= next {
         look(reached);
-    } else if IS_LIMITED.load(Relaxed) && next - held > 4 * STEP_FRAMES {
+    } else if GROUP.load(Relaxed) != u32::MAX && next - held > 4 * STEP_FRAMES {
         // The heap has shrunk, and what it grows by now others may have taken meanwhile.
         look_again();
     }
@@ -80,10 +116,10 @@ fn look(reached: u32) {
     }
     let Some(mut group) = memory_limit() else {
         NEXT_LOOK.store(reached.saturating_add(STEPS_WITHOUT_LIMIT * STEP_FRAMES), Relaxed);
-        IS_LIMITED.store(false, Relaxed);
+        GROUP.store(u32::MAX, SeqCst);
+        apply();
         return;
     };
-    IS_LIMITED.store(true, Relaxed);
     // Free memory that still holds data counts in the group but not in the budget.
     if STACK.freeable_bytes() / FRAME_BYTES > headroom(group) as usize / 2 {
         STACK.purge_free();
@@ -94,10 +130,10 @@ fn look(reached: u32) {
     let others = frames(group.usage).saturating_sub(held).max(hidden - hidden / 8);
     OTHERS.store(others, Relaxed);
     let room = bound(group).saturating_sub(others);
-    let limit = room.min(held.saturating_add(headroom(group))).min(OPTION.load(Relaxed));
-    STACK.pages().zones().budget().set_limit(limit);
+    GROUP.store(room.min(held.saturating_add(headroom(group))), SeqCst);
+    apply();
     let step = (headroom(group) / 4).clamp(SHORT_STEP_FRAMES, STEP_FRAMES);
-    NEXT_LOOK.store(held.max(reached.min(limit)).saturating_add(step), Relaxed);
+    NEXT_LOOK.store(held.max(reached.min(lowest())).saturating_add(step), Relaxed);
 }
 
 fn frames(bytes: u64) -> u32 {

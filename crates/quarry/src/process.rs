@@ -82,6 +82,22 @@ pub fn is_ready() -> bool {
     STATE.load(Ordering::Acquire) == READY
 }
 
+/// Sets the most bytes that the heap may hold, in place of the option; false where the C library
+/// serves, or nobody can yet.
+pub fn set_limit(bytes: usize) -> bool {
+    let is_served = ensure_ready() == Mode::Ready;
+    if is_served {
+        limits::set_own(bytes);
+    }
+    is_served
+}
+
+/// Most bytes that the heap may hold now; `None` where there is no limit.
+#[must_use]
+pub fn limit() -> Option<usize> {
+    (ensure_ready() == Mode::Ready).then(limits::effective)?
+}
+
 /// Builds the instance if nobody has. Threads that come meanwhile wait for the builder.
 pub fn ensure_ready() -> Mode {
     match STATE.load(Ordering::Acquire) {

@@ -229,3 +229,15 @@ fn forks() {
         busy.store(false, std::sync::atomic::Ordering::Relaxed);
     });
 }
+
+/// Far above what the tests beside this one need: they share the heap.
+#[test]
+fn a_program_sets_its_own_limit() {
+    let before = Quarry::limit();
+    assert!(Quarry::set_limit((3 << 30) + 5));
+    assert!(Quarry::limit().is_some_and(|limit| limit <= 3 << 30));
+    let beyond = Vec::<u8>::new().try_reserve_exact(4 << 30);
+    assert!(beyond.is_err(), "more than the limit");
+    assert!(Quarry::set_limit(usize::MAX));
+    assert_eq!(Quarry::limit(), before);
+}
