@@ -17,8 +17,8 @@ void quarry_stats_print(int fd);
 /*
  * Sets the most bytes that the heap may hold, rounded down to 4 KiB, in place of QUARRY_LIMIT;
  * SIZE_MAX lifts the limit. What is in use already stays in use, and what the control group allows
- * is never exceeded. At the limit requests fail with ENOMEM after one reclaim. 0, or -1 with ENOTSUP
- * where QUARRY_DISABLE=1.
+ * is never exceeded. At the limit requests fail with ENOMEM after one reclaim. 0, or -1 with
+ * ENOTSUP where QUARRY_DISABLE=1.
  */
 int quarry_set_limit(size_t bytes);
 

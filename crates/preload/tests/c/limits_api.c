@@ -1,7 +1,7 @@
 /*
- * The program sets its own limit: requests beyond it are refused, what was in use stays, and a higher
- * limit lets it go on. With QUARRY_DISABLE=1 it is told that there is none. The functions are looked
- * up as a program does that also runs without Quarry.
+ * The program sets its own limit: requests beyond it are refused, what was in use stays, and a
+ * higher limit lets it go on. With QUARRY_DISABLE=1 it is told that there is none. The functions
+ * are looked up as a program does that also runs without Quarry.
  */
 #include "check.h"
 
