@@ -6,9 +6,10 @@
 //!
 //! `limit = min(own, held + headroom, bound - others)`, where `own` is what the option or the
 //! program itself has set last; where `held` is what the heap may have in memory: what is in use,
-//! and free memory that still holds data; where `bound = group limit - margin` and `headroom = bound - group usage`; and where `others` is what
-//! the group uses beside this heap: at least `usage - held`, and never much less than it was,
-//! because part of what is in use may not have been touched yet and then hides them.
+//! and free memory that still holds data; where `bound = group limit - margin` and
+//! `headroom = bound - group usage`; and where `others` is what the group uses beside this heap: at
+//! least `usage - held`, and never much less than it was, because part of what is in use may not
+//! have been touched yet and then hides them.
 
 use crate::process::STACK;
 use quarry_core::frame::FRAME_BYTES;
