@@ -7,6 +7,7 @@ SHELL := /bin/bash
 PREFIX ?= /usr/local
 DESTDIR ?=
 STEPS ?=
+PAGES ?=
 CARGO ?= cargo
 # Where rustup puts cargo, for shells that have not been told.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -73,8 +74,8 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 	$(QUARRY) lab run empty --quick
 
 .PHONY: results
-results: build ## docs/results anew, on a machine that does nothing else (half an hour)
-	@scripts/results.sh
+results: build ## docs/results anew, or PAGES="memory performance", on a machine that does nothing else
+	@scripts/results.sh $(PAGES)
 
 .PHONY: soak
 soak: ## stress, property tests and real programs for SOAK_MINUTES (60)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Fills docs/results: every block between `<!-- run: COMMAND -->` and `<!-- end -->` becomes what
+# Fills pages of results: every block between `<!-- run: COMMAND -->` and `<!-- end -->` becomes what
 # the command prints on this machine, with the command and the date above it. In a block that begins
 # with `<!-- run text: COMMAND -->` it keeps its columns. The prose around the blocks stays.
 #
-#   scripts/results.sh [PAGE..]     all pages, or docs/results/PAGE.md
+#   scripts/results.sh [PAGE..]     all of docs/results, or docs/results/PAGE.md, or docs/PAGE.md
 #
 # RESULTS_OPTIONS='--samples=3 --millis=50' is added to every `quarry lab run`, and to what is
 # printed of it. The raw samples are in $RUNS, by default a folder under target/results that is
@@ -71,7 +71,11 @@ pages=("$@")
 ((${#pages[@]})) || pages=(000 001 002 003 004)
 for page in "${pages[@]}"; do
     file=docs/results/$page.md
-    [[ -f $file ]] || { echo "results: no page $file; there are: $(ls docs/results)" >&2; exit 1; }
+    [[ -f $file ]] || file=docs/$page.md
+    grep -qs '^<!-- run' "$file" || {
+        echo "results: no page '$page'; there are: $(grep -rl '^<!-- run' docs | xargs)" >&2
+        exit 1
+    }
     fresh=$(mktemp)
     # Only a page that is whole takes the place of the old one.
     fill "$file" > "$fresh" || { rm -f "$fresh"; exit 1; }
