@@ -72,9 +72,11 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 	$(QUARRY) lab run start-up --quick
 	$(QUARRY) lab run churn --quick
 	$(QUARRY) lab run empty --quick
+	@echo "==> quarry lab run real-programs --quick"
+	$(QUARRY) lab run real-programs --quick --variants glibc,quarry
 
 .PHONY: results
-results: build ## docs/results anew, or PAGES="memory performance", on a machine that does nothing else
+results: build ## docs/results anew, or PAGES="memory performance"; nothing else should run
 	@scripts/results.sh $(PAGES)
 
 .PHONY: soak

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fills pages of results: every block between `<!-- run: COMMAND -->` and `<!-- end -->` becomes what
-# the command prints on this machine, with the command and the date above it. In a block that begins
-# with `<!-- run text: COMMAND -->` it keeps its columns. The prose around the blocks stays.
+# Fills pages of results: every block between `<!-- run: COMMAND -->` and `<!-- end -->` becomes
+# what the command prints on this machine, with the command and the date above it. In a block that
+# begins with `<!-- run text: COMMAND -->` it keeps its columns. The prose around the blocks stays.
 #
 #   scripts/results.sh [PAGE..]     all of docs/results, or docs/results/PAGE.md, or docs/PAGE.md
 #

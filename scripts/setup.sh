@@ -14,7 +14,8 @@ case "${1:-}" in
     *) fail "usage: scripts/setup.sh build|demo|test" ;;
 esac
 
-has_command() { command -v "$1" > /dev/null; }
+# Servers lie where users do not look.
+has_command() { PATH="$PATH:/usr/sbin:/sbin" command -v "$1" > /dev/null; }
 has_library() { [[ $(PATH="$PATH:/usr/sbin:/sbin" ldconfig -p) == *"$1"* ]]; }
 has_python_tests() { python3 -c 'import test.test_dict' 2> /dev/null; }
 
@@ -46,6 +47,10 @@ if [[ $purpose == test ]]; then
     need 'has_command gdb' gdb
     need 'has_command valgrind' valgrind
     need 'has_command python3' python3
+    need 'has_command memcached' memcached
+    need 'has_command nginx' nginx-light nginx
+    need 'has_command lua5.4' lua5.4
+    need 'has_command z3' z3
     need 'has_command aarch64-linux-gnu-gcc' gcc-aarch64-linux-gnu
     need 'test -e /usr/aarch64-linux-gnu/include/stdio.h' libc6-dev-arm64-cross
     need 'has_command qemu-aarch64' qemu-user
@@ -106,9 +111,12 @@ install_missing() {
     done
     say "apt-get install ${packages[*]}"
     without_services apt install -y --no-install-recommends "${packages[@]}" > /dev/null
-    if [[ " ${packages[*]} " == *" redis-server "* && -d /run/systemd/system ]]; then
-        as_root systemctl disable --quiet redis-server || true
-    fi
+    local service
+    for service in redis-server memcached nginx; do
+        if [[ " ${packages[*]} " == *" $service"* && -d /run/systemd/system ]]; then
+            as_root systemctl disable --quiet "$service" || true
+        fi
+    done
     missing=()
 }
 

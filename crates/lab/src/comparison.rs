@@ -59,6 +59,11 @@ impl Comparison<'_> {
     /// Every other variant in relation to the baseline, with intervals; the last row of each group
     /// is the geometric mean over its workloads.
     pub(crate) fn ratios(&self) -> String {
+        self.ratios_of(self.run.meta.primary())
+    }
+
+    /// [`ratios`](Self::ratios) of another metric.
+    pub(crate) fn ratios_of(&self, metric: &Metric) -> String {
         let meta = &self.run.meta;
         let baseline = &meta.baseline;
         // The copy comes first: it says how the others are to be read.
@@ -68,18 +73,18 @@ impl Comparison<'_> {
             .into_iter()
             .chain(names.filter(|name| name != baseline && Some(*name) != copy))
             .collect();
-        let mut header = vec![format!("{} / {baseline}", meta.primary().name)];
+        let mut header = vec![format!("{} / {baseline}", metric.name)];
         header.extend(others.iter().map(|name| (*name).to_owned()));
         let mut rows = Vec::new();
         for group in &self.groups {
             let members: Vec<(&str, u32)> = self.rows(group).collect();
             for &(workload, tasks) in &members {
-                let ratio = |variant: &str| self.ratio(Cell { workload, tasks, variant });
+                let ratio = |variant: &str| self.ratio(Cell { workload, tasks, variant }, metric);
                 rows.push(ratio_row(&self.label(workload, tasks), &others, copy, ratio));
             }
             if members.len() > 1 {
                 let name = format!("{} (mean)", group.name);
-                let ratio = |variant: &str| self.group_ratio(group, variant);
+                let ratio = |variant: &str| self.group_ratio(group, variant, metric);
                 rows.push(ratio_row(&name, &others, copy, ratio));
             }
         }
@@ -99,8 +104,7 @@ impl Comparison<'_> {
         }
     }
 
-    fn ratios_by_round(&self, cell: Cell<'_>) -> Vec<Option<f64>> {
-        let metric = self.run.meta.primary();
+    fn ratios_by_round(&self, cell: Cell<'_>, metric: &Metric) -> Vec<Option<f64>> {
         let baseline = Cell { variant: &self.run.meta.baseline, ..cell };
         statistics::paired_ratios(
             &self.run.values(cell, metric),
@@ -108,14 +112,15 @@ impl Comparison<'_> {
         )
     }
 
-    fn ratio(&self, cell: Cell<'_>) -> Option<Estimate> {
-        let ratios: Vec<f64> = self.ratios_by_round(cell).into_iter().flatten().collect();
+    fn ratio(&self, cell: Cell<'_>, metric: &Metric) -> Option<Estimate> {
+        let ratios: Vec<f64> = self.ratios_by_round(cell, metric).into_iter().flatten().collect();
         statistics::estimate(&ratios)
     }
 
     /// Per round the geometric mean of the ratios of all workloads; rounds with a gap are left out.
-    fn group_ratio(&self, group: &Group, variant: &str) -> Option<Estimate> {
-        let column = |(workload, tasks)| self.ratios_by_round(Cell { workload, tasks, variant });
+    fn group_ratio(&self, group: &Group, variant: &str, metric: &Metric) -> Option<Estimate> {
+        let column =
+            |(workload, tasks)| self.ratios_by_round(Cell { workload, tasks, variant }, metric);
         let columns: Vec<Vec<Option<f64>>> = self.rows(group).map(column).collect();
         let mean = |round: usize| {
             let ratios: Option<Vec<f64>> = columns.iter().map(|column| column[round]).collect();
@@ -171,8 +176,9 @@ mod tests {
         let run =
             run("base", &[("base", &base), ("base A/A", &base), ("other", &[Some(30.0), None])]);
         let comparison = comparison(&run);
-        let estimate = comparison.group_ratio(&comparison.groups[0], "other").unwrap();
+        let time = run.meta.primary();
+        let estimate = comparison.group_ratio(&comparison.groups[0], "other", time).unwrap();
         assert!((estimate.median - 3.0).abs() < 1e-9);
-        assert_eq!(comparison.group_ratio(&comparison.groups[0], "nobody"), None);
+        assert_eq!(comparison.group_ratio(&comparison.groups[0], "nobody", time), None);
     }
 }

@@ -18,7 +18,8 @@
 //! table        how numbers are printed
 //! watch        samples whose memory their parent reads while they run
 //! picture      lines over time, as SVG
-//! programs     `quarry compare`: which allocator is best for one program
+//! programs     samples of any program; `quarry compare`: which allocator is best for one program
+//! real_programs  programs that everybody knows, each with a fixed amount of work
 //! interpose    whether a preloaded library would serve a program, and if not, why not
 //! ```
 //!
@@ -41,7 +42,9 @@ mod nearest;
 mod options;
 mod patterns;
 mod picture;
+mod place;
 pub mod programs;
+mod real_programs;
 mod replay;
 mod report;
 mod results;

@@ -5,6 +5,7 @@ use crate::allocators::{self, Allocator, GLIBC};
 use crate::comparison::{Comparison, Group};
 use crate::contenders::{self, Contender};
 use crate::options::{self, Common};
+use crate::place::place_of;
 use crate::results::{Direction, Measurement, Metric, Verify, Workload};
 use crate::runner::{Design, preload_into};
 use crate::watch::resident_of;
@@ -13,7 +14,6 @@ use clap::Args;
 use clap::builder::ArgPredicate;
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -93,13 +93,6 @@ impl StartUp {
         writeln!(out, "{memory}")?;
         run.expect_no_failures()
     }
-}
-
-/// The system's own program first: what the search path finds may be a script that starts others.
-fn place_of(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::iter::once(PathBuf::from("/usr/bin")).chain(std::env::split_paths(&path));
-    folders.map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
 fn command(words: &[&str], allocator: &Allocator) -> Command {

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 /// From its making on, the signals that end a program do not end this one.
 #[derive(Debug)]
-pub(super) struct Interrupt {
+pub(crate) struct Interrupt {
     signals: SignalFd,
     signal: Cell<Option<u32>>,
 }
@@ -20,7 +20,7 @@ impl Interrupt {
     ///
     /// # Errors
     /// Where the system refuses.
-    pub(super) fn listen() -> Result<Self> {
+    pub(crate) fn listen() -> Result<Self> {
         let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
         signals.thread_block()?;
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
@@ -28,7 +28,7 @@ impl Interrupt {
     }
 
     /// The signal that has come, if one has.
-    pub(super) fn signal(&self) -> Option<u32> {
+    pub(crate) fn signal(&self) -> Option<u32> {
         if let Ok(Some(came)) = self.signals.read_signal() {
             self.signal.set(Some(came.ssi_signo));
         }
@@ -36,7 +36,7 @@ impl Interrupt {
     }
 
     /// Becomes readable when a signal comes.
-    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.signals.as_fd()
     }
 }

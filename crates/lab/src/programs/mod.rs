@@ -6,7 +6,9 @@
 //! supervisor  the process that runs one sample and watches what comes of it
 //! tree        the processes of a sample
 //! witness     what they say about themselves
-//! sample      one sample: started, checked, measured
+//! launch      starts a sample
+//! raw         a sample as it came
+//! sample      one sample of what is compared: checked, measured
 //! figure      figures that the program prints
 //! interrupt   Ctrl-C
 //! judgement   from a run to verdicts
@@ -18,6 +20,8 @@ mod asked;
 mod figure;
 mod interrupt;
 mod judgement;
+mod launch;
+mod raw;
 mod reach;
 mod sample;
 mod supervisor;
@@ -25,9 +29,13 @@ mod tree;
 mod witness;
 
 pub use asked::BuiltIn;
+pub(crate) use interrupt::Interrupt;
+pub(crate) use launch::{Clients, Launcher, Program, Served};
+pub(crate) use raw::{Raw, difference};
+pub(crate) use reach::Probe;
 pub use supervisor::SuperviseArgs;
 
-use crate::allocators::{self, GLIBC};
+use crate::allocators::GLIBC;
 use crate::contenders::{self, Contender};
 use crate::nearest;
 use crate::report;
@@ -37,9 +45,8 @@ use answer::Answer;
 use anyhow::{Context, Result, bail};
 use figure::Figure;
 use indicatif::ProgressBar;
-use interrupt::Interrupt;
 use judgement::Judgement;
-use reach::{Excuse, Probe};
+use reach::Excuse;
 use sample::Bench;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -148,14 +155,14 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
         return refuse(&excuse, out);
     }
     let interrupt = Interrupt::listen()?;
-    let bench = Bench::new(
-        &request.file,
-        &request.command,
-        request.timeout,
-        &figures,
-        request.check_output,
-        &interrupt,
-    )?;
+    let program = Program {
+        file: request.file.clone(),
+        command: request.command.clone(),
+        stdin: standard_input(),
+        variables: Vec::new(),
+        timeout: request.timeout,
+    };
+    let bench = Bench::new(program, &figures, request.check_output, &interrupt)?;
     let look = first_look(&bench);
     if let Some(signal) = interrupt.signal() {
         writeln!(out, "interrupted before the first round: there is nothing to print")?;
@@ -190,6 +197,12 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
         None if has_failed => Ending::Incomplete,
         None => Ending::Complete,
     })
+}
+
+/// A file at standard input is read anew by every sample; anything else could be read only once.
+fn standard_input() -> Option<PathBuf> {
+    let path = fs::read_link("/proc/self/fd/0").ok()?;
+    path.is_file().then_some(path)
 }
 
 fn python_malloc() -> Option<OsString> {
@@ -227,11 +240,11 @@ struct FirstLook {
 fn first_look(bench: &Bench<'_>) -> Result<FirstLook> {
     let spinner = ProgressBar::new_spinner().with_message("counting calls of malloc");
     spinner.enable_steady_tick(Duration::from_millis(200));
-    let raw = bench.probe(&Contender::from(allocators::glibc()));
+    let raw = bench.probe();
     spinner.finish_and_clear();
     let raw = raw?;
     let idles = raw.report.idle_bytes.is_some();
-    Ok(FirstLook { probe: Probe::of(&raw.report, &raw.said, bench.file), idles })
+    Ok(FirstLook { probe: Probe::of(&raw, &bench.program.file), idles })
 }
 
 /// A run of the program on all contenders.
@@ -291,7 +304,7 @@ impl Comparison<'_> {
         };
         design
             .option("command", words.join(" "))
-            .option("timeout", sample::seconds(self.request.timeout))
+            .option("timeout", raw::seconds(self.request.timeout))
             .option("check-output", self.request.check_output)
     }
 }

@@ -1,6 +1,7 @@
 //! Whether an allocator can make a difference to a program at all, and if not, why and what to do.
 
 use super::asked;
+use super::raw::Raw;
 use super::supervisor::Report;
 use super::witness::{Calls, Testimony};
 use crate::contenders::Contender;
@@ -105,9 +106,9 @@ fn allocator_inside(program: &Path) -> Option<&'static str> {
 
 /// What one run under the counter showed.
 #[derive(Clone, Debug)]
-pub(super) struct Probe {
+pub(crate) struct Probe {
     /// Calls of all processes.
-    pub(super) calls: Calls,
+    pub(crate) calls: Calls,
     /// CPU time of all processes, which includes the counting.
     pub(super) cpu_ns: u64,
     has_python: bool,
@@ -119,7 +120,8 @@ pub(super) struct Probe {
 
 impl Probe {
     /// Sums up a run.
-    pub(super) fn of(report: &Report, said: &[Testimony], program: &Path) -> Self {
+    pub(crate) fn of(raw: &Raw, program: &Path) -> Self {
+        let Raw { report, said, .. } = raw;
         let mut calls = Calls::default();
         said.iter().for_each(|one| calls += one.calls);
         let busiest = report.seen.iter().max_by_key(|(_, _, ticks)| *ticks);
@@ -136,7 +138,7 @@ impl Probe {
     }
 
     /// Share of the CPU time spent in calls.
-    pub(super) fn share(&self) -> f64 {
+    pub(crate) fn share(&self) -> f64 {
         (self.calls.ns as f64 / self.cpu_ns.max(1) as f64).min(1.0)
     }
 
@@ -239,9 +241,11 @@ pub(super) fn served(
 }
 
 /// The object that serves a program. A program at a fixed address may stand for a `malloc` that it
-/// only refers to; one that defines its own has been told apart from it.
+/// only refers to; one that defines its own has been told apart from it. The loader knows the
+/// program itself by the name that it was started under, which need not be a path.
 fn malloc_of(one: &Testimony) -> &str {
-    let in_executable = Path::new(&one.malloc).canonicalize().is_ok_and(|it| it == one.executable);
+    let is_executable = |path: &Path| path.canonicalize().is_ok_and(|it| it == one.executable);
+    let in_executable = !one.malloc.contains('/') || is_executable(Path::new(&one.malloc));
     let is_own = || {
         let library = Path::new(&one.next_malloc);
         matches!(obstacle(&one.executable, library), Some(Obstacle::OwnMalloc))
@@ -333,6 +337,14 @@ mod tests {
         let expected = "not served by glibc: /redis: its malloc is that of /usr/lib/libother.so";
         assert_eq!(error, expected);
         assert_eq!(fault(&[], &said).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_program_that_refers_to_malloc_by_its_own_name_is_served_by_the_next() {
+        let (contender, report, mut said) = scene(&[(1, "/python", 9)], &[(1, "/python", LIBC)]);
+        let libc = std::mem::replace(&mut said[0].malloc, "python".to_owned());
+        said[0].next_malloc = libc.clone();
+        assert_eq!(served(&contender, &report, &said), Ok(libc));
     }
 
     fn probe(allocations: u64, ns: u64, bytes: u64, has_python: bool) -> Probe {

@@ -4,6 +4,7 @@
 //! It is a process of its own, because the kernel sums up the resources of children by process, and
 //! because whatever the program leaves running falls to it (`PR_SET_CHILD_SUBREAPER`). It ends
 //! everything when its standard input closes: so nothing outlives the command, however that ends.
+//! [`FINISH`] there asks a server, which would not end by itself, to do so.
 
 use super::tree::{Process, Seen, Tree};
 use anyhow::{Context, Result, bail};
@@ -12,7 +13,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeValLike;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -21,11 +22,11 @@ use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Time between the first looks at the processes; it doubles up to [`Pace::SLOWEST`].
@@ -38,6 +39,9 @@ const QUIET_TICKS: u64 = 1;
 const QUIET_WINDOW: Duration = Duration::from_millis(250);
 /// How long processes have between being asked to end and being ended.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// The byte on standard input that says that the program has done its work.
+pub(super) const FINISH: u8 = b'.';
 
 /// Runs one sample of a program; `quarry compare` starts it.
 #[derive(Args)]
@@ -117,6 +121,8 @@ pub(super) struct Report {
     pub(super) looks: Vec<Look>,
     /// What was resident two seconds after the last activity, where something lived that long.
     pub(super) idle_bytes: Option<u64>,
+    /// What was resident when it was asked to end because its work was done.
+    pub(super) final_bytes: Option<u64>,
     /// Processes that lived on when the program had ended, and were ended.
     pub(super) left_running: usize,
     /// The processes that were seen: id, executable, CPU ticks.
@@ -130,7 +136,6 @@ impl SuperviseArgs {
     /// Where this process could not do its part; a program that fails is no error.
     pub(super) fn supervise(&self) -> Result<Report> {
         set_child_subreaper(true).context("PR_SET_CHILD_SUBREAPER")?;
-        // The children get an empty mask again: the standard library sees to that.
         let signals = SigSet::from_iter([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT]);
         signals.thread_block()?;
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
@@ -139,7 +144,7 @@ impl SuperviseArgs {
         let own_peak = peak_of(UsageWho::RUSAGE_SELF)?;
         let mut command = self.command()?;
         let start = Instant::now();
-        let mut watch = match command.spawn() {
+        let mut watch = match spawn_unblocked(&mut command)? {
             Ok(child) => Watch::new(child.id() as i32, start),
             Err(error) => return Ok(Report::empty(End::NotStarted(error.to_string()))),
         };
@@ -172,6 +177,15 @@ impl SuperviseArgs {
         command.stderr(File::create(&self.stderr).with_context(|| named(&self.stderr))?);
         Ok(command)
     }
+}
+
+/// Starts the program with no signal blocked, as it expects: masks are inherited, and a server with
+/// SIGTERM blocked does not end.
+fn spawn_unblocked(command: &mut Command) -> Result<io::Result<Child>> {
+    let mask = SigSet::empty().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+    let child = command.spawn();
+    mask.thread_set_mask()?;
+    Ok(child)
 }
 
 /// When to look at the processes again: often at first, and not so often that looking takes more
@@ -207,6 +221,7 @@ struct Watch {
     peak_bytes: u64,
     activity: Activity,
     idle_bytes: Option<u64>,
+    final_bytes: Option<u64>,
     left_running: usize,
 }
 
@@ -247,6 +262,7 @@ impl Watch {
             peak_bytes: 0,
             activity: Activity { window_began: start, ticks_then: 0, last: start, idle: false },
             idle_bytes: None,
+            final_bytes: None,
             left_running: 0,
         }
     }
@@ -255,7 +271,9 @@ impl Watch {
     /// end. Afterwards no process of it is left.
     fn until_end(&mut self, signals: &SignalFd, deadline: Instant) -> Result<End> {
         let stdin = io::stdin();
-        loop {
+        // Its SIGCHLD may have come before the signal was blocked again.
+        let mut all_gone = self.reap();
+        while !all_gone {
             let wake = self.pace.next.min(deadline);
             let left = wake.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);
             let mut events = [
@@ -266,12 +284,11 @@ impl Watch {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => bail!("poll: {error}"),
             }
-            let closed = events[1].any().unwrap_or(true);
-            let mut told_to_end = closed;
+            let mut told_to_end = events[1].any().unwrap_or(true) && self.hears(stdin.as_fd());
             while let Some(signal) = signals.read_signal()? {
                 told_to_end |= signal.ssi_signo != Signal::SIGCHLD as u32;
             }
-            let all_gone = self.reap();
+            all_gone = self.reap();
             if all_gone {
                 break;
             }
@@ -288,6 +305,22 @@ impl Watch {
         }
         let (end, _) = self.ended.clone().context("the program ended without a status")?;
         Ok(end)
+    }
+
+    /// Reads standard input. Returns whether it is closed, so that everything must end.
+    fn hears(&mut self, stdin: BorrowedFd<'_>) -> bool {
+        let mut byte = [0];
+        match nix::unistd::read(stdin, &mut byte) {
+            Ok(1) if byte == [FINISH] => {
+                self.look();
+                self.final_bytes = self.looks.last().map(|look| look.resident);
+                // It may have ended meanwhile.
+                let _ = kill(Pid::from_raw(self.main), Signal::SIGTERM);
+                false
+            }
+            Err(Errno::EINTR) => false,
+            _ => true,
+        }
     }
 
     /// Takes the status of every process that has ended. Returns whether none is left.
@@ -366,6 +399,7 @@ impl Watch {
             involuntary_switches: usage.involuntary_context_switches() as u64,
             looks: self.looks,
             idle_bytes: self.idle_bytes,
+            final_bytes: self.final_bytes,
             left_running: self.left_running,
             seen: self.tree.seen.into_iter().map(seen).collect(),
         })
@@ -388,6 +422,7 @@ impl Report {
             involuntary_switches: 0,
             looks: Vec::new(),
             idle_bytes: None,
+            final_bytes: None,
             left_running: 0,
             seen: Vec::new(),
         }

@@ -33,15 +33,15 @@ pub(super) struct Testimony {
 
 /// Calls of malloc and its relatives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Calls {
+pub(crate) struct Calls {
     /// That allocate.
-    pub(super) allocations: u64,
+    pub(crate) allocations: u64,
     /// That free.
-    pub(super) frees: u64,
+    pub(crate) frees: u64,
     /// Bytes asked for.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// Time spent in all of them.
-    pub(super) ns: u64,
+    pub(crate) ns: u64,
 }
 
 impl std::ops::AddAssign for Calls {

@@ -1,0 +1,137 @@
+//! Requests to a store of keys and values: what each must bring is known, because nobody else talks
+//! to it.
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use std::collections::{HashMap, VecDeque};
+
+/// Keys of one connection.
+const KEYS: u32 = 2000;
+/// Longest value, in bytes: a few of them fit into a socket's buffer.
+const LONGEST: usize = 4096;
+/// Longest list.
+const LONGEST_LIST: usize = 500;
+
+/// A request with what it must bring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Deed {
+    /// Store a value.
+    Set { key: String, value: Vec<u8> },
+    /// Read it.
+    Get { key: String, found: Option<Vec<u8>> },
+    /// Add to its end; how long it then is.
+    Append { key: String, tail: Vec<u8>, length: usize },
+    /// Remove it.
+    Delete { key: String, existed: bool },
+    /// Put at the head of a list; how long that then is.
+    Push { list: String, value: Vec<u8>, length: usize },
+    /// Take from the end of a list.
+    Pop { list: String, found: Option<Vec<u8>> },
+}
+
+/// The requests of one connection, in order, and a copy of what the server holds of it. Keys carry
+/// the connection's number: no two meet.
+#[derive(Debug)]
+pub(super) struct Traffic {
+    connection: usize,
+    with_lists: bool,
+    random: StdRng,
+    values: HashMap<String, Vec<u8>>,
+    list: VecDeque<Vec<u8>>,
+}
+
+impl Traffic {
+    pub(super) fn new(connection: usize, with_lists: bool) -> Self {
+        Self {
+            connection,
+            with_lists,
+            random: StdRng::seed_from_u64(connection as u64),
+            values: HashMap::new(),
+            list: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn draw(&mut self) -> Deed {
+        let key = format!("{}:key:{}", self.connection, self.random.random_range(0..KEYS));
+        match self.random.random_range(0..100) {
+            0..40 => {
+                let value = self.value();
+                self.values.insert(key.clone(), value.clone());
+                Deed::Set { key, value }
+            }
+            40..70 => Deed::Get { found: self.values.get(&key).cloned(), key },
+            70..80 => self.append(key),
+            80..90 => Deed::Delete { existed: self.values.remove(&key).is_some(), key },
+            _ if !self.with_lists => Deed::Get { found: self.values.get(&key).cloned(), key },
+            _ => self.push_or_pop(),
+        }
+    }
+
+    /// Appends to what is there and short enough; else it is read.
+    fn append(&mut self, key: String) -> Deed {
+        let tail = vec![b'+'; self.random.random_range(8..200)];
+        match self.values.get_mut(&key) {
+            Some(value) if value.len() + tail.len() <= LONGEST => {
+                value.extend_from_slice(&tail);
+                Deed::Append { key, tail, length: value.len() }
+            }
+            found => Deed::Get { found: found.cloned(), key },
+        }
+    }
+
+    fn push_or_pop(&mut self) -> Deed {
+        let list = format!("{}:list", self.connection);
+        if self.list.len() < LONGEST_LIST && self.random.random_range(0..5) < 3 {
+            let value = self.value();
+            self.list.push_front(value.clone());
+            return Deed::Push { list, value, length: self.list.len() };
+        }
+        Deed::Pop { list, found: self.list.pop_back() }
+    }
+
+    /// Most values are short, a few are long.
+    fn value(&mut self) -> Vec<u8> {
+        let length = match self.random.random_range(0..10) {
+            0..6 => self.random.random_range(16..128),
+            6..9 => self.random.random_range(128..1024),
+            _ => self.random.random_range(1024..LONGEST),
+        };
+        let mark: u8 = self.random.random_range(b'a'..=b'z');
+        vec![mark; length]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_comes_and_is_consistent() {
+        let mut traffic = Traffic::new(1, true);
+        let mut held: HashMap<String, Vec<u8>> = HashMap::new();
+        let mut kinds = std::collections::HashSet::new();
+        for _ in 0..20_000 {
+            let deed = traffic.draw();
+            kinds.insert(std::mem::discriminant(&deed));
+            match deed {
+                Deed::Set { key, value } => {
+                    held.insert(key, value);
+                }
+                Deed::Get { key, found } => assert_eq!(held.get(&key), found.as_ref()),
+                Deed::Append { key, tail, length } => {
+                    let value = held.get_mut(&key).unwrap();
+                    value.extend(tail);
+                    assert_eq!(length, value.len());
+                    assert!(value.len() <= LONGEST);
+                }
+                Deed::Delete { key, existed } => assert_eq!(held.remove(&key).is_some(), existed),
+                Deed::Push { length, .. } => assert!(length <= LONGEST_LIST),
+                Deed::Pop { .. } => {}
+            }
+        }
+        assert_eq!(kinds.len(), 6);
+        let mut without = Traffic::new(1, false);
+        let is_list = |deed: &Deed| matches!(deed, Deed::Push { .. } | Deed::Pop { .. });
+        assert!((0..1000).all(|_| !is_list(&without.draw())));
+    }
+}
