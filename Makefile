@@ -79,6 +79,10 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 results: build ## docs/results anew, or PAGES="memory performance"; nothing else should run
 	@scripts/results.sh $(PAGES)
 
+.PHONY: peers
+peers: ## newest versions of other allocators into target/peers, for comparisons
+	@scripts/peers.sh
+
 .PHONY: soak
 soak: ## stress, property tests and real programs for SOAK_MINUTES (60)
 	@scripts/soak.sh

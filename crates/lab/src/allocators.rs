@@ -52,6 +52,12 @@ const PACKAGED: &[Packaged] = &[
     Packaged { name: "hardened_malloc", choices: &[unpackaged("libhardened_malloc.so")] },
 ];
 
+/// Names of the newest versions that `make peers` builds, as `lib<name>.so`.
+const BUILT: &[&str] = &["jemalloc-new", "mimalloc2", "mimalloc3", "rpmalloc", "snmalloc"];
+
+/// Names the folder that `make peers` has filled.
+const PEERS_VARIABLE: &str = "QUARRY_PEERS";
+
 /// A shared object that Debian has no package of; somebody may have built and installed it.
 const fn unpackaged(file: &'static str) -> Package {
     Package { name: "", file }
@@ -113,7 +119,15 @@ fn look_for(
             Err(error) => Err(format!("{name}: {file}: {error}")),
         });
     }
+    if let Some(built) = look_for_built(name) {
+        return Ok(Ok(built));
+    }
     let Some(packaged) = PACKAGED.iter().find(|packaged| packaged.name == name) else {
+        if BUILT.contains(&name) {
+            return Ok(Err(format!(
+                "{name}: not built; `make peers` builds it, and {PEERS_VARIABLE} names its folder"
+            )));
+        }
         return Err(nearest::unknown("allocator", name, &[&known()[..], &["NAME=FILE"]].concat()));
     };
     let place = |file: &str| {
@@ -140,6 +154,29 @@ fn look_for(
     })
 }
 
+/// One of those that `make peers` builds: in the folder that is named, else in `peers` beside this
+/// command or beside its folder, which is where they are in a cargo target.
+fn look_for_built(name: &str) -> Option<Allocator> {
+    if !BUILT.contains(&name) {
+        return None;
+    }
+    let folders = match std::env::var_os(PEERS_VARIABLE).filter(|named| !named.is_empty()) {
+        Some(named) => vec![PathBuf::from(named)],
+        None => {
+            let this = std::env::current_exe().unwrap_or_default();
+            this.ancestors().skip(1).take(2).map(|folder| folder.join("peers")).collect()
+        }
+    };
+    folders.iter().find_map(|folder| built_in(folder, name))
+}
+
+/// The shared object of `name` in `folder`, with what its builder wrote about it.
+fn built_in(folder: &Path, name: &str) -> Option<Allocator> {
+    let path = folder.join(format!("lib{name}.so")).canonicalize().ok()?;
+    let version = std::fs::read_to_string(path.with_extension("version"));
+    Some(preloaded(name, path, version.ok().map(|version| version.trim().to_owned())))
+}
+
 /// The allocator of the C library.
 pub(crate) fn glibc() -> Allocator {
     let description = "the C library's own".to_owned();
@@ -164,7 +201,9 @@ fn installed(package: &str) -> Option<String> {
 /// Names that need no file.
 pub(crate) fn known() -> Vec<&'static str> {
     let packaged = PACKAGED.iter().map(|packaged| packaged.name);
-    std::iter::once(GLIBC).chain(packaged).chain([QUARRY]).collect()
+    let built = BUILT.iter().copied();
+    let only_built = built.filter(|name| PACKAGED.iter().all(|packaged| packaged.name != *name));
+    std::iter::once(GLIBC).chain(packaged).chain(only_built).chain([QUARRY]).collect()
 }
 
 fn folders() -> Vec<PathBuf> {
@@ -227,7 +266,8 @@ mod tests {
     fn unknown_names_are_refused_with_what_is_accepted() {
         let error = find(&names(&["xyz"]), &no_quarry).unwrap_err().to_string();
         let accepted = "accepted: glibc, jemalloc, tcmalloc, mimalloc, tbbmalloc, snmalloc, \
-                        rpmalloc, hoard, hardened_malloc, quarry, NAME=FILE";
+                        rpmalloc, hoard, hardened_malloc, jemalloc-new, mimalloc2, mimalloc3, \
+                        quarry, NAME=FILE";
         assert_eq!(error, format!("no allocator xyz; {accepted}"));
         let error = find(&names(&["mimaloc"]), &no_quarry).unwrap_err().to_string();
         assert!(error.starts_with("no allocator mimaloc; did you mean mimalloc"), "{error}");
@@ -243,6 +283,19 @@ mod tests {
                 None => assert!(found.absent[0].contains(choices[0].name), "{}", found.absent[0]),
             }
         }
+    }
+
+    #[test]
+    fn built_ones_are_found_with_their_versions_or_said_to_be_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(built_in(folder.path(), "mimalloc3"), None);
+        std::fs::write(folder.path().join("libmimalloc3.so"), "").unwrap();
+        std::fs::write(folder.path().join("libmimalloc3.version"), "mimalloc 3.9\n").unwrap();
+        let found = built_in(folder.path(), "mimalloc3").unwrap();
+        assert_eq!(found.description, "libmimalloc3.so, mimalloc 3.9");
+        let found = find(&names(&["mimalloc3"]), &no_quarry).unwrap();
+        let said = found.absent.iter().any(|line| line.contains("`make peers` builds it"));
+        assert!(said || !found.allocators.is_empty(), "{found:?}");
     }
 
     #[test]

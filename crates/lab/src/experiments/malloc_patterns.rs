@@ -1,4 +1,4 @@
-//! `malloc-patterns`: malloc and free under four patterns, against other allocators.
+//! `malloc-patterns`: malloc and its family under all patterns of use, against other allocators.
 
 use crate::FindLibrary;
 use crate::affinity;
@@ -8,8 +8,8 @@ use crate::contenders;
 use crate::nearest;
 use crate::options::{self, Common};
 use crate::patterns::heap::Heap;
-use crate::patterns::window::Budget;
-use crate::patterns::{Family, Pattern, side_by_side};
+use crate::patterns::window::{Budget, Window};
+use crate::patterns::{Family, Outcome, Pattern, latency, side_by_side};
 use crate::results::{Direction, Measurement, Metric, Run, Verify, Workload};
 use crate::runner::Design;
 use anyhow::{Context, Result};
@@ -19,20 +19,23 @@ use nix::sys::resource::{UsageWho, getrusage};
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// malloc and free under four patterns, against other allocators.
+/// malloc and its family under all patterns of use, against other allocators.
 ///
-/// Pairs (allocate, free), batches of 1,000 freed in either order, random replacement in a working
-/// set of 10,000 blocks, and a producer / consumer pair of threads. Every sample is a fresh process
-/// with the allocator preloaded, and counts only where the loader says that this allocator served
-/// it. Allocators are interleaved in randomised complete blocks; a second copy of the baseline
-/// (A/A) shows the noise. Printed are medians, and ratios paired within blocks with 95 % bootstrap
-/// intervals; an asterisk marks a ratio whose interval has nothing in common with that of the A/A
-/// copy in the same row.
+/// Pairs (allocate, free), batches of 1,000 freed in three orders, random replacement in a working
+/// set of 10,000 blocks on one and two threads, producer and consumer, threads in a ring (less what
+/// the same ring costs without allocating), servers whose threads come and go, mixed stress,
+/// realloc, calloc, short-lived threads, and the latency of single calls. Every sample is a fresh
+/// process with the allocator preloaded, and counts only where the loader says that this allocator
+/// served it. Allocators are interleaved in randomised complete blocks; a second copy of the
+/// baseline (A/A) shows the noise. Printed are medians, and ratios paired within blocks with 95 %
+/// bootstrap intervals; an asterisk marks a ratio whose interval has nothing in common with that of
+/// the A/A copy in the same row.
 ///
 /// Time is CPU time of the process, which other processes do not lengthen, and wall-clock time for
-/// producer and consumer; both are recorded. Threads are bound to CPUs. With one CPU, producer and
-/// consumer share it and their rows say nothing about memory that moves between CPUs. With several
-/// tasks each is a thread (a pair of threads) that runs the pattern on the same heap; time is then
+/// patterns of several threads; both are recorded. Threads are bound to CPUs. With one CPU they
+/// share it and their rows say nothing about memory that moves between CPUs. Peak memory is that of
+/// the process since it began to run (VmHWM), in a table of its own. With several tasks each is a
+/// thread (a pair of threads) that runs the pattern on the same heap; time is then
 /// wall-clock time of a task per operation of its own.
 #[derive(Args)]
 pub struct MallocPatterns {
@@ -54,7 +57,7 @@ pub(crate) struct Defaults;
 impl options::Defaults for Defaults {
     const VARIANTS: &'static str = "glibc,jemalloc,tcmalloc,mimalloc,quarry";
     const SAMPLES: &'static str = "50";
-    const QUICK_SAMPLES: &'static str = "3";
+    const QUICK_SAMPLES: &'static str = "2";
     const MOST_TASKS: u32 = 1024;
 }
 
@@ -81,13 +84,17 @@ impl PatternSample {
         let heap = Heap::of_this_process();
         let served_by = heap.served_by().context("malloc is nobody's")?;
         let budget = Budget::of_millis(self.millis);
-        let (window, time_ns) = match self.tasks {
+        let (Outcome { window, figures }, time_ns) = match self.tasks {
             1 => {
-                let window = self.pattern.run(heap, budget, self.cpus.get(1).copied());
-                let is_alone = !self.pattern.is_threaded();
-                (window, if is_alone { window.cpu_ns } else { window.wall_ns })
+                let outcome = self.pattern.run(heap, budget, &self.cpus);
+                let Window { wall_ns, cpu_ns, .. } = outcome.window;
+                (outcome, if self.pattern.is_threaded() { wall_ns } else { cpu_ns })
             }
-            tasks => side_by_side::run(self.pattern, heap, budget, tasks, &self.cpus),
+            tasks => {
+                let (window, time_ns) =
+                    side_by_side::run(self.pattern, heap, budget, tasks, &self.cpus);
+                (window.into(), time_ns)
+            }
         };
         Ok(Measurement {
             operations: window.operations,
@@ -97,16 +104,25 @@ impl PatternSample {
             verified: window.verified,
             served_by,
             counters: usage()?,
-            figures: BTreeMap::new(),
+            figures: figures.into_iter().map(|(name, it)| (name.to_owned(), it)).collect(),
         })
     }
+}
+
+/// Peak resident memory of this process in KiB. `getrusage` would not do: its maximum survives
+/// exec, and so would be that of the lab.
+fn peak_resident_kib() -> Result<i64> {
+    let status = std::fs::read_to_string("/proc/self/status").context("no /proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let number = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
+    number.context("/proc/self/status has no VmHWM")
 }
 
 /// What the kernel counted for this process.
 fn usage() -> Result<BTreeMap<String, u64>> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
     let counters = [
-        ("max_rss_kib", usage.max_rss()),
+        ("max_rss_kib", peak_resident_kib()?),
         ("minor_faults", usage.minor_page_faults()),
         ("involuntary_switches", usage.involuntary_context_switches()),
     ];
@@ -120,7 +136,7 @@ impl MallocPatterns {
         let mut contenders = contenders::find(&self.common.variants, find_library, out)?;
         let baseline = self.common.baseline(&contenders::names(&contenders), QUARRY)?.to_owned();
         contenders::add_copy(&mut contenders, &baseline);
-        let most = self.common.tasks()?.into_iter().max().unwrap_or(1).max(2);
+        let most = self.common.tasks()?.into_iter().max().unwrap_or(1).max(4);
         let cpus = affinity::choose(&affinity::allowed(), most as usize);
         let workload = |it: &Pattern| Workload::new(&it.to_string(), Verify::PerOperation(1));
         let workloads = patterns.iter().map(workload).collect();
@@ -144,7 +160,10 @@ impl MallocPatterns {
         }
         let is_wanted = |pattern: &Pattern| {
             let name = pattern.to_string();
-            self.only.is_empty() || self.only.iter().any(|prefix| name.starts_with(prefix))
+            if self.only.is_empty() {
+                return !self.common.quick || pattern.is_quick();
+            }
+            self.only.iter().any(|prefix| name.starts_with(prefix))
         };
         Ok(all.into_iter().filter(is_wanted).collect())
     }
@@ -169,12 +188,43 @@ impl MallocPatterns {
         let comparison = Comparison { run, groups: groups.collect() };
         let what = format!("{} ms in a fresh process.", self.millis);
         writeln!(out, "{}\n{}", run.head(&what), comparison.tables())?;
+        if patterns.contains(&Pattern::Latency) {
+            self.print_latency(run, out)?;
+        }
+        let workloads = patterns.iter().map(ToString::to_string).collect();
+        let all = Comparison { run, groups: vec![Group { name: "all".to_owned(), workloads }] };
+        let memory = run.meta.metrics.iter().find(|metric| metric.name == PEAK);
+        if let Some(memory) = memory {
+            writeln!(out, "\nPeak memory:\n\n{}", all.medians_of(memory))?;
+            let title = format!("Peak memory in relation to {}:", run.meta.baseline);
+            writeln!(out, "\n{title}\n\n{}", all.ratios_of(memory))?;
+        }
         run.expect_no_failures()
+    }
+
+    /// Quantiles, which other patterns do not have.
+    fn print_latency(&self, run: &Run, out: &mut dyn Write) -> Result<()> {
+        for (name, _) in latency::QUANTILES {
+            let workloads = vec![Pattern::Latency.to_string()];
+            let groups = vec![Group { name: Family::Latency.name().to_owned(), workloads }];
+            let comparison = Comparison { run, groups };
+            let metric = run.meta.metrics.iter().find(|metric| metric.name == name);
+            let metric = metric.context("a run has the metrics of its experiment")?;
+            writeln!(out, "\n{}\n", comparison.medians_of(metric))?;
+            writeln!(out, "{}", comparison.ratios_of(metric))?;
+        }
+        Ok(())
     }
 }
 
+/// Name of the metric of peak memory.
+const PEAK: &str = "peak RSS";
+
 fn metrics() -> Vec<Metric> {
-    let memory = Metric::new("peak RSS", "KiB", Direction::Lower, "max_rss_kib").digits(0);
+    let memory = Metric::new(PEAK, "KiB", Direction::Lower, "max_rss_kib").digits(0);
     let faults = Metric::new("page faults", "count", Direction::Lower, "minor_faults").digits(0);
-    vec![Metric::time_per_operation().primary(), memory, faults]
+    let quantile =
+        |(name, _)| Metric::new(name, &format!("{name} of a call"), Direction::Lower, name);
+    let quantiles = latency::QUANTILES.into_iter().map(quantile);
+    [Metric::time_per_operation().primary(), memory, faults].into_iter().chain(quantiles).collect()
 }

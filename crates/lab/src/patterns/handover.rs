@@ -1,22 +1,22 @@
 //! One thread allocates, another frees: the way that memory takes between CPUs.
 
 use super::heap::{Block, Heap};
+use super::others::Others;
 use super::window::{self, Budget, Done, Window};
-use crate::affinity;
 use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 /// Bytes of a head: that of a network packet, as in the kernel's `skbuff_head_cache`.
-const HEAD: usize = 256;
+pub(super) const HEAD: usize = 256;
 /// Heads that are sent, and received, at a time.
-const BURST: usize = 64;
+pub(super) const BURST: usize = 64;
 /// Bursts per chunk; about 15 us on a fast allocator.
-const CHUNK_BURSTS: usize = 16;
+pub(super) const CHUNK_BURSTS: usize = 16;
 /// Heads that fit into the queue.
-const CAPACITY: usize = 1024;
+pub(super) const CAPACITY: usize = 1024;
 /// Words per entry of the queue: head and payload.
-const WORDS: usize = 2;
+pub(super) const WORDS: usize = 2;
 /// Looks at an unchanged queue before the CPU is offered to others.
 const SPINS: u32 = 200;
 
@@ -27,7 +27,7 @@ const _: () = assert!(CAPACITY.is_multiple_of(BURST) && CAPACITY.is_power_of_two
 struct Padded(AtomicUsize);
 
 /// A bounded queue between one sender and one receiver. Heads `received..sent` are in it.
-struct Queue {
+pub(super) struct Queue {
     words: Vec<AtomicUsize>,
     sent: Padded,
     received: Padded,
@@ -35,13 +35,56 @@ struct Queue {
 }
 
 impl Queue {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             words: (0..CAPACITY * WORDS).map(|_| AtomicUsize::new(0)).collect(),
             sent: Padded(AtomicUsize::new(0)),
             received: Padded(AtomicUsize::new(0)),
             closed: AtomicBool::new(false),
         }
+    }
+
+    /// Whether another burst fits behind `sent` heads.
+    pub(super) fn has_room(&self, sent: usize) -> bool {
+        sent + BURST - self.received.0.load(Ordering::Acquire) <= CAPACITY
+    }
+
+    /// Allocates a burst of heads with payloads and sends it; there is room for it.
+    pub(super) fn put_burst(&self, heap: Heap, sent: &mut usize, payload: usize) {
+        for number in *sent..*sent + BURST {
+            let entry = self.entry(number);
+            let head = heap.allocate(HEAD, number as u64);
+            let data = heap.allocate(payload, number as u64);
+            entry[0].store(head.into_word(), Ordering::Relaxed);
+            entry[1].store(data.into_word(), Ordering::Relaxed);
+        }
+        *sent += BURST;
+        self.sent.0.store(*sent, Ordering::Release);
+    }
+
+    /// Heads that have been sent so far.
+    pub(super) fn sent(&self) -> usize {
+        self.sent.0.load(Ordering::Acquire)
+    }
+
+    /// Frees the heads `received..sent` with their payloads. One thread receives, in order, never
+    /// more than [`Queue::sent`] says.
+    pub(super) fn free_up_to(&self, heap: Heap, received: &mut usize, sent: usize) {
+        for number in *received..sent {
+            let entry = self.entry(number);
+            // SAFETY: entries below `sent` were written by the sender with two live blocks, and
+            // `received` only grows, so each is turned back once.
+            let (head, data) = unsafe {
+                (
+                    Block::from_word(entry[0].load(Ordering::Relaxed)),
+                    Block::from_word(entry[1].load(Ordering::Relaxed)),
+                )
+            };
+            heap.free(data, number as u64);
+            heap.free(head, number as u64);
+        }
+        *received = sent;
+        self.received.0.store(*received, Ordering::Release);
     }
 
     fn entry(&self, number: usize) -> &[AtomicUsize] {
@@ -63,18 +106,11 @@ fn wait_until<T>(mut ready: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-pub(super) fn run(
-    heap: Heap,
-    budget: Budget,
-    payload: usize,
-    receiver_cpu: Option<usize>,
-) -> Window {
+pub(super) fn run(heap: Heap, budget: Budget, payload: usize, others: Others<'_>) -> Window {
     let queue = Queue::new();
     thread::scope(|scope| {
         let receiver = scope.spawn(|| {
-            if let Some(cpu) = receiver_cpu {
-                affinity::pin(cpu).expect("the CPU is one of those allowed");
-            }
+            others.pin(0);
             receive(heap, &queue)
         });
         let mut sent = 0;
@@ -93,19 +129,8 @@ pub(super) fn run(
 }
 
 fn send_burst(heap: Heap, queue: &Queue, sent: &mut usize, payload: usize) {
-    wait_until(|| {
-        let received = queue.received.0.load(Ordering::Acquire);
-        (*sent + BURST - received <= CAPACITY).then_some(())
-    });
-    for number in *sent..*sent + BURST {
-        let entry = queue.entry(number);
-        let head = heap.allocate(HEAD, number as u64);
-        let data = heap.allocate(payload, number as u64);
-        entry[0].store(head.into_word(), Ordering::Relaxed);
-        entry[1].store(data.into_word(), Ordering::Relaxed);
-    }
-    *sent += BURST;
-    queue.sent.0.store(*sent, Ordering::Release);
+    wait_until(|| queue.has_room(*sent).then_some(()));
+    queue.put_burst(heap, sent, payload);
 }
 
 /// Frees all that comes, and returns how many heads came.
@@ -114,27 +139,13 @@ fn receive(heap: Heap, queue: &Queue) -> usize {
     loop {
         let sent = wait_until(|| {
             let closed = queue.closed.load(Ordering::Acquire);
-            let sent = queue.sent.0.load(Ordering::Acquire);
+            let sent = queue.sent();
             (sent > received || closed).then_some(sent)
         });
         if sent == received {
             return received;
         }
-        for number in received..sent {
-            let entry = queue.entry(number);
-            // SAFETY: entries below `sent` were written by the sender with two live blocks, and
-            // `received` only grows, so each is turned back once.
-            let (head, data) = unsafe {
-                (
-                    Block::from_word(entry[0].load(Ordering::Relaxed)),
-                    Block::from_word(entry[1].load(Ordering::Relaxed)),
-                )
-            };
-            heap.free(data, number as u64);
-            heap.free(head, number as u64);
-        }
-        received = sent;
-        queue.received.0.store(received, Ordering::Release);
+        queue.free_up_to(heap, &mut received, sent);
     }
 }
 
@@ -147,7 +158,7 @@ mod tests {
     fn more_heads_than_the_queue_holds_all_arrive() {
         let budget =
             Budget { warm_up: Duration::from_millis(2), measured: Duration::from_millis(2) };
-        let window = run(Heap::of_this_process(), budget, 64, None);
+        let window = run(Heap::of_this_process(), budget, 64, Others { count: 1, cpus: &[] });
         assert!(window.operations >= (CHUNK_BURSTS * BURST) as u64);
     }
 }

@@ -5,6 +5,9 @@ use std::ffi::{CStr, c_void};
 use std::hint::black_box;
 use std::mem::MaybeUninit;
 
+/// Blocks of [`Heap::of_preallocated`], each of 64 bytes.
+pub(crate) const PREALLOCATED: usize = 4096;
+
 /// `malloc` and `free` of this process. Rust knows these functions by name and may remove a pair of
 /// calls; behind an opaque pointer it may not, and the loop has no other barrier that would cost
 /// time. A call through a pointer costs what a call through the linkage table costs.
@@ -12,12 +15,19 @@ use std::mem::MaybeUninit;
 pub(crate) struct Heap {
     malloc: unsafe extern "C" fn(usize) -> *mut c_void,
     free: unsafe extern "C" fn(*mut c_void),
+    calloc: unsafe extern "C" fn(usize, usize) -> *mut c_void,
+    realloc: unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void,
 }
 
 impl Heap {
     /// The allocator that this process runs on.
     pub(crate) fn of_this_process() -> Self {
-        Self { malloc: black_box(libc::malloc), free: black_box(libc::free) }
+        Self {
+            malloc: black_box(libc::malloc),
+            free: black_box(libc::free),
+            calloc: black_box(libc::calloc),
+            realloc: black_box(libc::realloc),
+        }
     }
 
     /// Functions that give out and take back one and the same block, which is never freed: what is
@@ -30,7 +40,26 @@ impl Heap {
             BLOCK.with(|block| block.as_ptr().cast())
         }
         extern "C" fn take(_block: *mut c_void) {}
-        Self { malloc: black_box(give), free: black_box(take) }
+        Self { malloc: black_box(give), free: black_box(take), ..Self::of_this_process() }
+    }
+
+    /// Functions that give out the same [`PREALLOCATED`] small blocks of each thread in turn: what
+    /// is left of threads that pass blocks on when nothing is allocated. A block must have been
+    /// taken back before so many others have been given.
+    pub(crate) fn of_preallocated() -> Self {
+        thread_local! {
+            // Leaked: blocks of a thread that has ended may still be under way.
+            static BLOCKS: &'static [Cell<[u64; 8]>] =
+                vec![Cell::new([0; 8]); PREALLOCATED].leak();
+            static NEXT: Cell<usize> = const { Cell::new(0) };
+        }
+        extern "C" fn give(_size: usize) -> *mut c_void {
+            let next = NEXT.get();
+            NEXT.set((next + 1) % PREALLOCATED);
+            BLOCKS.with(|blocks| blocks[next].as_ptr().cast())
+        }
+        extern "C" fn take(_block: *mut c_void) {}
+        Self { malloc: black_box(give), free: black_box(take), ..Self::of_this_process() }
     }
 
     /// File that `malloc` belongs to, as the dynamic loader says.
@@ -64,6 +93,26 @@ impl Heap {
         Block(pointer)
     }
 
+    /// Allocates `size` bytes, at least 8, which the allocator says are zero.
+    pub(crate) fn allocate_zeroed(&self, size: usize) -> Block {
+        // SAFETY: calloc has no preconditions.
+        let pointer = unsafe { (self.calloc)(1, size) }.cast::<u64>();
+        if pointer.is_null() {
+            out_of_memory(size);
+        }
+        Block(pointer)
+    }
+
+    /// Gives a block another size, at least 8; it keeps its mark.
+    pub(crate) fn reallocate(&self, block: Block, size: usize) -> Block {
+        // SAFETY: the block came from `malloc` and, being consumed, is known by its new name only.
+        let pointer = unsafe { (self.realloc)(block.0.cast(), size) }.cast::<u64>();
+        if pointer.is_null() {
+            out_of_memory(size);
+        }
+        Block(pointer)
+    }
+
     /// Frees a block after a look at its mark; a wrong one means that somebody else wrote there.
     #[inline(always)]
     pub(crate) fn free(&self, block: Block, mark: u64) {
@@ -87,6 +136,24 @@ impl Block {
     /// The block as a number, to send it through a queue of words.
     pub(crate) fn into_word(self) -> usize {
         self.0 as usize
+    }
+
+    /// Writes a word.
+    ///
+    /// # Safety
+    /// The block has 8 bytes at `offset`, which is a multiple of 8.
+    pub(crate) unsafe fn write(&mut self, offset: usize, word: u64) {
+        // SAFETY: inside of a live block, as the caller promises, with one owner.
+        unsafe { self.0.byte_add(offset).write_volatile(word) };
+    }
+
+    /// Reads a word.
+    ///
+    /// # Safety
+    /// As for [`Block::write`]; the word has been written, or the block was allocated zeroed.
+    pub(crate) unsafe fn read(&self, offset: usize) -> u64 {
+        // SAFETY: inside of a live block, and initialised, as the caller promises.
+        unsafe { self.0.byte_add(offset).read_volatile() }
     }
 
     /// The block again.

@@ -9,13 +9,22 @@ pub(crate) mod growth;
 mod handover;
 pub(crate) mod heap;
 pub(crate) mod idle;
+mod larson;
+pub(crate) mod latency;
+mod mixed;
+mod others;
 mod pair;
+mod resize;
+mod ring;
+mod server;
 pub(crate) mod side_by_side;
 pub(crate) mod watched;
 pub(crate) mod window;
 mod working_set;
 
 use heap::Heap;
+use others::Others;
+use resize::Steps;
 use std::fmt;
 use std::str::FromStr;
 use window::{Budget, Window};
@@ -27,6 +36,8 @@ pub(crate) enum FreeOrder {
     Lifo,
     /// First allocated, first freed.
     Fifo,
+    /// In an order that is drawn once.
+    Shuffled,
 }
 
 /// One workload.
@@ -37,11 +48,27 @@ pub(crate) enum Pattern {
     /// Allocate 1,000 blocks, free them all. Operation: one block.
     Batch { size: usize, order: FreeOrder },
     /// Replace a random one of 10,000 blocks by one of a random size (logarithmically uniform from
-    /// 16 bytes to `largest`). Operation: one replacement.
-    WorkingSet { largest: usize },
+    /// 16 bytes to `largest`). Operation: one replacement, on one of so many threads.
+    WorkingSet { largest: usize, threads: usize },
     /// One thread allocates a head of 256 bytes and a payload, another frees them; they pass
     /// through a bounded queue in bursts of 64. Operation: one head with its payload.
     Handover { payload: usize },
+    /// Threads in a ring do the same, each to the next; what passing on costs is subtracted.
+    Ring { payload: usize },
+    /// An acceptor hands requests to threads that serve 64 and end. Operation: one request.
+    Server,
+    /// Threads end and leave their blocks to successors. Operation: one replacement.
+    Larson,
+    /// All sizes, lives and owners. Operation: one replacement.
+    Mixed,
+    /// A block grows. Operation: one realloc.
+    Realloc { steps: Steps },
+    /// A zeroed block is looked at, written and freed. Operation: one block.
+    Calloc { size: usize },
+    /// A thread allocates 100 blocks, frees them and ends. Operation: one thread.
+    ShortLives,
+    /// How long one free and malloc take at most. Operation: one replacement.
+    Latency,
 }
 
 /// A family of workloads, for summaries.
@@ -51,12 +78,26 @@ pub(crate) enum Family {
     Batches,
     WorkingSets,
     Handovers,
+    Servers,
+    Reallocs,
+    Callocs,
+    ShortLives,
+    Latency,
 }
 
 impl Family {
     /// All of them, in the order of tables.
-    pub(crate) const ALL: [Self; 4] =
-        [Self::Pairs, Self::Batches, Self::WorkingSets, Self::Handovers];
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Pairs,
+        Self::Batches,
+        Self::WorkingSets,
+        Self::Handovers,
+        Self::Servers,
+        Self::Reallocs,
+        Self::Callocs,
+        Self::ShortLives,
+        Self::Latency,
+    ];
 
     /// What it is called in tables.
     pub(crate) fn name(self) -> &'static str {
@@ -65,6 +106,11 @@ impl Family {
             Self::Batches => "batches of 1,000",
             Self::WorkingSets => "working set of 10,000",
             Self::Handovers => "producer / consumer",
+            Self::Servers => "servers and mixed stress",
+            Self::Reallocs => "realloc",
+            Self::Callocs => "calloc",
+            Self::ShortLives => "short-lived threads",
+            Self::Latency => "latency",
         }
     }
 }
@@ -72,17 +118,54 @@ impl Family {
 const SIZES: [usize; 6] = [16, 64, 256, 1024, 4096, 32768];
 const LARGEST: [usize; 2] = [1024, 32768];
 const PAYLOADS: [usize; 4] = [64, 512, 4096, 16384];
+/// Most threads of a ring; it has as many as there are CPUs.
+const RING_MOST: usize = 4;
+const ZEROED: [usize; 4] = [1 << 10, 32 << 10, 1 << 20, 64 << 20];
+
+/// What a sample of a pattern brought: its window, and further figures by name.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) window: Window,
+    pub(crate) figures: Vec<(&'static str, f64)>,
+}
+
+impl From<Window> for Outcome {
+    fn from(window: Window) -> Self {
+        Self { window, figures: Vec::new() }
+    }
+}
 
 impl Pattern {
     /// Every workload of the experiment, in the order of tables.
     pub(crate) fn all() -> Vec<Self> {
         let mut all: Vec<Self> = SIZES.map(|size| Self::Pair { size }).to_vec();
-        for order in [FreeOrder::Lifo, FreeOrder::Fifo] {
+        for order in [FreeOrder::Lifo, FreeOrder::Fifo, FreeOrder::Shuffled] {
             all.extend(SIZES.map(|size| Self::Batch { size, order }));
         }
-        all.extend(LARGEST.map(|largest| Self::WorkingSet { largest }));
+        for threads in [1, 2] {
+            all.extend(LARGEST.map(|largest| Self::WorkingSet { largest, threads }));
+        }
         all.extend(PAYLOADS.map(|payload| Self::Handover { payload }));
+        all.extend(PAYLOADS.map(|payload| Self::Ring { payload }));
+        all.extend([Self::Server, Self::Larson, Self::Mixed]);
+        let steps = [Steps::Small, Steps::Geometric, Steps::Pages];
+        all.extend(steps.map(|steps| Self::Realloc { steps }));
+        all.extend(ZEROED.map(|size| Self::Calloc { size }));
+        all.extend([Self::ShortLives, Self::Latency]);
         all
+    }
+
+    /// Whether a quick run has it: of several sizes it has the ends or one, and not what takes
+    /// longer than all others.
+    pub(crate) fn is_quick(self) -> bool {
+        match self {
+            Self::Pair { size } | Self::Batch { size, .. } => size == 16 || size == 32768,
+            Self::Handover { payload } | Self::Ring { payload } => payload == 512,
+            Self::WorkingSet { largest, .. } => largest == 32768,
+            Self::Realloc { steps } => steps != Steps::Pages,
+            Self::Calloc { size } => size == 1 << 10 || size == 1 << 20,
+            _ => true,
+        }
     }
 
     /// The family that it belongs to.
@@ -91,23 +174,51 @@ impl Pattern {
             Self::Pair { .. } => Family::Pairs,
             Self::Batch { .. } => Family::Batches,
             Self::WorkingSet { .. } => Family::WorkingSets,
-            Self::Handover { .. } => Family::Handovers,
+            Self::Handover { .. } | Self::Ring { .. } => Family::Handovers,
+            Self::Server | Self::Larson | Self::Mixed => Family::Servers,
+            Self::Realloc { .. } => Family::Reallocs,
+            Self::Calloc { .. } => Family::Callocs,
+            Self::ShortLives => Family::ShortLives,
+            Self::Latency => Family::Latency,
         }
     }
 
-    /// Whether it has a second thread, so that time is spent waiting and only the wall clock tells
+    /// Whether it has further threads, so that time is spent waiting and only the wall clock tells
     /// what an operation took.
     pub(crate) fn is_threaded(self) -> bool {
-        matches!(self, Self::Handover { .. })
+        match self {
+            Self::WorkingSet { threads, .. } => threads > 1,
+            Self::Pair { .. } | Self::Batch { .. } => false,
+            Self::Realloc { .. } | Self::Calloc { .. } => false,
+            _ => true,
+        }
     }
 
-    /// Runs it on `heap`. A second thread, where there is one, is bound to `second_cpu`.
-    pub(crate) fn run(self, heap: Heap, budget: Budget, second_cpu: Option<usize>) -> Window {
+    /// Runs it on `heap`, on the first of `cpus`; further threads are bound to the others.
+    pub(crate) fn run(self, heap: Heap, budget: Budget, cpus: &[usize]) -> Outcome {
+        let one = Others { count: 1, cpus };
         match self {
-            Self::Pair { size } => pair::run(heap, budget, size),
-            Self::Batch { size, order } => batch::run(heap, budget, size, order),
-            Self::WorkingSet { largest } => working_set::run(heap, budget, largest),
-            Self::Handover { payload } => handover::run(heap, budget, payload, second_cpu),
+            Self::Pair { size } => pair::run(heap, budget, size).into(),
+            Self::Batch { size, order } => batch::run(heap, budget, size, order).into(),
+            Self::WorkingSet { largest, threads } => {
+                let others = Others { count: threads - 1, cpus };
+                working_set::run(heap, budget, largest, others).into()
+            }
+            Self::Handover { payload } => handover::run(heap, budget, payload, one).into(),
+            Self::Ring { payload } => {
+                let others = Others { count: cpus.len().clamp(2, RING_MOST) - 1, cpus };
+                ring::run(heap, budget, payload, others).into()
+            }
+            Self::Server => server::run(heap, budget, one).into(),
+            Self::Larson => larson::run(heap, budget, one).into(),
+            Self::Mixed => mixed::run(heap, budget, one).into(),
+            Self::Realloc { steps } => resize::run_realloc(heap, budget, steps).into(),
+            Self::Calloc { size } => resize::run_calloc(heap, budget, size).into(),
+            Self::ShortLives => server::run_short_lives(heap, budget).into(),
+            Self::Latency => {
+                let (window, figures) = latency::run(heap, budget, one);
+                Outcome { window, figures }
+            }
         }
     }
 }
@@ -118,8 +229,22 @@ impl fmt::Display for Pattern {
             Self::Pair { size } => write!(f, "pair-{size}"),
             Self::Batch { size, order: FreeOrder::Lifo } => write!(f, "batch-lifo-{size}"),
             Self::Batch { size, order: FreeOrder::Fifo } => write!(f, "batch-fifo-{size}"),
-            Self::WorkingSet { largest } => write!(f, "random-{largest}"),
+            Self::Batch { size, order: FreeOrder::Shuffled } => write!(f, "batch-shuffled-{size}"),
+            Self::WorkingSet { largest, threads: 1 } => write!(f, "random-{largest}"),
+            Self::WorkingSet { largest, threads } => {
+                write!(f, "random-{largest}-{threads}-threads")
+            }
             Self::Handover { payload } => write!(f, "handover-{payload}"),
+            Self::Ring { payload } => write!(f, "ring-{payload}"),
+            Self::Server => write!(f, "server"),
+            Self::Larson => write!(f, "larson"),
+            Self::Mixed => write!(f, "mixed"),
+            Self::Realloc { steps: Steps::Small } => write!(f, "realloc-small"),
+            Self::Realloc { steps: Steps::Geometric } => write!(f, "realloc-geometric"),
+            Self::Realloc { steps: Steps::Pages } => write!(f, "realloc-pages"),
+            Self::Calloc { size } => write!(f, "calloc-{size}"),
+            Self::ShortLives => write!(f, "thread"),
+            Self::Latency => write!(f, "latency"),
         }
     }
 }
@@ -171,9 +296,10 @@ mod tests {
     fn every_pattern_runs_and_counts_operations() {
         let budget = Budget { warm_up: Duration::ZERO, measured: Duration::from_micros(100) };
         for pattern in Pattern::all() {
-            let window = pattern.run(Heap::of_this_process(), budget, None);
+            let Outcome { window, figures } = pattern.run(Heap::of_this_process(), budget, &[]);
             assert!(window.operations > 0 && window.wall_ns > 0, "{pattern}");
             assert_eq!(window.verified, window.operations, "{pattern}");
+            assert_eq!(figures.is_empty(), pattern != Pattern::Latency, "{pattern}");
         }
     }
 }

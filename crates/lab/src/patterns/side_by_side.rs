@@ -7,8 +7,8 @@ use crate::affinity;
 use std::sync::Barrier;
 use std::thread;
 
-/// Runs `tasks` threads that begin together, on the CPUs in turn; the second thread of a pattern
-/// that has one takes the next. Returns all that was done in the longest window, and the time that
+/// Runs `tasks` threads that begin together, on the CPUs in turn; further threads of a pattern
+/// take the next ones. Returns all that was done in the longest window, and the time that
 /// the tasks took together.
 ///
 /// # Panics
@@ -20,17 +20,22 @@ pub(crate) fn run(
     tasks: usize,
     cpus: &[usize],
 ) -> (Window, u64) {
-    let cpu = |index: usize| cpus.get(index % cpus.len().max(1)).copied();
+    let own_cpus = |index: usize| {
+        let mut own = cpus.to_vec();
+        own.rotate_left(index % cpus.len().max(1));
+        own
+    };
     let start = Barrier::new(tasks);
     let windows: Vec<Window> = thread::scope(|scope| {
         let task = |index: usize| {
-            let start = &start;
+            let (start, own_cpus) = (&start, &own_cpus);
             scope.spawn(move || {
-                if let Some(cpu) = cpu(index) {
+                let cpus = own_cpus(index);
+                if let Some(&cpu) = cpus.first() {
                     affinity::pin(cpu).expect("the CPU is one of those allowed");
                 }
                 start.wait();
-                pattern.run(heap, budget, cpu(index + 1))
+                pattern.run(heap, budget, &cpus).window
             })
         };
         let threads: Vec<_> = (0..tasks).map(task).collect();

@@ -1,6 +1,7 @@
 //! Replace random blocks of a working set: sizes mixed, lifetimes without order.
 
 use super::heap::{Block, Heap};
+use super::others::Others;
 use super::window::{self, Budget, Done, Window};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -23,37 +24,90 @@ struct Replacement {
     size: u16,
 }
 
-pub(super) fn run(heap: Heap, budget: Budget, largest: usize) -> Window {
-    let mut random = StdRng::seed_from_u64(10_000);
-    let script: Vec<Replacement> = (0..SCRIPT)
-        .map(|_| Replacement {
-            index: random.random_range(0..BLOCKS as u16),
-            size: draw_size(&mut random, largest),
-        })
-        .collect();
-    let mut blocks: Vec<Option<Block>> = (0..BLOCKS)
-        .map(|index| Some(heap.allocate(draw_size(&mut random, largest).into(), index as u64)))
-        .collect();
-    let mut position = 0;
-    let window = window::measure(budget, || {
-        let mut verified = 0;
-        for step in &script[position..position + CHUNK] {
-            let place = &mut blocks[usize::from(step.index)];
-            if let Some(old) = place.take() {
-                heap.free(old, step.index.into());
-                verified += 1;
-            }
-            *place = Some(heap.allocate(step.size.into(), step.index.into()));
+/// The blocks of one thread, and what will be done to them.
+pub(super) struct WorkingSet {
+    heap: Heap,
+    script: Vec<Replacement>,
+    blocks: Vec<Option<Block>>,
+    position: usize,
+}
+
+impl WorkingSet {
+    /// Allocates the blocks.
+    pub(super) fn new(heap: Heap, largest: usize, seed: u64) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let script = (0..SCRIPT)
+            .map(|_| Replacement {
+                index: random.random_range(0..BLOCKS as u16),
+                size: draw_size(&mut random, largest),
+            })
+            .collect();
+        let blocks = (0..BLOCKS)
+            .map(|index| Some(heap.allocate(draw_size(&mut random, largest).into(), index as u64)))
+            .collect();
+        Self { heap, script, blocks, position: 0 }
+    }
+
+    /// Replaces one block.
+    #[inline(always)]
+    fn replace(&mut self, step: Replacement) -> u64 {
+        let place = &mut self.blocks[usize::from(step.index)];
+        let mut freed = 0;
+        if let Some(old) = place.take() {
+            self.heap.free(old, step.index.into());
+            freed = 1;
         }
-        position = (position + CHUNK) % SCRIPT;
+        *place = Some(self.heap.allocate(step.size.into(), step.index.into()));
+        freed
+    }
+
+    /// Some replacements.
+    pub(super) fn chunk(&mut self) -> Done {
+        self.chunk_with(|set, step| set.replace(step))
+    }
+
+    /// Some replacements, each through `observe`, which says when it begins and ends.
+    pub(super) fn observed_chunk(&mut self, mut observe: impl FnMut(&mut dyn FnMut())) -> Done {
+        self.chunk_with(|set, step| {
+            let mut freed = 0;
+            observe(&mut || freed += set.replace(step));
+            freed
+        })
+    }
+
+    fn chunk_with(&mut self, mut replace: impl FnMut(&mut Self, Replacement) -> u64) -> Done {
+        let mut verified = 0;
+        for position in self.position..self.position + CHUNK {
+            let step = self.script[position];
+            verified += replace(self, step);
+        }
+        self.position = (self.position + CHUNK) % SCRIPT;
         Done { operations: CHUNK as u64, verified }
-    });
-    for (index, block) in blocks.into_iter().enumerate() {
-        if let Some(block) = block {
-            heap.free(block, index as u64);
+    }
+}
+
+impl Drop for WorkingSet {
+    fn drop(&mut self) {
+        for (index, place) in self.blocks.iter_mut().enumerate() {
+            if let Some(block) = place.take() {
+                self.heap.free(block, index as u64);
+            }
         }
     }
-    window
+}
+
+/// One thread, and as many others beside it that do the same to blocks of their own.
+pub(super) fn run(heap: Heap, budget: Budget, largest: usize, others: Others<'_>) -> Window {
+    others.beside(
+        |number, stop| {
+            let mut set = WorkingSet::new(heap, largest, 10_001 + number as u64);
+            stop.until(|| set.chunk())
+        },
+        || {
+            let mut set = WorkingSet::new(heap, largest, 10_000);
+            window::measure(budget, || set.chunk())
+        },
+    )
 }
 
 /// A size with a logarithm that is uniform between those of [`SMALLEST`] and `largest`: as many

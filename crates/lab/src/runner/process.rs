@@ -29,6 +29,7 @@ const CLEARED: &[&str] = &[
     "QUARRY_DISABLE",
     "QUARRY_STATS",
     "QUARRY_LIBRARY",
+    "QUARRY_PEERS",
 ];
 
 /// What a sample process can be asked to measure.

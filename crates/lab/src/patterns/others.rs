@@ -1,0 +1,69 @@
+//! Threads that work beside the one that is measured.
+
+use super::window::{Done, Window};
+use crate::affinity;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+/// How many other threads there are, and on which CPUs; those of the sample are taken in turn, and
+/// the measured thread has the first.
+#[derive(Clone, Copy)]
+pub(super) struct Others<'a> {
+    pub(super) count: usize,
+    pub(super) cpus: &'a [usize],
+}
+
+/// When the others are to end.
+pub(super) struct Stop(AtomicBool);
+
+impl Stop {
+    /// Does chunks until it is time to end.
+    pub(super) fn until(&self, mut chunk: impl FnMut() -> Done) -> Done {
+        let mut done = Done::default();
+        while !self.0.load(Ordering::Acquire) {
+            let Done { operations, verified } = chunk();
+            done.operations += operations;
+            done.verified += verified;
+        }
+        done
+    }
+}
+
+impl Others<'_> {
+    /// Binds the calling thread, as number `number` of the others, to its CPU.
+    pub(super) fn pin(&self, number: usize) {
+        if !self.cpus.is_empty() {
+            let cpu = self.cpus[(number + 1) % self.cpus.len()];
+            affinity::pin(cpu).expect("the CPU is one of those allowed");
+        }
+    }
+
+    /// Runs `other` on every other thread while `measured` runs on this one.
+    ///
+    /// # Panics
+    /// Where another thread did work that it could not verify.
+    pub(super) fn beside(
+        &self,
+        other: impl Fn(usize, &Stop) -> Done + Sync,
+        measured: impl FnOnce() -> Window,
+    ) -> Window {
+        let stop = Stop(AtomicBool::new(false));
+        thread::scope(|scope| {
+            let start = |number| {
+                let (stop, other) = (&stop, &other);
+                scope.spawn(move || {
+                    self.pin(number);
+                    other(number, stop)
+                })
+            };
+            let threads: Vec<_> = (0..self.count).map(start).collect();
+            let window = measured();
+            stop.0.store(true, Ordering::Release);
+            for thread in threads {
+                let done = thread.join().expect("the others find every mark");
+                assert_eq!(done.operations, done.verified, "another thread lost work");
+            }
+            window
+        })
+    }
+}

@@ -1,0 +1,93 @@
+//! A server that starts a thread for some requests: what one thread allocates another frees, and
+//! threads are young.
+
+use super::heap::{Block, Heap};
+use super::others::Others;
+use super::window::{self, Budget, Done, Window};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use std::thread;
+
+/// Requests that one thread serves.
+const REQUESTS: usize = 64;
+/// Bytes of what is known of a request, and blocks that its answer needs meanwhile.
+const SESSION: usize = 512;
+const SCRATCH: usize = 8;
+/// Bytes of bodies and answers.
+const BODIES: std::ops::Range<usize> = 64..8192;
+/// Blocks of the short life of [`run_short_lives`].
+const SHORT_LIFE: usize = 100;
+
+struct Request {
+    session: Block,
+    body: Block,
+}
+
+/// Frees a request and gives its answer.
+fn serve(heap: Heap, request: Request, mark: u64, size: usize) -> Block {
+    let scratch: [Block; SCRATCH] =
+        std::array::from_fn(|number| heap.allocate(32 << (number % 4), number as u64));
+    heap.free(request.body, mark);
+    let answer = heap.allocate(size, mark);
+    for (number, block) in scratch.into_iter().enumerate() {
+        heap.free(block, number as u64);
+    }
+    heap.free(request.session, mark);
+    answer
+}
+
+/// The acceptor allocates requests, a new thread serves them, the acceptor frees the answers.
+fn accept(heap: Heap, random: &mut StdRng) -> Done {
+    let sizes: Vec<usize> = (0..REQUESTS).map(|_| random.random_range(BODIES)).collect();
+    let allocate = |(mark, size): (usize, &usize)| Request {
+        session: heap.allocate(SESSION, mark as u64),
+        body: heap.allocate(*size, mark as u64),
+    };
+    let requests: Vec<Request> = sizes.iter().enumerate().map(allocate).collect();
+    let answers: Vec<Block> = thread::scope(|scope| {
+        let serve_all = || {
+            let marked = requests.into_iter().zip(&sizes).enumerate();
+            marked.map(|(mark, (request, size))| serve(heap, request, mark as u64, *size)).collect()
+        };
+        scope.spawn(serve_all).join().expect("every mark was found")
+    });
+    let mut verified = 0;
+    for (mark, answer) in answers.into_iter().enumerate() {
+        heap.free(answer, mark as u64);
+        verified += 1;
+    }
+    Done { operations: REQUESTS as u64, verified }
+}
+
+/// An operation is a request.
+pub(super) fn run(heap: Heap, budget: Budget, others: Others<'_>) -> Window {
+    others.beside(
+        |number, stop| {
+            let mut random = StdRng::seed_from_u64(2 + number as u64);
+            stop.until(|| accept(heap, &mut random))
+        },
+        || {
+            let mut random = StdRng::seed_from_u64(1);
+            window::measure(budget, || accept(heap, &mut random))
+        },
+    )
+}
+
+/// A thread that allocates and frees little and ends, again and again. An operation is a thread.
+pub(super) fn run_short_lives(heap: Heap, budget: Budget) -> Window {
+    let life = move || {
+        let size = |number: usize| 16 << (number % 10);
+        let allocate = |number| heap.allocate(size(number), number as u64);
+        let blocks: [Block; SHORT_LIFE] = std::array::from_fn(allocate);
+        let mut freed = 0;
+        for (number, block) in blocks.into_iter().enumerate() {
+            heap.free(block, number as u64);
+            freed += 1;
+        }
+        freed
+    };
+    window::measure(budget, || {
+        let freed: usize = thread::spawn(life).join().expect("every mark was found");
+        Done { operations: 1, verified: u64::from(freed == SHORT_LIFE) }
+    })
+}
