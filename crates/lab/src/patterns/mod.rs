@@ -232,7 +232,7 @@ impl fmt::Display for Pattern {
             Self::Batch { size, order: FreeOrder::Shuffled } => write!(f, "batch-shuffled-{size}"),
             Self::WorkingSet { largest, threads: 1 } => write!(f, "random-{largest}"),
             Self::WorkingSet { largest, threads } => {
-                write!(f, "random-{largest}-{threads}-threads")
+                write!(f, "random-{threads}-threads-{largest}")
             }
             Self::Handover { payload } => write!(f, "handover-{payload}"),
             Self::Ring { payload } => write!(f, "ring-{payload}"),
