@@ -81,6 +81,7 @@ results: build ## docs/results anew, or PAGES="memory performance"; nothing else
 
 .PHONY: peers
 peers: ## newest versions of other allocators into target/peers, for comparisons
+	@scripts/setup.sh peers
 	@scripts/peers.sh
 
 .PHONY: soak

@@ -2,7 +2,7 @@
 # Installs from Debian what is needed and missing; without anything missing it touches nothing and
 # needs neither root nor a network.
 #
-#   scripts/setup.sh build|demo|test
+#   scripts/setup.sh build|demo|peers|test
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,8 +10,8 @@ say() { printf '==> %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
 case "${1:-}" in
-    build | demo | test) purpose=$1 ;;
-    *) fail "usage: scripts/setup.sh build|demo|test" ;;
+    build | demo | peers | test) purpose=$1 ;;
+    *) fail "usage: scripts/setup.sh build|demo|peers|test" ;;
 esac
 
 # Servers lie where users do not look.
@@ -40,13 +40,15 @@ if [[ $purpose != build ]]; then
     need 'has_library libtcmalloc_minimal.so' libtcmalloc-minimal4 libtcmalloc-minimal4t64
     need 'has_library libmimalloc.so' libmimalloc2.0 libmimalloc3
 fi
-if [[ $purpose == test ]]; then
+if [[ $purpose == peers || $purpose == test ]]; then
     need 'has_command c++' g++
+    need 'has_command python3' python3
+fi
+if [[ $purpose == test ]]; then
     need 'has_command git' git
     need 'has_command chromium' chromium
     need 'has_command gdb' gdb
     need 'has_command valgrind' valgrind
-    need 'has_command python3' python3
     need 'has_command memcached' memcached
     need 'has_command nginx' nginx-light nginx
     need 'has_command lua5.4' lua5.4
