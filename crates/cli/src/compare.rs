@@ -2,10 +2,9 @@
 
 use crate::library;
 use crate::options::Setting;
-use crate::program::{self, CannotRun};
+use crate::program::{self, CannotRun, CommandLine};
 use quarry_lab::programs::{BuiltIn, Ending, Request, Runs, compare};
 use std::env;
-use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -74,14 +73,8 @@ pub(crate) struct CompareArgs {
     /// Seed of the order of runs [default: from the clock].
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// The program and its arguments.
-    #[arg(
-        value_name = "CMD",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    program: CommandLine,
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -102,7 +95,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 /// Compares; returns the exit status.
 pub(crate) fn run(args: CompareArgs, out: &mut dyn Write) -> i32 {
     let path = env::var_os("PATH");
-    let file = match program::locate(&args.command[0], path.as_deref()) {
+    let file = match program::locate(&args.program.command[0], path.as_deref()) {
         Ok(file) => file,
         Err(reason) => return cannot_run(&args, reason),
     };
@@ -124,7 +117,7 @@ pub(crate) fn run(args: CompareArgs, out: &mut dyn Write) -> i32 {
         seed: args.seed,
         file,
         interpreter,
-        command: args.command,
+        command: args.program.command,
     };
     let find = |slab: Option<&str>| library::find(slab, None).map_err(anyhow::Error::from);
     let setting = |text: &str| match Setting::parse(text) {
@@ -142,7 +135,7 @@ pub(crate) fn run(args: CompareArgs, out: &mut dyn Write) -> i32 {
 }
 
 fn cannot_run(args: &CompareArgs, reason: CannotRun) -> i32 {
-    eprintln!("quarry compare: {}: {}", args.command[0].display(), reason.message());
+    eprintln!("quarry compare: {}: {}", args.program.command[0].display(), reason.message());
     reason.exit_status()
 }
 

@@ -1,4 +1,5 @@
-//! Which file a command runs: PATH first, then the `#!` lines.
+//! A program as it stands on the command line, and which file it runs: PATH first, then the `#!`
+//! lines.
 
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
@@ -40,6 +41,19 @@ impl CannotRun {
             Self::NotExecutable => "not an executable file, or no permission to execute it",
         }
     }
+}
+
+// No documentation comment: clap would make it the about text of commands that flatten it.
+#[derive(clap::Args)]
+pub(crate) struct CommandLine {
+    /// The program and its arguments.
+    #[arg(
+        value_name = "CMD",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// The file that `command` names, as `execvp` finds it.

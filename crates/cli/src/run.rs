@@ -2,7 +2,7 @@
 
 use crate::library;
 use crate::options::{self, Setting};
-use crate::program;
+use crate::program::{self, CommandLine};
 use anyhow::Context;
 use quarry_lab::interpose;
 use std::env;
@@ -34,14 +34,8 @@ pub(crate) struct RunArgs {
     /// Slab policy, for short `--set SLAB=NAME`.
     #[arg(long, value_name = "NAME")]
     slab: Option<String>,
-    /// The program and its arguments.
-    #[arg(
-        value_name = "CMD",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    program: CommandLine,
 }
 
 /// Runs the program in place of this process; returns only where that failed, with an exit status.
@@ -68,7 +62,7 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     let library = library::find(last("SLAB"), last("LIBRARY").map(OsString::from))?;
 
     let path = env::var_os("PATH");
-    let name = &args.command[0];
+    let name = &args.program.command[0];
     let file = match program::locate(name, path.as_deref()) {
         Ok(file) => file,
         Err(reason) => {
@@ -79,7 +73,7 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     warn_where_not_served(name, &file, path.as_deref(), &library);
 
     let mut command = Command::new(&file);
-    command.arg0(name).args(&args.command[1..]);
+    command.arg0(name).args(&args.program.command[1..]);
     command.env("LD_PRELOAD", library::preload_value(&library, env::var_os("LD_PRELOAD")));
     for (key, value) in settings {
         command.env(format!("QUARRY_{key}"), value);

@@ -321,23 +321,21 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
             Push::Duplicate => double_free(cache, object),
             Push::Refused => {}
         }
-        count(&own.free_slow, 1);
         let _ = percpu.prepare(array);
         if percpu.push_batch(array, &[object]) {
+            count(&own.free_slow, 1);
             count(&own.batched_in, 1);
             return;
         }
         if Self::widen_if_due(percpu, array) {
             match percpu.push(array, object) {
                 // The array has counted it.
-                Push::Stored => {
-                    own.free_slow.fetch_sub(1, Ordering::Relaxed);
-                    return;
-                }
+                Push::Stored => return,
                 Push::Duplicate => double_free(cache, object),
                 Push::Refused => {}
             }
         }
+        count(&own.free_slow, 1);
         let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
         let capacity = own.capacity();
         if percpu.pop_batch(array, &mut buffer[..capacity]) {

@@ -204,15 +204,14 @@ fn rseq(patient: &Patient) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::patient::tests::patient;
+    use super::super::patient::tests::{found_by, patient};
     use super::*;
 
     const C: &str = "sys/devices/system/cpu";
 
     /// The one finding about something, of a machine with these files.
     fn found(files: &[(&str, &str)], about: &str) -> Option<Finding> {
-        let (_folder, patient) = patient(files);
-        findings(&patient).into_iter().find(|finding| finding.about == about)
+        found_by(findings, files, about)
     }
 
     #[test]

@@ -125,6 +125,7 @@ fn count(list: &str) -> usize {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::finding::Finding;
     use super::*;
     use tempfile::TempDir;
 
@@ -145,6 +146,16 @@ pub(super) mod tests {
             measured: None,
         };
         (folder, patient)
+    }
+
+    /// The one finding about something, by an examination of a machine with these files.
+    pub(in crate::doctor) fn found_by(
+        examination: fn(&Patient) -> Vec<Finding>,
+        files: &[(&str, &str)],
+        about: &str,
+    ) -> Option<Finding> {
+        let (_folder, patient) = patient(files);
+        examination(&patient).into_iter().find(|finding| finding.about == about)
     }
 
     #[test]

@@ -183,12 +183,11 @@ fn measured(seen: &Measured, cpus: f64) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::patient::tests::patient;
+    use super::super::patient::tests::{found_by, patient};
     use super::*;
 
     fn found(files: &[(&str, &str)], about: &str) -> Option<Finding> {
-        let (_folder, patient) = patient(files);
-        findings(&patient).into_iter().find(|finding| finding.about == about)
+        found_by(findings, files, about)
     }
 
     #[test]

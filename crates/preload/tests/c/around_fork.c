@@ -3,6 +3,7 @@
  * reclaim thread runs. Each child allocates, frees and ends within its deadline.
  */
 #include "deadline.h"
+#include "slots.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -10,12 +11,6 @@
 #include <sys/wait.h>
 
 enum { FORKS = 1000, WORKERS = 4, SLOTS = 100, BLOCKS = 40 };
-
-struct slot {
-    void *object;
-    size_t size;
-    uint64_t seed;
-};
 
 struct worker {
     struct slot slots[SLOTS];
@@ -32,25 +27,13 @@ static void churn(struct worker *worker, int steps)
         uint64_t draw = next_random(&worker->random);
         struct slot *slot = &worker->slots[draw % SLOTS];
         size_t size = random_size(&worker->random, draw >> 32 & 63 ? 3000 : 2 * MIB);
-        if (slot->object != NULL)
-            CHECK_PATTERN(slot->object, slot->size, slot->seed);
-        free(slot->object);
-        slot->object = malloc(size);
-        CHECK(slot->object != NULL, "malloc(%zu)", size);
-        slot->size = size;
-        slot->seed = draw;
-        pattern_fill(slot->object, size, draw);
+        slot_replace(slot, size, draw);
     }
 }
 
 static void free_all(struct worker *worker)
 {
-    for (size_t i = 0; i < SLOTS; i++) {
-        struct slot *slot = &worker->slots[i];
-        if (slot->object != NULL)
-            CHECK_PATTERN(slot->object, slot->size, slot->seed);
-        free(slot->object);
-    }
+    slots_free(worker->slots, SLOTS);
 }
 
 /* Enough to give back for the reclaim thread to start. */

@@ -2,19 +2,13 @@
  * 200 forks under load: threads allocate, main and the threads fork in turn. Child and parent go
  * on with the objects of before, allocate, and the child forks and starts threads itself.
  */
-#include "check.h"
+#include "slots.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 
 enum { FORKS = 200, WORKERS = 4, SLOTS = 300 };
-
-struct slot {
-    void *object;
-    size_t size;
-    uint64_t seed;
-};
 
 struct worker {
     struct slot slots[SLOTS];
@@ -31,26 +25,13 @@ static void churn(struct worker *worker, int steps)
     for (int i = 0; i < steps; i++) {
         struct slot *slot = &worker->slots[next_random(&worker->random) % SLOTS];
         size_t size = random_size(&worker->random, ++worker->steps % 100 == 0 ? 300000 : 3000);
-        if (slot->object != NULL)
-            CHECK_PATTERN(slot->object, slot->size, slot->seed);
-        free(slot->object);
-        slot->object = malloc(size);
-        CHECK(slot->object != NULL, "malloc(%zu)", size);
-        slot->size = size;
-        slot->seed = next_random(&worker->random);
-        pattern_fill(slot->object, size, slot->seed);
+        slot_replace(slot, size, next_random(&worker->random));
     }
 }
 
 static void free_all(struct worker *worker)
 {
-    for (size_t i = 0; i < SLOTS; i++) {
-        struct slot *slot = &worker->slots[i];
-        if (slot->object != NULL)
-            CHECK_PATTERN(slot->object, slot->size, slot->seed);
-        free(slot->object);
-        slot->object = NULL;
-    }
+    slots_free(worker->slots, SLOTS);
 }
 
 static void *churn_in_child(void *worker)
