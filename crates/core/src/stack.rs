@@ -21,12 +21,13 @@ use core::cell::UnsafeCell;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{Object, PerCpu, Push};
-use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Ordering};
+use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 mod misuse;
 mod print;
 mod reclaim;
 mod request;
+mod resize;
 mod usage;
 mod validate;
 
@@ -59,6 +60,8 @@ struct FastPath<P> {
     kinds: AtomicPtr<AtomicU8>,
     percpu: P,
     geometry: [Geometry; 256],
+    /// Bytes of an object of each cache; 0 where there is none.
+    strides: [AtomicU32; 256],
 }
 
 /// What needs the operating system to be built.
@@ -113,6 +116,7 @@ impl<C: StackConfig> Stack<C> {
                 kinds: AtomicPtr::new(core::ptr::null_mut()),
                 percpu: C::PerCpu::INERT,
                 geometry: [const { Geometry::none() }; 256],
+                strides: [const { AtomicU32::new(0) }; 256],
             },
             ready: AtomicBool::new(false),
             is_built: AtomicBool::new(false),
@@ -250,6 +254,7 @@ impl<C: StackConfig> Stack<C> {
     /// As [`CacheTable::create`].
     pub fn create_cache(&self, name: &str, params: &CacheParams) -> OsResult<CacheId> {
         let cache = self.caches.create(&self.context(), &*self.slab, name, params)?;
+        self.fast.strides[cache.id().index()].store(cache.stride() as u32, Ordering::Relaxed);
         self.fast.geometry[cache.id().index()].set(cache);
         Ok(cache.id())
     }

@@ -105,12 +105,39 @@ pub unsafe extern "C" fn free_aligned_sized(pointer: *mut c_void, _align: usize,
     unsafe { free(pointer) };
 }
 
+#[cold]
+#[inline(never)]
+fn calloc_slow(count: usize, size: usize) -> *mut c_void {
+    let Some(bytes) = count.checked_mul(size) else { return out_of_memory() };
+    // SAFETY: calloc has no preconditions.
+    served(process::alloc_zeroed_slow(bytes), || unsafe { libc_malloc::calloc(count, size) })
+}
+
 /// C11 7.22.3.2: zeroed memory for `count` objects of `size` bytes; overflow is ENOMEM.
 #[unsafe(no_mangle)]
 pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
-    let Some(bytes) = count.checked_mul(size) else { return out_of_memory() };
-    // SAFETY: calloc has no preconditions.
-    served(process::alloc_zeroed(bytes), || unsafe { libc_malloc::calloc(count, size) })
+    match count.checked_mul(size).and_then(process::alloc_zeroed_fast) {
+        Some(object) => object.as_ptr().cast(),
+        None => calloc_slow(count, size),
+    }
+}
+
+/// # Safety
+/// As [`realloc`].
+#[inline(never)]
+unsafe fn realloc_moving(pointer: *mut c_void, size: usize) -> *mut c_void {
+    let Some(object) = Object::new(pointer.cast()) else { return malloc(size) };
+    if size == 0 && ensure_ready() != Mode::Disabled {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { free(pointer) };
+        return core::ptr::null_mut();
+    }
+    served(
+        // SAFETY: the caller's promise is passed on.
+        unsafe { process::realloc_moving(object, size) },
+        // SAFETY: with Quarry disabled the pointer is the C library's.
+        || unsafe { libc_malloc::realloc(pointer, size) },
+    )
 }
 
 /// C11 7.22.3.5. As in glibc, `realloc(p, 0)` frees `p` and returns null, and a null `pointer` is
@@ -120,18 +147,15 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 /// `pointer` is null or came from this allocator, and is not used any more where this succeeds.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_void {
-    let Some(object) = Object::new(pointer.cast()) else { return malloc(size) };
-    if size == 0 && ensure_ready() != Mode::Disabled {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { free(pointer) };
-        return core::ptr::null_mut();
+    if pointer.is_null() {
+        return malloc(size);
     }
-    served(
-        // SAFETY: the caller's promise is passed on.
-        unsafe { process::realloc(object, size) },
-        // SAFETY: with Quarry disabled the pointer is the C library's.
-        || unsafe { libc_malloc::realloc(pointer, size) },
-    )
+    // No object has so few bytes that it would stay one of none.
+    if STACK.stays_fast(pointer.cast(), size) {
+        return pointer;
+    }
+    // SAFETY: the caller's promise is passed on.
+    unsafe { realloc_moving(pointer, size) }
 }
 
 /// `realloc` of `count * size` bytes; overflow is ENOMEM and leaves the block alone (glibc 2.26).
@@ -221,16 +245,28 @@ pub extern "C" fn pvalloc(size: usize) -> *mut c_void {
     }
 }
 
-/// Bytes that may be used at `pointer`, 0 for null.
-///
 /// # Safety
-/// `pointer` is null or came from this allocator; others abort with one line.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn malloc_usable_size(pointer: *mut c_void) -> usize {
+/// As [`malloc_usable_size`].
+#[cold]
+#[inline(never)]
+unsafe fn usable_size_slow(pointer: *mut c_void) -> usize {
     let Some(object) = Object::new(pointer.cast()) else { return 0 };
     if ensure_ready() == Mode::Disabled {
         // SAFETY: with Quarry disabled the pointer is the C library's.
         return unsafe { libc_malloc::malloc_usable_size(pointer) };
     }
     STACK.usable_size(object)
+}
+
+/// Bytes that may be used at `pointer`, 0 for null.
+///
+/// # Safety
+/// `pointer` is null or came from this allocator; others abort with one line.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc_usable_size(pointer: *mut c_void) -> usize {
+    match STACK.usable_fast(pointer.cast()) {
+        Some(bytes) => bytes,
+        // SAFETY: the caller's promise is passed on.
+        None => unsafe { usable_size_slow(pointer) },
+    }
 }

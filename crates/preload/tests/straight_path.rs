@@ -33,6 +33,14 @@ const BUDGETS: &[(&str, Makeup)] = &[
     ("free", Makeup { instructions: 45, loads: 16, stores: 3, branches: 7, locked: 0 }),
     // operator delete(void*, std::size_t)
     ("_ZdlPvm", Makeup { instructions: 45, loads: 16, stores: 3, branches: 7, locked: 0 }),
+    // up to 64 bytes
+    ("calloc", Makeup { instructions: 52, loads: 13, stores: 9, branches: 9, locked: 0 }),
+    // an object that stays where it is
+    ("realloc", Makeup { instructions: 35, loads: 9, stores: 0, branches: 6, locked: 0 }),
+    (
+        "malloc_usable_size",
+        Makeup { instructions: 25, loads: 9, stores: 0, branches: 4, locked: 0 },
+    ),
 ];
 
 impl Makeup {

@@ -107,14 +107,18 @@ pub(crate) fn poke() {
 /// them.
 #[inline]
 pub(crate) fn start_while_allocating() {
-    if STATE.load(Ordering::Relaxed) == NONE
-        && STACK.pages().zones().budget().used() >= START_FRAMES
-        && ALLOWED.load(Ordering::Relaxed)
-        && DELAY_MS.load(Ordering::Relaxed) > 0
-        && !is_single_threaded()
-    {
+    if may_be_due() && ALLOWED.load(Ordering::Relaxed) && DELAY_MS.load(Ordering::Relaxed) > 0 {
         start();
     }
+}
+
+/// Whether [`start_while_allocating`] is worth a call: there are threads, but none of ours, and
+/// enough is in use.
+#[inline]
+pub(crate) fn may_be_due() -> bool {
+    STATE.load(Ordering::Relaxed) == NONE
+        && !is_single_threaded()
+        && STACK.pages().zones().budget().used() >= START_FRAMES
 }
 
 /// One step of a look by the caller: another round of purging, or where none is due and half a

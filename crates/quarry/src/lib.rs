@@ -101,16 +101,28 @@ unsafe impl GlobalAlloc for Quarry {
         }
     }
 
+    #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        let object = process::alloc_zeroed_aligned(layout.size(), layout.align());
+        let object = if layout.align() <= MIN_ALIGN {
+            process::alloc_zeroed(layout.size())
+        } else {
+            process::alloc_zeroed_aligned(layout.size(), layout.align())
+        };
         or_system(object, || system::alloc_zeroed(layout))
     }
 
+    #[inline]
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let Some(object) = Object::new(pointer) else { return core::ptr::null_mut() };
         // SAFETY: the caller gives up what `alloc` gave it where this succeeds, and it came with
         // the layout's alignment.
-        let moved = unsafe { process::realloc_aligned(object, size, layout.align()) };
+        let moved = unsafe {
+            if layout.align() <= MIN_ALIGN {
+                process::realloc(object, size)
+            } else {
+                process::realloc_aligned(object, size, layout.align())
+            }
+        };
         // SAFETY: as above; then it came from the C library.
         or_system(moved, || unsafe { system::realloc(pointer, layout, size) })
     }

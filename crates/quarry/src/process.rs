@@ -4,7 +4,7 @@ use crate::{background, environment, limits};
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 use quarry_core::heap::options::StackOptions;
-use quarry_core::stack::{Stack, StackConfig, print_stats};
+use quarry_core::stack::{MIN_ALIGN, Stack, StackConfig, print_stats};
 use quarry_sys::glibc;
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::{NativeSlots, Object};
@@ -249,7 +249,59 @@ pub fn alloc_aligned(size: usize, align: usize) -> Option<Object> {
 }
 
 /// As [`Stack::alloc_zeroed`], building the instance first where needed.
+#[inline]
 pub fn alloc_zeroed(size: usize) -> Option<Object> {
+    match alloc_zeroed_fast(size) {
+        Some(object) => Some(object),
+        None => alloc_zeroed_slow(size),
+    }
+}
+
+/// The straight path of [`alloc_zeroed`]: `None` means [`alloc_zeroed_slow`].
+#[inline(always)]
+pub fn alloc_zeroed_fast(size: usize) -> Option<Object> {
+    let object = STACK.alloc_fast(size)?;
+    let start = object.as_ptr();
+    if size <= 64 {
+        // Without a call, and in whole words of 16: 4 ns with the free for 16 and 48 bytes where
+        // memset takes 6.6.
+        // SAFETY: the object has at least `size` bytes, is a multiple of 16 of them, and nobody
+        // else knows it.
+        unsafe {
+            start.write_bytes(0, 16);
+            if size > 32 {
+                start.add(16).write_bytes(0, 32);
+            }
+            start.add(size.saturating_sub(1) & !15).write_bytes(0, 16);
+        }
+        return Some(object);
+    }
+    // This is how `pthread_create` allocates, maybe in a program that has grown without threads.
+    if background::may_be_due() {
+        // SAFETY: as above.
+        return Some(unsafe { clear_slow(object, size) });
+    }
+    // SAFETY: as above.
+    unsafe { start.write_bytes(0, size) };
+    Some(object)
+}
+
+/// # Safety
+/// `object` has at least `size` bytes and nobody else knows it.
+#[cold]
+#[inline(never)]
+unsafe fn clear_slow(object: Object, size: usize) -> Object {
+    let _errno = KeepErrno::new();
+    background::start_while_allocating();
+    // SAFETY: the caller's promise.
+    unsafe { object.as_ptr().write_bytes(0, size) };
+    object
+}
+
+/// What [`alloc_zeroed`] does where the straight path refuses.
+#[cold]
+#[inline(never)]
+pub fn alloc_zeroed_slow(size: usize) -> Option<Object> {
     serve(size, || STACK.alloc_zeroed(size))
 }
 
@@ -271,9 +323,29 @@ pub unsafe fn realloc_aligned(object: Object, size: usize, align: usize) -> Opti
 ///
 /// # Safety
 /// As [`Stack::realloc`].
+#[inline]
 pub unsafe fn realloc(object: Object, size: usize) -> Option<Object> {
+    if STACK.stays_fast(object.as_ptr(), size) {
+        return Some(object);
+    }
     // SAFETY: the caller's promise is passed on.
-    serve(size, || unsafe { STACK.realloc(object, size) })
+    unsafe { realloc_moving(object, size) }
+}
+
+/// What [`realloc`] does where the object cannot stay on its straight path.
+///
+/// # Safety
+/// As [`Stack::realloc`].
+#[inline(never)]
+pub unsafe fn realloc_moving(object: Object, size: usize) -> Option<Object> {
+    // SAFETY: the caller's promise is passed on; what was copied is used no more.
+    unsafe {
+        if let Some(new) = STACK.copy_fast(object, size) {
+            free(object);
+            return Some(new);
+        }
+        serve(size, || STACK.realloc_aligned(object, size, MIN_ALIGN))
+    }
 }
 
 /// Runs `request` of `size` bytes on the instance, if it serves.

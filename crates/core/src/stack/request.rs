@@ -1,7 +1,7 @@
 //! `malloc` and its relatives: the straight paths, and the paths behind them.
 
 use super::{Entry, Misuse, Stack, StackConfig, is_sane};
-use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, PAGEBLOCK_BYTES, Pfn};
+use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes};
 use crate::slab::{CacheId, SlabPolicy};
 use quarry_sys::percpu::{Object, PerCpu, Push};
@@ -12,7 +12,7 @@ pub const MIN_ALIGN: usize = 16;
 
 /// What an address in the reservation belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
+pub(super) enum Owner {
     Object(CacheId),
     Pages(Pfn),
     Mapping(Pfn),
@@ -182,103 +182,8 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Bytes that the allocation at `object` has, at least what was asked for.
-    pub fn usable_size(&self, object: Object) -> usize {
-        self.bytes_of(self.owner(Entry::UsableSize, object.as_ptr()))
-    }
-
-    fn bytes_of(&self, owner: Owner) -> usize {
-        match owner {
-            Owner::Object(id) => self.cache(id).stride(),
-            Owner::Pages(pfn) | Owner::Mapping(pfn) => {
-                (self.frames().link(pfn) as usize) << FRAME_SHIFT
-            }
-        }
-    }
-
-    /// Changes the size of an allocation: in place where it can, else by moving; the contents up to
-    /// the smaller size stay. `None` where there is no memory for a larger one, and then nothing
-    /// has changed.
-    ///
-    /// # Safety
-    /// `object` is used by the caller alone, and no more where this succeeds.
-    pub unsafe fn realloc(&self, object: Object, size: usize) -> Option<Object> {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.realloc_aligned(object, size, MIN_ALIGN) }
-    }
-
-    /// As [`realloc`](Self::realloc) of an allocation at a multiple of `align`, a power of two,
-    /// which the result is too.
-    ///
-    /// # Safety
-    /// As [`realloc`](Self::realloc).
-    pub unsafe fn realloc_aligned(
-        &self,
-        object: Object,
-        size: usize,
-        align: usize,
-    ) -> Option<Object> {
-        if !is_sane(size) {
-            return None;
-        }
-        let owner = self.owner(Entry::Realloc, object.as_ptr());
-        let old = self.bytes_of(owner);
-        // What moves in place moves to a pageblock.
-        if align <= PAGEBLOCK_BYTES
-            && let Some(resized) = self.resize_in_place(owner, object, old, size)
-        {
-            return Some(resized);
-        }
-        let Some(new) = self.alloc_aligned(size, align) else {
-            // What shrinks has memory enough.
-            return (size <= old).then_some(object);
-        };
-        // SAFETY: both allocations have at least `min(old, size)` bytes and do not overlap.
-        unsafe {
-            core::ptr::copy_nonoverlapping(object.as_ptr(), new.as_ptr(), old.min(size));
-            self.free(object);
-        }
-        Some(new)
-    }
-
-    /// Objects stay while they waste at most half; blocks are trimmed; mappings grow, shrink and
-    /// move by page tables.
-    fn resize_in_place(
-        &self,
-        owner: Owner,
-        object: Object,
-        old: usize,
-        size: usize,
-    ) -> Option<Object> {
-        match owner {
-            Owner::Object(_) => (size <= old && size >= old / 2).then_some(object),
-            Owner::Pages(pfn) => {
-                let frames = crate::heap::frames_of(size)?;
-                let held = self.frames().link(pfn);
-                if size <= classes::LARGEST || frames > held {
-                    return None;
-                }
-                if frames < held {
-                    self.frames().set_link(pfn, frames);
-                    let slot = self.fast.percpu.current();
-                    self.pages().trim_exact(slot, pfn, held, frames);
-                }
-                Some(object)
-            }
-            Owner::Mapping(pfn) => {
-                if size <= LARGEST_BLOCK / 2 {
-                    return None;
-                }
-                let inner = self.inner();
-                let frames = crate::heap::frames_of(size)?;
-                let moved = inner.mappings.resize(inner.pages, pfn, frames)?;
-                Some(self.address(moved))
-            }
-        }
-    }
-
     /// What starts at `address`; reports anything else and aborts.
-    fn owner(&self, entry: Entry, address: *mut u8) -> Owner {
+    pub(super) fn owner(&self, entry: Entry, address: *mut u8) -> Owner {
         let Some(pfn) = self.is_ready().then(|| self.pfn(address)).flatten() else {
             self.misuse(entry, address, Misuse::Foreign);
         };

@@ -88,6 +88,27 @@ fn step() -> impl Strategy<Value = (u32, Op)> {
     (0u32..64, op)
 }
 
+/// Bytes that a request of `size` takes.
+fn rounded(size: usize) -> usize {
+    match size {
+        ..=classes::LARGEST => classes::SIZES[classes::of(size).index()] as usize,
+        _ => size.next_multiple_of(FRAME_BYTES),
+    }
+}
+
+/// Most bytes that an allocation of `old` bytes has after it was asked to have `size`.
+fn most_after_realloc(old: usize, size: usize) -> usize {
+    let grows_by_little = size > old && size <= old + old / 8 && size <= LARGEST_BLOCK;
+    match size {
+        // It will grow again.
+        _ if grows_by_little => rounded(old + old / 4),
+        _ if size > old => rounded(size),
+        // An object may waste half of it, a block a quarter, each rounded.
+        ..=classes::LARGEST => rounded(size).max(2 * size + 1),
+        _ => rounded(size) / 3 * 4 + FRAME_BYTES,
+    }
+}
+
 /// A bed, what is live in it and in how many mappings.
 struct Play {
     bed: HeapBed,
@@ -139,8 +160,9 @@ impl Play {
         let kept = live.bytes.min(size);
         assert!(pattern::holds(moved, kept, live.tag), "realloc of {live:?} to {size} lost bytes");
         self.oracle.forget(&live);
-        // What stays where it is may waste up to half of it.
         let usable = self.bed.stack.usable_size(moved);
+        let most = most_after_realloc(live.bytes, size);
+        assert!(usable <= most, "{live:?} became {usable} bytes for {size}, at most {most}");
         self.oracle.insert(moved, size, usable, 16, 0);
     }
 
@@ -299,6 +321,45 @@ fn requests_that_nothing_can_serve_are_refused() {
     // SAFETY: it is still live.
     unsafe { bed.stack.free(object) };
     bed.assert_empty(&[]);
+}
+
+/// Grows a block of `size` bytes by `step` up to `end`; returns how often it moved.
+fn moves_of_a_growing_block(play: &mut Play, mut size: usize, step: usize, end: usize) -> u32 {
+    play.alloc(size, 1, false);
+    let mut moves = 0;
+    while size + step <= end {
+        size += step;
+        let before = play.oracle.pick(0).expect("it is live").object;
+        play.realloc(0, size);
+        moves += u32::from(play.oracle.pick(0).expect("it is live").object != before);
+    }
+    play.free(0);
+    moves
+}
+
+#[test]
+fn what_grows_by_little_moves_seldom() {
+    let mut play = Play::new(Backing::Fake, 4096, 1);
+    // At most once per class up to 128 bytes, then by a quarter each time.
+    let most = |from: usize, to: usize| (to as f64 / from as f64).log(1.25).ceil() as u32;
+    let moves = moves_of_a_growing_block(&mut play, 16, 16, classes::LARGEST);
+    assert!(moves <= 8 + most(128, classes::LARGEST), "{moves} moves to 32 KiB");
+    let moves = moves_of_a_growing_block(&mut play, classes::LARGEST, 512, LARGEST_BLOCK);
+    assert!(moves <= most(classes::LARGEST, LARGEST_BLOCK), "{moves} moves to 1 MiB");
+    play.finish();
+}
+
+#[test]
+fn what_grows_by_much_gets_what_it_asks_for() {
+    let mut play = Play::new(Backing::Fake, 4096, 1);
+    let mut size = 128;
+    play.alloc(size, 1, false);
+    while size < LARGEST_BLOCK / 2 {
+        size = play.oracle.pick(0).expect("it is live").bytes * 8 / 7;
+        play.realloc(0, size);
+        assert_eq!(play.oracle.pick(0).expect("it is live").bytes, rounded(size));
+    }
+    play.finish();
 }
 
 #[test]

@@ -1,0 +1,179 @@
+//! `realloc` and `malloc_usable_size`: in place where that is possible, by page tables where the
+//! pages are many, else by copying.
+//!
+//! Who asks for a little more will ask again. So what has to move because it grows by at most an
+//! eighth moves to where a quarter more than its old bytes have room: a block that grows by small
+//! steps to `n` bytes then moves `log(n) / log(1.25)` times, and `4 n` bytes are copied in all.
+//! The price: such a block of `old` bytes that was asked to be `size > old` has at most
+//! `1.25 * old * 9/8 < 1.41 * size` bytes. What grows by more, as containers that double do, gets
+//! what it asks for.
+
+use super::request::Owner;
+use super::{Entry, MIN_ALIGN, Stack, StackConfig, is_sane};
+use crate::frame::{FRAME_SHIFT, PAGEBLOCK_BYTES};
+use crate::heap::{LARGEST_BLOCK, classes};
+use quarry_sys::percpu::{Object, PerCpu};
+use quarry_sys::primitive::Ordering;
+
+/// Bytes to take for an allocation of `old` bytes that moves because it shall have `size`; see the
+/// module.
+fn with_headroom(old: usize, size: usize) -> usize {
+    let grows_by_little = size > old && size - old <= old / 8;
+    if !grows_by_little || size > LARGEST_BLOCK {
+        return size;
+    }
+    // Within what the same mechanism serves.
+    (old + old / 4).min(if size <= classes::LARGEST { classes::LARGEST } else { LARGEST_BLOCK })
+}
+
+/// Whether an object of `old` bytes stays one of `size`: it holds as many, and wastes at most half.
+#[inline(always)]
+fn stays(old: usize, size: usize) -> bool {
+    size.wrapping_sub(old / 2) <= old - old / 2
+}
+
+impl<C: StackConfig> Stack<C> {
+    /// The straight path of [`usable_size`](Self::usable_size), for objects of slabs: `None` says
+    /// that it must be asked. O(1), no lock. Any address may be given, also null.
+    #[inline(always)]
+    pub fn usable_fast(&self, address: *mut u8) -> Option<usize> {
+        let span = self.fast.span.load(Ordering::Acquire);
+        let offset = (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed));
+        if offset >= span {
+            return None;
+        }
+        let kinds = self.fast.kinds.load(Ordering::Relaxed);
+        // SAFETY: `span` is set after `kinds`, which has an entry for every frame of the span.
+        let kind = unsafe { (*kinds.add(offset >> FRAME_SHIFT)).load(Ordering::Relaxed) };
+        if !self.fast.geometry[kind as usize].is_object(offset) {
+            return None;
+        }
+        Some(self.fast.strides[kind as usize].load(Ordering::Relaxed) as usize)
+    }
+
+    /// Bytes that the allocation at `object` has, at least what was asked for.
+    pub fn usable_size(&self, object: Object) -> usize {
+        self.bytes_of(self.owner(Entry::UsableSize, object.as_ptr()))
+    }
+
+    fn bytes_of(&self, owner: Owner) -> usize {
+        match owner {
+            Owner::Object(id) => self.cache(id).stride(),
+            Owner::Pages(pfn) | Owner::Mapping(pfn) => {
+                (self.frames().link(pfn) as usize) << FRAME_SHIFT
+            }
+        }
+    }
+
+    /// Whether `address` is an object of a slab that can have `size` bytes where it is: the
+    /// straight path of [`realloc`](Self::realloc). As [`usable_fast`](Self::usable_fast).
+    #[inline(always)]
+    pub fn stays_fast(&self, address: *mut u8, size: usize) -> bool {
+        self.usable_fast(address).is_some_and(|old| stays(old, size))
+    }
+
+    /// Copies what is to move into an object of `size` bytes or somewhat more, both by straight
+    /// paths; the caller frees `object` then. `None`, and nothing done, where they refuse.
+    ///
+    /// # Safety
+    /// `object` is used by the caller alone.
+    #[inline]
+    pub unsafe fn copy_fast(&self, object: Object, size: usize) -> Option<Object> {
+        let old = self.usable_fast(object.as_ptr())?;
+        let new = self.alloc_fast(with_headroom(old, size))?;
+        // SAFETY: both have at least `min(old, size)` bytes and do not overlap.
+        unsafe { core::ptr::copy_nonoverlapping(object.as_ptr(), new.as_ptr(), old.min(size)) };
+        Some(new)
+    }
+
+    /// Changes the size of an allocation: in place where it can, else by moving; the contents up to
+    /// the smaller size stay. `None` where there is no memory for a larger one, and then nothing
+    /// has changed.
+    ///
+    /// # Safety
+    /// `object` is used by the caller alone, and no more where this succeeds.
+    pub unsafe fn realloc(&self, object: Object, size: usize) -> Option<Object> {
+        if self.stays_fast(object.as_ptr(), size) {
+            return Some(object);
+        }
+        // SAFETY: the caller's promise is passed on; what was copied is used no more.
+        unsafe {
+            if let Some(new) = self.copy_fast(object, size) {
+                self.free(object);
+                return Some(new);
+            }
+            self.realloc_aligned(object, size, MIN_ALIGN)
+        }
+    }
+
+    /// As [`realloc`](Self::realloc) of an allocation at a multiple of `align`, a power of two,
+    /// which the result is too.
+    ///
+    /// # Safety
+    /// As [`realloc`](Self::realloc).
+    pub unsafe fn realloc_aligned(
+        &self,
+        object: Object,
+        size: usize,
+        align: usize,
+    ) -> Option<Object> {
+        if !is_sane(size) {
+            return None;
+        }
+        let owner = self.owner(Entry::Realloc, object.as_ptr());
+        let old = self.bytes_of(owner);
+        // What moves in place moves to a pageblock.
+        if align <= PAGEBLOCK_BYTES
+            && let Some(resized) = self.resize_in_place(owner, object, old, size)
+        {
+            return Some(resized);
+        }
+        let roomy = self.alloc_aligned(with_headroom(old, size), align);
+        let Some(new) = roomy.or_else(|| self.alloc_aligned(size, align)) else {
+            // What shrinks has memory enough.
+            return (size <= old).then_some(object);
+        };
+        // SAFETY: both allocations have at least `min(old, size)` bytes and do not overlap.
+        unsafe {
+            core::ptr::copy_nonoverlapping(object.as_ptr(), new.as_ptr(), old.min(size));
+            self.free(object);
+        }
+        Some(new)
+    }
+
+    /// Objects stay while they waste at most half, blocks while they waste at most a quarter, or
+    /// are trimmed; mappings grow, shrink and move by page tables.
+    fn resize_in_place(
+        &self,
+        owner: Owner,
+        object: Object,
+        old: usize,
+        size: usize,
+    ) -> Option<Object> {
+        match owner {
+            Owner::Object(_) => stays(old, size).then_some(object),
+            Owner::Pages(pfn) => {
+                let frames = crate::heap::frames_of(size)?;
+                let held = self.frames().link(pfn);
+                if size <= classes::LARGEST || frames > held {
+                    return None;
+                }
+                if held - frames > held / 4 {
+                    self.frames().set_link(pfn, frames);
+                    let slot = self.fast.percpu.current();
+                    self.pages().trim_exact(slot, pfn, held, frames);
+                }
+                Some(object)
+            }
+            Owner::Mapping(pfn) => {
+                if size <= LARGEST_BLOCK / 2 {
+                    return None;
+                }
+                let inner = self.inner();
+                let frames = crate::heap::frames_of(size)?;
+                let moved = inner.mappings.resize(inner.pages, pfn, frames)?;
+                Some(self.address(moved))
+            }
+        }
+    }
+}
