@@ -7,6 +7,7 @@ mod memory;
 mod metadata;
 mod pageblock;
 mod table;
+mod touched;
 
 pub use arena::{Arena, Side};
 pub(crate) use array::fresh_zero;
@@ -15,9 +16,10 @@ pub(crate) use bits::masks_of;
 pub use bits::{Fit, FrameBits, PAGEBLOCK_WORDS};
 pub use memory::Memory;
 pub use metadata::{METADATA_KINDS, Metadata, MetadataKind};
-pub use pageblock::{Pageblock, PageblockTag, Pageblocks};
+pub use pageblock::{Faults, Pageblock, PageblockTag, Pageblocks};
 pub use quarry_sys::os::Access;
 pub use table::{FrameState, FrameTable, Kind};
+pub use touched::Touched;
 
 use core::fmt;
 

@@ -78,7 +78,20 @@ fresh_zero! {
         longest_run: AtomicU16,
         words: AtomicU8,
         tag: AtomicU8,
+        faults: AtomicU8,
     }
+}
+
+/// How fresh memory of a pageblock comes in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Faults {
+    /// Page by page, or as whole slabs.
+    Plain = 0,
+    /// Page by page, so that it can be seen how much of it is touched.
+    Sample = 1,
+    /// As huge pages: what is touched is in memory as a whole.
+    Huge = 2,
 }
 
 /// Calls `act` for the words that the frames `offset..offset + 2^order` of a pageblock touch, with
@@ -135,6 +148,22 @@ impl Pageblock {
     #[must_use]
     pub fn migratetype(&self) -> MigrateType {
         self.tag().migratetype()
+    }
+
+    /// How its fresh memory comes in.
+    #[inline]
+    #[must_use]
+    pub fn faults(&self) -> Faults {
+        match self.faults.load(Relaxed) {
+            0 => Faults::Plain,
+            1 => Faults::Sample,
+            _ => Faults::Huge,
+        }
+    }
+
+    /// Says how it comes in from now on.
+    pub fn set_faults(&self, faults: Faults) {
+        self.faults.store(faults as u8, Relaxed);
     }
 
     /// Number of free blocks of order 0.

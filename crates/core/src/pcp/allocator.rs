@@ -10,7 +10,8 @@ use super::ring::RingSizes;
 use super::set::PcpSet;
 use super::{FreeListPolicy, Page, PageConfig, PageRequest, Tuning};
 use crate::frame::{
-    Arena, FRAME_BYTES, FrameTable, MAX_ORDER, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn,
+    Arena, FRAME_BYTES, Faults, FrameTable, MAX_ORDER, MigrateType, NodeId, Order,
+    PAGEBLOCK_FRAMES, Pfn, Touched,
 };
 use crate::zone::{Ask, Block, Mark, ZoneConfig, Zones};
 use quarry_sys::lock::ForkLock;
@@ -128,6 +129,18 @@ impl PageAllocator {
         let start = Pfn(first.0 / page_frames * page_frames);
         let frames = (first.0 + count).next_multiple_of(page_frames) - start.0;
         let _ = os.populate(self.arena().address(start), frames as usize * FRAME_BYTES);
+    }
+
+    /// How fresh memory of a frame's pageblock comes in.
+    #[must_use]
+    pub fn faults(&self, pfn: Pfn) -> Faults {
+        self.zones.memory().pageblocks().of(pfn).faults()
+    }
+
+    /// How much of a slab is in memory; `None` where the system does not say.
+    #[must_use]
+    pub fn touched(&self, first: Pfn, order: Order) -> Option<Touched> {
+        self.zones.memory().touched(first, order.frames())
     }
 
     /// The node of a slot.

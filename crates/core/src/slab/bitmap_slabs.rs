@@ -15,6 +15,7 @@
 //! Equations: `free(slab) = popcount(bits)`, `list(slab) = floor(4 * free / objects)` for
 //! `free > 0`, none for `free = 0`, `nr_free = sum of free(slab)`.
 
+use super::populating::{Plan, Populating, Role};
 use super::{Cache, MAX_BATCH, SlabContext, double_free};
 use crate::frame::{FRAME_SHIFT, Kind, MaybePfn, MigrateType, Order, Pfn};
 use crate::pcp::{AllocFlags, PageRequest};
@@ -28,9 +29,6 @@ use quarry_sys::report::fatal;
 pub(super) const MIN_ORDER: Order = Order::new(2);
 const BUCKETS: usize = 5;
 const EMPTY: usize = 4;
-/// Caches with this many slabs have new ones populated: the slab that is then in memory without
-/// being used adds an eighth at most.
-const POPULATE_FROM_SLABS: u64 = 8;
 /// Most objects of a slab whose bits fit into the descriptor.
 const WORD_OBJECTS: u32 = 64;
 
@@ -49,6 +47,7 @@ struct Lists {
     nr_free: u64,
     slabs_allocated: u64,
     slabs_freed: u64,
+    populating: Populating,
 }
 
 /// The slabs of one cache, under one counted lock.
@@ -266,6 +265,7 @@ impl BitmapSlabs {
                 nr_free: 0,
                 slabs_allocated: 0,
                 slabs_freed: 0,
+                populating: Populating::new(),
             }),
         }
     }
@@ -278,21 +278,27 @@ impl BitmapSlabs {
         cache: &Cache,
         out: &mut [MaybeUninit<Object>],
     ) -> usize {
-        let (mut taken, populate) = {
+        let (mut taken, mut plan) = {
             let mut lists = self.lists.lock();
             let empty = lists.nr_empty;
             let taken = lists.take(context, cache, out);
             context.kept.empty_changed(empty, lists.nr_empty, cache.order().bytes());
-            (taken, lists.nr_slabs >= POPULATE_FROM_SLABS)
+            let bytes = (out.len() - taken) * cache.stride();
+            let os = context.pages.arena().os();
+            (taken, lists.populating.plan(os, cache, lists.nr_slabs, bytes))
         };
+        if taken < out.len() && plan.look(context.pages, cache) {
+            self.lists.lock().populating.looked(&plan);
+        }
         while taken < out.len() {
-            let Some(slab) = self.new_slab(context, cache, populate) else { break };
+            let Some((slab, role)) = self.new_slab(context, cache, &mut plan) else { break };
             let count = slab.take(&mut out[taken..]);
             taken += count;
             let free = slab.free();
             let mut lists = self.lists.lock();
             lists.nr_slabs += 1;
             lists.slabs_allocated += 1;
+            lists.populating.made(slab.pfn, role);
             lists.nr_free += u64::from(free);
             match slab.bucket(free) {
                 Some(bucket) => lists.insert(&slab, bucket),
@@ -302,14 +308,13 @@ impl BitmapSlabs {
         taken
     }
 
-    /// A slab that nobody else knows, all objects free; brought into memory by one call where
-    /// `populate` says so, which costs half of what the faults of its pages would.
+    /// A slab that nobody else knows, all objects free, and what it is to the cache.
     fn new_slab<'a, P: PerCpu>(
         &self,
         context: &SlabContext<'a, P>,
         cache: &'a Cache,
-        populate: bool,
-    ) -> Option<Slab<'a>> {
+        plan: &mut Plan,
+    ) -> Option<(Slab<'a>, Role)> {
         let slot = context.percpu.current();
         let request = PageRequest {
             order: cache.order(),
@@ -318,13 +323,15 @@ impl BitmapSlabs {
             node: context.pages.node_of(slot),
         };
         let page = context.pages.alloc(slot, request)?;
-        if page.zeroed && populate {
-            context.pages.populate(page.pfn, cache.order().frames());
-        }
+        let role = match page.zeroed {
+            true => plan.bring_in(context.pages, cache, page.pfn),
+            // Somebody has touched some of it before.
+            false => Role::Ordinary,
+        };
         let slab = Slab::at(context, cache, page.pfn);
         slab.reset();
         context.pages.frames().set_kind(page.pfn, cache.order().frames(), cache.id().kind());
-        Some(slab)
+        Some((slab, role))
     }
 
     /// Gives objects back to their slabs in one critical section, and empty slabs beyond `keep` to
@@ -510,6 +517,7 @@ impl Lists {
         self.nr_slabs -= 1;
         self.nr_free -= u64::from(slab.cache.objects());
         self.slabs_freed += 1;
+        self.populating.gone(slab.pfn);
         slab.frames.set_kind(slab.pfn, slab.cache.order().frames(), Kind::NONE);
     }
 }

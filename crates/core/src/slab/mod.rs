@@ -9,6 +9,7 @@ mod barn;
 mod bitmap_slabs;
 mod cache;
 mod kept;
+mod populating;
 pub mod sheaf;
 pub mod slub;
 

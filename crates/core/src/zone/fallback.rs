@@ -8,10 +8,6 @@ use crate::frame::{
     Pfn,
 };
 
-/// Zones of this many frames (64 MiB) ask for huge pages where slabs will fill a pageblock: one
-/// half-used block per size class then adds little to what is resident.
-const HUGE_FROM_FRAMES: u32 = 16 * 1024;
-
 /// How far a series of requests under one hold of the lock has had to go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Mode {
@@ -124,10 +120,9 @@ impl FreeAreas {
             self.retag_free(zone.memory, pfn, current, of);
             debug_assert_ne!(old, of, "a type does not fall back to itself");
             self.fallbacks.claimed += u64::from(current.frames() / PAGEBLOCK_FRAMES);
-            if zone.huge && of == MigrateType::Unmovable && zone.managed >= HUGE_FROM_FRAMES {
-                // Slabs fill the block from its start, so a huge page is soon in use as a whole.
-                let address = zone.memory.arena().address(pfn);
-                let _ = zone.memory.arena().os().advise_huge(address, current.bytes(), true);
+            if of == MigrateType::Unmovable {
+                let fresh = zone.memory.frames().state(pfn).is_zeroed();
+                self.huge_pages.claimed(zone, pfn, current, fresh);
             }
             return Some(self.take_from(zone.memory, pfn, current, order));
         }

@@ -13,6 +13,7 @@
 //!   part of it that is not known to be zero
 
 use super::fallback::FallbackCounts;
+use super::huge::HugePages;
 use super::runs::Runs;
 use crate::frame::{
     FrameState, MAX_ORDER, MIGRATE_TYPES, Memory, MigrateType, Order, PAGEBLOCK_FRAMES,
@@ -72,6 +73,7 @@ pub(super) struct FreeAreas {
     filled: u64,
     pub(super) runs: Runs,
     pub(super) fallbacks: FallbackCounts,
+    pub(super) huge_pages: HugePages,
 }
 
 /// The orders of one migratetype that have free blocks, as bits.
@@ -99,6 +101,7 @@ impl FreeAreas {
             filled: 0,
             runs: Runs::new(),
             fallbacks: FallbackCounts { claimed: 0, stolen: 0 },
+            huge_pages: HugePages::new(),
         }
     }
 

@@ -9,6 +9,7 @@ mod free_area;
 mod give_back;
 mod grow;
 mod highatomic;
+mod huge;
 mod purge;
 mod runs;
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod heap;
 mod limits;
 mod misuse;
 mod policies;
+mod populate;
 mod reclaim;
 mod slub;
 mod support;

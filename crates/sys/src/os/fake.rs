@@ -7,7 +7,7 @@
 
 use super::{Os, OsError, OsResult};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// What `release` needs: the mapping around a reservation.
 struct Head {
@@ -28,6 +28,10 @@ pub struct FakeOs {
     fail_at: AtomicU64,
     page_size: usize,
     purged_bytes: AtomicUsize,
+    populated_bytes: AtomicUsize,
+    huge_bytes: AtomicUsize,
+    resident_eighths: AtomicU32,
+    knows_resident: AtomicBool,
 }
 
 impl FakeOs {
@@ -39,6 +43,10 @@ impl FakeOs {
             fail_at: AtomicU64::new(0),
             page_size,
             purged_bytes: AtomicUsize::new(0),
+            populated_bytes: AtomicUsize::new(0),
+            huge_bytes: AtomicUsize::new(0),
+            resident_eighths: AtomicU32::new(0),
+            knows_resident: AtomicBool::new(true),
         }
     }
 
@@ -56,6 +64,23 @@ impl FakeOs {
     /// Bytes purged so far.
     pub fn purged_bytes(&self) -> usize {
         self.purged_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes populated so far.
+    pub fn populated_bytes(&self) -> usize {
+        self.populated_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes for which huge pages were asked, less those for which they were refused.
+    pub fn huge_bytes(&self) -> usize {
+        self.huge_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Says from now on of so many of each eight pages that they are in memory; `None`: refuses to
+    /// say, as a seccomp filter does.
+    pub fn set_resident(&self, eighths: Option<u32>) {
+        self.knows_resident.store(eighths.is_some(), Ordering::Relaxed);
+        self.resident_eighths.store(eighths.unwrap_or(0), Ordering::Relaxed);
     }
 
     fn count(&self) -> OsResult<()> {
@@ -114,8 +139,22 @@ unsafe impl Os for FakeOs {
         self.count()
     }
 
-    fn populate(&self, _address: NonNull<u8>, _bytes: usize) -> OsResult<()> {
-        self.count()
+    fn populate(&self, _address: NonNull<u8>, bytes: usize) -> OsResult<()> {
+        self.count()?;
+        self.populated_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn resident(&self, _address: NonNull<u8>, pages: &mut [u8]) -> OsResult<()> {
+        self.count()?;
+        if !self.knows_resident.load(Ordering::Relaxed) {
+            return Err(OsError(libc::EPERM));
+        }
+        let eighths = self.resident_eighths.load(Ordering::Relaxed);
+        for (eighth, page) in (0..8).cycle().zip(pages) {
+            *page = u8::from(eighth < eighths);
+        }
+        Ok(())
     }
 
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
@@ -126,8 +165,11 @@ unsafe impl Os for FakeOs {
         Ok(())
     }
 
-    fn advise_huge(&self, _address: NonNull<u8>, _bytes: usize, _huge: bool) -> OsResult<()> {
-        self.count()
+    fn advise_huge(&self, _address: NonNull<u8>, bytes: usize, huge: bool) -> OsResult<()> {
+        self.count()?;
+        let change = if huge { bytes } else { bytes.wrapping_neg() };
+        self.huge_bytes.fetch_add(change, Ordering::Relaxed);
+        Ok(())
     }
 
     fn move_pages(&self, from: NonNull<u8>, to: NonNull<u8>, bytes: usize) -> OsResult<()> {

@@ -1,7 +1,7 @@
 //! Linux: `mmap`, `mprotect`, `madvise`, `mremap`.
 
 use super::{Access, Os, OsError, OsResult};
-use crate::primitive::{AtomicU32, Ordering};
+use crate::primitive::{AtomicU32, AtomicUsize, Ordering};
 use core::ptr::NonNull;
 
 /// The real operating system. Stateless.
@@ -26,6 +26,20 @@ fn may_be_huge() -> bool {
     let found = if unasked { HUGE } else { NOT_HUGE };
     let _ = MAY_BE_HUGE.compare_exchange(UNKNOWN, found, Ordering::Relaxed, Ordering::Relaxed);
     MAY_BE_HUGE.load(Ordering::Relaxed) == HUGE
+}
+
+/// From the auxiliary vector and not by `sysconf`, whose table of cases brings 192 KiB of the C
+/// library's file into a process that does not touch them otherwise.
+fn page_size() -> usize {
+    static KNOWN: AtomicUsize = AtomicUsize::new(0);
+    let known = KNOWN.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    // SAFETY: getauxval has no preconditions.
+    let found = unsafe { libc::getauxval(libc::AT_PAGESZ) } as usize;
+    KNOWN.store(found, Ordering::Relaxed);
+    found
 }
 
 fn is_huge_aligned(address: NonNull<u8>, bytes: usize) -> bool {
@@ -68,8 +82,7 @@ const MADV_POPULATE_WRITE: i32 = 23;
 // they are given, and `munmap` is only reached through the unsafe `release`.
 unsafe impl Os for Linux {
     fn page_size(&self) -> usize {
-        // SAFETY: sysconf has no preconditions.
-        unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+        page_size()
     }
 
     fn reserve(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
@@ -119,6 +132,12 @@ unsafe impl Os for Linux {
     fn populate(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
         // SAFETY: populating keeps contents; the range is committed by us.
         check(unsafe { libc::madvise(address.as_ptr().cast(), bytes, MADV_POPULATE_WRITE) })
+    }
+
+    fn resident(&self, address: NonNull<u8>, pages: &mut [u8]) -> OsResult<()> {
+        let bytes = pages.len() * self.page_size();
+        // SAFETY: the range is ours, and `pages` has a byte for each of its pages.
+        check(unsafe { libc::mincore(address.as_ptr().cast(), bytes, pages.as_mut_ptr()) })
     }
 
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {

@@ -1,5 +1,6 @@
 //! Tests of the zone layer.
 
+mod huge;
 mod oracle;
 mod pressure;
 mod random;

@@ -1,0 +1,92 @@
+//! Which pageblocks of slabs become huge pages: those of a program that touches what it is given.
+//!
+//! A huge page is in memory as a whole from its first touch on, so whether huge pages are right can
+//! only be seen where there are none. A zone therefore leaves a pageblock to plain faults now and
+//! then, the *sample*, and looks a while later how much of what slabs took of it is in memory. Huge
+//! pages are asked for as long as the last sample was dense.
+//!
+//! Counted are pageblocks that are claimed as a whole, in the order in which they are.
+
+use super::fallback::ZoneView;
+use crate::frame::{Faults, MaybePfn, Order, PAGEBLOCK_FRAMES, Pfn};
+
+/// Zones of this many frames (64 MiB) ask for huge pages: one half-used block then adds little to
+/// what is resident.
+pub(super) const HUGE_FROM_FRAMES: u32 = 16 * 1024;
+/// Samples are taken from half of it on, so that there is one by then.
+const SAMPLES_FROM_FRAMES: u32 = HUGE_FROM_FRAMES / 2;
+/// A sample is looked at when so many pageblocks more have been claimed: what the lists of CPUs
+/// keep of it has been handed out by then.
+const LOOK_AFTER: u32 = 2;
+/// A sample says something where slabs have this many of its frames.
+const ENOUGH_FRAMES: u32 = PAGEBLOCK_FRAMES / 2;
+/// While huge pages are right, the next sample is taken after as many pageblocks as the zone has,
+/// so many at least: a heap pays for one each time that it doubles.
+const SAMPLE_AFTER_LEAST: u32 = 32;
+
+/// What a zone knows of how densely its slabs are touched.
+pub(super) struct HugePages {
+    /// First frame of a sample that has not been looked at.
+    sample: MaybePfn,
+    /// Pageblocks claimed since the last sample.
+    since: u32,
+    /// Whether the last one that said something was dense.
+    is_dense: bool,
+}
+
+impl HugePages {
+    pub(super) const fn new() -> Self {
+        Self { sample: MaybePfn::NONE, since: 0, is_dense: false }
+    }
+
+    /// Takes up a free block of whole pageblocks that slabs are about to fill from its start.
+    pub(super) fn claimed(&mut self, zone: ZoneView<'_>, first: Pfn, order: Order, fresh: bool) {
+        if !zone.huge || zone.managed < SAMPLES_FROM_FRAMES {
+            return;
+        }
+        self.look_at_sample(zone);
+        for offset in (0..order.frames()).step_by(PAGEBLOCK_FRAMES as usize) {
+            let first = first.plus(offset);
+            let faults = self.choose(zone.managed, fresh);
+            if faults != Faults::Huge && fresh && self.sample == MaybePfn::NONE {
+                self.sample = MaybePfn::new(Some(first));
+                self.since = 0;
+            } else {
+                self.since += 1;
+            }
+            advise(zone, first, faults);
+        }
+    }
+
+    fn choose(&self, managed: u32, fresh: bool) -> Faults {
+        if !self.is_dense || managed < HUGE_FROM_FRAMES {
+            return Faults::Plain;
+        }
+        let after = (managed / PAGEBLOCK_FRAMES).max(SAMPLE_AFTER_LEAST);
+        let is_due = fresh && self.since >= after;
+        if is_due && self.sample == MaybePfn::NONE { Faults::Sample } else { Faults::Huge }
+    }
+
+    fn look_at_sample(&mut self, zone: ZoneView<'_>) {
+        let Some(sample) = self.sample.get().filter(|_| self.since >= LOOK_AFTER) else { return };
+        self.sample = MaybePfn::NONE;
+        if let Some(seen) = zone.memory.touched(sample, PAGEBLOCK_FRAMES)
+            && seen.handed_out >= ENOUGH_FRAMES
+        {
+            self.is_dense = seen.is_dense();
+        }
+    }
+}
+
+/// Tells the OS how a pageblock comes in, where that changes.
+fn advise(zone: ZoneView<'_>, first: Pfn, faults: Faults) {
+    let pageblock = zone.memory.pageblocks().of(first);
+    let (was_huge, is_huge) = (pageblock.faults() == Faults::Huge, faults == Faults::Huge);
+    pageblock.set_faults(faults);
+    if was_huge != is_huge {
+        let arena = zone.memory.arena();
+        let bytes = PAGEBLOCK_FRAMES as usize * crate::frame::FRAME_BYTES;
+        // A hint: refused, the pages come as they did before.
+        let _ = arena.os().advise_huge(arena.address(first), bytes, is_huge);
+    }
+}
