@@ -7,8 +7,9 @@
 //! Freed runs are kept with their memory for reuse, up to a bound, so that a program that
 //! allocates and frees 10 MiB in a loop makes no system call.
 //!
-//! Equations: `frames <= charged <= blocks * 512`; `kept_bytes = sum of kept runs <= KEPT_BYTES`.
+//! Equation: `frames <= charged <= blocks * 512`.
 
+use super::kept::{KEPT_BYTES, KeptRuns, Run};
 use crate::frame::{
     FRAME_BYTES, Kind, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex, Pfn, Side,
 };
@@ -16,59 +17,25 @@ use crate::pcp::PageAllocator;
 use quarry_sys::lock::{CountedLock, LockStats};
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
-/// Most bytes of freed mappings kept with their memory.
-const KEPT_BYTES: usize = 64 << 20;
-/// Most freed mappings kept.
-const KEPT_RUNS: usize = 32;
-
-#[derive(Clone, Copy)]
-struct Run {
-    first: PageblockIndex,
-    blocks: u32,
-    /// Frames in the budget.
-    charged: u32,
-}
-
-/// A freed run, with the number of runs that had been kept before it.
-#[derive(Clone, Copy)]
-struct KeptRun {
-    run: Run,
-    number: u64,
-}
-
-struct Kept {
-    /// Oldest first.
-    runs: [KeptRun; KEPT_RUNS],
-    count: usize,
-    bytes: usize,
-    so_far: u64,
-}
-
 /// A mapping that was handed out.
 #[derive(Clone, Copy, Debug)]
 pub struct Mapping {
     /// Its first frame.
     pub pfn: Pfn,
-    /// Whether every byte is known to be zero.
-    pub zeroed: bool,
+    /// The bytes behind so many first ones are known to be zero.
+    pub dirty_bytes: usize,
 }
 
 /// All mappings of a heap.
 pub struct Mappings {
-    kept: CountedLock<Kept>,
+    kept: CountedLock<KeptRuns>,
     live: AtomicUsize,
-    /// `Kept::bytes`, to be read without the lock.
+    /// Bytes kept, to be read without the lock.
     kept_bytes: AtomicUsize,
 }
 
-const NO_RUN: Run = Run { first: PageblockIndex(0), blocks: 0, charged: 0 };
-
 fn blocks_of(frames: u32) -> u32 {
     frames.div_ceil(PAGEBLOCK_FRAMES)
-}
-
-fn bytes_of(blocks: u32) -> usize {
-    blocks as usize * PAGEBLOCK_BYTES
 }
 
 /// Frames that hold `bytes`, where the reservation can have as many.
@@ -82,12 +49,7 @@ impl Mappings {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            kept: CountedLock::new(Kept {
-                runs: [KeptRun { run: NO_RUN, number: 0 }; KEPT_RUNS],
-                count: 0,
-                bytes: 0,
-                so_far: 0,
-            }),
+            kept: CountedLock::new(KeptRuns::new()),
             live: AtomicUsize::new(0),
             kept_bytes: AtomicUsize::new(0),
         }
@@ -106,33 +68,35 @@ impl Mappings {
         let is_aligned = |run: &Run| {
             (pages.arena().address(run.first.first()).as_ptr() as usize).is_multiple_of(align)
         };
-        let reused = {
-            let mut kept = self.kept.lock();
-            let run = kept.take(blocks, is_aligned);
-            self.publish(&kept);
-            run
-        };
+        let reused = self.take_kept(blocks, is_aligned);
         let reused = reused.and_then(|run| self.recharge(pages, run, frames));
-        let zeroed = reused.is_none();
-        let run = match reused {
-            Some(run) => run,
-            None => self.fresh(pages, frames, align_blocks)?,
+        let (run, dirty) = match reused {
+            Some((run, dirty)) => (run, dirty),
+            None => (self.fresh(pages, frames, align_blocks)?, 0),
         };
         let pfn = run.first.first();
         describe(pages, frames, run);
         self.live.fetch_add(1, Ordering::Relaxed);
-        Some(Mapping { pfn, zeroed })
+        Some(Mapping { pfn, dirty_bytes: dirty as usize * FRAME_BYTES })
+    }
+
+    /// A run of those kept.
+    fn take_kept(&self, blocks: u32, begins_well: impl Fn(&Run) -> bool) -> Option<Run> {
+        let mut kept = self.kept.lock();
+        let run = kept.take(blocks, begins_well);
+        self.publish(&kept);
+        run
     }
 
     /// A kept run for a mapping of `frames` frames: charged for those that it has not had yet, or
-    /// released where the limit does not allow them.
-    fn recharge(&self, pages: &PageAllocator, run: Run, frames: u32) -> Option<Run> {
+    /// released where the limit does not allow them; and how many it has had.
+    fn recharge(&self, pages: &PageAllocator, run: Run, frames: u32) -> Option<(Run, u32)> {
         let more = frames.saturating_sub(run.charged);
         if !self.charge(pages, more) {
             release(pages, run);
             return None;
         }
-        Some(Run { charged: run.charged + more, ..run })
+        Some((Run { charged: run.charged + more, ..run }, run.charged))
     }
 
     /// A run for `frames` frames that is charged and committed.
@@ -140,7 +104,7 @@ impl Mappings {
         if !self.charge(pages, frames) {
             return None;
         }
-        let run = self.take_run(pages, blocks_of(frames), align_blocks);
+        let run = self.take_run(pages, blocks_of(frames), align_blocks, 0);
         if run.is_none() {
             pages.uncharge(frames);
         }
@@ -152,14 +116,26 @@ impl Mappings {
         pages.charge(frames) || (self.release_kept(pages) > 0 && pages.charge(frames))
     }
 
-    /// A run that is committed and not charged; where address space is short, in place of kept
-    /// ones, and then of pageblocks that zones have and do not use.
-    fn take_run(&self, pages: &PageAllocator, blocks: u32, align_blocks: u32) -> Option<Run> {
+    /// A run that is committed and not charged, with `room` pageblocks of free address space behind
+    /// it if there are as many somewhere; where address space is short, in place of kept ones, and
+    /// then of pageblocks that zones have and do not use.
+    fn take_run(
+        &self,
+        pages: &PageAllocator,
+        blocks: u32,
+        align_blocks: u32,
+        room: u32,
+    ) -> Option<Run> {
+        let arena = pages.arena();
+        let find =
+            |count| arena.take(pages.frames(), Side::Mapping, count, align_blocks.max(1)).ok();
         let take = || {
-            let arena = pages.arena();
-            let first = arena.take(pages.frames(), Side::Mapping, blocks, align_blocks.max(1));
-            first
-                .ok()
+            let roomy = if room > 0 { find(blocks + room) } else { None };
+            if let Some(first) = roomy {
+                arena.give_back(PageblockIndex(first.0 + blocks), room);
+            }
+            roomy
+                .or_else(|| find(blocks))
                 .map(|first| Run { first, blocks, charged: 0 })
                 .filter(|run| commit(pages, *run))
         };
@@ -189,8 +165,7 @@ impl Mappings {
     /// Frames in the budget for kept runs.
     #[must_use]
     pub fn kept_charged(&self) -> u64 {
-        let kept = self.kept.lock();
-        kept.runs[..kept.count].iter().map(|kept| u64::from(kept.run.charged)).sum()
+        self.kept.lock().charged()
     }
 
     /// The run of the mapping that starts at `pfn`.
@@ -205,20 +180,10 @@ impl Mappings {
     /// The first one that does not hold.
     pub fn validate(&self) -> Result<(), &'static str> {
         let kept = self.kept.lock();
-        let runs = &kept.runs[..kept.count];
-        if runs.iter().map(|kept| bytes_of(kept.run.blocks)).sum::<usize>() != kept.bytes {
-            return Err("kept_bytes != sum of kept runs");
+        if kept.bytes() != self.kept_bytes() {
+            return Err("kept_bytes is published wrongly");
         }
-        if kept.bytes > KEPT_BYTES || kept.bytes != self.kept_bytes() {
-            return Err("kept_bytes exceeds its bound, or is published wrongly");
-        }
-        if runs.iter().any(|kept| kept.run.charged > kept.run.blocks * PAGEBLOCK_FRAMES) {
-            return Err("a kept run is charged for more frames than it has");
-        }
-        if !runs.is_sorted_by_key(|kept| kept.number) {
-            return Err("kept runs are not in the order in which they came");
-        }
-        Ok(())
+        kept.validate()
     }
 
     /// Frees the mapping that starts at `pfn`.
@@ -226,21 +191,27 @@ impl Mappings {
         let run = self.run_of(pages, pfn);
         pages.frames().set_kind(pfn, 1, Kind::NONE);
         self.live.fetch_sub(1, Ordering::Relaxed);
-        if bytes_of(run.blocks) > KEPT_BYTES {
-            release(pages, run);
-            return;
+        self.keep(pages, run);
+    }
+
+    /// Keeps a run, in place of older ones where there is no room, or releases it where there
+    /// cannot be.
+    fn keep(&self, pages: &PageAllocator, run: Run) {
+        if run.bytes() > KEPT_BYTES {
+            return release(pages, run);
         }
         loop {
             let mut kept = self.kept.lock();
-            if kept.has_room_for(run) {
-                kept.put(run);
-                self.publish(&kept);
-                return;
+            let oldest = kept.make_room_for(run);
+            if oldest.is_none() {
+                kept.put(run, |missing| pages.charge(missing));
             }
-            let oldest = kept.take_oldest();
             self.publish(&kept);
             drop(kept);
-            release(pages, oldest);
+            match oldest {
+                Some(oldest) => release(pages, oldest),
+                None => return,
+            }
         }
     }
 
@@ -249,53 +220,79 @@ impl Mappings {
     pub fn resize(&self, pages: &PageAllocator, pfn: Pfn, frames: u32) -> Option<Pfn> {
         let old = self.run_of(pages, pfn);
         let blocks = blocks_of(frames);
-        if blocks < old.blocks {
-            let kept = old.charged.min(blocks * PAGEBLOCK_FRAMES);
-            let first = PageblockIndex(old.first.0 + blocks);
-            let (rest, charged) = (old.blocks - blocks, old.charged - kept);
-            release(pages, Run { first, blocks: rest, charged });
-            describe(pages, frames, Run { blocks, charged: kept, ..old });
-            return Some(pfn);
-        }
-        // Only what comes on top is charged: also where the pages move, they are never held twice.
-        let more = frames.saturating_sub(old.charged);
-        if !self.charge(pages, more) {
-            return None;
-        }
-        let charged = old.charged + more;
-        let new = if blocks == old.blocks || self.extend(pages, old, blocks) {
-            Some(Run { blocks, charged, ..old })
+        let new = if blocks > old.blocks {
+            self.extend(pages, old, frames).or_else(|| self.relocate(pages, old, frames))?
+        } else if blocks < old.blocks {
+            let (new, rest) = old.split(blocks);
+            release(pages, rest);
+            new
         } else {
-            self.relocate(pages, old, blocks).map(|new| Run { charged, ..new })
+            let more = frames.saturating_sub(old.charged);
+            if !self.charge(pages, more) {
+                return None;
+            }
+            Run { charged: old.charged + more, ..old }
         };
-        match new {
-            Some(new) => describe(pages, frames, new),
-            None => pages.uncharge(more),
-        }
-        new.map(|new| new.first.first())
+        describe(pages, frames, new);
+        Some(new.first.first())
     }
 
-    /// Takes the pageblocks behind a run, if they are free.
-    fn extend(&self, pages: &PageAllocator, old: Run, blocks: u32) -> bool {
-        let first = PageblockIndex(old.first.0 + old.blocks);
-        let more = blocks - old.blocks;
-        pages.arena().take_at(pages.frames(), first, more).is_ok()
-            && commit(pages, Run { first, blocks: more, charged: 0 })
-    }
-
-    /// Moves the pages to a new run: page-table work instead of copying.
-    fn relocate(&self, pages: &PageAllocator, old: Run, blocks: u32) -> Option<Run> {
-        let run = self.take_run(pages, blocks, 1)?;
-        let arena = pages.arena();
-        let (from, to) = (old.first.first(), run.first.first());
-        let bytes = bytes_of(old.blocks);
-        if arena.os().move_pages(arena.address(from), arena.address(to), bytes).is_err() {
-            unmap(pages, run);
+    /// Takes the pageblocks behind a run: of one that is kept there, and else free ones.
+    fn extend(&self, pages: &PageAllocator, old: Run, frames: u32) -> Option<Run> {
+        let more = blocks_of(frames) - old.blocks;
+        let kept = {
+            let mut kept = self.kept.lock();
+            let run = kept.take_at(old.end(), more);
+            self.publish(&kept);
+            run.unwrap_or(Run { first: old.end(), blocks: 0, charged: 0 })
+        };
+        let give_back = || {
+            if kept.blocks > 0 {
+                self.keep(pages, kept);
+            }
+        };
+        // What was kept may be in memory, so all in front of it counts as well.
+        let charged = frames.max(old.charged + old.missing_before(&kept) + kept.charged);
+        let missing = charged - old.charged - kept.charged;
+        if !self.charge(pages, missing) {
+            give_back();
             return None;
         }
-        pages.frames().set_kind(from, 1, Kind::NONE);
+        let fresh = Run { first: kept.end(), blocks: more - kept.blocks, charged: 0 };
+        let is_whole = fresh.blocks == 0
+            || pages.arena().take_at(pages.frames(), fresh.first, fresh.blocks).is_ok()
+                && commit(pages, fresh);
+        if !is_whole {
+            pages.uncharge(missing);
+            give_back();
+            return None;
+        }
+        Some(Run { blocks: old.blocks + more, charged, ..old })
+    }
+
+    /// Moves the pages to another run: page-table work instead of copying.
+    fn relocate(&self, pages: &PageAllocator, old: Run, frames: u32) -> Option<Run> {
+        let blocks = blocks_of(frames);
+        let kept = self.take_kept(blocks, |_| true);
+        // What grows once more finds free address space behind it.
+        let new = kept.or_else(|| self.take_run(pages, blocks, 1, blocks / 2))?;
+        // The memory that the new run brings along gives way to the pages that come. So these are
+        // never held twice, nor charged.
+        let behind = if new.charged > old.frames() { new.charged } else { 0 };
+        let charged = frames.max(behind);
+        let before = old.charged + new.charged;
+        if !self.charge(pages, charged.saturating_sub(before)) {
+            match kept {
+                Some(run) => self.keep(pages, run),
+                None => unmap(pages, new),
+            }
+            return None;
+        }
+        move_blocks(pages, old.first, new.first, old.blocks);
+        pages.uncharge(before.saturating_sub(charged));
+        pages.frames().set_kind(old.first.first(), 1, Kind::NONE);
         unmap(pages, old);
-        Some(run)
+        Some(Run { charged, ..new })
     }
 
     /// Gives the memory of all freed mappings back; returns the bytes.
@@ -306,7 +303,7 @@ impl Mappings {
     /// Runs kept so far, those included that have been reused or released since.
     #[must_use]
     pub fn kept_so_far(&self) -> u64 {
-        self.kept.lock().so_far
+        self.kept.lock().so_far()
     }
 
     /// Gives the memory of those freed mappings back that have been kept since fewer than `number`
@@ -314,14 +311,14 @@ impl Mappings {
     pub fn release_unused_since(&self, pages: &PageAllocator, number: u64) -> usize {
         let mut bytes = 0;
         loop {
-            let mut kept = self.kept.lock();
-            if kept.count == 0 || kept.runs[0].number >= number {
-                return bytes;
-            }
-            let run = kept.take_oldest();
-            self.publish(&kept);
-            drop(kept);
-            bytes += bytes_of(run.blocks);
+            let run = {
+                let mut kept = self.kept.lock();
+                let run = kept.take_older_than(number);
+                self.publish(&kept);
+                run
+            };
+            let Some(run) = run else { return bytes };
+            bytes += run.bytes();
             release(pages, run);
         }
     }
@@ -332,8 +329,8 @@ impl Mappings {
         self.kept_bytes.load(Ordering::Relaxed)
     }
 
-    fn publish(&self, kept: &Kept) {
-        self.kept_bytes.store(kept.bytes, Ordering::Relaxed);
+    fn publish(&self, kept: &KeptRuns) {
+        self.kept_bytes.store(kept.bytes(), Ordering::Relaxed);
     }
 
     /// Counters of the lock.
@@ -363,42 +360,6 @@ impl Default for Mappings {
     }
 }
 
-impl Kept {
-    /// The smallest kept run of at least `blocks` that wastes at most a quarter.
-    fn take(&mut self, blocks: u32, is_aligned: impl Fn(&Run) -> bool) -> Option<Run> {
-        let fits = |run: &Run| {
-            run.blocks >= blocks && run.blocks - blocks <= blocks / 4 && is_aligned(run)
-        };
-        let best = (0..self.count)
-            .filter(|index| fits(&self.runs[*index].run))
-            .min_by_key(|index| self.runs[*index].run.blocks)?;
-        Some(self.remove(best))
-    }
-
-    fn take_oldest(&mut self) -> Run {
-        self.remove(0)
-    }
-
-    fn remove(&mut self, index: usize) -> Run {
-        let run = self.runs[index].run;
-        self.runs.copy_within(index + 1..self.count, index);
-        self.count -= 1;
-        self.bytes -= bytes_of(run.blocks);
-        run
-    }
-
-    fn has_room_for(&self, run: Run) -> bool {
-        self.count < KEPT_RUNS && self.bytes + bytes_of(run.blocks) <= KEPT_BYTES
-    }
-
-    fn put(&mut self, run: Run) {
-        self.runs[self.count] = KeptRun { run, number: self.so_far };
-        self.so_far += 1;
-        self.count += 1;
-        self.bytes += bytes_of(run.blocks);
-    }
-}
-
 fn describe(pages: &PageAllocator, frames: u32, run: Run) {
     debug_assert!(frames <= run.charged && run.charged <= run.blocks * PAGEBLOCK_FRAMES);
     let pfn = run.first.first();
@@ -406,6 +367,29 @@ fn describe(pages: &PageAllocator, frames: u32, run: Run) {
     pages.frames().set_link(pfn.plus(1), run.blocks);
     pages.frames().set_link(pfn.plus(2), run.charged);
     pages.frames().set_kind(pfn, 1, Kind::MAPPING);
+}
+
+/// Moves the pages of neighbouring pageblocks. The kernel may know them as several mappings, and
+/// moves only one at a time: then it is asked for halves. A pageblock that it does not move at all
+/// is copied.
+fn move_blocks(pages: &PageAllocator, from: PageblockIndex, to: PageblockIndex, blocks: u32) {
+    let arena = pages.arena();
+    let (source, target) = (arena.address(from.first()), arena.address(to.first()));
+    let bytes = blocks as usize * PAGEBLOCK_BYTES;
+    if arena.os().move_pages(source, target, bytes).is_ok() {
+        return;
+    }
+    let half = blocks / 2;
+    if half > 0 {
+        let behind = |block: PageblockIndex| PageblockIndex(block.0 + half);
+        move_blocks(pages, from, to, half);
+        return move_blocks(pages, behind(from), behind(to), blocks - half);
+    }
+    // SAFETY: both are committed pageblocks of runs that belong to nobody else: the one is of a
+    // mapping whose user waits for it to be resized, the other is not handed out yet.
+    unsafe { target.copy_from_nonoverlapping(source, bytes) };
+    // So that they are not held twice; where it is refused, they are until the rest is moved.
+    let _ = arena.os().purge(source, bytes);
 }
 
 /// Makes a run accessible, or gives it back.
@@ -422,7 +406,7 @@ fn commit(pages: &PageAllocator, run: Run) -> bool {
 /// the run stays taken: its contents are unknown, and a mapping promises zeroes.
 fn unmap(pages: &PageAllocator, run: Run) {
     let arena = pages.arena();
-    if arena.os().purge(arena.address(run.first.first()), bytes_of(run.blocks)).is_ok() {
+    if arena.os().purge(arena.address(run.first.first()), run.bytes()).is_ok() {
         arena.give_back(run.first, run.blocks);
     }
 }

@@ -7,6 +7,7 @@
 //! | above | a run of pageblocks of the reservation | to 4 KiB usable, 2 MiB of address space |
 
 pub mod classes;
+mod kept;
 mod mapping;
 pub mod options;
 

@@ -67,11 +67,9 @@ impl<C: StackConfig> Stack<C> {
 
     /// Both: zeroed, and at a multiple of `align`, a power of two.
     pub fn alloc_zeroed_aligned(&self, size: usize, align: usize) -> Option<Object> {
-        let (object, zeroed) = self.alloc_any(size, align)?;
-        if !zeroed {
-            // SAFETY: the allocation has at least `size` bytes and nobody else knows it.
-            unsafe { object.as_ptr().write_bytes(0, size) };
-        }
+        let (object, dirty) = self.alloc_any(size, align)?;
+        // SAFETY: the allocation has at least `size` bytes and nobody else knows it.
+        unsafe { object.as_ptr().write_bytes(0, size.min(dirty)) };
         Some(object)
     }
 
@@ -80,21 +78,21 @@ impl<C: StackConfig> Stack<C> {
         self.fast.small_end.load(Ordering::Acquire) != 0
     }
 
-    /// Whatever serves the request, and whether it is known to be zero.
-    fn alloc_any(&self, size: usize, align: usize) -> Option<(Object, bool)> {
+    /// Whatever serves the request; the bytes behind so many first ones are known to be zero.
+    fn alloc_any(&self, size: usize, align: usize) -> Option<(Object, usize)> {
         debug_assert!(align.is_power_of_two());
         if align <= MIN_ALIGN && size <= classes::LARGEST {
-            return Some((self.alloc(size)?, false));
+            return Some((self.alloc(size)?, size));
         }
         match classes::of_aligned(size, align.max(MIN_ALIGN)) {
             Some(_) if !self.has_classes() => None,
-            Some(class) => Some((self.cache_alloc(class)?, false)),
+            Some(class) => Some((self.cache_alloc(class)?, size)),
             None => self.alloc_large(size, align),
         }
     }
 
-    /// A block of pages or a mapping, and whether it is known to be zero.
-    fn alloc_large(&self, size: usize, align: usize) -> Option<(Object, bool)> {
+    /// A block of pages or a mapping; the bytes behind so many first ones are known to be zero.
+    fn alloc_large(&self, size: usize, align: usize) -> Option<(Object, usize)> {
         if !self.is_ready() || !is_sane(size) || !is_sane(align) {
             return None;
         }
@@ -106,7 +104,7 @@ impl<C: StackConfig> Stack<C> {
         self.with_reclaim(|| self.alloc_frames(frames, size, align))
     }
 
-    fn alloc_frames(&self, frames: u32, size: usize, align: usize) -> Option<(Object, bool)> {
+    fn alloc_frames(&self, frames: u32, size: usize, align: usize) -> Option<(Object, usize)> {
         let inner = self.inner();
         if size <= LARGEST_BLOCK && align <= LARGEST_BLOCK {
             let order = Order::covering((align / FRAME_BYTES).max(1) as u32);
@@ -114,10 +112,10 @@ impl<C: StackConfig> Stack<C> {
             let page = inner.pages.alloc_exact(slot, frames, MigrateType::Movable, order)?;
             self.frames().set_link(page.pfn, frames);
             self.frames().set_kind(page.pfn, 1, Kind::PAGES);
-            return Some((self.address(page.pfn), page.zeroed));
+            return Some((self.address(page.pfn), if page.zeroed { 0 } else { size }));
         }
         let mapping = inner.mappings.alloc(inner.pages, frames, align)?;
-        Some((self.address(mapping.pfn), mapping.zeroed))
+        Some((self.address(mapping.pfn), mapping.dirty_bytes))
     }
 
     /// The straight path of a free: false means [`free_slow`](Self::free_slow). O(1), no lock, no

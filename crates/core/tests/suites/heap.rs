@@ -363,6 +363,49 @@ fn what_grows_by_much_gets_what_it_asks_for() {
 }
 
 #[test]
+fn what_grows_again_finds_the_memory_of_its_predecessor() {
+    let end = 24 << 20;
+    let mut play = Play::new(Backing::Linux, 4096, 1);
+    for round in 0..3 {
+        play.alloc(LARGEST_BLOCK + 1, 1, false);
+        let mut size = LARGEST_BLOCK + 1;
+        while size < end {
+            size = (size * 11 / 10).next_multiple_of(FRAME_BYTES);
+            let live = play.oracle.pick(0).expect("it is live");
+            // SAFETY: it is live, and only the oracle knows it.
+            let moved = unsafe { play.bed.stack.realloc(live.object, size) }.expect("memory");
+            assert!(moved == live.object, "there is room behind it, in round {round}");
+            play.oracle.forget(&live);
+            let usable = play.bed.stack.usable_size(moved);
+            play.oracle.insert(moved, size, usable, 16, 0);
+            let held = play.bed.stack.memory_held();
+            let both = held.mappings + held.mappings_kept;
+            assert!(both <= end * 11 / 10 + PAGEBLOCK_BYTES, "{both} bytes in round {round}");
+        }
+        play.free(0);
+        play.validate();
+    }
+    play.finish();
+}
+
+#[test]
+fn mappings_that_grow_side_by_side_keep_their_contents() {
+    for backing in [Backing::Linux, Backing::Fake] {
+        let mut play = Play::new(backing, 4096, 1);
+        (0..3).for_each(|_| play.alloc(LARGEST_BLOCK + 1, 1, true));
+        for size in (2..=14).map(|blocks| blocks * PAGEBLOCK_BYTES - 5 * FRAME_BYTES) {
+            // The one that grows becomes the last one.
+            (0..3).for_each(|_| play.realloc(0, size));
+            play.validate();
+        }
+        play.free(1);
+        play.alloc(9 << 20, 1, true);
+        play.realloc(0, 16 << 20);
+        play.finish();
+    }
+}
+
+#[test]
 fn a_mapping_that_grows_keeps_its_contents_and_is_charged_once() {
     let mut options = options();
     options.pages.limit_frames = (40 << 20) / FRAME_BYTES as u32;

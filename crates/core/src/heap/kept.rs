@@ -1,0 +1,358 @@
+//! Runs of freed mappings that are kept with their memory.
+//!
+//! A request takes the front of the shortest run that holds it, and what is left stays; a mapping
+//! that grows takes what it needs of the run behind it. So a block that grows over and over again
+//! finds the memory of its predecessor where it needs it, and what is kept beside what is in use
+//! becomes less by as much. Neighbours become one run when they are put back, as old as the older
+//! one: what is used again and again does not keep alive what lies beside it.
+//!
+//! Equations: `bytes = sum of runs <= KEPT_BYTES`, `count <= KEPT_RUNS`; numbers rise; of a run
+//! only the first `charged <= blocks * 512` frames may be in memory.
+
+use crate::frame::{PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex};
+
+/// Most bytes of freed mappings kept with their memory.
+pub(super) const KEPT_BYTES: usize = 64 << 20;
+/// Most freed mappings kept.
+const KEPT_RUNS: usize = 32;
+
+/// Pageblocks of a mapping, in use or kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) first: PageblockIndex,
+    pub(super) blocks: u32,
+    /// Frames in the budget, the only ones that may be in memory: the first ones.
+    pub(super) charged: u32,
+}
+
+impl Run {
+    /// The first pageblock behind it.
+    pub(super) fn end(&self) -> PageblockIndex {
+        PageblockIndex(self.first.0 + self.blocks)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.blocks as usize * PAGEBLOCK_BYTES
+    }
+
+    pub(super) fn frames(&self) -> u32 {
+        self.blocks * PAGEBLOCK_FRAMES
+    }
+
+    /// The first `blocks` of its pageblocks, and the others.
+    pub(super) fn split(self, blocks: u32) -> (Self, Self) {
+        debug_assert!(blocks <= self.blocks);
+        let charged = self.charged.min(blocks * PAGEBLOCK_FRAMES);
+        let rest = Self {
+            first: PageblockIndex(self.first.0 + blocks),
+            blocks: self.blocks - blocks,
+            charged: self.charged - charged,
+        };
+        (Self { blocks, charged, ..self }, rest)
+    }
+
+    /// Frames of it that are not charged, but lie in front of ones of `next` that are: what has to
+    /// be charged for both to be one run.
+    pub(super) fn missing_before(&self, next: &Self) -> u32 {
+        if next.charged == 0 { 0 } else { self.frames() - self.charged }
+    }
+}
+
+/// A kept run, with the number of runs that had been kept before it.
+#[derive(Clone, Copy)]
+struct KeptRun {
+    run: Run,
+    number: u64,
+}
+
+const NOTHING: KeptRun =
+    KeptRun { run: Run { first: PageblockIndex(0), blocks: 0, charged: 0 }, number: 0 };
+
+/// All that are kept.
+pub(super) struct KeptRuns {
+    /// Oldest first.
+    runs: [KeptRun; KEPT_RUNS],
+    count: usize,
+    bytes: usize,
+    so_far: u64,
+}
+
+impl KeptRuns {
+    pub(super) const fn new() -> Self {
+        Self { runs: [NOTHING; KEPT_RUNS], count: 0, bytes: 0, so_far: 0 }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Runs put so far.
+    pub(super) fn so_far(&self) -> u64 {
+        self.so_far
+    }
+
+    /// Frames in the budget for all of them.
+    pub(super) fn charged(&self) -> u64 {
+        self.all().iter().map(|kept| u64::from(kept.run.charged)).sum()
+    }
+
+    fn all(&self) -> &[KeptRun] {
+        &self.runs[..self.count]
+    }
+
+    /// The front of the shortest run that has `blocks` pageblocks and begins as it should.
+    pub(super) fn take(&mut self, blocks: u32, begins_well: impl Fn(&Run) -> bool) -> Option<Run> {
+        let best = (0..self.count)
+            .filter(|index| self.runs[*index].run.blocks >= blocks)
+            .filter(|index| begins_well(&self.runs[*index].run))
+            .min_by_key(|index| self.runs[*index].run.blocks)?;
+        Some(self.take_front(best, blocks))
+    }
+
+    /// At most `blocks` pageblocks from `first` on, if a run begins there.
+    pub(super) fn take_at(&mut self, first: PageblockIndex, blocks: u32) -> Option<Run> {
+        let index = self.find(|run| run.first == first)?;
+        Some(self.take_front(index, blocks.min(self.runs[index].run.blocks)))
+    }
+
+    fn take_front(&mut self, index: usize, blocks: u32) -> Run {
+        let (front, rest) = self.runs[index].run.split(blocks);
+        if rest.blocks == 0 {
+            return self.remove(index);
+        }
+        self.runs[index].run = rest;
+        self.bytes -= front.bytes();
+        front
+    }
+
+    /// The oldest run, if it was put before the run with this number.
+    pub(super) fn take_older_than(&mut self, number: u64) -> Option<Run> {
+        (self.count > 0 && self.runs[0].number < number).then(|| self.remove(0))
+    }
+
+    fn remove(&mut self, index: usize) -> Run {
+        let run = self.runs[index].run;
+        self.runs.copy_within(index + 1..self.count, index);
+        self.count -= 1;
+        self.bytes -= run.bytes();
+        run
+    }
+
+    /// Where there is no room for a run, the oldest one, which must go first.
+    pub(super) fn make_room_for(&mut self, run: Run) -> Option<Run> {
+        let has_room = self.count < KEPT_RUNS && self.bytes + run.bytes() <= KEPT_BYTES;
+        if has_room { None } else { self.take_older_than(u64::MAX) }
+    }
+
+    /// Keeps a run for which there is room; with its neighbours as one, where what is missing
+    /// between them can be charged.
+    pub(super) fn put(&mut self, run: Run, charge: impl Fn(u32) -> bool) {
+        let mut kept = KeptRun { run, number: self.so_far };
+        if let Some(low) = self.find(|other| other.end() == run.first) {
+            kept = self.join(kept, low, &charge);
+        }
+        if let Some(high) = self.find(|other| other.first == run.end()) {
+            kept = self.join(kept, high, &charge);
+        }
+        let at = self.all().partition_point(|other| other.number < kept.number);
+        self.runs.copy_within(at..self.count, at + 1);
+        self.runs[at] = kept;
+        self.so_far += 1;
+        self.count += 1;
+        self.bytes += kept.run.bytes();
+    }
+
+    /// One run of `kept` and its neighbour with this index, or `kept` alone.
+    fn join(&mut self, kept: KeptRun, index: usize, charge: &impl Fn(u32) -> bool) -> KeptRun {
+        let other = self.runs[index];
+        let is_lower = kept.run.first.0 < other.run.first.0;
+        let (low, high) = if is_lower { (kept.run, other.run) } else { (other.run, kept.run) };
+        let missing = low.missing_before(&high);
+        if !charge(missing) {
+            return kept;
+        }
+        self.remove(index);
+        let charged = low.charged + missing + high.charged;
+        let run = Run { first: low.first, blocks: low.blocks + high.blocks, charged };
+        KeptRun { run, number: kept.number.min(other.number) }
+    }
+
+    fn find(&self, is_it: impl Fn(&Run) -> bool) -> Option<usize> {
+        self.all().iter().position(|kept| is_it(&kept.run))
+    }
+
+    /// Checks the equations.
+    ///
+    /// # Errors
+    /// The first one that does not hold.
+    pub(super) fn validate(&self) -> Result<(), &'static str> {
+        if self.all().iter().map(|kept| kept.run.bytes()).sum::<usize>() != self.bytes {
+            return Err("kept_bytes != sum of kept runs");
+        }
+        if self.bytes > KEPT_BYTES {
+            return Err("kept_bytes exceeds its bound");
+        }
+        if self.all().iter().any(|kept| kept.run.charged > kept.run.frames()) {
+            return Err("a kept run is charged for more frames than it has");
+        }
+        if self.all().iter().any(|kept| kept.run.blocks == 0) {
+            return Err("a kept run is empty");
+        }
+        if !self.all().is_sorted_by(|one, next| one.number < next.number) {
+            return Err("kept runs are not in the order in which they came");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BLOCKS: u32 = 64;
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        /// A run of so many pageblocks from one on, charged for a part of it in 256ths.
+        Put {
+            first: u32,
+            blocks: u32,
+            part: u32,
+        },
+        Take(u32),
+        TakeAt {
+            first: u32,
+            blocks: u32,
+        },
+        TakeOldest,
+    }
+
+    fn op() -> impl Strategy<Value = (Op, bool)> {
+        let (first, blocks) = (0..BLOCKS, 1u32..8);
+        let op = prop_oneof![
+            4 => (first.clone(), blocks.clone(), prop_oneof![Just(256), 0u32..256])
+                .prop_map(|(first, blocks, part)| Op::Put { first, blocks, part }),
+            2 => blocks.clone().prop_map(Op::Take),
+            2 => (first, blocks).prop_map(|(first, blocks)| Op::TakeAt { first, blocks }),
+            1 => Just(Op::TakeOldest),
+        ];
+        (op, prop::bool::weighted(0.8))
+    }
+
+    /// What is known of each pageblock: the frames at its front that may be in memory, if it is
+    /// kept, and when it was put.
+    #[derive(Default)]
+    struct Naive {
+        kept: Vec<Option<(u32, u64)>>,
+        charged: u64,
+    }
+
+    impl Naive {
+        fn put(&mut self, run: Run, number: u64) {
+            for block in 0..run.blocks {
+                let dirty = run.charged.saturating_sub(block * PAGEBLOCK_FRAMES);
+                let dirty = dirty.min(PAGEBLOCK_FRAMES);
+                let known = &mut self.kept[(run.first.0 + block) as usize];
+                assert_eq!(known.replace((dirty, number)), None, "kept twice");
+            }
+            self.charged += u64::from(run.charged);
+        }
+
+        /// Whether all that may be in memory lies within what is charged, and was put no earlier
+        /// than the run says.
+        fn check(&self, run: &Run, number: u64) {
+            for block in 0..run.blocks {
+                let (dirty, put) = self.kept[(run.first.0 + block) as usize].expect("it is kept");
+                let end = block * PAGEBLOCK_FRAMES + dirty;
+                assert!(dirty == 0 || end <= run.charged, "{run:?}, {dirty} of {block}");
+                assert!(number <= put, "{run:?} says {number}, but {block} was put at {put}");
+            }
+        }
+
+        fn take(&mut self, run: Run) {
+            self.check(&run, 0);
+            let kept = run.first.0 as usize..run.end().0 as usize;
+            self.kept[kept].iter_mut().for_each(|known| *known = None);
+            self.charged -= u64::from(run.charged);
+        }
+    }
+
+    fn play(kept: &mut KeptRuns, naive: &mut Naive, op: &Op, may_charge: bool) {
+        match *op {
+            Op::Put { first, blocks, part } => {
+                let blocks = blocks.min(BLOCKS - first);
+                let is_free = |block: &u32| naive.kept[*block as usize].is_none();
+                let blocks = (first..first + blocks).take_while(is_free).count() as u32;
+                let charged = (blocks * PAGEBLOCK_FRAMES * part).div_ceil(256);
+                let run = Run { first: PageblockIndex(first), blocks, charged };
+                while let Some(oldest) = kept.make_room_for(run) {
+                    naive.take(oldest);
+                }
+                if blocks > 0 {
+                    naive.put(run, kept.so_far());
+                    let more = std::cell::Cell::new(0);
+                    kept.put(run, |missing| {
+                        assert!(missing < PAGEBLOCK_FRAMES * BLOCKS);
+                        more.set(more.get() + if may_charge { missing } else { 0 });
+                        may_charge || missing == 0
+                    });
+                    naive.charged += u64::from(more.get());
+                }
+            }
+            Op::Take(blocks) => {
+                let taken = kept.take(blocks, |run| run.first.0.is_multiple_of(2));
+                if let Some(run) = taken {
+                    assert!(run.blocks == blocks && run.first.0.is_multiple_of(2), "{run:?}");
+                    naive.take(run);
+                }
+            }
+            Op::TakeAt { first, blocks } => {
+                if let Some(run) = kept.take_at(PageblockIndex(first), blocks) {
+                    assert!(run.first.0 == first && (1..=blocks).contains(&run.blocks), "{run:?}");
+                    naive.take(run);
+                }
+            }
+            Op::TakeOldest => {
+                let first = kept.all().first().map(|oldest| oldest.number);
+                assert_eq!(kept.take_older_than(first.unwrap_or(0)), None, "nothing is older");
+                if let Some(run) = kept.take_older_than(u64::MAX) {
+                    naive.take(run);
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn kept_runs_agree_with_single_pageblocks(ops in prop::collection::vec(op(), 1..200)) {
+            let mut kept = KeptRuns::new();
+            let mut naive = Naive { kept: vec![None; BLOCKS as usize], charged: 0 };
+            for (op, may_charge) in &ops {
+                play(&mut kept, &mut naive, op, *may_charge);
+                prop_assert_eq!(kept.validate(), Ok(()));
+                kept.all().iter().for_each(|kept| naive.check(&kept.run, kept.number));
+                let blocks = naive.kept.iter().flatten().count();
+                prop_assert_eq!(kept.bytes(), blocks * PAGEBLOCK_BYTES);
+                prop_assert_eq!(kept.charged(), naive.charged);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_used_again_does_not_keep_its_neighbours_alive() {
+        let mut kept = KeptRuns::new();
+        let run = Run { first: PageblockIndex(3), blocks: 8, charged: 8 * PAGEBLOCK_FRAMES };
+        kept.put(run, |_| true);
+        let seen = kept.so_far();
+        for _ in 0..10 {
+            let front = kept.take(1, |_| true).expect("there is one");
+            assert_eq!((front.first, front.blocks), (run.first, 1));
+            kept.put(front, |_| true);
+        }
+        assert_eq!(kept.take_older_than(seen), Some(run), "one run, as old as its rest");
+        assert_eq!(kept.bytes(), 0);
+    }
+}
