@@ -164,7 +164,13 @@ mod tests {
         let pipe = child.stdout.take().unwrap();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(pipe), &mut line).unwrap();
         let mut tree = Tree::below(child.id() as i32);
-        let living = tree.look();
+        // It may still be on its way through exec, with nothing resident.
+        let living = loop {
+            match tree.look() {
+                living if living.iter().any(|it| it.resident > 0) => break living,
+                _ => std::thread::yield_now(),
+            }
+        };
         assert_eq!(living.len(), 1, "{living:?}");
         assert!(living[0].resident > 0 && living[0].peak >= living[0].resident);
         assert!(!tree.seen[&living[0].pid].executable.as_os_str().is_empty());
