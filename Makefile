@@ -72,6 +72,8 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 	$(QUARRY) lab run start-up --quick
 	$(QUARRY) lab run churn --quick
 	$(QUARRY) lab run empty --quick
+	@echo "==> quarry lab run peers --quick"
+	$(QUARRY) lab run peers --quick
 	@echo "==> quarry lab run real-programs --quick"
 	$(QUARRY) lab run real-programs --quick --variants glibc,quarry
 

@@ -123,6 +123,30 @@ impl<D: Defaults> Common<D> {
     }
 }
 
+/// Those of `all` whose names begin with one of `prefixes`, in their own order; where none are
+/// given, those that are usual.
+///
+/// # Errors
+/// A prefix that no name has, called a `what`.
+pub(crate) fn named<T: ToString>(
+    all: Vec<T>,
+    prefixes: &[String],
+    what: &str,
+    is_usual: impl Fn(&T) -> bool,
+) -> Result<Vec<T>> {
+    let names: Vec<String> = all.iter().map(ToString::to_string).collect();
+    for prefix in prefixes {
+        if !names.iter().any(|name| name.starts_with(prefix)) {
+            return Err(nearest::unknown(what, prefix, &names));
+        }
+    }
+    let is_wanted = |(it, name): &(T, String)| match prefixes {
+        [] => is_usual(it),
+        prefixes => prefixes.iter().any(|prefix| name.starts_with(prefix)),
+    };
+    Ok(all.into_iter().zip(names).filter(is_wanted).map(|(it, _)| it).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,6 +193,18 @@ mod tests {
         let expected = "no variant --baseline sheet; did you mean sheaf? accepted: sheaf, b";
         assert_eq!(error.to_string(), expected);
         assert!(parse(&[]).baseline(&[], "b").is_err());
+    }
+
+    #[test]
+    fn names_are_chosen_by_their_beginnings() {
+        let of = |prefixes: &[&str]| {
+            let prefixes: Vec<String> = prefixes.iter().map(|it| (*it).to_owned()).collect();
+            named(vec!["ab", "ac", "b"], &prefixes, "letter", |it| *it != "ac")
+        };
+        assert_eq!(of(&[]).unwrap(), ["ab", "b"]);
+        assert_eq!(of(&["b", "a"]).unwrap(), ["ab", "ac", "b"]);
+        let error = of(&["a", "bc"]).unwrap_err().to_string();
+        assert!(error.starts_with("no letter bc; ") && error.ends_with("accepted: ab, ac, b"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod compare;
 mod lab;
+mod peers;
 mod real_programs;
 mod replay;
 mod report;

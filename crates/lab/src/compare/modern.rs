@@ -1,6 +1,7 @@
 //! Medians with their intervals, ratios with verdicts, and what explains them.
 
 use super::selection::{Column, Row, Selection};
+use crate::experiments::peers::targets;
 use crate::results::{Direction, Metric};
 use crate::statistics::verdict::{MARGIN, Verdict};
 use crate::statistics::{self, Interval};
@@ -27,6 +28,9 @@ pub(super) fn tables(selection: &Selection<'_>) -> String {
         if rows[index][0] == rows[index - 1][0] {
             rows[index][0].clear();
         }
+    }
+    for targets in selection.runs().iter().filter_map(|(_, run)| targets::of(run)) {
+        text += &format!("\n{}\n", targets.text());
     }
     text += &format!("\n{}\n\n", table::render_aligned(header, rows, &TEXT_COLUMNS));
     text + &legend(selection)

@@ -5,6 +5,7 @@ use crate::allocators::QUARRY;
 use crate::comparison::{Comparison, Group};
 use crate::contenders::{self, Contender};
 use crate::options::{self, Common};
+use crate::patterns::growth::GrowthSample;
 use crate::results::{Direction, Metric, Run, Verify, Workload};
 use crate::runner::Design;
 use anyhow::{Result, bail};
@@ -71,11 +72,8 @@ impl Growth {
                 .times(1.0 / 1048576.0),
         ];
         let run = Design { metrics, ..design }.option("mib", self.mib).conduct(|spot| {
-            contenders[spot.variant].sample(&[
-                "growth".to_owned(),
-                format!("--size={}", self.sizes[spot.workload]),
-                format!("--mib={}", self.mib),
-            ])
+            let arguments = GrowthSample::arguments(self.sizes[spot.workload], self.mib);
+            contenders[spot.variant].sample(&arguments)
         })?;
         self.print(&run, out)
     }

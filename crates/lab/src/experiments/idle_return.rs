@@ -11,8 +11,8 @@ use crate::runner::{Design, Taken};
 use crate::statistics;
 use crate::table;
 use anyhow::{Context, Result};
+use clap::Args;
 use clap::builder::ArgPredicate;
-use clap::{Args, ValueEnum};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
@@ -20,6 +20,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const MIB: f64 = (1 << 20) as f64;
+/// Name of the figure that the verdict is about, in MiB.
+pub(crate) const HELD: &str = "resident above live";
 /// How often memory is read.
 const INTERVAL: Duration = Duration::from_millis(50);
 /// How long the process is idle.
@@ -81,9 +83,10 @@ impl IdleReturn {
         let design = self.common.design("idle-return", variants, &baseline, workloads)?;
         let design = Design { metrics: metrics(), warm_up: false, ..design }
             .option("mib", self.mib)
-            .option("sizes", self.sizes_name()?);
+            .option("sizes", self.sizes.name()?);
         let run = design.conduct(|spot| {
-            let taken = self.take(self.survivors[spot.workload], &contenders[spot.variant]);
+            let survivors = self.survivors[spot.workload];
+            let taken = take(&contenders[spot.variant], survivors, self.sizes, self.mib);
             taken.map_err(|error| format!("{error:#}"))
         })?;
         writeln!(out, "{}", run.head("a fresh process each."))?;
@@ -91,23 +94,6 @@ impl IdleReturn {
             self.print(survivors, &run, out)?;
         }
         run.expect_no_failures()
-    }
-
-    fn sizes_name(&self) -> Result<String> {
-        let sizes = self.sizes.to_possible_value().context("every value has a name")?;
-        Ok(sizes.get_name().to_owned())
-    }
-
-    fn take(&self, survivors: usize, contender: &Contender) -> Result<Taken> {
-        let arguments = [
-            "idle".to_owned(),
-            format!("--survivors={survivors}"),
-            format!("--sizes={}", self.sizes_name()?),
-            format!("--mib={}", self.mib),
-        ];
-        let (timeline, mut measurement) = contender.watch(&arguments, INTERVAL, ("idle", IDLE))?;
-        measurement.figures = held(&timeline).context("no reading two seconds after")?;
-        Ok(Taken { measurement, timeline: Some(timeline) })
     }
 
     fn print(&self, survivors: usize, run: &Run, out: &mut dyn Write) -> Result<()> {
@@ -143,6 +129,27 @@ impl IdleReturn {
     }
 }
 
+/// Takes one sample: `mib` MiB of objects of `sizes`, of which one in `survivors` stays (0: none).
+///
+/// # Errors
+/// Why there is none.
+pub(crate) fn take(
+    contender: &Contender,
+    survivors: usize,
+    sizes: Sizes,
+    mib: u64,
+) -> Result<Taken> {
+    let arguments = [
+        "idle".to_owned(),
+        format!("--survivors={survivors}"),
+        format!("--sizes={}", sizes.name()?),
+        format!("--mib={mib}"),
+    ];
+    let (timeline, mut measurement) = contender.watch(&arguments, INTERVAL, ("idle", IDLE))?;
+    measurement.figures = held(&timeline).context("no reading two seconds after")?;
+    Ok(Taken { measurement, timeline: Some(timeline) })
+}
+
 fn fate(survivors: usize) -> String {
     match survivors {
         0 => "all freed".to_owned(),
@@ -153,7 +160,7 @@ fn fate(survivors: usize) -> String {
 fn metrics() -> Vec<Metric> {
     let mib = |name: &str| Metric::new(name, "MiB", Direction::Lower, name).digits(1);
     let live = Metric::new("live", "MiB", Direction::None, "live").digits(1);
-    vec![live, mib("resident above live").primary(), mib("counted by the system above live")]
+    vec![live, mib(HELD).primary(), mib("counted by the system above live")]
 }
 
 /// An allocator, behind a variant of it that answers a question of its own.
@@ -181,7 +188,7 @@ fn held(timeline: &Timeline) -> Option<BTreeMap<String, f64>> {
     let above = |bytes: i64| (bytes - (live + table) as i64) as f64 / MIB;
     let figures = [
         ("live", live as f64 / MIB),
-        ("resident above live", above(after.resident as i64 - before.resident as i64)),
+        (HELD, above(after.resident as i64 - before.resident as i64)),
         ("counted by the system above live", above(after.charged - before.charged)),
     ];
     Some(figures.map(|(name, figure)| (name.to_owned(), figure)).into())

@@ -5,7 +5,6 @@ use crate::affinity;
 use crate::allocators::QUARRY;
 use crate::comparison::{Comparison, Group};
 use crate::contenders;
-use crate::nearest;
 use crate::options::{self, Common};
 use crate::patterns::heap::Heap;
 use crate::patterns::window::{Budget, Window};
@@ -76,6 +75,23 @@ pub(crate) struct PatternSample {
 }
 
 impl PatternSample {
+    /// What a process is started with to take it.
+    pub(crate) fn arguments(
+        pattern: Pattern,
+        tasks: u32,
+        millis: u64,
+        cpus: &[usize],
+    ) -> [String; 5] {
+        let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
+        [
+            "pattern".to_owned(),
+            pattern.to_string(),
+            format!("--tasks={tasks}"),
+            format!("--millis={millis}"),
+            format!("--cpus={}", cpus.join(",")),
+        ]
+    }
+
     /// Measures in this process, with the allocator that it has.
     pub(crate) fn measure(self) -> Result<Measurement> {
         if let Some(&cpu) = self.cpus.first() {
@@ -144,83 +160,73 @@ impl MallocPatterns {
         let design = self.common.design("malloc-patterns", variants, &baseline, workloads)?;
         let design = Design { metrics: metrics(), ..design }.option("millis", self.millis);
         let run = design.conduct(|spot| {
-            let arguments = self.arguments(patterns[spot.workload], spot.tasks, &cpus);
+            let pattern = patterns[spot.workload];
+            let arguments = PatternSample::arguments(pattern, spot.tasks, self.millis, &cpus);
             contenders[spot.variant].sample(&arguments)
         })?;
         self.print(&run, &patterns, out)
     }
 
     fn patterns(&self) -> Result<Vec<Pattern>> {
-        let all = Pattern::all();
-        let names: Vec<String> = all.iter().map(ToString::to_string).collect();
-        for prefix in &self.only {
-            if !names.iter().any(|name| name.starts_with(prefix)) {
-                return Err(nearest::unknown("pattern --only", prefix, &names));
-            }
-        }
-        let is_wanted = |pattern: &Pattern| {
-            let name = pattern.to_string();
-            if self.only.is_empty() {
-                return !self.common.quick || pattern.is_quick();
-            }
-            self.only.iter().any(|prefix| name.starts_with(prefix))
-        };
-        Ok(all.into_iter().filter(is_wanted).collect())
-    }
-
-    fn arguments(&self, pattern: Pattern, tasks: u32, cpus: &[usize]) -> Vec<String> {
-        let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
-        vec![
-            "pattern".to_owned(),
-            pattern.to_string(),
-            format!("--tasks={tasks}"),
-            format!("--millis={}", self.millis),
-            format!("--cpus={}", cpus.join(",")),
-        ]
+        let is_usual = |pattern: &Pattern| !self.common.quick || pattern.is_quick();
+        options::named(Pattern::all(), &self.only, "pattern --only", is_usual)
     }
 
     fn print(&self, run: &Run, patterns: &[Pattern], out: &mut dyn Write) -> Result<()> {
-        let groups = Family::ALL.iter().filter_map(|family| {
-            let members = patterns.iter().filter(|pattern| pattern.family() == *family);
-            let workloads: Vec<String> = members.map(ToString::to_string).collect();
-            (!workloads.is_empty()).then(|| Group { name: family.name().to_owned(), workloads })
-        });
-        let comparison = Comparison { run, groups: groups.collect() };
+        let comparison = Comparison { run, groups: groups(patterns) };
         let what = format!("{} ms in a fresh process.", self.millis);
         writeln!(out, "{}\n{}", run.head(&what), comparison.tables())?;
         if patterns.contains(&Pattern::Latency) {
-            self.print_latency(run, out)?;
+            print_latency(run, out)?;
         }
-        let workloads = patterns.iter().map(ToString::to_string).collect();
-        let all = Comparison { run, groups: vec![Group { name: "all".to_owned(), workloads }] };
-        let memory = run.meta.metrics.iter().find(|metric| metric.name == PEAK);
-        if let Some(memory) = memory {
-            writeln!(out, "\nPeak memory:\n\n{}", all.medians_of(memory))?;
-            let title = format!("Peak memory in relation to {}:", run.meta.baseline);
-            writeln!(out, "\n{title}\n\n{}", all.ratios_of(memory))?;
-        }
+        print_peaks(run, patterns.iter().map(ToString::to_string).collect(), out)?;
         run.expect_no_failures()
-    }
-
-    /// Quantiles, which other patterns do not have.
-    fn print_latency(&self, run: &Run, out: &mut dyn Write) -> Result<()> {
-        for (name, _) in latency::QUANTILES {
-            let workloads = vec![Pattern::Latency.to_string()];
-            let groups = vec![Group { name: Family::Latency.name().to_owned(), workloads }];
-            let comparison = Comparison { run, groups };
-            let metric = run.meta.metrics.iter().find(|metric| metric.name == name);
-            let metric = metric.context("a run has the metrics of its experiment")?;
-            writeln!(out, "\n{}\n", comparison.medians_of(metric))?;
-            writeln!(out, "{}", comparison.ratios_of(metric))?;
-        }
-        Ok(())
     }
 }
 
-/// Name of the metric of peak memory.
-const PEAK: &str = "peak RSS";
+/// The patterns by their families.
+pub(crate) fn groups(patterns: &[Pattern]) -> Vec<Group> {
+    let group = |family: &Family| {
+        let members = patterns.iter().filter(|pattern| pattern.family() == *family);
+        let workloads: Vec<String> = members.map(ToString::to_string).collect();
+        (!workloads.is_empty()).then(|| Group { name: family.name().to_owned(), workloads })
+    };
+    Family::ALL.iter().filter_map(group).collect()
+}
 
-fn metrics() -> Vec<Metric> {
+/// Quantiles, which other patterns do not have.
+///
+/// # Errors
+/// A run that does not have them, or `out` cannot be written.
+pub(crate) fn print_latency(run: &Run, out: &mut dyn Write) -> Result<()> {
+    for (name, _) in latency::QUANTILES {
+        let workloads = vec![Pattern::Latency.to_string()];
+        let groups = vec![Group { name: Family::Latency.name().to_owned(), workloads }];
+        let comparison = Comparison { run, groups };
+        let metric = run.meta.metric(name)?;
+        writeln!(out, "\n{}\n", comparison.medians_of(metric))?;
+        writeln!(out, "{}", comparison.ratios_of(metric))?;
+    }
+    Ok(())
+}
+
+/// Peak memory of workloads, with the geometric mean over all of them.
+///
+/// # Errors
+/// A run that does not have it, or `out` cannot be written.
+pub(crate) fn print_peaks(run: &Run, workloads: Vec<String>, out: &mut dyn Write) -> Result<()> {
+    let all = Comparison { run, groups: vec![Group { name: "all".to_owned(), workloads }] };
+    let memory = run.meta.metric(PEAK)?;
+    writeln!(out, "\nPeak memory:\n\n{}", all.medians_of(memory))?;
+    let title = format!("Peak memory in relation to {}:", run.meta.baseline);
+    Ok(writeln!(out, "\n{title}\n\n{}", all.ratios_of(memory))?)
+}
+
+/// Name of the metric of peak memory.
+pub(crate) const PEAK: &str = "peak RSS";
+
+/// What every pattern says, and what `latency` says.
+pub(crate) fn metrics() -> Vec<Metric> {
     let memory = Metric::new(PEAK, "KiB", Direction::Lower, "max_rss_kib").digits(0);
     let faults = Metric::new("page faults", "count", Direction::Lower, "minor_faults").digits(0);
     let quantile =

@@ -5,6 +5,7 @@ pub(crate) mod empty;
 pub(crate) mod growth;
 pub(crate) mod idle_return;
 pub(crate) mod malloc_patterns;
+pub(crate) mod peers;
 pub(crate) mod real_programs;
 pub(crate) mod replay;
 pub(crate) mod start_up;
@@ -20,6 +21,8 @@ use std::io::Write;
 pub enum Experiment {
     /// malloc and free under four patterns, against other allocators.
     MallocPatterns(malloc_patterns::MallocPatterns),
+    /// All that Quarry is to reach against other allocators, in one run and one table.
+    Peers(peers::Peers),
     /// Eight real programs, each with a fixed amount of work, on several allocators.
     RealPrograms(real_programs::RealPrograms),
     /// What a program that has freed everything still holds while it is idle.
@@ -54,6 +57,7 @@ impl Experiment {
     pub(crate) fn run(self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
         match self {
             Self::MallocPatterns(experiment) => experiment.run(find_library, out),
+            Self::Peers(experiment) => experiment.run(find_library, out),
             Self::RealPrograms(experiment) => experiment.run(find_library, out),
             Self::IdleReturn(experiment) => experiment.run(find_library, out),
             Self::Growth(experiment) => experiment.run(find_library, out),

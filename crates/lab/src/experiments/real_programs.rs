@@ -49,10 +49,13 @@ impl options::Defaults for Defaults {
 
 /// Programs that can be run, and why others cannot.
 #[derive(Default)]
-struct Cast {
-    stages: Vec<Stage>,
-    absent: Vec<String>,
-    broken: Vec<String>,
+pub(crate) struct Cast {
+    /// Ready to be run.
+    pub(crate) stages: Vec<Stage>,
+    /// Not installed: the package that has each.
+    pub(crate) absent: Vec<String>,
+    /// Those that fail before any comparison.
+    pub(crate) broken: Vec<String>,
 }
 
 impl RealPrograms {
@@ -64,7 +67,8 @@ impl RealPrograms {
         contenders::add_copy(&mut contenders, &baseline);
         let interrupt = Interrupt::listen()?;
         let launcher = Launcher::new(&interrupt)?;
-        let Cast { stages, absent, broken } = self.cast(&wanted, &launcher, &interrupt);
+        let Cast { stages, absent, broken } =
+            Cast::of(&wanted, self.common.quick, &launcher, &interrupt);
         for advice in &absent {
             writeln!(out, "absent: {advice}")?;
         }
@@ -105,14 +109,17 @@ impl RealPrograms {
             |it: &&RealProgram| self.only.is_empty() || self.only.iter().any(|n| n == it.name);
         Ok(ALL.iter().filter(is_wanted).collect())
     }
+}
 
-    fn cast(
-        &self,
+impl Cast {
+    /// Sets the stage for each of `wanted`, for as long as nobody interrupts.
+    pub(crate) fn of(
         wanted: &[&'static RealProgram],
+        quick: bool,
         launcher: &Launcher<'_>,
         interrupt: &Interrupt,
-    ) -> Cast {
-        let mut cast = Cast::default();
+    ) -> Self {
+        let mut cast = Self::default();
         for what in wanted {
             let file = match what.place() {
                 Ok(file) => file,
@@ -121,7 +128,7 @@ impl RealPrograms {
                     continue;
                 }
             };
-            match Stage::set(what, file, self.common.quick, launcher) {
+            match Stage::set(what, file, quick, launcher) {
                 _ if interrupt.signal().is_some() => break,
                 Ok(stage) => cast.stages.push(stage),
                 Err(reason) => cast.broken.push(format!("{reason:#}")),
@@ -182,7 +189,7 @@ fn print(run: &Run, stages: &[Stage], out: &mut dyn Write) -> Result<()> {
 }
 
 /// What each does, and how much of it the allocator is.
-fn overview(stages: &[Stage]) -> String {
+pub(crate) fn overview(stages: &[Stage]) -> String {
     let header = ["program", "what it does", "allocations", "MiB asked for", "% CPU in malloc"];
     let row = |stage: &Stage| {
         let calls = stage.probe.calls;

@@ -117,6 +117,18 @@ fn start_often(words: &[&str], allocator: &Allocator, times: u32) -> Result<Meas
     Ok(Measurement { verified, ..measurement.with(&[("start_ns", ns)]) })
 }
 
+/// Starts `true` so many times, and looks at what `sleep` has resident: a measurement of the starts
+/// with the counter `resident_kib`.
+///
+/// # Errors
+/// Why there is none.
+pub(crate) fn small_process(allocator: &Allocator, times: u32) -> Result<Measurement> {
+    let memory = memory_of_sleep(allocator)?;
+    let mut measurement = start_often(PROGRAMS[0].1, allocator, times)?;
+    measurement.counters.extend(memory.counters);
+    Ok(measurement)
+}
+
 fn place(allocator: &Allocator) -> String {
     let preload = allocator.preload.as_ref().map(|path| path.display().to_string());
     preload.unwrap_or_else(|| "libc.so.6".to_owned())

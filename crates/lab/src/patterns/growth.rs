@@ -19,6 +19,11 @@ pub(crate) struct GrowthSample {
 }
 
 impl GrowthSample {
+    /// What a process is started with to take it.
+    pub(crate) fn arguments(size: usize, mib: u64) -> [String; 3] {
+        ["growth".to_owned(), format!("--size={size}"), format!("--mib={mib}")]
+    }
+
     /// Grows.
     pub(crate) fn measure(self) -> Result<Measurement> {
         let heap = Heap::of_this_process();

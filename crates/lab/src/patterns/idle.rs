@@ -4,7 +4,7 @@ use super::heap::{Block, Heap};
 use super::watched::{self, Table};
 use super::window::Done;
 use crate::results::Measurement;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
@@ -21,6 +21,17 @@ pub(crate) enum Sizes {
     Count,
     /// As many bytes of each power of two.
     Bytes,
+}
+
+impl Sizes {
+    /// As it is said on the command line.
+    ///
+    /// # Errors
+    /// None: every value has a name.
+    pub(crate) fn name(self) -> Result<String> {
+        let value = self.to_possible_value().context("every value has a name")?;
+        Ok(value.get_name().to_owned())
+    }
 }
 
 /// One sample, taken in a process of its own.

@@ -6,6 +6,7 @@ use super::{axes, boxes, counters, curves, memory, scatter};
 use crate::compare::modern::{self, Judged, Line};
 use crate::compare::selection::{Column, Row, Selection};
 use crate::environment::Environment;
+use crate::experiments::peers::targets::{self, Outcome as Reached, Targets};
 use crate::results::{Meta, Run};
 use crate::statistics::Interval;
 use crate::statistics::verdict::{MARGIN, Outcome};
@@ -32,6 +33,9 @@ pub(super) fn section(selection: &Selection<'_>, number: usize, palette: &Palett
                 b { (selection.baseline().label) }
             }
             (warnings(selection))
+            @for targets in selection.runs().iter().filter_map(|(_, run)| targets::of(run)) {
+                (table_of(targets))
+            }
             (palette.legend(&labels))
             @let judged = modern::judged(selection);
             (glance(selection, &judged, palette))
@@ -59,6 +63,34 @@ fn warnings(selection: &Selection<'_>) -> Markup {
                 ul { @for warning in &all { li { (warning) } } }
             }
         }
+    }
+}
+
+/// What is to be reached, and what was.
+fn table_of(targets: Targets) -> Markup {
+    let class = |row: &targets::Row, index: usize| match &row.outcome {
+        _ if index + 1 < row.cells.len() => "",
+        Reached::Met => "better",
+        Reached::Missed => "worse",
+        Reached::Unclear(_) | Reached::NotRun => "words",
+    };
+    html! {
+        h3 { "Targets" }
+        div.scroll.wide tabindex="0" {
+            table.targets {
+                thead { tr { @for cell in &targets.header { th scope="col" { (cell) } } } }
+                tbody {
+                    @for row in &targets.rows {
+                        tr {
+                            @for (index, cell) in row.cells.iter().enumerate() {
+                                td class=(class(row, index)) { (cell) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        p.note { (targets.legend) }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Measurement, Metric};
 use crate::environment::Environment;
+use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -119,6 +120,15 @@ impl Meta {
     pub(crate) fn primary(&self) -> &Metric {
         let primary = self.metrics.iter().find(|metric| metric.primary);
         primary.expect("validated: one metric is primary")
+    }
+
+    /// The metric of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn metric(&self, name: &str) -> anyhow::Result<&Metric> {
+        let metric = self.metrics.iter().find(|metric| metric.name == name);
+        metric.with_context(|| format!("{}: no metric is called {name}", self.experiment))
     }
 
     /// The variant of this name.

@@ -7,7 +7,7 @@ pub(crate) mod mmtests;
 mod shift;
 pub(crate) mod verdict;
 
-pub(crate) use shift::mann_whitney;
+pub(crate) use shift::{Shift, mann_whitney, of_pairs as shift_of_pairs};
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

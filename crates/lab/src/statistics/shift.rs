@@ -14,16 +14,16 @@ const EXACT: usize = 25;
 
 /// A difference with what is known of its precision.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Shift {
+pub(crate) struct Shift {
     /// The most likely value.
-    pub(super) centre: f64,
+    pub(crate) centre: f64,
     /// 95 %; `None` where there are too few samples for one.
-    pub(super) interval: Option<Interval>,
+    pub(crate) interval: Option<Interval>,
 }
 
 /// Centre of `differences` between pairs: the median of the means of all two of them, with the
 /// interval of Wilcoxon's signed-rank test. O(n^2 log n). `None` of none.
-pub(super) fn of_pairs(differences: &[f64]) -> Option<Shift> {
+pub(crate) fn of_pairs(differences: &[f64]) -> Option<Shift> {
     let mut means = Vec::with_capacity(differences.len() * (differences.len() + 1) / 2);
     for (index, one) in differences.iter().enumerate() {
         means.extend(differences[index..].iter().map(|other| (one + other) / 2.0));

@@ -1,0 +1,113 @@
+//! What `peers` runs: the workloads of other experiments, as rows of one run.
+
+use super::STARTS;
+use crate::patterns::Pattern;
+use crate::real_programs::{self, RealProgram};
+use crate::results::{Verify, Workload};
+use std::fmt;
+
+/// Sizes of the objects of a heap that grows.
+const GROWING: [usize; 4] = [64, 1000, 16000, 200_000];
+
+/// One workload.
+#[derive(Clone, Copy)]
+pub(crate) enum Part {
+    /// Of `malloc-patterns`.
+    Pattern(Pattern),
+    /// Of `growth`: objects of so many bytes.
+    Growth(usize),
+    /// Of `real-programs`.
+    Program(&'static RealProgram),
+    /// Of `idle-return`: everything that was allocated is freed.
+    Burst,
+    /// Of `start-up`: starts of `true`, and the memory of `sleep`.
+    SmallProcess,
+}
+
+impl Part {
+    /// All of them, in the order of tables.
+    pub(crate) fn all() -> Vec<Self> {
+        let patterns = Pattern::all().into_iter().map(Self::Pattern);
+        let growing = GROWING.into_iter().map(Self::Growth);
+        let programs = real_programs::ALL.iter().map(Self::Program);
+        let others = [Self::Burst, Self::SmallProcess];
+        patterns.chain(growing).chain(programs).chain(others).collect()
+    }
+
+    /// It as a row of a run, with what proves that it happened.
+    pub(super) fn workload(&self) -> Workload {
+        let verify = match self {
+            Self::Growth(_) => Verify::Counter("objects".to_owned()),
+            Self::SmallProcess => Verify::Exactly(STARTS.into()),
+            Self::Pattern(_) | Self::Program(_) | Self::Burst => Verify::PerOperation(1),
+        };
+        Workload::new(&self.to_string(), verify)
+    }
+
+    /// The pattern that it is.
+    pub(super) fn pattern(&self) -> Option<Pattern> {
+        match self {
+            Self::Pattern(pattern) => Some(*pattern),
+            _ => None,
+        }
+    }
+
+    /// The program that it is.
+    pub(super) fn program(&self) -> Option<&'static RealProgram> {
+        match self {
+            Self::Program(program) => Some(program),
+            _ => None,
+        }
+    }
+
+    /// Whether a quick run has it.
+    pub(super) fn is_quick(&self) -> bool {
+        match self {
+            Self::Pattern(pattern) => pattern.is_quick(),
+            Self::Growth(size) => *size == GROWING[1],
+            Self::Program(_) | Self::Burst | Self::SmallProcess => true,
+        }
+    }
+
+    /// Whether it ends with everything that it has allocated, so that its peak is what the work
+    /// needs: a burst is looked at afterwards, and `sleep` does no work.
+    pub(super) fn has_peak(&self) -> bool {
+        !matches!(self, Self::Burst | Self::SmallProcess)
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pattern(pattern) => pattern.fmt(f),
+            Self::Growth(size) => write!(f, "growth-{size}"),
+            Self::Program(program) => f.write_str(program.name),
+            Self::Burst => f.write_str("burst"),
+            Self::SmallProcess => f.write_str("small-process"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_a_quick_run_has_every_kind() {
+        let all = Part::all();
+        let names: Vec<String> = all.iter().map(ToString::to_string).collect();
+        for (index, name) in names.iter().enumerate() {
+            assert!(!names[..index].contains(name), "{name}");
+        }
+        let kinds: [fn(&Part) -> bool; 5] = [
+            |it| matches!(it, Part::Pattern(_)),
+            |it| matches!(it, Part::Growth(_)),
+            |it| matches!(it, Part::Program(_)),
+            |it| matches!(it, Part::Burst),
+            |it| matches!(it, Part::SmallProcess),
+        ];
+        for is_of_kind in kinds {
+            assert!(all.iter().any(|it| is_of_kind(it) && it.is_quick()));
+        }
+    }
+}
