@@ -88,7 +88,8 @@ pub(crate) unsafe fn unlock_after_fork(in_child: bool) {
 /// there is enough to give back.
 pub(crate) fn poke() {
     let delay = DELAY_MS.load(Ordering::Relaxed);
-    if delay < 0 || STACK.freeable_bytes() < START_BYTES && delay != 0 {
+    let bytes = STACK.freeable_bytes() + STACK.parked_bytes();
+    if delay < 0 || bytes < START_BYTES && delay != 0 {
         return;
     }
     if delay == 0 {

@@ -1,103 +1,230 @@
-//! The barn of a cache: full sheaves between the CPUs and the slabs (Linux 6.18, `node_barn`).
+//! The barn of a cache: sheaves between the CPUs and the slabs (Linux 6.18, `node_barn`).
 //!
 //! The kernel's CPUs own sheaves and exchange pointers to them. Here a CPU's objects lie at a fixed
-//! place in its slot, which saves the fast path one dependent load; an exchange copies a sheaf's
-//! worth of pointers (64 words, about 10 ns) under the barn's lock instead of one pointer.
+//! place in its slot, which saves the fast path one dependent load; an exchange copies pointers
+//! between slot and barn, by one restartable sequence, under the barn's lock. So a sheaf is no
+//! thing of its own but however many objects an exchange moves, and the barn is one stack of them.
 //!
-//! Invariant: `full <= max_full`; sheaf `i < full` holds exactly `capacity` objects.
+//! What an exchange has to count is counted under the same lock, in the lines that it has got
+//! anyway: a counter of its own for each would be one more line that CPUs take from each other.
+//!
+//! Invariants: `lowest <= level <= most`; the storage's first `level` entries are objects;
+//! `announced` differs from `level * stride` by less than `max(ANNOUNCED_BYTES, stride)`.
 
+use super::Kept;
 use crate::frame::{Metadata, MetadataKind};
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use quarry_sys::lock::{CountedLock, LockStats};
 use quarry_sys::percpu::Object;
+use quarry_sys::primitive::{AtomicUsize, Ordering::Relaxed};
+
+/// Bytes by which what [`Kept`] was told may be wrong, per barn: its counter is everybody's.
+const ANNOUNCED_BYTES: usize = 64 << 10;
+
+/// What exchanges between CPUs and barn have counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Traffic {
+    /// Requests that found their array empty.
+    pub alloc_slow: u64,
+    /// Frees that found it full.
+    pub free_slow: u64,
+    /// Objects that entered slots in batches.
+    pub batched_in: u64,
+    /// Objects that left slots in batches.
+    pub batched_out: u64,
+}
 
 struct Sheaves {
-    full: usize,
-    max_full: usize,
-    capacity: usize,
-    /// `max_full * capacity` pointers, from the first put on.
+    level: usize,
+    /// `most` pointers, from the first exchange on.
     storage: Option<NonNull<MaybeUninit<Object>>>,
+    most: usize,
+    stride: usize,
+    /// Lowest level since the last [`Barn::unneeded`].
+    lowest: usize,
+    traffic: Traffic,
 }
 
 // SAFETY: the storage belongs to the barn alone and is reached only under its lock.
 unsafe impl Send for Sheaves {}
 
-/// A stack of full sheaves under one counted lock.
+impl Sheaves {
+    /// The top `count` objects; there are as many.
+    fn top(&self, count: usize) -> &[Object] {
+        let Some(storage) = self.storage else { return &[] };
+        debug_assert!(count <= self.level);
+        // SAFETY: the first `level` entries of the storage are written, and its lock is held.
+        unsafe {
+            let first = storage.as_ptr().add(self.level - count);
+            core::slice::from_raw_parts(first.cast::<Object>(), count)
+        }
+    }
+
+    /// The storage above the level, if it has room for `count` objects. Takes memory for it where
+    /// there is none yet.
+    fn room(&mut self, metadata: &Metadata, count: usize) -> Option<&mut [MaybeUninit<Object>]> {
+        let left = self.most - self.level;
+        if left < count {
+            return None;
+        }
+        let storage = match self.storage {
+            Some(storage) => storage,
+            None => {
+                let bytes = self.most * size_of::<Object>();
+                let storage = metadata.alloc(bytes, 64, MetadataKind::Sheaves).ok()?;
+                *self.storage.insert(storage.cast())
+            }
+        };
+        // SAFETY: the storage has `most` entries, and its lock is held.
+        Some(unsafe { core::slice::from_raw_parts_mut(storage.as_ptr().add(self.level), left) })
+    }
+}
+
+/// A stack of objects under one counted lock.
+#[repr(align(64))]
 pub struct Barn {
     sheaves: CountedLock<Sheaves>,
+    /// Bytes that [`Kept`] was told of last. Written under the lock.
+    announced: AtomicUsize,
 }
 
 impl Barn {
     /// A barn that holds nothing until [`configure`](Self::configure).
     #[must_use]
     pub const fn new() -> Self {
+        let traffic = Traffic { alloc_slow: 0, free_slow: 0, batched_in: 0, batched_out: 0 };
         Self {
-            sheaves: CountedLock::new(Sheaves { full: 0, max_full: 0, capacity: 0, storage: None }),
+            sheaves: CountedLock::new(Sheaves {
+                level: 0,
+                storage: None,
+                most: 0,
+                stride: 0,
+                lowest: 0,
+                traffic,
+            }),
+            announced: AtomicUsize::new(0),
         }
     }
 
-    /// Sets objects per sheaf and sheaves kept. Before the first put.
-    pub fn configure(&self, capacity: usize, max_full: usize) {
+    /// Sets how many objects are kept, and their distance in bytes. Before the first exchange.
+    pub fn configure(&self, most: usize, stride: usize) {
         let mut sheaves = self.sheaves.lock();
         debug_assert!(sheaves.storage.is_none());
-        sheaves.capacity = capacity;
-        sheaves.max_full = max_full;
+        (sheaves.most, sheaves.stride) = (most, stride);
     }
 
-    /// Takes a full sheaf into the front of `out`; returns its objects, 0 where there is none.
-    /// O(capacity) under the lock.
-    pub fn take(&self, out: &mut [MaybeUninit<Object>]) -> usize {
+    /// Lets `accept` have a copy of up to `most - 1` objects, and returns one more. Where it
+    /// refuses them, they stay. `None` where the barn is empty. O(most) under the lock.
+    pub fn hand_out(
+        &self,
+        kept: &Kept,
+        most: usize,
+        accept: impl FnOnce(&[Object]) -> bool,
+    ) -> Option<Object> {
         let mut sheaves = self.sheaves.lock();
-        if sheaves.full == 0 || out.len() < sheaves.capacity {
-            return 0;
-        }
-        sheaves.full -= 1;
-        let capacity = sheaves.capacity;
-        let storage = sheaves.storage.expect("a barn with full sheaves has storage");
-        // SAFETY: sheaf `full` was below the old `full`, so its `capacity` entries are written and
-        // lie in the storage; `out` has room and is not part of it.
-        unsafe {
-            let sheaf = storage.add(sheaves.full * capacity);
-            core::ptr::copy_nonoverlapping(sheaf.as_ptr(), out.as_mut_ptr(), capacity);
-        }
-        capacity
+        let count = sheaves.level.min(most);
+        let (object, rest) = sheaves.top(count).split_last()?;
+        let object = *object;
+        let accepted = if accept(rest) { count - 1 } else { 0 };
+        sheaves.traffic.alloc_slow += 1;
+        sheaves.traffic.batched_in += accepted as u64;
+        sheaves.level -= accepted + 1;
+        self.note_level(kept, &mut sheaves);
+        Some(object)
     }
 
-    /// Puts `objects` in as a full sheaf. False where they are not exactly one sheaf's worth, the
-    /// barn is full, or there is no memory for it: the caller keeps them. O(capacity).
-    pub fn put(&self, metadata: &Metadata, objects: &[Object]) -> bool {
+    /// Lets `fill` write objects to the front of room for `count` of them, count what it did, and
+    /// say how many there are. Returns that, 0 where there is no room or no memory for it.
+    pub fn bring_in(
+        &self,
+        metadata: &Metadata,
+        kept: &Kept,
+        count: usize,
+        fill: impl FnOnce(&mut [MaybeUninit<Object>], &mut Traffic) -> usize,
+    ) -> usize {
         let mut sheaves = self.sheaves.lock();
-        if sheaves.full == sheaves.max_full || objects.len() != sheaves.capacity {
-            return false;
+        let mut traffic = sheaves.traffic;
+        let Some(room) = sheaves.room(metadata, count) else { return 0 };
+        let filled = fill(&mut room[..count], &mut traffic);
+        debug_assert!(filled <= count);
+        sheaves.traffic = traffic;
+        sheaves.level += filled;
+        self.note_level(kept, &mut sheaves);
+        filled
+    }
+
+    /// Takes objects off the top into the front of `out`; returns how many. O(out) under the lock.
+    pub fn take(&self, kept: &Kept, out: &mut [MaybeUninit<Object>]) -> usize {
+        let mut sheaves = self.sheaves.lock();
+        let count = sheaves.level.min(out.len());
+        for (place, object) in out.iter_mut().zip(sheaves.top(count)) {
+            place.write(*object);
         }
-        let storage = match sheaves.storage {
-            Some(storage) => storage,
-            None => {
-                let bytes = sheaves.max_full * sheaves.capacity * size_of::<Object>();
-                let Ok(storage) = metadata.alloc(bytes, 64, MetadataKind::Sheaves) else {
-                    return false;
-                };
-                *sheaves.storage.insert(storage.cast())
+        sheaves.level -= count;
+        self.note_level(kept, &mut sheaves);
+        count
+    }
+
+    /// Puts all of `objects` on top, or none where there is no room or no memory for them; says
+    /// which. O(objects) under the lock.
+    pub fn put(&self, metadata: &Metadata, kept: &Kept, objects: &[Object]) -> bool {
+        let put = self.bring_in(metadata, kept, objects.len(), |room, _| {
+            for (place, object) in room.iter_mut().zip(objects) {
+                place.write(*object);
             }
-        };
-        // SAFETY: `full < max_full`, so the sheaf lies in the storage; `objects` does not.
-        unsafe {
-            let sheaf = storage.add(sheaves.full * sheaves.capacity);
-            core::ptr::copy_nonoverlapping(
-                objects.as_ptr(),
-                sheaf.as_ptr().cast::<Object>(),
-                objects.len(),
-            );
+            objects.len()
+        });
+        put == objects.len()
+    }
+
+    /// Tells everybody's counter where it has become too wrong.
+    #[inline]
+    fn note_level(&self, kept: &Kept, sheaves: &mut Sheaves) {
+        sheaves.lowest = sheaves.lowest.min(sheaves.level);
+        let (bytes, announced) = (sheaves.level * sheaves.stride, self.announced.load(Relaxed));
+        if bytes.abs_diff(announced) >= ANNOUNCED_BYTES || bytes == 0 && announced != 0 {
+            self.announced.store(bytes, Relaxed);
+            kept.barn_changed(announced, bytes);
         }
-        sheaves.full += 1;
-        true
+    }
+
+    /// Objects that were in the barn all the time since the last call.
+    pub fn unneeded(&self) -> usize {
+        let mut sheaves = self.sheaves.lock();
+        let level = sheaves.level;
+        core::mem::replace(&mut sheaves.lowest, level)
+    }
+
+    /// Bytes of objects, to within 64 KiB. Takes no lock.
+    pub fn bytes(&self) -> usize {
+        self.announced.load(Relaxed)
     }
 
     /// Objects in the barn now.
     pub fn objects(&self) -> u64 {
+        self.sheaves.lock().level as u64
+    }
+
+    /// What exchanges have counted.
+    pub fn traffic(&self) -> Traffic {
+        self.sheaves.lock().traffic
+    }
+
+    /// Checks the equations at the top of this file.
+    ///
+    /// # Errors
+    /// The first one that does not hold.
+    pub fn validate(&self) -> Result<(), &'static str> {
         let sheaves = self.sheaves.lock();
-        (sheaves.full * sheaves.capacity) as u64
+        if sheaves.lowest > sheaves.level || sheaves.level > sheaves.most {
+            return Err("lowest <= level <= most of a barn");
+        }
+        let bytes = sheaves.level * sheaves.stride;
+        if bytes.abs_diff(self.bytes()) >= ANNOUNCED_BYTES.max(sheaves.stride) {
+            return Err("a barn's bytes differ from what it announced");
+        }
+        Ok(())
     }
 
     /// Counters of the barn's lock.

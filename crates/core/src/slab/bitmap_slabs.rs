@@ -61,6 +61,13 @@ struct Emptied {
     count: usize,
 }
 
+/// What was made of a block that became a slab.
+struct Made {
+    role: Role,
+    /// Nobody had touched its memory yet.
+    is_fresh: bool,
+}
+
 /// A slab and what is needed to read it.
 struct Slab<'a> {
     frames: &'a crate::frame::FrameTable,
@@ -271,13 +278,15 @@ impl BitmapSlabs {
     }
 
     /// Fills the front of `out` from slabs, taking new ones from the page allocator where needed;
-    /// returns how many objects there are, fewer than asked only where memory is short.
+    /// returns how many objects there are, fewer than asked only where memory is short, and whether
+    /// memory that nobody had touched yet was taken for them.
     pub fn alloc<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
         out: &mut [MaybeUninit<Object>],
-    ) -> usize {
+    ) -> (usize, bool) {
+        let mut is_fresh = false;
         let (mut taken, mut plan) = {
             let mut lists = self.lists.lock();
             let empty = lists.nr_empty;
@@ -291,30 +300,31 @@ impl BitmapSlabs {
             self.lists.lock().populating.looked(&plan);
         }
         while taken < out.len() {
-            let Some((slab, role)) = self.new_slab(context, cache, &mut plan) else { break };
+            let Some((slab, made)) = self.new_slab(context, cache, &mut plan) else { break };
+            is_fresh |= made.is_fresh;
             let count = slab.take(&mut out[taken..]);
             taken += count;
             let free = slab.free();
             let mut lists = self.lists.lock();
             lists.nr_slabs += 1;
             lists.slabs_allocated += 1;
-            lists.populating.made(slab.pfn, role);
+            lists.populating.made(slab.pfn, made.role);
             lists.nr_free += u64::from(free);
             match slab.bucket(free) {
                 Some(bucket) => lists.insert(&slab, bucket),
                 None => lists.nr_full += 1,
             }
         }
-        taken
+        (taken, is_fresh)
     }
 
-    /// A slab that nobody else knows, all objects free, and what it is to the cache.
+    /// A slab that nobody else knows, all objects free, and what is to be known of it.
     fn new_slab<'a, P: PerCpu>(
         &self,
         context: &SlabContext<'a, P>,
         cache: &'a Cache,
         plan: &mut Plan,
-    ) -> Option<(Slab<'a>, Role)> {
+    ) -> Option<(Slab<'a>, Made)> {
         let slot = context.percpu.current();
         let request = PageRequest {
             order: cache.order(),
@@ -331,7 +341,7 @@ impl BitmapSlabs {
         let slab = Slab::at(context, cache, page.pfn);
         slab.reset();
         context.pages.frames().set_kind(page.pfn, cache.order().frames(), cache.id().kind());
-        Some((slab, role))
+        Some((slab, Made { role, is_fresh: page.zeroed }))
     }
 
     /// Gives objects back to their slabs in one critical section, and empty slabs beyond `keep` to

@@ -1,20 +1,27 @@
 //! How much all caches of a stack keep together beyond what is in use, and how much they may.
 //!
-//! A cache's own bounds suit a program that lives in a few sizes; one that goes through all of them
-//! in turn would fill seventy barns. So there is a bound on the sum as well, a share of what is in
-//! use, and where it is passed the caches give in turn.
+//! What barns keep has been given to this process and goes back to the operating system only when
+//! nobody has needed it for a while, as free memory of the zones does: keeping it in barns instead
+//! costs nothing until somebody else needs memory. So barns may keep much, and are *shrunk* before
+//! others are served from memory that nobody has touched yet, down to what they may keep even then
+//! (in the kernel, `kswapd` calls shrinkers before a zone is empty).
 //!
-//! Equations, while nobody is at work: `barns` = sum over caches of objects in barns * stride;
+//! Equations, while nobody is at work: `barns` = sum over caches of bytes announced by their barn;
 //! `empty` = sum over caches of empty slabs * bytes of a slab.
 
 use crate::frame::FRAME_BYTES;
 use crate::pcp::PageAllocator;
 use quarry_sys::primitive::{AtomicUsize, Ordering::Relaxed};
 
+/// What barns may keep together while nobody else needs memory: what is worth a thread that gives
+/// memory back.
+const BARNS_LEAST: usize = 32 << 20;
+/// Of what is in use, barns may keep this part then.
+const BARNS_SHARE: usize = 4;
 /// What barns may always keep together: two caches' fill.
-const BARNS_LEAST: usize = 8 << 20;
-/// Of what is in use, barns may keep this part.
-const BARNS_SHARE: usize = 32;
+const PRESSED_LEAST: usize = 8 << 20;
+/// Of what is in use, barns may always keep this part.
+const PRESSED_SHARE: usize = 32;
 /// What empty slabs may always amount to.
 const EMPTY_LEAST: usize = 2 << 20;
 /// Of what is in use, empty slabs may be this part.
@@ -34,22 +41,31 @@ impl Kept {
         Self { barns: AtomicUsize::new(0), empty: AtomicUsize::new(0), turn: AtomicUsize::new(0) }
     }
 
-    /// Bytes of objects in barns. Counted beside the barns' locks, so a moment late.
+    /// Bytes of objects in barns, as far as they have told.
     #[must_use]
     pub fn barns(&self) -> usize {
-        // What has been counted out may not have been counted in yet.
-        (self.barns.load(Relaxed) as isize).max(0) as usize
+        self.barns.load(Relaxed)
     }
 
-    /// Bytes of slabs without an object in use, likewise.
+    /// Bytes of slabs without an object in use. Counted beside the locks, so a moment late.
     #[must_use]
     pub fn empty(&self) -> usize {
+        // What has been counted out may not have been counted in yet.
         (self.empty.load(Relaxed) as isize).max(0) as usize
     }
 
-    /// Most bytes that barns may keep now.
+    /// Most bytes that barns may keep now. Near the limit, little more than under pressure: what
+    /// they keep counts as used.
     pub(super) fn barns_most(pages: &PageAllocator) -> usize {
-        share(pages, BARNS_SHARE).max(BARNS_LEAST)
+        let budget = pages.zones().budget();
+        let left = budget.limit().saturating_sub(budget.used()) as usize * FRAME_BYTES;
+        let most = share(pages, BARNS_SHARE).max(BARNS_LEAST);
+        most.min(Self::barns_pressed(pages) + left / 2)
+    }
+
+    /// Most bytes that barns may keep where others need memory.
+    pub(super) fn barns_pressed(pages: &PageAllocator) -> usize {
+        share(pages, PRESSED_SHARE).max(PRESSED_LEAST)
     }
 
     /// Whether empty slabs are too many by now.
@@ -57,12 +73,9 @@ impl Kept {
         self.empty() >= share(pages, EMPTY_SHARE).max(EMPTY_LEAST)
     }
 
-    pub(super) fn count_into_barn(&self, bytes: usize) {
-        self.barns.fetch_add(bytes, Relaxed);
-    }
-
-    pub(super) fn count_out_of_barn(&self, bytes: usize) {
-        self.barns.fetch_sub(bytes, Relaxed);
+    /// What a barn announces has changed.
+    pub(super) fn barn_changed(&self, before: usize, after: usize) {
+        self.barns.fetch_add(after.wrapping_sub(before), Relaxed);
     }
 
     /// The number of empty slabs of `bytes` each has changed.

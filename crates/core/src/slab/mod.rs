@@ -179,6 +179,16 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
         false
     }
 
+    /// Gives what the cache has kept between CPUs and slabs, and nobody has needed since the last
+    /// call, back to the slabs; returns whether there was anything.
+    fn shrink_unneeded(&self, _context: &SlabContext<'_, P>, _cache: &Cache) -> bool {
+        false
+    }
+
+    /// Called where a request was served from memory that nobody has touched yet: gives some of
+    /// what all caches keep to the page allocator, for the next ones.
+    fn relieve(&self, _context: &SlabContext<'_, P>) {}
+
     /// What the cache has done so far.
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats;
 

@@ -1,13 +1,13 @@
-//! `sheaf`, the default policy: arrays per CPU, a barn of full sheaves, slabs of bits (Linux 6.18).
+//! `sheaf`, the default policy: arrays per CPU, a barn of sheaves, slabs of bits (Linux 6.18).
 //!
 //! A CPU's array has room for two sheaves, the kernel's `main` and `spare`. A CPU that runs empty
-//! takes a full sheaf from the barn, or a sheaf's worth from the slabs; one that runs full puts a
+//! takes a sheaf from the barn, or a sheaf's worth from the slabs; one that runs full puts a
 //! sheaf's worth into the barn, or into the slabs. Between CPU and barn always moves a whole sheaf
 //! in one critical section and one restartable sequence.
 //!
 //! A CPU that runs empty and full by turns, because its program allocates and frees in larger
-//! bursts than two sheaves, gets an array for such bursts; it stays until the array is drained.
-//! Where one CPU only runs empty and another only full, larger arrays would save nothing.
+//! bursts than two sheaves, gets an array for such bursts; so does one that exchanges so much with
+//! the barn that larger sheaves pay. It stays until the array is drained.
 
 use super::bitmap_slabs::{self, BitmapSlabs};
 use super::{
@@ -15,22 +15,32 @@ use super::{
     SlabStats, double_free,
 };
 use crate::frame::{Order, Pfn};
+use crate::pcp::PageAllocator;
 use core::mem::MaybeUninit;
 use quarry_sys::os::OsResult;
-use quarry_sys::percpu::{ArrayId, Object, PerCpu, Push, SlotIndex, WIDE_OBJECTS};
-use quarry_sys::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use quarry_sys::percpu::{ArrayId, Object, PerCpu, Push, SlotIndex, WIDE_OBJECTS, WIDE_PLACES};
+use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// Most bytes of objects in a sheaf, within 4..=64 objects.
 const SHEAF_BYTES: usize = 128 << 10;
-/// Most bytes of objects in a barn, within 10 (`MAX_FULL_SHEAVES`, Linux 6.18) and 64 sheaves.
-const BARN_BYTES: usize = 4 << 20;
+/// Most objects in a barn: the pointers to them take 32 KiB. What all barns may keep together
+/// bounds them before, where objects are large.
+const BARN_OBJECTS: usize = 4096;
 /// A barn is asked to give where it keeps more than this part of what all may.
 const LARGE_BARN: usize = 64;
-/// Most bytes of objects in a wide array.
+/// What barns give at a time where others need memory, in bytes and in objects (about 30 us).
+const PRESSED_STEP_BYTES: usize = 2 << 20;
+const PRESSED_STEP_OBJECTS: usize = 1024;
+/// Most bytes of objects in a wide array, within 64 and [`WIDE_OBJECTS`] objects.
 const WIDE_BYTES: usize = 512 << 10;
-/// Times that an array has to run full after it ran empty before it is widened.
-const TURNS_BEFORE_WIDE: u64 = 2;
-/// Word of an array's cell with its misses: `{turns : 63 | ran empty since the last turn : 1}`.
+/// Most bytes of objects in all wide arrays of a slot.
+const SLOT_WIDE_BYTES: usize = 4 << 20;
+/// An array is widened at this score,
+const WIDE_SCORE: u64 = 16;
+/// to which each time counts that it runs full after it ran empty; a single miss counts 1 where a
+/// wide array exchanges more at a time.
+const TURN_SCORE: u64 = 8;
+/// Word of an array's cell with its misses: `{score : 63 | ran empty last : 1}`.
 const MISSES: usize = 2;
 /// Empty slabs that a cache keeps, in bytes.
 const EMPTY_BYTES: usize = 512 << 10;
@@ -38,19 +48,21 @@ const EMPTY_BYTES: usize = 512 << 10;
 /// One cache's part of the policy.
 struct SheafCache {
     barn: Barn,
-    /// Sheaves in the barn, to be read without its lock.
-    sheaves: AtomicUsize,
     slabs: BitmapSlabs,
-    /// Objects per sheaf.
-    capacity: AtomicU32,
+    /// Objects per sheaf of a narrow array.
+    narrow_sheaf: AtomicU32,
+    /// Objects of a wide array, 0 where there is none.
+    wide: AtomicU32,
     /// Empty slabs kept.
     keep_empty: AtomicU32,
+    /// What the barn has not counted: requests that went past it.
     alloc_slow: AtomicU64,
     free_slow: AtomicU64,
     /// Objects of bulk requests that came out of slots, and that went into them.
     bulk_alloc_fast: AtomicU64,
     bulk_free_fast: AtomicU64,
-    /// Objects that entered and left slots in batches, for the count of single operations.
+    /// Objects that entered and left slots in batches past the barn, for the count of single
+    /// operations.
     batched_in: AtomicU64,
     batched_out: AtomicU64,
 }
@@ -59,9 +71,9 @@ impl SheafCache {
     const fn new() -> Self {
         Self {
             barn: Barn::new(),
-            sheaves: AtomicUsize::new(0),
             slabs: BitmapSlabs::new(),
-            capacity: AtomicU32::new(0),
+            narrow_sheaf: AtomicU32::new(0),
+            wide: AtomicU32::new(0),
             keep_empty: AtomicU32::new(0),
             alloc_slow: AtomicU64::new(0),
             free_slow: AtomicU64::new(0),
@@ -72,61 +84,45 @@ impl SheafCache {
         }
     }
 
-    fn capacity(&self) -> usize {
-        self.capacity.load(Ordering::Relaxed) as usize
+    fn narrow_sheaf(&self) -> usize {
+        self.narrow_sheaf.load(Ordering::Relaxed) as usize
     }
 
-    fn sheaf_bytes(&self, cache: &Cache) -> usize {
-        self.capacity() * cache.stride()
+    /// Objects per sheaf of a wide array: half of it.
+    fn wide_sheaf(&self) -> usize {
+        (self.wide.load(Ordering::Relaxed) as usize / 2).min(MAX_BATCH)
     }
 
-    /// Bytes of objects in the barn, to within what others are just doing.
-    fn barn_bytes(&self, cache: &Cache) -> usize {
-        self.sheaves.load(Ordering::Relaxed) * self.sheaf_bytes(cache)
+    /// Whether a wide array exchanges more objects at a time than a narrow one.
+    fn wide_pays(&self) -> bool {
+        self.wide_sheaf() > self.narrow_sheaf()
     }
 
-    /// Puts a sheaf into the barn; false where it is none or there is no room.
-    fn put_sheaf<P: PerCpu>(
+    /// Objects that the running CPU exchanges with the barn at a time.
+    fn sheaf<P: PerCpu>(&self, percpu: &P, array: ArrayId) -> usize {
+        let is_wide = percpu.area().is_wide(percpu.current(), array);
+        if is_wide { self.wide_sheaf() } else { self.narrow_sheaf() }
+    }
+
+    /// Gives up to a batch of the barn to its slabs, which keep at most `keep` empty ones; returns
+    /// the number of objects.
+    fn empty_barn<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
-        objects: &[Object],
-    ) -> bool {
-        let put = self.barn.put(context.metadata, objects);
-        if put {
-            self.sheaves.fetch_add(1, Ordering::Relaxed);
-            context.kept.count_into_barn(self.sheaf_bytes(cache));
-        }
-        put
-    }
-
-    /// Takes a sheaf out of the barn into the front of `out`; returns its objects, 0 where there is
-    /// none.
-    fn take_sheaf<P: PerCpu>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        out: &mut [MaybeUninit<Object>],
+        most: usize,
+        keep: u32,
     ) -> usize {
-        let taken = self.barn.take(out);
-        if taken > 0 {
-            self.sheaves.fetch_sub(1, Ordering::Relaxed);
-            context.kept.count_out_of_barn(self.sheaf_bytes(cache));
-        }
+        let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
+        let taken = self.barn.take(context.kept, &mut buffer[..most.min(MAX_BATCH)]);
+        // SAFETY: take wrote the first `taken` elements.
+        let sheaf = unsafe { written(&buffer, taken) };
+        self.slabs.free(context, cache, sheaf, keep);
         taken
     }
 
-    /// Gives one sheaf of the barn to its slabs; false where there is none.
-    fn empty_sheaf<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache) -> bool {
-        let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
-        let taken = self.take_sheaf(context, cache, &mut buffer);
-        if taken > 0 {
-            // SAFETY: take_sheaf wrote the first `taken` elements.
-            let sheaf = unsafe { written(&buffer, taken) };
-            let keep = self.keep_empty.load(Ordering::Relaxed);
-            self.slabs.free(context, cache, sheaf, keep);
-        }
-        taken > 0
+    fn keep_empty(&self) -> u32 {
+        self.keep_empty.load(Ordering::Relaxed)
     }
 }
 
@@ -170,70 +166,144 @@ impl Sheaf {
         parked
     }
 
-    /// Barn if it is a whole sheaf and there is room, else slabs.
+    /// Into the barn if there is room, else into the slabs.
     fn put_away<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
         let own = self.of(cache);
-        if own.put_sheaf(context, cache, objects) {
+        if own.barn.put(context.metadata, context.kept, objects) {
             self.bound_barns(context, cache);
         } else {
-            own.slabs.free(context, cache, objects, own.keep_empty.load(Ordering::Relaxed));
+            own.slabs.free(context, cache, objects, own.keep_empty());
         }
     }
 
-    /// Where the barns of all caches keep too much, those that keep a good part of it give a sheaf
-    /// each in turn, until it is within the bound; `cache` itself where there is no other.
+    /// Where the barns of all caches keep too much, they give until they are within the bound.
+    #[inline]
     fn bound_barns<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
-        let most = Kept::barns_most(context.pages);
-        while context.kept.barns() > most {
-            let is_large = |cache: &Cache| self.of(cache).barn_bytes(cache) > most / LARGE_BARN;
+        if context.kept.barns() > Kept::barns_most(context.pages) {
+            self.shrink_barns(context, cache, Kept::barns_most, MAX_BATCH);
+        }
+    }
+
+    /// Barns give, until they have given `most` objects or 2 MiB, or all together keep no more than
+    /// `bound`: those that keep a good part of it in turn; that of `cache` where there is no other.
+    #[cold]
+    fn shrink_barns<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        bound: fn(&PageAllocator) -> usize,
+        most: usize,
+    ) {
+        let (bound, mut given, mut given_bytes) = (bound(context.pages), 0, 0);
+        while context.kept.barns() > bound && given < most && given_bytes < PRESSED_STEP_BYTES {
+            let is_large = |cache: &Cache| self.of(cache).barn.bytes() > bound / LARGE_BARN;
             let caches = context.caches.iter().count();
             let first = context.kept.next_turn() % caches.max(1);
             let mut in_turn = context.caches.iter().cycle().skip(first).take(caches);
             let giver = in_turn.find(|cache| is_large(cache)).unwrap_or(cache);
-            if !self.of(giver).empty_sheaf(context, giver) {
-                return;
+            match self.of(giver).empty_barn(context, giver, MAX_BATCH, 0) {
+                0 => return,
+                objects => {
+                    given += objects;
+                    given_bytes += objects * giver.stride();
+                }
             }
         }
     }
 
-    /// Notes that the running CPU's array ran empty. A lost update costs a turn.
-    fn note_empty<P: PerCpu>(percpu: &P, array: ArrayId) {
-        let misses = percpu.area().word(percpu.current(), array, MISSES);
-        let seen = misses.load(Ordering::Relaxed);
-        if seen & 1 == 0 {
-            misses.store(seen + 1, Ordering::Relaxed);
-        }
-    }
-
-    /// Notes that the running CPU's array ran full, and widens it where it has done so by turns
-    /// with running empty. Returns whether it did.
-    fn widen_if_due<P: PerCpu>(percpu: &P, array: ArrayId) -> bool {
-        let misses = percpu.area().word(percpu.current(), array, MISSES);
-        let seen = misses.load(Ordering::Relaxed);
-        if seen & 1 == 0 {
-            return false;
-        }
-        misses.store(seen + 1, Ordering::Relaxed);
-        (seen + 1) >> 1 >= TURNS_BEFORE_WIDE && percpu.widen(array)
-    }
-
-    /// A sheaf's worth from barn or slabs into the front of `buffer`.
-    fn refill<P: PerCpu>(
+    /// Notes that the running CPU's array ran `full`, or else empty, and widens it where that has
+    /// become due. Returns whether it did. A lost update costs a turn.
+    fn note_miss<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
-        buffer: &mut [MaybeUninit<Object>],
-    ) -> usize {
-        let own = self.of(cache);
-        match own.take_sheaf(context, cache, buffer) {
-            0 => {
-                let taken = own.slabs.alloc(context, cache, buffer);
-                // Lowest address on top: what is handed out first lies together.
-                buffer[..taken].reverse();
-                taken
-            }
-            taken => taken,
+        full: bool,
+    ) -> bool {
+        let (percpu, array) = (context.percpu, cache.id().array());
+        let area = percpu.area();
+        let slot = percpu.current();
+        if area.is_wide(slot, array) {
+            return false;
         }
+        let misses = area.word(slot, array, MISSES);
+        let seen = misses.load(Ordering::Relaxed);
+        let own = self.of(cache);
+        let gain = match full && seen & 1 == 1 {
+            true => TURN_SCORE,
+            // What grows takes from the slabs: for that a larger array would save nothing.
+            false => u64::from(own.wide_pays() && own.barn.bytes() > 0),
+        };
+        let score = ((seen >> 1) + gain).min(WIDE_SCORE);
+        let now = score << 1 | u64::from(!full);
+        if now != seen {
+            misses.store(now, Ordering::Relaxed);
+        }
+        score == WIDE_SCORE && self.has_width_left(context, slot, cache) && percpu.widen(array)
+    }
+
+    /// Whether the wide arrays of a slot may hold those of `cache` as well. Takes no lock.
+    fn has_width_left<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        slot: SlotIndex,
+        cache: &Cache,
+    ) -> bool {
+        let bytes =
+            |cache: &Cache| self.of(cache).wide.load(Ordering::Relaxed) as usize * cache.stride();
+        let owners = context.percpu.area().wide_owners(slot);
+        let (mut places, mut held) = (0, 0);
+        for owner in owners {
+            places += 1;
+            held += context.caches.get(CacheId::new(owner)).map_or(0, bytes);
+        }
+        places < WIDE_PLACES && bytes(cache) > 0 && held + bytes(cache) <= SLOT_WIDE_BYTES
+    }
+
+    /// Frees an object to a full array whose barn is full as well, or to one that has just been
+    /// drained.
+    #[cold]
+    fn free_past_barn<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        object: Object,
+    ) {
+        let own = self.of(cache);
+        count(&own.free_slow, 1);
+        let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
+        let sheaf = own.narrow_sheaf();
+        if context.percpu.pop_batch(cache.id().array(), &mut buffer[..sheaf]) {
+            count(&own.batched_out, sheaf);
+            // SAFETY: pop_batch wrote all `sheaf` elements.
+            let objects = unsafe { written(&buffer, sheaf) };
+            if objects.contains(&object) {
+                double_free(cache, object);
+            }
+            own.slabs.free(context, cache, objects, own.keep_empty());
+        }
+        self.park(context, cache, &[object]);
+    }
+
+    /// A sheaf's worth from the slabs: one object is the answer, the others enter the array.
+    fn alloc_from_slabs<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+    ) -> Option<Object> {
+        let own = self.of(cache);
+        let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
+        let wanted = &mut buffer[..own.narrow_sheaf()];
+        let (taken, is_fresh) = own.slabs.alloc(context, cache, wanted);
+        if is_fresh {
+            self.relieve(context);
+        }
+        // Lowest address on top: what is handed out first lies together.
+        buffer[..taken].reverse();
+        // SAFETY: the slabs wrote the first `taken` elements.
+        let (object, rest) = unsafe { written(&buffer, taken) }.split_last()?;
+        count(&own.alloc_slow, 1);
+        self.park(context, cache, rest);
+        Some(*object)
     }
 }
 
@@ -264,16 +334,16 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
 
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
         let own = self.of(cache);
-        let capacity = (SHEAF_BYTES / cache.stride()).clamp(4, MAX_BATCH);
-        let max_full = (BARN_BYTES / (capacity * cache.stride())).clamp(10, 64);
-        own.capacity.store(capacity as u32, Ordering::Relaxed);
+        let sheaf = (SHEAF_BYTES / cache.stride()).clamp(4, MAX_BATCH);
+        let wide = (WIDE_BYTES / cache.stride()).clamp(64, WIDE_OBJECTS);
         let keep = EMPTY_BYTES / cache.order().bytes();
+        own.narrow_sheaf.store(sheaf as u32, Ordering::Relaxed);
         own.keep_empty.store(keep as u32, Ordering::Relaxed);
-        own.barn.configure(capacity, max_full);
+        own.barn.configure(BARN_OBJECTS, cache.stride());
         let (area, array) = (context.percpu.area(), cache.id().array());
-        area.define(array, 2 * capacity)?;
-        let wide = (WIDE_BYTES / cache.stride()).min(WIDE_OBJECTS);
-        if wide > 2 * capacity {
+        area.define(array, 2 * sheaf)?;
+        if wide > 2 * sheaf {
+            own.wide.store(wide as u32, Ordering::Relaxed);
             area.define_wide(array, wide);
         }
         Ok(())
@@ -296,20 +366,16 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
 
     fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
         let own = self.of(cache);
-        if let Some(object) = context.percpu.pop_unregistered(cache.id().array()) {
+        let (percpu, array) = (context.percpu, cache.id().array());
+        if let Some(object) = percpu.pop_unregistered(array) {
             return Some(object);
         }
-        let _ = context.percpu.prepare(cache.id().array());
-        Self::note_empty(context.percpu, cache.id().array());
-        let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
-        let taken = self.refill(context, cache, &mut buffer[..own.capacity()]);
-        // SAFETY: refill wrote the first `taken` elements.
-        let (object, rest) = unsafe { written(&buffer, taken) }.split_last()?;
-        count(&own.alloc_slow, 1);
-        if !rest.is_empty() {
-            self.park(context, cache, rest);
-        }
-        Some(*object)
+        let _ = percpu.prepare(array);
+        self.note_miss(context, cache, false);
+        let sheaf = own.sheaf(percpu, array);
+        own.barn
+            .hand_out(context.kept, sheaf, |rest| percpu.push_batch(array, rest))
+            .or_else(|| self.alloc_from_slabs(context, cache))
     }
 
     unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
@@ -327,7 +393,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
             count(&own.batched_in, 1);
             return;
         }
-        if Self::widen_if_due(percpu, array) {
+        if self.note_miss(context, cache, true) {
             match percpu.push(array, object) {
                 // The array has counted it.
                 Push::Stored => return,
@@ -335,21 +401,32 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
                 Push::Refused => {}
             }
         }
-        count(&own.free_slow, 1);
-        let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
-        let capacity = own.capacity();
-        if percpu.pop_batch(array, &mut buffer[..capacity]) {
-            count(&own.batched_out, capacity);
-            // SAFETY: pop_batch wrote all `capacity` elements.
-            let sheaf = unsafe { written(&buffer, capacity) };
-            // A full array refuses before it looks for a duplicate.
-            if sheaf.contains(&object) {
-                double_free(cache, object);
-            }
-            self.park(context, cache, &[object]);
-            self.put_away(context, cache, sheaf);
-        } else {
-            self.put_away(context, cache, &[object]);
+        let sheaf = own.sheaf(percpu, array);
+        let mut is_double = false;
+        let brought =
+            own.barn.bring_in(context.metadata, context.kept, sheaf + 1, |room, traffic| {
+                if !percpu.pop_batch(array, &mut room[..sheaf]) {
+                    return 0;
+                }
+                // SAFETY: pop_batch wrote all `sheaf` elements.
+                let objects = unsafe { written(room, sheaf) };
+                // A full array refuses before it looks for a duplicate.
+                is_double = objects.contains(&object);
+                traffic.free_slow += 1;
+                traffic.batched_out += sheaf as u64;
+                if percpu.push_batch(array, &[object]) {
+                    traffic.batched_in += 1;
+                    return sheaf;
+                }
+                room[sheaf].write(object);
+                sheaf + 1
+            });
+        if is_double {
+            double_free(cache, object);
+        }
+        match brought {
+            0 => self.free_past_barn(context, cache, object),
+            _ => self.bound_barns(context, cache),
         }
     }
 
@@ -360,23 +437,27 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         out: &mut [MaybeUninit<Object>],
     ) -> usize {
         let own = self.of(cache);
-        let capacity = own.capacity();
+        let sheaf = own.narrow_sheaf();
         let (mut fast, mut taken) = (0, 0);
         while taken < out.len() {
-            let end = out.len().min(taken + capacity);
+            let end = out.len().min(taken + sheaf);
             let piece = &mut out[taken..end];
             if context.percpu.pop_batch(cache.id().array(), piece) {
                 fast += piece.len();
                 taken = end;
                 continue;
             }
-            match own.take_sheaf(context, cache, piece) {
+            match own.barn.take(context.kept, piece) {
                 0 => break,
                 count => taken += count,
             }
         }
         if taken < out.len() {
-            taken += own.slabs.alloc(context, cache, &mut out[taken..]);
+            let (more, is_fresh) = own.slabs.alloc(context, cache, &mut out[taken..]);
+            taken += more;
+            if is_fresh {
+                self.relieve(context);
+            }
         }
         count(&own.batched_out, fast);
         count(&own.bulk_alloc_fast, fast);
@@ -388,7 +469,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         let own = self.of(cache);
         let _ = context.percpu.prepare(cache.id().array());
         let mut fast = 0;
-        for sheaf in objects.chunks(own.capacity()) {
+        for sheaf in objects.chunks(own.narrow_sheaf()) {
             if self.park(context, cache, sheaf) {
                 fast += sheaf.len();
             }
@@ -407,7 +488,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
                 own.slabs.free(context, cache, objects, u32::MAX);
             });
         }
-        while own.empty_sheaf(context, cache) {}
+        while own.empty_barn(context, cache, MAX_BATCH, u32::MAX) > 0 {}
         own.slabs.trim(context, cache, 0);
     }
 
@@ -424,11 +505,32 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         if !(0..area.slots()).map(SlotIndex).any(holds) {
             return false;
         }
-        let keep = own.keep_empty.load(Ordering::Relaxed);
+        let keep = own.keep_empty();
         context.percpu.drain_slots(array, which, &mut |objects| {
             count(&own.batched_out, objects.len());
             own.slabs.free(context, cache, objects, keep);
         })
+    }
+
+    fn shrink_unneeded(&self, context: &SlabContext<'_, P>, cache: &Cache) -> bool {
+        let own = self.of(cache);
+        let unneeded = own.barn.unneeded();
+        let mut left = unneeded;
+        while left > 0 {
+            match own.empty_barn(context, cache, left, own.keep_empty()) {
+                0 => break,
+                taken => left -= taken,
+            }
+        }
+        left < unneeded
+    }
+
+    fn relieve(&self, context: &SlabContext<'_, P>) {
+        if context.kept.barns() > Kept::barns_pressed(context.pages)
+            && let Some(first) = context.caches.iter().next()
+        {
+            self.shrink_barns(context, first, Kept::barns_pressed, PRESSED_STEP_OBJECTS);
+        }
     }
 
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
@@ -436,14 +538,15 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         let mut stats = SlabStats::default();
         own.slabs.add_stats(cache, &mut stats);
         let usage = context.percpu.usage(cache.id().array());
-        let batched_in = own.batched_in.load(Ordering::Relaxed);
-        let batched_out = own.batched_out.load(Ordering::Relaxed);
+        let traffic = own.barn.traffic();
+        let batched_in = traffic.batched_in + own.batched_in.load(Ordering::Relaxed);
+        let batched_out = traffic.batched_out + own.batched_out.load(Ordering::Relaxed);
         // level = pushes - pops + batched_in - batched_out; operations = pushes + pops.
         let pushes_more = (usage.level + batched_out).wrapping_sub(batched_in) as i64;
         let pops = (usage.operations as i64 - pushes_more).max(0) as u64 / 2;
         stats.parked_objects = usage.level + own.barn.objects();
-        stats.alloc_slow = own.alloc_slow.load(Ordering::Relaxed);
-        stats.free_slow = own.free_slow.load(Ordering::Relaxed);
+        stats.alloc_slow = traffic.alloc_slow + own.alloc_slow.load(Ordering::Relaxed);
+        stats.free_slow = traffic.free_slow + own.free_slow.load(Ordering::Relaxed);
         let pushes = usage.operations.saturating_sub(pops);
         stats.alloc_fast = pops + own.bulk_alloc_fast.load(Ordering::Relaxed);
         stats.free_fast = pushes + own.bulk_free_fast.load(Ordering::Relaxed);
@@ -452,6 +555,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
     }
 
     fn validate(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Result<(), &'static str> {
+        self.of(cache).barn.validate()?;
         self.of(cache).slabs.validate(context, cache)
     }
 
@@ -459,17 +563,14 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         let (mut barns, mut empty) = (0, 0);
         for cache in context.caches.iter() {
             let own = self.of(cache);
-            if own.barn.objects() as usize * cache.stride() != own.barn_bytes(cache) {
-                return Err("sheaves counted != sheaves in the barn");
-            }
-            barns += own.barn_bytes(cache);
+            barns += own.barn.bytes();
             let mut stats = SlabStats::default();
             own.slabs.add_stats(cache, &mut stats);
             let slabs = stats.total_slabs - stats.active_slabs;
             empty += slabs as usize * cache.order().bytes();
         }
         if barns != context.kept.barns() {
-            return Err("bytes kept in barns != sum over caches");
+            return Err("bytes announced by barns != sum over caches");
         }
         if empty != context.kept.empty() {
             return Err("bytes of empty slabs != sum over caches");

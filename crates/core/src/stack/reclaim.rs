@@ -6,7 +6,7 @@
 //!
 //! 1. a cache without an operation since the last look gives its parked objects to its slabs, and
 //!    its empty slabs to the page allocator; of other caches, the CPUs that have not allocated or
-//!    freed anything since then give theirs;
+//!    freed anything since then give theirs, and the barn what it has kept all the while;
 //! 2. per-CPU page lists without use give their pages to the zones, others decay;
 //! 3. freed mappings that have been kept for the delay are released;
 //! 4. free blocks of the zones that were dirty at the last look and still are go to the operating
@@ -77,6 +77,12 @@ impl<C: StackConfig> Stack<C> {
         let inner = self.inner();
         let dirty: usize = inner.pages.zones().all().map(|zone| zone.dirty() as usize).sum();
         dirty * FRAME_BYTES + inner.mappings.kept_bytes()
+    }
+
+    /// Bytes that the next look may find unneeded beside: what caches keep in barns. O(1).
+    #[must_use]
+    pub fn parked_bytes(&self) -> usize {
+        self.inner().kept.barns()
     }
 
     /// Bytes of freed mappings that are kept for reuse. O(1).
@@ -179,8 +185,11 @@ impl<C: StackConfig> Stack<C> {
             if is_idle && stats.parked_objects + empty_slabs > 0 {
                 inner.slab.shrink(&self.context(), cache);
                 done.shrunk += 1;
-            } else if !is_idle && inner.slab.shrink_slots(&self.context(), cache, &is_idle_slot) {
-                done.shrunk += 1;
+            } else if !is_idle {
+                let context = self.context();
+                let of_slots = inner.slab.shrink_slots(&context, cache, &is_idle_slot);
+                let of_barn = inner.slab.shrink_unneeded(&context, cache);
+                done.shrunk += u32::from(of_slots || of_barn);
             }
         }
     }

@@ -101,7 +101,19 @@ impl<C: StackConfig> Stack<C> {
         if frames > self.arena().frames().min(self.pages().zones().budget().limit()) {
             return None;
         }
-        self.with_reclaim(|| self.alloc_frames(frames, size, align))
+        let attempt = || self.alloc_frames(frames, size, align);
+        if size <= LARGEST_BLOCK {
+            return self.with_reclaim(attempt);
+        }
+        attempt().or_else(|| {
+            if !self.direct_reclaim() {
+                return None;
+            }
+            // What caches gave back is no longer counted, but still in memory: a mapping would come
+            // on top of it, and a control group's limit does not wait for a look.
+            self.purge_free();
+            attempt()
+        })
     }
 
     fn alloc_frames(&self, frames: u32, size: usize, align: usize) -> Option<(Object, usize)> {
@@ -112,6 +124,9 @@ impl<C: StackConfig> Stack<C> {
             let page = inner.pages.alloc_exact(slot, frames, MigrateType::Movable, order)?;
             self.frames().set_link(page.pfn, frames);
             self.frames().set_kind(page.pfn, 1, Kind::PAGES);
+            if page.zeroed {
+                inner.slab.relieve(&self.context());
+            }
             return Some((self.address(page.pfn), if page.zeroed { 0 } else { size }));
         }
         let mapping = inner.mappings.alloc(inner.pages, frames, align)?;

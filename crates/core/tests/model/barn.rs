@@ -4,7 +4,7 @@ use crate::explore;
 use crate::hands::Hands;
 use crate::system::{Backing, TestOs};
 use quarry_core::frame::Metadata;
-use quarry_core::slab::Barn;
+use quarry_core::slab::{Barn, Kept};
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 use shuttle::sync::Arc;
@@ -13,6 +13,8 @@ use std::mem::MaybeUninit;
 
 const CAPACITY: usize = 3;
 const MOST_FULL: usize = 2;
+/// So that what everybody counts changes with each exchange.
+const STRIDE: usize = 32 << 10;
 const THREADS: usize = 3;
 const SHEAVES: usize = 2;
 
@@ -33,31 +35,50 @@ trait Keeps: Send + Sync + 'static {
 
 struct RealBarn {
     barn: Barn,
+    kept: Kept,
     metadata: Metadata,
+    turn: AtomicUsize,
 }
 
 impl RealBarn {
     fn new() -> Self {
         let os: &'static TestOs = Box::leak(Box::new(TestOs::new(Backing::Fake, 4096)));
         let barn = Barn::new();
-        barn.configure(CAPACITY, MOST_FULL);
-        Self { barn, metadata: Metadata::new(os) }
+        barn.configure(CAPACITY * MOST_FULL, STRIDE);
+        let metadata = Metadata::new(os);
+        Self { barn, kept: Kept::new(), metadata, turn: AtomicUsize::new(0) }
     }
 }
 
 impl Keeps for RealBarn {
     fn put(&self, sheaf: &Sheaf) -> bool {
-        self.barn.put(&self.metadata, sheaf)
+        self.barn.put(&self.metadata, &self.kept, sheaf)
     }
 
     fn take(&self, out: &mut Sheaf) -> bool {
-        let mut buffer = [MaybeUninit::uninit(); CAPACITY + 1];
-        let taken = self.barn.take(&mut buffer);
+        let mut buffer = [MaybeUninit::uninit(); CAPACITY];
+        // By turns the way of a CPU that ran empty, and that of bulk requests.
+        let taken = if self.turn.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
+            let rest = |rest: &[Object]| {
+                buffer[1..].iter_mut().zip(rest).for_each(|(place, object)| {
+                    place.write(*object);
+                });
+                true
+            };
+            let first = self.barn.hand_out(&self.kept, CAPACITY, rest);
+            first.map_or(0, |first| {
+                buffer[0].write(first);
+                CAPACITY
+            })
+        } else {
+            self.barn.take(&self.kept, &mut buffer)
+        };
         for (object, found) in out.iter_mut().zip(&buffer[..taken]) {
-            // SAFETY: take wrote the first `taken` elements.
+            // SAFETY: both ways wrote the first `taken` elements.
             *object = unsafe { found.assume_init() };
         }
         assert!(taken == 0 || taken == CAPACITY, "a sheaf of {taken} objects");
+        assert_eq!(self.barn.validate(), Ok(()));
         taken > 0
     }
 }

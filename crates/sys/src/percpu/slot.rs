@@ -354,6 +354,12 @@ impl SlotArea {
         self.at(slot, 1)
     }
 
+    /// The numbers of the arrays that have wide places of `slot` now. Takes no lock.
+    pub fn wide_owners(&self, slot: SlotIndex) -> impl Iterator<Item = usize> + use<> {
+        let owners = self.owners(slot).load(Ordering::Relaxed).to_le_bytes();
+        owners.into_iter().filter(|owner| *owner != 0).map(usize::from)
+    }
+
     /// A free wide place for `array` of `slot`, if it is open, narrow, and may be wide.
     pub(super) fn free_wide_place(&self, slot: SlotIndex, array: ArrayId) -> Option<WidePlace> {
         let capacity = self.wide[array.index()].load(Ordering::Relaxed) as usize;
