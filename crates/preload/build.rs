@@ -7,5 +7,8 @@ fn main() {
     // the allocator.
     println!("cargo::rustc-link-arg-cdylib=-Wl,-z,now");
     println!("cargo::rustc-link-arg-cdylib=-Wl,-soname,libquarry.so");
+    // Where functions lie.
+    println!("cargo::rustc-link-arg-cdylib=-Wl,-T,{}/text.ld", env!("CARGO_MANIFEST_DIR"));
+    println!("cargo::rerun-if-changed=text.ld");
     println!("cargo::rerun-if-changed=build.rs");
 }

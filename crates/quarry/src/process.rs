@@ -141,7 +141,7 @@ fn build() -> Mode {
     // From here on the instance serves, also what these two calls may allocate.
     // SAFETY: the three handlers are `extern "C"` functions that live as long as the process (the
     // shared object is linked with -z nodelete).
-    unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
+    unsafe { glibc::at_fork(before_fork, in_parent, in_child) };
     Mode::Ready
 }
 

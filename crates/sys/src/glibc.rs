@@ -75,6 +75,36 @@ pub fn reset_streams() {
     call(weak_address!("_IO_list_resetlock"));
 }
 
+/// A handler of `fork`.
+pub type ForkHandler = unsafe extern "C" fn();
+
+/// `pthread_atfork` for the rest of the process's life. Where there is glibc, by the function
+/// behind it (of the Linux Standard Base): a shared object calls the other through a linkage table,
+/// which lies behind all of its text and would bring 64 KiB of it into memory for this one call.
+///
+/// # Safety
+/// The handlers live as long as the process and may be called whenever it forks.
+pub unsafe fn at_fork(before: ForkHandler, in_parent: ForkHandler, in_child: ForkHandler) {
+    type Register =
+        extern "C" fn(ForkHandler, ForkHandler, ForkHandler, *const core::ffi::c_void) -> i32;
+    let register = weak_address!("__register_atfork");
+    if register.is_null() {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    } else {
+        // SAFETY: glibc declares the function so, from 2.3.2 on; null names no object with whose
+        // end the handlers would be removed.
+        unsafe {
+            core::mem::transmute::<*const u8, Register>(register)(
+                before,
+                in_parent,
+                in_child,
+                core::ptr::null(),
+            );
+        }
+    }
+}
+
 #[cfg(all(test, target_env = "gnu", not(any(miri, quarry_model))))]
 mod tests {
     use super::*;

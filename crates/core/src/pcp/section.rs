@@ -157,10 +157,10 @@ impl PageAllocator {
         slot: SlotIndex,
         node: NodeId,
         order: Order,
-        pieces: impl Iterator<Item = Block> + Clone,
+        mut pieces: impl Iterator<Item = Block> + Clone,
     ) {
         if order.get() > COSTLY_ORDER {
-            self.pcps.free_at_zone(&self.zones, slot, node, pieces);
+            self.pcps.free_at_zone(&self.zones, slot, node, &mut pieces);
         } else {
             self.pcps.free_section(&self.zones, slot, node, pieces);
         }

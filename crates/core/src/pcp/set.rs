@@ -241,7 +241,7 @@ impl PcpSet {
                 return;
             }
         });
-        self.free_at_zone(zones, slot, node, core::iter::once(block));
+        self.free_at_zone(zones, slot, node, &mut core::iter::once(block));
     }
 
     /// Frees checked blocks of one node past the lists, in one critical section of the zone.
@@ -251,7 +251,7 @@ impl PcpSet {
         zones: &Zones,
         slot: SlotIndex,
         node: NodeId,
-        blocks: impl Iterator<Item = Block>,
+        blocks: &mut dyn Iterator<Item = Block>,
     ) {
         let mut count = 0;
         zones.put(node, blocks.inspect(|_| count += 1));
@@ -266,11 +266,11 @@ impl PcpSet {
         zones: &Zones,
         slot: SlotIndex,
         node: NodeId,
-        blocks: impl Iterator<Item = Block> + Clone,
+        mut blocks: impl Iterator<Item = Block> + Clone,
     ) {
         with_policy!(self, policy => {
             let Some(mut held) = self.at(zones, slot, node).try_hold() else {
-                return self.free_at_zone(zones, slot, node, blocks);
+                return self.free_at_zone(zones, slot, node, &mut blocks);
             };
             held.lists.counters.critical_sections += 1;
             let list_of = |block: &Block| {
@@ -291,7 +291,7 @@ impl PcpSet {
                             let listed = rest.clone().filter(|block| list_of(block).is_some());
                             let mut listed = listed.peekable();
                             if listed.peek().is_some() {
-                                self.free_at_zone(zones, slot, node, listed);
+                                self.free_at_zone(zones, slot, node, &mut listed);
                             }
                             unlisted |= rest.any(|block| list_of(&block).is_none());
                             break;
@@ -300,8 +300,8 @@ impl PcpSet {
                 }
             }
             if unlisted {
-                let unlisted = blocks.filter(|block| list_of(block).is_none());
-                self.free_at_zone(zones, slot, node, unlisted);
+                let mut unlisted = blocks.filter(|block| list_of(block).is_none());
+                self.free_at_zone(zones, slot, node, &mut unlisted);
             }
         });
     }
