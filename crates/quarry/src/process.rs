@@ -344,6 +344,9 @@ pub unsafe fn realloc_moving(object: Object, size: usize) -> Option<Object> {
             free(object);
             return Some(new);
         }
+        if STACK.stays_large(object, size) {
+            return Some(object);
+        }
         serve(size, || STACK.realloc_aligned(object, size, MIN_ALIGN))
     }
 }

@@ -101,6 +101,33 @@ impl PageAllocator {
         }
     }
 
+    /// Makes `held` frames, which were taken by [`alloc_exact`](Self::alloc_exact), `wanted` ones
+    /// ([`RUN_FRAMES`] both), if those behind them are kept as runs. Returns whether they were.
+    pub fn extend_exact(&self, slot: SlotIndex, first: Pfn, held: u32, wanted: u32) -> bool {
+        debug_assert!(wanted > held);
+        if !RUN_FRAMES.contains(&held) || !RUN_FRAMES.contains(&wanted) {
+            return false;
+        }
+        let Some(node) = self.run_node(first, wanted) else { return false };
+        let is_taken = self.zones.take_run_at(node, first.plus(held), wanted - held);
+        if is_taken {
+            self.pcps.pcp(slot, node).bypass_alloc(1);
+        }
+        is_taken
+    }
+
+    /// Takes `count` movable frames for what will grow: with as many free ones behind them. `None`
+    /// where no such run is kept.
+    pub fn alloc_run_with_room(&self, slot: SlotIndex, count: u32) -> Option<Page> {
+        let node = (self.node_of_slot)(slot);
+        if !RUN_FRAMES.contains(&count) {
+            return None;
+        }
+        let run = self.zones.take_run_with_room(node, count)?;
+        self.pcps.pcp(slot, node).bypass_alloc(1);
+        Some(Page { pfn: run.pfn, zeroed: run.zeroed })
+    }
+
     /// The node of frames that may be kept as a run: of one movable pageblock.
     #[inline]
     fn run_node(&self, first: Pfn, count: u32) -> Option<NodeId> {

@@ -3,6 +3,7 @@
 use super::{Entry, Misuse, Stack, StackConfig, is_sane};
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes};
+use crate::pcp::Page;
 use crate::slab::{CacheId, SlabPolicy};
 use quarry_sys::percpu::{Object, PerCpu, Push};
 use quarry_sys::primitive::Ordering;
@@ -122,15 +123,20 @@ impl<C: StackConfig> Stack<C> {
             let order = Order::covering((align / FRAME_BYTES).max(1) as u32);
             let slot = self.fast.percpu.current();
             let page = inner.pages.alloc_exact(slot, frames, MigrateType::Movable, order)?;
-            self.frames().set_link(page.pfn, frames);
-            self.frames().set_kind(page.pfn, 1, Kind::PAGES);
-            if page.zeroed {
-                inner.slab.relieve(&self.context());
-            }
-            return Some((self.address(page.pfn), if page.zeroed { 0 } else { size }));
+            return Some((self.adopt_block(page, frames), if page.zeroed { 0 } else { size }));
         }
         let mapping = inner.mappings.alloc(inner.pages, frames, align)?;
         Some((self.address(mapping.pfn), mapping.dirty_bytes))
+    }
+
+    /// Makes frames that have been taken a block of the heap.
+    pub(super) fn adopt_block(&self, page: Page, frames: u32) -> Object {
+        self.frames().set_link(page.pfn, frames);
+        self.frames().set_kind(page.pfn, 1, Kind::PAGES);
+        if page.zeroed {
+            self.inner().slab.relieve(&self.context());
+        }
+        self.address(page.pfn)
     }
 
     /// The straight path of a free: false means [`free_slow`](Self::free_slow). O(1), no lock, no

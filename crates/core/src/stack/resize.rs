@@ -3,15 +3,18 @@
 //!
 //! Who asks for a little more will ask again. So what has to move because it grows by at most an
 //! eighth moves to where a quarter more than its old bytes have room: a block that grows by small
-//! steps to `n` bytes then moves `log(n) / log(1.25)` times, and `4 n` bytes are copied in all.
-//! The price: such a block of `old` bytes that was asked to be `size > old` has at most
+//! steps to `n` bytes then moves at most `log(n) / log(1.25)` times, and `4 n` bytes are copied in
+//! all. The price: such a block of `old` bytes that was asked to be `size > old` has at most
 //! `1.25 * old * 9/8 < 1.41 * size` bytes. What grows by more, as containers that double do, gets
 //! what it asks for.
+//!
+//! Blocks of pages grow into the free frames behind them, and one that has to move because it grows
+//! is put, if that can be, where as many frames as it takes are free behind it: these stay free.
 
 use super::request::Owner;
 use super::{Entry, MIN_ALIGN, Stack, StackConfig, is_sane};
-use crate::frame::{FRAME_SHIFT, PAGEBLOCK_BYTES};
-use crate::heap::{LARGEST_BLOCK, classes};
+use crate::frame::{FRAME_BYTES, FRAME_SHIFT, PAGEBLOCK_BYTES, Pfn};
+use crate::heap::{LARGEST_BLOCK, classes, frames_of};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
@@ -128,8 +131,7 @@ impl<C: StackConfig> Stack<C> {
         {
             return Some(resized);
         }
-        let roomy = self.alloc_aligned(with_headroom(old, size), align);
-        let Some(new) = roomy.or_else(|| self.alloc_aligned(size, align)) else {
+        let Some(new) = self.alloc_to_grow(old, size, align) else {
             // What shrinks has memory enough.
             return (size <= old).then_some(object);
         };
@@ -153,27 +155,69 @@ impl<C: StackConfig> Stack<C> {
         match owner {
             Owner::Object(_) => stays(old, size).then_some(object),
             Owner::Pages(pfn) => {
-                let frames = crate::heap::frames_of(size)?;
-                let held = self.frames().link(pfn);
-                if size <= classes::LARGEST || frames > held {
-                    return None;
-                }
-                if held - frames > held / 4 {
-                    self.frames().set_link(pfn, frames);
-                    let slot = self.fast.percpu.current();
-                    self.pages().trim_exact(slot, pfn, held, frames);
-                }
-                Some(object)
+                let is_resized = size > classes::LARGEST && self.resize_block(pfn, size);
+                is_resized.then_some(object)
             }
             Owner::Mapping(pfn) => {
                 if size <= LARGEST_BLOCK / 2 {
                     return None;
                 }
                 let inner = self.inner();
-                let frames = crate::heap::frames_of(size)?;
+                let frames = frames_of(size)?;
                 let moved = inner.mappings.resize(inner.pages, pfn, frames)?;
                 Some(self.address(moved))
             }
+        }
+    }
+
+    /// Makes a block as large as `size` asks for, or leaves it as it is where it wastes at most a
+    /// quarter; false where what lies behind it is not free.
+    fn resize_block(&self, pfn: Pfn, size: usize) -> bool {
+        let Some(frames) = frames_of(size) else { return false };
+        let (slot, held) = (self.fast.percpu.current(), self.frames().link(pfn));
+        if frames > held {
+            let is_extended = self.pages().extend_exact(slot, pfn, held, frames);
+            if is_extended {
+                self.frames().set_link(pfn, frames);
+            }
+            return is_extended;
+        }
+        if held - frames > held / 4 {
+            self.frames().set_link(pfn, frames);
+            self.pages().trim_exact(slot, pfn, held, frames);
+        }
+        true
+    }
+
+    /// An allocation of `size` bytes or somewhat more for what had `old` ones; a block that grows
+    /// is put where it can go on.
+    fn alloc_to_grow(&self, old: usize, size: usize, align: usize) -> Option<Object> {
+        let roomy = with_headroom(old, size);
+        let is_block = (classes::LARGEST + 1..=LARGEST_BLOCK).contains(&roomy);
+        if size > old && is_block && align <= FRAME_BYTES {
+            let (slot, frames) = (self.fast.percpu.current(), frames_of(roomy)?);
+            if let Some(page) = self.pages().alloc_run_with_room(slot, frames) {
+                return Some(self.adopt_block(page, frames));
+            }
+        }
+        let taken = if roomy > size { self.alloc_aligned(roomy, align) } else { None };
+        taken.or_else(|| self.alloc_aligned(size, align))
+    }
+
+    /// Whether `object` is a block or a mapping that can have `size` bytes where it is, with
+    /// nothing to be done. False also where it is an object.
+    pub fn stays_large(&self, object: Object, size: usize) -> bool {
+        let Some(frames) = frames_of(size) else { return false };
+        if !self.is_ready() {
+            return false;
+        }
+        match self.owner(Entry::Realloc, object.as_ptr()) {
+            Owner::Object(_) => false,
+            Owner::Pages(pfn) => {
+                let held = self.frames().link(pfn);
+                size > classes::LARGEST && frames <= held && held - frames <= held / 4
+            }
+            Owner::Mapping(pfn) => frames == self.frames().link(pfn),
         }
     }
 }

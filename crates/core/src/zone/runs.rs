@@ -110,6 +110,30 @@ impl Runs {
         Some(Run { pfn: index.first().plus(fit.at), zeroed: were_dirty == 0 })
     }
 
+    /// Takes the front of a run that has at least twice as many frames.
+    fn take_with_room(&mut self, memory: &Memory, count: u32) -> Option<Run> {
+        // A whole pageblock is never kept.
+        if 2 * count >= PAGEBLOCK_FRAMES {
+            return None;
+        }
+        let run = self.take(memory, 2 * count, 1)?;
+        self.keep(memory, run.pfn.plus(count), count, run.zeroed);
+        Some(run)
+    }
+
+    /// Takes the `count` frames from `pfn` on, if all of them are kept; of one pageblock.
+    fn take_at(&mut self, memory: &Memory, pfn: Pfn, count: u32) -> bool {
+        let (index, offset) = (pfn.pageblock(), pfn.0 % PAGEBLOCK_FRAMES);
+        let pageblock = memory.pageblocks().at(index);
+        if pageblock.runs_in(offset, count) != count {
+            return false;
+        }
+        self.dirty -= pageblock.remove_run(offset, count);
+        self.free -= count;
+        self.set_longest(memory, index, pageblock.runs().longest_run());
+        true
+    }
+
     /// Keeps frames of a movable pageblock; returns whether all of it is kept now.
     #[inline]
     fn keep(&mut self, memory: &Memory, pfn: Pfn, count: u32, zeroed: bool) -> bool {
@@ -358,6 +382,22 @@ impl Zone {
         None
     }
 
+    fn take_run_with_room(&self, memory: &Memory, count: u32) -> Option<Run> {
+        let mut inside = self.lock();
+        let run = inside.areas.runs.take_with_room(memory, count);
+        inside.count_taken(u64::from(run.is_some()), count);
+        self.publish(&inside.areas);
+        run
+    }
+
+    fn take_run_at(&self, memory: &Memory, pfn: Pfn, count: u32) -> bool {
+        let mut inside = self.lock();
+        let is_taken = inside.areas.runs.take_at(memory, pfn, count);
+        inside.count_taken(u64::from(is_taken), count);
+        self.publish(&inside.areas);
+        is_taken
+    }
+
     fn put_run(&self, memory: &Memory, pfn: Pfn, count: u32) {
         let mut inside = self.lock();
         inside.areas.put_run(memory, pfn, count, false);
@@ -392,14 +432,34 @@ impl Zones {
     /// zone would fall below its low mark. O(pageblocks looked at), which is bounded.
     pub fn take_run(&self, node: NodeId, count: u32, align: Order) -> Option<Run> {
         debug_assert!(RUN_FRAMES.contains(&count) && align < Order::PAGEBLOCK);
+        self.charged(count, || self.zone(node).take_run(&self.memory, count, align))
+    }
+
+    /// As [`take_run`](Self::take_run), of a run that is kept and has as many frames once more,
+    /// which stay free behind those that are taken.
+    pub fn take_run_with_room(&self, node: NodeId, count: u32) -> Option<Run> {
+        debug_assert!(RUN_FRAMES.contains(&count));
+        self.charged(count, || self.zone(node).take_run_with_room(&self.memory, count))
+    }
+
+    /// Takes the `count` frames from `pfn` on, all of one pageblock of the node, if all of them are
+    /// kept as runs; in one critical section. A run that lies in front of them grows so.
+    pub fn take_run_at(&self, node: NodeId, pfn: Pfn, count: u32) -> bool {
+        debug_assert!(pfn.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES);
+        let take = || self.zone(node).take_run_at(&self.memory, pfn, count).then_some(());
+        self.charged(count, take).is_some()
+    }
+
+    /// What `take` takes, charged for `count` frames.
+    fn charged<T>(&self, count: u32, take: impl FnOnce() -> Option<T>) -> Option<T> {
         if self.budget.charge_blocks(1, count) == 0 {
             return None;
         }
-        let run = self.zone(node).take_run(&self.memory, count, align);
-        if run.is_none() {
+        let taken = take();
+        if taken.is_none() {
             self.budget.uncharge(count);
         }
-        run
+        taken
     }
 
     /// Puts frames of one pageblock back, in one critical section.

@@ -30,6 +30,22 @@ fn free_neighbours_are_one_run_though_no_buddies() {
 }
 
 #[test]
+fn a_run_grows_into_what_is_free_behind_it() {
+    let zones = zones(&FIXED);
+    let runs: Vec<Run> = (0..3).map(|_| run(&zones, 100)).collect();
+    zones.put_run(NODE, runs[1].pfn, 100);
+    assert!(!zones.take_run_at(NODE, runs[1].pfn, 101), "the last one is not free");
+    assert!(zones.take_run_at(NODE, runs[1].pfn, 60));
+    assert!(zones.take_run_at(NODE, runs[1].pfn.plus(60), 40));
+    assert_eq!(zones.budget().used(), 300);
+    assert_eq!(zones.take_run_with_room(NODE, 106).map(|run| run.pfn), Some(Pfn(300)));
+    assert_eq!(zones.take_run_with_room(NODE, 54), None, "106 frames are left");
+    assert_eq!(zones.take_run_with_room(NODE, 256), None, "a whole pageblock is never kept");
+    zones.zone(NODE).validate(zones.memory());
+    assert_eq!(zones.budget().used(), 406);
+}
+
+#[test]
 fn a_pageblock_that_is_free_again_is_a_free_block() {
     let zones = zones(&FIXED);
     let runs: Vec<Run> = (0..20).map(|_| run(&zones, 50)).collect();
@@ -111,6 +127,8 @@ enum Step {
     TakeRun { count: u32, align: u8 },
     TakeBlocks { order: u8, of: MigrateType, count: u32 },
     Put { which: usize, count: usize },
+    TakeRunWithRoom { count: u32 },
+    Extend { which: usize, more: u32 },
     Trim { which: usize, kept: u32 },
     Reserve { which: usize },
     Unreserve,
@@ -129,6 +147,8 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (prop_oneof![3 => 0u8..=4, 1 => 5u8..=10], of, 1u32..20)
             .prop_map(|(order, of, count)| Step::TakeBlocks { order, of, count }),
         10 => (any::<usize>(), 1usize..12).prop_map(|(which, count)| Step::Put { which, count }),
+        3 => prop_oneof![9u32..40, RUN_FRAMES].prop_map(|count| Step::TakeRunWithRoom { count }),
+        4 => (any::<usize>(), 1u32..60).prop_map(|(which, more)| Step::Extend { which, more }),
         2 => (any::<usize>(), any::<u32>()).prop_map(|(which, kept)| Step::Trim { which, kept }),
         1 => any::<usize>().prop_map(|which| Step::Reserve { which }),
         1 => Just(Step::Unreserve),
@@ -207,6 +227,38 @@ impl World {
         }
     }
 
+    fn is_kept(&self, pfn: Pfn, count: u32) -> bool {
+        let runs = |frame: u32| self.zones.memory().pageblocks().of(Pfn(frame)).runs();
+        (pfn.0..pfn.0 + count).all(|at| runs(at).count_in(at % PAGEBLOCK_FRAMES, 1) == 1)
+    }
+
+    fn take_run_with_room(&mut self, count: u32) {
+        let lists = self.zone().free_on_lists();
+        if let Some(Run { pfn, zeroed }) = self.zones.take_run_with_room(NODE, count) {
+            assert_eq!(pfn.pageblock(), pfn.plus(2 * count - 1).pageblock(), "in one pageblock");
+            assert!(self.is_kept(pfn.plus(count), count), "as many are free behind {pfn:?}");
+            self.receive(pfn, count, zeroed, true);
+        }
+        assert_eq!(self.zone().free_on_lists(), lists, "no block was touched");
+    }
+
+    /// Frames of a run, if all behind it that it shall have are kept.
+    fn extend(&mut self, which: usize, more: u32) {
+        let Some((pfn, count, true)) = self.nth(which) else { return };
+        let end = pfn.plus(count);
+        let more = more.min((PAGEBLOCK_FRAMES - pfn.0 % PAGEBLOCK_FRAMES) - count);
+        if more == 0 {
+            return;
+        }
+        let was_kept = self.is_kept(end, more);
+        assert_eq!(self.zones.take_run_at(NODE, end, more), was_kept, "{more} behind {pfn:?}");
+        if was_kept {
+            self.receive(end, more, false, true);
+            self.owned.remove(&end.0);
+            self.owned.insert(pfn.0, (count + more, true));
+        }
+    }
+
     fn take_blocks(&mut self, order: u8, of: MigrateType, count: u32) {
         let mut taken = Vec::new();
         self.zones.take(NODE, &ask(order, of), count, Destination::User, |pfn, zeroed| {
@@ -257,6 +309,8 @@ impl World {
         let memory = self.zones.memory();
         match *step {
             Step::TakeRun { count, align } => self.take_run(count, Order::new(align)),
+            Step::TakeRunWithRoom { count } => self.take_run_with_room(count),
+            Step::Extend { which, more } => self.extend(which, more),
             Step::TakeBlocks { order, of, count } => self.take_blocks(order, of, count),
             Step::Put { which, count } => (0..count).for_each(|more| self.put(which + 3 * more)),
             Step::Trim { which, kept } => {
