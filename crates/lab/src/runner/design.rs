@@ -17,6 +17,10 @@ use std::time::Instant;
 /// It leaves no trace.
 pub(crate) const INTERRUPTED: &str = "interrupted";
 
+/// The failure of a sample that its experiment does not want, such as the warm-up of something that
+/// needs none. It leaves no trace either.
+pub(crate) const LEFT_OUT: &str = "left out";
+
 /// What an experiment is, before its first sample.
 #[derive(Clone, Debug)]
 pub(crate) struct Design {
@@ -164,10 +168,11 @@ impl Session {
             let (workload, tasks) = (block / tasks.len(), tasks[block % tasks.len()]);
             let spot = Spot { round, workload, tasks, variant };
             let taken = take(spot).map(Into::into);
-            if taken.as_ref().is_err_and(|failure| failure == INTERRUPTED) {
-                continue;
+            match &taken {
+                Err(failure) if failure == INTERRUPTED => continue,
+                Err(failure) if failure == LEFT_OUT => {}
+                _ => self.record(spot, taken)?,
             }
-            self.record(spot, taken)?;
             self.progress.inc(1);
         }
         Ok(())
@@ -286,6 +291,19 @@ mod tests {
         assert_eq!(taken.get(), 3 * 2 * 2, "rounds and warm-up, numbers of tasks, variants");
         let back = read(&place).unwrap();
         assert_eq!((back.meta, back.samples), (run.meta, run.samples));
+    }
+
+    #[test]
+    fn samples_that_were_not_taken_leave_no_trace() {
+        for reason in [INTERRUPTED, LEFT_OUT] {
+            let take = |spot: Spot| match (spot.round, spot.variant) {
+                (0, 1) => Err(reason.to_owned()),
+                _ => Ok(measured(2)),
+            };
+            let run = design().conduct(take).unwrap();
+            assert_eq!(run.samples.len(), 5, "{reason}");
+            assert_eq!(run.failures(), [""; 0]);
+        }
     }
 
     #[test]

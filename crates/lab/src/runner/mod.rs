@@ -14,7 +14,7 @@
 mod design;
 mod process;
 
-pub(crate) use design::{Design, INTERRUPTED, Session, Spot, Taken};
+pub(crate) use design::{Design, INTERRUPTED, LEFT_OUT, Session, Spot, Taken};
 pub(crate) use process::{
     SampleKind, cleared_variables, command, end_of, preload_into, sample, sample_with,
 };

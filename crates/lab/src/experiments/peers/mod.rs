@@ -28,7 +28,7 @@ use crate::patterns::idle::Sizes;
 use crate::programs::{Interrupt, Launcher};
 use crate::real_programs::Stage;
 use crate::results::{Direction, Measurement, Metric, Run};
-use crate::runner::{Design, INTERRUPTED, Spot, Taken};
+use crate::runner::{Design, INTERRUPTED, LEFT_OUT, Spot, Taken};
 use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::ArgPredicate;
@@ -56,8 +56,8 @@ const STARTS: u32 = 20;
 ///
 /// Time is per operation: of a pattern as malloc-patterns has it, of growth wall-clock time of 4
 /// KiB, of a program its CPU time (of a server: for each request), of a small process the start of
-/// `true`. Six samples are the fewest that have intervals; with seven peers they take a quarter of
-/// an hour on two CPUs.
+/// `true`. Six samples are the fewest that have intervals, and with seven a single odd round does
+/// no harm; with seven peers those take a quarter of an hour on two CPUs.
 #[derive(Args)]
 pub struct Peers {
     #[command(flatten)]
@@ -79,7 +79,7 @@ struct Defaults;
 impl options::Defaults for Defaults {
     const VARIANTS: &'static str =
         "glibc,jemalloc-new,tcmalloc,mimalloc2,mimalloc3,snmalloc,rpmalloc,quarry";
-    const SAMPLES: &'static str = "6";
+    const SAMPLES: &'static str = "7";
     const QUICK_SAMPLES: &'static str = "1";
 }
 
@@ -133,7 +133,11 @@ impl Peers {
             burst_mib: if self.common.quick { 64 } else { 512 },
         };
         let run = self.design(&baseline, &parts, &on)?.conduct(|spot| {
-            let taken = on.take(parts[spot.workload], spot);
+            let part = parts[spot.workload];
+            if spot.round == 0 && !part.has_warm_up() {
+                return Err(LEFT_OUT.to_owned());
+            }
+            let taken = on.take(part, spot);
             // A signal to the terminal's group ends samples as well.
             if interrupt.signal().is_some() { Err(INTERRUPTED.to_owned()) } else { taken }
         })?;

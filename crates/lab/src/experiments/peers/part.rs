@@ -69,6 +69,12 @@ impl Part {
         }
     }
 
+    /// Whether its first run differs from later ones: memory is what these two show, and that does
+    /// not depend on what ran before.
+    pub(super) fn has_warm_up(&self) -> bool {
+        !matches!(self, Self::Burst | Self::SmallProcess)
+    }
+
     /// Whether it ends with everything that it has allocated, so that its peak is what the work
     /// needs: a burst is looked at afterwards, and `sleep` does no work.
     pub(super) fn has_peak(&self) -> bool {

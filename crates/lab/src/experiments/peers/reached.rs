@@ -288,6 +288,9 @@ mod tests {
     use super::*;
     use crate::results::tests::{Cells, run_of};
     use crate::results::{Direction, Variant};
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
+    use std::collections::BTreeMap;
 
     const ROUNDS: usize = 8;
     const PAIRS: [&str; 6] =
@@ -440,6 +443,33 @@ mod tests {
         assert_eq!(judge(&against(&[]), &run).outcome, unclear("no figure"));
         fails(&mut run, "snmalloc", |_| true);
         assert_eq!(judge(&pairs(), &run).outcome, unclear("no figure"), "nobody is the best there");
+    }
+
+    /// `docs/methodology.md` says so of the best of several that are equal.
+    #[test]
+    fn the_best_of_equal_peers_is_flattered_by_half_the_noise() {
+        let mut random = StdRng::seed_from_u64(7);
+        let thread = *TARGETS.iter().find(|it| it.work.contains("thread")).unwrap();
+        let peers = ["a", "b", "c", "d", "e", "f", "g"];
+        let runs = 200;
+        let logs = (0..runs).map(|_| {
+            let noise: BTreeMap<&str, Vec<f64>> = std::iter::once(&"quarry")
+                .chain(&peers)
+                .chain([&"quarry A/A"])
+                .map(|name| (*name, (0..7).map(|_| 1.0 + 0.02 * normal(&mut random)).collect()))
+                .collect();
+            let run = run_with(&peers, &["thread"], 7, |name, _, round| noise[name][round]);
+            let reached = judge(&thread, &run);
+            assert_ne!(reached.peer, None, "one workload has one best");
+            reached.value.unwrap().ln()
+        });
+        let mean = (logs.sum::<f64>() / f64::from(runs)).exp();
+        assert!((1.007..1.014).contains(&mean), "{mean}");
+    }
+
+    /// Nearly normal, with a spread of 1.
+    fn normal(random: &mut StdRng) -> f64 {
+        (0..12).map(|_| random.random_range(0.0..1.0)).sum::<f64>() - 6.0
     }
 
     #[test]
