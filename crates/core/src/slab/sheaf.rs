@@ -21,7 +21,9 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Object, PerCpu, Push, SlotIndex, WIDE_OBJECTS, WIDE_PLACES};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
-/// Most bytes of objects in a sheaf, within 4..=64 objects.
+/// Most bytes of objects in a sheaf, within 8..=64 objects: with fewer, sizes that come and go at
+/// random miss their array more than once in a hundred times, which is then what a call costs in
+/// the slowest hundredth.
 const SHEAF_BYTES: usize = 128 << 10;
 /// Most objects in a barn: the pointers to them take 32 KiB. What all barns may keep together
 /// bounds them before, where objects are large.
@@ -32,7 +34,7 @@ const LARGE_BARN: usize = 64;
 const PRESSED_STEP_BYTES: usize = 2 << 20;
 const PRESSED_STEP_OBJECTS: usize = 1024;
 /// Most bytes of objects in a wide array, within 64 and [`WIDE_OBJECTS`] objects.
-const WIDE_BYTES: usize = 512 << 10;
+const WIDE_BYTES: usize = 1 << 20;
 /// Most bytes of objects in all wide arrays of a slot.
 const SLOT_WIDE_BYTES: usize = 4 << 20;
 /// An array is widened at this score,
@@ -44,6 +46,14 @@ const TURN_SCORE: u64 = 8;
 const MISSES: usize = 2;
 /// Empty slabs that a cache keeps, in bytes.
 const EMPTY_BYTES: usize = 512 << 10;
+
+/// What a CPU that ran empty or full finds.
+struct Miss {
+    /// Objects to exchange with the barn.
+    sheaf: usize,
+    /// There is room in the array now.
+    was_widened: bool,
+}
 
 /// One cache's part of the policy.
 struct SheafCache {
@@ -98,12 +108,6 @@ impl SheafCache {
         self.wide_sheaf() > self.narrow_sheaf()
     }
 
-    /// Objects that the running CPU exchanges with the barn at a time.
-    fn sheaf<P: PerCpu>(&self, percpu: &P, array: ArrayId) -> usize {
-        let is_wide = percpu.area().is_wide(percpu.current(), array);
-        if is_wide { self.wide_sheaf() } else { self.narrow_sheaf() }
-    }
-
     /// Gives up to a batch of the barn to its slabs, which keep at most `keep` empty ones; returns
     /// the number of objects.
     fn empty_barn<P: PerCpu>(
@@ -124,6 +128,11 @@ impl SheafCache {
     fn keep_empty(&self) -> u32 {
         self.keep_empty.load(Ordering::Relaxed)
     }
+}
+
+/// Whether a slot's array has been opened, also while a drain has it stopped.
+fn is_opened<P: PerCpu>(percpu: &P, slot: SlotIndex, array: ArrayId) -> bool {
+    percpu.area().word(slot, array, 0).load(Ordering::Relaxed) != 0
 }
 
 fn count(counter: &AtomicU64, by: usize) {
@@ -211,23 +220,23 @@ impl Sheaf {
         }
     }
 
-    /// Notes that the running CPU's array ran `full`, or else empty, and widens it where that has
-    /// become due. Returns whether it did. A lost update costs a turn.
+    /// Notes that the array of `slot`, the running CPU's, ran `full`, or else empty, and widens it
+    /// where that has become due. A lost update costs a turn.
     fn note_miss<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
+        slot: SlotIndex,
         full: bool,
-    ) -> bool {
-        let (percpu, array) = (context.percpu, cache.id().array());
-        let area = percpu.area();
-        let slot = percpu.current();
+    ) -> Miss {
+        let array = cache.id().array();
+        let own = self.of(cache);
+        let area = context.percpu.area();
         if area.is_wide(slot, array) {
-            return false;
+            return Miss { sheaf: own.wide_sheaf(), was_widened: false };
         }
         let misses = area.word(slot, array, MISSES);
         let seen = misses.load(Ordering::Relaxed);
-        let own = self.of(cache);
         let gain = match full && seen & 1 == 1 {
             true => TURN_SCORE,
             // What grows takes from the slabs: for that a larger array would save nothing.
@@ -238,7 +247,11 @@ impl Sheaf {
         if now != seen {
             misses.store(now, Ordering::Relaxed);
         }
-        score == WIDE_SCORE && self.has_width_left(context, slot, cache) && percpu.widen(array)
+        let was_widened = score == WIDE_SCORE
+            && self.has_width_left(context, slot, cache)
+            && context.percpu.widen(array);
+        let sheaf = if was_widened { own.wide_sheaf() } else { own.narrow_sheaf() };
+        Miss { sheaf, was_widened }
     }
 
     /// Whether the wide arrays of a slot may hold those of `cache` as well. Takes no lock.
@@ -276,7 +289,7 @@ impl Sheaf {
             count(&own.batched_out, sheaf);
             // SAFETY: pop_batch wrote all `sheaf` elements.
             let objects = unsafe { written(&buffer, sheaf) };
-            if objects.contains(&object) {
+            if objects.last() == Some(&object) {
                 double_free(cache, object);
             }
             own.slabs.free(context, cache, objects, own.keep_empty());
@@ -334,7 +347,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
 
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
         let own = self.of(cache);
-        let sheaf = (SHEAF_BYTES / cache.stride()).clamp(4, MAX_BATCH);
+        let sheaf = (SHEAF_BYTES / cache.stride()).clamp(8, MAX_BATCH);
         let wide = (WIDE_BYTES / cache.stride()).clamp(64, WIDE_OBJECTS);
         let keep = EMPTY_BYTES / cache.order().bytes();
         own.narrow_sheaf.store(sheaf as u32, Ordering::Relaxed);
@@ -370,9 +383,11 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         if let Some(object) = percpu.pop_unregistered(array) {
             return Some(object);
         }
-        let _ = percpu.prepare(array);
-        self.note_miss(context, cache, false);
-        let sheaf = own.sheaf(percpu, array);
+        let slot = percpu.current();
+        if !is_opened(percpu, slot, array) {
+            let _ = percpu.prepare(array);
+        }
+        let Miss { sheaf, .. } = self.note_miss(context, cache, slot, false);
         own.barn
             .hand_out(context.kept, sheaf, |rest| percpu.push_batch(array, rest))
             .or_else(|| self.alloc_from_slabs(context, cache))
@@ -387,13 +402,15 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
             Push::Duplicate => double_free(cache, object),
             Push::Refused => {}
         }
-        let _ = percpu.prepare(array);
-        if percpu.push_batch(array, &[object]) {
+        let slot = percpu.current();
+        if !is_opened(percpu, slot, array) {
+            let _ = percpu.prepare(array);
             count(&own.free_slow, 1);
-            count(&own.batched_in, 1);
+            self.park(context, cache, &[object]);
             return;
         }
-        if self.note_miss(context, cache, true) {
+        let Miss { sheaf, was_widened } = self.note_miss(context, cache, slot, true);
+        if was_widened {
             match percpu.push(array, object) {
                 // The array has counted it.
                 Push::Stored => return,
@@ -401,7 +418,6 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
                 Push::Refused => {}
             }
         }
-        let sheaf = own.sheaf(percpu, array);
         let mut is_double = false;
         let brought =
             own.barn.bring_in(context.metadata, context.kept, sheaf + 1, |room, traffic| {
@@ -410,8 +426,8 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
                 }
                 // SAFETY: pop_batch wrote all `sheaf` elements.
                 let objects = unsafe { written(room, sheaf) };
-                // A full array refuses before it looks for a duplicate.
-                is_double = objects.contains(&object);
+                // A full array refuses before it looks for a duplicate on top.
+                is_double = objects.last() == Some(&object);
                 traffic.free_slow += 1;
                 traffic.batched_out += sheaf as u64;
                 if percpu.push_batch(array, &[object]) {
