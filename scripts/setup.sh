@@ -45,6 +45,7 @@ if [[ $purpose == peers || $purpose == test ]]; then
     need 'has_command python3' python3
 fi
 if [[ $purpose == test ]]; then
+    need 'has_command make' make
     need 'has_command git' git
     need 'has_command chromium' chromium
     need 'has_command gdb' gdb

@@ -69,7 +69,7 @@ fn warnings(selection: &Selection<'_>) -> Markup {
 /// What is to be reached, and what was.
 fn table_of(targets: Targets) -> Markup {
     let class = |row: &targets::Row, index: usize| match &row.outcome {
-        _ if index + 1 < row.cells.len() => "",
+        _ if index != targets::VERDICT => "",
         Reached::Met => "better",
         Reached::Missed => "worse",
         Reached::Unclear(_) | Reached::NotRun => "words",

@@ -21,14 +21,16 @@ pub(crate) struct Targets {
 
 /// A row of the table.
 pub(crate) struct Row {
-    /// As it is printed; the last one is the outcome.
+    /// As they are printed.
     pub(crate) cells: Vec<String>,
     /// What it says.
     pub(crate) outcome: Outcome,
 }
 
-/// Columns of words: work, against, peer, worst, outcome.
-const TEXT_COLUMNS: [usize; 5] = [0, 1, 4, 5, 7];
+/// The column of outcomes.
+pub(crate) const VERDICT: usize = 4;
+/// Columns of words: work, against, verdict, peer, worst.
+const TEXT_COLUMNS: [usize; 5] = [0, 1, VERDICT, 5, 6];
 
 /// The targets of a run; `None` where its experiment has none.
 pub(crate) fn of(run: &Run) -> Option<Targets> {
@@ -41,10 +43,10 @@ pub(crate) fn of(run: &Run) -> Option<Targets> {
         "against",
         "at most",
         &format!("{baseline} / peer [95 %]"),
+        "verdict",
         "peer",
         "worst",
         "A/A",
-        "",
     ];
     let row = |target: &Target| {
         let reached = reached::judge(target, run);
@@ -95,10 +97,10 @@ fn cells(target: &Target, reached: &Reached) -> Vec<String> {
         against(target.against),
         aim,
         value.map_or("-".to_owned(), |value| with(value, interval)),
+        word(outcome),
         named,
         worst.unwrap_or_default(),
         noise.as_ref().map_or(String::new(), |(value, interval)| with(*value, interval)),
-        word(outcome),
     ]
 }
 
@@ -163,9 +165,9 @@ mod tests {
         };
         let of = |cells: &[&str]| cells.iter().map(|it| (*it).to_owned()).collect::<Vec<String>>();
         let aim = ["", "a short-lived thread", "the best", "1.00"];
-        let met = ["0.90 [0.90, 0.90]", "glibc", "", "", "met", ""];
+        let met = ["0.90 [0.90, 0.90]", "met", "glibc", "", "", ""];
         assert_eq!(row(&text(9.0)), of(&[&aim[..], &met].concat()));
-        let missed = ["1.20 [1.20, 1.20]", "glibc", "", "", "missed", ""];
+        let missed = ["1.20 [1.20, 1.20]", "missed", "glibc", "", "", ""];
         assert_eq!(row(&text(12.0)), of(&[&aim[..], &missed].concat()));
         let others = TARGETS.len() - 1;
         assert!(
