@@ -5,6 +5,7 @@ use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::stack::{MIN_ALIGN, Stack, StackConfig, print_stats};
+use quarry_sys::clear::clear;
 use quarry_sys::glibc;
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::{NativeSlots, Object};
@@ -282,7 +283,7 @@ pub fn alloc_zeroed_fast(size: usize) -> Option<Object> {
         return Some(unsafe { clear_slow(object, size) });
     }
     // SAFETY: as above.
-    unsafe { start.write_bytes(0, size) };
+    unsafe { clear(object, size) };
     Some(object)
 }
 
@@ -294,7 +295,7 @@ unsafe fn clear_slow(object: Object, size: usize) -> Object {
     let _errno = KeepErrno::new();
     background::start_while_allocating();
     // SAFETY: the caller's promise.
-    unsafe { object.as_ptr().write_bytes(0, size) };
+    unsafe { clear(object, size) };
     object
 }
 

@@ -1,14 +1,15 @@
 //! Quarry's only door to the operating system and the CPU.
 //!
 //! Everything above this crate is arithmetic on frame numbers and words. Here live the calls that
-//! reserve, commit, populate and purge memory ([`os`]), the per-CPU primitives ([`percpu`]), the
-//! counted lock ([`lock`]), what is known of the machine ([`topology`]), and the way an
-//! unrecoverable misuse is reported ([`report`]).
+//! reserve, commit, populate and purge memory ([`os`]), how memory is cleared ([`clear`]), the
+//! per-CPU primitives ([`percpu`]), the counted lock ([`lock`]), what is known of the machine
+//! ([`topology`]), and the way an unrecoverable misuse is reported ([`report`]).
 //!
 //! Nothing here allocates through the global allocator.
 #![cfg_attr(not(any(test, quarry_model)), no_std)]
 
 pub mod cgroup;
+pub mod clear;
 pub mod clock;
 pub mod file;
 pub mod glibc;

@@ -5,6 +5,7 @@ use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes};
 use crate::pcp::Page;
 use crate::slab::{CacheId, SlabPolicy};
+use quarry_sys::clear::clear;
 use quarry_sys::percpu::{Object, PerCpu, Push};
 use quarry_sys::primitive::Ordering;
 
@@ -70,7 +71,7 @@ impl<C: StackConfig> Stack<C> {
     pub fn alloc_zeroed_aligned(&self, size: usize, align: usize) -> Option<Object> {
         let (object, dirty) = self.alloc_any(size, align)?;
         // SAFETY: the allocation has at least `size` bytes and nobody else knows it.
-        unsafe { object.as_ptr().write_bytes(0, size.min(dirty)) };
+        unsafe { clear(object, size.min(dirty)) };
         Some(object)
     }
 
