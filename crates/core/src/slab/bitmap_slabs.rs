@@ -277,13 +277,15 @@ impl BitmapSlabs {
         }
     }
 
-    /// Fills the front of `out` from slabs, taking new ones from the page allocator where needed;
+    /// Fills the front of `out` from slabs, taking new ones from the page allocator where needed,
+    /// which are brought in as suits a cache whose CPUs keep `sheaf` objects at a time;
     /// returns how many objects there are, fewer than asked only where memory is short, and whether
     /// memory that nobody had touched yet was taken for them.
     pub fn alloc<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
+        sheaf: usize,
         out: &mut [MaybeUninit<Object>],
     ) -> (usize, bool) {
         let mut is_fresh = false;
@@ -292,7 +294,7 @@ impl BitmapSlabs {
             let empty = lists.nr_empty;
             let taken = lists.take(context, cache, out);
             context.kept.empty_changed(empty, lists.nr_empty, cache.order().bytes());
-            let bytes = (out.len() - taken) * cache.stride();
+            let bytes = (out.len() - taken).max(sheaf) * cache.stride();
             let os = context.pages.arena().os();
             (taken, lists.populating.plan(os, cache, lists.nr_slabs, bytes))
         };
