@@ -18,7 +18,7 @@ use crate::slab::{
     Cache, CacheId, CacheParams, CacheTable, Geometry, Kept, SlabContext, SlabPolicy, SlabStats,
 };
 use core::cell::UnsafeCell;
-use core::mem::{ManuallyDrop, MaybeUninit};
+use core::mem::{ManuallyDrop, MaybeUninit, offset_of};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{Object, PerCpu, Push};
 use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
@@ -64,6 +64,23 @@ struct FastPath<P> {
     strides: [AtomicU32; 256],
 }
 
+/// Where straight paths in assembler find what they read: offsets in a [`Stack`].
+#[derive(Clone, Copy)]
+pub struct StackOffsets {
+    /// First size that is too large for a class.
+    pub small_end: usize,
+    /// Start of the reservation.
+    pub base: usize,
+    /// Bytes of the reservation.
+    pub span: usize,
+    /// Address of the bytes with the kinds of frames.
+    pub kinds: usize,
+    /// The slots.
+    pub percpu: usize,
+    /// The [`Geometry`] of each kind.
+    pub geometry: usize,
+}
+
 /// What needs the operating system to be built.
 struct Built {
     pages: PageAllocator,
@@ -105,6 +122,16 @@ unsafe impl<C: StackConfig> Sync for Stack<C> {}
 unsafe impl<C: StackConfig> Send for Stack<C> {}
 
 impl<C: StackConfig> Stack<C> {
+    /// See [`StackOffsets`].
+    pub const OFFSETS: StackOffsets = StackOffsets {
+        small_end: offset_of!(Self, fast.small_end),
+        base: offset_of!(Self, fast.base),
+        span: offset_of!(Self, fast.span),
+        kinds: offset_of!(Self, fast.kinds),
+        percpu: offset_of!(Self, fast.percpu),
+        geometry: offset_of!(Self, fast.geometry),
+    };
+
     /// A stack that refuses every request until [`init`](Self::init).
     #[must_use]
     pub const fn new() -> Self {

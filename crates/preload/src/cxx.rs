@@ -8,20 +8,15 @@
 //! forms of libstdc++ 12 round sizes near the end of the address space up to 0, and succeed.
 
 use crate::libc_malloc::Next;
+use crate::straight::{free_within, new_or_null};
 use core::ffi::{CStr, c_void};
-use quarry::process::{self, STACK};
+use quarry::process;
 use quarry_sys::report::fatal;
 
-extern "C" fn new_or_null(size: usize) -> *mut c_void {
-    match STACK.alloc_fast(size) {
-        Some(object) => object.as_ptr().cast(),
-        None => new_slow(size),
-    }
-}
-
+/// `operator new` where the straight path refuses; null where there is no memory.
 #[cold]
 #[inline(never)]
-fn new_slow(size: usize) -> *mut c_void {
+pub(crate) extern "C" fn new_slow(size: usize) -> *mut c_void {
     process::alloc_slow(size).map_or(core::ptr::null_mut(), |object| object.as_ptr().cast())
 }
 
@@ -150,7 +145,7 @@ macro_rules! operator_delete {
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name(pointer: *mut c_void) {
                 // SAFETY: the caller's promise is passed on.
-                unsafe { crate::malloc::free(pointer) };
+                unsafe { free_within(pointer) };
             }
         )*
     };

@@ -1,7 +1,7 @@
 //! `libquarry.so`: the malloc ABI on top of the process-wide instance.
 //!
-//! Exports nothing but the ABI (`abi.txt` lists it, a test compares). Straight paths are inlined
-//! into `malloc` and `free`; everything else is behind a cold call that keeps `errno`.
+//! Exports nothing but the ABI (`abi.txt` lists it, a test compares). `malloc` and `free` are their
+//! straight paths (`straight`); everything else is behind a cold call that keeps `errno`.
 //!
 //! The library is `no_std` and needs `panic = "abort"`. Cargo's test profile unwinds, so there it
 //! is built empty: the tests run against the shared object of the release profile.
@@ -20,3 +20,13 @@ mod libc_malloc;
 mod malloc;
 #[cfg(panic = "abort")]
 mod runtime;
+#[cfg(panic = "abort")]
+#[cfg_attr(
+    all(target_arch = "x86_64", not(any(feature = "slub", quarry_no_rseq))),
+    path = "straight/sequence.rs"
+)]
+#[cfg_attr(
+    not(all(target_arch = "x86_64", not(any(feature = "slub", quarry_no_rseq)))),
+    path = "straight/portable.rs"
+)]
+mod straight;

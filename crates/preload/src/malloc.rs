@@ -1,6 +1,7 @@
 //! `malloc`, `free` and their relatives, with the errors of POSIX and the habits of glibc 2.36.
 
 use crate::libc_malloc;
+use crate::straight::{free_within, malloc_within};
 use core::ffi::{c_int, c_void};
 use quarry::process::{self, KeepErrno, Mode, STACK, ensure_ready, free_refused};
 use quarry_core::heap::LARGEST_REQUEST;
@@ -29,27 +30,21 @@ fn served(result: Option<Object>, forward: impl FnOnce() -> *mut c_void) -> *mut
     raw(result)
 }
 
+/// `malloc` where the straight path refuses.
 #[cold]
 #[inline(never)]
-fn malloc_slow(size: usize) -> *mut c_void {
+pub(crate) extern "C" fn malloc_slow(size: usize) -> *mut c_void {
     // SAFETY: malloc has no preconditions.
     served(process::alloc_slow(size), || unsafe { libc_malloc::malloc(size) })
 }
 
-/// C11 7.22.3.4.
-#[unsafe(no_mangle)]
-pub extern "C" fn malloc(size: usize) -> *mut c_void {
-    match STACK.alloc_fast(size) {
-        Some(object) => object.as_ptr().cast(),
-        None => malloc_slow(size),
-    }
-}
-
+/// `free` where the straight path refuses.
+///
 /// # Safety
 /// As [`free`].
 #[cold]
 #[inline(never)]
-unsafe fn free_slow(pointer: *mut c_void) {
+pub(crate) unsafe extern "C" fn free_slow(pointer: *mut c_void) {
     let _errno = KeepErrno::new();
     let Some(object) = Object::new(pointer.cast()) else { return };
     if ensure_ready() == Mode::Disabled {
@@ -60,21 +55,6 @@ unsafe fn free_slow(pointer: *mut c_void) {
     unsafe { free_refused(object) };
 }
 
-/// C11 7.22.3.3. A null pointer is ignored; `errno` stays as it was.
-///
-/// # Safety
-/// `pointer` came from this allocator and is not used any more; other pointers abort with one line.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn free(pointer: *mut c_void) {
-    // A null pointer lies outside the reservation, so the straight path refuses it.
-    // SAFETY: the caller's promise is passed on.
-    unsafe {
-        if !STACK.free_fast(pointer.cast()) {
-            free_slow(pointer);
-        }
-    }
-}
-
 /// The historical name of `free`.
 ///
 /// # Safety
@@ -82,7 +62,7 @@ pub unsafe extern "C" fn free(pointer: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cfree(pointer: *mut c_void) {
     // SAFETY: the caller's promise is passed on.
-    unsafe { free(pointer) };
+    unsafe { free_within(pointer) };
 }
 
 /// C23 7.24.3.4: `size` is what was asked for. It is not needed, and not trusted.
@@ -92,7 +72,7 @@ pub unsafe extern "C" fn cfree(pointer: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(pointer: *mut c_void, _size: usize) {
     // SAFETY: the caller's promise is passed on.
-    unsafe { free(pointer) };
+    unsafe { free_within(pointer) };
 }
 
 /// C23 7.24.3.5: `align` and `size` are what was asked for.
@@ -102,7 +82,7 @@ pub unsafe extern "C" fn free_sized(pointer: *mut c_void, _size: usize) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_aligned_sized(pointer: *mut c_void, _align: usize, _size: usize) {
     // SAFETY: the caller's promise is passed on.
-    unsafe { free(pointer) };
+    unsafe { free_within(pointer) };
 }
 
 #[cold]
@@ -124,12 +104,13 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 
 /// # Safety
 /// As [`realloc`].
+#[cold]
 #[inline(never)]
 unsafe fn realloc_moving(pointer: *mut c_void, size: usize) -> *mut c_void {
-    let Some(object) = Object::new(pointer.cast()) else { return malloc(size) };
+    let Some(object) = Object::new(pointer.cast()) else { return malloc_within(size) };
     if size == 0 && ensure_ready() != Mode::Disabled {
         // SAFETY: the caller's promise is passed on.
-        unsafe { free(pointer) };
+        unsafe { free_within(pointer) };
         return core::ptr::null_mut();
     }
     served(
@@ -148,14 +129,14 @@ unsafe fn realloc_moving(pointer: *mut c_void, size: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_void {
     if pointer.is_null() {
-        return malloc(size);
+        return malloc_within(size);
     }
     // No object has so few bytes that it would stay one of none.
-    if STACK.stays_fast(pointer.cast(), size) {
-        return pointer;
+    if !STACK.stays_fast(pointer.cast(), size) {
+        // SAFETY: the caller's promise is passed on.
+        return unsafe { realloc_moving(pointer, size) };
     }
-    // SAFETY: the caller's promise is passed on.
-    unsafe { realloc_moving(pointer, size) }
+    pointer
 }
 
 /// `realloc` of `count * size` bytes; overflow is ENOMEM and leaves the block alone (glibc 2.26).

@@ -34,7 +34,9 @@ pub const SIZES: [u32; COUNT + 1] = {
     sizes
 };
 
-const CLASS_OF: [u8; LARGEST / STEP + 1] = {
+/// The class of a request, by its bytes divided by 16 and rounded up: the table behind [`of`], for
+/// straight paths in assembler.
+pub static CLASS_OF: [u8; LARGEST / STEP + 1] = {
     let mut table = [1; LARGEST / STEP + 1];
     let (mut step, mut class) = (1, 1);
     while step <= LARGEST / STEP {

@@ -4,7 +4,7 @@ use super::{SlabContext, SlabPolicy};
 use crate::frame::{FRAME_SHIFT, Kind, Order, Pfn};
 use core::cell::UnsafeCell;
 use core::fmt::Write;
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, offset_of};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::os::{OsError, OsResult};
 use quarry_sys::percpu::{ArrayId, MAX_ARRAYS, Object, PerCpu};
@@ -106,7 +106,25 @@ pub struct Geometry {
     first: AtomicU32,
 }
 
+/// Where assembler finds the words of a [`Geometry`].
+#[derive(Clone, Copy)]
+pub struct GeometryOffsets {
+    /// The multiplier: 64 bits.
+    pub magic: usize,
+    /// What is left of an offset within its slab: 32 bits.
+    pub mask: usize,
+    /// The first object's offset: 32 bits.
+    pub first: usize,
+}
+
 impl Geometry {
+    /// See [`GeometryOffsets`].
+    pub const OFFSETS: GeometryOffsets = GeometryOffsets {
+        magic: offset_of!(Self, magic),
+        mask: offset_of!(Self, mask),
+        first: offset_of!(Self, first),
+    };
+
     /// No cache: refuses every offset.
     #[must_use]
     pub const fn none() -> Self {

@@ -15,7 +15,7 @@ pub mod slub;
 
 pub use barn::Barn;
 pub use bitmap_slabs::BitmapSlabs;
-pub use cache::{Cache, CacheId, CacheParams, CacheTable, Geometry, MAX_CACHES};
+pub use cache::{Cache, CacheId, CacheParams, CacheTable, Geometry, GeometryOffsets, MAX_CACHES};
 pub use kept::Kept;
 
 use crate::frame::{Metadata, Order, Pfn};

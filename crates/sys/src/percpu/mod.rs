@@ -38,7 +38,7 @@ mod stepped;
 
 pub use locked::{ChooseSlot, DeclaredSlot, LockedSlots, ThreadStripe};
 #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq))))]
-pub use rseq::RseqSlots;
+pub use rseq::{RseqSlots, SequenceOffsets};
 pub use slot::{ArrayId, MAX_ARRAYS, SLOT_BYTES, SlotArea, SlotIndex, WIDE_OBJECTS, WIDE_PLACES};
 #[cfg(quarry_model)]
 pub use stepped::{PlantedBug, Stepped, SteppedSlots};

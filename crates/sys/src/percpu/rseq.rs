@@ -27,7 +27,7 @@ use super::slot::{CELL_SHIFT, SLOT_SHIFT};
 use super::{ArrayId, Object, Push, SlotArea, SlotIndex};
 use crate::primitive::{AtomicIsize, Ordering};
 use core::arch::asm;
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, offset_of};
 
 /// Slots of CPUs under restartable sequences, with locked stripes for threads without registration.
 pub type RseqSlots = Sequenced<Rseq>;
@@ -44,9 +44,12 @@ pub struct Rseq {
 
 /// Descriptor and abort handler shared by all sequences (labels 2, 3, 5 are the caller's), with
 /// more code out of line.
-macro_rules! descriptor {
+///
+/// Public for the entry points that put a sequence into code of their own.
+#[macro_export]
+macro_rules! rseq_descriptor {
     () => {
-        descriptor!("")
+        $crate::rseq_descriptor!("")
     };
     ($out_of_line:expr) => {
         concat!(
@@ -89,6 +92,26 @@ macro_rules! enter {
             "shl {t}, 17\n",
             "add {t}, {slots}"
         )
+    };
+}
+
+/// Where a sequence in assembler finds what [`RseqSlots`] knows: offsets of words in it.
+#[derive(Clone, Copy)]
+pub struct SequenceOffsets {
+    /// Offset of the thread's `struct rseq` from the thread pointer.
+    pub rseq: usize,
+    /// Offset of the field that numbers the slot from the thread pointer.
+    pub index: usize,
+    /// Address of slot 0.
+    pub slots: usize,
+}
+
+impl RseqSlots {
+    /// See [`SequenceOffsets`].
+    pub const OFFSETS: SequenceOffsets = SequenceOffsets {
+        rseq: offset_of!(Self, sequences.rseq),
+        index: offset_of!(Self, sequences.index),
+        slots: offset_of!(Self, area.base),
     };
 }
 
@@ -157,7 +180,7 @@ unsafe impl Sequences for Rseq {
                 "add {h}, 0xffff",
                 "mov qword ptr [{t} + {cell}], {h}",
                 "5:",
-                descriptor!(nothing!()),
+                rseq_descriptor!(nothing!()),
                 "7:",
                 t = out(reg) _, h = out(reg) _, o = out(reg) _, r = out(reg) object,
                 rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
@@ -188,7 +211,7 @@ unsafe impl Sequences for Rseq {
                 "add {h}, 0x10001",
                 "mov qword ptr [{t} + {cell}], {h}",
                 "5:",
-                descriptor!(),
+                rseq_descriptor!(),
                 t = out(reg) _, h = out(reg) _, o = out(reg) _, r = out(reg) _,
                 rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
                 cell = in(reg) array.index() << CELL_SHIFT, object = in(reg) object.as_ptr(),
@@ -225,7 +248,7 @@ unsafe impl Sequences for Rseq {
                 "sub {h}, {n}",
                 "mov qword ptr [{t} + {cell}], {h}",
                 "5:",
-                descriptor!(),
+                rseq_descriptor!(),
                 t = out(reg) _, h = out(reg) _, o = out(reg) _, x = out(reg) _, r = out(reg) _,
                 rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
                 cell = in(reg) array.index() << CELL_SHIFT,
@@ -261,7 +284,7 @@ unsafe impl Sequences for Rseq {
                 "add {h}, {n}",
                 "mov qword ptr [{t} + {cell}], {h}",
                 "5:",
-                descriptor!(),
+                rseq_descriptor!(),
                 t = out(reg) _, h = out(reg) _, o = out(reg) _, x = out(reg) _, r = out(reg) _,
                 rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
                 cell = in(reg) array.index() << CELL_SHIFT,
@@ -297,7 +320,7 @@ unsafe impl Sequences for Rseq {
                 "inc qword ptr [{t} + {cell} + 16]",
                 "mov qword ptr [{t} + {cell}], {h}",
                 "5:",
-                descriptor!(nothing!()),
+                rseq_descriptor!(nothing!()),
                 "7:",
                 t = out(reg) _, h = out(reg) _, o = out(reg) _, r = out(reg) object,
                 rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
@@ -340,7 +363,7 @@ unsafe impl Sequences for Rseq {
                 "inc qword ptr [{t} + {cell} + 24]",
                 "mov qword ptr [{t} + {cell}], {h}",
                 "5:",
-                descriptor!(),
+                rseq_descriptor!(),
                 t = out(reg) _, h = out(reg) _, r = out(reg) _,
                 rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
                 cell = in(reg) array.index() << CELL_SHIFT,
@@ -375,7 +398,7 @@ unsafe impl Sequences for Rseq {
                 "jne {refused}",
                 "mov qword ptr [{t} + {word}], {new}",
                 "5:",
-                descriptor!(),
+                rseq_descriptor!(),
                 t = out(reg) _,
                 rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
                 cell = in(reg) array.index() << CELL_SHIFT,

@@ -95,8 +95,8 @@ pub unsafe trait Sequences: Sync {
 
 /// Slots `0..Q::slots()` for CPUs, then stripes.
 pub struct Sequenced<Q: Sequences> {
-    area: SlotArea,
-    sequences: Q,
+    pub(super) area: SlotArea,
+    pub(super) sequences: Q,
     /// Whether the process runs sequences at all.
     active: AtomicBool,
     stripes: Stripes,

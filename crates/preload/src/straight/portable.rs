@@ -1,0 +1,52 @@
+//! `malloc` and `free` for every architecture and policy: the stack's straight paths, inlined.
+
+use crate::cxx::new_slow;
+use crate::malloc::{free_slow, malloc_slow};
+use core::ffi::c_void;
+use quarry::process::STACK;
+
+/// C11 7.22.3.4.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc(size: usize) -> *mut c_void {
+    match STACK.alloc_fast(size) {
+        Some(object) => object.as_ptr().cast(),
+        None => malloc_slow(size),
+    }
+}
+
+/// `malloc` for callers in this library.
+pub(crate) extern "C" fn malloc_within(size: usize) -> *mut c_void {
+    malloc(size)
+}
+
+/// What `operator new` takes; null where there is no memory.
+pub(crate) extern "C" fn new_or_null(size: usize) -> *mut c_void {
+    match STACK.alloc_fast(size) {
+        Some(object) => object.as_ptr().cast(),
+        None => new_slow(size),
+    }
+}
+
+/// C11 7.22.3.3. A null pointer is ignored; `errno` stays as it was.
+///
+/// # Safety
+/// `pointer` came from this allocator and is not used any more; other pointers abort with one line.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free(pointer: *mut c_void) {
+    // A null pointer lies outside the reservation, so the straight path refuses it.
+    // SAFETY: the caller's promise is passed on.
+    unsafe {
+        if !STACK.free_fast(pointer.cast()) {
+            free_slow(pointer);
+        }
+    }
+}
+
+/// `free` for callers in this library.
+///
+/// # Safety
+/// As [`free`].
+pub(crate) unsafe extern "C" fn free_within(pointer: *mut c_void) {
+    // SAFETY: the caller's promise is passed on.
+    unsafe { free(pointer) };
+}

@@ -1,0 +1,186 @@
+//! `malloc` and `free` of policy `sheaf` on x86-64, instruction by instruction.
+//!
+//! They do what [`Stack::alloc_fast`](quarry_core::stack::Stack::alloc_fast) and `free_fast` do, as
+//! `portable.rs` has them, in the same order and with the same sequences (`quarry_sys::percpu`); a
+//! compiler needs five instructions more for the first and eight more for the second, because it
+//! folds no atomic load into its use and must carry a sequence's result past its end. That is a
+//! tenth of the time of a pair. Change both or neither: the tests of either path are the same.
+//!
+//! Why plain loads may stand here for acquire loads: on x86-64 every load is one, and assembler is
+//! not reordered.
+//!
+//! Each function begins a cache line, by the alignment at its end: it has a section of its own.
+
+use crate::cxx::new_slow;
+use crate::malloc::{free_slow, malloc_slow};
+use core::arch::naked_asm;
+use core::ffi::c_void;
+use quarry::process::{ProcessConfig, STACK};
+use quarry_core::heap::classes::CLASS_OF;
+use quarry_core::slab::{Geometry, GeometryOffsets};
+use quarry_core::stack::{Stack, StackOffsets};
+use quarry_sys::percpu::{RseqSlots, SequenceOffsets};
+use quarry_sys::rseq_descriptor;
+
+const FAST: StackOffsets = Stack::<ProcessConfig>::OFFSETS;
+const SLOTS: SequenceOffsets = RseqSlots::OFFSETS;
+const GEOMETRY: GeometryOffsets = Geometry::OFFSETS;
+const _: () =
+    assert!(size_of::<Geometry>() == 16, "`free` scales kinds by it, and cells are twice");
+
+/// `malloc` under a name: the class of the size, then the sequence of `PerCpu::pop`.
+///
+/// In order: no size below `small_end` (0 until the stack is ready: it refuses all), the class, the
+/// cell's offset in a slot. From 2: the descriptor, the thread's registration, the slot; the
+/// array's complemented begin before its header; the top object; the committing store.
+macro_rules! straight_malloc {
+    ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
+        $(#[$attribute])*
+        #[unsafe(naked)]
+        pub extern "C" fn $name(size: usize) -> *mut c_void {
+            naked_asm!(
+                ".cfi_startproc",
+                "cmp rdi, qword ptr [rip + {stack} + {small_end}]",
+                "jae {slow}",
+                "lea eax, [rdi + 15]",
+                "shr eax, 4",
+                "lea rcx, [rip + {class_of}]",
+                "movzx ecx, byte ptr [rcx + rax]",
+                "shl ecx, 5",
+                "mov rsi, qword ptr [rip + {stack} + {rseq}]",
+                "mov rdx, qword ptr [rip + {stack} + {index}]",
+                "2:",
+                "lea r8, [rip + 77f]",
+                "mov qword ptr fs:[rsi + 8], r8",
+                "3:",
+                "cmp dword ptr fs:[rsi + 4], 0",
+                "jl {slow}",
+                "mov r8d, dword ptr fs:[rdx]",
+                "shl r8, 17",
+                "add r8, qword ptr [rip + {stack} + {slots}]",
+                "movzx eax, word ptr [r8 + rcx + 8]",
+                "mov r9, qword ptr [r8 + rcx]",
+                "movzx r10d, r9w",
+                "add ax, r10w",
+                "jnc {slow}",
+                "mov rax, qword ptr [r8 + r10*8 - 8]",
+                "add r9, 0xffff",
+                "mov qword ptr [r8 + rcx], r9",
+                "5:",
+                "ret",
+                ".cfi_endproc",
+                ".p2align 6, 0xcc",
+                rseq_descriptor!(),
+                stack = sym STACK,
+                class_of = sym CLASS_OF,
+                slow = sym $slow,
+                small_end = const FAST.small_end,
+                rseq = const FAST.percpu + SLOTS.rseq,
+                index = const FAST.percpu + SLOTS.index,
+                slots = const FAST.percpu + SLOTS.slots,
+            )
+        }
+    };
+}
+
+straight_malloc! {
+    /// C11 7.22.3.4.
+    #[unsafe(no_mangle)]
+    malloc, malloc_slow
+}
+
+straight_malloc! {
+    /// `malloc` for callers in this library: exported names are called by way of a table.
+    malloc_within, malloc_slow
+}
+
+straight_malloc! {
+    /// What `operator new` takes; null where there is no memory.
+    new_or_null, new_slow
+}
+
+/// `free` under a name. In order: the offset in the reservation (`span` is 0 until the stack is
+/// ready: it refuses all, and always null), the kind of its frame times 16, whether an object
+/// starts there (`Geometry::is_object`); then the sequence of `PerCpu::push`, as for `malloc`.
+macro_rules! straight_free {
+    ($(#[$attribute:meta])* $name:ident) => {
+        $(#[$attribute])*
+        ///
+        /// # Safety
+        /// `pointer` came from this allocator and is not used any more; other pointers abort with
+        /// one line.
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name(pointer: *mut c_void) {
+            naked_asm!(
+                ".cfi_startproc",
+                "mov rcx, rdi",
+                "sub rcx, qword ptr [rip + {stack} + {base}]",
+                "cmp rcx, qword ptr [rip + {stack} + {span}]",
+                "jae {slow}",
+                "mov rax, rcx",
+                "shr rax, 12",
+                "add rax, qword ptr [rip + {stack} + {kinds}]",
+                "movzx eax, byte ptr [rax]",
+                "shl eax, 4",
+                "lea rdx, [rip + {stack} + {geometry}]",
+                "add rdx, rax",
+                "and ecx, dword ptr [rdx + {mask}]",
+                "sub ecx, dword ptr [rdx + {first}]",
+                "jb {slow}",
+                "mov rdx, qword ptr [rdx + {magic}]",
+                "imul rcx, rdx",
+                "cmp rcx, rdx",
+                "jae {slow}",
+                "mov rsi, qword ptr [rip + {stack} + {rseq}]",
+                "mov rdx, qword ptr [rip + {stack} + {index}]",
+                "2:",
+                "lea r8, [rip + 77f]",
+                "mov qword ptr fs:[rsi + 8], r8",
+                "3:",
+                "cmp dword ptr fs:[rsi + 4], 0",
+                "jl {slow}",
+                "mov r8d, dword ptr fs:[rdx]",
+                "shl r8, 17",
+                "add r8, qword ptr [rip + {stack} + {slots}]",
+                "movzx r11d, word ptr [r8 + rax*2 + 10]",
+                "mov r9, qword ptr [r8 + rax*2]",
+                "movzx r10d, r9w",
+                "cmp r10d, r11d",
+                "jae {slow}",
+                "cmp rdi, qword ptr [r8 + r10*8 - 8]",
+                "je {slow}",
+                "mov qword ptr [r8 + r10*8], rdi",
+                "add r9, 0x10001",
+                "mov qword ptr [r8 + rax*2], r9",
+                "5:",
+                "ret",
+                ".cfi_endproc",
+                ".p2align 6, 0xcc",
+                rseq_descriptor!(),
+                stack = sym STACK,
+                slow = sym free_slow,
+                base = const FAST.base,
+                span = const FAST.span,
+                kinds = const FAST.kinds,
+                geometry = const FAST.geometry,
+                mask = const GEOMETRY.mask,
+                first = const GEOMETRY.first,
+                magic = const GEOMETRY.magic,
+                rseq = const FAST.percpu + SLOTS.rseq,
+                index = const FAST.percpu + SLOTS.index,
+                slots = const FAST.percpu + SLOTS.slots,
+            )
+        }
+    };
+}
+
+straight_free! {
+    /// C11 7.22.3.3. A null pointer is ignored; `errno` stays as it was.
+    #[unsafe(no_mangle)]
+    free
+}
+
+straight_free! {
+    /// `free` for callers in this library, `operator delete` among them.
+    free_within
+}
