@@ -40,6 +40,9 @@ const PRESSED_STEP_BYTES: usize = 2 << 20;
 const PRESSED_STEP_OBJECTS: usize = 1024;
 /// Most bytes of objects in a wide array, within 64 and [`WIDE_OBJECTS`] objects.
 const WIDE_BYTES: usize = 1 << 20;
+/// Most objects in a sheaf of a wide array. (256 were no faster, and take a CPU from its program
+/// for twice as long.)
+const WIDE_SHEAF: usize = 128;
 /// Most bytes of objects in all wide arrays of a slot.
 const SLOT_WIDE_BYTES: usize = 4 << 20;
 /// An array is widened at this score,
@@ -103,9 +106,9 @@ impl SheafCache {
         self.narrow_sheaf.load(Ordering::Relaxed) as usize
     }
 
-    /// Objects per sheaf of a wide array: half of it.
+    /// Objects per sheaf of a wide array: half of it, up to a bound.
     fn wide_sheaf(&self) -> usize {
-        (self.wide.load(Ordering::Relaxed) as usize / 2).min(MAX_BATCH)
+        (self.wide.load(Ordering::Relaxed) as usize / 2).min(WIDE_SHEAF)
     }
 
     /// Whether a wide array exchanges more objects at a time than a narrow one.
