@@ -112,6 +112,8 @@ pub struct Stack<C: StackConfig> {
     kept: Kept,
     slab: ManuallyDrop<C::Slab>,
     mappings: Mappings,
+    /// Requests of each class of `malloc` that its arrays could not serve, as far as they count.
+    misses: [AtomicU8; classes::COUNT + 1],
     built: UnsafeCell<MaybeUninit<Built>>,
 }
 
@@ -151,6 +153,7 @@ impl<C: StackConfig> Stack<C> {
             kept: Kept::new(),
             slab: ManuallyDrop::new(C::Slab::NEW),
             mappings: Mappings::new(),
+            misses: [const { AtomicU8::new(0) }; classes::COUNT + 1],
             built: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }

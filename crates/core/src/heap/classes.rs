@@ -7,6 +7,8 @@ use crate::slab::CacheId;
 
 /// Largest request that a class serves, in bytes.
 pub const LARGEST: usize = 32 << 10;
+/// Classes up to 128 bytes.
+const FINE: usize = 8;
 /// Number of classes. Class `c` is the slab cache with number `c`, from 1 on.
 pub const COUNT: usize = 8 + 8 * 8;
 /// Requests are looked up in steps of this many bytes.
@@ -75,6 +77,14 @@ pub unsafe fn of_unchecked(size: usize) -> CacheId {
     unsafe { CacheId::new_unchecked(*CLASS_OF.get_unchecked((size + STEP - 1) >> STEP_SHIFT)) }
 }
 
+/// The class that stands in for one that is hardly used: of the eight of a doubling, every fourth.
+/// Classes up to 128 bytes stand for themselves. A request wastes a third of it at most.
+#[must_use]
+pub fn coarse(class: CacheId) -> CacheId {
+    let index = class.index();
+    if index <= FINE { class } else { CacheId::new(FINE + (index - FINE).next_multiple_of(4)) }
+}
+
 /// The smallest class that holds `size` bytes at a multiple of `align` (a power of two), if any.
 /// Objects lie at multiples of their class from the end of a slab, and slabs at multiples of
 /// their own size, so a class serves every alignment that divides it. O(8).
@@ -102,6 +112,18 @@ mod tests {
                 assert!((class - size) * 8 <= class, "{size} wastes {} of {class}", class - size);
             }
             assert!(of(size).index() == 1 || (SIZES[of(size).index() - 1] as usize) < size);
+        }
+    }
+
+    #[test]
+    fn two_of_eight_classes_stand_in_for_the_others() {
+        let sizes = |size: usize| SIZES[coarse(of(size)).index()];
+        assert_eq!([16, 100, 128].map(sizes), [16, 112, 128]);
+        assert_eq!([129, 192, 193, 256, 257].map(sizes), [192, 192, 256, 256, 384]);
+        assert_eq!([16_385, 24_577, LARGEST].map(sizes), [24_576, 32_768, 32_768]);
+        for size in 1..=LARGEST {
+            let class = SIZES[coarse(of(size)).index()] as usize;
+            assert!(class >= size && (size <= 128 || (class - size) * 3 <= class), "{size}");
         }
     }
 

@@ -12,6 +12,9 @@ use quarry_sys::primitive::Ordering;
 /// Alignment that every allocation has.
 pub const MIN_ALIGN: usize = 16;
 
+/// Requests of a class that a coarser one serves.
+const MISSES_OF_COLD_CLASS: u8 = 8;
+
 /// What an address in the reservation belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
@@ -42,9 +45,32 @@ impl<C: StackConfig> Stack<C> {
         if !self.has_classes() {
             return None;
         }
-        let inner = self.inner();
-        let cache = inner.caches.get(classes::of(size))?;
-        self.with_reclaim(|| inner.slab.alloc_slow(&self.context(), cache))
+        let (class, inner) = (classes::of(size), self.inner());
+        let serving = self.serving(class);
+        if serving != class
+            && let Some(object) = C::Slab::alloc_fast(&self.fast.percpu, serving)
+        {
+            return Some(object);
+        }
+        let take = |class| inner.slab.alloc_slow(&self.context(), inner.caches.get(class)?);
+        // Where there is no memory for slabs, what either class has left serves.
+        self.with_reclaim(|| take(serving))
+            .or_else(|| take(class))
+            .or_else(|| take(classes::coarse(class)))
+    }
+
+    /// The class that serves a request that the array of its own class could not. Each class that
+    /// is used keeps pages in memory that no other can use, and most programs ask for a few objects
+    /// of many sizes: a class has to be missed some times before it has slabs of its own.
+    fn serving(&self, class: CacheId) -> CacheId {
+        let misses = &self.misses[class.index()];
+        let count = misses.load(Ordering::Relaxed);
+        if count >= MISSES_OF_COLD_CLASS {
+            return class;
+        }
+        // A count that is lost to another thread is one more miss.
+        misses.store(count + 1, Ordering::Relaxed);
+        classes::coarse(class)
     }
 
     /// Both.

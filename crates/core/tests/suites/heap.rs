@@ -96,16 +96,24 @@ fn rounded(size: usize) -> usize {
     }
 }
 
+/// The same where the class is hardly used.
+fn rounded_coarsely(size: usize) -> usize {
+    match size {
+        ..=classes::LARGEST => classes::SIZES[classes::coarse(classes::of(size)).index()] as usize,
+        _ => rounded(size),
+    }
+}
+
 /// Most bytes that an allocation of `old` bytes has after it was asked to have `size`.
 fn most_after_realloc(old: usize, size: usize) -> usize {
     let grows_by_little = size > old && size <= old + old / 8 && size <= LARGEST_BLOCK;
     match size {
         // It will grow again.
-        _ if grows_by_little => rounded(old + old / 4),
-        _ if size > old => rounded(size),
+        _ if grows_by_little => rounded_coarsely(old + old / 4),
+        _ if size > old => rounded_coarsely(size),
         // An object may waste half of it, a block a quarter, each rounded.
-        ..=classes::LARGEST => rounded(size).max(2 * size + 1),
-        _ => rounded(size) / 3 * 4 + FRAME_BYTES,
+        ..=classes::LARGEST => rounded_coarsely(size).max(2 * size + 1),
+        _ => rounded_coarsely(size) / 3 * 4 + FRAME_BYTES,
     }
 }
 
@@ -127,7 +135,8 @@ impl Play {
         assert!(stack.owns(object.as_ptr()), "memory of our own");
         if align <= 16 && size > 128 {
             let waste = usable - size;
-            let most = if size <= classes::LARGEST { usable / 8 } else { FRAME_BYTES - 1 };
+            // A third where the class is hardly used.
+            let most = if size <= classes::LARGEST { usable / 3 } else { FRAME_BYTES - 1 };
             assert!(waste <= most, "a request of {size} wastes {waste} of {usable}");
         }
         self.oracle.insert(object, size, usable, align.max(16), 0);
@@ -147,6 +156,18 @@ impl Play {
         let object = object.unwrap_or_else(|| panic!("no memory for {size} at {align}"));
         assert!(!zeroed || pattern::is_zero(object, size), "calloc of {size} is not zero");
         self.adopt(object, size, align);
+    }
+
+    /// Asks for some objects of each class, so that none is hardly used any more.
+    fn use_all_classes(&mut self) {
+        for size in &classes::SIZES[1..] {
+            let stack = &self.bed.stack;
+            let objects = [(); 16].map(|()| stack.alloc(*size as usize).expect("memory"));
+            for object in objects {
+                // SAFETY: just allocated, and used by nobody.
+                unsafe { stack.free(object) };
+            }
+        }
     }
 
     fn realloc(&mut self, number: usize, size: usize) {
@@ -340,6 +361,7 @@ fn moves_of_a_growing_block(play: &mut Play, mut size: usize, step: usize, end: 
 #[test]
 fn what_grows_by_little_moves_seldom() {
     let mut play = Play::new(Backing::Fake, 4096, 1);
+    play.use_all_classes();
     // At most once per class up to 128 bytes, then by a quarter each time.
     let most = |from: usize, to: usize| (to as f64 / from as f64).log(1.25).ceil() as u32;
     let moves = moves_of_a_growing_block(&mut play, 16, 16, classes::LARGEST);
@@ -352,6 +374,7 @@ fn what_grows_by_little_moves_seldom() {
 #[test]
 fn what_grows_by_much_gets_what_it_asks_for() {
     let mut play = Play::new(Backing::Fake, 4096, 1);
+    play.use_all_classes();
     let mut size = 128;
     play.alloc(size, 1, false);
     while size < LARGEST_BLOCK / 2 {
