@@ -17,7 +17,7 @@ use quarry_sys::primitive::{AtomicUsize, Ordering::Relaxed};
 /// memory back.
 const BARNS_LEAST: usize = 32 << 20;
 /// Of what is in use, barns may keep this part then.
-const BARNS_SHARE: usize = 4;
+const BARNS_SHARE: usize = 8;
 /// What barns may always keep together: two caches' fill.
 const PRESSED_LEAST: usize = 8 << 20;
 /// Of what is in use, barns may always keep this part.

@@ -12,6 +12,7 @@ mod kept;
 mod populating;
 pub mod sheaf;
 pub mod slub;
+mod width;
 
 pub use barn::Barn;
 pub use bitmap_slabs::BitmapSlabs;

@@ -10,6 +10,7 @@
 //! the barn that larger sheaves pay. It stays until the array is drained.
 
 use super::bitmap_slabs::{self, BitmapSlabs};
+use super::width::{Miss, Width};
 use super::{
     Barn, Cache, CacheId, CacheParams, Kept, MAX_BATCH, MAX_CACHES, SlabContext, SlabPolicy,
     SlabStats, double_free,
@@ -18,13 +19,9 @@ use crate::frame::{Order, Pfn};
 use crate::pcp::PageAllocator;
 use core::mem::MaybeUninit;
 use quarry_sys::os::OsResult;
-use quarry_sys::percpu::{ArrayId, Object, PerCpu, Push, SlotIndex, WIDE_OBJECTS, WIDE_PLACES};
+use quarry_sys::percpu::{ArrayId, Object, PerCpu, Push, SlotIndex, WIDE_PLACES};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
-/// Most bytes of objects in a sheaf, within 8..=64 objects: with fewer, sizes that come and go at
-/// random miss their array more than once in a hundred times, which is then what a call costs in
-/// the slowest hundredth.
-const SHEAF_BYTES: usize = 128 << 10;
 /// Most bytes of objects that a CPU takes from slabs at a time. They are mostly untouched: what is
 /// taken and not needed would be handed out later in place of objects that are in memory. (Twice as
 /// many each time while nobody runs full saved nothing where a heap grows, and a quarter more page
@@ -35,42 +32,19 @@ const REFILL_BYTES: usize = 32 << 10;
 const BARN_OBJECTS: usize = 4096;
 /// A barn is asked to give where it keeps more than this part of what all may.
 const LARGE_BARN: usize = 64;
-/// What barns give at a time where others need memory, in bytes and in objects (about 30 us).
+/// What barns give at a time where others need memory, in bytes and in objects (about 60 us).
 const PRESSED_STEP_BYTES: usize = 2 << 20;
-const PRESSED_STEP_OBJECTS: usize = 1024;
-/// Most bytes of objects in a wide array, within 64 and [`WIDE_OBJECTS`] objects.
-const WIDE_BYTES: usize = 1 << 20;
-/// Most objects in a sheaf of a wide array. (256 were no faster, and take a CPU from its program
-/// for twice as long.)
-const WIDE_SHEAF: usize = 128;
+const PRESSED_STEP_OBJECTS: usize = 2048;
 /// Most bytes of objects in all wide arrays of a slot.
 const SLOT_WIDE_BYTES: usize = 4 << 20;
-/// An array is widened at this score,
-const WIDE_SCORE: u64 = 16;
-/// to which each time counts that it runs full after it ran empty; a single miss counts 1 where a
-/// wide array exchanges more at a time.
-const TURN_SCORE: u64 = 8;
-/// Word of an array's cell with its misses: `{score : 63 | ran empty last : 1}`.
-const MISSES: usize = 2;
 /// Empty slabs that a cache keeps, in bytes.
 const EMPTY_BYTES: usize = 512 << 10;
-
-/// What a CPU that ran empty or full finds.
-struct Miss {
-    /// Objects to exchange with the barn.
-    sheaf: usize,
-    /// There is room in the array now.
-    was_widened: bool,
-}
 
 /// One cache's part of the policy.
 struct SheafCache {
     barn: Barn,
     slabs: BitmapSlabs,
-    /// Objects per sheaf of a narrow array.
-    narrow_sheaf: AtomicU32,
-    /// Objects of a wide array, 0 where there is none.
-    wide: AtomicU32,
+    width: Width,
     /// Empty slabs kept.
     keep_empty: AtomicU32,
     /// What the barn has not counted: requests that went past it.
@@ -90,8 +64,7 @@ impl SheafCache {
         Self {
             barn: Barn::new(),
             slabs: BitmapSlabs::new(),
-            narrow_sheaf: AtomicU32::new(0),
-            wide: AtomicU32::new(0),
+            width: Width::new(),
             keep_empty: AtomicU32::new(0),
             alloc_slow: AtomicU64::new(0),
             free_slow: AtomicU64::new(0),
@@ -102,23 +75,9 @@ impl SheafCache {
         }
     }
 
-    fn narrow_sheaf(&self) -> usize {
-        self.narrow_sheaf.load(Ordering::Relaxed) as usize
-    }
-
-    /// Objects per sheaf of a wide array: half of it, up to a bound.
-    fn wide_sheaf(&self) -> usize {
-        (self.wide.load(Ordering::Relaxed) as usize / 2).min(WIDE_SHEAF)
-    }
-
-    /// Whether a wide array exchanges more objects at a time than a narrow one.
-    fn wide_pays(&self) -> bool {
-        self.wide_sheaf() > self.narrow_sheaf()
-    }
-
     /// Objects that a CPU takes from slabs at a time.
     fn refill(&self, cache: &Cache) -> usize {
-        (REFILL_BYTES / cache.stride()).clamp(1, self.narrow_sheaf())
+        (REFILL_BYTES / cache.stride()).clamp(1, self.width.narrow_sheaf())
     }
 
     /// Gives up to a batch of the barn to its slabs, which keep at most `keep` empty ones; returns
@@ -233,8 +192,7 @@ impl Sheaf {
         }
     }
 
-    /// Notes that the array of `slot`, the running CPU's, ran `full`, or else empty, and widens it
-    /// where that has become due. A lost update costs a turn.
+    /// Notes that the array of `slot`, the running CPU's, ran `full`, or else empty.
     fn note_miss<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,
@@ -242,29 +200,9 @@ impl Sheaf {
         slot: SlotIndex,
         full: bool,
     ) -> Miss {
-        let array = cache.id().array();
-        let own = self.of(cache);
-        let area = context.percpu.area();
-        if area.is_wide(slot, array) {
-            return Miss { sheaf: own.wide_sheaf(), was_widened: false };
-        }
-        let misses = area.word(slot, array, MISSES);
-        let seen = misses.load(Ordering::Relaxed);
-        let gain = match full && seen & 1 == 1 {
-            true => TURN_SCORE,
-            // What grows takes from the slabs: for that a larger array would save nothing.
-            false => u64::from(own.wide_pays() && own.barn.bytes() > 0),
-        };
-        let score = ((seen >> 1) + gain).min(WIDE_SCORE);
-        let now = score << 1 | u64::from(!full);
-        if now != seen {
-            misses.store(now, Ordering::Relaxed);
-        }
-        let was_widened = score == WIDE_SCORE
-            && self.has_width_left(context, slot, cache)
-            && context.percpu.widen(array);
-        let sheaf = if was_widened { own.wide_sheaf() } else { own.narrow_sheaf() };
-        Miss { sheaf, was_widened }
+        let (own, place) = (self.of(cache), (slot, cache.id().array()));
+        let may_widen = || self.has_width_left(context, slot, cache);
+        own.width.note_miss(context.percpu, place, full, own.barn.bytes() > 0, may_widen)
     }
 
     /// Whether the wide arrays of a slot may hold those of `cache` as well. Takes no lock.
@@ -274,8 +212,7 @@ impl Sheaf {
         slot: SlotIndex,
         cache: &Cache,
     ) -> bool {
-        let bytes =
-            |cache: &Cache| self.of(cache).wide.load(Ordering::Relaxed) as usize * cache.stride();
+        let bytes = |cache: &Cache| self.of(cache).width.wide_bytes();
         let owners = context.percpu.area().wide_owners(slot);
         let (mut places, mut held) = (0, 0);
         for owner in owners {
@@ -297,7 +234,7 @@ impl Sheaf {
         let own = self.of(cache);
         count(&own.free_slow, 1);
         let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
-        let sheaf = own.narrow_sheaf();
+        let sheaf = own.width.narrow_sheaf();
         if context.percpu.pop_batch(cache.id().array(), &mut buffer[..sheaf]) {
             count(&own.batched_out, sheaf);
             // SAFETY: pop_batch wrote all `sheaf` elements.
@@ -319,7 +256,7 @@ impl Sheaf {
         let own = self.of(cache);
         let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
         let wanted = &mut buffer[..own.refill(cache)];
-        let (taken, is_fresh) = own.slabs.alloc(context, cache, own.narrow_sheaf(), wanted);
+        let (taken, is_fresh) = own.slabs.alloc(context, cache, own.width.narrow_sheaf(), wanted);
         if is_fresh {
             self.relieve(context);
         }
@@ -360,18 +297,13 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
 
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
         let own = self.of(cache);
-        let sheaf = (SHEAF_BYTES / cache.stride()).clamp(8, MAX_BATCH);
-        let wide = (WIDE_BYTES / cache.stride()).clamp(64, WIDE_OBJECTS);
         let keep = EMPTY_BYTES / cache.order().bytes();
-        own.narrow_sheaf.store(sheaf as u32, Ordering::Relaxed);
         own.keep_empty.store(keep as u32, Ordering::Relaxed);
         own.barn.configure(BARN_OBJECTS, cache.stride());
         let (area, array) = (context.percpu.area(), cache.id().array());
-        area.define(array, 2 * sheaf)?;
-        if wide > 2 * sheaf {
-            own.wide.store(wide as u32, Ordering::Relaxed);
-            area.define_wide(array, wide);
-        }
+        let (narrow, wide) = own.width.set(cache.stride());
+        area.define(array, narrow)?;
+        area.define_wide(array, wide);
         Ok(())
     }
 
@@ -466,7 +398,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         out: &mut [MaybeUninit<Object>],
     ) -> usize {
         let own = self.of(cache);
-        let sheaf = own.narrow_sheaf();
+        let sheaf = own.width.narrow_sheaf();
         let (mut fast, mut taken) = (0, 0);
         while taken < out.len() {
             let end = out.len().min(taken + sheaf);
@@ -498,7 +430,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         let own = self.of(cache);
         let _ = context.percpu.prepare(cache.id().array());
         let mut fast = 0;
-        for sheaf in objects.chunks(own.narrow_sheaf()) {
+        for sheaf in objects.chunks(own.width.narrow_sheaf()) {
             if self.park(context, cache, sheaf) {
                 fast += sheaf.len();
             }
