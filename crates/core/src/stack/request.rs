@@ -4,7 +4,7 @@ use super::{Entry, Misuse, Stack, StackConfig, is_sane};
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes};
 use crate::pcp::Page;
-use crate::slab::{CacheId, SlabPolicy};
+use crate::slab::{CacheId, Geometry, SlabPolicy};
 use quarry_sys::clear::clear;
 use quarry_sys::percpu::{Object, PerCpu, Push};
 use quarry_sys::primitive::Ordering;
@@ -166,6 +166,22 @@ impl<C: StackConfig> Stack<C> {
         self.address(page.pfn)
     }
 
+    /// The kind and geometry of the cache whose object starts at `address`, and its offset in the
+    /// reservation. O(1), one byte read per frame. Any address may be given, also null.
+    #[inline(always)]
+    pub(super) fn object_fast(&self, address: *mut u8) -> Option<(u8, &Geometry, usize)> {
+        let span = self.fast.span.load(Ordering::Acquire);
+        let offset = (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed));
+        if offset >= span {
+            return None;
+        }
+        let kinds = self.fast.kinds.load(Ordering::Relaxed);
+        // SAFETY: `span` is set after `kinds`, which has an entry for every frame of the span.
+        let kind = unsafe { (*kinds.add(offset >> FRAME_SHIFT)).load(Ordering::Relaxed) };
+        let geometry = &self.fast.geometry[kind as usize];
+        geometry.is_object(offset).then_some((kind, geometry, offset))
+    }
+
     /// The straight path of a free: false means [`free_slow`](Self::free_slow). O(1), no lock, no
     /// atomic read-modify-write, one byte read per frame. Any address may be given, also null.
     ///
@@ -173,18 +189,7 @@ impl<C: StackConfig> Stack<C> {
     /// If an allocation starts at `address`, nobody uses it any more.
     #[inline(always)]
     pub unsafe fn free_fast(&self, address: *mut u8) -> bool {
-        let span = self.fast.span.load(Ordering::Acquire);
-        let offset = (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed));
-        if offset >= span {
-            return false;
-        }
-        let kinds = self.fast.kinds.load(Ordering::Relaxed);
-        // SAFETY: `span` is set after `kinds`, which has an entry for every frame of the span.
-        let kind = unsafe { (*kinds.add(offset >> FRAME_SHIFT)).load(Ordering::Relaxed) };
-        let geometry = &self.fast.geometry[kind as usize];
-        if !geometry.is_object(offset) {
-            return false;
-        }
+        let Some((kind, geometry, offset)) = self.object_fast(address) else { return false };
         // SAFETY: a geometry that knows objects belongs to a cache, whose number is its index; an
         // address inside the reservation is not null.
         let (id, object) =

@@ -40,17 +40,7 @@ impl<C: StackConfig> Stack<C> {
     /// that it must be asked. O(1), no lock. Any address may be given, also null.
     #[inline(always)]
     pub fn usable_fast(&self, address: *mut u8) -> Option<usize> {
-        let span = self.fast.span.load(Ordering::Acquire);
-        let offset = (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed));
-        if offset >= span {
-            return None;
-        }
-        let kinds = self.fast.kinds.load(Ordering::Relaxed);
-        // SAFETY: `span` is set after `kinds`, which has an entry for every frame of the span.
-        let kind = unsafe { (*kinds.add(offset >> FRAME_SHIFT)).load(Ordering::Relaxed) };
-        if !self.fast.geometry[kind as usize].is_object(offset) {
-            return None;
-        }
+        let (kind, ..) = self.object_fast(address)?;
         Some(self.fast.strides[kind as usize].load(Ordering::Relaxed) as usize)
     }
 

@@ -11,7 +11,8 @@ use super::fallback::ZoneView;
 use crate::frame::{Faults, MaybePfn, Order, PAGEBLOCK_FRAMES, Pfn};
 
 /// Zones of this many frames (64 MiB) ask for huge pages: one half-used block then adds little to
-/// what is resident.
+/// what is resident. From 8 MiB on, lua and sqlite had 40 % fewer faults, 1 to 5 % more memory, and
+/// took 1.02 and 1.04 times as long (12 interleaved runs, quartiles over 1).
 pub(super) const HUGE_FROM_FRAMES: u32 = 16 * 1024;
 /// Samples are taken from half of it on, so that there is one by then.
 const SAMPLES_FROM_FRAMES: u32 = HUGE_FROM_FRAMES / 2;
