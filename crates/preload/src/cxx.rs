@@ -8,7 +8,7 @@
 //! forms of libstdc++ 12 round sizes near the end of the address space up to 0, and succeed.
 
 use crate::libc_malloc::Next;
-use crate::straight::{free_within, new_or_null};
+use crate::straight::{free_within, new_or_null, new_refused, straight_malloc};
 use core::ffi::{CStr, c_void};
 use quarry::process;
 use quarry_sys::report::fatal;
@@ -40,81 +40,112 @@ fn next_definition(next: &Next) -> *mut c_void {
     address
 }
 
-/// Defines one operator: `serve(size, align)`, and where that gives null, a jump to the next
-/// definition with the arguments (size, align, nothrow) as they came, but for the size's bound.
+/// Defines a function that gives what `serve(size, align)` does, and where that is null jumps to the
+/// next definition of an operator with the arguments (size, align, nothrow) as they came, but for
+/// the size's bound.
+macro_rules! or_next {
+    ($(#[$attribute:meta])* $name:ident / $symbol:literal => $serve:ident) => {
+        extern "C" fn next() -> *mut c_void {
+            static NEXT: Next = Next::new($symbol);
+            next_definition(&NEXT)
+        }
+
+        #[cfg(target_arch = "x86_64")]
+        $(#[$attribute])*
+        #[unsafe(naked)]
+        extern "C" fn $name(size: usize, align: usize) -> *mut c_void {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "push rdi",
+                ".cfi_adjust_cfa_offset 8",
+                "push rsi",
+                ".cfi_adjust_cfa_offset 8",
+                "push rdx",
+                ".cfi_adjust_cfa_offset 8",
+                "call {serve}",
+                "test rax, rax",
+                "jz 2f",
+                "add rsp, 24",
+                ".cfi_adjust_cfa_offset -24",
+                "ret",
+                "2:",
+                ".cfi_adjust_cfa_offset 24",
+                "call {next}",
+                "pop rdx",
+                ".cfi_adjust_cfa_offset -8",
+                "pop rsi",
+                ".cfi_adjust_cfa_offset -8",
+                "pop rdi",
+                ".cfi_adjust_cfa_offset -8",
+                "mov rcx, 0x7fffffffffffffff",
+                "cmp rdi, rcx",
+                "cmova rdi, rcx",
+                "jmp rax",
+                ".cfi_endproc",
+                serve = sym $serve,
+                next = sym next,
+            )
+        }
+
+        #[cfg(target_arch = "aarch64")]
+        $(#[$attribute])*
+        #[unsafe(naked)]
+        extern "C" fn $name(size: usize, align: usize) -> *mut c_void {
+            core::arch::naked_asm!(
+                "stp x29, x30, [sp, #-48]!",
+                "stp x0, x1, [sp, #16]",
+                "str x2, [sp, #32]",
+                "bl {serve}",
+                "cbz x0, 2f",
+                "ldp x29, x30, [sp], #48",
+                "ret",
+                "2:",
+                "bl {next}",
+                "mov x9, x0",
+                "ldr x2, [sp, #32]",
+                "ldp x0, x1, [sp, #16]",
+                "ldp x29, x30, [sp], #48",
+                "mov x10, #0x7fffffffffffffff",
+                "cmp x0, x10",
+                "csel x0, x10, x0, hi",
+                "br x9",
+                serve = sym $serve,
+                next = sym next,
+            )
+        }
+    };
+}
+
+/// Defines the operators that every program in C++ lives on: the straight path, without a frame.
+macro_rules! operator_new_straight {
+    ($($name:ident / $symbol:literal;)*) => {
+        $(
+            const _: () = {
+                or_next! { refused / $symbol => new_refused }
+                straight_malloc! {
+                    /// A C++ operator new; see the module.
+                    #[unsafe(no_mangle)]
+                    $name, refused
+                }
+            };
+        )*
+    };
+}
+
+operator_new_straight! {
+    _Znwm / c"_Znwm";
+    _Znam / c"_Znam";
+}
+
+/// Defines the other operators.
 macro_rules! operator_new {
     ($($name:ident / $symbol:literal => $serve:ident;)*) => {
         $(
             const _: () = {
-                extern "C" fn next() -> *mut c_void {
-                    static NEXT: Next = Next::new($symbol);
-                    next_definition(&NEXT)
-                }
-
-                /// A C++ operator new; see the module.
-                #[cfg(target_arch = "x86_64")]
-                #[unsafe(naked)]
-                #[unsafe(no_mangle)]
-                extern "C" fn $name(size: usize, align: usize) -> *mut c_void {
-                    core::arch::naked_asm!(
-                        ".cfi_startproc",
-                        "push rdi",
-                        ".cfi_adjust_cfa_offset 8",
-                        "push rsi",
-                        ".cfi_adjust_cfa_offset 8",
-                        "push rdx",
-                        ".cfi_adjust_cfa_offset 8",
-                        "call {serve}",
-                        "test rax, rax",
-                        "jz 2f",
-                        "add rsp, 24",
-                        ".cfi_adjust_cfa_offset -24",
-                        "ret",
-                        "2:",
-                        ".cfi_adjust_cfa_offset 24",
-                        "call {next}",
-                        "pop rdx",
-                        ".cfi_adjust_cfa_offset -8",
-                        "pop rsi",
-                        ".cfi_adjust_cfa_offset -8",
-                        "pop rdi",
-                        ".cfi_adjust_cfa_offset -8",
-                        "mov rcx, 0x7fffffffffffffff",
-                        "cmp rdi, rcx",
-                        "cmova rdi, rcx",
-                        "jmp rax",
-                        ".cfi_endproc",
-                        serve = sym $serve,
-                        next = sym next,
-                    )
-                }
-
-                /// A C++ operator new; see the module.
-                #[cfg(target_arch = "aarch64")]
-                #[unsafe(naked)]
-                #[unsafe(no_mangle)]
-                extern "C" fn $name(size: usize, align: usize) -> *mut c_void {
-                    core::arch::naked_asm!(
-                        "stp x29, x30, [sp, #-48]!",
-                        "stp x0, x1, [sp, #16]",
-                        "str x2, [sp, #32]",
-                        "bl {serve}",
-                        "cbz x0, 2f",
-                        "ldp x29, x30, [sp], #48",
-                        "ret",
-                        "2:",
-                        "bl {next}",
-                        "mov x9, x0",
-                        "ldr x2, [sp, #32]",
-                        "ldp x0, x1, [sp, #16]",
-                        "ldp x29, x30, [sp], #48",
-                        "mov x10, #0x7fffffffffffffff",
-                        "cmp x0, x10",
-                        "csel x0, x10, x0, hi",
-                        "br x9",
-                        serve = sym $serve,
-                        next = sym next,
-                    )
+                or_next! {
+                    /// A C++ operator new; see the module.
+                    #[unsafe(no_mangle)]
+                    $name / $symbol => $serve
                 }
             };
         )*
@@ -122,8 +153,6 @@ macro_rules! operator_new {
 }
 
 operator_new! {
-    _Znwm / c"_Znwm" => new_or_null;
-    _Znam / c"_Znam" => new_or_null;
     _ZnwmRKSt9nothrow_t / c"_ZnwmRKSt9nothrow_t" => new_or_null;
     _ZnamRKSt9nothrow_t / c"_ZnamRKSt9nothrow_t" => new_or_null;
     _ZnwmSt11align_val_t / c"_ZnwmSt11align_val_t" => new_aligned_or_null;

@@ -31,6 +31,8 @@ struct Makeup {
 const BUDGETS: &[(&str, Makeup)] = &[
     ("malloc", Makeup { instructions: 25, loads: 11, stores: 2, branches: 4, locked: 0 }),
     ("free", Makeup { instructions: 38, loads: 16, stores: 3, branches: 7, locked: 0 }),
+    // operator new(std::size_t)
+    ("_Znwm", Makeup { instructions: 25, loads: 11, stores: 2, branches: 4, locked: 0 }),
     // operator delete(void*, std::size_t)
     ("_ZdlPvm", Makeup { instructions: 39, loads: 16, stores: 3, branches: 8, locked: 0 }),
     // up to 64 bytes

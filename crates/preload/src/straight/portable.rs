@@ -19,6 +19,23 @@ pub(crate) extern "C" fn malloc_within(size: usize) -> *mut c_void {
     malloc(size)
 }
 
+/// What `operator new` does first: nothing that `slow` would not do.
+macro_rules! straight_malloc {
+    ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
+        $(#[$attribute])*
+        #[unsafe(naked)]
+        pub extern "C" fn $name(size: usize) -> *mut c_void {
+            #[cfg(target_arch = "x86_64")]
+            core::arch::naked_asm!("jmp {slow}", slow = sym $slow);
+            #[cfg(target_arch = "aarch64")]
+            core::arch::naked_asm!("b {slow}", slow = sym $slow);
+        }
+    };
+}
+pub(crate) use straight_malloc;
+
+pub(crate) use new_or_null as new_refused;
+
 /// What `operator new` takes; null where there is no memory.
 pub(crate) extern "C" fn new_or_null(size: usize) -> *mut c_void {
     match STACK.alloc_fast(size) {

@@ -11,19 +11,18 @@
 //!
 //! Each function begins a cache line, by the alignment at its end: it has a section of its own.
 
-use crate::cxx::new_slow;
+pub(crate) use crate::cxx::new_slow as new_refused;
 use crate::malloc::{free_slow, malloc_slow};
 use core::arch::naked_asm;
 use core::ffi::c_void;
 use quarry::process::{ProcessConfig, STACK};
-use quarry_core::heap::classes::CLASS_OF;
 use quarry_core::slab::{Geometry, GeometryOffsets};
 use quarry_core::stack::{Stack, StackOffsets};
 use quarry_sys::percpu::{RseqSlots, SequenceOffsets};
 use quarry_sys::rseq_descriptor;
 
-const FAST: StackOffsets = Stack::<ProcessConfig>::OFFSETS;
-const SLOTS: SequenceOffsets = RseqSlots::OFFSETS;
+pub(crate) const FAST: StackOffsets = Stack::<ProcessConfig>::OFFSETS;
+pub(crate) const SLOTS: SequenceOffsets = RseqSlots::OFFSETS;
 const GEOMETRY: GeometryOffsets = Geometry::OFFSETS;
 const _: () =
     assert!(size_of::<Geometry>() == 16, "`free` scales kinds by it, and cells are twice");
@@ -37,8 +36,8 @@ macro_rules! straight_malloc {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
         $(#[$attribute])*
         #[unsafe(naked)]
-        pub extern "C" fn $name(size: usize) -> *mut c_void {
-            naked_asm!(
+        pub extern "C" fn $name(size: usize) -> *mut core::ffi::c_void {
+            core::arch::naked_asm!(
                 ".cfi_startproc",
                 "cmp rdi, qword ptr [rip + {stack} + {small_end}]",
                 "jae {slow}",
@@ -70,18 +69,20 @@ macro_rules! straight_malloc {
                 "ret",
                 ".cfi_endproc",
                 ".p2align 6, 0xcc",
-                rseq_descriptor!(),
-                stack = sym STACK,
-                class_of = sym CLASS_OF,
+                quarry_sys::rseq_descriptor!(),
+                stack = sym quarry::process::STACK,
+                class_of = sym quarry_core::heap::classes::CLASS_OF,
                 slow = sym $slow,
-                small_end = const FAST.small_end,
-                rseq = const FAST.percpu + SLOTS.rseq,
-                index = const FAST.percpu + SLOTS.index,
-                slots = const FAST.percpu + SLOTS.slots,
+                small_end = const $crate::straight::FAST.small_end,
+                rseq = const $crate::straight::FAST.percpu + $crate::straight::SLOTS.rseq,
+                index = const $crate::straight::FAST.percpu + $crate::straight::SLOTS.index,
+                slots = const $crate::straight::FAST.percpu + $crate::straight::SLOTS.slots,
             )
         }
     };
 }
+
+pub(crate) use straight_malloc;
 
 straight_malloc! {
     /// C11 7.22.3.4.
@@ -95,8 +96,8 @@ straight_malloc! {
 }
 
 straight_malloc! {
-    /// What `operator new` takes; null where there is no memory.
-    new_or_null, new_slow
+    /// What `operator new` of any form takes; null where there is no memory.
+    new_or_null, new_refused
 }
 
 /// `free` under a name. In order: the offset in the reservation (`span` is 0 until the stack is
