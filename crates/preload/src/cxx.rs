@@ -40,9 +40,9 @@ fn next_definition(next: &Next) -> *mut c_void {
     address
 }
 
-/// Defines a function that gives what `serve(size, align)` does, and where that is null jumps to the
-/// next definition of an operator with the arguments (size, align, nothrow) as they came, but for
-/// the size's bound.
+/// Defines a function that gives what `serve(size, align)` does, and where that is null jumps to
+/// the next definition of an operator with the arguments (size, align, nothrow) as they came, but
+/// for the size's bound.
 macro_rules! or_next {
     ($(#[$attribute:meta])* $name:ident / $symbol:literal => $serve:ident) => {
         extern "C" fn next() -> *mut c_void {
