@@ -20,6 +20,11 @@ impl Budget {
             measured: Duration::from_millis(millis),
         }
     }
+
+    /// So many times as long.
+    pub(super) fn times(self, factor: u32) -> Self {
+        Self { warm_up: self.warm_up * factor, measured: self.measured * factor }
+    }
 }
 
 /// What a chunk did.
@@ -48,9 +53,24 @@ pub(crate) struct Window {
 /// Calls `chunk`, which does some operations and returns what it did, until the warm-up and then
 /// the window are over. The clock is read once per chunk, which should last 10 us or more.
 pub(crate) fn measure(budget: Budget, mut chunk: impl FnMut() -> Done) -> Window {
-    run_for(budget.warm_up, &mut chunk);
+    measure_in_phases(budget, |_| chunk())
+}
+
+/// What a chunk belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Not measured.
+    WarmUp,
+    /// The window.
+    Measured,
+}
+
+/// [`measure`] of chunks that note more than the window does, and want to know when.
+pub(crate) fn measure_in_phases(budget: Budget, mut chunk: impl FnMut(Phase) -> Done) -> Window {
+    run_for(budget.warm_up, &mut || chunk(Phase::WarmUp));
     let cpu_before = process_cpu_ns();
-    let (Done { operations, verified }, wall) = run_for(budget.measured, &mut chunk);
+    let measured = run_for(budget.measured, &mut || chunk(Phase::Measured));
+    let (Done { operations, verified }, wall) = measured;
     let cpu_ns = process_cpu_ns() - cpu_before;
     Window { operations, verified, wall_ns: wall.as_nanos() as u64, cpu_ns }
 }
@@ -89,5 +109,16 @@ mod tests {
             Done { operations: 10, verified: 20 }
         });
         assert_eq!((calls, window.operations, window.verified), (2, 10, 20));
+    }
+
+    #[test]
+    fn chunks_are_told_when_the_window_begins() {
+        let budget = Budget { warm_up: Duration::ZERO, measured: Duration::ZERO };
+        let mut phases = Vec::new();
+        measure_in_phases(budget, |phase| {
+            phases.push(phase);
+            Done::default()
+        });
+        assert_eq!(phases, [Phase::WarmUp, Phase::Measured]);
     }
 }
