@@ -19,7 +19,7 @@ use crate::frame::{Order, Pfn};
 use crate::pcp::PageAllocator;
 use core::mem::MaybeUninit;
 use quarry_sys::os::OsResult;
-use quarry_sys::percpu::{ArrayId, Object, PerCpu, Push, SlotIndex, WIDE_PLACES};
+use quarry_sys::percpu::{Object, PerCpu, Push, SlotIndex, WIDE_PLACES};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// Most bytes of objects that a CPU takes from slabs at a time. They are mostly untouched: what is
@@ -100,11 +100,6 @@ impl SheafCache {
     fn keep_empty(&self) -> u32 {
         self.keep_empty.load(Ordering::Relaxed)
     }
-}
-
-/// Whether a slot's array has been opened, also while a drain has it stopped.
-fn is_opened<P: PerCpu>(percpu: &P, slot: SlotIndex, array: ArrayId) -> bool {
-    percpu.area().word(slot, array, 0).load(Ordering::Relaxed) != 0
 }
 
 fn count(counter: &AtomicU64, by: usize) {
@@ -329,7 +324,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
             return Some(object);
         }
         let slot = percpu.current();
-        if !is_opened(percpu, slot, array) {
+        if !percpu.area().is_opened(slot, array) {
             let _ = percpu.prepare(array);
         }
         let Miss { sheaf, .. } = self.note_miss(context, cache, slot, false);
@@ -348,7 +343,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
             Push::Refused => {}
         }
         let slot = percpu.current();
-        if !is_opened(percpu, slot, array) {
+        if !percpu.area().is_opened(slot, array) {
             let _ = percpu.prepare(array);
             count(&own.free_slow, 1);
             self.park(context, cache, &[object]);

@@ -27,6 +27,27 @@ const GEOMETRY: GeometryOffsets = Geometry::OFFSETS;
 const _: () =
     assert!(size_of::<Geometry>() == 16, "`free` scales kinds by it, and cells are twice");
 
+/// Opens a sequence: arms the descriptor and leaves the slot's address in r8; a thread without
+/// registration goes the slow way. Keeps rax, rcx, rdi.
+macro_rules! enter {
+    () => {
+        concat!(
+            "mov rsi, qword ptr [rip + {stack} + {rseq}]\n",
+            "mov rdx, qword ptr [rip + {stack} + {index}]\n",
+            "2:\n",
+            "lea r8, [rip + 77f]\n",
+            "mov qword ptr fs:[rsi + 8], r8\n",
+            "3:\n",
+            "cmp dword ptr fs:[rsi + 4], 0\n",
+            "jl {slow}\n",
+            "mov r8d, dword ptr fs:[rdx]\n",
+            "shl r8, 17\n",
+            "add r8, qword ptr [rip + {stack} + {slots}]"
+        )
+    };
+}
+pub(crate) use enter;
+
 /// `malloc` under a name: the class of the size, then the sequence of `PerCpu::pop`.
 ///
 /// In order: no size below `small_end` (0 until the stack is ready: it refuses all), the class, the
@@ -46,17 +67,7 @@ macro_rules! straight_malloc {
                 "lea rcx, [rip + {class_of}]",
                 "movzx ecx, byte ptr [rcx + rax]",
                 "shl ecx, 5",
-                "mov rsi, qword ptr [rip + {stack} + {rseq}]",
-                "mov rdx, qword ptr [rip + {stack} + {index}]",
-                "2:",
-                "lea r8, [rip + 77f]",
-                "mov qword ptr fs:[rsi + 8], r8",
-                "3:",
-                "cmp dword ptr fs:[rsi + 4], 0",
-                "jl {slow}",
-                "mov r8d, dword ptr fs:[rdx]",
-                "shl r8, 17",
-                "add r8, qword ptr [rip + {stack} + {slots}]",
+                $crate::straight::enter!(),
                 "movzx eax, word ptr [r8 + rcx + 8]",
                 "mov r9, qword ptr [r8 + rcx]",
                 "movzx r10d, r9w",
@@ -132,17 +143,7 @@ macro_rules! straight_free {
                 "imul rcx, rdx",
                 "cmp rcx, rdx",
                 "jae {slow}",
-                "mov rsi, qword ptr [rip + {stack} + {rseq}]",
-                "mov rdx, qword ptr [rip + {stack} + {index}]",
-                "2:",
-                "lea r8, [rip + 77f]",
-                "mov qword ptr fs:[rsi + 8], r8",
-                "3:",
-                "cmp dword ptr fs:[rsi + 4], 0",
-                "jl {slow}",
-                "mov r8d, dword ptr fs:[rdx]",
-                "shl r8, 17",
-                "add r8, qword ptr [rip + {stack} + {slots}]",
+                enter!(),
                 "movzx r11d, word ptr [r8 + rax*2 + 10]",
                 "mov r9, qword ptr [r8 + rax*2]",
                 "movzx r10d, r9w",

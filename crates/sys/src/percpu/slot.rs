@@ -401,7 +401,7 @@ impl SlotArea {
     }
 
     /// Whether `array` of `slot` has been opened, also while a drain has it stopped.
-    pub(super) fn is_opened(&self, slot: SlotIndex, array: ArrayId) -> bool {
+    pub fn is_opened(&self, slot: SlotIndex, array: ArrayId) -> bool {
         self.word(slot, array, 0).load(Ordering::Relaxed) != 0
     }
 
