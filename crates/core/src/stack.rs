@@ -52,9 +52,10 @@ pub trait StackConfig: 'static {
 struct FastPath<P> {
     /// First size that is too large for a class; 0 until the stack is ready.
     small_end: AtomicUsize,
-    /// Start of the reservation.
+    /// Start of the window's frames.
     base: AtomicUsize,
-    /// Bytes of the reservation; 0 until the stack is ready.
+    /// Bytes from there on whose frames have kinds; 0 until the stack is ready. A copy of the arena's,
+    /// which grows: who meets an address behind it goes the slow way, where it is brought up to date.
     span: AtomicUsize,
     /// One kind per frame.
     kinds: AtomicPtr<AtomicU8>,
@@ -69,9 +70,9 @@ struct FastPath<P> {
 pub struct StackOffsets {
     /// First size that is too large for a class.
     pub small_end: usize,
-    /// Start of the reservation.
+    /// Start of the window's frames.
     pub base: usize,
-    /// Bytes of the reservation.
+    /// Bytes from there on whose frames have kinds.
     pub span: usize,
     /// Address of the bytes with the kinds of frames.
     pub kinds: usize,
@@ -182,7 +183,7 @@ impl<C: StackConfig> Stack<C> {
         let arena = self.inner().pages.arena();
         self.fast.base.store(arena.base().as_ptr() as usize, Ordering::Relaxed);
         self.fast.kinds.store(self.inner().pages.frames().kinds().as_ptr(), Ordering::Relaxed);
-        self.fast.span.store(arena.bytes(), Ordering::Release);
+        self.fast.span.store(arena.span_bytes(), Ordering::Release);
         self.ready.store(true, Ordering::Release);
         if options.heap {
             self.fast.small_end.store(classes::LARGEST + 1, Ordering::Release);
@@ -270,12 +271,14 @@ impl<C: StackConfig> Stack<C> {
         self.pages().frames()
     }
 
-    /// Whether an address lies in the reservation. O(1), needs no initialisation.
+    /// Whether an address lies among the frames in use, or between them. O(1), needs no
+    /// initialisation.
     #[inline]
     #[must_use]
     pub fn owns(&self, address: *const u8) -> bool {
         let span = self.fast.span.load(Ordering::Acquire);
         (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed)) < span
+            || self.is_ready() && self.pfn(address).is_some()
     }
 
     /// Creates a cache for objects of its own.
@@ -382,7 +385,10 @@ impl<C: StackConfig> Stack<C> {
     /// page lists, free blocks of the zones, kept mappings. Returns the bytes purged.
     pub fn trim(&self) -> usize {
         self.shrink_all();
-        self.purge_free()
+        let bytes = self.purge_free();
+        // What holds nothing takes address space.
+        self.pages().give_back();
+        bytes
     }
 
     /// Slots, barns, empty slabs and per-CPU page lists go back to the zones.
@@ -429,8 +435,15 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
+    /// The frame that holds an address, if it may be ours; the slow way, which sees to it that
+    /// straight paths know all of the span from then on.
     fn pfn(&self, address: *const u8) -> Option<Pfn> {
-        self.arena().pfn(address)
+        let arena = self.arena();
+        let span = arena.span_bytes();
+        if self.fast.span.load(Ordering::Relaxed) < span {
+            self.fast.span.store(span, Ordering::Release);
+        }
+        arena.pfn(address)
     }
 
     fn address(&self, pfn: Pfn) -> Object {

@@ -160,7 +160,7 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) ->
         usage.free_objects,
         usage.free_bytes,
         usage.zone_bytes,
-        usage.reserved_bytes,
+        usage.address_space_bytes,
         usage.mappings,
         usage.mapped_bytes,
         usage.zone_bytes + usage.mapped_bytes,

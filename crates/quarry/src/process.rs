@@ -129,7 +129,6 @@ fn build() -> Mode {
         STATE.store(DISABLED, Ordering::Release);
         return Mode::Disabled;
     }
-    leave_room(&mut options);
     background::configure(settings.background, settings.purge_delay_ms);
     limits::configure(settings.cgroup, options.pages.limit_frames);
     if STACK.init(&Linux, &options).is_err() {
@@ -144,16 +143,6 @@ fn build() -> Mode {
     // shared object is linked with -z nodelete).
     unsafe { glibc::at_fork(before_fork, in_parent, in_child) };
     Mode::Ready
-}
-
-/// Under a limit of address space (`ulimit -v`) at most half of it is reserved: libraries and the
-/// stacks of threads need room as well.
-fn leave_room(options: &mut StackOptions) {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
-    // SAFETY: `limit` is writable; a failure leaves it infinite.
-    unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
-    let half = usize::try_from(limit.rlim_cur / 2).unwrap_or(usize::MAX);
-    options.pages.reserve_bytes = options.pages.reserve_bytes.min(half);
 }
 
 /// Whether `before_fork` took the lock of the streams; written and read under our locks.

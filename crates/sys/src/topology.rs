@@ -2,7 +2,7 @@
 //! everything has an answer without `/proc` and `/sys`.
 
 use crate::file::find_piece;
-use crate::primitive::{AtomicU32, Ordering};
+use crate::primitive::{AtomicU32, AtomicUsize, Ordering};
 use crate::report::Line;
 use core::ffi::CStr;
 use core::fmt::Write;
@@ -205,6 +205,22 @@ fn chosen_mode(text: &[u8]) -> Option<HugePages> {
         "madvise" => Some(HugePages::OnRequest),
         _ => Some(HugePages::Never),
     }
+}
+
+/// Most mappings that a process may have (`vm.max_map_count`): read once, and the kernel's default
+/// (`DEFAULT_MAX_MAP_COUNT`, Linux 6.8) where it cannot be read.
+#[must_use]
+pub fn max_map_count() -> usize {
+    const DEFAULT: usize = 65_530;
+    static KNOWN: AtomicUsize = AtomicUsize::new(0);
+    let known = KNOWN.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let number = |text: &[u8]| core::str::from_utf8(text).ok()?.trim().parse().ok();
+    let found = find_piece(c"/proc/sys/vm/max_map_count", b'\n', number).unwrap_or(DEFAULT);
+    KNOWN.store(found.max(1), Ordering::Relaxed);
+    found.max(1)
 }
 
 #[cfg(test)]

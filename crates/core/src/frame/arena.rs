@@ -1,41 +1,72 @@
-//! The reservation: one range of address space, handed out in runs of pageblocks.
+//! The pageblocks of a window: which are taken, and which are mapped.
 //!
-//! Zones take runs from the low end and keep them; large mappings take them from the upper part and
-//! give them back. Everything Quarry hands out lies in here, so "is this pointer ours" is one
-//! subtraction and one comparison.
+//! Everything Quarry hands out lies in one window of addresses, so "is this pointer ours" is one
+//! subtraction and one comparison. Choosing the window maps nothing: its pageblocks are mapped when
+//! zones and mappings take them, and unmapped when they come back. Somebody else's mapping may lie
+//! in between; it is left alone.
 //!
-//! Invariant: bit `i` of the map is set iff pageblock `i` belongs to a zone or to a mapping.
+//! Of each pageblock three bits are known:
+//!
+//! | taken | mapped | excluded | |
+//! |---|---|---|---|
+//! | 0 | 0 | 0 | nobody's |
+//! | 1 | 1 | 0 | of a zone or a mapping |
+//! | 1 | 0 | 0 | on its way between those two |
+//! | 0 | 1 | 0 | free, and zero: the system did not take it back |
+//! | 1 | 0 | 1 | somebody else's, or lost: never touched |
+//!
+//! Invariants: `nr_taken` = pageblocks taken and not excluded; `ranges` = runs of mapped pageblocks,
+//! the fewest mappings that the kernel can know them as; frames below `span` have metadata.
 
-use super::{
-    Access, FRAME_SHIFT, FrameTable, OsArray, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex,
-    Pfn,
-};
+use super::block_bits::BlockBits;
+use super::{FRAME_SHIFT, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use core::ptr::NonNull;
-use quarry_sys::lock::{CountedLock, ForkLock, LockStats};
-use quarry_sys::os::{Os, OsError, OsResult};
-use quarry_sys::primitive::{AtomicU64, AtomicUsize, Ordering};
+use quarry_sys::lock::{CountedLock, ForkLock, Guard, LockStats};
+use quarry_sys::os::{Os, OsResult};
+use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::Release};
+use quarry_sys::topology::max_map_count;
 
-/// Which end of the reservation a run is taken from.
+/// Where a run of pageblocks is looked for first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Zones: lowest address first.
     Zone,
-    /// Mappings: the upper three quarters, lowest address first, then anywhere.
+    /// Mappings: behind the first 2 GiB (or quarter of a small window), lowest address first, then
+    /// anywhere. So a zone's pageblocks lie together and mappings have room to grow.
     Mapping,
 }
 
-/// The smallest reservation that is worth starting with.
-const SMALLEST_BYTES: usize = 64 << 20;
+/// Pageblocks left to zones at first: their metadata, in which nothing is touched, is 3.4 MiB of
+/// address space.
+const ZONE_BLOCKS: u32 = 1024;
 
-/// Address space with a map of what is taken.
+/// Runs of pageblocks that a search is for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Where it begins.
+    pub side: Side,
+    /// Pageblocks.
+    pub count: u32,
+    /// The address is a multiple of so many pageblocks, a power of two.
+    pub align: u32,
+    /// Pageblocks behind them that shall be nobody's too.
+    pub room: u32,
+}
+
+/// A window and the bits of its pageblocks.
 pub struct Arena {
     os: &'static dyn Os,
     base: NonNull<u8>,
     pageblocks: u32,
-    /// One bit per pageblock, guarded by `lock`.
-    map: OsArray<AtomicU64>,
+    taken: BlockBits,
+    mapped: BlockBits,
+    excluded: BlockBits,
+    /// Guards the bits and all that is counted of them.
     lock: CountedLock<()>,
-    taken: AtomicUsize,
+    nr_taken: AtomicUsize,
+    ranges: AtomicUsize,
+    /// Pageblocks from the first one on whose metadata is accessible.
+    span: AtomicU32,
 }
 
 // SAFETY: the base, which alone is not Sync by itself, never changes.
@@ -44,30 +75,26 @@ unsafe impl Sync for Arena {}
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// Reserves `bytes` of address space, or the largest half, quarter.. of it that is to be had.
+    /// `pageblocks` pageblocks from `base` on, the part of a window that is the arena's alone.
     ///
     /// # Errors
-    /// Where not even 64 MiB are to be had.
-    pub fn reserve(os: &'static dyn Os, bytes: usize) -> OsResult<Self> {
-        let mut bytes = bytes.next_multiple_of(PAGEBLOCK_BYTES).max(SMALLEST_BYTES);
-        let base = loop {
-            // Blocks of order 10 are aligned in memory as they are in frame numbers.
-            match os.reserve(bytes, 2 * PAGEBLOCK_BYTES) {
-                Ok(base) => break base,
-                Err(error) if bytes <= SMALLEST_BYTES => return Err(error),
-                Err(_) => bytes = (bytes / 2).next_multiple_of(PAGEBLOCK_BYTES),
-            }
-        };
-        let pageblocks = (bytes / PAGEBLOCK_BYTES) as u32;
-        let words = pageblocks.div_ceil(64) as usize;
-        let map = OsArray::reserve(os, words, Access::Writable)
-            // SAFETY: the reservation of above, which nobody knows yet.
-            .inspect_err(|_| unsafe { os.release(base, bytes) })?;
-        let lock = CountedLock::new(());
-        Ok(Self { os, base, pageblocks, map, lock, taken: AtomicUsize::new(0) })
+    /// What the OS says to the bits.
+    pub(super) fn new(os: &'static dyn Os, base: NonNull<u8>, pageblocks: u32) -> OsResult<Self> {
+        Ok(Self {
+            os,
+            base,
+            pageblocks,
+            taken: BlockBits::new(os, pageblocks)?,
+            mapped: BlockBits::new(os, pageblocks)?,
+            excluded: BlockBits::new(os, pageblocks)?,
+            lock: CountedLock::new(()),
+            nr_taken: AtomicUsize::new(0),
+            ranges: AtomicUsize::new(0),
+            span: AtomicU32::new(0),
+        })
     }
 
-    /// Start of the reservation.
+    /// Start of the window.
     #[must_use]
     pub fn base(&self) -> NonNull<u8> {
         self.base
@@ -79,197 +106,210 @@ impl Arena {
         self.os
     }
 
-    /// Bytes of address space.
+    /// Bytes of the window, mapped or not.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.pageblocks as usize * PAGEBLOCK_BYTES
     }
 
-    /// Frames of the whole reservation.
+    /// Frames of the whole window.
     #[must_use]
     pub fn frames(&self) -> u32 {
         self.pageblocks * PAGEBLOCK_FRAMES
     }
 
+    /// Bytes from the base on whose frames have metadata: everything in use lies in them. They only
+    /// grow.
+    #[must_use]
+    pub fn span_bytes(&self) -> usize {
+        self.span_blocks() as usize * PAGEBLOCK_BYTES
+    }
+
+    /// As [`span_bytes`](Self::span_bytes), in pageblocks.
+    #[must_use]
+    pub fn span_blocks(&self) -> u32 {
+        self.span.load(Relaxed)
+    }
+
+    /// Says that the metadata of more pageblocks is accessible. The lock is held.
+    pub(super) fn set_span(&self, pageblocks: u32) {
+        self.span.store(pageblocks, Release);
+    }
+
+    /// Pageblocks of the window.
+    pub(super) fn pageblocks(&self) -> u32 {
+        self.pageblocks
+    }
+
     /// Pageblocks taken now, by zones and mappings.
     #[must_use]
     pub fn pageblocks_taken(&self) -> usize {
-        self.taken.load(Ordering::Relaxed)
+        self.nr_taken.load(Relaxed)
     }
 
     /// Whether a pageblock belongs to a zone or to a mapping.
     #[must_use]
     pub fn is_taken(&self, pageblock: PageblockIndex) -> bool {
         let _held = self.lock.lock();
-        self.is_marked(pageblock.0)
+        self.taken.is_set(pageblock.0) && !self.excluded.is_set(pageblock.0)
+    }
+
+    /// Whether a pageblock is somebody else's, or lost.
+    #[must_use]
+    pub fn is_excluded(&self, pageblock: PageblockIndex) -> bool {
+        let _held = self.lock.lock();
+        self.excluded.is_set(pageblock.0)
     }
 
     /// The address of a frame.
     #[inline]
     #[must_use]
     pub fn address(&self, pfn: Pfn) -> NonNull<u8> {
-        assert!(pfn.0 < self.frames(), "frame outside the reservation");
-        // SAFETY: the offset lies inside the reservation.
+        assert!(pfn.0 < self.frames(), "frame outside the window");
+        // SAFETY: the offset lies inside the window.
         unsafe { self.base.add(pfn.index() << FRAME_SHIFT) }
     }
 
-    /// The frame that holds an address, if it is ours.
+    /// The address of a pageblock.
+    pub(super) fn block_address(&self, block: u32) -> NonNull<u8> {
+        self.address(PageblockIndex(block).first())
+    }
+
+    /// The frame that holds an address, if it may be ours: it has metadata.
     #[inline]
     #[must_use]
     pub fn pfn(&self, address: *const u8) -> Option<Pfn> {
         let offset = (address as usize).wrapping_sub(self.base.as_ptr() as usize);
-        (offset < self.bytes()).then_some(Pfn((offset >> FRAME_SHIFT) as u32))
+        (offset < self.span_bytes()).then_some(Pfn((offset >> FRAME_SHIFT) as u32))
     }
 
-    /// Takes `count` neighbouring pageblocks, the first one at an address that is a multiple of
-    /// `align` pageblocks (a power of two), with writable metadata; the memory itself is still
-    /// inaccessible. O(pageblocks / 64).
-    ///
-    /// # Errors
-    /// `ENOMEM` where no such run is left, or what the OS says.
-    pub fn take(
-        &self,
-        frames: &FrameTable,
-        side: Side,
-        count: u32,
-        align: u32,
-    ) -> OsResult<PageblockIndex> {
-        let first = {
-            let _held = self.lock.lock();
-            let start = if side == Side::Mapping { self.pageblocks / 4 } else { 0 };
-            let first = self
-                .find(start, count, align)
-                .or_else(|| self.find(0, count, align))
-                .ok_or(OsError(libc::ENOMEM))?;
-            (first..first + count).for_each(|block| self.mark(block, true));
-            self.taken.fetch_add(count as usize, Ordering::Relaxed);
-            PageblockIndex(first)
-        };
-        if let Err(error) = frames.commit(first.first(), count * PAGEBLOCK_FRAMES) {
-            self.give_back(first, count);
-            return Err(error);
-        }
-        Ok(first)
+    pub(super) fn lock(&self) -> Guard<'_, ()> {
+        self.lock.lock()
     }
 
-    /// Makes the memory of a run that was taken accessible: where the system refuses, in place of
-    /// what is accessible and taken by nobody.
-    ///
-    /// # Errors
-    /// What the OS says the second time.
-    pub fn commit(&self, first: PageblockIndex, count: u32) -> OsResult<()> {
-        let commit =
-            || self.os.commit(self.address(first.first()), count as usize * PAGEBLOCK_BYTES);
-        commit().or_else(|_| {
-            self.decommit_free();
-            commit()
-        })
-    }
-
-    /// Takes access to all that nobody has taken away: it was purged when it was given back, and
-    /// counts in a limit of data still. O(pageblocks / 64 + runs that are free).
-    fn decommit_free(&self) {
-        let _held = self.lock.lock();
-        let mut first = self.skip_taken_from(0);
-        while first < self.pageblocks {
-            let end = self.skip_free_from(first);
-            let bytes = (end - first) as usize * PAGEBLOCK_BYTES;
-            // What stays accessible is only counted.
-            let _ = self.os.decommit(self.address(PageblockIndex(first).first()), bytes);
-            first = self.skip_taken_from(end);
+    /// The first block where a search begins.
+    fn start_of(&self, side: Side) -> u32 {
+        match side {
+            Side::Zone => 0,
+            Side::Mapping => ZONE_BLOCKS.min(self.pageblocks / 4),
         }
     }
 
-    /// Gives a run back. Its memory has been purged.
-    pub fn give_back(&self, first: PageblockIndex, count: u32) {
+    /// Takes a run that is nobody's: where the side says, or with the room, if that can be.
+    /// O(pageblocks / 64).
+    pub(super) fn take(&self, wanted: Wanted) -> Option<u32> {
+        let Wanted { side, count, align, room } = wanted;
+        let start = self.start_of(side);
         let _held = self.lock.lock();
-        (first.0..first.0 + count).for_each(|block| self.mark(block, false));
-        self.taken.fetch_sub(count as usize, Ordering::Relaxed);
+        let roomy = || self.find(start, count.checked_add(room)?, align);
+        let first = if room > 0 { roomy() } else { None }
+            .or_else(|| self.find(start, count, align))
+            .or_else(|| self.find(0, count, align))?;
+        self.mark_taken(first, count);
+        Some(first)
     }
 
-    /// Takes the `count` pageblocks from `first` on if all are free: a mapping that grows in place.
-    ///
-    /// # Errors
-    /// `ENOMEM` where one of them is taken, or what the OS says.
-    pub fn take_at(&self, frames: &FrameTable, first: PageblockIndex, count: u32) -> OsResult<()> {
-        {
-            let _held = self.lock.lock();
-            let end = first.0.checked_add(count).filter(|end| *end <= self.pageblocks);
-            let free = end.is_some_and(|end| (first.0..end).all(|block| !self.is_marked(block)));
-            if !free {
-                return Err(OsError(libc::ENOMEM));
+    /// Takes a run if all of it is nobody's, and within `below`.
+    pub(super) fn take_at(&self, first: u32, count: u32, below: u32) -> bool {
+        let _held = self.lock.lock();
+        let end = first.checked_add(count).filter(|end| *end <= below.min(self.pageblocks));
+        let is_free = end.is_some_and(|end| self.taken.next(true, first, end) == end);
+        if is_free {
+            self.mark_taken(first, count);
+        }
+        is_free
+    }
+
+    fn mark_taken(&self, first: u32, count: u32) {
+        for block in first..first + count {
+            debug_assert!(!self.taken.is_set(block), "pageblock taken twice");
+            self.taken.set(block, true);
+        }
+        self.nr_taken.fetch_add(count as usize, Relaxed);
+    }
+
+    /// Makes a taken run free again, but for what is excluded.
+    pub(super) fn release(&self, first: u32, count: u32) {
+        let _held = self.lock.lock();
+        let mut released = 0;
+        for block in first..first + count {
+            debug_assert!(self.taken.is_set(block), "pageblock given back twice");
+            if !self.excluded.is_set(block) {
+                self.taken.set(block, false);
+                released += 1;
             }
-            (first.0..first.0 + count).for_each(|block| self.mark(block, true));
-            self.taken.fetch_add(count as usize, Ordering::Relaxed);
         }
-        frames
-            .commit(first.first(), count * PAGEBLOCK_FRAMES)
-            .map(|_| ())
-            .inspect_err(|_| self.give_back(first, count))
+        self.nr_taken.fetch_sub(released, Relaxed);
+    }
+
+    /// Says of a taken pageblock that it is not to be touched again.
+    pub(super) fn exclude(&self, block: u32) {
+        let _held = self.lock.lock();
+        debug_assert!(self.taken.is_set(block) && !self.excluded.is_set(block));
+        self.excluded.set(block, true);
+        self.note_mapped(block, false);
+        self.nr_taken.fetch_sub(1, Relaxed);
+    }
+
+    /// Notes which pageblocks of a taken run are mapped now.
+    pub(super) fn set_mapped(&self, first: u32, count: u32, is_mapped: bool) {
+        let _held = self.lock.lock();
+        (first..first + count).for_each(|block| self.note_mapped(block, is_mapped));
+    }
+
+    fn note_mapped(&self, block: u32, is_mapped: bool) {
+        if self.mapped.is_set(block) == is_mapped {
+            return;
+        }
+        let below = block.checked_sub(1).is_some_and(|below| self.mapped.is_set(below));
+        let neighbours = usize::from(below) + usize::from(self.mapped.is_set(block + 1));
+        self.mapped.set(block, is_mapped);
+        let ranges = self.ranges.load(Relaxed);
+        // Alone it is a range more, between two it makes one of them.
+        let (more, fewer) = if is_mapped { (1, neighbours) } else { (neighbours, 1) };
+        self.ranges.store(ranges + more - fewer, Relaxed);
+    }
+
+    /// The runs of a taken run that are mapped, or that are not.
+    pub(super) fn runs(
+        &self,
+        is_mapped: bool,
+        first: u32,
+        count: u32,
+    ) -> impl Iterator<Item = (u32, u32)> {
+        // Nobody changes the bits of what somebody else has taken.
+        self.mapped.runs(is_mapped, first, first + count)
+    }
+
+    /// Whether the kernel may know as many mappings as holes in front of every other pageblock would
+    /// make: a quarter of what it allows. The rest is the program's.
+    pub(super) fn may_split(&self) -> bool {
+        const SURELY: usize = 1024;
+        let ranges = self.ranges.load(Relaxed);
+        ranges < SURELY || ranges < max_map_count() / 4
     }
 
     fn find(&self, start: u32, count: u32, align: u32) -> Option<u32> {
         let mut candidate = self.align_up(start, align)?;
         while count != 0 && candidate.checked_add(count)? <= self.pageblocks {
-            match (candidate..candidate + count).rev().find(|block| self.is_marked(*block)) {
-                None => return Some(candidate),
-                Some(last) => candidate = self.align_up(self.skip_taken(last), align)?,
+            let end = candidate + count;
+            match self.taken.next(true, candidate, end) {
+                free if free == end => return Some(candidate),
+                taken => {
+                    let behind = self.taken.next(false, taken, self.pageblocks);
+                    candidate = self.align_up(behind, align)?;
+                }
             }
         }
         None
     }
 
     /// The first block from `block` on whose *address* is a multiple of `align` pageblocks: the
-    /// reservation itself starts at a multiple of two.
+    /// window itself starts at a multiple of two.
     fn align_up(&self, block: u32, align: u32) -> Option<u32> {
         let base = self.base.as_ptr() as usize / PAGEBLOCK_BYTES;
         let aligned = (base + block as usize).next_multiple_of(align as usize);
         u32::try_from(aligned - base).ok()
-    }
-
-    /// The first block after `block` that is not taken.
-    fn skip_taken(&self, block: u32) -> u32 {
-        self.skip_taken_from(block + 1)
-    }
-
-    /// The first block from `next` on that is not taken, skipping whole words of taken ones.
-    fn skip_taken_from(&self, mut next: u32) -> u32 {
-        while next < self.pageblocks {
-            if next.is_multiple_of(64) && self.map_word(next).load(Ordering::Relaxed) == u64::MAX {
-                next += 64;
-            } else if self.is_marked(next) {
-                next += 1;
-            } else {
-                break;
-            }
-        }
-        next
-    }
-
-    /// The first block from `next` on that is taken, or the end, skipping whole words of free ones.
-    fn skip_free_from(&self, mut next: u32) -> u32 {
-        while next < self.pageblocks && !self.is_marked(next) {
-            let is_free_word =
-                next.is_multiple_of(64) && self.map_word(next).load(Ordering::Relaxed) == 0;
-            next += if is_free_word { 64 } else { 1 };
-        }
-        next.min(self.pageblocks)
-    }
-
-    fn map_word(&self, block: u32) -> &AtomicU64 {
-        self.map.at(block as usize / 64)
-    }
-
-    fn is_marked(&self, block: u32) -> bool {
-        self.map_word(block).load(Ordering::Relaxed) >> (block % 64) & 1 == 1
-    }
-
-    fn mark(&self, block: u32, taken: bool) {
-        let word = self.map_word(block);
-        let bit = 1u64 << (block % 64);
-        let old = word.load(Ordering::Relaxed);
-        debug_assert_eq!(old & bit != 0, !taken, "pageblock taken or given back twice");
-        word.store(if taken { old | bit } else { old & !bit }, Ordering::Relaxed);
     }
 
     /// Counters of the arena's lock.
@@ -278,17 +318,47 @@ impl Arena {
         self.lock.stats()
     }
 
-    /// The lock of the map, for `fork`.
+    /// The lock of the bits, for `fork`.
     #[must_use]
     pub fn fork_lock(&self) -> &dyn ForkLock {
         &self.lock
+    }
+
+    /// Checks the equations. The caller has the arena for itself.
+    ///
+    /// # Errors
+    /// The first one that does not hold.
+    pub fn validate(&self) -> Result<(), &'static str> {
+        let _held = self.lock.lock();
+        let blocks = |bits: &BlockBits| -> usize {
+            bits.runs(true, 0, self.pageblocks).map(|(first, end)| (end - first) as usize).sum()
+        };
+        if blocks(&self.taken) - blocks(&self.excluded) != self.pageblocks_taken() {
+            return Err("pageblocks taken are counted wrongly");
+        }
+        if self.mapped.runs(true, 0, self.pageblocks).count() != self.ranges.load(Relaxed) {
+            return Err("ranges of mapped pageblocks are counted wrongly");
+        }
+        let mut taken = self.taken.runs(true, 0, self.pageblocks).flat_map(|(at, end)| at..end);
+        if taken.any(|block| self.mapped.is_set(block) == self.excluded.is_set(block)) {
+            return Err("a pageblock in use is not mapped, or one out of use is");
+        }
+        let end = self.span_blocks();
+        let mut behind = self.taken.runs(true, end, self.pageblocks).flat_map(|(at, end)| at..end);
+        if behind.any(|block| !self.excluded.is_set(block)) {
+            return Err("a pageblock is in use and has no metadata");
+        }
+        Ok(())
     }
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: the whole reservation of `reserve`. Whoever holds an address in it got a bare
-        // pointer, and has promised not to use it longer than the arena.
-        unsafe { self.os.release(self.base, self.bytes()) };
+        for (first, end) in self.mapped.runs(true, 0, self.pageblocks) {
+            let bytes = (end - first) as usize * PAGEBLOCK_BYTES;
+            // SAFETY: mapped by us. Whoever holds an address in it got a bare pointer, and has
+            // promised not to use it longer than the arena. What is not taken back stays mapped.
+            let _ = unsafe { self.os.unmap(self.block_address(first), bytes) };
+        }
     }
 }

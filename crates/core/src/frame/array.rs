@@ -1,10 +1,10 @@
-//! Arrays of descriptors in memory of their own, reserved from the operating system.
+//! Arrays of descriptors in memory of their own, of which there are as many as there will be.
 
 use super::FRAME_BYTES;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use quarry_sys::lock::CountedLock;
-use quarry_sys::os::{Access, Os, OsResult};
+use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// Types whose entries may lie in memory that nobody has written yet.
@@ -79,7 +79,7 @@ impl<T> OsArray<T> {
         len: usize,
         mut make: impl FnMut(usize) -> T,
     ) -> OsResult<Self> {
-        let array = Self::map(os, len, Access::Writable)?;
+        let array = Self::map(os, len)?;
         for index in 0..len {
             // SAFETY: `map` has made room for `len` entries, and nobody else knows them yet.
             unsafe { array.start.add(index).write(make(index)) };
@@ -88,40 +88,22 @@ impl<T> OsArray<T> {
     }
 
     /// Memory for `len` entries, zero bytes so far.
-    fn map(os: &'static dyn Os, len: usize, access: Access) -> OsResult<Self> {
-        let page = Self::page(os);
-        let bytes = (len * size_of::<T>()).next_multiple_of(page).max(page);
-        let start = os.reserve_accessible(bytes, access)?.cast();
-        Ok(Self { os, start, len, bytes, entries: PhantomData })
-    }
-
-    fn page(os: &dyn Os) -> usize {
+    fn map(os: &'static dyn Os, len: usize) -> OsResult<Self> {
         let page = os.page_size().max(FRAME_BYTES);
         assert!(align_of::<T>() <= page, "entries are aligned to a page at most");
-        page
+        let bytes = (len * size_of::<T>()).next_multiple_of(page).max(page);
+        let start = os.reserve_accessible(bytes)?.cast();
+        Ok(Self { os, start, len, bytes, entries: PhantomData })
     }
 }
 
 impl<T: FreshZero> OsArray<T> {
-    /// Reserves `len` entries, all of them zero.
+    /// `len` entries, all of them zero.
     ///
     /// # Errors
     /// What the OS says.
-    pub fn reserve(os: &'static dyn Os, len: usize, access: Access) -> OsResult<Self> {
-        Self::map(os, len, access)
-    }
-
-    /// Makes entries `first..first + count` writable, and whatever shares their pages. Idempotent.
-    ///
-    /// # Errors
-    /// What the OS says.
-    pub fn commit(&self, first: usize, count: usize) -> OsResult<()> {
-        assert!(first + count <= self.len, "committed entries outside the array");
-        let page = Self::page(self.os);
-        let low = first * size_of::<T>() / page * page;
-        let high = ((first + count) * size_of::<T>()).next_multiple_of(page);
-        // SAFETY: `low` lies inside the array, whose reservation ends at a multiple of `page`.
-        self.os.commit(unsafe { self.start.cast::<u8>().add(low) }, high - low)
+    pub fn zeroed(os: &'static dyn Os, len: usize) -> OsResult<Self> {
+        Self::map(os, len)
     }
 }
 
@@ -163,7 +145,7 @@ impl<T> OsArray<T> {
 
 impl<T> Drop for OsArray<T> {
     fn drop(&mut self) {
-        // SAFETY: the whole reservation of `reserve`; references to entries borrow the array, and
+        // SAFETY: the whole reservation of `map`; references to entries borrow the array, and
         // who holds a pointer from `start` has promised not to outlive it.
         unsafe { self.os.release(self.start.cast(), self.bytes) };
     }

@@ -1,10 +1,17 @@
-//! The reservation together with all that is recorded of its frames.
+//! The window together with all that is recorded of its frames.
+//!
+//! ```text
+//! | kinds | states | links | pageblock descriptors | frames |
+//!                                                  ^ base of the arena
+//! ```
+//! Each part has addresses for the whole window and is mapped as far as it is used: the frames where
+//! zones and mappings have taken them, the tables from their start to behind the last of those.
 
 use super::{
     Arena, FRAME_BYTES, FrameTable, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex, Pageblocks,
-    Side,
+    Pfn, Side, Wanted, Window,
 };
-use quarry_sys::os::{Os, OsError, OsResult};
+use quarry_sys::os::{NotMoved, Os, OsError, OsResult};
 
 /// Bytes of metadata per pageblock: frame table and pageblock descriptor.
 const PAGEBLOCK_METADATA: usize =
@@ -13,43 +20,55 @@ const _: () = assert!(
     PAGEBLOCK_METADATA < PAGEBLOCK_FRAMES as usize * 8,
     "frame table and pageblocks stay below 8 bytes per frame"
 );
+/// Pageblocks whose metadata becomes accessible together: 64 MiB of memory, 106 KiB of metadata.
+const SECTION_BLOCKS: u32 = 32;
+/// The smallest window that is worth starting with.
+const SMALLEST_BYTES: usize = 64 << 20;
 
-/// The reservation, its frames and its pageblocks.
+/// The window, its frames and its pageblocks. Fields are dropped in order: what is mapped first.
 pub struct Memory {
     arena: Arena,
     frames: FrameTable,
     pageblocks: Pageblocks,
+    _window: Window,
 }
 
 impl Memory {
-    /// Reserves up to `bytes` of address space and tables for it.
+    /// Chooses a window for `bytes` of frames, or for the largest half, quarter.. of them that there
+    /// are addresses for. Maps nothing but the bits of its pageblocks.
     ///
     /// # Errors
-    /// Where not even 64 MiB are to be had, or what the OS says to the tables.
+    /// Where not even 64 MiB are to be had, or what the OS says to the bits.
     pub fn reserve(os: &'static dyn Os, bytes: usize) -> OsResult<Self> {
-        let mut arena = Arena::reserve(os, bytes)?;
+        let mut bytes = bytes.next_multiple_of(PAGEBLOCK_BYTES).max(SMALLEST_BYTES);
         loop {
-            match Self::with_tables(os, arena) {
-                Ok(memory) => return Ok(memory),
-                // Under a limit of address space the reservation may have taken what its tables
-                // need.
-                Err((error, bytes)) => match Arena::reserve(os, bytes / 2) {
-                    Ok(smaller) if smaller.bytes() < bytes => arena = smaller,
-                    _ => return Err(error),
-                },
+            match Self::with_bytes(os, bytes) {
+                Err(_) if bytes > SMALLEST_BYTES => {
+                    bytes = (bytes / 2).next_multiple_of(PAGEBLOCK_BYTES).max(SMALLEST_BYTES);
+                }
+                done => return done,
             }
         }
     }
 
-    /// Where a table is refused, the reservation is released: the error, and how large it was.
-    fn with_tables(os: &'static dyn Os, arena: Arena) -> Result<Self, (OsError, usize)> {
-        let refused = |error| (error, arena.bytes());
-        let frames = FrameTable::reserve(os, arena.frames()).map_err(refused)?;
-        let pageblocks = Pageblocks::reserve(os, arena.frames()).map_err(refused)?;
-        Ok(Self { arena, frames, pageblocks })
+    fn with_bytes(os: &'static dyn Os, bytes: usize) -> OsResult<Self> {
+        // Blocks of order 10 are aligned in memory as they are in frame numbers.
+        let align = 2 * PAGEBLOCK_BYTES;
+        let pageblocks = (bytes / PAGEBLOCK_BYTES) as u32;
+        let frames = pageblocks * PAGEBLOCK_FRAMES;
+        let of_frames = FrameTable::span(os, frames);
+        let tables = (of_frames + Pageblocks::span(os, pageblocks)).next_multiple_of(align);
+        let window = Window::choose(os, tables + bytes, align)?;
+        let [start, descriptors, base] = [0, of_frames, tables].map(|offset| window.at(offset));
+        Ok(Self {
+            arena: Arena::new(os, base, pageblocks)?,
+            frames: FrameTable::new(os, start, frames),
+            pageblocks: Pageblocks::new(os, descriptors, pageblocks),
+            _window: window,
+        })
     }
 
-    /// The reservation.
+    /// The pageblocks of the window.
     #[inline]
     #[must_use]
     pub fn arena(&self) -> &Arena {
@@ -70,18 +89,165 @@ impl Memory {
         &self.pageblocks
     }
 
-    /// Takes `count` neighbouring pageblocks for a zone, the first one at an even number, with
-    /// memory and metadata accessible. All or nothing.
+    /// Takes `count` neighbouring pageblocks for a zone, the first one at an even number. All or
+    /// nothing.
     ///
     /// # Errors
-    /// `ENOMEM` where no such run is left, or what the OS says.
+    /// As [`take`](Self::take).
     pub fn take_for_zone(&self, count: u32) -> OsResult<PageblockIndex> {
-        let first = self.arena.take(&self.frames, Side::Zone, count, 2)?;
-        self.pageblocks
-            .commit(first, count)
-            .and_then(|()| self.arena.commit(first, count))
-            .inspect_err(|_| self.arena.give_back(first, count))?;
-        Ok(first)
+        self.take(Wanted { side: Side::Zone, count, align: 2, room: 0 })
+    }
+
+    /// Takes neighbouring pageblocks that are nobody's: mapped and zero, with metadata.
+    ///
+    /// # Errors
+    /// `ENOMEM` where there is no such run, or what the OS says.
+    pub fn take(&self, wanted: Wanted) -> OsResult<PageblockIndex> {
+        let mut wanted = wanted;
+        loop {
+            let first = self.arena.take(wanted).ok_or(OsError(libc::ENOMEM))?;
+            let is_behind = first + wanted.count > self.arena.span_blocks();
+            match self.make_ready(first, wanted.count) {
+                Ok(()) => return Ok(PageblockIndex(first)),
+                // What is somebody else's is known now, and not found again.
+                Err(OsError(libc::EEXIST)) => {}
+                // At a limit, metadata for what lies in front may be there already.
+                Err(_) if is_behind && wanted.side == Side::Mapping => wanted.side = Side::Zone,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Lets a run of pageblocks grow by the `more` behind it, where they are nobody's: as one mapping
+    /// if the run is one.
+    ///
+    /// # Errors
+    /// `ENOMEM` where they are taken, or what the OS says; nothing has changed then.
+    pub fn extend(&self, first: PageblockIndex, count: u32, more: u32) -> OsResult<()> {
+        let end = first.0 + count;
+        if !self.arena.take_at(end, more, self.arena.pageblocks()) {
+            return Err(OsError(libc::ENOMEM));
+        }
+        let bytes = |blocks: u32| blocks as usize * PAGEBLOCK_BYTES;
+        let address = self.arena.block_address(first.0);
+        let is_fresh = self.arena.runs(true, end, more).next().is_none();
+        if count > 0
+            && is_fresh
+            && self.arena.os().extend(address, bytes(count), bytes(count + more)).is_ok()
+        {
+            self.arena.set_mapped(end, more, true);
+        }
+        self.make_ready(end, more)
+    }
+
+    /// Maps what is not mapped of a taken run, and sees to its metadata; where that cannot be, it is
+    /// released again.
+    fn make_ready(&self, first: u32, count: u32) -> OsResult<()> {
+        self.map_run(first, count)
+            .and_then(|()| self.grow_tables(first + count))
+            .inspect_err(|_| self.give_back(PageblockIndex(first), count))
+    }
+
+    fn map_run(&self, first: u32, count: u32) -> OsResult<()> {
+        for (start, end) in self.arena.runs(false, first, count) {
+            self.map_piece(start, end - start)?;
+        }
+        Ok(())
+    }
+
+    /// Maps a piece; where something lies in it, finds out in which pageblocks, and excludes them.
+    fn map_piece(&self, first: u32, count: u32) -> OsResult<()> {
+        let arena = &self.arena;
+        match arena.os().map(arena.block_address(first), count as usize * PAGEBLOCK_BYTES) {
+            Ok(()) => {
+                arena.set_mapped(first, count, true);
+                Ok(())
+            }
+            Err(OsError(libc::EEXIST)) if count > 1 => {
+                let (low, high) = (count / 2, count - count / 2);
+                let of_low = self.map_piece(first, low);
+                self.map_piece(first + low, high).and(of_low).and(Err(OsError(libc::EEXIST)))
+            }
+            Err(OsError(libc::EEXIST)) => {
+                arena.exclude(first);
+                Err(OsError(libc::EEXIST))
+            }
+            refused => refused,
+        }
+    }
+
+    /// Makes the metadata of pageblocks `0..end` accessible. Whatever lies in the way of a table
+    /// counts as a refusal: there are no more frames than the table can describe.
+    fn grow_tables(&self, end: u32) -> OsResult<()> {
+        if end <= self.arena.span_blocks() {
+            return Ok(());
+        }
+        let _held = self.arena.lock();
+        let wanted = end.next_multiple_of(SECTION_BLOCKS).min(self.arena.pageblocks());
+        if wanted > self.arena.span_blocks() {
+            self.frames
+                .grow(wanted * PAGEBLOCK_FRAMES)
+                .and_then(|()| self.pageblocks.grow(wanted))
+                .map_err(|_| OsError(libc::ENOMEM))?;
+            self.arena.set_span(wanted);
+        }
+        Ok(())
+    }
+
+    /// Unmaps a run and makes it nobody's. What it holds is lost. Where the system cannot unmap it
+    /// (it would have to split a mapping, and has too many), its memory goes back, and it stays
+    /// mapped for the next who takes it.
+    pub fn give_back(&self, first: PageblockIndex, count: u32) {
+        let arena = &self.arena;
+        for (start, end) in arena.runs(true, first.0, count) {
+            let (address, bytes) =
+                (arena.block_address(start), (end - start) as usize * PAGEBLOCK_BYTES);
+            // SAFETY: mapped, taken by the caller and given up by it.
+            if arena.may_split() && unsafe { arena.os().unmap(address, bytes) }.is_ok() {
+                arena.set_mapped(start, end - start, false);
+            } else if arena.os().purge(address, bytes).is_err() {
+                // Locked pages: they stay in memory whatever is done, and are zero by this.
+                // SAFETY: as above.
+                unsafe { address.as_ptr().write_bytes(0, bytes) };
+            }
+        }
+        arena.release(first.0, count);
+    }
+
+    /// Moves the pages of the first `from.1` pageblocks from `from.0` on to the front of a run of
+    /// `to.1`, which must be at least as long and loses what it held. `from` is nobody's afterwards.
+    ///
+    /// # Errors
+    /// [`NotMoved::Unchanged`] where the caller has to copy and to give one of them back;
+    /// [`NotMoved::Lost`] where the target is out of use from now on.
+    ///
+    /// # Safety
+    /// Both runs are taken by the caller, do not overlap, and nobody uses them meanwhile.
+    pub unsafe fn move_run(
+        &self,
+        from: (PageblockIndex, u32),
+        to: (PageblockIndex, u32),
+    ) -> Result<(), NotMoved> {
+        let piece = |(first, count): (PageblockIndex, u32)| {
+            (self.arena.block_address(first.0), count as usize * PAGEBLOCK_BYTES)
+        };
+        // SAFETY: taken runs are mapped; the rest is the caller's promise.
+        let moved = unsafe { self.arena.os().move_pages(piece(from), piece(to)) };
+        match moved {
+            Ok(()) => {
+                self.arena.set_mapped(from.0.0, from.1, false);
+                self.arena.release(from.0.0, from.1);
+            }
+            Err(NotMoved::Lost) => (to.0.0..to.0.0 + to.1).for_each(|at| self.arena.exclude(at)),
+            Err(NotMoved::Unchanged) => {}
+        }
+        moved
+    }
+
+    /// Whether an address lies in frames that have metadata and are nobody else's.
+    #[must_use]
+    pub fn is_ours(&self, pfn: Pfn) -> bool {
+        !self.arena.is_excluded(pfn.pageblock())
     }
 
     /// Bytes of metadata for the pageblocks taken now: frame table and pageblock descriptors.

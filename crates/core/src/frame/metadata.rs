@@ -58,8 +58,7 @@ impl Metadata {
         if chunk.next == 0 || start + bytes > chunk.end {
             let page = self.os.page_size();
             let span = bytes.next_multiple_of(page).max(CHUNK_BYTES);
-            let base = self.os.reserve(span, page)?;
-            self.os.commit(base, span)?;
+            let base = self.os.reserve_accessible(span)?;
             start = base.as_ptr() as usize;
             chunk.end = start + span;
         }

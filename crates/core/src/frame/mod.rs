@@ -1,25 +1,29 @@
-//! Frames: their numbers, what is recorded of each, and the reservation that they lie in.
+//! Frames: their numbers, what is recorded of each, and the window that they lie in.
 
 mod arena;
 mod array;
 mod bits;
+mod block_bits;
+mod growing;
 mod memory;
 mod metadata;
 mod pageblock;
 mod table;
 mod touched;
+mod window;
 
-pub use arena::{Arena, Side};
+pub use arena::{Arena, Side, Wanted};
 pub(crate) use array::fresh_zero;
 pub use array::{FreshZero, OsArray};
 pub(crate) use bits::masks_of;
 pub use bits::{Fit, FrameBits, PAGEBLOCK_WORDS};
+pub use growing::GrowingArray;
 pub use memory::Memory;
 pub use metadata::{METADATA_KINDS, Metadata, MetadataKind};
 pub use pageblock::{Faults, Pageblock, PageblockTag, Pageblocks};
-pub use quarry_sys::os::Access;
 pub use table::{FrameState, FrameTable, Kind};
 pub use touched::Touched;
+pub use window::Window;
 
 use core::fmt;
 
@@ -36,7 +40,7 @@ pub const PAGEBLOCK_FRAMES: u32 = 1 << PAGEBLOCK_ORDER;
 /// Bytes of a pageblock.
 pub const PAGEBLOCK_BYTES: usize = (PAGEBLOCK_FRAMES as usize) << FRAME_SHIFT;
 
-/// A frame's number, counted from the start of the reservation. A pointer becomes a frame by one
+/// A frame's number, counted from the start of the window's frames. A pointer becomes a frame by one
 /// subtraction and one shift.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Pfn(pub u32);
@@ -110,7 +114,7 @@ impl MaybePfn {
     }
 }
 
-/// A pageblock's number: 2 MiB of the reservation.
+/// A pageblock's number: 2 MiB of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PageblockIndex(pub u32);
 

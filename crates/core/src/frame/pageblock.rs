@@ -15,13 +15,12 @@
 //! * `dirty_runs` = those of them that are not known to be zero
 //! * `longest_run` = frames of the longest run of set bits in `runs`
 
-use super::Access;
-use super::array::{OsArray, fresh_zero};
-
+use super::array::fresh_zero;
 use super::{
-    FrameBits, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, PAGEBLOCK_WORDS as WORDS,
-    PageblockIndex, Pfn, masks_of,
+    FrameBits, GrowingArray, MigrateType, NodeId, Order, PAGEBLOCK_WORDS as WORDS, PageblockIndex,
+    Pfn, masks_of,
 };
+use core::ptr::NonNull;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -387,30 +386,30 @@ impl Pageblock {
     }
 }
 
-/// The descriptors of all pageblocks of the reservation.
+/// The descriptors of the pageblocks of a window, as far as they have been in use.
 pub struct Pageblocks {
-    array: OsArray<Pageblock>,
+    array: GrowingArray<Pageblock>,
 }
 
 impl Pageblocks {
     /// Bytes of a descriptor.
     pub const BYTES_EACH: usize = size_of::<Pageblock>();
 
-    /// Reserves descriptors for `frames` frames; all say "in no zone".
-    ///
-    /// # Errors
-    /// What the OS says.
-    pub fn reserve(os: &'static dyn Os, frames: u32) -> OsResult<Self> {
-        let count = frames.div_ceil(PAGEBLOCK_FRAMES) as usize;
-        Ok(Self { array: OsArray::reserve(os, count, Access::ReadOnly)? })
+    /// Bytes of a window that the descriptors of `count` pageblocks take.
+    pub(super) fn span(os: &dyn Os, count: u32) -> usize {
+        GrowingArray::<Pageblock>::span(os, count as usize)
     }
 
-    /// Makes the descriptors of `count` pageblocks from `first` writable. Idempotent.
-    ///
-    /// # Errors
-    /// What the OS says.
-    pub fn commit(&self, first: PageblockIndex, count: u32) -> OsResult<()> {
-        self.array.commit(first.index(), count as usize)
+    /// No descriptors, for up to `count` pageblocks, at `start`, the first of
+    /// [`span`](Self::span) bytes of a window.
+    pub(super) fn new(os: &'static dyn Os, start: NonNull<u8>, count: u32) -> Self {
+        Self { array: GrowingArray::new(os, start, count as usize) }
+    }
+
+    /// Makes the descriptors of pageblocks `0..count` accessible; new ones say "in no zone". The
+    /// arena's lock is held.
+    pub(super) fn grow(&self, count: u32) -> OsResult<()> {
+        self.array.grow(count as usize)
     }
 
     /// The descriptor of a pageblock.
@@ -427,7 +426,7 @@ impl Pageblocks {
         self.at(pfn.pageblock())
     }
 
-    /// Number of pageblocks of the reservation.
+    /// Number of pageblocks that are described.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.array.len() as u32

@@ -7,17 +7,14 @@
 //! | link | 4 | the owner | zone: list links; slab: its descriptor; heap: a block's length |
 //!
 //! Invariant: a frame has an owner (`kind != NONE` for it or for the head of its block) or is free
-//! (`state`, or a bit of its pageblock, says where), never both. Arrays are readable for the whole
-//! reservation, so that any address in it can be asked about; they are writable where frames have
-//! been taken from the arena.
+//! (`state`, or a bit of its pageblock, says where), never both. Arrays are accessible from their
+//! start to behind the last frame in use, so that any address in front of it can be asked about;
+//! what is not mapped there, or is somebody else's, has no owner.
 
-use super::{Access, OsArray, Pfn};
+use super::{GrowingArray, Pfn};
 use core::ptr::NonNull;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-
-/// Frames whose metadata becomes writable together: 64 MiB of memory, 96 KiB of metadata.
-const SECTION_FRAMES: usize = 16 * 1024;
 
 /// Who owns a frame: a slab cache's number, or one of the constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,50 +111,55 @@ impl FrameState {
 /// The three arrays. All accesses are relaxed: each entry belongs to the lock of its owner, and
 /// the kind of a live allocation does not change while it lives.
 pub struct FrameTable {
-    kind: OsArray<AtomicU8>,
-    state: OsArray<AtomicU8>,
-    link: OsArray<AtomicU32>,
-    frames: u32,
+    kind: GrowingArray<AtomicU8>,
+    state: GrowingArray<AtomicU8>,
+    link: GrowingArray<AtomicU32>,
 }
 
 impl FrameTable {
     /// Bytes of metadata per frame.
     pub const BYTES_PER_FRAME: usize = 6;
 
-    /// Reserves arrays for `frames` frames, readable as zero.
-    ///
-    /// # Errors
-    /// What the OS says.
-    pub fn reserve(os: &'static dyn Os, frames: u32) -> OsResult<Self> {
-        let len = frames as usize;
-        Ok(Self {
-            kind: OsArray::reserve(os, len, Access::ReadOnly)?,
-            state: OsArray::reserve(os, len, Access::ReadOnly)?,
-            link: OsArray::reserve(os, len, Access::ReadOnly)?,
-            frames,
-        })
+    /// Bytes of a window that the arrays of `frames` frames take.
+    pub(super) fn span(os: &dyn Os, frames: u32) -> usize {
+        let [kinds, states, links] = Self::spans(os, frames as usize);
+        kinds + states + links
     }
 
-    /// Number of frames of the reservation.
+    fn spans(os: &dyn Os, frames: usize) -> [usize; 3] {
+        [
+            GrowingArray::<AtomicU8>::span(os, frames),
+            GrowingArray::<AtomicU8>::span(os, frames),
+            GrowingArray::<AtomicU32>::span(os, frames),
+        ]
+    }
+
+    /// Empty arrays for up to `frames` frames at `start`, the first of [`span`](Self::span) bytes of
+    /// a window.
+    pub(super) fn new(os: &'static dyn Os, start: NonNull<u8>, frames: u32) -> Self {
+        let frames = frames as usize;
+        let [kinds, states, _] = Self::spans(os, frames);
+        // SAFETY: all three lie within the span.
+        let (state, link) = unsafe { (start.add(kinds), start.add(kinds + states)) };
+        Self {
+            kind: GrowingArray::new(os, start, frames),
+            state: GrowingArray::new(os, state, frames),
+            link: GrowingArray::new(os, link, frames),
+        }
+    }
+
+    /// Number of frames that are described.
     #[must_use]
     pub fn frames(&self) -> u32 {
-        self.frames
+        self.link.len() as u32
     }
 
-    /// Makes the entries of `count` frames from `first` writable. Idempotent. Returns the bytes of
-    /// metadata that this may bring into memory at most.
-    ///
-    /// # Errors
-    /// What the OS says.
-    pub fn commit(&self, first: Pfn, count: u32) -> OsResult<usize> {
-        let from = first.index() / SECTION_FRAMES * SECTION_FRAMES;
-        let to = (first.index() + count as usize)
-            .next_multiple_of(SECTION_FRAMES)
-            .min(self.frames as usize);
-        self.kind.commit(from, to - from)?;
-        self.state.commit(from, to - from)?;
-        self.link.commit(from, to - from)?;
-        Ok((to - from) * Self::BYTES_PER_FRAME)
+    /// Makes the entries of frames `0..frames` accessible. The arena's lock is held.
+    pub(super) fn grow(&self, frames: u32) -> OsResult<()> {
+        let frames = frames as usize;
+        self.kind.grow(frames)?;
+        self.state.grow(frames)?;
+        self.link.grow(frames)
     }
 
     /// The owner of the allocation that starts in this frame, or of the slab that it is part of.
@@ -187,7 +189,7 @@ impl FrameTable {
         FrameState(self.state.at(pfn.index()).load(Ordering::Relaxed))
     }
 
-    /// Sets the state byte. The frame's metadata has been committed.
+    /// Sets the state byte. The frame has metadata.
     #[inline]
     pub fn set_state(&self, pfn: Pfn, state: FrameState) {
         self.state.at(pfn.index()).store(state.0, Ordering::Relaxed);
@@ -200,7 +202,7 @@ impl FrameTable {
         self.link.at(pfn.index()).load(Ordering::Relaxed)
     }
 
-    /// Sets the link word. The frame's metadata has been committed.
+    /// Sets the link word. The frame has metadata.
     #[inline]
     pub fn set_link(&self, pfn: Pfn, value: u32) {
         self.link.at(pfn.index()).store(value, Ordering::Relaxed);
@@ -214,7 +216,7 @@ impl FrameTable {
     #[must_use]
     pub fn link_pair(&self, even: Pfn) -> &AtomicU64 {
         assert!(
-            even.0.is_multiple_of(2) && even.0 + 1 < self.frames,
+            even.0.is_multiple_of(2) && even.0 + 1 < self.frames(),
             "link pairs start at even frames"
         );
         // SAFETY: two adjacent, 8-aligned entries inside the array; callers use them as a pair or

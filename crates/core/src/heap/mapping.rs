@@ -1,18 +1,21 @@
-//! Mappings: requests above 1 MiB, as runs of whole pageblocks of the reservation.
+//! Mappings: requests above 1 MiB, as runs of whole pageblocks of the window.
 //!
-//! The run of a mapping is committed whole; what is not touched costs nothing. The link words of
-//! its first frames describe it: `link[0]` frames in use, `link[1]` pageblocks of the run,
-//! `link[2]` frames charged to the budget: as many as have been in use since the run was fresh,
-//! because those may be in memory.
+//! What is not touched of a run costs nothing. The link words of its first frames describe a
+//! mapping: `link[0]` frames in use, `link[1]` pageblocks of the run, `link[2]` frames charged to
+//! the budget: as many as have been in use since the run was fresh, because those may be in memory;
+//! `link[3]` whether its pages have been moved.
 //! Freed runs are kept with their memory for reuse, up to a bound, so that a program that
 //! allocates and frees 10 MiB in a loop makes no system call.
+//!
+//! A mapping that grows does so where it is, or its pages are moved by page tables. Pages that were
+//! moved are a mapping of their own to the kernel, which merges them with no neighbour ever; so
+//! what is given back is unmapped, and where very many have been moved, they are copied instead.
 //!
 //! Equation: `frames <= charged <= blocks * 512`.
 
 use super::kept::{KEPT_BYTES, KeptRuns, Run};
-use crate::frame::{
-    FRAME_BYTES, Kind, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex, Pfn, Side,
-};
+use super::moving::{Moved, MovedMappings};
+use crate::frame::{FRAME_BYTES, Kind, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, Pfn, Side, Wanted};
 use crate::pcp::PageAllocator;
 use quarry_sys::lock::{CountedLock, LockStats};
 use quarry_sys::primitive::{AtomicUsize, Ordering};
@@ -30,6 +33,7 @@ pub struct Mapping {
 pub struct Mappings {
     kept: CountedLock<KeptRuns>,
     live: AtomicUsize,
+    moved: MovedMappings,
     /// Bytes kept, to be read without the lock.
     kept_bytes: AtomicUsize,
 }
@@ -38,7 +42,7 @@ fn blocks_of(frames: u32) -> u32 {
     frames.div_ceil(PAGEBLOCK_FRAMES)
 }
 
-/// Frames that hold `bytes`, where the reservation can have as many.
+/// Frames that hold `bytes`, where a window can have as many.
 #[must_use]
 pub fn frames_of(bytes: usize) -> Option<u32> {
     u32::try_from(bytes.div_ceil(FRAME_BYTES)).ok().filter(|frames| *frames < u32::MAX / 2)
@@ -51,6 +55,7 @@ impl Mappings {
         Self {
             kept: CountedLock::new(KeptRuns::new()),
             live: AtomicUsize::new(0),
+            moved: MovedMappings::new(),
             kept_bytes: AtomicUsize::new(0),
         }
     }
@@ -75,6 +80,7 @@ impl Mappings {
             None => (self.fresh(pages, frames, align_blocks)?, 0),
         };
         let pfn = run.first.first();
+        self.moved.begin(pages, pfn);
         describe(pages, frames, run);
         self.live.fetch_add(1, Ordering::Relaxed);
         Some(Mapping { pfn, dirty_bytes: dirty as usize * FRAME_BYTES })
@@ -116,9 +122,9 @@ impl Mappings {
         pages.charge(frames) || (self.release_kept(pages) > 0 && pages.charge(frames))
     }
 
-    /// A run that is committed and not charged, with `room` pageblocks of free address space behind
-    /// it if there are as many somewhere; where address space is short, in place of kept ones, and
-    /// then of pageblocks that zones have and do not use.
+    /// A run that is not charged, with `room` pageblocks of free address space behind it if there
+    /// are as many somewhere; where address space is short, in place of kept ones, and then of
+    /// pageblocks that zones have and do not use.
     fn take_run(
         &self,
         pages: &PageAllocator,
@@ -126,19 +132,9 @@ impl Mappings {
         align_blocks: u32,
         room: u32,
     ) -> Option<Run> {
-        let arena = pages.arena();
-        let find =
-            |count| arena.take(pages.frames(), Side::Mapping, count, align_blocks.max(1)).ok();
-        let take = || {
-            let roomy = if room > 0 { find(blocks + room) } else { None };
-            if let Some(first) = roomy {
-                arena.give_back(PageblockIndex(first.0 + blocks), room);
-            }
-            roomy
-                .or_else(|| find(blocks))
-                .map(|first| Run { first, blocks, charged: 0 })
-                .filter(|run| commit(pages, *run))
-        };
+        let wanted =
+            Wanted { side: Side::Mapping, count: blocks, align: align_blocks.max(1), room };
+        let take = || Some(Run { first: pages.memory().take(wanted).ok()?, blocks, charged: 0 });
         take()
             .or_else(|| if self.release_kept(pages) > 0 { take() } else { None })
             .or_else(|| if pages.give_back() > 0 { take() } else { None })
@@ -190,6 +186,7 @@ impl Mappings {
     pub fn free(&self, pages: &PageAllocator, pfn: Pfn) {
         let run = self.run_of(pages, pfn);
         pages.frames().set_kind(pfn, 1, Kind::NONE);
+        self.moved.forget(pages, pfn);
         self.live.fetch_sub(1, Ordering::Relaxed);
         self.keep(pages, run);
     }
@@ -259,10 +256,11 @@ impl Mappings {
             return None;
         }
         let fresh = Run { first: kept.end(), blocks: more - kept.blocks, charged: 0 };
-        let is_whole = fresh.blocks == 0
-            || pages.arena().take_at(pages.frames(), fresh.first, fresh.blocks).is_ok()
-                && commit(pages, fresh);
-        if !is_whole {
+        // As one mapping with what is in front of it, unless that is a kept run.
+        let front = if kept.blocks == 0 { old } else { kept };
+        let has_room = fresh.blocks == 0
+            || pages.memory().extend(front.first, front.blocks, fresh.blocks).is_ok();
+        if !has_room {
             pages.uncharge(missing);
             give_back();
             return None;
@@ -270,7 +268,7 @@ impl Mappings {
         Some(Run { blocks: old.blocks + more, charged, ..old })
     }
 
-    /// Moves the pages to another run: page-table work instead of copying.
+    /// Moves the pages to another run: page-table work instead of copying, where that can be.
     fn relocate(&self, pages: &PageAllocator, old: Run, frames: u32) -> Option<Run> {
         let blocks = blocks_of(frames);
         let kept = self.take_kept(blocks, |_| true);
@@ -284,14 +282,24 @@ impl Mappings {
         if !self.charge(pages, charged.saturating_sub(before)) {
             match kept {
                 Some(run) => self.keep(pages, run),
-                None => unmap(pages, new),
+                None => pages.memory().give_back(new.first, new.blocks),
             }
             return None;
         }
-        move_blocks(pages, old.first, new.first, old.blocks);
-        pages.uncharge(before.saturating_sub(charged));
+        let is_fresh = kept.is_none();
         pages.frames().set_kind(old.first.first(), 1, Kind::NONE);
-        unmap(pages, old);
+        // SAFETY: the old run's user waits for it to be resized, the new one is handed out to nobody
+        // yet; both are taken.
+        match unsafe { self.moved.bring(pages, old, new, is_fresh) } {
+            Moved::Gone => {}
+            Moved::Copied => pages.memory().give_back(old.first, old.blocks),
+            Moved::Lost => {
+                pages.frames().set_kind(old.first.first(), 1, Kind::MAPPING);
+                pages.uncharge(before.max(charged) - old.charged);
+                return None;
+            }
+        }
+        pages.uncharge(before.saturating_sub(charged));
         Some(Run { charged, ..new })
     }
 
@@ -369,50 +377,8 @@ fn describe(pages: &PageAllocator, frames: u32, run: Run) {
     pages.frames().set_kind(pfn, 1, Kind::MAPPING);
 }
 
-/// Moves the pages of neighbouring pageblocks. The kernel may know them as several mappings, and
-/// moves only one at a time: then it is asked for halves. A pageblock that it does not move at all
-/// is copied.
-fn move_blocks(pages: &PageAllocator, from: PageblockIndex, to: PageblockIndex, blocks: u32) {
-    let arena = pages.arena();
-    let (source, target) = (arena.address(from.first()), arena.address(to.first()));
-    let bytes = blocks as usize * PAGEBLOCK_BYTES;
-    if arena.os().move_pages(source, target, bytes).is_ok() {
-        return;
-    }
-    let half = blocks / 2;
-    if half > 0 {
-        let behind = |block: PageblockIndex| PageblockIndex(block.0 + half);
-        move_blocks(pages, from, to, half);
-        return move_blocks(pages, behind(from), behind(to), blocks - half);
-    }
-    // SAFETY: both are committed pageblocks of runs that belong to nobody else: the one is of a
-    // mapping whose user waits for it to be resized, the other is not handed out yet.
-    unsafe { target.copy_from_nonoverlapping(source, bytes) };
-    // So that they are not held twice; where it is refused, they are until the rest is moved.
-    let _ = arena.os().purge(source, bytes);
-}
-
-/// Makes a run accessible, or gives it back.
-fn commit(pages: &PageAllocator, run: Run) -> bool {
-    let arena = pages.arena();
-    let done = arena.commit(run.first, run.blocks).is_ok();
-    if !done {
-        arena.give_back(run.first, run.blocks);
-    }
-    done
-}
-
-/// Purges a run and gives its address space back. Where the OS refuses to purge (locked memory),
-/// the run stays taken: its contents are unknown, and a mapping promises zeroes.
-fn unmap(pages: &PageAllocator, run: Run) {
-    let arena = pages.arena();
-    if arena.os().purge(arena.address(run.first.first()), run.bytes()).is_ok() {
-        arena.give_back(run.first, run.blocks);
-    }
-}
-
 /// Gives a charged run back.
 fn release(pages: &PageAllocator, run: Run) {
-    unmap(pages, run);
+    pages.memory().give_back(run.first, run.blocks);
     pages.uncharge(run.charged);
 }

@@ -10,7 +10,7 @@ use super::ring::RingSizes;
 use super::set::PcpSet;
 use super::{FreeListPolicy, Page, PageConfig, PageRequest, Tuning};
 use crate::frame::{
-    Arena, FRAME_BYTES, Faults, FrameTable, MAX_ORDER, MigrateType, NodeId, Order,
+    Arena, FRAME_BYTES, Faults, FrameTable, MAX_ORDER, Memory, MigrateType, NodeId, Order,
     PAGEBLOCK_FRAMES, Pfn, Touched,
 };
 use crate::zone::{Ask, Block, Mark, ZoneConfig, Zones};
@@ -82,7 +82,13 @@ impl PageAllocator {
         self.zones.memory().frames()
     }
 
-    /// The reservation.
+    /// The window with all that is recorded of its frames.
+    #[inline]
+    pub fn memory(&self) -> &Memory {
+        self.zones.memory()
+    }
+
+    /// The pageblocks of the window.
     #[inline]
     pub fn arena(&self) -> &Arena {
         self.zones.memory().arena()
@@ -226,9 +232,8 @@ impl PageAllocator {
         self.pcps.slots().for_each(|slot| self.drain_slot(slot));
     }
 
-    /// Lets the zones give every pageblock that is free as a whole back to the reservation. Returns
-    /// how many.
-    pub fn give_back(&self) -> u32 {
+    /// Lets the zones give every pageblock that is free as a whole back. Returns the bytes.
+    pub fn give_back(&self) -> usize {
         self.zones.give_back()
     }
 

@@ -4,7 +4,7 @@
 //! ring is smaller than that anyway: 4 bytes per block, touched only as far as a list is used.
 //! Capacities bound what a list can hold; they are powers of two, so that no position is divided.
 
-use crate::frame::{Access, OsArray, Pfn, fresh_zero};
+use crate::frame::{OsArray, Pfn, fresh_zero};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 
@@ -97,7 +97,7 @@ impl Rings {
             mask[list] = sizes.of(*order) - 1;
             stride += sizes.of(*order);
         }
-        let cells = OsArray::reserve(os, count * stride as usize, Access::Writable)?;
+        let cells = OsArray::zeroed(os, count * stride as usize)?;
         Ok(Self { cells, stride, offset, mask })
     }
 

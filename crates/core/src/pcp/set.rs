@@ -9,7 +9,7 @@ use super::ring::{RingSizes, Rings};
 use super::v6_7::V6_7;
 use super::v2016::V2016;
 use super::{PcpPolicy, Tuning};
-use crate::frame::{Access, MAX_NODES, MigrateType, NodeId, Order, OsArray, PCP_TYPES, Pfn};
+use crate::frame::{MAX_NODES, MigrateType, NodeId, Order, OsArray, PCP_TYPES, Pfn};
 use crate::zone::{Ask, Block, Destination, Mark, Zones};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
@@ -76,7 +76,7 @@ impl PcpSet {
         let mut set = Self {
             policy,
             sizes: [Sizes::default(); MAX_NODES],
-            pcps: OsArray::reserve(os, count, Access::Writable)?,
+            pcps: OsArray::zeroed(os, count)?,
             rings: Rings::reserve(os, count, orders, ring_sizes)?,
             slots,
             nodes,

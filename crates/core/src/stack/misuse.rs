@@ -69,10 +69,13 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// A frame of the reservation that no allocation starts in: inside a block, or free again.
+    /// A frame with metadata that no allocation starts in: somebody else's, inside a block, or free again.
     /// O(frames), on the way to an abort.
     pub(super) fn unowned(&self, pfn: Pfn) -> Misuse {
         let frames = self.frames();
+        if !self.pages().memory().is_ours(pfn) {
+            return Misuse::Foreign;
+        }
         let head = (0..=pfn.0).rev().map(Pfn).find(|head| frames.kind(*head) != Kind::NONE);
         let is_inside = head.is_some_and(|head| {
             let kind = frames.kind(head);

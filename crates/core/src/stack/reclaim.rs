@@ -10,7 +10,8 @@
 //! 2. per-CPU page lists without use give their pages to the zones, others decay;
 //! 3. freed mappings that have been kept for the delay are released;
 //! 4. free blocks of the zones that were dirty at the last look and still are go to the operating
-//!    system, whole pageblocks first.
+//!    system, whole pageblocks first; those take their address space along, as do whole ones that
+//!    hold nothing, but for some that a zone keeps.
 //!
 //! "Dirty at the last look and still" is counted, not tracked per block: of `dirty(then)` and
 //! `dirty(now)` frames the smaller number was not needed in between. What is found due so is purged
@@ -18,12 +19,17 @@
 //! does one step at a time.
 
 use super::{Stack, StackConfig};
-use crate::frame::{FRAME_BYTES, MAX_NODES, Order};
+use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId, Order};
+use crate::pcp::PageAllocator;
 use crate::slab::{MAX_CACHES, SlabPolicy};
+use crate::zone::Whole;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 
 /// Most bytes purged in one step: some milliseconds.
 const PURGE_STEP_BYTES: usize = 16 << 20;
+/// Frames of pageblocks that are free as a whole which a zone keeps without regard to what is in
+/// use, 16 MiB: so much address space a program that comes and goes may take again at once.
+const KEPT_WHOLE_FRAMES: u32 = 4096;
 /// Slots that are told apart; with more of them, a slot is idle if all are that share its number
 /// modulo this.
 const SLOT_GROUPS: usize = 256;
@@ -69,6 +75,18 @@ pub struct Reclaimed {
     pub shrunk: u32,
 }
 
+/// Gives about `bytes` of dirty memory of a node back: whole pageblocks, and only where there are none
+/// what lies in between.
+fn purge_some(pages: &PageAllocator, node: NodeId, bytes: usize) -> usize {
+    let mut given = pages.zones().give_back_of(node, Whole::Dirty, bytes);
+    for smallest in [Order::PAGEBLOCK, Order::ZERO] {
+        if given == 0 {
+            given = pages.purge(node, smallest, bytes);
+        }
+    }
+    given
+}
+
 impl<C: StackConfig> Stack<C> {
     /// Bytes that the operating system could have at once: dirty free blocks and kept mappings.
     /// O(nodes).
@@ -96,7 +114,8 @@ impl<C: StackConfig> Stack<C> {
         let inner = self.inner();
         let mut bytes = inner.mappings.release_kept(inner.pages);
         for zone in inner.pages.zones().all() {
-            bytes += inner.pages.purge(zone.node(), Order::ZERO, usize::MAX);
+            let whole = inner.pages.zones().give_back_of(zone.node(), Whole::Dirty, usize::MAX);
+            bytes += whole + inner.pages.purge(zone.node(), Order::ZERO, usize::MAX);
         }
         bytes
     }
@@ -143,6 +162,9 @@ impl<C: StackConfig> Stack<C> {
             let node = usize::from(zone.node().0);
             state.due[node] = zone.dirty().min(state.dirty[node]);
             state.dirty[node] = zone.dirty();
+            // Address space is the program's as well.
+            let kept = KEPT_WHOLE_FRAMES + inner.pages.zones().budget().used() / 8;
+            inner.pages.zones().give_back_of(zone.node(), Whole::Beyond(kept), usize::MAX);
         }
         done
     }
@@ -154,17 +176,15 @@ impl<C: StackConfig> Stack<C> {
         for zone in pages.zones().all() {
             let node = usize::from(zone.node().0);
             let due = state.due[node].min(zone.dirty()) as usize * FRAME_BYTES;
-            for smallest in [Order::PAGEBLOCK, Order::ZERO] {
-                let bytes = match due {
-                    0 => 0,
-                    due => pages.purge(zone.node(), smallest, due.min(PURGE_STEP_BYTES)),
-                };
-                if bytes > 0 {
-                    let frames = (bytes / FRAME_BYTES) as u32;
-                    state.due[node] = state.due[node].saturating_sub(frames);
-                    state.dirty[node] = state.dirty[node].saturating_sub(frames);
-                    return Some(bytes);
-                }
+            let bytes = match due {
+                0 => 0,
+                due => purge_some(pages, zone.node(), due.min(PURGE_STEP_BYTES)),
+            };
+            if bytes > 0 {
+                let frames = (bytes / FRAME_BYTES) as u32;
+                state.due[node] = state.due[node].saturating_sub(frames);
+                state.dirty[node] = state.dirty[node].saturating_sub(frames);
+                return Some(bytes);
             }
             state.due[node] = 0;
         }

@@ -1,14 +1,14 @@
 //! How much memory a heap holds, in bytes: for `mallinfo2` and its relatives.
 
 use super::{Stack, StackConfig};
-use crate::frame::FRAME_BYTES;
+use crate::frame::{FRAME_BYTES, PAGEBLOCK_BYTES};
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 
 /// A snapshot; its parts are read one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapUse {
-    /// Address space reserved.
-    pub reserved_bytes: usize,
+    /// Address space of zones and mappings.
+    pub address_space_bytes: usize,
     /// Memory of the zones: in use or free.
     pub zone_bytes: usize,
     /// Memory of live mappings and of those kept for reuse.
@@ -93,7 +93,8 @@ impl<C: StackConfig> Stack<C> {
     #[must_use]
     pub fn heap_use(&self) -> HeapUse {
         let inner = self.inner();
-        let mut usage = HeapUse { reserved_bytes: self.arena().bytes(), ..HeapUse::default() };
+        let address_space_bytes = self.arena().pageblocks_taken() * PAGEBLOCK_BYTES;
+        let mut usage = HeapUse { address_space_bytes, ..HeapUse::default() };
         for zone in inner.pages.zones().all() {
             usage.zone_bytes += zone.managed() as usize * FRAME_BYTES;
             usage.free_bytes += zone.free() as usize * FRAME_BYTES;

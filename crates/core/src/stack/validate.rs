@@ -34,6 +34,7 @@ impl<C: StackConfig> Stack<C> {
         }
         inner.slab.validate_kept(&self.context())?;
         inner.mappings.validate()?;
+        self.arena().validate()?;
         inner.pages.validate();
         let census = self.census()?;
         self.check_slabs(&census)?;
@@ -45,7 +46,7 @@ impl<C: StackConfig> Stack<C> {
             Census { of_cache: [0; MAX_CACHES], of_blocks: 0, mappings: 0, of_mappings: 0 };
         let frames = self.frames();
         let pageblocks = self.pages().zones().memory().pageblocks();
-        for block in (0..self.arena().frames() / PAGEBLOCK_FRAMES).map(PageblockIndex) {
+        for block in (0..self.arena().span_blocks()).map(PageblockIndex) {
             if !self.arena().is_taken(block) {
                 continue;
             }

@@ -1,72 +1,98 @@
-//! Giving back: pageblocks that are free as a whole return to the reservation, where a mapping or
-//! another zone needs the address space. A zone that has a pageblock back asks for it as for any
+//! Giving back: pageblocks that are free as a whole become nobody's addresses, where a mapping or
+//! another zone needs them, and where they have been free for a while. A zone that has a pageblock back asks for it as for any
 //! other, so the reverse is [growth](super::grow).
 //!
 //! A pageblock that was given back is as it was before the zone took it: in no zone, all states
-//! `USED`, nothing kept, its memory purged.
+//! `USED`, nothing kept, and nobody's.
 
-use super::free_area::{Block, End};
+use super::free_area::Block;
 use super::zone::Zone;
 use super::{ORDERS, Zones};
 use crate::frame::{
-    FrameState, Memory, MigrateType, Order, PAGEBLOCK_FRAMES, PCP_TYPES, PageblockTag,
+    FrameState, Memory, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, PCP_TYPES, PageblockTag, Pfn,
 };
 use quarry_sys::primitive::Ordering::Relaxed;
 
+/// Which of the pageblocks that are free as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whole {
+    /// All of them, and those that would be if no frames were kept for requests of an exact number.
+    Any,
+    /// Those that may hold data.
+    Dirty,
+    /// All beyond so many frames.
+    Beyond(u32),
+}
+
 impl Zones {
-    /// Lets the zones that grow on demand give every pageblock that is free as a whole back to the
-    /// reservation. Returns how many. O(pageblocks given back); calls of the operating system
-    /// happen without a zone's lock.
-    pub fn give_back(&self) -> u32 {
-        let given = self.all().map(|zone| zone.give_back(self.memory())).sum();
+    /// Lets the zones that grow on demand give every pageblock that is free as a whole back. Returns
+    /// the bytes. O(pageblocks given back); calls of the operating system happen without a zone's
+    /// lock.
+    pub fn give_back(&self) -> usize {
+        self.all().map(|zone| self.give_back_of(zone.node(), Whole::Any, usize::MAX)).sum()
+    }
+
+    /// Lets the zone of a node, if it grows on demand, give back such pageblocks, until about
+    /// `most_bytes` are given back. Returns the bytes.
+    pub fn give_back_of(&self, node: NodeId, which: Whole, most_bytes: usize) -> usize {
+        let given = self.zone(node).give_back(self.memory(), which, most_bytes);
         if given > 0 {
             self.refresh_marks();
         }
         given
     }
 
-    /// Whether a zone has found the reservation used up, and others may have what it needs.
+    /// Whether a zone has found the window used up, and others may have what it needs.
     pub(crate) fn is_crowded(&self) -> bool {
         self.nodes > 1 && self.all().any(|zone| zone.grows && zone.stuck.load(Relaxed))
     }
 }
 
 impl Zone {
-    fn give_back(&self, memory: &Memory) -> u32 {
+    fn give_back(&self, memory: &Memory, which: Whole, most_bytes: usize) -> usize {
         let mut given = 0;
         if !self.grows {
             return given;
         }
         // Who makes a last look waits for what is off the lists meanwhile.
         let _purging = self.purging.lock();
-        // Part of a pageblock may be kept as runs, and the rest be free blocks.
-        self.flush_runs(memory);
-        while let Some(block) = self.isolate_whole(memory) {
-            let arena = memory.arena();
-            let is_purged = block.zeroed
-                || arena.os().purge(arena.address(block.pfn), block.order.bytes()).is_ok();
-            self.settle(memory, block, is_purged);
-            if !is_purged {
-                break;
-            }
-            let pageblocks = block.order.frames() / PAGEBLOCK_FRAMES;
-            arena.give_back(block.pfn.pageblock(), pageblocks);
-            given += pageblocks;
+        if which == Whole::Any {
+            // Part of a pageblock may be kept as runs, and the rest be free blocks.
+            self.flush_runs(memory);
+        }
+        while given < most_bytes
+            && let Some(block) = self.isolate_whole(memory, which)
+        {
+            self.let_go(memory, block);
+            memory.give_back(block.pfn.pageblock(), block.order.frames() / PAGEBLOCK_FRAMES);
+            given += block.order.bytes();
         }
         given
     }
 
     /// Takes a block off the lists that fills its pageblocks; the reserve is left alone.
-    fn isolate_whole(&self, memory: &Memory) -> Option<Block> {
+    fn isolate_whole(&self, memory: &Memory, which: Whole) -> Option<Block> {
         let mut inside = self.lock();
         let areas = &mut inside.areas;
-        let (pfn, order, of) = (Order::PAGEBLOCK.index()..ORDERS)
-            .rev()
-            .map(|order| Order::new(order as u8))
-            .find_map(|order| {
-                let types = MigrateType::ALL[..PCP_TYPES].iter();
-                types.copied().find_map(|of| Some((areas.first(memory, order, of)?, order, of)))
-            })?;
+        let orders =
+            || (Order::PAGEBLOCK.index()..ORDERS).rev().map(|order| Order::new(order as u8));
+        let lists = || {
+            let types = || MigrateType::ALL[..PCP_TYPES].iter().copied();
+            orders().flat_map(move |order| types().map(move |of| (order, of)))
+        };
+        if let Whole::Beyond(kept) = which {
+            let whole: u32 = lists().map(|(order, of)| areas.nr(order, of) * order.frames()).sum();
+            if whole <= kept {
+                return None;
+            }
+        }
+        // Blocks that have been purged are put at the tail, so one that was not is found in front.
+        let is_wanted =
+            |pfn: &Pfn| which != Whole::Dirty || !memory.frames().state(*pfn).is_zeroed();
+        let (pfn, order, of) = lists().find_map(|(order, of)| {
+            let pfn = areas.first(memory, order, of).filter(is_wanted)?;
+            Some((pfn, order, of))
+        })?;
         let zeroed = areas.remove(memory, pfn, order, of);
         memory.frames().set_state(pfn, FrameState::USED);
         self.isolated.store(self.isolated.load(Relaxed) + order.frames(), Relaxed);
@@ -74,18 +100,14 @@ impl Zone {
         Some(Block { pfn, order, zeroed })
     }
 
-    /// Lets a block go for good, or puts it back.
-    fn settle(&self, memory: &Memory, block: Block, goes: bool) {
+    /// Lets a block go for good that was taken off the lists.
+    fn let_go(&self, memory: &Memory, block: Block) {
         let frames = block.order.frames();
-        let mut inside = self.lock();
-        if goes {
-            for offset in (0..frames).step_by(PAGEBLOCK_FRAMES as usize) {
-                memory.pageblocks().of(block.pfn.plus(offset)).set_tag(PageblockTag::NONE);
-            }
-            self.set_managed(self.managed() - frames);
-        } else {
-            inside.areas.put(memory, block, End::Tail);
+        let inside = self.lock();
+        for offset in (0..frames).step_by(PAGEBLOCK_FRAMES as usize) {
+            memory.pageblocks().of(block.pfn.plus(offset)).set_tag(PageblockTag::NONE);
         }
+        self.set_managed(self.managed() - frames);
         self.isolated.store(self.isolated.load(Relaxed) - frames, Relaxed);
         self.publish(&inside.areas);
     }

@@ -22,6 +22,7 @@ mod zone;
 pub use budget::Budget;
 pub use fallback::FallbackCounts;
 pub use free_area::{Block, ORDERS};
+pub use give_back::Whole;
 pub(crate) use grow::Urgency;
 pub use runs::{RUN_FRAMES, Run};
 pub use validate::StateCensus;

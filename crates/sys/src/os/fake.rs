@@ -1,11 +1,12 @@
 //! A fake operating system for tests: plain private mappings, faults on demand.
 //!
-//! Memory is committed from the start (one plain `mmap`, no fixed or partial unmapping), so that
-//! the code above runs under sanitizers and valgrind as it is. In front of each reservation lie
-//! a few bytes that remember the mapping to unmap. Every call can be made to fail by its number,
-//! counted from 1, to walk every error path of a run.
+//! Windows and reservations are accessible from the start (one plain `mmap`, no fixed or partial
+//! unmapping), so that the code above runs under sanitizers and valgrind as it is. In front of each
+//! lie a few bytes that remember the mapping to unmap. Every call can be made to fail by its
+//! number, counted from 1, to walk every error path of a run; and a range can be made somebody
+//! else's.
 
-use super::{Os, OsError, OsResult};
+use super::{NotMoved, Os, OsError, OsResult};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -32,6 +33,9 @@ pub struct FakeOs {
     huge_bytes: AtomicUsize,
     resident_eighths: AtomicU32,
     knows_resident: AtomicBool,
+    /// Start and bytes of the range that is somebody else's.
+    foreign: [AtomicUsize; 2],
+    loses_targets: AtomicBool,
 }
 
 impl FakeOs {
@@ -47,6 +51,8 @@ impl FakeOs {
             huge_bytes: AtomicUsize::new(0),
             resident_eighths: AtomicU32::new(0),
             knows_resident: AtomicBool::new(true),
+            foreign: [const { AtomicUsize::new(0) }; 2],
+            loses_targets: AtomicBool::new(false),
         }
     }
 
@@ -83,6 +89,24 @@ impl FakeOs {
         self.resident_eighths.store(eighths.unwrap_or(0), Ordering::Relaxed);
     }
 
+    /// Says that somebody else has mapped something there: in place of the range named before.
+    pub fn occupy(&self, address: NonNull<u8>, bytes: usize) {
+        self.foreign[0].store(address.as_ptr() as usize, Ordering::Relaxed);
+        self.foreign[1].store(bytes, Ordering::Relaxed);
+    }
+
+    /// Says whether the next moves fail, and their targets become somebody else's.
+    pub fn lose_targets(&self, loses: bool) {
+        self.loses_targets.store(loses, Ordering::Relaxed);
+    }
+
+    /// Whether a part of the range is somebody else's.
+    fn is_foreign(&self, address: NonNull<u8>, bytes: usize) -> bool {
+        let [start, length] = [0, 1].map(|word| self.foreign[word].load(Ordering::Relaxed));
+        let address = address.as_ptr() as usize;
+        address < start + length && start < address + bytes
+    }
+
     fn count(&self) -> OsResult<()> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         if call == self.fail_at.load(Ordering::Relaxed) {
@@ -92,11 +116,74 @@ impl FakeOs {
     }
 }
 
-// SAFETY: reservations are whole private mappings kept until `release`; `commit` changes nothing
-// because they are writable from the start; `purge` clears exactly its range.
+/// Makes a range read as zero without touching what nobody has touched.
+///
+/// # Safety
+/// The range is accessible, and nobody uses it.
+unsafe fn forget(address: NonNull<u8>, bytes: usize) {
+    // SAFETY: the caller's promise; Miri knows no madvise.
+    unsafe {
+        if cfg!(miri) || libc::madvise(address.as_ptr().cast(), bytes, libc::MADV_DONTNEED) != 0 {
+            address.as_ptr().write_bytes(0, bytes);
+        }
+    }
+}
+
+// SAFETY: windows and reservations are whole private mappings kept until they are closed or
+// released; `map` and `commit` change nothing because those are writable from the start; `purge` and
+// `unmap` clear exactly their range.
 unsafe impl Os for FakeOs {
     fn page_size(&self) -> usize {
         self.page_size
+    }
+
+    fn window(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
+        self.reserve(bytes, align)
+    }
+
+    fn close_window(&self, address: NonNull<u8>, bytes: usize) {
+        // SAFETY: `window` reserved exactly this, and nothing of it is in use (trait).
+        unsafe { self.release(address, bytes) };
+    }
+
+    fn map(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
+        self.count()?;
+        if self.is_foreign(address, bytes) { Err(OsError(libc::EEXIST)) } else { Ok(()) }
+    }
+
+    unsafe fn unmap(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
+        self.count()?;
+        assert!(!self.is_foreign(address, bytes), "unmapped what is somebody else's");
+        // SAFETY: the caller's promise.
+        unsafe { forget(address, bytes) };
+        Ok(())
+    }
+
+    fn extend(&self, address: NonNull<u8>, bytes: usize, new_bytes: usize) -> OsResult<()> {
+        self.count()?;
+        // SAFETY: within the same window, as the caller has to know.
+        let behind = unsafe { address.add(bytes) };
+        let is_free = !self.is_foreign(behind, new_bytes - bytes);
+        if is_free { Ok(()) } else { Err(OsError(libc::ENOMEM)) }
+    }
+
+    unsafe fn move_pages(
+        &self,
+        (from, bytes): (NonNull<u8>, usize),
+        (to, new_bytes): (NonNull<u8>, usize),
+    ) -> Result<(), NotMoved> {
+        self.count().map_err(|_| NotMoved::Unchanged)?;
+        if self.loses_targets.load(Ordering::Relaxed) {
+            self.occupy(to, new_bytes);
+            return Err(NotMoved::Lost);
+        }
+        // SAFETY: the caller's promise; both are accessible and do not overlap.
+        unsafe {
+            forget(to, new_bytes);
+            core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), bytes);
+            forget(from, bytes);
+        }
+        Ok(())
     }
 
     fn reserve(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
@@ -135,10 +222,6 @@ unsafe impl Os for FakeOs {
         self.count()
     }
 
-    fn decommit(&self, _address: NonNull<u8>, _bytes: usize) -> OsResult<()> {
-        self.count()
-    }
-
     fn populate(&self, _address: NonNull<u8>, bytes: usize) -> OsResult<()> {
         self.count()?;
         self.populated_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -169,16 +252,6 @@ unsafe impl Os for FakeOs {
         self.count()?;
         let change = if huge { bytes } else { bytes.wrapping_neg() };
         self.huge_bytes.fetch_add(change, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn move_pages(&self, from: NonNull<u8>, to: NonNull<u8>, bytes: usize) -> OsResult<()> {
-        self.count()?;
-        // SAFETY: the caller owns both ranges, which do not overlap (trait precondition).
-        unsafe {
-            core::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), bytes);
-            from.as_ptr().write_bytes(0, bytes);
-        }
         Ok(())
     }
 

@@ -1,6 +1,6 @@
-//! Linux: `mmap`, `mprotect`, `madvise`, `mremap`.
+//! Linux: `mmap`, `munmap`, `mprotect`, `madvise`, `mremap`.
 
-use super::{Access, Os, OsError, OsResult};
+use super::{NotMoved, Os, OsError, OsResult};
 use crate::primitive::{AtomicU32, AtomicUsize, Ordering};
 use core::ptr::NonNull;
 
@@ -55,61 +55,204 @@ fn check(result: i32) -> OsResult<()> {
     if result == 0 { Ok(()) } else { Err(errno()) }
 }
 
-/// A new private mapping, charged as its pages are touched.
-fn map(bytes: usize, protection: i32) -> OsResult<NonNull<u8>> {
-    // SAFETY: a new anonymous mapping at an address of the kernel's choice touches no live object.
-    // What is not writable is not charged, also under overcommit_memory=2 and mlockall.
-    let raw = unsafe {
-        libc::mmap(
-            core::ptr::null_mut(),
-            bytes,
-            protection,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-            -1,
-            0,
-        )
-    };
+const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
+
+/// A private mapping without a file, at `at` if the kernel can.
+fn map_at(at: usize, bytes: usize, protection: i32, flags: i32) -> OsResult<NonNull<u8>> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
+    // SAFETY: a new anonymous mapping that replaces nothing (no caller passes MAP_FIXED) touches no
+    // live object.
+    let raw = unsafe { libc::mmap(at as *mut libc::c_void, bytes, protection, flags, -1, 0) };
     if raw == libc::MAP_FAILED {
         return Err(errno());
     }
     NonNull::new(raw.cast()).ok_or(OsError(libc::ENOMEM))
 }
 
+/// A mapping at `at` and nowhere else.
+fn map_exactly(at: NonNull<u8>, bytes: usize, protection: i32, flags: i32) -> OsResult<()> {
+    let flags = flags | libc::MAP_FIXED_NOREPLACE;
+    let got = map_at(at.as_ptr() as usize, bytes, protection, flags)?;
+    if got == at {
+        return Ok(());
+    }
+    // Before Linux 4.17 the flag is unknown, and an address that is taken no more than a hint.
+    // SAFETY: the mapping just made, which nobody knows.
+    unsafe { libc::munmap(got.as_ptr().cast(), bytes) };
+    Err(OsError(libc::EEXIST))
+}
+
+/// A mapping of the kernel's choice. What is not writable is not charged, also under
+/// overcommit_memory=2 and mlockall.
+fn map_anywhere(bytes: usize, protection: i32) -> OsResult<NonNull<u8>> {
+    map_at(0, bytes, protection, libc::MAP_NORESERVE)
+}
+
+/// As [`map_anywhere`], at a multiple of `align`.
+fn map_aligned(bytes: usize, align: usize, protection: i32) -> OsResult<NonNull<u8>> {
+    let slack = align.saturating_sub(page_size());
+    let span = bytes.checked_add(slack).ok_or(OsError(libc::ENOMEM))?;
+    let raw = map_anywhere(span, protection)?.as_ptr();
+    let start = raw as usize;
+    let aligned = start.next_multiple_of(align);
+    let (head, tail) = (aligned - start, start + span - (aligned + bytes));
+    // SAFETY: both pieces are parts of the mapping just made that nobody has seen.
+    unsafe {
+        if head != 0 {
+            libc::munmap(raw.cast(), head);
+        }
+        if tail != 0 {
+            libc::munmap((aligned + bytes) as *mut libc::c_void, tail);
+        }
+    }
+    NonNull::new(aligned as *mut u8).ok_or(OsError(libc::ENOMEM))
+}
+
+/// Windows lie between 17 and 64 TiB: above what sanitizers, Go and the collectors of Java claim by
+/// fixed addresses, below programs, libraries and stacks, and within the 47 bits of x86-64 and the 48
+/// of aarch64.
+const LOWEST_WINDOW: usize = 17 << 40;
+const END_OF_WINDOWS: usize = 64 << 40;
+/// Between two windows, so that running over the end of one reaches nothing.
+const GAP_BYTES: usize = 1 << 30;
+
+/// Where the next window of the process begins; 0 = nobody has had one.
+static NEXT_WINDOW: AtomicUsize = AtomicUsize::new(0);
+
+/// Addresses for a window of `bytes`: at random for the first one, as the kernel's own mappings are,
+/// and behind the last one for the others, so that no two overlap.
+fn next_window(bytes: usize, align: usize) -> Option<usize> {
+    let room = END_OF_WINDOWS - LOWEST_WINDOW;
+    let span = bytes.checked_add(GAP_BYTES)?.checked_next_multiple_of(align)?;
+    let places = room.checked_sub(span)? / align;
+    let random = LOWEST_WINDOW.next_multiple_of(align) + random() % places.max(1) * align;
+    let mut next = NEXT_WINDOW.load(Ordering::Relaxed);
+    loop {
+        let behind = next.checked_next_multiple_of(align)?;
+        let fits = next != 0 && behind + span <= END_OF_WINDOWS;
+        let start = if fits { behind } else { random };
+        let (seen, relaxed) = (next, Ordering::Relaxed);
+        match NEXT_WINDOW.compare_exchange(seen, start + span, relaxed, relaxed) {
+            Ok(_) => return Some(start),
+            Err(now) => next = now,
+        }
+    }
+}
+
+/// A number that nobody can foresee; where the kernel gives none, the random part of a stack's
+/// address serves.
+fn random() -> usize {
+    let mut number = 0usize;
+    let bytes = (&raw mut number).cast();
+    // SAFETY: `number` has as many bytes as are asked for.
+    let got = unsafe { libc::getrandom(bytes, size_of::<usize>(), libc::GRND_NONBLOCK) };
+    if got == size_of::<usize>() as isize { number } else { (&raw const number) as usize >> 4 }
+}
+
+/// As long as the addresses of a program on x86-64, and so longer than what lies behind any of its
+/// mappings. (More than that is `EINVAL` from Linux 6.17 on.)
+const ENDLESS: usize = 0x7fff_ffff_f000;
+
+/// Whether the kernel knows a range as (part of) one mapping. It is asked to grow it where it is by
+/// more than there is, and says `EFAULT` of several before it says that there is no room: Linux
+/// 2.6.12 to 6.18, `vma_to_resize` and its successors in `mm/mremap.c`.
+fn is_one_mapping(address: NonNull<u8>, bytes: usize) -> bool {
+    // SAFETY: without MREMAP_MAYMOVE nothing is moved, and what it grows into is nobody's.
+    let grown = unsafe { libc::mremap(address.as_ptr().cast(), bytes, ENDLESS, 0) };
+    if grown == libc::MAP_FAILED {
+        return matches!(errno().0, libc::ENOMEM | libc::EAGAIN);
+    }
+    // SAFETY: where addresses have more bits there was room after all. It is what the mapping has
+    // grown by that goes.
+    unsafe { libc::munmap(address.as_ptr().add(bytes).cast(), ENDLESS - bytes) };
+    true
+}
+
 /// Linux 5.14, `include/uapi/asm-generic/mman-common.h`.
 const MADV_POPULATE_WRITE: i32 = 23;
 
-// SAFETY: `reserve` returns fresh private mappings, `mprotect`/`madvise` act on exactly the range
-// they are given, and `munmap` is only reached through the unsafe `release`.
+// SAFETY: `map` and `reserve` make fresh private mappings and replace nothing, `mprotect` and
+// `madvise` act on exactly the range they are given, as do `munmap` and a fixed `mremap`, which are
+// reached through unsafe calls only.
 unsafe impl Os for Linux {
     fn page_size(&self) -> usize {
         page_size()
     }
 
-    fn reserve(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
+    fn window(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
         let page = self.page_size();
-        let slack = align.saturating_sub(page);
-        let span = bytes.checked_add(slack).ok_or(OsError(libc::ENOMEM))?;
-        let raw = map(span, libc::PROT_NONE)?.as_ptr();
-        let start = raw as usize;
-        let aligned = (start + align - 1) & !(align - 1);
-        let (head, tail) = (aligned - start, start + span - (aligned + bytes));
-        // SAFETY: both pieces are parts of the mapping just made that nobody has seen.
-        unsafe {
-            if head != 0 {
-                libc::munmap(raw.cast(), head);
-            }
-            if tail != 0 {
-                libc::munmap((aligned + bytes) as *mut libc::c_void, tail);
-            }
+        let usual = next_window(bytes, align).and_then(|start| NonNull::new(start as *mut u8));
+        if let Some(start) = usual
+            // A look whether there are such addresses: not under valgrind, nor with 39 bits of them.
+            && map_exactly(start, page, libc::PROT_NONE, libc::MAP_NORESERVE).is_ok()
+        {
+            // SAFETY: the page just mapped, which nobody knows.
+            unsafe { libc::munmap(start.as_ptr().cast(), page) };
+            return Ok(start);
         }
-        NonNull::new(aligned as *mut u8).ok_or(OsError(libc::ENOMEM))
+        let start = map_aligned(bytes, align, libc::PROT_NONE)?;
+        // SAFETY: as above.
+        unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
+        Ok(start)
     }
 
-    fn reserve_accessible(&self, bytes: usize, access: Access) -> OsResult<NonNull<u8>> {
-        match access {
-            Access::ReadOnly => map(bytes, libc::PROT_READ),
-            Access::Writable => map(bytes, libc::PROT_READ | libc::PROT_WRITE),
+    fn close_window(&self, _address: NonNull<u8>, _bytes: usize) {}
+
+    fn map(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
+        // Without MAP_NORESERVE: what is larger than the machine is refused, as for everybody.
+        map_exactly(address, bytes, READ_WRITE, 0)
+    }
+
+    unsafe fn unmap(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
+        // SAFETY: the piece is the caller's, who promises that nobody uses it.
+        check(unsafe { libc::munmap(address.as_ptr().cast(), bytes) })
+    }
+
+    fn extend(&self, address: NonNull<u8>, bytes: usize, new_bytes: usize) -> OsResult<()> {
+        // SAFETY: without MREMAP_MAYMOVE the mapping stays where it is, and grows only into
+        // addresses that are nobody's.
+        let grown = unsafe { libc::mremap(address.as_ptr().cast(), bytes, new_bytes, 0) };
+        if grown == libc::MAP_FAILED { Err(errno()) } else { Ok(()) }
+    }
+
+    unsafe fn move_pages(
+        &self,
+        (from, bytes): (NonNull<u8>, usize),
+        (to, new_bytes): (NonNull<u8>, usize),
+    ) -> Result<(), NotMoved> {
+        // Of several mappings only the first would be moved, and the kernel finds out after it has
+        // unmapped the target.
+        if !is_one_mapping(from, bytes) {
+            return Err(NotMoved::Unchanged);
         }
+        // SAFETY: both pieces are mapped and the caller's (promise), who gives up what is at the
+        // target; so nothing of anybody else's is replaced.
+        let moved = unsafe {
+            libc::mremap(
+                from.as_ptr().cast(),
+                bytes,
+                new_bytes,
+                libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED,
+                to.as_ptr().cast::<libc::c_void>(),
+            )
+        };
+        if moved != libc::MAP_FAILED {
+            return Ok(());
+        }
+        // The kernel may have unmapped the target before it refused (`mremap_to`, `mm/mremap.c`), and
+        // another thread may have mapped something there since.
+        match map_exactly(to, new_bytes, READ_WRITE, 0) {
+            Ok(()) => Err(NotMoved::Unchanged),
+            Err(_) => Err(NotMoved::Lost),
+        }
+    }
+
+    fn reserve(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
+        map_aligned(bytes, align, libc::PROT_NONE)
+    }
+
+    fn reserve_accessible(&self, bytes: usize) -> OsResult<NonNull<u8>> {
+        map_anywhere(bytes, READ_WRITE)
     }
 
     fn commit_read_only(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
@@ -122,11 +265,6 @@ unsafe impl Os for Linux {
         check(unsafe {
             libc::mprotect(address.as_ptr().cast(), bytes, libc::PROT_READ | libc::PROT_WRITE)
         })
-    }
-
-    fn decommit(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
-        // SAFETY: the caller owns the range and nobody uses it.
-        check(unsafe { libc::mprotect(address.as_ptr().cast(), bytes, libc::PROT_NONE) })
     }
 
     fn populate(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
@@ -158,42 +296,6 @@ unsafe impl Os for Linux {
         let advice = if huge { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
         // SAFETY: a hint that keeps contents; the range is committed by us.
         check(unsafe { libc::madvise(address.as_ptr().cast(), bytes, advice) })
-    }
-
-    fn move_pages(&self, from: NonNull<u8>, to: NonNull<u8>, bytes: usize) -> OsResult<()> {
-        // SAFETY: both ranges are committed by us and owned by the caller; DONTUNMAP keeps the old
-        // range mapped, so that no foreign mapping can slip into the reservation. Needs Linux 5.7.
-        let moved = unsafe {
-            libc::mremap(
-                from.as_ptr().cast(),
-                bytes,
-                bytes,
-                libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP,
-                to.as_ptr().cast::<libc::c_void>(),
-            )
-        };
-        if moved != libc::MAP_FAILED {
-            return Ok(());
-        }
-        let error = errno();
-        // The kernel may have unmapped `to` before it refused (`mremap_to`, Linux 5.7): close the
-        // hole. NOREPLACE leaves everything alone where it has not.
-        // SAFETY: nothing is replaced; where there is a hole, it is ours and its contents were to
-        // be overwritten.
-        unsafe {
-            libc::mmap(
-                to.as_ptr().cast(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE
-                    | libc::MAP_ANONYMOUS
-                    | libc::MAP_NORESERVE
-                    | libc::MAP_FIXED_NOREPLACE,
-                -1,
-                0,
-            );
-        }
-        Err(error)
     }
 
     unsafe fn release(&self, address: NonNull<u8>, bytes: usize) {

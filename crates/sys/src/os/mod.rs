@@ -1,13 +1,21 @@
-//! Memory from the operating system: reserve, commit, populate, purge, release, move.
+//! Memory from the operating system, and the addresses that it lies at.
+//!
+//! Two kinds of address space are told apart:
+//!
+//! * A *window* is a range of addresses and nothing else: choosing it maps nothing, so it counts in
+//!   no limit, and somebody else's mapping may lie in it. Pieces of it are mapped as they are needed
+//!   and unmapped when they are given back. Whoever maps a piece finds out whether the addresses are
+//!   free; nothing is ever replaced.
+//! * A *reservation* is mapped as a whole, first without access: what is small, and what code must
+//!   be able to address before it is used, lies in one.
 //!
 //! Preconditions common to all calls, stated once: addresses and lengths are multiples of
-//! [`Os::page_size`], lengths are not zero, and ranges lie inside one reservation of the same `Os`.
-//! No call touches `errno` visibly: entry points save it.
+//! [`Os::page_size`], lengths are not zero, and ranges lie inside one window or reservation of the
+//! same `Os`. No call touches `errno` visibly: entry points save it.
 //!
-//! States of a page: *reserved* (no access, no charge) -> `commit` -> *committed* (reads as zero
-//! when first touched) -> touched -> `purge` -> *committed* again. Purging makes no page
-//! inaccessible: by `mprotect` it would run into `vm.max_map_count`. Only where more is refused
-//! does `decommit` turn unused ranges into *reserved* ones.
+//! States of a page of a window: *nobody's* -> `map` -> *ours* (reads as zero when first touched) ->
+//! touched -> `purge` -> *ours*, zero again -> `unmap` -> *nobody's*. Only pages that are *ours* are
+//! ever touched, purged, moved or moved onto.
 
 mod fake;
 mod linux;
@@ -24,24 +32,76 @@ pub struct OsError(pub i32);
 /// Result of a call to the operating system.
 pub type OsResult<T> = Result<T, OsError>;
 
-/// What may be done with fresh memory.
+/// What became of a move that the operating system refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// It reads as zero; each part is writable once it has been [committed](Os::commit).
-    ReadOnly,
-    /// It may be written; memory is charged as pages are touched.
-    Writable,
+pub enum NotMoved {
+    /// Nothing, but what the target held is unspecified now: who wants to can copy.
+    Unchanged,
+    /// The pages are where they were; whose the target is now nobody can say, and it must not be
+    /// touched again.
+    Lost,
 }
 
 /// The memory calls of an operating system, or of a fake one in tests.
 ///
 /// # Safety
-/// `reserve` returns ranges that no live object overlaps and that stay this process's until
-/// released; `commit` makes exactly the given range readable and writable; `purge` and `populate`
-/// never change the contents of other ranges.
+/// What `map` and `reserve` return is fresh memory that no live object overlaps and that stays this
+/// process's until it is unmapped or released; `commit` makes exactly the given range readable and
+/// writable; `purge` and `populate` never change the contents of other ranges; no call changes a
+/// mapping that it was not given.
 pub unsafe trait Os: Sync {
     /// Bytes per page of the OS: 4, 16 or 64 KiB. Frames of Quarry are 4 KiB whatever this is.
     fn page_size(&self) -> usize;
+
+    /// Chooses `bytes` of addresses, at a multiple of `align` (a power of two), where nothing is
+    /// likely to be mapped. Maps nothing.
+    ///
+    /// # Errors
+    /// `ENOMEM` where there is no such range.
+    fn window(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>>;
+
+    /// Gives up a window of which nothing is mapped any more.
+    fn close_window(&self, address: NonNull<u8>, bytes: usize);
+
+    /// Maps a piece of a window: readable, writable, zero, charged as its pages are touched.
+    ///
+    /// # Errors
+    /// `EEXIST` where anything is mapped there already, which is left as it is; `ENOMEM` at a limit.
+    fn map(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
+
+    /// Unmaps a piece of a window.
+    ///
+    /// # Errors
+    /// `ENOMEM` where the system would have to split a mapping and has too many; nothing has
+    /// changed then.
+    ///
+    /// # Safety
+    /// The piece is mapped, and nobody uses it any more.
+    unsafe fn unmap(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
+
+    /// Lets a mapped piece of a window grow from `bytes` to `new_bytes` where it lies, as one
+    /// mapping. What it grows by reads as zero.
+    ///
+    /// # Errors
+    /// Where anything lies behind it, where it is more than one mapping, or at a limit; nothing has
+    /// changed then.
+    fn extend(&self, address: NonNull<u8>, bytes: usize, new_bytes: usize) -> OsResult<()>;
+
+    /// Moves the pages of a mapped piece to the front of another one, which must be at least as
+    /// long and loses what it holds; behind the pages it reads as zero. What was at `from` is
+    /// nobody's afterwards.
+    ///
+    /// # Errors
+    /// Where the OS cannot move pages, for example those of several mappings. `from` has not changed
+    /// then, so the caller may copy, if the target is still ours.
+    ///
+    /// # Safety
+    /// Both pieces are mapped and the caller's, and nobody else uses them.
+    unsafe fn move_pages(
+        &self,
+        from: (NonNull<u8>, usize),
+        to: (NonNull<u8>, usize),
+    ) -> Result<(), NotMoved>;
 
     /// Reserves `bytes` of address space, aligned to `align` (a power of two), without access.
     ///
@@ -49,18 +109,14 @@ pub unsafe trait Os: Sync {
     /// The OS's `errno` where the address space is limited or exhausted.
     fn reserve(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>>;
 
-    /// As [`reserve`](Self::reserve) at any page, and then [`commit`](Self::commit) or
-    /// [`commit_read_only`](Self::commit_read_only) of all of it: in one call where the OS can.
+    /// As [`reserve`](Self::reserve) at any page, and then [`commit`](Self::commit) of all of it: in
+    /// one call where the OS can.
     ///
     /// # Errors
     /// Theirs; then nothing is reserved.
-    fn reserve_accessible(&self, bytes: usize, access: Access) -> OsResult<NonNull<u8>> {
+    fn reserve_accessible(&self, bytes: usize) -> OsResult<NonNull<u8>> {
         let start = self.reserve(bytes, self.page_size())?;
-        let committed = match access {
-            Access::ReadOnly => self.commit_read_only(start, bytes),
-            Access::Writable => self.commit(start, bytes),
-        };
-        if let Err(error) = committed {
+        if let Err(error) = self.commit(start, bytes) {
             // SAFETY: the whole reservation of above, which nobody knows.
             unsafe { self.release(start, bytes) };
             return Err(error);
@@ -80,14 +136,7 @@ pub unsafe trait Os: Sync {
     /// `ENOMEM` where overcommit accounting refuses.
     fn commit(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
-    /// Takes access to a purged range away, and with it what it counts for in a limit of data or of
-    /// committed memory.
-    ///
-    /// # Errors
-    /// The OS's `errno`; some of the range may be accessible still.
-    fn decommit(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
-
-    /// Brings the pages of a committed range into memory in one call.
+    /// Brings the pages of an accessible range into memory in one call.
     ///
     /// # Errors
     /// `EINVAL` before Linux 5.14, `ENOMEM` or `EFAULT` at a memory limit: plain faults then serve.
@@ -100,26 +149,18 @@ pub unsafe trait Os: Sync {
     /// The OS's `errno`, also where a filter refuses the call; `pages` then says nothing.
     fn resident(&self, address: NonNull<u8>, pages: &mut [u8]) -> OsResult<()>;
 
-    /// Gives the memory of a committed range back; it reads as zero afterwards.
+    /// Gives the memory of an accessible range back; it reads as zero afterwards.
     ///
     /// # Errors
     /// The OS's `errno` (locked pages); the contents are then unspecified.
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
-    /// Asks for huge pages (or, with false, for ordinary ones only) in a committed range. A hint:
+    /// Asks for huge pages (or, with false, for ordinary ones only) in an accessible range. A hint:
     /// it changes no contents, and a refusal is without consequence.
     ///
     /// # Errors
     /// The OS's `errno`.
     fn advise_huge(&self, address: NonNull<u8>, bytes: usize, huge: bool) -> OsResult<()>;
-
-    /// Moves the pages of `from` to `to` (committed, at least as long); `from` stays committed and
-    /// reads as zero. Ranges do not overlap.
-    ///
-    /// # Errors
-    /// Where the OS cannot move pages (before Linux 5.7, or a range of several mappings), in which
-    /// case nothing was moved and the caller copies.
-    fn move_pages(&self, from: NonNull<u8>, to: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
     /// Gives a whole reservation back.
     ///

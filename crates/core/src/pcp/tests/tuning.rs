@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::frame::MigrateType::{Movable, Unmovable};
-use crate::frame::{FrameTable, NodeId};
+use crate::frame::{Memory, NodeId};
 use crate::pcp::drain::Drain;
 use crate::pcp::lists::Lists;
 use crate::pcp::policy::{DrainWalk, Policy, SizeInputs, Sizes, Surroundings};
@@ -169,7 +169,9 @@ fn drained(
     first: usize,
 ) -> Vec<u8> {
     let os = fake_os();
-    let frames = FrameTable::reserve(os, 16 << 10).unwrap();
+    let memory = Memory::reserve(os, 64 << 20).unwrap();
+    memory.take_for_zone(32).unwrap();
+    let frames = memory.frames();
     let rings = Rings::reserve(os, 1, orders, &RingSizes::default()).unwrap();
     let mut lists = Lists {
         tuning: Tuning::default(),
@@ -186,7 +188,7 @@ fn drained(
         }
     }
     let before = lists.tuning.count;
-    let drain = Drain::new(&mut lists, rings.at(0), &frames, (orders, walk), pages, first);
+    let drain = Drain::new(&mut lists, rings.at(0), frames, (orders, walk), pages, first);
     let drained: Vec<_> = drain.collect();
     let taken: u32 = drained.iter().map(|block| block.order.frames()).sum();
     assert_eq!(lists.tuning.count, before - taken, "the count follows what was taken");

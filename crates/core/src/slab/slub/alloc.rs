@@ -171,7 +171,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
         };
         let page = context.pages.alloc(slot, request)?;
         let slab = page.pfn;
-        if self.tables.commit(context, slab).is_err() {
+        if self.tables.grow(context, slab).is_err() {
             context.pages.free(slot, slab, cache.order());
             return None;
         }

@@ -196,10 +196,16 @@ impl<P: PerCpu, const LOCKLESS: bool> SlabPolicy<P> for Slub<LOCKLESS> {
     fn lock_for_fork(&self) {
         self.slot_locks().for_each(CountedLock::lock_for_fork);
         self.list_locks().for_each(CountedLock::lock_for_fork);
+        self.tables.get().iter().for_each(|tables| tables.fork_lock().lock_for_fork());
     }
 
     unsafe fn unlock_after_fork(&self) {
         // SAFETY: the caller took them all by `lock_for_fork`, under which no cache is created.
+        self.tables
+            .get()
+            .iter()
+            .for_each(|tables| unsafe { tables.fork_lock().unlock_after_fork() });
+        // SAFETY: as above.
         self.list_locks().for_each(|lock| unsafe { lock.unlock_after_fork() });
         // SAFETY: as above.
         self.slot_locks().for_each(|lock| unsafe { lock.unlock_after_fork() });

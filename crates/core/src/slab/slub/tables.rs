@@ -9,26 +9,27 @@
 //! | slots | 64 | slot | [`Slot`]: the lock of its partial lists |
 //!
 //! Slabs of order 0 have one frame and so one link word in the frame table, which is why the second
-//! link needs an array. All are reserved when the first cache is created, so that a stack with
-//! another policy pays nothing; entries of frames become writable a section at a time, when a slab
-//! starts in it.
+//! link needs an array. All are made when the first cache is created, so that a stack with
+//! another policy pays nothing; those with an entry per frame grow as far as slabs lie.
 
 use super::cpu::CpuSlab;
 use super::node::Node;
 use super::page_word::PageWord;
-use crate::frame::{Access, FreshZero, MetadataKind, NodeId, OsArray, Pfn};
+use crate::frame::{
+    FRAME_BYTES, FreshZero, GrowingArray, MetadataKind, NodeId, OsArray, Pfn, Window,
+};
 use crate::slab::{CacheId, MAX_CACHES, SlabContext};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use quarry_sys::lock::CountedLock;
+use quarry_sys::lock::{CountedLock, ForkLock};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{PerCpu, SlotIndex};
-use quarry_sys::primitive::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use quarry_sys::primitive::{AtomicBool, AtomicU32, Ordering};
 
 /// Bytes per frame that the policy adds to the frame table.
 pub(super) const BYTES_PER_FRAME: usize = size_of::<PageWord>() + size_of::<AtomicU32>();
 
-/// Frames whose entries become writable together: 64 MiB of memory.
+/// Frames whose entries become accessible together: 64 MiB of memory.
 const SECTION_FRAMES: usize = 16 * 1024;
 
 /// What all caches of a slot share, on a cache line of its own.
@@ -52,9 +53,12 @@ unsafe impl FreshZero for Slot {}
 
 /// The arrays.
 pub(super) struct Tables {
-    words: OsArray<PageWord>,
-    previous: OsArray<AtomicU32>,
-    sections: OsArray<AtomicU8>,
+    words: GrowingArray<PageWord>,
+    previous: GrowingArray<AtomicU32>,
+    /// Held while these two grow.
+    growth: CountedLock<()>,
+    /// What they lie in; dropped after them.
+    _window: Window,
     nodes: OsArray<Node>,
     cpus: OsArray<CpuSlab>,
     slots: OsArray<Slot>,
@@ -63,36 +67,41 @@ pub(super) struct Tables {
 
 impl Tables {
     fn reserve(os: &'static dyn Os, frames: usize, slots: usize, nodes: usize) -> OsResult<Self> {
+        let of_words = GrowingArray::<PageWord>::span(os, frames);
+        let bytes = of_words + GrowingArray::<AtomicU32>::span(os, frames);
+        let window = Window::choose(os, bytes, os.page_size().max(FRAME_BYTES))?;
+        let [words, previous] = [0, of_words].map(|offset| window.at(offset));
         Ok(Self {
-            words: OsArray::reserve(os, frames, Access::ReadOnly)?,
-            previous: OsArray::reserve(os, frames, Access::ReadOnly)?,
-            sections: OsArray::reserve(os, frames.div_ceil(SECTION_FRAMES), Access::Writable)?,
-            nodes: OsArray::reserve(os, MAX_CACHES * nodes, Access::Writable)?,
-            cpus: OsArray::reserve(os, MAX_CACHES * slots, Access::Writable)?,
-            slots: OsArray::reserve(os, slots, Access::Writable)?,
+            words: GrowingArray::new(os, words, frames),
+            previous: GrowingArray::new(os, previous, frames),
+            growth: CountedLock::new(()),
+            _window: window,
+            nodes: OsArray::zeroed(os, MAX_CACHES * nodes)?,
+            cpus: OsArray::zeroed(os, MAX_CACHES * slots)?,
+            slots: OsArray::zeroed(os, slots)?,
             nodes_each: nodes,
         })
     }
 
-    /// Makes the entries of `slab` writable.
-    pub(super) fn commit<P: PerCpu>(
-        &self,
-        context: &SlabContext<'_, P>,
-        slab: Pfn,
-    ) -> OsResult<()> {
-        let section = slab.index() / SECTION_FRAMES;
-        let done = self.sections.at(section);
-        if done.load(Ordering::Acquire) != 0 {
+    /// Makes the entries of `slab` accessible, and of all frames in front of it.
+    pub(super) fn grow<P: PerCpu>(&self, context: &SlabContext<'_, P>, slab: Pfn) -> OsResult<()> {
+        if slab.index() < self.previous.len() {
             return Ok(());
         }
-        let first = section * SECTION_FRAMES;
-        let count = SECTION_FRAMES.min(self.words.len() - first);
-        self.words.commit(first, count)?;
-        self.previous.commit(first, count)?;
-        if done.swap(1, Ordering::AcqRel) == 0 {
-            context.metadata.count(MetadataKind::SlabHeaders, count * BYTES_PER_FRAME);
+        let _held = self.growth.lock();
+        let (known, capacity) = (self.previous.len(), self.words.capacity());
+        let len = (slab.index() + 1).next_multiple_of(SECTION_FRAMES).min(capacity);
+        if len > known {
+            self.words.grow(len)?;
+            self.previous.grow(len)?;
+            context.metadata.count(MetadataKind::SlabHeaders, (len - known) * BYTES_PER_FRAME);
         }
         Ok(())
+    }
+
+    /// The lock under which the tables grow, for `fork`.
+    pub(super) fn fork_lock(&self) -> &dyn ForkLock {
+        &self.growth
     }
 
     /// The packed word of the slab at `slab`.

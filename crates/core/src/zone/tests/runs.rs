@@ -2,7 +2,10 @@
 //! against an oracle that knows each frame.
 
 use super::{FIXED, NODE, ask, put, take, zones};
-use crate::frame::{FrameBits, MigrateType, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn, Side};
+use crate::frame::{
+    FrameBits, MigrateType, Order, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex, Pfn, Side,
+    Wanted,
+};
 use crate::zone::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -108,16 +111,16 @@ fn pageblocks_that_are_given_back_serve_mappings_and_zones() {
     while zones.grow(NODE, &ask(9, Movable), Urgency::Last) {
         blocks.push(take(&zones, &ask(9, Movable)).expect("the zone has grown for it"));
     }
-    let map = |count| memory.arena().take(memory.frames(), Side::Mapping, count, 1);
+    let map = |count| memory.take(Wanted { side: Side::Mapping, count, align: 1, room: 0 });
     assert!(map(1).is_err(), "zones have the whole reservation");
     let left = zone.managed() / PAGEBLOCK_FRAMES - blocks.len() as u32;
-    assert_eq!(zones.give_back(), left, "what nobody has taken");
+    assert_eq!(zones.give_back(), left as usize * PAGEBLOCK_BYTES, "what nobody has taken");
     blocks.drain(..).for_each(|block| put(&zones, block));
     assert!(zones.give_back() > 0);
     assert_eq!((zone.managed(), zone.free(), memory.arena().pageblocks_taken()), (0, 0, 0));
     zone.validate(memory);
     let first = map(32).expect("the whole reservation is free");
-    memory.arena().give_back(first, 32);
+    memory.give_back(first, 32);
     assert!(zones.grow(NODE, &ask(9, Unmovable), Urgency::Last));
     zone.validate(memory);
 }
@@ -342,7 +345,8 @@ impl World {
                     .map(|(of, size)| of[..3].iter().sum::<u32>() * size)
                     .sum();
                 let managed = self.zone().managed();
-                assert_eq!(self.zones.give_back(), whole, "pageblocks that are free as a whole");
+                let bytes = whole as usize * PAGEBLOCK_BYTES;
+                assert_eq!(self.zones.give_back(), bytes, "pageblocks that are free as a whole");
                 assert_eq!(self.zone().managed(), managed - whole * PAGEBLOCK_FRAMES);
                 let taken = memory.arena().pageblocks_taken() as u32 * PAGEBLOCK_FRAMES;
                 assert_eq!(taken, self.zone().managed());
@@ -396,7 +400,8 @@ proptest! {
         while world.zone().unreserve_high_atomic(memory, Movable, true) {}
         world.check();
         let pageblocks = world.zone().managed() / PAGEBLOCK_FRAMES;
-        assert_eq!(world.zones.give_back(), pageblocks, "all of it merges again");
+        let bytes = pageblocks as usize * PAGEBLOCK_BYTES;
+        assert_eq!(world.zones.give_back(), bytes, "all of it merges again");
         world.check();
     }
 }

@@ -1,6 +1,8 @@
-//! An operating system for tests: counts its calls, fails where told to, unmaps when done.
+//! An operating system for tests: counts its calls, fails where told to, knows what is mapped, and
+//! unmaps it when done.
 
-use quarry_sys::os::{FakeOs, Linux, Os, OsError, OsResult};
+use quarry_sys::os::{FakeOs, Linux, NotMoved, Os, OsError, OsResult};
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +25,46 @@ pub(crate) struct TestOs {
     first: AtomicU64,
     last: AtomicU64,
     reservations: Mutex<Vec<(usize, usize)>>,
+    windows: Mutex<Vec<(usize, usize)>>,
+    pieces: Mutex<Pieces>,
+}
+
+/// Ranges of windows that are mapped, by their starts.
+#[derive(Default)]
+struct Pieces(BTreeMap<usize, usize>);
+
+impl Pieces {
+    /// Whether all of a range is mapped.
+    fn cover(&self, start: usize, end: usize) -> bool {
+        let mut covered = start;
+        for (from, to) in self.0.range(..end) {
+            if *from <= covered && covered < *to {
+                covered = *to;
+            }
+        }
+        covered >= end
+    }
+
+    fn add(&mut self, start: usize, end: usize) {
+        let touches = self.0.range(..end).any(|(_, to)| *to > start);
+        assert!(!touches, "mapped what is mapped already: {start:#x}..{end:#x}");
+        self.0.insert(start, end);
+    }
+
+    fn remove(&mut self, start: usize, end: usize) {
+        assert!(self.cover(start, end), "unmapped what is not mapped: {start:#x}..{end:#x}");
+        let touched: Vec<_> =
+            self.0.range(..end).filter(|(_, to)| **to > start).map(|(&at, &to)| (at, to)).collect();
+        for (from, to) in touched {
+            self.0.remove(&from);
+            if from < start {
+                self.0.insert(from, start);
+            }
+            if to > end {
+                self.0.insert(end, to);
+            }
+        }
+    }
 }
 
 impl TestOs {
@@ -38,6 +80,8 @@ impl TestOs {
             first: AtomicU64::new(u64::MAX),
             last: AtomicU64::new(0),
             reservations: Mutex::new(Vec::new()),
+            windows: Mutex::new(Vec::new()),
+            pieces: Mutex::new(Pieces::default()),
         }
     }
 
@@ -60,6 +104,15 @@ impl TestOs {
 
     /// Unmaps everything.
     pub(crate) fn release_all(&self) {
+        let not_null = |start: usize| NonNull::new(start as *mut u8).expect("nothing is at 0");
+        let pieces = std::mem::take(&mut *self.pieces.lock().unwrap());
+        for (start, end) in pieces.0 {
+            // SAFETY: mapped by this system; the bed that owned it is gone.
+            unsafe { self.inner.unmap(not_null(start), end - start) }.expect("unmapped");
+        }
+        for (start, bytes) in std::mem::take(&mut *self.windows.lock().unwrap()) {
+            self.inner.close_window(not_null(start), bytes);
+        }
         let reservations = std::mem::take(&mut *self.reservations.lock().unwrap());
         for (start, bytes) in reservations {
             let start = NonNull::new(start as *mut u8).expect("reservations are not at 0");
@@ -81,6 +134,75 @@ unsafe impl Os for TestOs {
         self.page_size
     }
 
+    fn window(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
+        assert!(bytes > 0 && bytes.is_multiple_of(self.page_size), "a window of {bytes} bytes");
+        self.count()?;
+        let start = self.inner.window(bytes, align)?;
+        self.windows.lock().unwrap().push((start.as_ptr() as usize, bytes));
+        Ok(start)
+    }
+
+    fn close_window(&self, address: NonNull<u8>, bytes: usize) {
+        let start = address.as_ptr() as usize;
+        let mut windows = self.windows.lock().unwrap();
+        let index = windows.iter().position(|whole| *whole == (start, bytes));
+        windows.swap_remove(index.expect("closed a window that was never chosen"));
+        let pieces = self.pieces.lock().unwrap();
+        let mut inside = pieces.0.range(start..start + bytes);
+        assert_eq!(inside.next(), None, "closed a window with something in it");
+        self.inner.close_window(address, bytes);
+    }
+
+    fn map(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
+        let start = address.as_ptr() as usize;
+        let inside = |(low, span): &(usize, usize)| *low <= start && start + bytes <= low + span;
+        assert!(self.windows.lock().unwrap().iter().any(inside), "mapped outside every window");
+        self.count()?;
+        self.inner.map(address, bytes)?;
+        self.pieces.lock().unwrap().add(start, start + bytes);
+        Ok(())
+    }
+
+    unsafe fn unmap(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
+        let start = address.as_ptr() as usize;
+        self.count()?;
+        // Before others may map it again.
+        self.pieces.lock().unwrap().remove(start, start + bytes);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.inner.unmap(address, bytes) }
+    }
+
+    fn extend(&self, address: NonNull<u8>, bytes: usize, new_bytes: usize) -> OsResult<()> {
+        self.check_range(address, bytes);
+        self.count()?;
+        self.inner.extend(address, bytes, new_bytes)?;
+        let start = address.as_ptr() as usize;
+        self.pieces.lock().unwrap().add(start + bytes, start + new_bytes);
+        Ok(())
+    }
+
+    unsafe fn move_pages(
+        &self,
+        (from, bytes): (NonNull<u8>, usize),
+        (to, new_bytes): (NonNull<u8>, usize),
+    ) -> Result<(), NotMoved> {
+        self.check_range(from, bytes);
+        self.check_range(to, new_bytes);
+        let (start, target) = (from.as_ptr() as usize, to.as_ptr() as usize);
+        assert!(start + bytes <= target || target + new_bytes <= start, "moved onto itself");
+        assert!(bytes <= new_bytes, "moved to where there is no room");
+        self.count().map_err(|_| NotMoved::Unchanged)?;
+        // SAFETY: the caller's promise is passed on.
+        let moved = unsafe { self.inner.move_pages((from, bytes), (to, new_bytes)) };
+        let mut pieces = self.pieces.lock().unwrap();
+        match moved {
+            Ok(()) => pieces.remove(start, start + bytes),
+            Err(NotMoved::Lost) => pieces.remove(target, target + new_bytes),
+            Err(NotMoved::Unchanged) => {}
+        }
+        moved
+    }
+
     fn reserve(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
         assert!(bytes > 0 && bytes.is_multiple_of(self.page_size), "reserve {bytes} bytes");
         assert!(align.is_power_of_two());
@@ -100,12 +222,6 @@ unsafe impl Os for TestOs {
         self.check_range(address, bytes);
         self.count()?;
         self.inner.commit(address, bytes)
-    }
-
-    fn decommit(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
-        self.check_range(address, bytes);
-        self.count()?;
-        self.inner.decommit(address, bytes)
     }
 
     fn populate(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
@@ -132,15 +248,6 @@ unsafe impl Os for TestOs {
         self.inner.purge(address, bytes)
     }
 
-    fn move_pages(&self, from: NonNull<u8>, to: NonNull<u8>, bytes: usize) -> OsResult<()> {
-        self.check_range(from, bytes);
-        self.check_range(to, bytes);
-        let distance = (from.as_ptr() as usize).abs_diff(to.as_ptr() as usize);
-        assert!(distance >= bytes, "pages moved onto themselves");
-        self.count()?;
-        self.inner.move_pages(from, to, bytes)
-    }
-
     unsafe fn release(&self, address: NonNull<u8>, bytes: usize) {
         let start = address.as_ptr() as usize;
         let mut reservations = self.reservations.lock().unwrap();
@@ -159,6 +266,10 @@ impl TestOs {
         assert!(bytes > 0 && bytes.is_multiple_of(self.page_size), "a call on {bytes} bytes");
         let reservations = self.reservations.lock().unwrap();
         let inside = |(low, span): &(usize, usize)| *low <= start && start + bytes <= low + span;
-        assert!(reservations.iter().any(inside), "a call outside every reservation");
+        let is_mapped = || self.pieces.lock().unwrap().cover(start, start + bytes);
+        assert!(
+            reservations.iter().any(inside) || is_mapped(),
+            "a call on {start:#x}, of which not all {bytes} bytes are mapped"
+        );
     }
 }

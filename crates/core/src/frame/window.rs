@@ -1,0 +1,43 @@
+//! A window: addresses of which pieces are mapped as they are needed.
+
+use core::ptr::NonNull;
+use quarry_sys::os::{Os, OsResult};
+
+/// The addresses, given up when this is dropped; what is mapped in them must be unmapped by then.
+pub struct Window {
+    os: &'static dyn Os,
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the start never changes, and nothing is done with it but arithmetic.
+unsafe impl Sync for Window {}
+// SAFETY: as for Sync.
+unsafe impl Send for Window {}
+
+impl Window {
+    /// Chooses addresses where nothing is likely to be mapped, at a multiple of `align`.
+    ///
+    /// # Errors
+    /// Where there are no such addresses.
+    pub fn choose(os: &'static dyn Os, bytes: usize, align: usize) -> OsResult<Self> {
+        Ok(Self { os, start: os.window(bytes, align)?, bytes })
+    }
+
+    /// The address `offset` bytes behind the start.
+    ///
+    /// # Panics
+    /// Outside the window.
+    #[must_use]
+    pub fn at(&self, offset: usize) -> NonNull<u8> {
+        assert!(offset < self.bytes, "an address outside the window");
+        // SAFETY: inside the window.
+        unsafe { self.start.add(offset) }
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        self.os.close_window(self.start, self.bytes);
+    }
+}
