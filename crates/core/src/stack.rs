@@ -54,8 +54,9 @@ struct FastPath<P> {
     small_end: AtomicUsize,
     /// Start of the window's frames.
     base: AtomicUsize,
-    /// Bytes from there on whose frames have kinds; 0 until the stack is ready. A copy of the arena's,
-    /// which grows: who meets an address behind it goes the slow way, where it is brought up to date.
+    /// Bytes from there on whose frames have kinds; 0 until the stack is ready. A copy of the
+    /// arena's, which grows: who meets an address behind it goes the slow way, where it is brought
+    /// up to date.
     span: AtomicUsize,
     /// One kind per frame.
     kinds: AtomicPtr<AtomicU8>,

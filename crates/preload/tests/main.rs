@@ -18,6 +18,7 @@ mod memory;
 mod misuse;
 mod programs;
 mod shared_object;
+mod space;
 #[cfg(target_arch = "x86_64")]
 mod straight_path;
 mod stress;

@@ -15,8 +15,9 @@
 //! | 0 | 1 | 0 | free, and zero: the system did not take it back |
 //! | 1 | 0 | 1 | somebody else's, or lost: never touched |
 //!
-//! Invariants: `nr_taken` = pageblocks taken and not excluded; `ranges` = runs of mapped pageblocks,
-//! the fewest mappings that the kernel can know them as; frames below `span` have metadata.
+//! Invariants: `nr_taken` = pageblocks taken and not excluded; `ranges` = runs of mapped
+//! pageblocks, the fewest mappings that the kernel can know them as; frames below `span` have
+//! metadata.
 
 use super::block_bits::BlockBits;
 use super::{FRAME_SHIFT, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
@@ -281,8 +282,8 @@ impl Arena {
         self.mapped.runs(is_mapped, first, first + count)
     }
 
-    /// Whether the kernel may know as many mappings as holes in front of every other pageblock would
-    /// make: a quarter of what it allows. The rest is the program's.
+    /// Whether the kernel may know as many mappings as holes in front of every other pageblock
+    /// would make: a quarter of what it allows. The rest is the program's.
     pub(super) fn may_split(&self) -> bool {
         const SURELY: usize = 1024;
         let ranges = self.ranges.load(Relaxed);

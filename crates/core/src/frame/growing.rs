@@ -76,8 +76,8 @@ impl<T> GrowingArray<T> {
     #[must_use]
     pub fn at(&self, index: usize) -> &T {
         assert!(index < self.len(), "entry outside the array");
-        // SAFETY: mapped before `len` was set, and holding a valid `T`: zero bytes by the promise of
-        // `FreshZero`, or what was written through shared references.
+        // SAFETY: mapped before `len` was set, and holding a valid `T`: zero bytes by the promise
+        // of `FreshZero`, or what was written through shared references.
         unsafe { self.start.add(index).as_ref() }
     }
 

@@ -4,8 +4,9 @@
 //! | kinds | states | links | pageblock descriptors | frames |
 //!                                                  ^ base of the arena
 //! ```
-//! Each part has addresses for the whole window and is mapped as far as it is used: the frames where
-//! zones and mappings have taken them, the tables from their start to behind the last of those.
+//! Each part has addresses for the whole window and is mapped as far as it is used: the frames
+//! where zones and mappings have taken them, the tables from their start to behind the last of
+//! those.
 
 use super::{
     Arena, FRAME_BYTES, FrameTable, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex, Pageblocks,
@@ -34,8 +35,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Chooses a window for `bytes` of frames, or for the largest half, quarter.. of them that there
-    /// are addresses for. Maps nothing but the bits of its pageblocks.
+    /// Chooses a window for `bytes` of frames, or for the largest half, quarter.. of them that
+    /// there are addresses for. Maps nothing but the bits of its pageblocks.
     ///
     /// # Errors
     /// Where not even 64 MiB are to be had, or what the OS says to the bits.
@@ -118,8 +119,8 @@ impl Memory {
         }
     }
 
-    /// Lets a run of pageblocks grow by the `more` behind it, where they are nobody's: as one mapping
-    /// if the run is one.
+    /// Lets a run of pageblocks grow by the `more` behind it, where they are nobody's: as one
+    /// mapping if the run is one.
     ///
     /// # Errors
     /// `ENOMEM` where they are taken, or what the OS says; nothing has changed then.
@@ -140,8 +141,8 @@ impl Memory {
         self.make_ready(end, more)
     }
 
-    /// Maps what is not mapped of a taken run, and sees to its metadata; where that cannot be, it is
-    /// released again.
+    /// Maps what is not mapped of a taken run, and sees to its metadata; where that cannot be, it
+    /// is released again.
     fn make_ready(&self, first: u32, count: u32) -> OsResult<()> {
         self.map_run(first, count)
             .and_then(|()| self.grow_tables(first + count))
@@ -215,7 +216,8 @@ impl Memory {
     }
 
     /// Moves the pages of the first `from.1` pageblocks from `from.0` on to the front of a run of
-    /// `to.1`, which must be at least as long and loses what it held. `from` is nobody's afterwards.
+    /// `to.1`, which must be at least as long and loses what it held. `from` is nobody's
+    /// afterwards.
     ///
     /// # Errors
     /// [`NotMoved::Unchanged`] where the caller has to copy and to give one of them back;

@@ -9,6 +9,8 @@ mod memory;
 mod metadata;
 mod pageblock;
 mod table;
+#[cfg(test)]
+mod tests;
 mod touched;
 mod window;
 
@@ -40,8 +42,8 @@ pub const PAGEBLOCK_FRAMES: u32 = 1 << PAGEBLOCK_ORDER;
 /// Bytes of a pageblock.
 pub const PAGEBLOCK_BYTES: usize = (PAGEBLOCK_FRAMES as usize) << FRAME_SHIFT;
 
-/// A frame's number, counted from the start of the window's frames. A pointer becomes a frame by one
-/// subtraction and one shift.
+/// A frame's number, counted from the start of the window's frames. A pointer becomes a frame by
+/// one subtraction and one shift.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Pfn(pub u32);
 

@@ -134,8 +134,8 @@ impl FrameTable {
         ]
     }
 
-    /// Empty arrays for up to `frames` frames at `start`, the first of [`span`](Self::span) bytes of
-    /// a window.
+    /// Empty arrays for up to `frames` frames at `start`, the first of [`span`](Self::span) bytes
+    /// of a window.
     pub(super) fn new(os: &'static dyn Os, start: NonNull<u8>, frames: u32) -> Self {
         let frames = frames as usize;
         let [kinds, states, _] = Self::spans(os, frames);

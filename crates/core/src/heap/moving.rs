@@ -63,7 +63,8 @@ impl MovedMappings {
     /// `is_fresh`.
     ///
     /// # Safety
-    /// Both runs are taken by the caller, `new` is at least as long, and nobody uses them meanwhile.
+    /// Both runs are taken by the caller, `new` is at least as long, and nobody uses them
+    /// meanwhile.
     pub(super) unsafe fn bring(
         &self,
         pages: &PageAllocator,

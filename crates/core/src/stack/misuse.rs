@@ -69,8 +69,8 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// A frame with metadata that no allocation starts in: somebody else's, inside a block, or free again.
-    /// O(frames), on the way to an abort.
+    /// A frame with metadata that no allocation starts in: somebody else's, inside a block, or free
+    /// again. O(frames), on the way to an abort.
     pub(super) fn unowned(&self, pfn: Pfn) -> Misuse {
         let frames = self.frames();
         if !self.pages().memory().is_ours(pfn) {

@@ -75,8 +75,8 @@ pub struct Reclaimed {
     pub shrunk: u32,
 }
 
-/// Gives about `bytes` of dirty memory of a node back: whole pageblocks, and only where there are none
-/// what lies in between.
+/// Gives about `bytes` of dirty memory of a node back: whole pageblocks, and only where there are
+/// none what lies in between.
 fn purge_some(pages: &PageAllocator, node: NodeId, bytes: usize) -> usize {
     let mut given = pages.zones().give_back_of(node, Whole::Dirty, bytes);
     for smallest in [Order::PAGEBLOCK, Order::ZERO] {

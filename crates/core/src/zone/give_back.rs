@@ -1,6 +1,6 @@
 //! Giving back: pageblocks that are free as a whole become nobody's addresses, where a mapping or
-//! another zone needs them, and where they have been free for a while. A zone that has a pageblock back asks for it as for any
-//! other, so the reverse is [growth](super::grow).
+//! another zone needs them, and where they have been free for a while. A zone that has a pageblock
+//! back asks for it as for any other, so the reverse is [growth](super::grow).
 //!
 //! A pageblock that was given back is as it was before the zone took it: in no zone, all states
 //! `USED`, nothing kept, and nobody's.
@@ -25,9 +25,9 @@ pub enum Whole {
 }
 
 impl Zones {
-    /// Lets the zones that grow on demand give every pageblock that is free as a whole back. Returns
-    /// the bytes. O(pageblocks given back); calls of the operating system happen without a zone's
-    /// lock.
+    /// Lets the zones that grow on demand give every pageblock that is free as a whole back.
+    /// Returns the bytes. O(pageblocks given back); calls of the operating system happen without a
+    /// zone's lock.
     pub fn give_back(&self) -> usize {
         self.all().map(|zone| self.give_back_of(zone.node(), Whole::Any, usize::MAX)).sum()
     }

@@ -130,8 +130,8 @@ unsafe fn forget(address: NonNull<u8>, bytes: usize) {
 }
 
 // SAFETY: windows and reservations are whole private mappings kept until they are closed or
-// released; `map` and `commit` change nothing because those are writable from the start; `purge` and
-// `unmap` clear exactly their range.
+// released; `map` and `commit` change nothing because those are writable from the start; `purge`
+// and `unmap` clear exactly their range.
 unsafe impl Os for FakeOs {
     fn page_size(&self) -> usize {
         self.page_size

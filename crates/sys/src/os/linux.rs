@@ -109,8 +109,8 @@ fn map_aligned(bytes: usize, align: usize, protection: i32) -> OsResult<NonNull<
 }
 
 /// Windows lie between 17 and 64 TiB: above what sanitizers, Go and the collectors of Java claim by
-/// fixed addresses, below programs, libraries and stacks, and within the 47 bits of x86-64 and the 48
-/// of aarch64.
+/// fixed addresses, below programs, libraries and stacks, and within the 47 bits of x86-64 and the
+/// 48 of aarch64.
 const LOWEST_WINDOW: usize = 17 << 40;
 const END_OF_WINDOWS: usize = 64 << 40;
 /// Between two windows, so that running over the end of one reaches nothing.
@@ -119,8 +119,8 @@ const GAP_BYTES: usize = 1 << 30;
 /// Where the next window of the process begins; 0 = nobody has had one.
 static NEXT_WINDOW: AtomicUsize = AtomicUsize::new(0);
 
-/// Addresses for a window of `bytes`: at random for the first one, as the kernel's own mappings are,
-/// and behind the last one for the others, so that no two overlap.
+/// Addresses for a window of `bytes`: at random for the first one, as the kernel's own mappings
+/// are, and behind the last one for the others, so that no two overlap.
 fn next_window(bytes: usize, align: usize) -> Option<usize> {
     let room = END_OF_WINDOWS - LOWEST_WINDOW;
     let span = bytes.checked_add(GAP_BYTES)?.checked_next_multiple_of(align)?;
@@ -183,7 +183,8 @@ unsafe impl Os for Linux {
         let page = self.page_size();
         let usual = next_window(bytes, align).and_then(|start| NonNull::new(start as *mut u8));
         if let Some(start) = usual
-            // A look whether there are such addresses: not under valgrind, nor with 39 bits of them.
+            // A look whether there are such addresses: not under valgrind, nor with 39 bits of
+            // them.
             && map_exactly(start, page, libc::PROT_NONE, libc::MAP_NORESERVE).is_ok()
         {
             // SAFETY: the page just mapped, which nobody knows.
@@ -239,8 +240,8 @@ unsafe impl Os for Linux {
         if moved != libc::MAP_FAILED {
             return Ok(());
         }
-        // The kernel may have unmapped the target before it refused (`mremap_to`, `mm/mremap.c`), and
-        // another thread may have mapped something there since.
+        // The kernel may have unmapped the target before it refused (`mremap_to`, `mm/mremap.c`),
+        // and another thread may have mapped something there since.
         match map_exactly(to, new_bytes, READ_WRITE, 0) {
             Ok(()) => Err(NotMoved::Unchanged),
             Err(_) => Err(NotMoved::Lost),

@@ -3,9 +3,9 @@
 //! Two kinds of address space are told apart:
 //!
 //! * A *window* is a range of addresses and nothing else: choosing it maps nothing, so it counts in
-//!   no limit, and somebody else's mapping may lie in it. Pieces of it are mapped as they are needed
-//!   and unmapped when they are given back. Whoever maps a piece finds out whether the addresses are
-//!   free; nothing is ever replaced.
+//!   no limit, and somebody else's mapping may lie in it. Pieces of it are mapped as they are
+//!   needed and unmapped when they are given back. Whoever maps a piece finds out whether the
+//!   addresses are free; nothing is ever replaced.
 //! * A *reservation* is mapped as a whole, first without access: what is small, and what code must
 //!   be able to address before it is used, lies in one.
 //!
@@ -13,9 +13,9 @@
 //! [`Os::page_size`], lengths are not zero, and ranges lie inside one window or reservation of the
 //! same `Os`. No call touches `errno` visibly: entry points save it.
 //!
-//! States of a page of a window: *nobody's* -> `map` -> *ours* (reads as zero when first touched) ->
-//! touched -> `purge` -> *ours*, zero again -> `unmap` -> *nobody's*. Only pages that are *ours* are
-//! ever touched, purged, moved or moved onto.
+//! States of a page of a window: *nobody's* -> `map` -> *ours* (reads as zero when first touched)
+//! -> touched -> `purge` -> *ours*, zero again -> `unmap` -> *nobody's*. Only pages that are *ours*
+//! are ever touched, purged, moved or moved onto.
 
 mod fake;
 mod linux;
@@ -66,7 +66,8 @@ pub unsafe trait Os: Sync {
     /// Maps a piece of a window: readable, writable, zero, charged as its pages are touched.
     ///
     /// # Errors
-    /// `EEXIST` where anything is mapped there already, which is left as it is; `ENOMEM` at a limit.
+    /// `EEXIST` where anything is mapped there already, which is left as it is; `ENOMEM` at a
+    /// limit.
     fn map(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
     /// Unmaps a piece of a window.
@@ -92,8 +93,8 @@ pub unsafe trait Os: Sync {
     /// nobody's afterwards.
     ///
     /// # Errors
-    /// Where the OS cannot move pages, for example those of several mappings. `from` has not changed
-    /// then, so the caller may copy, if the target is still ours.
+    /// Where the OS cannot move pages, for example those of several mappings. `from` has not
+    /// changed then, so the caller may copy, if the target is still ours.
     ///
     /// # Safety
     /// Both pieces are mapped and the caller's, and nobody else uses them.
@@ -109,8 +110,8 @@ pub unsafe trait Os: Sync {
     /// The OS's `errno` where the address space is limited or exhausted.
     fn reserve(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>>;
 
-    /// As [`reserve`](Self::reserve) at any page, and then [`commit`](Self::commit) of all of it: in
-    /// one call where the OS can.
+    /// As [`reserve`](Self::reserve) at any page, and then [`commit`](Self::commit) of all of it:
+    /// in one call where the OS can.
     ///
     /// # Errors
     /// Theirs; then nothing is reserved.

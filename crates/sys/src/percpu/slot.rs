@@ -42,6 +42,10 @@ const FIRST_WIDE: usize = LAST_WORD - WIDE_PLACES * (WIDE_OBJECTS + 1);
 const _: () = assert!(LAST_WORD < 0xffff, "a top and a complemented begin have 16 bits each");
 const _: () = assert!(MAX_ARRAYS <= 256, "the number of an array fits a byte");
 
+/// Most slots that read as zero behind those of possible CPUs: 8 MiB of address space. Numbers
+/// behind them, which nobody should have either, fault.
+const MOST_GUARDS: u32 = 64;
+
 /// Word of an array's cell that holds its place, 0 = not opened.
 const PLACE: usize = 3;
 
@@ -147,7 +151,8 @@ impl SlotIndex {
 ///
 /// Sequences compute a slot's address from whatever number the kernel gives them. How many CPUs are
 /// possible is the word of `/sys`, which a container may forge; the third part, up to the size of
-/// the kernel's own mask, reads as zero, so that a number out of range meets closed cells.
+/// the kernel's own mask and at most 64 slots, reads as zero, so that a number out of range meets
+/// closed cells.
 pub struct SlotArea {
     pub(super) base: AtomicUsize,
     slots: AtomicU32,
@@ -190,7 +195,7 @@ impl SlotArea {
         stripes: u32,
         numbers: u32,
     ) -> OsResult<()> {
-        let (slots, guards) = (cpus + stripes, numbers.saturating_sub(cpus));
+        let (slots, guards) = (cpus + stripes, numbers.saturating_sub(cpus).min(MOST_GUARDS));
         let bytes = |slots: u32| slots as usize * SLOT_BYTES;
         let page = os.page_size();
         let with_guards = os.reserve(bytes(slots + guards), page);

@@ -1,0 +1,248 @@
+//! The window against an oracle that knows each pageblock, with somebody else's mappings in it.
+
+use super::block_bits::BlockBits;
+use super::{Memory, PAGEBLOCK_BYTES, PageblockIndex, Side, Wanted};
+use proptest::prelude::*;
+use quarry_sys::os::{FakeOs, NotMoved, OsError};
+
+const BLOCKS: u32 = 128;
+
+fn fake_os() -> &'static FakeOs {
+    Box::leak(Box::new(FakeOs::new(4096)))
+}
+
+fn memory_on(os: &'static FakeOs) -> Memory {
+    Memory::reserve(os, BLOCKS as usize * PAGEBLOCK_BYTES).expect("there are addresses")
+}
+
+fn wanted(count: u32) -> Wanted {
+    Wanted { side: Side::Zone, count, align: 1, room: 0 }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Take {
+        side: Side,
+        count: u32,
+        align: u32,
+        room: u32,
+    },
+    /// One of the runs that are held grows.
+    Extend {
+        which: usize,
+        more: u32,
+    },
+    /// Gives a part of a run back: its end, from here on.
+    GiveBack {
+        which: usize,
+        from: u32,
+    },
+    Move {
+        which: usize,
+        more: u32,
+        is_lost: bool,
+    },
+    /// Fails the next call of the system but so many.
+    Fail(u64),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let side = prop_oneof![Just(Side::Zone), Just(Side::Mapping)];
+    prop_oneof![
+        4 => (side, 1u32..12, 0u32..3, 0u32..6).prop_map(|(side, count, align, room)| Op::Take {
+            side, count, align: 1 << align, room,
+        }),
+        2 => (0usize..100, 1u32..6).prop_map(|(which, more)| Op::Extend { which, more }),
+        3 => (0usize..100, 0u32..12).prop_map(|(which, from)| Op::GiveBack { which, from }),
+        2 => (0usize..100, 0u32..4, prop::bool::weighted(0.2))
+            .prop_map(|(which, more, is_lost)| Op::Move { which, more, is_lost }),
+        1 => (1u64..6).prop_map(Op::Fail),
+    ]
+}
+
+/// What is held, and what is out of use.
+struct Oracle {
+    held: Vec<(u32, u32)>,
+    excluded: Vec<u32>,
+}
+
+impl Oracle {
+    fn is_free(&self, first: u32, count: u32) -> bool {
+        let touches = |(start, len): &(u32, u32)| first < start + len && *start < first + count;
+        !self.held.iter().any(touches)
+            && !self.excluded.iter().any(|block| (first..first + count).contains(block))
+    }
+
+    fn take(&mut self, memory: &Memory, wanted: Wanted) -> Option<(u32, u32)> {
+        let first = memory.take(wanted).ok()?.0;
+        assert!(self.is_free(first, wanted.count), "{first} is taken twice");
+        let address = memory.arena().address(PageblockIndex(first).first()).as_ptr() as usize;
+        assert!(address.is_multiple_of(wanted.align as usize * PAGEBLOCK_BYTES));
+        self.held.push((first, wanted.count));
+        Some((first, wanted.count))
+    }
+
+    fn check(&self, memory: &Memory) {
+        assert_eq!(memory.arena().validate(), Ok(()));
+        let held: u32 = self.held.iter().map(|(_, count)| count).sum();
+        assert_eq!(memory.arena().pageblocks_taken(), held as usize);
+        for block in (0..BLOCKS).map(PageblockIndex) {
+            let is_held = self.held.iter().any(|(at, len)| (*at..at + len).contains(&block.0));
+            assert_eq!(memory.arena().is_taken(block), is_held, "{block:?}");
+            assert_eq!(memory.arena().is_excluded(block), self.excluded.contains(&block.0));
+        }
+        let end = self.held.iter().map(|(first, count)| first + count).max().unwrap_or(0);
+        assert!(memory.arena().span_blocks() >= end, "all that is held has metadata");
+    }
+
+    fn play(&mut self, os: &'static FakeOs, memory: &Memory, op: &Op) {
+        match *op {
+            Op::Take { side, count, align, room } => {
+                self.take(memory, Wanted { side, count, align, room });
+            }
+            Op::Extend { which, more } if !self.held.is_empty() => {
+                let at = which % self.held.len();
+                let (first, count) = self.held[at];
+                let was_free = self.is_free(first + count, more) && first + count + more <= BLOCKS;
+                let extended = memory.extend(PageblockIndex(first), count, more);
+                assert!(was_free || extended.is_err());
+                if extended.is_ok() {
+                    self.held[at].1 += more;
+                }
+            }
+            Op::GiveBack { which, from } if !self.held.is_empty() => {
+                let at = which % self.held.len();
+                let (first, count) = self.held[at];
+                let from = from.min(count - 1);
+                memory.give_back(PageblockIndex(first + from), count - from);
+                self.held[at].1 = from;
+                self.held.retain(|(_, count)| *count > 0);
+            }
+            Op::Move { which, more, is_lost } if !self.held.is_empty() => {
+                let at = which % self.held.len();
+                let (first, count) = self.held[at];
+                if let Some(to) = self.take(memory, wanted(count + more)) {
+                    self.move_run(os, memory, (first, count), to, is_lost);
+                }
+            }
+            Op::Fail(nth) => os.fail_nth(nth),
+            _ => {}
+        }
+    }
+
+    fn move_run(
+        &mut self,
+        os: &'static FakeOs,
+        memory: &Memory,
+        from: (u32, u32),
+        to: (u32, u32),
+        is_lost: bool,
+    ) {
+        let address = |first: u32| memory.arena().address(PageblockIndex(first).first());
+        let run = |(first, count): (u32, u32)| (PageblockIndex(first), count);
+        let word = address(from.0).cast::<u64>();
+        // SAFETY: both runs are mapped and nobody else's.
+        unsafe { word.write(u64::from(from.0) + 1) };
+        os.lose_targets(is_lost);
+        // SAFETY: as above.
+        let moved = unsafe { memory.move_run(run(from), run(to)) };
+        os.lose_targets(false);
+        let gone = match moved {
+            Ok(()) => {
+                // SAFETY: as above.
+                let arrived = unsafe { address(to.0).cast::<u64>().read() };
+                assert_eq!(arrived, u64::from(from.0) + 1);
+                from
+            }
+            Err(NotMoved::Lost) => {
+                self.excluded.extend(to.0..to.0 + to.1);
+                to
+            }
+            Err(NotMoved::Unchanged) => return,
+        };
+        self.held.retain(|run| *run != gone);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None, cases: 64, ..Default::default()
+    })]
+
+    #[test]
+    fn runs_agree_with_single_pageblocks(ops in prop::collection::vec(op(), 1..60)) {
+        let os = fake_os();
+        let memory = memory_on(os);
+        let mut oracle = Oracle { held: Vec::new(), excluded: Vec::new() };
+        for op in &ops {
+            oracle.play(os, &memory, op);
+            oracle.check(&memory);
+        }
+    }
+
+    #[test]
+    fn bits_agree_with_a_list(
+        set in prop::collection::vec(any::<bool>(), 1..300),
+        is_set in any::<bool>(),
+        bounds in (0u32..300, 0u32..300),
+    ) {
+        let len = set.len() as u32;
+        let bits = BlockBits::new(fake_os(), len).expect("there is memory");
+        (0..len).for_each(|block| bits.set(block, set[block as usize]));
+        let (first, end) = (bounds.0.min(len), bounds.1.min(len));
+        let naive = (first..end).find(|block| set[*block as usize] == is_set);
+        prop_assert_eq!(bits.next(is_set, first, end), naive.unwrap_or(end.max(first)).min(end));
+        let found: Vec<_> = bits.runs(is_set, first, end).flat_map(|(at, end)| at..end).collect();
+        let naive: Vec<_> = (first..end).filter(|at| set[*at as usize] == is_set).collect();
+        prop_assert_eq!(found, naive);
+    }
+}
+
+#[test]
+fn somebody_elses_mapping_is_left_out_and_all_around_it_serves() {
+    let os = fake_os();
+    let memory = memory_on(os);
+    let address = memory.arena().address(PageblockIndex(5).first());
+    // SAFETY: the middle of a pageblock of the window.
+    let middle = unsafe { address.add(PAGEBLOCK_BYTES / 2) };
+    os.occupy(middle, 4096);
+    assert_eq!(memory.take(wanted(12)), Ok(PageblockIndex(6)), "behind it");
+    assert!(memory.arena().is_excluded(PageblockIndex(5)));
+    assert_eq!(memory.take(wanted(5)), Ok(PageblockIndex(0)), "in front of it");
+    assert_eq!(memory.extend(PageblockIndex(0), 5, 1), Err(OsError(libc::ENOMEM)));
+    assert_eq!(memory.arena().validate(), Ok(()));
+    assert_eq!(memory.arena().pageblocks_taken(), 17);
+}
+
+#[test]
+fn a_table_that_meets_somebody_else_ends_the_memory_there() {
+    let os = fake_os();
+    let memory = memory_on(os);
+    assert_eq!(memory.take(wanted(2)), Ok(PageblockIndex(0)));
+    // Behind the kinds of the first section.
+    let kinds = memory.frames().kinds().cast::<u8>();
+    // SAFETY: within the window.
+    os.occupy(unsafe { kinds.add(32 * 512) }, 4096);
+    assert_eq!(memory.take(wanted(40)), Err(OsError(libc::ENOMEM)));
+    assert_eq!(memory.take(wanted(30)), Ok(PageblockIndex(2)), "what has metadata serves");
+    assert_eq!(memory.arena().validate(), Ok(()));
+    assert_eq!(memory.arena().span_blocks(), 32);
+}
+
+#[test]
+fn what_cannot_be_unmapped_is_zero_and_serves_again() {
+    let os = fake_os();
+    let memory = memory_on(os);
+    let first = memory.take(wanted(3)).expect("there is memory");
+    let word = memory.arena().address(first.first()).cast::<u64>();
+    // SAFETY: mapped and ours.
+    unsafe { word.write(7) };
+    os.fail_nth(1);
+    memory.give_back(first, 3);
+    let calls = os.calls();
+    assert_eq!(memory.take(wanted(3)), Ok(first));
+    assert_eq!(os.calls(), calls, "it is mapped still");
+    // SAFETY: as above.
+    assert_eq!(unsafe { word.read() }, 0);
+    assert_eq!(memory.arena().validate(), Ok(()));
+}

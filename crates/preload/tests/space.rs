@@ -1,0 +1,52 @@
+//! Address space: limits that the program sets for itself, somebody else's mappings beside the
+//! heap's, pages that cannot be moved, mappings that run out.
+
+use crate::support::{Run, program, skipped};
+
+fn start(source: &'static str) -> Run {
+    Run::new(program(source))
+}
+
+/// A reservation counts in the limit: it starved threads, mappings and shared objects, and the heap
+/// itself was not held by it.
+#[test]
+fn limit_set_by_the_running_program() {
+    start("space_limit.c").finish().success();
+}
+
+#[test]
+fn address_space_in_proportion_to_what_is_in_use() {
+    start("space_counted.c").finish().success();
+}
+
+/// Data was moved into the hole that the kernel had left, or copied over what somebody else had
+/// mapped there.
+#[test]
+fn moves_that_fail_after_the_target_was_unmapped() {
+    for who in ["nobody", "fills"] {
+        start("space_moved.c").arg(who).finish().success();
+    }
+}
+
+#[test]
+fn mappings_of_others_where_the_heap_grows() {
+    let outcome = start("space_foreign.c").without_stats().finish();
+    let address = outcome.stdout.trim().to_owned();
+    let line = format!("quarry: free({address}): pointer was not allocated by quarry");
+    outcome.aborted_with(&line);
+}
+
+#[test]
+fn many_buffers_that_grow() {
+    start("space_mappings.c").finish().success();
+}
+
+#[test]
+fn locked_memory_goes_back_or_is_used_again() {
+    let outcome = start("space_locked.c").finish();
+    if outcome.status.code() == Some(77) {
+        skipped(outcome.stdout.trim_end());
+    } else {
+        outcome.success();
+    }
+}
