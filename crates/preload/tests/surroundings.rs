@@ -75,6 +75,15 @@ fn locked_memory() {
     where_allowed(start("around_locked.c").env("QUARRY_PURGE_DELAY", "0"));
 }
 
+/// Also as before Linux 5.18, which does not know MADV_DONTNEED_LOCKED (24): the filter answers as
+/// that kernel does.
+#[test]
+fn locked_buffers_that_were_freed() {
+    where_allowed(start("around_locked_buffer.c"));
+    let before = start("hostile_deny.c").arg(libc::EINVAL.to_string()).arg("madvise:24");
+    where_allowed(before.arg(program("around_locked_buffer.c")));
+}
+
 #[test]
 fn user_namespace_of_its_own() {
     where_allowed(start("around_namespace.c"));
