@@ -11,7 +11,7 @@ const NOT_ALLOWED: i32 = 77;
 
 /// Runs a program that may need rights which this test run does not have; says so where it was
 /// skipped.
-fn where_allowed(run: Run) -> Option<Outcome> {
+pub(crate) fn where_allowed(run: Run) -> Option<Outcome> {
     let outcome = run.finish();
     if outcome.status.code() == Some(NOT_ALLOWED) {
         skipped(outcome.stdout.trim_end());

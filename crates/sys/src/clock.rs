@@ -1,4 +1,4 @@
-//! Time for statistics: never for decisions that change what a program sees.
+//! Time for statistics, and for how often something is looked at again.
 
 /// A monotonic reading in nanoseconds since an arbitrary start. O(1), one vDSO call.
 #[must_use]
