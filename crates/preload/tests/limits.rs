@@ -4,7 +4,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use crate::support::{Group, Run, program, scratch};
+use crate::support::{Group, Run, calls_between_marks, program, scratch};
 use crate::surroundings::where_allowed;
 
 /// Under the limit of a control group, where this machine lets us make one.
@@ -80,6 +80,22 @@ fn memory_high_refuses_nothing() {
 fn page_cache_counts_as_used_where_it_is_dirty() {
     in_group_of_files("cache", &["1", "2"]);
     in_group_of_files("dirty", &["1", "2"]);
+}
+
+/// What cannot be is refused by a comparison.
+#[test]
+fn impossible_requests_make_no_system_calls() {
+    let run = Run::new(program("limits_impossible.c")).without_stats().arg("calls");
+    let spans = calls_between_marks(run.into_command());
+    assert_eq!(spans.len(), 9, "one span per size");
+    for (number, calls) in spans.iter().enumerate() {
+        assert_eq!(calls.total(), 0, "calls in span {number}: {calls:?}");
+    }
+}
+
+#[test]
+fn more_than_the_machine_has_is_refused_as_to_the_c_library() {
+    where_allowed(Run::new(program("limits_impossible.c")).arg("machine"));
 }
 
 #[test]

@@ -21,7 +21,7 @@ use quarry_core::frame::FRAME_BYTES;
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::zone::Zone;
 use quarry_sys::cgroup::{MemoryLimit, memory_limit};
-use quarry_sys::clock::monotonic_ns;
+use quarry_sys::clock::coarse_ns;
 use quarry_sys::overcommit;
 use quarry_sys::primitive::{
     AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
@@ -142,7 +142,7 @@ pub(crate) fn is_raised() -> bool {
     if group == u32::MAX || group > OWN.load(SeqCst) {
         return false;
     }
-    let now = monotonic_ns();
+    let now = coarse_ns();
     // One of those that are refused now looks.
     if now.wrapping_sub(looked) < REFUSAL_LOOK_NS
         || LOOKED_NS.compare_exchange(looked, now, Relaxed, Relaxed).is_err()
@@ -176,7 +176,7 @@ fn look(reached: u32) {
     if !HEEDED.load(Relaxed) {
         return;
     }
-    LOOKED_NS.store(monotonic_ns(), Relaxed);
+    LOOKED_NS.store(coarse_ns(), Relaxed);
     let mut group = match memory_limit() {
         Ok(Some(group)) => group,
         Ok(None) => {

@@ -55,8 +55,9 @@ static void publish(void)
     if (group.high != 0)
         write_file(GROUPS "/g/memory.high", "%zu\n", group.high);
     write_file(GROUPS "/g/memory.current", "%zu\n", usage);
-    write_file(GROUPS "/g/memory.stat", "anon 0\nfile_dirty %zu\ninactive_file 0\nactive_file %zu\n",
-               group.dirty, group.active);
+    write_file(GROUPS "/g/memory.stat",
+               "anon 0\nfile_dirty %zu\ninactive_file 0\nactive_file %zu\n", group.dirty,
+               group.active);
 }
 
 static int hide_groups(void)
