@@ -23,6 +23,7 @@ use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{Object, PerCpu, Push};
 use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
+mod deferral;
 mod misuse;
 mod print;
 mod reclaim;
@@ -31,6 +32,7 @@ mod resize;
 mod usage;
 mod validate;
 
+use deferral::Deferral;
 pub use reclaim::{ReclaimState, Reclaimed};
 pub use request::MIN_ALIGN;
 pub use usage::{HeapUse, MemoryHeld};
@@ -116,6 +118,7 @@ pub struct Stack<C: StackConfig> {
     mappings: Mappings,
     /// Requests of each class of `malloc` that its arrays could not serve, as far as they count.
     misses: [AtomicU8; classes::COUNT + 1],
+    deferral: Deferral,
     built: UnsafeCell<MaybeUninit<Built>>,
 }
 
@@ -156,6 +159,7 @@ impl<C: StackConfig> Stack<C> {
             slab: ManuallyDrop::new(C::Slab::NEW),
             mappings: Mappings::new(),
             misses: [const { AtomicU8::new(0) }; classes::COUNT + 1],
+            deferral: Deferral::new(),
             built: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }
@@ -322,7 +326,8 @@ impl<C: StackConfig> Stack<C> {
     fn cache_alloc_slow(&self, id: CacheId) -> Option<Object> {
         let inner = self.inner();
         let cache = self.cache(id);
-        self.with_reclaim(|| inner.slab.alloc_slow(&self.context(), cache))
+        let frames = cache.order().frames();
+        self.with_reclaim(frames, || inner.slab.alloc_slow(&self.context(), cache))
     }
 
     /// Gives an object back to the cache that it came from.
@@ -355,11 +360,15 @@ impl<C: StackConfig> Stack<C> {
     /// where memory is short.
     pub fn cache_alloc_bulk(&self, id: CacheId, out: &mut [MaybeUninit<Object>]) -> usize {
         let (inner, cache) = (self.inner(), self.cache(id));
-        let mut taken = inner.slab.alloc_bulk(&self.context(), cache, out);
-        if taken < out.len() && self.direct_reclaim() {
-            taken += inner.slab.alloc_bulk(&self.context(), cache, &mut out[taken..]);
+        let taken = inner.slab.alloc_bulk(&self.context(), cache, out);
+        if taken == out.len() {
+            return taken;
         }
-        taken
+        let more = self.after_reclaim(cache.order().frames(), || {
+            let more = inner.slab.alloc_bulk(&self.context(), cache, &mut out[taken..]);
+            (more > 0).then_some(more)
+        });
+        taken + more.unwrap_or(0)
     }
 
     /// Gives objects back to the cache that they came from.

@@ -4,7 +4,8 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-use crate::support::{Group, Run, program, scratch};
+use crate::support::{Group, Run, calls_between_marks, program, scratch};
+use crate::surroundings::where_allowed;
 
 /// Under the limit of a control group, where this machine lets us make one.
 fn in_limited_group(how: &str, thp: &str) {
@@ -28,6 +29,73 @@ fn group_with_less_than_is_asked_for() {
 #[test]
 fn group_that_others_fill_as_well() {
     in_limited_group("shared", "1");
+}
+
+/// A neighbour that goes away, or page cache, under the limit of a control group.
+fn beside_a_neighbour(what: &str) {
+    const LIMIT_MIB: u64 = 128;
+    let Some(group) = Group::create_or_skip(Some(LIMIT_MIB << 20), what) else { return };
+    let outcome = Run::new(program("limits_neighbour.c"))
+        .args([what, &LIMIT_MIB.to_string()])
+        .arg(scratch().join("cached"))
+        .in_group(&group)
+        .finish();
+    assert_eq!(group.kills(), 0, "the kernel killed a process\n{outcome}");
+    println!("{}", outcome.success().stdout);
+}
+
+#[test]
+fn what_a_neighbour_releases_serves_small_requests() {
+    beside_a_neighbour("released");
+}
+
+#[test]
+fn page_cache_in_use_gives_way() {
+    beside_a_neighbour("cache");
+}
+
+/// A control group of both versions whose files the program writes itself.
+fn in_group_of_files(case: &str, versions: &[&str]) {
+    for version in versions {
+        where_allowed(Run::new(program("limits_files.c")).args([case, version]));
+    }
+}
+
+#[test]
+fn small_requests_look_again_before_they_are_refused() {
+    in_group_of_files("released", &["1", "2"]);
+}
+
+#[test]
+fn limit_stays_when_descriptors_run_out() {
+    in_group_of_files("descriptors", &["1", "2"]);
+}
+
+#[test]
+fn memory_high_refuses_nothing() {
+    in_group_of_files("high", &["2"]);
+}
+
+#[test]
+fn page_cache_counts_as_used_where_it_is_dirty() {
+    in_group_of_files("cache", &["1", "2"]);
+    in_group_of_files("dirty", &["1", "2"]);
+}
+
+/// What cannot be is refused by a comparison.
+#[test]
+fn impossible_requests_make_no_system_calls() {
+    let run = Run::new(program("limits_impossible.c")).without_stats().arg("calls");
+    let spans = calls_between_marks(run.into_command());
+    assert_eq!(spans.len(), 9, "one span per size");
+    for (number, calls) in spans.iter().enumerate() {
+        assert_eq!(calls.total(), 0, "calls in span {number}: {calls:?}");
+    }
+}
+
+#[test]
+fn more_than_the_machine_has_is_refused_as_to_the_c_library() {
+    where_allowed(Run::new(program("limits_impossible.c")).arg("machine"));
 }
 
 #[test]

@@ -11,7 +11,7 @@ const NOT_ALLOWED: i32 = 77;
 
 /// Runs a program that may need rights which this test run does not have; says so where it was
 /// skipped.
-fn where_allowed(run: Run) -> Option<Outcome> {
+pub(crate) fn where_allowed(run: Run) -> Option<Outcome> {
     let outcome = run.finish();
     if outcome.status.code() == Some(NOT_ALLOWED) {
         skipped(outcome.stdout.trim_end());
@@ -73,6 +73,15 @@ fn affinity_changes_and_more_threads_than_slots() {
 fn locked_memory() {
     where_allowed(start("around_locked.c"));
     where_allowed(start("around_locked.c").env("QUARRY_PURGE_DELAY", "0"));
+}
+
+/// Also as before Linux 5.18, which does not know MADV_DONTNEED_LOCKED (24): the filter answers as
+/// that kernel does.
+#[test]
+fn locked_buffers_that_were_freed() {
+    where_allowed(start("around_locked_buffer.c"));
+    let before = start("hostile_deny.c").arg(libc::EINVAL.to_string()).arg("madvise:24");
+    where_allowed(before.arg(program("around_locked_buffer.c")));
 }
 
 #[test]

@@ -1,25 +1,33 @@
-//! The limits that the program, an option and the control group set, as the budget of the stack.
+//! The limits that the machine, the program, an option and the control group set, as the budget of
+//! the stack.
 //!
-//! The files are read when the heap has grown by another step, and before a request that would be
-//! such a step by itself; a program that stays small never reads them. Between two looks the budget
-//! keeps the heap within what the last look found:
+//! The files of the group are read when the heap has grown by another step, before a request that
+//! would be such a step by itself, and, every few milliseconds at most, before a request is refused
+//! because of them: others may have released what it asks for. A program that stays small never
+//! reads them. Between two looks the budget keeps the heap within what the last look found:
 //!
-//! `limit = min(own, held + headroom, bound - others)`, where `own` is what the option or the
-//! program itself has set last; where `held` is what the heap may have in memory: what is in use,
-//! and free memory that still holds data; where `bound = group limit - margin` and
-//! `headroom = bound - group usage`; and where `others` is what the group uses beside this heap: at
-//! least `usage - held`, and never much less than it was, because part of what is in use may not
-//! have been touched yet and then hides them.
+//! `limit = min(own, held + headroom, bound - others - beside)`, where `own` is what the option or
+//! the program itself has set last; where `held` is what the heap may have in memory: what is in
+//! use, and free memory that still holds data; where `bound = group limit - margin` and
+//! `headroom = bound - group usage`. `others = usage - resident` is what other processes of the
+//! group use, exact at each look: they may come and go. `beside` is what this process has in memory
+//! beside its heap: at least `resident - held`, and never much less than it was, because part of
+//! what is in use may not have been touched yet and then hides it.
+//!
+//! Where the files cannot be read for a while, as without descriptors, the last limit holds.
 
 use crate::process::STACK;
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::zone::Zone;
 use quarry_sys::cgroup::{MemoryLimit, memory_limit};
+use quarry_sys::clock::coarse_ns;
+use quarry_sys::overcommit;
 use quarry_sys::primitive::{
-    AtomicBool, AtomicU32,
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
 };
+use quarry_sys::statm::anonymous_bytes;
 
 /// Growth between two looks: 8 MiB, whose page faults take a hundred times as long as a look.
 const STEP_FRAMES: u32 = 2048;
@@ -28,10 +36,24 @@ const SHORT_STEP_FRAMES: u32 = 256;
 /// Looks are this many steps apart in a process that has no limit; one may be set later.
 const STEPS_WITHOUT_LIMIT: u32 = 8;
 
+/// Nanoseconds from one look to the next before requests are refused: 5 ms, of which a look, some
+/// ten system calls, takes a few thousandths.
+const REFUSAL_LOOK_NS: u64 = 5_000_000;
+
+/// Bytes of memory and swap of the machine, as of the start.
+static MACHINE: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// Whether the kernel refuses what is larger than that.
+static GUESSING: AtomicU32 = AtomicU32::new(UNKNOWN);
+const UNKNOWN: u32 = 0;
+const NO: u32 = 1;
+const YES: u32 = 2;
+
+/// When the files were read last, on the monotonic clock.
+static LOOKED_NS: AtomicU64 = AtomicU64::new(0);
 /// Frames held at which the files are read again.
 static NEXT_LOOK: AtomicU32 = AtomicU32::new(STEP_FRAMES);
-/// Frames that the group was last seen to use beside this heap.
-static OTHERS: AtomicU32 = AtomicU32::new(0);
+/// Frames that this process was last seen to have in memory beside its heap.
+static BESIDE: AtomicU32 = AtomicU32::new(0);
 static HEEDED: AtomicBool = AtomicBool::new(true);
 /// The limit that the option has set, or the program itself since, in frames.
 static OWN: AtomicU32 = AtomicU32::new(u32::MAX);
@@ -42,6 +64,22 @@ static GROUP: AtomicU32 = AtomicU32::new(u32::MAX);
 pub(crate) fn configure(heed_group: bool, limit_frames: u32) {
     HEEDED.store(heed_group, Relaxed);
     OWN.store(limit_frames, Relaxed);
+    MACHINE.store(overcommit::memory_and_swap().unwrap_or(usize::MAX), Relaxed);
+}
+
+/// Whether the kernel would refuse a request of `size` bytes by its size alone. O(1).
+#[inline]
+pub(crate) fn is_beyond_machine(size: usize) -> bool {
+    size > MACHINE.load(Relaxed) && is_guessing()
+}
+
+/// The kernel's mode as of the first request that it matters for.
+#[cold]
+fn is_guessing() -> bool {
+    if GUESSING.load(Relaxed) == UNKNOWN {
+        GUESSING.store(if overcommit::is_guessing() { YES } else { NO }, Relaxed);
+    }
+    GUESSING.load(Relaxed) == YES
 }
 
 /// Sets the program's own limit in bytes, rounded down to frames; it takes the option's place. What
@@ -82,14 +120,37 @@ fn apply() {
 pub(crate) fn before(size: usize) {
     // A mapping takes fresh memory, but for what a freed one may serve.
     let fresh = if size > LARGEST_BLOCK { size.saturating_sub(STACK.kept_bytes()) } else { 0 };
-    let (held, next) = (held(), NEXT_LOOK.load(Relaxed));
-    let reached = held.saturating_add(frames(fresh as u64));
+    let (fresh, held, next) = (frames(fresh as u64), held(), NEXT_LOOK.load(Relaxed));
+    let reached = held.saturating_add(fresh);
     if reached >= next {
-        look(reached);
+        // What is beyond the limit, or beyond all frames, is refused first.
+        let used = STACK.pages().zones().budget().used().saturating_add(fresh);
+        if used <= lowest() && used != u32::MAX {
+            look(reached);
+        }
     } else if GROUP.load(Relaxed) != u32::MAX && next - held > 4 * STEP_FRAMES {
         // The heap has shrunk, and what it grows by now others may have taken meanwhile.
         look_again();
     }
+}
+
+/// Called where a request has found nothing: whether it may find something now, because a look has
+/// raised the limit of the group. O(1) but for one look in some milliseconds.
+#[cold]
+pub(crate) fn is_raised() -> bool {
+    let (group, looked) = (GROUP.load(SeqCst), LOOKED_NS.load(Relaxed));
+    if group == u32::MAX || group > OWN.load(SeqCst) {
+        return false;
+    }
+    let now = coarse_ns();
+    // One of those that are refused now looks.
+    if now.wrapping_sub(looked) < REFUSAL_LOOK_NS
+        || LOOKED_NS.compare_exchange(looked, now, Relaxed, Relaxed).is_err()
+    {
+        return false;
+    }
+    look(held());
+    GROUP.load(SeqCst) > group
 }
 
 /// Called a few times a second while memory goes back: growth from here on is looked at, though the
@@ -115,26 +176,40 @@ fn look(reached: u32) {
     if !HEEDED.load(Relaxed) {
         return;
     }
-    let Some(mut group) = memory_limit() else {
-        NEXT_LOOK.store(reached.saturating_add(STEPS_WITHOUT_LIMIT * STEP_FRAMES), Relaxed);
-        GROUP.store(u32::MAX, SeqCst);
-        apply();
-        return;
+    LOOKED_NS.store(coarse_ns(), Relaxed);
+    let mut group = match memory_limit() {
+        Ok(Some(group)) => group,
+        Ok(None) => {
+            NEXT_LOOK.store(reached.saturating_add(STEPS_WITHOUT_LIMIT * STEP_FRAMES), Relaxed);
+            return set_group(u32::MAX);
+        }
+        // What was known holds, and the next step looks again.
+        Err(_) => return,
     };
     // Free memory that still holds data counts in the group but not in the budget.
-    if STACK.freeable_bytes() / FRAME_BYTES > headroom(group) as usize / 2 {
+    let room = headroom(group).min(frames(group.room_below_high));
+    if STACK.freeable_bytes() / FRAME_BYTES > room as usize / 2 {
         STACK.purge_free();
-        group = memory_limit().unwrap_or(group);
+        group = memory_limit().ok().flatten().unwrap_or(group);
+    }
+    if group.limit == u64::MAX {
+        return set_group(u32::MAX);
     }
     let held = held();
-    let hidden = OTHERS.load(Relaxed);
-    let others = frames(group.usage).saturating_sub(held).max(hidden - hidden / 8);
-    OTHERS.store(others, Relaxed);
-    let room = bound(group).saturating_sub(others);
-    GROUP.store(room.min(held.saturating_add(headroom(group))), SeqCst);
-    apply();
+    let (usage, hidden) = (frames(group.usage), BESIDE.load(Relaxed));
+    let resident = anonymous_bytes().map_or(held, frames);
+    let beside = resident.saturating_sub(held).max(hidden - hidden / 8);
+    BESIDE.store(beside, Relaxed);
+    let room = bound(group).saturating_sub(usage.saturating_sub(resident)).saturating_sub(beside);
+    set_group(room.min(held.saturating_add(headroom(group))));
     let step = (headroom(group) / 4).clamp(SHORT_STEP_FRAMES, STEP_FRAMES);
     NEXT_LOOK.store(held.max(reached.min(lowest())).saturating_add(step), Relaxed);
+}
+
+/// Sets the limit of the group, and with it the budget.
+fn set_group(frames: u32) {
+    GROUP.store(frames, SeqCst);
+    apply();
 }
 
 fn frames(bytes: u64) -> u32 {

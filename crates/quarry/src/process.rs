@@ -341,14 +341,15 @@ pub unsafe fn realloc_moving(object: Object, size: usize) -> Option<Object> {
     }
 }
 
-/// Runs `request` of `size` bytes on the instance, if it serves.
-fn serve(size: usize, request: impl FnOnce() -> Option<Object>) -> Option<Object> {
+/// Runs `request` of `size` bytes on the instance, if it serves; once more where it has found
+/// nothing and the control group has room by now.
+fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option<Object> {
     let _errno = KeepErrno::new();
-    if ensure_ready() != Mode::Ready {
+    if ensure_ready() != Mode::Ready || limits::is_beyond_machine(size) {
         return None;
     }
     limits::before(size);
-    let object = request();
+    let object = request().or_else(|| if limits::is_raised() { request() } else { None });
     background::start_while_allocating();
     object
 }

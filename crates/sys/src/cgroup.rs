@@ -1,9 +1,21 @@
 //! The memory limit that the control group sets, version 1 or 2; read without allocating.
 //!
 //! A group's limit is the lowest of its own and its ancestors'. What the group uses is counted
-//! without its inactive page cache, which the kernel drops before it refuses anything.
+//! without what the kernel takes back before it refuses anything (`try_charge_memcg` in
+//! `mm/memcontrol.c`, Linux 6.x, reclaims sixteen times before it kills):
+//!
+//! * page cache on both lists of the LRU. That it is active says that it was read twice, not that
+//!   it stays. What is `shmem`, or locked, is on neither list;
+//! * but not what is dirty or being written: reclaim leaves it to the flushers and may find nothing
+//!   else in time;
+//! * half of the slab memory that the kernel calls reclaimable, as it estimates `MemAvailable`: of
+//!   the rest, objects in use hold the pages.
+//!
+//! `memory.high` is no limit: beyond it the kernel reclaims and slows the group down, and refuses
+//! nothing.
 
-use crate::file::find_piece;
+use crate::file::try_find_piece;
+use crate::os::{OsError, OsResult};
 use crate::report::Line;
 use core::ffi::CStr;
 use core::fmt::Write;
@@ -17,22 +29,49 @@ const UNLIMITED: u64 = 1 << 62;
 /// Limit and use of a group, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimit {
-    /// The lowest limit that applies: `memory.max` or `memory.high`, of the group or an ancestor.
+    /// The lowest limit that applies, of the group or an ancestor; all ones where there is none.
     pub limit: u64,
-    /// What the group uses that cannot be dropped at once.
+    /// What the group with this limit uses that the kernel cannot take back.
     pub usage: u64,
+    /// What the group or an ancestor may use more before it is slowed down (`memory.high`); all
+    /// ones where none is.
+    pub room_below_high: u64,
 }
+
+impl MemoryLimit {
+    const NONE: Self = Self { limit: u64::MAX, usage: 0, room_below_high: u64::MAX };
+}
+
+/// The names of a group's files.
+struct Names {
+    root: &'static str,
+    max: &'static str,
+    high: Option<&'static str>,
+    usage: &'static str,
+}
+
+const V1: Names = Names {
+    root: ROOT_V1,
+    max: "memory.limit_in_bytes",
+    high: None,
+    usage: "memory.usage_in_bytes",
+};
+const V2: Names =
+    Names { root: ROOT_V2, max: "memory.max", high: Some("memory.high"), usage: "memory.current" };
 
 /// Long enough for the group of a container; a longer path is cut, and its files are not found.
 type Path = Line<640>;
 
-/// The limit that applies to this process, `None` where there is none or nothing can be read.
-/// A handful of system calls.
-#[must_use]
-pub fn memory_limit() -> Option<MemoryLimit> {
+/// The limit that applies to this process, `None` where there is none, or where none can be known:
+/// without `/proc` or `/sys`. A handful of system calls.
+///
+/// # Errors
+/// Where the files are there and cannot be read now, as at a limit of descriptors: what applied
+/// before applies still.
+pub fn memory_limit() -> OsResult<Option<MemoryLimit>> {
     let mut version_2 = None;
-    let version_1 = find_piece(c"/proc/self/cgroup", b'\n', |line| {
-        let mut fields = core::str::from_utf8(line).ok()?.splitn(3, ':').skip(1);
+    let version_1 = find(c"/proc/self/cgroup", |line| {
+        let mut fields = line.splitn(3, ':').skip(1);
         let (controllers, group) = (fields.next()?, fields.next()?);
         let mut path = Path::default();
         let _ = path.write_str(group);
@@ -41,33 +80,39 @@ pub fn memory_limit() -> Option<MemoryLimit> {
             return None;
         }
         controllers.split(',').any(|controller| controller == "memory").then_some(path)
-    });
-    if let Some(group) = version_1 {
-        return lowest(ROOT_V1, text(&group)?, &["memory.limit_in_bytes"], "memory.usage_in_bytes");
+    })?;
+    let (names, group) = match (version_1, version_2) {
+        (Some(group), _) => (V1, group),
+        (None, Some(group)) => (V2, group),
+        (None, None) => return Ok(None),
+    };
+    match core::str::from_utf8(group.as_bytes()) {
+        Ok(path) => lowest(&names, names.root, path),
+        Err(_) => Ok(None),
     }
-    let group = version_2?;
-    lowest(ROOT_V2, text(&group)?, &["memory.max", "memory.high"], "memory.current")
-}
-
-fn text(path: &Path) -> Option<&str> {
-    core::str::from_utf8(path.as_bytes()).ok()
 }
 
 /// Walks from the group up to the root. In a container the path may be that of the host: where it
 /// does not exist, the root of the mount is the group.
-fn lowest(root: &str, path: &str, limits: &[&str], usage: &str) -> Option<MemoryLimit> {
+fn lowest(names: &Names, root: &str, path: &str) -> OsResult<Option<MemoryLimit>> {
     let mut group = path.trim_end_matches('/');
-    let mut lowest: Option<MemoryLimit> = None;
+    let mut lowest = MemoryLimit::NONE;
     loop {
-        let limit = limits.iter().filter_map(|name| number(&join(root, group, name))).min();
-        if let Some(limit) = limit.filter(|limit| *limit < UNLIMITED)
-            && lowest.is_none_or(|known| limit < known.limit)
-        {
-            let used = number(&join(root, group, usage)).unwrap_or(0);
-            let cache = inactive_file(&join(root, group, "memory.stat"));
-            lowest = Some(MemoryLimit { limit, usage: used.saturating_sub(cache) });
+        let bytes = |name| number(&join(root, group, name));
+        let limit = bytes(names.max)?.filter(|limit| *limit < UNLIMITED.min(lowest.limit));
+        let high = names.high.map_or(Ok(None), bytes)?;
+        if limit.is_some() || high.is_some() {
+            let used = bytes(names.usage)?.unwrap_or(0);
+            let used = used.saturating_sub(reclaimable(&join(root, group, "memory.stat"))?);
+            if let Some(limit) = limit {
+                (lowest.limit, lowest.usage) = (limit, used);
+            }
+            let room = high.map_or(u64::MAX, |high| high.saturating_sub(used));
+            lowest.room_below_high = lowest.room_below_high.min(room);
         }
-        let Some(parent) = group.rfind('/') else { return lowest };
+        let Some(parent) = group.rfind('/') else {
+            return Ok((lowest != MemoryLimit::NONE).then_some(lowest));
+        };
         group = &group[..parent];
     }
 }
@@ -79,62 +124,181 @@ fn join(root: &str, group: &str, name: &str) -> Path {
     path
 }
 
-/// What `value` makes of the first line of a file that it can make something of.
-fn find<R>(path: &Path, mut value: impl FnMut(&str) -> Option<R>) -> Option<R> {
-    let path = CStr::from_bytes_with_nul(path.as_bytes()).ok()?;
-    find_piece(path, b'\n', |line| value(core::str::from_utf8(line).ok()?))
+/// What `value` makes of the first line of a file that it can make something of; `None` also where
+/// the file is not there or not for us.
+fn find<R>(path: &CStr, mut value: impl FnMut(&str) -> Option<R>) -> OsResult<Option<R>> {
+    match try_find_piece(path, b'\n', |line| value(core::str::from_utf8(line).ok()?)) {
+        Err(OsError(
+            libc::ENOENT | libc::ENOTDIR | libc::ENODEV | libc::EACCES | libc::EPERM | libc::ENOSYS,
+        )) => Ok(None),
+        answer => answer,
+    }
 }
 
-fn number(path: &Path) -> Option<u64> {
-    find(path, |line| line.trim().parse().ok())
+fn find_in<R>(path: &Path, value: impl FnMut(&str) -> Option<R>) -> OsResult<Option<R>> {
+    match CStr::from_bytes_with_nul(path.as_bytes()) {
+        Ok(path) => find(path, value),
+        // It was cut.
+        Err(_) => Ok(None),
+    }
 }
 
-/// Inactive page cache of the group and its children: version 1 has a total of its own, behind the
-/// group's figure.
-fn inactive_file(path: &Path) -> u64 {
-    let value = |line: &str, name: &str| line.strip_prefix(name)?.trim().parse::<u64>().ok();
-    let total = find(path, |line| value(line, "total_inactive_file "));
-    total.or_else(|| find(path, |line| value(line, "inactive_file "))).unwrap_or(0)
+fn number(path: &Path) -> OsResult<Option<u64>> {
+    find_in(path, |line| line.trim().parse().ok())
+}
+
+/// Figures of `memory.stat`, in bytes.
+#[derive(Clone, Copy, Default)]
+struct Stat {
+    /// Page cache on the LRU.
+    file: u64,
+    /// What of it is dirty, or being written.
+    unwritten: u64,
+    slab: u64,
+}
+
+impl Stat {
+    fn add(&mut self, name: &str, bytes: u64) {
+        match name {
+            "active_file" | "inactive_file" => self.file += bytes,
+            "file_dirty" | "file_writeback" | "dirty" | "writeback" => self.unwritten += bytes,
+            "slab_reclaimable" => self.slab += bytes,
+            _ => {}
+        }
+    }
+}
+
+/// What the kernel can take back of a group and its children. Version 1 has totals of its own,
+/// behind the group's figures.
+fn reclaimable(path: &Path) -> OsResult<u64> {
+    let (mut own, mut total) = (Stat::default(), None);
+    find_in(path, |line| {
+        let (name, bytes) = line.split_once(' ')?;
+        let bytes = bytes.trim().parse().ok()?;
+        match name.strip_prefix("total_") {
+            Some(name) => total.get_or_insert(Stat::default()).add(name, bytes),
+            None => own.add(name, bytes),
+        }
+        None::<()>
+    })?;
+    let stat = total.unwrap_or(own);
+    Ok(stat.file.saturating_sub(stat.unwritten) + stat.slab / 2)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::{Path, PathBuf};
 
-    fn scratch(name: &str) -> std::path::PathBuf {
-        let root = std::env::temp_dir().join(format!("quarry-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&root);
-        fs::create_dir_all(root.join("a/b")).unwrap();
-        root
+    /// A tree of groups `a/b`, removed when dropped.
+    struct Groups(PathBuf);
+
+    impl Groups {
+        fn new(name: &str) -> Self {
+            let root = std::env::temp_dir().join(format!("quarry-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&root);
+            fs::create_dir_all(root.join("a/b")).unwrap();
+            Self(root)
+        }
+
+        fn write(&self, file: &str, text: &str) -> &Self {
+            fs::write(self.0.join(file), text).unwrap();
+            self
+        }
+
+        fn lowest(&self, names: &Names, path: &str) -> OsResult<Option<MemoryLimit>> {
+            lowest(names, self.0.to_str().unwrap(), path)
+        }
+
+        fn file(&self, file: &str) -> PathBuf {
+            self.0.join(file)
+        }
+    }
+
+    impl Drop for Groups {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn limit(limit: u64, usage: u64) -> OsResult<Option<MemoryLimit>> {
+        Ok(Some(MemoryLimit { limit, usage, ..MemoryLimit::NONE }))
     }
 
     #[test]
     fn the_lowest_limit_of_all_ancestors_applies() {
-        let root = scratch("cgroup2");
-        fs::write(root.join("a/memory.max"), "100\n").unwrap();
-        fs::write(root.join("a/memory.current"), "70\n").unwrap();
-        fs::write(root.join("a/memory.stat"), "anon 60\ninactive_file 10\n").unwrap();
-        fs::write(root.join("a/b/memory.max"), "max\n").unwrap();
-        fs::write(root.join("a/b/memory.high"), "500\n").unwrap();
-        let found = lowest(
-            root.to_str().unwrap(),
-            "/a/b",
-            &["memory.max", "memory.high"],
-            "memory.current",
-        );
-        assert_eq!(found, Some(MemoryLimit { limit: 100, usage: 60 }));
-        fs::remove_dir_all(&root).unwrap();
+        let groups = Groups::new("cgroup2");
+        groups.write("a/memory.max", "100\n").write("a/memory.current", "70\n");
+        groups.write("a/memory.stat", "anon 60\ninactive_file 10\n");
+        groups.write("a/b/memory.max", "max\n");
+        assert_eq!(groups.lowest(&V2, "/a/b"), limit(100, 60));
+        groups.write("a/b/memory.max", "150\n").write("a/b/memory.current", "50\n");
+        assert_eq!(groups.lowest(&V2, "/a/b"), limit(100, 60));
+        groups.write("a/b/memory.max", "90\n");
+        assert_eq!(groups.lowest(&V2, "/a/b"), limit(90, 50));
     }
 
     #[test]
     fn no_limit_is_none() {
-        let root = scratch("cgroup1");
-        fs::write(root.join("a/memory.limit_in_bytes"), "9223372036854771712\n").unwrap();
-        let found =
-            lowest(root.to_str().unwrap(), "/a", &["memory.limit_in_bytes"], "memory.usage");
-        assert_eq!(found, None);
-        assert_eq!(lowest("/nowhere", "/x", &["memory.max"], "memory.current"), None);
-        fs::remove_dir_all(&root).unwrap();
+        let groups = Groups::new("cgroup1");
+        groups.write("a/memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(groups.lowest(&V1, "/a"), Ok(None));
+        assert_eq!(lowest(&V2, "/nowhere", "/x"), Ok(None));
+    }
+
+    #[test]
+    fn what_the_kernel_can_take_back_is_not_used() {
+        let groups = Groups::new("reclaimable2");
+        groups.write("a/memory.max", "1000\n").write("a/memory.current", "900\n");
+        let stat = "anon 100\nfile 600\nshmem 40\nfile_mapped 90\nfile_dirty 30\n\
+                    file_writeback 20\nactive_anon 50\ninactive_file 110\nactive_file 400\n\
+                    unevictable 50\nslab_reclaimable 60\nslab_unreclaimable 80\nslab 140\n";
+        groups.write("a/memory.stat", stat);
+        let reclaimable = 110 + 400 - 30 - 20 + 60 / 2;
+        assert_eq!(groups.lowest(&V2, "/a"), limit(1000, 900 - reclaimable));
+    }
+
+    #[test]
+    fn version_1_counts_children_as_well() {
+        let groups = Groups::new("reclaimable1");
+        groups.write("a/memory.limit_in_bytes", "1000\n").write("a/memory.usage_in_bytes", "900\n");
+        let stat = "cache 10\ndirty 1\nwriteback 1\ninactive_file 4\nactive_file 5\n\
+                    total_cache 600\ntotal_dirty 30\ntotal_writeback 20\n\
+                    total_inactive_file 110\ntotal_active_file 400\n";
+        groups.write("a/memory.stat", stat);
+        assert_eq!(groups.lowest(&V1, "/a"), limit(1000, 900 - (110 + 400 - 30 - 20)));
+    }
+
+    #[test]
+    fn high_is_no_limit() {
+        let groups = Groups::new("high");
+        groups.write("a/memory.high", "500\n").write("a/memory.current", "470\n");
+        groups.write("a/memory.stat", "inactive_file 10\n");
+        groups.write("a/b/memory.high", "max\n").write("a/b/memory.max", "max\n");
+        let only_high = MemoryLimit { room_below_high: 40, ..MemoryLimit::NONE };
+        assert_eq!(groups.lowest(&V2, "/a/b"), Ok(Some(only_high)));
+        groups.write("a/b/memory.max", "450\n").write("a/b/memory.current", "300\n");
+        let both = MemoryLimit { limit: 450, usage: 300, ..only_high };
+        assert_eq!(groups.lowest(&V2, "/a/b"), Ok(Some(both)));
+        groups.write("a/memory.high", "100\n");
+        let beyond = MemoryLimit { room_below_high: 0, ..both };
+        assert_eq!(groups.lowest(&V2, "/a/b"), Ok(Some(beyond)));
+    }
+
+    /// A link to itself is there and cannot be opened, as any file at a limit of descriptors.
+    #[test]
+    fn files_that_cannot_be_read_now_are_not_taken_for_no_limit() {
+        for hidden in ["memory.max", "memory.current", "memory.stat"] {
+            let groups = Groups::new(&format!("hidden-{hidden}"));
+            groups.write("a/memory.max", "100\n").write("a/memory.current", "70\n");
+            groups.write("a/memory.stat", "inactive_file 10\n");
+            assert_eq!(groups.lowest(&V2, "/a/b"), limit(100, 60));
+            let file: &Path = &groups.file(&format!("a/{hidden}"));
+            fs::remove_file(file).unwrap();
+            symlink(file, file).unwrap();
+            assert_eq!(groups.lowest(&V2, "/a/b"), Err(OsError(libc::ELOOP)), "{hidden}");
+        }
     }
 }

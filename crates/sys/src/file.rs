@@ -3,6 +3,7 @@
 //! By bare system calls: libc's `open`, `read` and `close` are cancellation points, where a thread
 //! would vanish with the locks of the allocator held.
 
+use crate::os::{OsError, OsResult};
 use core::ffi::CStr;
 
 /// Bytes of the longest piece that is seen; longer ones are left out. Lives on the caller's stack,
@@ -14,17 +15,30 @@ const PIECE_BYTES: usize = 1024;
 pub fn find_piece<R>(
     path: &CStr,
     separator: u8,
-    mut look: impl FnMut(&[u8]) -> Option<R>,
+    look: impl FnMut(&[u8]) -> Option<R>,
 ) -> Option<R> {
+    try_find_piece(path, separator, look).ok().flatten()
+}
+
+/// As [`find_piece`], for those who must know that nothing was read.
+///
+/// # Errors
+/// What the OS says of opening or reading the file; `look` may have seen some of it.
+pub fn try_find_piece<R>(
+    path: &CStr,
+    separator: u8,
+    mut look: impl FnMut(&[u8]) -> Option<R>,
+) -> OsResult<Option<R>> {
     let file = File::open(path)?;
     let mut buffer = [0; PIECE_BYTES];
     let mut held = 0;
     let mut is_rest_of_long_piece = false;
     loop {
-        let got = file.read(&mut buffer[held..]);
+        let got = file.read(&mut buffer[held..])?;
         if got == 0 {
             let last = &buffer[..held];
-            return if last.is_empty() || is_rest_of_long_piece { None } else { look(last) };
+            let is_whole = !last.is_empty() && !is_rest_of_long_piece;
+            return Ok(if is_whole { look(last) } else { None });
         }
         held += got;
         let mut start = 0;
@@ -32,7 +46,7 @@ pub fn find_piece<R>(
             if !core::mem::take(&mut is_rest_of_long_piece)
                 && let Some(answer) = look(&buffer[start..start + len])
             {
-                return Some(answer);
+                return Ok(Some(answer));
             }
             start += len + 1;
         }
@@ -45,24 +59,29 @@ pub fn find_piece<R>(
     }
 }
 
+fn last_error() -> OsError {
+    // SAFETY: __errno_location returns the calling thread's own errno.
+    OsError(unsafe { *libc::__errno_location() })
+}
+
 /// An open file, closed when dropped.
 struct File(libc::c_long);
 
 impl File {
-    fn open(path: &CStr) -> Option<Self> {
+    fn open(path: &CStr) -> OsResult<Self> {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
         // SAFETY: the path is NUL-terminated and outlives the call.
         let fd =
             unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) };
-        (fd >= 0).then_some(Self(fd))
+        if fd >= 0 { Ok(Self(fd)) } else { Err(last_error()) }
     }
 
-    /// Bytes read, 0 at the end and after an error.
-    fn read(&self, buffer: &mut [u8]) -> usize {
+    /// Bytes read, 0 at the end.
+    fn read(&self, buffer: &mut [u8]) -> OsResult<usize> {
         // SAFETY: the descriptor is ours; the kernel writes at most `buffer.len()` bytes.
         let got =
             unsafe { libc::syscall(libc::SYS_read, self.0, buffer.as_mut_ptr(), buffer.len()) };
-        usize::try_from(got).unwrap_or(0)
+        usize::try_from(got).map_err(|_| last_error())
     }
 }
 
@@ -120,5 +139,13 @@ mod tests {
             find_piece(c"/proc/self/status", b'\n', |line| line.starts_with(b"Name:").then_some(7));
         assert_eq!(answer, Some(7));
         assert_eq!(find_piece(c"/nowhere", b'\n', |_| Some(())), None);
+    }
+
+    #[test]
+    fn says_why_nothing_was_read() {
+        let read = |path| try_find_piece(path, b'\n', |_| None::<()>);
+        assert_eq!(read(c"/nowhere"), Err(OsError(libc::ENOENT)));
+        assert_eq!(read(c"/"), Err(OsError(libc::EISDIR)), "it can be opened and not be read");
+        assert_eq!(read(c"/dev/null"), Ok(None));
     }
 }

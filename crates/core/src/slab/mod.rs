@@ -190,6 +190,13 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     /// what all caches keep to the page allocator, for the next ones.
     fn relieve(&self, _context: &SlabContext<'_, P>) {}
 
+    /// A number that changes with every object that is handed out or freed, unless as many enter
+    /// and leave the slots in batches. O(slots) where a policy has something better than this.
+    fn changes(&self, context: &SlabContext<'_, P>, cache: &Cache) -> u64 {
+        let stats = self.stats(context, cache);
+        stats.alloc_fast + stats.alloc_slow + stats.free_fast + stats.free_slow
+    }
+
     /// What the cache has done so far.
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats;
 

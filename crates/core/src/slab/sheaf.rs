@@ -489,6 +489,11 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         }
     }
 
+    fn changes(&self, context: &SlabContext<'_, P>, cache: &Cache) -> u64 {
+        let usage = context.percpu.usage(cache.id().array());
+        usage.operations.wrapping_add(usage.level << 48)
+    }
+
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
         let own = self.of(cache);
         let mut stats = SlabStats::default();

@@ -134,12 +134,6 @@ impl<C: StackConfig> Stack<C> {
         given_back || pages.zones().budget().used() < before
     }
 
-    /// Tries once more where a direct reclaim has found something.
-    #[inline]
-    pub(super) fn with_reclaim<T>(&self, attempt: impl Fn() -> Option<T>) -> Option<T> {
-        attempt().or_else(|| if self.direct_reclaim() { attempt() } else { None })
-    }
-
     /// One look at everything, and all that is found due goes back. Takes each lock for short
     /// moments only; bounded by what there is to give back.
     pub fn reclaim(&self, state: &mut ReclaimState) -> Reclaimed {

@@ -53,8 +53,9 @@ impl<C: StackConfig> Stack<C> {
             return Some(object);
         }
         let take = |class| inner.slab.alloc_slow(&self.context(), inner.caches.get(class)?);
+        let frames = inner.caches.get(serving).map_or(1, |cache| cache.order().frames());
         // Where there is no memory for slabs, what either class has left serves.
-        self.with_reclaim(|| take(serving))
+        self.with_reclaim(frames, || take(serving))
             .or_else(|| take(class))
             .or_else(|| take(classes::coarse(class)))
     }
@@ -131,16 +132,15 @@ impl<C: StackConfig> Stack<C> {
         }
         let attempt = || self.alloc_frames(frames, size, align);
         if size <= LARGEST_BLOCK {
-            return self.with_reclaim(attempt);
+            return self.with_reclaim(frames, attempt);
         }
         attempt().or_else(|| {
-            if !self.direct_reclaim() {
-                return None;
-            }
-            // What caches gave back is no longer counted, but still in memory: a mapping would come
-            // on top of it, and a control group's limit does not wait for a look.
-            self.purge_free();
-            attempt()
+            self.after_reclaim(frames, || {
+                // What caches gave back is no longer counted, but still in memory: a mapping would
+                // come on top of it, and a control group's limit does not wait for a look.
+                self.purge_free();
+                attempt()
+            })
         })
     }
 

@@ -9,10 +9,13 @@ use super::zone::Zone;
 use crate::frame::{
     FRAME_BYTES, FrameBits, FrameState, Memory, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
 };
+use core::ops::AddAssign;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 /// Most blocks off the lists at a time.
 const ISOLATED_BLOCKS: usize = 64;
+/// Refusals after which a purge of a bounded number of bytes ends: some ten microseconds.
+const MOST_REFUSALS: u32 = 64;
 
 /// Dirty blocks of one pageblock, in ascending order.
 struct Isolated {
@@ -22,52 +25,85 @@ struct Isolated {
     next: Pfn,
 }
 
+/// What has become of some calls of the operating system.
+#[derive(Clone, Copy, Default)]
+struct Purged {
+    /// Bytes given back.
+    bytes: usize,
+    /// Calls that were refused: what they named stays as it is.
+    refusals: u32,
+}
+
+impl AddAssign for Purged {
+    fn add_assign(&mut self, more: Self) {
+        self.bytes += more.bytes;
+        self.refusals += more.refusals;
+    }
+}
+
 impl Zone {
     /// Gives free blocks of at least `smallest` that may hold data back to the operating system,
     /// until about `most_bytes` are given back. Returns the bytes. O(pageblocks + blocks); holds
     /// the zone's lock for at most 64 blocks of one pageblock.
+    ///
+    /// What the system refuses (locked memory, before Linux 5.18) stays dirty, and what lies behind
+    /// it has its turn. Where much is refused, a purge of a bounded number of bytes ends, and the
+    /// next one begins behind that.
     pub fn purge(&self, memory: &Memory, smallest: Order, most_bytes: usize) -> usize {
         let page_frames = memory.arena().os().page_size().div_ceil(FRAME_BYTES) as u32;
         let smallest = smallest.max(Order::covering(page_frames));
-        let mut given_back = 0;
-        for index in (0..self.end().0).map(PageblockIndex) {
-            let pageblock = memory.pageblocks().at(index);
-            let has_dirty_runs = !pageblock.dirty_runs().is_empty();
-            if pageblock.dirty() == 0 && !has_dirty_runs
-                || pageblock.tag().node() != Some(self.node())
-            {
-                continue;
-            }
-            let mut from = index.first();
-            while from < index.first().plus(PAGEBLOCK_FRAMES) && given_back < most_bytes {
-                let Some(bytes) = self.purge_some(memory, smallest, &mut from) else {
-                    return given_back;
-                };
-                given_back += bytes;
-            }
-            if has_dirty_runs && smallest < Order::PAGEBLOCK && given_back < most_bytes {
-                let Some(bytes) = self.purge_kept(memory, index, page_frames) else {
-                    return given_back;
-                };
-                given_back += bytes;
-            }
-            if given_back >= most_bytes {
+        let (start, end) = (self.refused_at.swap(0, Relaxed), self.end().0);
+        let mut purged = Purged::default();
+        for index in (start..end).chain(0..start.min(end)).map(PageblockIndex) {
+            if purged.bytes >= most_bytes {
                 break;
             }
+            if purged.refusals >= MOST_REFUSALS && most_bytes != usize::MAX {
+                self.refused_at.store(index.0, Relaxed);
+                break;
+            }
+            let left = most_bytes - purged.bytes;
+            purged += self.purge_pageblock(memory, index, smallest, page_frames, left);
         }
-        if given_back > 0 {
+        if purged.bytes > 0 {
             self.clear_boost();
         }
-        given_back
+        purged.bytes
     }
 
-    /// Purges up to 64 blocks from `from` on, which moves behind them. `None` where the OS refuses.
-    fn purge_some(&self, memory: &Memory, smallest: Order, from: &mut Pfn) -> Option<usize> {
+    /// Purges what is dirty of one pageblock, until about `most_bytes` are given back.
+    fn purge_pageblock(
+        &self,
+        memory: &Memory,
+        index: PageblockIndex,
+        smallest: Order,
+        page_frames: u32,
+        most_bytes: usize,
+    ) -> Purged {
+        let mut purged = Purged::default();
+        let pageblock = memory.pageblocks().at(index);
+        let has_dirty_runs = !pageblock.dirty_runs().is_empty();
+        if pageblock.dirty() == 0 && !has_dirty_runs || pageblock.tag().node() != Some(self.node())
+        {
+            return purged;
+        }
+        let mut from = index.first();
+        while from < index.first().plus(PAGEBLOCK_FRAMES) && purged.bytes < most_bytes {
+            purged += self.purge_some(memory, smallest, &mut from);
+        }
+        if has_dirty_runs && smallest < Order::PAGEBLOCK && purged.bytes < most_bytes {
+            purged += self.purge_kept(memory, index, page_frames);
+        }
+        purged
+    }
+
+    /// Purges up to 64 blocks from `from` on, which moves behind them.
+    fn purge_some(&self, memory: &Memory, smallest: Order, from: &mut Pfn) -> Purged {
         let _purging = self.purging.lock();
         let mut isolated = self.isolate(memory, smallest, *from);
         *from = isolated.next;
         let blocks = &mut isolated.blocks[..isolated.count];
-        let bytes = purge_runs(memory, blocks);
+        let purged = purge_runs(memory, blocks);
         let frames: u32 = blocks.iter().map(|block| block.order.frames()).sum();
         let mut inside = self.lock();
         for block in blocks.iter() {
@@ -76,16 +112,11 @@ impl Zone {
         self.isolated.store(self.isolated.load(Relaxed) - frames, Relaxed);
         self.publish(&inside.areas);
         drop(inside);
-        bytes
+        purged
     }
 
-    /// Purges what a pageblock keeps as runs, in whole pages of the OS. `None` where it refuses.
-    fn purge_kept(
-        &self,
-        memory: &Memory,
-        index: PageblockIndex,
-        page_frames: u32,
-    ) -> Option<usize> {
+    /// Purges what a pageblock keeps as runs, in whole pages of the OS.
+    fn purge_kept(&self, memory: &Memory, index: PageblockIndex, page_frames: u32) -> Purged {
         let _purging = self.purging.lock();
         let dirty = {
             let mut inside = self.lock();
@@ -94,7 +125,7 @@ impl Zone {
             self.publish(&inside.areas);
             dirty
         };
-        let (clean, bytes) = purge_bits(memory, index, dirty, page_frames);
+        let (clean, purged) = purge_bits(memory, index, dirty, page_frames);
         let mut still_dirty = dirty;
         still_dirty.0.iter_mut().zip(clean.0).for_each(|(word, clean)| *word &= !clean);
         let mut inside = self.lock();
@@ -107,7 +138,7 @@ impl Zone {
         }
         self.isolated.store(self.isolated.load(Relaxed) - dirty.count(), Relaxed);
         self.publish(&inside.areas);
-        bytes
+        purged
     }
 
     /// Takes dirty blocks off the lists.
@@ -138,35 +169,32 @@ impl Zone {
 }
 
 /// Purges frames of a pageblock, as far as they fill pages of the OS. Returns those that are zero
-/// now, and the bytes, `None` where a call failed.
+/// now as well.
 fn purge_bits(
     memory: &Memory,
     index: PageblockIndex,
     dirty: FrameBits,
     page_frames: u32,
-) -> (FrameBits, Option<usize>) {
-    let (mut clean, mut bytes, mut from) = (FrameBits::NONE, 0, 0);
+) -> (FrameBits, Purged) {
+    let (mut clean, mut purged, mut from) = (FrameBits::NONE, Purged::default(), 0);
     while let Some((first, end)) = dirty.next_run(from) {
         from = end;
         let (start, end) = (first.next_multiple_of(page_frames), end / page_frames * page_frames);
         if start >= end {
             continue;
         }
-        let length = (end - start) as usize * FRAME_BYTES;
-        let address = memory.arena().address(index.first().plus(start));
-        if memory.arena().os().purge(address, length).is_err() {
-            return (clean, None);
+        let one = purge_run(memory, index.first().plus(start), end - start);
+        if one.refusals == 0 {
+            clean.set(start, end - start);
         }
-        clean.set(start, end - start);
-        bytes += length;
+        purged += one;
     }
-    (clean, Some(bytes))
+    (clean, purged)
 }
 
-/// Purges neighbouring blocks by one call each run, and marks them zeroed. Returns the bytes, or
-/// `None` where a call failed.
-fn purge_runs(memory: &Memory, blocks: &mut [Block]) -> Option<usize> {
-    let mut bytes = 0;
+/// Purges neighbouring blocks by one call each run, and marks those zeroed that were not refused.
+fn purge_runs(memory: &Memory, blocks: &mut [Block]) -> Purged {
+    let mut purged = Purged::default();
     let mut rest = blocks;
     while let Some(first) = rest.first() {
         let (start, mut end, mut count) = (first.pfn, first.pfn, 0);
@@ -174,12 +202,20 @@ fn purge_runs(memory: &Memory, blocks: &mut [Block]) -> Option<usize> {
             end = end.plus(rest[count].order.frames());
             count += 1;
         }
-        let length = (end.0 - start.0) as usize * FRAME_BYTES;
-        memory.arena().os().purge(memory.arena().address(start), length).ok()?;
-        bytes += length;
+        let one = purge_run(memory, start, end.0 - start.0);
         let (run, behind) = rest.split_at_mut(count);
-        run.iter_mut().for_each(|block| block.zeroed = true);
+        run.iter_mut().for_each(|block| block.zeroed = one.refusals == 0);
         rest = behind;
+        purged += one;
     }
-    Some(bytes)
+    purged
+}
+
+/// Purges neighbouring frames by one call.
+fn purge_run(memory: &Memory, first: Pfn, frames: u32) -> Purged {
+    let (arena, bytes) = (memory.arena(), frames as usize * FRAME_BYTES);
+    match arena.os().purge(arena.address(first), bytes) {
+        Ok(()) => Purged { bytes, refusals: 0 },
+        Err(_) => Purged { bytes: 0, refusals: 1 },
+    }
 }

@@ -67,6 +67,8 @@ pub struct Zone {
     pub(super) growth: CountedLock<Growth>,
     /// Held while blocks are off the lists to be purged.
     pub(super) purging: CountedLock<()>,
+    /// Pageblock at which the next purge begins, because much in front of it was refused.
+    pub(super) refused_at: AtomicU32,
     managed: AtomicU32,
     free: AtomicU32,
     dirty: AtomicU32,
@@ -129,6 +131,7 @@ impl Zone {
             }),
             growth: CountedLock::new(Growth::new()),
             purging: CountedLock::new(()),
+            refused_at: AtomicU32::new(0),
             managed: AtomicU32::new(0),
             free: AtomicU32::new(0),
             dirty: AtomicU32::new(0),

@@ -36,6 +36,9 @@ pub struct FakeOs {
     /// Start and bytes of the range that is somebody else's.
     foreign: [AtomicUsize; 2],
     loses_targets: AtomicBool,
+    /// Addresses that are not purged, from the first one to before the second.
+    locked: [AtomicUsize; 2],
+    refused_purges: AtomicU64,
 }
 
 impl FakeOs {
@@ -53,7 +56,22 @@ impl FakeOs {
             knows_resident: AtomicBool::new(true),
             foreign: [const { AtomicUsize::new(0) }; 2],
             loses_targets: AtomicBool::new(false),
+            locked: [AtomicUsize::new(0), AtomicUsize::new(0)],
+            refused_purges: AtomicU64::new(0),
         }
+    }
+
+    /// Locks `bytes` from `address` on in memory, in place of what was locked before: a purge that
+    /// touches them is refused, as the kernel did before Linux 5.18.
+    pub fn lock_in_memory(&self, address: NonNull<u8>, bytes: usize) {
+        let start = address.as_ptr() as usize;
+        self.locked[0].store(start, Ordering::Relaxed);
+        self.locked[1].store(start + bytes, Ordering::Relaxed);
+    }
+
+    /// Purges that were refused because of that.
+    pub fn refused_purges(&self) -> u64 {
+        self.refused_purges.load(Ordering::Relaxed)
     }
 
     /// Makes the `nth` fallible call from now on fail once (1 = the next); 0 makes nothing fail.
@@ -242,6 +260,12 @@ unsafe impl Os for FakeOs {
 
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
         self.count()?;
+        let start = address.as_ptr() as usize;
+        let [first, end] = [0, 1].map(|bound| self.locked[bound].load(Ordering::Relaxed));
+        if first.max(start) < end.min(start + bytes) {
+            self.refused_purges.fetch_add(1, Ordering::Relaxed);
+            return Err(OsError(libc::EINVAL));
+        }
         // SAFETY: the caller owns the range and has given up its contents.
         unsafe { address.as_ptr().write_bytes(0, bytes) };
         self.purged_bytes.fetch_add(bytes, Ordering::Relaxed);

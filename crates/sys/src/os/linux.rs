@@ -170,6 +170,8 @@ fn is_one_mapping(address: NonNull<u8>, bytes: usize) -> bool {
 
 /// Linux 5.14, `include/uapi/asm-generic/mman-common.h`.
 const MADV_POPULATE_WRITE: i32 = 23;
+/// Linux 5.18, the same file.
+const MADV_DONTNEED_LOCKED: i32 = 24;
 
 // SAFETY: `map` and `reserve` make fresh private mappings and replace nothing, `mprotect` and
 // `madvise` act on exactly the range they are given, as do `munmap` and a fixed `mremap`, which are
@@ -287,7 +289,14 @@ unsafe impl Os for Linux {
             unsafe { libc::madvise(address.as_ptr().cast(), bytes, libc::MADV_COLD) };
         }
         // SAFETY: the caller owns the range and has given up its contents.
-        check(unsafe { libc::madvise(address.as_ptr().cast(), bytes, libc::MADV_DONTNEED) })
+        let purge =
+            |advice| check(unsafe { libc::madvise(address.as_ptr().cast(), bytes, advice) });
+        purge(libc::MADV_DONTNEED).or_else(|error| match error {
+            // Some of it is locked (`mm/madvise.c`). What nobody uses any more was locked for who
+            // used it, and glibc unmaps it as well.
+            OsError(libc::EINVAL) => purge(MADV_DONTNEED_LOCKED),
+            _ => Err(error),
+        })
     }
 
     fn advise_huge(&self, address: NonNull<u8>, bytes: usize, huge: bool) -> OsResult<()> {

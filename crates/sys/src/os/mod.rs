@@ -150,10 +150,12 @@ pub unsafe trait Os: Sync {
     /// The OS's `errno`, also where a filter refuses the call; `pages` then says nothing.
     fn resident(&self, address: NonNull<u8>, pages: &mut [u8]) -> OsResult<()>;
 
-    /// Gives the memory of an accessible range back; it reads as zero afterwards.
+    /// Gives the memory of an accessible range back, also where the program has locked it; it reads
+    /// as zero afterwards.
     ///
     /// # Errors
-    /// The OS's `errno` (locked pages); the contents are then unspecified.
+    /// The OS's `errno` (locked pages before Linux 5.18, filters); the contents are then
+    /// unspecified.
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
     /// Asks for huge pages (or, with false, for ordinary ones only) in an accessible range. A hint:

@@ -3,6 +3,7 @@
 mod huge;
 mod oracle;
 mod pressure;
+mod purge;
 mod random;
 mod runs;
 

@@ -1,0 +1,97 @@
+//! What a purge does where the system refuses some of it, as older kernels do for locked memory.
+
+use super::*;
+use crate::frame::{FRAME_BYTES, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
+use MigrateType::Movable;
+
+/// A zone of 8 pageblocks that were all in use and are free and dirty now.
+fn dirty_zones(os: &'static FakeOs) -> Zones {
+    let zones = Zones::build(os, &FIXED).expect("nothing fails");
+    let blocks: Vec<Block> =
+        core::iter::from_fn(|| take(&zones, &ask(0, Movable))).take(4096).collect();
+    assert_eq!(blocks.len(), 4096, "the whole zone");
+    blocks.into_iter().for_each(|block| put(&zones, block));
+    assert_eq!(zones.zone(NODE).dirty(), 4096);
+    zones
+}
+
+#[test]
+fn a_refused_pageblock_is_skipped() {
+    let os = fake_os();
+    let zones = dirty_zones(os);
+    let (zone, memory) = (zones.zone(NODE), zones.memory());
+    // In the first block of 4 MiB.
+    os.lock_in_memory(memory.arena().address(Pfn(5)), FRAME_BYTES);
+    let purged = zone.purge(memory, Order::PAGEBLOCK, usize::MAX);
+    assert_eq!(purged, 6 * PAGEBLOCK_BYTES, "all but the block that is locked in part");
+    assert_eq!(zone.dirty(), 2 * PAGEBLOCK_FRAMES);
+    assert_eq!(os.purged_bytes(), purged);
+    zone.validate(memory);
+    // Once it is unlocked, it goes as well.
+    os.lock_in_memory(memory.arena().address(Pfn(5)), 0);
+    assert_eq!(zone.purge(memory, Order::PAGEBLOCK, usize::MAX), 2 * PAGEBLOCK_BYTES);
+    assert_eq!(zone.dirty(), 0);
+    zone.validate(memory);
+}
+
+#[test]
+fn what_lies_around_a_refused_run_goes() {
+    let os = fake_os();
+    let zones = Zones::build(os, &FIXED).expect("nothing fails");
+    let (zone, memory) = (zones.zone(NODE), zones.memory());
+    let blocks: Vec<Block> = (0..64).map(|_| take(&zones, &ask(0, Movable)).unwrap()).collect();
+    blocks.iter().step_by(2).for_each(|block| put(&zones, *block));
+    os.lock_in_memory(memory.arena().address(blocks[10].pfn), FRAME_BYTES);
+    let purged = zone.purge(memory, Order::ZERO, usize::MAX);
+    assert_eq!((purged, zone.dirty()), (31 * FRAME_BYTES, 1), "one of 32 single frames is locked");
+    zone.validate(memory);
+    // It serves the next request, and is not taken for zero.
+    let zeroed: Vec<bool> =
+        (0..32).map(|_| take(&zones, &ask(0, Movable)).unwrap().zeroed).collect();
+    assert_eq!(zeroed.iter().filter(|zeroed| !**zeroed).count(), 1);
+    zone.validate(memory);
+}
+
+#[test]
+fn runs_around_a_refused_one_go() {
+    let os = fake_os();
+    let zones = Zones::build(os, &FIXED).expect("nothing fails");
+    let (zone, memory) = (zones.zone(NODE), zones.memory());
+    let runs: Vec<Run> =
+        (0..8).map(|_| zones.take_run(NODE, 50, Order::ZERO).expect("there is room")).collect();
+    (0..8).step_by(2).for_each(|at| zones.put_run(NODE, runs[at].pfn, 50));
+    os.lock_in_memory(memory.arena().address(runs[2].pfn), 50 * FRAME_BYTES);
+    assert_eq!(zone.purge(memory, Order::ZERO, usize::MAX), 150 * FRAME_BYTES);
+    assert_eq!(zone.dirty(), 50);
+    zone.validate(memory);
+}
+
+/// Where everything is locked, a step asks a bounded number of times, and the next one goes on
+/// where it ended.
+#[test]
+fn steps_go_on_behind_what_was_refused() {
+    let os = fake_os();
+    let config = ZoneConfig { reserve_bytes: 1 << 30, initial_frames: 256 * 512, ..FIXED };
+    let zones = Zones::build(os, &config).expect("nothing fails");
+    let (zone, memory) = (zones.zone(NODE), zones.memory());
+    // One dirty frame in each pageblock, the rest of it in use.
+    let blocks: Vec<Block> =
+        core::iter::from_fn(|| take(&zones, &ask(9, Movable))).take(256).collect();
+    for block in &blocks {
+        put(&zones, Block { order: Order::ZERO, ..*block });
+    }
+    assert_eq!(zone.dirty(), 256);
+    os.lock_in_memory(memory.arena().base(), 200 * PAGEBLOCK_BYTES);
+    let step = || zone.purge(memory, Order::ZERO, 1 << 20);
+    let mut steps = 0;
+    while zone.dirty() > 200 {
+        let before = os.refused_purges();
+        step();
+        assert!(os.refused_purges() - before <= 64, "a step is bounded");
+        steps += 1;
+        assert!(steps < 10, "{} frames stay dirty", zone.dirty());
+    }
+    os.lock_in_memory(memory.arena().base(), 0);
+    assert_eq!(zone.purge(memory, Order::ZERO, usize::MAX), 200 * FRAME_BYTES, "no end was met");
+    assert_eq!(zone.dirty(), 0);
+}

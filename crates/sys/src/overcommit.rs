@@ -1,0 +1,48 @@
+//! What the kernel refuses by the size of a single request.
+//!
+//! In its default mode, `OVERCOMMIT_GUESS`, it refuses a mapping that is larger than memory and
+//! swap together, whatever is free of them (`__vm_enough_memory` in `mm/util.c`, Linux 5.x and
+//! 6.x). That is what the other allocators of a program pass on for a request that cannot be meant.
+
+use crate::file::find_piece;
+
+/// Bytes of memory and swap that the machine has; `None` where the system does not say. One system
+/// call.
+#[must_use]
+pub fn memory_and_swap() -> Option<usize> {
+    // SAFETY: all zeroes is a valid sysinfo.
+    let mut info: libc::sysinfo = unsafe { core::mem::zeroed() };
+    // SAFETY: `info` is writable for the call.
+    if unsafe { libc::sysinfo(&raw mut info) } != 0 {
+        return None;
+    }
+    let units = (info.totalram as usize).checked_add(info.totalswap as usize)?;
+    units.checked_mul(info.mem_unit as usize)
+}
+
+/// Whether the kernel compares requests with them (`vm.overcommit_memory` is 0); false where nobody
+/// can know. Three system calls, which glibc's `malloc` makes of the same file.
+#[must_use]
+pub fn is_guessing() -> bool {
+    find_piece(c"/proc/sys/vm/overcommit_memory", b'\n', |line| Some(line == b"0")) == Some(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agrees_with_what_the_kernel_prints() {
+        let text = std::fs::read_to_string("/proc/meminfo").expect("/proc is mounted");
+        let kilobytes = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            let number = line.and_then(|line| line.split_whitespace().next());
+            number.and_then(|number| number.parse::<usize>().ok()).expect("the kernel prints it")
+        };
+        let sum = (kilobytes("MemTotal") + kilobytes("SwapTotal")) << 10;
+        // A container may print its share instead.
+        assert!(memory_and_swap().expect("nobody refuses") >= sum);
+        let mode = std::fs::read_to_string("/proc/sys/vm/overcommit_memory").expect("likewise");
+        assert_eq!(is_guessing(), mode.trim() == "0");
+    }
+}
