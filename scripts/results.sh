@@ -7,8 +7,13 @@
 #
 # RESULTS_OPTIONS='--samples=3 --millis=50' is added to every `quarry lab run`, and to what is
 # printed of it. The raw samples are in $RUNS, by default a folder under target/results that is
-# named by the time. All pages take about half an hour on two CPUs; nothing else should run then.
+# named by the time. All pages take about half an hour on two CPUs; nothing else should run then:
+# before each measurement the load over 1 minute has to be 0.5 per CPU or less. What was built or
+# measured before has 5 minutes to leave it; after that the page is refused and stays as it was.
+#
+# RESULTS_LOADAVG=FILE is read instead of /proc/loadavg, by the test of this script.
 set -euo pipefail
+loadavg=$(realpath "${RESULTS_LOADAVG:-/proc/loadavg}")
 cd "$(dirname "$0")/.."
 
 target=${CARGO_TARGET_DIR:-target}
@@ -38,10 +43,29 @@ with_options() {
     printf '%s' "$line"
 }
 
+# quiet: whether the machine is left alone, within 5 minutes.
+quiet() {
+    local cpus load second
+    cpus=$(nproc)
+    for ((second = 0; ; second += 5)); do
+        read -r load _ < "$loadavg"
+        if awk -v load="$load" -v cpus="$cpus" 'BEGIN { exit !(load <= cpus / 2) }'; then
+            return 0
+        fi
+        ((second < 300)) || break
+        ((second)) || echo "results: waiting for a load of $load to fall" >&2
+        sleep 5
+    done
+    echo "results: the load over 1 minute is $load on $cpus CPUs: figures are recorded at 0.5 per" \
+        "CPU or less only; end what else runs and try again" >&2
+    return 1
+}
+
 # block KIND COMMAND: what stands between the marks.
 block() {
     local kind=$1 line
     line=$(with_options "$2")
+    [[ $line != "quarry lab run "* ]] || quiet || return
     printf '==> %s\n' "$line" >&2
     printf '\140%s\140, %s:\n\n' "$line" "$(date -u +%Y-%m-%d)"
     [[ $kind != text ]] || echo '```text'
@@ -55,7 +79,7 @@ fill() {
         if [[ $line =~ ^'<!-- run'(' text')?': '(.*)' -->'$ ]]; then
             kind=${BASH_REMATCH[1]# }
             printf '%s\n' "$line"
-            block "$kind" "${BASH_REMATCH[2]}"
+            block "$kind" "${BASH_REMATCH[2]}" || return
             skipping=yes
         elif [[ $line == '<!-- end -->' ]]; then
             printf '%s\n' "$line"

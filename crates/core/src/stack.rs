@@ -60,7 +60,7 @@ struct FastPath<P> {
     /// arena's, which grows: who meets an address behind it goes the slow way, where it is brought
     /// up to date.
     span: AtomicUsize,
-    /// One kind per frame.
+    /// One kind per frame, from where that of address 0 would be: a kind is found without the base.
     kinds: AtomicPtr<AtomicU8>,
     percpu: P,
     geometry: [Geometry; 256],
@@ -77,7 +77,7 @@ pub struct StackOffsets {
     pub base: usize,
     /// Bytes from there on whose frames have kinds.
     pub span: usize,
-    /// Address of the bytes with the kinds of frames.
+    /// Address of the bytes with the kinds of frames, from where that of address 0 would be.
     pub kinds: usize,
     /// The slots.
     pub percpu: usize,
@@ -186,8 +186,11 @@ impl<C: StackConfig> Stack<C> {
             percpu.area().populate(os, percpu.current());
         }
         let arena = self.inner().pages.arena();
-        self.fast.base.store(arena.base().as_ptr() as usize, Ordering::Relaxed);
-        self.fast.kinds.store(self.inner().pages.frames().kinds().as_ptr(), Ordering::Relaxed);
+        let base = arena.base().as_ptr() as usize;
+        self.fast.base.store(base, Ordering::Relaxed);
+        debug_assert!(base.is_multiple_of(1 << FRAME_SHIFT), "the first kind is that of the base");
+        let kinds = self.inner().pages.frames().kinds().as_ptr();
+        self.fast.kinds.store(kinds.wrapping_sub(base >> FRAME_SHIFT), Ordering::Relaxed);
         self.fast.span.store(arena.span_bytes(), Ordering::Release);
         self.ready.store(true, Ordering::Release);
         if options.heap {

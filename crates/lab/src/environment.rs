@@ -10,7 +10,7 @@ use std::process::Command;
 pub(crate) struct Environment {
     /// Version of this project.
     pub(crate) quarry: String,
-    /// Model name of the CPU.
+    /// Model of the CPU: its name says little on a virtual machine, family and number the rest.
     pub(crate) cpu: String,
     /// CPUs that the run could use.
     pub(crate) cpus: Vec<usize>,
@@ -40,13 +40,13 @@ impl Environment {
     pub(crate) fn capture() -> Self {
         let cpuinfo = read("/proc/cpuinfo");
         let field = |name: &str| {
-            let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
-            Some(line.split_once(':')?.1.trim().to_owned())
+            let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+            Some(fields.find(|(key, _)| key.trim() == name)?.1.trim().to_owned())
         };
         let flags = field("flags").unwrap_or_default();
         Self {
             quarry: env!("CARGO_PKG_VERSION").to_owned(),
-            cpu: field("model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            cpu: processor(field),
             cpus: affinity::allowed(),
             virtual_machine: flags.split(' ').any(|flag| flag == "hypervisor"),
             kernel: read("/proc/sys/kernel/osrelease"),
@@ -100,6 +100,15 @@ impl Environment {
     }
 }
 
+/// What `field` of `/proc/cpuinfo` says; the architecture where it names none.
+fn processor(field: impl Fn(&str) -> Option<String>) -> String {
+    let name = field("model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+    match (field("cpu family"), field("model")) {
+        (Some(family), Some(model)) => format!("{name}, family {family}, model {model}"),
+        _ => name,
+    }
+}
+
 fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
@@ -133,6 +142,18 @@ mod tests {
         assert_eq!(bracketed(""), "unknown");
         assert_eq!(distribution("ID=x\nPRETTY_NAME=\"A B 1\"\n"), "A B 1");
         assert_eq!(distribution(""), "unknown distribution");
+    }
+
+    #[test]
+    fn processors_have_a_family_and_a_model_where_they_say_so() {
+        let x86 = |name: &str| {
+            let fields =
+                [("model name", "Intel(R) Xeon(R)"), ("cpu family", "6"), ("model", "207")];
+            let found = fields.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        assert_eq!(processor(x86), "Intel(R) Xeon(R), family 6, model 207");
+        assert_eq!(processor(|_| None), std::env::consts::ARCH);
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! * `QUARRY_LIBRARY=FILE` tests that shared object instead of building the release one.
 //! * `TEST_PEER=1` drops the demand that Quarry served the program, so that the programs can
 //!   be tried against another allocator (`QUARRY_LIBRARY=FILE`) or plain glibc (no library). The
-//!   modules `misuse`, `environment`, `programs`, `shared_object` and `straight_path` ask for
-//!   Quarry and fail there.
+//!   modules `misuse`, `environment`, `programs`, `sequences`, `shared_object` and `straight_path`
+//!   ask for Quarry and fail there.
 //! * `QUARRY_SOAK_SECONDS=N` makes the stress test go on for N seconds with fresh seeds.
 
 mod abi;
@@ -17,6 +17,8 @@ mod limits;
 mod memory;
 mod misuse;
 mod programs;
+#[cfg(target_arch = "x86_64")]
+mod sequences;
 mod shared_object;
 mod space;
 #[cfg(target_arch = "x86_64")]

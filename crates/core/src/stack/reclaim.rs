@@ -158,7 +158,7 @@ impl<C: StackConfig> Stack<C> {
             state.dirty[node] = zone.dirty();
             // Address space is the program's as well.
             let kept = KEPT_WHOLE_FRAMES + inner.pages.zones().budget().used() / 8;
-            inner.pages.zones().give_back_of(zone.node(), Whole::Beyond(kept), usize::MAX);
+            inner.pages.zones().give_back_of(zone.node(), Whole::CleanBeyond(kept), usize::MAX);
         }
         done
     }

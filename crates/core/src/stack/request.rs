@@ -176,8 +176,10 @@ impl<C: StackConfig> Stack<C> {
             return None;
         }
         let kinds = self.fast.kinds.load(Ordering::Relaxed);
-        // SAFETY: `span` is set after `kinds`, which has an entry for every frame of the span.
-        let kind = unsafe { (*kinds.add(offset >> FRAME_SHIFT)).load(Ordering::Relaxed) };
+        let kind = kinds.wrapping_add(address as usize >> FRAME_SHIFT);
+        // SAFETY: `span` is set after `kinds`, which has an entry for every frame of the span, and
+        // begins a base's worth of frames before the first: see `FastPath`.
+        let kind = unsafe { (*kind).load(Ordering::Relaxed) };
         let geometry = &self.fast.geometry[kind as usize];
         geometry.is_object(offset).then_some((kind, geometry, offset))
     }

@@ -144,6 +144,13 @@ impl FreeAreas {
         }
     }
 
+    /// The block at the tail of a list of `order`, which is not 0.
+    pub(super) fn last(&self, order: Order, of: MigrateType) -> Option<Pfn> {
+        debug_assert!(order > Order::ZERO, "the list of order 0 is one of pageblocks");
+        let tail = self.lists[list_number(order, of)].tail;
+        (tail != NIL).then_some(Pfn(tail))
+    }
+
     /// The block after `pfn` on its list of `order`, which is not 0.
     pub(super) fn next(memory: &Memory, pfn: Pfn) -> Option<Pfn> {
         let next = memory.frames().link(pfn);

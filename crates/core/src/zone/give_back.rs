@@ -20,8 +20,9 @@ pub enum Whole {
     Any,
     /// Those that may hold data.
     Dirty,
-    /// All beyond so many frames.
-    Beyond(u32),
+    /// Those that hold nothing, as long as all that are free as a whole are more than so many
+    /// frames.
+    CleanBeyond(u32),
 }
 
 impl Zones {
@@ -80,19 +81,21 @@ impl Zone {
             let types = || MigrateType::ALL[..PCP_TYPES].iter().copied();
             orders().flat_map(move |order| types().map(move |of| (order, of)))
         };
-        if let Whole::Beyond(kept) = which {
+        if let Whole::CleanBeyond(kept) = which {
             let whole: u32 = lists().map(|(order, of)| areas.nr(order, of) * order.frames()).sum();
             if whole <= kept {
                 return None;
             }
         }
-        // Blocks that have been purged are put at the tail, so one that was not is found in front.
-        let is_wanted =
-            |pfn: &Pfn| which != Whole::Dirty || !memory.frames().state(*pfn).is_zeroed();
-        let (pfn, order, of) = lists().find_map(|(order, of)| {
-            let pfn = areas.first(memory, order, of).filter(is_wanted)?;
-            Some((pfn, order, of))
-        })?;
+        // Blocks that have been purged are put at the tail.
+        let is_zeroed = |pfn: Pfn| memory.frames().state(pfn).is_zeroed();
+        let block_of = |order, of| match which {
+            Whole::Any => areas.first(memory, order, of),
+            Whole::Dirty => areas.first(memory, order, of).filter(|pfn| !is_zeroed(*pfn)),
+            Whole::CleanBeyond(_) => areas.last(order, of).filter(|pfn| is_zeroed(*pfn)),
+        };
+        let (pfn, order, of) =
+            lists().find_map(|(order, of)| Some((block_of(order, of)?, order, of)))?;
         let zeroed = areas.remove(memory, pfn, order, of);
         memory.frames().set_state(pfn, FrameState::USED);
         self.isolated.store(self.isolated.load(Relaxed) + order.frames(), Relaxed);

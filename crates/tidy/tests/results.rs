@@ -1,0 +1,119 @@
+//! `scripts/results.sh` records no figures of a busy machine.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Two measurements, with what an earlier run left.
+const PAGE: &str = "\
+<!-- run: quarry lab run first -->
+old
+<!-- end -->
+between
+<!-- run: quarry lab run second -->
+old
+<!-- end -->
+";
+
+/// A folder with the script, one page, and stand-ins for the command and for `sleep`.
+struct Repository {
+    root: PathBuf,
+}
+
+impl Repository {
+    fn new(name: &str) -> Self {
+        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _ = fs::remove_dir_all(&root);
+        for folder in ["scripts", "docs", "target/tools", "bin"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/results.sh");
+        fs::copy(script, root.join("scripts/results.sh")).unwrap();
+        fs::write(root.join("docs/page.md"), PAGE).unwrap();
+        let repository = Self { root };
+        repository.program("bin/sleep", "");
+        repository.program("target/tools/quarry", "echo measured $3");
+        repository
+    }
+
+    fn program(&self, path: &str, body: &str) {
+        let path = self.root.join(path);
+        fs::write(&path, format!("#!/bin/bash\n{body}\n")).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn set_load(&self, load: f64) {
+        fs::write(self.root.join("loadavg"), format!("{load:.2} 0.10 0.10 1/99 42\n")).unwrap();
+    }
+
+    fn fill(&self) -> Output {
+        let path = std::env::var("PATH").expect("there is a search path");
+        let path = format!("{}:{path}", self.root.join("bin").display());
+        Command::new("bash")
+            .args(["scripts/results.sh", "page"])
+            .current_dir(&self.root)
+            .env("PATH", path)
+            .env("CARGO_TARGET_DIR", "target")
+            .env("RESULTS_LOADAVG", "loadavg")
+            .env("LOADAVG", self.root.join("loadavg"))
+            .env_remove("RESULTS_OPTIONS")
+            .env_remove("RUNS")
+            .output()
+            .expect("bash runs")
+    }
+
+    fn page(&self) -> String {
+        fs::read_to_string(self.root.join("docs/page.md")).unwrap()
+    }
+
+    fn assert_filled(&self, output: &Output) {
+        assert!(output.status.success(), "{output:?}");
+        let page = self.page();
+        let all = ["measured first", "measured second", "between"];
+        assert!(all.iter().all(|part| page.contains(part)) && !page.contains("old"), "{page}");
+    }
+
+    fn assert_refused(&self, output: &Output) {
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("figures are recorded at 0.5 per CPU or less only"), "{said}");
+        assert_eq!(self.page(), PAGE, "a refused page stays as it was");
+    }
+}
+
+fn cpus() -> f64 {
+    let output = Command::new("nproc").output().expect("nproc runs");
+    String::from_utf8_lossy(&output.stdout).trim().parse().expect("nproc prints a number")
+}
+
+#[test]
+fn a_quiet_machine_is_measured() {
+    let repository = Repository::new("results-quiet");
+    repository.set_load(cpus() / 2.0);
+    repository.assert_filled(&repository.fill());
+}
+
+#[test]
+fn a_busy_machine_is_refused() {
+    let repository = Repository::new("results-busy");
+    repository.set_load(cpus() / 2.0 + 0.01);
+    repository.assert_refused(&repository.fill());
+}
+
+#[test]
+fn a_machine_that_becomes_busy_is_refused() {
+    let repository = Repository::new("results-becomes-busy");
+    repository.set_load(0.0);
+    let busy = "echo measured $3; echo '1000.00 0 0 1/9 4' > $LOADAVG";
+    repository.program("target/tools/quarry", busy);
+    repository.assert_refused(&repository.fill());
+}
+
+#[test]
+fn the_load_of_what_ran_before_is_waited_for() {
+    let repository = Repository::new("results-waits");
+    repository.set_load(1000.0);
+    repository.program("bin/sleep", "echo '0.00 0 0 1/9 4' > $LOADAVG");
+    repository.assert_filled(&repository.fill());
+}
