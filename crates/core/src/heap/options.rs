@@ -127,7 +127,7 @@ pub const OPTIONS: &[OptionHelp] = &[
     OptionHelp {
         name: "RESERVE",
         accepted: "bytes from 64M on, with K, M, G or T",
-        meaning: "address space to reserve",
+        meaning: "addresses that the heap may use",
     },
     OptionHelp {
         name: "SLAB",
