@@ -11,7 +11,11 @@
 #[cfg(panic = "abort")]
 mod cxx;
 #[cfg(panic = "abort")]
+mod dlopen;
+#[cfg(panic = "abort")]
 mod exit;
+#[cfg(panic = "abort")]
+mod front;
 #[cfg(panic = "abort")]
 mod info;
 #[cfg(panic = "abort")]

@@ -4,7 +4,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 use quarry_core::heap::options::{OPTIONS, OptionError, StackOptions};
 use quarry_sys::file::find_piece;
-use quarry_sys::primitive::{AtomicU32, Ordering};
+use quarry_sys::primitive::{AtomicBool, AtomicU32, Ordering};
 use quarry_sys::report::warn;
 
 /// What concerns the process rather than the stack.
@@ -56,6 +56,14 @@ pub(crate) fn stats_target() -> Option<StatsTarget> {
     }
 }
 
+/// `QUARRY_DEEPBIND`.
+static KEEPS_DEEPBIND: AtomicBool = AtomicBool::new(false);
+
+/// Whether RTLD_DEEPBIND is to be left alone.
+pub(crate) fn keeps_deepbind() -> bool {
+    KEEPS_DEEPBIND.load(Ordering::Relaxed)
+}
+
 unsafe extern "C" {
     static environ: *const *const c_char;
 }
@@ -100,6 +108,7 @@ fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &[u8]
     match options.set(name, value) {
         Ok(()) => match name {
             "DISABLE" => settings.disable = value == "1",
+            "DEEPBIND" => KEEPS_DEEPBIND.store(value == "1", Ordering::Relaxed),
             "BACKGROUND" => settings.background = value == "1",
             "CGROUP" => settings.cgroup = value == "1",
             "PURGE_DELAY" => settings.purge_delay_ms = value.parse().unwrap_or(-1),

@@ -64,6 +64,13 @@ impl KeepErrno {
     }
 }
 
+impl KeepErrno {
+    /// Says what the caller is to find instead.
+    pub fn set(&mut self, value: i32) {
+        self.0 = value;
+    }
+}
+
 impl Default for KeepErrno {
     fn default() -> Self {
         Self::new()
@@ -97,6 +104,13 @@ pub fn set_limit(bytes: usize) -> bool {
 #[must_use]
 pub fn limit() -> Option<usize> {
     (ensure_ready() == Mode::Ready).then(limits::effective)?
+}
+
+/// Whether an object may be opened so that it binds the C library's `malloc` and `free`: where the
+/// C library serves the program as well, and where `QUARRY_DEEPBIND=1` asks for it.
+#[must_use]
+pub fn allows_deepbind() -> bool {
+    ensure_ready() == Mode::Disabled || environment::keeps_deepbind()
 }
 
 /// Builds the instance if nobody has. Threads that come meanwhile wait for the builder.
