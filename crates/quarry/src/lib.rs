@@ -21,6 +21,7 @@ mod background;
 mod environment;
 mod limits;
 pub mod process;
+pub mod statistics;
 mod system;
 
 use core::alloc::{GlobalAlloc, Layout};

@@ -210,27 +210,6 @@ extern "C" fn in_child() {
     }
 }
 
-/// Prints the statistics where `QUARRY_STATS` says, if it does. Called at exit.
-pub fn print_stats_at_exit() {
-    let Some(target) = environment::stats_target() else { return };
-    if !is_ready() {
-        return;
-    }
-    match target {
-        environment::StatsTarget::StandardError(fd) => print_stats_to(fd),
-        environment::StatsTarget::File(path) => {
-            let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-            // SAFETY: `path` is a NUL-terminated string of the environment.
-            let fd = unsafe { libc::open(path, flags, 0o644) };
-            if fd >= 0 {
-                print_stats_to(fd);
-                // SAFETY: we opened it.
-                unsafe { libc::close(fd) };
-            }
-        }
-    }
-}
-
 /// Prints the statistics to a file descriptor; what cannot be written is dropped.
 pub fn print_stats_to(fd: i32) {
     let mut out = FdWriter(fd);
