@@ -17,6 +17,7 @@
 //! everything to the C library.
 #![no_std]
 
+mod at_load;
 mod background;
 mod environment;
 mod limits;

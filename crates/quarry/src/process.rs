@@ -7,6 +7,7 @@ use quarry_core::heap::options::StackOptions;
 use quarry_core::stack::{MIN_ALIGN, Stack, StackConfig, print_stats};
 use quarry_sys::clear::clear;
 use quarry_sys::glibc;
+use quarry_sys::object;
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::{NativeSlots, Object};
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicUsize, Ordering, relax};
@@ -154,9 +155,10 @@ fn build() -> Mode {
     }
     STATE.store(READY, Ordering::Release);
     // From here on the instance serves, also what these two calls may allocate.
-    // SAFETY: the three handlers are `extern "C"` functions that live as long as the process (the
-    // shared object is linked with -z nodelete).
+    // SAFETY: the three handlers are `extern "C"` functions that live as long as the process: the
+    // object that they are in is never unloaded.
     unsafe { glibc::at_fork(before_fork, in_parent, in_child) };
+    object::pin();
     Mode::Ready
 }
 
