@@ -1,7 +1,7 @@
 //! Whether the program's `malloc` is ours at all.
 
 use crate::libc_malloc::Next;
-use core::ffi::{c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr;
 
@@ -22,8 +22,21 @@ const RTLD_DL_SYMENT: c_int = 1;
 type Dladdr1 =
     unsafe extern "C" fn(*const c_void, *mut libc::Dl_info, *mut *mut c_void, c_int) -> c_int;
 
-/// Where an object lies that has `address`, and its entry for the symbol there if that is known.
-fn object_of(address: *const c_void) -> Option<(*mut c_void, Option<*const Symbol>)> {
+unsafe extern "C" {
+    /// glibc's name of the program as it was started.
+    static program_invocation_name: *const c_char;
+}
+
+/// Who defines a function.
+pub(crate) struct Owner {
+    /// The file, by the name that the loader knows.
+    pub(crate) file: &'static CStr,
+    /// It is the program itself.
+    pub(crate) is_program: bool,
+}
+
+/// What the loader knows of `address`, and the entry of the symbol there if that is known too.
+fn look_up(address: *const c_void) -> Option<(libc::Dl_info, *const Symbol)> {
     static DLADDR1: Next = Next::new(c"dladdr1");
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
     let mut entry = ptr::null_mut();
@@ -38,20 +51,26 @@ fn object_of(address: *const c_void) -> Option<(*mut c_void, Option<*const Symbo
             let dladdr1 = transmute::<*mut c_void, Dladdr1>(dladdr1);
             dladdr1(address, info.as_mut_ptr(), &raw mut entry, RTLD_DL_SYMENT)
         };
-        let entry = (!entry.is_null()).then(|| entry.cast_const().cast());
-        (found != 0).then(|| (info.assume_init().dli_fbase, entry))
+        (found != 0).then(|| (info.assume_init(), entry.cast_const().cast()))
     }
 }
 
-/// The object that defines the `malloc` which the program calls; `None` where that is this one.
-/// A program at a fixed address may stand for a `malloc` that it only refers to.
-pub(crate) fn malloc_of_another() -> Option<*const c_void> {
+/// Who defines the `malloc` that the program calls; `None` where that is this library. A program at
+/// a fixed address may stand for a `malloc` that it only refers to.
+pub(crate) fn malloc_of_another() -> Option<Owner> {
     // SAFETY: the name is NUL-terminated; dlsym has no other precondition.
     let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
-    let (own, _) = object_of(malloc_of_another as *const c_void)?;
-    let (object, entry) = object_of(malloc)?;
+    let (own, _) = look_up(malloc_of_another as *const c_void)?;
+    let (found, entry) = look_up(malloc)?;
     // SAFETY: the entry lies in the symbol table of an object that stays loaded: the program, or
     // what the loader loaded with it.
-    let is_reference = entry.is_some_and(|entry| unsafe { (*entry).section } == UNDEFINED);
-    (object != own && !is_reference).then_some(object.cast_const())
+    let is_reference = !entry.is_null() && unsafe { (*entry).section } == UNDEFINED;
+    if found.dli_fbase == own.dli_fbase || is_reference {
+        return None;
+    }
+    // SAFETY: the loader keeps the names of objects as long as they are loaded; glibc sets its name
+    // of the program, which the loader uses as well, before any constructor runs.
+    let (file, program) =
+        unsafe { (CStr::from_ptr(found.dli_fname), CStr::from_ptr(program_invocation_name)) };
+    Some(Owner { file, is_program: file == program })
 }
