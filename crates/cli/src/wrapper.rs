@@ -135,6 +135,7 @@ impl<'a> Reader<'a> {
             _ => word = None,
         };
         let mut is_quoted = false;
+        let mut is_continued_line = false;
         while let Some(&next) = self.rest.peek() {
             match next {
                 ' ' | '\t' | '\n' | ';' | '&' | '|' | '(' | ')' if !is_quoted => break,
@@ -144,7 +145,7 @@ impl<'a> Reader<'a> {
                 '"' => is_quoted = !is_quoted,
                 '\'' if !is_quoted => add(Some(&self.until('\''))),
                 '\\' => match self.rest.next() {
-                    Some('\n') | None => {}
+                    Some('\n') | None => is_continued_line = true,
                     Some(escaped) => add(Some(escaped.encode_utf8(&mut [0; 4]))),
                 },
                 '`' => {
@@ -160,7 +161,9 @@ impl<'a> Reader<'a> {
                 other => add(Some(other.encode_utf8(&mut [0; 4]))),
             }
         }
-        command.words.push(word);
+        if !(is_continued_line && word.as_deref() == Some("")) {
+            command.words.push(word);
+        }
     }
 
     /// What follows a `$`: its value, and whether it stands for the arguments of the script.
