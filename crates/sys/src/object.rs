@@ -76,3 +76,15 @@ fn open_for_good() {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_never_closed() {
+        assert!(!can_be_closed());
+        pin();
+        pin();
+    }
+}
