@@ -18,6 +18,7 @@ esac
 has_command() { PATH="$PATH:/usr/sbin:/sbin" command -v "$1" > /dev/null; }
 has_library() { [[ $(PATH="$PATH:/usr/sbin:/sbin" ldconfig -p) == *"$1"* ]]; }
 has_python_tests() { python3 -c 'import test.test_dict' 2> /dev/null; }
+has_php() { [[ $'\n'$(php -m 2> /dev/null)$'\n' == *$'\n'"$1"$'\n'* ]]; }
 
 missing=()
 # need TEST PACKAGE..: where TEST fails, the first of the packages that Debian has is missing.
@@ -54,6 +55,10 @@ if [[ $purpose == test ]]; then
     need 'has_command nginx' nginx-light nginx
     need 'has_command lua5.4' lua5.4
     need 'has_command z3' z3
+    need 'has_command php' php-cli
+    need 'has_php dom' php-xml
+    need 'has_php mbstring' php-mbstring
+    need 'has_php sqlite3' php-sqlite3
     need 'has_command aarch64-linux-gnu-gcc' gcc-aarch64-linux-gnu
     need 'test -e /usr/aarch64-linux-gnu/include/stdio.h' libc6-dev-arm64-cross
     need 'has_command qemu-aarch64' qemu-user

@@ -5,6 +5,7 @@ mod library;
 mod options;
 mod program;
 mod run;
+mod wrapper;
 
 use clap::{Parser, Subcommand};
 use quarry_lab::LabCommand;

@@ -90,7 +90,11 @@ fn executable(file: PathBuf) -> Result<PathBuf, CannotRun> {
 pub(crate) fn interpreter_of(program: &Path, path: Option<&OsStr>) -> io::Result<PathBuf> {
     let mut current = program.to_owned();
     for _ in 0..MAX_INTERPRETERS {
-        match script_interpreter(&first_bytes(&current)?, path) {
+        let bytes = match first_bytes(&current) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && current != program => break,
+            bytes => bytes?,
+        };
+        match script_interpreter(&bytes, path) {
             Some(interpreter) => current = interpreter,
             None => break,
         }
@@ -168,6 +172,16 @@ mod tests {
         fs::write(&outer, format!("#!{}\n", inner.display())).unwrap();
         fs::write(&inner, "#!/bin/true\n").unwrap();
         assert_eq!(interpreter_of(&outer, None).unwrap(), PathBuf::from("/bin/true"));
+    }
+
+    #[test]
+    fn an_interpreter_that_is_missing_is_returned() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("orphan");
+        fs::write(&file, "#!/no/such/interpreter -x\n").unwrap();
+        let missing = PathBuf::from("/no/such/interpreter");
+        assert_eq!(interpreter_of(&file, None).unwrap(), missing);
+        assert!(interpreter_of(&missing, None).is_err());
     }
 
     #[test]

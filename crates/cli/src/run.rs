@@ -3,15 +3,21 @@
 use crate::library;
 use crate::options::{self, Setting};
 use crate::program::{self, CommandLine};
+use crate::wrapper;
 use anyhow::Context;
 use quarry_lab::interpose;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+
+/// Tells the library which process `quarry run` became. Whatever that executes in the end, if the
+/// library is loaded into it and does not serve it, it says so.
+const PID_VARIABLE: &str = "QUARRYRUN_PID";
 
 /// Exit status of a failure of `quarry` itself, as `env`, `nohup` and `timeout` have it.
 const EXIT_OWN_FAILURE: i32 = 125;
@@ -19,8 +25,9 @@ const EXIT_OWN_FAILURE: i32 = 125;
 /// Run a program with its memory served by Quarry.
 ///
 /// The program keeps its standard streams, its process id and its exit status. Where it cannot be
-/// served (static, set-user-ID, Go, ...) one line says so and it runs all the same. Exit status
-/// 127: command not found; 126: not executable; 125: Quarry's library is not found.
+/// served (static, set-user-ID, Go, a sanitizer, ...) one line says so and it runs all the same.
+/// Exit status 127: command not found, or its interpreter; 126: not executable; 125: Quarry's
+/// library is not found.
 #[derive(clap::Args)]
 #[command(after_help = options::help())]
 pub(crate) struct RunArgs {
@@ -70,11 +77,24 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
             return Ok(reason.exit_status());
         }
     };
-    warn_where_not_served(name, &file, path.as_deref(), &library);
+    let interpreter =
+        program::interpreter_of(&file, path.as_deref()).unwrap_or_else(|_| file.clone());
+    if let Some(missing) = missing(&file, &interpreter) {
+        say(format_args!("{}: {missing}", name.display()));
+        return Ok(program::CannotRun::NotFound.exit_status());
+    }
+    let plan = plan(name, &file, &interpreter, &library);
 
     let mut command = Command::new(&file);
     command.arg0(name).args(&args.program.command[1..]);
-    command.env("LD_PRELOAD", library::preload_value(&library, env::var_os("LD_PRELOAD")));
+    if plan.preloads {
+        command.env("LD_PRELOAD", library::preload_value(&library, env::var_os("LD_PRELOAD")));
+    }
+    if plan.is_expected {
+        command.env(PID_VARIABLE, std::process::id().to_string());
+    } else {
+        command.env_remove(PID_VARIABLE);
+    }
     for (key, value) in settings {
         command.env(format!("QUARRY_{key}"), value);
     }
@@ -113,14 +133,57 @@ fn settings(args: &RunArgs) -> anyhow::Result<Vec<(&'static str, String)>> {
     Ok(settings)
 }
 
-fn warn_where_not_served(name: &OsStr, file: &Path, path: Option<&OsStr>, library: &Path) {
-    let interpreter = program::interpreter_of(file, path).unwrap_or_else(|_| file.to_owned());
-    let Some(obstacle) = interpose::obstacle(&interpreter, library) else { return };
-    let outcome = if obstacle.is_partial() { "" } else { "; it runs without Quarry" };
-    if interpreter == file {
-        say(format_args!("{} {obstacle}{outcome}", name.display()));
-    } else {
-        let interpreter = interpreter.display();
-        say(format_args!("{}: its interpreter {interpreter} {obstacle}{outcome}", name.display()));
+/// Which file is missing that the program cannot be started without; the kernel says only that
+/// there is no such file.
+fn missing(file: &Path, interpreter: &Path) -> Option<String> {
+    if !interpreter.exists() {
+        let bytes = interpreter.as_os_str().as_bytes();
+        let why = if bytes.ends_with(b"\r") { " (its line ends in a carriage return)" } else { "" };
+        let interpreter = interpreter.display().to_string();
+        return Some(format!("its interpreter {} does not exist{why}", interpreter.trim_end()));
     }
+    let loader = interpose::missing_loader(interpreter)?;
+    let owner =
+        if interpreter == file { "its".into() } else { format!("{}'s", interpreter.display()) };
+    Some(format!("{owner} loader {} does not exist", loader.display()))
+}
+
+/// How a program is started.
+struct Plan {
+    /// With the library.
+    preloads: bool,
+    /// Nothing is known that keeps the library from serving it: if it does not in the end, the
+    /// library is to say so.
+    is_expected: bool,
+}
+
+/// Looks for what is in the way, and says it.
+fn plan(name: &OsStr, file: &Path, interpreter: &Path, library: &Path) -> Plan {
+    let name = name.display();
+    let path = env::var_os("PATH");
+    if let Some(obstacle) = interpose::obstacle(interpreter, library) {
+        let outcome = if obstacle.is_partial() { "" } else { "; it runs without Quarry" };
+        if interpreter == file {
+            say(format_args!("{name} {obstacle}{outcome}"));
+        } else {
+            let interpreter = interpreter.display();
+            say(format_args!("{name}: its interpreter {interpreter} {obstacle}{outcome}"));
+        }
+        return Plan { preloads: !obstacle.forbids_preloading(), is_expected: false };
+    }
+    let mut plan = Plan { preloads: true, is_expected: true };
+    if interpreter == file {
+        return plan;
+    }
+    for wrapped in wrapper::programs_of(file, interpreter, path.as_deref()) {
+        let runs = program::interpreter_of(&wrapped, path.as_deref());
+        let obstacle = runs.ok().and_then(|runs| interpose::obstacle(&runs, library));
+        let Some(obstacle) = obstacle else { continue };
+        plan.preloads &= !obstacle.forbids_preloading();
+        plan.is_expected = false;
+        let wrapped = wrapped.display();
+        let outcome = if obstacle.is_partial() { "" } else { "; it runs without Quarry" };
+        say(format_args!("{name} is a script that may run {wrapped}: that {obstacle}{outcome}"));
+    }
+    plan
 }

@@ -1,18 +1,21 @@
 //! Whether the dynamic loader will place the library in front of a program's `malloc`, and if not,
 //! why not. `LD_PRELOAD` itself stays silent in all these cases.
 
+use crate::inside::{self, Program};
 use nix::sys::stat::Mode;
 use nix::sys::statvfs::{FsFlags, statvfs};
-use object::elf::FileHeader64;
+use object::elf::{FileHeader32, FileHeader64};
 use object::endian::Endianness;
-use object::read::elf::{ElfFile, ProgramHeader};
+use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
 use object::read::{Object, ObjectSection, ObjectSymbol, ReadCache};
 use std::fmt;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+pub use crate::inside::Found;
 
 /// `ELFCLASS64`, at byte 4 of an ELF file.
 const CLASS_64: u8 = 2;
@@ -33,9 +36,18 @@ pub enum Obstacle {
     /// Its loader belongs to another C library.
     OtherLibc(String),
     /// It is for another machine or word size than the library.
-    OtherMachine,
+    OtherMachine {
+        /// What it is for.
+        program: String,
+        /// What the library is for.
+        library: String,
+    },
+    /// It is built with a sanitizer whose `malloc` must be the only one.
+    Sanitizer(Found),
     /// It defines `malloc` itself, which comes first in the loader's search.
     OwnMalloc,
+    /// It has another allocator, which it calls by names that no library can take.
+    OwnAllocator(Found),
     /// It could not be looked into.
     Unreadable(String),
 }
@@ -57,12 +69,21 @@ impl fmt::Display for Obstacle {
             Self::OtherLibc(loader) => {
                 write!(f, "is loaded by {loader}: the library needs glibc's loader")
             }
-            Self::OtherMachine => {
-                f.write_str("is for another machine or word size than the library")
+            Self::OtherMachine { program, library } => {
+                write!(f, "is for {program}, the library for {library}: it cannot be preloaded")
             }
+            Self::Sanitizer(Found { name, mark }) => write!(
+                f,
+                "is built with {name} ({mark}), which needs a malloc of its own to find anything"
+            ),
             Self::OwnMalloc => {
                 f.write_str("defines malloc itself, which is preferred to any other")
             }
+            Self::OwnAllocator(Found { name, mark }) => write!(
+                f,
+                "has {name} inside ({mark}) and serves itself: only what is asked of malloc by \
+                 that name reaches Quarry"
+            ),
             Self::Unreadable(error) => {
                 write!(f, "cannot be looked into ({error}): it may not reach Quarry")
             }
@@ -74,7 +95,14 @@ impl Obstacle {
     /// Whether some allocations can be served all the same.
     #[must_use]
     pub fn is_partial(&self) -> bool {
-        matches!(self, Self::GoWithC | Self::Unreadable(_))
+        matches!(self, Self::GoWithC | Self::OwnAllocator(_) | Self::Unreadable(_))
+    }
+
+    /// Whether the program is better started without the library: its loader would complain of it,
+    /// in each of its children too, or load it and break the program.
+    #[must_use]
+    pub fn forbids_preloading(&self) -> bool {
+        matches!(self, Self::OtherLibc(_) | Self::OtherMachine { .. } | Self::Sanitizer(_))
     }
 }
 
@@ -95,6 +123,30 @@ struct Machine {
     machine: u16,
 }
 
+/// Names of machines in ELF headers (`e_machine`, Linux 6.18, `elf-em.h`).
+const MACHINES: [(u16, &str); 10] = [
+    (2, "SPARC"),
+    (3, "i386"),
+    (8, "MIPS"),
+    (20, "PowerPC"),
+    (21, "PowerPC"),
+    (22, "s390"),
+    (40, "ARM"),
+    (62, "x86-64"),
+    (183, "AArch64"),
+    (243, "RISC-V"),
+];
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits = if self.class == CLASS_64 { 64 } else { 32 };
+        match MACHINES.iter().find(|(number, _)| *number == self.machine) {
+            Some((_, name)) => write!(f, "{name} ({bits} bits)"),
+            None => write!(f, "machine {} ({bits} bits)", self.machine),
+        }
+    }
+}
+
 /// Looks for the first reason why `program` would not use `library`; `None` = it will.
 #[must_use]
 pub fn obstacle(program: &Path, library: &Path) -> Option<Obstacle> {
@@ -113,35 +165,57 @@ fn examine(program: &Path, library: &Path) -> io::Result<Option<Obstacle>> {
     let Some(machine) = machine_of(program)? else {
         return Err(io::Error::other("not an ELF file"));
     };
-    if machine_of(library)?.is_some_and(|wanted| wanted != machine) || machine.class != CLASS_64 {
-        return Ok(Some(Obstacle::OtherMachine));
+    let wanted = machine_of(library)?.unwrap_or(machine);
+    if wanted != machine || machine.class != CLASS_64 {
+        let (program, library) = (machine.to_string(), wanted.to_string());
+        return Ok(Some(Obstacle::OtherMachine { program, library }));
     }
     let cache = ReadCache::new(File::open(program)?);
     let file = ElfFile::<FileHeader64<Endianness>, _>::parse(&cache).map_err(io::Error::other)?;
     linkage(&file).map_err(io::Error::other)
 }
 
-fn linkage<'data>(
-    file: &ElfFile<'data, FileHeader64<Endianness>, &'data ReadCache<File>>,
-) -> object::read::Result<Option<Obstacle>> {
-    let endian = file.endian();
-    let mut loader = None;
+/// The loader that `program` asks for, where it asks for one that does not exist: such a program
+/// cannot be started, and the kernel says only that there is no such file.
+#[must_use]
+pub fn missing_loader(program: &Path) -> Option<PathBuf> {
+    let cache = ReadCache::new(File::open(program).ok()?);
+    let loader = match machine_of(program).ok()?? {
+        Machine { class: CLASS_64, .. } => {
+            loader_of(&ElfFile::<FileHeader64<Endianness>, _>::parse(&cache).ok()?)
+        }
+        _ => loader_of(&ElfFile::<FileHeader32<Endianness>, _>::parse(&cache).ok()?),
+    };
+    let loader = PathBuf::from(loader.ok()??);
+    (!loader.exists()).then_some(loader)
+}
+
+fn loader_of<'data, Header: FileHeader<Endian = Endianness>>(
+    file: &ElfFile<'data, Header, &'data ReadCache<File>>,
+) -> object::read::Result<Option<String>> {
     for header in file.elf_program_headers() {
-        if let Some(path) = header.interpreter(endian, file.data())? {
-            loader = Some(String::from_utf8_lossy(path).into_owned());
+        if let Some(path) = header.interpreter(file.endian(), file.data())? {
+            return Ok(Some(String::from_utf8_lossy(path).into_owned()));
         }
     }
+    Ok(None)
+}
+
+fn linkage(file: &Program<'_>) -> object::read::Result<Option<Obstacle>> {
+    let loader = loader_of(file)?;
     let is_go = file
         .sections()
         .any(|section| matches!(section.name(), Ok(".go.buildinfo" | ".note.go.buildid")));
     let malloc = file.dynamic_symbols().find(|symbol| symbol.name() == Ok("malloc"));
+    let sanitizer = inside::sanitizer(file);
     Ok(match (loader, is_go, malloc) {
         (None, true, _) | (Some(_), true, None) => Some(Obstacle::Go),
         (None, false, _) => Some(Obstacle::Static),
         (Some(loader), _, _) if !is_glibc_loader(&loader) => Some(Obstacle::OtherLibc(loader)),
+        (Some(_), _, _) if sanitizer.is_some() => sanitizer.map(Obstacle::Sanitizer),
         (Some(_), _, Some(symbol)) if symbol.is_definition() => Some(Obstacle::OwnMalloc),
         (Some(_), true, Some(_)) => Some(Obstacle::GoWithC),
-        (Some(_), false, _) => None,
+        (Some(_), false, _) => inside::allocator(file).map(Obstacle::OwnAllocator),
     })
 }
 
@@ -283,12 +357,13 @@ mod tests {
 
         // The same file with another machine or class in its header.
         let plain = fs::read(shop.compile("plain", CALLS_MALLOC, &[]).unwrap()).unwrap();
-        for (offset, value) in [(18, 8), (4, 1)] {
+        for (offset, value, name) in [(18, 8, "MIPS (64 bits)"), (4, 1, "x86-64 (32 bits)")] {
             let mut bytes = plain.clone();
             bytes[offset] = value;
             let foreign = shop.folder.path().join("foreign");
             fs::write(&foreign, bytes).unwrap();
-            assert_eq!(shop.obstacle(&foreign), Some(Obstacle::OtherMachine), "byte {offset}");
+            let found = shop.obstacle(&foreign).map(|it| it.to_string()).unwrap_or_default();
+            assert!(found.starts_with(&format!("is for {name}, the library for ")), "{found}");
         }
     }
 

@@ -21,6 +21,7 @@
 //! programs     samples of any program; `quarry compare`: which allocator is best for one program
 //! real_programs  programs that everybody knows, each with a fixed amount of work
 //! interpose    whether a preloaded library would serve a program, and if not, why not
+//! inside       sanitizers and allocators that a program carries inside
 //! ```
 //!
 //! Four rules hold for every experiment. Variants are interleaved: within a block each runs once,
@@ -37,6 +38,7 @@ mod contenders;
 mod doctor;
 mod environment;
 mod experiments;
+mod inside;
 pub mod interpose;
 mod nearest;
 mod options;

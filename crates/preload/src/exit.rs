@@ -2,7 +2,7 @@
 
 /// Runs after the program's own destructors, because the library is loaded before it.
 extern "C" fn at_exit() {
-    quarry::process::print_stats_at_exit();
+    quarry::statistics::print_at_exit();
 }
 
 #[used]

@@ -11,7 +11,11 @@
 #[cfg(panic = "abort")]
 mod cxx;
 #[cfg(panic = "abort")]
+mod dlopen;
+#[cfg(panic = "abort")]
 mod exit;
+#[cfg(panic = "abort")]
+mod front;
 #[cfg(panic = "abort")]
 mod info;
 #[cfg(panic = "abort")]
@@ -20,6 +24,8 @@ mod libc_malloc;
 mod malloc;
 #[cfg(panic = "abort")]
 mod runtime;
+#[cfg(panic = "abort")]
+mod start;
 #[cfg(panic = "abort")]
 #[cfg_attr(
     all(target_arch = "x86_64", not(any(feature = "slub", quarry_no_rseq))),

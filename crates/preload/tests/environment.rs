@@ -1,7 +1,11 @@
 //! `QUARRY_*` variables, right and wrong.
 
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown, symlink};
+use std::path::Path;
 
 use crate::support::{Outcome, Run, library, program, scratch};
 
@@ -126,6 +130,57 @@ fn statistics_on_standard_error() {
     assert!(outcome.stderr.contains("slabinfo - version: 2.1"), "{outcome}");
     let outcome = environment().env("QUARRY_STATS", "0").finish().success();
     assert_eq!(outcome.stderr, "", "{outcome}");
+}
+
+/// Another file may have the number by then that standard error, or its copy, had at the start.
+#[test]
+fn statistics_in_no_file_of_the_program() {
+    for (all, is_printed) in [(None, true), (Some("all"), false)] {
+        let file = scratch().join("file");
+        let run = Run::new(program("environment_descriptor.c")).without_stats();
+        let outcome = run.env("QUARRY_STATS", "1").arg(&file).args(all).finish().success();
+        assert_eq!(fs::read_to_string(file).expect("the file"), "mine\n", "{outcome}");
+        let in_error = outcome.stderr.contains("slabinfo - version: 2.1");
+        assert_eq!(in_error, is_printed, "{all:?}\n{outcome}");
+    }
+}
+
+/// A pipe would block until somebody reads, and a link leads into a file of somebody else.
+#[test]
+fn statistics_in_regular_files_only() {
+    let folder = scratch();
+    let (pipe, link, other) = (folder.join("pipe"), folder.join("link"), folder.join("other"));
+    make_pipe(&pipe);
+    fs::write(&other, "of somebody else\n").expect("scratch is writable");
+    symlink(&other, &link).expect("scratch is writable");
+    let dangling = folder.join("dangling");
+    symlink(folder.join("nowhere"), &dangling).expect("scratch is writable");
+    let refused = |file: &Path, reason: &str| {
+        let run = environment().env("QUARRY_STATS", file).limit_s(20);
+        one_line_with(run.finish(), &[&file.display().to_string(), reason]);
+    };
+    refused(&pipe, "not a regular file");
+    // Opened for both directions a pipe has a reader; what it is given would stay in it.
+    let mut options = File::options();
+    options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
+    let mut reader = options.open(&pipe).expect("the pipe is ours");
+    refused(&pipe, "not a regular file");
+    let nothing = reader.read(&mut [0; 1]).map_err(|error| error.kind());
+    assert_eq!(nothing, Err(ErrorKind::WouldBlock), "something was written into the pipe");
+    for link in [&link, &dangling] {
+        refused(link, "not a regular file");
+    }
+    assert_eq!(fs::read_to_string(&other).expect("the file"), "of somebody else\n");
+    assert!(!folder.join("nowhere").exists());
+    refused(Path::new("/dev/null"), "not a regular file");
+    refused(&folder, "not a regular file");
+    refused(&folder.join("no/such/folder"), "cannot be opened");
+}
+
+fn make_pipe(path: &Path) {
+    let path = CString::new(path.as_os_str().as_bytes()).expect("no NUL in it");
+    // SAFETY: the path is NUL-terminated.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0, "{path:?}");
 }
 
 /// Each process of a family appends its own tables.

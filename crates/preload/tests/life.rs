@@ -26,6 +26,7 @@ fn first_call_of_the_program() {
         "malloc_trim",
         "mallopt",
         "mallinfo2",
+        "dlopen",
     ] {
         // Statistics are another matter: `before_main_and_after_it` asks for them.
         Run::new(program("life_first.c")).arg(entry).without_stats().finish().success();

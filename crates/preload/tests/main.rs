@@ -10,6 +10,7 @@
 
 mod abi;
 mod cxx;
+mod deepbind;
 mod environment;
 mod hostile;
 mod life;

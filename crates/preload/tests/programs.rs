@@ -2,6 +2,7 @@
 //! statistics that it leaves at exit count them. `make test` installs what is needed.
 
 mod compiler;
+mod php;
 mod python;
 mod redis;
 mod sqlite;

@@ -1,10 +1,10 @@
 //! `QUARRY_*` variables: read once, without allocating, before anything else works.
 
-use core::cell::UnsafeCell;
+use crate::statistics;
 use core::ffi::{CStr, c_char};
 use quarry_core::heap::options::{OPTIONS, OptionError, StackOptions};
 use quarry_sys::file::find_piece;
-use quarry_sys::primitive::{AtomicU32, Ordering};
+use quarry_sys::primitive::{AtomicBool, Ordering};
 use quarry_sys::report::warn;
 
 /// What concerns the process rather than the stack.
@@ -19,41 +19,12 @@ pub(crate) struct Settings {
     pub(crate) purge_delay_ms: i64,
 }
 
-/// Where statistics go at exit.
-pub(crate) enum StatsTarget {
-    /// A copy of the descriptor that was standard error when the process started.
-    StandardError(i32),
-    /// A file, appended to.
-    File(*const c_char),
-}
+/// `QUARRY_DEEPBIND`.
+static KEEPS_DEEPBIND: AtomicBool = AtomicBool::new(false);
 
-const STATS_NONE: u32 = 0;
-const STATS_STDERR: u32 = 1;
-const STATS_FILE: u32 = 2;
-static STATS: AtomicU32 = AtomicU32::new(STATS_NONE);
-static STATS_FD: AtomicU32 = AtomicU32::new(libc::STDERR_FILENO as u32);
-/// Where the copy of standard error is put at least: out of the way of programs that count on the
-/// lowest free descriptors.
-const STATS_FD_FROM: i32 = 100;
-static STATS_FILE_NAME: FileName = FileName(UnsafeCell::new([0; FILE_NAME_BYTES]));
-
-/// Bytes of the longest file name with its NUL (`PATH_MAX` of Linux).
-const FILE_NAME_BYTES: usize = libc::PATH_MAX as usize;
-
-/// A copy of the name: daemons that change their title write over the environment itself.
-struct FileName(UnsafeCell<[u8; FILE_NAME_BYTES]>);
-
-// SAFETY: written by `set_stats` only, from the one thread that builds the process-wide stack, and
-// read only after `STATS` was seen to be STATS_FILE, which is stored afterwards with release
-// ordering.
-unsafe impl Sync for FileName {}
-
-pub(crate) fn stats_target() -> Option<StatsTarget> {
-    match STATS.load(Ordering::Acquire) {
-        STATS_STDERR => Some(StatsTarget::StandardError(STATS_FD.load(Ordering::Relaxed) as i32)),
-        STATS_FILE => Some(StatsTarget::File(STATS_FILE_NAME.0.get().cast())),
-        _ => None,
-    }
+/// Whether RTLD_DEEPBIND is to be left alone.
+pub(crate) fn keeps_deepbind() -> bool {
+    KEEPS_DEEPBIND.load(Ordering::Relaxed)
 }
 
 unsafe extern "C" {
@@ -100,10 +71,11 @@ fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &[u8]
     match options.set(name, value) {
         Ok(()) => match name {
             "DISABLE" => settings.disable = value == "1",
+            "DEEPBIND" => KEEPS_DEEPBIND.store(value == "1", Ordering::Relaxed),
             "BACKGROUND" => settings.background = value == "1",
             "CGROUP" => settings.cgroup = value == "1",
             "PURGE_DELAY" => settings.purge_delay_ms = value.parse().unwrap_or(-1),
-            "STATS" => set_stats(value),
+            "STATS" => statistics::set_target(value),
             _ => {}
         },
         Err(OptionError::UnknownName) => {
@@ -113,38 +85,6 @@ fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &[u8]
             warn(format_args!("QUARRY_{name}={value} is not accepted; use {accepted}"));
         }
     }
-}
-
-fn set_stats(value: &str) {
-    let target = match value {
-        "" | "0" => STATS_NONE,
-        "1" => STATS_STDERR,
-        _ if value.len() >= FILE_NAME_BYTES => {
-            return warn(format_args!(
-                "QUARRY_STATS: a file name has fewer than {FILE_NAME_BYTES} bytes"
-            ));
-        }
-        _ => STATS_FILE,
-    };
-    if target == STATS_STDERR {
-        // Programs that check their output close standard error before they are done.
-        // SAFETY: duplicating a descriptor touches no memory; a failure leaves the original.
-        let copy =
-            unsafe { libc::fcntl(libc::STDERR_FILENO, libc::F_DUPFD_CLOEXEC, STATS_FD_FROM) };
-        if copy >= 0 {
-            STATS_FD.store(copy as u32, Ordering::Relaxed);
-        }
-    }
-    if target == STATS_FILE {
-        // SAFETY: nobody reads before STATS says so below, and only the builder of the stack
-        // writes; the value and a NUL fit.
-        unsafe {
-            let name = STATS_FILE_NAME.0.get().cast::<u8>();
-            core::ptr::copy_nonoverlapping(value.as_ptr(), name, value.len());
-            name.add(value.len()).write(0);
-        }
-    }
-    STATS.store(target, Ordering::Release);
 }
 
 /// All names, as a list for people.

@@ -17,10 +17,12 @@
 //! everything to the C library.
 #![no_std]
 
+mod at_load;
 mod background;
 mod environment;
 mod limits;
 pub mod process;
+pub mod statistics;
 mod system;
 
 use core::alloc::{GlobalAlloc, Layout};

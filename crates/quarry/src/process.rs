@@ -7,6 +7,7 @@ use quarry_core::heap::options::StackOptions;
 use quarry_core::stack::{MIN_ALIGN, Stack, StackConfig, print_stats};
 use quarry_sys::clear::clear;
 use quarry_sys::glibc;
+use quarry_sys::object;
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::{NativeSlots, Object};
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicUsize, Ordering, relax};
@@ -64,6 +65,13 @@ impl KeepErrno {
     }
 }
 
+impl KeepErrno {
+    /// Says what the caller is to find instead.
+    pub fn set(&mut self, value: i32) {
+        self.0 = value;
+    }
+}
+
 impl Default for KeepErrno {
     fn default() -> Self {
         Self::new()
@@ -97,6 +105,13 @@ pub fn set_limit(bytes: usize) -> bool {
 #[must_use]
 pub fn limit() -> Option<usize> {
     (ensure_ready() == Mode::Ready).then(limits::effective)?
+}
+
+/// Whether an object may be opened so that it binds the C library's `malloc` and `free`: where the
+/// C library serves the program as well, and where `QUARRY_DEEPBIND=1` asks for it.
+#[must_use]
+pub fn allows_deepbind() -> bool {
+    ensure_ready() == Mode::Disabled || environment::keeps_deepbind()
 }
 
 /// Builds the instance if nobody has. Threads that come meanwhile wait for the builder.
@@ -139,9 +154,10 @@ fn build() -> Mode {
     }
     STATE.store(READY, Ordering::Release);
     // From here on the instance serves, also what these two calls may allocate.
-    // SAFETY: the three handlers are `extern "C"` functions that live as long as the process (the
-    // shared object is linked with -z nodelete).
+    // SAFETY: the three handlers are `extern "C"` functions that live as long as the process: the
+    // object that they are in is never unloaded.
     unsafe { glibc::at_fork(before_fork, in_parent, in_child) };
+    object::pin();
     Mode::Ready
 }
 
@@ -182,27 +198,6 @@ extern "C" fn in_child() {
     }
     if has_streams {
         glibc::reset_streams();
-    }
-}
-
-/// Prints the statistics where `QUARRY_STATS` says, if it does. Called at exit.
-pub fn print_stats_at_exit() {
-    let Some(target) = environment::stats_target() else { return };
-    if !is_ready() {
-        return;
-    }
-    match target {
-        environment::StatsTarget::StandardError(fd) => print_stats_to(fd),
-        environment::StatsTarget::File(path) => {
-            let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-            // SAFETY: `path` is a NUL-terminated string of the environment.
-            let fd = unsafe { libc::open(path, flags, 0o644) };
-            if fd >= 0 {
-                print_stats_to(fd);
-                // SAFETY: we opened it.
-                unsafe { libc::close(fd) };
-            }
-        }
     }
 }
 

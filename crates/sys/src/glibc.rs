@@ -41,6 +41,8 @@ macro_rules! weak_address {
     };
 }
 
+pub(crate) use weak_address;
+
 /// Whether the calling thread is the only one for sure: then nobody holds a lock of the C library,
 /// unless the caller itself was called under it. False where glibc is older than 2.32.
 #[must_use]

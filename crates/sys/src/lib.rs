@@ -14,6 +14,7 @@ pub mod clock;
 pub mod file;
 pub mod glibc;
 pub mod lock;
+pub mod object;
 pub mod os;
 pub mod overcommit;
 pub mod percpu;

@@ -54,6 +54,11 @@ impl Write for FdWriter {
 
 /// Writes `quarry: <message>` to standard error. Never fails: a closed descriptor is ignored.
 pub fn warn(message: fmt::Arguments<'_>) {
+    warn_to(libc::STDERR_FILENO, message);
+}
+
+/// As [`warn`], to another descriptor.
+pub fn warn_to(descriptor: i32, message: fmt::Arguments<'_>) {
     let mut line = Line::<512>::default();
     let _ = line.write_str("quarry: ");
     let _ = line.write_fmt(message);
@@ -63,7 +68,7 @@ pub fn warn(message: fmt::Arguments<'_>) {
     let _ = line.write_str("\n");
     let bytes = line.as_bytes();
     // SAFETY: `bytes` is a live slice; write reads at most its length.
-    unsafe { libc::write(2, bytes.as_ptr().cast(), bytes.len()) };
+    unsafe { libc::write(descriptor, bytes.as_ptr().cast(), bytes.len()) };
 }
 
 /// Reports a misuse or a broken invariant in one line and aborts the process.

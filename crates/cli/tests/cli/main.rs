@@ -2,6 +2,7 @@
 
 mod compare;
 mod lab;
+mod obstacles;
 mod peers;
 mod real_programs;
 mod replay;

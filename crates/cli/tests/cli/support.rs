@@ -69,9 +69,14 @@ pub(crate) fn real_library() -> Option<PathBuf> {
     if library.is_file() {
         return Some(library);
     }
+    skipped(&format!("no {}", library.display()));
+    None
+}
+
+/// Says that the running test is skipped, or the part of it that `why` begins with, and why. Past
+/// the capture of the test harness, which hides what tests print that pass.
+pub(crate) fn skipped(why: &str) {
     let current = std::thread::current();
     let test = current.name().unwrap_or("a test");
-    // Past the capture of the test harness, which hides what tests print that pass.
-    writeln!(std::io::stderr(), "skipped: {test}: no {}", library.display()).expect("it is open");
-    None
+    writeln!(std::io::stderr(), "skipped: {test}: {why}").expect("it is open");
 }

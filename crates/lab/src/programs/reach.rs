@@ -5,8 +5,9 @@ use super::raw::Raw;
 use super::supervisor::Report;
 use super::witness::{Calls, Testimony};
 use crate::contenders::Contender;
+use crate::inside;
 use crate::interpose::{Obstacle, obstacle};
-use object::read::{Object, ObjectSymbol, ReadCache};
+use object::read::ReadCache;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
@@ -63,8 +64,9 @@ fn remedy(obstacle: &Obstacle) -> &'static str {
             "compare a copy of it that gains no privileges (cp drops the bits)"
         }
         Obstacle::OtherLibc(_) => "build it for glibc",
-        Obstacle::OtherMachine => "compare it where it runs without emulation",
-        Obstacle::OwnMalloc => {
+        Obstacle::OtherMachine { .. } => "compare it where it runs without emulation",
+        Obstacle::Sanitizer(_) => "build it without -fsanitize",
+        Obstacle::OwnMalloc | Obstacle::OwnAllocator(_) => {
             "relink it without an allocator of its own (redis: make MALLOC=libc; Rust: remove \
              #[global_allocator])"
         }
@@ -81,27 +83,11 @@ const RUNTIMES: [(&str, &str, &str); 5] = [
     ("beam", "Erlang allocates by itself", "set ERL_FLAGS=\"+Mea min\""),
 ];
 
-/// Functions by which allocators are known that programs carry inside.
-const MARKS: [(&str, &str); 7] = [
-    ("mallctl", "jemalloc"),
-    ("je_mallctl", "jemalloc"),
-    ("_rjem_mallctl", "jemalloc"),
-    ("tc_malloc", "tcmalloc"),
-    ("mi_malloc", "mimalloc"),
-    ("rpmalloc", "rpmalloc"),
-    ("sn_rust_alloc", "snmalloc"),
-];
-
-/// The allocator that a program carries inside, as far as its symbols tell.
+/// The allocator that a program carries inside, as far as can be told.
 fn allocator_inside(program: &Path) -> Option<&'static str> {
     let cache = ReadCache::new(File::open(program).ok()?);
-    let file = object::File::parse(&cache).ok()?;
-    let symbols = file.symbols().chain(file.dynamic_symbols());
-    let mut defined = symbols.filter(ObjectSymbol::is_definition);
-    defined.find_map(|symbol| {
-        let name = symbol.name().ok()?;
-        MARKS.iter().find(|(mark, _)| *mark == name).map(|(_, allocator)| *allocator)
-    })
+    let file = inside::Program::parse(&cache).ok()?;
+    inside::allocator(&file).map(|found| found.name)
 }
 
 /// What one run under the counter showed.

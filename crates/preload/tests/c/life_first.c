@@ -47,6 +47,8 @@ static void first_call(int argc, char **argv, char **environment)
         mallopt(M_MMAP_THRESHOLD, 1000000);
     else if (is("mallinfo2"))
         CHECK(mallinfo2().uordblks < MIB, "%zu bytes in use", mallinfo2().uordblks);
+    else if (is("dlopen"))
+        CHECK(dlopen(NULL, RTLD_NOW | RTLD_DEEPBIND) != NULL, "%s", dlerror());
     else
         CHECK(0, "unknown entry %s", entry);
     CHECK(errno == 0x5a5a || is("malloc-of-too-much"), "errno changed");
@@ -59,7 +61,8 @@ int main(void)
 {
     require_quarry();
     static const char *const without[] = {"malloc-of-too-much", "free", "malloc_usable_size",
-                                          "malloc_trim",        "mallopt", "mallinfo2"};
+                                          "malloc_trim",        "mallopt", "mallinfo2",
+                                          "dlopen"};
     int expected = 1;
     for (size_t i = 0; i < LENGTH(without); i++)
         expected &= !is(without[i]);

@@ -12,6 +12,11 @@ pub(crate) fn program(source: &'static str) -> PathBuf {
     compiled(source, &["-fPIE", "-pie"])
 }
 
+/// The executable of `tests/c/SOURCE` that lies at a fixed address.
+pub(crate) fn fixed_program(source: &'static str) -> PathBuf {
+    compiled(source, &["-fno-pie", "-no-pie"])
+}
+
 /// `tests/c/SOURCE` as a shared object that a program can open.
 pub(crate) fn plugin(source: &'static str) -> PathBuf {
     compiled(source, &["-fPIC", "-shared"])

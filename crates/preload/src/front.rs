@@ -1,0 +1,76 @@
+//! Whether the program's `malloc` is ours at all.
+
+use crate::libc_malloc::Next;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::mem::{MaybeUninit, transmute};
+use core::ptr;
+
+/// Start of a symbol in an object's table (`Elf64_Sym`).
+#[repr(C)]
+struct Symbol {
+    name: u32,
+    info: u8,
+    other: u8,
+    section: u16,
+}
+
+/// `SHN_UNDEF`: the object only refers to the symbol.
+const UNDEFINED: u16 = 0;
+/// Of `dladdr1` (glibc 2.3.3).
+const RTLD_DL_SYMENT: c_int = 1;
+
+type Dladdr1 =
+    unsafe extern "C" fn(*const c_void, *mut libc::Dl_info, *mut *mut c_void, c_int) -> c_int;
+
+unsafe extern "C" {
+    /// glibc's name of the program as it was started.
+    static program_invocation_name: *const c_char;
+}
+
+/// Who defines a function.
+pub(crate) struct Owner {
+    /// The file, by the name that the loader knows.
+    pub(crate) file: &'static CStr,
+    /// It is the program itself.
+    pub(crate) is_program: bool,
+}
+
+/// What the loader knows of `address`, and the entry of the symbol there if that is known too.
+fn look_up(address: *const c_void) -> Option<(libc::Dl_info, *const Symbol)> {
+    static DLADDR1: Next = Next::new(c"dladdr1");
+    let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
+    let mut entry = ptr::null_mut();
+    let dladdr1 = DLADDR1.address();
+    // SAFETY: both functions accept any address and fill `info` where they find an object, which
+    // is otherwise not read; zeros are a valid Dl_info. glibc declares `dladdr1` so, and gives with
+    // this flag a pointer to the symbol or leaves null.
+    unsafe {
+        let found = if dladdr1.is_null() {
+            libc::dladdr(address, info.as_mut_ptr())
+        } else {
+            let dladdr1 = transmute::<*mut c_void, Dladdr1>(dladdr1);
+            dladdr1(address, info.as_mut_ptr(), &raw mut entry, RTLD_DL_SYMENT)
+        };
+        (found != 0).then(|| (info.assume_init(), entry.cast_const().cast()))
+    }
+}
+
+/// Who defines the `malloc` that the program calls; `None` where that is this library. A program at
+/// a fixed address may stand for a `malloc` that it only refers to.
+pub(crate) fn malloc_of_another() -> Option<Owner> {
+    // SAFETY: the name is NUL-terminated; dlsym has no other precondition.
+    let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
+    let (own, _) = look_up(malloc_of_another as *const c_void)?;
+    let (found, entry) = look_up(malloc)?;
+    // SAFETY: the entry lies in the symbol table of an object that stays loaded: the program, or
+    // what the loader loaded with it.
+    let is_reference = !entry.is_null() && unsafe { (*entry).section } == UNDEFINED;
+    if found.dli_fbase == own.dli_fbase || is_reference {
+        return None;
+    }
+    // SAFETY: the loader keeps the names of objects as long as they are loaded; glibc sets its name
+    // of the program, which the loader uses as well, before any constructor runs.
+    let (file, program) =
+        unsafe { (CStr::from_ptr(found.dli_fname), CStr::from_ptr(program_invocation_name)) };
+    Some(Owner { file, is_program: file == program })
+}

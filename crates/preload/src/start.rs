@@ -1,0 +1,53 @@
+//! Where `quarry run` started a program that became another, which Quarry does not serve: a line.
+//!
+//! `quarry run` looks at the program that it is told to run. What that executes in its place (a
+//! script or a proxy does), only the library sees, which is loaded into it all the same.
+
+use crate::front;
+use core::ffi::CStr;
+use quarry_sys::report::warn;
+
+/// The process that `quarry run` became; it stays the same process whatever it executes, and the
+/// many that it may start need not all speak.
+const VARIABLE: &CStr = c"QUARRYRUN_PID";
+
+extern "C" fn at_start() {
+    if is_the_process_of_quarry_run()
+        && let Some(owner) = front::malloc_of_another()
+    {
+        let mut buffer = [0; 256];
+        let program = executable(&mut buffer);
+        if owner.is_program {
+            warn(format_args!(
+                "{program} defines malloc itself, which is preferred to any other; \
+                 it runs without Quarry"
+            ));
+        } else {
+            let file = owner.file.to_str().unwrap_or("?");
+            warn(format_args!("{program} has its malloc from {file}; it runs without Quarry"));
+        }
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = at_start;
+
+fn is_the_process_of_quarry_run() -> bool {
+    // SAFETY: the name is NUL-terminated, and the C library was initialised before this library,
+    // which needs it; nobody changes the environment before main. getpid has no preconditions.
+    unsafe {
+        let value = libc::getenv(VARIABLE.as_ptr());
+        let number = (!value.is_null()).then(|| CStr::from_ptr(value).to_str().ok()).flatten();
+        number.and_then(|number| number.parse().ok()) == Some(libc::getpid())
+    }
+}
+
+/// The path of the program, as much of it as fits.
+fn executable(buffer: &mut [u8; 256]) -> &str {
+    let link = c"/proc/self/exe";
+    // SAFETY: the path is NUL-terminated, and the buffer writable for its length.
+    let length = unsafe { libc::readlink(link.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len()) };
+    let path = usize::try_from(length).ok().and_then(|length| buffer.get(..length));
+    path.and_then(|path| core::str::from_utf8(path).ok()).unwrap_or("this program")
+}

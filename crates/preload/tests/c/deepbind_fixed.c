@@ -1,0 +1,11 @@
+/* The program `deepbind`, with the address of malloc in its code: it stands for that function. */
+#include "check.h"
+
+void *(*volatile allocate)(size_t);
+
+__attribute__((constructor)) static void take_address(void)
+{
+    allocate = malloc;
+}
+
+#include "deepbind.c"

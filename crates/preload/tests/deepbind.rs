@@ -1,0 +1,59 @@
+//! RTLD_DEEPBIND: objects that look for `malloc` and `free` in the C library first.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{Run, fixed_program, plugin, program, scratch};
+
+fn deepbind(owner: &str) -> Run {
+    Run::new(program("deepbind.c")).arg(plugin("deepbind_plugin.c")).arg(owner)
+}
+
+#[test]
+fn what_a_plugin_frees_is_ours() {
+    deepbind("libquarry").finish().success();
+}
+
+/// The loader lets such a program stand for the `malloc` whose address it takes.
+#[test]
+fn programs_at_fixed_addresses() {
+    let run = Run::new(fixed_program("deepbind_fixed.c")).arg(plugin("deepbind_plugin.c"));
+    run.arg("libquarry").finish().success();
+}
+
+/// The flag stays where the C library serves, and where somebody wants it.
+#[test]
+fn kept_where_nothing_is_split_or_on_request() {
+    for variable in ["QUARRY_DISABLE", "QUARRY_DEEPBIND"] {
+        deepbind("libc.so").env(variable, "1").without_stats().finish().success();
+    }
+    let own = Run::new(program("deepbind_own.c")).arg(plugin("deepbind_plugin.c"));
+    own.arg("libc.so").without_stats().finish().success();
+    deepbind("libquarry").env("QUARRY_DEEPBIND", "0").finish().success();
+}
+
+/// `dlmopen` gives an object a C library of its own, whose `malloc` and `free` are never split.
+#[test]
+fn namespaces_of_their_own_are_left_alone() {
+    deepbind("separate").without_stats().finish().success();
+}
+
+/// The loader takes RUNPATH and $ORIGIN from whoever its return address belongs to.
+#[test]
+fn the_loader_still_sees_who_calls() {
+    let folder = scratch();
+    let beside = folder.join("beside");
+    fs::create_dir(&beside).expect("scratch is writable");
+    fs::copy(plugin("deepbind_plugin.c"), beside.join("libbeside.so")).expect("a copy");
+    let caller = folder.join("libcaller.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/deepbind_caller.c");
+    let answer = Command::new("cc")
+        .args(["-O1", "-fPIC", "-shared", "-Wl,--enable-new-dtags,-rpath,$ORIGIN/beside", "-o"])
+        .args([caller.as_os_str(), source.as_os_str(), "-ldl".as_ref()])
+        .output()
+        .expect("cc runs");
+    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+    let run = Run::new(program("deepbind_search.c")).arg(&caller);
+    run.args(["libbeside.so", "beside"]).finish().success();
+}

@@ -1,0 +1,14 @@
+//! What is done when the program or the shared object is loaded that Quarry is linked into.
+
+/// A shared object with Quarry inside must not be unloaded: handlers of `fork`, the reclaim thread
+/// and the `rseq_cs` of every thread that allocated point into it, and its heap may hold objects.
+///
+/// This is the best moment for it: constructors run under the loader's lock, which the first
+/// allocation could only wait for, with who knows what locks of the program held.
+extern "C" fn at_load() {
+    quarry_sys::object::pin();
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = at_load;

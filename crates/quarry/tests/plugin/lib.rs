@@ -1,0 +1,24 @@
+//! A shared object whose global allocator is Quarry. A program may open and close it as it likes;
+//! it stays loaded once it was opened, with its heap.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+#[global_allocator]
+static A: quarry::Quarry = quarry::Quarry;
+
+static CALLS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Fills a table, drops it, and says how often that was done.
+#[unsafe(no_mangle)]
+pub extern "C" fn plugin_work(entries: usize) -> usize {
+    let table: BTreeMap<usize, Vec<u8>> =
+        (0..entries).map(|number| (number, vec![number as u8; number % 3000 + 1])).collect();
+    let is_whole = table.iter().all(|(number, bytes)| bytes.last() == Some(&(*number as u8)));
+    assert!(is_whole && quarry::Quarry::owns(table[&0].as_ptr()));
+    drop(table);
+    let mut calls = CALLS.lock().expect("nobody panics under it");
+    let this = calls.len() + 1;
+    calls.push(format!("call {this}"));
+    this
+}

@@ -1,0 +1,90 @@
+//! The program or shared object that this code is a part of.
+
+use crate::glibc::weak_address;
+use crate::primitive::{AtomicBool, Ordering};
+use core::ffi::{c_char, c_int, c_long, c_void};
+use core::mem::{MaybeUninit, transmute};
+
+/// An entry of the dynamic section (`Elf64_Dyn`).
+#[repr(C)]
+struct Dynamic {
+    tag: i64,
+    value: u64,
+}
+
+const DT_NULL: i64 = 0;
+/// Where the loader tells debuggers what it has loaded: in programs only.
+const DT_DEBUG: i64 = 21;
+const DT_FLAGS_1: i64 = 0x6fff_fffb;
+/// Linked with `-z nodelete`.
+const DF_1_NODELETE: u64 = 8;
+
+/// Keeps the shared object that this code is in loaded until the process ends, whoever closes it.
+/// A program is never closed, and nothing is done. Calls after the first do nothing.
+///
+/// Takes the lock of the loader, which a thread holds already that runs constructors of an object
+/// which is being opened. No lock of ours may be held.
+pub fn pin() {
+    static IS_PINNED: AtomicBool = AtomicBool::new(false);
+    if can_be_closed() && !IS_PINNED.swap(true, Ordering::Relaxed) {
+        open_for_good();
+    }
+}
+
+fn can_be_closed() -> bool {
+    let mut entry: *const Dynamic = weak_address!("_DYNAMIC").cast();
+    if entry.is_null() {
+        return false;
+    }
+    // SAFETY: the linker gives the section this name in whatever it links for a loader, and ends it
+    // by DT_NULL.
+    unsafe {
+        while (*entry).tag != DT_NULL {
+            match (*entry).tag {
+                DT_DEBUG => return false,
+                DT_FLAGS_1 if (*entry).value & DF_1_NODELETE != 0 => return false,
+                _ => entry = entry.add(1),
+            }
+        }
+    }
+    true
+}
+
+/// What glibc's `dlopen` gives to its `dlmopen`: the namespace of whoever calls (`__LM_ID_CALLER`,
+/// 2.3.4 to 2.42).
+const LM_ID_CALLER: c_long = -2;
+
+/// Opens the object once more and never closes that. By `dlmopen`, because `libquarry.so` defines a
+/// `dlopen` itself; only glibc has it, and only glibc unloads. What the loader allocates for this
+/// comes from the C library.
+fn open_for_good() {
+    type Dladdr = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;
+    type Dlmopen = unsafe extern "C" fn(c_long, *const c_char, c_int) -> *mut c_void;
+    let (dladdr, dlmopen) = (weak_address!("dladdr"), weak_address!("dlmopen"));
+    if dladdr.is_null() || dlmopen.is_null() {
+        return;
+    }
+    let mut info = MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: the types are the C prototypes of these functions. `dladdr` accepts any address and
+    // fills `info` where it finds an object; the name in it is the loader's own, which it knows the
+    // object by, so no file is looked for.
+    unsafe {
+        if transmute::<*const u8, Dladdr>(dladdr)(pin as *const c_void, info.as_mut_ptr()) != 0 {
+            let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+            let name = info.assume_init().dli_fname;
+            transmute::<*const u8, Dlmopen>(dlmopen)(LM_ID_CALLER, name, flags);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_never_closed() {
+        assert!(!can_be_closed());
+        pin();
+        pin();
+    }
+}
