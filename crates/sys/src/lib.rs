@@ -11,10 +11,12 @@
 pub mod cgroup;
 pub mod clear;
 pub mod clock;
+pub mod confined;
 pub mod file;
 pub mod glibc;
 pub mod lock;
 pub mod os;
+pub mod peek;
 pub mod percpu;
 pub mod primitive;
 pub mod report;

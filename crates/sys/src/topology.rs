@@ -2,7 +2,7 @@
 //! everything has an answer without `/proc` and `/sys`.
 
 use crate::file::find_piece;
-use crate::primitive::{AtomicU32, Ordering};
+use crate::primitive::{AtomicU32, AtomicU64, Ordering};
 use crate::report::Line;
 use core::ffi::CStr;
 use core::fmt::Write;
@@ -61,6 +61,25 @@ fn names(text: &[u8], number: u32) -> bool {
     ranges(text).into_iter().flatten().flatten().any(|(low, high)| (low..=high).contains(&number))
 }
 
+/// The CPUs that the process was given, seen when it first asked: later calls to the scheduler
+/// concern threads.
+static AT_START: [AtomicU64; MASK_BYTES / 8] = [const { AtomicU64::new(0) }; MASK_BYTES / 8];
+
+/// Lets the calling thread run on all CPUs that the process was given, whatever its creator may run
+/// on; on all that its control group has where none of those is left.
+pub fn run_anywhere() {
+    let _ = possible();
+    let given = AT_START.each_ref().map(|word| word.load(Ordering::Relaxed));
+    for mask in [given, [!0; MASK_BYTES / 8]] {
+        // SAFETY: the kernel reads MASK_BYTES bytes of the mask.
+        let done =
+            unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, MASK_BYTES, mask.as_ptr()) };
+        if done == 0 {
+            return;
+        }
+    }
+}
+
 /// The CPUs that the machine can ever have; read once.
 fn possible() -> NumberList {
     static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -69,7 +88,13 @@ fn possible() -> NumberList {
     if known != 0 {
         return NumberList { count: COUNT.load(Ordering::Relaxed), limit: known };
     }
-    let list = possible_from(NumberList::read(c"/sys/devices/system/cpu/possible"), affinity());
+    let (mask, bytes) = affinity();
+    AT_START.iter().zip(mask).for_each(|(word, bits)| word.store(bits, Ordering::Relaxed));
+    let listed = match crate::confined::is_confined() {
+        true => None,
+        false => NumberList::read(c"/sys/devices/system/cpu/possible"),
+    };
+    let list = possible_from(listed, (mask, bytes));
     COUNT.store(list.count, Ordering::Relaxed);
     LIMIT.store(list.limit, Ordering::Release);
     list
@@ -127,6 +152,9 @@ pub fn node_number_limit() -> u32 {
 /// at least 1. Asks by a system call first, which costs a tenth of reading a file.
 #[must_use]
 pub fn memory_node_limit() -> u32 {
+    if crate::confined::is_confined() {
+        return 1;
+    }
     /// `include/uapi/linux/mempolicy.h`.
     const MPOL_F_MEMS_ALLOWED: libc::c_ulong = 1 << 2;
     /// Bits of a mask that no kernel finds too short (`MAX_NUMNODES`, Linux 6.x).
@@ -150,6 +178,12 @@ pub fn memory_node_limit() -> u32 {
 /// The NUMA node of the CPU that runs the calling thread, 0 where the kernel does not say.
 #[must_use]
 pub fn current_node() -> u32 {
+    if crate::confined::is_confined() {
+        return 0;
+    }
+    if let Some(node) = crate::glibc::running_node() {
+        return node;
+    }
     let (mut cpu, mut node) = (0u32, 0u32);
     // SAFETY: both words are writable; the third argument is unused since Linux 2.6.24.
     unsafe {

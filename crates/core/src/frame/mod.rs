@@ -19,7 +19,7 @@ pub use metadata::{METADATA_KINDS, Metadata, MetadataKind};
 pub use pageblock::{Faults, Pageblock, PageblockTag, Pageblocks};
 pub use quarry_sys::os::Access;
 pub use table::{FrameState, FrameTable, Kind};
-pub use touched::Touched;
+pub use touched::{KindSet, Touched};
 
 use core::fmt;
 

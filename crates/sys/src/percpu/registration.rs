@@ -45,8 +45,9 @@ pub(super) struct Registration {
 /// Looks for glibc's registration and asks the kernel for its barrier. Without either, sequences
 /// could not be stopped or would not be restarted, and the stand-in is returned.
 pub(super) fn find() -> Registration {
-    let glibc =
-        glibc_rseq_offset().filter(|_| membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED_RSEQ));
+    let glibc = glibc_rseq_offset()
+        .filter(|_| !crate::confined::is_confined())
+        .filter(|_| membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED_RSEQ));
     let offset = glibc.unwrap_or_else(stand_in_offset);
     // SAFETY: getauxval has no preconditions.
     let features = unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) };
