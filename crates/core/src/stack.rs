@@ -385,8 +385,10 @@ impl<C: StackConfig> Stack<C> {
         self.purge_free()
     }
 
-    /// Slots, barns, empty slabs and per-CPU page lists go back to the zones.
-    fn shrink_all(&self) {
+    /// Slots, barns, empty slabs and per-CPU page lists go back to the zones. Other CPUs' slots keep
+    /// what they hold where the calling thread may not stop them (see
+    /// [`reaches_every_slot`](PerCpu::reaches_every_slot)).
+    pub fn shrink_all(&self) {
         let inner = self.inner();
         for cache in inner.caches.iter() {
             inner.slab.shrink(&self.context(), cache);

@@ -21,6 +21,8 @@ mod malloc;
 #[cfg(panic = "abort")]
 mod runtime;
 #[cfg(panic = "abort")]
+mod start;
+#[cfg(panic = "abort")]
 #[cfg_attr(
     all(target_arch = "x86_64", not(any(feature = "slub", quarry_no_rseq))),
     path = "straight/sequence.rs"

@@ -17,6 +17,7 @@ mod limits;
 mod memory;
 mod misuse;
 mod programs;
+mod sandbox;
 mod shared_object;
 #[cfg(target_arch = "x86_64")]
 mod straight_path;

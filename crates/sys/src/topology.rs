@@ -65,15 +65,15 @@ fn names(text: &[u8], number: u32) -> bool {
 /// concern threads.
 static AT_START: [AtomicU64; MASK_BYTES / 8] = [const { AtomicU64::new(0) }; MASK_BYTES / 8];
 
-/// Lets the calling thread run on all CPUs that the process was given, whatever its creator may run
-/// on; on all that its control group has where none of those is left.
-pub fn run_anywhere() {
+/// Lets a live thread run on all CPUs that the process was given, whatever its creator may run on;
+/// on all that its control group has where none of those is left.
+pub fn run_anywhere(thread: libc::pthread_t) {
     let _ = possible();
     let given = AT_START.each_ref().map(|word| word.load(Ordering::Relaxed));
     for mask in [given, [!0; MASK_BYTES / 8]] {
-        // SAFETY: the kernel reads MASK_BYTES bytes of the mask.
+        // SAFETY: the kernel reads MASK_BYTES bytes of the mask, which the type's name stands for.
         let done =
-            unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, MASK_BYTES, mask.as_ptr()) };
+            unsafe { libc::pthread_setaffinity_np(thread, MASK_BYTES, mask.as_ptr().cast()) };
         if done == 0 {
             return;
         }

@@ -85,6 +85,11 @@ pub const OPTIONS: &[OptionHelp] = &[
         meaning: "hand every request to the C library",
     },
     OptionHelp {
+        name: "SANDBOX",
+        accepted: "0 or 1",
+        meaning: "make no system call that the C library's malloc does not make (0)",
+    },
+    OptionHelp {
         name: "PCP",
         accepted: "order0, order0-63, order0-310, v2016 or v6.7",
         meaning: "policy of the per-CPU page lists",
@@ -183,7 +188,7 @@ impl StackOptions {
             }
             "POPULATE" => self.pages.faults.populate = parse_switch(value).ok_or(bad)?,
             "THP" => self.pages.faults.huge = parse_switch(value).ok_or(bad)?,
-            "DISABLE" | "BACKGROUND" | "CGROUP" if parse_switch(value).is_none() => {
+            "DISABLE" | "SANDBOX" | "BACKGROUND" | "CGROUP" if parse_switch(value).is_none() => {
                 return Err(bad);
             }
             "PURGE_DELAY" if !value.parse().is_ok_and(|delay: i64| delay >= -1) => {
