@@ -5,6 +5,7 @@ mod compiler;
 mod python;
 mod redis;
 mod sqlite;
+mod sshd;
 
 use std::path::PathBuf;
 use std::process::Command;
