@@ -21,8 +21,10 @@ const SLABS_SHARE: u64 = 8;
 /// A sample is looked at when so many slabs more have been made: its objects have been handed out
 /// by then, unless another CPU holds them.
 const LOOK_AFTER: u32 = 4;
-/// While samples are dense, one slab in so many is the next one.
+/// While samples are dense, one slab in so many is the next one;
 const SAMPLE_EVERY: u32 = 32;
+/// while they are not, one in so many: to look at what is not there makes the kernel map it.
+const SPARSE_SAMPLE_EVERY: u32 = 16;
 
 /// Where a page is looked at, in bytes behind the first place that is looked at.
 const PLACES: [usize; 4] = [0, 64, 1024, 2560];
@@ -35,6 +37,8 @@ pub(super) struct Populating {
     since: u32,
     /// Whether the last sample was dense.
     is_dense: bool,
+    /// Whether there has been one.
+    has_looked: bool,
 }
 
 /// What one request does with the slabs that it makes.
@@ -61,7 +65,7 @@ pub(super) enum Role {
 
 impl Populating {
     pub(super) const fn new() -> Self {
-        Self { sample: MaybePfn::NONE, since: 0, is_dense: false }
+        Self { sample: MaybePfn::NONE, since: 0, is_dense: false, has_looked: false }
     }
 
     /// What a request for `bytes` of objects does, in a cache that has `slabs` slabs.
@@ -75,7 +79,8 @@ impl Populating {
             is_dense: self.is_dense,
             wants_sample: match self.sample.get() {
                 Some(_) => is_ripe,
-                None => !self.is_dense || self.since >= SAMPLE_EVERY,
+                None if self.is_dense => self.since >= SAMPLE_EVERY,
+                None => !self.has_looked || self.since >= SPARSE_SAMPLE_EVERY,
             },
             look_at: self.sample.get().filter(|_| is_ripe),
         }
@@ -84,6 +89,7 @@ impl Populating {
     /// Takes over what a plan has found out.
     pub(super) fn looked(&mut self, plan: &Plan) {
         self.is_dense = plan.is_dense;
+        self.has_looked = true;
         self.sample = MaybePfn::NONE;
     }
 
@@ -115,7 +121,7 @@ impl Plan {
         let Some(sample) = self.look_at.take() else { return false };
         self.is_dense = is_dense(pages, cache, sample);
         pages.note_touched(cache.id().kind(), self.is_dense);
-        self.wants_sample = !self.is_dense;
+        self.wants_sample = false;
         true
     }
 
