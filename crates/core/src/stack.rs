@@ -385,8 +385,8 @@ impl<C: StackConfig> Stack<C> {
         self.purge_free()
     }
 
-    /// Slots, barns, empty slabs and per-CPU page lists go back to the zones. Other CPUs' slots keep
-    /// what they hold where the calling thread may not stop them (see
+    /// Slots, barns, empty slabs and per-CPU page lists go back to the zones. Slots of other CPUs
+    /// keep what they hold where the calling thread may not stop them (see
     /// [`reaches_every_slot`](PerCpu::reaches_every_slot)).
     pub fn shrink_all(&self) {
         let inner = self.inner();

@@ -21,8 +21,8 @@
 //!
 //! Only this thread stops the sequences of other CPUs in a process with several threads, by a
 //! system call that `malloc` of the C library does not make: a filter of system calls that the
-//! program has put before its own threads may kill for it. Whoever needs what other CPUs have parked
-//! asks this thread and waits for a moment; where there is none, it stays where it is.
+//! program has put before its own threads may kill for it. Whoever needs what other CPUs have
+//! parked asks this thread and waits for a moment; where there is none, it stays where it is.
 //!
 //! The thread must not be what keeps a process alive, or holds rights that the program has given
 //! up: at each look, and once a second while it sleeps, it sees whether it is the last thread, and

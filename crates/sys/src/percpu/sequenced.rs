@@ -193,7 +193,8 @@ impl<Q: Sequences> Sequenced<Q> {
         None
     }
 
-    /// Empties the running CPU's array, if `which` chooses its slot. The caller holds `bounds_lock`.
+    /// Empties the running CPU's array, if `which` chooses its slot. The caller holds
+    /// `bounds_lock`.
     fn drain_own(
         &self,
         array: ArrayId,
