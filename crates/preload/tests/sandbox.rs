@@ -12,6 +12,7 @@ fn start(source: &'static str) -> Run {
 #[test]
 fn filter_of_openssh() {
     start("sandbox_openssh.c").arg("keep").finish().success();
+    start("sandbox_openssh.c").arg("late").finish().success();
     start("sandbox_openssh.c").arg("free").env("QUARRY_BACKGROUND", "0").finish().success();
     start("sandbox_openssh.c").arg("free").env("QUARRY_SANDBOX", "1").finish().success();
 }

@@ -10,10 +10,11 @@ use quarry_sys::clear::clear;
 use quarry_sys::confined::{self, Confined, is_confined};
 use quarry_sys::glibc;
 use quarry_sys::os::{Linux, Os};
-use quarry_sys::percpu::{NativeSlots, Object, PerCpu};
+use quarry_sys::percpu::{self, NativeSlots, Object, PerCpu};
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicUsize, Ordering, relax};
 use quarry_sys::report::FdWriter;
 use quarry_sys::thread::thread_pointer;
+use quarry_sys::topology;
 
 /// The policies of the process-wide instance.
 pub struct ProcessConfig;
@@ -121,13 +122,30 @@ pub fn ensure_ready() -> Mode {
     }
 }
 
-/// Called when the process starts, before its threads and its filters of system calls: what the
-/// first allocation asks of the system, and where the C library keeps what the background thread
-/// needs, is found out now.
+/// Called when the process starts, before its threads and its filters of system calls: asks what
+/// the first allocation will need to know, and where the C library keeps what the background thread
+/// needs. A process that never allocates pays for no more than that.
 pub fn start() {
     let _errno = KeepErrno::new();
-    if ensure_ready() == Mode::Ready {
-        background::find_least_stack();
+    background::find_least_stack();
+    if !is_ready() {
+        confine_if_asked();
+        ask_the_system();
+    }
+}
+
+fn confine_if_asked() {
+    if environment::asks_for_confinement() {
+        confined::confine();
+    }
+}
+
+/// What `malloc` of the C library does not ask.
+fn ask_the_system() {
+    if !is_confined() {
+        topology::ask();
+        percpu::ask();
+        let _ = address_space();
     }
 }
 
@@ -135,9 +153,8 @@ pub fn start() {
 fn build() -> Mode {
     let _errno = KeepErrno::new();
     BUILDER.store(thread_pointer(), Ordering::Relaxed);
-    if environment::asks_for_confinement() {
-        confined::confine();
-    }
+    confine_if_asked();
+    ask_the_system();
     let mut options = StackOptions::default();
     let settings = environment::apply(&mut options);
     if settings.disable {
@@ -169,11 +186,23 @@ fn build() -> Mode {
 /// Under a limit of address space (`ulimit -v`) at most half of it is reserved: libraries and the
 /// stacks of threads need room as well.
 fn leave_room(options: &mut StackOptions) {
+    let half = address_space() / 2;
+    options.pages.reserve_bytes = options.pages.reserve_bytes.min(half);
+}
+
+/// The limit of address space, asked once.
+fn address_space() -> usize {
+    static KNOWN: AtomicUsize = AtomicUsize::new(0);
+    let known = KNOWN.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
     // SAFETY: `limit` is writable; a failure leaves it infinite.
     unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
-    let half = usize::try_from(limit.rlim_cur / 2).unwrap_or(usize::MAX);
-    options.pages.reserve_bytes = options.pages.reserve_bytes.min(half);
+    let bytes = usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX).max(1);
+    KNOWN.store(bytes, Ordering::Relaxed);
+    bytes
 }
 
 /// Whether `before_fork` took the lock of the streams; written and read under our locks.

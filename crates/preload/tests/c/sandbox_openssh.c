@@ -1,7 +1,8 @@
 /*
  * A process with one thread behind the filter of OpenSSH 9's unprivileged child, which ends it at
  * the first call that is not on the list (sandbox-seccomp-filter.c).
- * usage: sandbox_openssh keep|free
+ * usage: sandbox_openssh keep|free|late
+ *   late: nothing is allocated before
  */
 #include "deadline.h"
 #include "filter.h"
@@ -47,8 +48,9 @@ static void enter_sandbox(void)
 int main(int argc, char **argv)
 {
     static struct heap heap;
-    CHECK(argc == 2, "usage: %s keep|free", argv[0]);
-    require_quarry();
+    CHECK(argc == 2, "usage: %s keep|free|late", argv[0]);
+    if (strcmp(argv[1], "late") != 0)
+        require_quarry();
     deadline(60, "a process behind the filter of OpenSSH");
     enter_sandbox();
     bursts();

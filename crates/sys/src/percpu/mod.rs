@@ -63,6 +63,13 @@ pub type NativeSlots = SteppedSlots;
 )))]
 pub type NativeSlots = LockedSlots<ThreadStripe>;
 
+/// Asks the kernel for what the slots of this process will need of it: once, at the start, for a
+/// filter may kill for the question later.
+pub fn ask() {
+    #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq))))]
+    registration::has_barrier();
+}
+
 /// An object of a cache: its address, aligned to at least 16 bytes.
 pub type Object = NonNull<u8>;
 
