@@ -53,6 +53,8 @@ if [[ $purpose == test ]]; then
     need 'has_command valgrind' valgrind
     need 'has_command memcached' memcached
     need 'has_command nginx' nginx-light nginx
+    need 'has_command sshd' openssh-server
+    need 'has_command ssh' openssh-client
     need 'has_command lua5.4' lua5.4
     need 'has_command z3' z3
     need 'has_command php' php-cli
@@ -120,9 +122,9 @@ install_missing() {
     say "apt-get install ${packages[*]}"
     without_services apt install -y --no-install-recommends "${packages[@]}" > /dev/null
     local service
-    for service in redis-server memcached nginx; do
+    for service in redis-server memcached nginx openssh-server; do
         if [[ " ${packages[*]} " == *" $service"* && -d /run/systemd/system ]]; then
-            as_root systemctl disable --quiet "$service" || true
+            as_root systemctl disable --quiet "${service/openssh-server/ssh}" || true
         fi
     done
     missing=()

@@ -404,8 +404,10 @@ impl<C: StackConfig> Stack<C> {
         bytes
     }
 
-    /// Slots, barns, empty slabs and per-CPU page lists go back to the zones.
-    fn shrink_all(&self) {
+    /// Slots, barns, empty slabs and per-CPU page lists go back to the zones. Slots of other CPUs
+    /// keep what they hold where the calling thread may not stop them (see
+    /// [`reaches_every_slot`](PerCpu::reaches_every_slot)).
+    pub fn shrink_all(&self) {
         let inner = self.inner();
         for cache in inner.caches.iter() {
             inner.slab.shrink(&self.context(), cache);

@@ -90,7 +90,7 @@ pub extern "C" fn mallinfo() -> Mallinfo {
 pub extern "C" fn malloc_trim(pad: usize) -> c_int {
     let _errno = KeepErrno::new();
     match ensure_ready() {
-        Mode::Ready => c_int::from(STACK.trim() > 0),
+        Mode::Ready => c_int::from(process::trim() > 0),
         // SAFETY: malloc_trim has no preconditions.
         Mode::Disabled => unsafe { libc_malloc::malloc_trim(pad) },
         Mode::Unavailable => 0,

@@ -1,4 +1,5 @@
-//! Where `quarry run` started a program that became another, which Quarry does not serve: a line.
+//! The start of the process: what cannot be asked later, and where `quarry run` started a program
+//! that became another, which Quarry does not serve, a line.
 //!
 //! `quarry run` looks at the program that it is told to run. What that executes in its place (a
 //! script or a proxy does), only the library sees, which is loaded into it all the same.
@@ -11,7 +12,9 @@ use quarry_sys::report::warn;
 /// many that it may start need not all speak.
 const VARIABLE: &CStr = c"QUARRYRUN_PID";
 
+/// Runs before the program's own constructors, because the library is loaded before it.
 extern "C" fn at_start() {
+    quarry::process::start();
     if is_the_process_of_quarry_run()
         && let Some(owner) = front::malloc_of_another()
     {

@@ -18,6 +18,7 @@ mod limits;
 mod memory;
 mod misuse;
 mod programs;
+mod sandbox;
 #[cfg(target_arch = "x86_64")]
 mod sequences;
 mod shared_object;

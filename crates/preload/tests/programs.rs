@@ -6,6 +6,7 @@ mod php;
 mod python;
 mod redis;
 mod sqlite;
+mod sshd;
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -129,6 +129,32 @@ fn calls_refused_by_a_filter() {
     }
 }
 
+/// The thread that gives memory back has no right that the program has not.
+#[test]
+fn rights_given_up() {
+    for how in ["user", "capabilities", "first", "effective", "vow"] {
+        let run = start("around_privileges.c").arg(how).env("QUARRY_PURGE_DELAY", "20");
+        // As nobody it cannot write them.
+        where_allowed(run.without_stats());
+    }
+}
+
+#[test]
+fn last_thread_of_a_program_without_main() {
+    let outcome = start("around_last.c").limit_s(30).finish().success();
+    assert_eq!(outcome.stdout, "handlers ran\n", "{outcome}");
+}
+
+#[test]
+fn much_thread_local_storage() {
+    start("around_storage.c").finish().success();
+}
+
+#[test]
+fn started_by_a_real_time_thread() {
+    where_allowed(start("around_realtime.c"));
+}
+
 /// A program of some hundred runs that checks every invariant after each. That takes milliseconds
 /// per TiB of address space, and nobody else may be at work.
 fn start_validated(source: &'static str) -> Run {

@@ -19,27 +19,47 @@
 //! Where no thread may be started or none can be had, whoever frees does the looks instead, a
 //! bounded step at a time, and a program that is idle keeps what it has.
 //!
+//! Only this thread stops the sequences of other CPUs in a process with several threads, by a
+//! system call that `malloc` of the C library does not make: a filter of system calls that the
+//! program has put before its own threads may kill for it. Whoever needs what other CPUs have
+//! parked asks this thread and waits for a moment; where there is none, it stays where it is.
+//!
+//! The thread must not be what keeps a process alive, or holds rights that the program has given
+//! up: at each look, and once a second while it sleeps, it sees whether it is the last thread, and
+//! gives up what the main thread has given up.
+//!
 //! States: `NONE -> STARTING -> RUNNING <-> ASLEEP`; `fork` leads back to `NONE` in the child.
+
+mod privileges;
+mod status;
+mod thread;
+
+pub(crate) use thread::find_least_stack;
 
 use crate::limits;
 use crate::process::STACK;
-use core::ffi::c_void;
-use core::mem::MaybeUninit;
-use core::ptr::{null, null_mut};
+use core::ptr::null;
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::stack::ReclaimState;
-use quarry_sys::clock::monotonic_ns;
+use quarry_sys::clock::coarse_ns;
 use quarry_sys::glibc::is_single_threaded;
 use quarry_sys::lock::CountedLock;
-use quarry_sys::primitive::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use quarry_sys::percpu::PerCpu;
+use quarry_sys::primitive::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use quarry_sys::thread::thread_pointer;
 
 /// Bytes to give back that are worth a thread.
 const START_BYTES: usize = 32 << 20;
 const START_FRAMES: u32 = (START_BYTES / FRAME_BYTES) as u32;
 /// Looks without anything to give back after which the thread goes to sleep.
 const QUIET_LOOKS: u32 = 8;
-/// Bytes of the thread's stack: `ReclaimState` and a few batches, four times over.
-const STACK_BYTES: usize = 64 << 10;
+/// Longest time without a look at the process itself.
+const WATCH_MS: i64 = 1000;
+/// How long `malloc_trim` waits for the slots of other CPUs: a hundred times what it takes.
+const TRIM_WAIT_MS: i64 = 200;
+/// How long a request waits for them that found no memory, and how long the next ones do not.
+const REQUEST_WAIT_MS: i64 = 20;
+const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 
 const NONE: u32 = 0;
 const STARTING: u32 = 1;
@@ -49,6 +69,13 @@ const ASLEEP: u32 = 3;
 static STATE: AtomicU32 = AtomicU32::new(NONE);
 static ALLOWED: AtomicBool = AtomicBool::new(true);
 static DELAY_MS: AtomicI64 = AtomicI64::new(500);
+/// Rung to wake the thread; it counts.
+static BELL: AtomicU32 = AtomicU32::new(0);
+/// How often the slots of all CPUs were to be emptied, and the last such wish that was fulfilled.
+static WISHES: AtomicU32 = AtomicU32::new(0);
+static FULFILLED: AtomicU32 = AtomicU32::new(0);
+/// When a request may wait for that again, on the coarse clock.
+static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
 
 /// Looks by those who free, where there is no thread.
 struct Inline {
@@ -79,6 +106,7 @@ pub(crate) fn lock_for_fork() {
 pub(crate) unsafe fn unlock_after_fork(in_child: bool) {
     if in_child {
         STATE.store(NONE, Ordering::Relaxed);
+        STACK.percpu().leave_barrier_to(None);
     }
     // SAFETY: the caller's promise is passed on.
     unsafe { INLINE.unlock_after_fork() };
@@ -99,7 +127,7 @@ pub(crate) fn poke() {
     match STATE.load(Ordering::Relaxed) {
         NONE if ALLOWED.load(Ordering::Relaxed) && is_single_threaded() => start(),
         NONE => step(delay),
-        ASLEEP if moves(ASLEEP, RUNNING) => futex(libc::FUTEX_WAKE, 1, null()),
+        ASLEEP if moves(ASLEEP, RUNNING) => ring(),
         _ => {}
     }
 }
@@ -131,7 +159,7 @@ fn step(delay_ms: i64) {
     if STACK.purge_due(&mut inline.state).is_some() {
         return;
     }
-    let now = monotonic_ns();
+    let now = coarse_ns();
     if now >= inline.next_ns {
         inline.next_ns = now + delay_ms as u64 * 500_000;
         STACK.look(&mut inline.state);
@@ -149,7 +177,7 @@ fn start() {
     if !moves(NONE, STARTING) {
         return;
     }
-    let created = create_thread();
+    let created = thread::create();
     let is_new = moves(STARTING, if created { RUNNING } else { NONE });
     debug_assert!(is_new, "only the starter leaves STARTING");
     if !created {
@@ -158,33 +186,56 @@ fn start() {
     }
 }
 
-/// A detached thread with every signal blocked, so that no handler of the program runs on it.
-fn create_thread() -> bool {
-    // SAFETY: the attribute object and both signal sets live until the calls are done; the entry
-    // point lives as long as the process (the shared object is linked with -z nodelete).
-    unsafe {
-        let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
-        if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
-            return false;
-        }
-        libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), libc::PTHREAD_CREATE_DETACHED);
-        libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK_BYTES);
-        let mut every = MaybeUninit::<libc::sigset_t>::uninit();
-        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-        libc::sigfillset(every.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_BLOCK, every.as_ptr(), before.as_mut_ptr());
-        let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
-        let result =
-            libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), run, null_mut());
-        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), null_mut());
-        libc::pthread_attr_destroy(attributes.as_mut_ptr());
-        result == 0
+/// Has the slots of all CPUs emptied, where the caller may not stop them itself and there is a
+/// thread that may. Waits until it has.
+pub(crate) fn empty_slots() {
+    if !STACK.percpu().reaches_every_slot() {
+        wish(TRIM_WAIT_MS);
     }
 }
 
-extern "C" fn run(_: *mut c_void) -> *mut c_void {
-    // SAFETY: the name is a NUL-terminated string of at most 16 bytes.
-    unsafe { libc::prctl(libc::PR_SET_NAME, c"quarry-reclaim".as_ptr()) };
+/// The same for a request that has found no memory; returns whether it is worth another try. Not
+/// for each of many that fail in a row.
+#[cold]
+pub(crate) fn empty_slots_at_limit() -> bool {
+    if STACK.percpu().reaches_every_slot() {
+        return false;
+    }
+    let (now, next) = (coarse_ns(), NEXT_WAIT_NS.load(Ordering::Relaxed));
+    let relaxed = Ordering::Relaxed;
+    let is_due = now >= next
+        && NEXT_WAIT_NS.compare_exchange(next, now + REQUEST_INTERVAL_NS, relaxed, relaxed).is_ok();
+    is_due && wish(REQUEST_WAIT_MS)
+}
+
+/// Returns whether it was fulfilled in time.
+fn wish(wait_ms: i64) -> bool {
+    if !matches!(STATE.load(Ordering::Acquire), RUNNING | ASLEEP) {
+        return false;
+    }
+    let mine = WISHES.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
+    ring();
+    let end = coarse_ns() + wait_ms as u64 * 1_000_000;
+    loop {
+        let fulfilled = FULFILLED.load(Ordering::Acquire);
+        if fulfilled.wrapping_sub(mine) as i32 >= 0 {
+            return true;
+        }
+        if coarse_ns() >= end {
+            return false;
+        }
+        wait(&FULFILLED, fulfilled, wait_ms);
+    }
+}
+
+fn ring() {
+    BELL.fetch_add(1, Ordering::AcqRel);
+    wake(&BELL);
+}
+
+/// What the thread does all its life.
+fn run() {
+    STACK.percpu().leave_barrier_to(Some(thread_pointer()));
     let mut state = ReclaimState::new();
     let mut quiet = 0;
     loop {
@@ -201,10 +252,14 @@ extern "C" fn run(_: *mut c_void) -> *mut c_void {
 
 /// Half the delay: memory goes back between one and two halves after it was last needed.
 fn pause(delay_ms: i64) {
-    let half = delay_ms.max(2) / 2;
-    let time = libc::timespec { tv_sec: half / 1000, tv_nsec: (half % 1000) * 1_000_000 };
-    // SAFETY: `time` is a valid timespec; an early return only makes a look early.
-    unsafe { libc::nanosleep(&raw const time, null_mut()) };
+    let end = coarse_ns() + delay_ms.max(2) as u64 * 500_000;
+    loop {
+        let left = end.saturating_sub(coarse_ns()).div_ceil(1_000_000) as i64;
+        if left == 0 {
+            return;
+        }
+        attend(left.min(WATCH_MS));
+    }
 }
 
 fn sleep() {
@@ -212,16 +267,42 @@ fn sleep() {
         return;
     }
     while STATE.load(Ordering::Acquire) == ASLEEP {
-        futex(libc::FUTEX_WAIT, ASLEEP, null());
+        attend(WATCH_MS);
     }
 }
 
-fn futex(operation: i32, value: u32, timeout: *const libc::timespec) {
-    // SAFETY: the word is static; FUTEX_WAIT reads it, FUTEX_WAKE uses its address.
+/// Fulfils what is wished for, then waits until the time is over or the bell rings, and looks after
+/// the process.
+fn attend(milliseconds: i64) {
+    let heard = BELL.load(Ordering::Acquire);
+    let wished = WISHES.load(Ordering::Acquire);
+    if wished != FULFILLED.load(Ordering::Relaxed) {
+        STACK.shrink_all();
+        FULFILLED.store(wished, Ordering::Release);
+        wake(&FULFILLED);
+    }
+    // What was wished before the bell was read is done; if it has rung since, this does not wait.
+    wait(&BELL, heard, milliseconds);
+    thread::watch_process();
+}
+
+/// Waits until the word is another than `seen`, somebody wakes, or the time is over.
+fn wait(word: &AtomicU32, seen: u32, milliseconds: i64) {
+    let time =
+        libc::timespec { tv_sec: milliseconds / 1000, tv_nsec: (milliseconds % 1000) * 1_000_000 };
+    futex(word, libc::FUTEX_WAIT, seen, &raw const time);
+}
+
+fn wake(word: &AtomicU32) {
+    futex(word, libc::FUTEX_WAKE, i32::MAX as u32, null());
+}
+
+fn futex(word: &AtomicU32, operation: i32, value: u32, timeout: *const libc::timespec) {
+    // SAFETY: the word is static; FUTEX_WAIT reads it and the timeout, FUTEX_WAKE uses its address.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
-            STATE.as_ptr(),
+            word.as_ptr(),
             operation | libc::FUTEX_PRIVATE_FLAG,
             value,
             timeout,

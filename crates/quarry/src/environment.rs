@@ -3,6 +3,8 @@
 use crate::statistics;
 use core::ffi::{CStr, c_char};
 use quarry_core::heap::options::{OPTIONS, OptionError, StackOptions};
+use quarry_core::pcp::FaultPolicy;
+use quarry_sys::confined::is_confined;
 use quarry_sys::file::find_piece;
 use quarry_sys::primitive::{AtomicBool, Ordering};
 use quarry_sys::report::warn;
@@ -36,9 +38,30 @@ unsafe extern "C" {
 pub(crate) fn apply(options: &mut StackOptions) -> Settings {
     let mut settings =
         Settings { disable: false, background: true, cgroup: true, purge_delay_ms: 500 };
+    each_entry(|entry| apply_entry(options, &mut settings, entry));
+    if is_confined() {
+        settings.background = false;
+        settings.cgroup = false;
+        options.pages.faults = FaultPolicy { populate: false, huge: false };
+    }
+    settings
+}
+
+/// Whether `QUARRY_SANDBOX=1`, which must be known before anything is asked of the system.
+pub(crate) fn asks_for_confinement() -> bool {
+    let mut asks = false;
+    each_entry(|entry| {
+        asks |= entry == b"QUARRY_SANDBOX=1";
+        asks &= entry != b"QUARRY_SANDBOX=0";
+    });
+    asks
+}
+
+/// Calls `visit` for each entry of the environment; for none in programs with raised privileges.
+fn each_entry(mut visit: impl FnMut(&[u8])) {
     // SAFETY: getauxval has no preconditions.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
-        return settings;
+        return;
     }
     // SAFETY: `environ` is either null or a null-terminated array of NUL-terminated strings; nobody
     // changes it while the first allocation is under way.
@@ -47,17 +70,16 @@ pub(crate) fn apply(options: &mut StackOptions) -> Settings {
         if entry.is_null() {
             // Before libc has started: the loader or a `.preinit_array` allocates.
             let _ = find_piece(c"/proc/self/environ", 0, |entry| {
-                apply_entry(options, &mut settings, entry);
+                visit(entry);
                 None::<()>
             });
-            return settings;
+            return;
         }
         while !(*entry).is_null() {
-            apply_entry(options, &mut settings, CStr::from_ptr(*entry).to_bytes());
+            visit(CStr::from_ptr(*entry).to_bytes());
             entry = entry.add(1);
         }
     }
-    settings
 }
 
 fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &[u8]) {

@@ -60,7 +60,7 @@ impl Quarry {
     /// Returns to the operating system what can be returned, and the bytes that this was.
     #[must_use]
     pub fn trim() -> usize {
-        if process::is_ready() { process::STACK.trim() } else { 0 }
+        process::trim()
     }
 }
 

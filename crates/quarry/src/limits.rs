@@ -64,7 +64,15 @@ static GROUP: AtomicU32 = AtomicU32::new(u32::MAX);
 pub(crate) fn configure(heed_group: bool, limit_frames: u32) {
     HEEDED.store(heed_group, Relaxed);
     OWN.store(limit_frames, Relaxed);
-    MACHINE.store(overcommit::memory_and_swap().unwrap_or(usize::MAX), Relaxed);
+}
+
+/// Asks what the machine has, once.
+pub(crate) fn ask_machine() {
+    if MACHINE.load(Relaxed) == usize::MAX
+        && let Some(bytes) = overcommit::memory_and_swap()
+    {
+        MACHINE.store(bytes, Relaxed);
+    }
 }
 
 /// Whether the kernel would refuse a request of `size` bytes by its size alone. O(1).

@@ -3,16 +3,19 @@
 use crate::{background, environment, limits};
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
+use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::stack::{MIN_ALIGN, Stack, StackConfig, print_stats};
 use quarry_sys::clear::clear;
+use quarry_sys::confined::{self, Confined, is_confined};
 use quarry_sys::glibc;
 use quarry_sys::object;
-use quarry_sys::os::Linux;
-use quarry_sys::percpu::{NativeSlots, Object};
+use quarry_sys::os::{Linux, Os};
+use quarry_sys::percpu::{self, NativeSlots, Object, PerCpu};
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicUsize, Ordering, relax};
 use quarry_sys::report::FdWriter;
 use quarry_sys::thread::thread_pointer;
+use quarry_sys::topology;
 
 /// The policies of the process-wide instance.
 pub struct ProcessConfig;
@@ -134,19 +137,51 @@ pub fn ensure_ready() -> Mode {
     }
 }
 
+/// Called when the process starts, before its threads and its filters of system calls: asks what
+/// the first allocation will need to know, and where the C library keeps what the background thread
+/// needs. A process that never allocates pays for no more than that.
+pub fn start() {
+    let _errno = KeepErrno::new();
+    background::find_least_stack();
+    if !is_ready() {
+        confine_if_asked();
+        ask_the_system();
+    }
+}
+
+fn confine_if_asked() {
+    if environment::asks_for_confinement() {
+        confined::confine();
+    }
+}
+
+/// What `malloc` of the C library does not ask.
+fn ask_the_system() {
+    if !is_confined() {
+        topology::ask();
+        percpu::ask();
+        limits::ask_machine();
+    }
+}
+
 #[cold]
 fn build() -> Mode {
     let _errno = KeepErrno::new();
     BUILDER.store(thread_pointer(), Ordering::Relaxed);
+    confine_if_asked();
+    ask_the_system();
     let mut options = StackOptions::default();
     let settings = environment::apply(&mut options);
     if settings.disable {
         STATE.store(DISABLED, Ordering::Release);
         return Mode::Disabled;
     }
+    let os: &dyn Os = if is_confined() { &Confined } else { &Linux };
     background::configure(settings.background, settings.purge_delay_ms);
     limits::configure(settings.cgroup, options.pages.limit_frames);
-    if STACK.init(&Linux, &options).is_err() {
+    // From the first second thread on, the barrier is the background thread's.
+    STACK.percpu().leave_barrier_to(None);
+    if STACK.init(os, &options).is_err() {
         // Or this thread would take another's attempt for its own.
         BUILDER.store(0, Ordering::Relaxed);
         STATE.store(UNTOUCHED, Ordering::Release);
@@ -336,6 +371,15 @@ pub unsafe fn realloc_moving(object: Object, size: usize) -> Option<Object> {
     }
 }
 
+/// Returns to the operating system what can be returned, and the bytes that this was.
+pub fn trim() -> usize {
+    if !is_ready() {
+        return 0;
+    }
+    background::empty_slots();
+    STACK.trim()
+}
+
 /// Runs `request` of `size` bytes on the instance, if it serves; once more where it has found
 /// nothing and the control group has room by now.
 fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option<Object> {
@@ -344,7 +388,11 @@ fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option<Object> {
         return None;
     }
     limits::before(size);
-    let object = request().or_else(|| if limits::is_raised() { request() } else { None });
+    let mut object = request().or_else(|| if limits::is_raised() { request() } else { None });
+    if object.is_none() && size <= LARGEST_BLOCK && background::empty_slots_at_limit() {
+        // What was found nowhere else may have been in the slots of other CPUs.
+        object = request();
+    }
     background::start_while_allocating();
     object
 }

@@ -53,6 +53,22 @@ pub fn is_single_threaded() -> bool {
     !flag.is_null() && unsafe { flag.read_volatile() } != 0
 }
 
+/// The NUMA node of the running CPU, without a system call where the kernel has a vDSO for it
+/// (x86-64). `None` where glibc is older than 2.29.
+#[must_use]
+pub fn running_node() -> Option<u32> {
+    type GetCpu = extern "C" fn(*mut u32, *mut u32) -> i32;
+    let function = weak_address!("getcpu");
+    if function.is_null() {
+        return None;
+    }
+    let (mut cpu, mut node) = (0, 0);
+    // SAFETY: glibc declares the function so; both words are writable.
+    let failed =
+        unsafe { core::mem::transmute::<*const u8, GetCpu>(function)(&raw mut cpu, &raw mut node) };
+    (failed == 0).then_some(node)
+}
+
 fn call(function: *const u8) {
     if !function.is_null() {
         // SAFETY: glibc declares the three functions below as `void f(void)`, from 2.2 on.

@@ -11,12 +11,14 @@
 pub mod cgroup;
 pub mod clear;
 pub mod clock;
+pub mod confined;
 pub mod file;
 pub mod glibc;
 pub mod lock;
 pub mod object;
 pub mod os;
 pub mod overcommit;
+pub mod peek;
 pub mod percpu;
 pub mod primitive;
 pub mod report;

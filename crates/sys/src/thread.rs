@@ -48,12 +48,17 @@ pub fn thread_pointer() -> usize {
 pub fn nap() {
     #[cfg(not(quarry_model))]
     {
+        // By the call that locks make as well: filters that allow what `malloc` of the C library
+        // needs allow it. And libc's nanosleep is a cancellation point: a cancelled thread would
+        // vanish here, with the locks of its caller held.
+        static NEVER: crate::primitive::AtomicU32 = crate::primitive::AtomicU32::new(0);
         let pause = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
-        let no_rest = core::ptr::null_mut::<libc::timespec>();
-        // libc's nanosleep is a cancellation point: a cancelled thread would vanish here, with the
-        // locks of its caller held. The bare system call is none.
-        // SAFETY: `pause` is valid for the call; the remaining time is not asked for.
-        unsafe { libc::syscall(libc::SYS_nanosleep, &raw const pause, no_rest) };
+        let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+        // SAFETY: the word is static and nobody changes it or wakes its waiters, so that the wait
+        // ends with its time; `pause` is valid for the call.
+        unsafe {
+            libc::syscall(libc::SYS_futex, NEVER.as_ptr(), operation, 0, &raw const pause);
+        }
     }
     #[cfg(quarry_model)]
     crate::primitive::relax();

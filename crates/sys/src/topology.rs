@@ -1,8 +1,9 @@
 //! What is known of the machine: CPUs, NUMA nodes, huge pages. Nothing here allocates, and
 //! everything has an answer without `/proc` and `/sys`.
 
+use crate::confined::is_confined;
 use crate::file::find_piece;
-use crate::primitive::{AtomicU32, AtomicUsize, Ordering};
+use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::report::Line;
 use core::ffi::CStr;
 use core::fmt::Write;
@@ -61,6 +62,49 @@ fn names(text: &[u8], number: u32) -> bool {
     ranges(text).into_iter().flatten().flatten().any(|(low, high)| (low..=high).contains(&number))
 }
 
+/// The CPUs that the process was given, and the bytes of the kernel's mask (all ones where it did
+/// not say). Later calls to the scheduler concern threads.
+static AT_START: [AtomicU64; MASK_BYTES / 8] = [const { AtomicU64::new(0) }; MASK_BYTES / 8];
+static BYTES_AT_START: AtomicU32 = AtomicU32::new(0);
+const NO_BYTES: u32 = u32::MAX;
+
+/// [`affinity`] as it was when this was first called.
+fn affinity_at_start() -> (Mask, usize) {
+    let known = BYTES_AT_START.load(Ordering::Acquire);
+    if known != 0 {
+        let mask = AT_START.each_ref().map(|word| word.load(Ordering::Relaxed));
+        return (mask, if known == NO_BYTES { 0 } else { known as usize });
+    }
+    let (mask, bytes) = affinity();
+    for (word, bits) in AT_START.iter().zip(mask).filter(|(_, bits)| *bits != 0) {
+        word.store(bits, Ordering::Relaxed);
+    }
+    let known = if bytes == 0 { NO_BYTES } else { bytes as u32 };
+    BYTES_AT_START.store(known, Ordering::Release);
+    (mask, bytes)
+}
+
+/// Asks the system what it may not be asked later without offence to a filter: once, at the start.
+/// What is read from files can wait.
+pub fn ask() {
+    let _ = affinity_at_start();
+    let _ = memory_node_limit();
+}
+
+/// Lets a live thread run on all CPUs that the process was given, whatever its creator may run on;
+/// on all that its control group has where none of those is left.
+pub fn run_anywhere(thread: libc::pthread_t) {
+    let (given, _) = affinity_at_start();
+    for mask in [given, [!0; MASK_BYTES / 8]] {
+        // SAFETY: the kernel reads MASK_BYTES bytes of the mask, which the type's name stands for.
+        let done =
+            unsafe { libc::pthread_setaffinity_np(thread, MASK_BYTES, mask.as_ptr().cast()) };
+        if done == 0 {
+            return;
+        }
+    }
+}
+
 /// The CPUs that the machine can ever have; read once.
 fn possible() -> NumberList {
     static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -69,7 +113,12 @@ fn possible() -> NumberList {
     if known != 0 {
         return NumberList { count: COUNT.load(Ordering::Relaxed), limit: known };
     }
-    let list = possible_from(NumberList::read(c"/sys/devices/system/cpu/possible"), affinity());
+    let (mask, bytes) = affinity_at_start();
+    let listed = match crate::confined::is_confined() {
+        true => None,
+        false => NumberList::read(c"/sys/devices/system/cpu/possible"),
+    };
+    let list = possible_from(listed, (mask, bytes));
     COUNT.store(list.count, Ordering::Relaxed);
     LIMIT.store(list.limit, Ordering::Release);
     list
@@ -100,7 +149,7 @@ pub fn cpu_number_limit() -> u32 {
 /// The same bound from the size of the kernel's own CPU mask: larger, but nothing can forge it.
 #[must_use]
 pub fn cpu_mask_limit() -> u32 {
-    let (_, bytes) = affinity();
+    let (_, bytes) = affinity_at_start();
     let bits = if bytes > 0 { bytes * 8 } else { MASK_BYTES * 8 };
     cpu_number_limit().max(bits as u32)
 }
@@ -124,9 +173,20 @@ pub fn node_number_limit() -> u32 {
 }
 
 /// An exclusive upper bound on the numbers of the NUMA nodes that the process may have memory of,
-/// at least 1. Asks by a system call first, which costs a tenth of reading a file.
+/// at least 1; asked once. By a system call first, which costs a tenth of reading a file.
 #[must_use]
 pub fn memory_node_limit() -> u32 {
+    static KNOWN: AtomicU32 = AtomicU32::new(0);
+    let known = KNOWN.load(Ordering::Relaxed);
+    if known != 0 || crate::confined::is_confined() {
+        return known.max(1);
+    }
+    let limit = ask_for_memory_nodes();
+    KNOWN.store(limit, Ordering::Relaxed);
+    limit
+}
+
+fn ask_for_memory_nodes() -> u32 {
     /// `include/uapi/linux/mempolicy.h`.
     const MPOL_F_MEMS_ALLOWED: libc::c_ulong = 1 << 2;
     /// Bits of a mask that no kernel finds too short (`MAX_NUMNODES`, Linux 6.x).
@@ -150,6 +210,12 @@ pub fn memory_node_limit() -> u32 {
 /// The NUMA node of the CPU that runs the calling thread, 0 where the kernel does not say.
 #[must_use]
 pub fn current_node() -> u32 {
+    if crate::confined::is_confined() {
+        return 0;
+    }
+    if let Some(node) = crate::glibc::running_node() {
+        return node;
+    }
     let (mut cpu, mut node) = (0u32, 0u32);
     // SAFETY: both words are writable; the third argument is unused since Linux 2.6.24.
     unsafe {
@@ -218,7 +284,8 @@ pub fn max_map_count() -> usize {
         return known;
     }
     let number = |text: &[u8]| core::str::from_utf8(text).ok()?.trim().parse().ok();
-    let found = find_piece(c"/proc/sys/vm/max_map_count", b'\n', number).unwrap_or(DEFAULT);
+    let read = || find_piece(c"/proc/sys/vm/max_map_count", b'\n', number);
+    let found = if is_confined() { None } else { read() }.unwrap_or(DEFAULT);
     KNOWN.store(found.max(1), Ordering::Relaxed);
     found.max(1)
 }

@@ -24,7 +24,7 @@ pub use memory::Memory;
 pub use metadata::{METADATA_KINDS, Metadata, MetadataKind};
 pub use pageblock::{Faults, Pageblock, PageblockTag, Pageblocks};
 pub use table::{FrameState, FrameTable, Kind};
-pub use touched::Touched;
+pub use touched::{KindSet, Touched};
 pub use window::Window;
 
 use core::fmt;

@@ -1,44 +1,83 @@
 //! How much of what was handed out is really touched: large objects often are not, and bringing
 //! them in whole would multiply what a program holds.
+//!
+//! The kernel knows best which pages are in memory, but the call that says so (`mincore`) is none
+//! that other allocators make, and a filter may kill for it. So this is known by kinds: objects of
+//! up to a page lie in every page of their slab, and whoever writes into each of them touches it
+//! all; of larger ones the slab layer looks whether something was written behind their first page.
 
-use super::{FRAME_BYTES, Memory, PAGEBLOCK_FRAMES, Pfn};
-use quarry_sys::os::Os;
+use super::{Kind, Memory, PAGEBLOCK_FRAMES, Pfn};
+use quarry_sys::primitive::{AtomicU64, Ordering};
 
-/// Frames that slabs had of a range, and those of them that were in memory.
+/// Frames that slabs had of a range, and those of them that are touched as a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touched {
     /// Frames of slabs.
     pub handed_out: u32,
-    /// Of them, those in memory.
+    /// Of them, those of kinds that are touched whole.
     pub touched: u32,
 }
 
 impl Touched {
-    /// Whether nearly all were in memory: at least 7/8.
+    /// Whether nearly all were: at least 7/8.
     #[must_use]
     pub fn is_dense(self) -> bool {
         self.touched * 8 >= self.handed_out * 7
     }
 }
 
-impl Memory {
-    /// Looks at up to a pageblock of frames. One system call; `None` where the OS refuses. Of
-    /// frames that come and go meanwhile, what is counted is from before or after.
+/// A set of kinds of frames.
+pub struct KindSet([AtomicU64; 4]);
+
+impl KindSet {
+    /// The empty set.
     #[must_use]
-    pub fn touched(&self, first: Pfn, count: u32) -> Option<Touched> {
-        let os: &dyn Os = self.arena().os();
-        let page_frames = os.page_size().div_ceil(FRAME_BYTES) as u32;
-        let first = Pfn(first.0 / page_frames * page_frames);
-        let count = count.min(PAGEBLOCK_FRAMES).next_multiple_of(page_frames);
-        let mut resident = [0; PAGEBLOCK_FRAMES as usize];
-        let pages = &mut resident[..(count / page_frames) as usize];
-        os.resident(self.arena().address(first), pages).ok()?;
-        let mut seen = Touched { handed_out: 0, touched: 0 };
-        let of_slabs = (0..count).filter(|at| self.frames().kind(first.plus(*at)).is_cache());
-        for at in of_slabs {
-            seen.handed_out += 1;
-            seen.touched += u32::from(pages[(at / page_frames) as usize] & 1);
+    pub const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; 4])
+    }
+
+    /// Puts a kind into the set, or takes it out.
+    pub fn set(&self, kind: Kind, is_in: bool) {
+        let (word, bit) = self.place(kind);
+        if is_in {
+            word.fetch_or(bit, Ordering::Relaxed);
+        } else {
+            word.fetch_and(!bit, Ordering::Relaxed);
         }
-        Some(seen)
+    }
+
+    /// Whether a kind is in the set.
+    #[must_use]
+    pub fn has(&self, kind: Kind) -> bool {
+        let (word, bit) = self.place(kind);
+        word.load(Ordering::Relaxed) & bit != 0
+    }
+
+    fn place(&self, kind: Kind) -> (&AtomicU64, u64) {
+        (&self.0[usize::from(kind.0 / 64)], 1 << (kind.0 % 64))
+    }
+}
+
+impl Default for KindSet {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Memory {
+    /// What slabs have of up to a pageblock of frames, and how much of it belongs to kinds that are
+    /// touched whole. Of frames that come and go meanwhile, what is counted is from before or
+    /// after.
+    #[must_use]
+    pub fn touched(&self, first: Pfn, count: u32, touched_whole: &KindSet) -> Touched {
+        let mut seen = Touched { handed_out: 0, touched: 0 };
+        for at in 0..count.min(PAGEBLOCK_FRAMES) {
+            let kind = self.frames().kind(first.plus(at));
+            if kind.is_cache() {
+                seen.handed_out += 1;
+                seen.touched += u32::from(touched_whole.has(kind));
+            }
+        }
+        seen
     }
 }

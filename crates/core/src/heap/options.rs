@@ -90,6 +90,11 @@ pub const OPTIONS: &[OptionHelp] = &[
         meaning: "let objects opened with RTLD_DEEPBIND bind the C library's malloc (0)",
     },
     OptionHelp {
+        name: "SANDBOX",
+        accepted: "0 or 1",
+        meaning: "make no system call that the C library's malloc does not make (0)",
+    },
+    OptionHelp {
         name: "PCP",
         accepted: "order0, order0-63, order0-310, v2016 or v6.7",
         meaning: "policy of the per-CPU page lists",
@@ -188,7 +193,9 @@ impl StackOptions {
             }
             "POPULATE" => self.pages.faults.populate = parse_switch(value).ok_or(bad)?,
             "THP" => self.pages.faults.huge = parse_switch(value).ok_or(bad)?,
-            "DISABLE" | "DEEPBIND" | "BACKGROUND" | "CGROUP" if parse_switch(value).is_none() => {
+            "DISABLE" | "DEEPBIND" | "SANDBOX" | "BACKGROUND" | "CGROUP"
+                if parse_switch(value).is_none() =>
+            {
                 return Err(bad);
             }
             "PURGE_DELAY" if !value.parse().is_ok_and(|delay: i64| delay >= -1) => {

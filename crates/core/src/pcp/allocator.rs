@@ -10,8 +10,8 @@ use super::ring::RingSizes;
 use super::set::PcpSet;
 use super::{FreeListPolicy, Page, PageConfig, PageRequest, Tuning};
 use crate::frame::{
-    Arena, FRAME_BYTES, Faults, FrameTable, MAX_ORDER, Memory, MigrateType, NodeId, Order,
-    PAGEBLOCK_FRAMES, Pfn, Touched,
+    Arena, FRAME_BYTES, Faults, FrameTable, Kind, MAX_ORDER, Memory, MigrateType, NodeId, Order,
+    PAGEBLOCK_FRAMES, Pfn,
 };
 use crate::zone::{Ask, Block, Mark, ZoneConfig, Zones};
 use quarry_sys::lock::ForkLock;
@@ -143,10 +143,9 @@ impl PageAllocator {
         self.zones.memory().pageblocks().of(pfn).faults()
     }
 
-    /// How much of a slab is in memory; `None` where the system does not say.
-    #[must_use]
-    pub fn touched(&self, first: Pfn, order: Order) -> Option<Touched> {
-        self.zones.memory().touched(first, order.frames())
+    /// Notes whether the frames of a kind are touched whole by whoever gets them, as a rule.
+    pub fn note_touched(&self, kind: Kind, whole: bool) {
+        self.zones.all().for_each(|zone| zone.touched_whole().set(kind, whole));
     }
 
     /// The node of a slot.

@@ -350,6 +350,8 @@ impl CacheTable {
         }
         let cache = Cache::new::<P, S>(CacheId::new(number), name, params, context.declared_cpus)?;
         policy.create(context, &cache)?;
+        let fills_pages = cache.stride() <= context.pages.arena().os().page_size();
+        context.pages.note_touched(cache.id().kind(), fills_pages);
         // SAFETY: we hold `adding` and `number > count`, so nobody reads this entry yet.
         unsafe { (*self.caches[number].get()).write(cache) };
         self.count.store(number as u32, Ordering::Release);

@@ -3,13 +3,17 @@
 //!
 //! Objects of up to a page lie in every page of their slab: whoever writes into each of them
 //! touches it all. Of larger ones programs often touch only the front, so a cache of such objects
-//! leaves a slab to plain faults now and then, the *sample*, looks later how much of it is in
-//! memory, and populates as long as the last sample was dense.
+//! leaves a slab to plain faults now and then, the *sample*, looks later in how many of its pages
+//! something was written, and populates as long as the last sample was dense. Pages that hold the
+//! start of an object count as written; of the others, which were zero when they were handed out,
+//! a few words are read. A program that writes nothing but zeros there is taken for one that does
+//! not touch them, and pays plain faults.
 
 use super::Cache;
 use crate::frame::{Faults, MaybePfn, Pfn};
 use crate::pcp::PageAllocator;
 use quarry_sys::os::Os;
+use quarry_sys::peek;
 
 /// A cache has this many times as much in slabs as a request brings in: what is then in memory
 /// without being used adds an eighth at most.
@@ -17,8 +21,13 @@ const SLABS_SHARE: u64 = 8;
 /// A sample is looked at when so many slabs more have been made: its objects have been handed out
 /// by then, unless another CPU holds them.
 const LOOK_AFTER: u32 = 4;
-/// While samples are dense, one slab in so many is the next one.
+/// While samples are dense, one slab in so many is the next one;
 const SAMPLE_EVERY: u32 = 32;
+/// while they are not, one in so many: to look at what is not there makes the kernel map it.
+const SPARSE_SAMPLE_EVERY: u32 = 16;
+
+/// Where a page is looked at, in bytes behind the first place that is looked at.
+const PLACES: [usize; 4] = [0, 64, 1024, 2560];
 
 /// What a cache knows of how much of its slabs is touched.
 pub(super) struct Populating {
@@ -28,6 +37,8 @@ pub(super) struct Populating {
     since: u32,
     /// Whether the last sample was dense.
     is_dense: bool,
+    /// Whether there has been one.
+    has_looked: bool,
 }
 
 /// What one request does with the slabs that it makes.
@@ -54,7 +65,7 @@ pub(super) enum Role {
 
 impl Populating {
     pub(super) const fn new() -> Self {
-        Self { sample: MaybePfn::NONE, since: 0, is_dense: false }
+        Self { sample: MaybePfn::NONE, since: 0, is_dense: false, has_looked: false }
     }
 
     /// What a request for `bytes` of objects does, in a cache that has `slabs` slabs.
@@ -68,7 +79,8 @@ impl Populating {
             is_dense: self.is_dense,
             wants_sample: match self.sample.get() {
                 Some(_) => is_ripe,
-                None => !self.is_dense || self.since >= SAMPLE_EVERY,
+                None if self.is_dense => self.since >= SAMPLE_EVERY,
+                None => !self.has_looked || self.since >= SPARSE_SAMPLE_EVERY,
             },
             look_at: self.sample.get().filter(|_| is_ripe),
         }
@@ -77,6 +89,7 @@ impl Populating {
     /// Takes over what a plan has found out.
     pub(super) fn looked(&mut self, plan: &Plan) {
         self.is_dense = plan.is_dense;
+        self.has_looked = true;
         self.sample = MaybePfn::NONE;
     }
 
@@ -99,16 +112,16 @@ impl Populating {
 }
 
 impl Plan {
-    /// Looks at the sample if it is time. Returns whether there is something to take over. One
-    /// system call at most; where it is refused, nothing is dense.
+    /// Looks at the sample if it is time. Returns whether there is something to take over. A few
+    /// system calls per page; where they are refused, nothing is dense.
     pub(super) fn look(&mut self, pages: &PageAllocator, cache: &Cache) -> bool {
         if !self.is_due || self.fills_pages {
             return false;
         }
         let Some(sample) = self.look_at.take() else { return false };
-        let seen = pages.touched(sample, cache.order());
-        self.is_dense = seen.is_some_and(|seen| seen.is_dense());
-        self.wants_sample = !self.is_dense;
+        self.is_dense = is_dense(pages, cache, sample);
+        pages.note_touched(cache.id().kind(), self.is_dense);
+        self.wants_sample = false;
         true
     }
 
@@ -128,4 +141,30 @@ impl Plan {
         }
         Role::Ordinary
     }
+}
+
+/// Whether at least 7/8 of the pages of a slab have been written, as far as can be seen.
+fn is_dense(pages: &PageAllocator, cache: &Cache, slab: Pfn) -> bool {
+    let arena = pages.arena();
+    let (start, page) = (arena.address(slab).as_ptr() as usize, arena.os().page_size());
+    let most_blank = cache.order().bytes() / page / 8;
+    let mut blank = 0;
+    for number in 0..cache.objects() as usize {
+        let object = start + cache.first_object() + number * cache.stride();
+        let end = object + cache.stride();
+        // Pages that lie inside of it from end to end; in the others an object starts.
+        let inside = (object / page + 1..end / page).map(|index| index * page);
+        blank += inside.filter(|at| !is_written(object, *at)).count();
+        if blank > most_blank {
+            return false;
+        }
+    }
+    true
+}
+
+/// Whether something other than zeros was found in the page at `page` inside of `object`: where
+/// each sixty-fourth byte of the object is, for such is the alignment of what is large.
+fn is_written(object: usize, page: usize) -> bool {
+    let first = object + (page - object).next_multiple_of(64);
+    PLACES.iter().any(|offset| peek::is_zero(first + offset) == Some(false))
 }

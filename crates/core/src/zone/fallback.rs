@@ -4,8 +4,8 @@
 use super::free_area::{Block, End, FreeAreas, ORDERS, smallest_filled};
 use super::watermark::Watermarks;
 use crate::frame::{
-    Memory, MigrateType, Order, PAGEBLOCK_FRAMES, PAGEBLOCK_ORDER, PageblockIndex, PageblockTag,
-    Pfn,
+    KindSet, Memory, MigrateType, Order, PAGEBLOCK_FRAMES, PAGEBLOCK_ORDER, PageblockIndex,
+    PageblockTag, Pfn,
 };
 
 /// How far a series of requests under one hold of the lock has had to go.
@@ -51,6 +51,8 @@ pub(super) struct ZoneView<'a> {
     pub(super) marks: &'a Watermarks,
     pub(super) managed: u32,
     pub(super) huge: bool,
+    /// Kinds of frames that are touched whole.
+    pub(super) touched_whole: &'a KindSet,
 }
 
 impl FreeAreas {

@@ -1,9 +1,9 @@
 //! Which pageblocks of slabs become huge pages: those of a program that touches what it is given.
 //!
-//! A huge page is in memory as a whole from its first touch on, so whether huge pages are right can
-//! only be seen where there are none. A zone therefore leaves a pageblock to plain faults now and
-//! then, the *sample*, and looks a while later how much of what slabs took of it is in memory. Huge
-//! pages are asked for as long as the last sample was dense.
+//! A huge page is in memory as a whole from its first touch on. A zone therefore leaves a pageblock
+//! to plain faults now and then, the *sample*, and looks a while later which slabs have taken it,
+//! and how much of it belongs to such as are touched whole: there caches of large objects see what
+//! is touched of theirs. Huge pages are asked for as long as the last sample was dense.
 //!
 //! Counted are pageblocks that are claimed as a whole, in the order in which they are.
 
@@ -71,9 +71,8 @@ impl HugePages {
     fn look_at_sample(&mut self, zone: ZoneView<'_>) {
         let Some(sample) = self.sample.get().filter(|_| self.since >= LOOK_AFTER) else { return };
         self.sample = MaybePfn::NONE;
-        if let Some(seen) = zone.memory.touched(sample, PAGEBLOCK_FRAMES)
-            && seen.handed_out >= ENOUGH_FRAMES
-        {
+        let seen = zone.memory.touched(sample, PAGEBLOCK_FRAMES, zone.touched_whole);
+        if seen.handed_out >= ENOUGH_FRAMES {
             self.is_dense = seen.is_dense();
         }
     }

@@ -11,8 +11,8 @@ use super::grow::Growth;
 use super::watermark::{Mark, Marks, Watermarks};
 use super::{AllocFlags, Ask, Destination};
 use crate::frame::{
-    MAX_ORDER, MIGRATE_TYPES, Memory, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, PCP_TYPES,
-    Pageblock, PageblockIndex, PageblockTag, Pfn,
+    KindSet, MAX_ORDER, MIGRATE_TYPES, Memory, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES,
+    PCP_TYPES, Pageblock, PageblockIndex, PageblockTag, Pfn,
 };
 use quarry_sys::lock::{CountedLock, Guard, LockStats};
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -63,6 +63,7 @@ pub struct Zone {
     pub(super) node: NodeId,
     pub(super) grows: bool,
     huge: bool,
+    touched_whole: KindSet,
     inside: CountedLock<Inside>,
     pub(super) growth: CountedLock<Growth>,
     /// Held while blocks are off the lists to be purged.
@@ -124,6 +125,7 @@ impl Zone {
             node,
             grows,
             huge,
+            touched_whole: KindSet::new(),
             inside: CountedLock::new(Inside {
                 areas: FreeAreas::new(),
                 taken: Traffic { calls: 0, blocks: 0, frames: 0 },
@@ -228,7 +230,18 @@ impl Zone {
     }
 
     pub(super) fn view<'a>(&'a self, memory: &'a Memory) -> ZoneView<'a> {
-        ZoneView { memory, marks: &self.marks, managed: self.managed(), huge: self.huge }
+        ZoneView {
+            memory,
+            marks: &self.marks,
+            managed: self.managed(),
+            huge: self.huge,
+            touched_whole: &self.touched_whole,
+        }
+    }
+
+    /// Kinds of frames that are touched whole by whoever gets them, as a rule.
+    pub(crate) fn touched_whole(&self) -> &KindSet {
+        &self.touched_whole
     }
 
     /// Takes up to `count` blocks in one critical section; each goes to `give` with the lock held.

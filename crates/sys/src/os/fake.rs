@@ -8,7 +8,7 @@
 
 use super::{NotMoved, Os, OsError, OsResult};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// What `release` needs: the mapping around a reservation.
 struct Head {
@@ -31,8 +31,6 @@ pub struct FakeOs {
     purged_bytes: AtomicUsize,
     populated_bytes: AtomicUsize,
     huge_bytes: AtomicUsize,
-    resident_eighths: AtomicU32,
-    knows_resident: AtomicBool,
     /// Start and bytes of the range that is somebody else's.
     foreign: [AtomicUsize; 2],
     loses_targets: AtomicBool,
@@ -52,8 +50,6 @@ impl FakeOs {
             purged_bytes: AtomicUsize::new(0),
             populated_bytes: AtomicUsize::new(0),
             huge_bytes: AtomicUsize::new(0),
-            resident_eighths: AtomicU32::new(0),
-            knows_resident: AtomicBool::new(true),
             foreign: [const { AtomicUsize::new(0) }; 2],
             loses_targets: AtomicBool::new(false),
             locked: [AtomicUsize::new(0), AtomicUsize::new(0)],
@@ -98,13 +94,6 @@ impl FakeOs {
     /// Bytes for which huge pages were asked, less those for which they were refused.
     pub fn huge_bytes(&self) -> usize {
         self.huge_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Says from now on of so many of each eight pages that they are in memory; `None`: refuses to
-    /// say, as a seccomp filter does.
-    pub fn set_resident(&self, eighths: Option<u32>) {
-        self.knows_resident.store(eighths.is_some(), Ordering::Relaxed);
-        self.resident_eighths.store(eighths.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// Says that somebody else has mapped something there: in place of the range named before.
@@ -243,18 +232,6 @@ unsafe impl Os for FakeOs {
     fn populate(&self, _address: NonNull<u8>, bytes: usize) -> OsResult<()> {
         self.count()?;
         self.populated_bytes.fetch_add(bytes, Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn resident(&self, _address: NonNull<u8>, pages: &mut [u8]) -> OsResult<()> {
-        self.count()?;
-        if !self.knows_resident.load(Ordering::Relaxed) {
-            return Err(OsError(libc::EPERM));
-        }
-        let eighths = self.resident_eighths.load(Ordering::Relaxed);
-        for (eighth, page) in (0..8).cycle().zip(pages) {
-            *page = u8::from(eighth < eighths);
-        }
         Ok(())
     }
 

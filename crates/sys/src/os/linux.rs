@@ -1,6 +1,7 @@
 //! Linux: `mmap`, `munmap`, `mprotect`, `madvise`, `mremap`.
 
 use super::{NotMoved, Os, OsError, OsResult};
+use crate::confined::is_confined;
 use crate::primitive::{AtomicU32, AtomicUsize, Ordering};
 use core::ptr::NonNull;
 
@@ -139,10 +140,13 @@ fn next_window(bytes: usize, align: usize) -> Option<usize> {
     }
 }
 
-/// A number that nobody can foresee; where the kernel gives none, the random part of a stack's
-/// address serves.
+/// A number that nobody can foresee; where the kernel gives none, or shall not be asked, the random
+/// part of a stack's address serves.
 fn random() -> usize {
     let mut number = 0usize;
+    if is_confined() {
+        return (&raw const number) as usize >> 4;
+    }
     let bytes = (&raw mut number).cast();
     // SAFETY: `number` has as many bytes as are asked for.
     let got = unsafe { libc::getrandom(bytes, size_of::<usize>(), libc::GRND_NONBLOCK) };
@@ -273,12 +277,6 @@ unsafe impl Os for Linux {
     fn populate(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
         // SAFETY: populating keeps contents; the range is committed by us.
         check(unsafe { libc::madvise(address.as_ptr().cast(), bytes, MADV_POPULATE_WRITE) })
-    }
-
-    fn resident(&self, address: NonNull<u8>, pages: &mut [u8]) -> OsResult<()> {
-        let bytes = pages.len() * self.page_size();
-        // SAFETY: the range is ours, and `pages` has a byte for each of its pages.
-        check(unsafe { libc::mincore(address.as_ptr().cast(), bytes, pages.as_mut_ptr()) })
     }
 
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {

@@ -143,13 +143,6 @@ pub unsafe trait Os: Sync {
     /// `EINVAL` before Linux 5.14, `ENOMEM` or `EFAULT` at a memory limit: plain faults then serve.
     fn populate(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
-    /// Says of each page from `address` on, as many as `pages` has bytes, whether it is in memory:
-    /// in bit 0 of its byte. What was written out to swap may count as absent.
-    ///
-    /// # Errors
-    /// The OS's `errno`, also where a filter refuses the call; `pages` then says nothing.
-    fn resident(&self, address: NonNull<u8>, pages: &mut [u8]) -> OsResult<()>;
-
     /// Gives the memory of an accessible range back, also where the program has locked it; it reads
     /// as zero afterwards.
     ///

@@ -63,6 +63,13 @@ pub type NativeSlots = SteppedSlots;
 )))]
 pub type NativeSlots = LockedSlots<ThreadStripe>;
 
+/// Asks the kernel for what the slots of this process will need of it: once, at the start, for a
+/// filter may kill for the question later.
+pub fn ask() {
+    #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq))))]
+    registration::has_barrier();
+}
+
 /// An object of a cache: its address, aligned to at least 16 bytes.
 pub type Object = NonNull<u8>;
 
@@ -182,16 +189,18 @@ pub unsafe trait PerCpu: Sync + Sized {
     fn prepare(&self, array: ArrayId) -> OsResult<()>;
 
     /// Moves the running CPU's array to a wide place, if it may have one and one is free; it stays
-    /// there until it is drained. Returns whether it moved. O(objects), one membarrier.
+    /// there until it is drained. Returns whether it moved; a thread that changes its CPU meanwhile
+    /// may find that it did not. O(objects), no system call.
     fn widen(&self, array: ArrayId) -> bool;
 
     /// Takes all objects of `array` out of every slot and hands them to `take`, in pieces. Returns
     /// whether it reached every slot: where the kernel refuses the barrier (a seccomp filter that
-    /// was installed after `init`) the slots of CPUs keep what they hold.
+    /// was installed after `init`) the slots of CPUs keep what they hold, and where the barrier has
+    /// been [left to another thread](Self::leave_barrier_to) those of other CPUs.
     ///
     /// Slots are stopped by bounds that no sequence writes, one barrier serves them all, and they
     /// run again when their array has been emptied. `take` runs with the lock of the bounds held:
-    /// it must not drain, prepare or define. O(slots + objects), one membarrier.
+    /// it must not drain, prepare or define. O(slots + objects), at most one membarrier.
     fn drain(&self, array: ArrayId, take: &mut dyn FnMut(&[Object])) -> bool {
         self.drain_slots(array, &|_| true, take)
     }
@@ -210,6 +219,17 @@ pub unsafe trait PerCpu: Sync + Sized {
     /// slot; `take` must not drain, prepare or define, both as for [`drain`](Self::drain).
     fn drain_lists(&self, array: ArrayId, take: &mut dyn FnMut(u64, Option<Object>, usize))
     -> bool;
+
+    /// From now on only `thread` (a [thread pointer](crate::thread::thread_pointer)), or nobody,
+    /// stops the sequences of other CPUs while the process has several threads, for that is a
+    /// system call for which a filter may kill. Until the first call everybody may. Backends that
+    /// make no such call ignore it.
+    fn leave_barrier_to(&self, _thread: Option<usize>) {}
+
+    /// Whether a drain by the calling thread reaches every slot, unless the kernel refuses. O(1).
+    fn reaches_every_slot(&self) -> bool {
+        true
+    }
 
     /// Sum over all slots, read without stopping them.
     fn usage(&self, array: ArrayId) -> ArrayUse {

@@ -3,6 +3,7 @@
 //! glibc registers one per thread (2.35 and later) and says where by `__rseq_offset`; we write to
 //! its `rseq_cs` field only. Where there is none, a stand-in that no kernel knows takes its place.
 
+use crate::primitive::{AtomicU32, Ordering};
 use core::arch::{asm, global_asm};
 
 // The stand-in: cpu_id (offset 4) is -1, so that sequences of a process without rseq refuse without
@@ -45,14 +46,29 @@ pub(super) struct Registration {
 /// Looks for glibc's registration and asks the kernel for its barrier. Without either, sequences
 /// could not be stopped or would not be restarted, and the stand-in is returned.
 pub(super) fn find() -> Registration {
-    let glibc =
-        glibc_rseq_offset().filter(|_| membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED_RSEQ));
+    let glibc = glibc_rseq_offset().filter(|_| has_barrier());
     let offset = glibc.unwrap_or_else(stand_in_offset);
     // SAFETY: getauxval has no preconditions.
     let features = unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) };
     let has_mm_cid = glibc.is_some() && features >= FEATURE_SIZE_MM_CID;
     let slot_field = offset + if has_mm_cid { MM_CID } else { CPU_ID };
     Registration { offset, slot_field, active: glibc.is_some() }
+}
+
+/// Whether the kernel grants the barrier: asked once, as long as that may be asked.
+pub(super) fn has_barrier() -> bool {
+    const GRANTED: u32 = 1;
+    const REFUSED: u32 = 2;
+    static KNOWN: AtomicU32 = AtomicU32::new(0);
+    let known = KNOWN.load(Ordering::Relaxed);
+    if known != 0 {
+        return known == GRANTED;
+    }
+    let granted = !crate::confined::is_confined()
+        && glibc_rseq_offset().is_some()
+        && membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED_RSEQ);
+    KNOWN.store(if granted { GRANTED } else { REFUSED }, Ordering::Relaxed);
+    granted
 }
 
 /// `__rseq_offset` where glibc defines it and has registered this process.

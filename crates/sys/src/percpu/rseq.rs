@@ -166,6 +166,10 @@ unsafe impl Sequences for Rseq {
         registration::restart_sequences()
     }
 
+    fn is_alone(&self) -> bool {
+        crate::glibc::is_single_threaded()
+    }
+
     #[inline(always)]
     fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
         let (rseq, index, slots) = self.registers(area);

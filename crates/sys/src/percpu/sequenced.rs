@@ -9,13 +9,22 @@
 //! * Who wants to change a cell from another CPU closes it, by a word that sequences never write
 //!   (`compare_store` on a list's guard is the exception, see `drain_lists`), then calls the
 //!   barrier: after it no sequence is running that saw the cell open.
+//! * Who wants to change a cell of its own CPU closes it by a sequence, `compare_store`, and needs
+//!   no barrier: whoever was inside a sequence on that slot was preempted, or the closer could not
+//!   run there, and starts again. From then on the closer may be moved to other CPUs; the cell
+//!   stays closed until it has opened it.
 //! * Nobody but the lock of the bounds' holder opens or closes a cell.
+//!
+//! The barrier is a system call that no other allocator makes, and a filter may kill for it. So it
+//! can be left to one thread ([`PerCpu::leave_barrier_to`]); drains of all others then empty the
+//! slot of the running CPU and the stripes, and say that they have not reached every slot. Where
+//! the process has one thread, it is in no sequence when it drains, and nothing needs stopping.
 
 use super::locked::{ChooseSlot, Stripes, ThreadStripe};
 use super::{ArrayId, Object, PerCpu, Push, SlotArea, SlotIndex};
 use crate::lock::CountedLock;
 use crate::os::{Os, OsResult};
-use crate::primitive::{AtomicBool, Ordering};
+use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
 use core::mem::MaybeUninit;
 
 /// Bounds that no push and no pop passes: `end = 0`, `begin = 0xffff`. Fresh memory holds them, so
@@ -55,6 +64,9 @@ pub unsafe trait Sequences: Sync {
 
     /// Makes every running sequence start again. False where the kernel refuses.
     fn barrier(&self) -> bool;
+
+    /// Whether the calling thread is the only one that can run sequences, for sure.
+    fn is_alone(&self) -> bool;
 
     /// See [`PerCpu::pop`].
     fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object>;
@@ -99,10 +111,20 @@ pub struct Sequenced<Q: Sequences> {
     pub(super) sequences: Q,
     /// Whether the process runs sequences at all.
     active: AtomicBool,
+    /// Who may call the barrier: `ANYBODY`, `NOBODY` or a thread, by its thread pointer.
+    caller: AtomicUsize,
     stripes: Stripes,
     /// Keeps `init` from running twice.
     once: CountedLock<bool>,
 }
+
+/// Every thread may call the barrier.
+const ANYBODY: usize = 0;
+/// No thread may.
+const NOBODY: usize = 1;
+
+/// How often a thread that was moved to another CPU tries again to close a cell of its own one.
+const TRIES_TO_CLOSE: u32 = 8;
 
 /// Whether a batch may go to the sequences, which count in 32 bits.
 fn is_countable(objects: usize) -> bool {
@@ -136,8 +158,54 @@ impl<Q: Sequences> Sequenced<Q> {
     }
 
     /// After it no sequence that began earlier is still running; trivially so where none can run.
+    /// False where the kernel refuses.
     fn barrier(&self) -> bool {
-        !self.is_active() || self.sequences.barrier()
+        !self.is_active() || self.sequences.is_alone() || self.sequences.barrier()
+    }
+
+    /// Whether the calling thread can stop the sequences of all CPUs, unless the kernel refuses.
+    fn may_stop_all(&self) -> bool {
+        if !self.is_active() || self.sequences.is_alone() {
+            return true;
+        }
+        let caller = self.caller.load(Ordering::Relaxed);
+        caller == ANYBODY || caller == crate::thread::thread_pointer()
+    }
+
+    /// Stores `closed` in place of the bounds or the guard (word 1) of the running CPU's cell, by a
+    /// sequence: no other one runs on that cell from then on. Returns the slot, and what the word
+    /// held; `None` where the thread has no such slot, was moved again and again, or where the cell
+    /// is closed already. The caller holds `bounds_lock`.
+    fn close_own(&self, array: ArrayId, closed: u64) -> Option<(SlotIndex, u64)> {
+        for _ in 0..TRIES_TO_CLOSE {
+            let slot = self.current();
+            if slot.0 >= self.cpu_count() {
+                return None;
+            }
+            let open = self.area.word(slot, array, 1).load(Ordering::Relaxed);
+            if open == closed {
+                return None;
+            }
+            if self.sequences.compare_store(&self.area, slot, array, 1, open, closed) {
+                return Some((slot, open));
+            }
+        }
+        None
+    }
+
+    /// Empties the running CPU's array, if `which` chooses its slot. The caller holds
+    /// `bounds_lock`.
+    fn drain_own(
+        &self,
+        array: ArrayId,
+        which: &dyn Fn(SlotIndex) -> bool,
+        take: &mut dyn FnMut(&[Object]),
+    ) {
+        let Some((slot, _)) = self.close_own(array, CLOSED) else { return };
+        if which(slot) {
+            self.area.empty_stopped(slot, array, take);
+        }
+        self.area.reopen(slot, array);
     }
 
     /// Marks every list of `array` that is in use as stopped, keeping its guard in the slot's
@@ -187,14 +255,16 @@ impl<Q: Sequences> Sequenced<Q> {
 }
 
 // SAFETY: a sequence either commits on the CPU whose slot it read or starts again, and nobody else
-// writes that slot's cell meanwhile: `open` writes only cells that every sequence refuses, drains
-// write only after the cell is closed and the barrier has flushed running sequences. The stripes'
-// cells are written under their locks.
+// writes that slot's cell meanwhile: `open` writes only cells that every sequence refuses; drains
+// write only after the cell is closed and no sequence is running that saw it open, because the
+// barrier has flushed them, because a sequence on that very slot has closed it, or because there is
+// no other thread. The stripes' cells are written under their locks.
 unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
     const INERT: Self = Self {
         area: SlotArea::new(),
         sequences: Q::INERT,
         active: AtomicBool::new(false),
+        caller: AtomicUsize::new(ANYBODY),
         stripes: Stripes::new(),
         once: CountedLock::new(false),
     };
@@ -322,18 +392,23 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
     fn widen(&self, array: ArrayId) -> bool {
         let _bounds = self.area.bounds_lock.lock();
         let slot = self.current();
-        let Some(wide) = self.area.free_wide_place(slot, array) else { return false };
         if slot.0 >= self.cpu_count() {
-            self.stripes.widen(&self.area, slot, array, wide);
-            return true;
+            let wide = self.area.free_wide_place(slot, array);
+            return wide
+                .inspect(|wide| self.stripes.widen(&self.area, slot, array, *wide))
+                .is_some();
         }
-        self.area.word(slot, array, 1).store(CLOSED, Ordering::Release);
-        let flushed = self.barrier();
-        if flushed {
+        if self.area.free_wide_place(slot, array).is_none() {
+            return false;
+        }
+        let Some((slot, _)) = self.close_own(array, CLOSED) else { return false };
+        // The thread may have been moved since, and the slot closed be another one.
+        let wide = self.area.free_wide_place(slot, array);
+        if let Some(wide) = wide {
             self.area.widen_stopped(slot, array, wide);
         }
         self.area.reopen(slot, array);
-        flushed
+        wide.is_some()
     }
 
     fn drain_slots(
@@ -343,6 +418,11 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         take: &mut dyn FnMut(&[Object]),
     ) -> bool {
         let _bounds = self.area.bounds_lock.lock();
+        if !self.may_stop_all() {
+            self.drain_own(array, which, take);
+            self.stripes.drain(&self.area, array, which, take);
+            return false;
+        }
         let opened =
             || self.cpu_slots().filter(|slot| which(*slot) && self.area.is_opened(*slot, array));
         opened().for_each(|slot| {
@@ -365,6 +445,13 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         take: &mut dyn FnMut(u64, Option<Object>, usize),
     ) -> bool {
         let _bounds = self.area.bounds_lock.lock();
+        if !self.may_stop_all() {
+            if let Some((slot, guard)) = self.close_own(array, STOPPED_LIST) {
+                self.area.empty_list(slot, array, guard, take);
+            }
+            self.stripes.drain_lists(&self.area, array, take);
+            return false;
+        }
         // A `compare_store` that began before the mark may still write a guard over it, so mark and
         // flush until a round finds every mark in place. What began after a mark refuses, so each
         // list needs at most two rounds.
@@ -382,6 +469,14 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         }
         self.stripes.drain_lists(&self.area, array, take);
         flushed
+    }
+
+    fn leave_barrier_to(&self, thread: Option<usize>) {
+        self.caller.store(thread.unwrap_or(NOBODY), Ordering::Relaxed);
+    }
+
+    fn reaches_every_slot(&self) -> bool {
+        self.may_stop_all()
     }
 
     fn lock_for_fork(&self) {

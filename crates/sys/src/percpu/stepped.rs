@@ -79,9 +79,11 @@ pub enum PlantedBug {
     CompareStoreIgnoresStop,
     /// A pop from a list does not look whether the list is stopped.
     ListPopIgnoresStop,
+    /// `compare_store` writes to the slot that it was told, also from another CPU.
+    CompareStoreIgnoresCpu,
 }
 
-const BUGS: [PlantedBug; 8] = [
+const BUGS: [PlantedBug; 9] = [
     PlantedBug::None,
     PlantedBug::CommitsAfterPreemption,
     PlantedBug::BarrierDoesNothing,
@@ -90,6 +92,7 @@ const BUGS: [PlantedBug; 8] = [
     PlantedBug::FreshBoundsAdmitPops,
     PlantedBug::CompareStoreIgnoresStop,
     PlantedBug::ListPopIgnoresStop,
+    PlantedBug::CompareStoreIgnoresCpu,
 ];
 
 /// The virtual CPUs.
@@ -356,17 +359,18 @@ impl Attempt<'_> {
         expected: u64,
         new: u64,
     ) -> Result<bool, Interrupted> {
-        if self.slot != slot {
+        if self.slot != slot && !self.stepped.has(PlantedBug::CompareStoreIgnoresCpu) {
             return Ok(false);
         }
-        let stopped = self.load(self.word(array, 1))? == STOPPED_LIST;
+        let of_slot = |word| self.area.word(slot, array, word);
+        let stopped = self.load(of_slot(1))? == STOPPED_LIST;
         if stopped && !self.stepped.has(PlantedBug::CompareStoreIgnoresStop) {
             return Ok(false);
         }
-        if self.load(self.word(array, word))? != expected {
+        if self.load(of_slot(word))? != expected {
             return Ok(false);
         }
-        self.store(self.word(array, word), new)?;
+        self.store(of_slot(word), new)?;
         Ok(true)
     }
 }
@@ -419,6 +423,10 @@ unsafe impl Sequences for Stepped {
             }
         }
         true
+    }
+
+    fn is_alone(&self) -> bool {
+        false
     }
 
     fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {

@@ -172,15 +172,7 @@ fn widening(bug: PlantedBug) {
     slots.prepare(ARRAY).expect("memory");
     let mut found = Vec::new();
     shuttle::thread::scope(|scope| {
-        let worker = scope.spawn(|| {
-            let mut hand = Hand { objects: vec![0, 1, 2], operations: 0 };
-            for _ in 0..2 {
-                hand.push(&slots);
-                hand.push_pair(&slots);
-                hand.pop(&slots);
-            }
-            hand.objects
-        });
+        let worker = scope.spawn(|| push_and_pop(&slots));
         let widener = scope.spawn(|| slots.widen(ARRAY));
         found.extend(slots.drained(ARRAY));
         assert!(widener.join().expect("no panic"), "it was narrow, before or after the drain");
@@ -188,6 +180,62 @@ fn widening(bug: PlantedBug) {
     });
     found.extend(slots.drained(ARRAY));
     assert!(!slots.area().is_wide(SlotIndex(0), ARRAY), "a drain narrows");
+    all_once(found, 0..3);
+}
+
+/// A thread that is moved between two CPUs widens the array of one of them.
+fn widening_while_moved(bug: PlantedBug) {
+    let slots = slots_of(2, 1, bug);
+    slots.area().define_wide(ARRAY, 3);
+    let mut found = Vec::new();
+    shuttle::thread::scope(|scope| {
+        let worker = scope.spawn(|| push_and_pop(&slots));
+        scope.spawn(|| {
+            slots.prepare(ARRAY).expect("memory");
+            slots.widen(ARRAY);
+        });
+        found.extend(worker.join().expect("no panic"));
+    });
+    let is_wide = |cpu| slots.area().is_wide(SlotIndex(cpu), ARRAY);
+    assert!(!is_wide(0) || !is_wide(1), "both are wide");
+    found.extend(slots.drained(ARRAY));
+    assert!(!is_wide(0) && !is_wide(1), "a drain narrows");
+    all_once(found, 0..3);
+}
+
+/// Pushes three objects, two of them as a batch, and pops some; what it has at the end.
+fn push_and_pop(slots: &Slots) -> Vec<usize> {
+    let mut hand = Hand { objects: vec![0, 1, 2], operations: 0 };
+    for _ in 0..2 {
+        hand.push(slots);
+        hand.push_pair(slots);
+        hand.pop(slots);
+    }
+    hand.objects
+}
+
+/// The barrier is left to nobody: a thread drains the CPU that it is on while the other one pushes
+/// and pops there, or elsewhere.
+fn own_slot(bug: PlantedBug) {
+    let slots = slots_of(2, 2, bug);
+    slots.area().define_wide(ARRAY, 3);
+    slots.leave_barrier_to(None);
+    let mut found = Vec::new();
+    let mut take = |objects: &[Object]| found.extend(objects.iter().map(number));
+    let left = shuttle::thread::scope(|scope| {
+        let worker = scope.spawn(|| push_and_pop(&slots));
+        assert!(!slots.reaches_every_slot());
+        for _ in 0..2 {
+            assert!(!slots.drain(ARRAY, &mut take), "a drain without barrier says so");
+        }
+        worker.join().expect("no panic")
+    });
+    for cpu in 0..2 {
+        Stepped::pin(cpu);
+        slots.drain(ARRAY, &mut take);
+        assert_eq!(slots.pop(ARRAY), None, "the own slot was drained");
+    }
+    found.extend(left);
     all_once(found, 0..3);
 }
 
@@ -210,7 +258,8 @@ fn refusal(bug: PlantedBug) {
         let first = slots.drain(ARRAY, &mut take);
         slots.sequences().refuse_barrier();
         let second = slots.drain(ARRAY, &mut take);
-        assert!(!slots.widen(ARRAY), "a widening needs the barrier too");
+        slots.prepare(ARRAY).expect("memory");
+        slots.widen(ARRAY);
         assert_eq!((first, second), (true, false));
         found.extend(worker.join().expect("no panic"));
     });
@@ -229,7 +278,7 @@ macro_rules! models {
 
 mod holds {
     use super::*;
-    models!(singles batches one_cpu mixed opening widening refusal);
+    models!(singles batches one_cpu mixed opening widening widening_while_moved own_slot refusal);
 }
 
 macro_rules! mutations {
@@ -244,7 +293,9 @@ mod finds {
         CommitsAfterPreemption is_found_by one_cpu as commits_after_preemption;
         BarrierDoesNothing is_found_by singles as barrier_does_nothing;
         BarrierDoesNothing is_found_by batches as barrier_does_nothing_for_batches;
-        BarrierDoesNothing is_found_by widening as barrier_does_nothing_for_widening;
+        CommitsAfterPreemption is_found_by widening as commits_while_it_is_widened;
+        CompareStoreIgnoresCpu is_found_by widening_while_moved as closes_the_other_cpus_array;
+        CompareStoreIgnoresCpu is_found_by own_slot as drains_the_other_cpus_array;
         HeaderBeforeBounds is_found_by opening as header_before_bounds;
         CommitBeforeBounds is_found_by singles as commit_before_bounds;
         FreshBoundsAdmitPops is_found_by opening as fresh_bounds_admit_pops;

@@ -6,6 +6,7 @@
 use crate::{Slots, all_once, check, expect_failure};
 use quarry_sys::percpu::{ArrayId, Object, PerCpu, PlantedBug, Push, SlotIndex, Stepped};
 use quarry_sys::primitive::{AtomicU64, Ordering};
+use quarry_sys::thread::thread_pointer;
 
 const LIST: ArrayId = ArrayId::new(5);
 
@@ -65,7 +66,20 @@ impl Drained {
 /// Two threads install guards of their own where there is none, push behind what guard they find,
 /// and pop; the main thread drains twice.
 fn guarded(bug: PlantedBug, cpus: u32) {
+    drained_beside(bug, cpus, true);
+}
+
+/// The same where the barrier is left to nobody while the threads run: the main thread drains the
+/// CPU that it is on.
+fn own_slot(bug: PlantedBug) {
+    drained_beside(bug, 2, false);
+}
+
+fn drained_beside(bug: PlantedBug, cpus: u32, reaches_all: bool) {
     let slots = Slots::new(cpus, bug);
+    if !reaches_all {
+        slots.leave_barrier_to(None);
+    }
     let objects = Objects::new(4);
     let mut drained = Drained::default();
     let (mut installed, mut hands) = (Vec::new(), Vec::new());
@@ -77,7 +91,7 @@ fn guarded(bug: PlantedBug, cpus: u32) {
             })
             .collect();
         for _ in 0..2 {
-            assert!(drained.drain(&slots, &objects));
+            assert_eq!(drained.drain(&slots, &objects), reaches_all);
         }
         for worker in workers {
             let (guards, hand) = worker.join().expect("no panic");
@@ -85,6 +99,7 @@ fn guarded(bug: PlantedBug, cpus: u32) {
             hands.extend(hand);
         }
     });
+    slots.leave_barrier_to(Some(thread_pointer()));
     let level = slots.area().list_usage(LIST).level;
     let before = drained.objects.len();
     assert!(drained.drain(&slots, &objects));
@@ -235,6 +250,10 @@ mod holds {
         check(|| super::on_one_cpu(PlantedBug::None));
     }
     #[test]
+    fn own_slot() {
+        check(|| super::own_slot(PlantedBug::None));
+    }
+    #[test]
     fn whole_lists() {
         check(|| super::whole_lists(PlantedBug::None));
     }
@@ -253,6 +272,10 @@ mod finds {
     #[test]
     fn barrier_does_nothing() {
         expect_failure(|| super::whole_lists(PlantedBug::BarrierDoesNothing));
+    }
+    #[test]
+    fn compare_store_ignores_cpu() {
+        expect_failure(|| super::own_slot(PlantedBug::CompareStoreIgnoresCpu));
     }
     #[test]
     fn commits_after_preemption() {

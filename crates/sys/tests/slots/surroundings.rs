@@ -123,6 +123,29 @@ fn a_late_refusal_leaves_the_slots_as_they_are() {
     });
 }
 
+/// Only the thread that the barrier was left to reaches the slots of other CPUs.
+#[test]
+fn the_barrier_is_left_to_one_thread() {
+    use quarry_sys::thread::thread_pointer;
+    let slots = Slots::<NativeSlots>::new();
+    if slots.is_locked() {
+        return;
+    }
+    // A process that has forked from one with threads may count as one with threads, and so may
+    // this one: the other thread sees to it that it is.
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(slots.reaches_every_slot(), "until somebody says so, everybody may");
+            slots.leave_barrier_to(None);
+            assert!(!slots.reaches_every_slot());
+            assert!(!slots.drain(A, &mut |_| {}) && !slots.drain_lists(LIST, &mut |_, _, _| {}));
+            slots.leave_barrier_to(Some(thread_pointer()));
+            assert!(slots.reaches_every_slot() && slots.drain(A, &mut |_| {}));
+        });
+    });
+    assert!(!slots.reaches_every_slot(), "the other thread had it");
+}
+
 /// Keeps the (only) thread of a process on its CPU, so that its slot stays the same.
 fn stay_on_one_cpu() {
     // SAFETY: sched_getcpu has no preconditions.

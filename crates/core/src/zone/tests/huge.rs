@@ -1,7 +1,7 @@
-//! Which pageblocks become huge pages, by what the system says of those before.
+//! Which pageblocks become huge pages, by what is known of the slabs that took those before.
 
 use super::*;
-use crate::frame::{Kind, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex};
+use crate::frame::{Kind, KindSet, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex};
 use quarry_sys::os::FakeOs;
 
 /// Pageblocks of the zones that these tests claim from: 256 MiB.
@@ -13,13 +13,21 @@ fn zones_on(os: &'static FakeOs) -> Zones {
     Zones::build(os, &config).expect("the fake OS refuses nothing")
 }
 
-/// Claims `count` blocks of 4 MiB for slabs, which take all of them; returns the pageblocks for
-/// which huge pages were asked.
-fn claim(os: &FakeOs, zones: &Zones, count: u32) -> usize {
+/// Frames of slabs that are touched whole, and of others.
+const WHOLE: Kind = Kind(100);
+const IN_PARTS: Kind = Kind(1);
+
+/// Claims `count` blocks of 4 MiB for slabs, which take all of them, `eighths` of each eight frames
+/// by such as are touched whole; returns the pageblocks for which huge pages were asked.
+fn claim(os: &FakeOs, zones: &Zones, count: u32, eighths: u32) -> usize {
     let before = os.huge_bytes();
+    zones.zone(NODE).touched_whole().set(WHOLE, true);
     for _ in 0..count {
         let block = take(zones, &ask(10, Unmovable)).expect("the zone is large enough");
-        zones.memory().frames().set_kind(block.pfn, block.order.frames(), Kind(1));
+        for at in 0..block.order.frames() {
+            let kind = if at % 8 < eighths { WHOLE } else { IN_PARTS };
+            zones.memory().frames().set_kind(block.pfn.plus(at), 1, kind);
+        }
     }
     os.huge_bytes().wrapping_sub(before) / PAGEBLOCK_BYTES
 }
@@ -28,25 +36,27 @@ fn claim(os: &FakeOs, zones: &Zones, count: u32) -> usize {
 fn what_is_touched_becomes_huge_and_what_is_not_does_not() {
     for (eighths, expected) in [(8, true), (7, true), (6, false), (1, false), (0, false)] {
         let os = fake_os();
-        os.set_resident(Some(eighths));
         let zones = zones_on(os);
-        let huge = claim(os, &zones, 16) > 0;
-        assert_eq!(huge, expected, "{eighths} of 8 pages in memory");
+        let huge = claim(os, &zones, 16, eighths) > 0;
+        assert_eq!(huge, expected, "{eighths} of 8 frames touched");
         zones.zone(NODE).validate(zones.memory());
     }
 }
 
 #[test]
-fn nothing_becomes_huge_where_the_system_does_not_say() {
-    let os = fake_os();
-    os.set_resident(None);
-    assert_eq!(claim(os, &zones_on(os), 32), 0);
+fn kinds_enter_and_leave_a_set() {
+    let set = KindSet::new();
+    for kind in [0, 63, 64, 255].map(Kind) {
+        set.set(kind, true);
+        assert!(set.has(kind) && !set.has(Kind(kind.0 ^ 1)));
+        set.set(kind, false);
+        assert!(!set.has(kind));
+    }
 }
 
 #[test]
 fn what_slabs_have_not_taken_says_nothing() {
     let os = fake_os();
-    os.set_resident(Some(8));
     let zones = zones_on(os);
     for _ in 0..16 {
         take(&zones, &ask(10, Unmovable)).expect("the zone is large enough");
@@ -57,10 +67,9 @@ fn what_slabs_have_not_taken_says_nothing() {
 #[test]
 fn what_was_huge_is_plain_when_it_is_claimed_again_for_what_is_not_touched() {
     let os = fake_os();
-    os.set_resident(Some(8));
     let zones = zones_on(os);
     let (zone, memory) = (zones.zone(NODE), zones.memory());
-    assert!(claim(os, &zones, PAGEBLOCKS / 2) > 64);
+    assert!(claim(os, &zones, PAGEBLOCKS / 2, 8) > 64);
     let give_back = |pageblock: u32| {
         let pfn = PageblockIndex(pageblock).first();
         memory.frames().set_kind(pfn, 1024, Kind::NONE);
@@ -73,10 +82,9 @@ fn what_was_huge_is_plain_when_it_is_claimed_again_for_what_is_not_touched() {
     }
     (0..PAGEBLOCKS).step_by(2).for_each(give_back);
     zone.purge(memory, Order::ZERO, usize::MAX);
-    os.set_resident(Some(0));
     let before = os.huge_bytes();
     // The zone has doubled what it has claimed: the next sample is due, and it is sparse.
-    claim(os, &zones, PAGEBLOCKS / 2);
+    claim(os, &zones, PAGEBLOCKS / 2, 0);
     assert!(os.huge_bytes() < before - 64 * PAGEBLOCK_BYTES, "huge pages are taken back");
     zone.validate(memory);
 }

@@ -230,12 +230,6 @@ unsafe impl Os for TestOs {
         self.inner.populate(address, bytes)
     }
 
-    fn resident(&self, address: NonNull<u8>, pages: &mut [u8]) -> OsResult<()> {
-        self.check_range(address, pages.len() * self.page_size);
-        self.count()?;
-        self.inner.resident(address, pages)
-    }
-
     fn advise_huge(&self, address: NonNull<u8>, bytes: usize, huge: bool) -> OsResult<()> {
         self.check_range(address, bytes);
         self.count()?;

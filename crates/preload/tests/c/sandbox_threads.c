@@ -1,0 +1,78 @@
+/*
+ * A process with threads behind filters that end it at the first call which the C library's malloc
+ * does not make.
+ * usage: sandbox_threads each|all
+ *   each: every thread of the program has a filter of its own, and the allocator's thread has none
+ *   all:  all threads have one, and it knows no files and madvise(MADV_DONTNEED) only
+ */
+#include "deadline.h"
+#include "filter.h"
+#include "load.h"
+#include "memory.h"
+
+#include <pthread.h>
+
+enum { WORKERS = 3 };
+
+static pthread_barrier_t filtered;
+static int each;
+
+static void enter_sandbox(void)
+{
+    struct filter filter;
+    filter_start(&filter);
+    if (!each) {
+        filter_allow_value(&filter, SYS_madvise, MADV_DONTNEED);
+        filter_answer(&filter, SYS_openat, SECCOMP_RET_KILL_PROCESS);
+    }
+    filter_allow(&filter, OF_MALLOC, LENGTH(OF_MALLOC));
+    filter_allow(&filter, OF_THREADS, LENGTH(OF_THREADS));
+    filter_install(&filter, each ? 0 : SECCOMP_FILTER_FLAG_TSYNC);
+}
+
+static void *work(void *argument)
+{
+    struct heap *heap = argument;
+    if (each)
+        enter_sandbox();
+    pthread_barrier_wait(&filtered);
+    bursts();
+    grow(heap);
+    malloc_trim(0);
+    resize();
+    shrink(heap);
+    malloc_trim(0);
+    bursts();
+    return NULL;
+}
+
+/* More to give back than a thread is worth, so that there is one. */
+static void start_the_reclaim_thread(void)
+{
+    static void *blocks[48];
+    for (size_t i = 0; i < LENGTH(blocks); i++)
+        blocks[i] = memset(malloc(MIB), 1, MIB);
+    for (size_t i = 0; i < LENGTH(blocks); i++)
+        free(blocks[i]);
+    CHECK(testing_a_peer() || threads_now() == (each ? 2 : 1), "%u threads", threads_now());
+}
+
+int main(int argc, char **argv)
+{
+    static struct heap heaps[WORKERS + 1];
+    CHECK(argc == 2, "usage: %s each|all", argv[0]);
+    each = strcmp(argv[1], "each") == 0;
+    require_quarry();
+    deadline(80, "threads behind filters");
+    start_the_reclaim_thread();
+    pthread_barrier_init(&filtered, NULL, WORKERS + 1);
+    pthread_t workers[WORKERS];
+    for (size_t i = 0; i < WORKERS; i++)
+        CHECK(pthread_create(&workers[i], NULL, work, &heaps[i]) == 0, "pthread_create");
+    if (!each)
+        enter_sandbox();
+    work(&heaps[WORKERS]);
+    for (size_t i = 0; i < WORKERS; i++)
+        pthread_join(workers[i], NULL);
+    _exit(0);
+}

@@ -1,0 +1,78 @@
+//! Rights that the main thread has given up are given up here as well: each thread has its own.
+//!
+//! Changes of user and group need nothing: the C library repeats them in every thread. It ends the
+//! process where one of them refuses (`nptl_setxid.c`), so this thread must never have less than
+//! the main thread may still use: what counts is what that has *permitted*, not what is effective
+//! at the moment.
+
+use quarry_sys::primitive::{AtomicBool, Ordering};
+
+/// `_LINUX_CAPABILITY_VERSION_3`, `include/uapi/linux/capability.h`, Linux 2.6.26.
+const VERSION_3: u32 = 0x2008_0522;
+
+/// `struct __user_cap_header_struct` (same place).
+#[repr(C)]
+struct Header {
+    version: u32,
+    thread: i32,
+}
+
+/// `struct __user_cap_data_struct` (same place), of 32 capabilities.
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Sets {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+type Capabilities = [Sets; 2];
+
+/// There is nothing left to give up.
+static HAS_NONE: AtomicBool = AtomicBool::new(false);
+static HAS_VOWED: AtomicBool = AtomicBool::new(false);
+
+/// Called by a new thread, which has what its creator had.
+pub(super) fn begin() {
+    HAS_NONE.store(false, Ordering::Relaxed);
+    HAS_VOWED.store(false, Ordering::Relaxed);
+}
+
+/// Gives up what the main thread has not any more, and the right to gain any by `exec` where it has
+/// given that up.
+pub(super) fn follow_main(no_new_privileges: bool) {
+    if !HAS_NONE.load(Ordering::Relaxed) {
+        give_up();
+    }
+    if no_new_privileges && !HAS_VOWED.swap(true, Ordering::Relaxed) {
+        // SAFETY: takes numbers only.
+        unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    }
+}
+
+fn give_up() {
+    // SAFETY: getpid has no preconditions.
+    let main = unsafe { libc::getpid() };
+    let (Some(own), Some(of_main)) = (capabilities(0), capabilities(main)) else { return };
+    let mut kept = own;
+    for (kept, of_main) in kept.iter_mut().zip(of_main) {
+        kept.effective &= of_main.permitted;
+        kept.permitted &= of_main.permitted;
+        kept.inheritable &= of_main.inheritable | of_main.permitted;
+    }
+    if kept != own {
+        let header = Header { version: VERSION_3, thread: 0 };
+        // SAFETY: the kernel reads the header and both structures.
+        unsafe { libc::syscall(libc::SYS_capset, &raw const header, kept.as_ptr()) };
+    }
+    HAS_NONE.store(kept == Capabilities::default(), Ordering::Relaxed);
+}
+
+/// The capabilities of a thread of this process, 0 = the calling one.
+fn capabilities(thread: i32) -> Option<Capabilities> {
+    let mut header = Header { version: VERSION_3, thread };
+    let mut found = Capabilities::default();
+    // SAFETY: the kernel writes the version and both structures.
+    let result = unsafe { libc::syscall(libc::SYS_capget, &raw mut header, found.as_mut_ptr()) };
+    (result == 0).then_some(found)
+}

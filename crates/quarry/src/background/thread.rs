@@ -1,0 +1,150 @@
+//! The thread itself: how it is made, how it is to the program as if it were not there, and how it
+//! ends.
+//!
+//! * Its stack holds what it needs beside what the C library puts there: the static thread-local
+//!   storage of all objects, which may be larger than that.
+//! * It is an ordinary thread on all CPUs of the process, also where a real-time thread of the
+//!   program is the one that starts it.
+//! * It blocks every signal, so that no handler of the program runs on it.
+//! * Where it is the last one, because the main thread has ended by `pthread_exit` and all others
+//!   as well, it ends the process, as the C library does in the last thread of a program.
+
+use super::privileges;
+use super::status::Status;
+use core::cell::UnsafeCell;
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use core::ptr::{null, null_mut};
+use quarry_sys::glibc::is_single_threaded;
+use quarry_sys::primitive::{AtomicUsize, Ordering};
+use quarry_sys::topology::run_anywhere;
+
+/// Bytes of stack for our own use: `ReclaimState` and a few batches, four times over.
+const STACK_BYTES: usize = 64 << 10;
+/// What is added for the C library's use where it does not say how much that is.
+const LIBRARY_BYTES: usize = 256 << 10;
+
+type LeastStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
+
+/// Address of glibc's function that says how much of a stack it takes; 0 where it is not known.
+static LEAST_STACK: AtomicUsize = AtomicUsize::new(0);
+
+/// The signals that were blocked where the thread was started.
+struct Signals(UnsafeCell<MaybeUninit<libc::sigset_t>>);
+
+// SAFETY: written by whoever creates the thread, of whom there is one at a time (`STARTING`), and
+// read by that thread only, to whom its creation is a synchronisation.
+unsafe impl Sync for Signals {}
+
+static BLOCKED: Signals = Signals(UnsafeCell::new(MaybeUninit::zeroed()));
+
+/// Looks for glibc's function behind `PTHREAD_STACK_MIN`, which has no public name (2.15). The
+/// loader takes a lock for that, under which others may wait for threads that allocate: called
+/// where nobody else can have it.
+pub(crate) fn find_least_stack() {
+    // SAFETY: the name is NUL-terminated.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr()) };
+    LEAST_STACK.store(found as usize, Ordering::Relaxed);
+}
+
+/// What the stack of a thread with these attributes must have.
+fn stack_bytes(attributes: &libc::pthread_attr_t) -> usize {
+    if LEAST_STACK.load(Ordering::Relaxed) == 0 && is_single_threaded() {
+        find_least_stack();
+    }
+    let least = match LEAST_STACK.load(Ordering::Relaxed) {
+        0 => LIBRARY_BYTES,
+        address => {
+            // SAFETY: glibc defines the function of this name so; it reads the attributes.
+            unsafe { core::mem::transmute::<usize, LeastStack>(address)(attributes) }
+        }
+    };
+    (least + STACK_BYTES).next_multiple_of(4096)
+}
+
+/// Starts the thread, detached; returns whether there is one.
+pub(super) fn create() -> bool {
+    // SAFETY: the attributes and both signal sets live until the calls are done, and nobody else
+    // uses `BLOCKED` meanwhile (see there); the entry point lives as long as the process (the
+    // shared object is linked with -z nodelete).
+    unsafe {
+        let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
+        if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
+            return false;
+        }
+        let attributes = attributes.assume_init_mut();
+        let bytes = stack_bytes(attributes);
+        libc::pthread_attr_setstacksize(attributes, bytes);
+        libc::pthread_attr_setdetachstate(attributes, libc::PTHREAD_CREATE_DETACHED);
+        let mut every = MaybeUninit::<libc::sigset_t>::uninit();
+        libc::sigfillset(every.as_mut_ptr());
+        let before = (*BLOCKED.0.get()).as_mut_ptr();
+        libc::pthread_sigmask(libc::SIG_BLOCK, every.as_ptr(), before);
+        // From the start no real-time thread; where that is refused, it sees to it itself.
+        let ordinary = libc::sched_param { sched_priority: 0 };
+        libc::pthread_attr_setschedpolicy(attributes, libc::SCHED_OTHER);
+        libc::pthread_attr_setschedparam(attributes, &raw const ordinary);
+        libc::pthread_attr_setinheritsched(attributes, libc::PTHREAD_EXPLICIT_SCHED);
+        let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
+        let mut result = libc::pthread_create(thread.as_mut_ptr(), attributes, run, null_mut());
+        if result != 0 {
+            libc::pthread_attr_setinheritsched(attributes, libc::PTHREAD_INHERIT_SCHED);
+            result = libc::pthread_create(thread.as_mut_ptr(), attributes, run, null_mut());
+        }
+        if result == 0 {
+            // It goes on for ever, so its number stays valid.
+            run_anywhere(thread.assume_init());
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, before, null_mut());
+        libc::pthread_attr_destroy(attributes);
+        result == 0
+    }
+}
+
+extern "C" fn run(_: *mut c_void) -> *mut c_void {
+    let ordinary = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the name is a NUL-terminated string of at most 16 bytes; the parameters are valid for
+    // the call.
+    unsafe {
+        libc::prctl(libc::PR_SET_NAME, c"quarry-reclaim".as_ptr());
+        libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary);
+    }
+    privileges::begin();
+    watch_process();
+    super::run();
+    null_mut()
+}
+
+/// Sees whether the thread is the last one, and whether the main thread has given up rights.
+pub(super) fn watch_process() {
+    let status = Status::read();
+    if status.is_some_and(|status| status.main_has_ended && status.threads == 2) {
+        end_process();
+    }
+    privileges::follow_main(status.is_some_and(|status| status.no_new_privileges));
+}
+
+/// What happens at exit is the program's, and may need more of a stack than ours has: it runs on a
+/// thread of the usual size, with the signals blocked that the program had blocked.
+fn end_process() -> ! {
+    // SAFETY: a thread with the default attributes; its entry point lives as long as the process.
+    // Where there can be none, exit runs here.
+    unsafe {
+        let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
+        if libc::pthread_create(thread.as_mut_ptr(), null(), exit, null_mut()) != 0 {
+            libc::exit(0);
+        }
+    }
+    loop {
+        // SAFETY: pause has no preconditions; every signal is blocked.
+        unsafe { libc::pause() };
+    }
+}
+
+extern "C" fn exit(_: *mut c_void) -> *mut c_void {
+    // SAFETY: the set was filled when the background thread was made, which has made this one.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_SETMASK, (*BLOCKED.0.get()).as_ptr(), null_mut());
+        libc::exit(0)
+    }
+}
