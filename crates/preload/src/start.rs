@@ -42,7 +42,9 @@ fn is_the_process_of_quarry_run() -> bool {
     unsafe {
         let value = libc::getenv(VARIABLE.as_ptr());
         let number = (!value.is_null()).then(|| CStr::from_ptr(value).to_str().ok()).flatten();
-        number.and_then(|number| number.parse().ok()) == Some(libc::getpid())
+        let number = number.and_then(|number| number.parse().ok());
+        // Asked of no process that it does not matter for.
+        number.is_some_and(|number: libc::pid_t| number == libc::getpid())
     }
 }
 
