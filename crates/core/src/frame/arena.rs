@@ -19,7 +19,7 @@
 //! pageblocks, the fewest mappings that the kernel can know them as; frames below `span` have
 //! metadata.
 
-use super::block_bits::BlockBits;
+use super::block_bits::{Bit, BlockBits};
 use super::{FRAME_SHIFT, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use core::ptr::NonNull;
 use quarry_sys::lock::{CountedLock, ForkLock, Guard, LockStats};
@@ -59,9 +59,7 @@ pub struct Arena {
     os: &'static dyn Os,
     base: NonNull<u8>,
     pageblocks: u32,
-    taken: BlockBits,
-    mapped: BlockBits,
-    excluded: BlockBits,
+    bits: BlockBits,
     /// Guards the bits and all that is counted of them.
     lock: CountedLock<()>,
     nr_taken: AtomicUsize,
@@ -85,9 +83,7 @@ impl Arena {
             os,
             base,
             pageblocks,
-            taken: BlockBits::new(os, pageblocks)?,
-            mapped: BlockBits::new(os, pageblocks)?,
-            excluded: BlockBits::new(os, pageblocks)?,
+            bits: BlockBits::new(os, pageblocks)?,
             lock: CountedLock::new(()),
             nr_taken: AtomicUsize::new(0),
             ranges: AtomicUsize::new(0),
@@ -152,14 +148,14 @@ impl Arena {
     #[must_use]
     pub fn is_taken(&self, pageblock: PageblockIndex) -> bool {
         let _held = self.lock.lock();
-        self.taken.is_set(pageblock.0) && !self.excluded.is_set(pageblock.0)
+        self.bits.is_set(Bit::Taken, pageblock.0) && !self.bits.is_set(Bit::Excluded, pageblock.0)
     }
 
     /// Whether a pageblock is somebody else's, or lost.
     #[must_use]
     pub fn is_excluded(&self, pageblock: PageblockIndex) -> bool {
         let _held = self.lock.lock();
-        self.excluded.is_set(pageblock.0)
+        self.bits.is_set(Bit::Excluded, pageblock.0)
     }
 
     /// The address of a frame.
@@ -214,7 +210,7 @@ impl Arena {
     pub(super) fn take_at(&self, first: u32, count: u32, below: u32) -> bool {
         let _held = self.lock.lock();
         let end = first.checked_add(count).filter(|end| *end <= below.min(self.pageblocks));
-        let is_free = end.is_some_and(|end| self.taken.next(true, first, end) == end);
+        let is_free = end.is_some_and(|end| self.bits.next(Bit::Taken, true, first, end) == end);
         if is_free {
             self.mark_taken(first, count);
         }
@@ -223,8 +219,8 @@ impl Arena {
 
     fn mark_taken(&self, first: u32, count: u32) {
         for block in first..first + count {
-            debug_assert!(!self.taken.is_set(block), "pageblock taken twice");
-            self.taken.set(block, true);
+            debug_assert!(!self.bits.is_set(Bit::Taken, block), "pageblock taken twice");
+            self.bits.set(Bit::Taken, block, true);
         }
         self.nr_taken.fetch_add(count as usize, Relaxed);
     }
@@ -234,9 +230,9 @@ impl Arena {
         let _held = self.lock.lock();
         let mut released = 0;
         for block in first..first + count {
-            debug_assert!(self.taken.is_set(block), "pageblock given back twice");
-            if !self.excluded.is_set(block) {
-                self.taken.set(block, false);
+            debug_assert!(self.bits.is_set(Bit::Taken, block), "pageblock given back twice");
+            if !self.bits.is_set(Bit::Excluded, block) {
+                self.bits.set(Bit::Taken, block, false);
                 released += 1;
             }
         }
@@ -246,8 +242,10 @@ impl Arena {
     /// Says of a taken pageblock that it is not to be touched again.
     pub(super) fn exclude(&self, block: u32) {
         let _held = self.lock.lock();
-        debug_assert!(self.taken.is_set(block) && !self.excluded.is_set(block));
-        self.excluded.set(block, true);
+        debug_assert!(
+            self.bits.is_set(Bit::Taken, block) && !self.bits.is_set(Bit::Excluded, block)
+        );
+        self.bits.set(Bit::Excluded, block, true);
         self.note_mapped(block, false);
         self.nr_taken.fetch_sub(1, Relaxed);
     }
@@ -259,12 +257,12 @@ impl Arena {
     }
 
     fn note_mapped(&self, block: u32, is_mapped: bool) {
-        if self.mapped.is_set(block) == is_mapped {
+        if self.bits.is_set(Bit::Mapped, block) == is_mapped {
             return;
         }
-        let below = block.checked_sub(1).is_some_and(|below| self.mapped.is_set(below));
-        let neighbours = usize::from(below) + usize::from(self.mapped.is_set(block + 1));
-        self.mapped.set(block, is_mapped);
+        let below = block.checked_sub(1).is_some_and(|below| self.bits.is_set(Bit::Mapped, below));
+        let neighbours = usize::from(below) + usize::from(self.bits.is_set(Bit::Mapped, block + 1));
+        self.bits.set(Bit::Mapped, block, is_mapped);
         let ranges = self.ranges.load(Relaxed);
         // Alone it is a range more, between two it makes one of them.
         let (more, fewer) = if is_mapped { (1, neighbours) } else { (neighbours, 1) };
@@ -279,7 +277,7 @@ impl Arena {
         count: u32,
     ) -> impl Iterator<Item = (u32, u32)> {
         // Nobody changes the bits of what somebody else has taken.
-        self.mapped.runs(is_mapped, first, first + count)
+        self.bits.runs(Bit::Mapped, is_mapped, first, first + count)
     }
 
     /// Whether the kernel may know as many mappings as holes in front of every other pageblock
@@ -294,10 +292,10 @@ impl Arena {
         let mut candidate = self.align_up(start, align)?;
         while count != 0 && candidate.checked_add(count)? <= self.pageblocks {
             let end = candidate + count;
-            match self.taken.next(true, candidate, end) {
+            match self.bits.next(Bit::Taken, true, candidate, end) {
                 free if free == end => return Some(candidate),
                 taken => {
-                    let behind = self.taken.next(false, taken, self.pageblocks);
+                    let behind = self.bits.next(Bit::Taken, false, taken, self.pageblocks);
                     candidate = self.align_up(behind, align)?;
                 }
             }
@@ -331,22 +329,24 @@ impl Arena {
     /// The first one that does not hold.
     pub fn validate(&self) -> Result<(), &'static str> {
         let _held = self.lock.lock();
-        let blocks = |bits: &BlockBits| -> usize {
-            bits.runs(true, 0, self.pageblocks).map(|(first, end)| (end - first) as usize).sum()
-        };
-        if blocks(&self.taken) - blocks(&self.excluded) != self.pageblocks_taken() {
+        let runs = |bit| self.bits.runs(bit, true, 0, self.pageblocks);
+        let blocks = |bit| runs(bit).map(|(first, end)| (end - first) as usize).sum::<usize>();
+        if blocks(Bit::Taken) - blocks(Bit::Excluded) != self.pageblocks_taken() {
             return Err("pageblocks taken are counted wrongly");
         }
-        if self.mapped.runs(true, 0, self.pageblocks).count() != self.ranges.load(Relaxed) {
+        if runs(Bit::Mapped).count() != self.ranges.load(Relaxed) {
             return Err("ranges of mapped pageblocks are counted wrongly");
         }
-        let mut taken = self.taken.runs(true, 0, self.pageblocks).flat_map(|(at, end)| at..end);
-        if taken.any(|block| self.mapped.is_set(block) == self.excluded.is_set(block)) {
+        let mut taken = runs(Bit::Taken).flat_map(|(at, end)| at..end);
+        if taken.any(|block| {
+            self.bits.is_set(Bit::Mapped, block) == self.bits.is_set(Bit::Excluded, block)
+        }) {
             return Err("a pageblock in use is not mapped, or one out of use is");
         }
         let end = self.span_blocks();
-        let mut behind = self.taken.runs(true, end, self.pageblocks).flat_map(|(at, end)| at..end);
-        if behind.any(|block| !self.excluded.is_set(block)) {
+        let mut behind =
+            self.bits.runs(Bit::Taken, true, end, self.pageblocks).flat_map(|(at, end)| at..end);
+        if behind.any(|block| !self.bits.is_set(Bit::Excluded, block)) {
             return Err("a pageblock is in use and has no metadata");
         }
         Ok(())
@@ -355,7 +355,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        for (first, end) in self.mapped.runs(true, 0, self.pageblocks) {
+        for (first, end) in self.bits.runs(Bit::Mapped, true, 0, self.pageblocks) {
             let bytes = (end - first) as usize * PAGEBLOCK_BYTES;
             // SAFETY: mapped by us. Whoever holds an address in it got a bare pointer, and has
             // promised not to use it longer than the arena. What is not taken back stays mapped.

@@ -1,6 +1,6 @@
 //! The window against an oracle that knows each pageblock, with somebody else's mappings in it.
 
-use super::block_bits::BlockBits;
+use super::block_bits::{Bit, BlockBits};
 use super::{Memory, PAGEBLOCK_BYTES, PageblockIndex, Side, Wanted};
 use proptest::prelude::*;
 use quarry_sys::os::{FakeOs, NotMoved, OsError};
@@ -188,11 +188,11 @@ proptest! {
     ) {
         let len = set.len() as u32;
         let bits = BlockBits::new(fake_os(), len).expect("there is memory");
-        (0..len).for_each(|block| bits.set(block, set[block as usize]));
+        (0..len).for_each(|block| bits.set(Bit::Mapped, block, set[block as usize]));
         let (first, end) = (bounds.0.min(len), bounds.1.min(len));
         let naive = (first..end).find(|block| set[*block as usize] == is_set);
-        prop_assert_eq!(bits.next(is_set, first, end), naive.unwrap_or(end.max(first)).min(end));
-        let found: Vec<_> = bits.runs(is_set, first, end).flat_map(|(at, end)| at..end).collect();
+        prop_assert_eq!(bits.next(Bit::Mapped, is_set, first, end), naive.unwrap_or(end.max(first)).min(end));
+        let found: Vec<_> = bits.runs(Bit::Mapped, is_set, first, end).flat_map(|(at, end)| at..end).collect();
         let naive: Vec<_> = (first..end).filter(|at| set[*at as usize] == is_set).collect();
         prop_assert_eq!(found, naive);
     }
