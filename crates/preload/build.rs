@@ -3,6 +3,8 @@
 fn main() {
     // A stale `rseq_cs` after dlclose is a SIGSEGV at the next preemption: never unload.
     println!("cargo::rustc-link-arg-cdylib=-Wl,-z,nodelete");
+    // Nothing of ours is called at exit: each child of a fork would bring it into memory for that.
+    println!("cargo::rustc-link-arg-cdylib=-Wl,-fini=no_such_function");
     // Bind everything when loaded: the first call of a lazily bound symbol may come from inside
     // the allocator.
     println!("cargo::rustc-link-arg-cdylib=-Wl,-z,now");

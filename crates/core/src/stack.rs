@@ -422,32 +422,10 @@ impl<C: StackConfig> Stack<C> {
         self.inner().metadata.bytes(kind)
     }
 
-    /// Takes every lock, top layer first, before `fork`.
-    pub fn lock_for_fork(&self) {
-        let inner = self.inner();
-        inner.caches.lock_for_fork();
-        self.fast.percpu.lock_for_fork();
-        inner.slab.lock_for_fork();
-        inner.mappings.lock_for_fork();
-        inner.metadata.lock_for_fork();
-        inner.pages.for_fork_locks(&mut |lock| lock.lock_for_fork());
-    }
-
-    /// Releases them on either side of `fork`.
-    ///
-    /// # Safety
-    /// The calling thread took them by [`lock_for_fork`](Self::lock_for_fork).
-    pub unsafe fn unlock_after_fork(&self) {
-        let inner = self.inner();
-        // SAFETY: the caller holds every one of these locks.
-        unsafe {
-            inner.pages.for_fork_locks(&mut |lock| lock.unlock_after_fork());
-            inner.metadata.unlock_after_fork();
-            inner.mappings.unlock_after_fork();
-            inner.slab.unlock_after_fork();
-            self.fast.percpu.unlock_after_fork();
-            inner.caches.unlock_after_fork();
-        }
+    /// Makes the stack whole in the child of a fork, whose parent was in no call of it but its
+    /// straight paths: what other threads held there for one step is let go.
+    pub fn adopt_in_child(&self) {
+        self.fast.percpu.free_in_child();
     }
 
     /// The frame that holds an address, if it may be ours; the slow way, which sees to it that

@@ -4,7 +4,7 @@
 use crate::libc_malloc;
 use core::ffi::{c_char, c_int};
 use core::fmt::{self, Write};
-use quarry::process::{self, KeepErrno, Mode, STACK, ensure_ready, is_ready, print_stats_to};
+use quarry::process::{self, KeepErrno, Mode, ensure_ready, print_stats_to};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::stack::HeapUse;
 use quarry_sys::report::warn;
@@ -42,7 +42,7 @@ pub struct Mallinfo {
 }
 
 fn heap_use() -> HeapUse {
-    if is_ready() { STACK.heap_use() } else { HeapUse::default() }
+    process::heap_use()
 }
 
 /// Bytes held from the system, in use and free, as glibc names them.
@@ -206,10 +206,7 @@ pub extern "C" fn quarry_limit() -> usize {
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_validate() -> c_int {
     let _errno = KeepErrno::new();
-    if !is_ready() {
-        return 0;
-    }
-    match STACK.validate() {
+    match process::validate() {
         Ok(()) => 0,
         Err(broken) => {
             warn(format_args!("broken invariant: {broken}"));

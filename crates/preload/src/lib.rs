@@ -13,8 +13,6 @@ mod cxx;
 #[cfg(panic = "abort")]
 mod dlopen;
 #[cfg(panic = "abort")]
-mod exit;
-#[cfg(panic = "abort")]
 mod front;
 #[cfg(panic = "abort")]
 mod info;

@@ -30,6 +30,26 @@ fn one_thousand_forks() {
     start("around_fork.c").env("QUARRY_PURGE_DELAY", "1").finish().success();
 }
 
+/// A process with one thread may fork in a handler, as with glibc, whatever it interrupted; so may one
+/// that has the library's own thread beside it.
+#[test]
+fn forks_in_a_handler_that_interrupts_malloc() {
+    let run = || start("around_fork_handler.c");
+    run().finish().success();
+    run().arg("reclaim").env("QUARRY_PURGE_DELAY", "1").finish().success();
+}
+
+#[test]
+fn handlers_of_fork_that_allocate() {
+    start("around_atfork.c").finish().success();
+}
+
+/// Nothing is missing in a child, whatever the threads of its parent were doing.
+#[test]
+fn what_a_child_inherits_adds_up() {
+    start("around_fork_sums.c").env("QUARRY_PURGE_DELAY", "1").finish().success();
+}
+
 /// fork takes a lock that other threads hold while they wait for one that allocates.
 #[test]
 fn forks_under_the_locks_of_streams() {

@@ -36,11 +36,11 @@ mod thread;
 
 pub(crate) use thread::find_least_stack;
 
-use crate::limits;
 use crate::process::STACK;
+use crate::{fork, limits};
 use core::ptr::null;
 use quarry_core::frame::FRAME_BYTES;
-use quarry_core::stack::ReclaimState;
+use quarry_core::stack::{ReclaimState, Reclaimed};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::glibc::is_single_threaded;
 use quarry_sys::lock::CountedLock;
@@ -94,22 +94,13 @@ pub(crate) fn configure(allowed: bool, delay_ms: i64) {
     DELAY_MS.store(delay_ms, Ordering::Relaxed);
 }
 
-/// Takes the lock before `fork`, before those of the stack.
-pub(crate) fn lock_for_fork() {
-    INLINE.lock_for_fork();
-}
-
-/// Releases it on either side of `fork`. In the child, the thread is the parent's.
-///
-/// # Safety
-/// The calling thread took it by [`lock_for_fork`].
-pub(crate) unsafe fn unlock_after_fork(in_child: bool) {
-    if in_child {
+/// In the child of a fork: the thread is the parent's.
+pub(crate) fn forget_thread() {
+    // A page that is not written is not copied.
+    if STATE.load(Ordering::Relaxed) != NONE {
         STATE.store(NONE, Ordering::Relaxed);
         STACK.percpu().leave_barrier_to(None);
     }
-    // SAFETY: the caller's promise is passed on.
-    unsafe { INLINE.unlock_after_fork() };
 }
 
 /// Called at the end of slow frees, with no lock held. O(nodes); starts or wakes the thread where
@@ -121,6 +112,7 @@ pub(crate) fn poke() {
         return;
     }
     if delay == 0 {
+        let _inside = fork::enter();
         STACK.purge_free();
         return;
     }
@@ -154,6 +146,7 @@ pub(crate) fn may_be_due() -> bool {
 /// delay has passed, the next look.
 #[cold]
 fn step(delay_ms: i64) {
+    let _inside = fork::enter();
     let Some(mut inline) = INLINE.try_lock() else { return };
     let inline = &mut *inline;
     if STACK.purge_due(&mut inline.state).is_some() {
@@ -240,7 +233,7 @@ fn run() {
     let mut quiet = 0;
     loop {
         pause(DELAY_MS.load(Ordering::Relaxed));
-        let done = STACK.reclaim(&mut state);
+        let done = reclaim(&mut state);
         limits::look_again();
         quiet = if done.bytes == 0 && done.shrunk == 0 { quiet + 1 } else { 0 };
         if quiet >= QUIET_LOOKS {
@@ -248,6 +241,22 @@ fn run() {
             quiet = 0;
         }
     }
+}
+
+/// One look, and all that it finds due. A fork waits for a step of it only.
+fn reclaim(state: &mut ReclaimState) -> Reclaimed {
+    let step = |state: &mut ReclaimState| {
+        let _inside = fork::enter();
+        STACK.purge_due(state)
+    };
+    let mut done = {
+        let _inside = fork::enter();
+        STACK.look(state)
+    };
+    while let Some(bytes) = step(state) {
+        done.bytes += bytes;
+    }
+    done
 }
 
 /// Half the delay: memory goes back between one and two halves after it was last needed.
@@ -277,7 +286,9 @@ fn attend(milliseconds: i64) {
     let heard = BELL.load(Ordering::Acquire);
     let wished = WISHES.load(Ordering::Acquire);
     if wished != FULFILLED.load(Ordering::Relaxed) {
+        let inside = fork::enter();
         STACK.shrink_all();
+        drop(inside);
         FULFILLED.store(wished, Ordering::Release);
         wake(&FULFILLED);
     }

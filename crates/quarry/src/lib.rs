@@ -20,9 +20,10 @@
 mod at_load;
 mod background;
 mod environment;
+mod fork;
 mod limits;
 pub mod process;
-pub mod statistics;
+mod statistics;
 mod system;
 
 use core::alloc::{GlobalAlloc, Layout};

@@ -1,18 +1,17 @@
-//! The process-wide instance: built at the first allocation, kept consistent across `fork`.
+//! The process-wide instance: built at the first allocation, asked by everybody.
 
-use crate::{background, environment, limits};
+use crate::{background, environment, fork, limits, statistics};
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::heap::options::StackOptions;
-use quarry_core::stack::{MIN_ALIGN, Stack, StackConfig, print_stats};
+use quarry_core::stack::{HeapUse, MIN_ALIGN, Stack, StackConfig, print_stats};
 use quarry_sys::clear::clear;
 use quarry_sys::confined::{self, Confined, is_confined};
-use quarry_sys::glibc;
 use quarry_sys::object;
 use quarry_sys::os::{Linux, Os};
 use quarry_sys::percpu::{self, NativeSlots, Object, PerCpu};
-use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicUsize, Ordering, relax};
+use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering, relax};
 use quarry_sys::report::FdWriter;
 use quarry_sys::thread::thread_pointer;
 use quarry_sys::topology;
@@ -124,6 +123,8 @@ pub fn ensure_ready() -> Mode {
         DISABLED => return Mode::Disabled,
         _ => {}
     }
+    // A child never sees an instance that somebody else was about to build.
+    let _inside = fork::enter();
     loop {
         match STATE.compare_exchange(UNTOUCHED, BUILDING, Ordering::Acquire, Ordering::Acquire) {
             Ok(_) => return build(),
@@ -188,52 +189,11 @@ fn build() -> Mode {
         return Mode::Unavailable;
     }
     STATE.store(READY, Ordering::Release);
-    // From here on the instance serves, also what these two calls may allocate.
-    // SAFETY: the three handlers are `extern "C"` functions that live as long as the process: the
-    // object that they are in is never unloaded.
-    unsafe { glibc::at_fork(before_fork, in_parent, in_child) };
+    // From here on the instance serves, also what these calls may allocate.
+    fork::register_handlers();
+    statistics::register();
     object::pin();
     Mode::Ready
-}
-
-/// Whether `before_fork` took the lock of the streams; written and read under our locks.
-static HAS_STREAMS: AtomicBool = AtomicBool::new(false);
-
-extern "C" fn before_fork() {
-    // `fork` itself takes this lock after all handlers. Whoever holds it may wait for a stream, and
-    // the owner of that stream for memory, as getline does: it must come before our locks.
-    let others = !glibc::is_single_threaded();
-    if others {
-        glibc::lock_streams();
-    }
-    background::lock_for_fork();
-    STACK.lock_for_fork();
-    HAS_STREAMS.store(others, Ordering::Relaxed);
-}
-
-extern "C" fn in_parent() {
-    let has_streams = HAS_STREAMS.load(Ordering::Relaxed);
-    // SAFETY: `before_fork` ran on this thread.
-    unsafe {
-        STACK.unlock_after_fork();
-        background::unlock_after_fork(false);
-    }
-    if has_streams {
-        glibc::unlock_streams();
-    }
-}
-
-extern "C" fn in_child() {
-    let has_streams = HAS_STREAMS.load(Ordering::Relaxed);
-    // SAFETY: `before_fork` ran on this thread, which is the only one of the child and has the
-    // thread pointer that it had in the parent.
-    unsafe {
-        STACK.unlock_after_fork();
-        background::unlock_after_fork(true);
-    }
-    if has_streams {
-        glibc::reset_streams();
-    }
 }
 
 /// Prints the statistics to a file descriptor; what cannot be written is dropped.
@@ -243,6 +203,7 @@ pub fn print_stats_to(fd: i32) {
     // and it stays a NUL-terminated string.
     let (pid, name) = unsafe { (libc::getpid(), CStr::from_ptr(program_invocation_short_name)) };
     let name = name.to_str().unwrap_or("?");
+    let _inside = fork::enter();
     let _ = writeln!(out, "quarry {}: {name}[{pid}]", env!("CARGO_PKG_VERSION"))
         .and_then(|()| print_stats(&STACK, &mut out));
 }
@@ -364,11 +325,16 @@ pub unsafe fn realloc_moving(object: Object, size: usize) -> Option<Object> {
             free(object);
             return Some(new);
         }
-        if STACK.stays_large(object, size) {
+        if stays_large(object, size) {
             return Some(object);
         }
         serve(size, || STACK.realloc_aligned(object, size, MIN_ALIGN))
     }
+}
+
+fn stays_large(object: Object, size: usize) -> bool {
+    let _inside = fork::enter();
+    STACK.stays_large(object, size)
 }
 
 /// Returns to the operating system what can be returned, and the bytes that this was.
@@ -377,7 +343,32 @@ pub fn trim() -> usize {
         return 0;
     }
     background::empty_slots();
+    let _inside = fork::enter();
     STACK.trim()
+}
+
+/// As [`Stack::heap_use`]; nothing where the instance has not been built.
+#[must_use]
+pub fn heap_use() -> HeapUse {
+    if !is_ready() {
+        return HeapUse::default();
+    }
+    let _inside = fork::enter();
+    STACK.heap_use()
+}
+
+/// As [`Stack::validate`], where the instance has been built. Whoever is on a slow path waits.
+///
+/// # Errors
+/// As there.
+///
+/// # Panics
+/// As there.
+pub fn validate() -> Result<(), &'static str> {
+    if !is_ready() {
+        return Ok(());
+    }
+    fork::with_all_outside(|| STACK.validate())
 }
 
 /// Runs `request` of `size` bytes on the instance, if it serves; once more where it has found
@@ -387,10 +378,14 @@ fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option<Object> {
     if ensure_ready() != Mode::Ready || limits::is_beyond_machine(size) {
         return None;
     }
+    let inside = fork::enter();
     limits::before(size);
     let mut object = request().or_else(|| if limits::is_raised() { request() } else { None });
+    // Neither who waits for another thread nor who starts one is waited for by a fork.
+    drop(inside);
     if object.is_none() && size <= LARGEST_BLOCK && background::empty_slots_at_limit() {
         // What was found nowhere else may have been in the slots of other CPUs.
+        let _inside = fork::enter();
         object = request();
     }
     background::start_while_allocating();
@@ -417,8 +412,10 @@ pub unsafe fn free(object: Object) {
 #[inline(never)]
 unsafe fn free_slow(object: Object) {
     let _errno = KeepErrno::new();
+    let inside = fork::enter();
     // SAFETY: the caller's promise is passed on.
     unsafe { STACK.free_slow(object) };
+    drop(inside);
     background::poke();
 }
 

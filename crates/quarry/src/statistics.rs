@@ -4,7 +4,7 @@
 //! and anybody may have put something under the name of the file. Nothing is ever written where
 //! it was not asked for, and nothing waits for a reader.
 
-use crate::process::{is_ready, print_stats_to};
+use crate::process::print_stats_to;
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
@@ -74,12 +74,18 @@ pub(crate) fn set_target(value: &str) {
     TARGET.store(target, Ordering::Release);
 }
 
-/// Prints the statistics where `QUARRY_STATS` says, if it does. Called at exit.
-pub fn print_at_exit() {
-    let target = TARGET.load(Ordering::Acquire);
-    if target == NOWHERE || !is_ready() {
-        return;
+/// Lets them be printed at exit, if they are asked for. In a process that asks for none nothing of
+/// the library runs at exit: each child of a fork would bring it into memory for that.
+pub(crate) fn register() {
+    if TARGET.load(Ordering::Acquire) != NOWHERE {
+        // SAFETY: the object that the function is in is never unloaded.
+        unsafe { libc::atexit(print_at_exit) };
     }
+}
+
+/// Prints the statistics where `QUARRY_STATS` says.
+extern "C" fn print_at_exit() {
+    let target = TARGET.load(Ordering::Acquire);
     let error = standard_error();
     if target == STANDARD_ERROR {
         error.into_iter().for_each(print_stats_to);

@@ -195,6 +195,28 @@ fn disabled() {
     assert_eq!(Quarry::trim(), 0);
 }
 
+/// Handlers of `fork` that were registered before the allocator's own, and allocate between them.
+mod early {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    pub(super) static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+    extern "C" fn allocate() {
+        let bytes: usize = (0..50).map(|length| vec![7u8; length * 2000].len()).sum();
+        assert_eq!(bytes, 2000 * 49 * 50 / 2);
+        CALLS.fetch_add(1, Relaxed);
+    }
+
+    extern "C" fn register() {
+        // SAFETY: the handlers live as long as the process.
+        unsafe { libc::pthread_atfork(Some(allocate), Some(allocate), Some(allocate)) };
+    }
+
+    #[used]
+    #[unsafe(link_section = ".preinit_array")]
+    static REGISTER: extern "C" fn() = register;
+}
+
 #[test]
 fn both_sides_of_a_fork_go_on_allocating() {
     run_alone("forks", &[]);
@@ -212,14 +234,17 @@ fn forks() {
                 }
             });
         }
+        let early_calls = || early::CALLS.load(std::sync::atomic::Ordering::Relaxed);
         for _ in 0..50 {
+            let calls = early_calls();
             // SAFETY: the child allocates, which the fork handlers make possible, and leaves by
             // `_exit`; nothing of the harness runs in it.
             let child = unsafe { libc::fork() };
             if child == 0 {
                 let sum: usize = (0..200).map(|length| vec![1u8; length * 300].len()).sum();
+                let passed = sum == 300 * 199 * 200 / 2 && early_calls() == calls + 2;
                 // SAFETY: as above.
-                unsafe { libc::_exit(i32::from(sum != 300 * 199 * 200 / 2)) };
+                unsafe { libc::_exit(i32::from(!passed)) };
             }
             let mut status = -1;
             // SAFETY: `status` is writable.

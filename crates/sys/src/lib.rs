@@ -2,7 +2,8 @@
 //!
 //! Everything above this crate is arithmetic on frame numbers and words. Here live the calls that
 //! reserve, commit, populate and purge memory ([`os`]), how memory is cleared ([`clear`]), the
-//! per-CPU primitives ([`percpu`]), the counted lock ([`lock`]), what is known of the machine
+//! per-CPU primitives ([`percpu`]), the counted lock ([`lock`]), the
+//! gate that `fork` closes ([`gate`]), what is known of the machine
 //! ([`topology`]), and the way an unrecoverable misuse is reported ([`report`]).
 //!
 //! Nothing here allocates through the global allocator.
@@ -13,6 +14,7 @@ pub mod clear;
 pub mod clock;
 pub mod confined;
 pub mod file;
+pub mod gate;
 pub mod glibc;
 pub mod lock;
 pub mod object;

@@ -161,46 +161,6 @@ impl<T> CountedLock<T> {
             hold_ns: self.hold_ns.load(Ordering::Relaxed),
         }
     }
-
-    /// Takes the lock and keeps it across `fork`, with no guard to drop.
-    ///
-    /// Pairs with [`unlock_after_fork`](Self::unlock_after_fork) on both sides.
-    pub fn lock_for_fork(&self) {
-        core::mem::forget(self.lock());
-    }
-
-    /// Releases what [`lock_for_fork`](Self::lock_for_fork) took, in the parent or in the child.
-    ///
-    /// # Safety
-    /// The calling thread holds the lock through `lock_for_fork`. In the child that thread is the
-    /// only one, and its thread pointer is the parent thread's.
-    pub unsafe fn unlock_after_fork(&self) {
-        drop(Guard { lock: self, since_ns: 0, stays_on_thread: PhantomData });
-    }
-}
-
-/// A lock of whatever value, as `fork` sees it: layers that hold no `unsafe` code name their locks,
-/// and who forks takes and releases them.
-pub trait ForkLock {
-    /// See [`CountedLock::lock_for_fork`].
-    fn lock_for_fork(&self);
-
-    /// See [`CountedLock::unlock_after_fork`].
-    ///
-    /// # Safety
-    /// As there.
-    unsafe fn unlock_after_fork(&self);
-}
-
-impl<T> ForkLock for CountedLock<T> {
-    fn lock_for_fork(&self) {
-        CountedLock::lock_for_fork(self);
-    }
-
-    unsafe fn unlock_after_fork(&self) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { CountedLock::unlock_after_fork(self) };
-    }
 }
 
 impl<T> Deref for Guard<'_, T> {
@@ -238,12 +198,12 @@ impl<T> Drop for Guard<'_, T> {
     }
 }
 
-/// The two futex calls a lock needs.
+/// The futex calls that locks and gates need.
 #[cfg(not(quarry_model))]
-mod futex {
+pub(crate) mod futex {
     use crate::primitive::AtomicU32;
 
-    pub(super) fn wait(word: &AtomicU32, expected: u32) {
+    pub(crate) fn wait(word: &AtomicU32, expected: u32) {
         // SAFETY: the word outlives the call and FUTEX_WAIT only reads it. errno is saved by the
         // caller's entry point (see quarry-preload), so a spurious EAGAIN is never seen outside.
         unsafe {
@@ -257,14 +217,22 @@ mod futex {
         }
     }
 
-    pub(super) fn wake_one(word: &AtomicU32) {
+    pub(crate) fn wake_one(word: &AtomicU32) {
+        wake(word, 1);
+    }
+
+    pub(crate) fn wake_all(word: &AtomicU32) {
+        wake(word, i32::MAX);
+    }
+
+    fn wake(word: &AtomicU32, most: i32) {
         // SAFETY: FUTEX_WAKE uses the address only as a key.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
                 word.as_ptr(),
                 libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-                1,
+                most,
             );
         }
     }
@@ -273,7 +241,7 @@ mod futex {
 /// The same two under the model checker: comparing and queueing are one step, as in the kernel, and
 /// a thread that nobody wakes is a deadlock that the checker reports.
 #[cfg(quarry_model)]
-mod futex {
+pub(crate) mod futex {
     use crate::primitive::{AtomicU32, Ordering, point};
     use std::cell::RefCell;
     use std::collections::VecDeque;
@@ -288,7 +256,7 @@ mod futex {
         std::ptr::from_ref(word) as usize
     }
 
-    pub(super) fn wait(word: &AtomicU32, expected: u32) {
+    pub(crate) fn wait(word: &AtomicU32, expected: u32) {
         if shuttle::current::try_get_current_task().is_none() {
             // Not a model test: the caller looks at the word again.
             return std::thread::yield_now();
@@ -304,14 +272,21 @@ mod futex {
         }
     }
 
-    pub(super) fn wake_one(word: &AtomicU32) {
+    pub(crate) fn wake_one(word: &AtomicU32) {
         point();
+        wake_next(word);
+    }
+
+    pub(crate) fn wake_all(word: &AtomicU32) {
+        point();
+        while wake_next(word) {}
+    }
+
+    fn wake_next(word: &AtomicU32) -> bool {
         let woken = SLEEPERS.with_borrow_mut(|sleepers| {
             let place = sleepers.iter().position(|(slept_on, _)| *slept_on == key(word))?;
             sleepers.remove(place)
         });
-        if let Some((_, thread)) = woken {
-            thread.unpark();
-        }
+        woken.inspect(|(_, thread)| thread.unpark()).is_some()
     }
 }

@@ -5,7 +5,7 @@ use quarry_sys::lock::{CountedLock, HOLD_SAMPLE, LockStats};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 #[test]
 fn an_uncontended_lock_counts_acquisitions_only() {
@@ -121,41 +121,6 @@ fn counters_add_up() {
     let mut sum = LockStats { acquisitions: 1, contentions: 2, hold_samples: 3, hold_ns: 4 };
     sum += sum;
     assert_eq!(sum, LockStats { acquisitions: 2, contentions: 4, hold_samples: 6, hold_ns: 8 });
-}
-
-/// Parent and child both release what was taken before `fork`, and go on locking.
-#[test]
-fn a_lock_taken_for_fork_is_released_on_both_sides() {
-    let lock = CountedLock::new(0u32);
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        // Somebody who wants the lock all the time, and may sleep on it while the process forks.
-        scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                *lock.lock() += 1;
-            }
-        });
-        for _ in 0..50 {
-            lock.lock_for_fork();
-            // SAFETY: the child uses the lock alone and leaves by _exit.
-            let child = unsafe { libc::fork() };
-            assert!(child >= 0, "fork fails");
-            // SAFETY: taken above by this thread, of which the child's only one is the copy.
-            unsafe { lock.unlock_after_fork() };
-            if child == 0 {
-                let before = *lock.lock();
-                *lock.lock() += 1;
-                let passed = *lock.lock() == before + 1;
-                // SAFETY: ends the child without running anything of the parent's.
-                unsafe { libc::_exit(i32::from(!passed)) };
-            }
-            let mut status = 0;
-            // SAFETY: `status` is writable.
-            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-            assert_eq!(status, 0, "the child failed or was killed");
-        }
-        over.store(true, Ordering::Relaxed);
-    });
 }
 
 const AGAIN: &str = "QUARRY_TEST_LOCK_AGAIN";

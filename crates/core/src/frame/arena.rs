@@ -22,7 +22,7 @@
 use super::block_bits::{Bit, BlockBits};
 use super::{FRAME_SHIFT, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use core::ptr::NonNull;
-use quarry_sys::lock::{CountedLock, ForkLock, Guard, LockStats};
+use quarry_sys::lock::{CountedLock, Guard, LockStats};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::Release};
 use quarry_sys::topology::max_map_count;
@@ -315,12 +315,6 @@ impl Arena {
     #[must_use]
     pub fn lock_stats(&self) -> LockStats {
         self.lock.stats()
-    }
-
-    /// The lock of the bits, for `fork`.
-    #[must_use]
-    pub fn fork_lock(&self) -> &dyn ForkLock {
-        &self.lock
     }
 
     /// Checks the equations. The caller has the arena for itself.

@@ -77,18 +77,4 @@ impl Metadata {
     pub fn bytes(&self, kind: MetadataKind) -> usize {
         self.bytes[kind as usize].load(Ordering::Relaxed)
     }
-
-    /// Takes the lock before `fork`.
-    pub fn lock_for_fork(&self) {
-        self.chunk.lock_for_fork();
-    }
-
-    /// Releases it on either side of `fork`.
-    ///
-    /// # Safety
-    /// The calling thread took it by [`lock_for_fork`](Self::lock_for_fork).
-    pub unsafe fn unlock_after_fork(&self) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.chunk.unlock_after_fork() };
-    }
 }

@@ -346,20 +346,6 @@ impl Mappings {
     pub fn lock_stats(&self) -> LockStats {
         self.kept.stats()
     }
-
-    /// Takes the lock before `fork`.
-    pub fn lock_for_fork(&self) {
-        self.kept.lock_for_fork();
-    }
-
-    /// Releases it on either side of `fork`.
-    ///
-    /// # Safety
-    /// The calling thread took it by [`lock_for_fork`](Self::lock_for_fork).
-    pub unsafe fn unlock_after_fork(&self) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.kept.unlock_after_fork() };
-    }
 }
 
 impl Default for Mappings {

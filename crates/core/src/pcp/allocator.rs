@@ -14,7 +14,6 @@ use crate::frame::{
     PAGEBLOCK_FRAMES, Pfn,
 };
 use crate::zone::{Ask, Block, Mark, ZoneConfig, Zones};
-use quarry_sys::lock::ForkLock;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 use quarry_sys::report::fatal;
@@ -294,14 +293,6 @@ impl PageAllocator {
     #[must_use]
     pub fn pcp_bytes(&self) -> usize {
         self.pcps.bytes()
-    }
-
-    /// Calls `act` for every lock of the page allocator, in the order in which they are taken:
-    /// per-CPU lists, zones, reservation. Who forks takes all of them before and releases them on
-    /// both sides.
-    pub fn for_fork_locks(&self, act: &mut dyn FnMut(&dyn ForkLock)) {
-        self.pcps.all().for_each(|pcp| act(&pcp.lists));
-        self.zones.for_fork_locks(act);
     }
 
     /// Checks every equation of zones, lists and budget. O(frames); nobody else may be at work.

@@ -104,11 +104,6 @@ impl PcpSet {
         self.pcps.at(self.index(slot, node))
     }
 
-    /// The lists of all slots and nodes.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Pcp> {
-        (0..self.pcps.len()).map(|index| self.pcps.at(index))
-    }
-
     fn orders(&self) -> &'static [u8] {
         fn of<P: Policy>(_: &P) -> &'static [u8] {
             P::ORDERS

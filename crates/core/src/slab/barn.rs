@@ -234,20 +234,6 @@ impl Barn {
     pub fn lock_stats(&self) -> LockStats {
         self.sheaves.stats()
     }
-
-    /// Takes the lock before `fork`.
-    pub fn lock_for_fork(&self) {
-        self.sheaves.lock_for_fork();
-    }
-
-    /// Releases it on either side of `fork`.
-    ///
-    /// # Safety
-    /// The calling thread took it by [`lock_for_fork`](Self::lock_for_fork).
-    pub unsafe fn unlock_after_fork(&self) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.sheaves.unlock_after_fork() };
-    }
 }
 
 impl Default for Barn {

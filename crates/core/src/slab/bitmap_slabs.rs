@@ -499,20 +499,6 @@ impl BitmapSlabs {
     pub fn lock_stats(&self) -> LockStats {
         self.lists.stats()
     }
-
-    /// Takes the lock before `fork`.
-    pub fn lock_for_fork(&self) {
-        self.lists.lock_for_fork();
-    }
-
-    /// Releases it on either side of `fork`.
-    ///
-    /// # Safety
-    /// The calling thread took it by [`lock_for_fork`](Self::lock_for_fork).
-    pub unsafe fn unlock_after_fork(&self) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.lists.unlock_after_fork() };
-    }
 }
 
 impl Default for BitmapSlabs {

@@ -393,20 +393,6 @@ impl CacheTable {
     pub fn iter(&self) -> impl Iterator<Item = &Cache> + Clone {
         (1..=self.count()).filter_map(|number| self.get(CacheId::new(number)))
     }
-
-    /// Takes the lock before `fork`.
-    pub fn lock_for_fork(&self) {
-        self.adding.lock_for_fork();
-    }
-
-    /// Releases it on either side of `fork`.
-    ///
-    /// # Safety
-    /// The calling thread took it by [`lock_for_fork`](Self::lock_for_fork).
-    pub unsafe fn unlock_after_fork(&self) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.adding.unlock_after_fork() };
-    }
 }
 
 impl Default for CacheTable {

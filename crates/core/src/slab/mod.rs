@@ -214,13 +214,4 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     fn validate_kept(&self, _context: &SlabContext<'_, P>) -> Result<(), &'static str> {
         Ok(())
     }
-
-    /// Takes every lock of the policy before `fork`.
-    fn lock_for_fork(&self);
-
-    /// Releases them on either side of `fork`.
-    ///
-    /// # Safety
-    /// The calling thread took them by [`lock_for_fork`](Self::lock_for_fork).
-    unsafe fn unlock_after_fork(&self);
 }

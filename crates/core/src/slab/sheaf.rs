@@ -538,21 +538,4 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         }
         Ok(())
     }
-
-    fn lock_for_fork(&self) {
-        for own in &self.caches {
-            own.barn.lock_for_fork();
-            own.slabs.lock_for_fork();
-        }
-    }
-
-    unsafe fn unlock_after_fork(&self) {
-        for own in &self.caches {
-            // SAFETY: the caller took both by `lock_for_fork`.
-            unsafe {
-                own.slabs.unlock_after_fork();
-                own.barn.unlock_after_fork();
-            }
-        }
-    }
 }

@@ -4,7 +4,6 @@
 mod buddy;
 mod budget;
 mod fallback;
-mod fork;
 mod free_area;
 mod give_back;
 mod grow;

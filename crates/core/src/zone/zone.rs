@@ -404,10 +404,6 @@ impl Zone {
         }
         counts
     }
-
-    pub(super) fn fork_lock(&self) -> &CountedLock<Inside> {
-        &self.inside
-    }
 }
 
 /// Takes one block from the lists that the request may use.

@@ -3,7 +3,7 @@
 //!
 //! The same cells and arrays as the sequences use, so one thread may serve both kinds. The lock is
 //! one word that holds its owner's thread pointer: single operations only try it, so that nothing
-//! on the fast path waits; who must have it (prepare, drain, fork) spins briefly and then naps.
+//! on the fast path waits; who must have it (prepare, drain) spins briefly and then naps.
 
 use super::slot::{CELL_SHIFT, LIST_MAX, WidePlace};
 use super::{ArrayId, Object, PerCpu, Push, SlotArea, SlotIndex};
@@ -102,6 +102,7 @@ impl Drop for Held<'_> {
 fn try_hold(area: &SlotArea, slot: SlotIndex) -> Option<Held<'_>> {
     let me = crate::thread::thread_pointer() as u64;
     let word = area.control(slot);
+    area.note_held(slot);
     let free = word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
     free.then(|| Held(area, slot))
 }
@@ -312,12 +313,16 @@ impl Stripes {
         }
     }
 
-    pub(super) fn lock_for_fork(&self, area: &SlotArea) {
-        self.slots().for_each(|slot| core::mem::forget(hold(area, slot)));
-    }
-
-    pub(super) fn unlock_after_fork(&self, area: &SlotArea) {
-        self.slots().for_each(|slot| drop(Held(area, slot)));
+    /// In the child of a fork: whoever held a stripe is not there, unless it is the caller. Its
+    /// operation has stored its one word, or not.
+    pub(super) fn free_in_child(&self, area: &SlotArea) {
+        let me = crate::thread::thread_pointer() as u64;
+        for slot in self.slots().filter(|slot| area.was_held(*slot)) {
+            let word = area.control(slot);
+            if ![0, me].contains(&word.load(Ordering::Relaxed)) {
+                word.store(0, Ordering::Relaxed);
+            }
+        }
     }
 }
 
@@ -503,19 +508,8 @@ unsafe impl<C: ChooseSlot> PerCpu for LockedSlots<C> {
         true
     }
 
-    fn lock_for_fork(&self) {
-        self.once.lock_for_fork();
-        self.area.bounds_lock.lock_for_fork();
-        self.stripes.lock_for_fork(&self.area);
-    }
-
-    unsafe fn unlock_after_fork(&self) {
-        self.stripes.unlock_after_fork(&self.area);
-        // SAFETY: the caller took both by `lock_for_fork`.
-        unsafe {
-            self.area.bounds_lock.unlock_after_fork();
-            self.once.unlock_after_fork();
-        }
+    fn free_in_child(&self) {
+        self.stripes.free_in_child(&self.area);
     }
 }
 

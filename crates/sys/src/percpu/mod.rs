@@ -236,12 +236,7 @@ pub unsafe trait PerCpu: Sync + Sized {
         self.area().usage(array)
     }
 
-    /// Takes every lock of the backend before `fork`.
-    fn lock_for_fork(&self);
-
-    /// Releases them on either side of `fork`.
-    ///
-    /// # Safety
-    /// The calling thread took them by [`lock_for_fork`](Self::lock_for_fork).
-    unsafe fn unlock_after_fork(&self);
+    /// Lets go, in the child of a fork, of slots that threads of the parent were about to pop from or
+    /// push to. Nobody was in the middle of anything else when the parent forked.
+    fn free_in_child(&self);
 }

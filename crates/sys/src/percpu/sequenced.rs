@@ -479,18 +479,7 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         self.may_stop_all()
     }
 
-    fn lock_for_fork(&self) {
-        self.once.lock_for_fork();
-        self.area.bounds_lock.lock_for_fork();
-        self.stripes.lock_for_fork(&self.area);
-    }
-
-    unsafe fn unlock_after_fork(&self) {
-        self.stripes.unlock_after_fork(&self.area);
-        // SAFETY: the caller took both by `lock_for_fork`.
-        unsafe {
-            self.area.bounds_lock.unlock_after_fork();
-            self.once.unlock_after_fork();
-        }
+    fn free_in_child(&self) {
+        self.stripes.free_in_child(&self.area);
     }
 }

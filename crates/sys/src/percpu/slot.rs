@@ -168,6 +168,8 @@ pub struct SlotArea {
     laid_out: AtomicU32,
     /// Held while bounds or layouts change: prepare, drain, define.
     pub(super) bounds_lock: CountedLock<()>,
+    /// Bit `n % 64` is set once somebody has tried to hold slot `n`.
+    ever_held: AtomicU64,
 }
 
 impl SlotArea {
@@ -182,6 +184,7 @@ impl SlotArea {
             wide: [const { AtomicU32::new(0) }; MAX_ARRAYS],
             laid_out: AtomicU32::new(0),
             bounds_lock: CountedLock::new(()),
+            ever_held: AtomicU64::new(0),
         }
     }
 
@@ -332,6 +335,20 @@ impl SlotArea {
     #[inline]
     pub(super) fn control(&self, slot: SlotIndex) -> &AtomicU64 {
         self.at(slot, 0)
+    }
+
+    /// Notes that somebody tries to hold a slot.
+    #[inline]
+    pub(super) fn note_held(&self, slot: SlotIndex) {
+        if !self.was_held(slot) {
+            self.ever_held.fetch_or(1 << (slot.0 % 64), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether somebody may have held it; if not, its control word may not even be in memory.
+    #[inline]
+    pub(super) fn was_held(&self, slot: SlotIndex) -> bool {
+        self.ever_held.load(Ordering::Relaxed) >> (slot.0 % 64) & 1 == 1
     }
 
     /// Opens `array` of `slot` where it lies now, after it was stopped and perhaps moved.

@@ -59,21 +59,3 @@ fn try_lock_counts_what_it_meets() {
         assert_eq!(lock.stats().contentions, u64::from(failed));
     });
 }
-
-/// Sleepers are woken one after the other, also when the lock is taken across a fork's sections.
-#[test]
-fn fork_sections_hand_the_lock_on() {
-    check(|| {
-        let lock = CountedLock::new(());
-        shuttle::thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| drop(lock.lock()));
-            }
-            lock.lock_for_fork();
-            relax();
-            // SAFETY: taken by this thread in the line above.
-            unsafe { lock.unlock_after_fork() };
-        });
-        assert_eq!(lock.stats().acquisitions, 3);
-    });
-}

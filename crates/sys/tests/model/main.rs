@@ -1,10 +1,12 @@
-//! Models: shuttle walks through interleavings of the slot protocol and of the counted lock.
+//! Models: shuttle walks through interleavings of the slot protocol, of the counted lock
+//! and of the gate of `fork`.
 //!
 //! `scripts/model.sh` runs them. Each scenario runs under two schedulers, and each has a mutation
 //! beside it: with a bug planted in the sequences, the check has to fail.
 #![cfg(quarry_model)]
 
 mod arrays;
+mod gate;
 mod lists;
 mod lock;
 

@@ -103,12 +103,11 @@ unsafe impl<const N: u32> PerCpu for Virtual<N> {
         fn drain_lists(
             &self, array: ArrayId, take: &mut dyn FnMut(u64, Option<Object>, usize)
         ) -> bool;
-        fn lock_for_fork(&self);
+        fn free_in_child(&self);
     }
     forward! { unsafe
         fn list_pop(&self, array: ArrayId) -> Option<Object>;
         fn list_push(&self, array: ArrayId, guard: u64, object: Object) -> Push;
-        fn unlock_after_fork(&self);
     }
 }
 

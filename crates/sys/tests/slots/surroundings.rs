@@ -213,6 +213,7 @@ fn a_thread_without_registration_uses_the_stripes() {
 fn forks_see_whole_slots<S: Backend>() {
     const OBJECTS: usize = 12;
     let slots = Slots::<S>::new();
+    let gate = quarry_sys::gate::Gate::new();
     let over = std::sync::atomic::AtomicBool::new(false);
     let relaxed = std::sync::atomic::Ordering::Relaxed;
     let churn = |index: usize| {
@@ -225,6 +226,7 @@ fn forks_see_whole_slots<S: Backend>() {
             } else if let Some(object) = slots.take(A) {
                 hand.push(number(object));
             } else {
+                let _inside = gate.enter(|| index);
                 slots.prepare(A).expect("memory");
             }
         }
@@ -234,10 +236,10 @@ fn forks_see_whole_slots<S: Backend>() {
         let churn = &churn;
         let threads: Vec<_> = (0..2).map(|index| scope.spawn(move || churn(index))).collect();
         for _ in 0..40 {
-            slots.lock_for_fork();
+            gate.close();
             in_fork(|| {
-                // SAFETY: the forking thread took them, and this is its copy.
-                unsafe { slots.unlock_after_fork() };
+                slots.free_in_child();
+                gate.open_in_child();
                 let mut found: Vec<usize> = slots.drained(A).into_iter().map(number).collect();
                 let count = found.len();
                 found.sort_unstable();
@@ -249,8 +251,7 @@ fn forks_see_whole_slots<S: Backend>() {
                 }
                 assert_eq!(slots.drained(A), [tag(99)]);
             });
-            // SAFETY: taken above by this thread.
-            unsafe { slots.unlock_after_fork() };
+            gate.open();
         }
         over.store(true, relaxed);
         let mut found: Vec<usize> =

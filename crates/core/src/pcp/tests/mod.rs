@@ -169,26 +169,6 @@ fn mappings_and_pages_share_one_limit() {
 }
 
 #[test]
-fn every_lock_is_held_across_fork_and_free_afterwards() {
-    let pages = build(TINY, &RingSizes::default());
-    let slot = SlotIndex(0);
-    let page = pages.alloc(slot, request(0, MigrateType::Movable)).unwrap();
-    let mut locks = 0;
-    pages.for_fork_locks(&mut |lock| {
-        lock.lock_for_fork();
-        locks += 1;
-    });
-    assert_eq!(locks, 4 + 3 + 1, "lists of four slots, a zone with three locks, the reservation");
-    assert!(pages.pcps.all().all(|pcp| pcp.lists.try_lock().is_none()));
-    #[expect(unsafe_code, reason = "releases what the lines before took")]
-    // SAFETY: this thread took each of the locks by `lock_for_fork`.
-    pages.for_fork_locks(&mut |lock| unsafe { lock.unlock_after_fork() });
-    pages.free(slot, page.pfn, Order::ZERO);
-    pages.drain_all();
-    pages.validate();
-}
-
-#[test]
 fn a_large_exact_request_costs_the_zone_one_section_and_its_free_one() {
     let pages = build(TINY, &RingSizes::default());
     let (slot, zone) = (SlotIndex(0), pages.zones().zone(NodeId(0)));

@@ -59,12 +59,10 @@ mod tests;
 mod validate;
 
 use self::cache::{SlubCache, guard_of};
-use self::node::PartialList;
 use self::tables::LateTables;
 use super::{Cache, CacheId, CacheParams, SlabContext, SlabPolicy, SlabStats};
 use crate::frame::{MetadataKind, Order, Pfn};
 use core::mem::MaybeUninit;
-use quarry_sys::lock::CountedLock;
 use quarry_sys::os::{OsError, OsResult};
 use quarry_sys::percpu::{Object, PerCpu, Push};
 use quarry_sys::primitive::{AtomicU32, Ordering};
@@ -89,19 +87,6 @@ impl<const LOCKLESS: bool> Slub<LOCKLESS> {
     ) -> SlubCache<'a, P, LOCKLESS> {
         let tables = self.tables.get().expect("a cache has been created");
         SlubCache { context, cache, tables }
-    }
-
-    fn slot_locks(&self) -> impl Iterator<Item = &CountedLock<()>> {
-        let tables = self.tables.get().into_iter();
-        tables.flat_map(|tables| tables.slots().map(|slot| tables.slot_lock(slot)))
-    }
-
-    fn list_locks(&self) -> impl Iterator<Item = &CountedLock<PartialList>> {
-        let last = self.last.load(Ordering::Acquire) as usize;
-        let tables = self.tables.get().into_iter();
-        tables
-            .flat_map(move |tables| (1..=last).map(move |index| (tables, CacheId::new(index))))
-            .flat_map(|(tables, id)| tables.nodes(id).map(|node| &node.list))
     }
 }
 
@@ -191,23 +176,5 @@ impl<P: PerCpu, const LOCKLESS: bool> SlabPolicy<P> for Slub<LOCKLESS> {
 
     fn validate(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Result<(), &'static str> {
         self.of(context, cache).validate()
-    }
-
-    fn lock_for_fork(&self) {
-        self.slot_locks().for_each(CountedLock::lock_for_fork);
-        self.list_locks().for_each(CountedLock::lock_for_fork);
-        self.tables.get().iter().for_each(|tables| tables.fork_lock().lock_for_fork());
-    }
-
-    unsafe fn unlock_after_fork(&self) {
-        // SAFETY: the caller took them all by `lock_for_fork`, under which no cache is created.
-        self.tables
-            .get()
-            .iter()
-            .for_each(|tables| unsafe { tables.fork_lock().unlock_after_fork() });
-        // SAFETY: as above.
-        self.list_locks().for_each(|lock| unsafe { lock.unlock_after_fork() });
-        // SAFETY: as above.
-        self.slot_locks().for_each(|lock| unsafe { lock.unlock_after_fork() });
     }
 }

@@ -21,7 +21,7 @@ use crate::frame::{
 use crate::slab::{CacheId, MAX_CACHES, SlabContext};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use quarry_sys::lock::{CountedLock, ForkLock};
+use quarry_sys::lock::CountedLock;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 use quarry_sys::primitive::{AtomicBool, AtomicU32, Ordering};
@@ -97,11 +97,6 @@ impl Tables {
             context.metadata.count(MetadataKind::SlabHeaders, (len - known) * BYTES_PER_FRAME);
         }
         Ok(())
-    }
-
-    /// The lock under which the tables grow, for `fork`.
-    pub(super) fn fork_lock(&self) -> &dyn ForkLock {
-        &self.growth
     }
 
     /// The packed word of the slab at `slab`.

@@ -1,0 +1,239 @@
+//! The gate through which work of several steps goes, and which `fork` closes.
+//!
+//! The child of a fork has one thread. What the others were in the middle of is never finished
+//! there: their locks stay held, and pages on their way from one list to another are on none. So
+//! whoever changes shared state in more than one step is *inside* meanwhile; who forks closes the
+//! gate and waits until nobody is. Then every lock is free and every equation holds, and `fork`
+//! needs to know neither the locks nor the equations.
+//!
+//! * Who is inside occupies a place: its thread pointer stands in one of a few words, each in a
+//!   cache line of its own. Going in is one compare-and-exchange, going out one store.
+//! * While the process has one thread, nobody occupies anything and nothing is closed: a handler of
+//!   a signal may fork in the middle of whatever it interrupted, and both sides go on with that.
+//! * Who has closed the gate passes through it, so handlers of `fork` may allocate. It may close it
+//!   again: a handler of a signal forks, having interrupted a fork.
+//! * Who is inside may go in again.
+//! * A thread that forks while it is inside itself (a handler of a signal, again) does not wait for
+//!   its own place, and for others only for a while: they may wait for a lock that it holds. It then
+//!   forks as it is. POSIX lets the child of such a fork call async-signal-safe functions only.
+
+use crate::glibc::is_single_threaded;
+use crate::lock::futex;
+use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering, relax};
+use crate::thread::{nap, thread_pointer};
+use core::marker::PhantomData;
+
+/// Places. Threads that find all of them occupied are counted together.
+const PLACES: usize = if cfg!(quarry_model) { 2 } else { 128 };
+/// Rounds of spinning before a waiter naps, as in `lock`.
+const SPIN_ROUNDS: u32 = if cfg!(quarry_model) { 1 } else { 100 };
+/// Rounds after which a waiter that others may wait for gives up: some milliseconds of naps.
+const PATIENCE: u32 = SPIN_ROUNDS + 50;
+/// The same for those who are counted together: about a second. The waiter may be one of them.
+const PATIENCE_WITH_CROWD: u32 = SPIN_ROUNDS + 10_000;
+/// How often a thread can have closed the gate: its pointer stands above these bits.
+const TIMES_BITS: u32 = 12;
+
+/// Who is inside: the thread pointer, or 0.
+#[repr(align(64))]
+struct Place(AtomicUsize);
+
+/// See the module.
+#[repr(align(64))]
+pub struct Gate {
+    /// `thread pointer << 12 | times` of who has closed it, 0 while it is open.
+    closer: AtomicU64,
+    /// Threads that sleep until it is open.
+    sleepers: AtomicU32,
+    /// What they sleep on: counts how often they were woken.
+    opened: AtomicU32,
+    /// Threads inside that have found no place.
+    crowd: AtomicU32,
+    places: [Place; PLACES],
+}
+
+/// Proof that its thread is inside; goes out when dropped.
+pub struct Inside<'a> {
+    entered: Entered<'a>,
+    stays_on_thread: PhantomData<*mut ()>,
+}
+
+enum Entered<'a> {
+    /// Nobody else is there.
+    Alone,
+    Place(&'a AtomicUsize),
+    Crowd(&'a AtomicU32),
+}
+
+fn is_of(closer: u64, thread: usize) -> bool {
+    closer >> TIMES_BITS == thread as u64
+}
+
+/// Lets others run. False once `patience` rounds are over.
+fn wait_a_round(round: &mut u32, patience: u32) -> bool {
+    *round = round.saturating_add(1);
+    if *round > SPIN_ROUNDS {
+        nap()
+    } else {
+        relax()
+    }
+    *round < patience
+}
+
+impl Gate {
+    /// An open gate.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            closer: AtomicU64::new(0),
+            sleepers: AtomicU32::new(0),
+            opened: AtomicU32::new(0),
+            crowd: AtomicU32::new(0),
+            places: [const { Place(AtomicUsize::new(0)) }; PLACES],
+        }
+    }
+
+    /// Goes in, waiting while another thread has the gate closed. Threads that pass different hints
+    /// do not get into each other's way.
+    #[inline]
+    pub fn enter(&self, hint: impl FnOnce() -> usize) -> Inside<'_> {
+        let entered =
+            if is_single_threaded() { Entered::Alone } else { self.enter_beside_others(hint()) };
+        Inside { entered, stays_on_thread: PhantomData }
+    }
+
+    #[inline(never)]
+    fn enter_beside_others(&self, hint: usize) -> Entered<'_> {
+        let me = thread_pointer();
+        loop {
+            let entered = self.occupy(hint, me);
+            // Sequentially consistent, as is the closer's look at the places: one sees the other.
+            let closer = self.closer.load(Ordering::SeqCst);
+            if closer == 0 || is_of(closer, me) || self.is_inside_already(&entered, me) {
+                return entered;
+            }
+            entered.leave();
+            self.sleep_until_open();
+        }
+    }
+
+    #[inline]
+    fn occupy(&self, hint: usize, me: usize) -> Entered<'_> {
+        for offset in 0..PLACES {
+            let Place(place) = &self.places[(hint + offset) % PLACES];
+            if place.compare_exchange(0, me, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+                return Entered::Place(place);
+            }
+        }
+        self.crowd.fetch_add(1, Ordering::SeqCst);
+        Entered::Crowd(&self.crowd)
+    }
+
+    /// Whether the thread is inside, beside how it has just entered.
+    fn is_inside_already(&self, entered: &Entered<'_>, me: usize) -> bool {
+        let of_now = usize::from(matches!(entered, Entered::Place(_)));
+        self.places_of(me) > of_now
+    }
+
+    fn places_of(&self, thread: usize) -> usize {
+        self.places.iter().filter(|place| place.0.load(Ordering::Relaxed) == thread).count()
+    }
+
+    #[cold]
+    fn sleep_until_open(&self) {
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        let opened = self.opened.load(Ordering::SeqCst);
+        if self.closer.load(Ordering::SeqCst) != 0 {
+            futex::wait(&self.opened, opened);
+        }
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Closes the gate before `fork` and waits until nobody else is inside. Waits for another
+    /// closer.
+    pub fn close(&self) {
+        let me = thread_pointer();
+        // A signal between the look and the exchange may fork as well: it leaves all as it was.
+        if is_of(self.closer.load(Ordering::Relaxed), me) {
+            self.closer.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let patience = if self.places_of(me) > 0 { PATIENCE } else { u32::MAX };
+        let (mut round, mine) = (0, (me as u64) << TIMES_BITS | 1);
+        while self.closer.compare_exchange(0, mine, Ordering::SeqCst, Ordering::Relaxed).is_err() {
+            if !wait_a_round(&mut round, patience) {
+                return;
+            }
+        }
+        let (mut crowd_round, crowd_patience) = (0, patience.min(PATIENCE_WITH_CROWD));
+        while self.crowd.load(Ordering::SeqCst) != 0
+            && wait_a_round(&mut crowd_round, crowd_patience)
+        {}
+        for Place(place) in &self.places {
+            let is_others = || ![0, me].contains(&place.load(Ordering::SeqCst));
+            while is_others() && wait_a_round(&mut round, patience) {}
+        }
+    }
+
+    /// Opens the gate on the parent's side, where this thread has closed it; often enough, where it
+    /// has several times.
+    pub fn open(&self) {
+        let closer = self.closer.load(Ordering::Relaxed);
+        if is_of(closer, thread_pointer()) {
+            self.open_once(closer);
+        }
+    }
+
+    fn open_once(&self, closer: u64) {
+        if closer & ((1 << TIMES_BITS) - 1) > 1 {
+            self.closer.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        self.closer.store(0, Ordering::SeqCst);
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            self.opened.fetch_add(1, Ordering::SeqCst);
+            futex::wake_all(&self.opened);
+        }
+    }
+
+    /// Opens it on the child's side. Whoever else was at the gate does not exist there.
+    pub fn open_in_child(&self) {
+        let me = thread_pointer();
+        self.sleepers.store(0, Ordering::Relaxed);
+        for Place(place) in &self.places {
+            if ![0, me].contains(&place.load(Ordering::Relaxed)) {
+                place.store(0, Ordering::Relaxed);
+            }
+        }
+        match self.closer.load(Ordering::Relaxed) {
+            closer if is_of(closer, me) => self.open_once(closer),
+            _ => self.closer.store(0, Ordering::Relaxed),
+        }
+    }
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Entered<'_> {
+    #[inline]
+    fn leave(&self) {
+        match self {
+            Self::Alone => {}
+            Self::Place(place) => place.store(0, Ordering::Release),
+            Self::Crowd(crowd) => {
+                crowd.fetch_sub(1, Ordering::Release);
+            }
+        }
+    }
+}
+
+impl Drop for Inside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.entered.leave();
+    }
+}

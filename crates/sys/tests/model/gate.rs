@@ -1,0 +1,93 @@
+//! The gate of `fork`: nobody is in the middle of anything while it is closed, and nobody waits
+//! forever.
+
+use crate::check;
+use quarry_sys::gate::Gate;
+use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed, relax};
+
+/// Two numbers that differ while somebody is inside.
+#[derive(Default)]
+struct Pair {
+    first: AtomicU32,
+    second: AtomicU32,
+}
+
+impl Pair {
+    fn new() -> Self {
+        Self { first: AtomicU32::new(0), second: AtomicU32::new(0) }
+    }
+
+    fn step(&self) {
+        self.first.fetch_add(1, Relaxed);
+        relax();
+        self.second.fetch_add(1, Relaxed);
+    }
+
+    fn is_whole(&self) -> bool {
+        self.first.load(Relaxed) == self.second.load(Relaxed)
+    }
+}
+
+/// There are two places: the third thread is counted.
+#[test]
+fn nobody_is_inside_a_closed_gate() {
+    check(|| {
+        let (gate, pair) = (Gate::new(), Pair::new());
+        shuttle::thread::scope(|scope| {
+            for hint in 0..3 {
+                let (gate, pair) = (&gate, &pair);
+                scope.spawn(move || {
+                    let _inside = gate.enter(|| hint);
+                    pair.step();
+                });
+            }
+            gate.close();
+            assert!(pair.is_whole(), "somebody is inside");
+            // Handlers of `fork` that allocate, and a handler of a signal that forks.
+            drop(gate.enter(|| 0));
+            gate.close();
+            gate.open();
+            assert!(pair.is_whole(), "an inner fork has opened the gate");
+            gate.open();
+        });
+        assert_eq!(pair.first.load(Relaxed), 3, "all got in");
+    });
+}
+
+/// Who is inside goes in again, though the gate has been closed meanwhile.
+#[test]
+fn inside_twice() {
+    check(|| {
+        let (gate, pair) = (Gate::new(), Pair::new());
+        shuttle::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _outer = gate.enter(|| 0);
+                let _inner = gate.enter(|| 0);
+                pair.step();
+            });
+            gate.close();
+            assert!(pair.is_whole(), "somebody is inside");
+            gate.open();
+        });
+    });
+}
+
+/// Closers wait for each other.
+#[test]
+fn two_forks_at_once() {
+    check(|| {
+        let (gate, closed) = (Gate::new(), AtomicU32::new(0));
+        let fork = || {
+            gate.close();
+            assert_eq!(closed.fetch_add(1, Relaxed), 0, "two have closed the gate");
+            relax();
+            closed.fetch_sub(1, Relaxed);
+            gate.open();
+        };
+        shuttle::thread::scope(|scope| {
+            scope.spawn(fork);
+            scope.spawn(|| drop(gate.enter(|| 0)));
+            fork();
+        });
+    });
+}
