@@ -14,8 +14,8 @@
 //!   again: a handler of a signal forks, having interrupted a fork.
 //! * Who is inside may go in again.
 //! * A thread that forks while it is inside itself (a handler of a signal, again) does not wait for
-//!   its own place, and for others only for a while: they may wait for a lock that it holds. It then
-//!   forks as it is. POSIX lets the child of such a fork call async-signal-safe functions only.
+//!   its own place, and for others only for a while: they may wait for a lock that it holds. After
+//!   that it forks as it is: POSIX lets the child call async-signal-safe functions only.
 
 use crate::glibc::is_single_threaded;
 use crate::lock::futex;

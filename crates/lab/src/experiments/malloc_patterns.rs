@@ -21,21 +21,21 @@ use std::io::Write;
 /// malloc and its family under all patterns of use, against other allocators.
 ///
 /// Pairs (allocate, free), batches of 1,000 freed in three orders, random replacement in a working
-/// set of 10,000 blocks on one and two threads, producer and consumer, threads in a ring (less what
-/// the same ring costs without allocating), servers whose threads come and go, mixed stress,
-/// realloc, calloc, short-lived threads, and the latency of single calls. Every sample is a fresh
-/// process with the allocator preloaded, and counts only where the loader says that this allocator
-/// served it. Allocators are interleaved in randomised complete blocks; a second copy of the
-/// baseline (A/A) shows the noise. Printed are medians, and ratios paired within blocks with 95 %
-/// bootstrap intervals; an asterisk marks a ratio whose interval has nothing in common with that of
-/// the A/A copy in the same row.
+/// set of 10,000 blocks on one and two threads, producer and consumer, threads in a ring (less
+/// what the same ring costs without allocating), servers whose threads come and go, mixed stress,
+/// realloc, calloc, short-lived threads, forks, and the latency of single calls. Every sample is a
+/// fresh process with the allocator preloaded, and counts only where the loader says that this
+/// allocator served it. Allocators are interleaved in randomised complete blocks; a second copy of
+/// the baseline (A/A) shows the noise. Printed are medians, and ratios paired within blocks with
+/// 95 % bootstrap intervals; an asterisk marks a ratio whose interval has nothing in common with
+/// that of the A/A copy in the same row.
 ///
 /// Time is CPU time of the process, which other processes do not lengthen, and wall-clock time for
-/// patterns of several threads; both are recorded. Threads are bound to CPUs. With one CPU they
-/// share it and their rows say nothing about memory that moves between CPUs. Peak memory is that of
-/// the process since it began to run (VmHWM), in a table of its own. With several tasks each is a
-/// thread (a pair of threads) that runs the pattern on the same heap; time is then
-/// wall-clock time of a task per operation of its own.
+/// patterns of several threads and of forks; both are recorded. Threads are bound to CPUs. With
+/// one CPU they share it and their rows say nothing about memory that moves between CPUs. Peak
+/// memory is that of the process since it began to run (VmHWM), in a table of its own. With
+/// several tasks each is a thread (a pair of threads) that runs the pattern on the same heap; time
+/// is then wall-clock time of a task per operation of its own.
 #[derive(Args)]
 pub struct MallocPatterns {
     #[command(flatten)]

@@ -5,6 +5,7 @@
 mod batch;
 pub(crate) mod churn;
 pub(crate) mod empty;
+mod fork;
 pub(crate) mod growth;
 mod handover;
 pub(crate) mod heap;
@@ -67,6 +68,8 @@ pub(crate) enum Pattern {
     Calloc { size: usize },
     /// A thread allocates 100 blocks, frees them and ends. Operation: one thread.
     ShortLives,
+    /// A process with a small heap forks; the child allocates, frees and ends. Operation: one fork.
+    Fork,
     /// How long one free and malloc take at most. Operation: one replacement.
     Latency,
 }
@@ -82,12 +85,13 @@ pub(crate) enum Family {
     Reallocs,
     Callocs,
     ShortLives,
+    Forks,
     Latency,
 }
 
 impl Family {
     /// All of them, in the order of tables.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Pairs,
         Self::Batches,
         Self::WorkingSets,
@@ -96,6 +100,7 @@ impl Family {
         Self::Reallocs,
         Self::Callocs,
         Self::ShortLives,
+        Self::Forks,
         Self::Latency,
     ];
 
@@ -110,6 +115,7 @@ impl Family {
             Self::Reallocs => "realloc",
             Self::Callocs => "calloc",
             Self::ShortLives => "short-lived threads",
+            Self::Forks => "forks",
             Self::Latency => "latency",
         }
     }
@@ -151,7 +157,7 @@ impl Pattern {
         let steps = [Steps::Small, Steps::Geometric, Steps::Pages];
         all.extend(steps.map(|steps| Self::Realloc { steps }));
         all.extend(ZEROED.map(|size| Self::Calloc { size }));
-        all.extend([Self::ShortLives, Self::Latency]);
+        all.extend([Self::ShortLives, Self::Fork, Self::Latency]);
         all
     }
 
@@ -179,12 +185,13 @@ impl Pattern {
             Self::Realloc { .. } => Family::Reallocs,
             Self::Calloc { .. } => Family::Callocs,
             Self::ShortLives => Family::ShortLives,
+            Self::Fork => Family::Forks,
             Self::Latency => Family::Latency,
         }
     }
 
-    /// Whether it has further threads, so that time is spent waiting and only the wall clock tells
-    /// what an operation took.
+    /// Whether it has further threads or processes, so that time is spent waiting and only the wall
+    /// clock tells what an operation took.
     pub(crate) fn is_threaded(self) -> bool {
         match self {
             Self::WorkingSet { threads, .. } => threads > 1,
@@ -215,6 +222,7 @@ impl Pattern {
             Self::Realloc { steps } => resize::run_realloc(heap, budget, steps).into(),
             Self::Calloc { size } => resize::run_calloc(heap, budget, size).into(),
             Self::ShortLives => server::run_short_lives(heap, budget).into(),
+            Self::Fork => fork::run(heap, budget).into(),
             Self::Latency => {
                 let (window, figures) = latency::run(heap, budget, one);
                 Outcome { window, figures }
@@ -244,6 +252,7 @@ impl fmt::Display for Pattern {
             Self::Realloc { steps: Steps::Pages } => write!(f, "realloc-pages"),
             Self::Calloc { size } => write!(f, "calloc-{size}"),
             Self::ShortLives => write!(f, "thread"),
+            Self::Fork => write!(f, "fork"),
             Self::Latency => write!(f, "latency"),
         }
     }

@@ -115,6 +115,7 @@ pub(crate) const TARGETS: &[Target] = &[
         ..ratio("RSS 2 s after a burst", is_burst, HELD_AFTER, Against::Best, 0.0)
     },
     time("a short-lived thread", |it| is_of(it, Family::ShortLives), Against::Best, 1.0),
+    time("a fork", |it| is_of(it, Family::Forks), Against::Each(&[GLIBC]), 1.1),
 ];
 
 /// Whose peak memory counts.
