@@ -4,12 +4,14 @@
 //! slot's own control), then the arrays one behind the other, each preceded by one guard word that
 //! stays 0 so that the look at "the object below the top" never leaves the array's own memory.
 //!
-//! Every array has a narrow place of its own. Behind those lie [`WIDE_PLACES`] wide ones; an array
-//! that has shown that it needs one moves to one that is free, until it is drained.
+//! Every array has a narrow place of its own from the time when it is opened. So what a program uses
+//! lies together in each slot, on few pages: those are touched one by one when it starts, and again
+//! by each side of a fork. Behind the narrow places lie [`WIDE_PLACES`] wide ones; an array that has
+//! shown that it needs one moves to one that is free, until it is drained.
 //!
-//! Layout equation of narrow places: `begin(a) = end(a-1) + 1`, `end(a) = begin(a) + capacity(a)`,
-//! `end(last) <= FIRST_WIDE`. Wide place `p` is the words
-//! `FIRST_WIDE + p * (WIDE_OBJECTS + 1) + 1 ..`, its first word again a guard.
+//! Layout equation of narrow places, in the order in which a slot's arrays were opened:
+//! `begin(n) = end(n-1) + 1`, `end(n) = begin(n) + capacity(n)`, `end(last) <= FIRST_WIDE`. Wide
+//! place `p` is the words `FIRST_WIDE + p * (WIDE_OBJECTS + 1) + 1 ..`, its first word again a guard.
 //!
 //! Invariant of an open array: its place (word 3) is its narrow one or a wide one whose owner
 //! (a byte of the slot's control cell) it is, `begin <= top <= end` of its place, and the words
@@ -46,16 +48,17 @@ const _: () = assert!(MAX_ARRAYS <= 256, "the number of an array fits a byte");
 /// behind them, which nobody should have either, fault.
 const MOST_GUARDS: u32 = 64;
 
-/// Word of an array's cell that holds its place, 0 = not opened.
+/// Word of an array's cell that says where it lies, 0 = not opened: `{narrow : 32 | now : 32}`, two
+/// places.
 const PLACE: usize = 3;
+/// Bytes of a slot that come into memory at once: the cells, and the arrays of twelve classes.
+const POPULATED_BYTES: usize = 16 << 10;
 
 /// Where an array lies: `{end : 16 | begin : 16}`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Place(u32);
 
 impl Place {
-    const NONE: Self = Self(0);
-
     fn new(begin: usize, end: usize) -> Self {
         Self((end << 16 | begin) as u32)
     }
@@ -66,10 +69,6 @@ impl Place {
 
     fn end(self) -> u64 {
         u64::from(self.0 >> 16)
-    }
-
-    fn capacity(self) -> usize {
-        (self.end() - self.begin()) as usize
     }
 
     /// What word 1 of the open array holds: `{end : 16 | !begin : 16}`.
@@ -160,7 +159,7 @@ pub struct SlotArea {
     cpus: AtomicU32,
     /// Slots of all three parts.
     reserved: AtomicU32,
-    /// Narrow place of each array.
+    /// Capacity of each array in its narrow place, 0 where it is not defined.
     narrow: [AtomicU32; MAX_ARRAYS],
     /// Capacity of each array in a wide place, 0 where it stays in its narrow one.
     wide: [AtomicU32; MAX_ARRAYS],
@@ -241,13 +240,12 @@ impl SlotArea {
         }
     }
 
-    /// Brings the cells and arrays of a slot into memory by one call: a program that starts touches
-    /// most of those pages one by one. A hint.
+    /// Brings the cells and the first arrays of a slot into memory by one call: a program that
+    /// starts touches these pages one by one. A hint.
     pub fn populate(&self, os: &dyn Os, slot: SlotIndex) {
-        let words = FIRST_WORD + self.laid_out.load(Ordering::Relaxed) as usize;
         let start = NonNull::from(self.control(slot)).cast();
         // Refused, they come by page faults.
-        let _ = os.populate(start, (words * 8).next_multiple_of(os.page_size()));
+        let _ = os.populate(start, POPULATED_BYTES.next_multiple_of(os.page_size()));
     }
 
     /// Number of slots.
@@ -263,16 +261,15 @@ impl SlotArea {
     /// `ENOMEM` where the slot's words are used up, `EEXIST` where the array has room already.
     pub fn define(&self, array: ArrayId, capacity: usize) -> OsResult<()> {
         let _held = self.bounds_lock.lock();
-        if self.narrow_place(array) != Place::NONE {
+        if self.capacity(array) != 0 {
             return Err(OsError(libc::EEXIST));
         }
-        let begin = FIRST_WORD + self.laid_out.load(Ordering::Relaxed) as usize + 1;
-        let end = begin.saturating_add(capacity);
-        if end > FIRST_WIDE {
+        let words = (self.laid_out.load(Ordering::Relaxed) as usize + 1).saturating_add(capacity);
+        if words > FIRST_WIDE - FIRST_WORD {
             return Err(OsError(libc::ENOMEM));
         }
-        self.laid_out.store((end - FIRST_WORD) as u32, Ordering::Relaxed);
-        self.narrow[array.index()].store(Place::new(begin, end).0, Ordering::Relaxed);
+        self.laid_out.store(words as u32, Ordering::Relaxed);
+        self.narrow[array.index()].store(capacity as u32, Ordering::Relaxed);
         Ok(())
     }
 
@@ -285,23 +282,46 @@ impl SlotArea {
     /// Objects that a narrow array of one slot holds, 0 where it is not laid out.
     #[must_use]
     pub fn capacity(&self, array: ArrayId) -> usize {
-        self.narrow_place(array).capacity()
+        self.narrow[array.index()].load(Ordering::Relaxed) as usize
     }
 
-    fn narrow_place(&self, array: ArrayId) -> Place {
-        Place(self.narrow[array.index()].load(Ordering::Relaxed))
+    /// The narrow place of `array` of `slot`, and where it lies now.
+    fn places(&self, slot: SlotIndex, array: ArrayId) -> (Place, Place) {
+        let word = self.word(slot, array, PLACE).load(Ordering::Relaxed);
+        (Place((word >> 32) as u32), Place(word as u32))
+    }
+
+    fn set_places(&self, slot: SlotIndex, array: ArrayId, narrow: Place, now: Place) {
+        let word = u64::from(narrow.0) << 32 | u64::from(now.0);
+        self.word(slot, array, PLACE).store(word, Ordering::Relaxed);
+    }
+
+    /// Words that the narrow places of a slot take so far (cell 0, word 3). Changed under
+    /// `bounds_lock`.
+    fn words_in_use(&self, slot: SlotIndex) -> &AtomicU64 {
+        self.at(slot, 3)
+    }
+
+    /// A narrow place for `array`, which has none yet in `slot`. There is room for all that are
+    /// defined.
+    fn next_narrow_place(&self, slot: SlotIndex, array: ArrayId) -> Place {
+        let in_use = self.words_in_use(slot);
+        let begin = FIRST_WORD + in_use.load(Ordering::Relaxed) as usize + 1;
+        let end = begin + self.capacity(array);
+        in_use.store((end - FIRST_WORD) as u64, Ordering::Relaxed);
+        Place::new(begin, end)
     }
 
     /// Where `array` of `slot` lies now.
     fn place(&self, slot: SlotIndex, array: ArrayId) -> Place {
-        Place(self.word(slot, array, PLACE).load(Ordering::Relaxed) as u32)
+        self.places(slot, array).1
     }
 
     /// Whether `array` of `slot` lies in its wide place.
     #[must_use]
     pub fn is_wide(&self, slot: SlotIndex, array: ArrayId) -> bool {
-        let place = self.place(slot, array);
-        place != Place::NONE && place != self.narrow_place(array)
+        let (narrow, now) = self.places(slot, array);
+        narrow != now
     }
 
     /// One of the four words of a cell.
@@ -363,8 +383,8 @@ impl SlotArea {
     pub(super) fn open(&self, _bounds: &Guard<'_, ()>, slot: SlotIndex, array: ArrayId) {
         let header = self.word(slot, array, 0);
         if header.load(Ordering::Relaxed) == 0 && self.capacity(array) != 0 {
-            let place = self.narrow_place(array);
-            self.word(slot, array, PLACE).store(u64::from(place.0), Ordering::Relaxed);
+            let place = self.next_narrow_place(slot, array);
+            self.set_places(slot, array, place, place);
             header.store(place.begin(), Ordering::Release);
             self.word(slot, array, 1).store(place.bounds(), Ordering::Release);
         }
@@ -396,7 +416,7 @@ impl SlotArea {
     /// Moves `array` of `slot`, which no sequence can change now, to a free wide place. The caller
     /// holds `bounds_lock` and opens the array again.
     pub(super) fn widen_stopped(&self, slot: SlotIndex, array: ArrayId, wide: WidePlace) {
-        let (from, to) = (self.place(slot, array), wide.place());
+        let ((narrow, from), to) = (self.places(slot, array), wide.place());
         let header = self.word(slot, array, 0);
         let value = header.load(Ordering::Acquire);
         let level = (value & 0xffff) - from.begin();
@@ -407,7 +427,7 @@ impl SlotArea {
         let mut owners = self.owners(slot).load(Ordering::Relaxed).to_le_bytes();
         owners[wide.number] = array.index() as u8;
         self.owners(slot).store(u64::from_le_bytes(owners), Ordering::Relaxed);
-        self.word(slot, array, PLACE).store(u64::from(to.0), Ordering::Relaxed);
+        self.set_places(slot, array, narrow, to);
         header.store(value & !0xffff | (to.begin() + level), Ordering::Release);
     }
 
@@ -418,8 +438,8 @@ impl SlotArea {
         if left != owners {
             self.owners(slot).store(u64::from_le_bytes(left), Ordering::Relaxed);
         }
-        let narrow = self.narrow_place(array);
-        self.word(slot, array, PLACE).store(u64::from(narrow.0), Ordering::Relaxed);
+        let (narrow, _) = self.places(slot, array);
+        self.set_places(slot, array, narrow, narrow);
     }
 
     /// Whether `array` of `slot` has been opened, also while a drain has it stopped.
