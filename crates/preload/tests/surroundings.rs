@@ -30,8 +30,8 @@ fn one_thousand_forks() {
     start("around_fork.c").env("QUARRY_PURGE_DELAY", "1").finish().success();
 }
 
-/// A process with one thread may fork in a handler, as with glibc, whatever it interrupted; so may one
-/// that has the library's own thread beside it.
+/// A process with one thread may fork in a handler, as with glibc, whatever it interrupted; so may
+/// one that has the library's own thread beside it.
 #[test]
 fn forks_in_a_handler_that_interrupts_malloc() {
     let run = || start("around_fork_handler.c");

@@ -123,7 +123,8 @@ int main(int argc, char **argv)
         give_work_to_reclaim();
     if (!testing_a_peer())
         CHECK(count_threads() == 1 + reclaims, "%d threads", count_threads());
-    atomic_uint *steps = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int shared = MAP_SHARED | MAP_ANONYMOUS;
+    atomic_uint *steps = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, shared, -1, 0);
     CHECK(steps != MAP_FAILED, "mmap");
     pid_t sender = start_sender(steps);
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};

@@ -236,7 +236,7 @@ pub unsafe trait PerCpu: Sync + Sized {
         self.area().usage(array)
     }
 
-    /// Lets go, in the child of a fork, of slots that threads of the parent were about to pop from or
-    /// push to. Nobody was in the middle of anything else when the parent forked.
+    /// Lets go, in the child of a fork, of slots that threads of the parent were about to pop from
+    /// or push to. Nobody was in the middle of anything else when the parent forked.
     fn free_in_child(&self);
 }

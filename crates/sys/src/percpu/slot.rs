@@ -4,14 +4,15 @@
 //! slot's own control), then the arrays one behind the other, each preceded by one guard word that
 //! stays 0 so that the look at "the object below the top" never leaves the array's own memory.
 //!
-//! Every array has a narrow place of its own from the time when it is opened. So what a program uses
-//! lies together in each slot, on few pages: those are touched one by one when it starts, and again
-//! by each side of a fork. Behind the narrow places lie [`WIDE_PLACES`] wide ones; an array that has
-//! shown that it needs one moves to one that is free, until it is drained.
+//! Every array has a narrow place of its own from the time when it is opened. So what a program
+//! uses lies together in each slot, on few pages: those are touched one by one when it starts, and
+//! again by each side of a fork. Behind the narrow places lie [`WIDE_PLACES`] wide ones; an array
+//! that has shown that it needs one moves to one that is free, until it is drained.
 //!
 //! Layout equation of narrow places, in the order in which a slot's arrays were opened:
 //! `begin(n) = end(n-1) + 1`, `end(n) = begin(n) + capacity(n)`, `end(last) <= FIRST_WIDE`. Wide
-//! place `p` is the words `FIRST_WIDE + p * (WIDE_OBJECTS + 1) + 1 ..`, its first word again a guard.
+//! place `p` is the words `FIRST_WIDE + p * (WIDE_OBJECTS + 1) + 1 ..`, its first word again a
+//! guard.
 //!
 //! Invariant of an open array: its place (word 3) is its narrow one or a wide one whose owner
 //! (a byte of the slot's control cell) it is, `begin <= top <= end` of its place, and the words
