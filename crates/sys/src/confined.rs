@@ -1,7 +1,7 @@
 //! A process that makes no system call which `malloc` of the C library does not make as well
 //! (`QUARRY_SANDBOX=1`), because a filter kills for others in all of its threads.
 //!
-//! What is left: `mmap`, `munmap`, `mprotect`, `madvise(MADV_DONTNEED)`, `futex`; at the start also
+//! What is left: `mmap`, `munmap`, `madvise(MADV_DONTNEED)`, `futex`; at the start also
 //! `sched_getaffinity`. That costs the restartable sequences (their barrier is a call of its own),
 //! pages brought in by one call, huge pages, moving pages, and memory that goes back while the
 //! program is idle.
@@ -65,20 +65,8 @@ unsafe impl Os for Confined {
         Err(NotMoved::Unchanged)
     }
 
-    fn reserve(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
-        Linux.reserve(bytes, align)
-    }
-
-    fn reserve_accessible(&self, bytes: usize) -> OsResult<NonNull<u8>> {
-        Linux.reserve_accessible(bytes)
-    }
-
-    fn commit_read_only(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
-        Linux.commit_read_only(address, bytes)
-    }
-
-    fn commit(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
-        Linux.commit(address, bytes)
+    fn reserve(&self, bytes: usize) -> OsResult<NonNull<u8>> {
+        Linux.reserve(bytes)
     }
 
     fn populate(&self, _address: NonNull<u8>, _bytes: usize) -> OsResult<()> {

@@ -92,7 +92,7 @@ impl<T> OsArray<T> {
         let page = os.page_size().max(FRAME_BYTES);
         assert!(align_of::<T>() <= page, "entries are aligned to a page at most");
         let bytes = (len * size_of::<T>()).next_multiple_of(page).max(page);
-        let start = os.reserve_accessible(bytes)?.cast();
+        let start = os.reserve(bytes)?.cast();
         Ok(Self { os, start, len, bytes, entries: PhantomData })
     }
 }

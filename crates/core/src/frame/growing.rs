@@ -1,5 +1,8 @@
 //! Arrays of descriptors in a piece of a window, mapped as far as they are used.
 //!
+//! One that grows down begins where another that grows up does: to the kernel both are one mapping,
+//! and a small program has them in one table of pages; a fork copies each of those.
+//!
 //! Invariants: entries `0..len` are mapped and hold valid values, behind them nothing of the array
 //! is mapped; `len <= capacity`; `len` only grows.
 
@@ -9,9 +12,14 @@ use core::ptr::NonNull;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
+/// Entry `i` lies `i` entries behind the start.
+pub(super) const UP: bool = false;
+/// Entry `i` lies `i + 1` entries in front of the start.
+pub const DOWN: bool = true;
+
 /// A growing number of `T`, shared by reference only; entries are zero when they come and are not
 /// dropped.
-pub struct GrowingArray<T> {
+pub struct GrowingArray<T, const DIRECTION: bool = UP> {
     os: &'static dyn Os,
     start: NonNull<T>,
     capacity: usize,
@@ -20,23 +28,23 @@ pub struct GrowingArray<T> {
 }
 
 // SAFETY: the array hands out `&T` only.
-unsafe impl<T: Sync> Sync for GrowingArray<T> {}
+unsafe impl<T: Sync, const DIRECTION: bool> Sync for GrowingArray<T, DIRECTION> {}
 // SAFETY: it owns its entries, none of which is bound to a thread.
-unsafe impl<T: Send + Sync> Send for GrowingArray<T> {}
+unsafe impl<T: Send + Sync, const DIRECTION: bool> Send for GrowingArray<T, DIRECTION> {}
 
 /// Bytes of a piece that arrays are mapped in.
 fn page(os: &dyn Os) -> usize {
     os.page_size().max(FRAME_BYTES)
 }
 
-impl<T: FreshZero> GrowingArray<T> {
+impl<T: FreshZero, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
     /// Bytes of a window that an array of up to `capacity` entries takes.
     pub fn span(os: &dyn Os, capacity: usize) -> usize {
         (capacity * size_of::<T>()).next_multiple_of(page(os))
     }
 
-    /// An empty array at `start`, the first of [`span`](Self::span) bytes of a window that are the
-    /// array's alone. Maps nothing.
+    /// An empty array at `start`, which in its direction has [`span`](Self::span) bytes of a window
+    /// for itself. Maps nothing.
     ///
     /// # Panics
     /// Where `start` is no multiple of a page, or entries are aligned to more than that.
@@ -56,9 +64,7 @@ impl<T: FreshZero> GrowingArray<T> {
         let mapped = (self.len() * size_of::<T>()).next_multiple_of(page);
         let wanted = (len * size_of::<T>()).next_multiple_of(page);
         if wanted > mapped {
-            // SAFETY: both lie within the array's piece of the window.
-            let behind = unsafe { self.start.cast::<u8>().add(mapped) };
-            self.os.map(behind, wanted - mapped)?;
+            self.os.map(self.piece(mapped, wanted), wanted - mapped)?;
         }
         if len > self.len() {
             self.len.store(len, Ordering::Release);
@@ -67,7 +73,7 @@ impl<T: FreshZero> GrowingArray<T> {
     }
 }
 
-impl<T> GrowingArray<T> {
+impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
     /// Entry `index`.
     ///
     /// # Panics
@@ -78,14 +84,24 @@ impl<T> GrowingArray<T> {
         assert!(index < self.len(), "entry outside the array");
         // SAFETY: mapped before `len` was set, and holding a valid `T`: zero bytes by the promise
         // of `FreshZero`, or what was written through shared references.
-        unsafe { self.start.add(index).as_ref() }
+        unsafe { self.place(index).as_ref() }
     }
 
-    /// The first entry, for code that indexes without a check of its own.
-    #[inline]
-    #[must_use]
-    pub fn start(&self) -> NonNull<T> {
-        self.start
+    /// Where an entry lies or will.
+    ///
+    /// # Safety
+    /// `index < capacity`.
+    #[inline(always)]
+    unsafe fn place(&self, index: usize) -> NonNull<T> {
+        // SAFETY: within the array's piece of the window (promise).
+        unsafe { if DIRECTION == UP { self.start.add(index) } else { self.start.sub(index + 1) } }
+    }
+
+    /// The address of the bytes from `near` to `far` of the array, counted in its direction.
+    fn piece(&self, near: usize, far: usize) -> NonNull<u8> {
+        let start = self.start.cast::<u8>();
+        // SAFETY: within the array's piece of the window, as far as any entries are.
+        unsafe { if DIRECTION == UP { start.add(near) } else { start.sub(far) } }
     }
 
     /// Entries that are accessible.
@@ -108,14 +124,23 @@ impl<T> GrowingArray<T> {
     }
 }
 
-impl<T> Drop for GrowingArray<T> {
+impl<T, const DIRECTION: bool> Drop for GrowingArray<T, DIRECTION> {
     fn drop(&mut self) {
         let bytes = (self.len() * size_of::<T>()).next_multiple_of(page(self.os));
         if bytes > 0 {
             // SAFETY: all that `grow` has mapped; references to entries borrow the array, and who
-            // holds a pointer from `start` has promised not to outlive it. What the system does not
-            // take stays mapped and is nobody's.
-            let _ = unsafe { self.os.unmap(self.start.cast(), bytes) };
+            // holds a bare pointer has promised not to outlive it. What the system does not take
+            // stays mapped and is nobody's.
+            let _ = unsafe { self.os.unmap(self.piece(0, bytes), bytes) };
         }
+    }
+}
+
+impl<T> GrowingArray<T, UP> {
+    /// The first entry, for code that indexes without a check of its own.
+    #[inline]
+    #[must_use]
+    pub fn start(&self) -> NonNull<T> {
+        self.start
     }
 }

@@ -1,8 +1,8 @@
 //! The window together with all that is recorded of its frames.
 //!
 //! ```text
-//! | kinds | states | links | pageblock descriptors | frames |
-//!                                                  ^ base of the arena
+//! | <- links | kinds ->      <- states | pageblock descriptors -> | frames -> |
+//!            ^ first edge              ^ second edge              ^ base of the arena
 //! ```
 //! Each part has addresses for the whole window and is mapped as far as it is used: the frames
 //! where zones and mappings have taken them, the tables from their start to behind the last of
@@ -12,6 +12,7 @@ use super::{
     Arena, FRAME_BYTES, FrameTable, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex, Pageblocks,
     Pfn, Side, Wanted, Window,
 };
+use core::ptr::NonNull;
 use quarry_sys::os::{NotMoved, Os, OsError, OsResult};
 
 /// Bytes of metadata per pageblock: frame table and pageblock descriptor.
@@ -25,6 +26,22 @@ const _: () = assert!(
 const SECTION_BLOCKS: u32 = 32;
 /// The smallest window that is worth starting with.
 const SMALLEST_BYTES: usize = 64 << 20;
+
+/// What one table of tables of pages covers on x86-64, and on aarch64 with pages of 4 KiB.
+const TABLE_SPAN: usize = 1 << 30;
+
+/// Edges lie in the middle of what one table of pages covers, so that the first pages on either side
+/// share it.
+const EDGE_OFFSET: usize = 1 << 20;
+
+/// Bytes from `address` to where the first edge of the largest window shall lie: then both edges and
+/// the first frames are in one table of tables of pages, which a fork copies. They are 672 MiB
+/// apart; links below the edge have 64 MiB, and 32 places remain to chance.
+fn to_table(address: NonNull<u8>) -> usize {
+    let address = address.as_ptr() as usize;
+    let chance = address % (128 << 20);
+    address.next_multiple_of(TABLE_SPAN) - address + (64 << 20) + chance
+}
 
 /// The window, its frames and its pageblocks. Fields are dropped in order: what is mapped first.
 pub struct Memory {
@@ -57,14 +74,21 @@ impl Memory {
         let align = 2 * PAGEBLOCK_BYTES;
         let pageblocks = (bytes / PAGEBLOCK_BYTES) as u32;
         let frames = pageblocks * PAGEBLOCK_FRAMES;
-        let of_frames = FrameTable::span(os, frames);
-        let tables = (of_frames + Pageblocks::span(os, pageblocks)).next_multiple_of(align);
-        let window = Window::choose(os, tables + bytes, align)?;
-        let [start, descriptors, base] = [0, of_frames, tables].map(|offset| window.at(offset));
+        let [links, kinds, states] = FrameTable::spans(os, frames);
+        let descriptors = Pageblocks::span(os, pageblocks);
+        let links = (links + EDGE_OFFSET).next_multiple_of(align);
+        let slack = if links > TABLE_SPAN { 2 * TABLE_SPAN } else { 0 };
+        let tables = links + slack + kinds + states + descriptors + align;
+        let window = Window::choose(os, tables.next_multiple_of(align) + bytes, align)?;
+        let table = if slack > 0 { to_table(window.at(links)) } else { 0 };
+        let first = links + table - EDGE_OFFSET;
+        let second = first + kinds + states;
+        let base = (second + descriptors).next_multiple_of(align);
+        let [first, second, base] = [first, second, base].map(|offset| window.at(offset));
         Ok(Self {
             arena: Arena::new(os, base, pageblocks)?,
-            frames: FrameTable::new(os, start, frames),
-            pageblocks: Pageblocks::new(os, descriptors, pageblocks),
+            frames: FrameTable::new(os, first, second, frames),
+            pageblocks: Pageblocks::new(os, second, pageblocks),
             _window: window,
         })
     }

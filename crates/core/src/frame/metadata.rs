@@ -22,8 +22,9 @@ pub enum MetadataKind {
 /// Number of kinds.
 pub const METADATA_KINDS: usize = 4;
 
-/// Address space is reserved from the OS in pieces of this size.
-const CHUNK_BYTES: usize = 4 << 20;
+/// Address space is reserved from the OS in pieces of this size: small, because what small programs
+/// touch shall lie together.
+const CHUNK_BYTES: usize = 512 << 10;
 
 struct Chunk {
     next: usize,
@@ -58,7 +59,7 @@ impl Metadata {
         if chunk.next == 0 || start + bytes > chunk.end {
             let page = self.os.page_size();
             let span = bytes.next_multiple_of(page).max(CHUNK_BYTES);
-            let base = self.os.reserve_accessible(span)?;
+            let base = self.os.reserve(span)?;
             start = base.as_ptr() as usize;
             chunk.end = start + span;
         }

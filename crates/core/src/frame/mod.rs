@@ -19,7 +19,7 @@ pub(crate) use array::fresh_zero;
 pub use array::{FreshZero, OsArray};
 pub(crate) use bits::masks_of;
 pub use bits::{Fit, FrameBits, PAGEBLOCK_WORDS};
-pub use growing::GrowingArray;
+pub use growing::{DOWN, GrowingArray};
 pub use memory::Memory;
 pub use metadata::{METADATA_KINDS, Metadata, MetadataKind};
 pub use pageblock::{Faults, Pageblock, PageblockTag, Pageblocks};

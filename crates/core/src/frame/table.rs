@@ -11,7 +11,7 @@
 //! start to behind the last frame in use, so that any address in front of it can be asked about;
 //! what is not mapped there, or is somebody else's, has no owner.
 
-use super::{GrowingArray, Pfn};
+use super::{DOWN, GrowingArray, Pfn};
 use core::ptr::NonNull;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -112,39 +112,38 @@ impl FrameState {
 /// the kind of a live allocation does not change while it lives.
 pub struct FrameTable {
     kind: GrowingArray<AtomicU8>,
-    state: GrowingArray<AtomicU8>,
-    link: GrowingArray<AtomicU32>,
+    state: GrowingArray<AtomicU8, DOWN>,
+    link: GrowingArray<AtomicU32, DOWN>,
 }
 
 impl FrameTable {
     /// Bytes of metadata per frame.
     pub const BYTES_PER_FRAME: usize = 6;
 
-    /// Bytes of a window that the arrays of `frames` frames take.
-    pub(super) fn span(os: &dyn Os, frames: u32) -> usize {
-        let [kinds, states, links] = Self::spans(os, frames as usize);
-        kinds + states + links
-    }
-
-    fn spans(os: &dyn Os, frames: usize) -> [usize; 3] {
+    /// Bytes of a window that the arrays of `frames` frames take: links below the first address that
+    /// [`new`](Self::new) is given, kinds behind it, and states below the second one.
+    pub(super) fn spans(os: &dyn Os, frames: u32) -> [usize; 3] {
+        let frames = frames as usize;
         [
+            GrowingArray::<AtomicU32, DOWN>::span(os, frames),
             GrowingArray::<AtomicU8>::span(os, frames),
-            GrowingArray::<AtomicU8>::span(os, frames),
-            GrowingArray::<AtomicU32>::span(os, frames),
+            GrowingArray::<AtomicU8, DOWN>::span(os, frames),
         ]
     }
 
-    /// Empty arrays for up to `frames` frames at `start`, the first of [`span`](Self::span) bytes
-    /// of a window.
-    pub(super) fn new(os: &'static dyn Os, start: NonNull<u8>, frames: u32) -> Self {
+    /// Empty arrays for up to `frames` frames, with [`spans`](Self::spans) around two addresses of a
+    /// window.
+    pub(super) fn new(
+        os: &'static dyn Os,
+        links_and_kinds: NonNull<u8>,
+        states: NonNull<u8>,
+        frames: u32,
+    ) -> Self {
         let frames = frames as usize;
-        let [kinds, states, _] = Self::spans(os, frames);
-        // SAFETY: all three lie within the span.
-        let (state, link) = unsafe { (start.add(kinds), start.add(kinds + states)) };
         Self {
-            kind: GrowingArray::new(os, start, frames),
-            state: GrowingArray::new(os, state, frames),
-            link: GrowingArray::new(os, link, frames),
+            kind: GrowingArray::new(os, links_and_kinds, frames),
+            state: GrowingArray::new(os, states, frames),
+            link: GrowingArray::new(os, links_and_kinds, frames),
         }
     }
 
@@ -215,12 +214,12 @@ impl FrameTable {
     #[inline]
     #[must_use]
     pub fn link_pair(&self, even: Pfn) -> &AtomicU64 {
-        assert!(
-            even.0.is_multiple_of(2) && even.0 + 1 < self.frames(),
-            "link pairs start at even frames"
-        );
-        // SAFETY: two adjacent, 8-aligned entries inside the array; callers use them as a pair or
-        // as two words, never both at a time (the owner of the frames decides).
-        unsafe { self.link.start().add(even.index()).cast::<AtomicU64>().as_ref() }
+        assert!(even.0.is_multiple_of(2), "link pairs start at even frames");
+        // Which half is whose does not matter to who uses them as a pair.
+        let lower = self.link.at(even.plus(1).index());
+        // SAFETY: two adjacent entries of the array, which grows down from a page: the second one of
+        // a pair lies at a multiple of 8. Callers use them as a pair or as two words, never both at
+        // a time (the owner of the frames decides).
+        unsafe { NonNull::from(lower).cast::<AtomicU64>().as_ref() }
     }
 }

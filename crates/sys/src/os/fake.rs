@@ -114,6 +114,34 @@ impl FakeOs {
         address < start + length && start < address + bytes
     }
 
+    fn reserve_aligned(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
+        self.count()?;
+        let slack = align.max(self.page_size) + HEAD_BYTES;
+        let span = bytes.checked_add(slack).ok_or(OsError(libc::ENOMEM))?;
+        // SAFETY: a new anonymous private mapping touches no live object.
+        let raw = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                span,
+                libc::PROT_READ | libc::PROT_WRITE,
+                MAP_FLAGS,
+                -1,
+                0,
+            )
+        };
+        if raw == libc::MAP_FAILED {
+            return Err(OsError(libc::ENOMEM));
+        }
+        let align = align.max(self.page_size);
+        // SAFETY: `offset + bytes <= span`, and HEAD_BYTES of the mapping lie in front of `offset`.
+        unsafe {
+            let offset = (raw as usize + HEAD_BYTES).next_multiple_of(align) - raw as usize;
+            let start = raw.cast::<u8>().add(offset);
+            start.sub(HEAD_BYTES).cast::<Head>().write(Head { raw, span });
+            NonNull::new(start).ok_or(OsError(libc::ENOMEM))
+        }
+    }
+
     fn count(&self) -> OsResult<()> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         if call == self.fail_at.load(Ordering::Relaxed) {
@@ -137,7 +165,7 @@ unsafe fn forget(address: NonNull<u8>, bytes: usize) {
 }
 
 // SAFETY: windows and reservations are whole private mappings kept until they are closed or
-// released; `map` and `commit` change nothing because those are writable from the start; `purge`
+// released; `map` changes nothing because those are writable from the start; `purge`
 // and `unmap` clear exactly their range.
 unsafe impl Os for FakeOs {
     fn page_size(&self) -> usize {
@@ -145,7 +173,7 @@ unsafe impl Os for FakeOs {
     }
 
     fn window(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
-        self.reserve(bytes, align)
+        self.reserve_aligned(bytes, align)
     }
 
     fn close_window(&self, address: NonNull<u8>, bytes: usize) {
@@ -193,40 +221,8 @@ unsafe impl Os for FakeOs {
         Ok(())
     }
 
-    fn reserve(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
-        self.count()?;
-        let slack = align.max(self.page_size) + HEAD_BYTES;
-        let span = bytes.checked_add(slack).ok_or(OsError(libc::ENOMEM))?;
-        // SAFETY: a new anonymous private mapping touches no live object.
-        let raw = unsafe {
-            libc::mmap(
-                core::ptr::null_mut(),
-                span,
-                libc::PROT_READ | libc::PROT_WRITE,
-                MAP_FLAGS,
-                -1,
-                0,
-            )
-        };
-        if raw == libc::MAP_FAILED {
-            return Err(OsError(libc::ENOMEM));
-        }
-        let align = align.max(self.page_size);
-        // SAFETY: `offset + bytes <= span`, and HEAD_BYTES of the mapping lie in front of `offset`.
-        unsafe {
-            let offset = (raw as usize + HEAD_BYTES).next_multiple_of(align) - raw as usize;
-            let start = raw.cast::<u8>().add(offset);
-            start.sub(HEAD_BYTES).cast::<Head>().write(Head { raw, span });
-            NonNull::new(start).ok_or(OsError(libc::ENOMEM))
-        }
-    }
-
-    fn commit_read_only(&self, _address: NonNull<u8>, _bytes: usize) -> OsResult<()> {
-        self.count()
-    }
-
-    fn commit(&self, _address: NonNull<u8>, _bytes: usize) -> OsResult<()> {
-        self.count()
+    fn reserve(&self, bytes: usize) -> OsResult<NonNull<u8>> {
+        self.reserve_aligned(bytes, self.page_size)
     }
 
     fn populate(&self, _address: NonNull<u8>, bytes: usize) -> OsResult<()> {

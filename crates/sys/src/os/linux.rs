@@ -1,4 +1,4 @@
-//! Linux: `mmap`, `munmap`, `mprotect`, `madvise`, `mremap`.
+//! Linux: `mmap`, `munmap`, `madvise`, `mremap`.
 
 use super::{NotMoved, Os, OsError, OsResult};
 use crate::confined::is_confined;
@@ -83,8 +83,7 @@ fn map_exactly(at: NonNull<u8>, bytes: usize, protection: i32, flags: i32) -> Os
     Err(OsError(libc::EEXIST))
 }
 
-/// A mapping of the kernel's choice. What is not writable is not charged, also under
-/// overcommit_memory=2 and mlockall.
+/// A mapping of the kernel's choice. What is not writable is not charged.
 fn map_anywhere(bytes: usize, protection: i32) -> OsResult<NonNull<u8>> {
     map_at(0, bytes, protection, libc::MAP_NORESERVE)
 }
@@ -177,9 +176,9 @@ const MADV_POPULATE_WRITE: i32 = 23;
 /// Linux 5.18, the same file.
 const MADV_DONTNEED_LOCKED: i32 = 24;
 
-// SAFETY: `map` and `reserve` make fresh private mappings and replace nothing, `mprotect` and
-// `madvise` act on exactly the range they are given, as do `munmap` and a fixed `mremap`, which are
-// reached through unsafe calls only.
+// SAFETY: `map` and `reserve` make fresh private mappings and replace nothing, `madvise` acts on
+// exactly the range it is given, as do `munmap` and a fixed `mremap`, which are reached through
+// unsafe calls only.
 unsafe impl Os for Linux {
     fn page_size(&self) -> usize {
         page_size()
@@ -254,24 +253,8 @@ unsafe impl Os for Linux {
         }
     }
 
-    fn reserve(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
-        map_aligned(bytes, align, libc::PROT_NONE)
-    }
-
-    fn reserve_accessible(&self, bytes: usize) -> OsResult<NonNull<u8>> {
+    fn reserve(&self, bytes: usize) -> OsResult<NonNull<u8>> {
         map_anywhere(bytes, READ_WRITE)
-    }
-
-    fn commit_read_only(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
-        // SAFETY: the range is reserved by us (trait precondition) and holds no object yet.
-        check(unsafe { libc::mprotect(address.as_ptr().cast(), bytes, libc::PROT_READ) })
-    }
-
-    fn commit(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
-        // SAFETY: the range is reserved by us (trait precondition); widening access harms nobody.
-        check(unsafe {
-            libc::mprotect(address.as_ptr().cast(), bytes, libc::PROT_READ | libc::PROT_WRITE)
-        })
     }
 
     fn populate(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {

@@ -6,8 +6,8 @@
 //!   no limit, and somebody else's mapping may lie in it. Pieces of it are mapped as they are
 //!   needed and unmapped when they are given back. Whoever maps a piece finds out whether the
 //!   addresses are free; nothing is ever replaced.
-//! * A *reservation* is mapped as a whole, first without access: what is small, and what code must
-//!   be able to address before it is used, lies in one.
+//! * A *reservation* is mapped as a whole, wherever the system likes: what is small, and what code
+//!   must be able to address before it is used, lies in one.
 //!
 //! Preconditions common to all calls, stated once: addresses and lengths are multiples of
 //! [`Os::page_size`], lengths are not zero, and ranges lie inside one window or reservation of the
@@ -46,9 +46,8 @@ pub enum NotMoved {
 ///
 /// # Safety
 /// What `map` and `reserve` return is fresh memory that no live object overlaps and that stays this
-/// process's until it is unmapped or released; `commit` makes exactly the given range readable and
-/// writable; `purge` and `populate` never change the contents of other ranges; no call changes a
-/// mapping that it was not given.
+/// process's until it is unmapped or released; `purge` and `populate` never change the contents of
+/// other ranges; no call changes a mapping that it was not given.
 pub unsafe trait Os: Sync {
     /// Bytes per page of the OS: 4, 16 or 64 KiB. Frames of Quarry are 4 KiB whatever this is.
     fn page_size(&self) -> usize;
@@ -104,38 +103,12 @@ pub unsafe trait Os: Sync {
         to: (NonNull<u8>, usize),
     ) -> Result<(), NotMoved>;
 
-    /// Reserves `bytes` of address space, aligned to `align` (a power of two), without access.
+    /// Maps `bytes` of memory of its own anywhere: readable, writable, zero, charged as its pages are
+    /// touched.
     ///
     /// # Errors
-    /// The OS's `errno` where the address space is limited or exhausted.
-    fn reserve(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>>;
-
-    /// As [`reserve`](Self::reserve) at any page, and then [`commit`](Self::commit) of all of it:
-    /// in one call where the OS can.
-    ///
-    /// # Errors
-    /// Theirs; then nothing is reserved.
-    fn reserve_accessible(&self, bytes: usize) -> OsResult<NonNull<u8>> {
-        let start = self.reserve(bytes, self.page_size())?;
-        if let Err(error) = self.commit(start, bytes) {
-            // SAFETY: the whole reservation of above, which nobody knows.
-            unsafe { self.release(start, bytes) };
-            return Err(error);
-        }
-        Ok(start)
-    }
-
-    /// Makes a reserved range readable (not writable): it reads as zero and charges nothing.
-    ///
-    /// # Errors
-    /// The OS's `errno`.
-    fn commit_read_only(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
-
-    /// Makes a reserved range readable and writable. Idempotent.
-    ///
-    /// # Errors
-    /// `ENOMEM` where overcommit accounting refuses.
-    fn commit(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
+    /// The OS's `errno` where address space or memory is limited or exhausted.
+    fn reserve(&self, bytes: usize) -> OsResult<NonNull<u8>>;
 
     /// Brings the pages of an accessible range into memory in one call.
     ///

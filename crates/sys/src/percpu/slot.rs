@@ -189,8 +189,9 @@ impl SlotArea {
     }
 
     /// Reserves memory for slots of `cpus` CPUs and for `stripes`, and lets the numbers from `cpus`
-    /// to `numbers` read as zero (where the address space is too short for it, they fault). Slots
-    /// are committed whole: address space only, a slot that no CPU uses never touches a page.
+    /// to `numbers` read as zero (where the address space is too short for it, they fault). All of
+    /// it is one mapping, because each costs a fork some time; it is address space only: a slot that
+    /// no CPU uses never touches a page.
     pub(super) fn reserve(
         &self,
         os: &dyn Os,
@@ -200,26 +201,13 @@ impl SlotArea {
     ) -> OsResult<()> {
         let (slots, guards) = (cpus + stripes, numbers.saturating_sub(cpus).min(MOST_GUARDS));
         let bytes = |slots: u32| slots as usize * SLOT_BYTES;
-        let page = os.page_size();
-        let with_guards = os.reserve(bytes(slots + guards), page);
+        let with_guards = os.reserve(bytes(slots + guards));
         let (start, reserved) = match with_guards {
             Ok(start) => (start, slots + guards),
             Err(error) if guards == 0 => return Err(error),
-            Err(_) => (os.reserve(bytes(slots), page)?, slots),
+            Err(_) => (os.reserve(bytes(slots))?, slots),
         };
         let base = start.as_ptr() as usize + bytes(stripes);
-        let committed = os.commit(start, bytes(slots));
-        if let Err(error) = committed {
-            // SAFETY: reserved above, and nobody knows it.
-            unsafe { os.release(start, bytes(reserved)) };
-            return Err(error);
-        }
-        if let Some(guard) = NonNull::new((base + bytes(cpus)) as *mut u8)
-            && reserved > slots
-        {
-            // Refused, they fault: also safe.
-            let _ = os.commit_read_only(guard, bytes(guards));
-        }
         self.slots.store(slots, Ordering::Relaxed);
         self.cpus.store(cpus, Ordering::Relaxed);
         self.reserved.store(reserved, Ordering::Relaxed);

@@ -16,7 +16,7 @@ use super::cpu::CpuSlab;
 use super::node::Node;
 use super::page_word::PageWord;
 use crate::frame::{
-    FRAME_BYTES, FreshZero, GrowingArray, MetadataKind, NodeId, OsArray, Pfn, Window,
+    DOWN, FRAME_BYTES, FreshZero, GrowingArray, MetadataKind, NodeId, OsArray, Pfn, Window,
 };
 use crate::slab::{CacheId, MAX_CACHES, SlabContext};
 use core::cell::UnsafeCell;
@@ -54,7 +54,7 @@ unsafe impl FreshZero for Slot {}
 /// The arrays.
 pub(super) struct Tables {
     words: GrowingArray<PageWord>,
-    previous: GrowingArray<AtomicU32>,
+    previous: GrowingArray<AtomicU32, DOWN>,
     /// Held while these two grow.
     growth: CountedLock<()>,
     /// What they lie in; dropped after them.
@@ -67,13 +67,13 @@ pub(super) struct Tables {
 
 impl Tables {
     fn reserve(os: &'static dyn Os, frames: usize, slots: usize, nodes: usize) -> OsResult<Self> {
-        let of_words = GrowingArray::<PageWord>::span(os, frames);
-        let bytes = of_words + GrowingArray::<AtomicU32>::span(os, frames);
+        let of_previous = GrowingArray::<AtomicU32, DOWN>::span(os, frames);
+        let bytes = of_previous + GrowingArray::<PageWord>::span(os, frames);
         let window = Window::choose(os, bytes, os.page_size().max(FRAME_BYTES))?;
-        let [words, previous] = [0, of_words].map(|offset| window.at(offset));
+        let edge = window.at(of_previous);
         Ok(Self {
-            words: GrowingArray::new(os, words, frames),
-            previous: GrowingArray::new(os, previous, frames),
+            words: GrowingArray::new(os, edge, frames),
+            previous: GrowingArray::new(os, edge, frames),
             growth: CountedLock::new(()),
             _window: window,
             nodes: OsArray::zeroed(os, MAX_CACHES * nodes)?,

@@ -203,25 +203,12 @@ unsafe impl Os for TestOs {
         moved
     }
 
-    fn reserve(&self, bytes: usize, align: usize) -> OsResult<NonNull<u8>> {
+    fn reserve(&self, bytes: usize) -> OsResult<NonNull<u8>> {
         assert!(bytes > 0 && bytes.is_multiple_of(self.page_size), "reserve {bytes} bytes");
-        assert!(align.is_power_of_two());
         self.count()?;
-        let start = self.inner.reserve(bytes, align)?;
+        let start = self.inner.reserve(bytes)?;
         self.reservations.lock().unwrap().push((start.as_ptr() as usize, bytes));
         Ok(start)
-    }
-
-    fn commit_read_only(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
-        self.check_range(address, bytes);
-        self.count()?;
-        self.inner.commit_read_only(address, bytes)
-    }
-
-    fn commit(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
-        self.check_range(address, bytes);
-        self.count()?;
-        self.inner.commit(address, bytes)
     }
 
     fn populate(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
