@@ -6,6 +6,8 @@
 //! back at the one instruction at which the sequence is to be interrupted.
 
 use quarry_sys::report::warn;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 unsafe extern "C" {
     /// Offset of `struct rseq` from the thread pointer (glibc 2.35).
@@ -44,6 +46,7 @@ pub(crate) struct Tracee {
 impl Tracee {
     /// Forks a child that runs `body` from its first marker on.
     pub(crate) fn start(body: impl FnOnce()) -> Self {
+        prepare_panics();
         // SAFETY: the child only runs `body` and leaves by _exit; it is killed with its tracer.
         unsafe {
             let child = libc::fork();
@@ -181,9 +184,28 @@ impl Tracee {
     }
 }
 
-/// The child's side: everything it says goes to standard error by one system call.
+/// Whether this process is a child that is traced.
+static IS_TRACED: AtomicBool = AtomicBool::new(false);
+
+/// Makes a traced child say by one system call what it panics with. Before the fork: in the child,
+/// the lock of the hook may stay held for another test that was panicking then.
+fn prepare_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if IS_TRACED.load(Ordering::Relaxed) {
+                warn(format_args!("traced child: {info}"));
+            } else {
+                usual(info);
+            }
+        }));
+    });
+}
+
+/// The child's side.
 fn run_traced(body: impl FnOnce()) -> ! {
-    std::panic::set_hook(Box::new(|info| warn(format_args!("traced child: {info}"))));
+    IS_TRACED.store(true, Ordering::Relaxed);
     // SAFETY: plain system calls; _exit runs no handlers of the parent's.
     unsafe {
         libc::alarm(120);

@@ -117,7 +117,7 @@ impl TestOs {
         for (start, bytes) in reservations {
             let start = NonNull::new(start as *mut u8).expect("reservations are not at 0");
             // SAFETY: a whole reservation of this system; the bed that owned it is gone.
-            unsafe { self.inner.release(start, bytes) };
+            unsafe { self.release_inner(start, bytes) };
         }
     }
 
@@ -206,7 +206,9 @@ unsafe impl Os for TestOs {
     fn reserve(&self, bytes: usize) -> OsResult<NonNull<u8>> {
         assert!(bytes > 0 && bytes.is_multiple_of(self.page_size), "reserve {bytes} bytes");
         self.count()?;
-        let start = self.inner.reserve(bytes)?;
+        // At a multiple of the pages that we say we have.
+        let start = self.inner.window(bytes, self.page_size)?;
+        self.inner.map(start, bytes)?;
         self.reservations.lock().unwrap().push((start.as_ptr() as usize, bytes));
         Ok(start)
     }
@@ -235,11 +237,19 @@ unsafe impl Os for TestOs {
         let index = reservations.iter().position(|whole| *whole == (start, bytes));
         reservations.swap_remove(index.expect("released what was never reserved"));
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.inner.release(address, bytes) };
+        unsafe { self.release_inner(address, bytes) };
     }
 }
 
 impl TestOs {
+    /// # Safety
+    /// As `release`.
+    unsafe fn release_inner(&self, address: NonNull<u8>, bytes: usize) {
+        // SAFETY: mapped as a window of its own by `reserve`; unused, as the caller promises.
+        unsafe { self.inner.unmap(address, bytes) }.expect("unmapped");
+        self.inner.close_window(address, bytes);
+    }
+
     /// The preconditions that are common to all calls.
     fn check_range(&self, address: NonNull<u8>, bytes: usize) {
         let start = address.as_ptr() as usize;
