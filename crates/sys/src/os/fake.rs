@@ -23,10 +23,12 @@ const _: () = assert!(size_of::<Head>() <= HEAD_BYTES);
 const MAP_FLAGS: i32 =
     libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
 
-/// The fake. Calls are counted; the one numbered `fail_at` fails with `ENOMEM`.
+/// The fake. Calls are counted; `fail_count` of them from the one numbered `fail_at` on fail with
+/// `ENOMEM`.
 pub struct FakeOs {
     calls: AtomicU64,
     fail_at: AtomicU64,
+    fail_count: AtomicU64,
     page_size: usize,
     purged_bytes: AtomicUsize,
     populated_bytes: AtomicUsize,
@@ -46,6 +48,7 @@ impl FakeOs {
         Self {
             calls: AtomicU64::new(0),
             fail_at: AtomicU64::new(0),
+            fail_count: AtomicU64::new(0),
             page_size,
             purged_bytes: AtomicUsize::new(0),
             populated_bytes: AtomicUsize::new(0),
@@ -72,7 +75,13 @@ impl FakeOs {
 
     /// Makes the `nth` fallible call from now on fail once (1 = the next); 0 makes nothing fail.
     pub fn fail_nth(&self, nth: u64) {
+        self.fail(nth, 1);
+    }
+
+    /// Makes `count` calls fail, from the `nth` on.
+    pub fn fail(&self, nth: u64, count: u64) {
         let now = self.calls.load(Ordering::Relaxed);
+        self.fail_count.store(count, Ordering::Relaxed);
         self.fail_at.store(if nth == 0 { 0 } else { now + nth }, Ordering::Relaxed);
     }
 
@@ -144,7 +153,9 @@ impl FakeOs {
 
     fn count(&self) -> OsResult<()> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        if call == self.fail_at.load(Ordering::Relaxed) {
+        let (first, count) =
+            (self.fail_at.load(Ordering::Relaxed), self.fail_count.load(Ordering::Relaxed));
+        if first != 0 && (first..first + count).contains(&call) {
             return Err(OsError(libc::ENOMEM));
         }
         Ok(())

@@ -184,15 +184,16 @@ fn full_lists_refuse<S: Backend>() {
     }
 }
 
-/// Each call to the OS fails once: `init` finds a way around, or says so and can be repeated.
+/// Each call to the OS fails, alone or with the next: `init` finds a way around, or says so and can
+/// be repeated.
 fn init_repeats_and_fails_cleanly<S: Backend>() {
     static FAILING: quarry_sys::os::FakeOs = quarry_sys::os::FakeOs::new(4096);
     let _alone = EXCLUSIVE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut refusals = 0;
-    for nth in 1..=4 {
+    for (nth, count) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
         let slots = S::INERT;
         slots.configure();
-        FAILING.fail_nth(nth);
+        FAILING.fail(nth, count);
         if let Err(error) = slots.init(&FAILING) {
             assert_eq!(error.0, libc::ENOMEM);
             refusals += 1;
