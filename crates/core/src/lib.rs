@@ -8,7 +8,7 @@
 //! slab    kmem caches; one file per policy behind one trait
 //! pcp     per-CPU page lists; one file per policy
 //! zone    buddy free areas, migratetypes, pageblocks, watermarks, one lock
-//! frame   Pfn, frame table, the reservation
+//! frame   Pfn, frame table, the window
 //! sys     (crate quarry-sys) the only door to OS and CPU
 //! ```
 //!

@@ -168,7 +168,7 @@ impl<C: StackConfig> Stack<C> {
     ///
     /// # Errors
     /// What the OS says; the stack then refuses every request, and `init` may be tried again: it
-    /// goes on from where it failed, with the reservation that it may have already.
+    /// goes on from where it failed, with the window that it may have already.
     ///
     /// # Panics
     /// Where the stack is ready already.

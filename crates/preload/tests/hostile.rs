@@ -66,7 +66,7 @@ fn little_address_space() {
     }
 }
 
-/// The reservation leaves room for the stacks of threads; 300 MiB is little more than a power of
+/// The heap leaves room for the stacks of threads; 300 MiB is little more than a power of
 /// two and what the tables take.
 #[test]
 fn threads_and_forks_in_little_address_space() {

@@ -50,7 +50,7 @@ pub enum Mode {
     Ready,
     /// `QUARRY_DISABLE=1`: the C library serves.
     Disabled,
-    /// The operating system refused the first reservation, or the caller is inside the building of
+    /// The operating system refused the first window, or the caller is inside the building of
     /// the instance itself; a later call may succeed.
     Unavailable,
 }

@@ -30,12 +30,12 @@ const SMALLEST_BYTES: usize = 64 << 20;
 /// What one table of tables of pages covers on x86-64, and on aarch64 with pages of 4 KiB.
 const TABLE_SPAN: usize = 1 << 30;
 
-/// Edges lie in the middle of what one table of pages covers, so that the first pages on either side
-/// share it.
+/// Edges lie in the middle of what one table of pages covers, so that the first pages on either
+/// side share it.
 const EDGE_OFFSET: usize = 1 << 20;
 
-/// Bytes from `address` to where the first edge of the largest window shall lie: then both edges and
-/// the first frames are in one table of tables of pages, which a fork copies. They are 672 MiB
+/// Bytes from `address` to where the first edge of the largest window shall lie: then both edges
+/// and the first frames are in one table of tables of pages, which a fork copies. They are 672 MiB
 /// apart; links below the edge have 64 MiB, and 32 places remain to chance.
 fn to_table(address: NonNull<u8>) -> usize {
     let address = address.as_ptr() as usize;

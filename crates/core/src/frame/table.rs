@@ -120,8 +120,8 @@ impl FrameTable {
     /// Bytes of metadata per frame.
     pub const BYTES_PER_FRAME: usize = 6;
 
-    /// Bytes of a window that the arrays of `frames` frames take: links below the first address that
-    /// [`new`](Self::new) is given, kinds behind it, and states below the second one.
+    /// Bytes of a window that the arrays of `frames` frames take: links below the first address
+    /// that [`new`](Self::new) is given, kinds behind it, and states below the second one.
     pub(super) fn spans(os: &dyn Os, frames: u32) -> [usize; 3] {
         let frames = frames as usize;
         [
@@ -131,8 +131,8 @@ impl FrameTable {
         ]
     }
 
-    /// Empty arrays for up to `frames` frames, with [`spans`](Self::spans) around two addresses of a
-    /// window.
+    /// Empty arrays for up to `frames` frames, with [`spans`](Self::spans) around two addresses of
+    /// a window.
     pub(super) fn new(
         os: &'static dyn Os,
         links_and_kinds: NonNull<u8>,
@@ -217,9 +217,9 @@ impl FrameTable {
         assert!(even.0.is_multiple_of(2), "link pairs start at even frames");
         // Which half is whose does not matter to who uses them as a pair.
         let lower = self.link.at(even.plus(1).index());
-        // SAFETY: two adjacent entries of the array, which grows down from a page: the second one of
-        // a pair lies at a multiple of 8. Callers use them as a pair or as two words, never both at
-        // a time (the owner of the frames decides).
+        // SAFETY: two adjacent entries of the array, which grows down from a page: the second one
+        // of a pair lies at a multiple of 8. Callers use them as a pair or as two words, never both
+        // at a time (the owner of the frames decides).
         unsafe { NonNull::from(lower).cast::<AtomicU64>().as_ref() }
     }
 }

@@ -191,8 +191,10 @@ proptest! {
         (0..len).for_each(|block| bits.set(Bit::Mapped, block, set[block as usize]));
         let (first, end) = (bounds.0.min(len), bounds.1.min(len));
         let naive = (first..end).find(|block| set[*block as usize] == is_set);
-        prop_assert_eq!(bits.next(Bit::Mapped, is_set, first, end), naive.unwrap_or(end.max(first)).min(end));
-        let found: Vec<_> = bits.runs(Bit::Mapped, is_set, first, end).flat_map(|(at, end)| at..end).collect();
+        let next = bits.next(Bit::Mapped, is_set, first, end);
+        prop_assert_eq!(next, naive.unwrap_or(end.max(first)).min(end));
+        let runs = bits.runs(Bit::Mapped, is_set, first, end);
+        let found: Vec<_> = runs.flat_map(|(at, end)| at..end).collect();
         let naive: Vec<_> = (first..end).filter(|at| set[*at as usize] == is_set).collect();
         prop_assert_eq!(found, naive);
     }

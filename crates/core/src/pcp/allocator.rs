@@ -283,7 +283,7 @@ impl PageAllocator {
         self.pcps.sizes(node)
     }
 
-    /// Bytes of metadata: frame table and pageblocks of what was taken from the reservation.
+    /// Bytes of metadata: frame table and pageblocks of what was taken from the window.
     #[must_use]
     pub fn metadata_bytes(&self) -> usize {
         self.zones.memory().metadata_bytes()

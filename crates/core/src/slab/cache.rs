@@ -144,7 +144,7 @@ impl Geometry {
         self.magic.load(Ordering::Acquire) != 0
     }
 
-    /// Whether an object starts at `offset` (from the start of the reservation).
+    /// Whether an object starts at `offset` (from the start of the window).
     #[inline(always)]
     pub fn is_object(&self, offset: usize) -> bool {
         let magic = self.magic.load(Ordering::Relaxed);

@@ -15,7 +15,7 @@ pub const MIN_ALIGN: usize = 16;
 /// Requests of a class that a coarser one serves. With 16 or 32 nothing more is saved.
 const MISSES_OF_COLD_CLASS: u8 = 8;
 
-/// What an address in the reservation belongs to.
+/// What an address in the window belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Object(CacheId),
@@ -167,7 +167,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// The kind and geometry of the cache whose object starts at `address`, and its offset in the
-    /// reservation. O(1), one byte read per frame. Any address may be given, also null.
+    /// window. O(1), one byte read per frame. Any address may be given, also null.
     #[inline(always)]
     pub(super) fn object_fast(&self, address: *mut u8) -> Option<(u8, &Geometry, usize)> {
         let span = self.fast.span.load(Ordering::Acquire);
@@ -193,7 +193,7 @@ impl<C: StackConfig> Stack<C> {
     pub unsafe fn free_fast(&self, address: *mut u8) -> bool {
         let Some((kind, geometry, offset)) = self.object_fast(address) else { return false };
         // SAFETY: a geometry that knows objects belongs to a cache, whose number is its index; an
-        // address inside the reservation is not null.
+        // address inside the window is not null.
         let (id, object) =
             unsafe { (CacheId::new_unchecked(kind), Object::new_unchecked(address)) };
         let slab = || geometry.slab(offset);

@@ -1,6 +1,6 @@
 //! Checks of the equations between the layers; each layer checks its own.
 //!
-//! With one look at every frame that was taken from the reservation:
+//! With one look at every frame that was taken from the window:
 //! * frames of kind `c` = slabs of cache `c`, each of its order
 //! * heads of kind MAPPING = live mappings
 //! * a free block is of no kind, nor is a frame that a zone keeps as part of a run
@@ -11,7 +11,7 @@ use super::{Stack, StackConfig};
 use crate::frame::{Kind, PAGEBLOCK_FRAMES, PageblockIndex};
 use crate::slab::{MAX_CACHES, SlabPolicy};
 
-/// Frames of the reservation by their owner.
+/// Frames of the window by their owner.
 struct Census {
     of_cache: [u64; MAX_CACHES],
     of_blocks: u64,

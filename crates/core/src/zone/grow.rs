@@ -1,4 +1,4 @@
-//! Growth: a zone takes more pageblocks from the reservation when it falls to its low mark.
+//! Growth: a zone takes more pageblocks from the window when it falls to its low mark.
 
 use super::zone::Zone;
 use super::{Ask, Budget, Mark, Zones};
@@ -15,7 +15,7 @@ const STEP_MAX: u32 = 16;
 pub(super) struct Growth {
     /// Pageblocks of the next step.
     step: u32,
-    /// Pageblocks that were taken from the reservation when it last refused; trying again makes
+    /// Pageblocks that were taken from the window when it last refused; trying again makes
     /// sense when the number has changed.
     refused_at: Option<usize>,
 }
@@ -36,7 +36,7 @@ impl Growth {
 }
 
 impl Zones {
-    /// Lets the zone of `node` take pageblocks from the reservation until `ask` can be served above
+    /// Lets the zone of `node` take pageblocks from the window until `ask` can be served above
     /// the low mark. Returns whether it can now. Calls of the operating system happen without the
     /// zone's lock.
     pub(crate) fn grow(&self, node: NodeId, ask: &Ask, urgency: Urgency) -> bool {
@@ -65,7 +65,7 @@ impl Zones {
 }
 
 impl Zone {
-    /// Takes one step, or a smaller one where the reservation or the system refuses.
+    /// Takes one step, or a smaller one where the window or the system refuses.
     fn grow_once(&self, memory: &Memory, budget: &Budget, growth: &mut Growth) -> bool {
         // Beyond the limit there is nothing to grow for.
         let room = budget.limit().saturating_sub(budget.used()).div_ceil(PAGEBLOCK_FRAMES);

@@ -92,7 +92,7 @@ pub struct ZoneConfig {
     pub limit_frames: u32,
     /// Frames that each zone gets at the start.
     pub initial_frames: u32,
-    /// Whether zones take more from the reservation on demand.
+    /// Whether zones take more from the window on demand.
     pub grow: bool,
     /// Whether pageblocks that slabs will fill are huge pages.
     pub huge: bool,
@@ -133,7 +133,7 @@ impl Zones {
         Ok(zones)
     }
 
-    /// The reservation and its tables.
+    /// The window and its tables.
     #[inline]
     #[must_use]
     pub fn memory(&self) -> &Memory {

@@ -345,7 +345,7 @@ impl Zone {
         self.reclaim_active.load(Relaxed)
     }
 
-    /// Whether the reservation may still have pageblocks for this zone.
+    /// Whether the window may still have pageblocks for this zone.
     #[inline]
     pub(crate) fn can_grow(&self) -> bool {
         self.grows && !self.stuck.load(Relaxed)

@@ -46,7 +46,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Policy for S {}
 
 fn options() -> StackOptions {
     let mut options = StackOptions { heap: true, ..small() };
-    // Twice what a run needs: where the first reservation fails, the stack takes half.
+    // Twice what a run needs: where the first window fails, the stack takes half.
     options.pages.reserve_bytes = 256 << 20;
     options
 }

@@ -137,7 +137,7 @@ fn address_space_that_kept_mappings_hold_is_found_again() {
     bed.assert_empty(&[]);
 }
 
-/// Small objects, blocks and mappings take the whole reservation in turns.
+/// Small objects, blocks and mappings take the whole window in turns.
 fn sizes_take_turns<S: SlabPolicy<VirtualSlots> + 'static>() {
     const RESERVE: usize = 64 << 20;
     let mut options = StackOptions { heap: true, ..small() };

@@ -50,7 +50,7 @@ pub(crate) extern "C" fn new_or_null(size: usize) -> *mut c_void {
 /// `pointer` came from this allocator and is not used any more; other pointers abort with one line.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(pointer: *mut c_void) {
-    // A null pointer lies outside the reservation, so the straight path refuses it.
+    // A null pointer lies outside the window, so the straight path refuses it.
     // SAFETY: the caller's promise is passed on.
     unsafe {
         if !STACK.free_fast(pointer.cast()) {

@@ -128,7 +128,7 @@ straight_malloc! {
     new_or_null, new_refused
 }
 
-/// `free` under a name. In order: the offset in the reservation (`span` is 0 until the stack is
+/// `free` under a name. In order: the offset in the window (`span` is 0 until the stack is
 /// ready: it refuses all, and always null), the kind of the frame times 16, whether an object
 /// starts there (`Geometry::is_object`); then the sequence of `PerCpu::push`, as for `malloc`.
 macro_rules! straight_free {

@@ -103,8 +103,8 @@ pub unsafe trait Os: Sync {
         to: (NonNull<u8>, usize),
     ) -> Result<(), NotMoved>;
 
-    /// Maps `bytes` of memory of its own anywhere: readable, writable, zero, charged as its pages are
-    /// touched.
+    /// Maps `bytes` of memory of its own anywhere: readable, writable, zero, charged as its pages
+    /// are touched.
     ///
     /// # Errors
     /// The OS's `errno` where address space or memory is limited or exhausted.

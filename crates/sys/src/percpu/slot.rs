@@ -190,8 +190,8 @@ impl SlotArea {
 
     /// Reserves memory for slots of `cpus` CPUs and for `stripes`, and lets the numbers from `cpus`
     /// to `numbers` read as zero (where the address space is too short for it, they fault). All of
-    /// it is one mapping, because each costs a fork some time; it is address space only: a slot that
-    /// no CPU uses never touches a page.
+    /// it is one mapping, because each costs a fork some time; it is address space only: a slot
+    /// that no CPU uses never touches a page.
     pub(super) fn reserve(
         &self,
         os: &dyn Os,

@@ -61,7 +61,7 @@ impl<'a, P: PerCpu, const LOCKLESS: bool> SlubCache<'a, P, LOCKLESS> {
     }
 
     /// The number of the node that a slab's memory belongs to. A slab named by a guard may have
-    /// been given back meanwhile, even to the reservation: then any node will do.
+    /// been given back meanwhile, even to the window: then any node will do.
     pub(super) fn node_id_of(&self, slab: Pfn) -> NodeId {
         let pageblocks = self.context.pages.zones().memory().pageblocks();
         pageblocks.of(slab).tag().node().unwrap_or(NodeId(0))

@@ -119,7 +119,7 @@ fn mixing_types_boosts_the_marks_until_memory_is_given_back() {
 const GROWING: ZoneConfig = ZoneConfig { initial_frames: 0, grow: true, ..FIXED };
 
 #[test]
-fn growth_doubles_up_to_32_mib_and_ends_with_the_reservation() {
+fn growth_doubles_up_to_32_mib_and_ends_with_the_window() {
     let zones = zones(&ZoneConfig { reserve_bytes: 128 << 20, ..GROWING });
     let (zone, single) = (zones.zone(NODE), ask(0, Movable));
     let mut steps = Vec::new();

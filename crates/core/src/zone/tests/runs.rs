@@ -112,14 +112,14 @@ fn pageblocks_that_are_given_back_serve_mappings_and_zones() {
         blocks.push(take(&zones, &ask(9, Movable)).expect("the zone has grown for it"));
     }
     let map = |count| memory.take(Wanted { side: Side::Mapping, count, align: 1, room: 0 });
-    assert!(map(1).is_err(), "zones have the whole reservation");
+    assert!(map(1).is_err(), "zones have the whole window");
     let left = zone.managed() / PAGEBLOCK_FRAMES - blocks.len() as u32;
     assert_eq!(zones.give_back(), left as usize * PAGEBLOCK_BYTES, "what nobody has taken");
     blocks.drain(..).for_each(|block| put(&zones, block));
     assert!(zones.give_back() > 0);
     assert_eq!((zone.managed(), zone.free(), memory.arena().pageblocks_taken()), (0, 0, 0));
     zone.validate(memory);
-    let first = map(32).expect("the whole reservation is free");
+    let first = map(32).expect("the whole window is free");
     memory.give_back(first, 32);
     assert!(zones.grow(NODE, &ask(9, Unmovable), Urgency::Last));
     zone.validate(memory);
@@ -165,7 +165,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// Eight pageblocks: as many as a request looks at on one list.
 const FRAMES: u32 = 8 * PAGEBLOCK_FRAMES;
-/// Frames of the reservation.
+/// Frames of the window.
 const ALL_FRAMES: u32 = 32 * PAGEBLOCK_FRAMES;
 
 /// What is known of each frame, and who has it.
@@ -350,7 +350,7 @@ impl World {
                 assert_eq!(self.zone().managed(), managed - whole * PAGEBLOCK_FRAMES);
                 let taken = memory.arena().pageblocks_taken() as u32 * PAGEBLOCK_FRAMES;
                 assert_eq!(taken, self.zone().managed());
-                // What comes back from the reservation is zero.
+                // What comes back from the window is zero.
                 let is_ours = |frame| memory.pageblocks().of(Pfn(frame)).tag().node().is_some();
                 for frame in (0..ALL_FRAMES).filter(|frame| !is_ours(*frame)) {
                     self.written[frame as usize] = false;

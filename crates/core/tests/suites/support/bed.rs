@@ -26,7 +26,7 @@ pub(crate) fn on_cpu(cpu: u32) {
     CPU.set(cpu);
 }
 
-/// Without the classes of `malloc`, on a small reservation without a limit, for 4 declared CPUs.
+/// Without the classes of `malloc`, on a small window without a limit, for 4 declared CPUs.
 pub(crate) fn small() -> StackOptions {
     let mut options = StackOptions { heap: false, ..StackOptions::default() };
     options.pages.reserve_bytes = 64 << 20;
