@@ -1,7 +1,8 @@
 //! Address space: limits that the program sets for itself, somebody else's mappings beside the
 //! heap's, pages that cannot be moved, mappings that run out.
 
-use crate::support::{Run, program, skipped};
+use crate::support::{Run, program};
+use crate::surroundings::where_allowed;
 
 fn start(source: &'static str) -> Run {
     Run::new(program(source))
@@ -43,10 +44,5 @@ fn many_buffers_that_grow() {
 
 #[test]
 fn locked_memory_goes_back_or_is_used_again() {
-    let outcome = start("space_locked.c").finish();
-    if outcome.status.code() == Some(77) {
-        skipped(outcome.stdout.trim_end());
-    } else {
-        outcome.success();
-    }
+    where_allowed(start("space_locked.c"));
 }
