@@ -24,14 +24,9 @@ static void *end_after_main(void *main_thread)
 
 int main(void)
 {
-    static void *blocks[48];
     static pthread_t main_thread;
     require_quarry();
-    for (size_t i = 0; i < LENGTH(blocks); i++)
-        blocks[i] = memset(malloc(MIB), 1, MIB);
-    for (size_t i = 0; i < LENGTH(blocks); i++)
-        free(blocks[i]);
-    CHECK(testing_a_peer() || threads_now() == 2, "%u threads", threads_now());
+    give_a_thread_reason(2);
     CHECK(atexit(at_exit) == 0, "atexit");
     main_thread = pthread_self();
     pthread_t other;

@@ -22,7 +22,6 @@ static pid_t other_thread(void)
 
 int main(void)
 {
-    static void *blocks[48];
     cpu_set_t given, one, found;
     require_quarry();
     CHECK(sched_getaffinity(0, sizeof(given), &given) == 0, "sched_getaffinity");
@@ -34,10 +33,7 @@ int main(void)
         printf("this user may not have real-time threads: %s\n", strerror(errno));
         return 77;
     }
-    for (size_t i = 0; i < LENGTH(blocks); i++)
-        blocks[i] = memset(malloc(MIB), 1, MIB);
-    for (size_t i = 0; i < LENGTH(blocks); i++)
-        free(blocks[i]);
+    give_a_thread_reason(2);
     pid_t thread = other_thread();
     CHECK(thread != 0, "there is no reclaim thread");
     CHECK(sched_getscheduler(0) == SCHED_FIFO, "this thread is an ordinary one now");

@@ -49,6 +49,17 @@ static UNUSED unsigned threads_now(void)
     return (unsigned)field_of("/proc/self/status", "Threads:");
 }
 
+/* Frees more than a thread is worth: demands that the process has so many then, ours included. */
+static UNUSED void give_a_thread_reason(unsigned threads)
+{
+    static void *blocks[48];
+    for (size_t i = 0; i < LENGTH(blocks); i++)
+        blocks[i] = memset(malloc(MIB), 1, MIB);
+    for (size_t i = 0; i < LENGTH(blocks); i++)
+        free(blocks[i]);
+    CHECK(testing_a_peer() || threads_now() == threads, "%u threads", threads_now());
+}
+
 /*
  * Memory that the system counts for us: that of the control group that the test has made for this
  * process, or all memory of the machine that is not free.

@@ -46,17 +46,6 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* More to give back than a thread is worth, so that there is one. */
-static void start_the_reclaim_thread(void)
-{
-    static void *blocks[48];
-    for (size_t i = 0; i < LENGTH(blocks); i++)
-        blocks[i] = memset(malloc(MIB), 1, MIB);
-    for (size_t i = 0; i < LENGTH(blocks); i++)
-        free(blocks[i]);
-    CHECK(testing_a_peer() || threads_now() == (each ? 2 : 1), "%u threads", threads_now());
-}
-
 int main(int argc, char **argv)
 {
     static struct heap heaps[WORKERS + 1];
@@ -64,7 +53,7 @@ int main(int argc, char **argv)
     each = strcmp(argv[1], "each") == 0;
     require_quarry();
     deadline(80, "threads behind filters");
-    start_the_reclaim_thread();
+    give_a_thread_reason(each ? 2 : 1);
     pthread_barrier_init(&filtered, NULL, WORKERS + 1);
     pthread_t workers[WORKERS];
     for (size_t i = 0; i < WORKERS; i++)
