@@ -10,7 +10,7 @@
 
 use super::{
     Arena, FRAME_BYTES, FrameTable, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex, Pageblocks,
-    Pfn, Side, Wanted, Window,
+    Side, Wanted, Window,
 };
 use core::ptr::NonNull;
 use quarry_sys::os::{NotMoved, Os, OsError, OsResult};
@@ -268,12 +268,6 @@ impl Memory {
             Err(NotMoved::Unchanged) => {}
         }
         moved
-    }
-
-    /// Whether an address lies in frames that have metadata and are nobody else's.
-    #[must_use]
-    pub fn is_ours(&self, pfn: Pfn) -> bool {
-        !self.arena.is_excluded(pfn.pageblock())
     }
 
     /// Bytes of metadata for the pageblocks taken now: frame table and pageblock descriptors.

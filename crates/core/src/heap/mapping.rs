@@ -286,11 +286,10 @@ impl Mappings {
             }
             return None;
         }
-        let is_fresh = kept.is_none();
         pages.frames().set_kind(old.first.first(), 1, Kind::NONE);
         // SAFETY: the old run's user waits for it to be resized, the new one is handed out to
         // nobody yet; both are taken.
-        match unsafe { self.moved.bring(pages, old, new, is_fresh) } {
+        match unsafe { self.moved.bring(pages, old, new) } {
             Moved::Gone => {}
             Moved::Copied => pages.memory().give_back(old.first, old.blocks),
             Moved::Lost => {

@@ -33,6 +33,10 @@ fn mark_of(first: Pfn) -> Pfn {
     first.plus(3)
 }
 
+fn is_moved(pages: &PageAllocator, first: Pfn) -> bool {
+    pages.frames().link(mark_of(first)) == 1
+}
+
 impl MovedMappings {
     pub(super) const fn new() -> Self {
         Self { count: AtomicUsize::new(0) }
@@ -45,7 +49,7 @@ impl MovedMappings {
 
     /// Says of a mapping that it lives no longer.
     pub(super) fn forget(&self, pages: &PageAllocator, first: Pfn) {
-        if pages.frames().link(mark_of(first)) == 1 {
+        if is_moved(pages, first) {
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -59,20 +63,13 @@ impl MovedMappings {
         count < SURELY || count < max_map_count() / 8 || run.bytes() > KEPT_BYTES
     }
 
-    /// Brings the pages of the mapping in `old` into `new`, in which nothing has been touched if it
-    /// `is_fresh`.
+    /// Brings the pages of the mapping in `old` into `new`.
     ///
     /// # Safety
     /// Both runs are taken by the caller, `new` is at least as long, and nobody uses them
     /// meanwhile.
-    pub(super) unsafe fn bring(
-        &self,
-        pages: &PageAllocator,
-        old: Run,
-        new: Run,
-        is_fresh: bool,
-    ) -> Moved {
-        self.forget(pages, old.first.first());
+    pub(super) unsafe fn bring(&self, pages: &PageAllocator, old: Run, new: Run) -> Moved {
+        let was_moved = is_moved(pages, old.first.first());
         let (from, to) = ((old.first, old.blocks), (new.first, new.blocks));
         let moved = match self.may_move(old) {
             // SAFETY: the caller's promise.
@@ -82,22 +79,18 @@ impl MovedMappings {
         let mark = mark_of(new.first.first());
         match moved {
             Ok(()) => {
-                self.count.fetch_add(1, Ordering::Relaxed);
                 pages.frames().set_link(mark, 1);
+                self.count.fetch_add(usize::from(!was_moved), Ordering::Relaxed);
                 Moved::Gone
             }
             Err(NotMoved::Unchanged) => {
                 // SAFETY: the caller's promise.
-                unsafe { copy(pages, old, new, is_fresh) };
+                unsafe { copy(pages, old, new) };
                 pages.frames().set_link(mark, 0);
+                self.count.fetch_sub(usize::from(was_moved), Ordering::Relaxed);
                 Moved::Copied
             }
-            Err(NotMoved::Lost) => {
-                if pages.frames().link(mark_of(old.first.first())) == 1 {
-                    self.count.fetch_add(1, Ordering::Relaxed);
-                }
-                Moved::Lost
-            }
+            Err(NotMoved::Lost) => Moved::Lost,
         }
     }
 }
@@ -106,15 +99,14 @@ impl MovedMappings {
 ///
 /// # Safety
 /// As [`MovedMappings::bring`].
-unsafe fn copy(pages: &PageAllocator, old: Run, new: Run, is_fresh: bool) {
+unsafe fn copy(pages: &PageAllocator, old: Run, new: Run) {
     let address = |run: Run, frame: u32| pages.arena().address(run.first.first().plus(frame));
-    let dirty = if is_fresh { 0 } else { new.charged };
     for frame in 0..old.charged {
         let (from, to) = (address(old, frame), address(new, frame));
         // SAFETY: a whole frame of a run that is mapped and the caller's; a page is aligned for
         // anything.
         let words = unsafe { from.cast::<[u64; FRAME_BYTES / 8]>().as_ref() };
-        if frame < dirty || words.iter().any(|word| *word != 0) {
+        if frame < new.charged || words.iter().any(|word| *word != 0) {
             // SAFETY: as above, and the runs do not overlap.
             unsafe { to.copy_from_nonoverlapping(from, FRAME_BYTES) };
         }

@@ -73,7 +73,7 @@ impl<C: StackConfig> Stack<C> {
     /// again. O(frames), on the way to an abort.
     pub(super) fn unowned(&self, pfn: Pfn) -> Misuse {
         let frames = self.frames();
-        if !self.pages().memory().is_ours(pfn) {
+        if self.arena().is_excluded(pfn.pageblock()) {
             return Misuse::Foreign;
         }
         let head = (0..=pfn.0).rev().map(Pfn).find(|head| frames.kind(*head) != Kind::NONE);
