@@ -38,12 +38,11 @@ pub(crate) use thread::find_least_stack;
 
 use crate::process::STACK;
 use crate::{fork, limits};
-use core::ptr::null;
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::stack::{ReclaimState, Reclaimed};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::glibc::is_single_threaded;
-use quarry_sys::lock::CountedLock;
+use quarry_sys::lock::{CountedLock, futex};
 use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use quarry_sys::thread::thread_pointer;
@@ -223,7 +222,7 @@ fn wish(wait_ms: i64) -> bool {
 
 fn ring() {
     BELL.fetch_add(1, Ordering::AcqRel);
-    wake(&BELL);
+    futex::wake_all(&BELL);
 }
 
 /// What the thread does all its life.
@@ -290,7 +289,7 @@ fn attend(milliseconds: i64) {
         STACK.shrink_all();
         drop(inside);
         FULFILLED.store(wished, Ordering::Release);
-        wake(&FULFILLED);
+        futex::wake_all(&FULFILLED);
     }
     // What was wished before the bell was read is done; if it has rung since, this does not wait.
     wait(&BELL, heard, milliseconds);
@@ -299,24 +298,5 @@ fn attend(milliseconds: i64) {
 
 /// Waits until the word is another than `seen`, somebody wakes, or the time is over.
 fn wait(word: &AtomicU32, seen: u32, milliseconds: i64) {
-    let time =
-        libc::timespec { tv_sec: milliseconds / 1000, tv_nsec: (milliseconds % 1000) * 1_000_000 };
-    futex(word, libc::FUTEX_WAIT, seen, &raw const time);
-}
-
-fn wake(word: &AtomicU32) {
-    futex(word, libc::FUTEX_WAKE, i32::MAX as u32, null());
-}
-
-fn futex(word: &AtomicU32, operation: i32, value: u32, timeout: *const libc::timespec) {
-    // SAFETY: the word is static; FUTEX_WAIT reads it and the timeout, FUTEX_WAKE uses its address.
-    unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            operation | libc::FUTEX_PRIVATE_FLAG,
-            value,
-            timeout,
-        );
-    }
+    futex::wait_at_most(word, seen, milliseconds as u64 * 1_000_000);
 }

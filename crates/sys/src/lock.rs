@@ -198,21 +198,35 @@ impl<T> Drop for Guard<'_, T> {
     }
 }
 
-/// The futex calls that locks and gates need.
+/// The futex calls that locks, gates and threads of ours need.
 #[cfg(not(quarry_model))]
-pub(crate) mod futex {
+pub mod futex {
     use crate::primitive::AtomicU32;
 
     pub(crate) fn wait(word: &AtomicU32, expected: u32) {
-        // SAFETY: the word outlives the call and FUTEX_WAIT only reads it. errno is saved by the
-        // caller's entry point (see quarry-preload), so a spurious EAGAIN is never seen outside.
+        wait_until(word, expected, core::ptr::null());
+    }
+
+    /// Sleeps while the word is `expected` and nobody wakes, for so many nanoseconds at most.
+    pub fn wait_at_most(word: &AtomicU32, expected: u32, ns: u64) {
+        let time = libc::timespec {
+            tv_sec: (ns / 1_000_000_000) as libc::time_t,
+            tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+        };
+        wait_until(word, expected, &raw const time);
+    }
+
+    fn wait_until(word: &AtomicU32, expected: u32, timeout: *const libc::timespec) {
+        // SAFETY: the word outlives the call, and FUTEX_WAIT only reads it and the timeout, which
+        // is null or the caller's. errno is saved by the entry point (see quarry-preload), so a
+        // spurious EAGAIN is never seen outside.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
                 word.as_ptr(),
                 libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
                 expected,
-                core::ptr::null::<libc::timespec>(),
+                timeout,
             );
         }
     }
@@ -221,7 +235,8 @@ pub(crate) mod futex {
         wake(word, 1);
     }
 
-    pub(crate) fn wake_all(word: &AtomicU32) {
+    /// Wakes all who sleep on the word.
+    pub fn wake_all(word: &AtomicU32) {
         wake(word, i32::MAX);
     }
 

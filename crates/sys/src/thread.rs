@@ -52,13 +52,8 @@ pub fn nap() {
         // needs allow it. And libc's nanosleep is a cancellation point: a cancelled thread would
         // vanish here, with the locks of its caller held.
         static NEVER: crate::primitive::AtomicU32 = crate::primitive::AtomicU32::new(0);
-        let pause = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
-        let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: the word is static and nobody changes it or wakes its waiters, so that the wait
-        // ends with its time; `pause` is valid for the call.
-        unsafe {
-            libc::syscall(libc::SYS_futex, NEVER.as_ptr(), operation, 0, &raw const pause);
-        }
+        // Nobody changes the word or wakes its waiters, so the wait ends with its time.
+        crate::lock::futex::wait_at_most(&NEVER, 0, 50_000);
     }
     #[cfg(quarry_model)]
     crate::primitive::relax();
