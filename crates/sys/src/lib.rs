@@ -16,6 +16,7 @@ pub mod confined;
 pub mod file;
 pub mod gate;
 pub mod glibc;
+pub mod local;
 pub mod lock;
 pub mod object;
 pub mod os;

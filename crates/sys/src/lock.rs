@@ -2,11 +2,13 @@
 //!
 //! State of the word: `0` free, `1` held, `2` held and somebody may sleep (U. Drepper, "Futexes Are
 //! Tricky", the third mutex). The counters of the straight path are plain loads and stores made
-//! while the lock is held, so that counting needs no atomic read-modify-write of its own.
+//! while the lock is held, so that counting needs no atomic read-modify-write of its own. A process
+//! with one thread takes and releases it by plain stores: its second thread finds it free.
 //!
 //! A thread that waits for itself (a signal handler that allocates while it interrupts the
 //! allocator's slow path) would wait forever; it is reported in one line instead.
 
+use crate::glibc::is_single_threaded;
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering, relax};
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
@@ -92,16 +94,30 @@ impl<T> CountedLock<T> {
     /// Takes the lock, spinning and then sleeping while another thread holds it.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
-        if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        if !self.take() {
             self.wait();
         }
         self.taken()
     }
 
+    /// Takes the word if it is free.
+    #[inline]
+    fn take(&self) -> bool {
+        if is_single_threaded() {
+            // A signal's handler that comes in between gives back what it takes.
+            let is_free = self.word.load(Ordering::Relaxed) == FREE;
+            if is_free {
+                self.word.store(HELD, Ordering::Relaxed);
+            }
+            return is_free;
+        }
+        self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
     /// Takes the lock if nobody holds it. Never waits.
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-        if self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+        if self.take() {
             Some(self.taken())
         } else {
             self.contentions.fetch_add(1, Ordering::Relaxed);
@@ -192,7 +208,10 @@ impl<T> Drop for Guard<'_, T> {
                 .store(lock.hold_samples.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
         lock.owner.store(0, Ordering::Relaxed);
-        if lock.word.swap(FREE, Ordering::Release) == HELD_WITH_SLEEPERS {
+        if is_single_threaded() {
+            // No other thread can have come meanwhile, so nobody sleeps.
+            lock.word.store(FREE, Ordering::Relaxed);
+        } else if lock.word.swap(FREE, Ordering::Release) == HELD_WITH_SLEEPERS {
             futex::wake_one(&lock.word);
         }
     }

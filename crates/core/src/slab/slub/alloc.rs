@@ -11,6 +11,7 @@ use super::order;
 use crate::frame::{MigrateType, Order, Pfn};
 use crate::pcp::{AllocFlags, PageRequest};
 use quarry_sys::percpu::{Object, PerCpu, SlotIndex};
+use quarry_sys::primitive::Ordering;
 
 /// Times the slow path looks at its CPU again after it has been moved to another one.
 const TRIES: u32 = 4;
@@ -181,7 +182,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
         }
         self.word(slab).start(self.tag(), cache.objects());
         context.pages.frames().set_kind(slab, cache.order().frames(), cache.id().kind());
-        count(&self.node_of(slab).slabs_allocated, 1);
+        self.node_of(slab).slabs_allocated.fetch_add(1, Ordering::Relaxed);
         let objects = (0..cache.objects()).map(|number| self.object(slab, number));
         // SAFETY: the slab is new: all its objects are free and nobody else knows them.
         Some((slab, unsafe { Freelist::linked(objects) }))

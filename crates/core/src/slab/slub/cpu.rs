@@ -11,6 +11,7 @@
 
 use super::node::{Links, SlabChain};
 use crate::frame::{FreshZero, MaybePfn, Pfn};
+use quarry_sys::local;
 use quarry_sys::lock::Guard;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
@@ -34,10 +35,11 @@ pub(super) struct CpuSlab {
 // SAFETY: made of atomics whose default is 0.
 unsafe impl FreshZero for CpuSlab {}
 
-/// Counts, with a read-modify-write: stripes and migrated threads share slots.
+/// Counts for the running CPU (`stat`, mm/slub.c, Linux 6.17: `raw_cpu_inc`).
+#[inline(always)]
 pub(super) fn count(counter: &AtomicU64, by: u64) {
     if by > 0 {
-        counter.fetch_add(by, Ordering::Relaxed);
+        local::add(counter, by);
     }
 }
 

@@ -10,6 +10,7 @@ use crate::frame::{Kind, Order, Pfn};
 use crate::slab::MAX_BATCH;
 use quarry_sys::lock::Guard;
 use quarry_sys::percpu::{Object, PerCpu, Push, SlotIndex};
+use quarry_sys::primitive::Ordering;
 
 impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
     /// Gives objects of one slab back to it: `head` to `tail`, linked, `count` of them.
@@ -220,7 +221,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
         let mut pages = [(Pfn::NONE, Order::ZERO); MAX_BATCH];
         let mut filled = 0;
         while let Some(slab) = chain.pop(self.links()) {
-            count(&self.node_of(slab).slabs_freed, 1);
+            self.node_of(slab).slabs_freed.fetch_add(1, Ordering::Relaxed);
             self.word(slab).end();
             context.pages.frames().set_kind(slab, order.frames(), Kind::NONE);
             pages[filled] = (slab, order);

@@ -27,6 +27,7 @@
 //! in the word because a slab may be given back and reused between the look at a guard and the
 //! compare-and-swap: the swap then fails.
 
+use quarry_sys::local;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
 const HEAD_BITS: u32 = 16;
@@ -161,8 +162,7 @@ impl PageWord {
 
     /// Exchanges `old` for `new`; a failure is counted in `misses`.
     fn exchange(&self, old: SlabState, new: SlabState, misses: &mut u64) -> bool {
-        let done =
-            self.0.compare_exchange(old.0, new.0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let done = local::compare_exchange(&self.0, old.0, new.0);
         *misses += u64::from(!done);
         done
     }

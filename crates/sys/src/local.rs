@@ -1,0 +1,44 @@
+//! Read-modify-writes that are whole towards the running CPU only: one instruction without a bus
+//! lock, which no interrupt, signal or other thread of this CPU divides. They follow the kernel's
+//! `this_cpu` operations (Linux 6.18), which save the same 20 or so cycles.
+
+use crate::primitive::{AtomicU64, Ordering};
+
+/// Adds to a counter that belongs to the running CPU. Exact among the threads of one CPU; where the
+/// thread has been moved since it asked for its CPU, what another adds in that very cycle may be
+/// lost, as with the kernel's statistics of slabs. O(1).
+#[inline(always)]
+pub fn add(counter: &AtomicU64, by: u64) {
+    #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model))))]
+    // SAFETY: an aligned word of ours that lives as long as the reference, changed by one store.
+    unsafe {
+        core::arch::asm!(
+            "add qword ptr [{counter}], {by}",
+            counter = in(reg) counter.as_ptr(), by = in(reg) by, options(nostack)
+        );
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(any(miri, quarry_model)))))]
+    counter.fetch_add(by, Ordering::Relaxed);
+}
+
+/// Stores `new` if the word is `old`, with acquire and release ordering; returns whether it was.
+/// While the process has one thread, only that thread's handlers of signals can come in between,
+/// and one instruction without a lock keeps them out. O(1).
+#[inline(always)]
+pub fn compare_exchange(word: &AtomicU64, old: u64, new: u64) -> bool {
+    #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model))))]
+    if crate::glibc::is_single_threaded() {
+        let found: u64;
+        // SAFETY: an aligned word of ours that lives as long as the reference; nobody else runs, so
+        // the instruction needs no lock.
+        unsafe {
+            core::arch::asm!(
+                "cmpxchg qword ptr [{word}], {new}",
+                word = in(reg) word.as_ptr(), new = in(reg) new, inout("rax") old => found,
+                options(nostack)
+            );
+        }
+        return found == old;
+    }
+    word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}

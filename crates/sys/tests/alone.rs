@@ -1,0 +1,45 @@
+//! What a process does while it has one thread, and what its second one finds. A program without
+//! the usual harness, which would start threads.
+
+use quarry_sys::glibc::is_single_threaded;
+use quarry_sys::local;
+use quarry_sys::lock::CountedLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+fn main() {
+    assert!(is_single_threaded() || cfg!(any(miri, quarry_model, not(target_env = "gnu"))));
+    words_are_exchanged_only_if_they_are_what_was_seen();
+    the_second_thread_finds_locks_as_the_first_left_them();
+    assert!(!is_single_threaded());
+    words_are_exchanged_only_if_they_are_what_was_seen();
+    the_second_thread_finds_locks_as_the_first_left_them();
+    println!("alone: passed");
+}
+
+fn the_second_thread_finds_locks_as_the_first_left_them() {
+    let lock = CountedLock::new(0);
+    *lock.lock() += 1;
+    let held = lock.lock();
+    assert!(lock.try_lock().is_none(), "taken twice");
+    drop(held);
+    *lock.try_lock().expect("nobody holds it") += 1;
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| (0..10_000).for_each(|_| *lock.lock() += 1));
+        }
+    });
+    *lock.lock() += 1;
+    assert_eq!(*lock.lock(), 20_003);
+    assert_eq!(lock.stats().acquisitions, 20_005);
+    assert!(lock.stats().contentions > 0, "what was refused counts");
+}
+
+fn words_are_exchanged_only_if_they_are_what_was_seen() {
+    let word = AtomicU64::new(7);
+    assert!(!local::compare_exchange(&word, 8, 9));
+    assert_eq!(word.load(Ordering::Relaxed), 7);
+    assert!(local::compare_exchange(&word, 7, u64::MAX));
+    assert_eq!(word.load(Ordering::Relaxed), u64::MAX);
+    local::add(&word, 3);
+    assert_eq!(word.load(Ordering::Relaxed), 2);
+}
