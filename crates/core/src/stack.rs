@@ -346,7 +346,7 @@ impl<C: StackConfig> Stack<C> {
             Push::Stored => {}
             // SAFETY: the caller's promise is passed on.
             Push::Refused => unsafe { self.cache_free_slow(id, object) },
-            Push::Duplicate => self.misuse(Entry::Free, object.as_ptr(), Misuse::DoubleFree(id)),
+            Push::Duplicate => self.misuse(Entry::Free, object.as_ptr(), Misuse::NotInUse(id)),
         }
     }
 

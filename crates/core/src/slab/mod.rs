@@ -9,6 +9,7 @@ mod barn;
 mod bitmap_slabs;
 mod cache;
 mod kept;
+mod misuse;
 mod populating;
 pub mod sheaf;
 pub mod slub;
@@ -25,7 +26,6 @@ use core::mem::MaybeUninit;
 use quarry_sys::lock::LockStats;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Object, PerCpu, Push, SlotIndex};
-use quarry_sys::report::fatal;
 
 /// Objects that one slow-path step moves at most: the size of its buffer on the stack.
 pub const MAX_BATCH: usize = 64;
@@ -88,13 +88,6 @@ pub struct SlabStats {
     pub list_lock: LockStats,
     /// Counters of the barn's lock, where the policy has one.
     pub barn_lock: LockStats,
-}
-
-/// Reports an object that was freed twice, and aborts.
-#[cold]
-#[inline(never)]
-fn double_free(cache: &Cache, object: Object) -> ! {
-    fatal(format_args!("free({object:p}): double free of an object of {} bytes", cache.stride()))
 }
 
 /// How the objects of caches travel between callers and slabs.

@@ -10,10 +10,11 @@
 //! the barn that larger sheaves pay. It stays until the array is drained.
 
 use super::bitmap_slabs::{self, BitmapSlabs};
+use super::misuse::not_in_use;
 use super::width::{Miss, Width};
 use super::{
     Barn, Cache, CacheId, CacheParams, Kept, MAX_BATCH, MAX_CACHES, SlabContext, SlabPolicy,
-    SlabStats, double_free,
+    SlabStats,
 };
 use crate::frame::{Order, Pfn};
 use crate::pcp::PageAllocator;
@@ -235,7 +236,7 @@ impl Sheaf {
             // SAFETY: pop_batch wrote all `sheaf` elements.
             let objects = unsafe { written(&buffer, sheaf) };
             if objects.last() == Some(&object) {
-                double_free(cache, object);
+                not_in_use(cache, object);
             }
             own.slabs.free(context, cache, objects, own.keep_empty());
         }
@@ -339,7 +340,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         let percpu = context.percpu;
         match percpu.push_unregistered(array, object) {
             Push::Stored => return,
-            Push::Duplicate => double_free(cache, object),
+            Push::Duplicate => not_in_use(cache, object),
             Push::Refused => {}
         }
         let slot = percpu.current();
@@ -354,7 +355,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
             match percpu.push(array, object) {
                 // The array has counted it.
                 Push::Stored => return,
-                Push::Duplicate => double_free(cache, object),
+                Push::Duplicate => not_in_use(cache, object),
                 Push::Refused => {}
             }
         }
@@ -378,7 +379,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
                 sheaf + 1
             });
         if is_double {
-            double_free(cache, object);
+            not_in_use(cache, object);
         }
         match brought {
             0 => self.free_past_barn(context, cache, object),

@@ -30,10 +30,10 @@ impl fmt::Display for Entry {
 /// What is wrong with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misuse {
-    /// The object was freed already.
-    DoubleFree(CacheId),
-    /// The block was freed already.
-    DoubleFreeOfBlock,
+    /// The object was freed already, or never allocated.
+    NotInUse(CacheId),
+    /// Nothing starts there that is in use: it was freed already, or never allocated.
+    NothingInUse,
     /// The pointer lies inside an object.
     InsideObject(CacheId),
     /// The pointer lies inside a block of pages or a mapping.
@@ -49,13 +49,14 @@ impl<C: StackConfig> Stack<C> {
     pub(super) fn misuse(&self, entry: Entry, address: *mut u8, misuse: Misuse) -> ! {
         let stride = |id| self.cache(id).stride();
         match misuse {
-            Misuse::DoubleFree(id) => fatal(format_args!(
-                "{entry}({address:p}): double free of an object of {} bytes",
+            Misuse::NotInUse(id) => fatal(format_args!(
+                "{entry}({address:p}): object of {} bytes is not in use: freed already, or never \
+                 allocated",
                 stride(id)
             )),
-            Misuse::DoubleFreeOfBlock => {
-                fatal(format_args!("{entry}({address:p}): double free of a block"))
-            }
+            Misuse::NothingInUse => fatal(format_args!(
+                "{entry}({address:p}): no block in use starts there: freed already, or never allocated"
+            )),
             Misuse::InsideObject(id) => fatal(format_args!(
                 "{entry}({address:p}): pointer into the middle of an object of {} bytes",
                 stride(id)
@@ -82,6 +83,6 @@ impl<C: StackConfig> Stack<C> {
             (kind == Kind::PAGES || kind == Kind::MAPPING)
                 && head.0.saturating_add(frames.link(head)) > pfn.0
         });
-        if is_inside { Misuse::InsideBlock } else { Misuse::DoubleFreeOfBlock }
+        if is_inside { Misuse::InsideBlock } else { Misuse::NothingInUse }
     }
 }

@@ -99,15 +99,6 @@ impl<'a, P: PerCpu, const LOCKLESS: bool> SlubCache<'a, P, LOCKLESS> {
         })
     }
 
-    /// Reports an object that was freed before, and aborts.
-    #[cold]
-    pub(super) fn double_free(&self, object: Object) -> ! {
-        fatal(format_args!(
-            "free({object:p}): double free of an object of {} bytes",
-            self.cache.stride()
-        ))
-    }
-
     /// The objects that were taken from a slab.
     pub(super) fn taken(&self, slab: Pfn, run: TakenRun) -> Freelist {
         Freelist::taken(run, |number| self.object(slab, number))

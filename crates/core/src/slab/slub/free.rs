@@ -8,6 +8,7 @@ use super::order;
 use super::page_word::{FreedRun, Put};
 use crate::frame::{Kind, Order, Pfn};
 use crate::slab::MAX_BATCH;
+use crate::slab::misuse::not_in_use;
 use quarry_sys::lock::Guard;
 use quarry_sys::percpu::{Object, PerCpu, Push, SlotIndex};
 
@@ -37,7 +38,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
             (Put::Emptied, Some(list)) => self.emptied(slab, node, list),
             (Put::NotInUse | Put::WrongCache, list) => {
                 drop(list);
-                self.double_free(head);
+                not_in_use(self.cache, head);
             }
             (Put::Emptied | Put::NeedsListLock, _) => unreachable!("the list lock was held"),
         }
@@ -143,7 +144,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
         match unsafe { self.context.percpu.list_push(self.array(), guard_of(slab), object) } {
             Push::Stored => true,
             Push::Refused => false,
-            Push::Duplicate => self.double_free(object),
+            Push::Duplicate => not_in_use(self.cache, object),
         }
     }
 
