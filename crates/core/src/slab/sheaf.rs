@@ -235,7 +235,7 @@ impl Sheaf {
             count(&own.batched_out, sheaf);
             // SAFETY: pop_batch wrote all `sheaf` elements.
             let objects = unsafe { written(&buffer, sheaf) };
-            if objects.last() == Some(&object) {
+            if objects.contains(&object) {
                 not_in_use(cache, object);
             }
             own.slabs.free(context, cache, objects, own.keep_empty());
@@ -368,7 +368,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
                 // SAFETY: pop_batch wrote all `sheaf` elements.
                 let objects = unsafe { written(room, sheaf) };
                 // A full array refuses before it looks for a duplicate on top.
-                is_double = objects.last() == Some(&object);
+                is_double = objects.contains(&object);
                 traffic.free_slow += 1;
                 traffic.batched_out += sheaf as u64;
                 if percpu.push_batch(array, &[object]) {

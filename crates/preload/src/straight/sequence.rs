@@ -33,12 +33,13 @@ use core::ffi::c_void;
 use quarry::process::{ProcessConfig, STACK};
 use quarry_core::slab::{Geometry, GeometryOffsets};
 use quarry_core::stack::{Stack, StackOffsets};
-use quarry_sys::percpu::{RseqSlots, SequenceOffsets};
+use quarry_sys::percpu::{LOOKED_AT, RseqSlots, SequenceOffsets};
 use quarry_sys::rseq_descriptor;
 
 pub(crate) const FAST: StackOffsets = Stack::<ProcessConfig>::OFFSETS;
 pub(crate) const SLOTS: SequenceOffsets = RseqSlots::OFFSETS;
 const GEOMETRY: GeometryOffsets = Geometry::OFFSETS;
+const _: () = assert!(LOOKED_AT == 2, "`free` compares the object with as many");
 const _: () =
     assert!(size_of::<Geometry>() == 16, "`free` scales kinds by it, and cells are twice");
 
@@ -168,6 +169,8 @@ macro_rules! straight_free {
                 "cmp r10d, r11d",
                 "jae {slow}",
                 "cmp rdi, qword ptr [r8 + r10*8 - 8]",
+                "je {slow}",
+                "cmp rdi, qword ptr [r8 + r10*8 - 16]",
                 "je {slow}",
                 "mov qword ptr [r8 + r10*8], rdi",
                 "add r9, 0x10001",
