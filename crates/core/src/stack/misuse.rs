@@ -15,6 +15,12 @@ pub enum Entry {
     Realloc,
     /// `malloc_usable_size`.
     UsableSize,
+    /// `operator delete` with a size.
+    Delete,
+    /// `free_sized`.
+    FreeSized,
+    /// `free_aligned_sized`.
+    FreeAlignedSized,
 }
 
 impl fmt::Display for Entry {
@@ -23,6 +29,9 @@ impl fmt::Display for Entry {
             Self::Free => "free",
             Self::Realloc => "realloc",
             Self::UsableSize => "malloc_usable_size",
+            Self::Delete => "operator delete",
+            Self::FreeSized => "free_sized",
+            Self::FreeAlignedSized => "free_aligned_sized",
         })
     }
 }
@@ -34,6 +43,13 @@ pub enum Misuse {
     NotInUse(CacheId),
     /// Nothing starts there that is in use: it was freed already, or never allocated.
     NothingInUse,
+    /// The object has this many bytes, which no request of the size that is claimed gets.
+    WrongSize {
+        /// Bytes that are claimed.
+        claimed: usize,
+        /// Bytes that there are.
+        bytes: usize,
+    },
     /// The pointer lies inside an object.
     InsideObject(CacheId),
     /// The pointer lies inside a block of pages or a mapping.
@@ -56,6 +72,9 @@ impl<C: StackConfig> Stack<C> {
             )),
             Misuse::NothingInUse => fatal(format_args!(
                 "{entry}({address:p}): no block in use starts there: freed already, or never allocated"
+            )),
+            Misuse::WrongSize { claimed, bytes } => fatal(format_args!(
+                "{entry}({address:p}): {claimed} bytes is the wrong size for one that has {bytes}"
             )),
             Misuse::InsideObject(id) => fatal(format_args!(
                 "{entry}({address:p}): pointer into the middle of an object of {} bytes",
