@@ -263,7 +263,7 @@ unsafe fn usable_size_slow(pointer: *mut c_void) -> usize {
         // SAFETY: with Quarry disabled the pointer is the C library's.
         return unsafe { libc_malloc::malloc_usable_size(pointer) };
     }
-    STACK.usable_size(object)
+    process::usable_size(object)
 }
 
 /// Bytes that may be used at `pointer`, 0 for null.
@@ -272,7 +272,7 @@ unsafe fn usable_size_slow(pointer: *mut c_void) -> usize {
 /// `pointer` is null or came from this allocator; others abort with one line.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(pointer: *mut c_void) -> usize {
-    match STACK.usable_fast(pointer.cast()) {
+    match Object::new(pointer.cast()).and_then(|object| STACK.usable_fast_in_use(object)) {
         Some(bytes) => bytes,
         // SAFETY: the caller's promise is passed on.
         None => unsafe { usable_size_slow(pointer) },

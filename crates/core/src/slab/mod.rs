@@ -135,6 +135,19 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
         slab: impl FnOnce() -> Pfn,
     ) -> Push;
 
+    /// Whether `object` seems to be free already, at a glance at the running CPU's objects; false
+    /// positives are rare, and [`is_parked`](Self::is_parked) has none.
+    #[inline(always)]
+    fn seems_parked(_percpu: &P, _id: CacheId, _object: Object) -> bool {
+        false
+    }
+
+    /// Whether `object` is free already and lies where the running CPU would hand it out next. A
+    /// policy that cannot look there says no.
+    fn is_parked(&self, _context: &SlabContext<'_, P>, _cache: &Cache, _object: Object) -> bool {
+        false
+    }
+
     /// Takes an object from wherever there is one. `None` where there is no memory.
     fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object>;
 

@@ -20,7 +20,7 @@ use crate::frame::{Order, Pfn};
 use crate::pcp::PageAllocator;
 use core::mem::MaybeUninit;
 use quarry_sys::os::OsResult;
-use quarry_sys::percpu::{Object, PerCpu, Push, SlotIndex, WIDE_PLACES};
+use quarry_sys::percpu::{LOOKED_AT, Object, PerCpu, Push, SlotIndex, WIDE_PLACES};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// Most bytes of objects that a CPU takes from slabs at a time. They are mostly untouched: what is
@@ -316,6 +316,27 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         _slab: impl FnOnce() -> Pfn,
     ) -> Push {
         percpu.push(id.array(), object)
+    }
+
+    #[inline(always)]
+    fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {
+        percpu.seems_on_top(id.array(), object)
+    }
+
+    fn is_parked(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) -> bool {
+        let mut buffer = [MaybeUninit::uninit(); LOOKED_AT];
+        (1..=LOOKED_AT).rev().any(|objects| {
+            let taken = &mut buffer[..objects];
+            if !context.percpu.pop_batch(cache.id().array(), taken) {
+                return false;
+            }
+            count(&self.of(cache).batched_out, objects);
+            // SAFETY: pop_batch wrote all of them.
+            let taken = unsafe { written(taken, objects) };
+            let is_here = taken.contains(&object);
+            self.park(context, cache, taken);
+            is_here
+        })
     }
 
     fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {

@@ -74,7 +74,7 @@ impl<C: StackConfig> Stack<C> {
                 "{entry}({address:p}): no block in use starts there: freed already, or never allocated"
             )),
             Misuse::WrongSize { claimed, bytes } => fatal(format_args!(
-                "{entry}({address:p}): {claimed} bytes is the wrong size for one that has {bytes}"
+                "{entry}({address:p}): {claimed} bytes is the wrong size for an allocation of {bytes}"
             )),
             Misuse::InsideObject(id) => fatal(format_args!(
                 "{entry}({address:p}): pointer into the middle of an object of {} bytes",

@@ -15,6 +15,7 @@ use super::request::Owner;
 use super::{Entry, MIN_ALIGN, Misuse, Stack, StackConfig, is_sane};
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes, frames_of};
+use crate::slab::{CacheId, SlabPolicy};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
@@ -44,9 +45,27 @@ impl<C: StackConfig> Stack<C> {
         Some(self.fast.strides[kind as usize].load(Ordering::Relaxed) as usize)
     }
 
-    /// Bytes that the allocation at `object` has, at least what was asked for.
+    /// [`usable_fast`](Self::usable_fast), which also refuses what seems to have been freed a moment
+    /// ago.
+    #[inline(always)]
+    pub fn usable_fast_in_use(&self, object: Object) -> Option<usize> {
+        let (kind, ..) = self.object_fast(object.as_ptr())?;
+        // SAFETY: a geometry that knows objects belongs to a cache, whose number is its index.
+        let id = unsafe { CacheId::new_unchecked(kind) };
+        let is_in_use = !C::Slab::seems_parked(&self.fast.percpu, id, object);
+        is_in_use.then(|| self.fast.strides[kind as usize].load(Ordering::Relaxed) as usize)
+    }
+
+    /// Bytes that the allocation at `object` has, at least what was asked for. Reports an object
+    /// that the running CPU would hand out next, and aborts.
     pub fn usable_size(&self, object: Object) -> usize {
-        self.bytes_of(self.owner(Entry::UsableSize, object.as_ptr()))
+        let owner = self.owner(Entry::UsableSize, object.as_ptr());
+        if let Owner::Object(id) = owner
+            && self.inner().slab.is_parked(&self.context(), self.cache(id), object)
+        {
+            self.misuse(Entry::UsableSize, object.as_ptr(), Misuse::NotInUse(id));
+        }
+        self.bytes_of(owner)
     }
 
     fn bytes_of(&self, owner: Owner) -> usize {

@@ -138,6 +138,13 @@ pub unsafe trait PerCpu: Sync + Sized {
     /// Puts an object on top of the running CPU's array. O(1).
     fn push(&self, array: ArrayId, object: Object) -> Push;
 
+    /// Whether `object` seems to be among the [`LOOKED_AT`] on top of the running CPU's array, at a
+    /// glance: see [`SlotArea::seems_on_top`].
+    #[inline(always)]
+    fn seems_on_top(&self, array: ArrayId, object: Object) -> bool {
+        self.area().seems_on_top(self.current(), array, object)
+    }
+
     /// [`pop`](Self::pop) for the slow path: serves a thread that the fast pop cannot serve at all.
     fn pop_unregistered(&self, _array: ArrayId) -> Option<Object> {
         None

@@ -318,6 +318,25 @@ impl SlotArea {
         narrow != now
     }
 
+    /// Whether `object` seems to be among the [`LOOKED_AT`] on top of `array` of `slot`, the slot of
+    /// a CPU: read while others may be at work, so whoever wants to be sure takes them out.
+    #[inline(always)]
+    #[must_use]
+    pub fn seems_on_top(&self, slot: SlotIndex, array: ArrayId, object: Object) -> bool {
+        if slot.0 >= self.cpus.load(Ordering::Relaxed) {
+            return false;
+        }
+        let start = self.base.load(Ordering::Relaxed) + (slot.index() << SLOT_SHIFT);
+        let word = |index: usize| {
+            let address = start + (index % LAST_WORD << 3);
+            // SAFETY: one of the words of a slot that exists; as for `at`.
+            unsafe { &*(address as *const AtomicU64) }.load(Ordering::Relaxed)
+        };
+        let top = (word(array.index() << (CELL_SHIFT - 3)) & 0xffff) as usize;
+        // The header of an array that was never opened is 0.
+        top > LOOKED_AT && (1..=LOOKED_AT).any(|depth| word(top - depth) == object.as_ptr() as u64)
+    }
+
     /// One of the four words of a cell.
     ///
     /// # Panics
