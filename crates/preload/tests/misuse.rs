@@ -229,3 +229,16 @@ fn kinds_of_misuse_end_as_documented_under_slub() {
         assert_eq!(End::of(name, run), *expected, "{name}");
     }
 }
+
+/// Whatever the program writes where it should not, no object gets two owners, and what stops it is
+/// a report of that.
+#[test]
+fn stray_writes_give_no_object_two_owners() {
+    let outcome = Run::new(program("misuse_fuzz.c")).arg("400").without_stats().finish().success();
+    let is_report = |line: &str| {
+        line.starts_with("quarry: 0x") && line.contains(": overwritten")
+            || line.starts_with("quarry: free(0x") && line.contains(" is not in use: ")
+    };
+    assert!(outcome.stderr.lines().all(is_report), "{outcome}");
+    assert!(outcome.stderr.lines().count() > 4, "hardly anything was found\n{outcome}");
+}

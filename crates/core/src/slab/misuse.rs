@@ -40,6 +40,16 @@ pub(super) fn overwritten(
     }
 }
 
+/// The link in a free object of `slub` leads nowhere.
+#[cold]
+#[inline(never)]
+pub(super) fn written_after_free(cache: &Cache, object: Object) -> ! {
+    fatal(format_args!(
+        "{object:p}: overwritten: the program wrote to an object of {} bytes that is free",
+        cache.stride()
+    ))
+}
+
 /// What ends where `slab` begins: a word for it, its address, its bytes. O(frames), on the way to
 /// an abort.
 fn in_front(

@@ -53,12 +53,6 @@ impl Withheld {
     pub(super) fn is_some(&self) -> bool {
         self.is_some.load(Relaxed)
     }
-
-    fn replace(&self, block: Option<Block>) -> Option<Block> {
-        let mut held = self.block.lock();
-        self.is_some.store(block.is_some(), Relaxed);
-        core::mem::replace(&mut *held, block)
-    }
 }
 
 impl<C: StackConfig> Stack<C> {
@@ -81,37 +75,49 @@ impl<C: StackConfig> Stack<C> {
             return false;
         }
         self.withheld.since_ns.store(now, Relaxed);
-        let (os, address) = (self.arena().os(), self.address(block.pfn));
-        let bytes = (block.frames as usize) << FRAME_SHIFT;
         // Nobody knows how large the system's pages are where they are larger than ours.
-        if os.page_size() > 1 << FRAME_SHIFT || os.set_accessible(address, bytes, false).is_err() {
+        if self.arena().os().page_size() > 1 << FRAME_SHIFT {
             return false;
         }
-        // Refused, they stay in memory.
-        let _ = os.purge(address, bytes);
-        if let Some(before) = self.withheld.replace(Some(block)) {
-            self.hand_back(before);
+        let mut held = self.withheld.block.lock();
+        let before = *held;
+        if before.is_some_and(|before| !self.set_accessible(before, true)) {
+            return false;
         }
-        true
+        *held = self.set_accessible(block, false).then_some(block);
+        let is_withheld = held.is_some();
+        self.withheld.is_some.store(is_withheld, Relaxed);
+        drop(held);
+        before.into_iter().for_each(|before| self.free_now(before));
+        is_withheld
     }
 
-    /// Frees the block that is withheld, if there is one; returns whether there was.
+    /// Frees the block that is withheld, if there is one and the system lets us have it back;
+    /// returns whether it did.
     pub(super) fn free_withheld(&self) -> bool {
         if !self.withheld.is_some() {
             return false;
         }
-        let block = self.withheld.replace(None);
-        block.is_some_and(|block| self.hand_back(block))
+        let mut held = self.withheld.block.lock();
+        let Some(block) = held.filter(|block| self.set_accessible(*block, true)) else {
+            return false;
+        };
+        *held = None;
+        self.withheld.is_some.store(false, Relaxed);
+        drop(held);
+        self.free_now(block);
+        true
     }
 
-    /// Where the system refuses, the block stays as it is for good.
-    fn hand_back(&self, block: Block) -> bool {
+    /// Returns whether the system has done it. What is made inaccessible leaves memory.
+    fn set_accessible(&self, block: Block, accessible: bool) -> bool {
+        let (os, address) = (self.arena().os(), self.address(block.pfn));
         let bytes = (block.frames as usize) << FRAME_SHIFT;
-        let os = self.arena().os();
-        let is_back = os.set_accessible(self.address(block.pfn), bytes, true).is_ok();
-        if is_back {
-            self.free_now(block);
+        let is_done = os.set_accessible(address, bytes, accessible).is_ok();
+        if is_done && !accessible {
+            // Refused, it stays in memory.
+            let _ = os.purge(address, bytes);
         }
-        is_back
+        is_done
     }
 }

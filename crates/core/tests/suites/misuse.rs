@@ -302,6 +302,25 @@ fn freed_more_than_in_use() {
     }
 }
 
+#[test]
+fn a_link_that_was_written_to() {
+    let line = ": overwritten: the program wrote to an object of 48 bytes that is free";
+    aborts("walked_into_a_written_link", line);
+}
+
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn walked_into_a_written_link() {
+    let (bed, id, objects) = slub_slab();
+    // SAFETY: it was live and is freed once.
+    unsafe { bed.stack.cache_free(id, objects[1]) };
+    // SAFETY: not given, but the object's memory is mapped.
+    unsafe { objects[1].cast::<u64>().write(0x4141_4141_4141_4141) };
+    on_cpu(0);
+    // CPU 0 takes what has been freed into its slab once its own list is used up.
+    while bed.stack.cache_alloc(id).is_some() {}
+}
+
 /// Writes `byte` where the last object of a slab of `size` bytes ends, with a slab of live objects
 /// behind it; frees one of those, so that objects are taken from its slab again, and allocates.
 fn written_past_a_slab(size: usize, byte: u8) {

@@ -71,7 +71,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
 
     /// Gives a list that was taken from a slab back to it.
     pub(super) fn free_list(&self, slab: Pfn, list: Freelist) {
-        if let (Some(head), Some(tail)) = (list.head, list.iter().last()) {
+        if let (Some(head), Some(tail)) = (list.head, self.walk(list).last()) {
             // SAFETY: the list is ours, its objects count as in use and lie in `slab`.
             unsafe { self.free_run(slab, head, tail, list.count) };
         }
@@ -80,7 +80,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
     /// Gives a list of objects of any slabs back: what a CPU's list held.
     pub(super) fn free_mixed(&self, list: Freelist) {
         let mut run: Option<(Pfn, Object, Object, u32)> = None;
-        for object in list.iter() {
+        for object in self.walk(list) {
             let slab = self.slab_of(object);
             run = match run {
                 Some((of, head, _, count)) if of == slab => Some((of, head, object, count + 1)),

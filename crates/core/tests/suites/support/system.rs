@@ -219,12 +219,6 @@ unsafe impl Os for TestOs {
         self.inner.populate(address, bytes)
     }
 
-    fn set_accessible(&self, address: NonNull<u8>, bytes: usize, accessible: bool) -> OsResult<()> {
-        self.check_range(address, bytes);
-        self.count()?;
-        self.inner.set_accessible(address, bytes, accessible)
-    }
-
     fn advise_huge(&self, address: NonNull<u8>, bytes: usize, huge: bool) -> OsResult<()> {
         self.check_range(address, bytes);
         self.count()?;
