@@ -120,7 +120,7 @@ impl<'a> Slab<'a> {
     }
 
     fn has_word_bits(&self) -> bool {
-        header_bytes(self.cache.order().bytes(), self.cache.stride()) == 0
+        self.cache.header_bytes() == 0
     }
 
     fn free(&self) -> u32 {
@@ -165,7 +165,7 @@ impl<'a> Slab<'a> {
     /// Reports bits that the program has overwritten, and aborts.
     fn demand_intact(&self) {
         if !self.is_intact() {
-            overwritten(self.pages, self.caches, self.pfn, self.first_bits());
+            overwritten(self.cache, self.pages, self.caches, self.pfn, self.first_bits());
         }
     }
 
@@ -247,6 +247,9 @@ impl<'a> Slab<'a> {
             not_in_use(self.cache, object);
         }
         bits.store(old | bit, Ordering::Relaxed);
+        if self.has_word_bits() {
+            return 0;
+        }
         term(old | bit, index).wrapping_sub(term(old, index))
     }
 

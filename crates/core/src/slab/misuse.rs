@@ -20,11 +20,12 @@ pub(super) fn not_in_use(cache: &Cache, object: Object) -> ! {
     ))
 }
 
-/// Bits of the slab at `slab` that begin at `bits` are not as they were left. What ends in front of
-/// the slab, or its own first object, was written beyond its bounds.
+/// Bits of the slab at `slab` of `cache`, which begin at `bits`, are not as they were left. What ends
+/// in front of the slab, or its own first object, was written beyond its bounds.
 #[cold]
 #[inline(never)]
 pub(super) fn overwritten(
+    cache: &Cache,
     pages: &PageAllocator,
     caches: &CacheTable,
     slab: Pfn,
@@ -35,7 +36,9 @@ pub(super) fn overwritten(
             "{bits:p}: overwritten, probably past the end of {what} of {bytes} bytes at {address:p}"
         )),
         None => fatal(format_args!(
-            "{bits:p}: overwritten, probably in front of an object: nothing in use ends there"
+            "{bits:p}: overwritten, probably in front of an object of {} bytes at {:#x}",
+            cache.stride(),
+            pages.arena().address(slab).as_ptr() as usize + cache.first_object()
         )),
     }
 }

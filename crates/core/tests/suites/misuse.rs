@@ -331,7 +331,7 @@ fn written_past_a_slab(size: usize, byte: u8) {
     let address = |object: &Object| object.as_ptr() as usize;
     let is_last = |object: &&Object| {
         let end = address(object) + size;
-        end % slab == 0 && live.iter().any(|other| address(other) / slab == end / slab)
+        end.is_multiple_of(slab) && live.iter().any(|other| address(other) / slab == end / slab)
     };
     let last = *live.iter().find(is_last).expect("two slabs are neighbours");
     println!("{last:p}");

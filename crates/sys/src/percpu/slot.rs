@@ -328,7 +328,7 @@ impl SlotArea {
         }
         let start = self.base.load(Ordering::Relaxed) + (slot.index() << SLOT_SHIFT);
         let word = |index: usize| {
-            let address = start + (index % LAST_WORD << 3);
+            let address = start + ((index % LAST_WORD) << 3);
             // SAFETY: one of the words of a slot that exists; as for `at`.
             unsafe { &*(address as *const AtomicU64) }.load(Ordering::Relaxed)
         };
