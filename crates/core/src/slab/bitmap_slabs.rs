@@ -6,8 +6,8 @@
 //!
 //! The descriptor of a slab lies in the link words of its first four frames (slabs have at least
 //! order 2): `link[0]` next, `link[1]` previous, `link[2..4]` one 64-bit word: the bits themselves
-//! where a slab has at most 64 objects, else `{digest : 53 | free : 11}`, the number of free objects
-//! and a digest of the bits, which then lie in front of the slab's first object.
+//! where a slab has at most 64 objects, else `{digest : 53 | free : 11}`, the number of free
+//! objects and a digest of the bits, which then lie in front of the slab's first object.
 //!
 //! There a program can reach them, by writing past the end of the last object of the slab in front.
 //! So what is left over of the slab lies in front of them, and they are compared with their digest

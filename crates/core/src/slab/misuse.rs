@@ -20,8 +20,8 @@ pub(super) fn not_in_use(cache: &Cache, object: Object) -> ! {
     ))
 }
 
-/// Bits of the slab at `slab` of `cache`, which begin at `bits`, are not as they were left. What ends
-/// in front of the slab, or its own first object, was written beyond its bounds.
+/// Bits of the slab at `slab` of `cache`, which begin at `bits`, are not as they were left. What
+/// ends in front of the slab, or its own first object, was written beyond its bounds.
 #[cold]
 #[inline(never)]
 pub(super) fn overwritten(

@@ -71,10 +71,12 @@ impl<C: StackConfig> Stack<C> {
                 stride(id)
             )),
             Misuse::NothingInUse => fatal(format_args!(
-                "{entry}({address:p}): no block in use starts there: freed already, or never allocated"
+                "{entry}({address:p}): no block in use starts there: freed already, or never \
+                 allocated"
             )),
             Misuse::WrongSize { claimed, bytes } => fatal(format_args!(
-                "{entry}({address:p}): {claimed} bytes is the wrong size for an allocation of {bytes}"
+                "{entry}({address:p}): {claimed} bytes is the wrong size for an allocation of \
+                 {bytes}"
             )),
             Misuse::InsideObject(id) => fatal(format_args!(
                 "{entry}({address:p}): pointer into the middle of an object of {} bytes",

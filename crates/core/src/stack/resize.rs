@@ -45,8 +45,8 @@ impl<C: StackConfig> Stack<C> {
         Some(self.fast.strides[kind as usize].load(Ordering::Relaxed) as usize)
     }
 
-    /// [`usable_fast`](Self::usable_fast), which also refuses what seems to have been freed a moment
-    /// ago.
+    /// [`usable_fast`](Self::usable_fast), which also refuses what seems to have been freed a
+    /// moment ago.
     #[inline(always)]
     pub fn usable_fast_in_use(&self, object: Object) -> Option<usize> {
         let (kind, ..) = self.object_fast(object.as_ptr())?;

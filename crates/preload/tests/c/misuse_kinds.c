@@ -170,7 +170,8 @@ static void overflow_into_bits(void)
 
 static void free_sized_too_large(void)
 {
-    void (*free_sized)(void *, size_t) = (void (*)(void *, size_t))dlsym(RTLD_DEFAULT, "free_sized");
+    void (*free_sized)(void *, size_t) =
+        (void (*)(void *, size_t))dlsym(RTLD_DEFAULT, "free_sized");
     if (free_sized != NULL)
         free_sized(allocated(SMALL), 100);
 }

@@ -318,8 +318,8 @@ impl SlotArea {
         narrow != now
     }
 
-    /// Whether `object` seems to be among the [`LOOKED_AT`] on top of `array` of `slot`, the slot of
-    /// a CPU: read while others may be at work, so whoever wants to be sure takes them out.
+    /// Whether `object` seems to be among the [`LOOKED_AT`] on top of `array` of `slot`, the slot
+    /// of a CPU: read while others may be at work, so whoever wants to be sure takes them out.
     #[inline(always)]
     #[must_use]
     pub fn seems_on_top(&self, slot: SlotIndex, array: ArrayId, object: Object) -> bool {
