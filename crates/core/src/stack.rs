@@ -31,11 +31,13 @@ mod request;
 mod resize;
 mod usage;
 mod validate;
+mod withheld;
 
 use deferral::Deferral;
 pub use reclaim::{ReclaimState, Reclaimed};
 pub use request::MIN_ALIGN;
 pub use usage::{HeapUse, MemoryHeld};
+use withheld::Withheld;
 
 pub use misuse::{Entry, Misuse};
 pub use print::{
@@ -119,6 +121,7 @@ pub struct Stack<C: StackConfig> {
     /// Requests of each class of `malloc` that its arrays could not serve, as far as they count.
     misses: [AtomicU8; classes::COUNT + 1],
     deferral: Deferral,
+    withheld: Withheld,
     built: UnsafeCell<MaybeUninit<Built>>,
 }
 
@@ -160,6 +163,7 @@ impl<C: StackConfig> Stack<C> {
             mappings: Mappings::new(),
             misses: [const { AtomicU8::new(0) }; classes::COUNT + 1],
             deferral: Deferral::new(),
+            withheld: Withheld::new(),
             built: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }
@@ -346,7 +350,7 @@ impl<C: StackConfig> Stack<C> {
             Push::Stored => {}
             // SAFETY: the caller's promise is passed on.
             Push::Refused => unsafe { self.cache_free_slow(id, object) },
-            Push::Duplicate => self.misuse(Entry::Free, object.as_ptr(), Misuse::DoubleFree(id)),
+            Push::Duplicate => self.misuse(Entry::Free, object.as_ptr(), Misuse::NotInUse(id)),
         }
     }
 
@@ -408,6 +412,7 @@ impl<C: StackConfig> Stack<C> {
     /// keep what they hold where the calling thread may not stop them (see
     /// [`reaches_every_slot`](PerCpu::reaches_every_slot)).
     pub fn shrink_all(&self) {
+        self.free_withheld();
         let inner = self.inner();
         for cache in inner.caches.iter() {
             inner.slab.shrink(&self.context(), cache);

@@ -8,9 +8,11 @@
 //! forms of libstdc++ 12 round sizes near the end of the address space up to 0, and succeed.
 
 use crate::libc_malloc::Next;
-use crate::straight::{free_within, new_or_null, new_refused, straight_malloc};
+use crate::malloc::free_of_size;
+use crate::straight::{free_within, new_or_null, new_refused, straight_delete, straight_malloc};
 use core::ffi::{CStr, c_void};
 use quarry::process;
+use quarry_core::stack::{Entry, MIN_ALIGN};
 use quarry_sys::report::fatal;
 
 /// `operator new` where the straight path refuses; null where there is no memory.
@@ -163,7 +165,8 @@ operator_new! {
         => new_aligned_or_null;
 }
 
-/// Defines operators delete: the further arguments (size, alignment, nothrow) are not needed.
+/// Defines operators delete that are given no size: the further arguments (alignment, nothrow) are
+/// not needed.
 macro_rules! operator_delete {
     ($($name:ident)*) => {
         $(
@@ -181,9 +184,53 @@ macro_rules! operator_delete {
 }
 
 operator_delete! {
-    _ZdlPv _ZdaPv _ZdlPvm _ZdaPvm
+    _ZdlPv _ZdaPv
     _ZdlPvRKSt9nothrow_t _ZdaPvRKSt9nothrow_t
     _ZdlPvSt11align_val_t _ZdaPvSt11align_val_t
-    _ZdlPvmSt11align_val_t _ZdaPvmSt11align_val_t
     _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t
+}
+
+straight_delete! {
+    /// C++14 `operator delete(void*, std::size_t)`.
+    #[unsafe(no_mangle)]
+    _ZdlPvm, delete_slow
+}
+
+straight_delete! {
+    /// C++14 `operator delete[](void*, std::size_t)`.
+    #[unsafe(no_mangle)]
+    _ZdaPvm, delete_slow
+}
+
+/// `operator delete` with a size where the straight path refuses: something large, or a size that
+/// is not that of the object.
+///
+/// # Safety
+/// As `free`.
+#[cold]
+#[inline(never)]
+unsafe extern "C" fn delete_slow(pointer: *mut c_void, size: usize) {
+    // SAFETY: the caller's promise is passed on.
+    unsafe { free_of_size(Entry::Delete, pointer, size, MIN_ALIGN) };
+}
+
+/// Defines operators delete that are given size and alignment.
+macro_rules! operator_delete_aligned {
+    ($($name:ident)*) => {
+        $(
+            /// A C++17 operator delete.
+            ///
+            /// # Safety
+            /// As `free`.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(pointer: *mut c_void, size: usize, align: usize) {
+                // SAFETY: the caller's promise is passed on.
+                unsafe { free_of_size(Entry::Delete, pointer, size, align) };
+            }
+        )*
+    };
+}
+
+operator_delete_aligned! {
+    _ZdlPvmSt11align_val_t _ZdaPvmSt11align_val_t
 }

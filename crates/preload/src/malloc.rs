@@ -5,6 +5,7 @@ use crate::straight::{free_within, malloc_within};
 use core::ffi::{c_int, c_void};
 use quarry::process::{self, KeepErrno, Mode, STACK, ensure_ready, free_refused};
 use quarry_core::heap::LARGEST_REQUEST;
+use quarry_core::stack::Entry;
 use quarry_sys::percpu::Object;
 
 fn raw(object: Option<Object>) -> *mut c_void {
@@ -65,24 +66,50 @@ pub unsafe extern "C" fn cfree(pointer: *mut c_void) {
     unsafe { free_within(pointer) };
 }
 
-/// C23 7.24.3.4: `size` is what was asked for. It is not needed, and not trusted.
+/// C23 7.24.3.4: `size` is what was asked for last. A `realloc` may have left an object that was
+/// larger where it was, so only one that is smaller is an error for sure.
 ///
 /// # Safety
 /// As [`free`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn free_sized(pointer: *mut c_void, _size: usize) {
+pub unsafe extern "C" fn free_sized(pointer: *mut c_void, size: usize) {
+    if STACK.usable_fast(pointer.cast()).is_none_or(|bytes| bytes < size) {
+        demand(pointer, |object| STACK.demand_room(Entry::FreeSized, object, size));
+    }
     // SAFETY: the caller's promise is passed on.
     unsafe { free_within(pointer) };
 }
 
-/// C23 7.24.3.5: `align` and `size` are what was asked for.
+/// C23 7.24.3.5: `align` and `size` are what `aligned_alloc` was asked for.
 ///
 /// # Safety
 /// As [`free`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn free_aligned_sized(pointer: *mut c_void, _align: usize, _size: usize) {
+pub unsafe extern "C" fn free_aligned_sized(pointer: *mut c_void, align: usize, size: usize) {
+    // SAFETY: the caller's promise is passed on.
+    unsafe { free_of_size(Entry::FreeAlignedSized, pointer, size, align) };
+}
+
+/// Frees what `entry` was given, if it is what a request of `size` bytes at a multiple of `align`
+/// gets, and aborts otherwise.
+///
+/// # Safety
+/// As [`free`].
+pub(crate) unsafe fn free_of_size(entry: Entry, pointer: *mut c_void, size: usize, align: usize) {
+    // memalign rounds up.
+    let align = align.checked_next_power_of_two().unwrap_or(align);
+    demand(pointer, |object| STACK.demand_size(entry, object, size, align));
     // SAFETY: the caller's promise is passed on.
     unsafe { free_within(pointer) };
+}
+
+/// Looks at an object before it is freed, where Quarry serves.
+fn demand(pointer: *mut c_void, look: impl FnOnce(Object)) {
+    if let Some(object) = Object::new(pointer.cast())
+        && ensure_ready() != Mode::Disabled
+    {
+        look(object);
+    }
 }
 
 #[cold]
@@ -236,7 +263,7 @@ unsafe fn usable_size_slow(pointer: *mut c_void) -> usize {
         // SAFETY: with Quarry disabled the pointer is the C library's.
         return unsafe { libc_malloc::malloc_usable_size(pointer) };
     }
-    STACK.usable_size(object)
+    process::usable_size(object)
 }
 
 /// Bytes that may be used at `pointer`, 0 for null.
@@ -245,7 +272,7 @@ unsafe fn usable_size_slow(pointer: *mut c_void) -> usize {
 /// `pointer` is null or came from this allocator; others abort with one line.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(pointer: *mut c_void) -> usize {
-    match STACK.usable_fast(pointer.cast()) {
+    match Object::new(pointer.cast()).and_then(|object| STACK.usable_fast_in_use(object)) {
         Some(bytes) => bytes,
         // SAFETY: the caller's promise is passed on.
         None => unsafe { usable_size_slow(pointer) },

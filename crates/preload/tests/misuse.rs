@@ -1,6 +1,7 @@
 //! Errors of the program: one line that says what was wrong, then SIGABRT.
 
-use crate::support::{Outcome, Run, program};
+use crate::support::{Outcome, Run, library, program};
+use std::os::unix::process::ExitStatusExt;
 
 /// Runs one misuse and returns how it ended, the pointer as the program printed it, and the usable
 /// size of its object.
@@ -36,13 +37,20 @@ fn foreign(_: usize) -> String {
     "pointer was not allocated by quarry".to_owned()
 }
 
+/// Nothing that is recorded says whether it was ever handed out.
+fn not_in_use(bytes: usize) -> String {
+    format!("object of {bytes} bytes is not in use: freed already, or never allocated")
+}
+
+fn no_block(_: usize) -> String {
+    "no block in use starts there: freed already, or never allocated".to_owned()
+}
+
 #[test]
 fn object_freed_twice() {
     for size in OBJECTS {
         for kind in ["freed", "freed-beside-another"] {
-            aborts(&format!("free {kind} {size}"), |n| {
-                format!("double free of an object of {n} bytes")
-            });
+            aborts(&format!("free {kind} {size}"), not_in_use);
         }
     }
 }
@@ -50,14 +58,14 @@ fn object_freed_twice() {
 #[test]
 fn object_of_64_bytes_is_called_so() {
     let (outcome, pointer, _) = misuse("free freed 64");
-    outcome.aborted_with(&format!("quarry: free({pointer}): double free of an object of 64 bytes"));
+    outcome.aborted_with(&format!("quarry: free({pointer}): {}", not_in_use(64)));
 }
 
 #[test]
 fn block_freed_twice() {
     for size in BLOCKS {
         for kind in ["freed", "freed-beside-another"] {
-            aborts(&format!("free {kind} {size}"), |_| "double free of a block".to_owned());
+            aborts(&format!("free {kind} {size}"), no_block);
         }
     }
 }
@@ -89,9 +97,9 @@ fn wild_address() {
 fn address_behind_the_heap() {
     for entry in ENTRIES {
         let (outcome, pointer, _) = misuse(&format!("{entry} inside 64 0x400000000"));
-        let texts = ["pointer was not allocated by quarry", "double free of a block"];
-        let line = |text| format!("quarry: {entry}({pointer}): {text}\n");
-        let said = texts.map(line).contains(&outcome.stderr);
+        let texts = [foreign(0), no_block(0)];
+        let line = |text: &String| format!("quarry: {entry}({pointer}): {text}\n");
+        let said = texts.iter().map(line).any(|line| line == outcome.stderr);
         assert!(said, "none of {texts:?}\n{outcome}");
         outcome.aborted_with(outcome.stderr.trim_end());
     }
@@ -124,4 +132,113 @@ fn pointer_into_a_block() {
             }
         }
     }
+}
+
+/// How one of `misuse_kinds.c` ends: stopped by a report or by a fault, or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Survived,
+    Reported,
+    Faulted,
+}
+
+use End::{Faulted, Reported, Survived};
+
+impl End {
+    fn of(kind: &str, run: Run) -> Self {
+        let outcome = run.arg(kind).without_stats().finish();
+        let survived = outcome.stdout == "survived\n";
+        match outcome.status.signal() {
+            None if survived && outcome.status.success() => Survived,
+            Some(libc::SIGABRT) if !survived => Reported,
+            Some(libc::SIGSEGV | libc::SIGBUS) if !survived => Faulted,
+            _ => panic!("{kind} ends in a way of its own\n{outcome}"),
+        }
+    }
+}
+
+/// The kinds of misuse that hardened_malloc is tested with, then some more, and how they end under
+/// `sheaf` and under `slub`. `docs/safety.md` has the table, with glibc beside it.
+const KINDS: &[(&str, End, End)] = &[
+    ("delete_type_size_mismatch", Reported, Reported),
+    ("double_free_large", Reported, Reported),
+    ("double_free_large_delayed", Reported, Reported),
+    ("double_free_small", Reported, Reported),
+    ("double_free_small_delayed", Reported, Survived),
+    ("invalid_free_protected", Reported, Reported),
+    ("invalid_free_small_region", Reported, Reported),
+    ("invalid_free_small_region_far", Reported, Reported),
+    ("invalid_free_unprotected", Reported, Reported),
+    ("invalid_malloc_usable_size_small", Reported, Reported),
+    ("invalid_malloc_usable_size_small_quarantine", Reported, Survived),
+    ("overflow_large_1_byte", Survived, Survived),
+    ("overflow_large_8_byte", Survived, Survived),
+    ("overflow_small_1_byte", Survived, Survived),
+    ("overflow_small_8_byte", Survived, Survived),
+    ("read_after_free_large", Faulted, Faulted),
+    ("read_after_free_small", Survived, Survived),
+    ("read_zero_size", Survived, Survived),
+    ("string_overflow", Survived, Survived),
+    ("unaligned_free_large", Reported, Reported),
+    ("unaligned_free_small", Reported, Reported),
+    ("unaligned_malloc_usable_size_small", Reported, Reported),
+    ("uninitialized_free", Reported, Reported),
+    ("uninitialized_malloc_usable_size", Reported, Reported),
+    ("uninitialized_realloc", Reported, Reported),
+    ("write_after_free_large", Faulted, Faulted),
+    ("write_after_free_large_reuse", Faulted, Faulted),
+    ("write_after_free_small", Survived, Survived),
+    ("write_after_free_small_reuse", Survived, Survived),
+    ("write_zero_size", Survived, Survived),
+    ("double_free_after_seven", Survived, Survived),
+    ("overflow_into_bits", Reported, Survived),
+    ("free_sized_too_large", Reported, Reported),
+    ("aligned_delete_mismatch", Reported, Reported),
+    ("free_stack", Reported, Reported),
+];
+/// Of them, those of hardened_malloc.
+const OF_HARDENED_MALLOC: usize = 30;
+
+fn stopped(ends: impl Iterator<Item = End>) -> usize {
+    ends.take(OF_HARDENED_MALLOC).filter(|end| *end != Survived).count()
+}
+
+#[test]
+fn kinds_of_misuse_end_as_documented() {
+    let kinds = || program("misuse_kinds.c");
+    let names = Run::new(kinds()).without_stats().finish().stdout;
+    assert!(names.lines().eq(KINDS.iter().map(|(name, ..)| *name)), "{names}");
+    let of = |run: fn() -> Run| KINDS.iter().map(move |(name, ..)| End::of(name, run()));
+    let sheaf: Vec<End> = of(|| Run::new(program("misuse_kinds.c"))).collect();
+    let glibc: Vec<End> = of(|| Run::bare(program("misuse_kinds.c"))).collect();
+    for ((name, ..), (sheaf, glibc)) in KINDS.iter().zip(sheaf.iter().zip(&glibc)) {
+        println!("{name}: {sheaf:?}, glibc {glibc:?}");
+    }
+    println!("{} of {OF_HARDENED_MALLOC} stopped by glibc", stopped(glibc.into_iter()));
+    assert_eq!(sheaf, KINDS.iter().map(|(_, sheaf, _)| *sheaf).collect::<Vec<_>>());
+    assert!(stopped(sheaf.into_iter()) >= 20);
+}
+
+/// Where `make build` has built the library with the other policy.
+#[test]
+fn kinds_of_misuse_end_as_documented_under_slub() {
+    let slub = library().map(|library| library.with_file_name("libquarry-slub.so"));
+    let Some(slub) = slub.filter(|slub| slub.exists()) else { return };
+    for (name, _, expected) in KINDS {
+        let run = Run::new(program("misuse_kinds.c")).env("LD_PRELOAD", &slub);
+        assert_eq!(End::of(name, run), *expected, "{name}");
+    }
+}
+
+/// Whatever the program writes where it should not, no object gets two owners, and what stops it is
+/// a report of that.
+#[test]
+fn stray_writes_give_no_object_two_owners() {
+    let outcome = Run::new(program("misuse_fuzz.c")).arg("400").without_stats().finish().success();
+    let is_report = |line: &str| {
+        line.starts_with("quarry: 0x") && line.contains(": overwritten")
+            || line.starts_with("quarry: free(0x") && line.contains(" is not in use: ")
+    };
+    assert!(outcome.stderr.lines().all(is_report), "{outcome}");
+    assert!(outcome.stderr.lines().count() > 4, "hardly anything was found\n{outcome}");
 }

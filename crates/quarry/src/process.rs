@@ -337,6 +337,13 @@ fn stays_large(object: Object, size: usize) -> bool {
     STACK.stays_large(object, size)
 }
 
+/// As [`Stack::usable_size`].
+#[must_use]
+pub fn usable_size(object: Object) -> usize {
+    let _inside = fork::enter();
+    STACK.usable_size(object)
+}
+
 /// Returns to the operating system what can be returned, and the bytes that this was.
 pub fn trim() -> usize {
     if !is_ready() {

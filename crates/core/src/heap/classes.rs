@@ -85,6 +85,41 @@ pub fn coarse(class: CacheId) -> CacheId {
     if index <= FINE { class } else { CacheId::new(FINE + (index - FINE).next_multiple_of(4)) }
 }
 
+/// The requests that a class serves, its own and those that it stands in for: `size` where
+/// `size - least <= width`, without sign.
+#[repr(C)]
+pub struct Served {
+    least: usize,
+    width: usize,
+}
+
+impl Served {
+    const NONE: Self = Self { least: 0, width: 0 };
+
+    /// Whether a request of `size` bytes can have got an object of this class.
+    #[inline(always)]
+    #[must_use]
+    pub const fn has(&self, size: usize) -> bool {
+        size.wrapping_sub(self.least) <= self.width
+    }
+}
+
+/// What each class serves, for the look that is taken at the size when an object is deleted; entry
+/// 0 is no class. Entries are as far apart as those of [`Geometry`](crate::slab::Geometry).
+pub static SERVED: [Served; COUNT + 1] = {
+    let mut served = [const { Served::NONE }; COUNT + 1];
+    let mut class = 1;
+    while class <= COUNT {
+        // The first class that this one stands in for.
+        let first =
+            if class <= FINE || !(class - FINE).is_multiple_of(4) { class } else { class - 3 };
+        let least = if first == 1 { 0 } else { SIZES[first - 1] as usize + 1 };
+        served[class] = Served { least, width: SIZES[class] as usize - least };
+        class += 1;
+    }
+    served
+};
+
 /// The smallest class that holds `size` bytes at a multiple of `align` (a power of two), if any.
 /// Objects lie at multiples of their class from the end of a slab, and slabs at multiples of
 /// their own size, so a class serves every alignment that divides it. O(8).
@@ -125,6 +160,21 @@ mod tests {
             let class = SIZES[coarse(of(size)).index()] as usize;
             assert!(class >= size && (size <= 128 || (class - size) * 3 <= class), "{size}");
         }
+    }
+
+    #[test]
+    fn a_class_serves_what_it_is_asked_for() {
+        for size in 0..=LARGEST + 100 {
+            let serving: Vec<usize> =
+                (1..=COUNT).filter(|class| SERVED[*class].has(size)).collect();
+            let mut asked = Vec::new();
+            if size <= LARGEST {
+                asked = vec![of(size).index(), coarse(of(size)).index()];
+                asked.dedup();
+            }
+            assert_eq!(serving, asked, "{size}");
+        }
+        assert!(!SERVED[COUNT].has(usize::MAX));
     }
 
     #[test]

@@ -6,19 +6,26 @@
 //!
 //! The descriptor of a slab lies in the link words of its first four frames (slabs have at least
 //! order 2): `link[0]` next, `link[1]` previous, `link[2..4]` one 64-bit word: the bits themselves
-//! where a slab has at most 64 objects, else the number of free objects, with the bits in the
-//! slab's first bytes.
+//! where a slab has at most 64 objects, else `{digest : 53 | free : 11}`, the number of free
+//! objects and a digest of the bits, which then lie in front of the slab's first object.
+//!
+//! There a program can reach them, by writing past the end of the last object of the slab in front.
+//! So what is left over of the slab lies in front of them, and they are compared with their digest
+//! whenever objects are taken, when a bit is not as expected, and when the slab goes: a bit that
+//! the program has set would give an object a second owner.
 //!
 //! Slabs with free objects are on one of five lists by how full they are: lists 0..=3 by quarters
 //! of free objects, list 4 for empty ones. Objects come from the fullest, so that others empty.
 //!
-//! Equations: `free(slab) = popcount(bits)`, `list(slab) = floor(4 * free / objects)` for
-//! `free > 0`, none for `free = 0`, `nr_free = sum of free(slab)`.
+//! Equations: `free(slab) = popcount(bits)`, `digest(slab) = sum of term(word i of the bits, i)`,
+//! `list(slab) = floor(4 * free / objects)` for `free > 0`, none for
+//! `free = 0`, `nr_free = sum of free(slab)`.
 
+use super::misuse::{not_in_use, overwritten};
 use super::populating::{Plan, Populating, Role};
-use super::{Cache, MAX_BATCH, SlabContext, double_free};
+use super::{Cache, CacheTable, MAX_BATCH, SlabContext};
 use crate::frame::{FRAME_SHIFT, Kind, MaybePfn, MigrateType, Order, Pfn};
-use crate::pcp::{AllocFlags, PageRequest};
+use crate::pcp::{AllocFlags, PageAllocator, PageRequest};
 use core::mem::MaybeUninit;
 use quarry_sys::lock::{CountedLock, LockStats};
 use quarry_sys::percpu::{Object, PerCpu};
@@ -31,6 +38,21 @@ const BUCKETS: usize = 5;
 const EMPTY: usize = 4;
 /// Most objects of a slab whose bits fit into the descriptor.
 const WORD_OBJECTS: u32 = 64;
+/// Bits of a descriptor's word that count free objects where its slab has more than that.
+const FREE_BITS: u32 = 11;
+const FREE_MASK: u64 = (1 << FREE_BITS) - 1;
+/// Most objects of a slab whose objects are at least 16 bytes and of whose memory an eighth or less
+/// is wasted at the smallest order.
+const _: () = assert!((MIN_ORDER.bytes() / super::cache::MIN_ALIGN) as u64 <= FREE_MASK);
+
+/// What word `index` of the bits adds to the digest of its slab, in the digest's place. A change of
+/// one word that lies within 32 neighbouring bits always shows: the product by an odd number loses
+/// nothing modulo 2^53, and the bits above are folded onto others.
+fn term(bits: u64, index: u32) -> u64 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let multiplier = ODD.wrapping_mul(u64::from(2 * index + 1));
+    (bits ^ bits >> 32).wrapping_mul(multiplier) << FREE_BITS
+}
 
 /// Bytes at the start of a slab of `bytes` bytes that hold the bits, 0 where the descriptor does.
 #[must_use]
@@ -70,6 +92,8 @@ struct Made {
 
 /// A slab and what is needed to read it.
 struct Slab<'a> {
+    pages: &'a PageAllocator,
+    caches: &'a CacheTable,
     frames: &'a crate::frame::FrameTable,
     cache: &'a Cache,
     pfn: Pfn,
@@ -79,7 +103,8 @@ struct Slab<'a> {
 impl<'a> Slab<'a> {
     fn at<P: PerCpu>(context: &SlabContext<'a, P>, cache: &'a Cache, pfn: Pfn) -> Self {
         let address = context.pages.arena().address(pfn);
-        Self { frames: context.pages.frames(), cache, pfn, address }
+        let (pages, caches) = (context.pages, context.caches);
+        Self { pages, caches, frames: pages.frames(), cache, pfn, address }
     }
 
     fn next(&self) -> Pfn {
@@ -95,12 +120,12 @@ impl<'a> Slab<'a> {
     }
 
     fn has_word_bits(&self) -> bool {
-        header_bytes(self.cache.order().bytes(), self.cache.stride()) == 0
+        self.cache.header_bytes() == 0
     }
 
     fn free(&self) -> u32 {
         let word = self.word().load(Ordering::Relaxed);
-        if self.has_word_bits() { word.count_ones() } else { word as u32 }
+        if self.has_word_bits() { word.count_ones() } else { (word & FREE_MASK) as u32 }
     }
 
     /// Word `index` of the bits.
@@ -109,13 +134,39 @@ impl<'a> Slab<'a> {
             return self.word();
         }
         debug_assert!(index < self.words());
-        // SAFETY: the header holds `words()` aligned words at the start of the slab, which belongs
-        // to this cache and holds no object there.
-        unsafe { self.address.cast::<AtomicU64>().add(index as usize).as_ref() }
+        // SAFETY: `words()` words lie right in front of the first object, which is aligned to 16,
+        // in the slab, which belongs to this cache and holds no object there.
+        unsafe { self.first_bits().cast::<AtomicU64>().add(index as usize).as_ref() }
+    }
+
+    /// Where the bits begin that lie in the slab.
+    fn first_bits(&self) -> Object {
+        let behind = self.cache.first_object() - self.words() as usize * size_of::<u64>();
+        // SAFETY: the header has room for the bits, so this is in the slab.
+        unsafe { self.address.add(behind) }
     }
 
     fn words(&self) -> u32 {
         self.cache.objects().div_ceil(64)
+    }
+
+    /// The digest of the bits as they are, in its place.
+    fn digest(&self) -> u64 {
+        (0..self.words())
+            .map(|index| term(self.bits(index).load(Ordering::Relaxed), index))
+            .fold(0, u64::wrapping_add)
+    }
+
+    /// Whether the bits are as they were left: nobody but the program can have changed them.
+    fn is_intact(&self) -> bool {
+        self.has_word_bits() || self.digest() == self.word().load(Ordering::Relaxed) & !FREE_MASK
+    }
+
+    /// Reports bits that the program has overwritten, and aborts.
+    fn demand_intact(&self) {
+        if !self.is_intact() {
+            overwritten(self.cache, self.pages, self.caches, self.pfn, self.first_bits());
+        }
     }
 
     /// Marks every object free.
@@ -127,15 +178,17 @@ impl<'a> Slab<'a> {
             self.bits(index).store(bits, Ordering::Relaxed);
         }
         if !self.has_word_bits() {
-            self.word().store(u64::from(objects), Ordering::Relaxed);
+            self.word().store(self.digest() | u64::from(objects), Ordering::Relaxed);
         }
     }
 
     /// Takes free objects, lowest first, into `out`; returns how many.
     fn take(&self, out: &mut [MaybeUninit<Object>]) -> usize {
-        let mut taken = 0;
+        self.demand_intact();
+        let (mut taken, mut digest) = (0, 0u64);
         for index in 0..self.words() {
             let mut bits = self.bits(index).load(Ordering::Relaxed);
+            digest = digest.wrapping_sub(term(bits, index));
             while bits != 0 && taken < out.len() {
                 let number = index * 64 + bits.trailing_zeros();
                 bits &= bits - 1;
@@ -143,15 +196,13 @@ impl<'a> Slab<'a> {
                 out[taken].write(unsafe { self.cache.object_at(self.address, number) });
                 taken += 1;
             }
+            digest = digest.wrapping_add(term(bits, index));
             self.bits(index).store(bits, Ordering::Relaxed);
             if taken == out.len() {
                 break;
             }
         }
-        if !self.has_word_bits() {
-            let free = self.word().load(Ordering::Relaxed) - taken as u64;
-            self.word().store(free, Ordering::Relaxed);
-        }
+        self.note(digest, (taken as u64).wrapping_neg());
         taken
     }
 
@@ -161,17 +212,26 @@ impl<'a> Slab<'a> {
         let start = self.address.as_ptr() as usize;
         let bytes = self.cache.order().bytes();
         let is_inside = |object: &&Object| (object.as_ptr() as usize).wrapping_sub(start) < bytes;
-        let run = objects.iter().take_while(is_inside);
-        let count = run.inspect(|object| self.put(**object)).count();
-        if !self.has_word_bits() {
-            let free = self.word().load(Ordering::Relaxed) + count as u64;
-            self.word().store(free, Ordering::Relaxed);
+        let (mut count, mut digest) = (0, 0u64);
+        for object in objects.iter().take_while(is_inside) {
+            digest = digest.wrapping_add(self.put(*object));
+            count += 1;
         }
+        self.note(digest, count as u64);
         count
     }
 
-    /// Sets the object's bit; the caller counts it.
-    fn put(&self, object: Object) {
+    /// Adds to the digest and to the number of free objects, where the bits lie in the slab.
+    fn note(&self, digest: u64, objects: u64) {
+        if !self.has_word_bits() {
+            let word = self.word().load(Ordering::Relaxed);
+            let noted = word.wrapping_add(digest).wrapping_add(objects);
+            self.word().store(noted, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets the object's bit; returns what that adds to the digest.
+    fn put(&self, object: Object) -> u64 {
         let offset = object.as_ptr() as usize - self.address.as_ptr() as usize;
         let Some(number) = self.cache.object_number(offset) else {
             fatal(format_args!(
@@ -179,13 +239,18 @@ impl<'a> Slab<'a> {
                 self.cache.stride()
             ));
         };
-        let bits = self.bits(number / 64);
+        let (index, bit) = (number / 64, 1 << (number % 64));
+        let bits = self.bits(index);
         let old = bits.load(Ordering::Relaxed);
-        let bit = 1 << (number % 64);
         if old & bit != 0 {
-            double_free(self.cache, object);
+            self.demand_intact();
+            not_in_use(self.cache, object);
         }
         bits.store(old | bit, Ordering::Relaxed);
+        if self.has_word_bits() {
+            return 0;
+        }
+        term(old | bit, index).wrapping_sub(term(old, index))
     }
 
     /// The list a slab with `free` free objects belongs on.
@@ -414,7 +479,7 @@ impl BitmapSlabs {
         let pfn = Pfn((offset >> FRAME_SHIFT) as u32).align_down(cache.order());
         // The slab was returned while the object lay in a slot a second time.
         if context.pages.frames().kind(pfn) != cache.id().kind() {
-            double_free(cache, object);
+            not_in_use(cache, object);
         }
         Slab::at(context, cache, pfn)
     }
@@ -470,6 +535,9 @@ impl BitmapSlabs {
                 if counted != slab.free() {
                     return Err("free(slab) != popcount(bits)");
                 }
+                if !slab.is_intact() {
+                    return Err("digest(slab) != sum of terms of its bits");
+                }
                 if slab.bucket(counted) != Some(bucket) {
                     return Err("a slab is on the wrong list");
                 }
@@ -510,6 +578,7 @@ impl Default for BitmapSlabs {
 impl Lists {
     /// Takes an empty slab off its list for good.
     fn detach(&mut self, slab: &Slab<'_>) {
+        slab.demand_intact();
         self.remove(slab, EMPTY);
         self.nr_empty -= 1;
         self.nr_slabs -= 1;

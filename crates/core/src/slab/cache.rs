@@ -169,6 +169,7 @@ pub struct Cache {
     size: usize,
     stride: usize,
     order: Order,
+    header: usize,
     first_object: usize,
     objects: u32,
     magic: u64,
@@ -200,6 +201,7 @@ impl Cache {
             size: params.size,
             stride,
             order,
+            header,
             // What is left over lies in front, beside the header, so that no multiple of the stride
             // behind the last object looks like an object to `Geometry`.
             first_object: order.bytes() - objects * stride,
@@ -271,6 +273,13 @@ impl Cache {
     #[must_use]
     pub fn first_object(&self) -> usize {
         self.first_object
+    }
+
+    /// Bytes of each slab that the policy keeps for itself, in front of the first object.
+    #[inline]
+    #[must_use]
+    pub fn header_bytes(&self) -> usize {
+        self.header
     }
 
     /// The number of the object that starts `offset` bytes into its slab, if one starts there.

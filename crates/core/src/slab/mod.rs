@@ -9,6 +9,7 @@ mod barn;
 mod bitmap_slabs;
 mod cache;
 mod kept;
+mod misuse;
 mod populating;
 pub mod sheaf;
 pub mod slub;
@@ -25,7 +26,6 @@ use core::mem::MaybeUninit;
 use quarry_sys::lock::LockStats;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Object, PerCpu, Push, SlotIndex};
-use quarry_sys::report::fatal;
 
 /// Objects that one slow-path step moves at most: the size of its buffer on the stack.
 pub const MAX_BATCH: usize = 64;
@@ -90,13 +90,6 @@ pub struct SlabStats {
     pub barn_lock: LockStats,
 }
 
-/// Reports an object that was freed twice, and aborts.
-#[cold]
-#[inline(never)]
-fn double_free(cache: &Cache, object: Object) -> ! {
-    fatal(format_args!("free({object:p}): double free of an object of {} bytes", cache.stride()))
-}
-
 /// How the objects of caches travel between callers and slabs.
 ///
 /// Every method is safe to call from any thread at any time. Slow paths hold no lock when they
@@ -141,6 +134,19 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
         object: Object,
         slab: impl FnOnce() -> Pfn,
     ) -> Push;
+
+    /// Whether `object` seems to be free already, at a glance at the running CPU's objects; false
+    /// positives are rare, and [`is_parked`](Self::is_parked) has none.
+    #[inline(always)]
+    fn seems_parked(_percpu: &P, _id: CacheId, _object: Object) -> bool {
+        false
+    }
+
+    /// Whether `object` is free already and lies where the running CPU would hand it out next. A
+    /// policy that cannot look there says no.
+    fn is_parked(&self, _context: &SlabContext<'_, P>, _cache: &Cache, _object: Object) -> bool {
+        false
+    }
 
     /// Takes an object from wherever there is one. `None` where there is no memory.
     fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object>;

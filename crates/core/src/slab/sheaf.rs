@@ -10,16 +10,17 @@
 //! the barn that larger sheaves pay. It stays until the array is drained.
 
 use super::bitmap_slabs::{self, BitmapSlabs};
+use super::misuse::not_in_use;
 use super::width::{Miss, Width};
 use super::{
     Barn, Cache, CacheId, CacheParams, Kept, MAX_BATCH, MAX_CACHES, SlabContext, SlabPolicy,
-    SlabStats, double_free,
+    SlabStats,
 };
 use crate::frame::{Order, Pfn};
 use crate::pcp::PageAllocator;
 use core::mem::MaybeUninit;
 use quarry_sys::os::OsResult;
-use quarry_sys::percpu::{Object, PerCpu, Push, SlotIndex, WIDE_PLACES};
+use quarry_sys::percpu::{LOOKED_AT, Object, PerCpu, Push, SlotIndex, WIDE_PLACES};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// Most bytes of objects that a CPU takes from slabs at a time. They are mostly untouched: what is
@@ -234,8 +235,8 @@ impl Sheaf {
             count(&own.batched_out, sheaf);
             // SAFETY: pop_batch wrote all `sheaf` elements.
             let objects = unsafe { written(&buffer, sheaf) };
-            if objects.last() == Some(&object) {
-                double_free(cache, object);
+            if objects.contains(&object) {
+                not_in_use(cache, object);
             }
             own.slabs.free(context, cache, objects, own.keep_empty());
         }
@@ -317,6 +318,27 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         percpu.push(id.array(), object)
     }
 
+    #[inline(always)]
+    fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {
+        percpu.seems_on_top(id.array(), object)
+    }
+
+    fn is_parked(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) -> bool {
+        let mut buffer = [MaybeUninit::uninit(); LOOKED_AT];
+        (1..=LOOKED_AT).rev().any(|objects| {
+            let taken = &mut buffer[..objects];
+            if !context.percpu.pop_batch(cache.id().array(), taken) {
+                return false;
+            }
+            count(&self.of(cache).batched_out, objects);
+            // SAFETY: pop_batch wrote all of them.
+            let taken = unsafe { written(taken, objects) };
+            let is_here = taken.contains(&object);
+            self.park(context, cache, taken);
+            is_here
+        })
+    }
+
     fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
         let own = self.of(cache);
         let (percpu, array) = (context.percpu, cache.id().array());
@@ -339,7 +361,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         let percpu = context.percpu;
         match percpu.push_unregistered(array, object) {
             Push::Stored => return,
-            Push::Duplicate => double_free(cache, object),
+            Push::Duplicate => not_in_use(cache, object),
             Push::Refused => {}
         }
         let slot = percpu.current();
@@ -354,7 +376,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
             match percpu.push(array, object) {
                 // The array has counted it.
                 Push::Stored => return,
-                Push::Duplicate => double_free(cache, object),
+                Push::Duplicate => not_in_use(cache, object),
                 Push::Refused => {}
             }
         }
@@ -367,7 +389,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
                 // SAFETY: pop_batch wrote all `sheaf` elements.
                 let objects = unsafe { written(room, sheaf) };
                 // A full array refuses before it looks for a duplicate on top.
-                is_double = objects.last() == Some(&object);
+                is_double = objects.contains(&object);
                 traffic.free_slow += 1;
                 traffic.batched_out += sheaf as u64;
                 if percpu.push_batch(array, &[object]) {
@@ -378,7 +400,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
                 sheaf + 1
             });
         if is_double {
-            double_free(cache, object);
+            not_in_use(cache, object);
         }
         match brought {
             0 => self.free_past_barn(context, cache, object),

@@ -15,6 +15,12 @@ pub enum Entry {
     Realloc,
     /// `malloc_usable_size`.
     UsableSize,
+    /// `operator delete` with a size.
+    Delete,
+    /// `free_sized`.
+    FreeSized,
+    /// `free_aligned_sized`.
+    FreeAlignedSized,
 }
 
 impl fmt::Display for Entry {
@@ -23,6 +29,9 @@ impl fmt::Display for Entry {
             Self::Free => "free",
             Self::Realloc => "realloc",
             Self::UsableSize => "malloc_usable_size",
+            Self::Delete => "operator delete",
+            Self::FreeSized => "free_sized",
+            Self::FreeAlignedSized => "free_aligned_sized",
         })
     }
 }
@@ -30,10 +39,17 @@ impl fmt::Display for Entry {
 /// What is wrong with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misuse {
-    /// The object was freed already.
-    DoubleFree(CacheId),
-    /// The block was freed already.
-    DoubleFreeOfBlock,
+    /// The object was freed already, or never allocated.
+    NotInUse(CacheId),
+    /// Nothing starts there that is in use: it was freed already, or never allocated.
+    NothingInUse,
+    /// The object has this many bytes, which no request of the size that is claimed gets.
+    WrongSize {
+        /// Bytes that are claimed.
+        claimed: usize,
+        /// Bytes that there are.
+        bytes: usize,
+    },
     /// The pointer lies inside an object.
     InsideObject(CacheId),
     /// The pointer lies inside a block of pages or a mapping.
@@ -49,13 +65,19 @@ impl<C: StackConfig> Stack<C> {
     pub(super) fn misuse(&self, entry: Entry, address: *mut u8, misuse: Misuse) -> ! {
         let stride = |id| self.cache(id).stride();
         match misuse {
-            Misuse::DoubleFree(id) => fatal(format_args!(
-                "{entry}({address:p}): double free of an object of {} bytes",
+            Misuse::NotInUse(id) => fatal(format_args!(
+                "{entry}({address:p}): object of {} bytes is not in use: freed already, or never \
+                 allocated",
                 stride(id)
             )),
-            Misuse::DoubleFreeOfBlock => {
-                fatal(format_args!("{entry}({address:p}): double free of a block"))
-            }
+            Misuse::NothingInUse => fatal(format_args!(
+                "{entry}({address:p}): no block in use starts there: freed already, or never \
+                 allocated"
+            )),
+            Misuse::WrongSize { claimed, bytes } => fatal(format_args!(
+                "{entry}({address:p}): {claimed} bytes is the wrong size for an allocation of \
+                 {bytes}"
+            )),
             Misuse::InsideObject(id) => fatal(format_args!(
                 "{entry}({address:p}): pointer into the middle of an object of {} bytes",
                 stride(id)
@@ -82,6 +104,6 @@ impl<C: StackConfig> Stack<C> {
             (kind == Kind::PAGES || kind == Kind::MAPPING)
                 && head.0.saturating_add(frames.link(head)) > pfn.0
         });
-        if is_inside { Misuse::InsideBlock } else { Misuse::DoubleFreeOfBlock }
+        if is_inside { Misuse::InsideBlock } else { Misuse::NothingInUse }
     }
 }

@@ -212,7 +212,7 @@ impl<C: StackConfig> Stack<C> {
             Owner::Pages(pfn) => {
                 let frames = self.frames().link(pfn);
                 self.frames().set_kind(pfn, 1, Kind::NONE);
-                self.pages().free_exact(self.fast.percpu.current(), pfn, frames);
+                self.free_block(pfn, frames);
             }
             Owner::Mapping(pfn) => {
                 let inner = self.inner();

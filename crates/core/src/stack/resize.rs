@@ -12,9 +12,10 @@
 //! is put, if that can be, where as many frames as it takes are free behind it: these stay free.
 
 use super::request::Owner;
-use super::{Entry, MIN_ALIGN, Stack, StackConfig, is_sane};
+use super::{Entry, MIN_ALIGN, Misuse, Stack, StackConfig, is_sane};
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes, frames_of};
+use crate::slab::{CacheId, SlabPolicy};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
@@ -44,9 +45,27 @@ impl<C: StackConfig> Stack<C> {
         Some(self.fast.strides[kind as usize].load(Ordering::Relaxed) as usize)
     }
 
-    /// Bytes that the allocation at `object` has, at least what was asked for.
+    /// [`usable_fast`](Self::usable_fast), which also refuses what seems to have been freed a
+    /// moment ago.
+    #[inline(always)]
+    pub fn usable_fast_in_use(&self, object: Object) -> Option<usize> {
+        let (kind, ..) = self.object_fast(object.as_ptr())?;
+        // SAFETY: a geometry that knows objects belongs to a cache, whose number is its index.
+        let id = unsafe { CacheId::new_unchecked(kind) };
+        let is_in_use = !C::Slab::seems_parked(&self.fast.percpu, id, object);
+        is_in_use.then(|| self.fast.strides[kind as usize].load(Ordering::Relaxed) as usize)
+    }
+
+    /// Bytes that the allocation at `object` has, at least what was asked for. Reports an object
+    /// that the running CPU would hand out next, and aborts.
     pub fn usable_size(&self, object: Object) -> usize {
-        self.bytes_of(self.owner(Entry::UsableSize, object.as_ptr()))
+        let owner = self.owner(Entry::UsableSize, object.as_ptr());
+        if let Owner::Object(id) = owner
+            && self.inner().slab.is_parked(&self.context(), self.cache(id), object)
+        {
+            self.misuse(Entry::UsableSize, object.as_ptr(), Misuse::NotInUse(id));
+        }
+        self.bytes_of(owner)
     }
 
     fn bytes_of(&self, owner: Owner) -> usize {
@@ -56,6 +75,53 @@ impl<C: StackConfig> Stack<C> {
                 (self.frames().link(pfn) as usize) << FRAME_SHIFT
             }
         }
+    }
+
+    /// Whether `address` is an object of a slab that a request of `size` bytes can have got: the
+    /// straight path of [`demand_size`](Self::demand_size). As [`usable_fast`](Self::usable_fast).
+    #[inline(always)]
+    pub fn was_asked_fast(&self, address: *mut u8, size: usize) -> bool {
+        let served = |(kind, ..): (u8, _, _)| classes::SERVED.get(kind as usize);
+        self.object_fast(address).and_then(served).is_some_and(|served| served.has(size))
+    }
+
+    /// Demands that `object` is what a request of `size` bytes at a multiple of `align`, a power of
+    /// two, gets, and has not been resized since; reports anything else and aborts.
+    pub fn demand_size(&self, entry: Entry, object: Object, size: usize, align: usize) {
+        let owner = self.owner(entry, object.as_ptr());
+        let class = classes::of_aligned(size, align.max(MIN_ALIGN));
+        let is_right = match (owner, class) {
+            (Owner::Object(id), _) if align <= MIN_ALIGN => {
+                classes::SERVED.get(id.index()).is_some_and(|served| served.has(size))
+            }
+            (Owner::Object(id), class) => class == Some(id),
+            (Owner::Pages(_) | Owner::Mapping(_), Some(_)) => false,
+            (Owner::Pages(pfn) | Owner::Mapping(pfn), None) => {
+                // The C++ library rounds what it asks for up to the alignment.
+                let rounded = size.checked_next_multiple_of(align.max(1)).and_then(frames_of);
+                let (least, held) = (frames_of(size.max(1)), self.frames().link(pfn));
+                least.is_some_and(|least| least <= held)
+                    && rounded.is_none_or(|most| held <= most.max(1))
+            }
+        };
+        if !is_right {
+            self.wrong_size(entry, object, size, owner);
+        }
+    }
+
+    /// Demands that `object` has `size` bytes, whatever it was asked for first; reports one that is
+    /// smaller and aborts.
+    pub fn demand_room(&self, entry: Entry, object: Object, size: usize) {
+        let owner = self.owner(entry, object.as_ptr());
+        if self.bytes_of(owner) < size {
+            self.wrong_size(entry, object, size, owner);
+        }
+    }
+
+    #[cold]
+    fn wrong_size(&self, entry: Entry, object: Object, claimed: usize, owner: Owner) -> ! {
+        let bytes = self.bytes_of(owner);
+        self.misuse(entry, object.as_ptr(), Misuse::WrongSize { claimed, bytes })
     }
 
     /// Whether `address` is an object of a slab that can have `size` bytes where it is: the

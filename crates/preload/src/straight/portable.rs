@@ -59,6 +59,27 @@ pub unsafe extern "C" fn free(pointer: *mut c_void) {
     }
 }
 
+/// `operator delete` with a size under a name; what the look at the size refuses goes to `slow`.
+macro_rules! straight_delete {
+    ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
+        $(#[$attribute])*
+        ///
+        /// # Safety
+        /// As `free`.
+        pub unsafe extern "C" fn $name(pointer: *mut core::ffi::c_void, size: usize) {
+            // SAFETY: the caller's promise is passed on.
+            unsafe {
+                if quarry::process::STACK.was_asked_fast(pointer.cast(), size) {
+                    $crate::straight::free_within(pointer);
+                } else {
+                    $slow(pointer, size);
+                }
+            }
+        }
+    };
+}
+pub(crate) use straight_delete;
+
 /// `free` for callers in this library.
 ///
 /// # Safety

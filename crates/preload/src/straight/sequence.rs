@@ -28,19 +28,21 @@
 
 pub(crate) use crate::cxx::new_slow as new_refused;
 use crate::malloc::{free_slow, malloc_slow};
-use core::arch::naked_asm;
 use core::ffi::c_void;
-use quarry::process::{ProcessConfig, STACK};
+use quarry::process::ProcessConfig;
+use quarry_core::heap::classes::Served;
 use quarry_core::slab::{Geometry, GeometryOffsets};
 use quarry_core::stack::{Stack, StackOffsets};
-use quarry_sys::percpu::{RseqSlots, SequenceOffsets};
-use quarry_sys::rseq_descriptor;
+use quarry_sys::percpu::{LOOKED_AT, RseqSlots, SequenceOffsets};
 
 pub(crate) const FAST: StackOffsets = Stack::<ProcessConfig>::OFFSETS;
 pub(crate) const SLOTS: SequenceOffsets = RseqSlots::OFFSETS;
-const GEOMETRY: GeometryOffsets = Geometry::OFFSETS;
-const _: () =
-    assert!(size_of::<Geometry>() == 16, "`free` scales kinds by it, and cells are twice");
+pub(crate) const GEOMETRY: GeometryOffsets = Geometry::OFFSETS;
+const _: () = assert!(LOOKED_AT == 2, "`free` compares the object with as many");
+const _: () = assert!(
+    size_of::<Geometry>() == 16 && size_of::<Served>() == 16,
+    "`free` scales kinds by it, and cells are twice"
+);
 
 /// Opens a sequence: arms the descriptor and leaves the slot's address in r8; a thread without
 /// registration goes the slow way. Keeps rax, rcx, rdi. Those of them that a sequence reads it must
@@ -130,22 +132,26 @@ straight_malloc! {
 
 /// `free` under a name. In order: the offset in the window (`span` is 0 until the stack is
 /// ready: it refuses all, and always null), the kind of the frame times 16, whether an object
-/// starts there (`Geometry::is_object`); then the sequence of `PerCpu::push`, as for `malloc`.
+/// starts there (`Geometry::is_object`), a look at a further argument where there is one; then the
+/// sequence of `PerCpu::push`, as for `malloc`. What is no such object goes to `$refused`.
 macro_rules! straight_free {
-    ($(#[$attribute:meta])* $name:ident) => {
+    (
+        $(#[$attribute:meta])* $name:ident $(, $size:ident)?;
+        $refused:ident, [$($look:literal,)*] $(, $symbol:ident = $value:path)*
+    ) => {
         $(#[$attribute])*
         ///
         /// # Safety
         /// `pointer` came from this allocator and is not used any more; other pointers abort with
         /// one line.
         #[unsafe(naked)]
-        pub unsafe extern "C" fn $name(pointer: *mut c_void) {
-            naked_asm!(
+        pub unsafe extern "C" fn $name(pointer: *mut c_void $(, $size: usize)?) {
+            core::arch::naked_asm!(
                 ".cfi_startproc",
                 "mov rcx, rdi",
                 "sub rcx, qword ptr [rip + {stack} + {base}]",
                 "cmp rcx, qword ptr [rip + {stack} + {span}]",
-                "jae {slow}",
+                "jae {refused}",
                 "mov rdx, qword ptr [rip + {stack} + {kinds}]",
                 "mov rax, rdi",
                 "shr rax, 12",
@@ -155,12 +161,13 @@ macro_rules! straight_free {
                 "add rdx, rax",
                 "and ecx, dword ptr [rdx + {mask}]",
                 "sub ecx, dword ptr [rdx + {first}]",
-                "jb {slow}",
+                "jb {refused}",
                 "mov rdx, qword ptr [rdx + {magic}]",
                 "imul rcx, rdx",
                 "cmp rcx, rdx",
-                "jae {slow}",
-                enter!(),
+                "jae {refused}",
+                $($look,)*
+                $crate::straight::enter!(),
                 "lea rcx, [r8 + rax*2]",
                 "movzx r11d, word ptr [rcx + 10]",
                 "mov r9, qword ptr [rcx]",
@@ -169,6 +176,8 @@ macro_rules! straight_free {
                 "jae {slow}",
                 "cmp rdi, qword ptr [r8 + r10*8 - 8]",
                 "je {slow}",
+                "cmp rdi, qword ptr [r8 + r10*8 - 16]",
+                "je {slow}",
                 "mov qword ptr [r8 + r10*8], rdi",
                 "add r9, 0x10001",
                 "mov qword ptr [rcx], r9",
@@ -176,31 +185,55 @@ macro_rules! straight_free {
                 "ret",
                 ".cfi_endproc",
                 ".p2align 6, 0xcc",
-                rseq_descriptor!(),
-                stack = sym STACK,
-                slow = sym free_slow,
-                base = const FAST.base,
-                span = const FAST.span,
-                kinds = const FAST.kinds,
-                geometry = const FAST.geometry,
-                mask = const GEOMETRY.mask,
-                first = const GEOMETRY.first,
-                magic = const GEOMETRY.magic,
-                rseq = const FAST.percpu + SLOTS.rseq,
-                index = const FAST.percpu + SLOTS.index,
-                slots = const FAST.percpu + SLOTS.slots,
+                quarry_sys::rseq_descriptor!(),
+                stack = sym quarry::process::STACK,
+                slow = sym $crate::malloc::free_slow,
+                refused = sym $refused,
+                $($symbol = sym $value,)*
+                base = const $crate::straight::FAST.base,
+                span = const $crate::straight::FAST.span,
+                kinds = const $crate::straight::FAST.kinds,
+                geometry = const $crate::straight::FAST.geometry,
+                mask = const $crate::straight::GEOMETRY.mask,
+                first = const $crate::straight::GEOMETRY.first,
+                magic = const $crate::straight::GEOMETRY.magic,
+                rseq = const $crate::straight::FAST.percpu + $crate::straight::SLOTS.rseq,
+                index = const $crate::straight::FAST.percpu + $crate::straight::SLOTS.index,
+                slots = const $crate::straight::FAST.percpu + $crate::straight::SLOTS.slots,
             )
         }
     };
 }
+pub(crate) use straight_free;
 
 straight_free! {
     /// C11 7.22.3.3. A null pointer is ignored; `errno` stays as it was.
     #[unsafe(no_mangle)]
-    free
+    free;
+    free_slow, []
 }
 
 straight_free! {
-    /// `free` for callers in this library, `operator delete` among them.
-    free_within
+    /// `free` for callers in this library, `operator delete` without a size among them.
+    free_within;
+    free_slow, []
 }
+
+/// `operator delete` with a size under a name: `free`, and a look whether a request of this size
+/// can have got an object of this class (`Stack::was_asked_fast`). What it refuses goes to `$slow`.
+macro_rules! straight_delete {
+    ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
+        $crate::straight::straight_free! {
+            $(#[$attribute])*
+            $name, size;
+            $slow, [
+                "lea r9, [rip + {served}]",
+                "mov r10, rsi",
+                "sub r10, qword ptr [r9 + rax]",
+                "cmp r10, qword ptr [r9 + rax + 8]",
+                "ja {refused}",
+            ], served = quarry_core::heap::classes::SERVED
+        }
+    };
+}
+pub(crate) use straight_delete;

@@ -280,6 +280,12 @@ unsafe impl Os for Linux {
         })
     }
 
+    fn set_accessible(&self, address: NonNull<u8>, bytes: usize, accessible: bool) -> OsResult<()> {
+        let access = if accessible { READ_WRITE } else { libc::PROT_NONE };
+        // SAFETY: the caller owns the range, and nobody uses it while it is inaccessible.
+        check(unsafe { libc::mprotect(address.as_ptr().cast(), bytes, access) })
+    }
+
     fn advise_huge(&self, address: NonNull<u8>, bytes: usize, huge: bool) -> OsResult<()> {
         if huge {
             MAY_BE_HUGE.store(HUGE, Ordering::Relaxed);

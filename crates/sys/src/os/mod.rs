@@ -124,6 +124,19 @@ pub unsafe trait Os: Sync {
     /// unspecified.
     fn purge(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
+    /// Makes whole pages of a mapped range fault at every access, or accessible again as they were.
+    ///
+    /// # Errors
+    /// The OS's `errno`; nothing has changed. A system that cannot says `ENOSYS`.
+    fn set_accessible(
+        &self,
+        _address: NonNull<u8>,
+        _bytes: usize,
+        _accessible: bool,
+    ) -> OsResult<()> {
+        Err(OsError(libc::ENOSYS))
+    }
+
     /// Asks for huge pages (or, with false, for ordinary ones only) in an accessible range. A hint:
     /// it changes no contents, and a refusal is without consequence.
     ///

@@ -6,7 +6,7 @@
 //! on the fast path waits; who must have it (prepare, drain) spins briefly and then naps.
 
 use super::slot::{CELL_SHIFT, LIST_MAX, WidePlace};
-use super::{ArrayId, Object, PerCpu, Push, SlotArea, SlotIndex};
+use super::{ArrayId, LOOKED_AT, Object, PerCpu, Push, SlotArea, SlotIndex};
 use crate::lock::CountedLock;
 use crate::os::{Os, OsResult};
 use crate::primitive::{AtomicPtr, AtomicU32, Ordering, relax};
@@ -171,7 +171,8 @@ impl Stripes {
     ) -> Push {
         let Some(held) = self.enter(area, choice) else { return Push::Refused };
         let Some(top) = room(area, held.1, array, 1) else { return Push::Refused };
-        if area.at(held.1, top - 1).load(Ordering::Relaxed) == object.as_ptr() as u64 {
+        let mut below = (1..=LOOKED_AT).map(|depth| area.at(held.1, top - depth));
+        if below.any(|word| word.load(Ordering::Relaxed) == object.as_ptr() as u64) {
             return Push::Duplicate;
         }
         put(area, held.1, array, &[object], 1);

@@ -39,7 +39,9 @@ mod stepped;
 pub use locked::{ChooseSlot, DeclaredSlot, LockedSlots, ThreadStripe};
 #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq))))]
 pub use rseq::{RseqSlots, SequenceOffsets};
-pub use slot::{ArrayId, MAX_ARRAYS, SLOT_BYTES, SlotArea, SlotIndex, WIDE_OBJECTS, WIDE_PLACES};
+pub use slot::{
+    ArrayId, LOOKED_AT, MAX_ARRAYS, SLOT_BYTES, SlotArea, SlotIndex, WIDE_OBJECTS, WIDE_PLACES,
+};
 #[cfg(quarry_model)]
 pub use stepped::{PlantedBug, Stepped, SteppedSlots};
 
@@ -80,8 +82,8 @@ pub enum Push {
     Stored,
     /// No room, not prepared, stopped by a drain, guard mismatch, or no slot: take the slow path.
     Refused,
-    /// There was room, but the object on top is the same one: it was freed twice in a row. Nothing
-    /// changed.
+    /// There was room, but one of the [`LOOKED_AT`] objects on top (of a list: the head) is the
+    /// same one: it was freed a moment ago already. Nothing changed.
     Duplicate,
 }
 
@@ -135,6 +137,13 @@ pub unsafe trait PerCpu: Sync + Sized {
 
     /// Puts an object on top of the running CPU's array. O(1).
     fn push(&self, array: ArrayId, object: Object) -> Push;
+
+    /// Whether `object` seems to be among the [`LOOKED_AT`] on top of the running CPU's array, at a
+    /// glance: see [`SlotArea::seems_on_top`].
+    #[inline(always)]
+    fn seems_on_top(&self, array: ArrayId, object: Object) -> bool {
+        self.area().seems_on_top(self.current(), array, object)
+    }
 
     /// [`pop`](Self::pop) for the slow path: serves a thread that the fast pop cannot serve at all.
     fn pop_unregistered(&self, _array: ArrayId) -> Option<Object> {

@@ -39,6 +39,7 @@ use core::mem::{MaybeUninit, offset_of};
 /// Slots of CPUs under restartable sequences, with locked stripes for threads without registration.
 pub type RseqSlots = Sequenced<Rseq>;
 
+const _: () = assert!(super::LOOKED_AT == 2, "a push compares the object with as many");
 const _: () = assert!(SLOT_SHIFT == 17, "`enter` carries it as an immediate");
 
 /// Where a thread's registration lies; the sequences themselves are its methods.
@@ -208,8 +209,8 @@ unsafe impl Sequences for Rseq {
     fn push(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push {
         let (rseq, index, slots) = self.registers(area);
         // SAFETY: as for `pop`; the store into the array lies at `top < end`, above what
-        // any reader considers, and the committing store publishes it. `[top - 1]` is an element
-        // or the guard word in front of the array.
+        // any reader considers, and the committing store publishes it. `[top - 1]` and `[top - 2]`
+        // are elements or the guard words in front of the array.
         unsafe {
             asm!(
                 enter!("{refused}"),
@@ -220,6 +221,8 @@ unsafe impl Sequences for Rseq {
                 "cmp {r:e}, {o:e}",
                 "jae {refused}",
                 "cmp {object}, qword ptr [{t} + {r}*8 - 8]",
+                "je {duplicate}",
+                "cmp {object}, qword ptr [{t} + {r}*8 - 16]",
                 "je {duplicate}",
                 "mov qword ptr [{t} + {r}*8], {object}",
                 "add {h}, 0x10001",

@@ -306,6 +306,12 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         self.sequences.push(&self.area, array, object)
     }
 
+    #[inline(always)]
+    fn seems_on_top(&self, array: ArrayId, object: Object) -> bool {
+        let slot = SlotIndex(self.sequences.slot());
+        self.sequences.registered() && self.area.seems_on_top(slot, array, object)
+    }
+
     fn pop_unregistered(&self, array: ArrayId) -> Option<Object> {
         if self.has_slot() {
             return None;

@@ -1,8 +1,9 @@
 //! The memory of the slots: where each cell and each array lies.
 //!
 //! A slot is [`SLOT_BYTES`] of address space: one page of cells (32 bytes each, cell 0 is the
-//! slot's own control), then the arrays one behind the other, each preceded by one guard word that
-//! stays 0 so that the look at "the object below the top" never leaves the array's own memory.
+//! slot's own control), then the arrays one behind the other, each preceded by [`LOOKED_AT`] guard
+//! words that stay 0, so that a push's look at the objects below the top never leaves the array's
+//! own memory.
 //!
 //! Every array has a narrow place of its own from the time when it is opened. So what a program
 //! uses lies together in each slot, on few pages: those are touched one by one when it starts, and
@@ -10,9 +11,8 @@
 //! that has shown that it needs one moves to one that is free, until it is drained.
 //!
 //! Layout equation of narrow places, in the order in which a slot's arrays were opened:
-//! `begin(n) = end(n-1) + 1`, `end(n) = begin(n) + capacity(n)`, `end(last) <= FIRST_WIDE`. Wide
-//! place `p` is the words `FIRST_WIDE + p * (WIDE_OBJECTS + 1) + 1 ..`, its first word again a
-//! guard.
+//! `begin(n) = end(n-1) + LOOKED_AT`, `end(n) = begin(n) + capacity(n)`, `end(last) <= FIRST_WIDE`.
+//! Wide place `p` is the words `FIRST_WIDE + p * WIDE_WORDS + LOOKED_AT ..`, behind its own guards.
 //!
 //! Invariant of an open array: its place (word 3) is its narrow one or a wide one whose owner
 //! (a byte of the slot's control cell) it is, `begin <= top <= end` of its place, and the words
@@ -40,7 +40,11 @@ const LAST_WORD: usize = SLOT_BYTES / 8;
 pub const WIDE_PLACES: usize = 8;
 /// Most objects of an array in a wide place: a burst of a thousand.
 pub const WIDE_OBJECTS: usize = 1024;
-const FIRST_WIDE: usize = LAST_WORD - WIDE_PLACES * (WIDE_OBJECTS + 1);
+/// Objects below the top among which a push looks for the one that it is given, and guard words in
+/// front of each array.
+pub const LOOKED_AT: usize = 2;
+const WIDE_WORDS: usize = LOOKED_AT + WIDE_OBJECTS;
+const FIRST_WIDE: usize = LAST_WORD - WIDE_PLACES * WIDE_WORDS;
 
 const _: () = assert!(LAST_WORD < 0xffff, "a top and a complemented begin have 16 bits each");
 const _: () = assert!(MAX_ARRAYS <= 256, "the number of an array fits a byte");
@@ -90,7 +94,7 @@ pub(super) struct WidePlace {
 
 impl WidePlace {
     fn place(self) -> Place {
-        let begin = FIRST_WIDE + self.number * (WIDE_OBJECTS + 1) + 1;
+        let begin = FIRST_WIDE + self.number * WIDE_WORDS + LOOKED_AT;
         Place::new(begin, begin + self.capacity)
     }
 }
@@ -253,7 +257,8 @@ impl SlotArea {
         if self.capacity(array) != 0 {
             return Err(OsError(libc::EEXIST));
         }
-        let words = (self.laid_out.load(Ordering::Relaxed) as usize + 1).saturating_add(capacity);
+        let laid_out = self.laid_out.load(Ordering::Relaxed) as usize;
+        let words = (laid_out + LOOKED_AT).saturating_add(capacity);
         if words > FIRST_WIDE - FIRST_WORD {
             return Err(OsError(libc::ENOMEM));
         }
@@ -295,7 +300,7 @@ impl SlotArea {
     /// defined.
     fn next_narrow_place(&self, slot: SlotIndex, array: ArrayId) -> Place {
         let in_use = self.words_in_use(slot);
-        let begin = FIRST_WORD + in_use.load(Ordering::Relaxed) as usize + 1;
+        let begin = FIRST_WORD + in_use.load(Ordering::Relaxed) as usize + LOOKED_AT;
         let end = begin + self.capacity(array);
         in_use.store((end - FIRST_WORD) as u64, Ordering::Relaxed);
         Place::new(begin, end)
@@ -311,6 +316,25 @@ impl SlotArea {
     pub fn is_wide(&self, slot: SlotIndex, array: ArrayId) -> bool {
         let (narrow, now) = self.places(slot, array);
         narrow != now
+    }
+
+    /// Whether `object` seems to be among the [`LOOKED_AT`] on top of `array` of `slot`, the slot
+    /// of a CPU: read while others may be at work, so whoever wants to be sure takes them out.
+    #[inline(always)]
+    #[must_use]
+    pub fn seems_on_top(&self, slot: SlotIndex, array: ArrayId, object: Object) -> bool {
+        if slot.0 >= self.cpus.load(Ordering::Relaxed) {
+            return false;
+        }
+        let start = self.base.load(Ordering::Relaxed) + (slot.index() << SLOT_SHIFT);
+        let word = |index: usize| {
+            let address = start + ((index % LAST_WORD) << 3);
+            // SAFETY: one of the words of a slot that exists; as for `at`.
+            unsafe { &*(address as *const AtomicU64) }.load(Ordering::Relaxed)
+        };
+        let top = (word(array.index() << (CELL_SHIFT - 3)) & 0xffff) as usize;
+        // The header of an array that was never opened is 0.
+        top > LOOKED_AT && (1..=LOOKED_AT).any(|depth| word(top - depth) == object.as_ptr() as u64)
     }
 
     /// One of the four words of a cell.

@@ -38,7 +38,7 @@
 
 use super::sequenced::{STOPPED_LIST, Sequenced, Sequences};
 use super::slot::LIST_MAX;
-use super::{ArrayId, Object, Push, SlotArea, SlotIndex};
+use super::{ArrayId, LOOKED_AT, Object, Push, SlotArea, SlotIndex};
 use crate::primitive::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, point, relax};
 use core::cell::Cell;
 use core::mem::MaybeUninit;
@@ -274,8 +274,10 @@ impl Attempt<'_> {
             return Ok(Push::Refused);
         }
         // The planted order of loads can see `top = 0`; the machine would read its neighbour.
-        if top != 0 && self.load(self.at(top - 1))? == address {
-            return Ok(Push::Duplicate);
+        for depth in 1..=LOOKED_AT as u64 {
+            if top != 0 && self.load(self.at(top - depth))? == address {
+                return Ok(Push::Duplicate);
+            }
         }
         self.store(self.at(top), address)?;
         self.store(self.word(array, 0), committed)?;

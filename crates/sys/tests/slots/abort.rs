@@ -51,6 +51,7 @@ enum Operation {
     Push,
     PushFull,
     PushAgain,
+    PushBelowAgain,
     PopBatch,
     PopBatchShort,
     PushBatch,
@@ -65,12 +66,13 @@ enum Operation {
     Widen,
 }
 
-const OPERATIONS: [Operation; 17] = [
+const OPERATIONS: [Operation; 18] = [
     Operation::Pop,
     Operation::PopEmpty,
     Operation::Push,
     Operation::PushFull,
     Operation::PushAgain,
+    Operation::PushBelowAgain,
     Operation::PopBatch,
     Operation::PopBatchShort,
     Operation::PushBatch,
@@ -103,6 +105,15 @@ impl Operation {
             || matches!(self, O::ListPushAgain | O::CompareStore | O::CompareStoreOther)
     }
 
+    /// How far below the end of the array the object lies that is pushed again.
+    fn again(self) -> Option<usize> {
+        match self {
+            Self::PushAgain => Some(1),
+            Self::PushBelowAgain => Some(2),
+            _ => None,
+        }
+    }
+
     /// What it says where nobody else touches the cell.
     fn answer(self) -> Answer {
         use Operation as O;
@@ -112,7 +123,7 @@ impl Operation {
             O::PopEmpty | O::ListPopEmpty | O::PopBatchShort => Answer::Objects(vec![]),
             O::Push | O::ListPush | O::PushBatch => Answer::Push(Push::Stored),
             O::PushFull | O::PushBatchFull | O::ListPushOther => Answer::Push(Push::Refused),
-            O::PushAgain | O::ListPushAgain => Answer::Push(Push::Duplicate),
+            O::PushAgain | O::PushBelowAgain | O::ListPushAgain => Answer::Push(Push::Duplicate),
             O::CompareStore | O::Widen => Answer::Swapped(true),
             O::CompareStoreOther => Answer::Swapped(false),
         }
@@ -346,6 +357,7 @@ fn perform(stage: &Stage, slot: SlotIndex) -> Answer {
     let slots = &stage.slots;
     let new = stage.object(10);
     let top = stage.object(stage.operation.level().saturating_sub(1));
+    let below = stage.object(stage.operation.level().saturating_sub(2));
     let batch: Vec<Object> = (10..13).map(|index| stage.object(index)).collect();
     let list_push = |guard, object| {
         // SAFETY: the object is new, or the head of the list.
@@ -356,6 +368,7 @@ fn perform(stage: &Stage, slot: SlotIndex) -> Answer {
         O::Pop | O::PopEmpty => Answer::Objects(slots.pop(ARRAY).into_iter().map(number).collect()),
         O::Push | O::PushFull => Answer::Push(slots.push(ARRAY, new)),
         O::PushAgain => Answer::Push(slots.push(ARRAY, top)),
+        O::PushBelowAgain => Answer::Push(slots.push(ARRAY, below)),
         O::PopBatch | O::PopBatchShort => {
             let batch = slots.take_batch(ARRAY, 3).unwrap_or_default();
             Answer::Objects(batch.into_iter().map(number).collect())
@@ -403,7 +416,7 @@ fn check(stage: &Stage, answer: &Answer, alone: bool, operations_before: u64) {
     }
     let counted = stage.slots.usage(ARRAY).operations - operations_before;
     let others = matches!(operation, Operation::PopEmpty | Operation::PushFull)
-        || operation == Operation::PushAgain;
+        || matches!(operation, Operation::PushAgain | Operation::PushBelowAgain);
     // These may succeed where somebody interfered; then they count as well.
     assert!(
         counted == u64::from(done) || others && counted == u64::from(done) + 1,
@@ -415,9 +428,11 @@ fn check(stage: &Stage, answer: &Answer, alone: bool, operations_before: u64) {
         found.extend((index > 0).then(|| index as usize - 1));
     }
     found.sort_unstable();
-    if operation == Operation::PushAgain && *answer == Answer::Push(Push::Stored) {
-        // The top was taken from under it, so the same number was free to be pushed.
-        wanted.push(operation.level() - 1);
+    if let Some(depth) = operation.again()
+        && *answer == Answer::Push(Push::Stored)
+    {
+        // The object was taken from under it, so the same number was free to be pushed.
+        wanted.push(operation.level() - depth);
         wanted.sort_unstable();
     }
     assert_eq!(found, wanted, "{operation:?} answered {answer:?}");

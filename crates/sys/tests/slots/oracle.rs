@@ -5,7 +5,7 @@ use crate::support::{
     A, B, Backend, CAPACITY_A, CAPACITY_B, LIST, Objects, Slots, WIDE_A, number, tag,
 };
 use proptest::prelude::*;
-use quarry_sys::percpu::{ArrayId, Push, SlotIndex};
+use quarry_sys::percpu::{ArrayId, LOOKED_AT, Push, SlotIndex};
 
 /// One operation of a suite.
 #[derive(Clone, Debug)]
@@ -14,8 +14,8 @@ pub(crate) enum Op {
     Prepare(ArrayId),
     Pop(ArrayId),
     Push(ArrayId),
-    /// Pushes what lies on top already.
-    PushAgain(ArrayId),
+    /// Pushes what lies on top already, or so many objects below it.
+    PushAgain(ArrayId, usize),
     PopBatch(ArrayId, usize),
     PushBatch(ArrayId, usize),
     Widen(ArrayId),
@@ -26,7 +26,7 @@ pub(crate) enum Op {
     ListPushAgain,
     ListPop,
     DrainLists,
-    /// What `PushAgain` comes to: the object that was on top of the slot that was current.
+    /// What `PushAgain` comes to: the object that was there in the slot that was current.
     Repeat(ArrayId, usize),
     /// What `ListPushAgain` comes to: guard and head of the slot that was current.
     ListRepeat(u64, usize),
@@ -40,7 +40,7 @@ pub(crate) fn any_op() -> impl Strategy<Value = Op> {
         2 => array.clone().prop_map(Op::Prepare),
         8 => array.clone().prop_map(Op::Pop),
         12 => array.clone().prop_map(Op::Push),
-        2 => array.clone().prop_map(Op::PushAgain),
+        2 => (array.clone(), 0..LOOKED_AT).prop_map(|(array, depth)| Op::PushAgain(array, depth)),
         3 => (array.clone(), 0..CAPACITY_B + 2).prop_map(|(array, n)| Op::PopBatch(array, n)),
         5 => (array.clone(), 0..CAPACITY_B + 2).prop_map(|(array, n)| Op::PushBatch(array, n)),
         2 => array.clone().prop_map(Op::Widen),
@@ -177,7 +177,7 @@ impl<'a, S: Backend> Oracle<'a, S> {
         self.words[slot] = self.words(slot);
     }
 
-    /// Replaces "the same again" by what lies on top of the running CPU's slot. The thread may move
+    /// Replaces "the same again" by what lies there in the running CPU's slot. The thread may move
     /// before it pushes: no other list may have the same guard, or the object would be on two.
     fn resolve(&mut self, op: &Op, here: SlotIndex) -> Op {
         let guards = self.models.iter().map(|model| model.list.guard);
@@ -185,10 +185,12 @@ impl<'a, S: Backend> Oracle<'a, S> {
         let is_unique = guards.filter(|other| *other == guard).count() == 1;
         let model = &mut self.models[here.index()];
         match op {
-            Op::PushAgain(array) => match model.array(*array).0.stack.last() {
-                Some(top) => Op::Repeat(*array, *top),
-                None => Op::Push(*array),
-            },
+            Op::PushAgain(array, depth) => {
+                match model.array(*array).0.stack.iter().nth_back(*depth) {
+                    Some(again) => Op::Repeat(*array, *again),
+                    None => Op::Push(*array),
+                }
+            }
             Op::ListPushAgain => match model.list.stack.last() {
                 Some(head) if is_unique => Op::ListRepeat(guard, *head),
                 _ => Op::ListPop,
@@ -389,7 +391,7 @@ fn push((model, capacity): (&mut ArrayModel, usize), object: usize) -> Push {
     if !model.opened || model.stack.len() == capacity {
         return Push::Refused;
     }
-    if model.stack.last() == Some(&object) {
+    if model.stack.iter().rev().take(LOOKED_AT).any(|below| *below == object) {
         return Push::Duplicate;
     }
     model.stack.push(object);

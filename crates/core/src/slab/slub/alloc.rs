@@ -64,7 +64,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
     /// Returns the first object and leaves the others in the slot's cell if that is still ours and
     /// empty, else in their slab.
     fn fill(&self, slot: SlotIndex, slab: Pfn, mut list: Freelist) -> Option<Object> {
-        let object = list.pop();
+        let object = self.pop(&mut list);
         if list.count > 0 && !self.store(slot, LIST, 0, list.word()) {
             self.free_list(slab, list);
         }
@@ -84,7 +84,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
         }
         // Another thread was faster on this slot, or we have been moved: the slab goes where slabs
         // wait for a CPU.
-        let object = list.pop();
+        let object = self.pop(&mut list);
         if list.count > 0 {
             self.free_list(slab, list);
         }

@@ -7,6 +7,7 @@ use super::node::{Links, Node};
 use super::page_word::{FreedRun, PageWord, TakenRun};
 use super::tables::Tables;
 use crate::frame::{FRAME_SHIFT, NodeId, Pfn};
+use crate::slab::misuse::written_after_free;
 use crate::slab::{Cache, SlabContext};
 use quarry_sys::percpu::{ArrayId, Object, PerCpu, SlotIndex};
 use quarry_sys::primitive::Ordering;
@@ -99,18 +100,53 @@ impl<'a, P: PerCpu, const LOCKLESS: bool> SlubCache<'a, P, LOCKLESS> {
         })
     }
 
-    /// Reports an object that was freed before, and aborts.
-    #[cold]
-    pub(super) fn double_free(&self, object: Object) -> ! {
-        fatal(format_args!(
-            "free({object:p}): double free of an object of {} bytes",
-            self.cache.stride()
-        ))
-    }
-
     /// The objects that were taken from a slab.
     pub(super) fn taken(&self, slab: Pfn, run: TakenRun) -> Freelist {
         Freelist::taken(run, |number| self.object(slab, number))
+    }
+
+    /// The objects of a list, in order. They may be relinked while they are walked only behind the
+    /// walk. Aborts where a link leads to no object of the cache: the program has written to the
+    /// object that holds it, which is free.
+    pub(super) fn walk(
+        &self,
+        list: Freelist,
+    ) -> impl Iterator<Item = Object> + use<'_, P, LOCKLESS> {
+        let (mut next, mut left) = (list.head, list.count);
+        core::iter::from_fn(move || {
+            let object = next?;
+            left = left.saturating_sub(1);
+            next = (left > 0).then(|| self.linked(object));
+            Some(object)
+        })
+    }
+
+    /// Takes the first object of a list; aborts as [`walk`](Self::walk).
+    pub(super) fn pop(&self, list: &mut Freelist) -> Option<Object> {
+        let first = list.head?;
+        list.count -= 1;
+        list.head = (list.count > 0).then(|| self.linked(first));
+        Some(first)
+    }
+
+    /// The object behind one that is free and ours, and not the last.
+    fn linked(&self, object: Object) -> Object {
+        // SAFETY: the object is free and ours.
+        let link = unsafe { freelist::next(object) };
+        match link.filter(|link| self.is_object(*link)) {
+            Some(link) => link,
+            None => written_after_free(self.cache, object),
+        }
+    }
+
+    /// Whether an object of this cache starts there.
+    fn is_object(&self, address: Object) -> bool {
+        let pages = self.context.pages;
+        let Some(pfn) = pages.arena().pfn(address.as_ptr()) else { return false };
+        let slab = pfn.align_down(self.cache.order());
+        let offset = address.as_ptr() as usize - pages.arena().address(slab).as_ptr() as usize;
+        pages.frames().kind(pfn) == self.cache.id().kind()
+            && self.cache.object_number(offset).is_some()
     }
 
     /// The run that starts with `head`, for the packed word.

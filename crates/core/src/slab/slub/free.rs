@@ -8,6 +8,7 @@ use super::order;
 use super::page_word::{FreedRun, Put};
 use crate::frame::{Kind, Order, Pfn};
 use crate::slab::MAX_BATCH;
+use crate::slab::misuse::not_in_use;
 use quarry_sys::lock::Guard;
 use quarry_sys::percpu::{Object, PerCpu, Push, SlotIndex};
 use quarry_sys::primitive::Ordering;
@@ -38,7 +39,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
             (Put::Emptied, Some(list)) => self.emptied(slab, node, list),
             (Put::NotInUse | Put::WrongCache, list) => {
                 drop(list);
-                self.double_free(head);
+                not_in_use(self.cache, head);
             }
             (Put::Emptied | Put::NeedsListLock, _) => unreachable!("the list lock was held"),
         }
@@ -71,7 +72,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
 
     /// Gives a list that was taken from a slab back to it.
     pub(super) fn free_list(&self, slab: Pfn, list: Freelist) {
-        if let (Some(head), Some(tail)) = (list.head, list.iter().last()) {
+        if let (Some(head), Some(tail)) = (list.head, self.walk(list).last()) {
             // SAFETY: the list is ours, its objects count as in use and lie in `slab`.
             unsafe { self.free_run(slab, head, tail, list.count) };
         }
@@ -80,7 +81,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
     /// Gives a list of objects of any slabs back: what a CPU's list held.
     pub(super) fn free_mixed(&self, list: Freelist) {
         let mut run: Option<(Pfn, Object, Object, u32)> = None;
-        for object in list.iter() {
+        for object in self.walk(list) {
             let slab = self.slab_of(object);
             run = match run {
                 Some((of, head, _, count)) if of == slab => Some((of, head, object, count + 1)),
@@ -144,7 +145,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
         match unsafe { self.context.percpu.list_push(self.array(), guard_of(slab), object) } {
             Push::Stored => true,
             Push::Refused => false,
-            Push::Duplicate => self.double_free(object),
+            Push::Duplicate => not_in_use(self.cache, object),
         }
     }
 

@@ -1,7 +1,6 @@
 //! Free objects linked through themselves: the first word of each is the address of the next, or 0.
 
 use super::page_word::TakenRun;
-use core::iter;
 use quarry_sys::percpu::Object;
 
 /// The object behind a free one.
@@ -58,22 +57,6 @@ impl Freelist {
             unsafe { set_next(last, None) };
         }
         list
-    }
-
-    /// Takes the first object.
-    pub(super) fn pop(&mut self) -> Option<Object> {
-        let first = self.head?;
-        // SAFETY: the list's objects are linked and ours.
-        self.head = unsafe { next(first) };
-        self.count -= 1;
-        Some(first)
-    }
-
-    /// Its objects, in order. They may be relinked while they are walked only behind the walk.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Object> + use<> {
-        // SAFETY: the list's objects are linked and ours; `successors` reads a link before the
-        // caller sees the object behind it.
-        iter::successors(self.head, |object| unsafe { next(*object) })
     }
 
     /// The list as a word of a per-CPU cell.

@@ -141,7 +141,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
         let head = Object::new(((word >> 20) << 4) as *mut u8);
         let list = Freelist { head, count: count as u32 };
         let mut walked = 0;
-        for object in list.iter() {
+        for object in self.walk(list) {
             let slab = self.slab_of(object);
             if self.word(slab).state().cache() != self.tag() || !self.is_object_of(slab, object) {
                 return Err("a CPU's list holds something else than objects of the cache");

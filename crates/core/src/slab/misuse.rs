@@ -1,0 +1,77 @@
+//! What the program did wrong, as slabs find it: one line, then abort.
+//!
+//! What lies on a CPU's list may have been freed, or may never have been handed out yet. So an
+//! object that is given back where it lies already was freed twice or never allocated; nothing that
+//! is recorded tells the two apart.
+
+use super::{Cache, CacheTable};
+use crate::frame::{FRAME_SHIFT, Kind, Pfn};
+use crate::pcp::PageAllocator;
+use quarry_sys::percpu::Object;
+use quarry_sys::report::fatal;
+
+/// An object was given back that is not in use.
+#[cold]
+#[inline(never)]
+pub(super) fn not_in_use(cache: &Cache, object: Object) -> ! {
+    fatal(format_args!(
+        "free({object:p}): object of {} bytes is not in use: freed already, or never allocated",
+        cache.stride()
+    ))
+}
+
+/// Bits of the slab at `slab` of `cache`, which begin at `bits`, are not as they were left. What
+/// ends in front of the slab, or its own first object, was written beyond its bounds.
+#[cold]
+#[inline(never)]
+pub(super) fn overwritten(
+    cache: &Cache,
+    pages: &PageAllocator,
+    caches: &CacheTable,
+    slab: Pfn,
+    bits: Object,
+) -> ! {
+    match in_front(pages, caches, slab) {
+        Some((what, address, bytes)) => fatal(format_args!(
+            "{bits:p}: overwritten, probably past the end of {what} of {bytes} bytes at {address:p}"
+        )),
+        None => fatal(format_args!(
+            "{bits:p}: overwritten, probably in front of an object of {} bytes at {:#x}",
+            cache.stride(),
+            pages.arena().address(slab).as_ptr() as usize + cache.first_object()
+        )),
+    }
+}
+
+/// The link in a free object of `slub` leads nowhere.
+#[cold]
+#[inline(never)]
+pub(super) fn written_after_free(cache: &Cache, object: Object) -> ! {
+    fatal(format_args!(
+        "{object:p}: overwritten: the program wrote to an object of {} bytes that is free",
+        cache.stride()
+    ))
+}
+
+/// What ends where `slab` begins: a word for it, its address, its bytes. O(frames), on the way to
+/// an abort.
+fn in_front(
+    pages: &PageAllocator,
+    caches: &CacheTable,
+    slab: Pfn,
+) -> Option<(&'static str, Object, usize)> {
+    let (frames, arena) = (pages.frames(), pages.arena());
+    let end = arena.address(slab);
+    let last = Pfn(slab.0.checked_sub(1)?);
+    let kind = frames.kind(last);
+    if kind.is_cache() {
+        let bytes = caches.get(super::CacheId::new(usize::from(kind.0)))?.stride();
+        let address = (end.as_ptr() as usize - bytes) as *mut u8;
+        return Some(("an object", Object::new(address)?, bytes));
+    }
+    let head = (0..=last.0).rev().map(Pfn).find(|head| frames.kind(*head) != Kind::NONE)?;
+    let is_block = [Kind::PAGES, Kind::MAPPING].contains(&frames.kind(head));
+    let length = if is_block { frames.link(head) } else { 0 };
+    let reaches = head.0.checked_add(length) == Some(slab.0);
+    reaches.then(|| ("a block", arena.address(head), (length as usize) << FRAME_SHIFT))
+}

@@ -1,0 +1,123 @@
+//! A large block that was freed a moment ago, kept out of the program's reach.
+//!
+//! Whoever reads or writes memory that it has freed finds what is there now, and mostly goes on. So
+//! the block that is freed first in a while is made inaccessible, and only then, when the next such
+//! block takes its place, goes to the page allocator: its stale pointers fault meanwhile. That is
+//! two system calls for one of the blocks that are freed within 100 ms, and two to have them back;
+//! a program that frees large blocks all the time keeps its speed, and one that rarely does finds
+//! its errors.
+//!
+//! What is withheld has no pages in memory, but counts as used. A request that finds nothing else
+//! gets it back.
+
+use super::{Stack, StackConfig};
+use crate::frame::{FRAME_SHIFT, Pfn};
+use quarry_sys::clock::coarse_ns;
+use quarry_sys::lock::CountedLock;
+use quarry_sys::percpu::PerCpu;
+use quarry_sys::primitive::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// Fewest frames of a block that is worth the calls: 128 KiB, from where on glibc's `free` makes
+/// one of its own at first (`M_MMAP_THRESHOLD`).
+const LEAST_FRAMES: u32 = 32;
+/// From one block to the next: 100 ms. The calls take some 10 us, and the pages that are touched
+/// again up to 60 us.
+const INTERVAL_NS: u64 = 100_000_000;
+
+/// At most one block.
+pub(super) struct Withheld {
+    /// When the last one was withheld, or the system refused that. A lost update withholds one
+    /// more.
+    since_ns: AtomicU64,
+    /// Whether there is one, for those who only ask.
+    is_some: AtomicBool,
+    block: CountedLock<Option<Block>>,
+}
+
+#[derive(Clone, Copy)]
+struct Block {
+    pfn: Pfn,
+    frames: u32,
+}
+
+impl Withheld {
+    pub(super) const fn new() -> Self {
+        Self {
+            since_ns: AtomicU64::new(0),
+            is_some: AtomicBool::new(false),
+            block: CountedLock::new(None),
+        }
+    }
+
+    /// Whether a block is withheld. Takes no lock.
+    pub(super) fn is_some(&self) -> bool {
+        self.is_some.load(Relaxed)
+    }
+}
+
+impl<C: StackConfig> Stack<C> {
+    /// Frees a block that nobody owns any more, at once or after it has been out of reach for a
+    /// while.
+    pub(super) fn free_block(&self, pfn: Pfn, frames: u32) {
+        let block = Block { pfn, frames };
+        if frames < LEAST_FRAMES || !self.withhold(block) {
+            self.free_now(block);
+        }
+    }
+
+    fn free_now(&self, Block { pfn, frames }: Block) {
+        self.pages().free_exact(self.fast.percpu.current(), pfn, frames);
+    }
+
+    fn withhold(&self, block: Block) -> bool {
+        let now = coarse_ns();
+        if now.saturating_sub(self.withheld.since_ns.load(Relaxed)) < INTERVAL_NS {
+            return false;
+        }
+        self.withheld.since_ns.store(now, Relaxed);
+        // Nobody knows how large the system's pages are where they are larger than ours.
+        if self.arena().os().page_size() > 1 << FRAME_SHIFT {
+            return false;
+        }
+        let mut held = self.withheld.block.lock();
+        let before = *held;
+        if before.is_some_and(|before| !self.set_accessible(before, true)) {
+            return false;
+        }
+        *held = self.set_accessible(block, false).then_some(block);
+        let is_withheld = held.is_some();
+        self.withheld.is_some.store(is_withheld, Relaxed);
+        drop(held);
+        before.into_iter().for_each(|before| self.free_now(before));
+        is_withheld
+    }
+
+    /// Frees the block that is withheld, if there is one and the system lets us have it back;
+    /// returns whether it did.
+    pub(super) fn free_withheld(&self) -> bool {
+        if !self.withheld.is_some() {
+            return false;
+        }
+        let mut held = self.withheld.block.lock();
+        let Some(block) = held.filter(|block| self.set_accessible(*block, true)) else {
+            return false;
+        };
+        *held = None;
+        self.withheld.is_some.store(false, Relaxed);
+        drop(held);
+        self.free_now(block);
+        true
+    }
+
+    /// Returns whether the system has done it. What is made inaccessible leaves memory.
+    fn set_accessible(&self, block: Block, accessible: bool) -> bool {
+        let (os, address) = (self.arena().os(), self.address(block.pfn));
+        let bytes = (block.frames as usize) << FRAME_SHIFT;
+        let is_done = os.set_accessible(address, bytes, accessible).is_ok();
+        if is_done && !accessible {
+            // Refused, it stays in memory.
+            let _ = os.purge(address, bytes);
+        }
+        is_done
+    }
+}
