@@ -183,6 +183,24 @@ fn make_pipe(path: &Path) {
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0, "{path:?}");
 }
 
+/// What is kept and reused is one more request all the same.
+#[test]
+fn statistics_count_every_large_request() {
+    let outcome = Run::new(program("stats_large.c")).finish().success();
+    let stats = outcome.stats();
+    let line = |name: &str| {
+        let mut lines = stats.text().lines();
+        lines.find(|line| line.split_whitespace().next() == Some(name) && line.contains(':'))
+    };
+    for name in ["blocks", "mappings"] {
+        let line = line(name).unwrap_or_else(|| panic!("no line of {name}\n{}", stats.text()));
+        let (_, counts) = line.split_once(": operations").expect("the counts of a line");
+        let counts: Vec<u64> =
+            counts.split_whitespace().map(|word| word.parse().expect("a count")).collect();
+        assert_eq!(counts, [80, 80, 0], "{line}");
+    }
+}
+
 /// Each process of a family appends its own tables.
 #[test]
 fn statistics_of_parent_and_child() {
