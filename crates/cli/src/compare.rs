@@ -1,11 +1,12 @@
 //! `quarry compare`: one program on several allocators.
 
-use crate::library;
+use crate::library::{self, LibraryError};
 use crate::options::Setting;
 use crate::program::{self, CannotRun, CommandLine};
+use quarry_lab::Usage;
 use quarry_lab::programs::{BuiltIn, Ending, Request, Runs, compare};
 use std::env;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -119,10 +120,10 @@ pub(crate) fn run(args: CompareArgs, out: &mut dyn Write) -> i32 {
         interpreter,
         command: args.program.command,
     };
-    let find = |slab: Option<&str>| library::find(slab, None).map_err(anyhow::Error::from);
+    let find = |slab: Option<&str>| library::find(slab, None).map_err(LibraryError::into_error);
     let setting = |text: &str| match Setting::parse(text) {
         Ok(setting) => Ok((format!("QUARRY_{}", setting.key), setting.value)),
-        Err(error) => Err(anyhow::Error::msg(error.to_string())),
+        Err(error) => Err(Usage(format!("--allocators: {error}")).into()),
     };
     let built_in = BuiltIn { find: &find, setting: &setting };
     match compare(&request, &built_in, out) {
@@ -135,7 +136,8 @@ pub(crate) fn run(args: CompareArgs, out: &mut dyn Write) -> i32 {
 }
 
 fn cannot_run(args: &CompareArgs, reason: CannotRun) -> i32 {
-    eprintln!("quarry compare: {}: {}", args.program.command[0].display(), reason.message());
+    let name = args.program.command[0].display();
+    let _ = writeln!(io::stderr(), "quarry compare: {name}: {}", reason.message());
     reason.exit_status()
 }
 

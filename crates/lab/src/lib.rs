@@ -16,6 +16,7 @@
 //! doctor       what makes timings untrustworthy here
 //! comparison   from a run to tables
 //! table        how numbers are printed
+//! usage        what is wrong with how something was asked for
 //! watch        samples whose memory their parent reads while they run
 //! picture      lines over time, as SVG
 //! programs     samples of any program; `quarry compare`: which allocator is best for one program
@@ -53,7 +54,10 @@ mod results;
 mod runner;
 mod statistics;
 mod table;
+mod usage;
 mod watch;
+
+pub use usage::Usage;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};

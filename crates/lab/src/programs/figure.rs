@@ -1,6 +1,7 @@
 //! A figure that the program prints, found by a regular expression.
 
 use crate::results::{Direction, Metric};
+use crate::usage::Usage;
 use anyhow::{Context, Result, bail};
 use regex::bytes::Regex;
 
@@ -29,15 +30,17 @@ impl Figure {
         let regex = Regex::new(pattern).with_context(|| format!("--metric {text}"))?;
         let groups = regex.captures_len() - 1;
         if groups != 1 {
-            bail!(
+            bail!(Usage(format!(
                 "--metric {text}: {groups} capture groups; accepted: one, around the number, such \
                  as 'higher:(?<rate>[0-9.]+) requests per second'"
-            );
+            )));
         }
         let name = regex.capture_names().flatten().next();
         let name = name.map_or_else(|| format!("metric {number}"), str::to_owned);
         if ["wall", "user", "sys", "peak RSS", "idle RSS", "faults", "switches"].contains(&&*name) {
-            bail!("--metric {text}: {name} is measured anyway; give the group another name");
+            bail!(Usage(format!(
+                "--metric {text}: {name} is measured anyway; give the group another name"
+            )));
         }
         Ok(Self { name, direction, regex })
     }

@@ -217,9 +217,7 @@ fn refuse(excuse: &Excuse, out: &mut dyn Write) -> Result<Ending> {
 /// Name of the contender that the others are compared with.
 fn baseline_of(contenders: &[Contender], asked: Option<&str>) -> Result<String> {
     let names = contenders::names(contenders);
-    let Some(first) = names.first() else {
-        bail!("--allocators: none of them is there");
-    };
+    let first = names.first().context("no allocators")?;
     let name = match asked {
         Some(name) if names.contains(&name) => name,
         Some(name) => return Err(nearest::unknown("allocator --baseline", name, &names)),

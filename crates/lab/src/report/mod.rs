@@ -29,6 +29,7 @@ mod section;
 
 use crate::compare::selection::Selection;
 use crate::results::{self, Run};
+use crate::usage::Usage;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::fs::{self, OpenOptions};
@@ -83,7 +84,10 @@ pub(crate) fn write(place: &Path, force: bool, page: &str) -> Result<()> {
     }
     let mut file = match OpenOptions::new().write(true).create_new(true).open(place) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            bail!("{}: there already; it is replaced only with --force", place.display());
+            bail!(Usage(format!(
+                "{}: there already; it is replaced only with --force",
+                place.display()
+            )));
         }
         file => file.with_context(cannot)?,
     };

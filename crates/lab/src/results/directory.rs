@@ -1,6 +1,7 @@
 //! Writing a run into a directory while it is taken, and reading it back.
 
 use super::{Meta, Run, SCHEMA, Sample};
+use crate::usage::Usage;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
@@ -27,11 +28,11 @@ impl RunDirectory {
         let cannot = || format!("--out {}: cannot be written", place.display());
         fs::create_dir_all(place).with_context(cannot)?;
         if fs::read_dir(place).with_context(cannot)?.next().is_some() {
-            bail!(
+            bail!(Usage(format!(
                 "--out {}: the directory is not empty, and results are never overwritten; \
                  accepted: a new or an empty directory",
                 place.display()
-            );
+            )));
         }
         let create = |name: &str| {
             let file = OpenOptions::new().write(true).create_new(true).open(place.join(name));
@@ -62,7 +63,10 @@ pub(crate) fn read(place: &Path) -> Result<Run> {
     let meta = match fs::read_to_string(&path) {
         Ok(text) => read_meta(&path, &text)?,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            bail!("{}: no such file; accepted: a directory that --out has made", path.display());
+            bail!(Usage(format!(
+                "{}: no such file; accepted: a directory that --out has made",
+                path.display()
+            )));
         }
         Err(error) => bail!("{}: {error}", path.display()),
     };
