@@ -47,7 +47,7 @@ fn main() {
         Ok(cli) => cli.command,
         Err(error) => exit(print_of_parser(&error)),
     };
-    let out = &mut io::stdout();
+    let out = &mut Output(io::stdout());
     let status = match command {
         Command::Run(args) => run::run(args),
         Command::Lab(command) => {
@@ -63,12 +63,36 @@ fn main() {
     exit(if status == 0 { flushed } else { status });
 }
 
+/// Standard output; its errors say that they are its.
+struct Output(io::Stdout);
+
+impl Output {
+    fn named(error: io::Error) -> io::Error {
+        io::Error::new(error.kind(), format!("standard output: {error}"))
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.0.write(bytes) {
+            // To be tried again by whoever asked.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
+            written => written.map_err(Self::named),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(Self::named)
+    }
+}
+
 /// Prints help, the version or what is wrong with the command line; returns the exit status.
 fn print_of_parser(error: &clap::Error) -> i32 {
-    let printed = error.print().and_then(|()| io::stdout().flush());
-    match report(printed.map_err(anyhow::Error::from)) {
-        0 => error.exit_code(),
-        failed => failed,
+    let printed = error.print().and_then(|()| io::stdout().flush()).map_err(Output::named);
+    match error.exit_code() {
+        0 => report(printed.map_err(anyhow::Error::from)),
+        // Whether or not it could be said what is wrong.
+        wrong => wrong,
     }
 }
 

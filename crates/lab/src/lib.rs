@@ -15,6 +15,7 @@
 //! report       runs as one page with pictures
 //! doctor       what makes timings untrustworthy here
 //! comparison   from a run to tables
+//! destination  a file that is opened first and written last
 //! table        how numbers are printed
 //! usage        what is wrong with how something was asked for
 //! watch        samples whose memory their parent reads while they run
@@ -36,6 +37,7 @@ mod blocks;
 mod compare;
 mod comparison;
 mod contenders;
+mod destination;
 mod doctor;
 mod environment;
 mod experiments;

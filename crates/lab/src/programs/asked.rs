@@ -139,10 +139,10 @@ fn quarry_settings(text: &str, built_in: &BuiltIn<'_>) -> Result<Vec<(String, St
     for (key, _) in &settings {
         match key.as_str() {
             "QUARRY_LIBRARY" => {
-                bail!(Usage(format!("--allocators: name another library as NAME=FILE")))
+                bail!(Usage("--allocators: name another library as NAME=FILE".to_owned()))
             }
             "QUARRY_DISABLE" => {
-                bail!(Usage(format!("--allocators: what serves then is glibc: compare that")))
+                bail!(Usage("--allocators: what serves then is glibc: compare that".to_owned()))
             }
             _ => {}
         }

@@ -84,7 +84,7 @@ impl FromStr for Policies {
         };
         let Some(slab) = SlabName::ALL.iter().find(|known| known.name() == slab) else {
             let accepted: Vec<&str> = SlabName::ALL.iter().map(|known| known.name()).collect();
-            return Err(nearest::unknown(&format!("slab policy of {text},"), slab, &accepted));
+            return Err(nearest::unknown("slab policy", slab, &accepted).context(text.to_owned()));
         };
         let policies =
             Self { slab: *slab, pcp: pcp.to_owned(), free_list: free_list.map(str::to_owned) };

@@ -1,6 +1,7 @@
 //! Writing a run into a directory while it is taken, and reading it back.
 
 use super::{Meta, Run, SCHEMA, Sample};
+use crate::destination;
 use crate::usage::Usage;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -25,15 +26,8 @@ impl RunDirectory {
     /// # Errors
     /// Where there is something in it already, or it cannot be written.
     pub(crate) fn create(place: &Path, meta: &Meta) -> Result<Self> {
+        prepare(place)?;
         let cannot = || format!("--out {}: cannot be written", place.display());
-        fs::create_dir_all(place).with_context(cannot)?;
-        if fs::read_dir(place).with_context(cannot)?.next().is_some() {
-            bail!(Usage(format!(
-                "--out {}: the directory is not empty, and results are never overwritten; \
-                 accepted: a new or an empty directory",
-                place.display()
-            )));
-        }
         let create = |name: &str| {
             let file = OpenOptions::new().write(true).create_new(true).open(place.join(name));
             file.with_context(cannot)
@@ -52,6 +46,23 @@ impl RunDirectory {
         let written = self.samples.write_all(line.as_bytes());
         written.with_context(|| format!("cannot write {}", self.place.join(SAMPLES).display()))
     }
+}
+
+/// Makes the directory, where it is not there.
+///
+/// # Errors
+/// One of usage, where there is something in it already, or nothing can be made in it.
+pub(crate) fn prepare(place: &Path) -> Result<()> {
+    destination::folder("--out", place)?;
+    let mut entries = fs::read_dir(place).with_context(|| format!("--out {}", place.display()))?;
+    if entries.next().is_some() {
+        bail!(Usage(format!(
+            "--out {}: the directory is not empty, and results are never overwritten; accepted: a \
+             new or an empty directory",
+            place.display()
+        )));
+    }
+    Ok(())
 }
 
 /// Reads a results directory.
