@@ -86,6 +86,14 @@ pub(crate) fn folder(option: &str, place: &Path) -> Result<()> {
     Ok(())
 }
 
+/// That nothing can be made where temporary files are. The error's own text ends with a name that
+/// nobody has chosen.
+pub(crate) fn no_temporary(error: &io::Error) -> Usage {
+    let (place, error) = (std::env::temp_dir(), error.to_string());
+    let (place, why) = (place.display(), error.split(" at path ").next().unwrap_or_default());
+    Usage(format!("TMPDIR={place}: {why}; accepted: a directory that can be written"))
+}
+
 impl Drop for Destination {
     fn drop(&mut self) {
         if self.is_unwanted {

@@ -7,11 +7,11 @@
 //! What keeps them from being written is said when the process starts, where it can be seen by
 //! then: nobody should learn after hours that there are none.
 
+use crate::environment;
 use crate::process::{print_stats_to, write_stats};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
-use quarry_sys::confined::is_confined;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use quarry_sys::report::{warn, warn_to};
 
@@ -97,8 +97,8 @@ fn set_target(value: &str) {
             name.add(value.len()).write(0);
             CStr::from_ptr(name.cast())
         };
-        // The C library's malloc would not look.
-        if !is_confined()
+        // The C library's malloc would not look. This may come before the process is confined.
+        if !environment::asks_for_confinement()
             && let Err(reason) = look_at(name)
         {
             complain(libc::STDERR_FILENO, name, &reason);

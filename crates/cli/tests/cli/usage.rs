@@ -147,6 +147,35 @@ fn output_that_no_disk_holds_is_told() {
     }
 }
 
+/// Where nothing can be put, nothing runs.
+#[test]
+fn a_folder_for_what_runs_is_needed() {
+    let mut command = quarry();
+    command.env("TMPDIR", "/no/such/folder").args(["compare", "--allocators=glibc", "ls"]);
+    command.assert().code(2).stdout(is_empty()).stderr(
+        "quarry: TMPDIR=/no/such/folder: No such file or directory (os error 2); accepted: a \
+         directory that can be written\n",
+    );
+}
+
+/// Home, a folder to write in, colours: none of them is needed.
+#[test]
+fn nothing_but_the_program_is_needed() {
+    let shop = Workshop::new();
+    let library = shop.path("libquarry.so");
+    let run = |folder: &str| {
+        let mut command = quarry();
+        command.env_clear().env("PATH", "/usr/bin:/bin").env("QUARRY_LIBRARY", &library);
+        command.current_dir(folder).args(["run", "--", "sh", "-c", "exit 9"]);
+        command.assert().code(9).stderr(is_empty());
+    };
+    run("/proc");
+    run("/");
+    let mut command = quarry();
+    command.env_clear().env("NO_COLOR", "1").env("COLUMNS", "20").args(["run", "--bogus"]);
+    command.assert().code(2).stderr(contains("\u{1b}").not());
+}
+
 /// Not even the line about it can be written; a panic would end with 101.
 #[test]
 fn standard_error_that_is_full_changes_no_status() {

@@ -4,6 +4,7 @@
 //! file without a name before the first run. A terminal gives nothing, as a person at it could
 //! not type the same for every run.
 
+use crate::destination;
 use crate::usage::Usage;
 use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -79,7 +80,7 @@ fn way_to(file: &File) -> PathBuf {
 fn kept(from: File, name: &str, most: u64) -> Result<File> {
     let cannot = || format!("{name}: cannot be kept in {}", std::env::temp_dir().display());
     announce(&from, name);
-    let mut file = tempfile::tempfile().with_context(cannot)?;
+    let mut file = tempfile::tempfile().map_err(|error| destination::no_temporary(&error))?;
     let bytes = io::copy(&mut from.take(most + 1), &mut file).with_context(cannot)?;
     if bytes > most {
         bail!(Usage(format!(
@@ -142,6 +143,15 @@ mod tests {
         file.write_all(b"all of it").unwrap();
         let input = Input::of(file, "x", 0).unwrap();
         assert_eq!(read_twice(&input), ["all of it"; 2]);
+    }
+
+    /// The near end of a terminal, which is one as well.
+    #[test]
+    fn a_terminal_gives_nothing() {
+        let terminal = File::options().read(true).write(true).open("/dev/ptmx").unwrap();
+        assert_eq!(Input::of(terminal, "x", 8).unwrap().path(), None);
+        let nothing = Input::of(File::open("/dev/null").unwrap(), "x", 8).unwrap();
+        assert_eq!(read_twice(&nothing), [""; 2]);
     }
 
     #[test]

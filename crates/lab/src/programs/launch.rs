@@ -10,6 +10,7 @@ use super::witness::{self, Witnesses};
 use crate::SUPERVISE_COMMAND;
 use crate::allocators;
 use crate::contenders::Contender;
+use crate::destination;
 use crate::runner::{self, INTERRUPTED};
 use crate::usage::Usage;
 use anyhow::{Context, Result, anyhow, bail};
@@ -71,7 +72,8 @@ impl<'a> Launcher<'a> {
     /// # Errors
     /// Where that cannot be made, or nothing in it could be preloaded.
     pub(crate) fn new(interrupt: &'a Interrupt) -> Result<Self> {
-        let scratch = tempfile::Builder::new().prefix("quarry-lab").tempdir()?;
+        let scratch = tempfile::Builder::new().prefix("quarry-lab").tempdir();
+        let scratch = scratch.map_err(|error| destination::no_temporary(&error))?;
         if !allocators::is_preloadable(scratch.path()) {
             bail!(Usage(format!(
                 "TMPDIR: {}: LD_PRELOAD cannot hold a path with a colon or white space",
