@@ -84,7 +84,8 @@ impl FromStr for Policies {
         };
         let Some(slab) = SlabName::ALL.iter().find(|known| known.name() == slab) else {
             let accepted: Vec<&str> = SlabName::ALL.iter().map(|known| known.name()).collect();
-            return Err(nearest::unknown("slab policy", slab, &accepted).context(text.to_owned()));
+            let unknown = nearest::unknown("slab policy", slab, &accepted);
+            bail!(Usage(format!("{text}: {unknown}")));
         };
         let policies =
             Self { slab: *slab, pcp: pcp.to_owned(), free_list: free_list.map(str::to_owned) };
