@@ -1,11 +1,12 @@
 //! `quarry compare`: one program on several allocators.
 
-use crate::library;
+use crate::library::{self, LibraryError};
 use crate::options::Setting;
 use crate::program::{self, CannotRun, CommandLine};
+use quarry_lab::Usage;
 use quarry_lab::programs::{BuiltIn, Ending, Request, Runs, compare};
 use std::env;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,11 +19,11 @@ const EXIT_INCOMPLETE: i32 = 1;
 /// prints what differs, with 95 % intervals of the paired differences and a verdict for each. Each
 /// run proves which allocator served it; where none can make a difference (static, Go, Python's own
 /// allocator, ...) it says why and what would help. A second copy of the baseline runs along and
-/// shows the noise. Standard input is read anew by every run where it is a file, and is empty
-/// otherwise. Ctrl-C prints what there is.
+/// shows the noise. Every run reads standard input from its beginning, also where that is a pipe.
+/// Ctrl-C prints what there is.
 ///
-/// Exit status 0: every run counts; 1: something failed, or there is nothing to compare; 126 and
-/// 127: CMD cannot be executed or is not found; 130: interrupted.
+/// Exit status 0: every run counts; 1: something failed, or there is nothing to compare; 2: a wrong
+/// option, and nothing ran; 126 and 127: CMD cannot be executed or is not found; 130: interrupted.
 #[derive(clap::Args)]
 pub(crate) struct CompareArgs {
     /// Allocators: glibc, jemalloc, tcmalloc, mimalloc, quarry, quarry-slub and others by name, or
@@ -61,6 +62,10 @@ pub(crate) struct CompareArgs {
     /// A run that takes longer has failed, such as 30s or 5m.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
     timeout: Duration,
+    /// What every run reads, from its beginning [default: standard input, of which a pipe is kept
+    /// in a file first; nothing where that is a terminal].
+    #[arg(long, value_name = "FILE")]
+    input: Option<PathBuf>,
     /// Write everything that was measured, and the verdicts, to a file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -111,6 +116,7 @@ pub(crate) fn run(args: CompareArgs, out: &mut dyn Write) -> i32 {
         metrics: args.metric,
         check_output: args.check_output,
         timeout: args.timeout,
+        input: args.input,
         json: args.json,
         html: args.html,
         out: args.out,
@@ -119,10 +125,10 @@ pub(crate) fn run(args: CompareArgs, out: &mut dyn Write) -> i32 {
         interpreter,
         command: args.program.command,
     };
-    let find = |slab: Option<&str>| library::find(slab, None).map_err(anyhow::Error::from);
+    let find = |slab: Option<&str>| library::find(slab, None).map_err(LibraryError::into_error);
     let setting = |text: &str| match Setting::parse(text) {
         Ok(setting) => Ok((format!("QUARRY_{}", setting.key), setting.value)),
-        Err(error) => Err(anyhow::Error::msg(error.to_string())),
+        Err(error) => Err(Usage(format!("--allocators: {error}")).into()),
     };
     let built_in = BuiltIn { find: &find, setting: &setting };
     match compare(&request, &built_in, out) {
@@ -135,7 +141,8 @@ pub(crate) fn run(args: CompareArgs, out: &mut dyn Write) -> i32 {
 }
 
 fn cannot_run(args: &CompareArgs, reason: CannotRun) -> i32 {
-    eprintln!("quarry compare: {}: {}", args.program.command[0].display(), reason.message());
+    let name = args.program.command[0].display();
+    let _ = writeln!(io::stderr(), "quarry compare: {name}: {}", reason.message());
     reason.exit_status()
 }
 

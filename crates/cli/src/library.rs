@@ -1,6 +1,7 @@
 //! Where the shared object is: beside the command, or inside it.
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use quarry_lab::{Usage, interpose};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};
@@ -21,6 +22,8 @@ const EMBEDDED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/embedded.
 /// Why no library can be used.
 #[derive(Debug)]
 pub(crate) enum LibraryError {
+    /// It is not what was named, by a variable or an option.
+    Named { by: String, why: String },
     /// Looked for in vain.
     NotFound { name: String, places: Vec<PathBuf> },
     /// `LD_PRELOAD` separates its entries by colons and spaces.
@@ -32,6 +35,11 @@ pub(crate) enum LibraryError {
 impl fmt::Display for LibraryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Named { by, why } => write!(
+                f,
+                "{by}: {why}; accepted: a shared object such as libquarry.so, or a folder that has \
+                 it"
+            ),
             Self::NotFound { name, places } => {
                 let places: Vec<_> =
                     places.iter().map(|place| place.display().to_string()).collect();
@@ -55,6 +63,16 @@ impl fmt::Display for LibraryError {
 
 impl std::error::Error for LibraryError {}
 
+impl LibraryError {
+    /// As an error of the command: one of usage where somebody has named the library.
+    pub(crate) fn into_error(self) -> anyhow::Error {
+        match self {
+            Self::Named { .. } => Usage(self.to_string()).into(),
+            _ => self.into(),
+        }
+    }
+}
+
 /// File name of the shared object with a slab policy.
 fn file_name(slab: Option<&str>) -> String {
     match slab {
@@ -67,16 +85,11 @@ fn file_name(slab: Option<&str>) -> String {
 /// path is absolute and can stand in `LD_PRELOAD`.
 pub(crate) fn find(slab: Option<&str>, named: Option<OsString>) -> Result<PathBuf, LibraryError> {
     let name = file_name(slab);
-    let named = named.or_else(|| env::var_os(LIBRARY_VARIABLE));
-    let places = match named.filter(|value| !value.is_empty()) {
-        Some(named) => vec![named_place(PathBuf::from(named), &name)],
-        None => places_beside(env::current_exe().ok().as_deref(), &name),
-    };
-    let found = places.iter().find(|place| place.is_file()).and_then(|it| it.canonicalize().ok());
-    let path = match (found, EMBEDDED.iter().find(|(embedded, _)| *embedded == name)) {
-        (Some(path), _) => path,
-        (None, Some((_, bytes))) => unpack(&name, bytes).map_err(LibraryError::Embedded)?,
-        (None, None) => return Err(LibraryError::NotFound { name, places }),
+    let by_option = named.map(|value| ("--set LIBRARY", value));
+    let by_variable = || Some((LIBRARY_VARIABLE, env::var_os(LIBRARY_VARIABLE)?));
+    let path = match by_option.or_else(by_variable).filter(|(_, value)| !value.is_empty()) {
+        Some((by, value)) => find_named(by, PathBuf::from(value), &name)?,
+        None => find_beside(&name)?,
     };
     if path.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b':' | b' ' | b'\t' | b'\n')) {
         return Err(LibraryError::NotExpressible(path));
@@ -84,8 +97,33 @@ pub(crate) fn find(slab: Option<&str>, named: Option<OsString>) -> Result<PathBu
     Ok(path)
 }
 
-fn named_place(named: PathBuf, name: &str) -> PathBuf {
-    if named.is_dir() { named.join(name) } else { named }
+/// What was named is taken or refused: with any other library another thing would run than the one
+/// that was asked for.
+fn find_named(by: &str, value: PathBuf, name: &str) -> Result<PathBuf, LibraryError> {
+    let refusal =
+        |why: String| LibraryError::Named { by: format!("{by}={}", value.display()), why };
+    let place = if value.is_dir() { value.join(name) } else { value.clone() };
+    let missing = |error: io::Error| match place == value {
+        true => refusal(error.to_string()),
+        false => refusal(format!("{name} in it: {error}")),
+    };
+    let path = place.canonicalize().map_err(missing)?;
+    match interpose::is_shared_object(&path) {
+        Ok(true) => Ok(path),
+        Ok(false) => Err(refusal("not a shared object of this machine".to_owned())),
+        Err(error) => Err(refusal(error.to_string())),
+    }
+}
+
+/// The installed or freshly built library, or the one inside the command.
+fn find_beside(name: &str) -> Result<PathBuf, LibraryError> {
+    let places = places_beside(env::current_exe().ok().as_deref(), name);
+    let found = places.iter().find(|place| place.is_file()).and_then(|it| it.canonicalize().ok());
+    match (found, EMBEDDED.iter().find(|(embedded, _)| *embedded == name)) {
+        (Some(path), _) => Ok(path),
+        (None, Some((_, bytes))) => unpack(name, bytes).map_err(LibraryError::Embedded),
+        (None, None) => Err(LibraryError::NotFound { name: name.to_owned(), places }),
+    }
 }
 
 /// Where an installed or freshly built library can lie, seen from the command `exe`.

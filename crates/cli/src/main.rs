@@ -8,9 +8,16 @@ mod run;
 mod wrapper;
 
 use clap::{Parser, Subcommand};
-use quarry_lab::LabCommand;
-use std::io;
+use library::LibraryError;
+use quarry_lab::{LabCommand, Usage};
+use std::io::{self, Write};
 use std::process::exit;
+
+/// Exit status where something is wrong with how the command was called; nothing has run. The same
+/// as that of the parser of the command line.
+const EXIT_USAGE: i32 = 2;
+/// Exit status where something went wrong when it ran.
+const EXIT_FAILURE: i32 = 1;
 
 /// The Linux kernel's memory management for one process.
 #[derive(Parser)]
@@ -36,18 +43,57 @@ enum Command {
 }
 
 fn main() {
-    let out = &mut io::stdout();
-    let status = match Cli::parse().command {
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) => exit(print_of_parser(&error)),
+    };
+    let out = &mut Output(io::stdout());
+    let status = match command {
         Command::Run(args) => run::run(args),
         Command::Lab(command) => {
-            let find_library = || library::find(None, None).map_err(anyhow::Error::from);
+            let find_library = || library::find(None, None).map_err(LibraryError::into_error);
             report(quarry_lab::lab(command, &find_library, out))
         }
         Command::Compare(args) => compare::run(args, out),
         Command::Supervise(args) => report(quarry_lab::programs::supervise(&args, out)),
         Command::Sample(args) => report(quarry_lab::sample(args, out)),
     };
-    exit(status);
+    // What could not be written at the end is a failure as well.
+    let flushed = report(out.flush().map_err(anyhow::Error::from));
+    exit(if status == 0 { flushed } else { status });
+}
+
+/// Standard output; its errors say that they are its.
+struct Output(io::Stdout);
+
+impl Output {
+    fn named(error: io::Error) -> io::Error {
+        io::Error::new(error.kind(), format!("standard output: {error}"))
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.0.write(bytes) {
+            // To be tried again by whoever asked.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
+            written => written.map_err(Self::named),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(Self::named)
+    }
+}
+
+/// Prints help, the version or what is wrong with the command line; returns the exit status.
+fn print_of_parser(error: &clap::Error) -> i32 {
+    let printed = error.print().and_then(|()| io::stdout().flush()).map_err(Output::named);
+    match error.exit_code() {
+        0 => report(printed.map_err(anyhow::Error::from)),
+        // Whether or not it could be said what is wrong.
+        wrong => wrong,
+    }
 }
 
 /// Exit status of a result, whose error is printed.
@@ -57,10 +103,14 @@ fn report(result: anyhow::Result<()>) -> i32 {
         // Whoever reads has seen enough: `quarry lab run ... | head`.
         Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
-            eprintln!("quarry: {error:#}");
-            1
+            let _ = writeln!(io::stderr(), "quarry: {error:#}");
+            exit_status_of(&error)
         }
     }
+}
+
+fn exit_status_of(error: &anyhow::Error) -> i32 {
+    if Usage::is_cause_of(error) { EXIT_USAGE } else { EXIT_FAILURE }
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

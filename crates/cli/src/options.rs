@@ -27,14 +27,14 @@ impl fmt::Display for SettingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAnAssignment(text) => {
-                write!(f, "--set {text}: no '=' in it; accepted: KEY=VALUE")
+                write!(f, "{text}: no '=' in it; accepted: KEY=VALUE")
             }
             Self::UnknownKey(key) => {
                 let keys: Vec<_> = OPTIONS.iter().map(|option| option.name).collect();
-                write!(f, "--set {key}: no such option; accepted: {}", keys.join(", "))
+                write!(f, "{key}: no such option; accepted: {}", keys.join(", "))
             }
             Self::BadValue { setting: Setting { key, value }, accepted } => {
-                write!(f, "--set {key}={value}: bad value; accepted: {accepted}")
+                write!(f, "{key}={value}: bad value; accepted: {accepted}")
             }
         }
     }
@@ -87,10 +87,10 @@ mod tests {
     #[test]
     fn names_what_is_wrong_and_what_is_accepted() {
         let message = |text: &str| Setting::parse(text).unwrap_err().to_string();
-        assert_eq!(message("PCP"), "--set PCP: no '=' in it; accepted: KEY=VALUE");
-        assert!(message("SPEED=9").starts_with("--set SPEED: no such option; accepted: STATS, "));
-        assert_eq!(message("DISABLE=yes"), "--set DISABLE=yes: bad value; accepted: 0 or 1");
-        assert!(message("LIMIT=1P").starts_with("--set LIMIT=1P: bad value; accepted: bytes"));
+        assert_eq!(message("PCP"), "PCP: no '=' in it; accepted: KEY=VALUE");
+        assert!(message("SPEED=9").starts_with("SPEED: no such option; accepted: STATS, "));
+        assert_eq!(message("DISABLE=yes"), "DISABLE=yes: bad value; accepted: 0 or 1");
+        assert!(message("LIMIT=1P").starts_with("LIMIT=1P: bad value; accepted: bytes"));
     }
 
     #[test]

@@ -47,12 +47,8 @@ impl CannotRun {
 #[derive(clap::Args)]
 pub(crate) struct CommandLine {
     /// The program and its arguments.
-    #[arg(
-        value_name = "CMD",
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    // Not `allow_hyphen_values`: a mistyped option in front would be taken for the command.
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     pub(crate) command: Vec<OsString>,
 }
 

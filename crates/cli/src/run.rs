@@ -1,15 +1,19 @@
 //! `quarry run`: one program on Quarry.
 
-use crate::library;
+use crate::EXIT_USAGE;
+use crate::library::{self, LibraryError};
 use crate::options::{self, Setting};
 use crate::program::{self, CommandLine};
 use crate::wrapper;
-use anyhow::Context;
-use quarry_lab::interpose;
+use anyhow::{Context, bail};
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::unistd::{AccessFlags, faccessat};
+use quarry_lab::{Usage, interpose};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::io;
+use std::fs;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -27,7 +31,7 @@ const EXIT_OWN_FAILURE: i32 = 125;
 /// The program keeps its standard streams, its process id and its exit status. Where it cannot be
 /// served (static, set-user-ID, Go, a sanitizer, ...) one line says so and it runs all the same.
 /// Exit status 127: command not found, or its interpreter; 126: not executable; 125: Quarry's
-/// library is not found.
+/// library is not found; 2: a wrong option, and the program does not run.
 #[derive(clap::Args)]
 #[command(after_help = options::help())]
 pub(crate) struct RunArgs {
@@ -51,13 +55,14 @@ pub(crate) fn run(args: RunArgs) -> i32 {
         Ok(status) => status,
         Err(error) => {
             say(format_args!("{error:#}"));
-            EXIT_OWN_FAILURE
+            if Usage::is_cause_of(&error) { EXIT_USAGE } else { EXIT_OWN_FAILURE }
         }
     }
 }
 
 fn say(message: fmt::Arguments<'_>) {
-    eprintln!("quarry run: {message}");
+    // With standard error closed or full the program runs all the same.
+    let _ = writeln!(io::stderr(), "quarry run: {message}");
 }
 
 fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
@@ -66,7 +71,12 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
         let setting = settings.iter().rev().find(|(key, _)| *key == wanted);
         setting.map(|(_, value)| value.as_str())
     };
-    let library = library::find(last("SLAB"), last("LIBRARY").map(OsString::from))?;
+    let slab = match last("SLAB") {
+        Some(slab) => Some(slab.to_owned()),
+        None => slab_of_environment()?,
+    };
+    let library = library::find(slab.as_deref(), last("LIBRARY").map(OsString::from))
+        .map_err(LibraryError::into_error)?;
 
     let path = env::var_os("PATH");
     let name = &args.program.command[0];
@@ -106,17 +116,24 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     Ok(reason.exit_status())
 }
 
-/// The options that are in order; one line for each that is not.
-fn settings(args: &RunArgs) -> anyhow::Result<Vec<(&'static str, String)>> {
-    let mut assignments = args.set.clone();
-    if let Some(slab) = &args.slab {
-        assignments.push(format!("SLAB={slab}"));
+/// The library reads the other variables itself; this one decides which library it is.
+fn slab_of_environment() -> anyhow::Result<Option<String>> {
+    let Some(value) = env::var_os("QUARRY_SLAB") else { return Ok(None) };
+    match Setting::parse(&format!("SLAB={}", value.display())) {
+        Ok(setting) => Ok(Some(setting.value)),
+        Err(error) => bail!(Usage(format!("QUARRY_{error}"))),
     }
+}
+
+/// The options; with a wrong one the program would run otherwise than it was to.
+fn settings(args: &RunArgs) -> anyhow::Result<Vec<(&'static str, String)>> {
+    let of_slab = args.slab.iter().map(|slab| ("--slab: ", format!("SLAB={slab}")));
+    let assignments = args.set.iter().map(|text| ("--set ", text.clone())).chain(of_slab);
     let mut settings = Vec::new();
-    for assignment in &assignments {
-        match Setting::parse(assignment) {
+    for (option, assignment) in assignments {
+        match Setting::parse(&assignment) {
             Ok(setting) => settings.push((setting.key, setting.value)),
-            Err(error) => say(format_args!("{error}; ignored")),
+            Err(error) => bail!(Usage(format!("{option}{error}"))),
         }
     }
     if let Some(target) = &args.stats {
@@ -127,10 +144,31 @@ fn settings(args: &RunArgs) -> anyhow::Result<Vec<(&'static str, String)>> {
         if *key == "STATS" && !matches!(value.as_str(), "" | "0" | "1") {
             let absolute =
                 std::path::absolute(&*value).with_context(|| format!("--stats={value}"))?;
+            if let Err(why) = may_be_written(&absolute) {
+                bail!(Usage(format!(
+                    "--stats={value}: {why}; accepted: a regular file, or a new one in a folder"
+                )));
+            }
             *value = absolute.to_str().map(str::to_owned).context("--stats: not UTF-8")?;
         }
     }
     Ok(settings)
+}
+
+/// Whether the library will write statistics to a file: it follows no link, and makes no folder.
+fn may_be_written(file: &Path) -> Result<(), String> {
+    let is_allowed = |path: &Path, access| {
+        faccessat(AT_FDCWD, path, access, AtFlags::AT_EACCESS).map_err(|it| it.desc().to_owned())
+    };
+    match fs::symlink_metadata(file) {
+        Ok(metadata) if metadata.is_file() => is_allowed(file, AccessFlags::W_OK),
+        Ok(_) => Err("not a regular file".to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let folder = file.parent().unwrap_or(Path::new("/"));
+            is_allowed(folder, AccessFlags::W_OK | AccessFlags::X_OK)
+        }
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// Which file is missing that the program cannot be started without; the kernel says only that

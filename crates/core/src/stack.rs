@@ -24,6 +24,7 @@ use quarry_sys::percpu::{Object, PerCpu, Push};
 use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 mod deferral;
+mod large;
 mod misuse;
 mod print;
 mod reclaim;
@@ -34,6 +35,8 @@ mod validate;
 mod withheld;
 
 use deferral::Deferral;
+use large::LargeCounts;
+pub use large::{LargeStats, print_large};
 pub use reclaim::{ReclaimState, Reclaimed};
 pub use request::MIN_ALIGN;
 pub use usage::{HeapUse, MemoryHeld};
@@ -118,6 +121,7 @@ pub struct Stack<C: StackConfig> {
     kept: Kept,
     slab: ManuallyDrop<C::Slab>,
     mappings: Mappings,
+    large: LargeCounts,
     /// Requests of each class of `malloc` that its arrays could not serve, as far as they count.
     misses: [AtomicU8; classes::COUNT + 1],
     deferral: Deferral,
@@ -161,6 +165,7 @@ impl<C: StackConfig> Stack<C> {
             kept: Kept::new(),
             slab: ManuallyDrop::new(C::Slab::NEW),
             mappings: Mappings::new(),
+            large: LargeCounts::new(),
             misses: [const { AtomicU8::new(0) }; classes::COUNT + 1],
             deferral: Deferral::new(),
             withheld: Withheld::new(),

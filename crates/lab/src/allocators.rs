@@ -1,7 +1,9 @@
 //! Who can serve a sample: glibc, what Debian packages, Quarry, and any other shared object.
 
+use crate::interpose;
 use crate::nearest;
 use crate::results::{Measurement, Variant};
+use crate::usage::Usage;
 use anyhow::{Result, bail};
 use std::env::consts::ARCH;
 use std::path::{Path, PathBuf};
@@ -91,7 +93,7 @@ pub(crate) fn find(names: &[String], quarry: &dyn Fn() -> Result<PathBuf>) -> Re
     let mut found = Found::default();
     for name in names {
         if found.allocators.iter().any(|present| present.name == *name) {
-            bail!("allocator {name} is named twice");
+            bail!(Usage(format!("allocator {name} is named twice")));
         }
         match look_for(name, quarry)? {
             Ok(allocator) => found.allocators.push(allocator),
@@ -109,15 +111,10 @@ fn look_for(
         return Ok(Ok(glibc()));
     }
     if name == QUARRY {
-        return Ok(quarry()
-            .map(|path| preloaded(name, path, None))
-            .map_err(|error| format!("{name}: {error:#}")));
+        return or_absent(name, quarry().map(|path| preloaded(name, path, None)));
     }
     if let Some((name, file)) = name.split_once('=') {
-        return Ok(match Path::new(file).canonicalize() {
-            Ok(path) => Ok(preloaded(name, path, None)),
-            Err(error) => Err(format!("{name}: {file}: {error}")),
-        });
+        return Ok(Ok(preloaded(name, shared_object(name, file)?, None)));
     }
     if let Some(built) = look_for_built(name) {
         return Ok(Ok(built));
@@ -152,6 +149,43 @@ fn look_for(
             Err(format!("{name}: not installed; it is in Debian's package {packages}"))
         }
     })
+}
+
+/// A library that is not there makes an allocator absent; one that was named wrongly is an error.
+///
+/// # Errors
+/// That one.
+pub(crate) fn or_absent<T>(
+    label: &str,
+    found: Result<T>,
+) -> Result<std::result::Result<T, String>> {
+    match found {
+        Ok(found) => Ok(Ok(found)),
+        Err(error) if Usage::is_cause_of(&error) => Err(error),
+        Err(error) => Ok(Err(format!("{label}: {error:#}"))),
+    }
+}
+
+/// The file of `NAME=FILE`, which stands for nothing else: without it another comparison would be
+/// made than the one that was asked for.
+fn shared_object(name: &str, file: &str) -> Result<PathBuf> {
+    let refusal = |why: &str| {
+        Usage(format!("{name}={file}: {why}; accepted: NAME=FILE with a shared object"))
+    };
+    let path = Path::new(file).canonicalize().map_err(|error| refusal(&error.to_string()))?;
+    if !is_preloadable(&path) {
+        return Err(refusal("LD_PRELOAD cannot hold a path with a colon or white space").into());
+    }
+    match interpose::is_shared_object(&path) {
+        Ok(true) => Ok(path),
+        Ok(false) => Err(refusal("not a shared object of this machine").into()),
+        Err(error) => Err(refusal(&error.to_string()).into()),
+    }
+}
+
+/// Whether `LD_PRELOAD`, which separates its entries by colons and white space, can hold a path.
+pub(crate) fn is_preloadable(path: &Path) -> bool {
+    !path.as_os_str().as_encoded_bytes().iter().any(|it| matches!(it, b':' | b' ' | b'\t' | b'\n'))
 }
 
 /// One of those that `make peers` builds: in the folder that is named, else in `peers` beside this
@@ -256,10 +290,13 @@ mod tests {
 
     #[test]
     fn absent_ones_are_named_with_what_to_do() {
-        let found = find(&names(&["glibc", "quarry", "x=/no/such.so"]), &no_quarry).unwrap();
+        let found = find(&names(&["glibc", "quarry"]), &no_quarry).unwrap();
         assert_eq!(found.allocators.len(), 1);
-        assert_eq!(found.absent[0], "quarry: libquarry.so not found");
-        assert!(found.absent[1].starts_with("x: /no/such.so: "));
+        assert_eq!(found.absent, ["quarry: libquarry.so not found"]);
+        let wrong = || bail!(Usage("QUARRY_LIBRARY=/x: no such file".to_owned()));
+        assert!(find(&names(&["glibc", "quarry"]), &wrong).is_err(), "named, and not there");
+        let error = find(&names(&["glibc", "x=/no/such.so"]), &no_quarry).unwrap_err();
+        assert!(error.to_string().starts_with("x=/no/such.so: No such file"), "{error}");
     }
 
     #[test]
@@ -302,7 +339,8 @@ mod tests {
     fn a_sample_of_somebody_else_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.so");
-        std::fs::write(&file, "").unwrap();
+        // What this test runs in is a position-independent object, too.
+        std::fs::copy("/proc/self/exe", &file).unwrap();
         let spec = format!("a={}", file.display());
         let found = find(&names(&["glibc", &spec]), &no_quarry).unwrap();
         let [glibc, other] = &found.allocators[..] else { panic!("{found:?}") };

@@ -7,7 +7,7 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use object::elf::{FileHeader32, FileHeader64};
 use object::endian::Endianness;
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
-use object::read::{Object, ObjectSection, ObjectSymbol, ReadCache};
+use object::read::{Object, ObjectKind, ObjectSection, ObjectSymbol, ReadCache};
 use std::fmt;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
@@ -173,6 +173,22 @@ fn examine(program: &Path, library: &Path) -> io::Result<Option<Obstacle>> {
     let cache = ReadCache::new(File::open(program)?);
     let file = ElfFile::<FileHeader64<Endianness>, _>::parse(&cache).map_err(io::Error::other)?;
     linkage(&file).map_err(io::Error::other)
+}
+
+/// Whether a file is a shared object of the machine that this command is built for, as far as its
+/// header says.
+///
+/// # Errors
+/// Where it cannot be read.
+pub fn is_shared_object(file: &Path) -> io::Result<bool> {
+    let own = machine_of(Path::new("/proc/self/exe"))?;
+    let machine = machine_of(file)?;
+    if machine.is_none() || machine != own {
+        return Ok(false);
+    }
+    let cache = ReadCache::new(File::open(file)?);
+    let parsed = ElfFile::<FileHeader64<Endianness>, _>::parse(&cache);
+    Ok(parsed.is_ok_and(|file| file.kind() == ObjectKind::Dynamic))
 }
 
 /// The loader that `program` asks for, where it asks for one that does not exist: such a program

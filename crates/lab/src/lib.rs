@@ -15,7 +15,9 @@
 //! report       runs as one page with pictures
 //! doctor       what makes timings untrustworthy here
 //! comparison   from a run to tables
+//! destination  a file that is opened first and written last
 //! table        how numbers are printed
+//! usage        what is wrong with how something was asked for
 //! watch        samples whose memory their parent reads while they run
 //! picture      lines over time, as SVG
 //! programs     samples of any program; `quarry compare`: which allocator is best for one program
@@ -35,6 +37,7 @@ mod blocks;
 mod compare;
 mod comparison;
 mod contenders;
+mod destination;
 mod doctor;
 mod environment;
 mod experiments;
@@ -53,7 +56,10 @@ mod results;
 mod runner;
 mod statistics;
 mod table;
+mod usage;
 mod watch;
+
+pub use usage::Usage;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};

@@ -1,6 +1,7 @@
 //! What a mistyped name may have been meant to be.
 
-use anyhow::{Error, anyhow};
+use crate::usage::Usage;
+use anyhow::Error;
 
 /// Names as far from the one that was given are not worth a guess (Jaro's measure, 1 = equal).
 const LEAST_LIKENESS: f64 = 0.7;
@@ -12,7 +13,7 @@ pub(crate) fn unknown<T: AsRef<str>>(what: &str, name: &str, accepted: &[T]) -> 
         [] => String::new(),
         ref near => format!("did you mean {}? ", near.join(" or ")),
     };
-    anyhow!("no {what} {name}; {guess}accepted: {}", all.join(", "))
+    Usage(format!("no {what} {name}; {guess}accepted: {}", all.join(", "))).into()
 }
 
 /// Up to three of `accepted`, the likest first.

@@ -3,6 +3,7 @@
 use crate::nearest;
 use crate::results::{Metric, Variant, Workload};
 use crate::runner::Design;
+use crate::usage::Usage;
 use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::ArgPredicate;
@@ -113,7 +114,10 @@ impl<D: Defaults> Common<D> {
         let mut tasks: Vec<u32> = Vec::new();
         for &number in &self.tasks {
             if number > D::MOST_TASKS {
-                bail!("--tasks {number}: this experiment runs at most {}", D::MOST_TASKS);
+                bail!(Usage(format!(
+                    "--tasks {number}: this experiment runs at most {}",
+                    D::MOST_TASKS
+                )));
             }
             if !tasks.contains(&number) {
                 tasks.push(number);

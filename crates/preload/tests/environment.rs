@@ -183,6 +183,98 @@ fn make_pipe(path: &Path) {
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0, "{path:?}");
 }
 
+/// What is kept and reused is one more request all the same.
+#[test]
+fn statistics_count_every_large_request() {
+    let outcome = Run::new(program("stats_large.c")).finish().success();
+    let stats = outcome.stats();
+    let line = |name: &str| {
+        let mut lines = stats.text().lines();
+        lines.find(|line| line.split_whitespace().next() == Some(name) && line.contains(':'))
+    };
+    for name in ["blocks", "mappings"] {
+        let line = line(name).unwrap_or_else(|| panic!("no line of {name}\n{}", stats.text()));
+        let (_, counts) = line.split_once(": operations").expect("the counts of a line");
+        let counts: Vec<u64> =
+            counts.split_whitespace().map(|word| word.parse().expect("a count")).collect();
+        assert_eq!(counts, [80, 80, 0], "{line}");
+    }
+}
+
+/// What `ls` and its relatives do at exit: they close standard error before anybody else's turn.
+#[test]
+fn statistics_that_cannot_be_written_are_told_before_standard_error_is_closed() {
+    let folder = scratch();
+    let missing = folder.join("no/such/folder");
+    let read_only = folder.join("read-only");
+    fs::write(&read_only, "of somebody else\n").expect("scratch is writable");
+    let refusals = [(&missing, "no such folder"), (&folder, "is not a regular file")];
+    for (file, reason) in refusals {
+        let run = Run::new("ls").without_stats().env("QUARRY_STATS", file).arg(&folder);
+        let outcome = run.finish().success();
+        assert_eq!(outcome.stdout, "read-only\n", "{outcome}");
+        let expected = format!("quarry: no statistics: QUARRY_STATS={} ", file.display());
+        assert!(outcome.stderr.starts_with(&expected), "{outcome}");
+        assert!(outcome.stderr.contains(reason), "{outcome}");
+        assert!(outcome.stderr.ends_with("; use 0, 1 or a regular file\n"), "{outcome}");
+        assert_eq!(outcome.stderr.lines().count(), 1, "{outcome}");
+    }
+}
+
+/// The folder may be made by the program itself; and nothing is left behind by looking.
+#[test]
+fn statistics_in_a_folder_that_the_program_makes() {
+    let folder = scratch().join("made");
+    let file = folder.join("stats");
+    let script = format!("test -e {0} && exit 3; mkdir {0}", folder.display());
+    let run = Run::new("sh").without_stats().args(["-c", &script]);
+    let outcome = run.env("QUARRY_STATS", &file).finish().success();
+    assert!(outcome.stderr.contains("no such folder"), "{outcome}");
+    let text = fs::read_to_string(file).expect("its statistics");
+    assert!(text.contains("slabinfo - version: 2.1"), "{text}");
+}
+
+/// A full disk, as far as a limit can stand for it.
+#[test]
+fn statistics_that_no_disk_holds_are_told() {
+    let file = scratch().join("stats");
+    // Blocks of 512 bytes; what the program prints goes to a file as well.
+    fs::write(&file, [b'\n'; 8 * 512]).expect("scratch is writable");
+    let script = "trap '' XFSZ; ulimit -f 8; exec \"$0\"";
+    let run = Run::new("sh").without_stats().args(["-c", script]).arg(program("environment.c"));
+    let outcome = run.env("QUARRY_STATS", &file).finish();
+    one_line_with(outcome, &[&file.display().to_string(), "cannot be written (file size limit)"]);
+}
+
+/// Where the program asks for nothing there is a line that says so.
+#[test]
+fn statistics_of_a_program_that_allocates_nothing() {
+    let source = "int main(void) { return 0; }\n";
+    let folder = scratch();
+    let (file, program) = (folder.join("nothing.c"), folder.join("nothing"));
+    fs::write(&file, source).expect("scratch is writable");
+    let mut compile = std::process::Command::new("cc");
+    assert!(compile.arg("-o").arg(&program).arg(&file).status().expect("cc runs").success());
+    let outcome = Run::new(&program).without_stats().env("QUARRY_STATS", "1").finish().success();
+    let line = outcome.stderr.strip_prefix("quarry ").unwrap_or_default();
+    assert!(line.contains(": nothing["), "{outcome}");
+    assert!(line.ends_with("]: nothing was asked of it\n"), "{outcome}");
+    assert_eq!(outcome.stderr.lines().count(), 1, "{outcome}");
+}
+
+/// The slab policy is compiled in: another one is another library.
+#[test]
+fn a_slab_policy_that_the_library_has_not() {
+    let library = library().expect("the library is under test");
+    let is_slub = library.to_string_lossy().contains("slub");
+    let (own, other) = if is_slub { ("slub", "sheaf") } else { ("sheaf", "slub") };
+    let outcome = environment().env("QUARRY_SLAB", other).finish();
+    let expected = format!("QUARRY_SLAB={other}: {own} is compiled in here");
+    one_line_with(outcome, &[&expected, "quarry run --slab"]);
+    let outcome = environment().env("QUARRY_SLAB", own).finish().success();
+    assert_eq!(outcome.stderr, "", "{outcome}");
+}
+
 /// Each process of a family appends its own tables.
 #[test]
 fn statistics_of_parent_and_child() {

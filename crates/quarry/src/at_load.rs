@@ -1,12 +1,18 @@
 //! What is done when the program or the shared object is loaded that Quarry is linked into.
 
+use crate::environment;
+
 /// A shared object with Quarry inside must not be unloaded: handlers of `fork`, the reclaim thread
 /// and the `rseq_cs` of every thread that allocated point into it, and its heap may hold objects.
 ///
 /// This is the best moment for it: constructors run under the loader's lock, which the first
 /// allocation could only wait for, with who knows what locks of the program held.
+///
+/// Statistics are prepared here, too: a program that never allocates is told that it did not, and
+/// nobody learns at the end only that they cannot be written.
 extern "C" fn at_load() {
     quarry_sys::object::pin();
+    environment::prepare_statistics();
 }
 
 #[used]

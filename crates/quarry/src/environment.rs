@@ -21,6 +21,9 @@ pub(crate) struct Settings {
     pub(crate) purge_delay_ms: i64,
 }
 
+/// The slab policy that is compiled in.
+const SLAB: &str = if cfg!(feature = "slub") { "slub" } else { "sheaf" };
+
 /// `QUARRY_DEEPBIND`.
 static KEEPS_DEEPBIND: AtomicBool = AtomicBool::new(false);
 
@@ -55,6 +58,17 @@ pub(crate) fn asks_for_confinement() -> bool {
         asks &= entry != b"QUARRY_SANDBOX=0";
     });
     asks
+}
+
+/// Lets statistics be printed at exit, if they are asked for.
+pub(crate) fn prepare_statistics() {
+    each_entry(|entry| {
+        let value = entry.strip_prefix(b"QUARRY_STATS=").map(core::str::from_utf8);
+        if let Some(Ok(value)) = value {
+            statistics::prepare(value);
+        }
+    });
+    statistics::register();
 }
 
 /// Calls `visit` for each entry of the environment; for none in programs with raised privileges.
@@ -97,7 +111,11 @@ fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &[u8]
             "BACKGROUND" => settings.background = value == "1",
             "CGROUP" => settings.cgroup = value == "1",
             "PURGE_DELAY" => settings.purge_delay_ms = value.parse().unwrap_or(-1),
-            "STATS" => statistics::set_target(value),
+            "STATS" => statistics::prepare(value),
+            "SLAB" if value != SLAB => warn(format_args!(
+                "QUARRY_SLAB={value}: {SLAB} is compiled in here; use libquarry-slub.so for slub \
+                 and libquarry.so for sheaf, which `quarry run --slab {value}` does"
+            )),
             _ => {}
         },
         Err(OptionError::UnknownName) => {

@@ -198,14 +198,25 @@ fn build() -> Mode {
 
 /// Prints the statistics to a file descriptor; what cannot be written is dropped.
 pub fn print_stats_to(fd: i32) {
+    let _ = write_stats(fd);
+}
+
+/// Writes the statistics to a file descriptor; `errno` says why that failed.
+pub(crate) fn write_stats(fd: i32) -> core::fmt::Result {
     let mut out = FdWriter(fd);
     // SAFETY: getpid has no preconditions; glibc sets the short name before any constructor runs,
     // and it stays a NUL-terminated string.
     let (pid, name) = unsafe { (libc::getpid(), CStr::from_ptr(program_invocation_short_name)) };
     let name = name.to_str().unwrap_or("?");
+    write!(out, "quarry {}: {name}[{pid}]", env!("CARGO_PKG_VERSION"))?;
+    match STATE.load(Ordering::Acquire) {
+        READY => {}
+        DISABLED => return out.write_str(": QUARRY_DISABLE=1, the C library serves\n"),
+        _ => return out.write_str(": nothing was asked of it\n"),
+    }
     let _inside = fork::enter();
-    let _ = writeln!(out, "quarry {}: {name}[{pid}]", env!("CARGO_PKG_VERSION"))
-        .and_then(|()| print_stats(&STACK, &mut out));
+    out.write_str("\n")?;
+    print_stats(&STACK, &mut out)
 }
 
 /// As [`Stack::alloc`], building the instance first where needed.

@@ -3,12 +3,16 @@
 //! By then a program may have closed standard error and opened files of its own under that number,
 //! and anybody may have put something under the name of the file. Nothing is ever written where
 //! it was not asked for, and nothing waits for a reader.
+//!
+//! What keeps them from being written is said when the process starts, where it can be seen by
+//! then: nobody should learn after hours that there are none.
 
-use crate::process::print_stats_to;
+use crate::environment;
+use crate::process::{print_stats_to, write_stats};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
-use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
+use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use quarry_sys::report::{warn, warn_to};
 
 const NOWHERE: u32 = 0;
@@ -26,6 +30,11 @@ const COPY_FROM: c_int = 100;
 static DEVICE: AtomicU64 = AtomicU64::new(u64::MAX);
 static INODE: AtomicU64 = AtomicU64::new(0);
 
+static IS_PREPARED: AtomicBool = AtomicBool::new(false);
+static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
+/// Whether it has been said at the start that the file cannot be written.
+static HAS_COMPLAINED: AtomicBool = AtomicBool::new(false);
+
 static NAME: FileName = FileName(UnsafeCell::new([0; FILE_NAME_BYTES]));
 /// Bytes of the longest file name with its NUL (`PATH_MAX` of Linux).
 const FILE_NAME_BYTES: usize = libc::PATH_MAX as usize;
@@ -33,12 +42,29 @@ const FILE_NAME_BYTES: usize = libc::PATH_MAX as usize;
 /// A copy of the name: daemons that change their title write over the environment itself.
 struct FileName(UnsafeCell<[u8; FILE_NAME_BYTES]>);
 
-// SAFETY: written by `set_target` only, from the one thread that builds the process-wide stack, and
-// read only after `TARGET` was seen to be FILE, which is stored afterwards with release ordering.
+// SAFETY: written by `set_target` only, from the one thread that prepares the statistics, and read
+// only after `TARGET` was seen to be FILE, which is stored afterwards with release ordering.
 unsafe impl Sync for FileName {}
 
-/// Takes the value of `QUARRY_STATS`. Called once, while nothing else is under way.
-pub(crate) fn set_target(value: &str) {
+/// Takes the value of `QUARRY_STATS`: when the object is loaded, or at an allocation that comes
+/// before that.
+pub(crate) fn prepare(value: &str) {
+    if !IS_PREPARED.swap(true, Ordering::Relaxed) {
+        set_target(value);
+    }
+}
+
+/// Lets them be printed at exit, if they are asked for. In a process that asks for none nothing of
+/// the library runs at exit: each child of a fork would bring it into memory for that.
+pub(crate) fn register() {
+    if TARGET.load(Ordering::Acquire) != NOWHERE && !IS_REGISTERED.swap(true, Ordering::Relaxed) {
+        // SAFETY: the object that the function is in is never unloaded.
+        unsafe { libc::atexit(print_at_exit) };
+    }
+}
+
+/// Called once, while nothing else is under way.
+fn set_target(value: &str) {
     let target = match value {
         "" | "0" => NOWHERE,
         "1" => STANDARD_ERROR,
@@ -55,7 +81,7 @@ pub(crate) fn set_target(value: &str) {
         DEVICE.store(status.st_dev, Ordering::Relaxed);
         INODE.store(status.st_ino, Ordering::Relaxed);
     }
-    if target == STANDARD_ERROR {
+    if target != NOWHERE {
         // SAFETY: duplicating a descriptor touches no memory; a failure leaves the original.
         let copy = unsafe { libc::fcntl(libc::STDERR_FILENO, libc::F_DUPFD_CLOEXEC, COPY_FROM) };
         if copy >= 0 {
@@ -65,22 +91,21 @@ pub(crate) fn set_target(value: &str) {
     if target == FILE {
         // SAFETY: nobody reads before TARGET says so below, and only the builder of the stack
         // writes; the value and a NUL fit.
-        unsafe {
+        let name = unsafe {
             let name = NAME.0.get().cast::<u8>();
             core::ptr::copy_nonoverlapping(value.as_ptr(), name, value.len());
             name.add(value.len()).write(0);
+            CStr::from_ptr(name.cast())
+        };
+        // The C library's malloc would not look. This may come before the process is confined.
+        if !environment::asks_for_confinement()
+            && let Err(reason) = look_at(name)
+        {
+            complain(libc::STDERR_FILENO, name, &reason);
+            HAS_COMPLAINED.store(true, Ordering::Relaxed);
         }
     }
     TARGET.store(target, Ordering::Release);
-}
-
-/// Lets them be printed at exit, if they are asked for. In a process that asks for none nothing of
-/// the library runs at exit: each child of a fork would bring it into memory for that.
-pub(crate) fn register() {
-    if TARGET.load(Ordering::Acquire) != NOWHERE {
-        // SAFETY: the object that the function is in is never unloaded.
-        unsafe { libc::atexit(print_at_exit) };
-    }
 }
 
 /// Prints the statistics where `QUARRY_STATS` says.
@@ -93,15 +118,63 @@ extern "C" fn print_at_exit() {
     }
     // SAFETY: TARGET was FILE, so the name was written before and is NUL-terminated.
     let name = unsafe { CStr::from_ptr(NAME.0.get().cast()) };
-    match RegularFile::append_to(name) {
-        Ok(file) => print_stats_to(file.0),
-        Err(reason) => {
-            if let Some(error) = error {
-                let name = name.to_str().unwrap_or("?");
-                warn_to(error, format_args!("no statistics: {name} {reason}"));
-            }
-        }
+    let written = RegularFile::append_to(name).and_then(|file| {
+        // SAFETY: __errno_location returns this thread's own errno.
+        write_stats(file.0).map_err(|_| Refusal::CannotWrite(unsafe { *libc::__errno_location() }))
+    });
+    // The folder may have been made since the start; if not, that has been said.
+    if let Err(reason) = written
+        && let Some(error) = error
+        && !HAS_COMPLAINED.load(Ordering::Relaxed)
+    {
+        complain(error, name, &reason);
     }
+}
+
+fn complain(descriptor: c_int, name: &CStr, reason: &Refusal) {
+    let name = name.to_str().unwrap_or("?");
+    warn_to(
+        descriptor,
+        format_args!("no statistics: QUARRY_STATS={name} {reason}; use 0, 1 or a regular file"),
+    );
+}
+
+/// Whether a file can be written, as far as that can be seen without making or opening it.
+fn look_at(name: &CStr) -> Result<(), Refusal> {
+    let mut status = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the name is NUL-terminated; lstat fills `status` where it succeeds, and only then it
+    // is taken as filled.
+    let kind = unsafe {
+        let is_there = libc::lstat(name.as_ptr(), status.as_mut_ptr()) == 0;
+        is_there.then(|| status.assume_init().st_mode & libc::S_IFMT)
+    };
+    match kind {
+        Some(libc::S_IFREG) => is_allowed(name, libc::W_OK),
+        Some(_) => Err(Refusal::NotRegular),
+        None => is_allowed(folder_of(name, &mut [0; FILE_NAME_BYTES]), libc::W_OK | libc::X_OK),
+    }
+}
+
+fn is_allowed(name: &CStr, access: c_int) -> Result<(), Refusal> {
+    // SAFETY: the name is NUL-terminated; a failure sets this thread's errno.
+    match unsafe { libc::access(name.as_ptr(), access) } {
+        0 => Ok(()),
+        // SAFETY: __errno_location returns this thread's own errno.
+        _ => Err(Refusal::CannotOpen(unsafe { *libc::__errno_location() })),
+    }
+}
+
+/// The folder that a file is in, written into `buffer`.
+fn folder_of<'a>(name: &CStr, buffer: &'a mut [u8; FILE_NAME_BYTES]) -> &'a CStr {
+    let bytes = name.to_bytes();
+    let folder = match bytes.iter().rposition(|byte| *byte == b'/') {
+        None => b".",
+        Some(0) => b"/",
+        Some(slash) => &bytes[..slash],
+    };
+    buffer[..folder.len()].copy_from_slice(folder);
+    buffer[folder.len()] = 0;
+    CStr::from_bytes_until_nul(buffer).unwrap_or(c".")
 }
 
 /// A descriptor that is what standard error was when the process started.
@@ -157,13 +230,35 @@ impl Drop for RegularFile {
 enum Refusal {
     NotRegular,
     CannotOpen(c_int),
+    CannotWrite(c_int),
 }
 
 impl core::fmt::Display for Refusal {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::NotRegular => out.write_str("is not a regular file"),
-            Self::CannotOpen(error) => write!(out, "cannot be opened (errno {error})"),
+            Self::CannotOpen(error) => write!(out, "cannot be opened ({})", Reason(*error)),
+            Self::CannotWrite(error) => write!(out, "cannot be written ({})", Reason(*error)),
         }
+    }
+}
+
+/// An `errno` in words; `strerror` may allocate.
+struct Reason(c_int);
+
+impl core::fmt::Display for Reason {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        out.write_str(match self.0 {
+            libc::ENOENT => "no such folder",
+            libc::ENOTDIR => "in something that is not a folder",
+            libc::EACCES | libc::EPERM => "permission denied",
+            libc::EROFS => "read-only file system",
+            libc::ENOSPC => "no space left",
+            libc::EDQUOT => "quota exceeded",
+            libc::EFBIG => "file size limit",
+            libc::ENAMETOOLONG => "name too long",
+            libc::EMFILE | libc::ENFILE => "too many open files",
+            error => return write!(out, "errno {error}"),
+        })
     }
 }

@@ -155,8 +155,8 @@ fn what_nothing_can_hold_is_refused() {
     assert!(vector.try_reserve_exact(1 << 50).is_err());
 }
 
-/// Runs an ignored test of this program in a process of its own.
-fn run_alone(test: &str, variables: &[(&str, &str)]) {
+/// Runs an ignored test of this program in a process of its own, and gives what it printed.
+fn run_alone(test: &str, variables: &[(&str, &str)]) -> String {
     let program = std::env::current_exe().expect("the path of this program");
     let output = Command::new(program)
         .args([test, "--exact", "--ignored", "--nocapture"])
@@ -165,6 +165,36 @@ fn run_alone(test: &str, variables: &[(&str, &str)]) {
         .expect("this program runs");
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    text.into_owned()
+}
+
+/// A program that has Quarry inside prints what `libquarry.so` prints.
+#[test]
+fn statistics_are_printed_where_they_are_asked_for() {
+    let tables = "slabinfo - version: 2.1 (quarry, ";
+    assert!(!run_alone("allocates", &[]).contains(tables));
+    assert!(!run_alone("allocates", &[("QUARRY_STATS", "0")]).contains(tables));
+    let text = run_alone("allocates", &[("QUARRY_STATS", "1")]);
+    assert!(text.contains(tables), "{text}");
+    let mappings = text.lines().find(|line| line.starts_with("mappings "));
+    let count = mappings.and_then(|line| line.split_whitespace().nth(3)?.parse::<u32>().ok());
+    assert!(count.is_some_and(|count| count >= 80), "{text}");
+    let none = run_alone("allocates", &[("QUARRY_STATS", "/no/such/folder/stats")]);
+    let line = "quarry: no statistics: QUARRY_STATS=/no/such/folder/stats cannot be opened \
+                (no such folder); use 0, 1 or a regular file";
+    assert!(none.contains(line), "{none}");
+    let of_c = run_alone("allocates", &[("QUARRY_STATS", "1"), ("QUARRY_DISABLE", "1")]);
+    assert!(of_c.contains("]: QUARRY_DISABLE=1, the C library serves\n"), "{of_c}");
+    assert!(!of_c.contains(tables), "{of_c}");
+}
+
+#[test]
+#[ignore = "run by the test above"]
+fn allocates() {
+    for number in 0..80u8 {
+        let bytes = std::hint::black_box(vec![number; 20 << 20]);
+        assert_eq!(bytes.last(), Some(&number));
+    }
 }
 
 #[test]

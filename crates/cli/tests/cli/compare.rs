@@ -120,7 +120,7 @@ fn every_run_proves_who_served_it_and_is_kept() {
     assert!(text.contains("Speed against memory"), "{text}");
     let mut again = compare(&["--runs=2", "--allocators=glibc", "--html"]);
     again.arg(&page).arg("--").arg(&program);
-    again.assert().code(1).stderr(contains("there already, and never replaced"));
+    again.assert().code(2).stderr(contains("there already; never replaced; accepted: a new file"));
     assert_eq!(fs::read_to_string(&page).unwrap(), text);
 }
 
@@ -473,18 +473,23 @@ fn bad_requests_say_what_is_accepted() {
         let mut command = compare(options);
         command.args(["--", "ls"]).assert().code(code).stderr(contains(message));
     };
-    refused(&["--allocators=jemaloc"], 1, "no allocator jemaloc; did you mean jemalloc");
-    refused(&["--allocators=quarry:PCP=v5"], 1, "PCP=v5: bad value; accepted: order0, ");
-    refused(&["--allocators=quarry:SPEED=9"], 1, "SPEED: no such option; accepted: STATS, ");
-    refused(&["--allocators=glibc,glibc"], 1, "glibc is named twice");
-    refused(&["--allocators=glibc", "--baseline=glib"], 1, "did you mean glibc? accepted: glibc");
-    refused(&["--metric=(a"], 1, "--metric (a: regex parse error");
-    refused(&["--metric=a"], 1, "0 capture groups; accepted: one, around the number");
+    refused(&["--allocators=jemaloc"], 2, "no allocator jemaloc; did you mean jemalloc");
+    refused(&["--allocators=quarry:PCP=v5"], 2, "PCP=v5: bad value; accepted: order0, ");
+    refused(&["--allocators=quarry:SPEED=9"], 2, "SPEED: no such option; accepted: STATS, ");
+    refused(&["--allocators=glibc,glibc"], 2, "glibc is named twice");
+    refused(&["--allocators=glibc", "--baseline=glib"], 2, "did you mean glibc? accepted: glibc");
+    refused(&["--metric=(a"], 2, "--metric (a: unclosed group; accepted: one capture group");
+    refused(&["--metric=a"], 2, "0 capture groups; accepted: one, around the number");
     refused(&["--target-ci=fast"], 2, "accepted: a percentage above 0");
     refused(&["--timeout=soon"], 2, "accepted: a number with its unit");
     refused(&["--runs=0"], 2, "0 is not in 1..=");
     refused(&["--runs=3", "--target-ci=1%"], 2, "cannot be used with");
-    refused(&["--allocators=x=/no/such.so"], 1, "--allocators: none of them is there");
+    refused(&["--allocators=x=/no/such.so"], 2, "x=/no/such.so: No such file");
+    refused(&["--allocators=x=/no/such.so,glibc"], 2, "accepted: NAME=FILE with a shared object");
+    refused(&["--allocators=x=/etc/passwd,glibc"], 2, "not a shared object of this machine");
+    refused(&["--allocators=glibc,hoard"], 1, "glibc is the only one of 2 that is there: hoard: ");
+    refused(&["--input=/no/such"], 2, "--input /no/such: No such file");
+    refused(&["--input=/"], 2, "--input /: a directory; accepted: a file that can be read");
     compare(&["--", "no-such-command"]).assert().code(127).stderr(contains("command not found"));
 }
 
@@ -492,13 +497,109 @@ fn bad_requests_say_what_is_accepted() {
 fn absent_allocators_are_named_with_what_to_do() {
     let shop = Workshop::new();
     let program = shop.compile("allocates", ALLOCATES, &["-O0", LITTLE[0], LITTLE[1]]);
-    compare(&["--runs=1", "--allocators=glibc,x=/no/such.so,quarry", "--"])
-        .env("QUARRY_LIBRARY", "/no/such/libquarry.so")
+    let own = shared_object(&shop, "own", &allocator_that_spins(1));
+    compare(&["--runs=1", &format!("--allocators=glibc,{own},hoard"), "--"])
         .arg(&program)
         .assert()
         .success()
-        .stdout(contains("absent: x: /no/such.so: No such file"))
-        .stdout(contains("absent: quarry: libquarry.so not found in /no/such/libquarry.so; build"));
+        .stdout(contains("absent: hoard: not installed, and Debian has no package of it; give "));
+    compare(&["--runs=1", "--allocators=glibc,quarry", "--"])
+        .env("QUARRY_LIBRARY", "/no/such/libquarry.so")
+        .arg(&program)
+        .assert()
+        .code(2)
+        .stdout(predicate::str::is_empty())
+        .stderr(starts_with("quarry: QUARRY_LIBRARY=/no/such/libquarry.so: No such file"));
+}
+
+/// Runs that count leave their mark, so a refusal that comes late would be seen.
+#[test]
+fn files_that_cannot_be_written_are_refused_before_anything_runs() {
+    let shop = Workshop::new();
+    let (mark, used) = (shop.path("mark"), shop.path("used"));
+    fs::create_dir(&used).unwrap();
+    fs::write(used.join("file"), "of somebody else").unwrap();
+    let used = used.display().to_string();
+    for (option, place, why) in [
+        ("--json", "/no/such/folder/x.json", "No such file"),
+        ("--json", "/", "accepted: a file that can be written"),
+        ("--html", "/no/such/folder/x.html", "No such file"),
+        ("--html", "/dev/full", "there already; never replaced; accepted: a new file"),
+        ("--out", "/proc/no/such", "accepted: a directory that can be written"),
+        ("--out", &used, "accepted: a new or an empty directory"),
+    ] {
+        let mut command = compare(&["--runs=1", "--allocators=glibc", option, place]);
+        command.args(["--", "touch"]).arg(&mark);
+        let refusal = command.assert().code(2).stdout(predicate::str::is_empty());
+        let refusal = refusal.stderr(starts_with(format!("quarry: {option} {place}: ")));
+        refusal.stderr(contains(why));
+        assert!(!mark.exists(), "it ran before {option} {place} was refused");
+    }
+    assert_eq!(fs::read_dir(&used).unwrap().count(), 1);
+}
+
+/// What was there is kept where there is nothing to be written in the end.
+#[test]
+fn a_file_is_replaced_by_results_alone() {
+    let shop = Workshop::new();
+    let (old, new) = (shop.path("old.json"), shop.path("new.json"));
+    fs::write(&old, "what was there").unwrap();
+    for file in [&old, &new] {
+        compare(&["--allocators=glibc", "--json"]).arg(file).args(["--", "true"]).assert().code(1);
+    }
+    assert_eq!(fs::read_to_string(&old).unwrap(), "what was there");
+    assert!(!new.exists(), "nothing was measured");
+}
+
+#[test]
+fn a_full_disk_is_told() {
+    let shop = Workshop::new();
+    let program = shop.compile("allocates", ALLOCATES, &["-O0", LITTLE[0], LITTLE[1]]);
+    compare(&["--runs=1", "--allocators=glibc", "--json=/dev/full", "--"])
+        .arg(&program)
+        .assert()
+        .code(1)
+        .stderr(starts_with("quarry: --json /dev/full: No space left on device"));
+}
+
+/// Bytes that each run has read, the warm-up included.
+fn bytes_read(recording: &Value) -> Vec<f64> {
+    let samples = recording["samples"].as_array().unwrap().iter();
+    samples.map(|it| it["measurement"]["figures"]["metric 1"].as_f64().unwrap()).collect()
+}
+
+/// The first run emptied it, and the others measured a program with nothing to do.
+#[test]
+fn every_run_reads_what_the_first_one_read() {
+    let shop = Workshop::new();
+    let program = shop.compile("allocates", ALLOCATES, &["-O0", LITTLE[0], LITTLE[1]]);
+    let (input, file) = (shop.path("input"), shop.path("run.json"));
+    fs::write(&input, "x".repeat(300_000)).unwrap();
+    let command = |options: &str| {
+        format!(
+            "{} compare --runs=2 --allocators=glibc --metric 'read (\\d+) bytes' --json {} \
+             {options} -- {}",
+            env!("CARGO_BIN_EXE_quarry"),
+            file.display(),
+            program.display()
+        )
+    };
+    let file_of = input.display().to_string();
+    for (script, bytes) in [
+        (format!("cat {file_of} | {}", command("")), 300_000.0),
+        // A pipe that is named, as by process substitution.
+        (format!("cat {file_of} | {}", command("--input /dev/stdin")), 300_000.0),
+        (format!("{} < {file_of}", command("")), 300_000.0),
+        (format!("true | {}", command(&format!("--input {file_of}"))), 300_000.0),
+        (format!("exec 9< {file_of}; rm {file_of}; {} <&9", command("")), 300_000.0),
+        (format!("{} < /dev/null", command("")), 0.0),
+    ] {
+        let status = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+        assert!(status.status.success(), "{script}: {status:?}");
+        let read = bytes_read(&json(&file));
+        assert_eq!(read, [bytes; 6], "{script}");
+        assert_eq!(String::from_utf8_lossy(&status.stderr), "", "{script}");
+    }
 }
 
 #[test]
@@ -539,4 +640,29 @@ fn quarry_counts_what_it_serves() {
         let in_warm_up = sample["round"] == 0;
         assert_eq!(own.as_u64().is_some_and(|own| own >= 20_000), in_warm_up, "{sample}");
     }
+}
+
+/// By its own count eighty of 20 MiB were three.
+#[test]
+fn quarry_counts_large_requests_as_well() {
+    let Some(library) = real_library() else { return };
+    let shop = Workshop::new();
+    let source = "#include <stdlib.h>\nint main(void) { for (int i = 0; i < 80; i++) {\n\
+                  volatile char *p = malloc(20 << 20); *p = 1; free((void *)p); } }\n";
+    let program = shop.compile("large", source, &["-O0"]);
+    let file = shop.path("run.json");
+    compare(&["--runs=1", "--allocators=quarry", "--json"])
+        .arg(&file)
+        .env("QUARRY_LIBRARY", library)
+        .arg("--")
+        .arg(&program)
+        .assert()
+        .success();
+    let recording = json(&file);
+    let asked = recording["probe"]["allocations"].as_u64().unwrap();
+    let mut warm_up = recording["samples"].as_array().unwrap().iter();
+    let warm_up = warm_up.find(|sample| sample["round"] == 0).unwrap();
+    let counted = &warm_up["measurement"]["counters"]["quarry_allocations"];
+    let counted = counted.as_u64().unwrap();
+    assert!(counted >= 80 && counted.abs_diff(asked) < 20, "{counted} of {asked}");
 }

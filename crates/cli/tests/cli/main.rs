@@ -9,3 +9,4 @@ mod replay;
 mod report;
 mod run;
 mod support;
+mod usage;

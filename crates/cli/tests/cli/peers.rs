@@ -58,6 +58,6 @@ fn unknown_workloads_list_the_nearest() {
     quarry()
         .args(["lab", "run", "peers", "--only=grwoth"])
         .assert()
-        .code(1)
+        .code(2)
         .stderr(contains("no workload --only grwoth; did you mean growth-"));
 }

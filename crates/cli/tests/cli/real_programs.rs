@@ -140,7 +140,7 @@ fn an_allocator_that_breaks_programs_is_reported_beside_the_others() {
 fn unknown_programs_list_the_nearest() {
     run(&["--only=sqlit", "--variants=glibc"])
         .assert()
-        .code(1)
+        .code(2)
         .stderr(contains("no program --only sqlit; did you mean sqlite"));
 }
 

@@ -122,7 +122,7 @@ fn wrong_policies_are_named_with_what_is_accepted() {
     quarry()
         .args(["lab", "run", "udp-u-4k", "--variants=slob+order0"])
         .assert()
-        .code(1)
+        .code(2)
         .stderr(contains("no slab policy slob; did you mean slub"));
 }
 
@@ -131,17 +131,17 @@ fn wrong_rows_and_amounts_are_named() {
     quarry()
         .args(["lab", "run", "netperf-udp-stream", "--only=send-65"])
         .assert()
-        .code(1)
+        .code(2)
         .stderr(contains("no row send-65; did you mean send-"));
     quarry()
         .args(["lab", "run", "tcp-rr", "--amount=5"])
         .assert()
-        .code(1)
+        .code(2)
         .stderr(contains("--amount: nothing to choose in tcp-rr"));
     quarry()
         .args(["lab", "run", "list-free", "--variants=slub+order0+twice"])
         .assert()
-        .code(1)
+        .code(2)
         .stderr(contains("no page policy twice; accepted: per_page or one_section"));
 }
 

@@ -117,7 +117,7 @@ fn a_file_is_replaced_only_by_force() {
         command.args(["lab", "report", "-o"]).arg(&output).arg(recorded("udp"));
         command
     };
-    command().assert().code(1).stderr(contains("there already; it is replaced only with --force"));
+    command().assert().code(2).stderr(contains("there already; it is replaced only with --force"));
     assert_eq!(fs::read_to_string(&output).unwrap(), "precious");
     command().arg("--force").assert().success().stdout(contains("report.html"));
     assert!(fs::read_to_string(&output).unwrap().starts_with("<!DOCTYPE html>"));
@@ -134,7 +134,7 @@ fn damage_is_named_with_file_and_line_and_leaves_no_page() {
     assert!(!output.exists());
     let mut command = quarry();
     command.args(["lab", "report", "-o"]).arg(&output).arg(folder.path());
-    command.assert().code(1).stderr(contains("meta.json: no such file"));
+    command.assert().code(2).stderr(contains("meta.json: no such file"));
 }
 
 /// Debian's Chromium, or a line that says that there is none.

@@ -1,6 +1,6 @@
 //! Statistics in the kernel's own layouts: `slabinfo` (version 2.1), `buddyinfo`, lock counters.
 
-use super::{Stack, StackConfig};
+use super::{Stack, StackConfig, print_large};
 use crate::frame::MetadataKind;
 use crate::slab::SlabPolicy;
 use core::fmt::{self, Write};
@@ -13,6 +13,8 @@ use quarry_sys::percpu::PerCpu;
 /// What the writer says.
 pub fn print_stats<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
     print_slabinfo(stack, out)?;
+    writeln!(out)?;
+    print_large(stack, out)?;
     writeln!(out)?;
     print_buddyinfo(stack, out)?;
     writeln!(out)?;

@@ -153,6 +153,7 @@ impl<C: StackConfig> Stack<C> {
             return Some((self.adopt_block(page, frames), if page.zeroed { 0 } else { size }));
         }
         let mapping = inner.mappings.alloc(inner.pages, frames, align)?;
+        self.large.mappings.note_allocated();
         Some((self.address(mapping.pfn), mapping.dirty_bytes))
     }
 
@@ -160,6 +161,7 @@ impl<C: StackConfig> Stack<C> {
     pub(super) fn adopt_block(&self, page: Page, frames: u32) -> Object {
         self.frames().set_link(page.pfn, frames);
         self.frames().set_kind(page.pfn, 1, Kind::PAGES);
+        self.large.blocks.note_allocated();
         if page.zeroed {
             self.inner().slab.relieve(&self.context());
         }
@@ -213,10 +215,12 @@ impl<C: StackConfig> Stack<C> {
                 let frames = self.frames().link(pfn);
                 self.frames().set_kind(pfn, 1, Kind::NONE);
                 self.free_block(pfn, frames);
+                self.large.blocks.note_freed();
             }
             Owner::Mapping(pfn) => {
                 let inner = self.inner();
                 inner.mappings.free(inner.pages, pfn);
+                self.large.mappings.note_freed();
             }
         }
     }

@@ -221,6 +221,7 @@ impl<C: StackConfig> Stack<C> {
                 let inner = self.inner();
                 let frames = frames_of(size)?;
                 let moved = inner.mappings.resize(inner.pages, pfn, frames)?;
+                self.large.mappings.note_resized();
                 Some(self.address(moved))
             }
         }
@@ -235,12 +236,14 @@ impl<C: StackConfig> Stack<C> {
             let is_extended = self.pages().extend_exact(slot, pfn, held, frames);
             if is_extended {
                 self.frames().set_link(pfn, frames);
+                self.large.blocks.note_resized();
             }
             return is_extended;
         }
         if held - frames > held / 4 {
             self.frames().set_link(pfn, frames);
             self.pages().trim_exact(slot, pfn, held, frames);
+            self.large.blocks.note_resized();
         }
         true
     }

@@ -2,7 +2,7 @@
 //!
 //! With one look at every frame that was taken from the window:
 //! * frames of kind `c` = slabs of cache `c`, each of its order
-//! * heads of kind MAPPING = live mappings
+//! * heads of kind MAPPING = live mappings = mappings that were counted as allocated - freed
 //! * a free block is of no kind, nor is a frame that a zone keeps as part of a run
 //! * frames of slabs, of blocks and on per-CPU lists, and mapped ones, are all in the budget
 //! * frames charged for mappings, live and kept, are what the budget calls mapped
@@ -94,6 +94,10 @@ impl<C: StackConfig> Stack<C> {
         let kept = inner.mappings.kept_charged();
         if census.mappings != inner.mappings.live() {
             return Err("heads of mappings != live mappings");
+        }
+        let counted = self.mapping_stats();
+        if counted.allocated - counted.freed != census.mappings as u64 {
+            return Err("live mappings != mappings allocated - freed");
         }
         if census.of_mappings + kept != u64::from(budget.mapped()) {
             return Err("frames of live and kept mappings != frames mapped");

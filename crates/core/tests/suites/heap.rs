@@ -6,6 +6,7 @@ use quarry_core::frame::{FRAME_BYTES, PAGEBLOCK_BYTES};
 use quarry_core::heap::options::StackOptions;
 use quarry_core::heap::{LARGEST_BLOCK, classes};
 use quarry_core::slab::sheaf::Sheaf;
+use quarry_core::stack::LargeStats;
 use quarry_sys::percpu::Object;
 
 type HeapBed = Bed<VirtualConfig<Sheaf>>;
@@ -441,4 +442,43 @@ fn a_mapping_that_grows_keeps_its_contents_and_is_charged_once() {
     play.validate();
     play.realloc(1, 34 << 20);
     play.finish();
+}
+
+/// A run that was kept and serves again is one more request, as is each way to ask.
+#[test]
+fn every_large_request_is_counted() {
+    let stack = &Play::new(Backing::Linux, 4096, 2).bed.stack;
+    let none = LargeStats::default();
+    assert_eq!((stack.block_stats(), stack.mapping_stats()), (none, none));
+    for (size, is_block) in [(100 << 10, true), (LARGEST_BLOCK, true), (20 << 20, false)] {
+        let before = [stack.block_stats(), stack.mapping_stats()];
+        let grown = size + size / 2;
+        for _ in 0..20 {
+            let ways = [
+                stack.alloc(size),
+                stack.alloc_zeroed(size),
+                stack.alloc_aligned(size, 1 << 16),
+                stack.alloc_zeroed_aligned(size, 1 << 16),
+            ];
+            for object in ways.map(|object| object.expect("memory")) {
+                // SAFETY: just allocated, and known to nobody else.
+                unsafe { stack.free(object) };
+            }
+        }
+        let after = [stack.block_stats(), stack.mapping_stats()];
+        let (counted, other) = if is_block { (0, 1) } else { (1, 0) };
+        assert_eq!(after[counted].allocated - before[counted].allocated, 80, "{size}");
+        assert_eq!(after[counted].freed, after[counted].allocated, "{size}");
+        assert_eq!(after[other], before[other], "{size}");
+
+        let object = stack.alloc(size).expect("memory");
+        // SAFETY: just allocated, and known to nobody else.
+        let object = unsafe { stack.realloc(object, grown) }.expect("memory");
+        // SAFETY: as above.
+        unsafe { stack.free(object) };
+        let [blocks, mappings] = [stack.block_stats(), stack.mapping_stats()];
+        let changes = |stats: LargeStats| stats.allocated + stats.resized;
+        assert!(changes(blocks) + changes(mappings) - changes(after[0]) - changes(after[1]) == 2);
+        assert_eq!((blocks.freed, mappings.freed), (blocks.allocated, mappings.allocated));
+    }
 }

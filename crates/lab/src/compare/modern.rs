@@ -158,7 +158,7 @@ fn means(selection: &Selection<'_>, further: usize) -> Vec<Line> {
 }
 
 fn ratio(verdict: &Verdict) -> String {
-    with_interval(verdict.ratio, verdict.interval, |it| format!("{it:.RATIO_DECIMALS$}"))
+    with_interval(verdict.centre, verdict.interval, |it| format!("{it:.RATIO_DECIMALS$}"))
 }
 
 fn with_interval(value: f64, interval: Option<Interval>, print: fn(f64) -> String) -> String {

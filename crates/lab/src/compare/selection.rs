@@ -3,6 +3,7 @@
 use crate::nearest;
 use crate::results::{Cell, Metric, Run, Variant};
 use crate::statistics::verdict::{self, Verdict};
+use crate::usage::Usage;
 use anyhow::{Result, bail};
 
 /// A variant of one of the runs.
@@ -59,14 +60,15 @@ impl<'a> Selection<'a> {
         let metric = first.meta.primary();
         for (place, run) in &runs[1..] {
             if run.meta.experiment != first.meta.experiment {
-                bail!(
+                bail!(Usage(format!(
                     "nothing in common: {first_place} is a run of {}, {place} one of {}",
-                    first.meta.experiment,
-                    run.meta.experiment
-                );
+                    first.meta.experiment, run.meta.experiment
+                )));
             }
             if run.meta.primary() != metric {
-                bail!("nothing in common: {first_place} and {place} measured other things");
+                bail!(Usage(format!(
+                    "nothing in common: {first_place} and {place} measured other things"
+                )));
             }
         }
         let mut warnings = oddities(runs);
@@ -205,7 +207,7 @@ fn common_rows<'a>(runs: &'a [(String, Run)], warnings: &mut Vec<String>) -> Res
             .iter()
             .map(|(place, run)| format!("{place} has {}", names(&rows_of(run))))
             .collect();
-        bail!("nothing in common: {}", list.join("; "));
+        bail!(Usage(format!("nothing in common: {}", list.join("; "))));
     }
     if !left_out.is_empty() {
         warnings.push(format!("left out, because not all have them: {}", names(&left_out)));

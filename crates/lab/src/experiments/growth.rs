@@ -8,6 +8,7 @@ use crate::options::{self, Common};
 use crate::patterns::growth::GrowthSample;
 use crate::results::{Direction, Metric, Run, Verify, Workload};
 use crate::runner::Design;
+use crate::usage::Usage;
 use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::ArgPredicate;
@@ -53,7 +54,7 @@ impl Growth {
     /// Runs the experiment and prints its tables.
     pub(crate) fn run(self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
         if let Some(size) = self.sizes.iter().find(|size| **size < 8) {
-            bail!("--sizes {size}: objects have at least 8 bytes");
+            bail!(Usage(format!("--sizes {size}: objects have at least 8 bytes")));
         }
         let found = contenders::find(&self.common.variants, find_library, out)?;
         let mut contenders = with_settings(found);

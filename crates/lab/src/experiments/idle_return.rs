@@ -3,6 +3,7 @@
 use crate::FindLibrary;
 use crate::allocators::QUARRY;
 use crate::contenders::{self, Contender};
+use crate::destination;
 use crate::options::{self, Common};
 use crate::patterns::idle::{BASE, Sizes};
 use crate::picture::{Line, Picture};
@@ -73,6 +74,9 @@ impl options::Defaults for Defaults {
 impl IdleReturn {
     /// Runs the experiment and prints its tables.
     pub(crate) fn run(self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
+        if let Some(folder) = &self.svg {
+            destination::folder("--svg", folder)?;
+        }
         let found = contenders::find(&self.common.variants, find_library, out)?;
         let contenders: Vec<Contender> = found.into_iter().flat_map(with_variant).collect();
         let baseline = self.common.baseline(&contenders::names(&contenders), QUARRY)?.to_owned();

@@ -1,8 +1,8 @@
 //! What a comparison prints: the figures, the verdicts, what they rest on, and what to do next.
 
 use super::judgement::{Judged, Judgement};
-use super::reach::Probe;
-use super::{Request, Runs};
+use super::weight::Weight;
+use super::{FirstLook, Request, Runs};
 use crate::results::{Cell, Direction, Metric, Run, Variant};
 use crate::statistics;
 use crate::table;
@@ -20,8 +20,8 @@ pub(super) struct Answer<'a> {
     pub(super) run: &'a Run,
     /// What follows from it.
     pub(super) judgement: &'a Judgement,
-    /// What one run under the counter showed, or why there is no such run.
-    pub(super) probe: Result<&'a Probe, &'a anyhow::Error>,
+    /// What runs under the counter showed, or why there are none.
+    pub(super) look: Result<&'a FirstLook, &'a anyhow::Error>,
 }
 
 impl fmt::Display for Answer<'_> {
@@ -49,6 +49,7 @@ impl fmt::Display for Answer<'_> {
         }
         let mut notes = self.judgement.advice(self.run);
         notes.extend(self.noise());
+        notes.extend(self.little());
         notes.extend(self.pymalloc());
         notes.extend(self.failures());
         if !notes.is_empty() {
@@ -78,10 +79,10 @@ impl Answer<'_> {
     }
 
     fn calls(&self) -> String {
-        match self.probe {
-            Ok(probe) => format!(
+        match self.look {
+            Ok(FirstLook { probe, .. }) => format!(
                 "It asks for memory {} times and frees {} times: about {:.1} % of its CPU time \
-                 (counted on glibc in a run of its own).",
+                 (counted on glibc in runs of their own).",
                 probe.calls.allocations,
                 probe.calls.frees,
                 probe.share() * 100.0
@@ -182,8 +183,20 @@ impl Answer<'_> {
         ))
     }
 
+    /// How little there is to be seen, where that is so.
+    fn little(&self) -> Option<String> {
+        let look = self.look.ok().filter(|look| look.weight == Weight::Little)?;
+        let share = look.probe.influence() * 100.0;
+        Some(format!(
+            "an allocator has an influence on about {share:.1} % of this program's CPU time \
+             (median of {} runs of {:.3} s): what differs by more has other reasons",
+            look.runs,
+            look.probe.wall_ns as f64 / 1e9,
+        ))
+    }
+
     fn pymalloc(&self) -> Option<String> {
-        let on_own = self.probe.ok()?.is_on_pymalloc(super::python_malloc().as_deref());
+        let on_own = self.look.ok()?.probe.is_on_pymalloc(super::python_malloc().as_deref());
         let text = "Python serves its small objects itself: with PYTHONMALLOC=malloc allocators \
                     get them, too";
         on_own.then(|| text.to_owned())
@@ -218,8 +231,9 @@ impl Answer<'_> {
                 }
             }
         }
-        let probe = self.probe.ok().map(|probe| {
+        let probe = self.look.ok().map(|FirstLook { probe, runs, .. }| {
             json!({
+                "runs": runs,
                 "allocations": probe.calls.allocations,
                 "frees": probe.calls.frees,
                 "bytes": probe.calls.bytes,

@@ -3,6 +3,7 @@
 use crate::allocators::{self, Allocator, QUARRY};
 use crate::contenders::Contender;
 use crate::nearest;
+use crate::usage::Usage;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,14 +37,24 @@ pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<
     for specification in specifications {
         let name = label(specification);
         if found.contenders.iter().any(|present| present.name() == name) {
-            bail!("--allocators: {name} is named twice");
+            bail!(Usage(format!("--allocators: {name} is named twice")));
         }
         match find_one(specification, name, built_in)? {
             Ok(contender) => found.contenders.push(contender),
             Err(advice) => found.absent.push(advice),
         }
     }
-    Ok(found)
+    match (&found.contenders[..], &found.absent[..]) {
+        // It would be compared with itself.
+        ([only], [_, ..]) => bail!(
+            "--allocators: {} is the only one of {} that is there: {}",
+            only.name(),
+            specifications.len(),
+            found.absent.join("; ")
+        ),
+        ([], _) => bail!("--allocators: none of them is there: {}", found.absent.join("; ")),
+        _ => Ok(found),
+    }
 }
 
 type Maybe<T> = std::result::Result<T, String>;
@@ -61,9 +72,9 @@ fn find_one(specification: &str, label: &str, built_in: &BuiltIn<'_>) -> Result<
         let mut settings = quarry_settings(settings, built_in)?;
         // The slab policy is compiled in.
         let wanted = settings.extract_if(.., |(key, _)| key == "QUARRY_SLAB").last();
-        let found = (built_in.find)(wanted.as_ref().map(|(_, slab)| slab.as_str()).or(slab))
-            .map_err(|error| format!("{label}: {error:#}"));
-        (found.map(|path| allocators::preloaded(label, path, None)), settings)
+        let found = (built_in.find)(wanted.as_ref().map(|(_, slab)| slab.as_str()).or(slab));
+        let found = found.map(|path| allocators::preloaded(label, path, None));
+        (allocators::or_absent(label, found)?, settings)
     } else {
         (look_for(name)?, other_settings(name, settings)?)
     };
@@ -127,8 +138,12 @@ fn quarry_settings(text: &str, built_in: &BuiltIn<'_>) -> Result<Vec<(String, St
     let settings: Vec<_> = parts.map(|part| (built_in.setting)(part)).collect::<Result<_>>()?;
     for (key, _) in &settings {
         match key.as_str() {
-            "QUARRY_LIBRARY" => bail!("--allocators: name another library as NAME=FILE"),
-            "QUARRY_DISABLE" => bail!("--allocators: what serves then is glibc: compare that"),
+            "QUARRY_LIBRARY" => {
+                bail!(Usage("--allocators: name another library as NAME=FILE".to_owned()))
+            }
+            "QUARRY_DISABLE" => {
+                bail!(Usage("--allocators: what serves then is glibc: compare that".to_owned()))
+            }
             _ => {}
         }
     }
@@ -142,10 +157,10 @@ fn other_settings(name: &str, text: &str) -> Result<Vec<(String, String)>> {
     }
     match text.split_once('=') {
         Some((key, value)) if is_variable(key) => Ok(vec![(key.to_owned(), value.to_owned())]),
-        _ => bail!(
+        _ => bail!(Usage(format!(
             "--allocators {name}:{text}: accepted after the colon: VARIABLE=VALUE, such as \
              {name}:MALLOC_CONF=background_thread:true"
-        ),
+        ))),
     }
 }
 
@@ -201,7 +216,7 @@ mod tests {
         assert_eq!(error, "--allocators: what serves then is glibc: compare that");
         assert!(found(&["quarry:LIBRARY=/x.so"]).is_err());
         // The slab policy is another file, which is not there.
-        let absent = found(&["quarry:SLAB=slub"]).unwrap().absent;
+        let absent = found(&["glibc", "quarry", "quarry:SLAB=slub"]).unwrap().absent;
         assert_eq!(absent, ["quarry:SLAB=slub: libquarry-slub.so not found"]);
     }
 
@@ -216,10 +231,36 @@ mod tests {
 
     #[test]
     fn what_is_absent_is_named_with_what_to_do() {
-        let found = found(&["quarry-slub", "x=/no/such.so"]).unwrap();
-        assert!(found.contenders.is_empty());
-        assert_eq!(found.absent[0], "quarry-slub: libquarry-slub.so not found");
-        assert!(found.absent[1].starts_with("x: /no/such.so: "), "{}", found.absent[1]);
+        let two = found(&["quarry-slub", "glibc", "quarry"]).unwrap();
+        assert_eq!(two.contenders.len(), 2);
+        assert_eq!(two.absent, ["quarry-slub: libquarry-slub.so not found"]);
+    }
+
+    #[test]
+    fn one_that_is_left_is_not_compared_with_itself() {
+        let error = found(&["quarry-slub", "glibc"]).unwrap_err();
+        let expected = "--allocators: glibc is the only one of 2 that is there: quarry-slub: \
+                        libquarry-slub.so not found";
+        assert_eq!(error.to_string(), expected);
+        assert!(!Usage::is_cause_of(&error), "on another machine it may be there");
+        assert!(found(&["glibc"]).is_ok(), "nothing else was asked for");
+        assert!(found(&["quarry-slub"]).is_err());
+    }
+
+    #[test]
+    fn a_file_that_is_no_shared_object_is_no_allocator() {
+        for (text, why) in [
+            ("x=/no/such.so", "No such file or directory"),
+            ("x=/etc/passwd", "not a shared object of this machine"),
+            ("x=/", "directory"),
+            ("x=", "No such file or directory"),
+        ] {
+            let error = found(&["glibc", text]).unwrap_err();
+            assert!(Usage::is_cause_of(&error), "{error}");
+            let error = error.to_string();
+            assert!(error.starts_with(&format!("{text}: ")) && error.contains(why), "{error}");
+            assert!(error.ends_with("; accepted: NAME=FILE with a shared object"), "{error}");
+        }
     }
 
     #[test]

@@ -1,8 +1,12 @@
 //! A figure that the program prints, found by a regular expression.
 
 use crate::results::{Direction, Metric};
-use anyhow::{Context, Result, bail};
+use crate::usage::Usage;
+use anyhow::{Result, bail};
 use regex::bytes::Regex;
+
+const ACCEPTED: &str = "around the number, of a regular expression such as \
+                        'higher:(?<rate>[0-9.]+) requests per second'";
 
 /// One `--metric`.
 #[derive(Clone, Debug)]
@@ -26,18 +30,24 @@ impl Figure {
             Some(("lower", rest)) => (Direction::Lower, rest),
             _ => (Direction::None, text),
         };
-        let regex = Regex::new(pattern).with_context(|| format!("--metric {text}"))?;
+        let regex = Regex::new(pattern).map_err(|error| {
+            // The lines in front of the last one show where.
+            let error = error.to_string();
+            let why = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
+            Usage(format!("--metric {text}: {why}; accepted: one capture group, {ACCEPTED}"))
+        })?;
         let groups = regex.captures_len() - 1;
         if groups != 1 {
-            bail!(
-                "--metric {text}: {groups} capture groups; accepted: one, around the number, such \
-                 as 'higher:(?<rate>[0-9.]+) requests per second'"
-            );
+            bail!(Usage(format!(
+                "--metric {text}: {groups} capture groups; accepted: one, {ACCEPTED}"
+            )));
         }
         let name = regex.capture_names().flatten().next();
         let name = name.map_or_else(|| format!("metric {number}"), str::to_owned);
         if ["wall", "user", "sys", "peak RSS", "idle RSS", "faults", "switches"].contains(&&*name) {
-            bail!("--metric {text}: {name} is measured anyway; give the group another name");
+            bail!(Usage(format!(
+                "--metric {text}: {name} is measured anyway; give the group another name"
+            )));
         }
         Ok(Self { name, direction, regex })
     }
@@ -79,7 +89,11 @@ mod tests {
     #[test]
     fn wrong_ones_say_what_is_accepted() {
         let error = |text| format!("{:#}", Figure::parse(text, 1).unwrap_err());
-        assert!(error("(").contains("--metric (: regex parse error"), "{}", error("("));
+        assert!(
+            error("(").starts_with("--metric (: unclosed group; accepted: one"),
+            "{}",
+            error("(")
+        );
         assert!(error("a").starts_with("--metric a: 0 capture groups; accepted: one"));
         assert!(error("(a)(b)").starts_with("--metric (a)(b): 2 capture groups"));
         assert!(error("(?<user>a)").contains("user is measured anyway"));

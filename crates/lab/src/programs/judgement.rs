@@ -1,7 +1,8 @@
 //! From a run to verdicts: every allocator against the baseline, in every metric.
 
 use crate::results::{Cell, Direction, Metric, Run};
-use crate::statistics::verdict::{self, Outcome, Verdict};
+use crate::statistics::verdict::{self, Outcome, Scale, Verdict};
+use crate::statistics::{self, Interval};
 use serde_json::{Value, json};
 use std::fmt;
 
@@ -13,6 +14,8 @@ const MOST_MORE: usize = 1000;
 pub(super) struct Judged {
     verdict: Verdict,
     direction: Direction,
+    unit: String,
+    decimals: u8,
 }
 
 /// What is left of a variant's runs.
@@ -88,7 +91,9 @@ impl Judgement {
         let judged: Vec<_> = self.rows.iter().filter_map(|row| self.primary_of(row)).collect();
         let is_within = |judged: &&Judged| {
             let interval = judged.verdict.interval;
-            interval.is_some_and(|interval| (interval.high - interval.low) / 2.0 <= share)
+            // A share of nothing is nothing.
+            judged.verdict.scale == Scale::Difference
+                || interval.is_some_and(|interval| (interval.high - interval.low) / 2.0 <= share)
         };
         !judged.is_empty() && judged.iter().all(is_within)
     }
@@ -96,7 +101,7 @@ impl Judgement {
     /// How many runs that will take, if it goes on like this.
     pub(super) fn runs_until_within(&self, share: f64) -> Option<usize> {
         let needed = |judged: &Judged| {
-            let interval = judged.verdict.interval?;
+            let interval = judged.ratios()?;
             let factor = ((interval.high - interval.low) / 2.0 / share).powi(2);
             Some((judged.verdict.runs as f64 * factor).ceil() as usize)
         };
@@ -140,8 +145,27 @@ fn judge(run: &Run, variant: &str, metric: &Metric) -> Option<Judged> {
         Direction::None => Direction::Lower,
         direction => direction,
     };
-    let verdict = verdict::paired(&values(variant), &baseline, copy.as_deref(), direction)?;
-    Some(Judged { verdict, direction: metric.direction })
+    let (variant, copy) = (values(variant), copy.as_deref());
+    let verdict = match by_ratio(metric, &variant, &baseline) {
+        true => verdict::paired(&variant, &baseline, copy, direction)?,
+        false => {
+            let margin = metric.zero().max(verdict::MARGIN * median(&baseline).abs());
+            verdict::paired_differences(&variant, &baseline, copy, direction, margin)?
+        }
+    };
+    let unit = metric.unit.clone();
+    Some(Judged { verdict, direction: metric.direction, unit, decimals: metric.decimals })
+}
+
+/// Whether a ratio says something: where the baseline is well above zero, and nothing is 0.
+fn by_ratio(metric: &Metric, variant: &[Option<f64>], baseline: &[Option<f64>]) -> bool {
+    let is_positive = |column: &[Option<f64>]| column.iter().flatten().all(|value| *value > 0.0);
+    median(baseline) > metric.zero() && is_positive(variant) && is_positive(baseline)
+}
+
+fn median(column: &[Option<f64>]) -> f64 {
+    let present: Vec<f64> = column.iter().copied().flatten().collect();
+    statistics::median(&present).unwrap_or(0.0)
 }
 
 impl fmt::Display for Judged {
@@ -154,12 +178,28 @@ impl Judged {
     /// The difference with its interval, and no verdict: for the baseline's own copy, of which
     /// everything is noise.
     pub(super) fn difference(&self) -> String {
-        let percent = |ratio: f64| format!("{:+.1}", (ratio - 1.0) * 100.0);
-        let difference = format!("{} %", percent(self.verdict.ratio));
+        let is_ratio = self.verdict.scale == Scale::Ratio;
+        let decimals = usize::from(self.decimals);
+        let text = |value: f64| match is_ratio {
+            true => format!("{:+.1}", (value - 1.0) * 100.0),
+            false => {
+                let unit = 10f64.powi(i32::from(self.decimals));
+                // No negative zero.
+                format!("{:+.decimals$}", (value * unit).round() / unit + 0.0)
+            }
+        };
+        let unit = if is_ratio { "%" } else { &self.unit };
+        let difference = format!("{} {unit}", text(self.verdict.centre));
+        let difference = difference.trim_end();
         match self.verdict.interval {
-            None => difference,
-            Some(it) => format!("{difference} [{}, {}]", percent(it.low), percent(it.high)),
+            None => difference.to_owned(),
+            Some(it) => format!("{difference} [{}, {}]", text(it.low), text(it.high)),
         }
+    }
+
+    /// The interval of ratios, where it is one.
+    fn ratios(&self) -> Option<Interval> {
+        self.verdict.interval.filter(|_| self.verdict.scale == Scale::Ratio)
     }
 
     fn word(&self) -> &'static str {
@@ -172,19 +212,63 @@ impl Judged {
 
     /// How far the interval reaches from "no difference", as a share.
     pub(super) fn floor(&self) -> Option<f64> {
-        let interval = self.verdict.interval?;
+        let interval = self.ratios()?;
         Some((interval.low - 1.0).abs().max((interval.high - 1.0).abs()))
     }
 
     /// For programs.
     pub(super) fn as_json(&self) -> Value {
+        let centre = |scale| (self.verdict.scale == scale).then_some(self.verdict.centre);
         json!({
             "verdict": self.word(),
-            "ratio": self.verdict.ratio,
+            "ratio": centre(Scale::Ratio),
+            "difference": centre(Scale::Difference),
             "interval": self.verdict.interval.map(|it| [it.low, it.high]),
             "noise": self.verdict.noise.map(|it| [it.low, it.high]),
             "pairs": self.verdict.runs,
             "more_runs": self.verdict.more_runs,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::run_of;
+
+    /// The verdict on a variant whose samples are these, in a metric that is near zero up to 10 ms.
+    fn judged(baseline: [f64; 8], variant: [f64; 8]) -> Judged {
+        let metric = Metric::new("sys", "s", Direction::Lower, "value").digits(3).near_zero(0.01);
+        let cell =
+            |name: &str, values: [f64; 8]| ("w".to_owned(), 1, name.to_owned(), values.to_vec());
+        let metric = metric.primary();
+        let run = run_of("compare", metric.clone(), &vec![cell("a", baseline), cell("b", variant)]);
+        Judgement::of(&run).of_metric("b", &metric).expect("a verdict").clone()
+    }
+
+    #[test]
+    fn where_the_baseline_is_near_zero_differences_are_printed() {
+        let ticks = [0.0, 0.001, 0.0, 0.002, 0.001, 0.0, 0.001, 0.0];
+        let judged_against_ticks = |variant: f64| judged(ticks, ticks.map(|it| it + variant));
+        let same = judged_against_ticks(0.002);
+        assert_eq!(same.to_string(), "same +0.002 s [+0.002, +0.002]");
+        assert_eq!(same.floor(), None);
+        let worse = judged_against_ticks(0.25);
+        assert_eq!(worse.to_string(), "worse +0.250 s [+0.250, +0.250]");
+        let json = worse.as_json();
+        assert!(json["ratio"].is_null() && json["difference"].as_f64() == Some(0.25), "{json}");
+        let equal = judged(ticks, ticks);
+        assert_eq!(equal.to_string(), "same +0.000 s [+0.000, +0.000]");
+    }
+
+    #[test]
+    fn above_that_ratios_are_printed() {
+        let base = [0.5; 8];
+        assert_eq!(judged(base, [1.0; 8]).to_string(), "worse +100.0 % [+100.0, +100.0]");
+        let json = judged(base, [1.0; 8]).as_json();
+        let ratio = json["ratio"].as_f64().unwrap();
+        assert!((ratio - 2.0).abs() < 1e-9 && json["difference"].is_null(), "{json}");
+        // Nothing has no logarithm, and was no verdict.
+        assert_eq!(judged(base, [0.0; 8]).to_string(), "better -0.500 s [-0.500, -0.500]");
     }
 }

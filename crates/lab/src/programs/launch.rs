@@ -10,7 +10,9 @@ use super::witness::{self, Witnesses};
 use crate::SUPERVISE_COMMAND;
 use crate::allocators;
 use crate::contenders::Contender;
+use crate::destination;
 use crate::runner::{self, INTERRUPTED};
+use crate::usage::Usage;
 use anyhow::{Context, Result, anyhow, bail};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -70,12 +72,13 @@ impl<'a> Launcher<'a> {
     /// # Errors
     /// Where that cannot be made, or nothing in it could be preloaded.
     pub(crate) fn new(interrupt: &'a Interrupt) -> Result<Self> {
-        let scratch = tempfile::Builder::new().prefix("quarry-lab").tempdir()?;
-        if !is_expressible(scratch.path()) {
-            bail!(
+        let scratch = tempfile::Builder::new().prefix("quarry-lab").tempdir();
+        let scratch = scratch.map_err(|error| destination::no_temporary(&error))?;
+        if !allocators::is_preloadable(scratch.path()) {
+            bail!(Usage(format!(
                 "TMPDIR: {}: LD_PRELOAD cannot hold a path with a colon or white space",
                 scratch.path().display()
-            );
+            )));
         }
         let witnesses = Witnesses::unpack(scratch.path())?;
         Ok(Self { interrupt, scratch, witnesses })
@@ -256,13 +259,9 @@ fn is_quarry(contender: &Contender) -> bool {
     file.is_some_and(|name| name.as_encoded_bytes().starts_with(b"libquarry"))
 }
 
-fn is_expressible(path: &Path) -> bool {
-    !path.as_os_str().as_encoded_bytes().iter().any(|it| matches!(it, b':' | b' ' | b'\t' | b'\n'))
-}
-
 /// The witness, the allocator, and what the user preloads anyway.
 fn preload(witness: &Path, allocator: &Path) -> Result<OsString> {
-    if !is_expressible(allocator) {
+    if !allocators::is_preloadable(allocator) {
         bail!("{}: LD_PRELOAD cannot hold a path with a colon or white space", allocator.display());
     }
     let mut value = witness.as_os_str().to_owned();

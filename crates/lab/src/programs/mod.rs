@@ -5,10 +5,12 @@
 //! reach       whether an allocator can make a difference to the program; who served a sample
 //! supervisor  the process that runs one sample and watches what comes of it
 //! tree        the processes of a sample
+//! weight      whether the allocator has enough influence on it for a comparison
 //! witness     what they say about themselves
 //! launch      starts a sample
 //! raw         a sample as it came
 //! sample      one sample of what is compared: checked, measured
+//! input       what every run reads
 //! figure      figures that the program prints
 //! interrupt   Ctrl-C
 //! judgement   from a run to verdicts
@@ -18,6 +20,7 @@
 mod answer;
 mod asked;
 mod figure;
+mod input;
 mod interrupt;
 mod judgement;
 mod launch;
@@ -26,6 +29,7 @@ mod reach;
 mod sample;
 mod supervisor;
 mod tree;
+mod weight;
 mod witness;
 
 pub use asked::BuiltIn;
@@ -37,24 +41,26 @@ pub use supervisor::SuperviseArgs;
 
 use crate::allocators::GLIBC;
 use crate::contenders::{self, Contender};
+use crate::destination::{Destination, Present};
 use crate::nearest;
 use crate::report;
-use crate::results::{Direction, Metric, Run, Verify, Workload};
+use crate::results::{self, Direction, Metric, Run, Verify, Workload};
 use crate::runner::{Design, INTERRUPTED, Session, Spot};
 use answer::Answer;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use figure::Figure;
 use indicatif::ProgressBar;
+use input::Input;
 use judgement::Judgement;
 use reach::Excuse;
 use sample::Bench;
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::fs;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+use weight::Weight;
 
 /// When there are enough runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,6 +100,8 @@ pub struct Request {
     pub check_output: bool,
     /// When a run has failed.
     pub timeout: Duration,
+    /// What every run reads; `None`: what standard input is.
+    pub input: Option<PathBuf>,
     /// Where everything is written as JSON.
     pub json: Option<PathBuf>,
     /// Where it is written as a page with pictures; a new file.
@@ -139,12 +147,6 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
         .zip(&request.metrics)
         .map(|(number, text)| Figure::parse(text, number))
         .collect::<Result<_>>()?;
-    if let Some(place) = request.html.as_deref().filter(|place| place.exists()) {
-        bail!(
-            "--html {}: there already, and never replaced; accepted: a new file",
-            place.display()
-        );
-    }
     let found = asked::find(&request.allocators, built_in)?;
     for absent in &found.absent {
         writeln!(out, "absent: {absent}")?;
@@ -154,24 +156,30 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
     if let Some(excuse) = reach::before_it_runs(&request.interpreter, &library) {
         return refuse(&excuse, out);
     }
+    let json = destination(request.json.as_deref(), "--json", Present::Replaced)?;
+    let new = Present::Refused("never replaced; accepted: a new file");
+    let html = destination(request.html.as_deref(), "--html", new)?;
+    if let Some(place) = &request.out {
+        results::prepare(place)?;
+    }
+    let input = Input::find(request.input.as_deref())?;
     let interrupt = Interrupt::listen()?;
     let program = Program {
         file: request.file.clone(),
         command: request.command.clone(),
-        stdin: standard_input(),
+        stdin: input.path(),
         variables: Vec::new(),
         timeout: request.timeout,
     };
     let bench = Bench::new(program, &figures, request.check_output, &interrupt)?;
-    let look = first_look(&bench);
+    let look = first_look(&bench, python_malloc().as_deref());
     if let Some(signal) = interrupt.signal() {
         writeln!(out, "interrupted before the first round: there is nothing to print")?;
         return Ok(Ending::Interrupted(signal));
     }
     let idles = look.as_ref().is_ok_and(|look| look.idles);
-    let probe = look.map(|look| look.probe);
-    if let Ok(probe) = &probe
-        && let Some(excuse) = probe.excuse(&library, python_malloc().as_deref())
+    if let Ok(look) = &look
+        && let Some(excuse) = look.excuse(&library, python_malloc().as_deref())
     {
         return refuse(&excuse, out);
     }
@@ -181,16 +189,15 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
         Comparison { request, bench: &bench, contenders, baseline, figures: &figures };
     let run = comparison.conduct(idles)?;
     let judgement = Judgement::of(&run);
-    let answer = Answer { request, run: &run, judgement: &judgement, probe: probe.as_ref() };
+    let answer = Answer { request, run: &run, judgement: &judgement, look: look.as_ref() };
     write!(out, "{answer}")?;
-    if let Some(path) = &request.json {
-        let text = serde_json::to_string(&answer.as_json())?;
-        fs::write(path, text).with_context(|| format!("--json {}", path.display()))?;
+    if let Some(json) = json {
+        json.write(serde_json::to_string(&answer.as_json())?.as_bytes())?;
     }
     let has_failed = !run.failures().is_empty();
-    if let Some(place) = &request.html {
+    if let Some(html) = html {
         let name = run.meta.workloads[0].name.clone();
-        report::write(place, false, &report::page(vec![(name, run)])?)?;
+        html.write(report::page(vec![(name, run)])?.as_bytes())?;
     }
     Ok(match interrupt.signal() {
         Some(signal) => Ending::Interrupted(signal),
@@ -199,10 +206,12 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
     })
 }
 
-/// A file at standard input is read anew by every sample; anything else could be read only once.
-fn standard_input() -> Option<PathBuf> {
-    let path = fs::read_link("/proc/self/fd/0").ok()?;
-    path.is_file().then_some(path)
+fn destination(
+    place: Option<&Path>,
+    option: &str,
+    present: Present,
+) -> Result<Option<Destination>> {
+    place.map(|place| Destination::open(option, place, present)).transpose()
 }
 
 fn python_malloc() -> Option<OsString> {
@@ -217,9 +226,7 @@ fn refuse(excuse: &Excuse, out: &mut dyn Write) -> Result<Ending> {
 /// Name of the contender that the others are compared with.
 fn baseline_of(contenders: &[Contender], asked: Option<&str>) -> Result<String> {
     let names = contenders::names(contenders);
-    let Some(first) = names.first() else {
-        bail!("--allocators: none of them is there");
-    };
+    let first = names.first().context("no allocators")?;
     let name = match asked {
         Some(name) if names.contains(&name) => name,
         Some(name) => return Err(nearest::unknown("allocator --baseline", name, &names)),
@@ -229,22 +236,46 @@ fn baseline_of(contenders: &[Contender], asked: Option<&str>) -> Result<String> 
     Ok(name.to_owned())
 }
 
-/// What the run under the counter showed.
+/// What runs under the counter showed.
 struct FirstLook {
+    /// The one that stands for all of them: in the middle, by the allocator's influence.
     probe: Probe,
+    /// How many there were.
+    runs: usize,
+    weight: Weight,
     /// Whether something lives on for so long that it is idle.
     idles: bool,
 }
 
-/// Runs the program once under the counter.
-fn first_look(bench: &Bench<'_>) -> Result<FirstLook> {
+impl FirstLook {
+    /// Why there is no comparison, if so.
+    fn excuse(&self, library: &Path, python: Option<&OsStr>) -> Option<Excuse> {
+        let is_nothing = self.weight == Weight::Nothing;
+        self.probe.obstacle(library).or_else(|| is_nothing.then(|| self.probe.excuse(python)))
+    }
+}
+
+/// Runs the program under the counter: once, or as often as it takes to judge by.
+fn first_look(bench: &Bench<'_>, python: Option<&OsStr>) -> Result<FirstLook> {
     let spinner = ProgressBar::new_spinner().with_message("counting calls of malloc");
     spinner.enable_steady_tick(Duration::from_millis(200));
-    let raw = bench.probe();
+    let (mut probes, mut seen, mut idles) = (Vec::new(), Vec::new(), false);
+    let weight = loop {
+        let raw = bench.probe()?;
+        idles |= raw.report.idle_bytes.is_some();
+        let probe = Probe::of(&raw, &bench.program.file);
+        seen.push(probe.seen());
+        let weight = weight::of(&seen, probe.negligible(python));
+        let is_out_of_reach = probe.is_out_of_reach();
+        probes.push(probe);
+        if is_out_of_reach || weight != Weight::Unknown {
+            break weight;
+        }
+    };
     spinner.finish_and_clear();
-    let raw = raw?;
-    let idles = raw.report.idle_bytes.is_some();
-    Ok(FirstLook { probe: Probe::of(&raw, &bench.program.file), idles })
+    let runs = probes.len();
+    probes.sort_by(|one, other| one.influence().total_cmp(&other.influence()));
+    Ok(FirstLook { probe: probes.swap_remove(runs / 2), runs, weight, idles })
 }
 
 /// A run of the program on all contenders.
@@ -319,14 +350,16 @@ fn metrics(figures: &[Figure], idles: bool) -> Vec<Metric> {
     let mut metrics: Vec<Metric> = figures.iter().map(Figure::metric).collect();
     metrics.extend([
         lower("wall", "s", "wall_ns", 1e-9, 3),
-        lower("user", "s", "user_ns", 1e-9, 3),
-        lower("sys", "s", "sys_ns", 1e-9, 3),
-        lower("peak RSS", "MiB", "peak_bytes", mib, 1),
+        // The kernel divides CPU time between the two by ticks of 1 to 10 ms.
+        lower("user", "s", "user_ns", 1e-9, 3).near_zero(0.01),
+        lower("sys", "s", "sys_ns", 1e-9, 3).near_zero(0.01),
+        lower("peak RSS", "MiB", "peak_bytes", mib, 1).near_zero(0.1),
     ]);
     if idles {
-        metrics.push(lower("idle RSS", "MiB", "idle_bytes", mib, 1));
+        metrics.push(lower("idle RSS", "MiB", "idle_bytes", mib, 1).near_zero(0.1));
     }
-    let count = |name: &str, of: &str| Metric::new(name, "", Direction::None, of).digits(0);
+    let count =
+        |name: &str, of: &str| Metric::new(name, "", Direction::None, of).digits(0).near_zero(10.0);
     metrics.extend([count("faults", "page_faults"), count("switches", "switches")]);
     let first = metrics.remove(0);
     metrics.insert(0, first.primary());

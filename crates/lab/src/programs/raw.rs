@@ -18,7 +18,7 @@ pub(crate) struct Raw {
     pub(crate) stdout: Vec<u8>,
     /// What it printed on standard error.
     pub(super) stderr: Vec<u8>,
-    /// What Quarry counted itself: allocations and frees of objects.
+    /// What Quarry counted itself: allocations and frees.
     pub(super) own_count: Option<(u64, u64)>,
     /// What its clients saw, where it has some.
     pub(super) served: Option<Result<Served>>,
@@ -90,7 +90,7 @@ impl Raw {
     }
 }
 
-/// Sums of the numbers behind `operations` in lines of Quarry's `slabinfo`.
+/// Sums of the numbers behind `operations` in Quarry's statistics: of objects, blocks and mappings.
 pub(super) fn own_count(statistics: &str) -> (u64, u64) {
     let counts = statistics.lines().filter_map(|line| {
         let mut words = line.rsplit_once(": operations ")?.1.split_whitespace();
@@ -147,6 +147,12 @@ mod tests {
                     malloc-64  1 2 : slabdata 1 1 0 : operations    9    5  99  99\n\n\
                     zone->lock 7 0 1\n";
         assert_eq!(own_count(text), (70, 65));
+        // What is larger than an object has lines of its own, and each process its tables.
+        let large = "# large requests : operations <alloc> <free> <resize>\n\
+                     blocks           : operations          2          2          7\n\
+                     mappings         : operations         80         79          0\n";
+        assert_eq!(own_count(large), (82, 81));
+        assert_eq!(own_count(&[text, large, text].concat()), (222, 211));
     }
 
     fn raw(end: End, served: Option<Result<Served>>) -> Raw {

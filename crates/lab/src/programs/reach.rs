@@ -3,6 +3,7 @@
 use super::asked;
 use super::raw::Raw;
 use super::supervisor::Report;
+use super::weight::Seen;
 use super::witness::{Calls, Testimony};
 use crate::contenders::Contender;
 use crate::inside;
@@ -97,6 +98,8 @@ pub(crate) struct Probe {
     pub(crate) calls: Calls,
     /// CPU time of all processes, which includes the counting.
     pub(super) cpu_ns: u64,
+    /// How long the run was.
+    pub(super) wall_ns: u64,
     has_python: bool,
     /// The program into which nothing was preloaded, where that is more than a small part.
     unserved: Option<PathBuf>,
@@ -117,6 +120,7 @@ impl Probe {
         Self {
             calls,
             cpu_ns: report.user_ns + report.sys_ns,
+            wall_ns: report.wall_ns,
             has_python: said.iter().any(|one| one.has_python),
             unserved: silent.map(|(path, _)| path),
             busiest: busiest.map_or_else(|| program.to_owned(), |(_, path, _)| path.clone()),
@@ -130,30 +134,43 @@ impl Probe {
 
     /// Share of the CPU time that an allocator can have an influence on: its own, and that of the
     /// page faults by which memory that was asked for comes in.
-    fn influence(&self) -> f64 {
+    pub(super) fn influence(&self) -> f64 {
         let faults = self.calls.bytes as f64 / PAGE_BYTES * FAULT_NS;
         self.share() + faults / self.cpu_ns.max(1) as f64
     }
 
-    /// Why an allocator makes no difference, if it makes none. `library` is one that would be
-    /// preloaded, `python` the value of PYTHONMALLOC.
-    pub(super) fn excuse(&self, library: &Path, python: Option<&OsStr>) -> Option<Excuse> {
-        if let Some(program) = &self.unserved {
-            return Some(match obstacle(program, library) {
-                Some(obstacle) => excuse_of(program, &obstacle),
-                None => Excuse {
-                    why: format!("nothing could be preloaded into {}", program.display()),
-                    remedy: "let it keep LD_PRELOAD and QUARRYLAB_WITNESS in its environment"
-                        .into(),
-                },
-            });
-        }
-        let on_own = self.is_on_pymalloc(python);
-        let limit = if on_own { NEGLIGIBLE_IN_PYTHON } else { NEGLIGIBLE };
-        if self.influence() >= limit {
-            return None;
-        }
-        let (reason, remedy) = self.reason(on_own);
+    /// Why an allocator makes no difference, whatever it takes of the time. `library` is one that
+    /// would be preloaded.
+    pub(super) fn obstacle(&self, library: &Path) -> Option<Excuse> {
+        let program = self.unserved.as_ref()?;
+        Some(match obstacle(program, library) {
+            Some(obstacle) => excuse_of(program, &obstacle),
+            None => Excuse {
+                why: format!("nothing could be preloaded into {}", program.display()),
+                remedy: "let it keep LD_PRELOAD and QUARRYLAB_WITNESS in its environment".into(),
+            },
+        })
+    }
+
+    /// Whether it was into something that counts that nothing could be preloaded.
+    pub(super) fn is_out_of_reach(&self) -> bool {
+        self.unserved.is_some()
+    }
+
+    /// What it showed of the allocator's weight.
+    pub(super) fn seen(&self) -> Seen {
+        Seen { influence: self.influence(), wall_ns: self.wall_ns }
+    }
+
+    /// A share of the CPU time that is not worth a comparison. `python` is the value of
+    /// PYTHONMALLOC.
+    pub(super) fn negligible(&self, python: Option<&OsStr>) -> f64 {
+        if self.is_on_pymalloc(python) { NEGLIGIBLE_IN_PYTHON } else { NEGLIGIBLE }
+    }
+
+    /// Why there is no comparison where the allocator has hardly any influence.
+    pub(super) fn excuse(&self, python: Option<&OsStr>) -> Excuse {
+        let (reason, remedy) = self.reason(self.is_on_pymalloc(python));
         let why = format!(
             "{} asked for memory {} times in {:.3} s of CPU time, about {:.1} % of it{reason}",
             self.busiest.display(),
@@ -161,7 +178,7 @@ impl Probe {
             self.cpu_ns as f64 / 1e9,
             100.0 * self.share(),
         );
-        Some(Excuse { why, remedy })
+        Excuse { why, remedy }
     }
 
     /// Whether CPython serves its small objects itself. `setting` is the value of PYTHONMALLOC.
@@ -269,6 +286,7 @@ mod tests {
     use super::*;
     use crate::allocators;
     use crate::programs::supervisor::End;
+    use crate::programs::weight::{self, Weight};
 
     const LIBC: &str = "libc";
 
@@ -336,31 +354,35 @@ mod tests {
     fn probe(allocations: u64, ns: u64, bytes: u64, has_python: bool) -> Probe {
         let calls = Calls { allocations, frees: 0, bytes, ns };
         let busiest = PathBuf::from("/no/such");
-        Probe { calls, cpu_ns: 1_000_000_000, has_python, unserved: None, busiest }
+        let (cpu_ns, wall_ns) = (1_000_000_000, 1_000_000_000);
+        Probe { calls, cpu_ns, wall_ns, has_python, unserved: None, busiest }
     }
 
-    fn excuse(probe: &Probe, python: Option<&str>) -> Option<Excuse> {
-        probe.excuse(Path::new("/lib/a.so"), python.map(OsStr::new))
+    fn weight(probe: &Probe, python: Option<&str>) -> Weight {
+        weight::of(&[probe.seen()], probe.negligible(python.map(OsStr::new)))
     }
 
     #[test]
     fn few_calls_are_an_excuse_and_many_bytes_are_none() {
-        assert_eq!(excuse(&probe(1_000_000, 90_000_000, 1 << 26, false), None), None);
-        let few = excuse(&probe(100, 10_000, 1 << 12, false), None).unwrap();
+        let many = probe(1_000_000, 90_000_000, 1 << 26, false);
+        assert_eq!(weight(&many, None), Weight::Enough);
+        let few = probe(100, 10_000, 1 << 12, false);
+        assert_eq!(weight(&few, None), Weight::Nothing);
         let expected =
             "/no/such asked for memory 100 times in 1.000 s of CPU time, about 0.0 % of it";
-        assert_eq!(few.why, expected);
+        assert_eq!(few.excuse(None).why, expected);
         // A thousand blocks of 1 MiB: little time in malloc, much in page faults.
-        assert_eq!(excuse(&probe(1000, 1_000_000, 1000 << 20, false), None), None);
+        assert_eq!(weight(&probe(1000, 1_000_000, 1000 << 20, false), None), Weight::Enough);
     }
 
     #[test]
     fn python_has_a_remedy() {
-        let probe = probe(30_000, 30_000_000, 1 << 20, true);
-        let on_own = excuse(&probe, None).unwrap();
+        let probe = probe(20_000, 20_000_000, 1 << 20, true);
+        let on_own = probe.excuse(None);
         assert!(on_own.why.ends_with(": Python serves its small objects itself"));
         assert_eq!(on_own.remedy, "set PYTHONMALLOC=malloc");
-        assert_eq!(excuse(&probe, Some("malloc")), None);
-        assert!(excuse(&probe, Some("pymalloc")).is_some());
+        assert_eq!(weight(&probe, Some("malloc")), Weight::Enough);
+        assert_eq!(weight(&probe, None), Weight::Nothing);
+        assert_eq!(weight(&probe, Some("pymalloc")), Weight::Nothing);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::memory::{Buffer, Counters, KernelMemory, Pages};
 use crate::nearest;
+use crate::usage::Usage;
 use anyhow::{Result, bail};
 use quarry_core::frame::{MigrateType, NodeId, Order, Pfn};
 use quarry_core::heap::options::{OptionError, StackOptions};
@@ -77,11 +78,14 @@ impl FromStr for Policies {
         let (slab, pcp, free_list) = match text.split('+').collect::<Vec<_>>()[..] {
             [slab, pcp] => (slab, pcp, None),
             [slab, pcp, free_list] => (slab, pcp, Some(free_list)),
-            _ => bail!("{text}: accepted: SLAB+PCP, such as slub+order0, or SLAB+PCP+FREE_LIST"),
+            _ => bail!(Usage(format!(
+                "{text}: accepted: SLAB+PCP, such as slub+order0, or SLAB+PCP+FREE_LIST"
+            ))),
         };
         let Some(slab) = SlabName::ALL.iter().find(|known| known.name() == slab) else {
             let accepted: Vec<&str> = SlabName::ALL.iter().map(|known| known.name()).collect();
-            bail!("{text}: {}", nearest::unknown("slab policy", slab, &accepted));
+            let unknown = nearest::unknown("slab policy", slab, &accepted);
+            bail!(Usage(format!("{text}: {unknown}")));
         };
         let policies =
             Self { slab: *slab, pcp: pcp.to_owned(), free_list: free_list.map(str::to_owned) };
@@ -107,7 +111,7 @@ impl Policies {
             match options.set(name, value) {
                 Ok(()) => {}
                 Err(OptionError::BadValue { accepted }) => {
-                    bail!("{self}: no page policy {value}; accepted: {accepted}")
+                    bail!(Usage(format!("{self}: no page policy {value}; accepted: {accepted}")))
                 }
                 Err(OptionError::UnknownName) => bail!("{self}: no option {name}"),
             }

@@ -159,7 +159,7 @@ fn spread(index: usize) -> f64 {
 }
 
 fn times(verdict: &Verdict) -> String {
-    format!("×{}", table::multiple(verdict.ratio))
+    format!("×{}", table::multiple(verdict.centre))
 }
 
 /// A row per round, a column per variant.

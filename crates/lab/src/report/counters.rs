@@ -67,7 +67,7 @@ fn bars(
         false => 0.0,
     };
     html! {
-        text.head x="4" y=(px(top + 14.0)) { (metric.heading()) }
+        text.head x="4" y=(px(top + 14.0)) { (metric.label()) }
         @for (index, (label, median)) in labels.iter().zip(medians).enumerate() {
             @let y = top + HEAD + BAR * index as f64;
             g class=(palette.class(label)) {
@@ -98,7 +98,7 @@ fn shown(value: f64, metric: &Metric) -> String {
 }
 
 fn data(counted: &[(&Metric, Vec<Option<f64>>)], labels: &[&str]) -> Data {
-    let names = counted.iter().map(|(metric, _)| metric.heading());
+    let names = counted.iter().map(|(metric, _)| metric.label());
     let row = |(index, label): (usize, &&str)| {
         let cells = counted.iter().map(|(_, medians)| medians[index].map_or(String::new(), exact));
         std::iter::once((*label).to_owned()).chain(cells).collect()

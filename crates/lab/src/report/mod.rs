@@ -28,12 +28,12 @@ mod scatter;
 mod section;
 
 use crate::compare::selection::Selection;
+use crate::destination::{Destination, Present};
 use crate::results::{self, Run};
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use clap::Args;
-use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 
 /// Write results directories as one page with pictures and tables.
 ///
@@ -55,8 +55,12 @@ pub struct ReportArgs {
 impl ReportArgs {
     /// Reads the directories and writes the page; `out` is told where it is.
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
-        let runs = read(&self.directories)?;
-        write(&self.output, self.force, &page(runs)?)?;
+        let present = match self.force {
+            true => Present::Replaced,
+            false => Present::Refused("it is replaced only with --force"),
+        };
+        let place = Destination::open("--output", &self.output, present)?;
+        place.write(page(read(&self.directories)?)?.as_bytes())?;
         Ok(writeln!(out, "{}", self.output.display())?)
     }
 }
@@ -70,24 +74,6 @@ pub(crate) fn page(runs: Vec<(String, Run)>) -> Result<String> {
     let selections: Vec<Selection<'_>> =
         groups.iter().map(|runs| Selection::new(runs, None)).collect::<Result<_>>()?;
     Ok(page::whole(&selections).into_string())
-}
-
-/// Writes the page.
-///
-/// # Errors
-/// Where there is a file of that name and `force` is not said, or it cannot be written.
-pub(crate) fn write(place: &Path, force: bool, page: &str) -> Result<()> {
-    let cannot = || format!("cannot write {}", place.display());
-    if force {
-        return fs::write(place, page).with_context(cannot);
-    }
-    let mut file = match OpenOptions::new().write(true).create_new(true).open(place) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            bail!("{}: there already; it is replaced only with --force", place.display());
-        }
-        file => file.with_context(cannot)?,
-    };
-    file.write_all(page.as_bytes()).with_context(cannot)
 }
 
 /// Runs named by the last part of their directory's path, or by all of it where two are the same:

@@ -158,7 +158,7 @@ fn glance_cell(line: Option<&Line>, is_copy: bool, class: &str) -> Markup {
     };
     html! {
         td class=(format!("{class} {name}")) title=(hint) {
-            (table::multiple(verdict.ratio)) (mark)
+            (table::multiple(verdict.centre)) (mark)
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Writing a run into a directory while it is taken, and reading it back.
 
 use super::{Meta, Run, SCHEMA, Sample};
+use crate::destination;
+use crate::usage::Usage;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
@@ -24,15 +26,8 @@ impl RunDirectory {
     /// # Errors
     /// Where there is something in it already, or it cannot be written.
     pub(crate) fn create(place: &Path, meta: &Meta) -> Result<Self> {
+        prepare(place)?;
         let cannot = || format!("--out {}: cannot be written", place.display());
-        fs::create_dir_all(place).with_context(cannot)?;
-        if fs::read_dir(place).with_context(cannot)?.next().is_some() {
-            bail!(
-                "--out {}: the directory is not empty, and results are never overwritten; \
-                 accepted: a new or an empty directory",
-                place.display()
-            );
-        }
         let create = |name: &str| {
             let file = OpenOptions::new().write(true).create_new(true).open(place.join(name));
             file.with_context(cannot)
@@ -53,6 +48,23 @@ impl RunDirectory {
     }
 }
 
+/// Makes the directory, where it is not there.
+///
+/// # Errors
+/// One of usage, where there is something in it already, or nothing can be made in it.
+pub(crate) fn prepare(place: &Path) -> Result<()> {
+    destination::folder("--out", place)?;
+    let mut entries = fs::read_dir(place).with_context(|| format!("--out {}", place.display()))?;
+    if entries.next().is_some() {
+        bail!(Usage(format!(
+            "--out {}: the directory is not empty, and results are never overwritten; accepted: a \
+             new or an empty directory",
+            place.display()
+        )));
+    }
+    Ok(())
+}
+
 /// Reads a results directory.
 ///
 /// # Errors
@@ -62,7 +74,10 @@ pub(crate) fn read(place: &Path) -> Result<Run> {
     let meta = match fs::read_to_string(&path) {
         Ok(text) => read_meta(&path, &text)?,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            bail!("{}: no such file; accepted: a directory that --out has made", path.display());
+            bail!(Usage(format!(
+                "{}: no such file; accepted: a directory that --out has made",
+                path.display()
+            )));
         }
         Err(error) => bail!("{}: {error}", path.display()),
     };

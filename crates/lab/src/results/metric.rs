@@ -15,6 +15,9 @@ pub(crate) enum Direction {
     None,
 }
 
+/// Unit of what is counted.
+const PER_OPERATION: &str = "per operation";
+
 /// A figure of every sample: `times * of / per`, where `of` and `per` name figures of the
 /// measurement (`operations`, `time_ns`, `wall_ns`, `cpu_ns`, a counter or a figure).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,6 +37,13 @@ pub(crate) struct Metric {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     per: Option<String>,
     times: f64,
+    /// A value up to this is near zero.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    near_zero: f64,
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 impl Metric {
@@ -48,6 +58,7 @@ impl Metric {
             of: of.to_owned(),
             per: None,
             times: 1.0,
+            near_zero: 0.0,
         }
     }
 
@@ -63,7 +74,7 @@ impl Metric {
 
     /// A counter per operation: neither way is better by itself.
     pub(crate) fn counted(name: &str, counter: &str) -> Self {
-        Self::new(name, "per operation", Direction::None, counter).per("operations").digits(4)
+        Self::new(name, PER_OPERATION, Direction::None, counter).per("operations").digits(4)
     }
 
     /// Divided by another figure; no value where that is 0.
@@ -84,6 +95,18 @@ impl Metric {
         self
     }
 
+    /// With the value, in its unit, up to which it is so near to zero that ratios say nothing: ten
+    /// times what it is measured by.
+    pub(crate) fn near_zero(mut self, value: f64) -> Self {
+        self.near_zero = value;
+        self
+    }
+
+    /// The value up to which ratios say nothing.
+    pub(crate) fn zero(&self) -> f64 {
+        self.near_zero
+    }
+
     /// The one that verdicts are about.
     pub(crate) fn primary(mut self) -> Self {
         self.primary = true;
@@ -92,17 +115,20 @@ impl Metric {
 
     /// Name and unit, for the head of a column; a figure that a program prints has no unit.
     pub(crate) fn label(&self) -> String {
-        match self.unit.as_str() {
-            "" => self.name.clone(),
+        match self.unit() {
+            unit if unit.is_empty() => self.name.clone(),
+            unit if unit.starts_with(&self.name) => unit,
             unit => format!("{}, {unit}", self.name),
         }
     }
 
-    /// Its name with the unit, if it has one.
-    pub(crate) fn heading(&self) -> String {
-        match self.unit.is_empty() {
-            true => self.name.clone(),
-            false => format!("{}, {}", self.name, self.unit),
+    /// Its unit as the formula has it: what is multiplied is not `per operation` any more, also in
+    /// runs that were recorded under that name.
+    pub(crate) fn unit(&self) -> String {
+        match self.unit.as_str() {
+            PER_OPERATION if self.times == 1000.0 => "per 1,000 operations".to_owned(),
+            PER_OPERATION if self.times != 1.0 => format!("per {} operations", self.times),
+            unit => unit.to_owned(),
         }
     }
 
@@ -132,5 +158,19 @@ mod tests {
         assert_eq!(score.value(&measurement), Some(0.5));
         assert_eq!(score.clone().per("cpu_ns").value(&measurement), None, "nothing per nothing");
         assert_eq!(score.per("nobody").value(&measurement), None);
+    }
+
+    #[test]
+    fn the_unit_is_that_of_the_formula() {
+        let label = |metric: Metric| metric.label();
+        assert_eq!(label(Metric::counted("locks", "locks")), "locks, per operation");
+        let slabs = Metric::counted("slabs", "slabs").times(1000.0);
+        assert_eq!(label(slabs.clone()), "slabs, per 1,000 operations");
+        let mut measurement = Measurement::of_window(2000, 10, 20, 0, "x");
+        measurement.counters.insert("slabs".to_owned(), 6);
+        assert_eq!(slabs.value(&measurement), Some(3.0));
+        let memory = Metric::new("resident", "resident, KiB", Direction::Lower, "resident");
+        assert_eq!(label(memory), "resident, KiB", "a word is said once");
+        assert_eq!(label(Metric::new("rate", "", Direction::Higher, "rate")), "rate");
     }
 }

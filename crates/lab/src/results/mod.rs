@@ -22,7 +22,7 @@ mod metric;
 mod run;
 mod sample;
 
-pub(crate) use directory::{RunDirectory, read};
+pub(crate) use directory::{RunDirectory, prepare, read};
 pub(crate) use meta::{Meta, SCHEMA, Variant, Verify, Workload};
 pub(crate) use metric::{Direction, Metric};
 pub(crate) use run::{Cell, Run};

@@ -98,10 +98,11 @@ fn resampled(values: &[f64], resamples: usize) -> Option<Estimate> {
     Some(Estimate { median, interval: Some(interval) })
 }
 
-/// `variant / baseline` of every round, `None` where either is missing. Each slice has one entry
-/// per round.
+/// `variant / baseline` of every round, `None` where either is missing or nothing can be divided by
+/// it. Each slice has one entry per round.
 pub(crate) fn paired_ratios(variant: &[Option<f64>], baseline: &[Option<f64>]) -> Vec<Option<f64>> {
-    variant.iter().zip(baseline).map(|(v, b)| Some((*v)? / (*b)?)).collect()
+    let ratio = |(v, b): (&Option<f64>, &Option<f64>)| Some((*v)? / (*b).filter(|b| *b != 0.0)?);
+    variant.iter().zip(baseline).map(ratio).collect()
 }
 
 #[cfg(test)]
@@ -128,6 +129,8 @@ mod tests {
     fn ratios_need_both_halves_of_a_pair() {
         let ratios = paired_ratios(&[Some(2.0), None, Some(9.0)], &[Some(4.0), Some(1.0), None]);
         assert_eq!(ratios, [Some(0.5), None, None]);
+        let ratios = paired_ratios(&[Some(2.0), Some(0.0)], &[Some(0.0), Some(4.0)]);
+        assert_eq!(ratios, [None, Some(0.0)], "nothing is so many times nothing");
     }
 
     #[test]

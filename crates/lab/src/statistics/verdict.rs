@@ -11,6 +11,10 @@
 //!   was seen so far stays as it is.
 //!
 //! Without a copy a difference must be larger than the margin to be told from noise.
+//!
+//! Where the baseline is near zero a ratio says nothing: 1 ms of system time against 3 is no factor
+//! of three, but two ticks of a clock. There differences are judged in the same way, with a margin
+//! in the unit of the figure.
 
 use super::shift::{self, Shift};
 use super::{Interval, MIN_PAIRS};
@@ -44,13 +48,24 @@ impl Outcome {
     }
 }
 
+/// What a variant and the baseline are compared by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scale {
+    /// How many times the baseline the variant is.
+    Ratio,
+    /// How much more than the baseline it is, in the unit of the figure.
+    Difference,
+}
+
 /// A judgement with its grounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Verdict {
     /// What is said.
     pub(crate) outcome: Outcome,
+    /// What the following are.
+    pub(crate) scale: Scale,
     /// Variant in relation to baseline, the most likely value.
-    pub(crate) ratio: f64,
+    pub(crate) centre: f64,
     /// Its 95 % interval; `None` with too few samples.
     pub(crate) interval: Option<Interval>,
     /// The same interval of the A/A copy: what the machine does to two equal things.
@@ -73,11 +88,33 @@ pub(crate) fn paired(
     let ratios = log_ratios(variant, baseline)?;
     let of = |one, other| shift::of_pairs(&log_ratios(one, other)?);
     let seen = Seen {
+        scale: Scale::Ratio,
+        margin: MARGIN.ln_1p(),
         of_baseline: shift::of_pairs(&ratios)?,
         of_copy: copy.and_then(|copy| of(variant, copy)),
         noise: copy.and_then(|copy| of(copy, baseline)),
     };
     seen.judge(ratios.len(), direction)
+}
+
+/// As [`paired`], by differences: within `margin`, in the unit of the figure, two are the same.
+pub(crate) fn paired_differences(
+    variant: &[Option<f64>],
+    baseline: &[Option<f64>],
+    copy: Option<&[Option<f64>]>,
+    direction: Direction,
+    margin: f64,
+) -> Option<Verdict> {
+    let between = differences(variant, baseline);
+    let of = |one, other| shift::of_pairs(&differences(one, other));
+    let seen = Seen {
+        scale: Scale::Difference,
+        margin,
+        of_baseline: shift::of_pairs(&between)?,
+        of_copy: copy.and_then(|copy| of(variant, copy)),
+        noise: copy.and_then(|copy| of(copy, baseline)),
+    };
+    seen.judge(between.len(), direction)
 }
 
 /// Judges a variant by samples that were taken in another run than the baseline's. `copy` are the
@@ -91,6 +128,8 @@ pub(crate) fn unpaired(
     let (variant, baseline) = (logs(variant)?, logs(baseline)?);
     let copy = copy.and_then(logs);
     let seen = Seen {
+        scale: Scale::Ratio,
+        margin: MARGIN.ln_1p(),
         of_baseline: shift::of_samples(&variant, &baseline)?,
         of_copy: copy.as_ref().and_then(|copy| shift::of_samples(&variant, copy)),
         noise: copy.as_ref().and_then(|copy| shift::of_samples(copy, &baseline)),
@@ -103,14 +142,27 @@ fn logs(values: &[f64]) -> Option<Vec<f64>> {
     values.iter().map(log).collect()
 }
 
+fn pairs<'a>(
+    variant: &'a [Option<f64>],
+    baseline: &'a [Option<f64>],
+) -> impl Iterator<Item = (f64, f64)> + 'a {
+    variant.iter().zip(baseline).filter_map(|(v, b)| Some(((*v)?, (*b)?)))
+}
+
+fn differences(variant: &[Option<f64>], baseline: &[Option<f64>]) -> Vec<f64> {
+    pairs(variant, baseline).map(|(v, b)| v - b).collect()
+}
+
 fn log_ratios(variant: &[Option<f64>], baseline: &[Option<f64>]) -> Option<Vec<f64>> {
-    let pairs = variant.iter().zip(baseline).filter_map(|(v, b)| Some(((*v)?, (*b)?)));
-    let (variant, baseline): (Vec<f64>, Vec<f64>) = pairs.unzip();
+    let (variant, baseline): (Vec<f64>, Vec<f64>) = pairs(variant, baseline).unzip();
     Some(logs(&variant)?.iter().zip(logs(&baseline)?).map(|(v, b)| v - b).collect())
 }
 
-/// What was seen, all on logarithms: there a margin and a ratio are symmetric around 0.
+/// What was seen, of ratios all on logarithms: there a margin and a ratio are symmetric around 0.
 struct Seen {
+    scale: Scale,
+    /// Two that differ by no more are the same.
+    margin: f64,
     /// The variant beside the baseline.
     of_baseline: Shift,
     /// The variant beside the copy of the baseline.
@@ -125,23 +177,25 @@ impl Seen {
             return None;
         }
         let outcome = self.outcome(direction);
-        let ratios = |it: Interval| Interval { low: it.low.exp(), high: it.high.exp() };
+        let value = |it: f64| if self.scale == Scale::Ratio { it.exp() } else { it };
+        let values = |it: Interval| Interval { low: value(it.low), high: value(it.high) };
         let more_runs = || match self.factor_to_settle() {
             Some(factor) => (runs as f64 * factor).ceil() as usize - runs,
             None => MIN_PAIRS.saturating_sub(runs),
         };
         Some(Verdict {
             outcome,
-            ratio: self.of_baseline.centre.exp(),
-            interval: self.of_baseline.interval.map(ratios),
-            noise: self.noise.and_then(|noise| noise.interval).map(ratios),
+            scale: self.scale,
+            centre: value(self.of_baseline.centre),
+            interval: self.of_baseline.interval.map(values),
+            noise: self.noise.and_then(|noise| noise.interval).map(values),
             runs,
             more_runs: (outcome == Outcome::Undecided).then(|| more_runs().max(1)),
         })
     }
 
     fn outcome(&self, direction: Direction) -> Outcome {
-        let margin = MARGIN.ln_1p();
+        let margin = self.margin;
         let Some(seen) = self.of_baseline.interval else { return Outcome::Undecided };
         if -margin <= seen.low && seen.high <= margin {
             return Outcome::Same;
@@ -169,7 +223,7 @@ impl Seen {
     /// square root of the number of runs, until they lie beyond 0 or within the margin. `None`
     /// where there is no interval yet.
     fn factor_to_settle(&self) -> Option<f64> {
-        let margin = MARGIN.ln_1p();
+        let margin = self.margin;
         let half = |shift: &Shift| Some((shift.interval?.high - shift.interval?.low) / 2.0);
         let squared = |half: f64, room: f64| match room > 0.0 {
             true => (half / room).powi(2),
@@ -314,7 +368,7 @@ mod tests {
         let (baseline, copy, double) = (column(1, 1.0), column(2, 1.0), column(3, 2.0));
         let verdict = unpaired(&double, &baseline, Some(&copy), Direction::Higher).unwrap();
         assert_eq!(verdict.outcome, Outcome::Better);
-        assert!((1.8..2.2).contains(&verdict.ratio), "{}", verdict.ratio);
+        assert!((1.8..2.2).contains(&verdict.centre), "{}", verdict.centre);
         let verdict = unpaired(&copy, &baseline, None, Direction::Higher).unwrap();
         assert_eq!(verdict.outcome, Outcome::Undecided, "the drift of 10 % is not paired away");
     }
@@ -326,5 +380,31 @@ mod tests {
         assert_eq!(paired(&[Some(1.0)], &[Some(-1.0)], None, direction), None);
         assert_eq!(paired(&[Some(1.0)], &[None], None, direction), None);
         assert_eq!(unpaired(&[], &[1.0], None, direction), None);
+    }
+
+    /// Columns of a clock with ticks of 1 ms, in seconds.
+    fn ticks(values: [u32; 8]) -> Vec<Option<f64>> {
+        values.iter().map(|ticks| Some(f64::from(*ticks) / 1000.0)).collect()
+    }
+
+    #[test]
+    fn near_zero_differences_are_judged() {
+        let baseline = ticks([0, 1, 0, 2, 1, 0, 1, 0]);
+        let copy = ticks([1, 0, 0, 1, 2, 0, 0, 1]);
+        let judge = |variant: &[Option<f64>]| {
+            let direction = Direction::Lower;
+            paired_differences(variant, &baseline, Some(&copy), direction, 0.005).unwrap()
+        };
+        // Three times as much by its ratio, and nothing by the clock.
+        let same = judge(&ticks([2, 3, 1, 3, 2, 2, 3, 1]));
+        assert_eq!((same.outcome, same.scale), (Outcome::Same, Scale::Difference));
+        assert!((0.0..0.003).contains(&same.centre), "{same:?}");
+        let worse = judge(&ticks([60, 61, 60, 62, 61, 60, 61, 60]));
+        assert_eq!(worse.outcome, Outcome::Worse);
+        assert!((worse.centre - 0.06).abs() < 0.001, "{worse:?}");
+        assert!(worse.interval.unwrap().low > 0.05 && worse.noise.is_some(), "{worse:?}");
+        let all_zero = vec![Some(0.0); 8];
+        let none = paired_differences(&all_zero, &all_zero, None, Direction::Lower, 0.0).unwrap();
+        assert_eq!((none.outcome, none.centre), (Outcome::Same, 0.0));
     }
 }

@@ -17,6 +17,7 @@ use crate::replay::kernels::Scenario;
 use crate::replay::stack::Policies;
 use crate::results::{Measurement, Variant, Verify, Workload};
 use crate::runner::{self, Design, Spot};
+use crate::usage::Usage;
 use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::ArgPredicate;
@@ -181,7 +182,7 @@ impl<K: Kind> Replaying<K> {
     pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
         let spec = K::spec();
         if self.amount.is_some() && spec.amount.is_none() {
-            bail!("--amount: nothing to choose in {}", spec.name);
+            bail!(Usage(format!("--amount: nothing to choose in {}", spec.name)));
         }
         let mut policies = self
             .common
