@@ -3,7 +3,7 @@
 //! Whoever reads or writes memory that it has freed finds what is there now, and mostly goes on. So
 //! the block that is freed first in a while is made inaccessible, and only then, when the next such
 //! block takes its place, goes to the page allocator: its stale pointers fault meanwhile. That is
-//! two system calls for one of the blocks that are freed within 100 ms, and two to have them back;
+//! up to three system calls for one of the blocks freed within 100 ms, and one to have it back;
 //! a program that frees large blocks all the time keeps its speed, and one that rarely does finds
 //! its errors.
 //!
