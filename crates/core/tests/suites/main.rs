@@ -16,3 +16,4 @@ mod reclaim;
 mod slub;
 mod support;
 mod threads;
+mod usage;
