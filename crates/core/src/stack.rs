@@ -39,7 +39,8 @@ pub use usage::{HeapUse, MemoryHeld};
 
 pub use misuse::{Entry, Misuse};
 pub use print::{
-    print_buddyinfo, print_locks, print_memory, print_pagesets, print_slabinfo, print_stats,
+    print_buddyinfo, print_locks, print_memory, print_pagesets, print_slabinfo, print_slots,
+    print_stats,
 };
 
 /// The policies of a stack.
@@ -409,9 +410,7 @@ impl<C: StackConfig> Stack<C> {
     /// [`reaches_every_slot`](PerCpu::reaches_every_slot)).
     pub fn shrink_all(&self) {
         let inner = self.inner();
-        for cache in inner.caches.iter() {
-            inner.slab.shrink(&self.context(), cache);
-        }
+        inner.slab.shrink_all(&self.context());
         inner.pages.drain_all();
         inner.pages.flush_runs();
     }

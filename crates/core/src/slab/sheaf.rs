@@ -10,16 +10,16 @@
 //! the barn that larger sheaves pay. It stays until the array is drained.
 
 use super::bitmap_slabs::{self, BitmapSlabs};
-use super::width::{Miss, Width};
+use super::width::{Means, Miss, Width};
 use super::{
-    Barn, Cache, CacheId, CacheParams, Kept, MAX_BATCH, MAX_CACHES, SlabContext, SlabPolicy,
+    Barn, Cache, CacheId, CacheParams, Idle, Kept, MAX_BATCH, MAX_CACHES, SlabContext, SlabPolicy,
     SlabStats, double_free,
 };
 use crate::frame::{Order, Pfn};
 use crate::pcp::PageAllocator;
 use core::mem::MaybeUninit;
 use quarry_sys::os::OsResult;
-use quarry_sys::percpu::{Object, PerCpu, Push, SlotIndex, WIDE_PLACES};
+use quarry_sys::percpu::{ArrayId, Object, PerCpu, Push, SlotIndex, WIDE_PLACES};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// Most bytes of objects that a CPU takes from slabs at a time. They are mostly untouched: what is
@@ -196,8 +196,30 @@ impl Sheaf {
         full: bool,
     ) -> Miss {
         let (own, place) = (self.of(cache), (slot, cache.id().array()));
-        let may_widen = || self.has_width_left(context, slot, cache);
-        own.width.note_miss(context.percpu, place, full, own.barn.bytes() > 0, may_widen)
+        let mut means = Means {
+            limits: &Kept::rooms(context.pages),
+            may_widen: &|| self.has_width_left(context, slot, cache),
+            take: &mut |array, objects| self.take_back(context, array, objects),
+        };
+        let barn_has_some = own.barn.bytes() > 0;
+        let miss = own.width.note_miss(context.percpu, place, full, barn_has_some, &mut means);
+        if miss.was_refused {
+            context.kept.note_refused(context.pages, context.percpu.area(), slot);
+        }
+        miss
+    }
+
+    /// Gives what was taken out of an array back to the slabs.
+    fn take_back<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        array: ArrayId,
+        objects: &[Object],
+    ) {
+        let cache = context.caches.get(CacheId::new(array.index())).expect("it has objects");
+        let own = self.of(cache);
+        count(&own.batched_out, objects.len());
+        own.slabs.free(context, cache, objects, own.keep_empty());
     }
 
     /// Whether the wide arrays of a slot may hold those of `cache` as well. Takes no lock.
@@ -229,8 +251,10 @@ impl Sheaf {
         let own = self.of(cache);
         count(&own.free_slow, 1);
         let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
-        let sheaf = own.width.narrow_sheaf();
-        if context.percpu.pop_batch(cache.id().array(), &mut buffer[..sheaf]) {
+        let array = cache.id().array();
+        let room = context.percpu.area().room(context.percpu.current(), array);
+        let sheaf = own.width.narrow_sheaf().min(room.div_ceil(2));
+        if sheaf > 0 && context.percpu.pop_batch(array, &mut buffer[..sheaf]) {
             count(&own.batched_out, sheaf);
             // SAFETY: pop_batch wrote all `sheaf` elements.
             let objects = unsafe { written(&buffer, sheaf) };
@@ -247,10 +271,11 @@ impl Sheaf {
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
+        sheaf: usize,
     ) -> Option<Object> {
         let own = self.of(cache);
         let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
-        let wanted = &mut buffer[..own.refill(cache)];
+        let wanted = &mut buffer[..own.refill(cache).min(sheaf)];
         let (taken, is_fresh) = own.slabs.alloc(context, cache, own.width.narrow_sheaf(), wanted);
         if is_fresh {
             self.relieve(context);
@@ -297,6 +322,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         own.barn.configure(BARN_OBJECTS, cache.stride());
         let (area, array) = (context.percpu.area(), cache.id().array());
         let (narrow, wide) = own.width.set(cache.stride());
+        area.weigh(array, cache.stride());
         area.define(array, narrow)?;
         area.define_wide(array, wide);
         Ok(())
@@ -323,14 +349,11 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         if let Some(object) = percpu.pop_unregistered(array) {
             return Some(object);
         }
-        let slot = percpu.current();
-        if !percpu.area().is_opened(slot, array) {
-            let _ = percpu.prepare(array);
-        }
-        let Miss { sheaf, .. } = self.note_miss(context, cache, slot, false);
+        let Miss { sheaf, .. } = self.note_miss(context, cache, percpu.current(), false);
+        let sheaf = sheaf.max(1);
         own.barn
             .hand_out(context.kept, sheaf, |rest| percpu.push_batch(array, rest))
-            .or_else(|| self.alloc_from_slabs(context, cache))
+            .or_else(|| self.alloc_from_slabs(context, cache, sheaf))
     }
 
     unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
@@ -342,21 +365,18 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
             Push::Duplicate => double_free(cache, object),
             Push::Refused => {}
         }
-        let slot = percpu.current();
-        if !percpu.area().is_opened(slot, array) {
-            let _ = percpu.prepare(array);
-            count(&own.free_slow, 1);
-            self.park(context, cache, &[object]);
-            return;
-        }
-        let Miss { sheaf, was_widened } = self.note_miss(context, cache, slot, true);
-        if was_widened {
+        let Miss { sheaf, has_grown, .. } = self.note_miss(context, cache, percpu.current(), true);
+        if has_grown {
             match percpu.push(array, object) {
                 // The array has counted it.
                 Push::Stored => return,
                 Push::Duplicate => double_free(cache, object),
                 Push::Refused => {}
             }
+        }
+        if sheaf == 0 {
+            count(&own.free_slow, 1);
+            return self.put_away(context, cache, &[object]);
         }
         let mut is_double = false;
         let brought =
@@ -423,7 +443,12 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
 
     unsafe fn free_bulk(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
         let own = self.of(cache);
-        let _ = context.percpu.prepare(cache.id().array());
+        let (percpu, array) = (context.percpu, cache.id().array());
+        if percpu.area().room(percpu.current(), array) == 0 {
+            percpu.make_room(array, &Kept::rooms(context.pages), &mut |array, objects| {
+                self.take_back(context, array, objects);
+            });
+        }
         let mut fast = 0;
         for sheaf in objects.chunks(own.width.narrow_sheaf()) {
             if self.park(context, cache, sheaf) {
@@ -435,37 +460,35 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
     }
 
     fn shrink(&self, context: &SlabContext<'_, P>, cache: &Cache) {
-        let own = self.of(cache);
-        let array = cache.id().array();
-        // A drain stops every CPU: not for a cache that nobody uses.
-        if context.percpu.usage(array).level > 0 {
-            context.percpu.drain(array, &mut |objects| {
-                count(&own.batched_out, objects.len());
-                own.slabs.free(context, cache, objects, u32::MAX);
-            });
-        }
-        while own.empty_barn(context, cache, MAX_BATCH, u32::MAX) > 0 {}
-        own.slabs.trim(context, cache, 0);
+        self.shrink_slots(context, &Idle { slots: &|_| false, caches: &|id| id == cache.id() });
+        self.shrink_idle(context, cache);
     }
 
-    fn shrink_slots(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        which: &dyn Fn(SlotIndex) -> bool,
-    ) -> bool {
+    fn shrink_slots(&self, context: &SlabContext<'_, P>, idle: &Idle<'_>) -> bool {
+        let area = context.percpu.area();
+        // Who came first and has much leaves too little for others; then the one with most gives.
+        let is_too_much = area.all_room() > Kept::rooms(context.pages).all;
+        let largest = match context.kept.was_crowded() || is_too_much {
+            true => area.awake().max_by_key(|slot| area.slot_room(*slot)),
+            false => None,
+        };
+        let mut any = false;
+        let which = |slot: SlotIndex, array: ArrayId| {
+            (idle.slots)(slot)
+                || largest == Some(slot)
+                || (idle.caches)(CacheId::new(array.index()))
+        };
+        context.percpu.drain_where(&which, &mut |array, objects| {
+            any = true;
+            self.take_back(context, array, objects);
+        });
+        any
+    }
+
+    fn shrink_idle(&self, context: &SlabContext<'_, P>, cache: &Cache) {
         let own = self.of(cache);
-        let (array, area) = (cache.id().array(), context.percpu.area());
-        // A drain stops the CPUs: not for nothing.
-        let holds = |slot: SlotIndex| which(slot) && area.slot_level(slot, array) > 0;
-        if !(0..area.slots()).map(SlotIndex).any(holds) {
-            return false;
-        }
-        let keep = own.keep_empty();
-        context.percpu.drain_slots(array, which, &mut |objects| {
-            count(&own.batched_out, objects.len());
-            own.slabs.free(context, cache, objects, keep);
-        })
+        while own.empty_barn(context, cache, MAX_BATCH, u32::MAX) > 0 {}
+        own.slabs.trim(context, cache, 0);
     }
 
     fn shrink_unneeded(&self, context: &SlabContext<'_, P>, cache: &Cache) -> bool {
@@ -521,6 +544,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
     }
 
     fn validate_kept(&self, context: &SlabContext<'_, P>) -> Result<(), &'static str> {
+        context.percpu.area().validate_room(Kept::rooms(context.pages).slot)?;
         let (mut barns, mut empty) = (0, 0);
         for cache in context.caches.iter() {
             let own = self.of(cache);
