@@ -10,12 +10,15 @@
 //! its own. It loads that size or the span first, with acquire ordering (free on x86-64): whoever
 //! sees them sees the rest.
 
-use crate::frame::{Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, MetadataKind, Order, Pfn};
+use crate::frame::{
+    Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, MetadataKind, NodeId, Order, Pfn,
+};
 use crate::heap::options::StackOptions;
 use crate::heap::{LARGEST_REQUEST, Mappings, classes};
 use crate::pcp::PageAllocator;
 use crate::slab::{
-    Cache, CacheId, CacheParams, CacheTable, Geometry, Kept, SlabContext, SlabPolicy, SlabStats,
+    BarnStats, Cache, CacheId, CacheParams, CacheTable, Geometry, Kept, SlabContext, SlabPolicy,
+    SlabStats,
 };
 use core::cell::UnsafeCell;
 use core::mem::{ManuallyDrop, MaybeUninit, offset_of};
@@ -393,6 +396,12 @@ impl<C: StackConfig> Stack<C> {
     #[must_use]
     pub fn cache_stats(&self, id: CacheId) -> SlabStats {
         self.inner().slab.stats(&self.context(), self.cache(id))
+    }
+
+    /// What a cache keeps for the CPUs of a node between them and its slabs.
+    #[must_use]
+    pub fn barn_stats(&self, id: CacheId, node: NodeId) -> BarnStats {
+        self.inner().slab.barn_stats(self.cache(id), node)
     }
 
     /// Returns to the operating system what can be returned: slots, barns, empty slabs, per-CPU

@@ -6,6 +6,7 @@
 //! in front of them, or every comparison would be a tie.
 
 mod barn;
+mod barns;
 mod bitmap_slabs;
 mod cache;
 mod kept;
@@ -15,11 +16,12 @@ pub mod slub;
 mod width;
 
 pub use barn::Barn;
+pub use barns::BarnStats;
 pub use bitmap_slabs::BitmapSlabs;
 pub use cache::{Cache, CacheId, CacheParams, CacheTable, Geometry, GeometryOffsets, MAX_CACHES};
 pub use kept::Kept;
 
-use crate::frame::{Metadata, Order, Pfn};
+use crate::frame::{Metadata, NodeId, Order, Pfn};
 use crate::pcp::PageAllocator;
 use core::mem::MaybeUninit;
 use quarry_sys::lock::LockStats;
@@ -215,6 +217,11 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
 
     /// What the cache has done so far.
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats;
+
+    /// What the cache keeps for the CPUs of a node, where the policy has barns.
+    fn barn_stats(&self, _cache: &Cache, _node: NodeId) -> BarnStats {
+        BarnStats::default()
+    }
 
     /// Checks the cache's invariants; no other thread uses the cache meanwhile.
     ///

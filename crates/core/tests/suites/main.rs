@@ -11,6 +11,7 @@ mod failing;
 mod heap;
 mod limits;
 mod misuse;
+mod nodes;
 mod policies;
 mod populate;
 mod reclaim;
