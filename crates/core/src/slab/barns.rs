@@ -1,13 +1,14 @@
-//! The barns of a cache: one for each node of the stack (Linux 6.18, `kmem_cache_node.barn`), so that
-//! CPUs of different nodes do not wait for each other, and objects stay near the CPUs that get them.
+//! The barns of a cache: one for each node of the stack (Linux 6.18, `kmem_cache_node.barn`), so
+//! that CPUs of different nodes do not wait for each other, and objects stay near the CPUs that get
+//! them.
 //!
 //! The first node's stands in the policy itself; those of others take memory where a stack has
 //! declared others.
 //!
 //! In the kernel an object of another node's memory goes past sheaf and barn to its slab. Here the
-//! straight path does not look whose memory it frees, so such objects do enter a CPU's array, and may
-//! be handed out there again. A sheaf is sorted when it leaves the CPU: what is of another node goes
-//! home, into the barn there, for whose CPUs it is as good as what they have freed themselves.
+//! straight path does not look whose memory it frees, so such objects do enter a CPU's array, and
+//! may be handed out there again. A sheaf is sorted when it leaves the CPU: what is of another node
+//! goes home, into the barn there, for whose CPUs it is as good as what they have freed themselves.
 
 use super::barn::Traffic;
 use super::{Barn, SlabContext};
@@ -81,8 +82,8 @@ impl Barns {
         if node == 0 || node >= self.nodes() {
             return &self.first;
         }
-        // SAFETY: `nodes` is set after as many barns, without the first, were written to memory that
-        // is never given back.
+        // SAFETY: `nodes` is set after as many barns, without the first, were written to memory
+        // that is never given back.
         unsafe { &*self.others.load(Ordering::Acquire).add(node - 1) }
     }
 

@@ -80,8 +80,8 @@ impl Kept {
         most.min(Self::barns_pressed(pages) + left / 2)
     }
 
-    /// What the arrays of slots may have room for: all together as much as barns may keep, for it is
-    /// the same memory, on other shelves.
+    /// What the arrays of slots may have room for: all together as much as barns may keep, for it
+    /// is the same memory, on other shelves.
     pub(super) fn rooms(pages: &PageAllocator) -> Limits {
         Limits { slot: SLOT_MOST, all: Self::barns_most(pages), least: SLOT_LEAST }
     }

@@ -184,8 +184,8 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
         false
     }
 
-    /// Gives back what a cache has that nobody uses, beside what [`shrink_slots`](Self::shrink_slots)
-    /// takes out of slots.
+    /// Gives back what a cache has that nobody uses, beside what
+    /// [`shrink_slots`](Self::shrink_slots) takes out of slots.
     fn shrink_idle(&self, context: &SlabContext<'_, P>, cache: &Cache) {
         self.shrink(context, cache);
     }

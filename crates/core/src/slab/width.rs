@@ -1,7 +1,7 @@
 //! How many objects a cache's arrays hold: narrow ones two sheaves, and wide ones for CPUs that
 //! work in bursts or exchange so much with the barn that larger sheaves pay. Both as far as what
-//! all arrays may have room for goes: see [`Kept::rooms`]. An array that got less room than a narrow
-//! one asks for more when it has been missed some times.
+//! all arrays may have room for goes: see [`Kept::rooms`]. An array that got less room than a
+//! narrow one asks for more when it has been missed some times.
 
 use super::MAX_BATCH;
 use quarry_sys::percpu::{ArrayId, Limits, Object, PerCpu, SlotIndex, WIDE_OBJECTS};
@@ -95,8 +95,9 @@ impl Width {
         self.wide_bytes.load(Ordering::Relaxed) as usize
     }
 
-    /// Notes that the array of `slot`, the running CPU's, ran `full`, or else empty, and lets it have
-    /// more room where that has become due and there are the `means`. A lost update costs a turn.
+    /// Notes that the array of `slot`, the running CPU's, ran `full`, or else empty, and lets it
+    /// have more room where that has become due and there are the `means`. A lost update costs a
+    /// turn.
     pub(super) fn note_miss<P: PerCpu>(
         &self,
         percpu: &P,

@@ -98,7 +98,8 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Bytes that the next look may find unneeded beside: what caches keep in barns, and on CPUs.
-    /// O(caches * slots that are awake); [`parked_bytes_at_most`](Self::parked_bytes_at_most) is not.
+    /// O(caches * slots that are awake); [`parked_bytes_at_most`](Self::parked_bytes_at_most) is
+    /// not.
     #[must_use]
     pub fn parked_bytes(&self) -> usize {
         self.inner().kept.barns() + self.fast.percpu.area().held_bytes()

@@ -27,8 +27,8 @@ fn bed() -> SheafBed {
     SheafBed::new(Backing::Linux, 4096, CPUS, &options)
 }
 
-/// Allocates `count` objects of a class on the running CPU and frees them there: more than its array
-/// holds, so that it is full afterwards.
+/// Allocates `count` objects of a class on the running CPU and frees them there: more than its
+/// array holds, so that it is full afterwards.
 fn fill<C: StackConfig>(stack: &Stack<C>, class: usize, count: usize) {
     let objects: Vec<_> = (0..count)
         .map(|_| stack.alloc(classes::SIZES[class] as usize).expect("there is memory"))

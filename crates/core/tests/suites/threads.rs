@@ -241,8 +241,8 @@ fn give_back<C: StackConfig>(stack: &Stack<C>, done: &AtomicBool, mut dice: Dice
     }
 }
 
-/// `threads` threads trade, `unregistered` of them without restartable sequences, on CPUs of `nodes`
-/// nodes by turns.
+/// `threads` threads trade, `unregistered` of them without restartable sequences, on CPUs of
+/// `nodes` nodes by turns.
 fn exchange<P, S>(threads: usize, unregistered: usize, nodes: u8)
 where
     P: PerCpu + 'static,

@@ -184,8 +184,8 @@ pub unsafe trait PerCpu: Sync + Sized {
         new: u64,
     ) -> bool;
 
-    /// Gives the running CPU's slot all the room for `array` that it may ever have in a narrow place.
-    /// O(1), rare.
+    /// Gives the running CPU's slot all the room for `array` that it may ever have in a narrow
+    /// place. O(1), rare.
     ///
     /// # Errors
     /// Where the OS refuses memory for the slot; the slow path then serves.
@@ -196,8 +196,8 @@ pub unsafe trait PerCpu: Sync + Sized {
 
     /// Gives the running CPU's slot room for `array`, or more of it, as far as `limits` go; where
     /// they are reached, takes it from arrays of the same slot that are not used, and their objects
-    /// to `take`. Returns whether there is more room. A thread that changes its CPU meanwhile has got
-    /// it for the one that it was on. `take` runs with the lock of the bounds held, as that of
+    /// to `take`. Returns whether there is more room. A thread that changes its CPU meanwhile has
+    /// got it for the one that it was on. `take` runs with the lock of the bounds held, as that of
     /// [`drain`](Self::drain). O(arrays + objects taken), no system call.
     fn make_room(
         &self,
@@ -207,8 +207,8 @@ pub unsafe trait PerCpu: Sync + Sized {
     ) -> bool;
 
     /// Moves the running CPU's array to a wide place, if it may have one, one is free, and `limits`
-    /// allow it; it stays there until it is drained. Returns whether it moved; a thread that changes
-    /// its CPU meanwhile may find that it did not. O(objects), no system call.
+    /// allow it; it stays there until it is drained. Returns whether it moved; a thread that
+    /// changes its CPU meanwhile may find that it did not. O(objects), no system call.
     fn widen_within(&self, array: ArrayId, limits: &Limits) -> bool;
 
     /// [`widen_within`](Self::widen_within) without limits.
@@ -222,16 +222,16 @@ pub unsafe trait PerCpu: Sync + Sized {
         self.drain_where(&|_, other| other == array, &mut |_, objects| take(objects))
     }
 
-    /// Takes all objects out of the arrays that `which` chooses, in whatever slots, and hands them to
-    /// `take`, in pieces; takes their room as well, until somebody makes room again. Returns whether
-    /// it reached every slot: where the kernel refuses the barrier (a seccomp filter that was
-    /// installed after `init`) the slots of CPUs keep what they hold, and where the barrier has been
-    /// [left to another thread](Self::leave_barrier_to) those of other CPUs.
+    /// Takes all objects out of the arrays that `which` chooses, in whatever slots, and hands them
+    /// to `take`, in pieces; takes their room as well, until somebody makes room again. Returns
+    /// whether it reached every slot: where the kernel refuses the barrier (a seccomp filter that
+    /// was installed after `init`) the slots of CPUs keep what they hold, and where the barrier has
+    /// been [left to another thread](Self::leave_barrier_to) those of other CPUs.
     ///
     /// Slots are stopped by bounds that no sequence writes, and one barrier serves them all. `take`
-    /// runs with the lock of the bounds held: it must not drain, prepare or define. That lock is held
-    /// for one slot at a time. `which` always says the same. O(arrays * slots awake + objects), at
-    /// most one membarrier, none where no array that `which` chooses has room.
+    /// runs with the lock of the bounds held: it must not drain, prepare or define. That lock is
+    /// held for one slot at a time. `which` always says the same. O(arrays * slots awake +
+    /// objects), at most one membarrier, none where no array that `which` chooses has room.
     fn drain_where(
         &self,
         which: &dyn Fn(SlotIndex, ArrayId) -> bool,

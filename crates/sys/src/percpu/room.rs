@@ -1,12 +1,12 @@
 //! How much the arrays of a slot may hold, those of all slots together, and who has how much.
 //!
-//! An array has room for some objects (its place, see `slot`), and what it may hold is counted as if
-//! it held it: so no more is parked than counted, whatever the sequences do, and they count nothing.
-//! Room is given when an array is missed, as far as the [`Limits`] of the caller go: all of a narrow
-//! place while much is left, less and less towards the limits, and an array that goes on missing gets
-//! more. Where the limits are reached, room is taken from arrays of the same slot that have not been
-//! used since the hand of a clock last came by. A drain takes all room along with the objects: an
-//! array that is not used holds no share of the limits.
+//! An array has room for some objects (its place, see `slot`), and what it may hold is counted as
+//! if it held it: so no more is parked than counted, whatever the sequences do, and they count
+//! nothing. Room is given when an array is missed, as far as the [`Limits`] of the caller go: all
+//! of a narrow place while much is left, less and less towards the limits, and an array that goes
+//! on missing gets more. Where the limits are reached, room is taken from arrays of the same slot
+//! that have not been used since the hand of a clock last came by. A drain takes all room along
+//! with the objects: an array that is not used holds no share of the limits.
 //!
 //! A slot without room is *asleep*. A bit outside says so, and what its arrays have counted is kept
 //! outside as well, so nobody needs to look at it, and one that was never used is not even touched.
@@ -15,20 +15,22 @@
 //! * `bytes(s) = sum over a of room(s, a) * each(a)`
 //! * `all = sum over s of bytes(s)`
 //! * `s` is awake iff `bytes(s) > 0`; objects lie only in slots that are awake
-//! * when room is given, then `bytes(s) <= slot`, and `all <= limit` or `bytes(s) <= least`; so while
-//!   the limits stay, `all <= limit + slots * least`.
+//! * when room is given, then `bytes(s) <= slot`, and `all <= limit` or `bytes(s) <= least`; so
+//!   while the limits stay, `all <= limit + slots * least`.
 
 use super::slot::{MISSES, Place};
 use super::{ArrayId, MAX_ARRAYS, SlotArea, SlotIndex};
 use crate::lock::Guard;
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Slots that have a bit: those of 1,024 CPUs, and stripes. Others count as awake once they have been
-/// used.
+/// Slots that have a bit: those of 1,024 CPUs, and stripes. Others count as awake once they have
+/// been used.
 const TRACKED: u32 = 1024 + 64;
-/// Fewest objects that an array which has no room gets, if it holds so many at all.
+/// Fewest objects that an array which has no room gets, if it holds so many at all, and if they are
+/// not larger than this together,
 const FEWEST: usize = 8;
-/// An array that has no room yet gets no more than this part of what is left.
+const FEWEST_BYTES: usize = 256 << 10;
+/// but no more than this part of what is left beyond them.
 const PART_OF_LEFT: usize = 8;
 
 /// How much arrays may have room for, in bytes of objects.
@@ -218,13 +220,15 @@ impl SlotArea {
     /// than now, or `None`. Takes no lock, so it is a hint to who does not hold `bounds_lock`.
     pub fn room_within(&self, slot: SlotIndex, array: ArrayId, limits: &Limits) -> Option<usize> {
         let (most, now) = (self.capacity(array), self.room(slot, array));
-        let left = limits.left(self.slot_room(slot), self.all_room()) / self.each(array);
+        let each = self.each(array);
+        let left = limits.left(self.slot_room(slot), self.all_room()) / each;
+        let fewest = most.min(FEWEST).min((FEWEST_BYTES / each).max(1));
         let room = match now {
             0 => most.min((left / PART_OF_LEFT).max(FEWEST)).min(left),
             _ => most.min(2 * now).min(now.saturating_add(left)),
         };
         // A little more is not worth it.
-        let least = if now == 0 { most.min(FEWEST) } else { most.min(now + now.div_ceil(4)) };
+        let least = if now == 0 { fewest } else { most.min(now + now.div_ceil(4)) };
         (room > now && room >= least).then_some(room)
     }
 
@@ -247,9 +251,9 @@ impl SlotArea {
         arrays().filter(has_room)
     }
 
-    /// What [`PerCpu::make_room`](super::PerCpu::make_room) does for a slot: gives `array` more room,
-    /// and where the limits are reached, lets `take_unused` take that of others first, as long as it
-    /// returns true.
+    /// What [`PerCpu::make_room`](super::PerCpu::make_room) does for a slot: gives `array` more
+    /// room, and where the limits are reached, lets `take_unused` take that of others first, as
+    /// long as it returns true.
     pub(super) fn make_room_held(
         &self,
         bounds: &Guard<'_, ()>,

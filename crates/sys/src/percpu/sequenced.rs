@@ -13,7 +13,8 @@
 //!   no barrier: whoever was inside a sequence on that slot was preempted, or the closer could not
 //!   run there, and starts again. From then on the closer may be moved to other CPUs; the cell
 //!   stays closed until it has opened it.
-//! * Nobody but the lock of the bounds' holder opens or closes a cell.
+//! * Nobody but the lock of the bounds' holder opens or closes a cell. A drain lets go of that lock
+//!   between closing and emptying; what is closed meanwhile is left alone by everybody else.
 //!
 //! The barrier is a system call that no other allocator makes, and a filter may kill for it. So it
 //! can be left to one thread ([`PerCpu::leave_barrier_to`]); drains of all others then empty the
@@ -114,6 +115,8 @@ pub struct Sequenced<Q: Sequences> {
     /// Who may call the barrier: `ANYBODY`, `NOBODY` or a thread, by its thread pointer.
     caller: AtomicUsize,
     stripes: Stripes,
+    /// Held while arrays are stopped for longer than the lock of the bounds: one drain at a time.
+    draining: CountedLock<()>,
     /// Keeps `init` from running twice.
     once: CountedLock<bool>,
 }
@@ -321,6 +324,7 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         active: AtomicBool::new(false),
         caller: AtomicUsize::new(ANYBODY),
         stripes: Stripes::new(),
+        draining: CountedLock::new(()),
         once: CountedLock::new(false),
     };
 
@@ -479,7 +483,7 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
             return false;
         }
         // What is stopped while the lock of the bounds is free is this drain's.
-        let _draining = self.area.draining.lock();
+        let _draining = self.draining.lock();
         let mut flushed = true;
         if self.stop_arrays(which) {
             flushed = self.barrier();

@@ -14,10 +14,10 @@
 //! place `p` is the words `FIRST_WIDE + p * (WIDE_OBJECTS + 1) + 1 ..`, its first word again a
 //! guard.
 //!
-//! Invariant of an array that has been opened: its place (word 3) is a front part of its narrow one,
-//! perhaps an empty one, or a wide one whose owner (a byte of the slot's control cell) it is,
-//! `begin <= top <= end` of its place, and the words `begin..top` are objects. How much room it gets
-//! there, and when it loses it, is in `room`.
+//! Invariant of an array that has been opened: its place (word 3) is a front part of its narrow
+//! one, perhaps an empty one, or a wide one whose owner (a byte of the slot's control cell) it is,
+//! `begin <= top <= end` of its place, and the words `begin..top` are objects. How much room it
+//! gets there, and when it loses it, is in `room`.
 
 use super::room::Rooms;
 use super::{ArrayUse, Limits, ListUse, Object};
@@ -51,8 +51,8 @@ const _: () = assert!(MAX_ARRAYS <= 256, "the number of an array fits a byte");
 /// behind them, which nobody should have either, fault.
 const MOST_GUARDS: u32 = 64;
 
-/// Word of an array's cell that says where it lies, 0 = never opened: `{narrow : 32 | now : 32}`, two
-/// places; of the narrow one `end` is that of all of it.
+/// Word of an array's cell that says where it lies, 0 = never opened: `{narrow : 32 | now : 32}`,
+/// two places; of the narrow one `end` is that of all of it.
 const PLACE: usize = 3;
 /// Bytes of a slot that come into memory at once: the cells, and the arrays of twelve classes.
 const POPULATED_BYTES: usize = 16 << 10;
@@ -84,8 +84,8 @@ impl Place {
         u64::from(self.0 >> 16)
     }
 
-    /// What word 1 of the open array holds: `{end : 16 | !begin : 16}`. An empty place refuses pushes
-    /// and pops as closed bounds do.
+    /// What word 1 of the open array holds: `{end : 16 | !begin : 16}`. An empty place refuses
+    /// pushes and pops as closed bounds do.
     fn bounds(self) -> u64 {
         u64::from(self.0) ^ 0xffff
     }
@@ -185,8 +185,6 @@ pub struct SlotArea {
     laid_out: AtomicU32,
     /// Held while bounds or layouts change: prepare, drain, define.
     pub(super) bounds_lock: CountedLock<()>,
-    /// Held while arrays are stopped for longer than the lock of the bounds: one drain at a time.
-    pub(super) draining: CountedLock<()>,
     /// How much room arrays have.
     pub(super) rooms: Rooms,
     /// Barriers that drains have asked the kernel for.
@@ -207,7 +205,6 @@ impl SlotArea {
             wide: [const { AtomicU32::new(0) }; MAX_ARRAYS],
             laid_out: AtomicU32::new(0),
             bounds_lock: CountedLock::new(()),
-            draining: CountedLock::new(()),
             rooms: Rooms::new(),
             barriers: AtomicU64::new(0),
             ever_held: AtomicU64::new(0),
@@ -389,8 +386,8 @@ impl SlotArea {
     /// objects, at least as many as it has now: the header first, then the bounds. Sequences read
     /// the bounds first, so one that sees the new bounds also sees the new header (x86 keeps loads
     /// and stores in order; locked slots hold their lock), and one that sees old ones refuses
-    /// whatever the header, or finds less room. Does nothing before `define`, nor to an array that a
-    /// drain has stopped. The caller holds `bounds_lock`.
+    /// whatever the header, or finds less room. Does nothing before `define`, nor to an array that
+    /// a drain has stopped. The caller holds `bounds_lock`.
     pub(super) fn give_room(
         &self,
         _bounds: &Guard<'_, ()>,
