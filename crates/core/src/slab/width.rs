@@ -21,9 +21,12 @@ const WIDE_SCORE: u64 = 16;
 /// to which each time counts that it runs full after it ran empty; a single miss counts 1 where a
 /// wide array exchanges more at a time.
 const TURN_SCORE: u64 = 8;
-/// An array with less room than a narrow one asks for more at this score, and where it gets none,
-/// not again before as many misses.
+/// An array with less room than a narrow one asks for more after so many misses,
 const ROOM_SCORE: u64 = 8;
+/// and where it gets none, after so many more: it takes a lock that all CPUs share to ask.
+const REFUSED_SCORE: u64 = 256;
+/// What the score of an array that was refused begins with.
+const REFUSED: u64 = 1 << 16;
 /// Word of an array's cell with its misses: `{- : 32 | score : 31 | ran empty last : 1}`. The upper
 /// half is not ours.
 const MISSES: usize = 2;
@@ -116,25 +119,33 @@ impl Width {
         let all = word.load(Ordering::Relaxed);
         let seen = all & MISSES_MASK;
         let gain = match full && seen & 1 == 1 {
+            _ if is_short => 1,
             true => TURN_SCORE,
             // What grows takes from the slabs: for that a larger array would save nothing.
-            false => {
-                u64::from(is_short || barn_has_some && self.wide_sheaf() > self.narrow_sheaf())
-            }
+            false => u64::from(barn_has_some && self.wide_sheaf() > self.narrow_sheaf()),
         };
-        let mut score = ((seen >> 1) + gain).min(WIDE_SCORE);
+        let mut score = match (seen >> 1) + gain {
+            score if is_short => score,
+            score => score.min(WIDE_SCORE),
+        };
         // The first miss of an array that has no room finds a word of 0.
-        let is_due = is_short && (score >= ROOM_SCORE || room == 0 && seen == 0);
+        let is_first = room == 0 && seen == 0;
+        let is_due = is_short
+            && (is_first
+                || (ROOM_SCORE..REFUSED).contains(&score)
+                || score >= REFUSED + REFUSED_SCORE);
+        let has_grown = is_due && percpu.make_room(array, means.limits, means.take);
         if is_due {
-            score = 1;
+            score = if has_grown { 0 } else { REFUSED };
         }
         let now = score << 1 | u64::from(!full);
         if now != seen {
+            // What the other half has become since is a hint that may be lost.
             word.store(all & !MISSES_MASK | now, Ordering::Relaxed);
         }
-        if is_due && percpu.make_room(array, means.limits, means.take) {
+        if has_grown {
             let sheaf = self.sheaf_of(area.room(slot, array));
-            return Miss { sheaf, has_grown: true, was_refused: false };
+            return Miss { sheaf, has_grown, was_refused: false };
         }
         let was_widened = !is_short
             && score == WIDE_SCORE

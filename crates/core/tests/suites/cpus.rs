@@ -17,7 +17,7 @@ const CPUS: u32 = 64;
 const MIB: usize = 1 << 20;
 /// What arrays may have room for: all together, a CPU at most, and a CPU in any case.
 const ALL: usize = 32 * MIB;
-const CPU_MOST: usize = 8 * MIB;
+const CPU_MOST: usize = 16 * MIB;
 const CPU_LEAST: usize = MIB / 4;
 
 fn bed() -> SheafBed {
@@ -58,7 +58,9 @@ fn the_arrays_of_many_cpus_are_bounded() {
     // Barns may keep as much as all arrays.
     let most = 2 * ALL + CPUS as usize * CPU_LEAST;
     assert!(parked <= most, "{} MiB are parked, of {}", parked / MIB, most / MIB);
-    assert_eq!(bed.stack.parked_bytes() / MIB, parked / MIB);
+    // Barns tell what they keep to within 64 KiB.
+    let counted = bed.stack.parked_bytes();
+    assert!(counted.abs_diff(parked) <= classes::COUNT << 16, "{counted} bytes of {parked}");
     let area = bed.stack.percpu().area();
     assert!(area.held_bytes() <= area.all_room());
     assert!(area.all_room() <= ALL + CPUS as usize * CPU_LEAST, "{} bytes", area.all_room());
