@@ -66,7 +66,10 @@ step_build() { make --no-print-directory build; }
 step_test() {
     local -x QUARRY_LIBRARY
     QUARRY_LIBRARY=$(realpath "$target/release/libquarry.so") || return
-    cargo test --workspace --no-fail-fast -- --skip programs::
+    cargo test --workspace --no-fail-fast -- --skip programs:: || return
+    # The other policy keeps other accounts.
+    QUARRY_LIBRARY=$(realpath "$target/release/libquarry-slub.so") || return
+    cargo test -p quarry-preload --test main abi::
 }
 
 step_programs() {

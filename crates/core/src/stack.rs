@@ -10,12 +10,15 @@
 //! its own. It loads that size or the span first, with acquire ordering (free on x86-64): whoever
 //! sees them sees the rest.
 
-use crate::frame::{Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, MetadataKind, Order, Pfn};
+use crate::frame::{
+    Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, MetadataKind, NodeId, Order, Pfn,
+};
 use crate::heap::options::StackOptions;
 use crate::heap::{LARGEST_REQUEST, Mappings, classes};
 use crate::pcp::PageAllocator;
 use crate::slab::{
-    Cache, CacheId, CacheParams, CacheTable, Geometry, Kept, SlabContext, SlabPolicy, SlabStats,
+    BarnStats, Cache, CacheId, CacheParams, CacheTable, Geometry, Kept, SlabContext, SlabPolicy,
+    SlabStats,
 };
 use core::cell::UnsafeCell;
 use core::mem::{ManuallyDrop, MaybeUninit, offset_of};
@@ -44,7 +47,8 @@ use withheld::Withheld;
 
 pub use misuse::{Entry, Misuse};
 pub use print::{
-    print_buddyinfo, print_locks, print_memory, print_pagesets, print_slabinfo, print_stats,
+    print_buddyinfo, print_locks, print_memory, print_pagesets, print_slabinfo, print_slots,
+    print_stats,
 };
 
 /// The policies of a stack.
@@ -403,6 +407,12 @@ impl<C: StackConfig> Stack<C> {
         self.inner().slab.stats(&self.context(), self.cache(id))
     }
 
+    /// What a cache keeps for the CPUs of a node between them and its slabs.
+    #[must_use]
+    pub fn barn_stats(&self, id: CacheId, node: NodeId) -> BarnStats {
+        self.inner().slab.barn_stats(self.cache(id), node)
+    }
+
     /// Returns to the operating system what can be returned: slots, barns, empty slabs, per-CPU
     /// page lists, free blocks of the zones, kept mappings. Returns the bytes purged.
     pub fn trim(&self) -> usize {
@@ -419,9 +429,7 @@ impl<C: StackConfig> Stack<C> {
     pub fn shrink_all(&self) {
         self.free_withheld();
         let inner = self.inner();
-        for cache in inner.caches.iter() {
-            inner.slab.shrink(&self.context(), cache);
-        }
+        inner.slab.shrink_all(&self.context());
         inner.pages.drain_all();
         inner.pages.flush_runs();
     }

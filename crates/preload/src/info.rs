@@ -53,10 +53,13 @@ pub extern "C" fn mallinfo2() -> Mallinfo2 {
     }
     let usage = heap_use();
     Mallinfo2 {
-        arena: usage.zone_bytes,
+        arena: usage.arena_bytes,
         ordblks: usage.free_objects,
+        // glibc's fast bins are what is parked here: free, but not for everybody.
+        smblks: usage.parked_objects,
         hblks: usage.mappings,
         hblkhd: usage.mapped_bytes,
+        fsmblks: usage.parked_bytes,
         uordblks: usage.used_bytes,
         fordblks: usage.free_bytes,
         keepcost: usage.free_bytes / FRAME_BYTES * FRAME_BYTES,
@@ -76,8 +79,10 @@ pub extern "C" fn mallinfo() -> Mallinfo {
     Mallinfo {
         arena: narrow(wide.arena),
         ordblks: narrow(wide.ordblks),
+        smblks: narrow(wide.smblks),
         hblks: narrow(wide.hblks),
         hblkhd: narrow(wide.hblkhd),
+        fsmblks: narrow(wide.fsmblks),
         uordblks: narrow(wide.uordblks),
         fordblks: narrow(wide.fordblks),
         keepcost: narrow(wide.keepcost),
@@ -151,19 +156,21 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) ->
     let written = write!(
         Stream(stream),
         "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n</sizes>\n\
-         <total type=\"fast\" count=\"0\" size=\"0\"/>\n\
+         <total type=\"fast\" count=\"{}\" size=\"{}\"/>\n\
          <total type=\"rest\" count=\"{}\" size=\"{}\"/>\n\
          <system type=\"current\" size=\"{}\"/>\n\
          <aspace type=\"total\" size=\"{}\"/>\n</heap>\n\
          <total type=\"mmap\" count=\"{}\" size=\"{}\"/>\n\
          <system type=\"current\" size=\"{}\"/>\n</malloc>\n",
-        usage.free_objects,
-        usage.free_bytes,
-        usage.zone_bytes,
+        usage.parked_objects,
+        usage.parked_bytes,
+        usage.free_objects.saturating_sub(usage.parked_objects),
+        usage.free_bytes.saturating_sub(usage.parked_bytes),
+        usage.arena_bytes,
         usage.address_space_bytes,
         usage.mappings,
         usage.mapped_bytes,
-        usage.zone_bytes + usage.mapped_bytes,
+        usage.arena_bytes + usage.mapped_bytes,
     );
     if written.is_ok() { 0 } else { -1 }
 }

@@ -106,8 +106,7 @@ pub(crate) fn forget_thread() {
 /// there is enough to give back.
 pub(crate) fn poke() {
     let delay = DELAY_MS.load(Ordering::Relaxed);
-    let bytes = STACK.freeable_bytes() + STACK.parked_bytes();
-    if delay < 0 || bytes < START_BYTES && delay != 0 {
+    if delay < 0 || delay != 0 && !is_worth_a_thread() {
         return;
     }
     if delay == 0 {
@@ -121,6 +120,26 @@ pub(crate) fn poke() {
         ASLEEP if moves(ASLEEP, RUNNING) => ring(),
         _ => {}
     }
+}
+
+/// Whether there is enough to give back. O(nodes), but for a count of what CPUs hold, where that
+/// decides, at most ten times a second.
+fn is_worth_a_thread() -> bool {
+    const INTERVAL_NS: u64 = 100_000_000;
+    static NEXT_COUNT_NS: AtomicU64 = AtomicU64::new(0);
+    let freeable = STACK.freeable_bytes();
+    if freeable + STACK.parked_in_barns() >= START_BYTES {
+        return true;
+    }
+    if freeable + STACK.parked_bytes_at_most() < START_BYTES {
+        return false;
+    }
+    let now = coarse_ns();
+    if now < NEXT_COUNT_NS.load(Ordering::Relaxed) {
+        return false;
+    }
+    NEXT_COUNT_NS.store(now + INTERVAL_NS, Ordering::Relaxed);
+    freeable + STACK.parked_bytes() >= START_BYTES
 }
 
 /// Called at the end of slow allocations, with no lock held. O(1); see above for who is started by

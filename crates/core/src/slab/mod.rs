@@ -6,6 +6,7 @@
 //! in front of them, or every comparison would be a tie.
 
 mod barn;
+mod barns;
 mod bitmap_slabs;
 mod cache;
 mod kept;
@@ -16,11 +17,12 @@ pub mod slub;
 mod width;
 
 pub use barn::Barn;
+pub use barns::BarnStats;
 pub use bitmap_slabs::BitmapSlabs;
 pub use cache::{Cache, CacheId, CacheParams, CacheTable, Geometry, GeometryOffsets, MAX_CACHES};
 pub use kept::Kept;
 
-use crate::frame::{Metadata, Order, Pfn};
+use crate::frame::{Metadata, NodeId, Order, Pfn};
 use crate::pcp::PageAllocator;
 use core::mem::MaybeUninit;
 use quarry_sys::lock::LockStats;
@@ -88,6 +90,14 @@ pub struct SlabStats {
     pub list_lock: LockStats,
     /// Counters of the barn's lock, where the policy has one.
     pub barn_lock: LockStats,
+}
+
+/// Who has not allocated or freed anything for a while; both always say the same.
+pub struct Idle<'a> {
+    /// CPUs, whatever the cache.
+    pub slots: &'a dyn Fn(SlotIndex) -> bool,
+    /// Caches, on whatever CPU.
+    pub caches: &'a dyn Fn(CacheId) -> bool,
 }
 
 /// How the objects of caches travel between callers and slabs.
@@ -174,16 +184,24 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     /// Takes everything out of the slots and barns of a cache and returns its empty slabs.
     fn shrink(&self, context: &SlabContext<'_, P>, cache: &Cache);
 
-    /// Gives what the slots hold that `which` chooses back to the slabs; returns whether there was
-    /// anything. `which` always says the same of a slot. A policy that parks little per CPU need
-    /// not do anything.
-    fn shrink_slots(
-        &self,
-        _context: &SlabContext<'_, P>,
-        _cache: &Cache,
-        _which: &dyn Fn(SlotIndex) -> bool,
-    ) -> bool {
+    /// Gives what the arrays of slots hold that `idle` names back to the slabs, all by one barrier;
+    /// returns whether there was anything. A policy that parks little per CPU need not do anything.
+    fn shrink_slots(&self, _context: &SlabContext<'_, P>, _idle: &Idle<'_>) -> bool {
         false
+    }
+
+    /// Gives back what a cache has that nobody uses, beside what
+    /// [`shrink_slots`](Self::shrink_slots) takes out of slots.
+    fn shrink_idle(&self, context: &SlabContext<'_, P>, cache: &Cache) {
+        self.shrink(context, cache);
+    }
+
+    /// Takes everything out of slots and barns, and returns empty slabs, of all caches.
+    fn shrink_all(&self, context: &SlabContext<'_, P>) {
+        self.shrink_slots(context, &Idle { slots: &|_| true, caches: &|_| true });
+        for cache in context.caches.iter() {
+            self.shrink_idle(context, cache);
+        }
     }
 
     /// Gives what the cache has kept between CPUs and slabs, and nobody has needed since the last
@@ -205,6 +223,11 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
 
     /// What the cache has done so far.
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats;
+
+    /// What the cache keeps for the CPUs of a node, where the policy has barns.
+    fn barn_stats(&self, _cache: &Cache, _node: NodeId) -> BarnStats {
+        BarnStats::default()
+    }
 
     /// Checks the cache's invariants; no other thread uses the cache meanwhile.
     ///

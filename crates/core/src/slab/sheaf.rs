@@ -9,18 +9,19 @@
 //! bursts than two sheaves, gets an array for such bursts; so does one that exchanges so much with
 //! the barn that larger sheaves pay. It stays until the array is drained.
 
+use super::barns::{Barns, home};
 use super::bitmap_slabs::{self, BitmapSlabs};
 use super::misuse::not_in_use;
-use super::width::{Miss, Width};
+use super::width::{Means, Miss, WIDE_SHEAF, Width};
 use super::{
-    Barn, Cache, CacheId, CacheParams, Kept, MAX_BATCH, MAX_CACHES, SlabContext, SlabPolicy,
-    SlabStats,
+    Barn, BarnStats, Cache, CacheId, CacheParams, Idle, Kept, MAX_BATCH, MAX_CACHES, SlabContext,
+    SlabPolicy, SlabStats,
 };
-use crate::frame::{Order, Pfn};
+use crate::frame::{NodeId, Order, Pfn};
 use crate::pcp::PageAllocator;
 use core::mem::MaybeUninit;
 use quarry_sys::os::OsResult;
-use quarry_sys::percpu::{LOOKED_AT, Object, PerCpu, Push, SlotIndex, WIDE_PLACES};
+use quarry_sys::percpu::{ArrayId, LOOKED_AT, Object, PerCpu, Push, SlotIndex, WIDE_PLACES};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// Most bytes of objects that a CPU takes from slabs at a time. They are mostly untouched: what is
@@ -43,7 +44,7 @@ const EMPTY_BYTES: usize = 512 << 10;
 
 /// One cache's part of the policy.
 struct SheafCache {
-    barn: Barn,
+    barns: Barns,
     slabs: BitmapSlabs,
     width: Width,
     /// Empty slabs kept.
@@ -63,7 +64,7 @@ struct SheafCache {
 impl SheafCache {
     const fn new() -> Self {
         Self {
-            barn: Barn::new(),
+            barns: Barns::new(),
             slabs: BitmapSlabs::new(),
             width: Width::new(),
             keep_empty: AtomicU32::new(0),
@@ -81,17 +82,28 @@ impl SheafCache {
         (REFILL_BYTES / cache.stride()).clamp(1, self.width.narrow_sheaf())
     }
 
-    /// Gives up to a batch of the barn to its slabs, which keep at most `keep` empty ones; returns
-    /// the number of objects.
+    /// Gives up to a batch of the barns, that of the first node first, to the slabs, which keep at
+    /// most `keep` empty ones; returns the number of objects.
+    fn empty_barns<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        keep: u32,
+    ) -> usize {
+        let give = |barn| self.empty_barn(context, cache, (barn, MAX_BATCH), keep);
+        self.barns.all().map(give).find(|taken| *taken > 0).unwrap_or(0)
+    }
+
+    /// The same for one barn, which gives `most`.
     fn empty_barn<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
-        most: usize,
+        (barn, most): (&Barn, usize),
         keep: u32,
     ) -> usize {
         let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
-        let taken = self.barn.take(context.kept, &mut buffer[..most.min(MAX_BATCH)]);
+        let taken = barn.take(context.kept, &mut buffer[..most.min(MAX_BATCH)]);
         // SAFETY: take wrote the first `taken` elements.
         let sheaf = unsafe { written(&buffer, taken) };
         self.slabs.free(context, cache, sheaf, keep);
@@ -114,6 +126,30 @@ fn count(counter: &AtomicU64, by: usize) {
 unsafe fn written(buffer: &[MaybeUninit<Object>], count: usize) -> &[Object] {
     // SAFETY: MaybeUninit<T> has the layout of T, and the caller vouches for the front.
     unsafe { core::slice::from_raw_parts(buffer.as_ptr().cast(), count) }
+}
+
+/// Moves what is not `ours` from `objects` to the front of `others`, which has room for all; the
+/// rest closes ranks. Returns how many were moved.
+///
+/// # Safety
+/// `objects` are initialised.
+unsafe fn sort_out(
+    objects: &mut [MaybeUninit<Object>],
+    others: &mut [MaybeUninit<Object>],
+    ours: impl Fn(Object) -> bool,
+) -> usize {
+    let mut moved = 0;
+    for index in 0..objects.len() {
+        // SAFETY: the caller vouches for it, and what was copied to the front was initialised.
+        let object = unsafe { objects[index].assume_init() };
+        if ours(object) {
+            objects[index - moved].write(object);
+        } else {
+            others[moved].write(object);
+            moved += 1;
+        }
+    }
+    moved
 }
 
 /// The policy; see the module.
@@ -143,14 +179,73 @@ impl Sheaf {
         parked
     }
 
-    /// Into the barn if there is room, else into the slabs.
+    /// Into the barn of the node that the objects are of if there is room, else into the slabs.
     fn put_away<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
         let own = self.of(cache);
-        if own.barn.put(context.metadata, context.kept, objects) {
-            self.bound_barns(context, cache);
-        } else {
-            own.slabs.free(context, cache, objects, own.keep_empty());
+        let mut rest = objects;
+        while let Some(&first) = rest.first() {
+            let (mut node, mut count) = (NodeId(0), rest.len());
+            if own.barns.nodes() > 1 {
+                node = home(context, first);
+                count = rest.iter().take_while(|object| home(context, **object) == node).count();
+            }
+            let (run, behind) = rest.split_at(count);
+            if own.barns.of(node).put(context.metadata, context.kept, run) {
+                self.bound_barns(context, cache);
+            } else {
+                own.slabs.free(context, cache, run, own.keep_empty());
+            }
+            rest = behind;
         }
+    }
+
+    /// Moves a sheaf of the running CPU's array, and `object`, for which it had no room, into the
+    /// barn of its node; what is of other nodes, to theirs. Returns whether there was room for it.
+    fn bring_in<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        object: Object,
+        sheaf: usize,
+    ) -> bool {
+        let (own, percpu, array) = (self.of(cache), context.percpu, cache.id().array());
+        let (node, barn) = own.barns.here(context);
+        let mut away = [MaybeUninit::uninit(); WIDE_SHEAF + 1];
+        let (mut is_double, mut has_left, mut strangers) = (false, false, 0);
+        barn.bring_in(context.metadata, context.kept, sheaf + 1, |room, traffic| {
+            if !percpu.pop_batch(array, &mut room[..sheaf]) {
+                return 0;
+            }
+            has_left = true;
+            // SAFETY: pop_batch wrote all `sheaf` elements.
+            let objects = unsafe { written(room, sheaf) };
+            // A full array refuses before it looks for a duplicate on top.
+            is_double = objects.contains(&object);
+            traffic.free_slow += 1;
+            traffic.batched_out += sheaf as u64;
+            let mut count = sheaf;
+            if percpu.push_batch(array, &[object]) {
+                traffic.batched_in += 1;
+            } else {
+                room[sheaf].write(object);
+                count += 1;
+            }
+            if own.barns.nodes() > 1 {
+                let is_ours = |object| home(context, object) == node;
+                // SAFETY: the first `count` elements are written.
+                strangers = unsafe { sort_out(&mut room[..count], &mut away, is_ours) };
+            }
+            count - strangers
+        });
+        if is_double {
+            not_in_use(cache, object);
+        }
+        if has_left {
+            // SAFETY: sort_out wrote the first `strangers` elements.
+            self.put_away(context, cache, unsafe { written(&away, strangers) });
+            self.bound_barns(context, cache);
+        }
+        has_left
     }
 
     /// Where the barns of all caches keep too much, they give until they are within the bound.
@@ -173,12 +268,12 @@ impl Sheaf {
     ) {
         let (bound, mut given, mut given_bytes) = (bound(context.pages), 0, 0);
         while context.kept.barns() > bound && given < most && given_bytes < PRESSED_STEP_BYTES {
-            let is_large = |cache: &Cache| self.of(cache).barn.bytes() > bound / LARGE_BARN;
+            let is_large = |cache: &Cache| self.of(cache).barns.bytes() > bound / LARGE_BARN;
             let caches = context.caches.iter().count();
             let first = context.kept.next_turn() % caches.max(1);
             let mut in_turn = context.caches.iter().cycle().skip(first).take(caches);
             let giver = in_turn.find(|cache| is_large(cache)).unwrap_or(cache);
-            match self.of(giver).empty_barn(context, giver, MAX_BATCH, 0) {
+            match self.of(giver).empty_barns(context, giver, 0) {
                 0 => return,
                 objects => {
                     given += objects;
@@ -197,8 +292,30 @@ impl Sheaf {
         full: bool,
     ) -> Miss {
         let (own, place) = (self.of(cache), (slot, cache.id().array()));
-        let may_widen = || self.has_width_left(context, slot, cache);
-        own.width.note_miss(context.percpu, place, full, own.barn.bytes() > 0, may_widen)
+        let mut means = Means {
+            limits: &Kept::rooms(context.pages),
+            may_widen: &|| self.has_width_left(context, slot, cache),
+            take: &mut |array, objects| self.take_back(context, array, objects),
+        };
+        let barn_has_some = own.barns.here(context).1.bytes() > 0;
+        let miss = own.width.note_miss(context.percpu, place, full, barn_has_some, &mut means);
+        if miss.was_refused {
+            context.kept.note_refused(context.pages, context.percpu.area(), slot);
+        }
+        miss
+    }
+
+    /// Gives what was taken out of an array back to the slabs.
+    fn take_back<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        array: ArrayId,
+        objects: &[Object],
+    ) {
+        let cache = context.caches.get(CacheId::new(array.index())).expect("it has objects");
+        let own = self.of(cache);
+        count(&own.batched_out, objects.len());
+        own.slabs.free(context, cache, objects, own.keep_empty());
     }
 
     /// Whether the wide arrays of a slot may hold those of `cache` as well. Takes no lock.
@@ -230,8 +347,10 @@ impl Sheaf {
         let own = self.of(cache);
         count(&own.free_slow, 1);
         let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
-        let sheaf = own.width.narrow_sheaf();
-        if context.percpu.pop_batch(cache.id().array(), &mut buffer[..sheaf]) {
+        let array = cache.id().array();
+        let room = context.percpu.area().room(context.percpu.current(), array);
+        let sheaf = own.width.narrow_sheaf().min(room.div_ceil(2));
+        if sheaf > 0 && context.percpu.pop_batch(array, &mut buffer[..sheaf]) {
             count(&own.batched_out, sheaf);
             // SAFETY: pop_batch wrote all `sheaf` elements.
             let objects = unsafe { written(&buffer, sheaf) };
@@ -248,10 +367,11 @@ impl Sheaf {
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
+        sheaf: usize,
     ) -> Option<Object> {
         let own = self.of(cache);
         let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
-        let wanted = &mut buffer[..own.refill(cache)];
+        let wanted = &mut buffer[..own.refill(cache).min(sheaf)];
         let (taken, is_fresh) = own.slabs.alloc(context, cache, own.width.narrow_sheaf(), wanted);
         if is_fresh {
             self.relieve(context);
@@ -295,9 +415,10 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         let own = self.of(cache);
         let keep = EMPTY_BYTES / cache.order().bytes();
         own.keep_empty.store(keep as u32, Ordering::Relaxed);
-        own.barn.configure(BARN_OBJECTS, cache.stride());
+        own.barns.configure(context, BARN_OBJECTS, cache.stride())?;
         let (area, array) = (context.percpu.area(), cache.id().array());
         let (narrow, wide) = own.width.set(cache.stride());
+        area.weigh(array, cache.stride());
         area.define(array, narrow)?;
         area.define_wide(array, wide);
         Ok(())
@@ -345,14 +466,11 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         if let Some(object) = percpu.pop_unregistered(array) {
             return Some(object);
         }
-        let slot = percpu.current();
-        if !percpu.area().is_opened(slot, array) {
-            let _ = percpu.prepare(array);
-        }
-        let Miss { sheaf, .. } = self.note_miss(context, cache, slot, false);
-        own.barn
-            .hand_out(context.kept, sheaf, |rest| percpu.push_batch(array, rest))
-            .or_else(|| self.alloc_from_slabs(context, cache))
+        let Miss { sheaf, .. } = self.note_miss(context, cache, percpu.current(), false);
+        let sheaf = sheaf.max(1);
+        let (_, barn) = own.barns.here(context);
+        barn.hand_out(context.kept, sheaf, |rest| percpu.push_batch(array, rest))
+            .or_else(|| self.alloc_from_slabs(context, cache, sheaf))
     }
 
     unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
@@ -364,15 +482,8 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
             Push::Duplicate => not_in_use(cache, object),
             Push::Refused => {}
         }
-        let slot = percpu.current();
-        if !percpu.area().is_opened(slot, array) {
-            let _ = percpu.prepare(array);
-            count(&own.free_slow, 1);
-            self.park(context, cache, &[object]);
-            return;
-        }
-        let Miss { sheaf, was_widened } = self.note_miss(context, cache, slot, true);
-        if was_widened {
+        let Miss { sheaf, has_grown, .. } = self.note_miss(context, cache, percpu.current(), true);
+        if has_grown {
             match percpu.push(array, object) {
                 // The array has counted it.
                 Push::Stored => return,
@@ -380,31 +491,12 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
                 Push::Refused => {}
             }
         }
-        let mut is_double = false;
-        let brought =
-            own.barn.bring_in(context.metadata, context.kept, sheaf + 1, |room, traffic| {
-                if !percpu.pop_batch(array, &mut room[..sheaf]) {
-                    return 0;
-                }
-                // SAFETY: pop_batch wrote all `sheaf` elements.
-                let objects = unsafe { written(room, sheaf) };
-                // A full array refuses before it looks for a duplicate on top.
-                is_double = objects.contains(&object);
-                traffic.free_slow += 1;
-                traffic.batched_out += sheaf as u64;
-                if percpu.push_batch(array, &[object]) {
-                    traffic.batched_in += 1;
-                    return sheaf;
-                }
-                room[sheaf].write(object);
-                sheaf + 1
-            });
-        if is_double {
-            not_in_use(cache, object);
+        if sheaf == 0 {
+            count(&own.free_slow, 1);
+            return self.put_away(context, cache, &[object]);
         }
-        match brought {
-            0 => self.free_past_barn(context, cache, object),
-            _ => self.bound_barns(context, cache),
+        if !self.bring_in(context, cache, object, sheaf) {
+            self.free_past_barn(context, cache, object);
         }
     }
 
@@ -425,7 +517,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
                 taken = end;
                 continue;
             }
-            match own.barn.take(context.kept, piece) {
+            match own.barns.here(context).1.take(context.kept, piece) {
                 0 => break,
                 count => taken += count,
             }
@@ -445,7 +537,12 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
 
     unsafe fn free_bulk(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
         let own = self.of(cache);
-        let _ = context.percpu.prepare(cache.id().array());
+        let (percpu, array) = (context.percpu, cache.id().array());
+        if percpu.area().room(percpu.current(), array) == 0 {
+            percpu.make_room(array, &Kept::rooms(context.pages), &mut |array, objects| {
+                self.take_back(context, array, objects);
+            });
+        }
         let mut fast = 0;
         for sheaf in objects.chunks(own.width.narrow_sheaf()) {
             if self.park(context, cache, sheaf) {
@@ -457,50 +554,52 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
     }
 
     fn shrink(&self, context: &SlabContext<'_, P>, cache: &Cache) {
-        let own = self.of(cache);
-        let array = cache.id().array();
-        // A drain stops every CPU: not for a cache that nobody uses.
-        if context.percpu.usage(array).level > 0 {
-            context.percpu.drain(array, &mut |objects| {
-                count(&own.batched_out, objects.len());
-                own.slabs.free(context, cache, objects, u32::MAX);
-            });
-        }
-        while own.empty_barn(context, cache, MAX_BATCH, u32::MAX) > 0 {}
-        own.slabs.trim(context, cache, 0);
+        self.shrink_slots(context, &Idle { slots: &|_| false, caches: &|id| id == cache.id() });
+        self.shrink_idle(context, cache);
     }
 
-    fn shrink_slots(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        which: &dyn Fn(SlotIndex) -> bool,
-    ) -> bool {
+    fn shrink_slots(&self, context: &SlabContext<'_, P>, idle: &Idle<'_>) -> bool {
+        let area = context.percpu.area();
+        // Who came first and has much leaves too little for others; then the one with most gives.
+        let is_too_much = area.all_room() > Kept::rooms(context.pages).all;
+        let largest = match context.kept.was_crowded() || is_too_much {
+            true => area.awake().max_by_key(|slot| area.slot_room(*slot)),
+            false => None,
+        };
+        let mut any = false;
+        let which = |slot: SlotIndex, array: ArrayId| {
+            (idle.slots)(slot)
+                || largest == Some(slot)
+                || (idle.caches)(CacheId::new(array.index()))
+        };
+        context.percpu.drain_where(&which, &mut |array, objects| {
+            any = true;
+            self.take_back(context, array, objects);
+        });
+        any
+    }
+
+    fn shrink_idle(&self, context: &SlabContext<'_, P>, cache: &Cache) {
         let own = self.of(cache);
-        let (array, area) = (cache.id().array(), context.percpu.area());
-        // A drain stops the CPUs: not for nothing.
-        let holds = |slot: SlotIndex| which(slot) && area.slot_level(slot, array) > 0;
-        if !(0..area.slots()).map(SlotIndex).any(holds) {
-            return false;
-        }
-        let keep = own.keep_empty();
-        context.percpu.drain_slots(array, which, &mut |objects| {
-            count(&own.batched_out, objects.len());
-            own.slabs.free(context, cache, objects, keep);
-        })
+        while own.empty_barns(context, cache, u32::MAX) > 0 {}
+        own.slabs.trim(context, cache, 0);
     }
 
     fn shrink_unneeded(&self, context: &SlabContext<'_, P>, cache: &Cache) -> bool {
         let own = self.of(cache);
-        let unneeded = own.barn.unneeded();
-        let mut left = unneeded;
-        while left > 0 {
-            match own.empty_barn(context, cache, left, own.keep_empty()) {
-                0 => break,
-                taken => left -= taken,
+        let keep = own.keep_empty();
+        let mut any = false;
+        for barn in own.barns.all() {
+            let mut left = barn.unneeded();
+            while left > 0 {
+                match own.empty_barn(context, cache, (barn, left), keep) {
+                    0 => break,
+                    taken => left -= taken,
+                }
+                any = true;
             }
         }
-        left < unneeded
+        any
     }
 
     fn relieve(&self, context: &SlabContext<'_, P>) {
@@ -521,32 +620,37 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         let mut stats = SlabStats::default();
         own.slabs.add_stats(cache, &mut stats);
         let usage = context.percpu.usage(cache.id().array());
-        let traffic = own.barn.traffic();
+        let traffic = own.barns.traffic();
         let batched_in = traffic.batched_in + own.batched_in.load(Ordering::Relaxed);
         let batched_out = traffic.batched_out + own.batched_out.load(Ordering::Relaxed);
         // level = pushes - pops + batched_in - batched_out; operations = pushes + pops.
         let pushes_more = (usage.level + batched_out).wrapping_sub(batched_in) as i64;
         let pops = (usage.operations as i64 - pushes_more).max(0) as u64 / 2;
-        stats.parked_objects = usage.level + own.barn.objects();
+        stats.parked_objects = usage.level + own.barns.objects();
         stats.alloc_slow = traffic.alloc_slow + own.alloc_slow.load(Ordering::Relaxed);
         stats.free_slow = traffic.free_slow + own.free_slow.load(Ordering::Relaxed);
         let pushes = usage.operations.saturating_sub(pops);
         stats.alloc_fast = pops + own.bulk_alloc_fast.load(Ordering::Relaxed);
         stats.free_fast = pushes + own.bulk_free_fast.load(Ordering::Relaxed);
-        stats.barn_lock = own.barn.lock_stats();
+        stats.barn_lock = own.barns.lock_stats();
         stats
     }
 
+    fn barn_stats(&self, cache: &Cache, node: NodeId) -> BarnStats {
+        self.of(cache).barns.stats(node)
+    }
+
     fn validate(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Result<(), &'static str> {
-        self.of(cache).barn.validate()?;
+        self.of(cache).barns.validate()?;
         self.of(cache).slabs.validate(context, cache)
     }
 
     fn validate_kept(&self, context: &SlabContext<'_, P>) -> Result<(), &'static str> {
+        context.percpu.area().validate_room(Kept::rooms(context.pages).slot)?;
         let (mut barns, mut empty) = (0, 0);
         for cache in context.caches.iter() {
             let own = self.of(cache);
-            barns += own.barn.bytes();
+            barns += own.barns.bytes();
             let mut stats = SlabStats::default();
             own.slabs.add_stats(cache, &mut stats);
             let slabs = stats.total_slabs - stats.active_slabs;

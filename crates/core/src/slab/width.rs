@@ -1,8 +1,10 @@
 //! How many objects a cache's arrays hold: narrow ones two sheaves, and wide ones for CPUs that
-//! work in bursts or exchange so much with the barn that larger sheaves pay.
+//! work in bursts or exchange so much with the barn that larger sheaves pay. Both as far as what
+//! all arrays may have room for goes: see [`Kept::rooms`]. An array that got less room than a
+//! narrow one asks for more when it has been missed some times.
 
 use super::MAX_BATCH;
-use quarry_sys::percpu::{ArrayId, PerCpu, SlotIndex, WIDE_OBJECTS};
+use quarry_sys::percpu::{ArrayId, Limits, Object, PerCpu, SlotIndex, WIDE_OBJECTS};
 use quarry_sys::primitive::{AtomicU32, Ordering};
 
 /// Most bytes of objects in a sheaf, within 8..=64 objects: with fewer, sizes that come and go at
@@ -13,21 +15,41 @@ const SHEAF_BYTES: usize = 128 << 10;
 const WIDE_BYTES: usize = 1 << 20;
 /// Most objects in a sheaf of a wide array. (256 were no faster, and take a CPU from its program
 /// for twice as long.)
-const WIDE_SHEAF: usize = 128;
+pub(super) const WIDE_SHEAF: usize = 128;
 /// An array is widened at this score,
 const WIDE_SCORE: u64 = 16;
 /// to which each time counts that it runs full after it ran empty; a single miss counts 1 where a
 /// wide array exchanges more at a time.
 const TURN_SCORE: u64 = 8;
-/// Word of an array's cell with its misses: `{score : 63 | ran empty last : 1}`.
+/// An array with less room than a narrow one asks for more after so many misses,
+const ROOM_SCORE: u64 = 8;
+/// and where it gets none, after so many more: it takes a lock that all CPUs share to ask.
+const REFUSED_SCORE: u64 = 256;
+/// What the score of an array that was refused begins with.
+const REFUSED: u64 = 1 << 16;
+/// Word of an array's cell with its misses: `{- : 32 | score : 31 | ran empty last : 1}`. The upper
+/// half is not ours.
 const MISSES: usize = 2;
+const MISSES_MASK: u64 = 0xffff_ffff;
 
 /// What a CPU that ran empty or full finds.
 pub(super) struct Miss {
-    /// Objects to exchange with the barn.
+    /// Objects to exchange with the barn; 0 where the array has no room.
     pub(super) sheaf: usize,
-    /// There is room in the array now.
-    pub(super) was_widened: bool,
+    /// There is more room in the array now.
+    pub(super) has_grown: bool,
+    /// It asked for more room in vain.
+    pub(super) was_refused: bool,
+}
+
+/// What an array may do about its room.
+pub(super) struct Means<'a> {
+    /// How far it may grow.
+    pub(super) limits: &'a Limits,
+    /// Whether it may be wide, but for these.
+    pub(super) may_widen: &'a dyn Fn() -> bool,
+    /// Who gets the objects of arrays that lose their room for it.
+    pub(super) take: &'a mut dyn FnMut(ArrayId, &[Object]),
 }
 
 /// The arrays of one cache. Set once, before anybody uses them.
@@ -76,34 +98,65 @@ impl Width {
         self.wide_bytes.load(Ordering::Relaxed) as usize
     }
 
-    /// Notes that the array of `slot`, the running CPU's, ran `full`, or else empty, and widens it
-    /// where that has become due and it `may_widen`. A lost update costs a turn.
+    /// Notes that the array of `slot`, the running CPU's, ran `full`, or else empty, and lets it
+    /// have more room where that has become due and there are the `means`. A lost update costs a
+    /// turn.
     pub(super) fn note_miss<P: PerCpu>(
         &self,
         percpu: &P,
         (slot, array): (SlotIndex, ArrayId),
         full: bool,
         barn_has_some: bool,
-        may_widen: impl FnOnce() -> bool,
+        means: &mut Means<'_>,
     ) -> Miss {
         let area = percpu.area();
         if area.is_wide(slot, array) {
-            return Miss { sheaf: self.wide_sheaf(), was_widened: false };
+            return Miss { sheaf: self.wide_sheaf(), has_grown: false, was_refused: false };
         }
-        let misses = area.word(slot, array, MISSES);
-        let seen = misses.load(Ordering::Relaxed);
+        let room = area.room(slot, array);
+        let is_short = room < area.capacity(array);
+        let word = area.word(slot, array, MISSES);
+        let all = word.load(Ordering::Relaxed);
+        let seen = all & MISSES_MASK;
         let gain = match full && seen & 1 == 1 {
+            _ if is_short => 1,
             true => TURN_SCORE,
             // What grows takes from the slabs: for that a larger array would save nothing.
             false => u64::from(barn_has_some && self.wide_sheaf() > self.narrow_sheaf()),
         };
-        let score = ((seen >> 1) + gain).min(WIDE_SCORE);
+        let mut score = match (seen >> 1) + gain {
+            score if is_short => score,
+            score => score.min(WIDE_SCORE),
+        };
+        // The first miss of an array that has no room finds a word of 0.
+        let is_first = room == 0 && seen == 0;
+        let is_due = is_short
+            && (is_first
+                || (ROOM_SCORE..REFUSED).contains(&score)
+                || score >= REFUSED + REFUSED_SCORE);
+        let has_grown = is_due && percpu.make_room(array, means.limits, means.take);
+        if is_due {
+            score = if has_grown { 0 } else { REFUSED };
+        }
         let now = score << 1 | u64::from(!full);
         if now != seen {
-            misses.store(now, Ordering::Relaxed);
+            // What the other half has become since is a hint that may be lost.
+            word.store(all & !MISSES_MASK | now, Ordering::Relaxed);
         }
-        let was_widened = score == WIDE_SCORE && may_widen() && percpu.widen(array);
-        let sheaf = if was_widened { self.wide_sheaf() } else { self.narrow_sheaf() };
-        Miss { sheaf, was_widened }
+        if has_grown {
+            let sheaf = self.sheaf_of(area.room(slot, array));
+            return Miss { sheaf, has_grown, was_refused: false };
+        }
+        let was_widened = !is_short
+            && score == WIDE_SCORE
+            && (means.may_widen)()
+            && percpu.widen_within(array, means.limits);
+        let sheaf = if was_widened { self.wide_sheaf() } else { self.sheaf_of(room) };
+        Miss { sheaf, has_grown: was_widened, was_refused: is_due }
+    }
+
+    /// Objects per sheaf of an array that has this much room in its narrow place: half of it.
+    fn sheaf_of(&self, room: usize) -> usize {
+        self.narrow_sheaf().min(room.div_ceil(2))
     }
 }

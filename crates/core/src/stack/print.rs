@@ -22,6 +22,8 @@ pub fn print_stats<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt
     writeln!(out)?;
     print_memory(stack, out)?;
     writeln!(out)?;
+    print_slots(stack, out)?;
+    writeln!(out)?;
     print_locks(stack, out)?;
     writeln!(out)?;
     print_metadata(stack, out)
@@ -155,6 +157,24 @@ pub fn print_memory<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fm
         ("mappings kept", memory.mappings_kept),
     ] {
         writeln!(out, "    {name:<20} {:>12}", bytes / 1024)?;
+    }
+    Ok(())
+}
+
+/// What the arrays of CPUs have room for and hold, and what it took to empty them from elsewhere.
+///
+/// # Errors
+/// What the writer says.
+pub fn print_slots<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
+    let area = stack.percpu().area();
+    writeln!(out, "slots")?;
+    for (name, value) in [
+        ("slots in use", area.awake().count()),
+        ("room of arrays, KiB", area.all_room() / 1024),
+        ("objects in them, KiB", area.held_bytes() / 1024),
+        ("barriers", area.barriers() as usize),
+    ] {
+        writeln!(out, "    {name:<20} {value:>12}")?;
     }
     Ok(())
 }

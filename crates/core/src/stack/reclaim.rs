@@ -21,7 +21,7 @@
 use super::{Stack, StackConfig};
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId, Order};
 use crate::pcp::PageAllocator;
-use crate::slab::{MAX_CACHES, SlabPolicy};
+use crate::slab::{Idle, MAX_CACHES, SlabPolicy};
 use crate::zone::Whole;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 
@@ -97,10 +97,24 @@ impl<C: StackConfig> Stack<C> {
         dirty * FRAME_BYTES + inner.mappings.kept_bytes()
     }
 
-    /// Bytes that the next look may find unneeded beside: what caches keep in barns. O(1).
+    /// Bytes that the next look may find unneeded beside: what caches keep in barns, and on CPUs.
+    /// O(caches * slots that are awake); [`parked_bytes_at_most`](Self::parked_bytes_at_most) is
+    /// not.
     #[must_use]
     pub fn parked_bytes(&self) -> usize {
+        self.inner().kept.barns() + self.fast.percpu.area().held_bytes()
+    }
+
+    /// Of those, what is in barns. O(1).
+    #[must_use]
+    pub fn parked_in_barns(&self) -> usize {
         self.inner().kept.barns()
+    }
+
+    /// What barns keep, and what the arrays of CPUs have room for. O(1).
+    #[must_use]
+    pub fn parked_bytes_at_most(&self) -> usize {
+        self.inner().kept.barns() + self.fast.percpu.area().all_room()
     }
 
     /// Bytes of freed mappings that are kept for reuse. O(1).
@@ -186,33 +200,45 @@ impl<C: StackConfig> Stack<C> {
     }
 
     fn shrink_idle_caches(&self, state: &mut ReclaimState, done: &mut Reclaimed) {
-        let inner = self.inner();
+        let (inner, context) = (self.inner(), self.context());
         let busy = self.busy_slots(state);
-        let is_idle_slot = |slot: SlotIndex| !busy[slot.index() % SLOT_GROUPS];
+        let mut idle = [false; MAX_CACHES];
         for cache in inner.caches.iter() {
-            let stats = inner.slab.stats(&self.context(), cache);
+            let stats = inner.slab.stats(&context, cache);
             let operations =
                 stats.alloc_fast + stats.alloc_slow + stats.free_fast + stats.free_slow;
             let seen = &mut state.operations[cache.id().index()];
-            let is_idle = core::mem::replace(seen, operations) == operations;
+            idle[cache.id().index()] = core::mem::replace(seen, operations) == operations;
+        }
+        // The slots of all first, for that takes a barrier.
+        let of_slots = inner.slab.shrink_slots(
+            &context,
+            &Idle {
+                slots: &|slot| !busy[slot.index() % SLOT_GROUPS],
+                caches: &|id| idle[id.index()],
+            },
+        );
+        done.shrunk += u32::from(of_slots);
+        for cache in inner.caches.iter() {
+            if !idle[cache.id().index()] {
+                done.shrunk += u32::from(inner.slab.shrink_unneeded(&context, cache));
+                continue;
+            }
+            let stats = inner.slab.stats(&context, cache);
             let empty_slabs = stats.total_slabs - stats.active_slabs;
-            if is_idle && stats.parked_objects + empty_slabs > 0 {
-                inner.slab.shrink(&self.context(), cache);
+            if stats.parked_objects + empty_slabs > 0 {
+                inner.slab.shrink_idle(&context, cache);
                 done.shrunk += 1;
-            } else if !is_idle {
-                let context = self.context();
-                let of_slots = inner.slab.shrink_slots(&context, cache, &is_idle_slot);
-                let of_barn = inner.slab.shrink_unneeded(&context, cache);
-                done.shrunk += u32::from(of_slots || of_barn);
             }
         }
     }
 
-    /// Which slots have pushed or popped anything since the last look.
+    /// Which slots have pushed or popped anything since the last look. O(1) for those that are
+    /// asleep or were never used.
     fn busy_slots(&self, state: &mut ReclaimState) -> [bool; SLOT_GROUPS] {
         let area = self.fast.percpu.area();
         let mut operations = [0u64; SLOT_GROUPS];
-        for slot in (0..area.slots()).map(SlotIndex) {
+        for slot in area.awake() {
             let group = &mut operations[slot.index() % SLOT_GROUPS];
             *group = group.wrapping_add(area.slot_operations(slot));
         }

@@ -4,23 +4,31 @@ use super::{Stack, StackConfig};
 use crate::frame::{FRAME_BYTES, PAGEBLOCK_BYTES};
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 
-/// A snapshot; its parts are read one after the other.
+/// A snapshot; its parts are read one after the other, and exact where nobody else is at work.
+///
+/// Equations: `used_bytes + free_bytes = arena_bytes`; `parked_bytes <= free_bytes`; what callers
+/// hold is `used_bytes + mapped_bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapUse {
     /// Address space of zones and mappings.
     pub address_space_bytes: usize,
-    /// Memory of the zones: in use or free.
-    pub zone_bytes: usize,
-    /// Memory of live mappings and of those kept for reuse.
+    /// Memory of the zones, in use or free, and of mappings kept for reuse.
+    pub arena_bytes: usize,
+    /// Memory of live mappings.
     pub mapped_bytes: usize,
     /// Live mappings.
     pub mappings: usize,
-    /// Objects and blocks in use, in bytes.
+    /// Objects and blocks in use, in bytes; mappings are not among them.
     pub used_bytes: usize,
     /// Free objects of slabs, parked ones included.
     pub free_objects: usize,
-    /// Free memory of the zones and of slabs, and mappings kept for reuse.
+    /// What is not in use: free objects and what slabs have beside objects, pages on the lists of
+    /// CPUs, free memory of the zones, mappings kept for reuse.
     pub free_bytes: usize,
+    /// Of the free objects, those in the slots of CPUs and in barns.
+    pub parked_objects: usize,
+    /// Bytes of those.
+    pub parked_bytes: usize,
 }
 
 /// Where the memory of a heap is, in bytes; its parts are read one after the other. Their sum
@@ -93,23 +101,27 @@ impl<C: StackConfig> Stack<C> {
     #[must_use]
     pub fn heap_use(&self) -> HeapUse {
         let inner = self.inner();
-        let address_space_bytes = self.arena().pageblocks_taken() * PAGEBLOCK_BYTES;
-        let mut usage = HeapUse { address_space_bytes, ..HeapUse::default() };
-        for zone in inner.pages.zones().all() {
-            usage.zone_bytes += zone.managed() as usize * FRAME_BYTES;
-            usage.free_bytes += zone.free() as usize * FRAME_BYTES;
-        }
+        let held = self.memory_held();
+        let zones: usize = inner.pages.zones().all().map(|zone| zone.managed() as usize).sum();
+        let arena_bytes = zones * FRAME_BYTES + held.mappings_kept;
+        // Between two looks others may have taken more than the first one saw.
+        let used_bytes = (held.objects + held.blocks).min(arena_bytes);
+        let mut usage = HeapUse {
+            address_space_bytes: self.arena().pageblocks_taken() * PAGEBLOCK_BYTES,
+            arena_bytes,
+            mapped_bytes: held.mappings,
+            mappings: inner.mappings.live(),
+            used_bytes,
+            free_bytes: arena_bytes - used_bytes,
+            parked_bytes: held.parked,
+            ..HeapUse::default()
+        };
         for cache in inner.caches.iter() {
             let stats = self.cache_stats(cache.id());
-            let free = (stats.total_objects - stats.active_objects + stats.parked_objects) as usize;
-            usage.free_objects += free;
-            usage.free_bytes += free * cache.stride();
+            let free = stats.total_objects.saturating_sub(stats.active_objects);
+            usage.free_objects += (free + stats.parked_objects) as usize;
+            usage.parked_objects += stats.parked_objects as usize;
         }
-        let kept = inner.mappings.kept_charged() as usize * FRAME_BYTES;
-        usage.mappings = inner.mappings.live();
-        usage.mapped_bytes = inner.pages.zones().budget().mapped() as usize * FRAME_BYTES;
-        usage.free_bytes += kept;
-        usage.used_bytes = (usage.zone_bytes + usage.mapped_bytes).saturating_sub(usage.free_bytes);
         usage
     }
 }

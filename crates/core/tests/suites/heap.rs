@@ -217,7 +217,7 @@ impl Play {
     fn validate(&self) {
         assert_eq!(self.bed.stack.validate(), Ok(()));
         let usage = self.bed.stack.heap_use();
-        assert!(usage.used_bytes >= self.oracle.bytes(), "{usage:?}");
+        assert!(usage.used_bytes + usage.mapped_bytes >= self.oracle.bytes(), "{usage:?}");
     }
 
     fn finish(mut self) {

@@ -5,14 +5,17 @@
 //! `QUARRY_TEST_SEED` repeats the random choices of a run that printed its seed.
 #![cfg(not(quarry_model))]
 
+mod cpus;
 mod deferral;
 mod failing;
 mod heap;
 mod limits;
 mod misuse;
+mod nodes;
 mod policies;
 mod populate;
 mod reclaim;
 mod slub;
 mod support;
 mod threads;
+mod usage;

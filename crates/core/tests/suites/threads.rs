@@ -3,6 +3,7 @@
 //! that is handed out twice, or whose memory has gone, is found by whoever frees it.
 
 use crate::support::{Backing, Bed, TestOs, small, unregister};
+use quarry_core::frame::NodeId;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::CacheId;
 use quarry_core::slab::SlabPolicy;
@@ -25,17 +26,22 @@ macro_rules! stamp {
 
             #[test]
             fn objects_change_hands_on_native_slots() {
-                exchange::<NativeSlots, $policy>(4, 0);
+                exchange::<NativeSlots, $policy>(4, 0, 1);
+            }
+
+            #[test]
+            fn objects_change_hands_between_nodes() {
+                exchange::<NativeSlots, $policy>(4, 1, 2);
             }
 
             #[test]
             fn objects_change_hands_with_threads_that_have_no_registration() {
-                exchange::<NativeSlots, $policy>(4, 2);
+                exchange::<NativeSlots, $policy>(4, 2, 1);
             }
 
             #[test]
             fn objects_change_hands_on_locked_slots() {
-                exchange::<LockedSlots<ThreadStripe>, $policy>(4, 0);
+                exchange::<LockedSlots<ThreadStripe>, $policy>(4, 0, 1);
             }
         }
     )*};
@@ -235,8 +241,9 @@ fn give_back<C: StackConfig>(stack: &Stack<C>, done: &AtomicBool, mut dice: Dice
     }
 }
 
-/// `threads` threads trade, `unregistered` of them without restartable sequences.
-fn exchange<P, S>(threads: usize, unregistered: usize)
+/// `threads` threads trade, `unregistered` of them without restartable sequences, on CPUs of
+/// `nodes` nodes by turns.
+fn exchange<P, S>(threads: usize, unregistered: usize, nodes: u8)
 where
     P: PerCpu + 'static,
     S: SlabPolicy<P> + 'static,
@@ -246,6 +253,10 @@ where
     let mut options = small();
     options.heap = true;
     options.pages.reserve_bytes = 2 << 30;
+    options.pages.nodes = nodes;
+    if nodes > 1 {
+        options.pages.node_of_slot = |slot| NodeId(slot.0 as u8 % 2);
+    }
     let os = Box::leak(Box::new(TestOs::new(Backing::Linux, 4096)));
     let bed = Bed::<Config<P, S>>::on(os, &options, |_| {}).expect("a system that fails nowhere");
     let market = Market {

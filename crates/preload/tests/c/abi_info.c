@@ -49,6 +49,42 @@ static void mallinfo_follows(void)
     CHECK(after < before + MIB, "%zu bytes in use before, %zu after", before, after);
 }
 
+/* Exact, and as glibc adds up: what is cached or kept for reuse is free, and nothing is counted
+   twice. Nobody else is at work here. */
+static void mallinfo_adds_up(void)
+{
+    struct mallinfo2 before = mallinfo2();
+    void *volatile object = malloc(64);
+    struct mallinfo2 with_one = mallinfo2();
+    size_t one = with_one.uordblks - before.uordblks;
+    CHECK(one >= 64 && one <= 80, "one object of 64 bytes counts %zu", one);
+    CHECK(with_one.uordblks < 64 << 10, "%zu bytes in use after one malloc", with_one.uordblks);
+    void *volatile large = malloc(5 * MIB);
+    struct mallinfo2 with_large = mallinfo2();
+    CHECK(with_large.uordblks == with_one.uordblks, "a mapping counts %zu in the heap",
+          with_large.uordblks - with_one.uordblks);
+    CHECK(with_large.hblks == with_one.hblks + 1, "%zu mappings", with_large.hblks);
+    CHECK(with_large.hblkhd - with_one.hblkhd >= 5 * MIB &&
+              with_large.hblkhd - with_one.hblkhd < 6 * MIB,
+          "a mapping of 5 MiB counts %zu", with_large.hblkhd - with_one.hblkhd);
+    allocate_all();
+    free_all();
+    free(large);
+    free(object);
+    struct mallinfo2 after = mallinfo2();
+    CHECK(after.uordblks == before.uordblks, "%zu bytes in use before, %zu after", before.uordblks,
+          after.uordblks);
+    CHECK(after.hblkhd == before.hblkhd, "%zu bytes mapped before, %zu after", before.hblkhd,
+          after.hblkhd);
+    struct mallinfo2 *all[] = {&before, &with_one, &with_large, &after};
+    for (size_t i = 0; i < LENGTH(all); i++) {
+        CHECK(all[i]->uordblks + all[i]->fordblks == all[i]->arena, "%zu: %zu + %zu != %zu", i,
+              all[i]->uordblks, all[i]->fordblks, all[i]->arena);
+        CHECK(all[i]->fsmblks <= all[i]->fordblks, "%zu: %zu cached of %zu free", i,
+              all[i]->fsmblks, all[i]->fordblks);
+    }
+}
+
 static void mallopt_does_no_harm(void)
 {
     static const int parameters[] = {M_MXFAST,         M_TRIM_THRESHOLD, M_TOP_PAD,
@@ -83,6 +119,8 @@ static void trim_keeps_what_is_in_use(void)
 int main(void)
 {
     require_quarry();
+    if (!testing_a_peer())
+        mallinfo_adds_up();
     mallinfo_follows();
     mallopt_does_no_harm();
     trim_keeps_what_is_in_use();

@@ -5,9 +5,9 @@
 //! one word that holds its owner's thread pointer: single operations only try it, so that nothing
 //! on the fast path waits; who must have it (prepare, drain) spins briefly and then naps.
 
-use super::slot::{CELL_SHIFT, LIST_MAX, WidePlace};
-use super::{ArrayId, LOOKED_AT, Object, PerCpu, Push, SlotArea, SlotIndex};
-use crate::lock::CountedLock;
+use super::slot::{CELL_SHIFT, LIST_MAX};
+use super::{ArrayId, LOOKED_AT, Limits, Object, PerCpu, Push, SlotArea, SlotIndex};
+use crate::lock::{CountedLock, Guard};
 use crate::os::{Os, OsResult};
 use crate::primitive::{AtomicPtr, AtomicU32, Ordering, relax};
 use core::mem::MaybeUninit;
@@ -273,31 +273,53 @@ impl Stripes {
         same
     }
 
-    pub(super) fn prepare(&self, area: &SlotArea, slot: SlotIndex, array: ArrayId) {
+    /// See [`PerCpu::make_room`]; the caller holds the lock of the bounds.
+    pub(super) fn make_room(
+        &self,
+        area: &SlotArea,
+        bounds: &Guard<'_, ()>,
+        (slot, array): (SlotIndex, ArrayId),
+        limits: &Limits,
+        take: &mut dyn FnMut(ArrayId, &[Object]),
+    ) -> bool {
         // Lock order: bounds before slots, as in drain and fork.
-        let bounds = area.bounds_lock.lock();
         let held = hold(area, slot);
-        area.open(&bounds, held.1, array);
+        area.make_room_held(bounds, (held.1, array), limits, |unused| {
+            area.empty_stopped(slot, unused, take);
+            area.reopen(slot, unused);
+            true
+        })
     }
 
-    /// The caller holds the lock of the bounds.
-    pub(super) fn widen(&self, area: &SlotArea, slot: SlotIndex, array: ArrayId, wide: WidePlace) {
+    /// See [`PerCpu::widen_within`]; the caller holds the lock of the bounds.
+    pub(super) fn widen(
+        &self,
+        area: &SlotArea,
+        slot: SlotIndex,
+        array: ArrayId,
+        limits: &Limits,
+    ) -> bool {
+        let Some(wide) = area.free_wide_place(slot, array, limits) else { return false };
         let _held = hold(area, slot);
         area.widen_stopped(slot, array, wide);
         area.reopen(slot, array);
+        true
     }
 
+    /// See [`PerCpu::drain_where`].
     pub(super) fn drain(
         &self,
         area: &SlotArea,
-        array: ArrayId,
-        which: &dyn Fn(SlotIndex) -> bool,
-        take: &mut dyn FnMut(&[Object]),
+        which: &dyn Fn(SlotIndex, ArrayId) -> bool,
+        take: &mut dyn FnMut(ArrayId, &[Object]),
     ) {
-        for slot in self.slots().filter(|slot| which(*slot) && area.is_opened(*slot, array)) {
+        for slot in self.slots().filter(|slot| area.is_awake(*slot)) {
+            let _bounds = area.bounds_lock.lock();
             let _held = hold(area, slot);
-            area.empty_stopped(slot, array, take);
-            area.reopen(slot, array);
+            for array in area.with_room(slot).filter(|array| which(slot, *array)) {
+                area.empty_stopped(slot, array, take);
+                area.reopen(slot, array);
+            }
         }
     }
 
@@ -476,26 +498,28 @@ unsafe impl<C: ChooseSlot> PerCpu for LockedSlots<C> {
             && self.stripes.compare_store(&self.area, slot, array, word, expected, new)
     }
 
-    fn prepare(&self, array: ArrayId) -> OsResult<()> {
-        self.stripes.prepare(&self.area, self.current(), array);
-        Ok(())
-    }
-
-    fn widen(&self, array: ArrayId) -> bool {
-        let _bounds = self.area.bounds_lock.lock();
-        let slot = self.current();
-        let wide = self.area.free_wide_place(slot, array);
-        wide.inspect(|wide| self.stripes.widen(&self.area, slot, array, *wide)).is_some()
-    }
-
-    fn drain_slots(
+    fn make_room(
         &self,
         array: ArrayId,
-        which: &dyn Fn(SlotIndex) -> bool,
-        take: &mut dyn FnMut(&[Object]),
+        limits: &Limits,
+        take: &mut dyn FnMut(ArrayId, &[Object]),
     ) -> bool {
+        let bounds = self.area.bounds_lock.lock();
+        let place = (self.current(), array);
+        self.stripes.make_room(&self.area, &bounds, place, limits, take)
+    }
+
+    fn widen_within(&self, array: ArrayId, limits: &Limits) -> bool {
         let _bounds = self.area.bounds_lock.lock();
-        self.stripes.drain(&self.area, array, which, take);
+        self.stripes.widen(&self.area, self.current(), array, limits)
+    }
+
+    fn drain_where(
+        &self,
+        which: &dyn Fn(SlotIndex, ArrayId) -> bool,
+        take: &mut dyn FnMut(ArrayId, &[Object]),
+    ) -> bool {
+        self.stripes.drain(&self.area, which, take);
         true
     }
 

@@ -25,6 +25,7 @@
 mod locked;
 #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq))))]
 mod registration;
+mod room;
 #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq))))]
 mod rseq;
 #[cfg(any(
@@ -37,6 +38,7 @@ mod slot;
 mod stepped;
 
 pub use locked::{ChooseSlot, DeclaredSlot, LockedSlots, ThreadStripe};
+pub use room::Limits;
 #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq))))]
 pub use rseq::{RseqSlots, SequenceOffsets};
 pub use slot::{
@@ -191,36 +193,58 @@ pub unsafe trait PerCpu: Sync + Sized {
         new: u64,
     ) -> bool;
 
-    /// Gives the running CPU's slot room for `array` if it has none yet. O(1), rare.
+    /// Gives the running CPU's slot all the room for `array` that it may ever have in a narrow
+    /// place. O(1), rare.
     ///
     /// # Errors
     /// Where the OS refuses memory for the slot; the slow path then serves.
-    fn prepare(&self, array: ArrayId) -> OsResult<()>;
+    fn prepare(&self, array: ArrayId) -> OsResult<()> {
+        while self.make_room(array, &Limits::NONE, &mut |_, _| {}) {}
+        Ok(())
+    }
 
-    /// Moves the running CPU's array to a wide place, if it may have one and one is free; it stays
-    /// there until it is drained. Returns whether it moved; a thread that changes its CPU meanwhile
-    /// may find that it did not. O(objects), no system call.
-    fn widen(&self, array: ArrayId) -> bool;
+    /// Gives the running CPU's slot room for `array`, or more of it, as far as `limits` go; where
+    /// they are reached, takes it from arrays of the same slot that are not used, and their objects
+    /// to `take`. Returns whether there is more room. A thread that changes its CPU meanwhile has
+    /// got it for the one that it was on. `take` runs with the lock of the bounds held, as that of
+    /// [`drain`](Self::drain). O(arrays + objects taken), no system call.
+    fn make_room(
+        &self,
+        array: ArrayId,
+        limits: &Limits,
+        take: &mut dyn FnMut(ArrayId, &[Object]),
+    ) -> bool;
 
-    /// Takes all objects of `array` out of every slot and hands them to `take`, in pieces. Returns
+    /// Moves the running CPU's array to a wide place, if it may have one, one is free, and `limits`
+    /// allow it; it stays there until it is drained. Returns whether it moved; a thread that
+    /// changes its CPU meanwhile may find that it did not. O(objects), no system call.
+    fn widen_within(&self, array: ArrayId, limits: &Limits) -> bool;
+
+    /// [`widen_within`](Self::widen_within) without limits.
+    fn widen(&self, array: ArrayId) -> bool {
+        self.widen_within(array, &Limits::NONE)
+    }
+
+    /// Takes all objects of `array` out of every slot and hands them to `take`, in pieces; as
+    /// [`drain_where`](Self::drain_where).
+    fn drain(&self, array: ArrayId, take: &mut dyn FnMut(&[Object])) -> bool {
+        self.drain_where(&|_, other| other == array, &mut |_, objects| take(objects))
+    }
+
+    /// Takes all objects out of the arrays that `which` chooses, in whatever slots, and hands them
+    /// to `take`, in pieces; takes their room as well, until somebody makes room again. Returns
     /// whether it reached every slot: where the kernel refuses the barrier (a seccomp filter that
     /// was installed after `init`) the slots of CPUs keep what they hold, and where the barrier has
     /// been [left to another thread](Self::leave_barrier_to) those of other CPUs.
     ///
-    /// Slots are stopped by bounds that no sequence writes, one barrier serves them all, and they
-    /// run again when their array has been emptied. `take` runs with the lock of the bounds held:
-    /// it must not drain, prepare or define. O(slots + objects), at most one membarrier.
-    fn drain(&self, array: ArrayId, take: &mut dyn FnMut(&[Object])) -> bool {
-        self.drain_slots(array, &|_| true, take)
-    }
-
-    /// [`drain`](Self::drain) of those slots only that `which` chooses; it must always say the same
-    /// of a slot.
-    fn drain_slots(
+    /// Slots are stopped by bounds that no sequence writes, and one barrier serves them all. `take`
+    /// runs with the lock of the bounds held: it must not drain, prepare or define. That lock is
+    /// held for one slot at a time. `which` always says the same. O(arrays * slots awake +
+    /// objects), at most one membarrier, none where no array that `which` chooses has room.
+    fn drain_where(
         &self,
-        array: ArrayId,
-        which: &dyn Fn(SlotIndex) -> bool,
-        take: &mut dyn FnMut(&[Object]),
+        which: &dyn Fn(SlotIndex, ArrayId) -> bool,
+        take: &mut dyn FnMut(ArrayId, &[Object]),
     ) -> bool;
 
     /// Takes the list of `array` out of every slot, with its guard and its length, and leaves both

@@ -13,7 +13,8 @@
 //!   no barrier: whoever was inside a sequence on that slot was preempted, or the closer could not
 //!   run there, and starts again. From then on the closer may be moved to other CPUs; the cell
 //!   stays closed until it has opened it.
-//! * Nobody but the lock of the bounds' holder opens or closes a cell.
+//! * Nobody but the lock of the bounds' holder opens or closes a cell. A drain lets go of that lock
+//!   between closing and emptying; what is closed meanwhile is left alone by everybody else.
 //!
 //! The barrier is a system call that no other allocator makes, and a filter may kill for it. So it
 //! can be left to one thread ([`PerCpu::leave_barrier_to`]); drains of all others then empty the
@@ -21,7 +22,7 @@
 //! the process has one thread, it is in no sequence when it drains, and nothing needs stopping.
 
 use super::locked::{ChooseSlot, Stripes, ThreadStripe};
-use super::{ArrayId, Object, PerCpu, Push, SlotArea, SlotIndex};
+use super::{ArrayId, Limits, Object, PerCpu, Push, SlotArea, SlotIndex};
 use crate::lock::CountedLock;
 use crate::os::{Os, OsResult};
 use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
@@ -114,6 +115,8 @@ pub struct Sequenced<Q: Sequences> {
     /// Who may call the barrier: `ANYBODY`, `NOBODY` or a thread, by its thread pointer.
     caller: AtomicUsize,
     stripes: Stripes,
+    /// Held while arrays are stopped for longer than the lock of the bounds: one drain at a time.
+    draining: CountedLock<()>,
     /// Keeps `init` from running twice.
     once: CountedLock<bool>,
 }
@@ -160,7 +163,11 @@ impl<Q: Sequences> Sequenced<Q> {
     /// After it no sequence that began earlier is still running; trivially so where none can run.
     /// False where the kernel refuses.
     fn barrier(&self) -> bool {
-        !self.is_active() || self.sequences.is_alone() || self.sequences.barrier()
+        if !self.is_active() || self.sequences.is_alone() {
+            return true;
+        }
+        self.area.barriers.fetch_add(1, Ordering::Relaxed);
+        self.sequences.barrier()
     }
 
     /// Whether the calling thread can stop the sequences of all CPUs, unless the kernel refuses.
@@ -193,19 +200,70 @@ impl<Q: Sequences> Sequenced<Q> {
         None
     }
 
-    /// Empties the running CPU's array, if `which` chooses its slot. The caller holds
-    /// `bounds_lock`.
+    /// Empties those arrays of the running CPU that `which` chooses, one after the other: it may be
+    /// another CPU's turn in between.
     fn drain_own(
         &self,
-        array: ArrayId,
-        which: &dyn Fn(SlotIndex) -> bool,
-        take: &mut dyn FnMut(&[Object]),
+        which: &dyn Fn(SlotIndex, ArrayId) -> bool,
+        take: &mut dyn FnMut(ArrayId, &[Object]),
     ) {
-        let Some((slot, _)) = self.close_own(array, CLOSED) else { return };
-        if which(slot) {
-            self.area.empty_stopped(slot, array, take);
+        let here = self.current();
+        if here.0 >= self.cpu_count() || !self.area.is_awake(here) {
+            return;
         }
-        self.area.reopen(slot, array);
+        for array in self.area.with_room(here).filter(|array| which(here, *array)) {
+            let _bounds = self.area.bounds_lock.lock();
+            let Some((slot, _)) = self.close_own(array, CLOSED) else { continue };
+            if which(slot, array) {
+                self.area.empty_stopped(slot, array, take);
+            }
+            self.area.reopen(slot, array);
+        }
+    }
+
+    /// Takes the objects and the room of an array of `slot` that is not used, if the calling thread
+    /// is still on that slot's CPU; returns whether it was. The caller holds `bounds_lock`.
+    fn take_unused(
+        &self,
+        slot: SlotIndex,
+        unused: ArrayId,
+        take: &mut dyn FnMut(ArrayId, &[Object]),
+    ) -> bool {
+        let Some((closed, _)) = self.close_own(unused, CLOSED) else { return false };
+        if closed == slot {
+            self.area.empty_stopped(slot, unused, take);
+        }
+        self.area.reopen(closed, unused);
+        closed == slot
+    }
+
+    /// Stops the arrays of CPUs that `which` chooses; returns whether there is one.
+    fn stop_arrays(&self, which: &dyn Fn(SlotIndex, ArrayId) -> bool) -> bool {
+        let _bounds = self.area.bounds_lock.lock();
+        let mut any = false;
+        for slot in self.cpu_slots().filter(|slot| self.area.is_awake(*slot)) {
+            for array in self.area.with_room(slot).filter(|array| which(slot, *array)) {
+                self.area.word(slot, array, 1).store(CLOSED, Ordering::Release);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Empties what [`PerCpu::drain_where`] has stopped, if `flushed`, and opens it again.
+    fn empty_stopped_slots(&self, flushed: bool, take: &mut dyn FnMut(ArrayId, &[Object])) {
+        for slot in self.cpu_slots().filter(|slot| self.area.is_awake(*slot)) {
+            let _bounds = self.area.bounds_lock.lock();
+            for array in self.area.with_room(slot) {
+                if !self.area.is_stopped(slot, array) {
+                    continue;
+                }
+                if flushed {
+                    self.area.empty_stopped(slot, array, take);
+                }
+                self.area.reopen(slot, array);
+            }
+        }
     }
 
     /// Marks every list of `array` that is in use as stopped, keeping its guard in the slot's
@@ -266,6 +324,7 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         active: AtomicBool::new(false),
         caller: AtomicUsize::new(ANYBODY),
         stripes: Stripes::new(),
+        draining: CountedLock::new(()),
         once: CountedLock::new(false),
     };
 
@@ -384,32 +443,34 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         }
     }
 
-    fn prepare(&self, array: ArrayId) -> OsResult<()> {
+    fn make_room(
+        &self,
+        array: ArrayId,
+        limits: &Limits,
+        take: &mut dyn FnMut(ArrayId, &[Object]),
+    ) -> bool {
+        let bounds = self.area.bounds_lock.lock();
         let slot = self.current();
+        let place = (slot, array);
         if slot.0 >= self.cpu_count() {
-            self.stripes.prepare(&self.area, slot, array);
-        } else if !self.area.is_opened(slot, array) {
-            let bounds = self.area.bounds_lock.lock();
-            self.area.open(&bounds, slot, array);
+            return self.stripes.make_room(&self.area, &bounds, place, limits, take);
         }
-        Ok(())
+        self.area
+            .make_room_held(&bounds, place, limits, |unused| self.take_unused(slot, unused, take))
     }
 
-    fn widen(&self, array: ArrayId) -> bool {
+    fn widen_within(&self, array: ArrayId, limits: &Limits) -> bool {
         let _bounds = self.area.bounds_lock.lock();
         let slot = self.current();
         if slot.0 >= self.cpu_count() {
-            let wide = self.area.free_wide_place(slot, array);
-            return wide
-                .inspect(|wide| self.stripes.widen(&self.area, slot, array, *wide))
-                .is_some();
+            return self.stripes.widen(&self.area, slot, array, limits);
         }
-        if self.area.free_wide_place(slot, array).is_none() {
+        if self.area.free_wide_place(slot, array, limits).is_none() {
             return false;
         }
         let Some((slot, _)) = self.close_own(array, CLOSED) else { return false };
         // The thread may have been moved since, and the slot closed be another one.
-        let wide = self.area.free_wide_place(slot, array);
+        let wide = self.area.free_wide_place(slot, array, limits);
         if let Some(wide) = wide {
             self.area.widen_stopped(slot, array, wide);
         }
@@ -417,31 +478,24 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         wide.is_some()
     }
 
-    fn drain_slots(
+    fn drain_where(
         &self,
-        array: ArrayId,
-        which: &dyn Fn(SlotIndex) -> bool,
-        take: &mut dyn FnMut(&[Object]),
+        which: &dyn Fn(SlotIndex, ArrayId) -> bool,
+        take: &mut dyn FnMut(ArrayId, &[Object]),
     ) -> bool {
-        let _bounds = self.area.bounds_lock.lock();
         if !self.may_stop_all() {
-            self.drain_own(array, which, take);
-            self.stripes.drain(&self.area, array, which, take);
+            self.drain_own(which, take);
+            self.stripes.drain(&self.area, which, take);
             return false;
         }
-        let opened =
-            || self.cpu_slots().filter(|slot| which(*slot) && self.area.is_opened(*slot, array));
-        opened().for_each(|slot| {
-            self.area.word(slot, array, 1).store(CLOSED, Ordering::Release);
-        });
-        let flushed = self.barrier();
-        for slot in opened() {
-            if flushed {
-                self.area.empty_stopped(slot, array, take);
-            }
-            self.area.reopen(slot, array);
+        // What is stopped while the lock of the bounds is free is this drain's.
+        let _draining = self.draining.lock();
+        let mut flushed = true;
+        if self.stop_arrays(which) {
+            flushed = self.barrier();
+            self.empty_stopped_slots(flushed, take);
         }
-        self.stripes.drain(&self.area, array, which, take);
+        self.stripes.drain(&self.area, which, take);
         flushed
     }
 

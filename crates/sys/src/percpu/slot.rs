@@ -14,11 +14,13 @@
 //! `begin(n) = end(n-1) + LOOKED_AT`, `end(n) = begin(n) + capacity(n)`, `end(last) <= FIRST_WIDE`.
 //! Wide place `p` is the words `FIRST_WIDE + p * WIDE_WORDS + LOOKED_AT ..`, behind its own guards.
 //!
-//! Invariant of an open array: its place (word 3) is its narrow one or a wide one whose owner
-//! (a byte of the slot's control cell) it is, `begin <= top <= end` of its place, and the words
-//! `begin..top` are objects.
+//! Invariant of an array that has been opened: its place (word 3) is a front part of its narrow
+//! one, perhaps an empty one, or a wide one whose owner (a byte of the slot's control cell) it is,
+//! `begin <= top <= end` of its place, and the words `begin..top` are objects. How much room it
+//! gets there, and when it loses it, is in `room`.
 
-use super::{ArrayUse, ListUse, Object};
+use super::room::Rooms;
+use super::{ArrayUse, Limits, ListUse, Object};
 use crate::lock::{CountedLock, Guard};
 use crate::os::{Os, OsError, OsResult};
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -34,7 +36,7 @@ pub const MAX_ARRAYS: usize = 128;
 /// log2 of the bytes of a cell: four words.
 pub(super) const CELL_SHIFT: u32 = 5;
 const CELLS_BYTES: usize = MAX_ARRAYS << CELL_SHIFT;
-const FIRST_WORD: usize = CELLS_BYTES / 8;
+pub(super) const FIRST_WORD: usize = CELLS_BYTES / 8;
 const LAST_WORD: usize = SLOT_BYTES / 8;
 /// Wide places of a slot: a byte of one word names the owner of each.
 pub const WIDE_PLACES: usize = 8;
@@ -53,19 +55,29 @@ const _: () = assert!(MAX_ARRAYS <= 256, "the number of an array fits a byte");
 /// behind them, which nobody should have either, fault.
 const MOST_GUARDS: u32 = 64;
 
-/// Word of an array's cell that says where it lies, 0 = not opened: `{narrow : 32 | now : 32}`, two
-/// places.
+/// Word of an array's cell that says where it lies, 0 = never opened: `{narrow : 32 | now : 32}`,
+/// two places; of the narrow one `end` is that of all of it.
 const PLACE: usize = 3;
 /// Bytes of a slot that come into memory at once: the cells, and the arrays of twelve classes.
 const POPULATED_BYTES: usize = 16 << 10;
 
 /// Where an array lies: `{end : 16 | begin : 16}`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Place(u32);
+pub(super) struct Place(u32);
 
 impl Place {
     fn new(begin: usize, end: usize) -> Self {
         Self((end << 16 | begin) as u32)
+    }
+
+    /// Its first words, at most all of them.
+    pub(super) fn front(self, objects: usize) -> Self {
+        Self::new(self.begin() as usize, self.begin() as usize + objects.min(self.len()))
+    }
+
+    /// Objects that find room.
+    pub(super) fn len(self) -> usize {
+        (self.end() - self.begin()) as usize
     }
 
     fn begin(self) -> u64 {
@@ -76,11 +88,16 @@ impl Place {
         u64::from(self.0 >> 16)
     }
 
-    /// What word 1 of the open array holds: `{end : 16 | !begin : 16}`.
+    /// What word 1 of the open array holds: `{end : 16 | !begin : 16}`. An empty place refuses
+    /// pushes and pops as closed bounds do.
     fn bounds(self) -> u64 {
         u64::from(self.0) ^ 0xffff
     }
 }
+
+/// Word of an array's cell that counts its misses: the low half is for whoever decides about its
+/// room, the high half for the hand that looks for room to take (see `room`).
+pub(super) const MISSES: usize = 2;
 
 /// Most objects that a list can count.
 pub(super) const LIST_MAX: u64 = 0xf_ffff;
@@ -172,6 +189,10 @@ pub struct SlotArea {
     laid_out: AtomicU32,
     /// Held while bounds or layouts change: prepare, drain, define.
     pub(super) bounds_lock: CountedLock<()>,
+    /// How much room arrays have.
+    pub(super) rooms: Rooms,
+    /// Barriers that drains have asked the kernel for.
+    pub(super) barriers: AtomicU64,
     /// Bit `n % 64` is set once somebody has tried to hold slot `n`.
     ever_held: AtomicU64,
 }
@@ -188,6 +209,8 @@ impl SlotArea {
             wide: [const { AtomicU32::new(0) }; MAX_ARRAYS],
             laid_out: AtomicU32::new(0),
             bounds_lock: CountedLock::new(()),
+            rooms: Rooms::new(),
+            barriers: AtomicU64::new(0),
             ever_held: AtomicU64::new(0),
         }
     }
@@ -280,34 +303,28 @@ impl SlotArea {
     }
 
     /// The narrow place of `array` of `slot`, and where it lies now.
-    fn places(&self, slot: SlotIndex, array: ArrayId) -> (Place, Place) {
+    pub(super) fn places(&self, slot: SlotIndex, array: ArrayId) -> (Place, Place) {
         let word = self.word(slot, array, PLACE).load(Ordering::Relaxed);
         (Place((word >> 32) as u32), Place(word as u32))
     }
 
-    fn set_places(&self, slot: SlotIndex, array: ArrayId, narrow: Place, now: Place) {
+    pub(super) fn set_places(&self, slot: SlotIndex, array: ArrayId, narrow: Place, now: Place) {
         let word = u64::from(narrow.0) << 32 | u64::from(now.0);
         self.word(slot, array, PLACE).store(word, Ordering::Relaxed);
-    }
-
-    /// Words that the narrow places of a slot take so far (cell 0, word 3). Changed under
-    /// `bounds_lock`.
-    fn words_in_use(&self, slot: SlotIndex) -> &AtomicU64 {
-        self.at(slot, 3)
     }
 
     /// A narrow place for `array`, which has none yet in `slot`. There is room for all that are
     /// defined.
     fn next_narrow_place(&self, slot: SlotIndex, array: ArrayId) -> Place {
         let in_use = self.words_in_use(slot);
-        let begin = FIRST_WORD + in_use.load(Ordering::Relaxed) as usize + LOOKED_AT;
+        let begin = FIRST_WORD + in_use + LOOKED_AT;
         let end = begin + self.capacity(array);
-        in_use.store((end - FIRST_WORD) as u64, Ordering::Relaxed);
+        self.set_words_in_use(slot, end - FIRST_WORD);
         Place::new(begin, end)
     }
 
     /// Where `array` of `slot` lies now.
-    fn place(&self, slot: SlotIndex, array: ArrayId) -> Place {
+    pub(super) fn place(&self, slot: SlotIndex, array: ArrayId) -> Place {
         self.places(slot, array).1
     }
 
@@ -315,7 +332,7 @@ impl SlotArea {
     #[must_use]
     pub fn is_wide(&self, slot: SlotIndex, array: ArrayId) -> bool {
         let (narrow, now) = self.places(slot, array);
-        narrow != now
+        narrow.begin() != now.begin()
     }
 
     /// Whether `object` seems to be among the [`LOOKED_AT`] on top of `array` of `slot`, the slot
@@ -389,18 +406,38 @@ impl SlotArea {
         self.word(slot, array, 1).store(self.place(slot, array).bounds(), Ordering::Release);
     }
 
-    /// Opens `array` in `slot`: the header first, then the bounds. Sequences read the bounds first,
-    /// so one that sees the new bounds also sees the new header (x86 keeps loads and stores in
-    /// order; locked slots hold their lock), and one that sees none refuses whatever the header.
-    /// Idempotent; does nothing before `define`. The caller holds `bounds_lock`.
-    pub(super) fn open(&self, _bounds: &Guard<'_, ()>, slot: SlotIndex, array: ArrayId) {
-        let header = self.word(slot, array, 0);
-        if header.load(Ordering::Relaxed) == 0 && self.capacity(array) != 0 {
-            let place = self.next_narrow_place(slot, array);
-            self.set_places(slot, array, place, place);
-            header.store(place.begin(), Ordering::Release);
-            self.word(slot, array, 1).store(place.bounds(), Ordering::Release);
+    /// Gives `array` of `slot`, which lies in its narrow place or was never opened, room for `room`
+    /// objects, at least as many as it has now: the header first, then the bounds. Sequences read
+    /// the bounds first, so one that sees the new bounds also sees the new header (x86 keeps loads
+    /// and stores in order; locked slots hold their lock), and one that sees old ones refuses
+    /// whatever the header, or finds less room. Does nothing before `define`, nor to an array that
+    /// a drain has stopped. The caller holds `bounds_lock`.
+    pub(super) fn give_room(
+        &self,
+        _bounds: &Guard<'_, ()>,
+        slot: SlotIndex,
+        array: ArrayId,
+        room: usize,
+    ) {
+        if self.capacity(array) == 0 || self.is_stopped(slot, array) {
+            return;
         }
+        let header = self.word(slot, array, 0);
+        if header.load(Ordering::Relaxed) == 0 {
+            let place = self.next_narrow_place(slot, array);
+            self.set_places(slot, array, place, place.front(0));
+            header.store(place.begin(), Ordering::Release);
+        }
+        let (narrow, now) = self.places(slot, array);
+        debug_assert!(narrow.begin() == now.begin() && now.len() <= room);
+        self.set_room(slot, array, narrow.front(room));
+        self.reopen(slot, array);
+    }
+
+    /// Whether a drain has stopped `array` of `slot`. Known to who holds `bounds_lock`.
+    pub(super) fn is_stopped(&self, slot: SlotIndex, array: ArrayId) -> bool {
+        let bounds = self.word(slot, array, 1).load(Ordering::Relaxed);
+        bounds == 0 && self.place(slot, array).len() > 0
     }
 
     /// Which array has each of the slot's wide places, one byte each (cell 0, word 1). Changed
@@ -415,10 +452,20 @@ impl SlotArea {
         owners.into_iter().filter(|owner| *owner != 0).map(usize::from)
     }
 
-    /// A free wide place for `array` of `slot`, if it is open, narrow, and may be wide.
-    pub(super) fn free_wide_place(&self, slot: SlotIndex, array: ArrayId) -> Option<WidePlace> {
+    /// A free wide place for `array` of `slot`, if it is open, narrow, and may be wide within
+    /// `limits`.
+    pub(super) fn free_wide_place(
+        &self,
+        slot: SlotIndex,
+        array: ArrayId,
+        limits: &Limits,
+    ) -> Option<WidePlace> {
         let capacity = self.wide[array.index()].load(Ordering::Relaxed) as usize;
-        if capacity == 0 || !self.is_opened(slot, array) || self.is_wide(slot, array) {
+        if capacity == 0
+            || self.room(slot, array) == 0
+            || self.is_wide(slot, array)
+            || !self.may_widen(slot, array, capacity, limits)
+        {
             return None;
         }
         let owners = self.owners(slot).load(Ordering::Relaxed).to_le_bytes();
@@ -440,33 +487,27 @@ impl SlotArea {
         let mut owners = self.owners(slot).load(Ordering::Relaxed).to_le_bytes();
         owners[wide.number] = array.index() as u8;
         self.owners(slot).store(u64::from_le_bytes(owners), Ordering::Relaxed);
-        self.set_places(slot, array, narrow, to);
+        debug_assert!(narrow.begin() == from.begin());
+        self.set_room(slot, array, to);
         header.store(value & !0xffff | (to.begin() + level), Ordering::Release);
     }
 
-    /// Takes from `array` of `slot`, which is empty and stopped, the wide place that it may have.
+    /// Takes from `array` of `slot`, which is stopped, the wide place that it may have.
     fn narrow_stopped(&self, slot: SlotIndex, array: ArrayId) {
         let owners = self.owners(slot).load(Ordering::Relaxed).to_le_bytes();
         let left = owners.map(|owner| if owner == array.index() as u8 { 0 } else { owner });
         if left != owners {
             self.owners(slot).store(u64::from_le_bytes(left), Ordering::Relaxed);
         }
-        let (narrow, _) = self.places(slot, array);
-        self.set_places(slot, array, narrow, narrow);
     }
 
-    /// Whether `array` of `slot` has been opened, also while a drain has it stopped.
-    pub fn is_opened(&self, slot: SlotIndex, array: ArrayId) -> bool {
-        self.word(slot, array, 0).load(Ordering::Relaxed) != 0
-    }
-
-    /// Empties `array` of a slot that no sequence can change now, and gives the objects to `take`;
-    /// a wide array becomes a narrow one.
+    /// Takes all objects of `array` of a slot that no sequence can change now, and its room: gives
+    /// the objects to `take`, and what is left is the front of its narrow place, without room.
     pub(super) fn empty_stopped(
         &self,
         slot: SlotIndex,
         array: ArrayId,
-        take: &mut dyn FnMut(&[Object]),
+        take: &mut dyn FnMut(ArrayId, &[Object]),
     ) {
         let header = self.word(slot, array, 0);
         let value = header.load(Ordering::Acquire);
@@ -480,11 +521,15 @@ impl SlotArea {
                 let address = self.at(slot, from + offset).load(Ordering::Relaxed) as *mut u8;
                 *object = NonNull::new(address).expect("arrays hold no null");
             }
-            take(&piece[..count]);
+            take(array, &piece[..count]);
             from += count;
         }
         self.narrow_stopped(slot, array);
-        header.store(value & !0xffff | self.place(slot, array).begin(), Ordering::Release);
+        let (narrow, _) = self.places(slot, array);
+        header.store(value & !0xffff | narrow.begin(), Ordering::Release);
+        // What it had missed concerned the room that it had.
+        self.word(slot, array, MISSES).store(0, Ordering::Relaxed);
+        self.set_room(slot, array, narrow.front(0));
     }
 
     /// Takes the list and the guard of a slot that no sequence can change now.
@@ -503,17 +548,20 @@ impl SlotArea {
         self.word(slot, array, 1).store(0, Ordering::Release);
     }
 
-    /// Level and operations of an array summed over all slots; a snapshot. O(slots).
+    /// Level and operations of an array summed over all slots; a snapshot. O(slots awake).
     #[must_use]
     pub fn usage(&self, array: ArrayId) -> ArrayUse {
-        let mut sum = ArrayUse::default();
+        let operations = self.rooms.operations_asleep(array);
+        let mut sum = ArrayUse { level: 0, operations };
         if self.capacity(array) == 0 {
             return sum;
         }
-        for slot in (0..self.slots()).map(SlotIndex).filter(|slot| self.is_opened(*slot, array)) {
+        for slot in self.awake() {
             let header = self.word(slot, array, 0).load(Ordering::Relaxed);
-            sum.level += self.slot_level(slot, array);
-            sum.operations += header >> 16;
+            if header != 0 {
+                sum.level += self.slot_level(slot, array);
+                sum.operations += header >> 16;
+            }
         }
         sum
     }

@@ -3,8 +3,9 @@
 
 use crate::{Slots, all_once, check, expect_failure, number, tag};
 use quarry_sys::percpu::Stepped;
-use quarry_sys::percpu::{ArrayId, Object, PerCpu, PlantedBug, Push, SlotIndex};
+use quarry_sys::percpu::{ArrayId, Limits, Object, PerCpu, PlantedBug, Push, SlotIndex};
 use std::mem::MaybeUninit;
+use std::sync::Mutex;
 
 const ARRAY: ArrayId = ArrayId::new(1);
 
@@ -173,9 +174,14 @@ fn widening(bug: PlantedBug) {
     let mut found = Vec::new();
     shuttle::thread::scope(|scope| {
         let worker = scope.spawn(|| push_and_pop(&slots));
-        let widener = scope.spawn(|| slots.widen(ARRAY));
+        scope.spawn(|| {
+            // A drain takes the room that it has, and stops it for a while.
+            if !slots.widen(ARRAY) {
+                slots.prepare(ARRAY).expect("memory");
+                slots.widen(ARRAY);
+            }
+        });
         found.extend(slots.drained(ARRAY));
-        assert!(widener.join().expect("no panic"), "it was narrow, before or after the drain");
         found.extend(worker.join().expect("no panic"));
     });
     found.extend(slots.drained(ARRAY));
@@ -201,6 +207,53 @@ fn widening_while_moved(bug: PlantedBug) {
     found.extend(slots.drained(ARRAY));
     assert!(!is_wide(0) && !is_wide(1), "a drain narrows");
     all_once(found, 0..3);
+}
+
+/// Two arrays of one CPU, or of two, share room for two objects each: whoever misses takes what the
+/// other one has not used, while that is in use, and a drain takes all.
+fn sharing_room(bug: PlantedBug, cpus: u32) {
+    const LIMITS: Limits = Limits { slot: 2, all: 3, least: 1 };
+    let slots = slots_of(cpus, 2, bug);
+    let other = ArrayId::new(2);
+    slots.area().define(other, 2).expect("fresh slots have room");
+    let taken = Mutex::new(Vec::new());
+    let take = |_, objects: &[Object]| taken.lock().unwrap().extend(objects.iter().map(number));
+    let mut found = Vec::new();
+    shuttle::thread::scope(|scope| {
+        let workers = [(ARRAY, 0), (other, 2)].map(|(array, first)| {
+            let (slots, mut take) = (&slots, &take);
+            scope.spawn(move || {
+                let mut objects = vec![first, first + 1];
+                for _ in 0..3 {
+                    let Some(object) = objects.pop() else { break };
+                    if slots.push(array, tag(object)) == Push::Refused {
+                        objects.push(object);
+                        slots.make_room(array, &LIMITS, &mut take);
+                    }
+                    objects.extend(slots.pop(array).iter().map(number));
+                }
+                objects
+            })
+        });
+        slots.drain_where(&|_, _| true, &mut { take });
+        for worker in workers {
+            found.extend(worker.join().expect("no panic"));
+        }
+    });
+    assert_eq!(slots.area().validate_room(LIMITS.slot), Ok(()));
+    assert!(slots.area().all_room() <= LIMITS.all + cpus as usize * LIMITS.least);
+    slots.drain_where(&|_, _| true, &mut { take });
+    assert_eq!((slots.area().all_room(), slots.area().awake().count()), (0, 0));
+    found.extend(taken.into_inner().unwrap());
+    all_once(found, 0..4);
+}
+
+fn sharing_room_of_one_cpu(bug: PlantedBug) {
+    sharing_room(bug, 1);
+}
+
+fn sharing_room_of_two_cpus(bug: PlantedBug) {
+    sharing_room(bug, 2);
 }
 
 /// Pushes three objects, two of them as a batch, and pops some; what it has at the end.
@@ -257,8 +310,9 @@ fn refusal(bug: PlantedBug) {
         let mut take = |objects: &[Object]| found.extend(objects.iter().map(number));
         let first = slots.drain(ARRAY, &mut take);
         slots.sequences().refuse_barrier();
-        let second = slots.drain(ARRAY, &mut take);
+        // Where no array has room there is nothing to refuse.
         slots.prepare(ARRAY).expect("memory");
+        let second = slots.drain(ARRAY, &mut take);
         slots.widen(ARRAY);
         assert_eq!((first, second), (true, false));
         found.extend(worker.join().expect("no panic"));
@@ -278,7 +332,8 @@ macro_rules! models {
 
 mod holds {
     use super::*;
-    models!(singles batches one_cpu mixed opening widening widening_while_moved own_slot refusal);
+    models!(singles batches one_cpu mixed opening widening widening_while_moved own_slot refusal
+        sharing_room_of_one_cpu sharing_room_of_two_cpus);
 }
 
 macro_rules! mutations {
@@ -293,6 +348,8 @@ mod finds {
         CommitsAfterPreemption is_found_by one_cpu as commits_after_preemption;
         BarrierDoesNothing is_found_by singles as barrier_does_nothing;
         BarrierDoesNothing is_found_by batches as barrier_does_nothing_for_batches;
+        CommitsAfterPreemption is_found_by sharing_room_of_one_cpu as commits_while_room_is_taken;
+        CompareStoreIgnoresCpu is_found_by sharing_room_of_two_cpus as takes_the_other_cpus_room;
         CommitsAfterPreemption is_found_by widening as commits_while_it_is_widened;
         CompareStoreIgnoresCpu is_found_by widening_while_moved as closes_the_other_cpus_array;
         CompareStoreIgnoresCpu is_found_by own_slot as drains_the_other_cpus_array;

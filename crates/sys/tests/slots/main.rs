@@ -5,6 +5,7 @@
 #[cfg(all(target_arch = "x86_64", not(quarry_no_rseq)))]
 mod abort;
 mod oracle;
+mod room;
 mod signals;
 mod suite;
 mod support;

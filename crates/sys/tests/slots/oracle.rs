@@ -55,6 +55,7 @@ pub(crate) fn any_op() -> impl Strategy<Value = Op> {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ArrayModel {
+    /// Whether it has room.
     opened: bool,
     wide: bool,
     stack: Vec<usize>,
@@ -106,6 +107,8 @@ pub(crate) struct Oracle<'a, S: Backend> {
     objects: Objects,
     spare: Vec<usize>,
     next_tag: usize,
+    /// Operations of slots that have lost all room since.
+    asleep: [u64; 2],
 }
 
 impl<'a, S: Backend> Oracle<'a, S> {
@@ -118,6 +121,7 @@ impl<'a, S: Backend> Oracle<'a, S> {
             objects: Objects::new(count),
             spare: (0..count).collect(),
             next_tag: 0,
+            asleep: [0; 2],
         }
     }
 
@@ -246,10 +250,17 @@ impl<'a, S: Backend> Oracle<'a, S> {
     fn drain(&mut self, array: ArrayId) {
         let got: Vec<usize> = self.slots.drained(array).into_iter().map(number).collect();
         let mut wanted = Vec::new();
-        for model in &mut self.models {
-            let model = model.array(array).0;
+        for slot in &mut self.models {
+            let model = slot.array(array).0;
             wanted.append(&mut model.stack);
             model.wide = false;
+            model.opened = false;
+            // What a slot without room has counted is kept outside.
+            if slot.arrays.iter().all(|array| !array.opened) {
+                for (array, asleep) in slot.arrays.iter_mut().zip(&mut self.asleep) {
+                    *asleep += std::mem::take(&mut array.operations);
+                }
+            }
         }
         assert_eq!(got, wanted, "drained, slot by slot from the bottom up");
     }
@@ -290,11 +301,14 @@ impl<'a, S: Backend> Oracle<'a, S> {
         for (place, (array, _)) in ARRAYS.into_iter().enumerate() {
             let (header, bounds) = (words[2 * place], words[2 * place + 1]);
             let model = seen.array(array).0;
-            model.opened = bounds != 0;
-            model.wide = self.slots.area().is_wide(SlotIndex(slot as u32), array);
+            let slot_index = SlotIndex(slot as u32);
+            model.opened = self.slots.area().room(slot_index, array) > 0;
+            let is_closed = bounds >> 16 <= !bounds & 0xffff;
+            assert_eq!(model.opened, !is_closed, "bounds {bounds:#x} and the room of the array");
+            model.wide = self.slots.area().is_wide(slot_index, array);
             model.operations = header >> 16;
             let begin = !bounds & 0xffff;
-            let cells = begin..(header & 0xffff).max(begin);
+            let cells = if bounds == 0 { 0..0 } else { begin..(header & 0xffff).max(begin) };
             let word = self.slots.area().word(SlotIndex(slot as u32), A, 0);
             let base = word.as_ptr() as usize - A.index() * 32;
             for cell in cells {
@@ -314,10 +328,11 @@ impl<'a, S: Backend> Oracle<'a, S> {
     }
 
     fn compare_usage(&mut self) {
-        for (array, [_, capacity]) in ARRAYS {
+        assert_eq!(self.slots.area().validate_room(usize::MAX), Ok(()));
+        for ((array, [_, capacity]), asleep) in ARRAYS.into_iter().zip(self.asleep) {
             let usage = self.slots.usage(array);
             let arrays = self.models.iter_mut().map(|model| model.array(array).0.clone());
-            let (mut level, mut operations) = (0, 0);
+            let (mut level, mut operations) = (0, asleep);
             for model in arrays {
                 assert!(model.stack.len() <= capacity);
                 level += model.stack.len() as u64;

@@ -85,7 +85,8 @@ fn huge_batches_are_refused<S: Backend>() {
     assert_eq!(slots.usage(A).level, 2);
 }
 
-/// A drain leaves open what was open, and takes more than one piece where there is more.
+/// A drained array is opened again by whoever asks for room, and a drain takes more than one piece
+/// where there is more.
 fn drains_in_pieces<S: Backend>() {
     let slots = Slots::<S>::new();
     let wide = ArrayId::new(3);

@@ -1,7 +1,9 @@
 //! What the tests of the slots share: backends under one name each, objects, and an oracle.
 
 use quarry_sys::os::FakeOs;
-use quarry_sys::percpu::{ArrayId, NativeSlots, Object, PerCpu, Push, SlotIndex, VirtualSlots};
+use quarry_sys::percpu::{
+    ArrayId, Limits, NativeSlots, Object, PerCpu, Push, SlotIndex, VirtualSlots,
+};
 use std::io::Write;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
@@ -94,11 +96,13 @@ unsafe impl<const N: u32> PerCpu for Virtual<N> {
         fn compare_store(
             &self, slot: SlotIndex, array: ArrayId, word: usize, expected: u64, new: u64
         ) -> bool;
-        fn prepare(&self, array: ArrayId) -> quarry_sys::os::OsResult<()>;
-        fn widen(&self, array: ArrayId) -> bool;
-        fn drain_slots(
-            &self, array: ArrayId, which: &dyn Fn(SlotIndex) -> bool,
-            take: &mut dyn FnMut(&[Object])
+        fn make_room(
+            &self, array: ArrayId, limits: &Limits, take: &mut dyn FnMut(ArrayId, &[Object])
+        ) -> bool;
+        fn widen_within(&self, array: ArrayId, limits: &Limits) -> bool;
+        fn drain_where(
+            &self, which: &dyn Fn(SlotIndex, ArrayId) -> bool,
+            take: &mut dyn FnMut(ArrayId, &[Object])
         ) -> bool;
         fn drain_lists(
             &self, array: ArrayId, take: &mut dyn FnMut(u64, Option<Object>, usize)

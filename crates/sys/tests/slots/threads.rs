@@ -3,8 +3,10 @@
 //! Objects are numbers. Each thread starts with some of its own, moves them in and out of the slots
 //! and keeps what it got; at the end the hands of all threads and the slots hold each number once.
 
-use crate::support::{A, B, Backend, LIST, Objects, Slots, Virtual, number, tag};
-use quarry_sys::percpu::{ArrayId, LockedSlots, NativeSlots, Object, Push, ThreadStripe};
+use crate::support::{
+    A, B, Backend, CAPACITY_A, CAPACITY_B, LIST, Objects, Slots, Virtual, number, tag,
+};
+use quarry_sys::percpu::{ArrayId, Limits, LockedSlots, NativeSlots, Object, Push, ThreadStripe};
 use quarry_sys::primitive::Ordering;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -28,6 +30,9 @@ struct Run {
     /// A thread of its own drains the slots all the time.
     drain: bool,
 }
+
+/// Not enough for all of both arrays: each takes room from the other one.
+const LIMITS: Limits = Limits { slot: (CAPACITY_A + CAPACITY_B) * 3 / 4, ..Limits::NONE };
 
 const RUNS: [Run; 4] = [
     Run { threads: 4, hop: false, drain: false },
@@ -128,12 +133,25 @@ fn array_walk<S: Backend>(
         if hand.is_empty() {
             hand.append(&mut drained.lock().expect("no panic"));
         }
-        move_some(slots, if throw & 1 == 0 { A } else { B }, throw >> 1, &mut hand);
+        let array = if throw & 1 == 0 { A } else { B };
+        let asks_for_room = move_some(slots, array, throw >> 1, &mut hand);
+        if asks_for_room {
+            slots.make_room(array, &LIMITS, &mut |_, objects| {
+                let objects = objects.iter().map(|object| number(*object));
+                drained.lock().expect("no panic").extend(objects);
+            });
+        }
     }
     hand
 }
 
-fn move_some<S: Backend>(slots: &Slots<S>, array: ArrayId, throw: u32, hand: &mut Vec<usize>) {
+/// Returns whether the array had no room.
+fn move_some<S: Backend>(
+    slots: &Slots<S>,
+    array: ArrayId,
+    throw: u32,
+    hand: &mut Vec<usize>,
+) -> bool {
     let many = 2 + (throw >> 4) as usize % 3;
     match throw % 8 {
         0..=2 => hand.extend(slots.take(array).map(number)),
@@ -142,8 +160,8 @@ fn move_some<S: Backend>(slots: &Slots<S>, array: ArrayId, throw: u32, hand: &mu
                 match slots.put(array, tag(object)) {
                     Push::Stored => {}
                     Push::Refused => {
-                        slots.prepare(array).expect("memory");
                         hand.push(object);
+                        return true;
                     }
                     Push::Duplicate => panic!("{object} is in a hand and in a slot"),
                 }
@@ -158,6 +176,7 @@ fn move_some<S: Backend>(slots: &Slots<S>, array: ArrayId, throw: u32, hand: &mu
         }
         _ => {}
     }
+    false
 }
 
 /// How long the threads of a run go on: so many rounds together, and so many drains.

@@ -1,0 +1,145 @@
+//! The barns of a cache: one for each node of the stack (Linux 6.18, `kmem_cache_node.barn`), so
+//! that CPUs of different nodes do not wait for each other, and objects stay near the CPUs that get
+//! them.
+//!
+//! The first node's stands in the policy itself; those of others take memory where a stack has
+//! declared others.
+//!
+//! In the kernel an object of another node's memory goes past sheaf and barn to its slab. Here the
+//! straight path does not look whose memory it frees, so such objects do enter a CPU's array, and
+//! may be handed out there again. A sheaf is sorted when it leaves the CPU: what is of another node
+//! goes home, into the barn there, for whose CPUs it is as good as what they have freed themselves.
+
+use super::barn::Traffic;
+use super::{Barn, SlabContext};
+use crate::frame::{FRAME_SHIFT, MetadataKind, NodeId, Pfn};
+use core::ptr::NonNull;
+use quarry_sys::lock::LockStats;
+use quarry_sys::os::OsResult;
+use quarry_sys::percpu::{Object, PerCpu};
+use quarry_sys::primitive::{AtomicPtr, AtomicU32, Ordering};
+
+/// What a cache keeps for the CPUs of one node.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BarnStats {
+    /// Objects in the barn.
+    pub objects: u64,
+    /// Counters of its lock.
+    pub lock: LockStats,
+}
+
+/// One barn per node.
+pub(super) struct Barns {
+    first: Barn,
+    /// Those of the nodes from 1 on.
+    others: AtomicPtr<Barn>,
+    /// How many those are; a new stack is all zero bytes.
+    more_nodes: AtomicU32,
+}
+
+impl Barns {
+    /// A barn for one node, that holds nothing until [`configure`](Self::configure).
+    pub(super) const fn new() -> Self {
+        Self {
+            first: Barn::new(),
+            others: AtomicPtr::new(core::ptr::null_mut()),
+            more_nodes: AtomicU32::new(0),
+        }
+    }
+
+    /// Makes the barns of all nodes, and sets how many objects each keeps, and their distance in
+    /// bytes. Before the first exchange.
+    pub(super) fn configure<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        most: usize,
+        stride: usize,
+    ) -> OsResult<()> {
+        let nodes = context.pages.zones().all().count();
+        if nodes > 1 && self.others.load(Ordering::Relaxed).is_null() {
+            let bytes = (nodes - 1) * size_of::<Barn>();
+            let kind = MetadataKind::CpuSlabs;
+            let others: NonNull<Barn> =
+                context.metadata.alloc(bytes, align_of::<Barn>(), kind)?.cast();
+            for node in 0..nodes - 1 {
+                // SAFETY: the memory is ours, aligned, and has room for so many barns.
+                unsafe { others.add(node).write(Barn::new()) };
+            }
+            self.others.store(others.as_ptr(), Ordering::Release);
+            self.more_nodes.store(nodes as u32 - 1, Ordering::Release);
+        }
+        self.all().for_each(|barn| barn.configure(most, stride));
+        Ok(())
+    }
+
+    pub(super) fn nodes(&self) -> usize {
+        self.more_nodes.load(Ordering::Acquire) as usize + 1
+    }
+
+    /// The barn of a node; the first one's where the stack has no such node.
+    #[inline]
+    pub(super) fn of(&self, node: NodeId) -> &Barn {
+        let node = usize::from(node.0);
+        if node == 0 || node >= self.nodes() {
+            return &self.first;
+        }
+        // SAFETY: `more_nodes` is set after as many barns, without the first, were written to
+        // memory that is never given back.
+        unsafe { &*self.others.load(Ordering::Acquire).add(node - 1) }
+    }
+
+    /// The barn of the running CPU's node, a hint as the CPU is.
+    #[inline]
+    pub(super) fn here<P: PerCpu>(&self, context: &SlabContext<'_, P>) -> (NodeId, &Barn) {
+        if self.nodes() == 1 {
+            return (NodeId(0), &self.first);
+        }
+        let node = context.pages.node_of(context.percpu.current());
+        (node, self.of(node))
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Barn> {
+        (0..self.nodes()).map(|node| self.of(NodeId(node as u8)))
+    }
+
+    /// Bytes of objects in all of them, as far as they have told.
+    pub(super) fn bytes(&self) -> usize {
+        self.all().map(Barn::bytes).sum()
+    }
+
+    pub(super) fn objects(&self) -> u64 {
+        self.all().map(Barn::objects).sum()
+    }
+
+    pub(super) fn traffic(&self) -> Traffic {
+        self.all().map(Barn::traffic).fold(Traffic::default(), |sum, one| Traffic {
+            alloc_slow: sum.alloc_slow + one.alloc_slow,
+            free_slow: sum.free_slow + one.free_slow,
+            batched_in: sum.batched_in + one.batched_in,
+            batched_out: sum.batched_out + one.batched_out,
+        })
+    }
+
+    pub(super) fn lock_stats(&self) -> LockStats {
+        let mut sum = LockStats::default();
+        self.all().for_each(|barn| sum += barn.lock_stats());
+        sum
+    }
+
+    pub(super) fn stats(&self, node: NodeId) -> BarnStats {
+        let barn = self.of(node);
+        BarnStats { objects: barn.objects(), lock: barn.lock_stats() }
+    }
+
+    pub(super) fn validate(&self) -> Result<(), &'static str> {
+        self.all().try_for_each(Barn::validate)
+    }
+}
+
+/// The node that an object's memory belongs to.
+pub(super) fn home<P: PerCpu>(context: &SlabContext<'_, P>, object: Object) -> NodeId {
+    let base = context.pages.arena().base().as_ptr() as usize;
+    let pfn = Pfn(((object.as_ptr() as usize - base) >> FRAME_SHIFT) as u32);
+    let pageblocks = context.pages.zones().memory().pageblocks();
+    pageblocks.of(pfn).tag().node().unwrap_or(NodeId(0))
+}

@@ -1,0 +1,342 @@
+//! How much the arrays of a slot may hold, those of all slots together, and who has how much.
+//!
+//! An array has room for some objects (its place, see `slot`), and what it may hold is counted as
+//! if it held it: so no more is parked than counted, whatever the sequences do, and they count
+//! nothing. Room is given when an array is missed, as far as the [`Limits`] of the caller go: all
+//! of a narrow place while much is left, less and less towards the limits, and an array that goes
+//! on missing gets more. Where the limits are reached, room is taken from arrays of the same slot
+//! that have not been used since the hand of a clock last came by. A drain takes all room along
+//! with the objects: an array that is not used holds no share of the limits.
+//!
+//! A slot without room is *asleep*. A bit outside says so, and what its arrays have counted is kept
+//! outside as well, so nobody needs to look at it, and one that was never used is not even touched.
+//!
+//! Equations, under `bounds_lock`, with `room(s, a)` objects of `each(a)` bytes:
+//! * `bytes(s) = sum over a of room(s, a) * each(a)`
+//! * `all = sum over s of bytes(s)`
+//! * `s` is awake iff `bytes(s) > 0`; objects lie only in slots that are awake
+//! * when room is given, then `bytes(s) <= slot`, and `all <= limit` or `bytes(s) <= least`; so
+//!   while the limits stay, `all <= limit + slots * least`.
+
+use super::slot::{MISSES, Place};
+use super::{ArrayId, MAX_ARRAYS, SlotArea, SlotIndex};
+use crate::lock::Guard;
+use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// Slots that have a bit: those of 1,024 CPUs, and stripes. Others count as awake once they have
+/// been used.
+const TRACKED: u32 = 1024 + 64;
+/// Fewest objects that an array which has no room gets, if it holds so many at all, and if they are
+/// not larger than this together,
+const FEWEST: usize = 8;
+const FEWEST_BYTES: usize = 256 << 10;
+/// but no more than this part of what is left beyond them.
+const PART_OF_LEFT: usize = 8;
+
+/// How much arrays may have room for, in bytes of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Those of one slot.
+    pub slot: usize,
+    /// Those of all slots together,
+    pub all: usize,
+    /// but for this much of each slot.
+    pub least: usize,
+}
+
+impl Limits {
+    /// No limits.
+    pub const NONE: Self = Self { slot: usize::MAX, all: usize::MAX, least: usize::MAX };
+
+    /// What a slot with room for `bytes` may get, where all together have room for `all`.
+    fn left(&self, bytes: usize, all: usize) -> usize {
+        let beside = self.all.saturating_sub(all).max(self.least.saturating_sub(bytes));
+        self.slot.saturating_sub(bytes).min(beside)
+    }
+}
+
+/// What is counted of room, for all slots.
+#[repr(C)]
+pub(super) struct Rooms {
+    /// Bytes that all arrays have room for.
+    all: AtomicUsize,
+    /// Bytes of an object of each array; 0 counts as 1.
+    each: [AtomicU32; MAX_ARRAYS],
+    awake: [AtomicU64; (TRACKED / 64) as usize],
+    /// What arrays of slots that have fallen asleep had counted.
+    operations: [AtomicU64; MAX_ARRAYS],
+}
+
+impl Rooms {
+    pub(super) const fn new() -> Self {
+        Self {
+            all: AtomicUsize::new(0),
+            each: [const { AtomicU32::new(0) }; MAX_ARRAYS],
+            awake: [const { AtomicU64::new(0) }; (TRACKED / 64) as usize],
+            operations: [const { AtomicU64::new(0) }; MAX_ARRAYS],
+        }
+    }
+
+    pub(super) fn operations_asleep(&self, array: ArrayId) -> u64 {
+        self.operations[array.index()].load(Relaxed)
+    }
+}
+
+/// What a slot's control cell counts in its word 3: `{bytes : 40 | hand : 8 | words : 16}`.
+#[derive(Clone, Copy)]
+struct Count(u64);
+
+impl Count {
+    fn bytes(self) -> usize {
+        (self.0 >> 24) as usize
+    }
+
+    fn hand(self) -> usize {
+        (self.0 >> 16 & 0xff) as usize
+    }
+
+    fn words(self) -> usize {
+        (self.0 & 0xffff) as usize
+    }
+
+    fn new(bytes: usize, hand: usize, words: usize) -> Self {
+        Self((bytes as u64) << 24 | (hand as u64) << 16 | words as u64)
+    }
+}
+
+fn arrays() -> impl Iterator<Item = ArrayId> {
+    (1..MAX_ARRAYS).map(ArrayId::new)
+}
+
+impl SlotArea {
+    /// Sets how many bytes an object of `array` has: by these its room is counted. Before its use.
+    pub fn weigh(&self, array: ArrayId, bytes: usize) {
+        self.rooms.each[array.index()].store(bytes as u32, Relaxed);
+    }
+
+    fn each(&self, array: ArrayId) -> usize {
+        (self.rooms.each[array.index()].load(Relaxed) as usize).max(1)
+    }
+
+    fn count(&self, slot: SlotIndex) -> Count {
+        Count(self.at(slot, 3).load(Relaxed))
+    }
+
+    fn set_count(&self, slot: SlotIndex, count: Count) {
+        self.at(slot, 3).store(count.0, Relaxed);
+    }
+
+    /// Words that the narrow places of a slot take so far. Changed under `bounds_lock`.
+    pub(super) fn words_in_use(&self, slot: SlotIndex) -> usize {
+        self.count(slot).words()
+    }
+
+    pub(super) fn set_words_in_use(&self, slot: SlotIndex, words: usize) {
+        let count = self.count(slot);
+        self.set_count(slot, Count::new(count.bytes(), count.hand(), words));
+    }
+
+    /// Objects that `array` of `slot` has room for now, 0 where a miss would not find it open. A
+    /// drain that has stopped it takes it away when it has emptied it.
+    #[must_use]
+    pub fn room(&self, slot: SlotIndex, array: ArrayId) -> usize {
+        self.place(slot, array).len()
+    }
+
+    /// Bytes that the arrays of a slot have room for.
+    #[must_use]
+    pub fn slot_room(&self, slot: SlotIndex) -> usize {
+        if self.is_awake(slot) { self.count(slot).bytes() } else { 0 }
+    }
+
+    /// Bytes that all arrays have room for: they hold no more.
+    #[must_use]
+    pub fn all_room(&self) -> usize {
+        self.rooms.all.load(Relaxed)
+    }
+
+    /// Bytes of the objects that arrays hold now; a snapshot. O(arrays * slots awake).
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        let of_slot = |slot| {
+            arrays()
+                .filter(|array| self.capacity(*array) > 0)
+                .map(|array| self.slot_level(slot, array) as usize * self.each(array))
+                .sum::<usize>()
+        };
+        self.awake().map(of_slot).sum()
+    }
+
+    /// Whether arrays of `slot` have room. O(1), and does not touch it where it never had any.
+    #[must_use]
+    pub fn is_awake(&self, slot: SlotIndex) -> bool {
+        match self.rooms.awake.get(slot.index() / 64) {
+            Some(word) => word.load(Relaxed) >> (slot.0 % 64) & 1 == 1,
+            None => self.count(slot).words() > 0,
+        }
+    }
+
+    /// The slots whose arrays have room, in order.
+    pub fn awake(&self) -> impl Iterator<Item = SlotIndex> {
+        (0..self.slots()).map(SlotIndex).filter(|slot| self.is_awake(*slot))
+    }
+
+    /// Lets `array` of `slot` lie at `now`, and counts. The caller holds `bounds_lock`; no sequence
+    /// can do anything but refuse where it loses its place, and it is empty where it loses room.
+    pub(super) fn set_room(&self, slot: SlotIndex, array: ArrayId, now: Place) {
+        let (narrow, before) = self.places(slot, array);
+        self.set_places(slot, array, narrow, now);
+        let (count, each) = (self.count(slot), self.each(array));
+        let (more, less) = (now.len() * each, before.len() * each);
+        let bytes = count.bytes() + more - less;
+        self.set_count(slot, Count::new(bytes, count.hand(), count.words()));
+        self.rooms.all.fetch_add(more.wrapping_sub(less), Relaxed);
+        if (bytes > 0) != (count.bytes() > 0) {
+            self.note_awake(slot, bytes > 0);
+        }
+    }
+
+    fn note_awake(&self, slot: SlotIndex, is_awake: bool) {
+        if !is_awake {
+            // No array of the slot has room: every sequence refuses, so the headers are ours.
+            for array in arrays().filter(|array| self.capacity(*array) > 0) {
+                let header = self.word(slot, array, 0);
+                let value = header.load(Relaxed);
+                if value >> 16 != 0 {
+                    self.rooms.operations[array.index()].fetch_add(value >> 16, Relaxed);
+                    header.store(value & 0xffff, Relaxed);
+                }
+            }
+        }
+        let Some(word) = self.rooms.awake.get(slot.index() / 64) else { return };
+        let bit = 1 << (slot.0 % 64);
+        let _ = match is_awake {
+            true => word.fetch_or(bit, Relaxed),
+            false => word.fetch_and(!bit, Relaxed),
+        };
+    }
+
+    /// How many objects `array` of `slot`, which lies in its narrow place, may have room for: more
+    /// than now, or `None`. Takes no lock, so it is a hint to who does not hold `bounds_lock`.
+    pub fn room_within(&self, slot: SlotIndex, array: ArrayId, limits: &Limits) -> Option<usize> {
+        let (most, now) = (self.capacity(array), self.room(slot, array));
+        let each = self.each(array);
+        let left = limits.left(self.slot_room(slot), self.all_room()) / each;
+        let fewest = most.min(FEWEST).min((FEWEST_BYTES / each).max(1));
+        let room = match now {
+            0 => most.min((left / PART_OF_LEFT).max(FEWEST)).min(left),
+            _ => most.min(2 * now).min(now.saturating_add(left)),
+        };
+        // A little more is not worth it.
+        let least = if now == 0 { fewest } else { most.min(now + now.div_ceil(4)) };
+        (room > now && room >= least).then_some(room)
+    }
+
+    /// Whether `array` of `slot` may move to a wide place for `room` objects.
+    pub(super) fn may_widen(
+        &self,
+        slot: SlotIndex,
+        array: ArrayId,
+        room: usize,
+        limits: &Limits,
+    ) -> bool {
+        let more = room.saturating_sub(self.room(slot, array));
+        more * self.each(array) <= limits.left(self.slot_room(slot), self.all_room())
+    }
+
+    /// The arrays of `slot` that have room now.
+    pub(super) fn with_room(&self, slot: SlotIndex) -> impl Iterator<Item = ArrayId> + '_ {
+        let has_room =
+            move |array: &ArrayId| self.capacity(*array) > 0 && self.room(slot, *array) > 0;
+        arrays().filter(has_room)
+    }
+
+    /// What [`PerCpu::make_room`](super::PerCpu::make_room) does for a slot: gives `array` more
+    /// room, and where the limits are reached, lets `take_unused` take that of others first, as
+    /// long as it returns true.
+    pub(super) fn make_room_held(
+        &self,
+        bounds: &Guard<'_, ()>,
+        (slot, array): (SlotIndex, ArrayId),
+        limits: &Limits,
+        mut take_unused: impl FnMut(ArrayId) -> bool,
+    ) -> bool {
+        let now = self.room(slot, array);
+        if now >= self.capacity(array) || self.is_wide(slot, array) || self.is_stopped(slot, array)
+        {
+            return false;
+        }
+        let mut steps = MAX_ARRAYS - 1;
+        loop {
+            if let Some(room) = self.room_within(slot, array, limits) {
+                self.give_room(bounds, slot, array, room);
+                return true;
+            }
+            match self.next_unused(slot, array, &mut steps) {
+                Some(unused) if !take_unused(unused) => return false,
+                Some(_) => {}
+                None => return false,
+            }
+        }
+    }
+
+    /// The next array of `slot` that has not been used since the hand last came by, at most once
+    /// around (`steps` says how far it still goes), and not `but`. The caller holds `bounds_lock`.
+    pub(super) fn next_unused(
+        &self,
+        slot: SlotIndex,
+        but: ArrayId,
+        steps: &mut usize,
+    ) -> Option<ArrayId> {
+        while *steps > 0 {
+            *steps -= 1;
+            let count = self.count(slot);
+            let hand = count.hand() % (MAX_ARRAYS - 1) + 1;
+            self.set_count(slot, Count::new(count.bytes(), hand, count.words()));
+            let array = ArrayId::new(hand);
+            if array == but || self.room(slot, array) == 0 {
+                continue;
+            }
+            let seen = self.word(slot, array, MISSES);
+            let (before, now) = (seen.load(Relaxed), self.word(slot, array, 0).load(Relaxed) >> 16);
+            if before >> 32 == now & 0xffff_ffff {
+                return Some(array);
+            }
+            seen.store(now << 32 | before & 0xffff_ffff, Relaxed);
+        }
+        None
+    }
+
+    /// Checks the equations at the top of this file, for limits that have not changed.
+    ///
+    /// # Errors
+    /// The first one that does not hold.
+    pub fn validate_room(&self, slot_limit: usize) -> Result<(), &'static str> {
+        let _held = self.bounds_lock.lock();
+        let mut all = 0;
+        for slot in self.awake() {
+            let of_array = |array| self.room(slot, array) * self.each(array);
+            let bytes = self.with_room(slot).map(of_array).sum::<usize>();
+            if bytes != self.slot_room(slot) {
+                return Err("bytes of a slot's room != sum over its arrays");
+            }
+            if bytes > slot_limit {
+                return Err("the arrays of a slot have more room than one slot may have");
+            }
+            all += bytes;
+        }
+        if all != self.all_room() {
+            return Err("bytes of all room != sum over slots that are awake");
+        }
+        match all >= self.held_bytes() {
+            true => Ok(()),
+            false => Err("arrays hold more than they have room for"),
+        }
+    }
+
+    /// Barriers that drains have asked the kernel for so far.
+    #[must_use]
+    pub fn barriers(&self) -> u64 {
+        self.barriers.load(Relaxed)
+    }
+}
