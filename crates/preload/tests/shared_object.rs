@@ -52,3 +52,14 @@ fn symbols_of_new_glibc_are_weak() {
         assert!(line.contains(" WEAK "), "{line}");
     }
 }
+
+/// The instance is all zero bytes until it is built, so that it is neither in the file nor in
+/// memory but for the pages that it uses.
+#[test]
+fn the_instance_takes_no_room_in_the_file() {
+    let sections = readelf("--sections");
+    let line = sections.lines().find(|line| line.contains(" .data "));
+    let size = line.and_then(|line| line.split_whitespace().rev().nth(5)).expect("a size");
+    let size = u64::from_str_radix(size, 16).expect("hexadecimal");
+    assert!(size < 8 << 10, "{size} bytes of data:\n{sections}");
+}

@@ -33,7 +33,8 @@ pub(super) struct Barns {
     first: Barn,
     /// Those of the nodes from 1 on.
     others: AtomicPtr<Barn>,
-    nodes: AtomicU32,
+    /// How many those are; a new stack is all zero bytes.
+    more_nodes: AtomicU32,
 }
 
 impl Barns {
@@ -42,7 +43,7 @@ impl Barns {
         Self {
             first: Barn::new(),
             others: AtomicPtr::new(core::ptr::null_mut()),
-            nodes: AtomicU32::new(1),
+            more_nodes: AtomicU32::new(0),
         }
     }
 
@@ -65,14 +66,14 @@ impl Barns {
                 unsafe { others.add(node).write(Barn::new()) };
             }
             self.others.store(others.as_ptr(), Ordering::Release);
-            self.nodes.store(nodes as u32, Ordering::Release);
+            self.more_nodes.store(nodes as u32 - 1, Ordering::Release);
         }
         self.all().for_each(|barn| barn.configure(most, stride));
         Ok(())
     }
 
     pub(super) fn nodes(&self) -> usize {
-        self.nodes.load(Ordering::Acquire) as usize
+        self.more_nodes.load(Ordering::Acquire) as usize + 1
     }
 
     /// The barn of a node; the first one's where the stack has no such node.
@@ -82,8 +83,8 @@ impl Barns {
         if node == 0 || node >= self.nodes() {
             return &self.first;
         }
-        // SAFETY: `nodes` is set after as many barns, without the first, were written to memory
-        // that is never given back.
+        // SAFETY: `more_nodes` is set after as many barns, without the first, were written to
+        // memory that is never given back.
         unsafe { &*self.others.load(Ordering::Acquire).add(node - 1) }
     }
 

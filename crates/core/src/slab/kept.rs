@@ -28,8 +28,8 @@ const PRESSED_LEAST: usize = 8 << 20;
 const PRESSED_SHARE: usize = 32;
 /// What the arrays of one slot may have room for: 12 MiB are the narrow ones of all classes of
 /// `malloc`, and a program that uses all at random was a fifth slower with 8 MiB. What bounds a
-/// machine of many CPUs is what all slots may have together. (tcmalloc begins with 1.5 MiB for a CPU
-/// and lets it take what another one leaves.)
+/// machine of many CPUs is what all slots may have together. (tcmalloc begins with 1.5 MiB for a
+/// CPU and lets it take what another one leaves.)
 const SLOT_MOST: usize = 16 << 20;
 /// What those of a slot may always have room for, however much others have.
 const SLOT_LEAST: usize = 256 << 10;
