@@ -293,7 +293,7 @@ impl Sheaf {
     ) -> Miss {
         let (own, place) = (self.of(cache), (slot, cache.id().array()));
         let mut means = Means {
-            limits: &Kept::rooms(context.pages),
+            limits: &|| Kept::rooms(context.pages),
             may_widen: &|| self.has_width_left(context, slot, cache),
             take: &mut |array, objects| self.take_back(context, array, objects),
         };

@@ -44,8 +44,8 @@ pub(super) struct Miss {
 
 /// What an array may do about its room.
 pub(super) struct Means<'a> {
-    /// How far it may grow.
-    pub(super) limits: &'a Limits,
+    /// How far it may grow; to find that out takes longer than a miss.
+    pub(super) limits: &'a dyn Fn() -> Limits,
     /// Whether it may be wide, but for these.
     pub(super) may_widen: &'a dyn Fn() -> bool,
     /// Who gets the objects of arrays that lose their room for it.
@@ -134,7 +134,7 @@ impl Width {
             && (is_first
                 || (ROOM_SCORE..REFUSED).contains(&score)
                 || score >= REFUSED + REFUSED_SCORE);
-        let has_grown = is_due && percpu.make_room(array, means.limits, means.take);
+        let has_grown = is_due && percpu.make_room(array, &(means.limits)(), means.take);
         if is_due {
             score = if has_grown { 0 } else { REFUSED };
         }
@@ -150,7 +150,7 @@ impl Width {
         let was_widened = !is_short
             && score == WIDE_SCORE
             && (means.may_widen)()
-            && percpu.widen_within(array, means.limits);
+            && percpu.widen_within(array, &(means.limits)());
         let sheaf = if was_widened { self.wide_sheaf() } else { self.sheaf_of(room) };
         Miss { sheaf, has_grown: was_widened, was_refused: is_due }
     }
