@@ -24,6 +24,7 @@ use quarry_sys::percpu::{Object, PerCpu, Push};
 use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 mod deferral;
+mod footprint;
 mod misuse;
 mod print;
 mod reclaim;
@@ -33,6 +34,7 @@ mod usage;
 mod validate;
 
 use deferral::Deferral;
+use footprint::Footprint;
 pub use reclaim::{ReclaimState, Reclaimed};
 pub use request::MIN_ALIGN;
 pub use usage::{HeapUse, MemoryHeld};
@@ -119,6 +121,7 @@ pub struct Stack<C: StackConfig> {
     /// Requests of each class of `malloc` that its arrays could not serve, as far as they count.
     misses: [AtomicU8; classes::COUNT + 1],
     deferral: Deferral,
+    footprint: Footprint,
     built: UnsafeCell<MaybeUninit<Built>>,
 }
 
@@ -160,6 +163,7 @@ impl<C: StackConfig> Stack<C> {
             mappings: Mappings::new(),
             misses: [const { AtomicU8::new(0) }; classes::COUNT + 1],
             deferral: Deferral::new(),
+            footprint: Footprint::new(),
             built: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }

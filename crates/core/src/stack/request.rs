@@ -55,9 +55,12 @@ impl<C: StackConfig> Stack<C> {
         let take = |class| inner.slab.alloc_slow(&self.context(), inner.caches.get(class)?);
         let frames = inner.caches.get(serving).map_or(1, |cache| cache.order().frames());
         // Where there is no memory for slabs, what either class has left serves.
-        self.with_reclaim(frames, || take(serving))
+        let object = self
+            .with_reclaim(frames, || take(serving))
             .or_else(|| take(class))
-            .or_else(|| take(classes::coarse(class)))
+            .or_else(|| take(classes::coarse(class)));
+        self.bound_footprint();
+        object
     }
 
     /// The class that serves a request that the array of its own class could not. Each class that
@@ -131,17 +134,19 @@ impl<C: StackConfig> Stack<C> {
             return None;
         }
         let attempt = || self.alloc_frames(frames, size, align);
-        if size <= LARGEST_BLOCK {
-            return self.with_reclaim(frames, attempt);
-        }
-        attempt().or_else(|| {
+        let taken = attempt().or_else(|| {
             self.after_reclaim(frames, || {
-                // What caches gave back is no longer counted, but still in memory: a mapping would
-                // come on top of it, and a control group's limit does not wait for a look.
-                self.purge_free();
+                if size > LARGEST_BLOCK {
+                    // What caches gave back is no longer counted, but still in memory: a mapping
+                    // would come on top of it, and a control group's limit does not wait for a
+                    // look.
+                    self.purge_free();
+                }
                 attempt()
             })
-        })
+        });
+        self.bound_footprint();
+        taken
     }
 
     fn alloc_frames(&self, frames: u32, size: usize, align: usize) -> Option<(Object, usize)> {

@@ -155,6 +155,7 @@ impl<C: StackConfig> Stack<C> {
                 let inner = self.inner();
                 let frames = frames_of(size)?;
                 let moved = inner.mappings.resize(inner.pages, pfn, frames)?;
+                self.bound_footprint();
                 Some(self.address(moved))
             }
         }

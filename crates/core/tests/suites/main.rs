@@ -7,6 +7,7 @@
 
 mod deferral;
 mod failing;
+mod footprint;
 mod heap;
 mod limits;
 mod misuse;
