@@ -129,8 +129,7 @@ impl<C: StackConfig> Stack<C> {
             return None;
         }
         let frames = crate::heap::frames_of(size.max(1))?;
-        // What no reclaim could make room for is not worth one.
-        if frames > self.arena().frames().min(self.pages().zones().budget().limit()) {
+        if frames > self.most_frames() {
             return None;
         }
         let attempt = || self.alloc_frames(frames, size, align);
@@ -147,6 +146,14 @@ impl<C: StackConfig> Stack<C> {
         });
         self.bound_footprint();
         taken
+    }
+
+    /// The largest request that is worth a reclaim: whatever is given back, live mappings keep
+    /// their addresses.
+    fn most_frames(&self) -> u32 {
+        let (inner, budget) = (self.inner(), self.pages().zones().budget());
+        let live = budget.mapped().saturating_sub(inner.mappings.kept_charged());
+        self.arena().frames().saturating_sub(live).min(budget.limit())
     }
 
     fn alloc_frames(&self, frames: u32, size: usize, align: usize) -> Option<(Object, usize)> {
