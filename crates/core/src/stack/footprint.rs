@@ -26,7 +26,7 @@ use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 const WINDOW_NS: u64 = 500_000_000;
 /// The process may be larger than its recent peak by this part of it,
-const MARGIN_SHARE: u32 = 16;
+const MARGIN_SHARE: u32 = 32;
 /// but so many frames in any case: 1 MiB.
 const MARGIN_LEAST: u32 = (1 << 20) / FRAME_BYTES as u32;
 /// The smallest free blocks that are worth a system call each: 32 KiB, whose page faults cost
