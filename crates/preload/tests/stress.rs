@@ -26,11 +26,12 @@ fn sixty_four_threads() {
 /// Each round of a thread asks for more and more until it is refused, and frees it all.
 #[test]
 fn giants_until_there_is_no_memory() {
-    Run::new(program("stress_giants.c")).args(["60", "6"]).finish().success();
+    Run::new(program("stress_giants.c")).args(["60", "20"]).finish().success();
 }
 
 /// A round allocates a dozen mappings, and none of them is given back but those of more than
-/// 64 MiB, nor anything else when the last request is refused. The C library makes 24 calls in each.
+/// 64 MiB, nor anything else when the last request is refused. The C library makes 24 calls in
+/// each.
 #[test]
 fn a_refused_giant_costs_no_more_than_what_was_allocated() {
     let run = Run::new(program("stress_giants.c")).without_stats().args(["1", "20", "marks"]);

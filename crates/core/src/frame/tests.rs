@@ -214,6 +214,11 @@ fn length() -> impl Strategy<Value = u32> {
     (0u32..17, any::<u32>()).prop_map(|(bits, random)| (1 << bits) + random % (1 << bits))
 }
 
+/// Where a search begins, how many blocks it is for, and which address they are to have.
+fn wanted_runs() -> impl Strategy<Value = Vec<(u32, u32, u32, u32)>> {
+    prop::collection::vec((place(), length(), 0u32..3, 0u32..4), 1..8)
+}
+
 fn naive_find(taken: &[bool], start: u32, count: u32, align: u32, offset: u32) -> Option<u32> {
     let mut free = 0;
     let ends = (start..taken.len() as u32).filter_map(|at| {
@@ -225,13 +230,16 @@ fn naive_find(taken: &[bool], start: u32, count: u32, align: u32, offset: u32) -
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(64)
+    })]
 
     #[test]
     fn the_index_finds_what_a_search_of_all_blocks_does(
         changes in prop::collection::vec((place(), length(), any::<bool>()), 1..60),
         holes in (place(), 1u32..40, 1u32..40),
-        wanted in prop::collection::vec((place(), length(), 0u32..3, 0u32..4), 1..8),
+        wanted in wanted_runs(),
     ) {
         let bits = BlockBits::new(fake_os(), MANY).expect("there is memory");
         let mut taken = vec![false; MANY as usize];

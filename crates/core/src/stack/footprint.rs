@@ -8,8 +8,8 @@
 //! others are about to touch: freed mappings, oldest first, what barns keep, and free memory of the
 //! zones that holds data.
 //!
-//! "Lately" is a time between one and two windows of half a second: after that the thread that gives
-//! memory back has its turn.
+//! "Lately" is a time between one and two windows of half a second: after that the thread that
+//! gives memory back has its turn.
 //!
 //! Each time that there is too much, it goes back down to the peak, and not only to the bound above
 //! it. So between two such times the process has grown by the margin, and page faults that come

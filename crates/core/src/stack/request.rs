@@ -1,7 +1,7 @@
 //! `malloc` and its relatives: the straight paths, and the paths behind them.
 
 use super::{Entry, Misuse, Stack, StackConfig, is_sane};
-use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, Pfn};
+use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes};
 use crate::pcp::Page;
 use crate::slab::{CacheId, Geometry, SlabPolicy};
@@ -129,7 +129,7 @@ impl<C: StackConfig> Stack<C> {
             return None;
         }
         let frames = crate::heap::frames_of(size.max(1))?;
-        if frames > self.most_frames() {
+        if self.is_hopeless(frames) {
             return None;
         }
         let attempt = || self.alloc_frames(frames, size, align);
@@ -148,12 +148,22 @@ impl<C: StackConfig> Stack<C> {
         taken
     }
 
-    /// The largest request that is worth a reclaim: whatever is given back, live mappings keep
-    /// their addresses.
-    fn most_frames(&self) -> u32 {
-        let (inner, budget) = (self.inner(), self.pages().zones().budget());
-        let live = budget.mapped().saturating_sub(inner.mappings.kept_charged());
-        self.arena().frames().saturating_sub(live).min(budget.limit())
+    /// Whether no reclaim can make room for so many frames: they are more than the limit, or they
+    /// are a good part of the window and live mappings leave fewer addresses. (Less than that is
+    /// not refused by a count that others are about to change.)
+    fn is_hopeless(&self, frames: u32) -> bool {
+        const GOOD_PART: u32 = 64;
+        let (arena, zones) = (self.arena(), self.pages().zones());
+        if frames > arena.frames().min(zones.budget().limit()) {
+            return true;
+        }
+        if frames <= arena.frames() / GOOD_PART {
+            return false;
+        }
+        let of_zones: usize = zones.all().map(|zone| zone.managed() as usize * FRAME_BYTES).sum();
+        let taken = arena.pageblocks_taken() * PAGEBLOCK_BYTES;
+        let live = taken.saturating_sub(of_zones).saturating_sub(self.kept_bytes());
+        frames as usize * FRAME_BYTES > arena.bytes().saturating_sub(live)
     }
 
     fn alloc_frames(&self, frames: u32, size: usize, align: usize) -> Option<(Object, usize)> {
