@@ -27,6 +27,7 @@ use quarry_sys::percpu::{Object, PerCpu, Push};
 use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 mod deferral;
+mod footprint;
 mod large;
 mod misuse;
 mod print;
@@ -38,6 +39,7 @@ mod validate;
 mod withheld;
 
 use deferral::Deferral;
+use footprint::Footprint;
 use large::LargeCounts;
 pub use large::{LargeStats, print_large};
 pub use reclaim::{ReclaimState, Reclaimed};
@@ -130,6 +132,7 @@ pub struct Stack<C: StackConfig> {
     misses: [AtomicU8; classes::COUNT + 1],
     deferral: Deferral,
     withheld: Withheld,
+    footprint: Footprint,
     built: UnsafeCell<MaybeUninit<Built>>,
 }
 
@@ -173,6 +176,7 @@ impl<C: StackConfig> Stack<C> {
             misses: [const { AtomicU8::new(0) }; classes::COUNT + 1],
             deferral: Deferral::new(),
             withheld: Withheld::new(),
+            footprint: Footprint::new(),
             built: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }

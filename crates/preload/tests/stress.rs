@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Run, program};
+use crate::support::{Run, calls_between_marks, program};
 
 fn stress(arguments: &str) {
     Run::new(program("stress.c")).args(arguments.split_whitespace()).finish().success();
@@ -21,6 +21,23 @@ fn two_threads() {
 #[test]
 fn sixty_four_threads() {
     stress("3 64 6000");
+}
+
+/// Each round of a thread asks for more and more until it is refused, and frees it all.
+#[test]
+fn giants_until_there_is_no_memory() {
+    Run::new(program("stress_giants.c")).args(["60", "20"]).finish().success();
+}
+
+/// A round allocates a dozen mappings, and none of them is given back but those of more than
+/// 64 MiB, nor anything else when the last request is refused. The C library makes 24 calls in
+/// each.
+#[test]
+fn a_refused_giant_costs_no_more_than_what_was_allocated() {
+    let run = Run::new(program("stress_giants.c")).without_stats().args(["1", "20", "marks"]);
+    let spans = calls_between_marks(run.into_command());
+    let [calls] = &spans[..] else { panic!("{spans:?}") };
+    assert!(calls.total() <= 20 * 15, "{calls:?}");
 }
 
 #[test]

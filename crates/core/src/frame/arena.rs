@@ -192,8 +192,8 @@ impl Arena {
         }
     }
 
-    /// Takes a run that is nobody's: where the side says, or with the room, if that can be.
-    /// O(pageblocks / 64).
+    /// Takes a run that is nobody's: where the side says, or with the room, if that can be. O(log
+    /// pageblocks + count / 64), but see [`BlockBits::find`] for one that is aligned.
     pub(super) fn take(&self, wanted: Wanted) -> Option<u32> {
         let Wanted { side, count, align, room } = wanted;
         let start = self.start_of(side);
@@ -218,24 +218,18 @@ impl Arena {
     }
 
     fn mark_taken(&self, first: u32, count: u32) {
-        for block in first..first + count {
-            debug_assert!(!self.bits.is_set(Bit::Taken, block), "pageblock taken twice");
-            self.bits.set(Bit::Taken, block, true);
-        }
+        let end = first + count;
+        debug_assert_eq!(self.bits.next(Bit::Taken, true, first, end), end, "taken twice");
+        self.bits.set(Bit::Taken, first, end, true);
         self.nr_taken.fetch_add(count as usize, Relaxed);
     }
 
     /// Makes a taken run free again, but for what is excluded.
     pub(super) fn release(&self, first: u32, count: u32) {
         let _held = self.lock.lock();
-        let mut released = 0;
-        for block in first..first + count {
-            debug_assert!(self.bits.is_set(Bit::Taken, block), "pageblock given back twice");
-            if !self.bits.is_set(Bit::Excluded, block) {
-                self.bits.set(Bit::Taken, block, false);
-                released += 1;
-            }
-        }
+        let end = first + count;
+        debug_assert_eq!(self.bits.next(Bit::Taken, false, first, end), end, "given back twice");
+        let released = self.bits.release(first, end) as usize;
         self.nr_taken.fetch_sub(released, Relaxed);
     }
 
@@ -245,28 +239,28 @@ impl Arena {
         debug_assert!(
             self.bits.is_set(Bit::Taken, block) && !self.bits.is_set(Bit::Excluded, block)
         );
-        self.bits.set(Bit::Excluded, block, true);
-        self.note_mapped(block, false);
+        self.bits.set(Bit::Excluded, block, block + 1, true);
+        self.note_mapped(block, block + 1, false);
         self.nr_taken.fetch_sub(1, Relaxed);
     }
 
     /// Notes which pageblocks of a taken run are mapped now.
     pub(super) fn set_mapped(&self, first: u32, count: u32, is_mapped: bool) {
         let _held = self.lock.lock();
-        (first..first + count).for_each(|block| self.note_mapped(block, is_mapped));
+        self.note_mapped(first, first + count, is_mapped);
     }
 
-    fn note_mapped(&self, block: u32, is_mapped: bool) {
-        if self.bits.is_set(Bit::Mapped, block) == is_mapped {
-            return;
+    fn note_mapped(&self, first: u32, end: u32, is_mapped: bool) {
+        let is_set = |block| self.bits.is_set(Bit::Mapped, block);
+        for (start, end) in self.bits.runs(Bit::Mapped, !is_mapped, first, end) {
+            let below = start.checked_sub(1).is_some_and(is_set);
+            let neighbours = usize::from(below) + usize::from(is_set(end));
+            self.bits.set(Bit::Mapped, start, end, is_mapped);
+            let ranges = self.ranges.load(Relaxed);
+            // Alone it is a range more, between two it makes one of them.
+            let (more, fewer) = if is_mapped { (1, neighbours) } else { (neighbours, 1) };
+            self.ranges.store(ranges + more - fewer, Relaxed);
         }
-        let below = block.checked_sub(1).is_some_and(|below| self.bits.is_set(Bit::Mapped, below));
-        let neighbours = usize::from(below) + usize::from(self.bits.is_set(Bit::Mapped, block + 1));
-        self.bits.set(Bit::Mapped, block, is_mapped);
-        let ranges = self.ranges.load(Relaxed);
-        // Alone it is a range more, between two it makes one of them.
-        let (more, fewer) = if is_mapped { (1, neighbours) } else { (neighbours, 1) };
-        self.ranges.store(ranges + more - fewer, Relaxed);
     }
 
     /// The runs of a taken run that are mapped, or that are not.
@@ -289,18 +283,10 @@ impl Arena {
     }
 
     fn find(&self, start: u32, count: u32, align: u32) -> Option<u32> {
-        let mut candidate = self.align_up(start, align)?;
-        while count != 0 && candidate.checked_add(count)? <= self.pageblocks {
-            let end = candidate + count;
-            match self.bits.next(Bit::Taken, true, candidate, end) {
-                free if free == end => return Some(candidate),
-                taken => {
-                    let behind = self.bits.next(Bit::Taken, false, taken, self.pageblocks);
-                    candidate = self.align_up(behind, align)?;
-                }
-            }
+        if count == 0 {
+            return None;
         }
-        None
+        self.bits.find(start, count, |block| self.align_up(block, align))
     }
 
     /// The first block from `block` on whose *address* is a multiple of `align` pageblocks: the
@@ -323,6 +309,7 @@ impl Arena {
     /// The first one that does not hold.
     pub fn validate(&self) -> Result<(), &'static str> {
         let _held = self.lock.lock();
+        self.bits.validate()?;
         let runs = |bit| self.bits.runs(bit, true, 0, self.pageblocks);
         let blocks = |bit| runs(bit).map(|(first, end)| (end - first) as usize).sum::<usize>();
         if blocks(Bit::Taken) - blocks(Bit::Excluded) != self.pageblocks_taken() {

@@ -1,5 +1,13 @@
 //! Three bits for each pageblock of a window; those of 64 pageblocks lie together, because small
 //! programs use no more.
+//!
+//! The fourth word beside them is for the search of free runs. Words make *groups*, and groups make
+//! *regions*; of each of these is known how long its longest run of blocks that are not taken is,
+//! and those at its beginning and at its end. A search passes over what cannot hold what it looks
+//! for: a window of 1 TiB has 16 regions of 32 groups of 16 words.
+//!
+//! Equation: what a group says follows from its words, what a region says from its groups. Both say
+//! by how much a run is shorter than all, so that zero bytes, as they come, say that all is free.
 
 use super::OsArray;
 use quarry_sys::os::{Os, OsResult};
@@ -16,41 +24,166 @@ pub(super) enum Bit {
     Excluded,
 }
 
+/// Index of the word that is for the search.
+const SUMMARY: usize = 3;
+const WORD_BLOCKS: u32 = 64;
+
+/// Words that are summarised together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    Group,
+    Region,
+}
+
+impl Level {
+    const fn blocks(self) -> u32 {
+        match self {
+            Self::Group => 16 * WORD_BLOCKS,
+            Self::Region => 32 * Self::Group.blocks(),
+        }
+    }
+
+    /// Which word from its first one on has its summary.
+    const fn place(self) -> u32 {
+        match self {
+            Self::Group => 0,
+            Self::Region => 1,
+        }
+    }
+}
+
+/// Runs of free blocks among some neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FreeRuns {
+    /// Blocks that they are among.
+    blocks: u32,
+    /// The run at their beginning.
+    front: u32,
+    /// The one at their end.
+    back: u32,
+    longest: u32,
+}
+
+impl FreeRuns {
+    const NONE: Self = Self { blocks: 0, front: 0, back: 0, longest: 0 };
+
+    /// Those of 64 blocks, of which the bits say which are free.
+    fn of_word(free: u64) -> Self {
+        let mut longest = 0;
+        let mut rest = free;
+        // Each round takes the last block off every run.
+        while rest != 0 && rest != u64::MAX {
+            rest &= rest << 1;
+            longest += 1;
+        }
+        Self {
+            blocks: WORD_BLOCKS,
+            front: free.trailing_ones(),
+            back: free.leading_ones(),
+            longest: if free == u64::MAX { WORD_BLOCKS } else { longest },
+        }
+    }
+
+    /// Those of both, which are neighbours.
+    fn and(self, next: Self) -> Self {
+        let is_whole = |runs: Self| runs.front == runs.blocks;
+        Self {
+            blocks: self.blocks + next.blocks,
+            front: self.front + if is_whole(self) { next.front } else { 0 },
+            back: next.back + if is_whole(next) { self.back } else { 0 },
+            longest: self.longest.max(next.longest).max(self.back + next.front),
+        }
+    }
+
+    fn packed(self) -> u64 {
+        let missing = |run: u32| u64::from(self.blocks - run);
+        missing(self.front) | missing(self.back) << 20 | missing(self.longest) << 40
+    }
+
+    fn unpacked(level: Level, packed: u64) -> Self {
+        let blocks = level.blocks();
+        let run = |shift: u32| blocks - (packed >> shift & 0xf_ffff) as u32;
+        Self { blocks, front: run(0), back: run(20), longest: run(40) }
+    }
+}
+
 /// The bits. Who changes them holds a lock that keeps others from it.
 pub(super) struct BlockBits {
     words: OsArray<[AtomicU64; 4]>,
     len: u32,
 }
 
+/// The bits of the word of block `at` that stand for blocks from it on, but before `end`.
+fn mask(at: u32, end: u32) -> u64 {
+    let (first, count) = (at % WORD_BLOCKS, end - at);
+    let from = u64::MAX << first;
+    if first + count >= WORD_BLOCKS { from } else { from & !(u64::MAX << (first + count)) }
+}
+
+/// The words that hold blocks `first..end`, as the first block of each that is meant.
+fn words(first: u32, end: u32) -> impl Iterator<Item = u32> {
+    let mut next = first;
+    core::iter::from_fn(move || {
+        let at = next;
+        next = (at / WORD_BLOCKS + 1) * WORD_BLOCKS;
+        (at < end).then_some(at)
+    })
+}
+
 impl BlockBits {
     /// The bits of `len` pageblocks, none of them set.
     pub(super) fn new(os: &'static dyn Os, len: u32) -> OsResult<Self> {
-        Ok(Self { words: OsArray::zeroed(os, len.div_ceil(64) as usize)?, len })
+        Ok(Self { words: OsArray::zeroed(os, len.div_ceil(WORD_BLOCKS) as usize)?, len })
     }
 
     fn word(&self, bit: Bit, block: u32) -> &AtomicU64 {
-        &self.words.at(block as usize / 64)[bit as usize]
+        &self.words.at((block / WORD_BLOCKS) as usize)[bit as usize]
+    }
+
+    fn load(&self, bit: Bit, block: u32) -> u64 {
+        self.word(bit, block).load(Ordering::Relaxed)
     }
 
     pub(super) fn is_set(&self, bit: Bit, block: u32) -> bool {
-        block < self.len && self.word(bit, block).load(Ordering::Relaxed) >> (block % 64) & 1 == 1
+        block < self.len && self.load(bit, block) >> (block % WORD_BLOCKS) & 1 == 1
     }
 
-    pub(super) fn set(&self, bit: Bit, block: u32, is_set: bool) {
-        let (word, mask) = (self.word(bit, block), 1u64 << (block % 64));
-        let old = word.load(Ordering::Relaxed);
-        word.store(if is_set { old | mask } else { old & !mask }, Ordering::Relaxed);
-    }
-
-    /// The first block from `next` on whose bit is as asked for, or `end`; skips whole words.
-    pub(super) fn next(&self, bit: Bit, is_set: bool, mut next: u32, end: u32) -> u32 {
-        let skipped = if is_set { 0 } else { u64::MAX };
-        while next < end && self.is_set(bit, next) != is_set {
-            let is_whole =
-                next.is_multiple_of(64) && self.word(bit, next).load(Ordering::Relaxed) == skipped;
-            next += if is_whole { 64 } else { 1 };
+    /// Sets the bits of blocks `first..end`, or clears them.
+    pub(super) fn set(&self, bit: Bit, first: u32, end: u32, is_set: bool) {
+        for at in words(first, end) {
+            let (old, mask) = (self.load(bit, at), mask(at, end));
+            let new = if is_set { old | mask } else { old & !mask };
+            self.word(bit, at).store(new, Ordering::Relaxed);
         }
-        next.min(end)
+        if bit == Bit::Taken {
+            self.summarise(first, end);
+        }
+    }
+
+    /// Clears the bits of those of the blocks `first..end` that are taken and not excluded; returns
+    /// how many.
+    pub(super) fn release(&self, first: u32, end: u32) -> u32 {
+        let mut released = 0;
+        for at in words(first, end) {
+            let old = self.load(Bit::Taken, at);
+            let mask = mask(at, end) & old & !self.load(Bit::Excluded, at);
+            self.word(Bit::Taken, at).store(old & !mask, Ordering::Relaxed);
+            released += mask.count_ones();
+        }
+        self.summarise(first, end);
+        released
+    }
+
+    /// The first block from `next` on whose bit is as asked for, or `end`. O(blocks / 64).
+    pub(super) fn next(&self, bit: Bit, is_set: bool, next: u32, end: u32) -> u32 {
+        let end = end.min(self.len);
+        let flip = if is_set { 0 } else { u64::MAX };
+        words(next, end)
+            .find_map(|at| {
+                let found = (self.load(bit, at) ^ flip) & mask(at, end);
+                (found != 0).then(|| at / WORD_BLOCKS * WORD_BLOCKS + found.trailing_zeros())
+            })
+            .unwrap_or(end)
     }
 
     /// The runs of blocks in `first..end` whose bits are as asked for, as `(start, end)`. Each is
@@ -68,5 +201,110 @@ impl BlockBits {
             next = self.next(bit, !is_set, start, end);
             (start < end).then_some((start, next))
         })
+    }
+
+    /// The word with the summary of the `level` that begins at `block`; none for one that the
+    /// window ends in before it, and such is not passed over as a whole.
+    fn summary(&self, level: Level, block: u32) -> Option<&AtomicU64> {
+        let index = (block / WORD_BLOCKS + level.place()) as usize;
+        (block + level.blocks() <= self.len).then(|| &self.words.at(index)[SUMMARY])
+    }
+
+    /// What is known of the `level` that begins at `block`.
+    fn known(&self, level: Level, block: u32) -> Option<FreeRuns> {
+        let packed = self.summary(level, block)?.load(Ordering::Relaxed);
+        Some(FreeRuns::unpacked(level, packed))
+    }
+
+    /// The same, from what it follows from.
+    fn counted(&self, level: Level, block: u32) -> FreeRuns {
+        let parts = (block..block + level.blocks()).step_by(match level {
+            Level::Group => WORD_BLOCKS,
+            Level::Region => Level::Group.blocks(),
+        } as usize);
+        parts.fold(FreeRuns::NONE, |runs, at| {
+            runs.and(match level {
+                Level::Group => FreeRuns::of_word(!self.load(Bit::Taken, at)),
+                Level::Region => self.known(Level::Group, at).unwrap_or(FreeRuns::NONE),
+            })
+        })
+    }
+
+    fn summarise(&self, first: u32, end: u32) {
+        for level in [Level::Group, Level::Region] {
+            let blocks = level.blocks();
+            for block in (first / blocks * blocks..end).step_by(blocks as usize) {
+                if let Some(summary) = self.summary(level, block) {
+                    summary.store(self.counted(level, block).packed(), Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// The first run of `count` blocks from `start` on that are not taken and whose first one
+    /// `align_up` leaves as it is; that gives the first block from one on with which a run may
+    /// begin. O(log blocks) where that may be any, and else for each run that does not begin well.
+    pub(super) fn find(
+        &self,
+        start: u32,
+        count: u32,
+        align_up: impl Fn(u32) -> Option<u32>,
+    ) -> Option<u32> {
+        // The run that is looked at begins at `free` and goes on to `at`, at least.
+        let (mut free, mut at) = (start, start);
+        let fits = |free: u32, end: u32| {
+            let first = align_up(free)?;
+            (first.checked_add(count)? <= end).then_some(first)
+        };
+        while at < self.len {
+            if let Some(runs) = self.to_pass(at, count) {
+                if let Some(first) = fits(free, at + runs.front) {
+                    return Some(first);
+                }
+                at += runs.blocks;
+                if runs.front < runs.blocks {
+                    free = at - runs.back;
+                }
+                continue;
+            }
+            let end = (at / WORD_BLOCKS * WORD_BLOCKS).saturating_add(WORD_BLOCKS).min(self.len);
+            let taken = self.next(Bit::Taken, true, at, end);
+            if let Some(first) = fits(free, taken) {
+                return Some(first);
+            }
+            at = end;
+            if taken < end {
+                at = self.next(Bit::Taken, false, taken, end);
+                free = at;
+            }
+        }
+        None
+    }
+
+    /// The largest piece that begins at `at` and has no room for `count` blocks inside.
+    fn to_pass(&self, at: u32, count: u32) -> Option<FreeRuns> {
+        let known = |level: Level| {
+            let runs = at.is_multiple_of(level.blocks()).then(|| self.known(level, at))??;
+            // What lies at its beginning belongs to the run in front of it, and is seen with it.
+            let is_inside = runs.longest >= count && runs.front < runs.blocks;
+            (!is_inside).then_some(runs)
+        };
+        known(Level::Region).or_else(|| known(Level::Group))
+    }
+
+    /// Checks the equations.
+    ///
+    /// # Errors
+    /// The one that does not hold.
+    pub(super) fn validate(&self) -> Result<(), &'static str> {
+        for level in [Level::Group, Level::Region] {
+            for block in (0..self.len).step_by(level.blocks() as usize) {
+                let known = self.known(level, block);
+                if known.is_some_and(|known| known != self.counted(level, block)) {
+                    return Err("what is known of free runs of pageblocks is wrong");
+                }
+            }
+        }
+        Ok(())
     }
 }

@@ -188,7 +188,7 @@ proptest! {
     ) {
         let len = set.len() as u32;
         let bits = BlockBits::new(fake_os(), len).expect("there is memory");
-        (0..len).for_each(|block| bits.set(Bit::Mapped, block, set[block as usize]));
+        (0..len).for_each(|block| bits.set(Bit::Mapped, block, block + 1, set[block as usize]));
         let (first, end) = (bounds.0.min(len), bounds.1.min(len));
         let naive = (first..end).find(|block| set[*block as usize] == is_set);
         let next = bits.next(Bit::Mapped, is_set, first, end);
@@ -198,6 +198,105 @@ proptest! {
         let naive: Vec<_> = (first..end).filter(|at| set[*at as usize] == is_set).collect();
         prop_assert_eq!(found, naive);
     }
+}
+
+/// Blocks of two regions of the index and a part of a third one, which ends within a group.
+const MANY: u32 = 2 * 32 * 1024 + 5 * 1024 + 77;
+
+/// Where something begins: most of it where a word, a group or a region does, or beside.
+fn place() -> impl Strategy<Value = u32> {
+    let edge = prop::sample::select(vec![1u32, 64, 1024, 32 * 1024]);
+    (edge, 0..MANY, 0u32..4)
+        .prop_map(|(edge, at, beside)| (at / edge * edge + beside).saturating_sub(2).min(MANY))
+}
+
+fn length() -> impl Strategy<Value = u32> {
+    (0u32..17, any::<u32>()).prop_map(|(bits, random)| (1 << bits) + random % (1 << bits))
+}
+
+/// Where a search begins, how many blocks it is for, and which address they are to have.
+fn wanted_runs() -> impl Strategy<Value = Vec<(u32, u32, u32, u32)>> {
+    prop::collection::vec((place(), length(), 0u32..3, 0u32..4), 1..8)
+}
+
+fn naive_find(taken: &[bool], start: u32, count: u32, align: u32, offset: u32) -> Option<u32> {
+    let mut free = 0;
+    let ends = (start..taken.len() as u32).filter_map(|at| {
+        free = if taken[at as usize] { 0 } else { free + 1 };
+        let first = (at + 1).checked_sub(count).filter(|_| free >= count)?;
+        Some(first)
+    });
+    ends.into_iter().find(|first| (first + offset).is_multiple_of(align))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(64)
+    })]
+
+    #[test]
+    fn the_index_finds_what_a_search_of_all_blocks_does(
+        changes in prop::collection::vec((place(), length(), any::<bool>()), 1..60),
+        holes in (place(), 1u32..40, 1u32..40),
+        wanted in wanted_runs(),
+    ) {
+        let bits = BlockBits::new(fake_os(), MANY).expect("there is memory");
+        let mut taken = vec![false; MANY as usize];
+        for (first, length, is_taken) in changes {
+            let end = first.saturating_add(length).min(MANY);
+            if is_taken {
+                bits.set(Bit::Taken, first, end, true);
+            } else {
+                bits.release(first, end);
+            }
+            taken[first as usize..end as usize].fill(is_taken);
+        }
+        // A comb, in which nothing long finds room.
+        let (from, full, free) = holes;
+        let comb = (from..MANY).step_by((full + free) as usize).take(3000);
+        for (first, end) in comb.map(|first| (first, first.saturating_add(full).min(MANY))) {
+            bits.set(Bit::Taken, first, end, true);
+            taken[first as usize..end as usize].fill(true);
+        }
+        prop_assert_eq!(bits.validate(), Ok(()));
+        for (start, count, order, offset) in wanted {
+            let align = 1 << order;
+            let align_up = |at: u32| Some((at + offset).next_multiple_of(align) - offset);
+            let found = bits.find(start, count, align_up);
+            prop_assert_eq!(found, naive_find(&taken, start, count, align, offset));
+        }
+    }
+
+    #[test]
+    fn releasing_leaves_out_what_is_excluded(
+        excluded in prop::collection::vec(0u32..300, 0..20),
+        bounds in (0u32..300, 0u32..300),
+    ) {
+        let bits = BlockBits::new(fake_os(), 300).expect("there is memory");
+        let (first, end) = (bounds.0.min(bounds.1), bounds.0.max(bounds.1));
+        bits.set(Bit::Taken, 0, 300, true);
+        excluded.iter().for_each(|at| bits.set(Bit::Excluded, *at, at + 1, true));
+        let goes = |at: &u32| (first..end).contains(at) && !excluded.contains(at);
+        prop_assert_eq!(bits.release(first, end) as usize, (0..300).filter(goes).count());
+        prop_assert!((0..300).all(|at| bits.is_set(Bit::Taken, at) != goes(&at)));
+    }
+}
+
+/// Among 100,000 holes only the words around the one that serves are looked into.
+#[test]
+fn a_search_passes_over_holes_that_are_too_small() {
+    const HOLES: u32 = 100_000;
+    let bits = BlockBits::new(fake_os(), 4 * HOLES + 8).expect("there is memory");
+    (0..HOLES).for_each(|hole| bits.set(Bit::Taken, 4 * hole + 1, 4 * hole + 4, true));
+    let looked = std::cell::Cell::new(0);
+    let align_up = |at| {
+        looked.set(looked.get() + 1);
+        Some(at)
+    };
+    assert_eq!(bits.find(0, 2, align_up), Some(4 * HOLES));
+    // One for each piece that was passed over, or hole that was looked at.
+    assert!(looked.get() < 1000, "{} runs looked at", looked.get());
 }
 
 #[test]

@@ -6,13 +6,16 @@
 //! becomes less by as much. Neighbours become one run when they are put back, as old as the older
 //! one: what is used again and again does not keep alive what lies beside it.
 //!
-//! Equations: `bytes = sum of runs <= KEPT_BYTES`, `count <= KEPT_RUNS`; numbers rise; of a run
-//! only the first `charged <= blocks * 512` frames may be in memory.
+//! Equations: `bytes = sum of runs <= most`, what was allowed when the last one was put;
+//! `charged = sum of frames charged`; `count <= KEPT_RUNS`; numbers rise; of a run only the first
+//! `charged <= blocks * 512` frames may be in memory.
 
 use crate::frame::{PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex};
 
-/// Most bytes of freed mappings kept with their memory.
+/// Freed mappings of so many bytes may be kept with their memory, however little is in use.
 pub(super) const KEPT_BYTES: usize = 64 << 20;
+/// Of what is in use, freed mappings may be this part where that is more.
+const KEPT_SHARE: usize = 8;
 /// Most freed mappings kept.
 const KEPT_RUNS: usize = 32;
 
@@ -58,10 +61,15 @@ impl Run {
     }
 }
 
-/// A kept run, with the number of runs that had been kept before it.
-#[derive(Clone, Copy)]
-struct KeptRun {
-    run: Run,
+/// Most bytes of freed mappings that are kept while `in_use` bytes are in use.
+pub(super) fn most_kept(in_use: usize) -> usize {
+    KEPT_BYTES.max(in_use / KEPT_SHARE)
+}
+
+/// A kept run, with the number of runs that had been kept before it: its age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KeptRun {
+    pub(super) run: Run,
     number: u64,
 }
 
@@ -74,12 +82,15 @@ pub(super) struct KeptRuns {
     runs: [KeptRun; KEPT_RUNS],
     count: usize,
     bytes: usize,
+    charged: u32,
+    /// Most bytes when the last one was put.
+    most: usize,
     so_far: u64,
 }
 
 impl KeptRuns {
     pub(super) const fn new() -> Self {
-        Self { runs: [NOTHING; KEPT_RUNS], count: 0, bytes: 0, so_far: 0 }
+        Self { runs: [NOTHING; KEPT_RUNS], count: 0, bytes: 0, charged: 0, most: 0, so_far: 0 }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -92,8 +103,8 @@ impl KeptRuns {
     }
 
     /// Frames in the budget for all of them.
-    pub(super) fn charged(&self) -> u64 {
-        self.all().iter().map(|kept| u64::from(kept.run.charged)).sum()
+    pub(super) fn charged(&self) -> u32 {
+        self.charged
     }
 
     fn all(&self) -> &[KeptRun] {
@@ -122,6 +133,7 @@ impl KeptRuns {
         }
         self.runs[index].run = rest;
         self.bytes -= front.bytes();
+        self.charged -= front.charged;
         front
     }
 
@@ -130,24 +142,40 @@ impl KeptRuns {
         (self.count > 0 && self.runs[0].number < number).then(|| self.remove(0))
     }
 
+    /// The oldest run, which may be [put back](Self::put_back).
+    pub(super) fn take_oldest(&mut self) -> Option<KeptRun> {
+        let number = self.all().first()?.number;
+        Some(KeptRun { run: self.remove(0), number })
+    }
+
     fn remove(&mut self, index: usize) -> Run {
         let run = self.runs[index].run;
         self.runs.copy_within(index + 1..self.count, index);
         self.count -= 1;
         self.bytes -= run.bytes();
+        self.charged -= run.charged;
         run
     }
 
-    /// Where there is no room for a run, the oldest one, which must go first.
-    pub(super) fn make_room_for(&mut self, run: Run) -> Option<Run> {
-        let has_room = self.count < KEPT_RUNS && self.bytes + run.bytes() <= KEPT_BYTES;
+    /// Where there is no room for a run within `most` bytes, the oldest one, which must go first.
+    pub(super) fn make_room_for(&mut self, run: Run, most: usize) -> Option<Run> {
+        self.most = most;
+        let has_room = self.count < KEPT_RUNS && self.bytes + run.bytes() <= most;
         if has_room { None } else { self.take_older_than(u64::MAX) }
     }
 
     /// Keeps a run for which there is room; with its neighbours as one, where what is missing
     /// between them can be charged.
     pub(super) fn put(&mut self, run: Run, charge: impl Fn(u32) -> bool) {
-        let mut kept = KeptRun { run, number: self.so_far };
+        let number = self.so_far;
+        self.so_far += 1;
+        self.put_back(KeptRun { run, number }, charge);
+    }
+
+    /// As [`put`](Self::put), of a run that was taken as the oldest one and is as old as it was.
+    pub(super) fn put_back(&mut self, kept: KeptRun, charge: impl Fn(u32) -> bool) {
+        let mut kept = kept;
+        let run = kept.run;
         if let Some(low) = self.find(|other| other.end() == run.first) {
             kept = self.join(kept, low, &charge);
         }
@@ -157,9 +185,9 @@ impl KeptRuns {
         let at = self.all().partition_point(|other| other.number < kept.number);
         self.runs.copy_within(at..self.count, at + 1);
         self.runs[at] = kept;
-        self.so_far += 1;
         self.count += 1;
         self.bytes += kept.run.bytes();
+        self.charged += kept.run.charged;
     }
 
     /// One run of `kept` and its neighbour with this index, or `kept` alone.
@@ -189,7 +217,10 @@ impl KeptRuns {
         if self.all().iter().map(|kept| kept.run.bytes()).sum::<usize>() != self.bytes {
             return Err("kept_bytes != sum of kept runs");
         }
-        if self.bytes > KEPT_BYTES {
+        if self.all().iter().map(|kept| kept.run.charged).sum::<u32>() != self.charged {
+            return Err("kept_charged != sum of what kept runs are charged for");
+        }
+        if self.bytes > self.most {
             return Err("kept_bytes exceeds its bound");
         }
         if self.all().iter().any(|kept| kept.run.charged > kept.run.frames()) {
@@ -211,6 +242,7 @@ mod tests {
     use proptest::prelude::*;
 
     const BLOCKS: u32 = 64;
+    const MOST: usize = KEPT_BYTES;
 
     #[derive(Clone, Debug)]
     enum Op {
@@ -226,6 +258,8 @@ mod tests {
             blocks: u32,
         },
         TakeOldest,
+        /// The oldest run goes for a part of its charge, in 256ths, and comes back with the rest.
+        Cut(u32),
     }
 
     fn op() -> impl Strategy<Value = (Op, bool)> {
@@ -236,6 +270,7 @@ mod tests {
             2 => blocks.clone().prop_map(Op::Take),
             2 => (first, blocks).prop_map(|(first, blocks)| Op::TakeAt { first, blocks }),
             1 => Just(Op::TakeOldest),
+            1 => (0u32..=256).prop_map(Op::Cut),
         ];
         (op, prop::bool::weighted(0.8))
     }
@@ -257,6 +292,17 @@ mod tests {
                 assert_eq!(known.replace((dirty, number)), None, "kept twice");
             }
             self.charged += u64::from(run.charged);
+        }
+
+        /// Counts what joining charges for more, if it may.
+        fn charging(&mut self, may_charge: bool, put: impl FnOnce(&dyn Fn(u32) -> bool)) {
+            let more = std::cell::Cell::new(0);
+            put(&|missing| {
+                assert!(missing < PAGEBLOCK_FRAMES * BLOCKS);
+                more.set(more.get() + if may_charge { missing } else { 0 });
+                may_charge || missing == 0
+            });
+            self.charged += u64::from(more.get());
         }
 
         /// Whether all that may be in memory lies within what is charged, and was put no earlier
@@ -286,18 +332,12 @@ mod tests {
                 let blocks = (first..first + blocks).take_while(is_free).count() as u32;
                 let charged = (blocks * PAGEBLOCK_FRAMES * part).div_ceil(256);
                 let run = Run { first: PageblockIndex(first), blocks, charged };
-                while let Some(oldest) = kept.make_room_for(run) {
+                while let Some(oldest) = kept.make_room_for(run, MOST) {
                     naive.take(oldest);
                 }
                 if blocks > 0 {
                     naive.put(run, kept.so_far());
-                    let more = std::cell::Cell::new(0);
-                    kept.put(run, |missing| {
-                        assert!(missing < PAGEBLOCK_FRAMES * BLOCKS);
-                        more.set(more.get() + if may_charge { missing } else { 0 });
-                        may_charge || missing == 0
-                    });
-                    naive.charged += u64::from(more.get());
+                    naive.charging(may_charge, |charge| kept.put(run, charge));
                 }
             }
             Op::Take(blocks) => {
@@ -320,6 +360,14 @@ mod tests {
                     naive.take(run);
                 }
             }
+            Op::Cut(part) => {
+                let Some(mut oldest) = kept.take_oldest() else { return };
+                naive.take(oldest.run);
+                oldest.run.charged = oldest.run.charged * part / 256;
+                // As old as it was, not as old as what it was joined of.
+                naive.put(oldest.run, oldest.number);
+                naive.charging(may_charge, |charge| kept.put_back(oldest, charge));
+            }
         }
     }
 
@@ -336,15 +384,22 @@ mod tests {
                 kept.all().iter().for_each(|kept| naive.check(&kept.run, kept.number));
                 let blocks = naive.kept.iter().flatten().count();
                 prop_assert_eq!(kept.bytes(), blocks * PAGEBLOCK_BYTES);
-                prop_assert_eq!(kept.charged(), naive.charged);
+                prop_assert_eq!(u64::from(kept.charged()), naive.charged);
             }
         }
+    }
+
+    #[test]
+    fn what_may_be_kept_follows_what_is_in_use() {
+        assert_eq!((most_kept(0), most_kept(64 << 20)), (KEPT_BYTES, KEPT_BYTES));
+        assert_eq!(most_kept(8 << 30), 1 << 30);
     }
 
     #[test]
     fn what_is_used_again_does_not_keep_its_neighbours_alive() {
         let mut kept = KeptRuns::new();
         let run = Run { first: PageblockIndex(3), blocks: 8, charged: 8 * PAGEBLOCK_FRAMES };
+        assert_eq!(kept.make_room_for(run, MOST), None);
         kept.put(run, |_| true);
         let seen = kept.so_far();
         for _ in 0..10 {

@@ -5,7 +5,8 @@
 //! the budget: as many as have been in use since the run was fresh, because those may be in memory;
 //! `link[3]` whether its pages have been moved.
 //! Freed runs are kept with their memory for reuse, up to a bound, so that a program that
-//! allocates and frees 10 MiB in a loop makes no system call.
+//! allocates and frees 10 MiB in a loop makes no system call. The stack shrinks them before the
+//! process becomes larger than it has been (`crates/core/src/stack/footprint.rs`).
 //!
 //! A mapping that grows does so where it is, or its pages are moved by page tables. Pages that were
 //! moved are a mapping of their own to the kernel, which merges them with no neighbour ever; so
@@ -13,12 +14,12 @@
 //!
 //! Equation: `frames <= charged <= blocks * 512`.
 
-use super::kept::{KEPT_BYTES, KeptRuns, Run};
+use super::kept::{KeptRun, KeptRuns, Run, most_kept};
 use super::moving::{Moved, MovedMappings};
 use crate::frame::{FRAME_BYTES, Kind, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, Pfn, Side, Wanted};
 use crate::pcp::PageAllocator;
 use quarry_sys::lock::{CountedLock, LockStats};
-use quarry_sys::primitive::{AtomicUsize, Ordering};
+use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering};
 
 /// A mapping that was handed out.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +37,8 @@ pub struct Mappings {
     moved: MovedMappings,
     /// Bytes kept, to be read without the lock.
     kept_bytes: AtomicUsize,
+    /// Frames in the budget for them, likewise.
+    kept_charged: AtomicU32,
 }
 
 fn blocks_of(frames: u32) -> u32 {
@@ -57,6 +60,7 @@ impl Mappings {
             live: AtomicUsize::new(0),
             moved: MovedMappings::new(),
             kept_bytes: AtomicUsize::new(0),
+            kept_charged: AtomicU32::new(0),
         }
     }
 
@@ -158,10 +162,10 @@ impl Mappings {
         pages.frames().link(pfn.plus(2))
     }
 
-    /// Frames in the budget for kept runs.
+    /// Frames in the budget for kept runs: what of them may be in memory. O(1).
     #[must_use]
-    pub fn kept_charged(&self) -> u64 {
-        self.kept.lock().charged()
+    pub fn kept_charged(&self) -> u32 {
+        self.kept_charged.load(Ordering::Relaxed)
     }
 
     /// The run of the mapping that starts at `pfn`.
@@ -176,8 +180,8 @@ impl Mappings {
     /// The first one that does not hold.
     pub fn validate(&self) -> Result<(), &'static str> {
         let kept = self.kept.lock();
-        if kept.bytes() != self.kept_bytes() {
-            return Err("kept_bytes is published wrongly");
+        if kept.bytes() != self.kept_bytes() || kept.charged() != self.kept_charged() {
+            return Err("what is kept is published wrongly");
         }
         kept.validate()
     }
@@ -194,14 +198,21 @@ impl Mappings {
     /// Keeps a run, in place of older ones where there is no room, or releases it where there
     /// cannot be.
     fn keep(&self, pages: &PageAllocator, run: Run) {
-        if run.bytes() > KEPT_BYTES {
+        self.keep_as(pages, run, |kept| kept.put(run, |missing| pages.charge(missing)));
+    }
+
+    /// As [`keep`](Self::keep), by `put`, where there is room.
+    fn keep_as(&self, pages: &PageAllocator, run: Run, put: impl Fn(&mut KeptRuns)) {
+        let used = pages.zones().budget().used().saturating_sub(self.kept_charged() + run.charged);
+        let most = most_kept(used as usize * FRAME_BYTES);
+        if run.bytes() > most {
             return release(pages, run);
         }
         loop {
             let mut kept = self.kept.lock();
-            let oldest = kept.make_room_for(run);
+            let oldest = kept.make_room_for(run, most);
             if oldest.is_none() {
-                kept.put(run, |missing| pages.charge(missing));
+                put(&mut kept);
             }
             self.publish(&kept);
             drop(kept);
@@ -330,6 +341,49 @@ impl Mappings {
         }
     }
 
+    /// Gives the memory of kept runs back until `frames` fewer are charged for them: of the oldest
+    /// first, and of the last of these its end only. Its beginning, and its addresses, are there
+    /// for the next mapping of its size, which then takes no page fault but for what was missing.
+    /// Returns how many are left to give.
+    pub fn shrink_kept(&self, pages: &PageAllocator, frames: u32) -> u32 {
+        let mut left = frames;
+        while left > 0 {
+            let oldest = {
+                let mut kept = self.kept.lock();
+                let oldest = kept.take_oldest();
+                self.publish(&kept);
+                oldest
+            };
+            let Some(oldest) = oldest else { return left };
+            let charged = oldest.run.charged;
+            if charged > left {
+                self.cut(pages, oldest, charged - left);
+                return 0;
+            }
+            left -= charged;
+            release(pages, oldest.run);
+        }
+        0
+    }
+
+    /// Purges a kept run behind its first `charged` frames and puts it back.
+    fn cut(&self, pages: &PageAllocator, kept: KeptRun, charged: u32) {
+        let arena = pages.arena();
+        let page_frames = arena.os().page_size().div_ceil(FRAME_BYTES) as u32;
+        let first = charged.next_multiple_of(page_frames);
+        let end = kept.run.charged.next_multiple_of(page_frames);
+        let mut kept = kept;
+        if first < end {
+            let bytes = (end - first) as usize * FRAME_BYTES;
+            if arena.os().purge(arena.address(kept.run.first.first().plus(first)), bytes).is_ok() {
+                pages.uncharge(kept.run.charged - first);
+                kept.run.charged = first;
+            }
+        }
+        let charge = |missing| pages.charge(missing);
+        self.keep_as(pages, kept.run, |runs| runs.put_back(kept, charge));
+    }
+
     /// Bytes of freed mappings kept.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
@@ -338,6 +392,7 @@ impl Mappings {
 
     fn publish(&self, kept: &KeptRuns) {
         self.kept_bytes.store(kept.bytes(), Ordering::Relaxed);
+        self.kept_charged.store(kept.charged(), Ordering::Relaxed);
     }
 
     /// Counters of the lock.

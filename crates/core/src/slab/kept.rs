@@ -22,8 +22,8 @@ use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 const BARNS_LEAST: usize = 32 << 20;
 /// Of what is in use, barns may keep this part then.
 const BARNS_SHARE: usize = 8;
-/// What barns may always keep together: two caches' fill.
-const PRESSED_LEAST: usize = 8 << 20;
+/// What barns may always keep together. With 8 MiB a program of 50 was larger by a twentieth.
+const PRESSED_LEAST: usize = 2 << 20;
 /// Of what is in use, barns may always keep this part.
 const PRESSED_SHARE: usize = 32;
 /// What the arrays of one slot may have room for: 12 MiB are the narrow ones of all classes of

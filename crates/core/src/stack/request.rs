@@ -1,7 +1,7 @@
 //! `malloc` and its relatives: the straight paths, and the paths behind them.
 
 use super::{Entry, Misuse, Stack, StackConfig, is_sane};
-use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, Pfn};
+use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes};
 use crate::pcp::Page;
 use crate::slab::{CacheId, Geometry, SlabPolicy};
@@ -55,9 +55,12 @@ impl<C: StackConfig> Stack<C> {
         let take = |class| inner.slab.alloc_slow(&self.context(), inner.caches.get(class)?);
         let frames = inner.caches.get(serving).map_or(1, |cache| cache.order().frames());
         // Where there is no memory for slabs, what either class has left serves.
-        self.with_reclaim(frames, || take(serving))
+        let object = self
+            .with_reclaim(frames, || take(serving))
             .or_else(|| take(class))
-            .or_else(|| take(classes::coarse(class)))
+            .or_else(|| take(classes::coarse(class)));
+        self.bound_footprint();
+        object
     }
 
     /// The class that serves a request that the array of its own class could not. Each class that
@@ -126,22 +129,41 @@ impl<C: StackConfig> Stack<C> {
             return None;
         }
         let frames = crate::heap::frames_of(size.max(1))?;
-        // What no reclaim could make room for is not worth one.
-        if frames > self.arena().frames().min(self.pages().zones().budget().limit()) {
+        if self.is_hopeless(frames) {
             return None;
         }
         let attempt = || self.alloc_frames(frames, size, align);
-        if size <= LARGEST_BLOCK {
-            return self.with_reclaim(frames, attempt);
-        }
-        attempt().or_else(|| {
+        let taken = attempt().or_else(|| {
             self.after_reclaim(frames, || {
-                // What caches gave back is no longer counted, but still in memory: a mapping would
-                // come on top of it, and a control group's limit does not wait for a look.
-                self.purge_free();
+                if size > LARGEST_BLOCK {
+                    // What caches gave back is no longer counted, but still in memory: a mapping
+                    // would come on top of it, and a control group's limit does not wait for a
+                    // look.
+                    self.purge_free();
+                }
                 attempt()
             })
-        })
+        });
+        self.bound_footprint();
+        taken
+    }
+
+    /// Whether no reclaim can make room for so many frames: they are more than the limit, or they
+    /// are a good part of the window and live mappings leave fewer addresses. (Less than that is
+    /// not refused by a count that others are about to change.)
+    fn is_hopeless(&self, frames: u32) -> bool {
+        const GOOD_PART: u32 = 64;
+        let (arena, zones) = (self.arena(), self.pages().zones());
+        if frames > arena.frames().min(zones.budget().limit()) {
+            return true;
+        }
+        if frames <= arena.frames() / GOOD_PART {
+            return false;
+        }
+        let of_zones: usize = zones.all().map(|zone| zone.managed() as usize * FRAME_BYTES).sum();
+        let taken = arena.pageblocks_taken() * PAGEBLOCK_BYTES;
+        let live = taken.saturating_sub(of_zones).saturating_sub(self.kept_bytes());
+        frames as usize * FRAME_BYTES > arena.bytes().saturating_sub(live)
     }
 
     fn alloc_frames(&self, frames: u32, size: usize, align: usize) -> Option<(Object, usize)> {

@@ -222,6 +222,7 @@ impl<C: StackConfig> Stack<C> {
                 let frames = frames_of(size)?;
                 let moved = inner.mappings.resize(inner.pages, pfn, frames)?;
                 self.large.mappings.note_resized();
+                self.bound_footprint();
                 Some(self.address(moved))
             }
         }

@@ -91,7 +91,7 @@ impl<C: StackConfig> Stack<C> {
     fn check_budget(&self, census: &Census) -> Result<(), &'static str> {
         let inner = self.inner();
         let budget = inner.pages.zones().budget();
-        let kept = inner.mappings.kept_charged();
+        let kept = u64::from(inner.mappings.kept_charged());
         if census.mappings != inner.mappings.live() {
             return Err("heads of mappings != live mappings");
         }

@@ -92,7 +92,7 @@ impl Zone {
             purged += self.purge_some(memory, smallest, &mut from);
         }
         if has_dirty_runs && smallest < Order::PAGEBLOCK && purged.bytes < most_bytes {
-            purged += self.purge_kept(memory, index, page_frames);
+            purged += self.purge_kept(memory, index, page_frames, smallest.frames());
         }
         purged
     }
@@ -115,8 +115,15 @@ impl Zone {
         purged
     }
 
-    /// Purges what a pageblock keeps as runs, in whole pages of the OS.
-    fn purge_kept(&self, memory: &Memory, index: PageblockIndex, page_frames: u32) -> Purged {
+    /// Purges what a pageblock keeps as runs, in whole pages of the OS, where as many as `least`
+    /// frames are neighbours.
+    fn purge_kept(
+        &self,
+        memory: &Memory,
+        index: PageblockIndex,
+        page_frames: u32,
+        least: u32,
+    ) -> Purged {
         let _purging = self.purging.lock();
         let dirty = {
             let mut inside = self.lock();
@@ -125,7 +132,7 @@ impl Zone {
             self.publish(&inside.areas);
             dirty
         };
-        let (clean, purged) = purge_bits(memory, index, dirty, page_frames);
+        let (clean, purged) = purge_bits(memory, index, dirty, page_frames, least);
         let mut still_dirty = dirty;
         still_dirty.0.iter_mut().zip(clean.0).for_each(|(word, clean)| *word &= !clean);
         let mut inside = self.lock();
@@ -175,12 +182,13 @@ fn purge_bits(
     index: PageblockIndex,
     dirty: FrameBits,
     page_frames: u32,
+    least: u32,
 ) -> (FrameBits, Purged) {
     let (mut clean, mut purged, mut from) = (FrameBits::NONE, Purged::default(), 0);
     while let Some((first, end)) = dirty.next_run(from) {
         from = end;
         let (start, end) = (first.next_multiple_of(page_frames), end / page_frames * page_frames);
-        if start >= end {
+        if end < start + least.max(1) {
             continue;
         }
         let one = purge_run(memory, index.first().plus(start), end - start);

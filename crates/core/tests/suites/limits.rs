@@ -137,6 +137,29 @@ fn address_space_that_kept_mappings_hold_is_found_again() {
     bed.assert_empty(&[]);
 }
 
+/// A request that live mappings leave no addresses for takes nothing from anybody.
+#[test]
+fn what_cannot_have_addresses_is_refused_before_anything_is_given_back() {
+    let mut options = limited(1 << 30);
+    options.pages.reserve_bytes = 64 << 20;
+    let bed = HeapBed::new(Backing::Linux, 4096, 2, &options);
+    let alloc = |size| bed.stack.alloc(size).expect("there are addresses");
+    let (live, freed, small) = (alloc(40 << 20), alloc(8 << 20), alloc(100));
+    // SAFETY: just allocated, and used by nobody.
+    unsafe { bed.stack.free(freed) };
+    let before = (bed.os.calls(), bed.stack.direct_reclaims(), bed.stack.kept_bytes());
+    for _ in 0..10 {
+        assert_eq!(bed.stack.alloc(30 << 20), None, "24 of 64 MiB are left");
+    }
+    let after = (bed.os.calls(), bed.stack.direct_reclaims(), bed.stack.kept_bytes());
+    assert_eq!(after, before, "calls, reclaims, bytes kept");
+    for object in [live, small, alloc(10 << 20)] {
+        // SAFETY: just allocated, and used by nobody.
+        unsafe { bed.stack.free(object) };
+    }
+    bed.assert_empty(&[]);
+}
+
 /// Small objects, blocks and mappings take the whole window in turns.
 fn sizes_take_turns<S: SlabPolicy<VirtualSlots> + 'static>() {
     const RESERVE: usize = 64 << 20;

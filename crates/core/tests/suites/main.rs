@@ -8,6 +8,7 @@
 mod cpus;
 mod deferral;
 mod failing;
+mod footprint;
 mod heap;
 mod limits;
 mod misuse;

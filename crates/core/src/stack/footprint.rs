@@ -1,0 +1,179 @@
+//! How large the process may be for the sake of what is kept: no larger than it has been lately
+//! for the sake of what is in use.
+//!
+//! To keep freed memory costs nothing as long as the process has been as large anyway; its peak,
+//! which is what a machine must have, does not change. A program that allocates and frees 10 MiB
+//! over and over again is as large while it has them as it is between. But one that goes on to grow
+//! would be larger by what is kept than it has to be. So what is kept gives way to memory that
+//! others are about to touch: freed mappings, oldest first, what barns keep, and free memory of the
+//! zones that holds data.
+//!
+//! "Lately" is a time between one and two windows of half a second: after that the thread that
+//! gives memory back has its turn.
+//!
+//! Each time that there is too much, it goes back down to the peak, and not only to the bound above
+//! it. So between two such times the process has grown by the margin, and page faults that come
+//! because memory was given back are as many as those of its growth. What could not be given back,
+//! because it lies in pieces, is not looked for again before as much has come on top of it.
+
+use super::{Stack, StackConfig};
+use crate::frame::{FRAME_BYTES, Order};
+use crate::slab::SlabPolicy;
+use crate::zone::Whole;
+use quarry_sys::clock::coarse_ns;
+use quarry_sys::lock::CountedLock;
+use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+const WINDOW_NS: u64 = 500_000_000;
+/// The process may be larger than its recent peak by this part of it,
+const MARGIN_SHARE: u32 = 32;
+/// but so many frames in any case: 1 MiB.
+const MARGIN_LEAST: u32 = (1 << 20) / FRAME_BYTES as u32;
+/// The smallest free blocks that are worth a system call each: 32 KiB, whose page faults cost
+/// several times as much.
+const WORTH_A_CALL: Order = Order::new(3);
+
+/// How large the process may be.
+pub(super) struct Footprint {
+    recent: RecentPeak,
+    /// Frames that were in memory after the last time that there were too many, as long as there
+    /// are; held while they are given back.
+    stuck: CountedLock<u32>,
+}
+
+impl Footprint {
+    pub(super) const fn new() -> Self {
+        Self { recent: RecentPeak::new(), stuck: CountedLock::new(0) }
+    }
+}
+
+/// The most frames in use at a time lately. Written without a lock: a value that is lost is seen
+/// again at the next request.
+struct RecentPeak {
+    /// In this window.
+    peak: AtomicU32,
+    /// In the one before.
+    before: AtomicU32,
+    /// When this one ends.
+    until_ns: AtomicU64,
+}
+
+impl RecentPeak {
+    const fn new() -> Self {
+        Self { peak: AtomicU32::new(0), before: AtomicU32::new(0), until_ns: AtomicU64::new(0) }
+    }
+
+    /// Notes what is in use now; returns the peak.
+    fn note(&self, in_use: u32, now_ns: u64) -> u32 {
+        let mut peak = self.peak.load(Relaxed);
+        if now_ns >= self.until_ns.load(Relaxed) {
+            self.until_ns.store(now_ns + WINDOW_NS, Relaxed);
+            self.before.store(peak, Relaxed);
+            peak = 0;
+            self.peak.store(in_use, Relaxed);
+        } else if in_use > peak {
+            self.peak.store(in_use, Relaxed);
+        }
+        in_use.max(peak).max(self.before.load(Relaxed))
+    }
+}
+
+/// How much more than a peak may be in memory.
+fn margin(peak: u32) -> u32 {
+    (peak / MARGIN_SHARE).max(MARGIN_LEAST)
+}
+
+/// Frames that are to go where `footprint` may be in memory and `peak` have been in use at a time,
+/// and the last time `stuck` were left.
+fn excess(footprint: u32, peak: u32, stuck: u32) -> u32 {
+    let bound = peak.max(stuck).saturating_add(margin(peak));
+    if footprint > bound { footprint - peak } else { 0 }
+}
+
+impl<C: StackConfig> Stack<C> {
+    /// Frames that may be in memory, and the most that have been in use lately.
+    fn footprint_and_peak(&self) -> (u32, u32) {
+        let inner = self.inner();
+        let zones = inner.pages.zones();
+        let used = zones.budget().used();
+        let barns = (inner.kept.barns() / FRAME_BYTES) as u32;
+        let in_use = used.saturating_sub(inner.mappings.kept_charged()).saturating_sub(barns);
+        let dirty: u32 = zones.all().map(|zone| zone.dirty()).sum();
+        (used.saturating_add(dirty), self.footprint.recent.note(in_use, coarse_ns()))
+    }
+
+    /// Called where memory may have been taken that nobody had touched: what is kept gives way to
+    /// it where the process would be larger otherwise than it has been lately. O(nodes), and no
+    /// lock, where there is nothing to do.
+    #[inline]
+    pub(super) fn bound_footprint(&self) {
+        let (footprint, peak) = self.footprint_and_peak();
+        if excess(footprint, peak, 0) > 0 {
+            self.shrink_footprint();
+        }
+    }
+
+    #[cold]
+    fn shrink_footprint(&self) {
+        let Some(mut stuck) = self.footprint.stuck.try_lock() else { return };
+        // Somebody else may have done it meanwhile.
+        let (footprint, peak) = self.footprint_and_peak();
+        *stuck = (*stuck).min(footprint);
+        let excess = excess(footprint, peak, *stuck);
+        if excess == 0 {
+            return;
+        }
+        let inner = self.inner();
+        let zones = inner.pages.zones();
+        let mut left = inner.mappings.shrink_kept(inner.pages, excess);
+        if left > 0 {
+            inner.slab.relieve(&self.context());
+        }
+        for node in zones.all().map(|zone| zone.node()) {
+            let bytes = left as usize * FRAME_BYTES;
+            if bytes == 0 {
+                break;
+            }
+            let mut given = zones.give_back_of(node, Whole::Dirty, bytes);
+            if given < bytes {
+                given += inner.pages.purge(node, WORTH_A_CALL, bytes - given);
+            }
+            left = left.saturating_sub((given / FRAME_BYTES) as u32);
+        }
+        *stuck = self.footprint_and_peak().0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peak_is_remembered_for_one_to_two_windows() {
+        let recent = RecentPeak::new();
+        assert_eq!(recent.note(100, 1), 100);
+        assert_eq!(recent.note(10, 2), 100);
+        assert_eq!(recent.note(20, WINDOW_NS + 1), 100, "in the window before");
+        assert_eq!(recent.note(10, 2 * WINDOW_NS), 100);
+        assert_eq!(recent.note(10, 2 * WINDOW_NS + 1), 20);
+        assert_eq!(recent.note(30, 2 * WINDOW_NS + 2), 30);
+        assert_eq!(recent.note(1, 9 * WINDOW_NS), 30, "nobody asked in between");
+        assert_eq!(recent.note(1, 10 * WINDOW_NS), 1);
+    }
+
+    #[test]
+    fn what_is_too_much_goes_down_to_the_peak() {
+        assert_eq!(excess(100 + MARGIN_LEAST, 100, 0), 0);
+        assert_eq!(excess(101 + MARGIN_LEAST, 100, 0), 1 + MARGIN_LEAST);
+        let large = 1 << 20;
+        assert_eq!(excess(large + large / MARGIN_SHARE, large, 0), 0);
+        assert_eq!(excess(large + large / MARGIN_SHARE + 1, large, 0), large / MARGIN_SHARE + 1);
+    }
+
+    #[test]
+    fn what_could_not_go_is_left_alone_until_more_has_come() {
+        let stuck = 100 + 2 * MARGIN_LEAST;
+        assert_eq!(excess(stuck + MARGIN_LEAST, 100, stuck), 0);
+        assert_eq!(excess(stuck + MARGIN_LEAST + 1, 100, stuck), 3 * MARGIN_LEAST + 1);
+    }
+}

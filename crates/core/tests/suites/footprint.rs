@@ -1,0 +1,138 @@
+//! What is kept makes a stack no larger than it has been with what was in use.
+
+use crate::support::{Backing, Bed, VirtualConfig, on_cpu};
+use quarry_core::frame::{FRAME_BYTES, PAGEBLOCK_BYTES};
+use quarry_core::heap::options::StackOptions;
+use quarry_core::slab::sheaf::Sheaf;
+use quarry_sys::percpu::Object;
+
+type HeapBed = Bed<VirtualConfig<Sheaf>>;
+
+const MIB: usize = 1 << 20;
+
+fn bed() -> HeapBed {
+    let mut options = StackOptions::default();
+    options.pages.reserve_bytes = 512 << 20;
+    on_cpu(0);
+    HeapBed::new(Backing::Linux, 4096, 1, &options)
+}
+
+fn alloc(bed: &HeapBed, size: usize) -> Object {
+    bed.stack.alloc(size).expect("there is memory")
+}
+
+fn free(bed: &HeapBed, objects: impl IntoIterator<Item = Object>) {
+    for object in objects {
+        // SAFETY: just allocated, and used by nobody.
+        unsafe { bed.stack.free(object) };
+    }
+}
+
+/// Bytes that may be in memory, as far as zones and mappings know.
+fn footprint(bed: &HeapBed) -> usize {
+    let zones = bed.stack.pages().zones();
+    let dirty: usize = zones.all().map(|zone| zone.dirty() as usize).sum();
+    (zones.budget().used() as usize + dirty) * FRAME_BYTES
+}
+
+/// Freed mappings are kept while nothing else is touched, and no longer.
+#[test]
+fn freed_mappings_give_way_to_what_grows() {
+    let bed = bed();
+    let mappings: Vec<_> = (0..3).map(|_| alloc(&bed, 8 * MIB)).collect();
+    let peak = footprint(&bed);
+    free(&bed, mappings[..2].iter().copied());
+    assert!(bed.stack.kept_bytes() >= 16 * MIB, "nobody else needs memory");
+    let mut small = Vec::new();
+    for count in 0..16 * MIB / 1024 {
+        small.push(alloc(&bed, 1024));
+        let now = footprint(&bed);
+        // The margin, and what one growth step of a sheaf brings in.
+        assert!(now <= peak + 2 * MIB, "{now} bytes after {count} objects, {peak} at the peak");
+    }
+    let held = bed.stack.memory_held();
+    assert!(held.mappings_kept <= 2 * MIB, "{held:?}");
+    assert_eq!(bed.stack.validate(), Ok(()));
+    free(&bed, small);
+    free(&bed, [mappings[2]]);
+    bed.assert_empty(&[]);
+}
+
+/// The same where a larger mapping needs memory that no kept one has.
+#[test]
+fn freed_mappings_give_way_to_larger_ones() {
+    let bed = bed();
+    let mut mappings = Vec::new();
+    for size in (8 * MIB..80 * MIB).step_by(8 * MIB) {
+        let mapping = alloc(&bed, size);
+        mappings.push(mapping);
+        // In use are this one and the one before.
+        let (now, in_use) = (footprint(&bed), size + (size - 8 * MIB));
+        assert!(now <= in_use + in_use / 16 + 2 * MIB, "{now} bytes, {in_use} in use");
+        if let [.., before, _] = mappings[..] {
+            free(&bed, [before]);
+        }
+    }
+    free(&bed, mappings.pop());
+    bed.assert_empty(&[]);
+}
+
+/// Free memory of zones gives way to mappings.
+#[test]
+fn free_blocks_give_way_to_mappings() {
+    let bed = bed();
+    let blocks: Vec<_> = (0..64).map(|_| alloc(&bed, MIB / 2)).collect();
+    let peak = footprint(&bed);
+    free(&bed, blocks);
+    let mapping = alloc(&bed, 30 * MIB);
+    let now = footprint(&bed);
+    assert!(now <= peak + peak / 16 + MIB, "{now} bytes, {peak} at the peak");
+    free(&bed, [mapping]);
+    bed.assert_empty(&[]);
+}
+
+/// What is taken and freed over and over again is kept, whatever else goes on beside it.
+#[test]
+fn pairs_of_large_requests_make_no_system_call() {
+    let bed = bed();
+    let round = || {
+        let mapping = alloc(&bed, 10 * MIB);
+        let objects: Vec<_> = (0..200).map(|number| alloc(&bed, number * 40)).collect();
+        free(&bed, objects);
+        free(&bed, [mapping]);
+    };
+    (0..20).for_each(|_| round());
+    let before = bed.os.calls();
+    (0..50).for_each(|_| round());
+    assert_eq!(bed.os.calls(), before);
+    bed.assert_empty(&[]);
+}
+
+/// A program that keeps a little more each time that it needs a large buffer gives back as much of
+/// the buffer as it keeps more, not all of it: what is missing then is known to be zero.
+#[test]
+fn a_kept_run_gives_its_end_only() {
+    let bed = bed();
+    let mut small = Vec::new();
+    let buffer = alloc(&bed, 40 * MIB);
+    // SAFETY: 40 MiB that are ours.
+    unsafe { buffer.as_ptr().write_bytes(0xa5, 40 * MIB) };
+    free(&bed, [buffer]);
+    while bed.stack.kept_bytes() > 0 && bed.stack.memory_held().mappings_kept == 40 * MIB {
+        small.push(alloc(&bed, 32 << 10));
+    }
+    let held = bed.stack.memory_held();
+    assert!(held.mappings_kept >= 30 * MIB, "{held:?}");
+    assert_eq!(bed.stack.kept_bytes(), 40 * MIB, "the addresses stay");
+    let again = bed.stack.alloc_zeroed(40 * MIB).expect("there is memory");
+    assert_eq!(again, buffer);
+    for page in (0..40 * MIB).step_by(FRAME_BYTES) {
+        // SAFETY: within the 40 MiB.
+        assert_eq!(unsafe { again.as_ptr().add(page).read() }, 0, "at {page}");
+    }
+    assert_eq!(bed.stack.validate(), Ok(()));
+    free(&bed, small);
+    free(&bed, [again]);
+    bed.assert_empty(&[]);
+    assert!(footprint(&bed) < PAGEBLOCK_BYTES);
+}
