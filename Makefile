@@ -8,8 +8,11 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 STEPS ?=
 PAGES ?=
+PROGRAMS ?=
+SAMPLES ?=
 CARGO ?= cargo
 # Where rustup puts cargo, for shells that have not been told.
+export SAMPLES
 export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 LIBRARY := $(TARGET)/release/libquarry.so
@@ -80,6 +83,18 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 .PHONY: results
 results: build ## docs/results anew, or PAGES="memory performance"; nothing else should run
 	@scripts/results.sh $(PAGES)
+
+.PHONY: programs
+programs: ## fill docs/programs.md; or print PROGRAMS="node git", with SAMPLES=1
+	@scripts/setup.sh programs
+	@$(MAKE) --no-print-directory build
+	@scripts/programs.sh $(PROGRAMS)
+
+.PHONY: foreign
+foreign: ## the test suites of other allocators on Quarry, into docs/programs.md
+	@scripts/setup.sh foreign
+	@$(MAKE) --no-print-directory build
+	@scripts/foreign.sh
 
 .PHONY: peers
 peers: ## newest versions of other allocators into target/peers, for comparisons
