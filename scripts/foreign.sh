@@ -74,7 +74,10 @@ for name in "${suites[@]}"; do
     case $name in
         glibc | mimalloc | jemalloc) fetch "$name" || { unexpected=1; continue; } ;;
         stress-ng) ;;
-        *) echo "foreign: no suite '$name'; there are: glibc mimalloc jemalloc stress-ng" >&2; exit 2 ;;
+        *)
+            echo "foreign: no suite '$name'; there are: glibc mimalloc jemalloc stress-ng" >&2
+            exit 2
+            ;;
     esac
     "suite_${name//-/_}"
 done

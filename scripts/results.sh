@@ -49,7 +49,7 @@ quiet() {
     cpus=$(nproc)
     for ((second = 0; ; second += 5)); do
         read -r load _ < "$loadavg"
-        if awk -v load="$load" -v cpus="$cpus" 'BEGIN { exit !(load <= cpus / 2) }'; then
+        if awk -v busy="$load" -v cpus="$cpus" 'BEGIN { exit !(busy <= cpus / 2) }'; then
             return 0
         fi
         ((second < 300)) || break

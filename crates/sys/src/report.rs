@@ -68,8 +68,8 @@ pub fn warn_to(descriptor: i32, message: fmt::Arguments<'_>) {
     write(descriptor, line.as_bytes());
 }
 
-/// The system call itself: `write` of the C library is a cancellation point, and a thread that ended
-/// there would keep the locks that it holds, and stay silent about the misuse that it met.
+/// The system call itself: `write` of the C library is a cancellation point, and a thread that
+/// ended there would keep the locks that it holds, and stay silent about the misuse that it met.
 fn write(descriptor: i32, bytes: &[u8]) -> libc::c_long {
     // SAFETY: `bytes` is a live slice; the call reads at most its length.
     unsafe { libc::syscall(libc::SYS_write, descriptor, bytes.as_ptr(), bytes.len()) }
