@@ -91,10 +91,10 @@ programs: ## fill docs/programs.md; or print PROGRAMS="node git", with SAMPLES=1
 	@scripts/programs.sh $(PROGRAMS)
 
 .PHONY: foreign
-foreign: ## the test suites of other allocators on Quarry, into docs/programs.md
+foreign: ## the test suites of other allocators on Quarry, into docs/foreign.md
 	@scripts/setup.sh foreign
 	@$(MAKE) --no-print-directory build
-	@scripts/foreign.sh
+	@scripts/results.sh foreign
 
 .PHONY: peers
 peers: ## newest versions of other allocators into target/peers, for comparisons

@@ -67,7 +67,7 @@ suite_glibc() {
             > "$build/$name.log" 2>&1; then
             fail "$name" "does not build: $(grep -m1 -E 'error|undefined' "$build/$name.log")"
         else
-            # A test that is to be ended by a signal says so to its driver; --direct leaves that out.
+            # A test that a signal is to end says so to its driver, which --direct leaves out.
             wanted=0
             ! grep -q 'EXPECTED_SIGNAL SIGABRT' "$file" || wanted=134
             on_quarry "$name" 300 "$build/$name" --direct
