@@ -79,6 +79,8 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 	$(QUARRY) lab run peers --quick
 	@echo "==> quarry lab run real-programs --quick"
 	$(QUARRY) lab run real-programs --quick --variants glibc,quarry
+	@echo "==> quarry lab run programs --quick --only git,perl,php"
+	$(QUARRY) lab run programs --quick --only git,perl,php
 
 .PHONY: results
 results: build ## docs/results anew, or PAGES="memory performance"; nothing else should run

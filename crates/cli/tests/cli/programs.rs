@@ -14,12 +14,11 @@ fn scripts(workshop: &Workshop) {
     let about = "about) echo 'version: it 1'; echo 'what: counts';;\n\
                  prepare) : > \"$2/made\";;\n";
     let work = "n=0; while [ $n -lt 300000 ]; do n=$((n + 1)); done";
-    let orphan = format!(
-        "case $1 in\n{about}run) rm -f \"$2/done\"\n(setsid bash -c '{work}; : > \"$0/done\"' \"$2\" \
-         > /dev/null 2>&1 &)\nwhile [ ! -e \"$2/done\" ]; do sleep 0.01; done\ncat \"$2/made\"; \
-         echo counted;;\nesac\n"
-    );
-    let served = format!("case $1 in\n{about}run) echo \"${{LD_PRELOAD##*/}}\";;\nesac\n");
+    let begin = format!("case $1 in\n{about}run)");
+    let start = format!("(setsid bash -c '{work}; : > \"$0/done\"' \"$2\" > /dev/null 2>&1 &)");
+    let wait = "while [ ! -e \"$2/done\" ]; do sleep 0.01; done; cat \"$2/made\"; echo counted";
+    let orphan = format!("{begin} rm -f \"$2/done\"\n{start}\n{wait};;\nesac\n");
+    let served = format!("{begin} echo \"${{LD_PRELOAD##*/}}\";;\nesac\n");
     for (name, text) in [("orphan", orphan.as_str()), ("served", &served)] {
         fs::write(workshop.path(name).with_extension("sh"), text).unwrap();
     }
