@@ -8,8 +8,11 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 STEPS ?=
 PAGES ?=
+PROGRAMS ?=
+SAMPLES ?=
 CARGO ?= cargo
 # Where rustup puts cargo, for shells that have not been told.
+export SAMPLES
 export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 LIBRARY := $(TARGET)/release/libquarry.so
@@ -76,10 +79,24 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 	$(QUARRY) lab run peers --quick
 	@echo "==> quarry lab run real-programs --quick"
 	$(QUARRY) lab run real-programs --quick --variants glibc,quarry
+	@echo "==> quarry lab run programs --quick --only git,perl,php"
+	$(QUARRY) lab run programs --quick --only git,perl,php
 
 .PHONY: results
 results: build ## docs/results anew, or PAGES="memory performance"; nothing else should run
 	@scripts/results.sh $(PAGES)
+
+.PHONY: programs
+programs: ## fill docs/programs.md; or print PROGRAMS="node git", with SAMPLES=1
+	@scripts/setup.sh programs
+	@$(MAKE) --no-print-directory build
+	@scripts/programs.sh $(PROGRAMS)
+
+.PHONY: foreign
+foreign: ## the test suites of other allocators on Quarry, into docs/foreign.md
+	@scripts/setup.sh foreign
+	@$(MAKE) --no-print-directory build
+	@scripts/results.sh foreign
 
 .PHONY: peers
 peers: ## newest versions of other allocators into target/peers, for comparisons

@@ -2,7 +2,7 @@
 # Installs from Debian what is needed and missing; without anything missing it touches nothing and
 # needs neither root nor a network.
 #
-#   scripts/setup.sh build|demo|peers|test
+#   scripts/setup.sh build|demo|peers|programs|foreign|test
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,8 +10,8 @@ say() { printf '==> %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
 case "${1:-}" in
-    build | demo | peers | test) purpose=$1 ;;
-    *) fail "usage: scripts/setup.sh build|demo|peers|test" ;;
+    build | demo | peers | programs | foreign | test) purpose=$1 ;;
+    *) fail "usage: scripts/setup.sh build|demo|peers|programs|foreign|test" ;;
 esac
 
 # Servers lie where users do not look.
@@ -41,23 +41,47 @@ if [[ $purpose != build ]]; then
     need 'has_library libtcmalloc_minimal.so' libtcmalloc-minimal4 libtcmalloc-minimal4t64
     need 'has_library libmimalloc.so' libmimalloc2.0 libmimalloc3
 fi
-if [[ $purpose == peers || $purpose == test ]]; then
+if [[ $purpose == peers || $purpose == foreign || $purpose == test ]]; then
     need 'has_command c++' g++
     need 'has_command python3' python3
 fi
-if [[ $purpose == test ]]; then
-    need 'has_command make' make
-    need 'has_command git' git
-    need 'has_command chromium' chromium
-    need 'has_command gdb' gdb
-    need 'has_command valgrind' valgrind
+if [[ $purpose == programs || $purpose == test ]]; then
     need 'has_command memcached' memcached
     need 'has_command nginx' nginx-light nginx
-    need 'has_command sshd' openssh-server
-    need 'has_command ssh' openssh-client
     need 'has_command lua5.4' lua5.4
     need 'has_command z3' z3
     need 'has_command php' php-cli
+    need 'has_command chromium' chromium
+    need 'has_command git' git
+fi
+if [[ $purpose == programs ]]; then
+    need 'ls /usr/lib/postgresql/*/bin/pgbench > /dev/null 2>&1' postgresql
+    need 'has_command mariadbd' mariadb-server
+    need 'has_command javac' openjdk-17-jdk-headless openjdk-21-jdk-headless
+    need 'has_command node' nodejs
+    need 'has_command soffice && test -e /usr/lib/libreoffice/program/libswlo.so' \
+        libreoffice-writer-nogui
+    need 'has_command soffice && test -e /usr/lib/libreoffice/program/libsclo.so' \
+        libreoffice-calc-nogui
+    need 'has_command db_bench' rocksdb-tools
+    need 'has_command Rscript' r-base-core
+    need 'has_command ruby' ruby
+    need 'has_command perl' perl
+    need 'python3 -c "import ensurepip" 2> /dev/null' python3-venv
+fi
+if [[ $purpose == foreign ]]; then
+    need 'has_command stress-ng' stress-ng
+    need 'has_command dpkg-source' dpkg-dev
+    need 'has_command cmake' cmake
+    need 'has_command make' make
+fi
+if [[ $purpose == test ]]; then
+    need 'has_command make' make
+    need 'has_command gdb' gdb
+    need 'has_command valgrind' valgrind
+    need 'has_command stress-ng' stress-ng
+    need 'has_command sshd' openssh-server
+    need 'has_command ssh' openssh-client
     need 'has_php dom' php-xml
     need 'has_php mbstring' php-mbstring
     need 'has_php sqlite3' php-sqlite3
@@ -122,9 +146,10 @@ install_missing() {
     say "apt-get install ${packages[*]}"
     without_services apt install -y --no-install-recommends "${packages[@]}" > /dev/null
     local service
-    for service in redis-server memcached nginx openssh-server; do
+    for service in redis-server memcached nginx mariadb-server postgresql openssh-server; do
         if [[ " ${packages[*]} " == *" $service"* && -d /run/systemd/system ]]; then
-            as_root systemctl disable --quiet "${service/openssh-server/ssh}" || true
+            service=${service/openssh-server/ssh}
+            as_root systemctl disable --quiet "${service/mariadb-server/mariadb}" || true
         fi
     done
     missing=()
@@ -135,6 +160,16 @@ if [[ $purpose == test ]] && ! has_python_tests; then
     # The package carries Python's version in its name.
     missing=("libpython$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')-testsuite")
     install_missing
+fi
+
+# Debian has no DuckDB; a virtual environment among what is built keeps it apart.
+if [[ $purpose == programs ]]; then
+    place=${CARGO_TARGET_DIR:-target}/programs
+    if ! "$place/bin/python3" -c 'import duckdb' 2> /dev/null; then
+        say "pip install duckdb into $place"
+        python3 -m venv "$place"
+        "$place/bin/pip" install --quiet --disable-pip-version-check duckdb
+    fi
 fi
 
 # Rust itself is the reader's choice; only its version and its usual parts are looked at.

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The tests that find more the longer they run, for SOAK_MINUTES (default 60): the stress programs
-# with fresh seeds, the property tests with fresh cases, the real programs again and again. Stops at
-# the first failure; what failed is in the output, seed included.
+# with fresh seeds, the property tests with fresh cases, the real programs and the tests of other
+# allocators again and again. Stops at the first failure; what failed is in the output, seed
+# included.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,6 +14,7 @@ target=${CARGO_TARGET_DIR:-target}
 say() { printf '==> %s (%d of %d minutes)\n' "$*" $((SECONDS / 60)) "$minutes"; }
 
 scripts/setup.sh test
+scripts/setup.sh foreign
 make --no-print-directory build
 QUARRY_LIBRARY=$(realpath "$target/release/libquarry.so")
 export QUARRY_LIBRARY
@@ -32,5 +34,7 @@ while ((SECONDS < end)); do
     QUARRY_MODEL_RUNS=${QUARRY_MODEL_RUNS:-50000} scripts/model.sh
     say "round $rounds: real programs"
     cargo test -p quarry-preload --test main programs::
+    say "round $rounds: the tests of other allocators, and stress-ng"
+    STRESS_SECONDS=${STRESS_SECONDS:-30} scripts/foreign.sh
 done
 say "done: $rounds rounds, nothing failed"

@@ -36,7 +36,8 @@ step_setup() { scripts/setup.sh test; }
 
 step_scripts() {
     local script
-    for script in scripts/*.sh .ci/run; do
+    for script in scripts/*.sh scripts/foreign/*.sh scripts/programs/*.sh scripts/programs/*.inc \
+        .ci/run; do
         bash -n "$script" || return
     done
     if command -v shellcheck > /dev/null; then

@@ -225,7 +225,7 @@ pub(crate) fn preloaded(name: &str, path: PathBuf, version: Option<String>) -> A
 }
 
 /// Name and version of a Debian package, if it is installed.
-fn installed(package: &str) -> Option<String> {
+pub(crate) fn installed(package: &str) -> Option<String> {
     let format = "${db:Status-Abbrev}|${Package} ${Version}";
     let query = Command::new("dpkg-query").args(["-W", "-f", format, package]).output();
     let text = String::from_utf8(query.ok()?.stdout).ok()?;

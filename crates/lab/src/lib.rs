@@ -22,6 +22,7 @@
 //! picture      lines over time, as SVG
 //! programs     samples of any program; `quarry compare`: which allocator is best for one program
 //! real_programs  programs that everybody knows, each with a fixed amount of work
+//! driven       programs that a script drives
 //! interpose    whether a preloaded library would serve a program, and if not, why not
 //! inside       sanitizers and allocators that a program carries inside
 //! ```
@@ -39,6 +40,7 @@ mod comparison;
 mod contenders;
 mod destination;
 mod doctor;
+mod driven;
 mod environment;
 mod experiments;
 mod inside;

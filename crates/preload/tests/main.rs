@@ -12,6 +12,7 @@ mod abi;
 mod cxx;
 mod deepbind;
 mod environment;
+mod foreign;
 mod hostile;
 mod life;
 mod limits;

@@ -7,6 +7,7 @@ mod python;
 mod redis;
 mod sqlite;
 mod sshd;
+mod stress_ng;
 
 use std::path::PathBuf;
 use std::process::Command;

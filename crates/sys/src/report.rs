@@ -41,8 +41,7 @@ impl Write for FdWriter {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut rest = text.as_bytes();
         while !rest.is_empty() {
-            // SAFETY: `rest` is a live slice; write reads at most its length.
-            let done = unsafe { libc::write(self.0, rest.as_ptr().cast(), rest.len()) };
+            let done = write(self.0, rest);
             if done <= 0 {
                 return Err(fmt::Error);
             }
@@ -66,9 +65,14 @@ pub fn warn_to(descriptor: i32, message: fmt::Arguments<'_>) {
         line.len = 511;
     }
     let _ = line.write_str("\n");
-    let bytes = line.as_bytes();
-    // SAFETY: `bytes` is a live slice; write reads at most its length.
-    unsafe { libc::write(descriptor, bytes.as_ptr().cast(), bytes.len()) };
+    write(descriptor, line.as_bytes());
+}
+
+/// The system call itself: `write` of the C library is a cancellation point, and a thread that
+/// ended there would keep the locks that it holds, and stay silent about the misuse that it met.
+fn write(descriptor: i32, bytes: &[u8]) -> libc::c_long {
+    // SAFETY: `bytes` is a live slice; the call reads at most its length.
+    unsafe { libc::syscall(libc::SYS_write, descriptor, bytes.as_ptr(), bytes.len()) }
 }
 
 /// Reports a misuse or a broken invariant in one line and aborts the process.

@@ -4,6 +4,7 @@ mod compare;
 mod lab;
 mod obstacles;
 mod peers;
+mod programs;
 mod real_programs;
 mod replay;
 mod report;

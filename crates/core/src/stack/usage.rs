@@ -1,7 +1,7 @@
 //! How much memory a heap holds, in bytes: for `mallinfo2` and its relatives.
 
 use super::{Stack, StackConfig};
-use crate::frame::{FRAME_BYTES, PAGEBLOCK_BYTES};
+use crate::frame::{FRAME_BYTES, NodeId, PAGEBLOCK_BYTES};
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 
 /// A snapshot; its parts are read one after the other, and exact where nobody else is at work.
@@ -82,10 +82,7 @@ impl<C: StackConfig> Stack<C> {
         }
         let zones = inner.pages.zones();
         for zone in zones.all() {
-            for slot in (0..self.percpu().area().slots()).map(SlotIndex) {
-                let listed = inner.pages.pcp_tuning(slot, zone.node()).count;
-                held.page_lists += listed as usize * FRAME_BYTES;
-            }
+            held.page_lists += self.listed_bytes(zone.node());
             held.free_dirty += zone.dirty() as usize * FRAME_BYTES;
             held.free_zero += zone.free().saturating_sub(zone.dirty()) as usize * FRAME_BYTES;
         }
@@ -95,6 +92,13 @@ impl<C: StackConfig> Stack<C> {
         held.mappings_kept = inner.mappings.kept_charged() as usize * FRAME_BYTES;
         held.mappings = mapped.saturating_sub(held.mappings_kept);
         held
+    }
+
+    /// Bytes of frames of a node that wait in page lists.
+    fn listed_bytes(&self, node: NodeId) -> usize {
+        let slots = (0..self.percpu().area().slots()).map(SlotIndex);
+        let frames = slots.map(|slot| self.inner().pages.pcp_tuning(slot, node).count as usize);
+        frames.sum::<usize>() * FRAME_BYTES
     }
 
     /// What the heap holds now. O(caches * slots).

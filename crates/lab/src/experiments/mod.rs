@@ -6,6 +6,7 @@ pub(crate) mod growth;
 pub(crate) mod idle_return;
 pub(crate) mod malloc_patterns;
 pub(crate) mod peers;
+pub(crate) mod programs;
 pub(crate) mod real_programs;
 pub(crate) mod replay;
 pub(crate) mod start_up;
@@ -25,6 +26,8 @@ pub enum Experiment {
     Peers(peers::Peers),
     /// Eight real programs, each with a fixed amount of work, on several allocators.
     RealPrograms(real_programs::RealPrograms),
+    /// Servers, runtimes and tools beside glibc: time, memory and results of each.
+    Programs(programs::Programs),
     /// What a program that has freed everything still holds while it is idle.
     IdleReturn(idle_return::IdleReturn),
     /// What it costs a heap to grow to a size, with populating and huge pages on and off.
@@ -59,6 +62,7 @@ impl Experiment {
             Self::MallocPatterns(experiment) => experiment.run(find_library, out),
             Self::Peers(experiment) => experiment.run(find_library, out),
             Self::RealPrograms(experiment) => experiment.run(find_library, out),
+            Self::Programs(experiment) => experiment.run(find_library, out),
             Self::IdleReturn(experiment) => experiment.run(find_library, out),
             Self::Growth(experiment) => experiment.run(find_library, out),
             Self::StartUp(experiment) => experiment.run(find_library, out),

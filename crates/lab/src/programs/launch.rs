@@ -16,10 +16,12 @@ use crate::usage::Usage;
 use anyhow::{Context, Result, anyhow, bail};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::cell::Cell;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -42,6 +44,11 @@ pub(crate) struct Program {
     pub(crate) variables: Vec<(String, OsString)>,
     /// When a sample has failed.
     pub(crate) timeout: Duration,
+    /// Whether it may bring an allocator of its own; then the program that is started, which may
+    /// be a script in front of it, is all that has to be served.
+    pub(crate) may_serve_itself: bool,
+    /// Whether memory that processes share is divided among them, and not counted in each.
+    pub(crate) proportional: bool,
 }
 
 /// What a server's clients do while it runs; it is asked to end when they return. The function that
@@ -64,6 +71,7 @@ pub(crate) struct Launcher<'a> {
     interrupt: &'a Interrupt,
     scratch: TempDir,
     witnesses: Witnesses,
+    is_open: Cell<bool>,
 }
 
 impl<'a> Launcher<'a> {
@@ -81,7 +89,33 @@ impl<'a> Launcher<'a> {
             )));
         }
         let witnesses = Witnesses::unpack(scratch.path())?;
-        Ok(Self { interrupt, scratch, witnesses })
+        Ok(Self { interrupt, scratch, witnesses, is_open: Cell::new(false) })
+    }
+
+    /// Lets programs of other users be preloaded and heard as well: some servers give up root.
+    ///
+    /// # Errors
+    /// Where the folder is not ours.
+    pub(crate) fn open_to_others(&self) -> Result<()> {
+        let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode));
+        set(self.scratch.path(), 0o711)?;
+        set(&self.witnesses.witness, 0o644)?;
+        set(&self.witnesses.counter, 0o644)?;
+        self.is_open.set(true);
+        Ok(())
+    }
+
+    /// Copies an allocator to where every user can read it.
+    ///
+    /// # Errors
+    /// Where it cannot be copied.
+    pub(crate) fn within_reach(&self, contender: &mut Contender) -> Result<()> {
+        let Some(file) = &mut contender.allocator.preload else { return Ok(()) };
+        let copy = self.scratch.path().join(file.file_name().context("an allocator is a file")?);
+        fs::copy(&*file, &copy).with_context(|| copy.display().to_string())?;
+        fs::set_permissions(&copy, Permissions::from_mode(0o644))?;
+        *file = copy;
+        Ok(())
     }
 
     /// One run of a program under the counter, on glibc.
@@ -121,7 +155,10 @@ impl<'a> Launcher<'a> {
         if let Some(failure) = raw.failure(program.timeout) {
             return Err(failure);
         }
-        let served_by = reach::served(contender, &raw.report, &raw.said)?;
+        let served_by = match program.may_serve_itself {
+            true => reach::serves_start(contender, &raw.report, &raw.said)?,
+            false => reach::served(contender, &raw.report, &raw.said)?,
+        };
         Ok((raw, served_by))
     }
 
@@ -136,6 +173,9 @@ impl<'a> Launcher<'a> {
         let place = |name: &str| self.scratch.path().join(name);
         let (stdout, stderr, file) = (place("stdout"), place("stderr"), place("witness"));
         witness::create(&file)?;
+        if self.is_open.get() {
+            fs::set_permissions(&file, Permissions::from_mode(0o666))?;
+        }
         // Also where the file has been replaced meanwhile.
         let mut supervisor = Command::new("/proc/self/exe");
         supervisor.arg(SUPERVISE_COMMAND);
@@ -144,6 +184,9 @@ impl<'a> Launcher<'a> {
             supervisor.arg("--stdin").arg(stdin);
         }
         supervisor.arg(format!("--timeout-ms={}", program.timeout.as_millis()));
+        if program.proportional {
+            supervisor.arg("--proportional");
+        }
         for key in runner::cleared_variables() {
             supervisor.arg("--unset").arg(key);
         }

@@ -170,6 +170,8 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
         stdin: input.path(),
         variables: Vec::new(),
         timeout: request.timeout,
+        may_serve_itself: false,
+        proportional: false,
     };
     let bench = Bench::new(program, &figures, request.check_output, &interrupt)?;
     let look = first_look(&bench, python_malloc().as_deref());

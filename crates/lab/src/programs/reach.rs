@@ -216,6 +216,27 @@ pub(super) fn served(
     report: &Report,
     said: &[Testimony],
 ) -> Result<String, String> {
+    check(contender, report, said, false)
+}
+
+/// The same of the process that was started, whatever serves those that came of it.
+///
+/// # Errors
+/// Where somebody else served it.
+pub(super) fn serves_start(
+    contender: &Contender,
+    report: &Report,
+    said: &[Testimony],
+) -> Result<String, String> {
+    check(contender, report, said, true)
+}
+
+fn check(
+    contender: &Contender,
+    report: &Report,
+    said: &[Testimony],
+    main_alone: bool,
+) -> Result<String, String> {
     let name = contender.name();
     let mut faults: BTreeMap<&Path, Option<String>> = BTreeMap::new();
     for one in said {
@@ -230,7 +251,7 @@ pub(super) fn served(
     let refusal = |executable: &Path, fault: String| {
         format!("not served by {name}: {}: {fault}", executable.display())
     };
-    if let Some((executable, fault)) = unserved_of(report, fault) {
+    if !main_alone && let Some((executable, fault)) = unserved_of(report, fault) {
         return Err(refusal(&executable, fault));
     }
     let main = said.iter().rfind(|one| one.pid == report.pid);

@@ -58,6 +58,9 @@ pub struct SuperviseArgs {
     /// When it is ended.
     #[arg(long)]
     timeout_ms: u64,
+    /// Divides what processes share among them, instead of counting it in each.
+    #[arg(long)]
+    proportional: bool,
     /// Variables that are set, KEY=VALUE.
     #[arg(long = "set")]
     set: Vec<OsString>,
@@ -89,7 +92,7 @@ pub(super) enum End {
 pub(super) struct Look {
     /// Since the start.
     pub(super) ms: f64,
-    /// In bytes; what processes share counts in each of them.
+    /// In bytes; what processes share counts in each of them, unless it was to be divided.
     pub(super) resident: u64,
 }
 
@@ -145,7 +148,7 @@ impl SuperviseArgs {
         let mut command = self.command()?;
         let start = Instant::now();
         let mut watch = match spawn_unblocked(&mut command)? {
-            Ok(child) => Watch::new(child.id() as i32, start),
+            Ok(child) => Watch::new(child.id() as i32, start, self.proportional),
             Err(error) => return Ok(Report::empty(End::NotStarted(error.to_string()))),
         };
         let deadline = start + Duration::from_millis(self.timeout_ms);
@@ -251,12 +254,12 @@ impl Activity {
 }
 
 impl Watch {
-    fn new(main: i32, start: Instant) -> Self {
+    fn new(main: i32, start: Instant, proportional: bool) -> Self {
         Self {
             start,
             main,
             ended: None,
-            tree: Tree::below(std::process::id() as i32),
+            tree: Tree::below(std::process::id() as i32).dividing(proportional),
             pace: Pace { next: start + FIRST_LOOK, gap: FIRST_LOOK },
             looks: Vec::new(),
             peak_bytes: 0,

@@ -36,6 +36,8 @@ pub(super) struct Seen {
 pub(super) struct Tree {
     root: i32,
     page_size: u64,
+    /// Whether what processes share is divided among them (PSS), and not counted in each (RSS).
+    proportional: bool,
     /// Every process that was ever seen in it.
     pub(super) seen: BTreeMap<i32, Seen>,
 }
@@ -44,7 +46,13 @@ impl Tree {
     /// The descendants of `root`.
     pub(super) fn below(root: i32) -> Self {
         let page_size = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
-        Self { root, page_size: page_size.unwrap_or(4096) as u64, seen: BTreeMap::new() }
+        let page_size = page_size.unwrap_or(4096) as u64;
+        Self { root, page_size, proportional: false, seen: BTreeMap::new() }
+    }
+
+    /// The same, with what processes share divided among them or not.
+    pub(super) fn dividing(self, proportional: bool) -> Self {
+        Self { proportional, ..self }
     }
 
     /// Looks at all of them; those that have ended and wait for their parent are left out.
@@ -52,6 +60,10 @@ impl Tree {
         let mut living = self.living();
         for process in &mut living {
             process.peak = peak_of(process.pid).unwrap_or(0).max(process.resident);
+            if self.proportional {
+                // Of a process that is about to end the kernel says nothing.
+                process.resident = share_of(process.pid).unwrap_or(process.resident);
+            }
             let seen = self.seen.entry(process.pid).or_default();
             seen.cpu_ticks = seen.cpu_ticks.max(process.cpu_ticks);
             if let Ok(executable) = fs::read_link(format!("/proc/{}/exe", process.pid)) {
@@ -129,6 +141,13 @@ fn parse_stat(pid: i32, text: &str, page_size: u64) -> Option<Process> {
     })
 }
 
+/// A process's proportional set size, in bytes.
+fn share_of(pid: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
+}
+
 /// `VmHWM`: unlike the kernel's record of children, it starts anew at exec.
 fn peak_of(pid: i32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -174,6 +193,8 @@ mod tests {
         assert_eq!(living.len(), 1, "{living:?}");
         assert!(living[0].resident > 0 && living[0].peak >= living[0].resident);
         assert!(!tree.seen[&living[0].pid].executable.as_os_str().is_empty());
+        let divided = Tree::below(child.id() as i32).dividing(true).look()[0].resident;
+        assert!((1..living[0].resident).contains(&divided), "the C library is shared: {divided}");
         assert_eq!(children_by_parent(child.id() as i32), [living[0].pid]);
         assert_eq!(tree.signal(Signal::SIGKILL), 1);
         child.kill().unwrap();

@@ -34,7 +34,7 @@ pub(crate) struct RealProgram {
     /// What it is made to do.
     pub(crate) what: &'static str,
     /// Debian's package of it.
-    package: &'static str,
+    pub(crate) package: &'static str,
     /// The file that is executed.
     executable: &'static str,
     arguments: &'static [&'static str],

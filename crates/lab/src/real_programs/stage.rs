@@ -150,6 +150,8 @@ fn program(what: &RealProgram, file: PathBuf, folder: &Path, amount: u64) -> Res
         stdin: what.stdin.map(|name| folder.join(name)),
         variables: what.variables.iter().map(set).collect(),
         timeout: LIMIT,
+        may_serve_itself: false,
+        proportional: true,
     })
 }
 

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Runs the tests of other allocators on Quarry: those of glibc, mimalloc and jemalloc from Debian's
+# source packages, and stress-ng. They are fetched into target/foreign and built there; nothing of
+# them is committed. Prints a line per test that does not pass or does not apply, and their counts.
+#
+#   scripts/foreign.sh [glibc] [mimalloc] [jemalloc] [stress-ng]
+#
+# QUARRY_LIBRARY names another shared object, STRESS_SECONDS how long each part of stress-ng runs.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+
+target=$(realpath "${CARGO_TARGET_DIR:-target}")
+library=$(realpath "${QUARRY_LIBRARY:-$target/release/libquarry.so}")
+place=$target/foreign
+output=$place/output.$$
+seconds=${STRESS_SECONDS:-30}
+export LC_ALL=C
+[[ -e $library ]] || { echo "foreign: $library is not there: run 'make build' first" >&2; exit 1; }
+mkdir -p "$place"
+
+# Source packages come from where binary ones come from; lists of their own leave apt's alone.
+fetch() {
+    local name=$1 lists=$place/apt
+    ls -d "$place/$name"-*/ > /dev/null 2>&1 && return
+    mkdir -p "$lists/lists/partial"
+    {
+        sed -n 's/^deb \(.* main\).*/deb-src \1/p' /etc/apt/sources.list 2> /dev/null
+        local file
+        for file in /etc/apt/sources.list.d/debian*.sources; do
+            [[ ! -e $file ]] || awk '/^URIs:/ { uri = $2 } /^Suites:/ { suite = $2 }
+                /^Signed-By:/ { key = $2 } /^$/ { print_it() } END { print_it() }
+                function print_it() {
+                    if (uri) print "deb-src [signed-by=" key "]", uri, suite, "main"
+                    uri = ""
+                }' "$file"
+        done
+    } > "$lists/sources.list"
+    local options=(-qq -o Dir::Etc::SourceList="$lists/sources.list" -o Dir::Etc::SourceParts=-
+        -o Dir::State::Lists="$lists/lists" -o APT::Sandbox::User=root)
+    (cd "$place" && apt-get "${options[@]}" update \
+        && apt-get "${options[@]}" source --download-only "$name" \
+        && dpkg-source --skip-patches -x "$name"_*.dsc) > "$place/$name.log" 2>&1 \
+        || { echo "$name: cannot be fetched: see $place/$name.log"; return 1; }
+}
+
+passed=0 failed=0 apart=0
+unexpected=0
+pass() { passed=$((passed + 1)); }
+fail() { failed=$((failed + 1)); unexpected=$((unexpected + 1)); printf '  %s: FAILED: %s\n' "$@"; }
+# What cannot hold of an allocator that is not the one it was written for, and why.
+inapplicable() { apart=$((apart + 1)); printf '  %s: does not apply: %s\n' "$@"; }
+suite() { passed=0 failed=0 apart=0; printf '%s\n' "$1"; }
+counts() { printf '  %d passed, %d failed, %d do not apply\n' $passed $failed $apart; }
+
+# on_quarry NAME LIMIT COMMAND..: one test, with the library preloaded, that ends with $wanted.
+wanted=0
+on_quarry() {
+    local name=$1 limit=$2 status=0
+    shift 2
+    LD_PRELOAD=$library timeout -k 5 "$limit" "$@" > "$output" 2>&1 < /dev/null || status=$?
+    case $status in
+        "$wanted") pass ;;
+        77) inapplicable "$name" "it says so itself: $(tail -n1 "$output")" ;;
+        *) fail "$name" "status $status: $(grep -v '^$' "$output" | tail -n1)" ;;
+    esac
+}
+
+source scripts/foreign/glibc.sh
+source scripts/foreign/others.sh
+
+suites=("$@")
+((${#suites[@]})) || suites=(glibc mimalloc jemalloc stress-ng)
+for name in "${suites[@]}"; do
+    case $name in
+        glibc | mimalloc | jemalloc) fetch "$name" || { unexpected=1; continue; } ;;
+        stress-ng) ;;
+        *)
+            echo "foreign: no suite '$name'; there are: glibc mimalloc jemalloc stress-ng" >&2
+            exit 2
+            ;;
+    esac
+    "suite_${name//-/_}"
+done
+rm -f "$output"
+((unexpected == 0))
