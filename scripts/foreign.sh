@@ -45,8 +45,23 @@ fetch() {
 
 passed=0 failed=0 apart=0
 unexpected=0
+# Tests that are known to fail, and why. They count as failed, and do not end a soak.
+known_to_fail() {
+    case $1 in
+        tst-tcfree2) echo 'an object freed again after 19 others: docs/safety.md says what that costs' ;;
+        *) return 1 ;;
+    esac
+}
 pass() { passed=$((passed + 1)); }
-fail() { failed=$((failed + 1)); unexpected=$((unexpected + 1)); printf '  %s: FAILED: %s\n' "$@"; }
+fail() {
+    failed=$((failed + 1))
+    printf '  %s: FAILED: %s\n' "$@"
+    if known_to_fail "$1" > /dev/null; then
+        printf '    known: %s\n' "$(known_to_fail "$1")"
+    else
+        unexpected=$((unexpected + 1))
+    fi
+}
 # What cannot hold of an allocator that is not the one it was written for, and why.
 inapplicable() { apart=$((apart + 1)); printf '  %s: does not apply: %s\n' "$@"; }
 suite() { passed=0 failed=0 apart=0; printf '%s\n' "$1"; }

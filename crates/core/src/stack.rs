@@ -220,6 +220,9 @@ impl<C: StackConfig> Stack<C> {
         let slots = self.fast.percpu.area().slots();
         let pages = PageAllocator::build(os, &options.pages, slots)?;
         let metadata = Metadata::new(os);
+        if !options.bounds_footprint {
+            self.footprint.unbound();
+        }
         let built = Built { pages, metadata, declared_cpus: options.pages.declared_cpus };
         // SAFETY: nobody reads `built` before `is_built`, and the caller initialises from one
         // thread.

@@ -11,6 +11,8 @@ pub struct StackOptions {
     pub pages: PageConfig,
     /// Whether the size classes of `malloc` are created.
     pub heap: bool,
+    /// Whether what is kept goes back before the process is larger for it than it has lately been.
+    pub bounds_footprint: bool,
 }
 
 /// Address space of a heap by default: 1 TiB, 16 times the memory of a large machine; it costs
@@ -45,6 +47,7 @@ impl Default for StackOptions {
                 free_list: FreeListPolicy::OneSection,
             },
             heap: true,
+            bounds_footprint: true,
         }
     }
 }
@@ -201,6 +204,7 @@ impl StackOptions {
             "PURGE_DELAY" if !value.parse().is_ok_and(|delay: i64| delay >= -1) => {
                 return Err(bad);
             }
+            "PURGE_DELAY" => self.bounds_footprint = value != "-1",
             "SLAB" if !matches!(value, "sheaf" | "slub") => return Err(bad),
             _ => {}
         }

@@ -22,7 +22,7 @@ use crate::slab::SlabPolicy;
 use crate::zone::Whole;
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::lock::CountedLock;
-use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 const WINDOW_NS: u64 = 500_000_000;
 /// The process may be larger than its recent peak by this part of it,
@@ -35,6 +35,8 @@ const WORTH_A_CALL: Order = Order::new(3);
 
 /// How large the process may be.
 pub(super) struct Footprint {
+    /// As large as it comes.
+    is_unbounded: AtomicBool,
     recent: RecentPeak,
     /// Frames that were in memory after the last time that there were too many, as long as there
     /// are; held while they are given back.
@@ -43,7 +45,16 @@ pub(super) struct Footprint {
 
 impl Footprint {
     pub(super) const fn new() -> Self {
-        Self { recent: RecentPeak::new(), stuck: CountedLock::new(0) }
+        Self {
+            is_unbounded: AtomicBool::new(false),
+            recent: RecentPeak::new(),
+            stuck: CountedLock::new(0),
+        }
+    }
+
+    /// Lets the process keep whatever it frees.
+    pub(super) fn unbound(&self) {
+        self.is_unbounded.store(true, Relaxed);
     }
 }
 
@@ -107,6 +118,9 @@ impl<C: StackConfig> Stack<C> {
     /// lock, where there is nothing to do.
     #[inline]
     pub(super) fn bound_footprint(&self) {
+        if self.footprint.is_unbounded.load(Relaxed) {
+            return;
+        }
         let (footprint, peak) = self.footprint_and_peak();
         if excess(footprint, peak, 0) > 0 {
             self.shrink_footprint();

@@ -152,7 +152,7 @@ pub fn print_memory<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fm
         ("blocks in use", memory.blocks),
         ("pages on CPU lists", memory.page_lists),
         ("zones free, dirty", memory.free_dirty),
-        ("zones free, zero", memory.free_zero),
+        ("zones free, zero", memory.free_zero + memory.withheld),
         ("mappings in use", memory.mappings),
         ("mappings kept", memory.mappings_kept),
     ] {

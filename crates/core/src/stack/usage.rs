@@ -32,7 +32,7 @@ pub struct HeapUse {
 }
 
 /// Where the memory of a heap is, in bytes; its parts are read one after the other. Their sum
-/// without `free_zero` is what may be resident, beside Quarry's own tables.
+/// without `free_zero` and `withheld` is what may be resident, beside Quarry's own tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryHeld {
     /// Objects of slabs that are in use.
@@ -47,6 +47,8 @@ pub struct MemoryHeld {
     pub around_objects: usize,
     /// Blocks of pages in use.
     pub blocks: usize,
+    /// Freed blocks that are out of the program's reach and hold no memory.
+    pub withheld: usize,
     /// Pages on the lists of CPUs.
     pub page_lists: usize,
     /// Free memory of the zones that may hold data.
@@ -88,7 +90,8 @@ impl<C: StackConfig> Stack<C> {
         }
         let mapped = zones.budget().mapped() as usize * FRAME_BYTES;
         let used = zones.budget().used() as usize * FRAME_BYTES;
-        held.blocks = used.saturating_sub(mapped + slabs + held.page_lists);
+        held.withheld = self.withheld.frames() as usize * FRAME_BYTES;
+        held.blocks = used.saturating_sub(mapped + slabs + held.page_lists + held.withheld);
         held.mappings_kept = inner.mappings.kept_charged() as usize * FRAME_BYTES;
         held.mappings = mapped.saturating_sub(held.mappings_kept);
         held

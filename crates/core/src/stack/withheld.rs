@@ -15,7 +15,7 @@ use crate::frame::{FRAME_SHIFT, Pfn};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::percpu::PerCpu;
-use quarry_sys::primitive::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Fewest frames of a block that is worth the calls: 128 KiB, from where on glibc's `free` makes
 /// one of its own at first (`M_MMAP_THRESHOLD`).
@@ -29,8 +29,8 @@ pub(super) struct Withheld {
     /// When the last one was withheld, or the system refused that. A lost update withholds one
     /// more.
     since_ns: AtomicU64,
-    /// Whether there is one, for those who only ask.
-    is_some: AtomicBool,
+    /// Frames of it, for those who only ask.
+    frames: AtomicU32,
     block: CountedLock<Option<Block>>,
 }
 
@@ -44,14 +44,19 @@ impl Withheld {
     pub(super) const fn new() -> Self {
         Self {
             since_ns: AtomicU64::new(0),
-            is_some: AtomicBool::new(false),
+            frames: AtomicU32::new(0),
             block: CountedLock::new(None),
         }
     }
 
     /// Whether a block is withheld. Takes no lock.
     pub(super) fn is_some(&self) -> bool {
-        self.is_some.load(Relaxed)
+        self.frames() > 0
+    }
+
+    /// Frames that are withheld. Takes no lock.
+    pub(super) fn frames(&self) -> u32 {
+        self.frames.load(Relaxed)
     }
 }
 
@@ -86,7 +91,7 @@ impl<C: StackConfig> Stack<C> {
         }
         *held = self.set_accessible(block, false).then_some(block);
         let is_withheld = held.is_some();
-        self.withheld.is_some.store(is_withheld, Relaxed);
+        self.withheld.frames.store(if is_withheld { block.frames } else { 0 }, Relaxed);
         drop(held);
         before.into_iter().for_each(|before| self.free_now(before));
         is_withheld
@@ -103,7 +108,7 @@ impl<C: StackConfig> Stack<C> {
             return false;
         };
         *held = None;
-        self.withheld.is_some.store(false, Relaxed);
+        self.withheld.frames.store(0, Relaxed);
         drop(held);
         self.free_now(block);
         true

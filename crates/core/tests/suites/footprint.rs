@@ -77,6 +77,22 @@ fn freed_mappings_give_way_to_larger_ones() {
     bed.assert_empty(&[]);
 }
 
+/// Whoever wants to keep what is freed says so.
+#[test]
+fn freed_mappings_stay_where_nothing_ever_goes_back() {
+    let mut options = StackOptions::default();
+    options.set("PURGE_DELAY", "-1").expect("never");
+    options.pages.reserve_bytes = 512 << 20;
+    on_cpu(0);
+    let bed = HeapBed::new(Backing::Linux, 4096, 1, &options);
+    let mappings: Vec<_> = (0..2).map(|_| alloc(&bed, 8 * MIB)).collect();
+    free(&bed, mappings);
+    let small: Vec<_> = (0..32 * MIB / 1024).map(|_| alloc(&bed, 1024)).collect();
+    assert_eq!(bed.stack.kept_bytes(), 16 * MIB);
+    free(&bed, small);
+    bed.assert_empty(&[]);
+}
+
 /// Free memory of zones gives way to mappings.
 #[test]
 fn free_blocks_give_way_to_mappings() {

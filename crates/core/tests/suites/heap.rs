@@ -267,18 +267,6 @@ fn random_requests_on_pages_of_64_kib() {
 }
 
 #[test]
-fn what_lies_in_page_lists_is_not_in_use() {
-    let mut play = Play::new(Backing::Fake, FRAME_BYTES, 2);
-    for size in [16, 192, 1024] {
-        on_cpu(1);
-        play.alloc(size, 1, false);
-    }
-    let (usage, held) = (play.bed.stack.heap_use(), play.bed.stack.memory_held());
-    assert!(held.page_lists > 0, "no test: {held:?}");
-    assert_eq!(usage.used_bytes, held.objects + held.around_objects, "{usage:?} {held:?}");
-}
-
-#[test]
 fn a_stack_that_is_not_ready_refuses_everything() {
     let bed = HeapBed::cold(Backing::Fake, 4096, 2);
     for size in [0, 1, 100, classes::LARGEST, classes::LARGEST + 1, 1 << 20, 10 << 20, usize::MAX] {
