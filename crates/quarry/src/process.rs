@@ -344,6 +344,7 @@ pub unsafe fn realloc_moving(object: Object, size: usize) -> Option<Object> {
 }
 
 fn stays_large(object: Object, size: usize) -> bool {
+    let _errno = KeepErrno::new();
     let _inside = fork::enter();
     STACK.stays_large(object, size)
 }
@@ -351,6 +352,7 @@ fn stays_large(object: Object, size: usize) -> bool {
 /// As [`Stack::usable_size`].
 #[must_use]
 pub fn usable_size(object: Object) -> usize {
+    let _errno = KeepErrno::new();
     let _inside = fork::enter();
     STACK.usable_size(object)
 }

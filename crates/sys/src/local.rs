@@ -21,6 +21,16 @@ pub fn add(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }
 
+/// Adds to a counter that all CPUs share: exact. O(1).
+#[inline(always)]
+pub fn add_shared(counter: &AtomicU64, by: u64) {
+    if crate::glibc::is_single_threaded() {
+        add(counter, by);
+    } else {
+        counter.fetch_add(by, Ordering::Relaxed);
+    }
+}
+
 /// Stores `new` if the word is `old`, with acquire and release ordering; returns whether it was.
 /// While the process has one thread, only that thread's handlers of signals can come in between,
 /// and one instruction without a lock keeps them out. O(1).

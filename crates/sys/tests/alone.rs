@@ -42,4 +42,6 @@ fn words_are_exchanged_only_if_they_are_what_was_seen() {
     assert_eq!(word.load(Ordering::Relaxed), u64::MAX);
     local::add(&word, 3);
     assert_eq!(word.load(Ordering::Relaxed), 2);
+    local::add_shared(&word, 3);
+    assert_eq!(word.load(Ordering::Relaxed), 5);
 }

@@ -204,7 +204,7 @@ impl StackOptions {
             "PURGE_DELAY" if !value.parse().is_ok_and(|delay: i64| delay >= -1) => {
                 return Err(bad);
             }
-            "PURGE_DELAY" => self.bounds_footprint = value != "-1",
+            "PURGE_DELAY" => self.bounds_footprint = value.parse() != Ok(-1i64),
             "SLAB" if !matches!(value, "sheaf" | "slub") => return Err(bad),
             _ => {}
         }

@@ -214,7 +214,13 @@ impl<'a> Slab<'a> {
         let is_inside = |object: &&Object| (object.as_ptr() as usize).wrapping_sub(start) < bytes;
         let (mut count, mut digest) = (0, 0u64);
         for object in objects.iter().take_while(is_inside) {
-            digest = digest.wrapping_add(self.put(*object));
+            let Some(term) = self.put(*object) else {
+                // The bits of those in front of it are ours: whatever else differs is not.
+                self.note(digest, count as u64);
+                self.demand_intact();
+                not_in_use(self.cache, *object);
+            };
+            digest = digest.wrapping_add(term);
             count += 1;
         }
         self.note(digest, count as u64);
@@ -230,8 +236,8 @@ impl<'a> Slab<'a> {
         }
     }
 
-    /// Sets the object's bit; returns what that adds to the digest.
-    fn put(&self, object: Object) -> u64 {
+    /// Sets the object's bit; returns what that adds to the digest, or nothing where it is set.
+    fn put(&self, object: Object) -> Option<u64> {
         let offset = object.as_ptr() as usize - self.address.as_ptr() as usize;
         let Some(number) = self.cache.object_number(offset) else {
             fatal(format_args!(
@@ -243,14 +249,13 @@ impl<'a> Slab<'a> {
         let bits = self.bits(index);
         let old = bits.load(Ordering::Relaxed);
         if old & bit != 0 {
-            self.demand_intact();
-            not_in_use(self.cache, object);
+            return None;
         }
         bits.store(old | bit, Ordering::Relaxed);
         if self.has_word_bits() {
-            return 0;
+            return Some(0);
         }
-        term(old | bit, index).wrapping_sub(term(old, index))
+        Some(term(old | bit, index).wrapping_sub(term(old, index)))
     }
 
     /// The list a slab with `free` free objects belongs on.

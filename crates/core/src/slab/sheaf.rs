@@ -115,6 +115,11 @@ impl SheafCache {
     }
 }
 
+/// Whether `object` is one of `objects`: looks at all of them, several at a time.
+fn is_among(objects: &[Object], object: Object) -> bool {
+    objects.iter().fold(false, |found, other| found | (*other == object))
+}
+
 fn count(counter: &AtomicU64, by: usize) {
     counter.fetch_add(by as u64, Ordering::Relaxed);
 }
@@ -220,7 +225,7 @@ impl Sheaf {
             // SAFETY: pop_batch wrote all `sheaf` elements.
             let objects = unsafe { written(room, sheaf) };
             // A full array refuses before it looks for a duplicate on top.
-            is_double = objects.contains(&object);
+            is_double = is_among(objects, object);
             traffic.free_slow += 1;
             traffic.batched_out += sheaf as u64;
             let mut count = sheaf;
@@ -354,7 +359,7 @@ impl Sheaf {
             count(&own.batched_out, sheaf);
             // SAFETY: pop_batch wrote all `sheaf` elements.
             let objects = unsafe { written(&buffer, sheaf) };
-            if objects.contains(&object) {
+            if is_among(objects, object) {
                 not_in_use(cache, object);
             }
             own.slabs.free(context, cache, objects, own.keep_empty());

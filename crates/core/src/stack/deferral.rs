@@ -104,7 +104,7 @@ impl<C: StackConfig> Stack<C> {
         used < before
             || used > before && frames <= room
             || self.kept_bytes() >= FRAME_BYTES
-            || self.withheld.is_some()
+            || self.withheld.is_there_for_others()
             || coarse_ns() >= until
             || self.inner().caches.iter().any(|cache| self.has_freed(cache))
     }

@@ -11,6 +11,10 @@
 //! "Lately" is a time between one and two windows of half a second: after that the thread that
 //! gives memory back has its turn.
 //!
+//! What goes back is touched again by a program that alternates between kinds of memory. So no more
+//! than an allowance goes: twice the peak, at least 128 MiB, at once, and 128 MiB in a second in the
+//! long run, whose page faults take some 3 % of it. Beyond that the process may be larger.
+//!
 //! Each time that there is too much, it goes back down to the peak, and not only to the bound above
 //! it. So between two such times the process has grown by the margin, and page faults that come
 //! because memory was given back are as many as those of its growth. What could not be given back,
@@ -33,14 +37,42 @@ const MARGIN_LEAST: u32 = (1 << 20) / FRAME_BYTES as u32;
 /// several times as much.
 const WORTH_A_CALL: Order = Order::new(3);
 
+/// What may go back at once, unless twice the peak is more, in frames: 128 MiB.
+const ALLOWED_AT_ONCE: u32 = (128 << 20) / FRAME_BYTES as u32;
+/// The time after which another frame may go back: 128 MiB in a second.
+const NS_PER_FRAME: u64 = 1_000_000_000 / ((128 << 20) / FRAME_BYTES as u64);
+
 /// How large the process may be.
 pub(super) struct Footprint {
     /// As large as it comes.
     is_unbounded: AtomicBool,
     recent: RecentPeak,
+    /// Held while what is too much is given back.
+    given: CountedLock<Given>,
+}
+
+/// What has been given back lately.
+struct Given {
     /// Frames that were in memory after the last time that there were too many, as long as there
-    /// are; held while they are given back.
-    stuck: CountedLock<u32>,
+    /// are.
+    stuck: u32,
+    /// Frames that count against the allowance: a leaking bucket.
+    spent: u32,
+    /// When it last leaked.
+    since_ns: u64,
+}
+
+impl Given {
+    /// Frames that may go back now.
+    fn allowance(&mut self, peak: u32, now_ns: u64) -> u32 {
+        let elapsed = now_ns.saturating_sub(self.since_ns);
+        let leaked = u32::try_from(elapsed / NS_PER_FRAME).unwrap_or(u32::MAX);
+        if leaked > 0 {
+            self.spent = self.spent.saturating_sub(leaked);
+            self.since_ns = now_ns;
+        }
+        peak.saturating_mul(2).max(ALLOWED_AT_ONCE).saturating_sub(self.spent)
+    }
 }
 
 impl Footprint {
@@ -48,7 +80,7 @@ impl Footprint {
         Self {
             is_unbounded: AtomicBool::new(false),
             recent: RecentPeak::new(),
-            stuck: CountedLock::new(0),
+            given: CountedLock::new(Given { stuck: 0, spent: 0, since_ns: 0 }),
         }
     }
 
@@ -129,14 +161,16 @@ impl<C: StackConfig> Stack<C> {
 
     #[cold]
     fn shrink_footprint(&self) {
-        let Some(mut stuck) = self.footprint.stuck.try_lock() else { return };
+        let Some(mut past) = self.footprint.given.try_lock() else { return };
         // Somebody else may have done it meanwhile.
         let (footprint, peak) = self.footprint_and_peak();
-        *stuck = (*stuck).min(footprint);
-        let excess = excess(footprint, peak, *stuck);
+        past.stuck = past.stuck.min(footprint);
+        let excess = excess(footprint, peak, past.stuck);
+        let excess = excess.min(past.allowance(peak, coarse_ns()));
         if excess == 0 {
             return;
         }
+        past.spent += excess;
         let inner = self.inner();
         let zones = inner.pages.zones();
         let mut left = inner.mappings.shrink_kept(inner.pages, excess);
@@ -154,7 +188,7 @@ impl<C: StackConfig> Stack<C> {
             }
             left = left.saturating_sub((given / FRAME_BYTES) as u32);
         }
-        *stuck = self.footprint_and_peak().0;
+        past.stuck = self.footprint_and_peak().0;
     }
 }
 
@@ -182,6 +216,25 @@ mod tests {
         let large = 1 << 20;
         assert_eq!(excess(large + large / MARGIN_SHARE, large, 0), 0);
         assert_eq!(excess(large + large / MARGIN_SHARE + 1, large, 0), large / MARGIN_SHARE + 1);
+    }
+
+    #[test]
+    fn no_more_than_an_allowance_goes() {
+        let mut past = Given { stuck: 0, spent: 0, since_ns: 0 };
+        let second = 1_000_000_000;
+        assert_eq!(past.allowance(0, second), ALLOWED_AT_ONCE);
+        assert_eq!(past.allowance(3 * ALLOWED_AT_ONCE, second), 6 * ALLOWED_AT_ONCE);
+        past.spent = 6 * ALLOWED_AT_ONCE;
+        assert_eq!(past.allowance(0, second), 0);
+        let after_a_second = past.allowance(3 * ALLOWED_AT_ONCE, 2 * second);
+        assert!(after_a_second.abs_diff(ALLOWED_AT_ONCE) < 32, "{after_a_second}");
+        // Time that is not enough for a frame is not lost.
+        let spent = past.spent;
+        for step in 1..=3 * NS_PER_FRAME {
+            past.allowance(0, 2 * second + step);
+        }
+        assert_eq!(past.spent, spent - 3);
+        assert_eq!(past.allowance(0, 9 * second), ALLOWED_AT_ONCE);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 
 use super::{Stack, StackConfig};
 use core::fmt::{self, Write};
+use quarry_sys::local;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
 /// Counts of one kind of large allocation.
@@ -35,15 +36,15 @@ impl Counter {
     }
 
     pub(super) fn note_allocated(&self) {
-        self.allocated.fetch_add(1, Relaxed);
+        local::add_shared(&self.allocated, 1);
     }
 
     pub(super) fn note_freed(&self) {
-        self.freed.fetch_add(1, Relaxed);
+        local::add_shared(&self.freed, 1);
     }
 
     pub(super) fn note_resized(&self) {
-        self.resized.fetch_add(1, Relaxed);
+        local::add_shared(&self.resized, 1);
     }
 
     fn stats(&self) -> LargeStats {

@@ -97,8 +97,10 @@ impl<C: StackConfig> Stack<C> {
             (Owner::Object(id), class) => class == Some(id),
             (Owner::Pages(_) | Owner::Mapping(_), Some(_)) => false,
             (Owner::Pages(pfn) | Owner::Mapping(pfn), None) => {
-                // The C++ library rounds what it asks for up to the alignment.
-                let rounded = size.checked_next_multiple_of(align.max(1)).and_then(frames_of);
+                // The C++ library rounds what it asks for up to the alignment, and makes a byte of
+                // nothing.
+                let rounded =
+                    size.max(1).checked_next_multiple_of(align.max(1)).and_then(frames_of);
                 let (least, held) = (frames_of(size.max(1)), self.frames().link(pfn));
                 least.is_some_and(|least| least <= held)
                     && rounded.is_none_or(|most| held <= most.max(1))
@@ -220,9 +222,12 @@ impl<C: StackConfig> Stack<C> {
                 }
                 let inner = self.inner();
                 let frames = frames_of(size)?;
+                let charged = inner.mappings.charged(inner.pages, pfn);
                 let moved = inner.mappings.resize(inner.pages, pfn, frames)?;
                 self.large.mappings.note_resized();
-                self.bound_footprint();
+                if inner.mappings.charged(inner.pages, moved) > charged {
+                    self.bound_footprint();
+                }
                 Some(self.address(moved))
             }
         }

@@ -15,7 +15,7 @@ use crate::frame::{FRAME_SHIFT, Pfn};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::percpu::PerCpu;
-use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Fewest frames of a block that is worth the calls: 128 KiB, from where on glibc's `free` makes
 /// one of its own at first (`M_MMAP_THRESHOLD`).
@@ -31,6 +31,8 @@ pub(super) struct Withheld {
     since_ns: AtomicU64,
     /// Frames of it, for those who only ask.
     frames: AtomicU32,
+    /// The system has refused to make it accessible.
+    is_stuck: AtomicBool,
     block: CountedLock<Option<Block>>,
 }
 
@@ -45,13 +47,19 @@ impl Withheld {
         Self {
             since_ns: AtomicU64::new(0),
             frames: AtomicU32::new(0),
+            is_stuck: AtomicBool::new(false),
             block: CountedLock::new(None),
         }
     }
 
     /// Whether a block is withheld. Takes no lock.
-    pub(super) fn is_some(&self) -> bool {
+    fn is_some(&self) -> bool {
         self.frames() > 0
+    }
+
+    /// Whether a block is withheld that can probably be had back. Takes no lock.
+    pub(super) fn is_there_for_others(&self) -> bool {
+        self.is_some() && !self.is_stuck.load(Relaxed)
     }
 
     /// Frames that are withheld. Takes no lock.
@@ -89,7 +97,10 @@ impl<C: StackConfig> Stack<C> {
         if before.is_some_and(|before| !self.set_accessible(before, true)) {
             return false;
         }
-        *held = self.set_accessible(block, false).then_some(block);
+        // Of a block that the program has split into several mappings some may have changed before
+        // the system refused: what cannot be had back must not be handed out.
+        let is_hidden = self.set_accessible(block, false) || !self.set_accessible(block, true);
+        *held = is_hidden.then_some(block);
         let is_withheld = held.is_some();
         self.withheld.frames.store(if is_withheld { block.frames } else { 0 }, Relaxed);
         drop(held);
@@ -105,8 +116,10 @@ impl<C: StackConfig> Stack<C> {
         }
         let mut held = self.withheld.block.lock();
         let Some(block) = held.filter(|block| self.set_accessible(*block, true)) else {
+            self.withheld.is_stuck.store(true, Relaxed);
             return false;
         };
+        self.withheld.is_stuck.store(false, Relaxed);
         *held = None;
         self.withheld.frames.store(0, Relaxed);
         drop(held);

@@ -127,6 +127,27 @@ fn freed_twice_with_many_between() {
 }
 
 #[test]
+fn again_behind_neighbours_of_the_same_slab() {
+    aborts("freed_again_behind_neighbours", NOT_IN_USE);
+}
+
+/// The neighbours' bits are set before the one that is set already is found.
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn freed_again_behind_neighbours() {
+    let bed = bed();
+    let objects = objects(&bed, 30);
+    // SAFETY: it is live.
+    unsafe { bed.stack.free(objects[0]) };
+    let _ = bed.stack.trim();
+    for object in objects[1..4].iter().chain(&objects[..1]) {
+        // SAFETY: the last free is what is tried, the others are sound.
+        unsafe { bed.stack.free(*object) };
+    }
+    let _ = bed.stack.trim();
+}
+
+#[test]
 fn twice_with_many_in_between_into_a_full_array() {
     aborts("freed_twice_into_a_full_array", NOT_IN_USE);
 }

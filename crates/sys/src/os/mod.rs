@@ -127,7 +127,8 @@ pub unsafe trait Os: Sync {
     /// Makes whole pages of a mapped range fault at every access, or accessible again as they were.
     ///
     /// # Errors
-    /// The OS's `errno`; nothing has changed. A system that cannot says `ENOSYS`.
+    /// The OS's `errno`; of several mappings the first ones may have changed. A system that cannot
+    /// says `ENOSYS`.
     fn set_accessible(
         &self,
         _address: NonNull<u8>,
