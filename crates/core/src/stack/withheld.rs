@@ -12,8 +12,10 @@
 
 use super::{Stack, StackConfig};
 use crate::frame::{FRAME_SHIFT, Pfn};
+use core::ptr::NonNull;
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::lock::CountedLock;
+use quarry_sys::os::{Os, OsError};
 use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -94,13 +96,10 @@ impl<C: StackConfig> Stack<C> {
         }
         let mut held = self.withheld.block.lock();
         let before = *held;
-        if before.is_some_and(|before| !self.set_accessible(before, true)) {
+        if before.is_some_and(|before| !self.show(before)) {
             return false;
         }
-        // Of a block that the program has split into several mappings some may have changed before
-        // the system refused: what cannot be had back must not be handed out.
-        let is_hidden = self.set_accessible(block, false) || !self.set_accessible(block, true);
-        *held = is_hidden.then_some(block);
+        *held = self.hide(block).then_some(block);
         let is_withheld = held.is_some();
         self.withheld.frames.store(if is_withheld { block.frames } else { 0 }, Relaxed);
         drop(held);
@@ -115,7 +114,7 @@ impl<C: StackConfig> Stack<C> {
             return false;
         }
         let mut held = self.withheld.block.lock();
-        let Some(block) = held.filter(|block| self.set_accessible(*block, true)) else {
+        let Some(block) = held.filter(|block| self.show(*block)) else {
             self.withheld.is_stuck.store(true, Relaxed);
             return false;
         };
@@ -127,15 +126,29 @@ impl<C: StackConfig> Stack<C> {
         true
     }
 
-    /// Returns whether the system has done it. What is made inaccessible leaves memory.
-    fn set_accessible(&self, block: Block, accessible: bool) -> bool {
-        let (os, address) = (self.arena().os(), self.address(block.pfn));
-        let bytes = (block.frames as usize) << FRAME_SHIFT;
-        let is_done = os.set_accessible(address, bytes, accessible).is_ok();
-        if is_done && !accessible {
-            // Refused, it stays in memory.
-            let _ = os.purge(address, bytes);
+    /// Makes a block inaccessible, which leaves memory then; returns whether it is, even in part.
+    fn hide(&self, block: Block) -> bool {
+        let (os, address, bytes) = self.place(block);
+        match os.set_accessible(address, bytes, false) {
+            Ok(()) => {
+                // Refused, it stays in memory.
+                let _ = os.purge(address, bytes);
+                true
+            }
+            // Of a block that the program has made several mappings of, some may have changed before
+            // there were too many: what cannot be had back must not be handed out.
+            Err(OsError(libc::ENOMEM)) => !self.show(block),
+            Err(_) => false,
         }
-        is_done
+    }
+
+    /// Makes a block accessible again; returns whether the system has done it.
+    fn show(&self, block: Block) -> bool {
+        let (os, address, bytes) = self.place(block);
+        os.set_accessible(address, bytes, true).is_ok()
+    }
+
+    fn place(&self, block: Block) -> (&'static dyn Os, NonNull<u8>, usize) {
+        (self.arena().os(), self.address(block.pfn), (block.frames as usize) << FRAME_SHIFT)
     }
 }
