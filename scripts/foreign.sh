@@ -48,7 +48,7 @@ unexpected=0
 # Tests that are known to fail, and why. They count as failed, and do not end a soak.
 known_to_fail() {
     case $1 in
-        tst-tcfree2) echo 'an object freed again after 19 others: docs/safety.md says what that costs' ;;
+        tst-tcfree2) echo 'freed again after 19 others: see docs/safety.md' ;;
         *) return 1 ;;
     esac
 }

@@ -12,8 +12,8 @@
 //! gives memory back has its turn.
 //!
 //! What goes back is touched again by a program that alternates between kinds of memory. So no more
-//! than an allowance goes: half of the peak at once, and a quarter of it in a second in the long run.
-//! Beyond that the process may be larger. (With four times as much PHP took 7 % more time, and
+//! than an allowance goes: half of the peak at once, and a quarter of it in a second in the long
+//! run. Beyond that the process may be larger. (With four times as much PHP took 7 % more time, and
 //! realloc by pages four times as long.)
 //!
 //! Each time that there is too much, it goes back down to the peak, and not only to the bound above

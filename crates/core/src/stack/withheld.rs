@@ -135,8 +135,8 @@ impl<C: StackConfig> Stack<C> {
                 let _ = os.purge(address, bytes);
                 true
             }
-            // Of a block that the program has made several mappings of, some may have changed before
-            // there were too many: what cannot be had back must not be handed out.
+            // Of a block that the program has made several mappings of, some may have changed
+            // before there were too many: what cannot be had back must not be handed out.
             Err(OsError(libc::ENOMEM)) => !self.show(block),
             Err(_) => false,
         }

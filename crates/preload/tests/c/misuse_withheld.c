@@ -1,5 +1,5 @@
-// A block of which the program has made several mappings is freed where the system allows no more of
-// them: whoever gets its memory next can use all of it.
+// A block of which the program has made several mappings is freed where the system allows no more
+// of them: whoever gets its memory next can use all of it.
 #include "check.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +19,9 @@ int main(void) {
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(many != MAP_FAILED, "no addresses");
     long made = 0;
-    while (made < MOST_MAPPINGS && mprotect(many + 2 * (size_t)made * PAGE, PAGE, PROT_READ) == 0) made++;
+    while (made < MOST_MAPPINGS
+           && mprotect(many + 2 * (size_t)made * PAGE, PAGE, PROT_READ) == 0)
+        made++;
     if (made == MOST_MAPPINGS) return 0;
     CHECK(errno == ENOMEM, "refused for another reason");
     free(block);
