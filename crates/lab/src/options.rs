@@ -1,7 +1,7 @@
 //! The options that every experiment has, with its own defaults.
 
 use crate::nearest;
-use crate::results::{Metric, Variant, Workload};
+use crate::results::{self, Metric, Variant, Workload};
 use crate::runner::Design;
 use crate::usage::Usage;
 use anyhow::{Result, bail};
@@ -104,6 +104,15 @@ impl<D: Defaults> Common<D> {
             seed: self.seed,
             out: self.out.clone(),
         })
+    }
+
+    /// Looks at the options that are needed once programs have been made ready, which takes a while.
+    ///
+    /// # Errors
+    /// A number of tasks that the experiment cannot run, a results directory that cannot be one.
+    pub(crate) fn check_early(&self) -> Result<()> {
+        self.tasks()?;
+        self.out.as_deref().map_or(Ok(()), results::prepare)
     }
 
     /// The numbers of tasks, each once.

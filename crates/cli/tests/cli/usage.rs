@@ -27,7 +27,8 @@ const OF_ALL: [(&str, &str); 13] = [
 ];
 
 /// What one experiment refuses.
-const OF_ONE: [(&str, &str, &str); 20] = [
+const OF_ONE: [(&str, &str, &str); 21] = [
+    ("programs", "--scripts=/no/such", "--scripts /no/such: No such file"),
     ("malloc-patterns", "--only=bogus", "bogus"),
     ("malloc-patterns", "--millis=0", "'0'"),
     ("malloc-patterns", "--millis=99999999999999999999", "'99999999999999999999'"),

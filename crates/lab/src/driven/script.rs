@@ -1,6 +1,7 @@
 //! What a script says of itself, and how it is run.
 
 use crate::runner;
+use crate::usage::Usage;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,9 +37,12 @@ impl Script {
     /// Names of the scripts in `folder`, sorted.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// One of usage, where it cannot be read.
     pub(crate) fn names(folder: &Path) -> Result<Vec<String>> {
-        let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+        let entries = fs::read_dir(folder).map_err(|error| {
+            let folder = folder.display();
+            Usage(format!("--scripts {folder}: {error}; accepted: scripts/programs of the source"))
+        })?;
         let name = |path: PathBuf| {
             let is_script = path.extension().is_some_and(|ending| ending == ENDING);
             let name = path.file_stem()?.to_str()?.to_owned();

@@ -112,9 +112,10 @@ impl Member {
 impl Programs {
     /// Runs the experiment and prints its tables.
     pub(crate) fn run(self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
-        let (scripts, known) = self.wanted()?;
         let mut contenders = contenders::find(&self.common.variants, find_library, out)?;
         let baseline = self.common.baseline(&contenders::names(&contenders), GLIBC)?.to_owned();
+        self.common.check_early()?;
+        let (scripts, known) = self.wanted()?;
         let interrupt = Interrupt::listen()?;
         let launcher = Launcher::new(&interrupt)?;
         if nix::unistd::geteuid().is_root() {

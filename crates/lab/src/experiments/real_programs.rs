@@ -64,6 +64,7 @@ impl RealPrograms {
         let wanted = self.wanted()?;
         let mut contenders = contenders::find(&self.common.variants, find_library, out)?;
         let baseline = self.common.baseline(&contenders::names(&contenders), QUARRY)?.to_owned();
+        self.common.check_early()?;
         contenders::add_copy(&mut contenders, &baseline);
         let interrupt = Interrupt::listen()?;
         let launcher = Launcher::new(&interrupt)?;
