@@ -106,7 +106,7 @@ impl<D: Defaults> Common<D> {
         })
     }
 
-    /// Looks at the options that are needed once programs have been made ready, which takes a while.
+    /// Looks at what is needed only once programs have been made ready, which takes a while.
     ///
     /// # Errors
     /// A number of tasks that the experiment cannot run, a results directory that cannot be one.
