@@ -64,6 +64,13 @@ impl Withheld {
         self.is_some() && !self.is_stuck.load(Relaxed)
     }
 
+    /// Withholds another block, or none; nothing has been refused of it yet.
+    fn set(&self, held: &mut Option<Block>, block: Option<Block>) {
+        *held = block;
+        self.frames.store(block.map_or(0, |block| block.frames), Relaxed);
+        self.is_stuck.store(false, Relaxed);
+    }
+
     /// Frames that are withheld. Takes no lock.
     pub(super) fn frames(&self) -> u32 {
         self.frames.load(Relaxed)
@@ -99,9 +106,8 @@ impl<C: StackConfig> Stack<C> {
         if before.is_some_and(|before| !self.show(before)) {
             return false;
         }
-        *held = self.hide(block).then_some(block);
-        let is_withheld = held.is_some();
-        self.withheld.frames.store(if is_withheld { block.frames } else { 0 }, Relaxed);
+        let is_withheld = self.hide(block);
+        self.withheld.set(&mut held, is_withheld.then_some(block));
         drop(held);
         before.into_iter().for_each(|before| self.free_now(before));
         is_withheld
@@ -118,9 +124,7 @@ impl<C: StackConfig> Stack<C> {
             self.withheld.is_stuck.store(true, Relaxed);
             return false;
         };
-        self.withheld.is_stuck.store(false, Relaxed);
-        *held = None;
-        self.withheld.frames.store(0, Relaxed);
+        self.withheld.set(&mut held, None);
         drop(held);
         self.free_now(block);
         true
