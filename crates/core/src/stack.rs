@@ -4,9 +4,9 @@
 //! compares; tests build tiny ones. Its policies are type parameters, so that each fast path is
 //! compiled for its own policy.
 //!
-//! The straight path reads the fields of `FastPath` only. They are zero until `init` has built
+//! The fast path reads the fields of `FastPath` only. They are zero until `init` has built
 //! everything else, and zero refuses every request: no size is below the first one too large (0 is
-//! a size too), no address is within the span. So the straight path needs no "is it initialised" of
+//! a size too), no address is within the span. So the fast path needs no "is it initialised" of
 //! its own. It loads that size or the span first, with acquire ordering (free on x86-64): whoever
 //! sees them sees the rest.
 
@@ -17,8 +17,8 @@ use crate::heap::options::StackOptions;
 use crate::heap::{LARGEST_REQUEST, Mappings, classes};
 use crate::pcp::PageAllocator;
 use crate::slab::{
-    BarnStats, Cache, CacheId, CacheParams, CacheTable, Geometry, Kept, SlabContext, SlabPolicy,
-    SlabStats,
+    BarnStats, Cache, CacheId, CacheLimits, CacheParams, CacheTable, Geometry, SlabContext,
+    SlabPolicy, SlabStats,
 };
 use core::cell::UnsafeCell;
 use core::mem::{ManuallyDrop, MaybeUninit, offset_of};
@@ -61,7 +61,7 @@ pub trait StackConfig: 'static {
     type Slab: SlabPolicy<Self::PerCpu>;
 }
 
-/// What the straight paths of allocation and free read.
+/// What the fast paths of allocation and free read.
 struct FastPath<P> {
     /// First size that is too large for a class; 0 until the stack is ready.
     small_end: AtomicUsize,
@@ -79,7 +79,7 @@ struct FastPath<P> {
     strides: [AtomicU32; 256],
 }
 
-/// Where straight paths in assembler find what they read: offsets in a [`Stack`].
+/// Where fast paths in assembler find what they read: offsets in a [`Stack`].
 #[derive(Clone, Copy)]
 pub struct StackOffsets {
     /// First size that is too large for a class.
@@ -103,12 +103,12 @@ struct Built {
     declared_cpus: u32,
 }
 
-/// Everything but the straight path.
+/// Everything but the fast path.
 pub(crate) struct Inner<'a, C: StackConfig> {
     pub(crate) pages: &'a PageAllocator,
     pub(crate) metadata: &'a Metadata,
     pub(crate) caches: &'a CacheTable,
-    pub(crate) kept: &'a Kept,
+    pub(crate) kept: &'a CacheLimits,
     pub(crate) slab: &'a C::Slab,
     pub(crate) mappings: &'a Mappings,
     declared_cpus: u32,
@@ -124,7 +124,7 @@ pub struct Stack<C: StackConfig> {
     ready: AtomicBool,
     is_built: AtomicBool,
     caches: CacheTable,
-    kept: Kept,
+    kept: CacheLimits,
     slab: ManuallyDrop<C::Slab>,
     mappings: Mappings,
     large: LargeCounts,
@@ -169,7 +169,7 @@ impl<C: StackConfig> Stack<C> {
             ready: AtomicBool::new(false),
             is_built: AtomicBool::new(false),
             caches: CacheTable::new(),
-            kept: Kept::new(),
+            kept: CacheLimits::new(),
             slab: ManuallyDrop::new(C::Slab::NEW),
             mappings: Mappings::new(),
             large: LargeCounts::new(),
@@ -438,7 +438,7 @@ impl<C: StackConfig> Stack<C> {
         let inner = self.inner();
         inner.slab.shrink_all(&self.context());
         inner.pages.drain_all();
-        inner.pages.flush_runs();
+        inner.pages.flush_extents();
     }
 
     /// Bytes of Quarry's own descriptors of one kind.
@@ -448,13 +448,13 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Makes the stack whole in the child of a fork, whose parent was in no call of it but its
-    /// straight paths: what other threads held there for one step is let go.
+    /// fast paths: what other threads held there for one step is let go.
     pub fn adopt_in_child(&self) {
         self.fast.percpu.free_in_child();
     }
 
     /// The frame that holds an address, if it may be ours; the slow way, which sees to it that
-    /// straight paths know all of the span from then on.
+    /// fast paths know all of the span from then on.
     fn pfn(&self, address: *const u8) -> Option<Pfn> {
         let arena = self.arena();
         let span = arena.span_bytes();

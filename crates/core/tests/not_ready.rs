@@ -11,10 +11,10 @@ impl StackConfig for Policies {
     type Slab = Sheaf;
 }
 
-/// `malloc(0)` may be a program's first call: its straight path must not reach for slots that do
+/// `malloc(0)` may be a program's first call: its fast path must not reach for slots that do
 /// not exist yet.
 #[test]
-fn the_straight_paths_refuse_before_init() {
+fn the_fast_paths_refuse_before_init() {
     let stack = Stack::<Policies>::new();
     for size in [0, 1, 16, usize::MAX] {
         assert_eq!(stack.alloc_fast(size), None);

@@ -7,15 +7,15 @@
 //! The size that it is given is at most `PTRDIFF_MAX`, which no malloc serves either: the aligned
 //! forms of libstdc++ 12 round sizes near the end of the address space up to 0, and succeed.
 
+use crate::fast_path::{fast_delete, fast_malloc, free_within, new_or_null, new_refused};
 use crate::libc_malloc::Next;
 use crate::malloc::free_of_size;
-use crate::straight::{free_within, new_or_null, new_refused, straight_delete, straight_malloc};
 use core::ffi::{CStr, c_void};
 use quarry::process;
 use quarry_core::stack::{Entry, MIN_ALIGN};
 use quarry_sys::report::fatal;
 
-/// `operator new` where the straight path refuses; null where there is no memory.
+/// `operator new` where the fast path refuses; null where there is no memory.
 #[cold]
 #[inline(never)]
 pub(crate) extern "C" fn new_slow(size: usize) -> *mut c_void {
@@ -118,13 +118,13 @@ macro_rules! or_next {
     };
 }
 
-/// Defines the operators that every program in C++ lives on: the straight path, without a frame.
-macro_rules! operator_new_straight {
+/// Defines the operators that every program in C++ lives on: the fast path, without a frame.
+macro_rules! operator_new_fast {
     ($($name:ident / $symbol:literal;)*) => {
         $(
             const _: () = {
                 or_next! { refused / $symbol => new_refused }
-                straight_malloc! {
+                fast_malloc! {
                     /// A C++ operator new; see the module.
                     #[unsafe(no_mangle)]
                     $name, refused
@@ -134,7 +134,7 @@ macro_rules! operator_new_straight {
     };
 }
 
-operator_new_straight! {
+operator_new_fast! {
     _Znwm / c"_Znwm";
     _Znam / c"_Znam";
 }
@@ -190,19 +190,19 @@ operator_delete! {
     _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t
 }
 
-straight_delete! {
+fast_delete! {
     /// C++14 `operator delete(void*, std::size_t)`.
     #[unsafe(no_mangle)]
     _ZdlPvm, delete_slow
 }
 
-straight_delete! {
+fast_delete! {
     /// C++14 `operator delete[](void*, std::size_t)`.
     #[unsafe(no_mangle)]
     _ZdaPvm, delete_slow
 }
 
-/// `operator delete` with a size where the straight path refuses: something large, or a size that
+/// `operator delete` with a size where the fast path refuses: something large, or a size that
 /// is not that of the object.
 ///
 /// # Safety

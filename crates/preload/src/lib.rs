@@ -1,7 +1,7 @@
 //! `libquarry.so`: the malloc ABI on top of the process-wide instance.
 //!
 //! Exports nothing but the ABI (`abi.txt` lists it, a test compares). `malloc` and `free` are their
-//! straight paths (`straight`); everything else is behind a cold call that keeps `errno`.
+//! fast paths (`fast_path`); everything else is behind a cold call that keeps `errno`.
 //!
 //! The library is `no_std` and needs `panic = "abort"`. Cargo's test profile unwinds, so there it
 //! is built empty: the tests run against the shared object of the release profile.
@@ -12,6 +12,16 @@
 mod cxx;
 #[cfg(panic = "abort")]
 mod dlopen;
+#[cfg(panic = "abort")]
+#[cfg_attr(
+    all(target_arch = "x86_64", not(any(feature = "slub", quarry_no_rseq))),
+    path = "fast_path/sequence.rs"
+)]
+#[cfg_attr(
+    not(all(target_arch = "x86_64", not(any(feature = "slub", quarry_no_rseq)))),
+    path = "fast_path/portable.rs"
+)]
+mod fast_path;
 #[cfg(panic = "abort")]
 mod front;
 #[cfg(panic = "abort")]
@@ -24,13 +34,3 @@ mod malloc;
 mod runtime;
 #[cfg(panic = "abort")]
 mod start;
-#[cfg(panic = "abort")]
-#[cfg_attr(
-    all(target_arch = "x86_64", not(any(feature = "slub", quarry_no_rseq))),
-    path = "straight/sequence.rs"
-)]
-#[cfg_attr(
-    not(all(target_arch = "x86_64", not(any(feature = "slub", quarry_no_rseq)))),
-    path = "straight/portable.rs"
-)]
-mod straight;

@@ -1,7 +1,7 @@
 //! `malloc`, `free` and their relatives, with the errors of POSIX and the habits of glibc 2.36.
 
+use crate::fast_path::{free_within, malloc_within};
 use crate::libc_malloc;
-use crate::straight::{free_within, malloc_within};
 use core::ffi::{c_int, c_void};
 use quarry::process::{self, KeepErrno, Mode, STACK, ensure_ready, free_refused};
 use quarry_core::heap::LARGEST_REQUEST;
@@ -31,7 +31,7 @@ fn served(result: Option<Object>, forward: impl FnOnce() -> *mut c_void) -> *mut
     raw(result)
 }
 
-/// `malloc` where the straight path refuses.
+/// `malloc` where the fast path refuses.
 #[cold]
 #[inline(never)]
 pub(crate) extern "C" fn malloc_slow(size: usize) -> *mut c_void {
@@ -39,7 +39,7 @@ pub(crate) extern "C" fn malloc_slow(size: usize) -> *mut c_void {
     served(process::alloc_slow(size), || unsafe { libc_malloc::malloc(size) })
 }
 
-/// `free` where the straight path refuses.
+/// `free` where the fast path refuses.
 ///
 /// # Safety
 /// As [`free`].

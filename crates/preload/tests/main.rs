@@ -4,7 +4,7 @@
 //! * `QUARRY_LIBRARY=FILE` tests that shared object instead of building the release one.
 //! * `TEST_PEER=1` drops the demand that Quarry served the program, so that the programs can
 //!   be tried against another allocator (`QUARRY_LIBRARY=FILE`) or plain glibc (no library). The
-//!   modules `misuse`, `environment`, `programs`, `sequences`, `shared_object` and `straight_path`
+//!   modules `misuse`, `environment`, `programs`, `sequences`, `shared_object` and `fast_path`
 //!   ask for Quarry and fail there.
 //! * `QUARRY_SOAK_SECONDS=N` makes the stress test go on for N seconds with fresh seeds.
 
@@ -12,6 +12,8 @@ mod abi;
 mod cxx;
 mod deepbind;
 mod environment;
+#[cfg(target_arch = "x86_64")]
+mod fast_path;
 mod foreign;
 mod hostile;
 mod life;
@@ -24,8 +26,6 @@ mod sandbox;
 mod sequences;
 mod shared_object;
 mod space;
-#[cfg(target_arch = "x86_64")]
-mod straight_path;
 mod stress;
 mod support;
 mod surroundings;

@@ -104,7 +104,7 @@ pub(crate) fn forget_thread() {
 
 /// Called at the end of slow frees, with no lock held. O(nodes); starts or wakes the thread where
 /// there is enough to give back.
-pub(crate) fn poke() {
+pub(crate) fn wake_reclaimer() {
     let delay = DELAY_MS.load(Ordering::Relaxed);
     if delay < 0 || delay != 0 && !is_worth_a_thread() {
         return;

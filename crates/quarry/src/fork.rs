@@ -6,7 +6,7 @@
 
 use crate::background;
 use crate::process::{KeepErrno, STACK, is_ready};
-use quarry_sys::gate::{Gate, Inside};
+use quarry_sys::gate::{Gate, GateGuard};
 use quarry_sys::glibc;
 use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ static HAD_OTHERS: AtomicBool = AtomicBool::new(false);
 
 /// Goes in for the work of a slow path; a fork waits until it is over. Does not keep `errno`.
 #[inline]
-pub(crate) fn enter() -> Inside<'static> {
+pub(crate) fn enter() -> GateGuard<'static> {
     // Before the instance is ready nobody knows on which CPU he is.
     GATE.enter(|| if is_ready() { STACK.percpu().current().index() } else { 0 })
 }

@@ -122,12 +122,12 @@ fn apply() {
     }
 }
 
-/// Called before a request of `size` bytes that the straight path could not serve. O(1) but for
+/// Called before a request of `size` bytes that the fast path could not serve. O(1) but for
 /// one look per step of growth.
 #[inline]
 pub(crate) fn before(size: usize) {
     // A mapping takes fresh memory, but for what a freed one may serve.
-    let fresh = if size > LARGEST_BLOCK { size.saturating_sub(STACK.kept_bytes()) } else { 0 };
+    let fresh = if size > LARGEST_BLOCK { size.saturating_sub(STACK.cached_bytes()) } else { 0 };
     let (fresh, held, next) = (frames(fresh as u64), held(), NEXT_LOOK.load(Relaxed));
     let reached = held.saturating_add(fresh);
     if reached >= next {

@@ -27,7 +27,7 @@ impl StackConfig for ProcessConfig {
     type Slab = quarry_core::slab::slub::Slub;
 }
 
-/// The instance. Its straight paths refuse everything until [`ensure_ready`] has built it.
+/// The instance. Its fast paths refuse everything until [`ensure_ready`] has built it.
 pub static STACK: Stack<ProcessConfig> = Stack::new();
 
 unsafe extern "C" {
@@ -228,7 +228,7 @@ pub fn alloc(size: usize) -> Option<Object> {
     }
 }
 
-/// What [`alloc`] does where the straight path refuses. Keeps `errno`, as do all that follow.
+/// What [`alloc`] does where the fast path refuses. Keeps `errno`, as do all that follow.
 #[cold]
 #[inline(never)]
 pub fn alloc_slow(size: usize) -> Option<Object> {
@@ -249,7 +249,7 @@ pub fn alloc_zeroed(size: usize) -> Option<Object> {
     }
 }
 
-/// The straight path of [`alloc_zeroed`]: `None` means [`alloc_zeroed_slow`].
+/// The fast path of [`alloc_zeroed`]: `None` means [`alloc_zeroed_slow`].
 #[inline(always)]
 pub fn alloc_zeroed_fast(size: usize) -> Option<Object> {
     let object = STACK.alloc_fast(size)?;
@@ -290,7 +290,7 @@ unsafe fn clear_slow(object: Object, size: usize) -> Object {
     object
 }
 
-/// What [`alloc_zeroed`] does where the straight path refuses.
+/// What [`alloc_zeroed`] does where the fast path refuses.
 #[cold]
 #[inline(never)]
 pub fn alloc_zeroed_slow(size: usize) -> Option<Object> {
@@ -324,7 +324,7 @@ pub unsafe fn realloc(object: Object, size: usize) -> Option<Object> {
     unsafe { realloc_moving(object, size) }
 }
 
-/// What [`realloc`] does where the object cannot stay on its straight path.
+/// What [`realloc`] does where the object cannot stay on its fast path.
 ///
 /// # Safety
 /// As [`Stack::realloc`].
@@ -436,10 +436,10 @@ unsafe fn free_slow(object: Object) {
     // SAFETY: the caller's promise is passed on.
     unsafe { STACK.free_slow(object) };
     drop(inside);
-    background::poke();
+    background::wake_reclaimer();
 }
 
-/// Frees what the straight path refused, and sees to it that memory goes back in time.
+/// Frees what the fast path refused, and sees to it that memory goes back in time.
 ///
 /// # Safety
 /// As [`Stack::free`].

@@ -53,7 +53,7 @@ pub struct Gate {
 }
 
 /// Proof that its thread is inside; goes out when dropped.
-pub struct Inside<'a> {
+pub struct GateGuard<'a> {
     entered: Entered<'a>,
     stays_on_thread: PhantomData<*mut ()>,
 }
@@ -96,10 +96,10 @@ impl Gate {
     /// Goes in, waiting while another thread has the gate closed. Threads that pass different hints
     /// do not get into each other's way.
     #[inline]
-    pub fn enter(&self, hint: impl FnOnce() -> usize) -> Inside<'_> {
+    pub fn enter(&self, hint: impl FnOnce() -> usize) -> GateGuard<'_> {
         let entered =
             if is_single_threaded() { Entered::Alone } else { self.enter_beside_others(hint()) };
-        Inside { entered, stays_on_thread: PhantomData }
+        GateGuard { entered, stays_on_thread: PhantomData }
     }
 
     #[inline(never)]
@@ -231,7 +231,7 @@ impl Entered<'_> {
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for GateGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         self.entered.leave();

@@ -1,7 +1,7 @@
 //! The counted lock: spins briefly, then sleeps on a futex, and counts what it cost.
 //!
 //! State of the word: `0` free, `1` held, `2` held and somebody may sleep (U. Drepper, "Futexes Are
-//! Tricky", the third mutex). The counters of the straight path are plain loads and stores made
+//! Tricky", the third mutex). The counters of the fast path are plain loads and stores made
 //! while the lock is held, so that counting needs no atomic read-modify-write of its own. A process
 //! with one thread takes and releases it by plain stores: its second thread finds it free.
 //!

@@ -15,7 +15,7 @@
 //! | 0 | 1 | 0 | free, and zero: the system did not take it back |
 //! | 1 | 0 | 1 | somebody else's, or lost: never touched |
 //!
-//! Invariants: `nr_taken` = pageblocks taken and not excluded; `ranges` = runs of mapped
+//! Invariants: `nr_taken` = pageblocks taken and not excluded; `ranges` = extents of mapped
 //! pageblocks, the fewest mappings that the kernel can know them as; frames below `span` have
 //! metadata.
 
@@ -27,7 +27,7 @@ use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::Release};
 use quarry_sys::topology::max_map_count;
 
-/// Where a run of pageblocks is looked for first.
+/// Where an extent of pageblocks is looked for first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Zones: lowest address first.
@@ -41,7 +41,7 @@ pub enum Side {
 /// address space.
 const ZONE_BLOCKS: u32 = 1024;
 
-/// Runs of pageblocks that a search is for.
+/// Extents of pageblocks that a search is for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// Where it begins.
@@ -192,8 +192,8 @@ impl Arena {
         }
     }
 
-    /// Takes a run that is nobody's: where the side says, or with the room, if that can be. O(log
-    /// pageblocks + count / 64), but see [`BlockBits::find`] for one that is aligned.
+    /// Takes an extent that is nobody's: where the side says, or with the room, if that can be.
+    /// O(log pageblocks + count / 64), but see [`BlockBits::find`] for one that is aligned.
     pub(super) fn take(&self, wanted: Wanted) -> Option<u32> {
         let Wanted { side, count, align, room } = wanted;
         let start = self.start_of(side);
@@ -206,7 +206,7 @@ impl Arena {
         Some(first)
     }
 
-    /// Takes a run if all of it is nobody's, and within `below`.
+    /// Takes an extent if all of it is nobody's, and within `below`.
     pub(super) fn take_at(&self, first: u32, count: u32, below: u32) -> bool {
         let _held = self.lock.lock();
         let end = first.checked_add(count).filter(|end| *end <= below.min(self.pageblocks));
@@ -224,7 +224,7 @@ impl Arena {
         self.nr_taken.fetch_add(count as usize, Relaxed);
     }
 
-    /// Makes a taken run free again, but for what is excluded.
+    /// Makes a taken extent free again, but for what is excluded.
     pub(super) fn release(&self, first: u32, count: u32) {
         let _held = self.lock.lock();
         let end = first + count;
@@ -244,7 +244,7 @@ impl Arena {
         self.nr_taken.fetch_sub(1, Relaxed);
     }
 
-    /// Notes which pageblocks of a taken run are mapped now.
+    /// Notes which pageblocks of a taken extent are mapped now.
     pub(super) fn set_mapped(&self, first: u32, count: u32, is_mapped: bool) {
         let _held = self.lock.lock();
         self.note_mapped(first, first + count, is_mapped);
@@ -252,7 +252,7 @@ impl Arena {
 
     fn note_mapped(&self, first: u32, end: u32, is_mapped: bool) {
         let is_set = |block| self.bits.is_set(Bit::Mapped, block);
-        for (start, end) in self.bits.runs(Bit::Mapped, !is_mapped, first, end) {
+        for (start, end) in self.bits.extents(Bit::Mapped, !is_mapped, first, end) {
             let below = start.checked_sub(1).is_some_and(is_set);
             let neighbours = usize::from(below) + usize::from(is_set(end));
             self.bits.set(Bit::Mapped, start, end, is_mapped);
@@ -263,15 +263,15 @@ impl Arena {
         }
     }
 
-    /// The runs of a taken run that are mapped, or that are not.
-    pub(super) fn runs(
+    /// The extents of a taken extent that are mapped, or that are not.
+    pub(super) fn extents(
         &self,
         is_mapped: bool,
         first: u32,
         count: u32,
     ) -> impl Iterator<Item = (u32, u32)> {
         // Nobody changes the bits of what somebody else has taken.
-        self.bits.runs(Bit::Mapped, is_mapped, first, first + count)
+        self.bits.extents(Bit::Mapped, is_mapped, first, first + count)
     }
 
     /// Whether the kernel may know as many mappings as holes in front of every other pageblock
@@ -310,15 +310,15 @@ impl Arena {
     pub fn validate(&self) -> Result<(), &'static str> {
         let _held = self.lock.lock();
         self.bits.validate()?;
-        let runs = |bit| self.bits.runs(bit, true, 0, self.pageblocks);
-        let blocks = |bit| runs(bit).map(|(first, end)| (end - first) as usize).sum::<usize>();
+        let extents = |bit| self.bits.extents(bit, true, 0, self.pageblocks);
+        let blocks = |bit| extents(bit).map(|(first, end)| (end - first) as usize).sum::<usize>();
         if blocks(Bit::Taken) - blocks(Bit::Excluded) != self.pageblocks_taken() {
             return Err("pageblocks taken are counted wrongly");
         }
-        if runs(Bit::Mapped).count() != self.ranges.load(Relaxed) {
+        if extents(Bit::Mapped).count() != self.ranges.load(Relaxed) {
             return Err("ranges of mapped pageblocks are counted wrongly");
         }
-        let mut taken = runs(Bit::Taken).flat_map(|(at, end)| at..end);
+        let mut taken = extents(Bit::Taken).flat_map(|(at, end)| at..end);
         if taken.any(|block| {
             self.bits.is_set(Bit::Mapped, block) == self.bits.is_set(Bit::Excluded, block)
         }) {
@@ -326,7 +326,7 @@ impl Arena {
         }
         let end = self.span_blocks();
         let mut behind =
-            self.bits.runs(Bit::Taken, true, end, self.pageblocks).flat_map(|(at, end)| at..end);
+            self.bits.extents(Bit::Taken, true, end, self.pageblocks).flat_map(|(at, end)| at..end);
         if behind.any(|block| !self.bits.is_set(Bit::Excluded, block)) {
             return Err("a pageblock is in use and has no metadata");
         }
@@ -336,7 +336,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        for (first, end) in self.bits.runs(Bit::Mapped, true, 0, self.pageblocks) {
+        for (first, end) in self.bits.extents(Bit::Mapped, true, 0, self.pageblocks) {
             let bytes = (end - first) as usize * PAGEBLOCK_BYTES;
             // SAFETY: mapped by us. Whoever holds an address in it got a bare pointer, and has
             // promised not to use it longer than the arena. What is not taken back stays mapped.

@@ -1,4 +1,4 @@
-//! The frames of a pageblock as 512 bits: runs of set bits, found a word at a time.
+//! The frames of a pageblock as 512 bits: extents of set bits, found a word at a time.
 
 use super::PAGEBLOCK_FRAMES;
 
@@ -9,12 +9,12 @@ pub const PAGEBLOCK_WORDS: usize = PAGEBLOCK_FRAMES as usize / 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameBits(pub [u64; PAGEBLOCK_WORDS]);
 
-/// Where in a pageblock a run of frames is taken, and what is left of it then.
+/// Where in a pageblock an extent of frames is taken, and what is left of it then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fit {
     /// The first frame taken.
     pub at: u32,
-    /// Frames of the longest run that is left.
+    /// Frames of the longest extent that is left.
     pub longest_left: u32,
 }
 
@@ -83,10 +83,10 @@ impl FrameBits {
         self.0 == Self::NONE.0
     }
 
-    /// The first run at or behind `from`: its first frame and its end.
+    /// The first extent at or behind `from`: its first frame and its end.
     #[inline]
     #[must_use]
-    pub fn next_run(&self, from: u32) -> Option<(u32, u32)> {
+    pub fn next_extent(&self, from: u32) -> Option<(u32, u32)> {
         let mut word = from as usize / 64;
         let mut bits = self.0.get(word)? & u64::MAX << (from % 64);
         while bits == 0 {
@@ -94,13 +94,13 @@ impl FrameBits {
             bits = *self.0.get(word)?;
         }
         let first = word as u32 * 64 + bits.trailing_zeros();
-        Some((first, self.end_of_run(first)))
+        Some((first, self.end_of_extent(first)))
     }
 
-    /// The end of the run that holds `frame`, or `frame` where it is in none.
+    /// The end of the extent that holds `frame`, or `frame` where it is in none.
     #[inline]
     #[must_use]
-    pub fn end_of_run(&self, frame: u32) -> u32 {
+    pub fn end_of_extent(&self, frame: u32) -> u32 {
         let mut word = frame as usize / 64;
         let mut holes = !self.0[word] & u64::MAX << (frame % 64);
         while holes == 0 {
@@ -113,10 +113,10 @@ impl FrameBits {
         word as u32 * 64 + holes.trailing_zeros()
     }
 
-    /// The first frame of the run that ends before `frame`, or `frame` where none does.
+    /// The first frame of the extent that ends before `frame`, or `frame` where none does.
     #[inline]
     #[must_use]
-    pub fn start_of_run(&self, frame: u32) -> u32 {
+    pub fn start_of_extent(&self, frame: u32) -> u32 {
         let mut word = frame as usize / 64;
         let mut holes = match frame % 64 {
             0 => 0,
@@ -132,25 +132,25 @@ impl FrameBits {
         word as u32 * 64 + 64 - holes.leading_zeros()
     }
 
-    /// Frames of the longest run. O(runs).
+    /// Frames of the longest extent. O(extents).
     #[must_use]
-    pub fn longest_run(&self) -> u32 {
+    pub fn longest_extent(&self) -> u32 {
         let (mut longest, mut from) = (0, 0);
-        while let Some((first, end)) = self.next_run(from) {
+        while let Some((first, end)) = self.next_extent(from) {
             longest = longest.max(end - first);
             from = end;
         }
         longest
     }
 
-    /// The lowest place in the shortest run that holds `count` frames at a multiple of `align`.
-    /// O(runs).
+    /// The lowest place in the shortest extent that holds `count` frames at a multiple of `align`.
+    /// O(extents).
     #[inline]
     #[must_use]
     pub fn best_fit(&self, count: u32, align: u32) -> Option<Fit> {
         let (mut best, mut shortest) = (None, u32::MAX);
         let (mut others, mut from) = (0, 0);
-        while let Some((first, end)) = self.next_run(from) {
+        while let Some((first, end)) = self.next_extent(from) {
             from = end;
             let (at, length) = ((first + align - 1) & !(align - 1), end - first);
             if length < shortest && at + count <= end {
@@ -168,9 +168,9 @@ impl FrameBits {
         best.map(|(at, rest)| Fit { at, longest_left: others.max(rest) })
     }
 
-    /// The longest run from `from` on, or `longest` where that is longer.
+    /// The longest extent from `from` on, or `longest` where that is longer.
     fn longest_without(&self, mut longest: u32, mut from: u32) -> u32 {
-        while let Some((first, end)) = self.next_run(from) {
+        while let Some((first, end)) = self.next_extent(from) {
             longest = longest.max(end - first);
             from = end;
         }
@@ -183,25 +183,26 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Runs of a naive kind: first frame and end of each.
-    fn naive_runs(set: &[bool]) -> Vec<(u32, u32)> {
-        let mut runs = Vec::new();
+    /// Extents of a naive kind: first frame and end of each.
+    fn naive_extents(set: &[bool]) -> Vec<(u32, u32)> {
+        let mut extents = Vec::new();
         let mut at = 0;
         while at < set.len() {
             let length = set[at..].iter().take_while(|bit| **bit).count();
             if length > 0 {
-                runs.push((at as u32, (at + length) as u32));
+                extents.push((at as u32, (at + length) as u32));
             }
             at += length.max(1);
         }
-        runs
+        extents
     }
 
     fn any_bits() -> impl Strategy<Value = Vec<bool>> {
-        // Runs of all lengths, word boundaries and full pageblocks among them.
-        let run = (any::<bool>(), prop_oneof![1usize..12, 12usize..200, Just(64usize), Just(512)]);
-        prop::collection::vec(run, 1..60).prop_map(|runs| {
-            let bits = runs.into_iter().flat_map(|(set, count)| std::iter::repeat_n(set, count));
+        // Extents of all lengths, word boundaries and full pageblocks among them.
+        let extent =
+            (any::<bool>(), prop_oneof![1usize..12, 12usize..200, Just(64usize), Just(512)]);
+        prop::collection::vec(extent, 1..60).prop_map(|extents| {
+            let bits = extents.into_iter().flat_map(|(set, count)| std::iter::repeat_n(set, count));
             let mut bits: Vec<bool> = bits.take(512).collect();
             bits.resize(512, false);
             bits
@@ -218,19 +219,20 @@ mod tests {
             for (at, _) in set.iter().enumerate().filter(|(_, set)| **set) {
                 bits.set(at as u32, 1);
             }
-            let runs = naive_runs(&set);
+            let extents = naive_extents(&set);
             let mut found = Vec::new();
-            while let Some(run) = bits.next_run(found.last().map_or(0, |(_, end)| *end)) {
-                found.push(run);
+            while let Some(extent) = bits.next_extent(found.last().map_or(0, |(_, end)| *end)) {
+                found.push(extent);
             }
-            prop_assert_eq!(&found, &runs);
-            let longest = |runs: &[(u32, u32)]| runs.iter().map(|(a, b)| b - a).max().unwrap_or(0);
-            prop_assert_eq!(bits.longest_run(), longest(&runs));
+            prop_assert_eq!(&found, &extents);
+            let longest = |of: &[(u32, u32)]| of.iter().map(|(a, b)| b - a).max().unwrap_or(0);
+            prop_assert_eq!(bits.longest_extent(), longest(&extents));
             let range = first as usize..(first + count) as usize;
             let there = set[range.clone()].iter().filter(|bit| **bit).count() as u32;
             prop_assert_eq!(bits.count_in(first, count), there);
-            for (from, end) in &runs {
-                prop_assert_eq!((bits.start_of_run(*end), bits.end_of_run(*from)), (*from, *end));
+            for (from, end) in &extents {
+                let ends = (bits.start_of_extent(*end), bits.end_of_extent(*from));
+                prop_assert_eq!(ends, (*from, *end));
             }
 
             let align = 1 << shift;
@@ -238,12 +240,12 @@ mod tests {
                 let at = a.next_multiple_of(align);
                 (at + count <= *b).then_some((b - a, at))
             };
-            let best = runs.iter().filter_map(place).min();
+            let best = extents.iter().filter_map(place).min();
             let fit = bits.best_fit(count, align);
             prop_assert_eq!(fit.map(|fit| fit.at), best.map(|(_, at)| at));
             if let Some(Fit { at, longest_left }) = fit {
                 prop_assert_eq!(bits.clear(at, count), count);
-                prop_assert_eq!(bits.longest_run(), longest_left);
+                prop_assert_eq!(bits.longest_extent(), longest_left);
                 bits.set(at, count);
             }
             prop_assert_eq!(bits.clear(first, count), there);

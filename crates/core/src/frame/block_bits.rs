@@ -1,13 +1,14 @@
 //! Three bits for each pageblock of a window; those of 64 pageblocks lie together, because small
 //! programs use no more.
 //!
-//! The fourth word beside them is for the search of free runs. Words make *groups*, and groups make
-//! *regions*; of each of these is known how long its longest run of blocks that are not taken is,
-//! and those at its beginning and at its end. A search passes over what cannot hold what it looks
-//! for: a window of 1 TiB has 16 regions of 32 groups of 16 words.
+//! The fourth word beside them is for the search of free extents. Words make *groups*, and groups
+//! make *regions*; of each of these is known how long its longest extent of blocks that are not
+//! taken is, and those at its beginning and at its end. A search passes over what cannot hold what
+//! it looks for: a window of 1 TiB has 16 regions of 32 groups of 16 words.
 //!
 //! Equation: what a group says follows from its words, what a region says from its groups. Both say
-//! by how much a run is shorter than all, so that zero bytes, as they come, say that all is free.
+//! by how much an extent is shorter than all, so that zero bytes, as they come, say that all is
+//! free.
 
 use super::OsArray;
 use quarry_sys::os::{Os, OsResult};
@@ -52,26 +53,26 @@ impl Level {
     }
 }
 
-/// Runs of free blocks among some neighbours.
+/// Extents of free blocks among some neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FreeRuns {
+struct FreeExtents {
     /// Blocks that they are among.
     blocks: u32,
-    /// The run at their beginning.
+    /// The extent at their beginning.
     front: u32,
     /// The one at their end.
     back: u32,
     longest: u32,
 }
 
-impl FreeRuns {
+impl FreeExtents {
     const NONE: Self = Self { blocks: 0, front: 0, back: 0, longest: 0 };
 
     /// Those of 64 blocks, of which the bits say which are free.
     fn of_word(free: u64) -> Self {
         let mut longest = 0;
         let mut rest = free;
-        // Each round takes the last block off every run.
+        // Each round takes the last block off every extent.
         while rest != 0 && rest != u64::MAX {
             rest &= rest << 1;
             longest += 1;
@@ -86,7 +87,7 @@ impl FreeRuns {
 
     /// Those of both, which are neighbours.
     fn and(self, next: Self) -> Self {
-        let is_whole = |runs: Self| runs.front == runs.blocks;
+        let is_whole = |extents: Self| extents.front == extents.blocks;
         Self {
             blocks: self.blocks + next.blocks,
             front: self.front + if is_whole(self) { next.front } else { 0 },
@@ -96,14 +97,14 @@ impl FreeRuns {
     }
 
     fn packed(self) -> u64 {
-        let missing = |run: u32| u64::from(self.blocks - run);
+        let missing = |extent: u32| u64::from(self.blocks - extent);
         missing(self.front) | missing(self.back) << 20 | missing(self.longest) << 40
     }
 
     fn unpacked(level: Level, packed: u64) -> Self {
         let blocks = level.blocks();
-        let run = |shift: u32| blocks - (packed >> shift & 0xf_ffff) as u32;
-        Self { blocks, front: run(0), back: run(20), longest: run(40) }
+        let extent = |shift: u32| blocks - (packed >> shift & 0xf_ffff) as u32;
+        Self { blocks, front: extent(0), back: extent(20), longest: extent(40) }
     }
 }
 
@@ -186,9 +187,9 @@ impl BlockBits {
             .unwrap_or(end)
     }
 
-    /// The runs of blocks in `first..end` whose bits are as asked for, as `(start, end)`. Each is
-    /// found when it is asked for, so bits in front of it may be changed meanwhile.
-    pub(super) fn runs(
+    /// The extents of blocks in `first..end` whose bits are as asked for, as `(start, end)`. Each
+    /// is found when it is asked for, so bits in front of it may be changed meanwhile.
+    pub(super) fn extents(
         &self,
         bit: Bit,
         is_set: bool,
@@ -211,21 +212,21 @@ impl BlockBits {
     }
 
     /// What is known of the `level` that begins at `block`.
-    fn known(&self, level: Level, block: u32) -> Option<FreeRuns> {
+    fn known(&self, level: Level, block: u32) -> Option<FreeExtents> {
         let packed = self.summary(level, block)?.load(Ordering::Relaxed);
-        Some(FreeRuns::unpacked(level, packed))
+        Some(FreeExtents::unpacked(level, packed))
     }
 
     /// The same, from what it follows from.
-    fn counted(&self, level: Level, block: u32) -> FreeRuns {
+    fn counted(&self, level: Level, block: u32) -> FreeExtents {
         let parts = (block..block + level.blocks()).step_by(match level {
             Level::Group => WORD_BLOCKS,
             Level::Region => Level::Group.blocks(),
         } as usize);
-        parts.fold(FreeRuns::NONE, |runs, at| {
-            runs.and(match level {
-                Level::Group => FreeRuns::of_word(!self.load(Bit::Taken, at)),
-                Level::Region => self.known(Level::Group, at).unwrap_or(FreeRuns::NONE),
+        parts.fold(FreeExtents::NONE, |extents, at| {
+            extents.and(match level {
+                Level::Group => FreeExtents::of_word(!self.load(Bit::Taken, at)),
+                Level::Region => self.known(Level::Group, at).unwrap_or(FreeExtents::NONE),
             })
         })
     }
@@ -241,29 +242,30 @@ impl BlockBits {
         }
     }
 
-    /// The first run of `count` blocks from `start` on that are not taken and whose first one
-    /// `align_up` leaves as it is; that gives the first block from one on with which a run may
-    /// begin. O(log blocks) where that may be any, and else for each run that does not begin well.
+    /// The first extent of `count` blocks from `start` on that are not taken and whose first one
+    /// `align_up` leaves as it is; that gives the first block from one on with which an extent may
+    /// begin. O(log blocks) where that may be any, and else for each extent that does not begin
+    /// well.
     pub(super) fn find(
         &self,
         start: u32,
         count: u32,
         align_up: impl Fn(u32) -> Option<u32>,
     ) -> Option<u32> {
-        // The run that is looked at begins at `free` and goes on to `at`, at least.
+        // The extent that is looked at begins at `free` and goes on to `at`, at least.
         let (mut free, mut at) = (start, start);
         let fits = |free: u32, end: u32| {
             let first = align_up(free)?;
             (first.checked_add(count)? <= end).then_some(first)
         };
         while at < self.len {
-            if let Some(runs) = self.to_pass(at, count) {
-                if let Some(first) = fits(free, at + runs.front) {
+            if let Some(extents) = self.to_pass(at, count) {
+                if let Some(first) = fits(free, at + extents.front) {
                     return Some(first);
                 }
-                at += runs.blocks;
-                if runs.front < runs.blocks {
-                    free = at - runs.back;
+                at += extents.blocks;
+                if extents.front < extents.blocks {
+                    free = at - extents.back;
                 }
                 continue;
             }
@@ -282,12 +284,12 @@ impl BlockBits {
     }
 
     /// The largest piece that begins at `at` and has no room for `count` blocks inside.
-    fn to_pass(&self, at: u32, count: u32) -> Option<FreeRuns> {
+    fn to_pass(&self, at: u32, count: u32) -> Option<FreeExtents> {
         let known = |level: Level| {
-            let runs = at.is_multiple_of(level.blocks()).then(|| self.known(level, at))??;
-            // What lies at its beginning belongs to the run in front of it, and is seen with it.
-            let is_inside = runs.longest >= count && runs.front < runs.blocks;
-            (!is_inside).then_some(runs)
+            let extents = at.is_multiple_of(level.blocks()).then(|| self.known(level, at))??;
+            // What lies at its beginning belongs to the extent in front of it, and is seen with it.
+            let is_inside = extents.longest >= count && extents.front < extents.blocks;
+            (!is_inside).then_some(extents)
         };
         known(Level::Region).or_else(|| known(Level::Group))
     }
@@ -301,7 +303,7 @@ impl BlockBits {
             for block in (0..self.len).step_by(level.blocks() as usize) {
                 let known = self.known(level, block);
                 if known.is_some_and(|known| known != self.counted(level, block)) {
-                    return Err("what is known of free runs of pageblocks is wrong");
+                    return Err("what is known of free extents of pageblocks is wrong");
                 }
             }
         }

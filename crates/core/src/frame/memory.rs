@@ -126,7 +126,7 @@ impl Memory {
     /// Takes neighbouring pageblocks that are nobody's: mapped and zero, with metadata.
     ///
     /// # Errors
-    /// `ENOMEM` where there is no such run, or what the OS says.
+    /// `ENOMEM` where there is no such extent, or what the OS says.
     pub fn take(&self, wanted: Wanted) -> OsResult<PageblockIndex> {
         let mut wanted = wanted;
         loop {
@@ -143,8 +143,8 @@ impl Memory {
         }
     }
 
-    /// Lets a run of pageblocks grow by the `more` behind it, where they are nobody's: as one
-    /// mapping if the run is one.
+    /// Lets an extent of pageblocks grow by the `more` behind it, where they are nobody's: as one
+    /// mapping if the extent is one.
     ///
     /// # Errors
     /// `ENOMEM` where they are taken, or what the OS says; nothing has changed then.
@@ -155,7 +155,7 @@ impl Memory {
         }
         let bytes = |blocks: u32| blocks as usize * PAGEBLOCK_BYTES;
         let address = self.arena.block_address(first.0);
-        let is_fresh = self.arena.runs(true, end, more).next().is_none();
+        let is_fresh = self.arena.extents(true, end, more).next().is_none();
         if count > 0
             && is_fresh
             && self.arena.os().extend(address, bytes(count), bytes(count + more)).is_ok()
@@ -165,16 +165,16 @@ impl Memory {
         self.make_ready(end, more)
     }
 
-    /// Maps what is not mapped of a taken run, and sees to its metadata; where that cannot be, it
-    /// is released again.
+    /// Maps what is not mapped of a taken extent, and sees to its metadata; where that cannot be,
+    /// it is released again.
     fn make_ready(&self, first: u32, count: u32) -> OsResult<()> {
-        self.map_run(first, count)
+        self.map_extent(first, count)
             .and_then(|()| self.grow_tables(first + count))
             .inspect_err(|_| self.give_back(PageblockIndex(first), count))
     }
 
-    fn map_run(&self, first: u32, count: u32) -> OsResult<()> {
-        for (start, end) in self.arena.runs(false, first, count) {
+    fn map_extent(&self, first: u32, count: u32) -> OsResult<()> {
+        for (start, end) in self.arena.extents(false, first, count) {
             self.map_piece(start, end - start)?;
         }
         Ok(())
@@ -219,12 +219,12 @@ impl Memory {
         Ok(())
     }
 
-    /// Unmaps a run and makes it nobody's. What it holds is lost. Where the system cannot unmap it
-    /// (it would have to split a mapping, and has too many), its memory goes back, and it stays
+    /// Unmaps an extent and makes it nobody's. What it holds is lost. Where the system cannot unmap
+    /// it (it would have to split a mapping, and has too many), its memory goes back, and it stays
     /// mapped for the next who takes it.
     pub fn give_back(&self, first: PageblockIndex, count: u32) {
         let arena = &self.arena;
-        for (start, end) in arena.runs(true, first.0, count) {
+        for (start, end) in arena.extents(true, first.0, count) {
             let (address, bytes) =
                 (arena.block_address(start), (end - start) as usize * PAGEBLOCK_BYTES);
             // SAFETY: mapped, taken by the caller and given up by it.
@@ -239,8 +239,8 @@ impl Memory {
         arena.release(first.0, count);
     }
 
-    /// Moves the pages of the first `from.1` pageblocks from `from.0` on to the front of a run of
-    /// `to.1`, which must be at least as long and loses what it held. `from` is nobody's
+    /// Moves the pages of the first `from.1` pageblocks from `from.0` on to the front of an extent
+    /// of `to.1`, which must be at least as long and loses what it held. `from` is nobody's
     /// afterwards.
     ///
     /// # Errors
@@ -248,8 +248,8 @@ impl Memory {
     /// [`NotMoved::Lost`] where the target is out of use from now on.
     ///
     /// # Safety
-    /// Both runs are taken by the caller, do not overlap, and nobody uses them meanwhile.
-    pub unsafe fn move_run(
+    /// Both extents are taken by the caller, do not overlap, and nobody uses them meanwhile.
+    pub unsafe fn move_extent(
         &self,
         from: (PageblockIndex, u32),
         to: (PageblockIndex, u32),
@@ -257,7 +257,7 @@ impl Memory {
         let piece = |(first, count): (PageblockIndex, u32)| {
             (self.arena.block_address(first.0), count as usize * PAGEBLOCK_BYTES)
         };
-        // SAFETY: taken runs are mapped; the rest is the caller's promise.
+        // SAFETY: taken extents are mapped; the rest is the caller's promise.
         let moved = unsafe { self.arena.os().move_pages(piece(from), piece(to)) };
         match moved {
             Ok(()) => {

@@ -10,10 +10,10 @@
 //! * `free` = frames of free blocks whose first frame lies here (1,024 for a block of order 10)
 //! * `dirty` = those of them that are not known to be zero; `dirty <= free`
 //! * bit `i` of `movable` is set iff frame `i` left the buddy allocator for a movable request
-//! * bit `i` of `runs` is set iff frame `i` is free and kept for requests of an exact number of
+//! * bit `i` of `extents` is set iff frame `i` is free and kept for requests of an exact number of
 //!   frames; then it is in no free block, its state is `USED`, and bit `i` of `movable` is set
-//! * `dirty_runs` = those of them that are not known to be zero
-//! * `longest_run` = frames of the longest run of set bits in `runs`
+//! * `dirty_extents` = those of them that are not known to be zero
+//! * `longest_extent` = frames of the longest extent of set bits in `extents`
 
 use super::array::fresh_zero;
 use super::{
@@ -64,17 +64,17 @@ fresh_zero! {
     pub struct Pageblock {
         single: [AtomicU64; WORDS],
         movable: [AtomicU64; WORDS],
-        runs: [AtomicU64; WORDS],
-        dirty_runs: [AtomicU64; WORDS],
+        extents: [AtomicU64; WORDS],
+        dirty_extents: [AtomicU64; WORDS],
         next: AtomicU32,
         prev: AtomicU32,
         nr_singles: AtomicU16,
         /// `{dirty : 16 | free : 16}`.
         counts: AtomicU32,
-        /// Links of the list of pageblocks with alike longest runs.
-        next_run: AtomicU32,
-        prev_run: AtomicU32,
-        longest_run: AtomicU16,
+        /// Links of the list of pageblocks with alike longest extents.
+        next_extent: AtomicU32,
+        prev_extent: AtomicU32,
+        longest_extent: AtomicU16,
         words: AtomicU8,
         tag: AtomicU8,
         faults: AtomicU8,
@@ -275,46 +275,46 @@ impl Pageblock {
     /// Free frames kept for requests of an exact number of frames.
     #[inline]
     #[must_use]
-    pub fn runs(&self) -> FrameBits {
-        loaded(&self.runs)
+    pub fn extents(&self) -> FrameBits {
+        loaded(&self.extents)
     }
 
     /// Those of them that are not known to be zero.
     #[inline]
     #[must_use]
-    pub fn dirty_runs(&self) -> FrameBits {
-        loaded(&self.dirty_runs)
+    pub fn dirty_extents(&self) -> FrameBits {
+        loaded(&self.dirty_extents)
     }
 
     /// How many of `count` frames from `offset` on are kept.
     #[inline]
     #[must_use]
-    pub fn runs_in(&self, offset: u32, count: u32) -> u32 {
+    pub fn extents_in(&self, offset: u32, count: u32) -> u32 {
         masks_of(offset, count)
-            .map(|(word, mask)| (self.runs[word].load(Relaxed) & mask).count_ones())
+            .map(|(word, mask)| (self.extents[word].load(Relaxed) & mask).count_ones())
             .sum()
     }
 
     /// Keeps frames for movable requests; only the words that they lie in are touched.
     #[inline]
-    pub fn add_run(&self, offset: u32, count: u32, zeroed: bool) {
+    pub fn add_extent(&self, offset: u32, count: u32, zeroed: bool) {
         for (word, mask) in masks_of(offset, count) {
-            add_bits(&self.runs[word], mask);
+            add_bits(&self.extents[word], mask);
             add_bits(&self.movable[word], mask);
             if !zeroed {
-                add_bits(&self.dirty_runs[word], mask);
+                add_bits(&self.dirty_extents[word], mask);
             }
         }
     }
 
     /// Keeps frames no longer that were kept; returns how many of them are not known to be zero.
     #[inline]
-    pub fn remove_run(&self, offset: u32, count: u32) -> u32 {
+    pub fn remove_extent(&self, offset: u32, count: u32) -> u32 {
         let mut were_dirty = 0;
         for (word, mask) in masks_of(offset, count) {
-            let (runs, dirty) = (&self.runs[word], &self.dirty_runs[word]);
-            debug_assert_eq!(runs.load(Relaxed) & mask, mask, "frames that are not kept");
-            runs.store(runs.load(Relaxed) & !mask, Relaxed);
+            let (extents, dirty) = (&self.extents[word], &self.dirty_extents[word]);
+            debug_assert_eq!(extents.load(Relaxed) & mask, mask, "frames that are not kept");
+            extents.store(extents.load(Relaxed) & !mask, Relaxed);
             let bits = dirty.load(Relaxed);
             were_dirty += (bits & mask).count_ones();
             dirty.store(bits & !mask, Relaxed);
@@ -324,46 +324,46 @@ impl Pageblock {
 
     /// Changes which free frames are kept.
     #[inline]
-    pub fn set_runs(&self, bits: FrameBits) {
-        store(&self.runs, bits);
+    pub fn set_extents(&self, bits: FrameBits) {
+        store(&self.extents, bits);
     }
 
     /// Changes which of them are not known to be zero.
     #[inline]
-    pub fn set_dirty_runs(&self, bits: FrameBits) {
-        store(&self.dirty_runs, bits);
+    pub fn set_dirty_extents(&self, bits: FrameBits) {
+        store(&self.dirty_extents, bits);
     }
 
-    /// Frames of the longest run of frames kept; 0 where there are none.
+    /// Frames of the longest extent of frames kept; 0 where there are none.
     #[inline]
     #[must_use]
-    pub fn longest_run(&self) -> u32 {
-        u32::from(self.longest_run.load(Relaxed))
+    pub fn longest_extent(&self) -> u32 {
+        u32::from(self.longest_extent.load(Relaxed))
     }
 
-    /// Records the longest run.
+    /// Records the longest extent.
     #[inline]
-    pub fn set_longest_run(&self, frames: u32) {
-        self.longest_run.store(frames as u16, Relaxed);
+    pub fn set_longest_extent(&self, frames: u32) {
+        self.longest_extent.store(frames as u16, Relaxed);
     }
 
-    /// The links of the list of pageblocks with alike longest runs: `(next, prev)`.
+    /// The links of the list of pageblocks with alike longest extents: `(next, prev)`.
     #[inline]
     #[must_use]
-    pub fn run_links(&self) -> (u32, u32) {
-        (self.next_run.load(Relaxed), self.prev_run.load(Relaxed))
+    pub fn extent_links(&self) -> (u32, u32) {
+        (self.next_extent.load(Relaxed), self.prev_extent.load(Relaxed))
     }
 
     /// Sets the link to the next one of them.
     #[inline]
-    pub fn set_next_run(&self, next: u32) {
-        self.next_run.store(next, Relaxed);
+    pub fn set_next_extent(&self, next: u32) {
+        self.next_extent.store(next, Relaxed);
     }
 
     /// Sets the link to the previous one.
     #[inline]
-    pub fn set_prev_run(&self, prev: u32) {
-        self.prev_run.store(prev, Relaxed);
+    pub fn set_prev_extent(&self, prev: u32) {
+        self.prev_extent.store(prev, Relaxed);
     }
 
     /// The links of the list of pageblocks with free singles: `(next, prev)`.

@@ -27,12 +27,12 @@ enum Op {
         align: u32,
         room: u32,
     },
-    /// One of the runs that are held grows.
+    /// One of the extents that are held grows.
     Extend {
         which: usize,
         more: u32,
     },
-    /// Gives a part of a run back: its end, from here on.
+    /// Gives a part of an extent back: its end, from here on.
     GiveBack {
         which: usize,
         from: u32,
@@ -122,7 +122,7 @@ impl Oracle {
                 let at = which % self.held.len();
                 let (first, count) = self.held[at];
                 if let Some(to) = self.take(memory, wanted(count + more)) {
-                    self.move_run(os, memory, (first, count), to, is_lost);
+                    self.move_extent(os, memory, (first, count), to, is_lost);
                 }
             }
             Op::Fail(nth) => os.fail_nth(nth),
@@ -130,7 +130,7 @@ impl Oracle {
         }
     }
 
-    fn move_run(
+    fn move_extent(
         &mut self,
         os: &'static FakeOs,
         memory: &Memory,
@@ -139,13 +139,13 @@ impl Oracle {
         is_lost: bool,
     ) {
         let address = |first: u32| memory.arena().address(PageblockIndex(first).first());
-        let run = |(first, count): (u32, u32)| (PageblockIndex(first), count);
+        let extent = |(first, count): (u32, u32)| (PageblockIndex(first), count);
         let word = address(from.0).cast::<u64>();
-        // SAFETY: both runs are mapped and nobody else's.
+        // SAFETY: both extents are mapped and nobody else's.
         unsafe { word.write(u64::from(from.0) + 1) };
         os.lose_targets(is_lost);
         // SAFETY: as above.
-        let moved = unsafe { memory.move_run(run(from), run(to)) };
+        let moved = unsafe { memory.move_extent(extent(from), extent(to)) };
         os.lose_targets(false);
         let gone = match moved {
             Ok(()) => {
@@ -160,7 +160,7 @@ impl Oracle {
             }
             Err(NotMoved::Unchanged) => return,
         };
-        self.held.retain(|run| *run != gone);
+        self.held.retain(|extent| *extent != gone);
     }
 }
 
@@ -170,7 +170,7 @@ proptest! {
     })]
 
     #[test]
-    fn runs_agree_with_single_pageblocks(ops in prop::collection::vec(op(), 1..60)) {
+    fn extents_agree_with_single_pageblocks(ops in prop::collection::vec(op(), 1..60)) {
         let os = fake_os();
         let memory = memory_on(os);
         let mut oracle = Oracle { held: Vec::new(), excluded: Vec::new() };
@@ -193,8 +193,8 @@ proptest! {
         let naive = (first..end).find(|block| set[*block as usize] == is_set);
         let next = bits.next(Bit::Mapped, is_set, first, end);
         prop_assert_eq!(next, naive.unwrap_or(end.max(first)).min(end));
-        let runs = bits.runs(Bit::Mapped, is_set, first, end);
-        let found: Vec<_> = runs.flat_map(|(at, end)| at..end).collect();
+        let extents = bits.extents(Bit::Mapped, is_set, first, end);
+        let found: Vec<_> = extents.flat_map(|(at, end)| at..end).collect();
         let naive: Vec<_> = (first..end).filter(|at| set[*at as usize] == is_set).collect();
         prop_assert_eq!(found, naive);
     }
@@ -215,7 +215,7 @@ fn length() -> impl Strategy<Value = u32> {
 }
 
 /// Where a search begins, how many blocks it is for, and which address they are to have.
-fn wanted_runs() -> impl Strategy<Value = Vec<(u32, u32, u32, u32)>> {
+fn wanted_extents() -> impl Strategy<Value = Vec<(u32, u32, u32, u32)>> {
     prop::collection::vec((place(), length(), 0u32..3, 0u32..4), 1..8)
 }
 
@@ -239,7 +239,7 @@ proptest! {
     fn the_index_finds_what_a_search_of_all_blocks_does(
         changes in prop::collection::vec((place(), length(), any::<bool>()), 1..60),
         holes in (place(), 1u32..40, 1u32..40),
-        wanted in wanted_runs(),
+        wanted in wanted_extents(),
     ) {
         let bits = BlockBits::new(fake_os(), MANY).expect("there is memory");
         let mut taken = vec![false; MANY as usize];
@@ -296,7 +296,7 @@ fn a_search_passes_over_holes_that_are_too_small() {
     };
     assert_eq!(bits.find(0, 2, align_up), Some(4 * HOLES));
     // One for each piece that was passed over, or hole that was looked at.
-    assert!(looked.get() < 1000, "{} runs looked at", looked.get());
+    assert!(looked.get() < 1000, "{} extents looked at", looked.get());
 }
 
 #[test]

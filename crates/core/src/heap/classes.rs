@@ -37,7 +37,7 @@ pub const SIZES: [u32; COUNT + 1] = {
 };
 
 /// The class of a request, by its bytes divided by 16 and rounded up: the table behind [`of`], for
-/// straight paths in assembler.
+/// fast paths in assembler.
 pub static CLASS_OF: [u8; LARGEST / STEP + 1] = {
     let mut table = [1; LARGEST / STEP + 1];
     let (mut step, mut class) = (1, 1);
@@ -65,7 +65,7 @@ pub fn of(size: usize) -> CacheId {
     unsafe { CacheId::new_unchecked(class) }
 }
 
-/// [`of`] without the check of the table's bounds, for the straight path.
+/// [`of`] without the check of the table's bounds, for the fast path.
 ///
 /// # Safety
 /// `size <= LARGEST`.

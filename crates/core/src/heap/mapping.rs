@@ -1,10 +1,10 @@
-//! Mappings: requests above 1 MiB, as runs of whole pageblocks of the window.
+//! Mappings: requests above 1 MiB, as extents of whole pageblocks of the window.
 //!
-//! What is not touched of a run costs nothing. The link words of its first frames describe a
-//! mapping: `link[0]` frames in use, `link[1]` pageblocks of the run, `link[2]` frames charged to
-//! the budget: as many as have been in use since the run was fresh, because those may be in memory;
-//! `link[3]` whether its pages have been moved.
-//! Freed runs are kept with their memory for reuse, up to a bound, so that a program that
+//! What is not touched of an extent costs nothing. The link words of its first frames describe a
+//! mapping: `link[0]` frames in use, `link[1]` pageblocks of the extent, `link[2]` frames charged
+//! to the budget: as many as have been in use since the extent was fresh, because those may be in
+//! memory; `link[3]` whether its pages have been moved.
+//! Freed extents are kept with their memory for reuse, up to a bound, so that a program that
 //! allocates and frees 10 MiB in a loop makes no system call. The stack shrinks them before the
 //! process becomes larger than it has been (`crates/core/src/stack/footprint.rs`).
 //!
@@ -14,7 +14,7 @@
 //!
 //! Equation: `frames <= charged <= blocks * 512`.
 
-use super::kept::{KeptRun, KeptRuns, Run, most_kept};
+use super::mapping_cache::{CachedExtent, Extent, MappingCache, most_cached};
 use super::moving::{Moved, MovedMappings};
 use crate::frame::{FRAME_BYTES, Kind, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, Pfn, Side, Wanted};
 use crate::pcp::PageAllocator;
@@ -32,13 +32,13 @@ pub struct Mapping {
 
 /// All mappings of a heap.
 pub struct Mappings {
-    kept: CountedLock<KeptRuns>,
+    kept: CountedLock<MappingCache>,
     live: AtomicUsize,
     moved: MovedMappings,
     /// Bytes kept, to be read without the lock.
-    kept_bytes: AtomicUsize,
+    cached_bytes: AtomicUsize,
     /// Frames in the budget for them, likewise.
-    kept_charged: AtomicU32,
+    cached_charged: AtomicU32,
 }
 
 fn blocks_of(frames: u32) -> u32 {
@@ -56,11 +56,11 @@ impl Mappings {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            kept: CountedLock::new(KeptRuns::new()),
+            kept: CountedLock::new(MappingCache::new()),
             live: AtomicUsize::new(0),
             moved: MovedMappings::new(),
-            kept_bytes: AtomicUsize::new(0),
-            kept_charged: AtomicU32::new(0),
+            cached_bytes: AtomicUsize::new(0),
+            cached_charged: AtomicU32::new(0),
         }
     }
 
@@ -74,73 +74,78 @@ impl Mappings {
     pub fn alloc(&self, pages: &PageAllocator, frames: u32, align: usize) -> Option<Mapping> {
         let blocks = blocks_of(frames);
         let align_blocks = u32::try_from(align.div_ceil(PAGEBLOCK_BYTES)).ok()?;
-        let is_aligned = |run: &Run| {
-            (pages.arena().address(run.first.first()).as_ptr() as usize).is_multiple_of(align)
+        let is_aligned = |extent: &Extent| {
+            (pages.arena().address(extent.first.first()).as_ptr() as usize).is_multiple_of(align)
         };
-        let reused = self.take_kept(blocks, is_aligned);
-        let reused = reused.and_then(|run| self.recharge(pages, run, frames));
-        let (run, dirty) = match reused {
-            Some((run, dirty)) => (run, dirty),
+        let reused = self.take_cached(blocks, is_aligned);
+        let reused = reused.and_then(|extent| self.recharge(pages, extent, frames));
+        let (extent, dirty) = match reused {
+            Some((extent, dirty)) => (extent, dirty),
             None => (self.fresh(pages, frames, align_blocks)?, 0),
         };
-        let pfn = run.first.first();
+        let pfn = extent.first.first();
         self.moved.begin(pages, pfn);
-        describe(pages, frames, run);
+        describe(pages, frames, extent);
         self.live.fetch_add(1, Ordering::Relaxed);
         Some(Mapping { pfn, dirty_bytes: dirty as usize * FRAME_BYTES })
     }
 
-    /// A run of those kept.
-    fn take_kept(&self, blocks: u32, begins_well: impl Fn(&Run) -> bool) -> Option<Run> {
+    /// An extent of those kept.
+    fn take_cached(&self, blocks: u32, begins_well: impl Fn(&Extent) -> bool) -> Option<Extent> {
         let mut kept = self.kept.lock();
-        let run = kept.take(blocks, begins_well);
+        let extent = kept.take(blocks, begins_well);
         self.publish(&kept);
-        run
+        extent
     }
 
-    /// A kept run for a mapping of `frames` frames: charged for those that it has not had yet, or
-    /// released where the limit does not allow them; and how many it has had.
-    fn recharge(&self, pages: &PageAllocator, run: Run, frames: u32) -> Option<(Run, u32)> {
-        let more = frames.saturating_sub(run.charged);
+    /// A kept extent for a mapping of `frames` frames: charged for those that it has not had yet,
+    /// or released where the limit does not allow them; and how many it has had.
+    fn recharge(
+        &self,
+        pages: &PageAllocator,
+        extent: Extent,
+        frames: u32,
+    ) -> Option<(Extent, u32)> {
+        let more = frames.saturating_sub(extent.charged);
         if !self.charge(pages, more) {
-            release(pages, run);
+            release(pages, extent);
             return None;
         }
-        Some((Run { charged: run.charged + more, ..run }, run.charged))
+        Some((Extent { charged: extent.charged + more, ..extent }, extent.charged))
     }
 
-    /// A run for `frames` frames that is charged and committed.
-    fn fresh(&self, pages: &PageAllocator, frames: u32, align_blocks: u32) -> Option<Run> {
+    /// An extent for `frames` frames that is charged and committed.
+    fn fresh(&self, pages: &PageAllocator, frames: u32, align_blocks: u32) -> Option<Extent> {
         if !self.charge(pages, frames) {
             return None;
         }
-        let run = self.take_run(pages, blocks_of(frames), align_blocks, 0);
-        if run.is_none() {
+        let extent = self.take_extent(pages, blocks_of(frames), align_blocks, 0);
+        if extent.is_none() {
             pages.uncharge(frames);
         }
-        Some(Run { charged: frames, ..run? })
+        Some(Extent { charged: frames, ..extent? })
     }
 
-    /// Charges frames, in place of kept runs where the limit leaves no other way.
+    /// Charges frames, in place of kept extents where the limit leaves no other way.
     fn charge(&self, pages: &PageAllocator, frames: u32) -> bool {
-        pages.charge(frames) || (self.release_kept(pages) > 0 && pages.charge(frames))
+        pages.charge(frames) || (self.release_cached(pages) > 0 && pages.charge(frames))
     }
 
-    /// A run that is not charged, with `room` pageblocks of free address space behind it if there
-    /// are as many somewhere; where address space is short, in place of kept ones, and then of
-    /// pageblocks that zones have and do not use.
-    fn take_run(
+    /// An extent that is not charged, with `room` pageblocks of free address space behind it if
+    /// there are as many somewhere; where address space is short, in place of kept ones, and then
+    /// of pageblocks that zones have and do not use.
+    fn take_extent(
         &self,
         pages: &PageAllocator,
         blocks: u32,
         align_blocks: u32,
         room: u32,
-    ) -> Option<Run> {
+    ) -> Option<Extent> {
         let wanted =
             Wanted { side: Side::Mapping, count: blocks, align: align_blocks.max(1), room };
-        let take = || Some(Run { first: pages.memory().take(wanted).ok()?, blocks, charged: 0 });
+        let take = || Some(Extent { first: pages.memory().take(wanted).ok()?, blocks, charged: 0 });
         take()
-            .or_else(|| if self.release_kept(pages) > 0 { take() } else { None })
+            .or_else(|| if self.release_cached(pages) > 0 { take() } else { None })
             .or_else(|| if pages.give_back() > 0 { take() } else { None })
     }
 
@@ -150,7 +155,7 @@ impl Mappings {
         pages.frames().link(pfn)
     }
 
-    /// Pageblocks of the run of the mapping that starts at `pfn`.
+    /// Pageblocks of the extent of the mapping that starts at `pfn`.
     #[must_use]
     pub fn blocks(&self, pages: &PageAllocator, pfn: Pfn) -> u32 {
         pages.frames().link(pfn.plus(1))
@@ -162,25 +167,25 @@ impl Mappings {
         pages.frames().link(pfn.plus(2))
     }
 
-    /// Frames in the budget for kept runs: what of them may be in memory. O(1).
+    /// Frames in the budget for kept extents: what of them may be in memory. O(1).
     #[must_use]
-    pub fn kept_charged(&self) -> u32 {
-        self.kept_charged.load(Ordering::Relaxed)
+    pub fn cached_charged(&self) -> u32 {
+        self.cached_charged.load(Ordering::Relaxed)
     }
 
-    /// The run of the mapping that starts at `pfn`.
-    fn run_of(&self, pages: &PageAllocator, pfn: Pfn) -> Run {
+    /// The extent of the mapping that starts at `pfn`.
+    fn extent_of(&self, pages: &PageAllocator, pfn: Pfn) -> Extent {
         let (blocks, charged) = (self.blocks(pages, pfn), self.charged(pages, pfn));
-        Run { first: pfn.pageblock(), blocks, charged }
+        Extent { first: pfn.pageblock(), blocks, charged }
     }
 
-    /// Checks the equations of kept runs.
+    /// Checks the equations of kept extents.
     ///
     /// # Errors
     /// The first one that does not hold.
     pub fn validate(&self) -> Result<(), &'static str> {
         let kept = self.kept.lock();
-        if kept.bytes() != self.kept_bytes() || kept.charged() != self.kept_charged() {
+        if kept.bytes() != self.cached_bytes() || kept.charged() != self.cached_charged() {
             return Err("what is kept is published wrongly");
         }
         kept.validate()
@@ -188,29 +193,30 @@ impl Mappings {
 
     /// Frees the mapping that starts at `pfn`.
     pub fn free(&self, pages: &PageAllocator, pfn: Pfn) {
-        let run = self.run_of(pages, pfn);
+        let extent = self.extent_of(pages, pfn);
         pages.frames().set_kind(pfn, 1, Kind::NONE);
         self.moved.forget(pages, pfn);
         self.live.fetch_sub(1, Ordering::Relaxed);
-        self.keep(pages, run);
+        self.keep(pages, extent);
     }
 
-    /// Keeps a run, in place of older ones where there is no room, or releases it where there
+    /// Keeps an extent, in place of older ones where there is no room, or releases it where there
     /// cannot be.
-    fn keep(&self, pages: &PageAllocator, run: Run) {
-        self.keep_as(pages, run, |kept| kept.put(run, |missing| pages.charge(missing)));
+    fn keep(&self, pages: &PageAllocator, extent: Extent) {
+        self.keep_as(pages, extent, |kept| kept.put(extent, |missing| pages.charge(missing)));
     }
 
     /// As [`keep`](Self::keep), by `put`, where there is room.
-    fn keep_as(&self, pages: &PageAllocator, run: Run, put: impl Fn(&mut KeptRuns)) {
-        let used = pages.zones().budget().used().saturating_sub(self.kept_charged() + run.charged);
-        let most = most_kept(used as usize * FRAME_BYTES);
-        if run.bytes() > most {
-            return release(pages, run);
+    fn keep_as(&self, pages: &PageAllocator, extent: Extent, put: impl Fn(&mut MappingCache)) {
+        let used =
+            pages.zones().budget().used().saturating_sub(self.cached_charged() + extent.charged);
+        let most = most_cached(used as usize * FRAME_BYTES);
+        if extent.bytes() > most {
+            return release(pages, extent);
         }
         loop {
             let mut kept = self.kept.lock();
-            let oldest = kept.make_room_for(run, most);
+            let oldest = kept.make_room_for(extent, most);
             if oldest.is_none() {
                 put(&mut kept);
             }
@@ -226,7 +232,7 @@ impl Mappings {
     /// Changes the mapping that starts at `pfn` to `frames` frames, in place or by moving its
     /// pages; `None` where neither is possible, and then nothing has changed.
     pub fn resize(&self, pages: &PageAllocator, pfn: Pfn, frames: u32) -> Option<Pfn> {
-        let old = self.run_of(pages, pfn);
+        let old = self.extent_of(pages, pfn);
         let blocks = blocks_of(frames);
         let new = if blocks > old.blocks {
             self.extend(pages, old, frames).or_else(|| self.relocate(pages, old, frames))?
@@ -239,20 +245,20 @@ impl Mappings {
             if !self.charge(pages, more) {
                 return None;
             }
-            Run { charged: old.charged + more, ..old }
+            Extent { charged: old.charged + more, ..old }
         };
         describe(pages, frames, new);
         Some(new.first.first())
     }
 
-    /// Takes the pageblocks behind a run: of one that is kept there, and else free ones.
-    fn extend(&self, pages: &PageAllocator, old: Run, frames: u32) -> Option<Run> {
+    /// Takes the pageblocks behind an extent: of one that is kept there, and else free ones.
+    fn extend(&self, pages: &PageAllocator, old: Extent, frames: u32) -> Option<Extent> {
         let more = blocks_of(frames) - old.blocks;
         let kept = {
             let mut kept = self.kept.lock();
-            let run = kept.take_at(old.end(), more);
+            let extent = kept.take_at(old.end(), more);
             self.publish(&kept);
-            run.unwrap_or(Run { first: old.end(), blocks: 0, charged: 0 })
+            extent.unwrap_or(Extent { first: old.end(), blocks: 0, charged: 0 })
         };
         let give_back = || {
             if kept.blocks > 0 {
@@ -266,8 +272,8 @@ impl Mappings {
             give_back();
             return None;
         }
-        let fresh = Run { first: kept.end(), blocks: more - kept.blocks, charged: 0 };
-        // As one mapping with what is in front of it, unless that is a kept run.
+        let fresh = Extent { first: kept.end(), blocks: more - kept.blocks, charged: 0 };
+        // As one mapping with what is in front of it, unless that is a kept extent.
         let front = if kept.blocks == 0 { old } else { kept };
         let has_room = fresh.blocks == 0
             || pages.memory().extend(front.first, front.blocks, fresh.blocks).is_ok();
@@ -276,29 +282,29 @@ impl Mappings {
             give_back();
             return None;
         }
-        Some(Run { blocks: old.blocks + more, charged, ..old })
+        Some(Extent { blocks: old.blocks + more, charged, ..old })
     }
 
-    /// Moves the pages to another run: page-table work instead of copying, where that can be.
-    fn relocate(&self, pages: &PageAllocator, old: Run, frames: u32) -> Option<Run> {
+    /// Moves the pages to another extent: page-table work instead of copying, where that can be.
+    fn relocate(&self, pages: &PageAllocator, old: Extent, frames: u32) -> Option<Extent> {
         let blocks = blocks_of(frames);
-        let kept = self.take_kept(blocks, |_| true);
+        let kept = self.take_cached(blocks, |_| true);
         // What grows once more finds free address space behind it.
-        let new = kept.or_else(|| self.take_run(pages, blocks, 1, blocks / 2))?;
-        // The memory that the new run brings along gives way to the pages that come. So these are
-        // never held twice, nor charged.
+        let new = kept.or_else(|| self.take_extent(pages, blocks, 1, blocks / 2))?;
+        // The memory that the new extent brings along gives way to the pages that come. So these
+        // are never held twice, nor charged.
         let behind = if new.charged > old.frames() { new.charged } else { 0 };
         let charged = frames.max(behind);
         let before = old.charged + new.charged;
         if !self.charge(pages, charged.saturating_sub(before)) {
             match kept {
-                Some(run) => self.keep(pages, run),
+                Some(extent) => self.keep(pages, extent),
                 None => pages.memory().give_back(new.first, new.blocks),
             }
             return None;
         }
         pages.frames().set_kind(old.first.first(), 1, Kind::NONE);
-        // SAFETY: the old run's user waits for it to be resized, the new one is handed out to
+        // SAFETY: the old extent's user waits for it to be resized, the new one is handed out to
         // nobody yet; both are taken.
         match unsafe { self.moved.bring(pages, old, new) } {
             Moved::Gone => {}
@@ -310,42 +316,42 @@ impl Mappings {
             }
         }
         pages.uncharge(before.saturating_sub(charged));
-        Some(Run { charged, ..new })
+        Some(Extent { charged, ..new })
     }
 
     /// Gives the memory of all freed mappings back; returns the bytes.
-    pub fn release_kept(&self, pages: &PageAllocator) -> usize {
+    pub fn release_cached(&self, pages: &PageAllocator) -> usize {
         self.release_unused_since(pages, u64::MAX)
     }
 
-    /// Runs kept so far, those included that have been reused or released since.
+    /// Extents kept so far, those included that have been reused or released since.
     #[must_use]
-    pub fn kept_so_far(&self) -> u64 {
+    pub fn cached_so_far(&self) -> u64 {
         self.kept.lock().so_far()
     }
 
     /// Gives the memory of those freed mappings back that have been kept since fewer than `number`
-    /// runs had been kept; returns the bytes.
+    /// extents had been kept; returns the bytes.
     pub fn release_unused_since(&self, pages: &PageAllocator, number: u64) -> usize {
         let mut bytes = 0;
         loop {
-            let run = {
+            let extent = {
                 let mut kept = self.kept.lock();
-                let run = kept.take_older_than(number);
+                let extent = kept.take_older_than(number);
                 self.publish(&kept);
-                run
+                extent
             };
-            let Some(run) = run else { return bytes };
-            bytes += run.bytes();
-            release(pages, run);
+            let Some(extent) = extent else { return bytes };
+            bytes += extent.bytes();
+            release(pages, extent);
         }
     }
 
-    /// Gives the memory of kept runs back until `frames` fewer are charged for them: of the oldest
-    /// first, and of the last of these its end only. Its beginning, and its addresses, are there
-    /// for the next mapping of its size, which then takes no page fault but for what was missing.
-    /// Returns how many are left to give.
-    pub fn shrink_kept(&self, pages: &PageAllocator, frames: u32) -> u32 {
+    /// Gives the memory of kept extents back until `frames` fewer are charged for them: of the
+    /// oldest first, and of the last of these its end only. Its beginning, and its addresses, are
+    /// there for the next mapping of its size, which then takes no page fault but for what was
+    /// missing. Returns how many are left to give.
+    pub fn shrink_cache(&self, pages: &PageAllocator, frames: u32) -> u32 {
         let mut left = frames;
         while left > 0 {
             let oldest = {
@@ -355,44 +361,45 @@ impl Mappings {
                 oldest
             };
             let Some(oldest) = oldest else { return left };
-            let charged = oldest.run.charged;
+            let charged = oldest.extent.charged;
             if charged > left {
                 self.cut(pages, oldest, charged - left);
                 return 0;
             }
             left -= charged;
-            release(pages, oldest.run);
+            release(pages, oldest.extent);
         }
         0
     }
 
-    /// Purges a kept run behind its first `charged` frames and puts it back.
-    fn cut(&self, pages: &PageAllocator, kept: KeptRun, charged: u32) {
+    /// Purges a kept extent behind its first `charged` frames and puts it back.
+    fn cut(&self, pages: &PageAllocator, kept: CachedExtent, charged: u32) {
         let arena = pages.arena();
         let page_frames = arena.os().page_size().div_ceil(FRAME_BYTES) as u32;
         let first = charged.next_multiple_of(page_frames);
-        let end = kept.run.charged.next_multiple_of(page_frames);
+        let end = kept.extent.charged.next_multiple_of(page_frames);
         let mut kept = kept;
         if first < end {
             let bytes = (end - first) as usize * FRAME_BYTES;
-            if arena.os().purge(arena.address(kept.run.first.first().plus(first)), bytes).is_ok() {
-                pages.uncharge(kept.run.charged - first);
-                kept.run.charged = first;
+            if arena.os().purge(arena.address(kept.extent.first.first().plus(first)), bytes).is_ok()
+            {
+                pages.uncharge(kept.extent.charged - first);
+                kept.extent.charged = first;
             }
         }
         let charge = |missing| pages.charge(missing);
-        self.keep_as(pages, kept.run, |runs| runs.put_back(kept, charge));
+        self.keep_as(pages, kept.extent, |extents| extents.put_back(kept, charge));
     }
 
     /// Bytes of freed mappings kept.
     #[must_use]
-    pub fn kept_bytes(&self) -> usize {
-        self.kept_bytes.load(Ordering::Relaxed)
+    pub fn cached_bytes(&self) -> usize {
+        self.cached_bytes.load(Ordering::Relaxed)
     }
 
-    fn publish(&self, kept: &KeptRuns) {
-        self.kept_bytes.store(kept.bytes(), Ordering::Relaxed);
-        self.kept_charged.store(kept.charged(), Ordering::Relaxed);
+    fn publish(&self, kept: &MappingCache) {
+        self.cached_bytes.store(kept.bytes(), Ordering::Relaxed);
+        self.cached_charged.store(kept.charged(), Ordering::Relaxed);
     }
 
     /// Counters of the lock.
@@ -408,17 +415,17 @@ impl Default for Mappings {
     }
 }
 
-fn describe(pages: &PageAllocator, frames: u32, run: Run) {
-    debug_assert!(frames <= run.charged && run.charged <= run.blocks * PAGEBLOCK_FRAMES);
-    let pfn = run.first.first();
+fn describe(pages: &PageAllocator, frames: u32, extent: Extent) {
+    debug_assert!(frames <= extent.charged && extent.charged <= extent.blocks * PAGEBLOCK_FRAMES);
+    let pfn = extent.first.first();
     pages.frames().set_link(pfn, frames);
-    pages.frames().set_link(pfn.plus(1), run.blocks);
-    pages.frames().set_link(pfn.plus(2), run.charged);
+    pages.frames().set_link(pfn.plus(1), extent.blocks);
+    pages.frames().set_link(pfn.plus(2), extent.charged);
     pages.frames().set_kind(pfn, 1, Kind::MAPPING);
 }
 
-/// Gives a charged run back.
-fn release(pages: &PageAllocator, run: Run) {
-    pages.memory().give_back(run.first, run.blocks);
-    pages.uncharge(run.charged);
+/// Gives a charged extent back.
+fn release(pages: &PageAllocator, extent: Extent) {
+    pages.memory().give_back(extent.first, extent.blocks);
+    pages.uncharge(extent.charged);
 }

@@ -4,11 +4,11 @@
 //! |---|---|---|
 //! | up to 32 KiB | a slab cache per size class | at most 12.5 % above 128 bytes |
 //! | up to 1 MiB | a block of frames, trimmed | to 4 KiB |
-//! | above | a run of pageblocks of the window | to 4 KiB usable, 2 MiB of address space |
+//! | above | an extent of pageblocks of the window | to 4 KiB usable, 2 MiB of address space |
 
 pub mod classes;
-mod kept;
 mod mapping;
+mod mapping_cache;
 mod moving;
 pub mod options;
 

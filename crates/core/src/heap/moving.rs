@@ -1,25 +1,25 @@
-//! Pages that change their run: by page tables, else by copying.
+//! Pages that change their extent: by page tables, else by copying.
 //!
 //! What was moved is a mapping of its own to the kernel, which allows a process a number of them
 //! (`vm.max_map_count`); a quarter of that number is for ours.
 //!
 //! Equation: `count` = live mappings whose `link[3]` is 1.
 
-use super::kept::{KEPT_BYTES, Run};
+use super::mapping_cache::{CACHED_BYTES, Extent};
 use crate::frame::{FRAME_BYTES, Pfn};
 use crate::pcp::PageAllocator;
 use quarry_sys::os::NotMoved;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 use quarry_sys::topology::max_map_count;
 
-/// What became of the pages of a run.
+/// What became of the pages of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moved {
-    /// They are in the new run; the old one is nobody's.
+    /// They are in the new extent; the old one is nobody's.
     Gone,
     /// They are in both.
     Copied,
-    /// They are in the old run; the new one is out of use.
+    /// They are in the old extent; the new one is out of use.
     Lost,
 }
 
@@ -56,24 +56,24 @@ impl MovedMappings {
 
     /// Whether another move leaves the program enough mappings. Each that was moved may have two
     /// neighbours that were one before.
-    fn may_move(&self, run: Run) -> bool {
+    fn may_move(&self, extent: Extent) -> bool {
         const SURELY: usize = 1024;
         let count = self.count.load(Ordering::Relaxed);
         // To copy more than that would take longer than to be short of mappings costs.
-        count < SURELY || count < max_map_count() / 8 || run.bytes() > KEPT_BYTES
+        count < SURELY || count < max_map_count() / 8 || extent.bytes() > CACHED_BYTES
     }
 
     /// Brings the pages of the mapping in `old` into `new`.
     ///
     /// # Safety
-    /// Both runs are taken by the caller, `new` is at least as long, and nobody uses them
+    /// Both extents are taken by the caller, `new` is at least as long, and nobody uses them
     /// meanwhile.
-    pub(super) unsafe fn bring(&self, pages: &PageAllocator, old: Run, new: Run) -> Moved {
+    pub(super) unsafe fn bring(&self, pages: &PageAllocator, old: Extent, new: Extent) -> Moved {
         let was_moved = is_moved(pages, old.first.first());
         let (from, to) = ((old.first, old.blocks), (new.first, new.blocks));
         let moved = match self.may_move(old) {
             // SAFETY: the caller's promise.
-            true => unsafe { pages.memory().move_run(from, to) },
+            true => unsafe { pages.memory().move_extent(from, to) },
             false => Err(NotMoved::Unchanged),
         };
         let mark = mark_of(new.first.first());
@@ -95,19 +95,20 @@ impl MovedMappings {
     }
 }
 
-/// Copies what may have been touched of a run; frames that are zero in both stay untouched.
+/// Copies what may have been touched of an extent; frames that are zero in both stay untouched.
 ///
 /// # Safety
 /// As [`MovedMappings::bring`].
-unsafe fn copy(pages: &PageAllocator, old: Run, new: Run) {
-    let address = |run: Run, frame: u32| pages.arena().address(run.first.first().plus(frame));
+unsafe fn copy(pages: &PageAllocator, old: Extent, new: Extent) {
+    let address =
+        |extent: Extent, frame: u32| pages.arena().address(extent.first.first().plus(frame));
     for frame in 0..old.charged {
         let (from, to) = (address(old, frame), address(new, frame));
-        // SAFETY: a whole frame of a run that is mapped and the caller's; a page is aligned for
+        // SAFETY: a whole frame of an extent that is mapped and the caller's; a page is aligned for
         // anything.
         let words = unsafe { from.cast::<[u64; FRAME_BYTES / 8]>().as_ref() };
         if frame < new.charged || words.iter().any(|word| *word != 0) {
-            // SAFETY: as above, and the runs do not overlap.
+            // SAFETY: as above, and the extents do not overlap.
             unsafe { to.copy_from_nonoverlapping(from, FRAME_BYTES) };
         }
     }

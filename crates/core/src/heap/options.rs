@@ -145,12 +145,12 @@ pub const OPTIONS: &[OptionHelp] = &[
     OptionHelp {
         name: "SLAB",
         accepted: "sheaf or slub",
-        meaning: "slab policy; chosen by the shared object, see `quarry run --slab`",
+        meaning: "slab policy; chosen by the shared object, see `quarry extent --slab`",
     },
     OptionHelp {
         name: "LIBRARY",
         accepted: "a file name",
-        meaning: "the shared object that `quarry run` preloads",
+        meaning: "the shared object that `quarry extent` preloads",
     },
 ];
 

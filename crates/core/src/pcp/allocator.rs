@@ -197,9 +197,9 @@ impl PageAllocator {
         }
     }
 
-    /// Whether this frame is kept as part of a run, or a free block reaches over it from below.
+    /// Whether this frame is kept as part of an extent, or a free block reaches over it from below.
     fn is_inside_free(&self, pfn: Pfn) -> bool {
-        let kept = self.zones.memory().pageblocks().of(pfn).runs();
+        let kept = self.zones.memory().pageblocks().of(pfn).extents();
         if kept.count_in(pfn.0 % PAGEBLOCK_FRAMES, 1) == 1 {
             return true;
         }
@@ -236,8 +236,8 @@ impl PageAllocator {
     }
 
     /// Makes the frames that zones keep for requests of an exact number free blocks again.
-    pub fn flush_runs(&self) {
-        self.zones.all().for_each(|zone| zone.flush_runs(self.zones.memory()));
+    pub fn flush_extents(&self) {
+        self.zones.all().for_each(|zone| zone.flush_extents(self.zones.memory()));
     }
 
     /// Gives everything on the lists of one slot back to the zones.

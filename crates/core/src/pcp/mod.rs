@@ -100,8 +100,8 @@ const _: () = assert!(MAX_NODES <= u8::MAX as usize);
 
 mod allocator;
 mod drain;
-mod held;
 mod lists;
+mod locked_lists;
 mod order0;
 mod policy;
 mod ring;

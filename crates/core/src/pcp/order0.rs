@@ -4,7 +4,7 @@
 //! 310 and 1,860. Blocks of any other order go to the zone.
 
 use super::lists::Tuning;
-use super::policy::{DrainWalk, Policy, SizeInputs, Sizes, Surroundings};
+use super::policy::{DrainWalk, Policy, PolicyContext, SizeInputs, Sizes};
 use crate::frame::{MigrateType, Order};
 
 /// The policy.
@@ -26,13 +26,13 @@ impl Policy for Order0 {
         Sizes { batch: self.batch, high_min: self.high, high_max: self.high }
     }
 
-    fn refill(&self, _tuning: &mut Tuning, near: Surroundings<'_>, _order: Order) -> u32 {
-        near.sizes.batch
+    fn refill(&self, _tuning: &mut Tuning, context: PolicyContext<'_>, _order: Order) -> u32 {
+        context.sizes.batch
     }
 
     #[inline]
-    fn after_free(&self, tuning: &mut Tuning, near: Surroundings<'_>, _order: Order) -> u32 {
-        if tuning.count >= near.sizes.high_max { near.sizes.batch } else { 0 }
+    fn after_free(&self, tuning: &mut Tuning, context: PolicyContext<'_>, _order: Order) -> u32 {
+        if tuning.count >= context.sizes.high_max { context.sizes.batch } else { 0 }
     }
 
     fn drain_chunk(&self, _sizes: Sizes) -> u32 {

@@ -42,7 +42,7 @@ pub struct Sizes {
 
 /// What a policy may look at.
 #[derive(Clone, Copy)]
-pub(super) struct Surroundings<'a> {
+pub(super) struct PolicyContext<'a> {
     pub(super) sizes: Sizes,
     pub(super) zone: &'a Zone,
 }
@@ -76,10 +76,10 @@ pub(super) trait Policy {
     fn before_alloc(&self, _tuning: &mut Tuning) {}
 
     /// Blocks to fetch for an empty list of `order`, at least 1.
-    fn refill(&self, tuning: &mut Tuning, near: Surroundings<'_>, order: Order) -> u32;
+    fn refill(&self, tuning: &mut Tuning, context: PolicyContext<'_>, order: Order) -> u32;
 
     /// Notes that a block of `order` was added (and counted); returns the pages to drain now.
-    fn after_free(&self, tuning: &mut Tuning, near: Surroundings<'_>, order: Order) -> u32;
+    fn after_free(&self, tuning: &mut Tuning, context: PolicyContext<'_>, order: Order) -> u32;
 
     /// Most pages to drain in one critical section of the zone.
     fn drain_chunk(&self, sizes: Sizes) -> u32;

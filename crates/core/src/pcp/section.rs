@@ -5,7 +5,7 @@ use super::allocator::PageAllocator;
 use super::v2016::COSTLY_ORDER;
 use super::{AllocFlags, FreeListPolicy, Page, PageRequest};
 use crate::frame::{FrameState, MAX_ORDER, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn};
-use crate::zone::{Ask, Block, RUN_FRAMES, Run, Urgency, largest_blocks};
+use crate::zone::{Ask, Block, EXTENT_FRAMES, Extent, Urgency, largest_blocks};
 use quarry_sys::percpu::SlotIndex;
 
 impl PageAllocator {
@@ -34,9 +34,9 @@ impl PageAllocator {
         }
     }
 
-    /// Takes exactly `count` frames (1..=1024) whose first one is aligned to `align`: a run of
-    /// movable frames where they are [`RUN_FRAMES`], in one critical section; else, or where no run
-    /// is to be had, a block, trimmed, the rest given back at once in a second one.
+    /// Takes exactly `count` frames (1..=1024) whose first one is aligned to `align`: an extent of
+    /// movable frames where they are [`EXTENT_FRAMES`], in one critical section; else, or where no
+    /// extent is to be had, a block, trimmed, the rest given back at once in a second one.
     ///
     /// # Panics
     /// Where `count` is 0 or above 1,024.
@@ -52,9 +52,9 @@ impl PageAllocator {
         let node = (self.node_of_slot)(slot);
         let flags = AllocFlags::default();
         if migratetype == MigrateType::Movable
-            && RUN_FRAMES.contains(&count)
+            && EXTENT_FRAMES.contains(&count)
             && align < Order::PAGEBLOCK
-            && let Some(page) = self.alloc_run(slot, node, count, align)
+            && let Some(page) = self.alloc_extent(slot, node, count, align)
         {
             return Some(page);
         }
@@ -68,19 +68,25 @@ impl PageAllocator {
         Some(page)
     }
 
-    /// A run of the node, which may grow for it.
+    /// An extent of the node, which may grow for it.
     #[inline]
-    fn alloc_run(&self, slot: SlotIndex, node: NodeId, count: u32, align: Order) -> Option<Page> {
-        let run = self
+    fn alloc_extent(
+        &self,
+        slot: SlotIndex,
+        node: NodeId,
+        count: u32,
+        align: Order,
+    ) -> Option<Page> {
+        let extent = self
             .zones
-            .take_run(node, count, align)
-            .or_else(|| self.alloc_run_slow(node, count, align))?;
+            .take_extent(node, count, align)
+            .or_else(|| self.alloc_extent_slow(node, count, align))?;
         self.pcps.pcp(slot, node).bypass_alloc(1);
-        Some(Page { pfn: run.pfn, zeroed: run.zeroed })
+        Some(Page { pfn: extent.pfn, zeroed: extent.zeroed })
     }
 
     #[cold]
-    fn alloc_run_slow(&self, node: NodeId, count: u32, align: Order) -> Option<Run> {
+    fn alloc_extent_slow(&self, node: NodeId, count: u32, align: Order) -> Option<Extent> {
         let order = Order::covering(count).max(align);
         let migratetype = MigrateType::Movable;
         let ask = Ask { order, migratetype, flags: AllocFlags::default() };
@@ -88,28 +94,31 @@ impl PageAllocator {
         if !self.zones.grow(node, &ask, Urgency::Low) {
             return None;
         }
-        self.zones.take_run(node, count, align)
+        self.zones.take_extent(node, count, align)
     }
 
     /// Gives the frames behind the first `kept` of `held` ones back, which were taken by
     /// [`alloc_exact`](Self::alloc_exact).
     pub fn trim_exact(&self, slot: SlotIndex, first: Pfn, held: u32, kept: u32) {
         let (tail, count) = (first.plus(kept), held - kept);
-        match self.run_node(tail, count) {
-            Some(node) if RUN_FRAMES.contains(&held) => self.free_run(slot, node, tail, count),
+        match self.extent_node(tail, count) {
+            Some(node) if EXTENT_FRAMES.contains(&held) => {
+                self.free_extent(slot, node, tail, count)
+            }
             _ => self.free_exact(slot, tail, count),
         }
     }
 
     /// Makes `held` frames, which were taken by [`alloc_exact`](Self::alloc_exact), `wanted` ones
-    /// ([`RUN_FRAMES`] both), if those behind them are kept as runs. Returns whether they were.
+    /// ([`EXTENT_FRAMES`] both), if those behind them are kept as extents. Returns whether they
+    /// were.
     pub fn extend_exact(&self, slot: SlotIndex, first: Pfn, held: u32, wanted: u32) -> bool {
         debug_assert!(wanted > held);
-        if !RUN_FRAMES.contains(&held) || !RUN_FRAMES.contains(&wanted) {
+        if !EXTENT_FRAMES.contains(&held) || !EXTENT_FRAMES.contains(&wanted) {
             return false;
         }
-        let Some(node) = self.run_node(first, wanted) else { return false };
-        let is_taken = self.zones.take_run_at(node, first.plus(held), wanted - held);
+        let Some(node) = self.extent_node(first, wanted) else { return false };
+        let is_taken = self.zones.take_extent_at(node, first.plus(held), wanted - held);
         if is_taken {
             self.pcps.pcp(slot, node).bypass_alloc(1);
         }
@@ -117,44 +126,44 @@ impl PageAllocator {
     }
 
     /// Takes `count` movable frames for what will grow: with as many free ones behind them. `None`
-    /// where no such run is kept.
-    pub fn alloc_run_with_room(&self, slot: SlotIndex, count: u32) -> Option<Page> {
+    /// where no such extent is kept.
+    pub fn alloc_extent_with_room(&self, slot: SlotIndex, count: u32) -> Option<Page> {
         let node = (self.node_of_slot)(slot);
-        if !RUN_FRAMES.contains(&count) {
+        if !EXTENT_FRAMES.contains(&count) {
             return None;
         }
-        let run = self.zones.take_run_with_room(node, count)?;
+        let extent = self.zones.take_extent_with_room(node, count)?;
         self.pcps.pcp(slot, node).bypass_alloc(1);
-        Some(Page { pfn: run.pfn, zeroed: run.zeroed })
+        Some(Page { pfn: extent.pfn, zeroed: extent.zeroed })
     }
 
-    /// The node of frames that may be kept as a run: of one movable pageblock.
+    /// The node of frames that may be kept as an extent: of one movable pageblock.
     #[inline]
-    fn run_node(&self, first: Pfn, count: u32) -> Option<NodeId> {
+    fn extent_node(&self, first: Pfn, count: u32) -> Option<NodeId> {
         let tag = self.zones.memory().pageblocks().of(first).tag();
         let is_inside = first.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES;
         (is_inside && tag.migratetype() == MigrateType::Movable).then_some(tag.node()).flatten()
     }
 
-    fn free_run(&self, slot: SlotIndex, node: NodeId, first: Pfn, count: u32) {
+    fn free_extent(&self, slot: SlotIndex, node: NodeId, first: Pfn, count: u32) {
         let pageblock = self.zones.memory().pageblocks().of(first);
-        let kept = pageblock.runs_in(first.0 % PAGEBLOCK_FRAMES, count);
+        let kept = pageblock.extents_in(first.0 % PAGEBLOCK_FRAMES, count);
         if kept > 0 || self.frames().state(first).is_free() {
             self.refuse_free(first, Order::ZERO);
         }
-        self.zones.put_run(node, first, count);
+        self.zones.put_extent(node, first, count);
         self.pcps.pcp(slot, node).bypass_free(1);
     }
 
-    /// Gives back `count` frames from `first` on: as a run where they may be one, else in the
+    /// Gives back `count` frames from `first` on: as an extent where they may be one, else in the
     /// largest blocks that they form; in one critical section.
     ///
     /// Aborts the process where a block of them is free already.
     pub fn free_exact(&self, slot: SlotIndex, first: Pfn, count: u32) {
-        if RUN_FRAMES.contains(&count)
-            && let Some(node) = self.run_node(first, count)
+        if EXTENT_FRAMES.contains(&count)
+            && let Some(node) = self.extent_node(first, count)
         {
-            return self.free_run(slot, node, first, count);
+            return self.free_extent(slot, node, first, count);
         }
         if count.is_power_of_two() && count <= 1 << MAX_ORDER && first.0.is_multiple_of(count) {
             return self.free(slot, first, Order::covering(count));

@@ -1,8 +1,8 @@
 //! The lists of all slots and nodes under one policy: allocation, freeing, draining.
 
 use super::Page;
-use super::held::At;
 use super::lists::{Pcp, PcpCounters};
+use super::locked_lists::ListRef;
 use super::order0::Order0;
 use super::policy::{Policy, SizeInputs, Sizes};
 use super::ring::{RingSizes, Rings};
@@ -117,8 +117,8 @@ impl PcpSet {
     }
 
     #[inline(always)]
-    fn at<'a>(&'a self, zones: &'a Zones, slot: SlotIndex, node: NodeId) -> At<'a> {
-        At { set: self, zones, index: self.index(slot, node), node }
+    fn at<'a>(&'a self, zones: &'a Zones, slot: SlotIndex, node: NodeId) -> ListRef<'a> {
+        ListRef { set: self, zones, index: self.index(slot, node), node }
     }
 
     /// Takes one block of a node: from the list, from a refill, or from the zone; the latter two if
@@ -135,13 +135,13 @@ impl PcpSet {
         with_policy!(self, policy => {
             let list = policy.list(ask.order, listed_type(ask.migratetype));
             if let Some(list) = list
-                && let Some(mut held) = self.at(zones, slot, node).try_hold()
+                && let Some(mut locked) = self.at(zones, slot, node).try_lock()
             {
-                policy.before_alloc(&mut held.lists.tuning);
-                if let Some(page) = held.pop(list, ask.order) {
+                policy.before_alloc(&mut locked.lists.tuning);
+                if let Some(page) = locked.pop(list, ask.order) {
                     return Some(page);
                 }
-                if let Some(page) = held.refill_and_pop(policy, list, ask, mark) {
+                if let Some(page) = locked.refill_and_pop(policy, list, ask, mark) {
                     return Some(page);
                 }
             }
@@ -199,14 +199,14 @@ impl PcpSet {
             let Some(list) = policy.list(ask.order, listed_type(ask.migratetype)) else {
                 return self.bulk_at_zone(zones, slot, node, ask, Mark::Low, out);
             };
-            let Some(mut held) = self.at(zones, slot, node).try_hold() else {
+            let Some(mut locked) = self.at(zones, slot, node).try_lock() else {
                 return self.bulk_at_zone(zones, slot, node, ask, Mark::Low, out);
             };
             let mut filled = 0;
             while filled < out.len() {
-                let page = held
+                let page = locked
                     .pop(list, ask.order)
-                    .or_else(|| held.refill_and_pop(policy, list, ask, Mark::Low));
+                    .or_else(|| locked.refill_and_pop(policy, list, ask, Mark::Low));
                 let Some(page) = page else { break };
                 out[filled] = page;
                 filled += 1;
@@ -226,12 +226,12 @@ impl PcpSet {
     ) {
         with_policy!(self, policy => {
             if let Some(list) = policy.list(block.order, listed_type(of))
-                && let Some(mut held) = self.at(zones, slot, node).try_hold()
+                && let Some(mut locked) = self.at(zones, slot, node).try_lock()
             {
-                held.lists.counters.critical_sections += 1;
-                let drain = held.push(policy, list, block);
+                locked.lists.counters.critical_sections += 1;
+                let drain = locked.push(policy, list, block);
                 if drain > 0 {
-                    held.drain(policy, drain, list);
+                    locked.drain(policy, drain, list);
                 }
                 return;
             }
@@ -264,10 +264,10 @@ impl PcpSet {
         mut blocks: impl Iterator<Item = Block> + Clone,
     ) {
         with_policy!(self, policy => {
-            let Some(mut held) = self.at(zones, slot, node).try_hold() else {
+            let Some(mut locked) = self.at(zones, slot, node).try_lock() else {
                 return self.free_at_zone(zones, slot, node, &mut blocks);
             };
-            held.lists.counters.critical_sections += 1;
+            locked.lists.counters.critical_sections += 1;
             let list_of = |block: &Block| {
                 let of = zones.memory().pageblocks().of(block.pfn).migratetype();
                 policy.list(block.order, listed_type(of))
@@ -278,10 +278,10 @@ impl PcpSet {
                     unlisted = true;
                     continue;
                 };
-                let drain = held.push(policy, list, block);
+                let drain = locked.push(policy, list, block);
                 if drain > 0 {
-                    match held.drain(policy, drain, list) {
-                        Some(again) => held = again,
+                    match locked.drain(policy, drain, list) {
+                        Some(again) => locked = again,
                         None => {
                             let listed = rest.clone().filter(|block| list_of(block).is_some());
                             let mut listed = listed.peekable();
@@ -304,10 +304,10 @@ impl PcpSet {
     /// Gives everything on the lists of a slot back to the zones. Waits for the lists.
     pub(super) fn drain_slot(&self, zones: &Zones, slot: SlotIndex) {
         for node in self.nodes() {
-            let mut held = self.at(zones, slot, node).hold();
+            let mut locked = self.at(zones, slot, node).lock();
             with_policy!(self, policy => {
-                while held.lists.tuning.count > 0 {
-                    held.drain_chunk(policy, u32::MAX, 0);
+                while locked.lists.tuning.count > 0 {
+                    locked.drain_chunk(policy, u32::MAX, 0);
                 }
             });
         }
@@ -318,13 +318,13 @@ impl PcpSet {
     pub(super) fn decay(&self, zones: &Zones, slot: SlotIndex) -> bool {
         let mut remains = false;
         for node in self.nodes() {
-            let mut held = self.at(zones, slot, node).hold();
+            let mut locked = self.at(zones, slot, node).lock();
             with_policy!(self, policy => {
-                let sizes = held.at.near().sizes;
-                let excess = policy.decay(&mut held.lists.tuning, sizes);
-                remains |= held.lists.tuning.high > sizes.high_min || excess > 0;
+                let sizes = locked.at.context().sizes;
+                let excess = policy.decay(&mut locked.lists.tuning, sizes);
+                remains |= locked.lists.tuning.high > sizes.high_min || excess > 0;
                 if excess > 0 {
-                    held.drain(policy, excess, 0);
+                    locked.drain(policy, excess, 0);
                 }
             });
         }

@@ -15,7 +15,7 @@ impl PageAllocator {
     pub(super) fn alloc_slow(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         let usual = Ask { flags: Default::default(), ..request.ask() };
         for node in self.zones.fallback_order(request.node) {
-            if !self.zones.flush_runs_for(node, usual.order) {
+            if !self.zones.flush_extents_for(node, usual.order) {
                 self.zones.grow(node, &usual, Urgency::Low);
             }
             let page = self.pcps.alloc(&self.zones, slot, node, &usual, Mark::Low);
@@ -52,7 +52,7 @@ impl PageAllocator {
             *held = Some(zone.hold_purges());
             zone.clear_boost();
         }
-        self.flush_runs();
+        self.flush_extents();
         for node in self.zones.fallback_order(request.node) {
             self.zones.grow(node, &request.ask(), Urgency::Last);
         }

@@ -10,7 +10,7 @@
 //! `high = 6 * batch + 8 * batch`.
 
 use super::lists::Tuning;
-use super::policy::{DrainWalk, Policy, SizeInputs, Sizes, Surroundings, batch_before_4_20};
+use super::policy::{DrainWalk, Policy, PolicyContext, SizeInputs, Sizes, batch_before_4_20};
 use crate::frame::{MigrateType, Order, PCP_TYPES};
 
 /// Highest order that is listed (`PAGE_ALLOC_COSTLY_ORDER`).
@@ -38,13 +38,13 @@ impl Policy for V2016 {
         Sizes { batch, high_min: high, high_max: high }
     }
 
-    fn refill(&self, _tuning: &mut Tuning, near: Surroundings<'_>, _order: Order) -> u32 {
-        near.sizes.batch
+    fn refill(&self, _tuning: &mut Tuning, context: PolicyContext<'_>, _order: Order) -> u32 {
+        context.sizes.batch
     }
 
     #[inline]
-    fn after_free(&self, tuning: &mut Tuning, near: Surroundings<'_>, _order: Order) -> u32 {
-        if tuning.count >= near.sizes.high_max { near.sizes.batch } else { 0 }
+    fn after_free(&self, tuning: &mut Tuning, context: PolicyContext<'_>, _order: Order) -> u32 {
+        if tuning.count >= context.sizes.high_max { context.sizes.batch } else { 0 }
     }
 
     fn drain_chunk(&self, _sizes: Sizes) -> u32 {

@@ -6,7 +6,7 @@
 //! keeps at most 2,048 pages (8 MiB) per CPU.
 
 use super::lists::Tuning;
-use super::policy::{DrainWalk, Policy, SizeInputs, Sizes, Surroundings, batch_since_4_20};
+use super::policy::{DrainWalk, Policy, PolicyContext, SizeInputs, Sizes, batch_since_4_20};
 use super::v2016::COSTLY_ORDER;
 use crate::frame::{MigrateType, Order, PAGEBLOCK_ORDER, PCP_TYPES};
 
@@ -49,9 +49,9 @@ fn note_high_order(tuning: &mut Tuning, sizes: Sizes, order: Order) -> bool {
 
 /// The mark at which frees drain, after tuning (`nr_pcp_high`).
 #[inline]
-fn high_mark(tuning: &mut Tuning, near: Surroundings<'_>, free_high: bool) -> u32 {
-    let Sizes { batch, high_min, high_max } = near.sizes;
-    let high = clamped_high(tuning, near.sizes);
+fn high_mark(tuning: &mut Tuning, context: PolicyContext<'_>, free_high: bool) -> u32 {
+    let Sizes { batch, high_min, high_max } = context.sizes;
+    let high = clamped_high(tuning, context.sizes);
     if high == 0 {
         return 0;
     }
@@ -60,14 +60,14 @@ fn high_mark(tuning: &mut Tuning, near: Surroundings<'_>, free_high: bool) -> u3
         return 0;
     }
     let burst = tuning.free_count.max(batch);
-    if near.zone.is_reclaim_active() {
+    if context.zone.is_reclaim_active() {
         tuning.high = high.saturating_sub(burst).max(high_min);
         return tuning.high.min(4 * batch);
     }
     if high_min == high_max {
         return high;
     }
-    if near.zone.is_below_high() {
+    if context.zone.is_below_high() {
         tuning.high = high.saturating_sub(burst).max(high_min);
         return tuning.count.max(high_min);
     }
@@ -116,15 +116,15 @@ impl Policy for V6_7 {
         tuning.free_count >>= 1;
     }
 
-    fn refill(&self, tuning: &mut Tuning, near: Surroundings<'_>, order: Order) -> u32 {
-        let Sizes { batch: base, high_min, high_max } = near.sizes;
-        let mut high = clamped_high(tuning, near.sizes);
+    fn refill(&self, tuning: &mut Tuning, context: PolicyContext<'_>, order: Order) -> u32 {
+        let Sizes { batch: base, high_min, high_max } = context.sizes;
+        let mut high = clamped_high(tuning, context.sizes);
         if high < base {
             return 1;
         }
         let single = order == Order::ZERO;
         let mut batch = if single { base << tuning.alloc_factor } else { base };
-        if high_min != high_max && !near.zone.is_below_high() {
+        if high_min != high_max && !context.zone.is_below_high() {
             high = (high + batch).min(high_max);
             tuning.high = high;
         }
@@ -139,14 +139,14 @@ impl Policy for V6_7 {
     }
 
     #[inline]
-    fn after_free(&self, tuning: &mut Tuning, near: Surroundings<'_>, order: Order) -> u32 {
-        let batch = near.sizes.batch;
+    fn after_free(&self, tuning: &mut Tuning, context: PolicyContext<'_>, order: Order) -> u32 {
+        let batch = context.sizes.batch;
         tuning.alloc_factor >>= 1;
-        let free_high = note_high_order(tuning, near.sizes, order);
+        let free_high = note_high_order(tuning, context.sizes, order);
         if tuning.free_count < batch << BATCH_SCALE_MAX {
             tuning.free_count += order.frames();
         }
-        let high = high_mark(tuning, near, free_high);
+        let high = high_mark(tuning, context, free_high);
         if tuning.count < high {
             return 0;
         }

@@ -11,7 +11,7 @@
 //! Invariants: `lowest <= level <= most`; the storage's first `level` entries are objects;
 //! `announced` differs from `level * stride` by less than `max(ANNOUNCED_BYTES, stride)`.
 
-use super::Kept;
+use super::CacheLimits;
 use crate::frame::{Metadata, MetadataKind};
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
@@ -19,7 +19,7 @@ use quarry_sys::lock::{CountedLock, LockStats};
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering::Relaxed};
 
-/// Bytes by which what [`Kept`] was told may be wrong, per barn: its counter is everybody's.
+/// Bytes by which what [`CacheLimits`] was told may be wrong, per barn: its counter is everybody's.
 const ANNOUNCED_BYTES: usize = 64 << 10;
 
 /// What exchanges between CPUs and barn have counted.
@@ -85,7 +85,7 @@ impl Sheaves {
 #[repr(align(64))]
 pub struct Barn {
     sheaves: CountedLock<Sheaves>,
-    /// Bytes that [`Kept`] was told of last. Written under the lock.
+    /// Bytes that [`CacheLimits`] was told of last. Written under the lock.
     announced: AtomicUsize,
 }
 
@@ -121,7 +121,7 @@ impl Barn {
     /// first 16 of them here, all at once, made nothing faster.
     pub fn hand_out(
         &self,
-        kept: &Kept,
+        kept: &CacheLimits,
         most: usize,
         accept: impl FnOnce(&[Object]) -> bool,
     ) -> Option<Object> {
@@ -142,7 +142,7 @@ impl Barn {
     pub fn bring_in(
         &self,
         metadata: &Metadata,
-        kept: &Kept,
+        kept: &CacheLimits,
         count: usize,
         fill: impl FnOnce(&mut [MaybeUninit<Object>], &mut Traffic) -> usize,
     ) -> usize {
@@ -158,7 +158,7 @@ impl Barn {
     }
 
     /// Takes objects off the top into the front of `out`; returns how many. O(out) under the lock.
-    pub fn take(&self, kept: &Kept, out: &mut [MaybeUninit<Object>]) -> usize {
+    pub fn take(&self, kept: &CacheLimits, out: &mut [MaybeUninit<Object>]) -> usize {
         let mut sheaves = self.sheaves.lock();
         let count = sheaves.level.min(out.len());
         for (place, object) in out.iter_mut().zip(sheaves.top(count)) {
@@ -171,7 +171,7 @@ impl Barn {
 
     /// Puts all of `objects` on top, or none where there is no room or no memory for them; says
     /// which. O(objects) under the lock.
-    pub fn put(&self, metadata: &Metadata, kept: &Kept, objects: &[Object]) -> bool {
+    pub fn put(&self, metadata: &Metadata, kept: &CacheLimits, objects: &[Object]) -> bool {
         let put = self.bring_in(metadata, kept, objects.len(), |room, _| {
             for (place, object) in room.iter_mut().zip(objects) {
                 place.write(*object);
@@ -183,7 +183,7 @@ impl Barn {
 
     /// Tells everybody's counter where it has become too wrong.
     #[inline]
-    fn note_level(&self, kept: &Kept, sheaves: &mut Sheaves) {
+    fn note_level(&self, kept: &CacheLimits, sheaves: &mut Sheaves) {
         sheaves.lowest = sheaves.lowest.min(sheaves.level);
         let (bytes, announced) = (sheaves.level * sheaves.stride, self.announced.load(Relaxed));
         if bytes.abs_diff(announced) >= ANNOUNCED_BYTES || bytes == 0 && announced != 0 {

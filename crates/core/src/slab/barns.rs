@@ -6,7 +6,7 @@
 //! declared others.
 //!
 //! In the kernel an object of another node's memory goes past sheaf and barn to its slab. Here the
-//! straight path does not look whose memory it frees, so such objects do enter a CPU's array, and
+//! fast path does not look whose memory it frees, so such objects do enter a CPU's array, and
 //! may be handed out there again. A sheaf is sorted when it leaves the CPU: what is of another node
 //! goes home, into the barn there, for whose CPUs it is as good as what they have freed themselves.
 

@@ -208,7 +208,7 @@ impl<'a> Slab<'a> {
 
     /// Marks those objects free that `objects` begins with and that lie in this slab; returns how
     /// many. What was allocated together is mostly freed together: such runs are long.
-    fn put_run(&self, objects: &[Object]) -> usize {
+    fn put_batch(&self, objects: &[Object]) -> usize {
         let start = self.address.as_ptr() as usize;
         let bytes = self.cache.order().bytes();
         let is_inside = |object: &&Object| (object.as_ptr() as usize).wrapping_sub(start) < bytes;
@@ -435,7 +435,7 @@ impl BitmapSlabs {
             while let Some(&object) = rest.first() {
                 let slab = Self::slab_of(context, cache, object);
                 let before = slab.free();
-                let count = slab.put_run(rest);
+                let count = slab.put_batch(rest);
                 let after = before + count as u32;
                 lists.nr_free += count as u64;
                 lists.moved(&slab, before, after);

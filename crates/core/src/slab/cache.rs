@@ -92,7 +92,7 @@ impl CacheParams {
     }
 }
 
-/// How objects lie in a slab, for the check that `free` makes on its straight path.
+/// How objects lie in a slab, for the check that `free` makes on its fast path.
 ///
 /// An offset `o` into a slab is an object's start iff `o >= first` and `stride` divides
 /// `o - first`. With `magic = ceil(2^64 / stride)` the latter is `(o - first) * magic mod 2^64 <

@@ -9,7 +9,7 @@ mod barn;
 mod barns;
 mod bitmap_slabs;
 mod cache;
-mod kept;
+mod cache_limits;
 mod misuse;
 mod populating;
 pub mod sheaf;
@@ -20,7 +20,7 @@ pub use barn::Barn;
 pub use barns::BarnStats;
 pub use bitmap_slabs::BitmapSlabs;
 pub use cache::{Cache, CacheId, CacheParams, CacheTable, Geometry, GeometryOffsets, MAX_CACHES};
-pub use kept::Kept;
+pub use cache_limits::CacheLimits;
 
 use crate::frame::{Metadata, NodeId, Order, Pfn};
 use crate::pcp::PageAllocator;
@@ -43,7 +43,7 @@ pub struct SlabContext<'a, P: PerCpu> {
     /// All caches of the stack.
     pub caches: &'a CacheTable,
     /// What they keep together.
-    pub kept: &'a Kept,
+    pub kept: &'a CacheLimits,
     /// CPUs that formulas of the kernel are fed with.
     pub declared_cpus: u32,
 }
@@ -235,12 +235,12 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     /// The first broken equation, in words.
     fn validate(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Result<(), &'static str>;
 
-    /// Checks what all caches together keep against [`Kept`], where the policy counts there; no
-    /// other thread uses any of them meanwhile.
+    /// Checks what all caches together keep against [`CacheLimits`], where the policy counts there;
+    /// no other thread uses any of them meanwhile.
     ///
     /// # Errors
     /// The first broken equation, in words.
-    fn validate_kept(&self, _context: &SlabContext<'_, P>) -> Result<(), &'static str> {
+    fn validate_limits(&self, _context: &SlabContext<'_, P>) -> Result<(), &'static str> {
         Ok(())
     }
 }

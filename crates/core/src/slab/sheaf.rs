@@ -14,8 +14,8 @@ use super::bitmap_slabs::{self, BitmapSlabs};
 use super::misuse::not_in_use;
 use super::width::{Means, Miss, WIDE_SHEAF, Width};
 use super::{
-    Barn, BarnStats, Cache, CacheId, CacheParams, Idle, Kept, MAX_BATCH, MAX_CACHES, SlabContext,
-    SlabPolicy, SlabStats,
+    Barn, BarnStats, Cache, CacheId, CacheLimits, CacheParams, Idle, MAX_BATCH, MAX_CACHES,
+    SlabContext, SlabPolicy, SlabStats,
 };
 use crate::frame::{NodeId, Order, Pfn};
 use crate::pcp::PageAllocator;
@@ -256,8 +256,8 @@ impl Sheaf {
     /// Where the barns of all caches keep too much, they give until they are within the bound.
     #[inline]
     fn bound_barns<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
-        if context.kept.barns() > Kept::barns_most(context.pages) {
-            self.shrink_barns(context, cache, Kept::barns_most, MAX_BATCH);
+        if context.kept.barns() > CacheLimits::barns_most(context.pages) {
+            self.shrink_barns(context, cache, CacheLimits::barns_most, MAX_BATCH);
         }
     }
 
@@ -298,7 +298,7 @@ impl Sheaf {
     ) -> Miss {
         let (own, place) = (self.of(cache), (slot, cache.id().array()));
         let mut means = Means {
-            limits: &|| Kept::rooms(context.pages),
+            limits: &|| CacheLimits::rooms(context.pages),
             may_widen: &|| self.has_width_left(context, slot, cache),
             take: &mut |array, objects| self.take_back(context, array, objects),
         };
@@ -544,7 +544,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         let own = self.of(cache);
         let (percpu, array) = (context.percpu, cache.id().array());
         if percpu.area().room(percpu.current(), array) == 0 {
-            percpu.make_room(array, &Kept::rooms(context.pages), &mut |array, objects| {
+            percpu.make_room(array, &CacheLimits::rooms(context.pages), &mut |array, objects| {
                 self.take_back(context, array, objects);
             });
         }
@@ -566,7 +566,7 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
     fn shrink_slots(&self, context: &SlabContext<'_, P>, idle: &Idle<'_>) -> bool {
         let area = context.percpu.area();
         // Who came first and has much leaves too little for others; then the one with most gives.
-        let is_too_much = area.all_room() > Kept::rooms(context.pages).all;
+        let is_too_much = area.all_room() > CacheLimits::rooms(context.pages).all;
         let largest = match context.kept.was_crowded() || is_too_much {
             true => area.awake().max_by_key(|slot| area.slot_room(*slot)),
             false => None,
@@ -608,10 +608,10 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
     }
 
     fn relieve(&self, context: &SlabContext<'_, P>) {
-        if context.kept.barns() > Kept::barns_pressed(context.pages)
+        if context.kept.barns() > CacheLimits::barns_pressed(context.pages)
             && let Some(first) = context.caches.iter().next()
         {
-            self.shrink_barns(context, first, Kept::barns_pressed, PRESSED_STEP_OBJECTS);
+            self.shrink_barns(context, first, CacheLimits::barns_pressed, PRESSED_STEP_OBJECTS);
         }
     }
 
@@ -650,8 +650,8 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         self.of(cache).slabs.validate(context, cache)
     }
 
-    fn validate_kept(&self, context: &SlabContext<'_, P>) -> Result<(), &'static str> {
-        context.percpu.area().validate_room(Kept::rooms(context.pages).slot)?;
+    fn validate_limits(&self, context: &SlabContext<'_, P>) -> Result<(), &'static str> {
+        context.percpu.area().validate_room(CacheLimits::rooms(context.pages).slot)?;
         let (mut barns, mut empty) = (0, 0);
         for cache in context.caches.iter() {
             let own = self.of(cache);

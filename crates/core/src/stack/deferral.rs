@@ -103,7 +103,7 @@ impl<C: StackConfig> Stack<C> {
         let (used, room) = (budget.used(), budget.limit().saturating_sub(before));
         used < before
             || used > before && frames <= room
-            || self.kept_bytes() >= FRAME_BYTES
+            || self.cached_bytes() >= FRAME_BYTES
             || self.withheld.is_there_for_others()
             || coarse_ns() >= until
             || self.inner().caches.iter().any(|cache| self.has_freed(cache))

@@ -143,7 +143,7 @@ impl<C: StackConfig> Stack<C> {
         let zones = inner.pages.zones();
         let used = zones.budget().used();
         let barns = (inner.kept.barns() / FRAME_BYTES) as u32;
-        let in_use = used.saturating_sub(inner.mappings.kept_charged()).saturating_sub(barns);
+        let in_use = used.saturating_sub(inner.mappings.cached_charged()).saturating_sub(barns);
         let dirty: u32 = zones.all().map(|zone| zone.dirty()).sum();
         (used.saturating_add(dirty), self.footprint.recent.note(in_use, coarse_ns()))
     }
@@ -176,7 +176,7 @@ impl<C: StackConfig> Stack<C> {
         past.spent += excess;
         let inner = self.inner();
         let zones = inner.pages.zones();
-        let mut left = inner.mappings.shrink_kept(inner.pages, excess);
+        let mut left = inner.mappings.shrink_cache(inner.pages, excess);
         if left > 0 {
             inner.slab.relieve(&self.context());
         }

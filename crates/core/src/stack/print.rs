@@ -154,7 +154,7 @@ pub fn print_memory<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fm
         ("zones free, dirty", memory.free_dirty),
         ("zones free, zero", memory.free_zero + memory.withheld),
         ("mappings in use", memory.mappings),
-        ("mappings kept", memory.mappings_kept),
+        ("mappings kept", memory.mappings_cached),
     ] {
         writeln!(out, "    {name:<20} {:>12}", bytes / 1024)?;
     }

@@ -42,7 +42,7 @@ pub struct ReclaimState {
     dirty: [u32; MAX_NODES],
     /// Frames found due that have not been purged yet.
     due: [u32; MAX_NODES],
-    kept_runs_seen: u64,
+    cached_extents_seen: u64,
 }
 
 impl ReclaimState {
@@ -55,7 +55,7 @@ impl ReclaimState {
             page_operations: u64::MAX,
             dirty: [0; MAX_NODES],
             due: [0; MAX_NODES],
-            kept_runs_seen: 0,
+            cached_extents_seen: 0,
         }
     }
 }
@@ -94,7 +94,7 @@ impl<C: StackConfig> Stack<C> {
     pub fn freeable_bytes(&self) -> usize {
         let inner = self.inner();
         let dirty: usize = inner.pages.zones().all().map(|zone| zone.dirty() as usize).sum();
-        dirty * FRAME_BYTES + inner.mappings.kept_bytes()
+        dirty * FRAME_BYTES + inner.mappings.cached_bytes()
     }
 
     /// Bytes that the next look may find unneeded beside: what caches keep in barns, and on CPUs.
@@ -119,14 +119,14 @@ impl<C: StackConfig> Stack<C> {
 
     /// Bytes of freed mappings that are kept for reuse. O(1).
     #[must_use]
-    pub fn kept_bytes(&self) -> usize {
-        self.inner().mappings.kept_bytes()
+    pub fn cached_bytes(&self) -> usize {
+        self.inner().mappings.cached_bytes()
     }
 
     /// Gives free blocks and kept mappings to the operating system at once; returns the bytes.
     pub fn purge_free(&self) -> usize {
         let inner = self.inner();
-        let mut bytes = inner.mappings.release_kept(inner.pages);
+        let mut bytes = inner.mappings.release_cached(inner.pages);
         for zone in inner.pages.zones().all() {
             let whole = inner.pages.zones().give_back_of(zone.node(), Whole::Dirty, usize::MAX);
             bytes += whole + inner.pages.purge(zone.node(), Order::ZERO, usize::MAX);
@@ -141,7 +141,7 @@ impl<C: StackConfig> Stack<C> {
     pub(super) fn direct_reclaim(&self) -> bool {
         let pages = self.pages();
         let before = pages.zones().budget().used();
-        self.inner().mappings.release_kept(pages);
+        self.inner().mappings.release_cached(pages);
         self.shrink_all();
         // What one node has left may be all that another lacks.
         let given_back = pages.zones().is_crowded() && pages.give_back() > 0;
@@ -164,8 +164,8 @@ impl<C: StackConfig> Stack<C> {
         self.shrink_idle_caches(state, &mut done);
         self.shrink_page_lists(state, &mut done);
         let inner = self.inner();
-        done.bytes += inner.mappings.release_unused_since(inner.pages, state.kept_runs_seen);
-        state.kept_runs_seen = inner.mappings.kept_so_far();
+        done.bytes += inner.mappings.release_unused_since(inner.pages, state.cached_extents_seen);
+        state.cached_extents_seen = inner.mappings.cached_so_far();
         for zone in inner.pages.zones().all() {
             let node = usize::from(zone.node().0);
             state.due[node] = zone.dirty().min(state.dirty[node]);

@@ -1,4 +1,4 @@
-//! `malloc` and its relatives: the straight paths, and the paths behind them.
+//! `malloc` and its relatives: the fast paths, and the paths behind them.
 
 use super::{Entry, Misuse, Stack, StackConfig, is_sane};
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, PAGEBLOCK_BYTES, Pfn};
@@ -24,7 +24,7 @@ pub(super) enum Owner {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// The straight path of an allocation: `None` means [`alloc_slow`](Self::alloc_slow), also for
+    /// The fast path of an allocation: `None` means [`alloc_slow`](Self::alloc_slow), also for
     /// a stack that is not ready. O(1), no lock, no atomic read-modify-write.
     #[inline(always)]
     pub fn alloc_fast(&self, size: usize) -> Option<Object> {
@@ -162,7 +162,7 @@ impl<C: StackConfig> Stack<C> {
         }
         let of_zones: usize = zones.all().map(|zone| zone.managed() as usize * FRAME_BYTES).sum();
         let taken = arena.pageblocks_taken() * PAGEBLOCK_BYTES;
-        let live = taken.saturating_sub(of_zones).saturating_sub(self.kept_bytes());
+        let live = taken.saturating_sub(of_zones).saturating_sub(self.cached_bytes());
         frames as usize * FRAME_BYTES > arena.bytes().saturating_sub(live)
     }
 
@@ -208,7 +208,7 @@ impl<C: StackConfig> Stack<C> {
         geometry.is_object(offset).then_some((kind, geometry, offset))
     }
 
-    /// The straight path of a free: false means [`free_slow`](Self::free_slow). O(1), no lock, no
+    /// The fast path of a free: false means [`free_slow`](Self::free_slow). O(1), no lock, no
     /// atomic read-modify-write, one byte read per frame. Any address may be given, also null.
     ///
     /// # Safety

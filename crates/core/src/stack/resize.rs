@@ -37,7 +37,7 @@ fn stays(old: usize, size: usize) -> bool {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// The straight path of [`usable_size`](Self::usable_size), for objects of slabs: `None` says
+    /// The fast path of [`usable_size`](Self::usable_size), for objects of slabs: `None` says
     /// that it must be asked. O(1), no lock. Any address may be given, also null.
     #[inline(always)]
     pub fn usable_fast(&self, address: *mut u8) -> Option<usize> {
@@ -78,7 +78,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Whether `address` is an object of a slab that a request of `size` bytes can have got: the
-    /// straight path of [`demand_size`](Self::demand_size). As [`usable_fast`](Self::usable_fast).
+    /// fast path of [`demand_size`](Self::demand_size). As [`usable_fast`](Self::usable_fast).
     #[inline(always)]
     pub fn was_asked_fast(&self, address: *mut u8, size: usize) -> bool {
         let served = |(kind, ..): (u8, _, _)| classes::SERVED.get(kind as usize);
@@ -127,7 +127,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Whether `address` is an object of a slab that can have `size` bytes where it is: the
-    /// straight path of [`realloc`](Self::realloc). As [`usable_fast`](Self::usable_fast).
+    /// fast path of [`realloc`](Self::realloc). As [`usable_fast`](Self::usable_fast).
     #[inline(always)]
     pub fn stays_fast(&self, address: *mut u8, size: usize) -> bool {
         self.usable_fast(address).is_some_and(|old| stays(old, size))
@@ -261,7 +261,7 @@ impl<C: StackConfig> Stack<C> {
         let is_block = (classes::LARGEST + 1..=LARGEST_BLOCK).contains(&roomy);
         if size > old && is_block && align <= FRAME_BYTES {
             let (slot, frames) = (self.fast.percpu.current(), frames_of(roomy)?);
-            if let Some(page) = self.pages().alloc_run_with_room(slot, frames) {
+            if let Some(page) = self.pages().alloc_extent_with_room(slot, frames) {
                 return Some(self.adopt_block(page, frames));
             }
         }

@@ -58,7 +58,7 @@ pub struct MemoryHeld {
     /// Mappings in use, as far as they are charged to the budget.
     pub mappings: usize,
     /// Freed mappings that are kept, likewise.
-    pub mappings_kept: usize,
+    pub mappings_cached: usize,
 }
 
 impl<C: StackConfig> Stack<C> {
@@ -92,8 +92,8 @@ impl<C: StackConfig> Stack<C> {
         let used = zones.budget().used() as usize * FRAME_BYTES;
         held.withheld = self.withheld.frames() as usize * FRAME_BYTES;
         held.blocks = used.saturating_sub(mapped + slabs + held.page_lists + held.withheld);
-        held.mappings_kept = inner.mappings.kept_charged() as usize * FRAME_BYTES;
-        held.mappings = mapped.saturating_sub(held.mappings_kept);
+        held.mappings_cached = inner.mappings.cached_charged() as usize * FRAME_BYTES;
+        held.mappings = mapped.saturating_sub(held.mappings_cached);
         held
     }
 
@@ -110,7 +110,7 @@ impl<C: StackConfig> Stack<C> {
         let inner = self.inner();
         let held = self.memory_held();
         let zones: usize = inner.pages.zones().all().map(|zone| zone.managed() as usize).sum();
-        let arena_bytes = zones * FRAME_BYTES + held.mappings_kept;
+        let arena_bytes = zones * FRAME_BYTES + held.mappings_cached;
         // Between two looks others may have taken more than the first one saw.
         let used_bytes = (held.objects + held.blocks).min(arena_bytes);
         let mut usage = HeapUse {

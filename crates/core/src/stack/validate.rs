@@ -3,7 +3,7 @@
 //! With one look at every frame that was taken from the window:
 //! * frames of kind `c` = slabs of cache `c`, each of its order
 //! * heads of kind MAPPING = live mappings = mappings that were counted as allocated - freed
-//! * a free block is of no kind, nor is a frame that a zone keeps as part of a run
+//! * a free block is of no kind, nor is a frame that a zone keeps as part of an extent
 //! * frames of slabs, of blocks and on per-CPU lists, and mapped ones, are all in the budget
 //! * frames charged for mappings, live and kept, are what the budget calls mapped
 
@@ -32,7 +32,7 @@ impl<C: StackConfig> Stack<C> {
         for cache in inner.caches.iter() {
             inner.slab.validate(&self.context(), cache)?;
         }
-        inner.slab.validate_kept(&self.context())?;
+        inner.slab.validate_limits(&self.context())?;
         inner.mappings.validate()?;
         self.arena().validate()?;
         inner.pages.validate();
@@ -58,9 +58,9 @@ impl<C: StackConfig> Stack<C> {
                         return Err("a frame of a free block has an owner");
                     }
                 }
-                let kept = pageblocks.of(pfn).runs().count_in(pfn.0 % PAGEBLOCK_FRAMES, 1) == 1;
+                let kept = pageblocks.of(pfn).extents().count_in(pfn.0 % PAGEBLOCK_FRAMES, 1) == 1;
                 if kept && kind != Kind::NONE {
-                    return Err("a frame kept as part of a run has an owner");
+                    return Err("a frame kept as part of an extent has an owner");
                 }
                 match kind {
                     Kind::PAGES => census.of_blocks += u64::from(frames.link(pfn)),
@@ -91,7 +91,7 @@ impl<C: StackConfig> Stack<C> {
     fn check_budget(&self, census: &Census) -> Result<(), &'static str> {
         let inner = self.inner();
         let budget = inner.pages.zones().budget();
-        let kept = u64::from(inner.mappings.kept_charged());
+        let kept = u64::from(inner.mappings.cached_charged());
         if census.mappings != inner.mappings.live() {
             return Err("heads of mappings != live mappings");
         }

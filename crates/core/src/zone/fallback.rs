@@ -128,9 +128,9 @@ impl FreeAreas {
             }
             return Some(self.take_from(zone.memory, pfn, current, order));
         }
-        if zone.memory.pageblocks().of(pfn).longest_run() > 0 {
-            // What it keeps as runs is on the lists then, and may serve without a claim.
-            self.flush_runs(zone.memory, pfn.pageblock());
+        if zone.memory.pageblocks().of(pfn).longest_extent() > 0 {
+            // What it keeps as extents is on the lists then, and may serve without a claim.
+            self.flush_extents(zone.memory, pfn.pageblock());
             return None;
         }
         zone.marks.raise_boost(zone.managed);
@@ -183,7 +183,7 @@ impl FreeAreas {
         if from == to {
             return moved;
         }
-        self.flush_runs(memory, index);
+        self.flush_extents(memory, index);
         let moved = pageblock.free();
         self.move_singles(memory, index, from, to);
         set_type(memory, index, to);

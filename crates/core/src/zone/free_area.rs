@@ -12,9 +12,9 @@
 //! * `free` = sum of `2^o * nr(o, t)`; `by_type[t]` = the part of it on lists of `t`; `dirty` = the
 //!   part of it that is not known to be zero
 
+use super::extents::Extents;
 use super::fallback::FallbackCounts;
 use super::huge::HugePages;
-use super::runs::Runs;
 use crate::frame::{
     FrameState, MAX_ORDER, MIGRATE_TYPES, Memory, MigrateType, Order, PAGEBLOCK_FRAMES,
     PageblockIndex, Pfn,
@@ -71,7 +71,7 @@ pub(super) struct FreeAreas {
     by_type: [u32; MIGRATE_TYPES],
     dirty: u32,
     filled: u64,
-    pub(super) runs: Runs,
+    pub(super) extents: Extents,
     pub(super) fallbacks: FallbackCounts,
     pub(super) huge_pages: HugePages,
 }
@@ -99,7 +99,7 @@ impl FreeAreas {
             by_type: [0; MIGRATE_TYPES],
             dirty: 0,
             filled: 0,
-            runs: Runs::new(),
+            extents: Extents::new(),
             fallbacks: FallbackCounts { claimed: 0, stolen: 0 },
             huge_pages: HugePages::new(),
         }

@@ -58,8 +58,8 @@ impl Zone {
         // Who makes a last look waits for what is off the lists meanwhile.
         let _purging = self.purging.lock();
         if which == Whole::Any {
-            // Part of a pageblock may be kept as runs, and the rest be free blocks.
-            self.flush_runs(memory);
+            // Part of a pageblock may be kept as extents, and the rest be free blocks.
+            self.flush_extents(memory);
         }
         while given < most_bytes
             && let Some(block) = self.isolate_whole(memory, which)

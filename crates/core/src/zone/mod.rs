@@ -3,6 +3,7 @@
 
 mod buddy;
 mod budget;
+mod extents;
 mod fallback;
 mod free_area;
 mod give_back;
@@ -10,7 +11,6 @@ mod grow;
 mod highatomic;
 mod huge;
 mod purge;
-mod runs;
 #[cfg(test)]
 pub(crate) mod tests;
 mod validate;
@@ -19,11 +19,11 @@ mod watermark;
 mod zone;
 
 pub use budget::Budget;
+pub use extents::{EXTENT_FRAMES, Extent};
 pub use fallback::FallbackCounts;
 pub use free_area::{Block, ORDERS};
 pub use give_back::Whole;
 pub(crate) use grow::Urgency;
-pub use runs::{RUN_FRAMES, Run};
 pub use validate::StateCensus;
 pub use watermark::{Mark, Marks};
 pub use zone::{Traffic, Zone, ZoneStats, largest_blocks};

@@ -82,8 +82,9 @@ impl Zone {
     ) -> Purged {
         let mut purged = Purged::default();
         let pageblock = memory.pageblocks().at(index);
-        let has_dirty_runs = !pageblock.dirty_runs().is_empty();
-        if pageblock.dirty() == 0 && !has_dirty_runs || pageblock.tag().node() != Some(self.node())
+        let has_dirty_extents = !pageblock.dirty_extents().is_empty();
+        if pageblock.dirty() == 0 && !has_dirty_extents
+            || pageblock.tag().node() != Some(self.node())
         {
             return purged;
         }
@@ -91,8 +92,8 @@ impl Zone {
         while from < index.first().plus(PAGEBLOCK_FRAMES) && purged.bytes < most_bytes {
             purged += self.purge_some(memory, smallest, &mut from);
         }
-        if has_dirty_runs && smallest < Order::PAGEBLOCK && purged.bytes < most_bytes {
-            purged += self.purge_kept(memory, index, page_frames, smallest.frames());
+        if has_dirty_extents && smallest < Order::PAGEBLOCK && purged.bytes < most_bytes {
+            purged += self.purge_cached(memory, index, page_frames, smallest.frames());
         }
         purged
     }
@@ -103,7 +104,7 @@ impl Zone {
         let mut isolated = self.isolate(memory, smallest, *from);
         *from = isolated.next;
         let blocks = &mut isolated.blocks[..isolated.count];
-        let purged = purge_runs(memory, blocks);
+        let purged = purge_extents(memory, blocks);
         let frames: u32 = blocks.iter().map(|block| block.order.frames()).sum();
         let mut inside = self.lock();
         for block in blocks.iter() {
@@ -115,9 +116,9 @@ impl Zone {
         purged
     }
 
-    /// Purges what a pageblock keeps as runs, in whole pages of the OS, where as many as `least`
+    /// Purges what a pageblock keeps as extents, in whole pages of the OS, where as many as `least`
     /// frames are neighbours.
-    fn purge_kept(
+    fn purge_cached(
         &self,
         memory: &Memory,
         index: PageblockIndex,
@@ -127,7 +128,7 @@ impl Zone {
         let _purging = self.purging.lock();
         let dirty = {
             let mut inside = self.lock();
-            let dirty = inside.areas.runs.isolate_dirty(memory, index);
+            let dirty = inside.areas.extents.isolate_dirty(memory, index);
             self.isolated.store(self.isolated.load(Relaxed) + dirty.count(), Relaxed);
             self.publish(&inside.areas);
             dirty
@@ -138,9 +139,9 @@ impl Zone {
         let mut inside = self.lock();
         for (bits, zeroed) in [(clean, true), (still_dirty, false)] {
             let mut from = 0;
-            while let Some((first, end)) = bits.next_run(from) {
+            while let Some((first, end)) = bits.next_extent(from) {
                 from = end;
-                inside.areas.put_run(memory, index.first().plus(first), end - first, zeroed);
+                inside.areas.put_extent(memory, index.first().plus(first), end - first, zeroed);
             }
         }
         self.isolated.store(self.isolated.load(Relaxed) - dirty.count(), Relaxed);
@@ -185,13 +186,13 @@ fn purge_bits(
     least: u32,
 ) -> (FrameBits, Purged) {
     let (mut clean, mut purged, mut from) = (FrameBits::NONE, Purged::default(), 0);
-    while let Some((first, end)) = dirty.next_run(from) {
+    while let Some((first, end)) = dirty.next_extent(from) {
         from = end;
         let (start, end) = (first.next_multiple_of(page_frames), end / page_frames * page_frames);
         if end < start + least.max(1) {
             continue;
         }
-        let one = purge_run(memory, index.first().plus(start), end - start);
+        let one = purge_extent(memory, index.first().plus(start), end - start);
         if one.refusals == 0 {
             clean.set(start, end - start);
         }
@@ -200,8 +201,9 @@ fn purge_bits(
     (clean, purged)
 }
 
-/// Purges neighbouring blocks by one call each run, and marks those zeroed that were not refused.
-fn purge_runs(memory: &Memory, blocks: &mut [Block]) -> Purged {
+/// Purges neighbouring blocks by one call for each extent, and marks those zeroed that were not
+/// refused.
+fn purge_extents(memory: &Memory, blocks: &mut [Block]) -> Purged {
     let mut purged = Purged::default();
     let mut rest = blocks;
     while let Some(first) = rest.first() {
@@ -210,9 +212,9 @@ fn purge_runs(memory: &Memory, blocks: &mut [Block]) -> Purged {
             end = end.plus(rest[count].order.frames());
             count += 1;
         }
-        let one = purge_run(memory, start, end.0 - start.0);
-        let (run, behind) = rest.split_at_mut(count);
-        run.iter_mut().for_each(|block| block.zeroed = one.refusals == 0);
+        let one = purge_extent(memory, start, end.0 - start.0);
+        let (extent, behind) = rest.split_at_mut(count);
+        extent.iter_mut().for_each(|block| block.zeroed = one.refusals == 0);
         rest = behind;
         purged += one;
     }
@@ -220,7 +222,7 @@ fn purge_runs(memory: &Memory, blocks: &mut [Block]) -> Purged {
 }
 
 /// Purges neighbouring frames by one call.
-fn purge_run(memory: &Memory, first: Pfn, frames: u32) -> Purged {
+fn purge_extent(memory: &Memory, first: Pfn, frames: u32) -> Purged {
     let (arena, bytes) = (memory.arena(), frames as usize * FRAME_BYTES);
     match arena.os().purge(arena.address(first), bytes) {
         Ok(()) => Purged { bytes, refusals: 0 },

@@ -78,7 +78,7 @@ impl Zone {
         let inside = self.lock();
         let areas = &inside.areas;
         areas.validate(memory);
-        areas.runs.validate(memory);
+        areas.extents.validate(memory);
         let mut census = StateCensus::default();
         let (mut dirty, mut reserved, mut kept) = (0, 0, 0);
         for index in (0..memory.pageblocks().count()).map(PageblockIndex) {
@@ -86,7 +86,7 @@ impl Zone {
                 census_of(memory, index, &mut census);
                 let pageblock = memory.pageblocks().at(index);
                 dirty += pageblock.dirty();
-                kept += pageblock.runs().count();
+                kept += pageblock.extents().count();
                 let high_atomic = pageblock.migratetype() == MigrateType::HighAtomic;
                 reserved += if high_atomic { PAGEBLOCK_FRAMES } else { 0 };
             }
@@ -94,7 +94,7 @@ impl Zone {
         assert_eq!(census.in_zone, areas.free(), "frames free by state = frames listed");
         assert_eq!(dirty, areas.dirty(), "dirty frames of pageblocks = dirty frames listed");
         assert_eq!(reserved, self.reserved_high_atomic(), "frames of HighAtomic pageblocks");
-        assert_eq!(kept, areas.runs.free, "frames kept as runs = bits of all pageblocks");
+        assert_eq!(kept, areas.extents.free, "frames kept as extents = bits of all pageblocks");
         let free = areas.free() + kept;
         assert_eq!(self.free(), free, "the free count that is read without the lock");
         assert!(free + census.in_pcp <= self.managed(), "free + in_pcp <= managed");
@@ -105,19 +105,19 @@ impl Zone {
 fn census_of(memory: &Memory, index: PageblockIndex, census: &mut StateCensus) {
     let pageblock = memory.pageblocks().at(index);
     let (mut free, mut dirty, mut singles) = (0, 0, 0);
-    let (runs, dirty_runs) = (pageblock.runs(), pageblock.dirty_runs());
+    let (extents, dirty_extents) = (pageblock.extents(), pageblock.dirty_extents());
     for offset in 0..PAGEBLOCK_FRAMES {
-        if dirty_runs.count_in(offset, 1) == 1 {
-            assert_eq!(runs.count_in(offset, 1), 1, "dirty frame {offset} of {index:?} is kept");
+        if dirty_extents.count_in(offset, 1) == 1 {
+            assert_eq!(extents.count_in(offset, 1), 1, "dirty frame {offset} of {index:?} is kept");
         }
         let pfn: Pfn = index.first().plus(offset);
         let state = memory.frames().state(pfn);
         let single = state.is_buddy(Order::ZERO);
         assert_eq!(pageblock.is_single(offset), single, "single bit and state of {pfn:?}");
         singles += u32::from(single);
-        if runs.count_in(offset, 1) == 1 {
-            assert_eq!(state, FrameState::USED, "state of {pfn:?}, which is kept as a run");
-            assert!(pageblock.is_movable(offset), "{pfn:?} is kept as a run, so movable");
+        if extents.count_in(offset, 1) == 1 {
+            assert_eq!(state, FrameState::USED, "state of {pfn:?}, which is kept as an extent");
+            assert!(pageblock.is_movable(offset), "{pfn:?} is kept as an extent, so movable");
         }
         if state.is_in_zone() {
             assert!(!should_have_merged(memory, pfn), "{pfn:?} and its buddy are both free");

@@ -39,13 +39,13 @@ impl Traffic {
 }
 
 /// What the lock guards.
-pub(super) struct Inside {
+pub(super) struct Locked {
     pub(super) areas: FreeAreas,
     taken: Traffic,
     put: Traffic,
 }
 
-impl Inside {
+impl Locked {
     #[inline]
     pub(super) fn count_taken(&mut self, blocks: u64, frames: u32) {
         self.taken.add(blocks, frames);
@@ -64,7 +64,7 @@ pub struct Zone {
     pub(super) grows: bool,
     huge: bool,
     touched_whole: KindSet,
-    inside: CountedLock<Inside>,
+    inside: CountedLock<Locked>,
     pub(super) growth: CountedLock<Growth>,
     /// Held while blocks are off the lists to be purged.
     pub(super) purging: CountedLock<()>,
@@ -74,8 +74,8 @@ pub struct Zone {
     free: AtomicU32,
     dirty: AtomicU32,
     free_reserved: AtomicU32,
-    /// Frames kept as runs: `{dirty : 32 | all : 32}`.
-    in_runs: AtomicU64,
+    /// Frames kept as extents: `{dirty : 32 | all : 32}`.
+    in_extents: AtomicU64,
     filled: AtomicU64,
     /// Past the last pageblock of the zone.
     end: AtomicU32,
@@ -95,12 +95,12 @@ pub struct ZoneStats {
     pub node: NodeId,
     /// Frames that belong to it.
     pub managed: u32,
-    /// Free frames: on its lists and kept as runs.
+    /// Free frames: on its lists and kept as extents.
     pub free: u32,
     /// Free frames that are not known to be zero: what a purge can give back.
     pub dirty: u32,
     /// Those of them that are kept for requests of an exact number of frames.
-    pub in_runs: u32,
+    pub in_extents: u32,
     /// Frames of pageblocks reserved for high-order atomic requests.
     pub reserved_high_atomic: u32,
     /// Free blocks by order and migratetype: a row of `buddyinfo` is the sum over the types.
@@ -126,7 +126,7 @@ impl Zone {
             grows,
             huge,
             touched_whole: KindSet::new(),
-            inside: CountedLock::new(Inside {
+            inside: CountedLock::new(Locked {
                 areas: FreeAreas::new(),
                 taken: Traffic { calls: 0, blocks: 0, frames: 0 },
                 put: Traffic { calls: 0, blocks: 0, frames: 0 },
@@ -138,7 +138,7 @@ impl Zone {
             free: AtomicU32::new(0),
             dirty: AtomicU32::new(0),
             free_reserved: AtomicU32::new(0),
-            in_runs: AtomicU64::new(0),
+            in_extents: AtomicU64::new(0),
             filled: AtomicU64::new(0),
             end: AtomicU32::new(0),
             isolated: AtomicU32::new(0),
@@ -167,11 +167,11 @@ impl Zone {
         self.managed.store(frames, Relaxed);
     }
 
-    /// Free frames, as of the last critical section: on its lists and kept as runs.
+    /// Free frames, as of the last critical section: on its lists and kept as extents.
     #[inline]
     #[must_use]
     pub fn free(&self) -> u32 {
-        self.free_on_lists() + self.kept_in_runs()
+        self.free_on_lists() + self.kept_in_extents()
     }
 
     /// Frames on its free lists, as of the last critical section.
@@ -183,14 +183,14 @@ impl Zone {
     /// Free frames kept for requests of an exact number, as of the last critical section.
     #[inline]
     #[must_use]
-    pub fn kept_in_runs(&self) -> u32 {
-        self.in_runs.load(Relaxed) as u32
+    pub fn kept_in_extents(&self) -> u32 {
+        self.in_extents.load(Relaxed) as u32
     }
 
     /// Free frames that are not known to be zero, as of the last critical section.
     #[must_use]
     pub fn dirty(&self) -> u32 {
-        self.dirty.load(Relaxed) + (self.in_runs.load(Relaxed) >> 32) as u32
+        self.dirty.load(Relaxed) + (self.in_extents.load(Relaxed) >> 32) as u32
     }
 
     /// The pageblocks that the zone may have lie below this one.
@@ -198,7 +198,7 @@ impl Zone {
         PageblockIndex(self.end.load(Relaxed))
     }
 
-    pub(super) fn lock(&self) -> Guard<'_, Inside> {
+    pub(super) fn lock(&self) -> Guard<'_, Locked> {
         self.inside.lock()
     }
 
@@ -209,8 +209,8 @@ impl Zone {
         self.dirty.store(areas.dirty(), Relaxed);
         self.free_reserved.store(areas.free_of(MigrateType::HighAtomic), Relaxed);
         self.filled.store(areas.filled(), Relaxed);
-        let in_runs = u64::from(areas.runs.dirty) << 32 | u64::from(areas.runs.free);
-        self.in_runs.store(in_runs, Relaxed);
+        let in_extents = u64::from(areas.extents.dirty) << 32 | u64::from(areas.extents.free);
+        self.in_extents.store(in_extents, Relaxed);
     }
 
     /// Gives the zone the first `frames` frames of pageblocks that were taken for it.
@@ -376,9 +376,9 @@ impl Zone {
         ZoneStats {
             node: self.node,
             managed: self.managed(),
-            free: areas.free() + areas.runs.free,
-            dirty: areas.dirty() + areas.runs.dirty,
-            in_runs: areas.runs.free,
+            free: areas.free() + areas.extents.free,
+            dirty: areas.dirty() + areas.extents.dirty,
+            in_extents: areas.extents.free,
             reserved_high_atomic: self.reserved_high_atomic(),
             nr_free: core::array::from_fn(|order| {
                 MigrateType::ALL.map(|of| areas.nr(Order::new(order as u8), of))

@@ -4,7 +4,7 @@ use crate::explore;
 use crate::hands::Hands;
 use crate::system::{Backing, TestOs};
 use quarry_core::frame::Metadata;
-use quarry_core::slab::{Barn, Kept};
+use quarry_core::slab::{Barn, CacheLimits};
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 use shuttle::sync::Arc;
@@ -35,7 +35,7 @@ trait Keeps: Send + Sync + 'static {
 
 struct RealBarn {
     barn: Barn,
-    kept: Kept,
+    kept: CacheLimits,
     metadata: Metadata,
     turn: AtomicUsize,
 }
@@ -46,7 +46,7 @@ impl RealBarn {
         let barn = Barn::new();
         barn.configure(CAPACITY * MOST_FULL, STRIDE);
         let metadata = Metadata::new(os);
-        Self { barn, kept: Kept::new(), metadata, turn: AtomicUsize::new(0) }
+        Self { barn, kept: CacheLimits::new(), metadata, turn: AtomicUsize::new(0) }
     }
 }
 

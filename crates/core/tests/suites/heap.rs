@@ -403,7 +403,7 @@ fn what_grows_again_finds_the_memory_of_its_predecessor() {
             let usable = play.bed.stack.usable_size(moved);
             play.oracle.insert(moved, size, usable, 16, 0);
             let held = play.bed.stack.memory_held();
-            let both = held.mappings + held.mappings_kept;
+            let both = held.mappings + held.mappings_cached;
             assert!(both <= end * 11 / 10 + PAGEBLOCK_BYTES, "{both} bytes in round {round}");
         }
         play.free(0);

@@ -45,7 +45,7 @@ fn every_size_fills_the_limit_and_frees_make_room_for_every_other() {
     let mut oracle = Oracle::default();
     for size in [80, 1000, 9000, 32 << 10, 40_000, 300_000, 1 << 20, 2 << 20, 3 << 20, 160] {
         let filled = fill(&bed, &mut oracle, size);
-        // Blocks of pages leave holes that only smaller ones fit; runs have whole pageblocks.
+        // Blocks of pages leave holes that only smaller ones fit; extents have whole pageblocks.
         let wanted = if size > 200_000 { LIMIT / 2 } else { LIMIT * 3 / 4 };
         assert!(filled >= wanted, "only {filled} bytes of objects of {size}");
         assert_eq!(bed.stack.validate(), Ok(()));
@@ -117,7 +117,7 @@ fn address_space_that_kept_mappings_hold_is_found_again() {
     let bed = HeapBed::new(Backing::Linux, 4096, 2, &options);
     let mut oracle = Oracle::default();
     for round in 0..3 {
-        // Freed runs of 6 MiB are kept, and none of them is good enough for a run of 40 MiB.
+        // Freed extents of 6 MiB are kept, and none of them is good enough for an extent of 40 MiB.
         for size in [6 << 20; 8] {
             let object = bed.stack.alloc(size).expect("48 of 64 MiB");
             oracle.insert(object, size, bed.stack.usable_size(object), 16, 0);
@@ -128,7 +128,7 @@ fn address_space_that_kept_mappings_hold_is_found_again() {
         // SAFETY: it was just allocated.
         unsafe { bed.stack.free(large) };
     }
-    // The run of 40 MiB is kept; slabs need it.
+    // The extent of 40 MiB is kept; slabs need it.
     for _ in 0..3000 {
         let object = bed.stack.alloc(16 << 10).expect("48 of 64 MiB in small objects");
         oracle.insert(object, 16 << 10, bed.stack.usable_size(object), 16, 0);
@@ -147,11 +147,11 @@ fn what_cannot_have_addresses_is_refused_before_anything_is_given_back() {
     let (live, freed, small) = (alloc(40 << 20), alloc(8 << 20), alloc(100));
     // SAFETY: just allocated, and used by nobody.
     unsafe { bed.stack.free(freed) };
-    let before = (bed.os.calls(), bed.stack.direct_reclaims(), bed.stack.kept_bytes());
+    let before = (bed.os.calls(), bed.stack.direct_reclaims(), bed.stack.cached_bytes());
     for _ in 0..10 {
         assert_eq!(bed.stack.alloc(30 << 20), None, "24 of 64 MiB are left");
     }
-    let after = (bed.os.calls(), bed.stack.direct_reclaims(), bed.stack.kept_bytes());
+    let after = (bed.os.calls(), bed.stack.direct_reclaims(), bed.stack.cached_bytes());
     assert_eq!(after, before, "calls, reclaims, bytes kept");
     for object in [live, small, alloc(10 << 20)] {
         // SAFETY: just allocated, and used by nobody.

@@ -98,7 +98,7 @@ fn mappings_are_charged_by_the_frame() {
         // SAFETY: just allocated, and used by nobody.
         unsafe { bed.stack.free(mapping) };
     }
-    // A kept run serves a larger request, and is charged for what it has not had yet.
+    // A kept extent serves a larger request, and is charged for what it has not had yet.
     let larger = bed.stack.alloc(size + (1 << 20)).expect("within the limit");
     assert_eq!(bed.stack.validate(), Ok(()));
     // SAFETY: `larger` is live and used by nobody; likewise the one after.

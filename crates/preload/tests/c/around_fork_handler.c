@@ -55,7 +55,7 @@ static void on_signal(int number)
     errno = saved;
 }
 
-/* Objects of every kind, most of them too large for the straight path. */
+/* Objects of every kind, most of them too large for the fast path. */
 static void step(void)
 {
     uint64_t draw = next_random(&draws);

@@ -188,11 +188,11 @@ fn a_large_exact_request_costs_the_zone_one_section_and_its_free_one() {
 fn an_exact_request_grows_into_what_is_free_behind_it() {
     let pages = build(TINY, &RingSizes::default());
     let slot = SlotIndex(0);
-    let first = pages.alloc_run_with_room(slot, 40);
+    let first = pages.alloc_extent_with_room(slot, 40);
     assert_eq!(first, None, "no run is kept yet");
     let first = pages.alloc_exact(slot, 40, MigrateType::Movable, Order::ZERO).unwrap().pfn;
     let next = Page { pfn: first.plus(40), zeroed: true };
-    assert_eq!(pages.alloc_run_with_room(slot, 40), Some(next));
+    assert_eq!(pages.alloc_extent_with_room(slot, 40), Some(next));
     assert!(!pages.extend_exact(slot, first, 40, 41), "somebody is there");
     assert!(pages.extend_exact(slot, first.plus(40), 40, 256));
     assert!(!pages.extend_exact(slot, first.plus(40), 256, 257), "too large for a run");

@@ -5,7 +5,7 @@ use crate::frame::MigrateType::{Movable, Unmovable};
 use crate::frame::{Memory, NodeId};
 use crate::pcp::drain::Drain;
 use crate::pcp::lists::Lists;
-use crate::pcp::policy::{DrainWalk, Policy, SizeInputs, Sizes, Surroundings};
+use crate::pcp::policy::{DrainWalk, Policy, PolicyContext, SizeInputs, Sizes};
 use crate::pcp::ring::{MAX_LISTS, Ring, Rings};
 use crate::pcp::v6_7::V6_7;
 use crate::pcp::v2016::V2016;
@@ -34,8 +34,8 @@ fn sizes_follow_the_zone_and_its_cpus() {
 }
 
 /// A zone for policies to look at.
-fn surroundings(zone: &Zone, high_max: u32) -> Surroundings<'_> {
-    Surroundings { sizes: Sizes { batch: 63, high_min: 252, high_max }, zone }
+fn surroundings(zone: &Zone, high_max: u32) -> PolicyContext<'_> {
+    PolicyContext { sizes: Sizes { batch: 63, high_min: 252, high_max }, zone }
 }
 
 fn some_zones() -> PageAllocator {

@@ -41,9 +41,9 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
             if self.store(*slot, GUARD, guard, 0) {
                 // The slab is ours now, and only we may unfreeze it.
                 count(&self.cpu(*slot).deactivations, 1);
-                if let Some(run) = self.word(slab).take_or_unfreeze(misses) {
+                if let Some(chain) = self.word(slab).take_or_unfreeze(misses) {
                     count(&self.cpu(*slot).alloc_slow, 1);
-                    return self.activate(*slot, slab, self.taken(slab, run), misses);
+                    return self.activate(*slot, slab, self.taken(slab, chain), misses);
                 }
                 break;
             }
@@ -56,9 +56,9 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
     /// Takes over what has been freed into the slab that a guard named.
     fn refill(&self, slot: SlotIndex, slab: Pfn, misses: &mut u64) -> Option<Freelist> {
         let _held = (!LOCKLESS).then(|| self.node_of(slab).list.lock());
-        let run = self.word(slab).take_frozen(self.tag(), misses)?;
+        let chain = self.word(slab).take_frozen(self.tag(), misses)?;
         count(&self.cpu(slot).refills, 1);
-        Some(self.taken(slab, run))
+        Some(self.taken(slab, chain))
     }
 
     /// Returns the first object and leaves the others in the slot's cell if that is still ours and
@@ -97,8 +97,8 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
     /// A frozen slab that is ours, and objects from it.
     fn acquire(&self, slot: SlotIndex, misses: &mut u64) -> Option<(Pfn, Freelist)> {
         while let Some(slab) = self.pop_cpu_partial(slot) {
-            if let Some(run) = self.word(slab).take_or_unfreeze(misses) {
-                return Some((slab, self.taken(slab, run)));
+            if let Some(chain) = self.word(slab).take_or_unfreeze(misses) {
+                return Some((slab, self.taken(slab, chain)));
             }
         }
         let local = self.context.pages.node_of(slot);
@@ -146,9 +146,9 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
         }
         let mut list = node.list.lock();
         let slab = node.pop_front(&mut list, links)?;
-        let run = self.word(slab).freeze_and_take(misses);
+        let chain = self.word(slab).freeze_and_take(misses);
         let limit = order::cpu_partial(self.cache.stride()) / 2;
-        let mut available = run.count;
+        let mut available = chain.count;
         let mut more = SlabChain::default();
         while available <= limit
             && let Some(slab) = node.pop_front(&mut list, links)
@@ -158,7 +158,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
         }
         drop(list);
         self.park_chain(slot, more);
-        Some((slab, self.taken(slab, run)))
+        Some((slab, self.taken(slab, chain)))
     }
 
     /// A slab from the page allocator.

@@ -4,7 +4,7 @@
 use super::cpu::CpuSlab;
 use super::freelist::{self, Freelist};
 use super::node::{Links, Node};
-use super::page_word::{FreedRun, PageWord, TakenRun};
+use super::page_word::{FreedChain, PageWord, TakenChain};
 use super::tables::Tables;
 use crate::frame::{FRAME_SHIFT, NodeId, Pfn};
 use crate::slab::misuse::written_after_free;
@@ -101,8 +101,8 @@ impl<'a, P: PerCpu, const LOCKLESS: bool> SlubCache<'a, P, LOCKLESS> {
     }
 
     /// The objects that were taken from a slab.
-    pub(super) fn taken(&self, slab: Pfn, run: TakenRun) -> Freelist {
-        Freelist::taken(run, |number| self.object(slab, number))
+    pub(super) fn taken(&self, slab: Pfn, chain: TakenChain) -> Freelist {
+        Freelist::taken(chain, |number| self.object(slab, number))
     }
 
     /// The objects of a list, in order. They may be relinked while they are walked only behind the
@@ -149,12 +149,12 @@ impl<'a, P: PerCpu, const LOCKLESS: bool> SlubCache<'a, P, LOCKLESS> {
             && self.cache.object_number(offset).is_some()
     }
 
-    /// The run that starts with `head`, for the packed word.
-    pub(super) fn freed(&self, slab: Pfn, head: Object, count: u32) -> FreedRun {
-        FreedRun { first: self.number(slab, head), count }
+    /// The chain that starts with `head`, for the packed word.
+    pub(super) fn freed(&self, slab: Pfn, head: Object, count: u32) -> FreedChain {
+        FreedChain { first: self.number(slab, head), count }
     }
 
-    /// Links the last object of a run to object `next` of its slab.
+    /// Links the last object of a chain to object `next` of its slab.
     ///
     /// # Safety
     /// `tail` is free and the caller's.

@@ -5,7 +5,7 @@ use super::cpu::count;
 use super::freelist::{self, Freelist};
 use super::node::{Node, PartialList, SlabChain};
 use super::order;
-use super::page_word::{FreedRun, Put};
+use super::page_word::{FreedChain, Put};
 use crate::frame::{Kind, Order, Pfn};
 use crate::slab::MAX_BATCH;
 use crate::slab::misuse::not_in_use;
@@ -19,14 +19,14 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
     /// # Safety
     /// They are allocated objects of this cache in the slab `slab`, and nobody uses them.
     pub(super) unsafe fn free_run(&self, slab: Pfn, head: Object, tail: Object, count: u32) {
-        let run = self.freed(slab, head, count);
+        let chain = self.freed(slab, head, count);
         let node = self.node_of(slab);
         let mut list = (!LOCKLESS).then(|| node.list.lock());
         let mut misses = 0;
-        let mut put = self.put(slab, run, tail, list.is_some(), &mut misses);
+        let mut put = self.put(slab, chain, tail, list.is_some(), &mut misses);
         if put == Put::NeedsListLock {
             list = Some(node.list.lock());
-            put = self.put(slab, run, tail, true, &mut misses);
+            put = self.put(slab, chain, tail, true, &mut misses);
         }
         let slot = self.context.percpu.current();
         super::cpu::count(&self.cpu(slot).cmpxchg_fails, misses);
@@ -48,12 +48,12 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
     fn put(
         &self,
         slab: Pfn,
-        run: FreedRun,
+        chain: FreedChain,
         tail: Object,
         list_locked: bool,
         misses: &mut u64,
     ) -> Put {
-        self.word(slab).put(self.tag(), run, list_locked, misses, |next| {
+        self.word(slab).put(self.tag(), chain, list_locked, misses, |next| {
             // SAFETY: the object is being freed and nobody uses it (`free_run`'s promise).
             unsafe { self.link(slab, tail, next) };
         })
@@ -80,10 +80,10 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
 
     /// Gives a list of objects of any slabs back: what a CPU's list held.
     pub(super) fn free_mixed(&self, list: Freelist) {
-        let mut run: Option<(Pfn, Object, Object, u32)> = None;
+        let mut chain: Option<(Pfn, Object, Object, u32)> = None;
         for object in self.walk(list) {
             let slab = self.slab_of(object);
-            run = match run {
+            chain = match chain {
                 Some((of, head, _, count)) if of == slab => Some((of, head, object, count + 1)),
                 other => {
                     if let Some((of, head, tail, count)) = other {
@@ -95,7 +95,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
                 }
             };
         }
-        if let Some((of, head, tail, count)) = run {
+        if let Some((of, head, tail, count)) = chain {
             // SAFETY: as above.
             unsafe { self.free_run(of, head, tail, count) };
         }
@@ -112,7 +112,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
             while left != 0 {
                 let slab = self.slab_of(piece[left.trailing_zeros() as usize]);
                 let own = self.guard(self.context.percpu.current()).1 == Some(slab);
-                let mut run: Option<(Object, Object, u32)> = None;
+                let mut chain: Option<(Object, Object, u32)> = None;
                 for (index, &object) in piece.iter().enumerate() {
                     if left >> index & 1 == 0 || self.slab_of(object) != slab {
                         continue;
@@ -121,16 +121,16 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
                     if own && self.push_to_cpu(slab, object) {
                         continue;
                     }
-                    if let Some((_, tail, _)) = run {
+                    if let Some((_, tail, _)) = chain {
                         // SAFETY: the caller gives both objects up.
                         unsafe { freelist::set_next(tail, Some(object)) };
                     }
-                    run =
-                        Some(run.map_or((object, object, 1), |(head, _, count)| {
+                    chain =
+                        Some(chain.map_or((object, object, 1), |(head, _, count)| {
                             (head, object, count + 1)
                         }));
                 }
-                if let Some((head, tail, count)) = run {
+                if let Some((head, tail, count)) = chain {
                     self.count_free_slow(count);
                     // SAFETY: the caller's promise; just linked, all in `slab`.
                     unsafe { self.free_run(slab, head, tail, count) };

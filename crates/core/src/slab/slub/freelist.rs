@@ -1,6 +1,6 @@
 //! Free objects linked through themselves: the first word of each is the address of the next, or 0.
 
-use super::page_word::TakenRun;
+use super::page_word::TakenChain;
 use quarry_sys::percpu::Object;
 
 /// The object behind a free one.
@@ -32,8 +32,8 @@ pub(super) struct Freelist {
 
 impl Freelist {
     /// What was taken from a slab whose object number `n` is `object(n)`.
-    pub(super) fn taken(run: TakenRun, object: impl Fn(u32) -> Object) -> Self {
-        Self { head: Some(object(run.first)), count: run.count }
+    pub(super) fn taken(chain: TakenChain, object: impl Fn(u32) -> Object) -> Self {
+        Self { head: Some(object(chain.first)), count: chain.count }
     }
 
     /// Links `count` objects, the first first.

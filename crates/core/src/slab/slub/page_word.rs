@@ -22,7 +22,7 @@
 //! | some free, on its node's list | anybody; the last one: list lock | - | list lock: freeze |
 //! | none free, on no list | anybody, who thereby freezes and owns it | - | - |
 //!
-//! A free list is pushed to in runs but only ever taken whole, so a head that has gone and come
+//! A free list is pushed to in chains but only ever taken whole, so a head that has gone and come
 //! back in between (ABA) does no harm: nobody relies on what hung behind it. The cache's number is
 //! in the word because a slab may be given back and reused between the look at a guard and the
 //! compare-and-swap: the swap then fails.
@@ -100,7 +100,7 @@ impl SlabState {
 
 /// Objects of one slab that come back together, linked to each other.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FreedRun {
+pub(super) struct FreedChain {
     /// Number of the first one.
     pub(super) first: u32,
     /// How many.
@@ -109,7 +109,7 @@ pub(super) struct FreedRun {
 
 /// A free list that was taken whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct TakenRun {
+pub(super) struct TakenChain {
     /// Number of the first one.
     pub(super) first: u32,
     /// How many.
@@ -167,13 +167,13 @@ impl PageWord {
         done
     }
 
-    /// Puts a run of objects back. `link` is given the head that the last object of the run must
-    /// point to, and may be called several times. The caller owns the objects, so the slab stays a
-    /// slab of `cache` meanwhile.
+    /// Puts a chain of objects back. `link` is given the head that the last object of the chain
+    /// must point to, and may be called several times. The caller owns the objects, so the slab
+    /// stays a slab of `cache` meanwhile.
     pub(super) fn put(
         &self,
         cache: u8,
-        run: FreedRun,
+        chain: FreedChain,
         list_locked: bool,
         misses: &mut u64,
         mut link: impl FnMut(Option<u32>),
@@ -183,10 +183,10 @@ impl PageWord {
             if old.cache() != cache {
                 return Put::WrongCache;
             }
-            if old.inuse() < run.count || old.head() == Some(run.first) {
+            if old.inuse() < chain.count || old.head() == Some(chain.first) {
                 return Put::NotInUse;
             }
-            let mut new = old.with_freed(run.first, run.count);
+            let mut new = old.with_freed(chain.first, chain.count);
             let put = if old.is_frozen() {
                 Put::ToFrozen
             } else if old.head().is_none() {
@@ -208,7 +208,7 @@ impl PageWord {
 
     /// Takes all free objects of a frozen slab of `cache`, whoever owns it. `None` where it has
     /// none, or is another kind of slab by now.
-    pub(super) fn take_frozen(&self, cache: u8, misses: &mut u64) -> Option<TakenRun> {
+    pub(super) fn take_frozen(&self, cache: u8, misses: &mut u64) -> Option<TakenChain> {
         loop {
             let old = self.state();
             let first = old.head()?;
@@ -216,20 +216,20 @@ impl PageWord {
                 return None;
             }
             if self.exchange(old, old.with_all_taken(), misses) {
-                return Some(TakenRun { first, count: old.free() });
+                return Some(TakenChain { first, count: old.free() });
             }
         }
     }
 
     /// Takes all free objects of the caller's own frozen slab; where it has none, unfreezes it: it
     /// then belongs to nobody, until the first of its objects comes back.
-    pub(super) fn take_or_unfreeze(&self, misses: &mut u64) -> Option<TakenRun> {
+    pub(super) fn take_or_unfreeze(&self, misses: &mut u64) -> Option<TakenChain> {
         loop {
             let old = self.state();
             debug_assert!(old.is_frozen());
             let new = if old.head().is_some() { old.with_all_taken() } else { old };
             if self.exchange(old, new.with_frozen(old.head().is_some()), misses) {
-                return old.head().map(|first| TakenRun { first, count: old.free() });
+                return old.head().map(|first| TakenChain { first, count: old.free() });
             }
         }
     }
@@ -272,13 +272,13 @@ impl PageWord {
     }
 
     /// [`freeze`](Self::freeze), taking all free objects in the same step.
-    pub(super) fn freeze_and_take(&self, misses: &mut u64) -> TakenRun {
+    pub(super) fn freeze_and_take(&self, misses: &mut u64) -> TakenChain {
         loop {
             let old = self.state();
             debug_assert!(!old.is_frozen());
             let first = old.head().expect("slabs on a node's list have free objects");
             if self.exchange(old, old.with_all_taken().with_frozen(true), misses) {
-                return TakenRun { first, count: old.free() };
+                return TakenChain { first, count: old.free() };
             }
         }
     }

@@ -1,11 +1,11 @@
 //! Tests of the zone layer.
 
+mod extents;
 mod huge;
 mod oracle;
 mod pressure;
 mod purge;
 mod random;
-mod runs;
 
 use super::*;
 use crate::frame::{PageblockTag, Pfn};

@@ -35,7 +35,7 @@ fn a_refused_pageblock_is_skipped() {
 }
 
 #[test]
-fn what_lies_around_a_refused_run_goes() {
+fn what_lies_around_a_refused_extent_goes() {
     let os = fake_os();
     let zones = Zones::build(os, &FIXED).expect("nothing fails");
     let (zone, memory) = (zones.zone(NODE), zones.memory());
@@ -53,14 +53,14 @@ fn what_lies_around_a_refused_run_goes() {
 }
 
 #[test]
-fn runs_around_a_refused_one_go() {
+fn extents_around_a_refused_one_go() {
     let os = fake_os();
     let zones = Zones::build(os, &FIXED).expect("nothing fails");
     let (zone, memory) = (zones.zone(NODE), zones.memory());
-    let runs: Vec<Run> =
-        (0..8).map(|_| zones.take_run(NODE, 50, Order::ZERO).expect("there is room")).collect();
-    (0..8).step_by(2).for_each(|at| zones.put_run(NODE, runs[at].pfn, 50));
-    os.lock_in_memory(memory.arena().address(runs[2].pfn), 50 * FRAME_BYTES);
+    let extents: Vec<Extent> =
+        (0..8).map(|_| zones.take_extent(NODE, 50, Order::ZERO).expect("there is room")).collect();
+    (0..8).step_by(2).for_each(|at| zones.put_extent(NODE, extents[at].pfn, 50));
+    os.lock_in_memory(memory.arena().address(extents[2].pfn), 50 * FRAME_BYTES);
     assert_eq!(zone.purge(memory, Order::ZERO, usize::MAX), 150 * FRAME_BYTES);
     assert_eq!(zone.dirty(), 50);
     zone.validate(memory);

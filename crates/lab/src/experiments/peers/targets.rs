@@ -137,7 +137,7 @@ or what is named is lacking. Ratios and differences are paired within rounds (Ho
 Wilcoxon); of several workloads it is the geometric mean of each round that counts. the best: on
 every workload the peer that is lowest there, picked by the same samples, so that chance can only
 flatter the peer. each: shown is the peer that decides. A/A: the copy in place of both.
-Straight paths have their budgets of instructions in crates/preload/tests/straight_path.rs.";
+Fast paths have their budgets of instructions in crates/preload/tests/fast_path.rs.";
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 //! decides every interleaving. Beside each scenario stands the same one with a rule of the table in
 //! `page_word` broken, which has to be found.
 
-use crate::slab::slub::page_word::{FreedRun, PageWord, Put, TakenRun};
+use crate::slab::slub::page_word::{FreedChain, PageWord, Put, TakenChain};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::primitive::{AtomicU32, Ordering::SeqCst};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
@@ -70,17 +70,17 @@ impl Slab {
     /// Puts object `number` of thread `me` back, as `free_run` does.
     fn free(&self, me: u32, number: u32) {
         assert_eq!(self.held[number as usize].swap(FREE, SeqCst), me, "objects have one holder");
-        let run = FreedRun { first: number, count: 1 };
+        let chain = FreedChain { first: number, count: 1 };
         let link = |next: Option<u32>| {
             self.links[number as usize].store(next.map_or(0, |next| next + 1), SeqCst);
         };
         let mut misses = 0;
         let unlocked = self.broken == Broken::EmptiesWithoutLock;
-        let mut put = self.word.put(CACHE, run, unlocked, &mut misses, link);
+        let mut put = self.word.put(CACHE, chain, unlocked, &mut misses, link);
         let mut listed = None;
         if put == Put::NeedsListLock {
             listed = Some(self.listed.lock());
-            put = self.word.put(CACHE, run, true, &mut misses, link);
+            put = self.word.put(CACHE, chain, true, &mut misses, link);
         }
         match put {
             Put::ToFrozen | Put::ToPartial => {}
@@ -124,17 +124,17 @@ impl Slab {
         }
     }
 
-    /// The objects of a run that was taken, each now `OWNER`'s.
-    fn taken(&self, run: Option<TakenRun>) -> Vec<u32> {
-        let Some(run) = run else { return Vec::new() };
-        let mut numbers = vec![run.first];
+    /// The objects of a chain that was taken, each now `OWNER`'s.
+    fn taken(&self, chain: Option<TakenChain>) -> Vec<u32> {
+        let Some(chain) = chain else { return Vec::new() };
+        let mut numbers = vec![chain.first];
         while let Some(next) =
             self.links[*numbers.last().unwrap() as usize].load(SeqCst).checked_sub(1)
         {
             numbers.push(next);
             assert!(numbers.len() <= OBJECTS as usize, "the free list is a circle");
         }
-        assert_eq!(numbers.len(), run.count as usize, "a run is as long as its count");
+        assert_eq!(numbers.len(), chain.count as usize, "a chain is as long as its count");
         for number in &numbers {
             let holder = self.held[*number as usize].swap(OWNER, SeqCst);
             assert_eq!(holder, FREE, "an object was taken that somebody has");
@@ -154,16 +154,16 @@ impl Slab {
             return None;
         }
         *listed = false;
-        let run = self.word.freeze_and_take(&mut 0);
+        let chain = self.word.freeze_and_take(&mut 0);
         drop(listed);
         self.own();
-        let numbers = self.taken(Some(run));
+        let numbers = self.taken(Some(chain));
         Some(self.give(numbers, me))
     }
 
     /// Takes what is free in the slab if it is frozen, whoever owns it, as `refill` does.
     fn refill(&self, me: u32) -> Vec<u32> {
-        let run = if self.broken == Broken::TakesFromUnfrozen {
+        let chain = if self.broken == Broken::TakesFromUnfrozen {
             // As `take_or_unfreeze`, which is for the owner only.
             let state = self.word.state();
             (state.cache() == CACHE && state.head().is_some())
@@ -172,7 +172,7 @@ impl Slab {
         } else {
             self.word.take_frozen(CACHE, &mut 0)
         };
-        let numbers = self.taken(run);
+        let numbers = self.taken(chain);
         self.give(numbers, me)
     }
 
@@ -181,9 +181,9 @@ impl Slab {
     fn let_go(&self, me: u32) -> Vec<u32> {
         self.disown();
         match self.word.take_or_unfreeze(&mut 0) {
-            Some(run) => {
+            Some(chain) => {
                 self.own();
-                let numbers = self.taken(Some(run));
+                let numbers = self.taken(Some(chain));
                 self.give(numbers, me)
             }
             None => Vec::new(),

@@ -1,5 +1,5 @@
-//! Runs of an exact number of frames: where they are taken, and random traffic of runs and blocks
-//! against an oracle that knows each frame.
+//! Extents of an exact number of frames: where they are taken, and random traffic of extents and
+//! blocks against an oracle that knows each frame.
 
 use super::{FIXED, NODE, ask, put, take, zones};
 use crate::frame::{
@@ -12,38 +12,42 @@ use std::collections::BTreeMap;
 
 use MigrateType::{Movable, Unmovable};
 
-fn run(zones: &Zones, count: u32) -> Run {
-    zones.take_run(NODE, count, Order::ZERO).expect("the zone has room")
+fn run(zones: &Zones, count: u32) -> Extent {
+    zones.take_extent(NODE, count, Order::ZERO).expect("the zone has room")
 }
 
 #[test]
-fn free_neighbours_are_one_run_though_no_buddies() {
+fn free_neighbours_are_one_extent_though_no_buddies() {
     let zones = zones(&FIXED);
-    let runs: Vec<Run> = (0..4).map(|_| run(&zones, 100)).collect();
-    for (at, run) in runs.iter().enumerate() {
-        assert_eq!(*run, Run { pfn: Pfn(at as u32 * 100), zeroed: true }, "one behind the other");
+    let extents: Vec<Extent> = (0..4).map(|_| run(&zones, 100)).collect();
+    for (at, extent) in extents.iter().enumerate() {
+        assert_eq!(
+            *extent,
+            Extent { pfn: Pfn(at as u32 * 100), zeroed: true },
+            "one behind the other"
+        );
     }
-    zones.put_run(NODE, runs[1].pfn, 100);
-    zones.put_run(NODE, runs[2].pfn, 100);
+    zones.put_extent(NODE, extents[1].pfn, 100);
+    zones.put_extent(NODE, extents[2].pfn, 100);
     let lists = zones.zone(NODE).free_on_lists();
-    assert_eq!(run(&zones, 112).pfn, Pfn(400), "the shortest run that holds it is the last");
-    assert_eq!(run(&zones, 200), Run { pfn: Pfn(100), zeroed: false });
+    assert_eq!(run(&zones, 112).pfn, Pfn(400), "the shortest extent that holds it is the last");
+    assert_eq!(run(&zones, 200), Extent { pfn: Pfn(100), zeroed: false });
     assert_eq!(zones.zone(NODE).free_on_lists(), lists, "no block was touched");
     zones.zone(NODE).validate(zones.memory());
 }
 
 #[test]
-fn a_run_grows_into_what_is_free_behind_it() {
+fn a_extent_grows_into_what_is_free_behind_it() {
     let zones = zones(&FIXED);
-    let runs: Vec<Run> = (0..3).map(|_| run(&zones, 100)).collect();
-    zones.put_run(NODE, runs[1].pfn, 100);
-    assert!(!zones.take_run_at(NODE, runs[1].pfn, 101), "the last one is not free");
-    assert!(zones.take_run_at(NODE, runs[1].pfn, 60));
-    assert!(zones.take_run_at(NODE, runs[1].pfn.plus(60), 40));
+    let extents: Vec<Extent> = (0..3).map(|_| run(&zones, 100)).collect();
+    zones.put_extent(NODE, extents[1].pfn, 100);
+    assert!(!zones.take_extent_at(NODE, extents[1].pfn, 101), "the last one is not free");
+    assert!(zones.take_extent_at(NODE, extents[1].pfn, 60));
+    assert!(zones.take_extent_at(NODE, extents[1].pfn.plus(60), 40));
     assert_eq!(zones.budget().used(), 300);
-    assert_eq!(zones.take_run_with_room(NODE, 106).map(|run| run.pfn), Some(Pfn(300)));
-    assert_eq!(zones.take_run_with_room(NODE, 54), None, "106 frames are left");
-    assert_eq!(zones.take_run_with_room(NODE, 256), None, "a whole pageblock is never kept");
+    assert_eq!(zones.take_extent_with_room(NODE, 106).map(|extent| extent.pfn), Some(Pfn(300)));
+    assert_eq!(zones.take_extent_with_room(NODE, 54), None, "106 frames are left");
+    assert_eq!(zones.take_extent_with_room(NODE, 256), None, "a whole pageblock is never kept");
     zones.zone(NODE).validate(zones.memory());
     assert_eq!(zones.budget().used(), 406);
 }
@@ -51,12 +55,12 @@ fn a_run_grows_into_what_is_free_behind_it() {
 #[test]
 fn a_pageblock_that_is_free_again_is_a_free_block() {
     let zones = zones(&FIXED);
-    let runs: Vec<Run> = (0..20).map(|_| run(&zones, 50)).collect();
+    let extents: Vec<Extent> = (0..20).map(|_| run(&zones, 50)).collect();
     assert_eq!(zones.budget().used(), 1000);
-    assert_eq!(zones.zone(NODE).stats().in_runs, 2 * PAGEBLOCK_FRAMES - 1000);
-    runs.iter().for_each(|run| zones.put_run(NODE, run.pfn, 50));
+    assert_eq!(zones.zone(NODE).stats().in_extents, 2 * PAGEBLOCK_FRAMES - 1000);
+    extents.iter().for_each(|extent| zones.put_extent(NODE, extent.pfn, 50));
     let stats = zones.zone(NODE).stats();
-    assert_eq!((stats.in_runs, stats.free), (0, 4096));
+    assert_eq!((stats.in_extents, stats.free), (0, 4096));
     assert_eq!(stats.nr_free[10].iter().sum::<u32>(), 4, "merged as far as can be");
     zones.zone(NODE).validate(zones.memory());
 }
@@ -69,18 +73,18 @@ fn what_is_free_between_blocks_is_gathered() {
     [1, 2, 4].into_iter().for_each(|at| put(&zones, blocks[at]));
     assert_eq!(run(&zones, 120).pfn, Pfn(64), "over the edge between two blocks");
     zones.zone(NODE).validate(zones.memory());
-    assert_eq!(zones.zone(NODE).stats().in_runs, 128 + 64 - 120);
+    assert_eq!(zones.zone(NODE).stats().in_extents, 128 + 64 - 120);
 }
 
 #[test]
-fn runs_that_are_kept_serve_blocks_where_nothing_else_does() {
+fn extents_that_are_kept_serve_blocks_where_nothing_else_does() {
     let zones = zones(&ZoneConfig { initial_frames: 1024, ..FIXED });
-    let runs: Vec<Run> = (0..9).map(|_| run(&zones, 50)).collect();
-    (0..9).step_by(2).for_each(|at| zones.put_run(NODE, runs[at].pfn, 50));
+    let extents: Vec<Extent> = (0..9).map(|_| run(&zones, 50)).collect();
+    (0..9).step_by(2).for_each(|at| zones.put_extent(NODE, extents[at].pfn, 50));
     let used = zones.budget().used();
     while take(&zones, &ask(0, Unmovable)).is_some() {}
     assert_eq!(zones.budget().used() - used, 512, "what is kept is on no list");
-    assert!(zones.flush_runs_for(NODE, Order::new(4)), "runs of 50 have blocks of 16");
+    assert!(zones.flush_extents_for(NODE, Order::new(4)), "extents of 50 have blocks of 16");
     let mut taken = 0;
     while take(&zones, &ask(0, Unmovable)).is_some() {
         taken += 1;
@@ -92,14 +96,14 @@ fn runs_that_are_kept_serve_blocks_where_nothing_else_does() {
 #[test]
 fn only_dirty_frames_are_purged_and_they_stay_where_they_are() {
     let zones = zones(&FIXED);
-    let runs: Vec<Run> = (0..4).map(|_| run(&zones, 100)).collect();
-    zones.put_run(NODE, runs[1].pfn, 100);
+    let extents: Vec<Extent> = (0..4).map(|_| run(&zones, 100)).collect();
+    zones.put_extent(NODE, extents[1].pfn, 100);
     let zone = zones.zone(NODE);
     assert_eq!(zone.dirty(), 100);
     assert_eq!(zone.purge(zones.memory(), Order::PAGEBLOCK, usize::MAX), 0, "no whole pageblock");
     assert_eq!(zone.purge(zones.memory(), Order::ZERO, usize::MAX), 100 << 12);
-    assert_eq!((zone.dirty(), zone.kept_in_runs()), (0, 212));
-    assert_eq!(run(&zones, 90), Run { pfn: Pfn(100), zeroed: true });
+    assert_eq!((zone.dirty(), zone.kept_in_extents()), (0, 212));
+    assert_eq!(run(&zones, 90), Extent { pfn: Pfn(100), zeroed: true });
     zone.validate(zones.memory());
 }
 
@@ -127,7 +131,7 @@ fn pageblocks_that_are_given_back_serve_mappings_and_zones() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    TakeRun { count: u32, align: u8 },
+    TakeExtent { count: u32, align: u8 },
     TakeBlocks { order: u8, of: MigrateType, count: u32 },
     Put { which: usize, count: usize },
     TakeRunWithRoom { count: u32 },
@@ -145,12 +149,12 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let of = prop::sample::select(&MigrateType::ALL[..3]);
     prop_oneof![
-        12 => (prop_oneof![9u32..40, RUN_FRAMES], prop_oneof![4 => Just(0u8), 1 => 1u8..=8])
-            .prop_map(|(count, align)| Step::TakeRun { count, align }),
+        12 => (prop_oneof![9u32..40, EXTENT_FRAMES], prop_oneof![4 => Just(0u8), 1 => 1u8..=8])
+            .prop_map(|(count, align)| Step::TakeExtent { count, align }),
         4 => (prop_oneof![3 => 0u8..=4, 1 => 5u8..=10], of, 1u32..20)
             .prop_map(|(order, of, count)| Step::TakeBlocks { order, of, count }),
         10 => (any::<usize>(), 1usize..12).prop_map(|(which, count)| Step::Put { which, count }),
-        3 => prop_oneof![9u32..40, RUN_FRAMES].prop_map(|count| Step::TakeRunWithRoom { count }),
+        3 => prop_oneof![9u32..40, EXTENT_FRAMES].prop_map(|count| Step::TakeRunWithRoom { count }),
         4 => (any::<usize>(), 1u32..60).prop_map(|(which, more)| Step::Extend { which, more }),
         2 => (any::<usize>(), any::<u32>()).prop_map(|(which, kept)| Step::Trim { which, kept }),
         1 => any::<usize>().prop_map(|which| Step::Reserve { which }),
@@ -171,7 +175,7 @@ const ALL_FRAMES: u32 = 32 * PAGEBLOCK_FRAMES;
 /// What is known of each frame, and who has it.
 struct World {
     zones: Zones,
-    /// First frame -> frames, and whether they are a run.
+    /// First frame -> frames, and whether they are an extent.
     owned: BTreeMap<u32, (u32, bool)>,
     /// Written since it was last known to be zero.
     written: Vec<bool>,
@@ -187,7 +191,7 @@ impl World {
         self.zones.zone(NODE)
     }
 
-    fn receive(&mut self, pfn: Pfn, count: u32, zeroed: bool, is_run: bool) {
+    fn receive(&mut self, pfn: Pfn, count: u32, zeroed: bool, is_extent: bool) {
         let end = pfn.0 + count;
         if let Some((first, (frames, _))) = self.owned.range(..end).next_back() {
             assert!(first + frames <= pfn.0, "{pfn:?} was handed out twice");
@@ -195,34 +199,35 @@ impl World {
         let written = &mut self.written[pfn.0 as usize..end as usize];
         assert!(!zeroed || written.iter().all(|written| !written), "{pfn:?} is not zero");
         written.fill(true);
-        self.owned.insert(pfn.0, (count, is_run));
+        self.owned.insert(pfn.0, (count, is_extent));
     }
 
-    /// Whether a pageblock keeps frames that hold the run, by a look at every frame.
+    /// Whether a pageblock keeps frames that hold the extent, by a look at every frame.
     fn is_kept_somewhere(&self, count: u32, align: u32) -> bool {
         (0..ALL_FRAMES / PAGEBLOCK_FRAMES).any(|index| {
-            let kept: FrameBits = self.zones.memory().pageblocks().at(PageblockIndex(index)).runs();
+            let kept: FrameBits =
+                self.zones.memory().pageblocks().at(PageblockIndex(index)).extents();
             (0..=PAGEBLOCK_FRAMES - count)
                 .step_by(align as usize)
                 .any(|at| (at..at + count).all(|frame| kept.count_in(frame, 1) == 1))
         })
     }
 
-    fn take_run(&mut self, count: u32, align: Order) {
-        let was_kept = self.is_kept_somewhere(count, align.frames());
-        let was_kept = was_kept && self.zone().managed() <= FRAMES;
+    fn take_extent(&mut self, count: u32, align: Order) {
+        let was_cached = self.is_kept_somewhere(count, align.frames());
+        let was_cached = was_cached && self.zone().managed() <= FRAMES;
         let lists = self.zone().free_on_lists();
-        match self.zones.take_run(NODE, count, align) {
-            Some(Run { pfn, zeroed }) => {
+        match self.zones.take_extent(NODE, count, align) {
+            Some(Extent { pfn, zeroed }) => {
                 assert!(pfn.is_aligned(align), "{pfn:?} for alignment {}", align.get());
                 assert_eq!(pfn.pageblock(), pfn.plus(count - 1).pageblock(), "in one pageblock");
                 self.receive(pfn, count, zeroed, true);
-                if was_kept {
+                if was_cached {
                     assert_eq!(self.zone().free_on_lists(), lists, "kept frames go first");
                 }
             }
             None => {
-                assert!(!was_kept, "{count} frames were kept in one run");
+                assert!(!was_cached, "{count} frames were kept in one extent");
                 let order = Order::covering(count).max(align);
                 let flags = AllocFlags::default();
                 assert!(!self.zone().watermark_ok(order, Mark::Low, flags), "a block was free");
@@ -230,22 +235,22 @@ impl World {
         }
     }
 
-    fn is_kept(&self, pfn: Pfn, count: u32) -> bool {
-        let runs = |frame: u32| self.zones.memory().pageblocks().of(Pfn(frame)).runs();
-        (pfn.0..pfn.0 + count).all(|at| runs(at).count_in(at % PAGEBLOCK_FRAMES, 1) == 1)
+    fn is_cached(&self, pfn: Pfn, count: u32) -> bool {
+        let extents = |frame: u32| self.zones.memory().pageblocks().of(Pfn(frame)).extents();
+        (pfn.0..pfn.0 + count).all(|at| extents(at).count_in(at % PAGEBLOCK_FRAMES, 1) == 1)
     }
 
-    fn take_run_with_room(&mut self, count: u32) {
+    fn take_extent_with_room(&mut self, count: u32) {
         let lists = self.zone().free_on_lists();
-        if let Some(Run { pfn, zeroed }) = self.zones.take_run_with_room(NODE, count) {
+        if let Some(Extent { pfn, zeroed }) = self.zones.take_extent_with_room(NODE, count) {
             assert_eq!(pfn.pageblock(), pfn.plus(2 * count - 1).pageblock(), "in one pageblock");
-            assert!(self.is_kept(pfn.plus(count), count), "as many are free behind {pfn:?}");
+            assert!(self.is_cached(pfn.plus(count), count), "as many are free behind {pfn:?}");
             self.receive(pfn, count, zeroed, true);
         }
         assert_eq!(self.zone().free_on_lists(), lists, "no block was touched");
     }
 
-    /// Frames of a run, if all behind it that it shall have are kept.
+    /// Frames of an extent, if all behind it that it shall have are kept.
     fn extend(&mut self, which: usize, more: u32) {
         let Some((pfn, count, true)) = self.nth(which) else { return };
         let end = pfn.plus(count);
@@ -253,9 +258,9 @@ impl World {
         if more == 0 {
             return;
         }
-        let was_kept = self.is_kept(end, more);
-        assert_eq!(self.zones.take_run_at(NODE, end, more), was_kept, "{more} behind {pfn:?}");
-        if was_kept {
+        let was_cached = self.is_cached(end, more);
+        assert_eq!(self.zones.take_extent_at(NODE, end, more), was_cached, "{more} behind {pfn:?}");
+        if was_cached {
             self.receive(end, more, false, true);
             self.owned.remove(&end.0);
             self.owned.insert(pfn.0, (count + more, true));
@@ -274,14 +279,14 @@ impl World {
 
     fn nth(&self, which: usize) -> Option<(Pfn, u32, bool)> {
         let nth = which.checked_rem(self.owned.len())?;
-        self.owned.iter().nth(nth).map(|(pfn, (count, is_run))| (Pfn(*pfn), *count, *is_run))
+        self.owned.iter().nth(nth).map(|(pfn, (count, is_extent))| (Pfn(*pfn), *count, *is_extent))
     }
 
     fn put(&mut self, which: usize) {
-        let Some((pfn, count, is_run)) = self.nth(which) else { return };
+        let Some((pfn, count, is_extent)) = self.nth(which) else { return };
         self.owned.remove(&pfn.0);
-        if is_run {
-            self.zones.put_run(NODE, pfn, count);
+        if is_extent {
+            self.zones.put_extent(NODE, pfn, count);
         } else {
             put(&self.zones, Block { pfn, order: Order::covering(count), zeroed: false });
         }
@@ -311,8 +316,8 @@ impl World {
     fn step(&mut self, step: &Step) {
         let memory = self.zones.memory();
         match *step {
-            Step::TakeRun { count, align } => self.take_run(count, Order::new(align)),
-            Step::TakeRunWithRoom { count } => self.take_run_with_room(count),
+            Step::TakeExtent { count, align } => self.take_extent(count, Order::new(align)),
+            Step::TakeRunWithRoom { count } => self.take_extent_with_room(count),
             Step::Extend { which, more } => self.extend(which, more),
             Step::TakeBlocks { order, of, count } => self.take_blocks(order, of, count),
             Step::Put { which, count } => (0..count).for_each(|more| self.put(which + 3 * more)),
@@ -321,7 +326,7 @@ impl World {
                     let kept = 1 + kept % (count - 1).max(1);
                     if kept < count {
                         self.owned.insert(pfn.0, (kept, true));
-                        self.zones.put_run(NODE, pfn.plus(kept), count - kept);
+                        self.zones.put_extent(NODE, pfn.plus(kept), count - kept);
                     }
                 }
             }
@@ -335,10 +340,10 @@ impl World {
             }
             Step::Purge => self.purge(),
             Step::FlushFor { order } => {
-                self.zones.flush_runs_for(NODE, Order::new(order));
+                self.zones.flush_extents_for(NODE, Order::new(order));
             }
             Step::GiveBack => {
-                self.zone().flush_runs(memory);
+                self.zone().flush_extents(memory);
                 let whole: u32 = self.zone().stats().nr_free[9..]
                     .iter()
                     .zip([1, 2])
@@ -360,8 +365,8 @@ impl World {
                 self.zones.grow(NODE, &ask(order, Movable), Urgency::Last);
             }
             Step::Flush => {
-                self.zone().flush_runs(memory);
-                assert_eq!(self.zone().kept_in_runs(), 0);
+                self.zone().flush_extents(memory);
+                assert_eq!(self.zone().kept_in_extents(), 0);
             }
         }
     }
@@ -385,7 +390,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn runs_and_blocks_share_the_frames(steps in prop::collection::vec(step(), 1..80)) {
+    fn extents_and_blocks_share_the_frames(steps in prop::collection::vec(step(), 1..80)) {
         let mut world = World::new();
         for step in &steps {
             world.step(step);
@@ -395,7 +400,7 @@ proptest! {
             world.put(0);
         }
         world.check();
-        world.zone().flush_runs(world.zones.memory());
+        world.zone().flush_extents(world.zones.memory());
         let memory = world.zones.memory();
         while world.zone().unreserve_high_atomic(memory, Movable, true) {}
         world.check();

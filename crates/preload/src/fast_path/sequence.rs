@@ -71,7 +71,7 @@ pub(crate) use enter;
 /// In order: no size below `small_end` (0 until the stack is ready: it refuses all), the class, the
 /// cell's offset in a slot. From 2: the descriptor, the thread's registration, the slot; the
 /// array's complemented begin before its header; the top object; the committing store.
-macro_rules! straight_malloc {
+macro_rules! fast_malloc {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
         $(#[$attribute])*
         #[unsafe(naked)]
@@ -85,7 +85,7 @@ macro_rules! straight_malloc {
                 "lea rcx, [rip + {class_of}]",
                 "movzx ecx, byte ptr [rcx + rax]",
                 "shl ecx, 5",
-                $crate::straight::enter!(),
+                $crate::fast_path::enter!(),
                 "lea r11, [r8 + rcx]",
                 "movzx eax, word ptr [r11 + 8]",
                 "mov r9, qword ptr [r11]",
@@ -103,29 +103,29 @@ macro_rules! straight_malloc {
                 stack = sym quarry::process::STACK,
                 class_of = sym quarry_core::heap::classes::CLASS_OF,
                 slow = sym $slow,
-                small_end = const $crate::straight::FAST.small_end,
-                rseq = const $crate::straight::FAST.percpu + $crate::straight::SLOTS.rseq,
-                index = const $crate::straight::FAST.percpu + $crate::straight::SLOTS.index,
-                slots = const $crate::straight::FAST.percpu + $crate::straight::SLOTS.slots,
+                small_end = const $crate::fast_path::FAST.small_end,
+                rseq = const $crate::fast_path::FAST.percpu + $crate::fast_path::SLOTS.rseq,
+                index = const $crate::fast_path::FAST.percpu + $crate::fast_path::SLOTS.index,
+                slots = const $crate::fast_path::FAST.percpu + $crate::fast_path::SLOTS.slots,
             )
         }
     };
 }
 
-pub(crate) use straight_malloc;
+pub(crate) use fast_malloc;
 
-straight_malloc! {
+fast_malloc! {
     /// C11 7.22.3.4.
     #[unsafe(no_mangle)]
     malloc, malloc_slow
 }
 
-straight_malloc! {
+fast_malloc! {
     /// `malloc` for callers in this library: exported names are called by way of a table.
     malloc_within, malloc_slow
 }
 
-straight_malloc! {
+fast_malloc! {
     /// What `operator new` of any form takes; null where there is no memory.
     new_or_null, new_refused
 }
@@ -134,7 +134,7 @@ straight_malloc! {
 /// ready: it refuses all, and always null), the kind of the frame times 16, whether an object
 /// starts there (`Geometry::is_object`), a look at a further argument where there is one; then the
 /// sequence of `PerCpu::push`, as for `malloc`. What is no such object goes to `$refused`.
-macro_rules! straight_free {
+macro_rules! fast_free {
     (
         $(#[$attribute:meta])* $name:ident $(, $size:ident)?;
         $refused:ident, [$($look:literal,)*] $(, $symbol:ident = $value:path)*
@@ -167,7 +167,7 @@ macro_rules! straight_free {
                 "cmp rcx, rdx",
                 "jae {refused}",
                 $($look,)*
-                $crate::straight::enter!(),
+                $crate::fast_path::enter!(),
                 "lea rcx, [r8 + rax*2]",
                 "movzx r11d, word ptr [rcx + 10]",
                 "mov r9, qword ptr [rcx]",
@@ -190,30 +190,30 @@ macro_rules! straight_free {
                 slow = sym $crate::malloc::free_slow,
                 refused = sym $refused,
                 $($symbol = sym $value,)*
-                base = const $crate::straight::FAST.base,
-                span = const $crate::straight::FAST.span,
-                kinds = const $crate::straight::FAST.kinds,
-                geometry = const $crate::straight::FAST.geometry,
-                mask = const $crate::straight::GEOMETRY.mask,
-                first = const $crate::straight::GEOMETRY.first,
-                magic = const $crate::straight::GEOMETRY.magic,
-                rseq = const $crate::straight::FAST.percpu + $crate::straight::SLOTS.rseq,
-                index = const $crate::straight::FAST.percpu + $crate::straight::SLOTS.index,
-                slots = const $crate::straight::FAST.percpu + $crate::straight::SLOTS.slots,
+                base = const $crate::fast_path::FAST.base,
+                span = const $crate::fast_path::FAST.span,
+                kinds = const $crate::fast_path::FAST.kinds,
+                geometry = const $crate::fast_path::FAST.geometry,
+                mask = const $crate::fast_path::GEOMETRY.mask,
+                first = const $crate::fast_path::GEOMETRY.first,
+                magic = const $crate::fast_path::GEOMETRY.magic,
+                rseq = const $crate::fast_path::FAST.percpu + $crate::fast_path::SLOTS.rseq,
+                index = const $crate::fast_path::FAST.percpu + $crate::fast_path::SLOTS.index,
+                slots = const $crate::fast_path::FAST.percpu + $crate::fast_path::SLOTS.slots,
             )
         }
     };
 }
-pub(crate) use straight_free;
+pub(crate) use fast_free;
 
-straight_free! {
+fast_free! {
     /// C11 7.22.3.3. A null pointer is ignored; `errno` stays as it was.
     #[unsafe(no_mangle)]
     free;
     free_slow, []
 }
 
-straight_free! {
+fast_free! {
     /// `free` for callers in this library, `operator delete` without a size among them.
     free_within;
     free_slow, []
@@ -221,9 +221,9 @@ straight_free! {
 
 /// `operator delete` with a size under a name: `free`, and a look whether a request of this size
 /// can have got an object of this class (`Stack::was_asked_fast`). What it refuses goes to `$slow`.
-macro_rules! straight_delete {
+macro_rules! fast_delete {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
-        $crate::straight::straight_free! {
+        $crate::fast_path::fast_free! {
             $(#[$attribute])*
             $name, size;
             $slow, [
@@ -236,4 +236,4 @@ macro_rules! straight_delete {
         }
     };
 }
-pub(crate) use straight_delete;
+pub(crate) use fast_delete;

@@ -3,7 +3,7 @@
 use super::Page;
 use super::drain::Drain;
 use super::lists::{Lists, Pcp};
-use super::policy::{Policy, Surroundings};
+use super::policy::{Policy, PolicyContext};
 use super::ring::SlotRings;
 use super::set::PcpSet;
 use crate::frame::{FrameState, FrameTable, NodeId, Order};
@@ -12,7 +12,7 @@ use quarry_sys::lock::Guard;
 
 /// Which lists.
 #[derive(Clone, Copy)]
-pub(super) struct At<'a> {
+pub(super) struct ListRef<'a> {
     pub(super) set: &'a PcpSet,
     pub(super) zones: &'a Zones,
     pub(super) index: usize,
@@ -20,12 +20,12 @@ pub(super) struct At<'a> {
 }
 
 /// The lists, locked.
-pub(super) struct Held<'a> {
-    pub(super) at: At<'a>,
+pub(super) struct LockedLists<'a> {
+    pub(super) at: ListRef<'a>,
     pub(super) lists: Guard<'a, Lists>,
 }
 
-impl<'a> At<'a> {
+impl<'a> ListRef<'a> {
     #[inline(always)]
     fn pcp(self) -> &'a Pcp {
         self.set.pcps.at(self.index)
@@ -47,23 +47,23 @@ impl<'a> At<'a> {
     }
 
     #[inline(always)]
-    pub(super) fn near(self) -> Surroundings<'a> {
-        Surroundings { sizes: self.set.sizes(self.node), zone: self.zone() }
+    pub(super) fn context(self) -> PolicyContext<'a> {
+        PolicyContext { sizes: self.set.sizes(self.node), zone: self.zone() }
     }
 
     /// Takes the lock if nobody has it.
     #[inline(always)]
-    pub(super) fn try_hold(self) -> Option<Held<'a>> {
-        Some(Held { at: self, lists: self.pcp().lists.try_lock()? })
+    pub(super) fn try_lock(self) -> Option<LockedLists<'a>> {
+        Some(LockedLists { at: self, lists: self.pcp().lists.try_lock()? })
     }
 
     /// Waits for the lock.
-    pub(super) fn hold(self) -> Held<'a> {
-        Held { at: self, lists: self.pcp().lists.lock() }
+    pub(super) fn lock(self) -> LockedLists<'a> {
+        LockedLists { at: self, lists: self.pcp().lists.lock() }
     }
 }
 
-impl<'a> Held<'a> {
+impl<'a> LockedLists<'a> {
     /// Takes the head of a list.
     #[inline(always)]
     pub(super) fn pop(&mut self, list: usize, order: Order) -> Option<Page> {
@@ -107,7 +107,7 @@ impl<'a> Held<'a> {
             zone.set_below_high(!zone.watermark_ok(ask.order, Mark::High, ask.flags));
         }
         let lists = &mut *self.lists;
-        let wanted = policy.refill(&mut lists.tuning, self.at.near(), ask.order);
+        let wanted = policy.refill(&mut lists.tuning, self.at.context(), ask.order);
         let (rings, ring) = (self.at.rings(), &mut lists.rings[list]);
         let wanted = wanted.min(rings.room(list, *ring));
         let got = self.at.zones.take(self.at.node, ask, wanted, Destination::Pcp, |pfn, _| {
@@ -130,7 +130,7 @@ impl<'a> Held<'a> {
         self.at.rings().push_head(list, &mut lists.rings[list], block.pfn);
         lists.tuning.count += block.order.frames();
         lists.counters.frees += 1;
-        policy.after_free(&mut lists.tuning, self.at.near(), block.order)
+        policy.after_free(&mut lists.tuning, self.at.context(), block.order)
     }
 
     /// Gives the older half of a full list back to the zone.
@@ -164,7 +164,7 @@ impl<'a> Held<'a> {
         mut pages: u32,
         list: usize,
     ) -> Option<Self> {
-        let chunk = policy.drain_chunk(self.at.near().sizes);
+        let chunk = policy.drain_chunk(self.at.context().sizes);
         loop {
             let done = self.drain_chunk(policy, pages.min(chunk), list);
             pages = pages.saturating_sub(done);
@@ -173,7 +173,7 @@ impl<'a> Held<'a> {
             }
             let at = self.at;
             drop(self);
-            self = at.try_hold()?;
+            self = at.try_lock()?;
         }
         let zone = self.at.zone();
         if zone.is_below_high() && zone.watermark_ok(Order::ZERO, Mark::High, AllocFlags::default())

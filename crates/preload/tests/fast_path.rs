@@ -1,6 +1,6 @@
 //! What the fast paths are made of: a change that makes one longer says so here.
 //!
-//! A straight path begins at the entry of a function, takes no conditional jump, follows the others
+//! A fast path begins at the entry of a function, takes no conditional jump, follows the others
 //! and calls, and ends where the function returns. Nearly every call of a running program walks it.
 //! Counted are instructions, loads and stores of memory (the stack's own by `call`, `ret`, `push`
 //! and `pop` among them), branches of every kind, and locked read-modify-writes.
@@ -109,8 +109,8 @@ impl Code<'_> {
         Ok(instruction)
     }
 
-    /// Walks the straight path from `entry`.
-    fn straight_path(&self, entry: u64) -> Result<Makeup, String> {
+    /// Walks the fast path from `entry`.
+    fn fast_path(&self, entry: u64) -> Result<Makeup, String> {
         let (mut path, mut info) = (Makeup::default(), InstructionInfoFactory::new());
         let (mut at, mut returns) = (entry, Vec::new());
         while path.instructions < LONGEST {
@@ -155,7 +155,7 @@ fn fast_paths_stay_within_their_budgets() {
     for (name, budget) in BUDGETS {
         let symbol = file.dynamic_symbols().find(|symbol| symbol.name() == Ok(name));
         let entry = symbol.unwrap_or_else(|| panic!("{name} is exported")).address();
-        let path = code.straight_path(entry).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let path = code.fast_path(entry).unwrap_or_else(|error| panic!("{name}: {error}"));
         println!("{name}: {path}");
         breaches.extend(excess(&path, budget).iter().map(|what| format!("{name}: {what}")));
     }
@@ -197,14 +197,14 @@ fn paths_are_counted_as_documented() {
         0x00, 0x00, 0xeb, 0x01, 0xc3, 0xc3,
     ];
     let code = Code { bytes: &bytes, address: 0x1000 };
-    let path = code.straight_path(0x1000).unwrap();
+    let path = code.fast_path(0x1000).unwrap();
     let expected = Makeup { instructions: 8, loads: 4, stores: 2, branches: 5, locked: 1 };
     assert_eq!(path, expected);
     assert_eq!(excess(&path, &expected), Vec::<String>::new());
     let tighter = Makeup { stores: 1, locked: 0, ..expected };
     let words = ["2 stores, the budget is 1", "1 locked read-modify-writes, the budget is 0"];
     assert_eq!(excess(&path, &tighter), words);
-    assert!(code.straight_path(0x2000).unwrap_err().contains("outside of the code"));
+    assert!(code.fast_path(0x2000).unwrap_err().contains("outside of the code"));
     let endless = Code { bytes: &[0xeb, 0xfe], address: 0 };
-    assert!(endless.straight_path(0).unwrap_err().contains("does not end"));
+    assert!(endless.fast_path(0).unwrap_err().contains("does not end"));
 }

@@ -1,4 +1,4 @@
-//! `malloc` and `free` for every architecture and policy: the stack's straight paths, inlined.
+//! `malloc` and `free` for every architecture and policy: the stack's fast paths, inlined.
 
 use crate::cxx::new_slow;
 use crate::malloc::{free_slow, malloc_slow};
@@ -20,7 +20,7 @@ pub(crate) extern "C" fn malloc_within(size: usize) -> *mut c_void {
 }
 
 /// What `operator new` does first: nothing that `slow` would not do.
-macro_rules! straight_malloc {
+macro_rules! fast_malloc {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
         $(#[$attribute])*
         #[unsafe(naked)]
@@ -32,7 +32,7 @@ macro_rules! straight_malloc {
         }
     };
 }
-pub(crate) use straight_malloc;
+pub(crate) use fast_malloc;
 
 pub(crate) use new_or_null as new_refused;
 
@@ -50,7 +50,7 @@ pub(crate) extern "C" fn new_or_null(size: usize) -> *mut c_void {
 /// `pointer` came from this allocator and is not used any more; other pointers abort with one line.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(pointer: *mut c_void) {
-    // A null pointer lies outside the window, so the straight path refuses it.
+    // A null pointer lies outside the window, so the fast path refuses it.
     // SAFETY: the caller's promise is passed on.
     unsafe {
         if !STACK.free_fast(pointer.cast()) {
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn free(pointer: *mut c_void) {
 }
 
 /// `operator delete` with a size under a name; what the look at the size refuses goes to `slow`.
-macro_rules! straight_delete {
+macro_rules! fast_delete {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
         $(#[$attribute])*
         ///
@@ -70,7 +70,7 @@ macro_rules! straight_delete {
             // SAFETY: the caller's promise is passed on.
             unsafe {
                 if quarry::process::STACK.was_asked_fast(pointer.cast(), size) {
-                    $crate::straight::free_within(pointer);
+                    $crate::fast_path::free_within(pointer);
                 } else {
                     $slow(pointer, size);
                 }
@@ -78,7 +78,7 @@ macro_rules! straight_delete {
         }
     };
 }
-pub(crate) use straight_delete;
+pub(crate) use fast_delete;
 
 /// `free` for callers in this library.
 ///

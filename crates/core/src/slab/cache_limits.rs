@@ -7,7 +7,7 @@
 //! (in the kernel, `kswapd` calls shrinkers before a zone is empty).
 //!
 //! What the arrays of CPUs have room for is bounded beside, for each slot and for all, because a
-//! machine with many CPUs has many of them: see [`Kept::rooms`].
+//! machine with many CPUs has many of them: see [`CacheLimits::rooms`].
 //!
 //! Equations, while nobody is at work: `barns` = sum over caches of bytes announced by their barn;
 //! `empty` = sum over caches of empty slabs * bytes of a slab.
@@ -39,7 +39,7 @@ const EMPTY_LEAST: usize = 2 << 20;
 const EMPTY_SHARE: usize = 128;
 
 /// Bytes kept by all caches of a stack.
-pub struct Kept {
+pub struct CacheLimits {
     barns: AtomicUsize,
     empty: AtomicUsize,
     turn: AtomicUsize,
@@ -47,7 +47,7 @@ pub struct Kept {
     crowded: AtomicU32,
 }
 
-impl Kept {
+impl CacheLimits {
     /// Nothing kept.
     #[must_use]
     pub const fn new() -> Self {
@@ -131,7 +131,7 @@ impl Kept {
     }
 }
 
-impl Default for Kept {
+impl Default for CacheLimits {
     fn default() -> Self {
         Self::new()
     }

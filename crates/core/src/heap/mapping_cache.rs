@@ -1,0 +1,440 @@
+//! Extents of freed mappings that are kept with their memory.
+//!
+//! A request takes the front of the shortest extent that holds it, and what is left stays; a
+//! mapping that grows takes what it needs of the extent behind it. So a block that grows over and
+//! over again finds the memory of its predecessor where it needs it, and what is kept beside what
+//! is in use becomes less by as much. Neighbours become one extent when they are put back, as old
+//! as the older one: what is used again and again does not keep alive what lies beside it.
+//!
+//! Equations: `bytes = sum of extents <= most`, what was allowed when the last one was put;
+//! `charged = sum of frames charged`; `count <= CACHED_EXTENTS`; numbers rise; of an extent only
+//! the first `charged <= blocks * 512` frames may be in memory.
+
+use crate::frame::{PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex};
+
+/// Freed mappings of so many bytes may be kept with their memory, however little is in use.
+pub(super) const CACHED_BYTES: usize = 64 << 20;
+/// Of what is in use, freed mappings may be this part where that is more.
+const CACHED_SHARE: usize = 8;
+/// Most freed mappings kept.
+const CACHED_EXTENTS: usize = 32;
+
+/// Pageblocks of a mapping, in use or kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extent {
+    pub(super) first: PageblockIndex,
+    pub(super) blocks: u32,
+    /// Frames in the budget, the only ones that may be in memory: the first ones.
+    pub(super) charged: u32,
+}
+
+impl Extent {
+    /// The first pageblock behind it.
+    pub(super) fn end(&self) -> PageblockIndex {
+        PageblockIndex(self.first.0 + self.blocks)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.blocks as usize * PAGEBLOCK_BYTES
+    }
+
+    pub(super) fn frames(&self) -> u32 {
+        self.blocks * PAGEBLOCK_FRAMES
+    }
+
+    /// The first `blocks` of its pageblocks, and the others.
+    pub(super) fn split(self, blocks: u32) -> (Self, Self) {
+        debug_assert!(blocks <= self.blocks);
+        let charged = self.charged.min(blocks * PAGEBLOCK_FRAMES);
+        let rest = Self {
+            first: PageblockIndex(self.first.0 + blocks),
+            blocks: self.blocks - blocks,
+            charged: self.charged - charged,
+        };
+        (Self { blocks, charged, ..self }, rest)
+    }
+
+    /// Frames of it that are not charged, but lie in front of ones of `next` that are: what has to
+    /// be charged for both to be one extent.
+    pub(super) fn missing_before(&self, next: &Self) -> u32 {
+        if next.charged == 0 { 0 } else { self.frames() - self.charged }
+    }
+}
+
+/// Most bytes of freed mappings that are kept while `in_use` bytes are in use.
+pub(super) fn most_cached(in_use: usize) -> usize {
+    CACHED_BYTES.max(in_use / CACHED_SHARE)
+}
+
+/// A kept extent, with the number of extents that had been kept before it: its age.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CachedExtent {
+    pub(super) extent: Extent,
+    number: u64,
+}
+
+const NOTHING: CachedExtent =
+    CachedExtent { extent: Extent { first: PageblockIndex(0), blocks: 0, charged: 0 }, number: 0 };
+
+/// All that are kept.
+pub(super) struct MappingCache {
+    /// Oldest first.
+    extents: [CachedExtent; CACHED_EXTENTS],
+    count: usize,
+    bytes: usize,
+    charged: u32,
+    /// Most bytes when the last one was put.
+    most: usize,
+    so_far: u64,
+}
+
+impl MappingCache {
+    pub(super) const fn new() -> Self {
+        Self {
+            extents: [NOTHING; CACHED_EXTENTS],
+            count: 0,
+            bytes: 0,
+            charged: 0,
+            most: 0,
+            so_far: 0,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Extents put so far.
+    pub(super) fn so_far(&self) -> u64 {
+        self.so_far
+    }
+
+    /// Frames in the budget for all of them.
+    pub(super) fn charged(&self) -> u32 {
+        self.charged
+    }
+
+    fn all(&self) -> &[CachedExtent] {
+        &self.extents[..self.count]
+    }
+
+    /// The front of the shortest extent that has `blocks` pageblocks and begins as it should.
+    pub(super) fn take(
+        &mut self,
+        blocks: u32,
+        begins_well: impl Fn(&Extent) -> bool,
+    ) -> Option<Extent> {
+        let best = (0..self.count)
+            .filter(|index| self.extents[*index].extent.blocks >= blocks)
+            .filter(|index| begins_well(&self.extents[*index].extent))
+            .min_by_key(|index| self.extents[*index].extent.blocks)?;
+        Some(self.take_front(best, blocks))
+    }
+
+    /// At most `blocks` pageblocks from `first` on, if an extent begins there.
+    pub(super) fn take_at(&mut self, first: PageblockIndex, blocks: u32) -> Option<Extent> {
+        let index = self.find(|extent| extent.first == first)?;
+        Some(self.take_front(index, blocks.min(self.extents[index].extent.blocks)))
+    }
+
+    fn take_front(&mut self, index: usize, blocks: u32) -> Extent {
+        let (front, rest) = self.extents[index].extent.split(blocks);
+        if rest.blocks == 0 {
+            return self.remove(index);
+        }
+        self.extents[index].extent = rest;
+        self.bytes -= front.bytes();
+        self.charged -= front.charged;
+        front
+    }
+
+    /// The oldest extent, if it was put before the extent with this number.
+    pub(super) fn take_older_than(&mut self, number: u64) -> Option<Extent> {
+        (self.count > 0 && self.extents[0].number < number).then(|| self.remove(0))
+    }
+
+    /// The oldest extent, which may be [put back](Self::put_back).
+    pub(super) fn take_oldest(&mut self) -> Option<CachedExtent> {
+        let number = self.all().first()?.number;
+        Some(CachedExtent { extent: self.remove(0), number })
+    }
+
+    fn remove(&mut self, index: usize) -> Extent {
+        let extent = self.extents[index].extent;
+        self.extents.copy_within(index + 1..self.count, index);
+        self.count -= 1;
+        self.bytes -= extent.bytes();
+        self.charged -= extent.charged;
+        extent
+    }
+
+    /// Where there is no room for an extent within `most` bytes, the oldest one, which must go
+    /// first.
+    pub(super) fn make_room_for(&mut self, extent: Extent, most: usize) -> Option<Extent> {
+        self.most = most;
+        let has_room = self.count < CACHED_EXTENTS && self.bytes + extent.bytes() <= most;
+        if has_room { None } else { self.take_older_than(u64::MAX) }
+    }
+
+    /// Keeps an extent for which there is room; with its neighbours as one, where what is missing
+    /// between them can be charged.
+    pub(super) fn put(&mut self, extent: Extent, charge: impl Fn(u32) -> bool) {
+        let number = self.so_far;
+        self.so_far += 1;
+        self.put_back(CachedExtent { extent, number }, charge);
+    }
+
+    /// As [`put`](Self::put), of an extent that was taken as the oldest one and is as old as it
+    /// was.
+    pub(super) fn put_back(&mut self, kept: CachedExtent, charge: impl Fn(u32) -> bool) {
+        let mut kept = kept;
+        let extent = kept.extent;
+        if let Some(low) = self.find(|other| other.end() == extent.first) {
+            kept = self.join(kept, low, &charge);
+        }
+        if let Some(high) = self.find(|other| other.first == extent.end()) {
+            kept = self.join(kept, high, &charge);
+        }
+        let at = self.all().partition_point(|other| other.number < kept.number);
+        self.extents.copy_within(at..self.count, at + 1);
+        self.extents[at] = kept;
+        self.count += 1;
+        self.bytes += kept.extent.bytes();
+        self.charged += kept.extent.charged;
+    }
+
+    /// One extent of `kept` and its neighbour with this index, or `kept` alone.
+    fn join(
+        &mut self,
+        kept: CachedExtent,
+        index: usize,
+        charge: &impl Fn(u32) -> bool,
+    ) -> CachedExtent {
+        let other = self.extents[index];
+        let is_lower = kept.extent.first.0 < other.extent.first.0;
+        let (low, high) =
+            if is_lower { (kept.extent, other.extent) } else { (other.extent, kept.extent) };
+        let missing = low.missing_before(&high);
+        if !charge(missing) {
+            return kept;
+        }
+        self.remove(index);
+        let charged = low.charged + missing + high.charged;
+        let extent = Extent { first: low.first, blocks: low.blocks + high.blocks, charged };
+        CachedExtent { extent, number: kept.number.min(other.number) }
+    }
+
+    fn find(&self, is_it: impl Fn(&Extent) -> bool) -> Option<usize> {
+        self.all().iter().position(|kept| is_it(&kept.extent))
+    }
+
+    /// Checks the equations.
+    ///
+    /// # Errors
+    /// The first one that does not hold.
+    pub(super) fn validate(&self) -> Result<(), &'static str> {
+        if self.all().iter().map(|kept| kept.extent.bytes()).sum::<usize>() != self.bytes {
+            return Err("cached_bytes != sum of kept extents");
+        }
+        if self.all().iter().map(|kept| kept.extent.charged).sum::<u32>() != self.charged {
+            return Err("cached_charged != sum of what kept extents are charged for");
+        }
+        if self.bytes > self.most {
+            return Err("cached_bytes exceeds its bound");
+        }
+        if self.all().iter().any(|kept| kept.extent.charged > kept.extent.frames()) {
+            return Err("a kept extent is charged for more frames than it has");
+        }
+        if self.all().iter().any(|kept| kept.extent.blocks == 0) {
+            return Err("a kept extent is empty");
+        }
+        if !self.all().is_sorted_by(|one, next| one.number < next.number) {
+            return Err("kept extents are not in the order in which they came");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BLOCKS: u32 = 64;
+    const MOST: usize = CACHED_BYTES;
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        /// An extent of so many pageblocks from one on, charged for a part of it in 256ths.
+        Put {
+            first: u32,
+            blocks: u32,
+            part: u32,
+        },
+        Take(u32),
+        TakeAt {
+            first: u32,
+            blocks: u32,
+        },
+        TakeOldest,
+        /// The oldest extent goes for a part of its charge, in 256ths, and comes back with the
+        /// rest.
+        Cut(u32),
+    }
+
+    fn op() -> impl Strategy<Value = (Op, bool)> {
+        let (first, blocks) = (0..BLOCKS, 1u32..8);
+        let op = prop_oneof![
+            4 => (first.clone(), blocks.clone(), prop_oneof![Just(256), 0u32..256])
+                .prop_map(|(first, blocks, part)| Op::Put { first, blocks, part }),
+            2 => blocks.clone().prop_map(Op::Take),
+            2 => (first, blocks).prop_map(|(first, blocks)| Op::TakeAt { first, blocks }),
+            1 => Just(Op::TakeOldest),
+            1 => (0u32..=256).prop_map(Op::Cut),
+        ];
+        (op, prop::bool::weighted(0.8))
+    }
+
+    /// What is known of each pageblock: the frames at its front that may be in memory, if it is
+    /// kept, and when it was put.
+    #[derive(Default)]
+    struct Naive {
+        kept: Vec<Option<(u32, u64)>>,
+        charged: u64,
+    }
+
+    impl Naive {
+        fn put(&mut self, extent: Extent, number: u64) {
+            for block in 0..extent.blocks {
+                let dirty = extent.charged.saturating_sub(block * PAGEBLOCK_FRAMES);
+                let dirty = dirty.min(PAGEBLOCK_FRAMES);
+                let known = &mut self.kept[(extent.first.0 + block) as usize];
+                assert_eq!(known.replace((dirty, number)), None, "kept twice");
+            }
+            self.charged += u64::from(extent.charged);
+        }
+
+        /// Counts what joining charges for more, if it may.
+        fn charging(&mut self, may_charge: bool, put: impl FnOnce(&dyn Fn(u32) -> bool)) {
+            let more = std::cell::Cell::new(0);
+            put(&|missing| {
+                assert!(missing < PAGEBLOCK_FRAMES * BLOCKS);
+                more.set(more.get() + if may_charge { missing } else { 0 });
+                may_charge || missing == 0
+            });
+            self.charged += u64::from(more.get());
+        }
+
+        /// Whether all that may be in memory lies within what is charged, and was put no earlier
+        /// than the extent says.
+        fn check(&self, extent: &Extent, number: u64) {
+            for block in 0..extent.blocks {
+                let (dirty, put) =
+                    self.kept[(extent.first.0 + block) as usize].expect("it is kept");
+                let end = block * PAGEBLOCK_FRAMES + dirty;
+                assert!(dirty == 0 || end <= extent.charged, "{extent:?}, {dirty} of {block}");
+                assert!(number <= put, "{extent:?} says {number}, but {block} was put at {put}");
+            }
+        }
+
+        fn take(&mut self, extent: Extent) {
+            self.check(&extent, 0);
+            let kept = extent.first.0 as usize..extent.end().0 as usize;
+            self.kept[kept].iter_mut().for_each(|known| *known = None);
+            self.charged -= u64::from(extent.charged);
+        }
+    }
+
+    fn play(kept: &mut MappingCache, naive: &mut Naive, op: &Op, may_charge: bool) {
+        match *op {
+            Op::Put { first, blocks, part } => {
+                let blocks = blocks.min(BLOCKS - first);
+                let is_free = |block: &u32| naive.kept[*block as usize].is_none();
+                let blocks = (first..first + blocks).take_while(is_free).count() as u32;
+                let charged = (blocks * PAGEBLOCK_FRAMES * part).div_ceil(256);
+                let extent = Extent { first: PageblockIndex(first), blocks, charged };
+                while let Some(oldest) = kept.make_room_for(extent, MOST) {
+                    naive.take(oldest);
+                }
+                if blocks > 0 {
+                    naive.put(extent, kept.so_far());
+                    naive.charging(may_charge, |charge| kept.put(extent, charge));
+                }
+            }
+            Op::Take(blocks) => {
+                let taken = kept.take(blocks, |extent| extent.first.0.is_multiple_of(2));
+                if let Some(extent) = taken {
+                    assert!(
+                        extent.blocks == blocks && extent.first.0.is_multiple_of(2),
+                        "{extent:?}"
+                    );
+                    naive.take(extent);
+                }
+            }
+            Op::TakeAt { first, blocks } => {
+                if let Some(extent) = kept.take_at(PageblockIndex(first), blocks) {
+                    assert!(
+                        extent.first.0 == first && (1..=blocks).contains(&extent.blocks),
+                        "{extent:?}"
+                    );
+                    naive.take(extent);
+                }
+            }
+            Op::TakeOldest => {
+                let first = kept.all().first().map(|oldest| oldest.number);
+                assert_eq!(kept.take_older_than(first.unwrap_or(0)), None, "nothing is older");
+                if let Some(extent) = kept.take_older_than(u64::MAX) {
+                    naive.take(extent);
+                }
+            }
+            Op::Cut(part) => {
+                let Some(mut oldest) = kept.take_oldest() else { return };
+                naive.take(oldest.extent);
+                oldest.extent.charged = oldest.extent.charged * part / 256;
+                // As old as it was, not as old as what it was joined of.
+                naive.put(oldest.extent, oldest.number);
+                naive.charging(may_charge, |charge| kept.put_back(oldest, charge));
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn kept_extents_agree_with_single_pageblocks(ops in prop::collection::vec(op(), 1..200)) {
+            let mut kept = MappingCache::new();
+            let mut naive = Naive { kept: vec![None; BLOCKS as usize], charged: 0 };
+            for (op, may_charge) in &ops {
+                play(&mut kept, &mut naive, op, *may_charge);
+                prop_assert_eq!(kept.validate(), Ok(()));
+                kept.all().iter().for_each(|kept| naive.check(&kept.extent, kept.number));
+                let blocks = naive.kept.iter().flatten().count();
+                prop_assert_eq!(kept.bytes(), blocks * PAGEBLOCK_BYTES);
+                prop_assert_eq!(u64::from(kept.charged()), naive.charged);
+            }
+        }
+    }
+
+    #[test]
+    fn what_may_be_kept_follows_what_is_in_use() {
+        assert_eq!((most_cached(0), most_cached(64 << 20)), (CACHED_BYTES, CACHED_BYTES));
+        assert_eq!(most_cached(8 << 30), 1 << 30);
+    }
+
+    #[test]
+    fn what_is_used_again_does_not_keep_its_neighbours_alive() {
+        let mut kept = MappingCache::new();
+        let extent = Extent { first: PageblockIndex(3), blocks: 8, charged: 8 * PAGEBLOCK_FRAMES };
+        assert_eq!(kept.make_room_for(extent, MOST), None);
+        kept.put(extent, |_| true);
+        let seen = kept.so_far();
+        for _ in 0..10 {
+            let front = kept.take(1, |_| true).expect("there is one");
+            assert_eq!((front.first, front.blocks), (extent.first, 1));
+            kept.put(front, |_| true);
+        }
+        assert_eq!(kept.take_older_than(seen), Some(extent), "one extent, as old as its rest");
+        assert_eq!(kept.bytes(), 0);
+    }
+}
