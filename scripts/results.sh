@@ -3,7 +3,7 @@
 # what the command prints on this machine, with the command and the date above it. In a block that
 # begins with `<!-- run text: COMMAND -->` it keeps its columns. The prose around the blocks stays.
 #
-#   scripts/results.sh [PAGE..]     all of docs/results, or docs/results/PAGE.md, or docs/PAGE.md
+#   scripts/results.sh [PAGE..]     docs/results/PAGE.md or docs/PAGE.md; without one 000 to 004
 #
 # RESULTS_OPTIONS='--samples=3 --millis=50' is added to every `quarry lab run`, and to what is
 # printed of it. The raw samples are in $RUNS, by default a folder under target/results that is
