@@ -3,8 +3,8 @@
 use crate::library::{self, LibraryError};
 use crate::options::Setting;
 use crate::program::{self, CannotRun, CommandLine};
-use quarry_lab::Usage;
-use quarry_lab::programs::{BuiltIn, Ending, Request, Runs, compare};
+use quarry_compare::{BuiltIn, Ending, Request, Runs, compare};
+use quarry_harness::Usage;
 use std::env;
 use std::io::{self, Write};
 use std::path::PathBuf;

@@ -1,7 +1,8 @@
 //! Where the shared object is: beside the command, or inside it.
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use quarry_lab::{Usage, interpose};
+use quarry_compare::interpose;
+use quarry_harness::Usage;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};

@@ -9,7 +9,8 @@ mod wrapper;
 
 use clap::{Parser, Subcommand};
 use library::LibraryError;
-use quarry_lab::{LabCommand, Usage};
+use quarry_harness::Usage;
+use quarry_lab::LabCommand;
 use std::io::{self, Write};
 use std::process::exit;
 
@@ -35,11 +36,11 @@ enum Command {
     #[command(subcommand)]
     Lab(LabCommand),
     /// Takes one sample in this process; the lab starts it.
-    #[command(name = quarry_lab::SAMPLE_COMMAND, hide = true)]
+    #[command(name = quarry_harness::runner::SAMPLE_COMMAND, hide = true)]
     Sample(quarry_lab::SampleArgs),
     /// Runs one sample of a program and watches it; `compare` starts it.
-    #[command(name = quarry_lab::SUPERVISE_COMMAND, hide = true)]
-    Supervise(quarry_lab::programs::SuperviseArgs),
+    #[command(name = quarry_compare::SUPERVISE_COMMAND, hide = true)]
+    Supervise(quarry_compare::SuperviseArgs),
 }
 
 fn main() {
@@ -55,7 +56,7 @@ fn main() {
             report(quarry_lab::lab(command, &find_library, out))
         }
         Command::Compare(args) => compare::run(args, out),
-        Command::Supervise(args) => report(quarry_lab::programs::supervise(&args, out)),
+        Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
         Command::Sample(args) => report(quarry_lab::sample(args, out)),
     };
     // What could not be written at the end is a failure as well.

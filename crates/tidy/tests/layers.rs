@@ -9,7 +9,9 @@ const CRATES: &[&[&str]] = &[
     &["quarry-sys"],
     &["quarry-core"],
     &["quarry"],
-    &["quarry-preload", "quarry-lab"],
+    &["quarry-preload", "quarry-harness"],
+    &["quarry-compare"],
+    &["quarry-lab"],
     &["quarry-cli"],
 ];
 

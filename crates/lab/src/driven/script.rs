@@ -1,8 +1,8 @@
 //! What a script says of itself, and how it is run.
 
-use crate::runner;
-use crate::usage::Usage;
 use anyhow::{Context, Result, bail};
+use quarry_harness::runner;
+use quarry_harness::usage::Usage;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,10 @@
 //! One program, prepared: its folder, a first run on glibc, its samples.
 
 use super::Script;
-use crate::contenders::Contender;
-use crate::programs::{Launcher, Probe, Program, difference};
-use crate::runner::Taken;
 use anyhow::{Context, Result};
+use quarry_compare::contenders::Contender;
+use quarry_compare::{Launcher, Probe, Program, difference};
+use quarry_harness::runner::Taken;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;

@@ -1,16 +1,16 @@
 //! `churn`: whether memory grows over phases of different sizes and threads that come and go.
 
-use crate::FindLibrary;
-use crate::allocators::QUARRY;
-use crate::contenders::{self, Contender};
-use crate::options::{self, Common};
-use crate::results::{Cell, Direction, Metric, Run, Timeline, Verify, Workload};
-use crate::runner::{Design, Taken};
-use crate::statistics;
-use crate::table;
 use anyhow::Result;
 use clap::Args;
 use clap::builder::ArgPredicate;
+use quarry_compare::FindLibrary;
+use quarry_compare::allocators::QUARRY;
+use quarry_compare::contenders::{self, Contender};
+use quarry_harness::options::{self, Common};
+use quarry_harness::results::{Cell, Direction, Metric, Run, Timeline, Verify, Workload};
+use quarry_harness::runner::{Design, Taken};
+use quarry_harness::statistics;
+use quarry_harness::table;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::Duration;

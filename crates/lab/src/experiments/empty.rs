@@ -1,15 +1,15 @@
 //! `empty`: what the harness itself costs.
 
-use crate::affinity;
-use crate::comparison::{Comparison, Group};
-use crate::options::{self, Common};
 use crate::patterns::empty::{Timing, Work};
 use crate::patterns::window::Budget;
-use crate::results::{Measurement, Variant, Verify, Workload};
-use crate::runner;
 use anyhow::{Context, Result};
 use clap::Args;
 use clap::builder::ArgPredicate;
+use quarry_harness::affinity;
+use quarry_harness::comparison::{Comparison, Group};
+use quarry_harness::options::{self, Common};
+use quarry_harness::results::{Measurement, Variant, Verify, Workload};
+use quarry_harness::runner;
 use std::io::Write;
 
 /// What the harness itself costs: no allocator is involved.

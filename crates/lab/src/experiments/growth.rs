@@ -1,17 +1,17 @@
 //! `growth`: what it costs a heap to grow to a size, with populating and huge pages on and off.
 
-use crate::FindLibrary;
-use crate::allocators::QUARRY;
-use crate::comparison::{Comparison, Group};
-use crate::contenders::{self, Contender};
-use crate::options::{self, Common};
 use crate::patterns::growth::GrowthSample;
-use crate::results::{Direction, Metric, Run, Verify, Workload};
-use crate::runner::Design;
-use crate::usage::Usage;
 use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::ArgPredicate;
+use quarry_compare::FindLibrary;
+use quarry_compare::allocators::QUARRY;
+use quarry_compare::contenders::{self, Contender};
+use quarry_harness::comparison::{Comparison, Group};
+use quarry_harness::options::{self, Common};
+use quarry_harness::results::{Direction, Metric, Run, Verify, Workload};
+use quarry_harness::runner::Design;
+use quarry_harness::usage::Usage;
 use std::io::Write;
 
 /// What it costs a heap to grow to a size, with populating and huge pages on and off.

@@ -1,19 +1,19 @@
 //! `idle-return`: what a program that has freed everything still holds while it is idle.
 
-use crate::FindLibrary;
-use crate::allocators::QUARRY;
-use crate::contenders::{self, Contender};
-use crate::destination;
-use crate::options::{self, Common};
 use crate::patterns::idle::{BASE, Sizes};
-use crate::picture::{Line, Picture};
-use crate::results::{Cell, Direction, Metric, Reading, Run, Timeline, Verify, Workload};
-use crate::runner::{Design, Taken};
-use crate::statistics;
-use crate::table;
 use anyhow::{Context, Result};
 use clap::Args;
 use clap::builder::ArgPredicate;
+use quarry_compare::FindLibrary;
+use quarry_compare::allocators::QUARRY;
+use quarry_compare::contenders::{self, Contender};
+use quarry_harness::destination;
+use quarry_harness::options::{self, Common};
+use quarry_harness::picture::{Line, Picture};
+use quarry_harness::results::{Cell, Direction, Metric, Reading, Run, Timeline, Verify, Workload};
+use quarry_harness::runner::{Design, Taken};
+use quarry_harness::statistics;
+use quarry_harness::table;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;

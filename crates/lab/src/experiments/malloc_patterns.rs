@@ -1,20 +1,20 @@
 //! `malloc-patterns`: malloc and its family under all patterns of use, against other allocators.
 
-use crate::FindLibrary;
-use crate::affinity;
-use crate::allocators::QUARRY;
-use crate::comparison::{Comparison, Group};
-use crate::contenders;
-use crate::options::{self, Common};
 use crate::patterns::heap::Heap;
 use crate::patterns::window::{Budget, Window};
 use crate::patterns::{Family, Outcome, Pattern, latency, side_by_side};
-use crate::results::{Direction, Measurement, Metric, Run, Verify, Workload};
-use crate::runner::Design;
 use anyhow::{Context, Result};
 use clap::Args;
 use clap::builder::ArgPredicate;
 use nix::sys::resource::{UsageWho, getrusage};
+use quarry_compare::FindLibrary;
+use quarry_compare::allocators::QUARRY;
+use quarry_compare::contenders;
+use quarry_harness::affinity;
+use quarry_harness::comparison::{Comparison, Group};
+use quarry_harness::options::{self, Common};
+use quarry_harness::results::{Direction, Measurement, Metric, Run, Verify, Workload};
+use quarry_harness::runner::Design;
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -55,7 +55,7 @@ pub(crate) struct Defaults;
 
 impl options::Defaults for Defaults {
     const VARIANTS: &'static str = "glibc,jemalloc,tcmalloc,mimalloc,quarry";
-    const SAMPLES: &'static str = "50";
+    const SAMPLES: &'static str = options::USUAL_SAMPLES;
     const QUICK_SAMPLES: &'static str = "2";
     const MOST_TASKS: u32 = 1024;
 }

@@ -12,9 +12,9 @@ pub(crate) mod replay;
 pub(crate) mod start_up;
 
 use self::replay::Replaying;
-use crate::FindLibrary;
 use anyhow::Result;
 use clap::{Command, Subcommand};
+use quarry_compare::FindLibrary;
 use std::io::Write;
 
 /// An experiment with its options.

@@ -1,20 +1,20 @@
 //! `programs`: servers, runtimes and tools, with time, CPU and peak memory beside glibc.
 
 use super::real_programs::Cast;
-use crate::FindLibrary;
-use crate::allocators::{self, GLIBC};
-use crate::contenders::{self, Contender};
 use crate::driven::{self, Script};
-use crate::nearest;
-use crate::options::{self, Common};
-use crate::programs::{Interrupt, Launcher, Probe};
 use crate::real_programs::{self, ALL};
-use crate::results::{Cell, Direction, Metric, Run, Verify, Workload};
-use crate::runner::{Design, LEFT_OUT, Spot, Taken};
-use crate::statistics;
-use crate::table;
 use anyhow::{Result, bail};
 use clap::Args;
+use quarry_compare::FindLibrary;
+use quarry_compare::allocators::{self, GLIBC};
+use quarry_compare::contenders::{self, Contender};
+use quarry_compare::{Interrupt, Launcher, Probe};
+use quarry_harness::nearest;
+use quarry_harness::options::{self, Common};
+use quarry_harness::results::{Cell, Direction, Metric, Run, Verify, Workload};
+use quarry_harness::runner::{Design, LEFT_OUT, Spot, Taken};
+use quarry_harness::statistics;
+use quarry_harness::table;
 use std::io::Write;
 use std::path::PathBuf;
 

@@ -1,18 +1,18 @@
 //! `real-programs`: programs that everybody knows, each with a fixed amount of work.
 
-use crate::FindLibrary;
-use crate::allocators::QUARRY;
-use crate::comparison::{Comparison, Group};
-use crate::contenders;
-use crate::nearest;
-use crate::options::{self, Common};
-use crate::programs::{Interrupt, Launcher};
 use crate::real_programs::{ALL, RealProgram, Stage};
-use crate::results::{Direction, Metric, Run, Verify, Workload};
-use crate::runner::Design;
-use crate::table;
 use anyhow::{Result, bail};
 use clap::Args;
+use quarry_compare::FindLibrary;
+use quarry_compare::allocators::QUARRY;
+use quarry_compare::contenders;
+use quarry_compare::{Interrupt, Launcher};
+use quarry_harness::comparison::{Comparison, Group};
+use quarry_harness::nearest;
+use quarry_harness::options::{self, Common};
+use quarry_harness::results::{Direction, Metric, Run, Verify, Workload};
+use quarry_harness::runner::Design;
+use quarry_harness::table;
 use std::io::Write;
 
 /// Eight real programs, each with a fixed amount of work, on several allocators.

@@ -1,17 +1,17 @@
 //! `start-up`: what an allocator adds to the start of small programs, in time and memory.
 
-use crate::FindLibrary;
-use crate::allocators::{self, Allocator, GLIBC};
-use crate::comparison::{Comparison, Group};
-use crate::contenders::{self, Contender};
-use crate::options::{self, Common};
-use crate::place::place_of;
-use crate::results::{Direction, Measurement, Metric, Verify, Workload};
-use crate::runner::{Design, preload_into};
-use crate::watch::resident_of;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use clap::builder::ArgPredicate;
+use quarry_compare::FindLibrary;
+use quarry_compare::allocators::{self, Allocator, GLIBC};
+use quarry_compare::contenders::{self, Contender};
+use quarry_harness::comparison::{Comparison, Group};
+use quarry_harness::options::{self, Common};
+use quarry_harness::place::place_of;
+use quarry_harness::results::{Direction, Measurement, Metric, Verify, Workload};
+use quarry_harness::runner::{Design, preload_into};
+use quarry_harness::watch::resident_of;
 use std::fs;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};

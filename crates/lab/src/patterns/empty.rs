@@ -132,7 +132,7 @@ impl FromStr for Work {
 
     fn from_str(name: &str) -> anyhow::Result<Self> {
         let known = Self::ALL.into_iter().find(|work| work.to_string() == name);
-        known.ok_or_else(|| crate::nearest::unknown("work", name, &["steps", "calls"]))
+        known.ok_or_else(|| quarry_harness::nearest::unknown("work", name, &["steps", "calls"]))
     }
 }
 
@@ -150,7 +150,7 @@ impl FromStr for Timing {
 
     fn from_str(name: &str) -> anyhow::Result<Self> {
         let known = [Self::Window, Self::Bare].into_iter().find(|it| it.to_string() == name);
-        known.ok_or_else(|| crate::nearest::unknown("timing", name, &["window", "bare"]))
+        known.ok_or_else(|| quarry_harness::nearest::unknown("timing", name, &["window", "bare"]))
     }
 }
 

@@ -3,10 +3,10 @@
 use super::heap::Heap;
 use super::watched;
 use super::window::Done;
-use crate::results::Measurement;
 use anyhow::Result;
 use clap::Args;
 use nix::sys::resource::{UsageWho, getrusage};
+use quarry_harness::results::Measurement;
 use std::time::Instant;
 
 /// One sample, taken in a process of its own.

@@ -3,9 +3,9 @@
 use super::heap::{Block, Heap};
 use super::watched::{self, Table};
 use super::window::Done;
-use crate::results::Measurement;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
+use quarry_harness::results::Measurement;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};

@@ -1,7 +1,7 @@
 //! Threads that work beside the one that is measured.
 
 use super::window::{Done, Window};
-use crate::affinity;
+use quarry_harness::affinity;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 

@@ -5,7 +5,7 @@ use super::handover::{BURST, CAPACITY, CHUNK_BURSTS, Queue, WORDS};
 use super::heap::{Heap, PREALLOCATED};
 use super::others::Others;
 use super::window::{self, Budget, Done, Window};
-use crate::statistics::median;
+use quarry_harness::statistics::median;
 use std::hint;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -2,14 +2,12 @@
 
 use super::heap::Heap;
 use super::window::{Done, process_cpu_ns};
-use crate::results::Measurement;
 use anyhow::{Context, Result};
+use quarry_harness::results::Measurement;
+use quarry_harness::watch::GROUP_VARIABLE;
 use std::io::Write;
 use std::ptr::NonNull;
 use std::time::Duration;
-
-/// Names the file by which a process joins the control group that its parent has made for it.
-pub(crate) const GROUP_VARIABLE: &str = "LAB_CONTROL_GROUP";
 
 /// Joins the control group that the parent has made, if it has made one. Allocates.
 ///

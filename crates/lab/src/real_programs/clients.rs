@@ -1,8 +1,8 @@
 //! The clients of a server: so many connections over a unix socket, requests in batches, and every
 //! reply compared.
 
-use crate::programs::Served;
 use anyhow::{Context, Result, bail, ensure};
+use quarry_compare::Served;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;

@@ -22,8 +22,8 @@ mod traffic;
 pub(crate) use stage::Stage;
 pub(crate) use table::ALL;
 
-use crate::place::place_of;
 use clients::Protocol;
+use quarry_harness::place::place_of;
 use std::path::PathBuf;
 
 /// One of the programs, as the table has it. In texts, `@DIR@` stands for the folder that its files

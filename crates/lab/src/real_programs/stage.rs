@@ -2,10 +2,10 @@
 
 use super::clients::{self, Protocol};
 use super::{Content, Proof, RealProgram};
-use crate::contenders::Contender;
-use crate::programs::{Clients, Launcher, Probe, Program, Raw, difference};
-use crate::runner::Taken;
 use anyhow::{Context, Result, bail};
+use quarry_compare::contenders::Contender;
+use quarry_compare::{Clients, Launcher, Probe, Program, Raw, difference};
+use quarry_harness::runner::Taken;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -158,8 +158,8 @@ fn program(what: &RealProgram, file: PathBuf, folder: &Path, amount: u64) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::programs::Interrupt;
     use crate::real_programs::ALL;
+    use quarry_compare::Interrupt;
 
     #[test]
     fn wrong_results_are_told() {

@@ -1,8 +1,6 @@
 //! Quarry's stacks as the memory of a replayed kernel.
 
 use super::memory::{Buffer, Counters, KernelMemory, Pages};
-use crate::nearest;
-use crate::usage::Usage;
 use anyhow::{Result, bail};
 use quarry_core::frame::{MigrateType, NodeId, Order, Pfn};
 use quarry_core::heap::options::{OptionError, StackOptions};
@@ -11,6 +9,8 @@ use quarry_core::slab::sheaf::Sheaf;
 use quarry_core::slab::slub::{LockedSlub, Slub};
 use quarry_core::slab::{CacheId, CacheParams, SlabPolicy};
 use quarry_core::stack::{Stack, StackConfig};
+use quarry_harness::nearest;
+use quarry_harness::usage::Usage;
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::{NativeSlots, PerCpu};
 use std::fmt;

@@ -2,8 +2,8 @@
 //! that is measured, so that nothing is in flight while counters are read.
 
 use super::memory::{Counters, KernelMemory};
-use crate::affinity;
 use crate::patterns::window::process_cpu_ns;
+use quarry_harness::affinity;
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};

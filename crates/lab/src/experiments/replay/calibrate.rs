@@ -6,14 +6,14 @@
 //! allocator timed.
 
 use super::{Kind, Replaying};
-use crate::environment::Environment;
 use crate::replay::kernels::network::PACKET_WORK;
 use crate::replay::kernels::{Cast, Scenario};
 use crate::replay::solo::{Space, Timed};
 use crate::replay::stack::Policies;
-use crate::results::Measurement;
-use crate::table;
 use anyhow::{Result, anyhow, bail};
+use quarry_harness::environment::Environment;
+use quarry_harness::results::Measurement;
+use quarry_harness::table;
 use std::io::Write;
 
 /// Share of the page allocator in document 003: `__free_pages_ok` and `get_page_from_freelist`.

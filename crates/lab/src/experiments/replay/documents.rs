@@ -1,9 +1,6 @@
 //! The documents' figures that stand beside ours.
 
-/// Every number of the tables in the documents, as data.
-const MMTESTS: &str = include_str!("../../../tests/golden/mmtests_tables.csv");
-const TCP_RR: &str = include_str!("../../../tests/golden/tcp_rr_slub_slab.csv");
-const PAGE_FAULT: &str = include_str!("../../../tests/golden/page_fault1_lru.csv");
+use quarry_harness::tables::published::{MMTESTS, PAGE_FAULT, TCP_RR};
 
 /// What a document says of an experiment.
 pub(crate) struct Document {
@@ -93,7 +90,7 @@ impl Document {
             Table::TcpRr => {
                 // The document's machine has 16 CPUs, ours perhaps two: its rows are told apart by
                 // how many threads there are for each.
-                let cpus = crate::affinity::allowed().len().max(1);
+                let cpus = quarry_harness::affinity::allowed().len().max(1);
                 let threads = tasks.parse::<usize>().ok()? * 16;
                 let threads = threads.is_multiple_of(cpus).then(|| (threads / cpus).to_string())?;
                 let line = fields(TCP_RR).find(|fields| fields[0] == threads)?;

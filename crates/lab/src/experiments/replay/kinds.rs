@@ -3,7 +3,6 @@
 use super::documents::{Document, Table};
 use super::tables::Unit;
 use super::{Amount, Kind, Row, Settings, Spec};
-use crate::nearest;
 use crate::replay::crew::Load;
 use crate::replay::kernels::hackbench::{Medium, hackbench};
 use crate::replay::kernels::network::{self, LINUX_2_6_29, LINUX_4_9};
@@ -11,6 +10,7 @@ use crate::replay::kernels::pages::{FILE_PAGES, list_free, page_fault};
 use crate::replay::kernels::{Scenario, files};
 use crate::replay::solo::Space;
 use anyhow::Result;
+use quarry_harness::nearest;
 
 /// vanilla, hopcpu, and today's.
 const SLUB_PCP: &str = "slub+order0,slub+v2016,sheaf+v6.7";

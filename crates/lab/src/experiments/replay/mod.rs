@@ -10,18 +10,18 @@ mod tables;
 pub(crate) use kinds::*;
 pub(crate) use sample::ReplaySample;
 
-use crate::affinity;
-use crate::nearest;
-use crate::options::{self, Common};
 use crate::replay::kernels::Scenario;
 use crate::replay::stack::Policies;
-use crate::results::{Measurement, Variant, Verify, Workload};
-use crate::runner::{self, Design, Spot};
-use crate::usage::Usage;
 use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::ArgPredicate;
 use documents::Document;
+use quarry_harness::affinity;
+use quarry_harness::nearest;
+use quarry_harness::options::{self, Common};
+use quarry_harness::results::{Measurement, Variant, Verify, Workload};
+use quarry_harness::runner::{self, Design, Spot};
+use quarry_harness::usage::Usage;
 use std::io::Write;
 use tables::Unit;
 

@@ -3,10 +3,10 @@
 
 use super::Spec;
 use super::documents::Figure;
-use crate::results::{Cell, Direction, Metric, Run};
-use crate::statistics;
-use crate::table;
 use anyhow::Result;
+use quarry_harness::results::{Cell, Direction, Metric, Run};
+use quarry_harness::statistics;
+use quarry_harness::table;
 use std::io::Write;
 
 /// Unit of the original.
@@ -148,7 +148,7 @@ fn beside(figure: Option<Figure>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::Measurement;
+    use quarry_harness::results::Measurement;
 
     #[test]
     fn units_are_those_of_the_originals() {

@@ -1,0 +1,116 @@
+//! The parent's side: starts a watched process and reads its memory every so often.
+
+use super::control_group::ControlGroup;
+use crate::results::{Measurement, Reading, Timeline};
+use crate::runner;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Names the file by which a watched process enters the control group in which it is watched.
+pub const GROUP_VARIABLE: &str = "LAB_CONTROL_GROUP";
+
+/// What was seen of a process, and what it measured itself.
+pub type Watched = (Timeline, Measurement);
+
+/// Starts a sample process and reads its memory every `interval` until `lasts` after it has
+/// announced its `last` phase; then lets it end.
+///
+/// # Errors
+/// How the process failed.
+pub fn watch(
+    arguments: &[String],
+    preload: Option<&Path>,
+    settings: &[(String, String)],
+    interval: Duration,
+    last: (&str, Duration),
+) -> Result<Watched> {
+    let group = ControlGroup::create();
+    let mut command = runner::command(arguments, preload)?;
+    command.envs(settings.iter().cloned());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if let Some(group) = &group {
+        command.env(GROUP_VARIABLE, group.entrance());
+    }
+    let taken_before = taken_memory();
+    let start = Instant::now();
+    let mut child = command.spawn().context("cannot start a sample")?;
+    let lines = lines_of(child.stdout.take().context("no pipe")?, start);
+    let (mut readings, mut phases) = (Vec::new(), Vec::<(f64, String)>::new());
+    let mut end = None;
+    while end.is_none_or(|end| Instant::now() < end) {
+        for (ms, line) in lines.try_iter() {
+            if line.split(' ').next() == Some(last.0) {
+                end = Some(start + Duration::from_secs_f64(ms / 1e3) + last.1);
+            }
+            phases.push((ms, line));
+        }
+        if child.try_wait()?.is_some() {
+            break;
+        }
+        let ms = start.elapsed().as_secs_f64() * 1e3;
+        if let Some(resident) = resident(child.id()) {
+            let charged = match &group {
+                Some(group) => group.bytes().unwrap_or(0) as i64,
+                None => taken_memory() - taken_before,
+            };
+            readings.push(Reading { ms, resident, charged });
+        }
+        thread::sleep(interval);
+    }
+    drop(child.stdin.take());
+    let answer: Vec<(f64, String)> = lines.iter().collect();
+    let measurement = conclude(child, answer.last().map(|(_, line)| line.as_str()))?;
+    Ok((Timeline { readings, phases, in_group: group.is_some() }, measurement))
+}
+
+fn conclude(child: Child, answer: Option<&str>) -> Result<Measurement> {
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        bail!(runner::end_of(&output));
+    }
+    serde_json::from_str(answer.unwrap_or_default()).context("unreadable answer")
+}
+
+/// The lines that a process writes, each with the time at which it came.
+fn lines_of(stdout: ChildStdout, start: Instant) -> Receiver<(f64, String)> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            // The receiver is gone where the sample has been given up.
+            let _ = sender.send((start.elapsed().as_secs_f64() * 1e3, line));
+        }
+    });
+    receiver
+}
+
+fn resident(pid: u32) -> Option<u64> {
+    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * page_size())
+}
+
+fn page_size() -> u64 {
+    let size = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
+    size.ok().flatten().map_or(4096, |size| size as u64)
+}
+
+/// Memory of the machine that is not free.
+fn taken_memory() -> i64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<i64>().ok()).unwrap_or(0)
+    };
+    (value("MemTotal:") - value("MemFree:")) * 1024
+}
+
+/// Resident memory of a process that the lab did not start itself as a sample.
+pub fn resident_of(pid: u32) -> Option<u64> {
+    resident(pid)
+}
