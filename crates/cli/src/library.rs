@@ -3,10 +3,10 @@
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use quarry_compare::interpose;
 use quarry_harness::Usage;
-use std::ffi::{OsStr, OsString};
+use quarry_harness::launch::{NOT_PRELOADABLE, is_preloadable};
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{env, fmt, fs};
@@ -53,7 +53,7 @@ impl fmt::Display for LibraryError {
             }
             Self::NotExpressible(path) => write!(
                 f,
-                "{}: LD_PRELOAD cannot hold a path with a colon or white space; name a copy \
+                "{}: {NOT_PRELOADABLE}; name a copy \
                  elsewhere in {LIBRARY_VARIABLE}",
                 path.display()
             ),
@@ -92,7 +92,7 @@ pub(crate) fn find(slab: Option<&str>, named: Option<OsString>) -> Result<PathBu
         Some((by, value)) => find_named(by, PathBuf::from(value), &name)?,
         None => find_beside(&name)?,
     };
-    if path.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b':' | b' ' | b'\t' | b'\n')) {
+    if !is_preloadable(&path) {
         return Err(LibraryError::NotExpressible(path));
     }
     Ok(path)
@@ -182,16 +182,6 @@ fn unpack_anonymous(name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// The value of `LD_PRELOAD` with `library` in front of what is there already.
-pub(crate) fn preload_value(library: &Path, present: Option<OsString>) -> OsString {
-    let mut value = library.as_os_str().to_owned();
-    if let Some(present) = present.filter(|present| !present.is_empty()) {
-        value.push(OsStr::new(":"));
-        value.push(present);
-    }
-    value
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,14 +207,6 @@ mod tests {
         let exe = target.path().join("tools/quarry");
         let places = places_beside(Some(&exe), "libquarry.so");
         assert_eq!(places.last(), Some(&target.path().join("release/libquarry.so")));
-    }
-
-    #[test]
-    fn keeps_what_is_preloaded_already() {
-        let library = Path::new("/l/libquarry.so");
-        assert_eq!(preload_value(library, None), "/l/libquarry.so");
-        assert_eq!(preload_value(library, Some(OsString::new())), "/l/libquarry.so");
-        assert_eq!(preload_value(library, Some("/a.so".into())), "/l/libquarry.so:/a.so");
     }
 
     #[test]

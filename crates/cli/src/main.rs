@@ -36,8 +36,8 @@ enum Command {
     #[command(subcommand)]
     Lab(LabCommand),
     /// Takes one sample in this process; the lab starts it.
-    #[command(name = quarry_harness::runner::SAMPLE_COMMAND, hide = true)]
-    Sample(quarry_lab::SampleArgs),
+    #[command(name = quarry_harness::launch::SAMPLE_COMMAND, hide = true)]
+    Sample(quarry_harness::launch::SampleArgs),
     /// Runs one sample of a program and watches it; `compare` starts it.
     #[command(name = quarry_compare::SUPERVISE_COMMAND, hide = true)]
     Supervise(quarry_compare::SuperviseArgs),

@@ -10,6 +10,7 @@ use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
 use quarry_compare::interpose;
 use quarry_harness::Usage;
+use quarry_harness::launch::preload_value;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -99,7 +100,7 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     let mut command = Command::new(&file);
     command.arg0(name).args(&args.program.command[1..]);
     if plan.preloads {
-        command.env("LD_PRELOAD", library::preload_value(&library, env::var_os("LD_PRELOAD")));
+        command.env("LD_PRELOAD", preload_value(&[&library], env::var_os("LD_PRELOAD")));
     }
     if plan.is_expected {
         command.env(PID_VARIABLE, std::process::id().to_string());

@@ -2,12 +2,16 @@
 
 use crate::interpose;
 use anyhow::{Result, bail};
+use quarry_harness::launch::{NOT_PRELOADABLE, is_preloadable};
 use quarry_harness::nearest;
 use quarry_harness::results::{Measurement, Variant};
 use quarry_harness::usage::Usage;
 use std::env::consts::ARCH;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// Finds `libquarry.so`; called only where it is needed.
+pub type FindLibrary<'a> = &'a dyn Fn() -> Result<PathBuf>;
 
 /// Name of the allocator of the C library, which serves where nothing is preloaded.
 pub const GLIBC: &str = "glibc";
@@ -89,7 +93,7 @@ pub struct Found {
 ///
 /// # Errors
 /// A name that is not known, or the same name twice.
-pub fn find(names: &[String], quarry: &dyn Fn() -> Result<PathBuf>) -> Result<Found> {
+pub fn find(names: &[String], quarry: FindLibrary<'_>) -> Result<Found> {
     let mut found = Found::default();
     for name in names {
         if found.allocators.iter().any(|present| present.name == *name) {
@@ -103,10 +107,7 @@ pub fn find(names: &[String], quarry: &dyn Fn() -> Result<PathBuf>) -> Result<Fo
     Ok(found)
 }
 
-fn look_for(
-    name: &str,
-    quarry: &dyn Fn() -> Result<PathBuf>,
-) -> Result<std::result::Result<Allocator, String>> {
+fn look_for(name: &str, quarry: FindLibrary<'_>) -> Result<std::result::Result<Allocator, String>> {
     if name == GLIBC {
         return Ok(Ok(glibc()));
     }
@@ -171,18 +172,13 @@ fn shared_object(name: &str, file: &str) -> Result<PathBuf> {
     };
     let path = Path::new(file).canonicalize().map_err(|error| refusal(&error.to_string()))?;
     if !is_preloadable(&path) {
-        return Err(refusal("LD_PRELOAD cannot hold a path with a colon or white space").into());
+        return Err(refusal(NOT_PRELOADABLE).into());
     }
     match interpose::is_shared_object(&path) {
         Ok(true) => Ok(path),
         Ok(false) => Err(refusal("not a shared object of this machine").into()),
         Err(error) => Err(refusal(&error.to_string()).into()),
     }
-}
-
-/// Whether `LD_PRELOAD`, which separates its entries by colons and white space, can hold a path.
-pub fn is_preloadable(path: &Path) -> bool {
-    !path.as_os_str().as_encoded_bytes().iter().any(|it| matches!(it, b':' | b' ' | b'\t' | b'\n'))
 }
 
 /// One of those that `make peers` builds: in the folder that is named, else in `peers` beside this

@@ -1,8 +1,9 @@
 //! What a comparison prints: the figures, the verdicts, what they rest on, and what to do next.
 
+use super::first_look::{self, FirstLook};
 use super::judgement::{Judged, Judgement};
+use super::request::{Request, Runs};
 use super::weight::Weight;
-use super::{FirstLook, Request, Runs};
 use quarry_harness::results::{Cell, Direction, Metric, Run, Variant};
 use quarry_harness::statistics;
 use quarry_harness::table;
@@ -196,7 +197,7 @@ impl Answer<'_> {
     }
 
     fn pymalloc(&self) -> Option<String> {
-        let on_own = self.look.ok()?.probe.is_on_pymalloc(super::python_malloc().as_deref());
+        let on_own = self.look.ok()?.probe.is_on_pymalloc(first_look::python_malloc().as_deref());
         let text = "Python serves its small objects itself: with PYTHONMALLOC=malloc allocators \
                     get them, too";
         on_own.then(|| text.to_owned())

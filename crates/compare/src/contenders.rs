@@ -1,11 +1,11 @@
 //! Allocators with their settings, as the variants of a run.
 
-use crate::FindLibrary;
-use crate::allocators::{self, Allocator};
+use crate::allocators::{self, Allocator, FindLibrary};
 use anyhow::{Error, Result, bail};
+use quarry_harness::launch::{self, Order};
 use quarry_harness::results::{Measurement, Variant};
-use quarry_harness::runner;
-use quarry_harness::watch::{Watched, watch};
+use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
+use quarry_harness::watch::{self, Watched};
 use std::io::Write;
 use std::time::Duration;
 
@@ -73,27 +73,41 @@ impl Contender {
     ///
     /// # Errors
     /// Why there is none.
-    pub fn sample(&self, arguments: &[String]) -> Result<Measurement, String> {
+    pub fn sample(&self, order: &Order) -> Result<Measurement> {
         let preload = self.allocator.preload.as_deref();
-        let measurement = runner::sample_with(arguments, preload, &self.settings)?;
-        self.allocator.check(&measurement)?;
+        let measurement = launch::sample(order, preload, &self.settings)?;
+        self.allocator.check(&measurement).map_err(Error::msg)?;
         Ok(measurement)
     }
 
-    /// Watches one sample while it runs ([`watch()`]) and checks who served it.
+    /// Watches one sample while it runs ([`watch::watch`]) and checks who served it.
     ///
     /// # Errors
     /// Why there is none.
     pub fn watch(
         &self,
-        arguments: &[String],
+        order: &Order,
         interval: Duration,
         last: (&str, Duration),
     ) -> Result<Watched> {
         let preload = self.allocator.preload.as_deref();
-        let watched = watch(arguments, preload, &self.settings, interval, last)?;
+        let watched = watch::watch(order, preload, &self.settings, interval, last)?;
         self.allocator.check(&watched.1).map_err(Error::msg)?;
         Ok(watched)
+    }
+}
+
+/// Work of this executable, in a fresh process that is served by the contender of the variant.
+pub struct OwnWork<F> {
+    /// One for each variant.
+    pub contenders: Vec<Contender>,
+    /// The work of a sample.
+    pub order: F,
+}
+
+impl<F: Fn(SampleKey) -> Order> Sampler for OwnWork<F> {
+    fn sample(&self, key: SampleKey) -> Result<Taken, NoSample> {
+        Ok(self.contenders[key.variant].sample(&(self.order)(key))?.into())
     }
 }
 

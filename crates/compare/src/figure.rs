@@ -19,6 +19,14 @@ pub(super) struct Figure {
 }
 
 impl Figure {
+    /// Reads all of them.
+    ///
+    /// # Errors
+    /// What is wrong with one.
+    pub(super) fn parse_all(texts: &[String]) -> Result<Vec<Self>> {
+        (1..).zip(texts).map(|(number, text)| Self::parse(text, number)).collect()
+    }
+
     /// Reads `[higher:|lower:]REGEX` with one capture group, whose name, if it has one, is the
     /// figure's. `number` counts the options, from 1.
     ///

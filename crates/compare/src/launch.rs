@@ -5,16 +5,18 @@ use super::allocator_spec;
 use super::interrupt::Interrupt;
 use super::raw::{self, Raw};
 use super::reach;
-use super::supervisor::{End, FINISH, Report};
+use super::supervisor::{End, FINISH, Report, SUPERVISE_COMMAND};
 use super::witness::{self, Witnesses};
-use crate::SUPERVISE_COMMAND;
 use crate::allocators;
 use crate::contenders::Contender;
 use anyhow::{Context, Result, anyhow, bail};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use quarry_harness::destination;
-use quarry_harness::runner::{self, INTERRUPTED};
+use quarry_harness::launch::{
+    NOT_PRELOADABLE, cleared_variables, end_of, is_preloadable, preload_value,
+};
+use quarry_harness::sampler::NoSample;
 use quarry_harness::usage::Usage;
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -26,6 +28,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -67,26 +70,23 @@ pub struct Served {
 }
 
 /// Starts samples, one at a time.
-pub struct Launcher<'a> {
-    interrupt: &'a Interrupt,
+pub struct Launcher {
+    interrupt: Rc<Interrupt>,
     scratch: TempDir,
     witnesses: Witnesses,
     is_open: Cell<bool>,
 }
 
-impl<'a> Launcher<'a> {
+impl Launcher {
     /// Makes the folder that samples write into.
     ///
     /// # Errors
     /// Where that cannot be made, or nothing in it could be preloaded.
-    pub fn new(interrupt: &'a Interrupt) -> Result<Self> {
+    pub fn new(interrupt: Rc<Interrupt>) -> Result<Self> {
         let scratch = tempfile::Builder::new().prefix("quarry-lab").tempdir();
         let scratch = scratch.map_err(|error| destination::no_temporary(&error))?;
-        if !allocators::is_preloadable(scratch.path()) {
-            bail!(Usage(format!(
-                "TMPDIR: {}: LD_PRELOAD cannot hold a path with a colon or white space",
-                scratch.path().display()
-            )));
+        if !is_preloadable(scratch.path()) {
+            bail!(Usage(format!("TMPDIR: {}: {NOT_PRELOADABLE}", scratch.path().display())));
         }
         let witnesses = Witnesses::unpack(scratch.path())?;
         Ok(Self { interrupt, scratch, witnesses, is_open: Cell::new(false) })
@@ -142,18 +142,18 @@ impl<'a> Launcher<'a> {
         contender: &Contender,
         with_statistics: bool,
         clients: Option<Clients<'_>>,
-    ) -> Result<(Raw, String), String> {
+    ) -> Result<(Raw, String), NoSample> {
         if self.interrupt.signal().is_some() {
-            return Err(INTERRUPTED.to_owned());
+            return Err(NoSample::Interrupted);
         }
         let with_statistics = with_statistics && is_quarry(contender);
-        let raw = self.run(program, contender, &self.witnesses.witness, with_statistics, clients);
-        let raw = raw.map_err(|error| format!("{error:#}"))?;
+        let witness = &self.witnesses.witness;
+        let raw = self.run(program, contender, witness, with_statistics, clients)?;
         if raw.report.end == End::Cancelled {
-            return Err(INTERRUPTED.to_owned());
+            return Err(NoSample::Interrupted);
         }
         if let Some(failure) = raw.failure(program.timeout) {
-            return Err(failure);
+            return Err(failure.into());
         }
         let served_by = match program.may_serve_itself {
             true => reach::serves_start(contender, &raw.report, &raw.said)?,
@@ -187,7 +187,7 @@ impl<'a> Launcher<'a> {
         if program.proportional {
             supervisor.arg("--proportional");
         }
-        for key in runner::cleared_variables() {
+        for key in cleared_variables() {
             supervisor.arg("--unset").arg(key);
         }
         let mut set = |key: &str, value: &OsString| {
@@ -252,7 +252,7 @@ impl<'a> Launcher<'a> {
         let answer = answer?;
         let output = child.wait_with_output()?;
         if !output.status.success() {
-            bail!("the sample's supervisor: {}", runner::end_of(&output));
+            bail!("the sample's supervisor: {}", end_of(&output));
         }
         let report = serde_json::from_slice(&answer);
         Ok((report.context("unreadable answer of a sample's supervisor")?, served))
@@ -304,17 +304,10 @@ fn is_quarry(contender: &Contender) -> bool {
 
 /// The witness, the allocator, and what the user preloads anyway.
 fn preload(witness: &Path, allocator: &Path) -> Result<OsString> {
-    if !allocators::is_preloadable(allocator) {
-        bail!("{}: LD_PRELOAD cannot hold a path with a colon or white space", allocator.display());
+    if !is_preloadable(allocator) {
+        bail!("{}: {NOT_PRELOADABLE}", allocator.display());
     }
-    let mut value = witness.as_os_str().to_owned();
-    value.push(":");
-    value.push(allocator);
-    if let Some(own) = std::env::var_os("LD_PRELOAD").filter(|own| !own.is_empty()) {
-        value.push(":");
-        value.push(own);
-    }
-    Ok(value)
+    Ok(preload_value(&[witness, allocator], std::env::var_os("LD_PRELOAD")))
 }
 
 #[cfg(test)]

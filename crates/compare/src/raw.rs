@@ -2,10 +2,10 @@
 
 use super::launch::Served;
 use super::supervisor::{End, Look, Report};
-use super::witness::Testimony;
+use super::witness::ProcessRecord;
 use anyhow::Result;
+use quarry_harness::launch::last_line;
 use quarry_harness::results::{Measurement, Reading, Timeline};
-use quarry_harness::runner::INTERRUPTED;
 use std::time::Duration;
 
 /// A sample as it came.
@@ -13,7 +13,7 @@ pub struct Raw {
     /// The process.
     pub(super) report: Report,
     /// What its programs said.
-    pub(super) said: Vec<Testimony>,
+    pub(super) said: Vec<ProcessRecord>,
     /// What it printed.
     pub stdout: Vec<u8>,
     /// What it printed on standard error.
@@ -32,11 +32,10 @@ impl Raw {
             End::Exited(status) => format!("exit status {status}"),
             End::Signalled(signal) => format!("ended by signal {signal}"),
             End::TimedOut => format!("not done after {} (--timeout)", seconds(timeout)),
-            End::Cancelled => INTERRUPTED.to_owned(),
+            End::Cancelled => "interrupted".to_owned(),
             End::NotStarted(error) => format!("cannot be started: {error}"),
         };
-        let errors = String::from_utf8_lossy(&self.stderr);
-        let last = errors.lines().rev().find(|line| !line.trim().is_empty());
+        let last = last_line(&self.stderr);
         Some(last.map_or(text.clone(), |last| format!("{text}: {last}")))
     }
 

@@ -4,7 +4,7 @@ use super::allocator_spec;
 use super::raw::Raw;
 use super::supervisor::Report;
 use super::weight::Seen;
-use super::witness::{Calls, Testimony};
+use super::witness::{Calls, ProcessRecord};
 use crate::contenders::Contender;
 use crate::inside;
 use crate::interpose::{Obstacle, obstacle};
@@ -28,14 +28,14 @@ const MOST_UNSERVED: f64 = 0.1;
 
 /// Why there is no verdict, and what would help.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Excuse {
+pub(super) struct NoVerdict {
     /// Why.
     pub(super) why: String,
     /// What to do about it.
     pub(super) remedy: String,
 }
 
-impl fmt::Display for Excuse {
+impl fmt::Display for NoVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "no verdict: {}\nwhat would help: {}", self.why, self.remedy)
     }
@@ -43,14 +43,14 @@ impl fmt::Display for Excuse {
 
 /// What can be said before the program has run: `program` is the file that is executed in the end,
 /// `library` one of those that would be preloaded.
-pub(super) fn before_it_runs(program: &Path, library: &Path) -> Option<Excuse> {
+pub(super) fn before_it_runs(program: &Path, library: &Path) -> Option<NoVerdict> {
     let obstacle = obstacle(program, library).filter(|obstacle| !obstacle.is_partial())?;
-    Some(excuse_of(program, &obstacle))
+    Some(no_verdict_of(program, &obstacle))
 }
 
-fn excuse_of(program: &Path, obstacle: &Obstacle) -> Excuse {
+fn no_verdict_of(program: &Path, obstacle: &Obstacle) -> NoVerdict {
     let why = format!("{} {obstacle}", program.display());
-    Excuse { why, remedy: remedy(obstacle).to_owned() }
+    NoVerdict { why, remedy: remedy(obstacle).to_owned() }
 }
 
 fn remedy(obstacle: &Obstacle) -> &'static str {
@@ -141,11 +141,11 @@ impl Probe {
 
     /// Why an allocator makes no difference, whatever it takes of the time. `library` is one that
     /// would be preloaded.
-    pub(super) fn obstacle(&self, library: &Path) -> Option<Excuse> {
+    pub(super) fn obstacle(&self, library: &Path) -> Option<NoVerdict> {
         let program = self.unserved.as_ref()?;
         Some(match obstacle(program, library) {
-            Some(obstacle) => excuse_of(program, &obstacle),
-            None => Excuse {
+            Some(obstacle) => no_verdict_of(program, &obstacle),
+            None => NoVerdict {
                 why: format!("nothing could be preloaded into {}", program.display()),
                 remedy: "let it keep LD_PRELOAD and QUARRYLAB_WITNESS in its environment".into(),
             },
@@ -169,7 +169,7 @@ impl Probe {
     }
 
     /// Why there is no comparison where the allocator has hardly any influence.
-    pub(super) fn excuse(&self, python: Option<&OsStr>) -> Excuse {
+    pub(super) fn no_verdict(&self, python: Option<&OsStr>) -> NoVerdict {
         let (reason, remedy) = self.reason(self.is_on_pymalloc(python));
         let why = format!(
             "{} asked for memory {} times in {:.3} s of CPU time, about {:.1} % of it{reason}",
@@ -178,7 +178,7 @@ impl Probe {
             self.cpu_ns as f64 / 1e9,
             100.0 * self.share(),
         );
-        Excuse { why, remedy }
+        NoVerdict { why, remedy }
     }
 
     /// Whether CPython serves its small objects itself. `setting` is the value of PYTHONMALLOC.
@@ -214,7 +214,7 @@ impl Probe {
 pub(super) fn served(
     contender: &Contender,
     report: &Report,
-    said: &[Testimony],
+    said: &[ProcessRecord],
 ) -> Result<String, String> {
     check(contender, report, said, false)
 }
@@ -226,7 +226,7 @@ pub(super) fn served(
 pub(super) fn serves_start(
     contender: &Contender,
     report: &Report,
-    said: &[Testimony],
+    said: &[ProcessRecord],
 ) -> Result<String, String> {
     check(contender, report, said, true)
 }
@@ -234,7 +234,7 @@ pub(super) fn serves_start(
 fn check(
     contender: &Contender,
     report: &Report,
-    said: &[Testimony],
+    said: &[ProcessRecord],
     main_alone: bool,
 ) -> Result<String, String> {
     let name = contender.name();
@@ -267,7 +267,7 @@ fn check(
 /// The object that serves a program. A program at a fixed address may stand for a `malloc` that it
 /// only refers to; one that defines its own has been told apart from it. The loader knows the
 /// program itself by the name that it was started under, which need not be a path.
-fn malloc_of(one: &Testimony) -> &str {
+fn malloc_of(one: &ProcessRecord) -> &str {
     let is_executable = |path: &Path| path.canonicalize().is_ok_and(|it| it == one.executable);
     let in_executable = !one.malloc.contains('/') || is_executable(Path::new(&one.malloc));
     let is_own = || {
@@ -315,18 +315,18 @@ mod tests {
     fn scene(
         seen: &[(i32, &str, u64)],
         said: &[(i32, &str, &str)],
-    ) -> (Contender, Report, Vec<Testimony>) {
+    ) -> (Contender, Report, Vec<ProcessRecord>) {
         let contender = Contender::from(allocators::glibc());
         let libc = allocator_spec::file_of(&contender).unwrap().display().to_string();
         let seen = seen.iter().map(|(pid, path, ticks)| (*pid, PathBuf::from(path), *ticks));
         let report = Report { pid: 1, seen: seen.collect(), ..Report::empty(End::Exited(0)) };
-        let testimony = |(pid, path, malloc): &(i32, &str, &str)| Testimony {
+        let record = |(pid, path, malloc): &(i32, &str, &str)| ProcessRecord {
             pid: *pid,
             executable: PathBuf::from(path),
             malloc: malloc.replace(LIBC, &libc),
-            ..Testimony::default()
+            ..ProcessRecord::default()
         };
-        let said = said.iter().map(testimony).collect();
+        let said = said.iter().map(record).collect();
         (contender, report, said)
     }
 
@@ -384,14 +384,14 @@ mod tests {
     }
 
     #[test]
-    fn few_calls_are_an_excuse_and_many_bytes_are_none() {
+    fn few_calls_give_no_verdict_and_many_bytes_do() {
         let many = probe(1_000_000, 90_000_000, 1 << 26, false);
         assert_eq!(weight(&many, None), Weight::Enough);
         let few = probe(100, 10_000, 1 << 12, false);
         assert_eq!(weight(&few, None), Weight::Nothing);
         let expected =
             "/no/such asked for memory 100 times in 1.000 s of CPU time, about 0.0 % of it";
-        assert_eq!(few.excuse(None).why, expected);
+        assert_eq!(few.no_verdict(None).why, expected);
         // A thousand blocks of 1 MiB: little time in malloc, much in page faults.
         assert_eq!(weight(&probe(1000, 1_000_000, 1000 << 20, false), None), Weight::Enough);
     }
@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn python_has_a_remedy() {
         let probe = probe(20_000, 20_000_000, 1 << 20, true);
-        let on_own = probe.excuse(None);
+        let on_own = probe.no_verdict(None);
         assert!(on_own.why.ends_with(": Python serves its small objects itself"));
         assert_eq!(on_own.remedy, "set PYTHONMALLOC=malloc");
         assert_eq!(weight(&probe, Some("malloc")), Weight::Enough);

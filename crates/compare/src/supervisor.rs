@@ -21,7 +21,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -39,6 +39,9 @@ const QUIET_TICKS: u64 = 1;
 const QUIET_WINDOW: Duration = Duration::from_millis(250);
 /// How long processes have between being asked to end and being ended.
 const GRACE: Duration = Duration::from_secs(2);
+
+/// Name of the hidden subcommand that runs one sample of a program and watches it.
+pub const SUPERVISE_COMMAND: &str = "__supervise";
 
 /// The byte on standard input that says that the program has done its work.
 pub(super) const FINISH: u8 = b'.';
@@ -70,6 +73,15 @@ pub struct SuperviseArgs {
     /// The file, then its name and arguments.
     #[arg(required = true, num_args = 2.., trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
+}
+
+/// Takes one sample in this process, as the command asks its supervisor to.
+///
+/// # Errors
+/// Where the sample could not be taken.
+pub fn supervise(args: &SuperviseArgs, out: &mut dyn Write) -> Result<()> {
+    let report = args.supervise()?;
+    Ok(writeln!(out, "{}", serde_json::to_string(&report)?)?)
 }
 
 /// How the program ended.

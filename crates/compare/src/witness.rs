@@ -14,7 +14,7 @@ const COUNTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libquarry-count
 
 /// A program that was executed, in the sample's process tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Testimony {
+pub(super) struct ProcessRecord {
     /// The process.
     pub(super) pid: i32,
     /// What it ran.
@@ -97,19 +97,19 @@ pub(super) fn create(path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// Where the file cannot be read.
-pub(super) fn read(path: &Path) -> Result<Vec<Testimony>> {
+pub(super) fn read(path: &Path) -> Result<Vec<ProcessRecord>> {
     let bytes = fs::read(path).with_context(|| path.display().to_string())?;
     let taken = number32(&bytes, 0) as usize;
     let slots = bytes.get(layout::HEADER_BYTES..).unwrap_or_default().chunks(layout::SLOT_BYTES);
-    Ok(slots.take(taken).filter_map(testimony).collect())
+    Ok(slots.take(taken).filter_map(record).collect())
 }
 
-fn testimony(slot: &[u8]) -> Option<Testimony> {
+fn record(slot: &[u8]) -> Option<ProcessRecord> {
     let flags = number32(slot, layout::FLAGS);
     if slot.len() < layout::SLOT_BYTES || flags & layout::COMPLETE == 0 {
         return None;
     }
-    Some(Testimony {
+    Some(ProcessRecord {
         pid: number32(slot, layout::PID) as i32,
         executable: PathBuf::from(path(slot, layout::EXECUTABLE)),
         malloc: path(slot, layout::MALLOC),
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    fn run(program: &str, preload: fn(&Witnesses) -> &Path) -> Vec<Testimony> {
+    fn run(program: &str, preload: fn(&Witnesses) -> &Path) -> Vec<ProcessRecord> {
         let folder = tempfile::tempdir().unwrap();
         let witnesses = Witnesses::unpack(folder.path()).unwrap();
         let file = folder.path().join("file");

@@ -2,9 +2,11 @@
 //! and shows them. It knows no allocator, no program and no experiment.
 //!
 //! ```text
+//! experiment   what is compared, over what, how often: a value, and the engine that conducts it
+//! sampler      what takes one sample
 //! options      options of every experiment
 //! blocks       in which order samples are taken: randomised complete blocks
-//! runner       conducts a run; starts processes
+//! launch       starts processes
 //! watch        samples whose memory their parent reads while they run
 //! results      every raw sample of a run in a directory, and what is to know of it
 //! statistics   medians, paired ratios, bootstrap intervals
@@ -17,7 +19,6 @@
 //! doctor       what makes timings untrustworthy on this machine
 //! environment  what a reader of results has to know of the machine
 //! affinity     which CPUs a sample runs on
-//! place        where programs are
 //! destination  a file that is opened first and written last
 //! usage, nearest  errors of usage; what a mistyped name may have been meant to be
 //! ```
@@ -28,13 +29,14 @@ pub mod comparison;
 pub mod destination;
 pub mod doctor;
 pub mod environment;
+pub mod experiment;
+pub mod launch;
 pub mod nearest;
 pub mod options;
 pub mod picture;
-pub mod place;
 pub mod report;
 pub mod results;
-pub mod runner;
+pub mod sampler;
 pub mod statistics;
 pub mod table;
 pub mod tables;

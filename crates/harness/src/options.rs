@@ -1,8 +1,9 @@
 //! The options that every experiment has, with its own defaults.
 
+use crate::experiment::Experiment;
 use crate::nearest;
 use crate::results::{self, Metric, Variant, Workload};
-use crate::runner::Design;
+use crate::sampler::Sampler;
 use crate::usage::Usage;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -82,20 +83,22 @@ impl<D: Defaults> Common<D> {
         }
     }
 
-    /// A run as these options ask for, with a warm-up round and time per operation as its only
-    /// metric.
+    /// An experiment as these options ask for, with a warm-up round and time per operation as its
+    /// only metric.
     ///
     /// # Errors
     /// A number of tasks that the experiment cannot run.
-    pub fn design(
+    pub fn experiment(
         &self,
-        experiment: &str,
+        name: &str,
         variants: Vec<Variant>,
         baseline: &str,
         workloads: Vec<Workload>,
-    ) -> Result<Design> {
-        Ok(Design {
-            experiment: experiment.to_owned(),
+        sampler: impl Sampler + 'static,
+    ) -> Result<Experiment> {
+        Ok(Experiment {
+            name: name.to_owned(),
+            about: "a fresh process each.".to_owned(),
             variants,
             baseline: baseline.to_owned(),
             workloads,
@@ -104,8 +107,10 @@ impl<D: Defaults> Common<D> {
             options: BTreeMap::new(),
             rounds: self.samples,
             warm_up: true,
+            enough: None,
             seed: self.seed,
             out: self.out.clone(),
+            sampler: Box::new(sampler),
         })
     }
 
@@ -161,6 +166,18 @@ pub fn named<T: ToString>(
         prefixes => prefixes.iter().any(|prefix| name.starts_with(prefix)),
     };
     Ok(all.into_iter().zip(names).filter(is_wanted).map(|(it, _)| it).collect())
+}
+
+/// Those of `all` that `chosen` names; all of them where it names none.
+///
+/// # Errors
+/// A name that is none of them, called a `what`.
+pub fn exactly<'a>(all: &[&'a str], chosen: &[String], what: &str) -> Result<Vec<&'a str>> {
+    if let Some(name) = chosen.iter().find(|name| !all.contains(&name.as_str())) {
+        return Err(nearest::unknown(what, name, all));
+    }
+    let is_chosen = |name: &&str| chosen.is_empty() || chosen.iter().any(|it| it == name);
+    Ok(all.iter().copied().filter(is_chosen).collect())
 }
 
 #[cfg(test)]
@@ -221,6 +238,17 @@ mod tests {
         assert_eq!(of(&["b", "a"]).unwrap(), ["ab", "ac", "b"]);
         let error = of(&["a", "bc"]).unwrap_err().to_string();
         assert!(error.starts_with("no letter bc; ") && error.ends_with("accepted: ab, ac, b"));
+    }
+
+    #[test]
+    fn names_are_chosen_exactly() {
+        let of = |chosen: &[&str]| {
+            let chosen: Vec<String> = chosen.iter().map(|it| (*it).to_owned()).collect();
+            exactly(&["ab", "b"], &chosen, "letter")
+        };
+        assert_eq!(of(&[]).unwrap(), ["ab", "b"]);
+        assert_eq!(of(&["b"]).unwrap(), ["b"]);
+        assert!(of(&["a"]).unwrap_err().to_string().starts_with("no letter a; "));
     }
 
     #[test]

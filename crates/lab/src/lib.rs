@@ -6,7 +6,7 @@
 //! replay         workloads of the documents, on stacks with chosen policies
 //! real_programs  programs that everybody knows, each with a fixed amount of work
 //! driven         programs that a script drives
-//! sample         what a sample process of the lab can measure
+//! ready_program  a program of either kind with its work, ready to be run on each allocator
 //! ```
 //!
 //! Four rules hold for every experiment. Variants are interleaved: within a block each runs once,
@@ -17,15 +17,16 @@
 mod driven;
 mod experiments;
 mod patterns;
+mod ready_program;
 mod real_programs;
 mod replay;
-mod sample;
 
 use anyhow::Result;
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use experiments::peers;
 use quarry_compare::FindLibrary;
 use quarry_harness::doctor::DoctorArgs;
+use quarry_harness::launch::SampleArgs;
 use quarry_harness::report::ReportArgs;
 use quarry_harness::tables::CompareArgs;
 use std::io::Write;
@@ -39,7 +40,7 @@ pub enum LabCommand {
     Run {
         /// Which one, with its options.
         #[command(subcommand)]
-        experiment: experiments::Experiment,
+        experiment: experiments::Chosen,
     },
     /// Print the tables of results directories.
     Compare(CompareArgs),
@@ -47,13 +48,6 @@ pub enum LabCommand {
     Report(ReportArgs),
     /// Say what makes timings untrustworthy on this machine, and what mends it.
     Doctor(DoctorArgs),
-}
-
-/// What a sample is to measure.
-#[derive(Args)]
-pub struct SampleArgs {
-    #[command(subcommand)]
-    kind: sample::SampleKind,
 }
 
 /// Carries out `quarry lab ...` and prints to `out`.
@@ -75,6 +69,6 @@ pub fn lab(command: LabCommand, find_library: FindLibrary<'_>, out: &mut dyn Wri
 /// # Errors
 /// Where the sample could not be taken.
 pub fn sample(args: SampleArgs, out: &mut dyn Write) -> Result<()> {
-    let measurement = args.kind.measure()?;
+    let measurement = args.measure(experiments::works())?;
     Ok(writeln!(out, "{}", serde_json::to_string(&measurement)?)?)
 }

@@ -1,13 +1,13 @@
 //! The parent's side: starts a watched process and reads its memory every so often.
 
 use super::control_group::ControlGroup;
+use crate::launch::{self, Order};
 use crate::results::{Measurement, Reading, Timeline};
-use crate::runner;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{ChildStdout, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,15 +24,14 @@ pub type Watched = (Timeline, Measurement);
 /// # Errors
 /// How the process failed.
 pub fn watch(
-    arguments: &[String],
+    order: &Order,
     preload: Option<&Path>,
     settings: &[(String, String)],
     interval: Duration,
     last: (&str, Duration),
 ) -> Result<Watched> {
     let group = ControlGroup::create();
-    let mut command = runner::command(arguments, preload)?;
-    command.envs(settings.iter().cloned());
+    let mut command = launch::command(order, preload, settings)?;
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if let Some(group) = &group {
         command.env(GROUP_VARIABLE, group.entrance());
@@ -54,7 +53,7 @@ pub fn watch(
             break;
         }
         let ms = start.elapsed().as_secs_f64() * 1e3;
-        if let Some(resident) = resident(child.id()) {
+        if let Some(resident) = resident_of(child.id()) {
             let charged = match &group {
                 Some(group) => group.bytes().unwrap_or(0) as i64,
                 None => taken_memory() - taken_before,
@@ -65,16 +64,9 @@ pub fn watch(
     }
     drop(child.stdin.take());
     let answer: Vec<(f64, String)> = lines.iter().collect();
-    let measurement = conclude(child, answer.last().map(|(_, line)| line.as_str()))?;
+    let answer = answer.last().map_or("", |(_, line)| line.as_str());
+    let measurement = launch::answer_of(&child.wait_with_output()?, answer.as_bytes())?;
     Ok((Timeline { readings, phases, in_group: group.is_some() }, measurement))
-}
-
-fn conclude(child: Child, answer: Option<&str>) -> Result<Measurement> {
-    let output = child.wait_with_output()?;
-    if !output.status.success() {
-        bail!(runner::end_of(&output));
-    }
-    serde_json::from_str(answer.unwrap_or_default()).context("unreadable answer")
 }
 
 /// The lines that a process writes, each with the time at which it came.
@@ -89,7 +81,9 @@ fn lines_of(stdout: ChildStdout, start: Instant) -> Receiver<(f64, String)> {
     receiver
 }
 
-fn resident(pid: u32) -> Option<u64> {
+/// Resident memory of a process in bytes; `None` where it is gone.
+#[must_use]
+pub fn resident_of(pid: u32) -> Option<u64> {
     let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
     Some(pages * page_size())
@@ -108,9 +102,4 @@ fn taken_memory() -> i64 {
         line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<i64>().ok()).unwrap_or(0)
     };
     (value("MemTotal:") - value("MemFree:")) * 1024
-}
-
-/// Resident memory of a process that the lab did not start itself as a sample.
-pub fn resident_of(pid: u32) -> Option<u64> {
-    resident(pid)
 }

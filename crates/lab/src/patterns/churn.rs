@@ -4,10 +4,11 @@ use super::heap::{Block, Heap};
 use super::watched::{self, Table};
 use super::window::Done;
 use anyhow::Result;
-use clap::Args;
+use quarry_harness::launch::Work;
 use quarry_harness::results::Measurement;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use serde::{Deserialize, Serialize};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,10 +21,10 @@ const THREADS: u64 = 4;
 const BLOCKS_OF_THREAD: usize = 20_000;
 
 /// One sample, taken in a process of its own.
-#[derive(Args)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct ChurnSample {
-    #[arg(long)]
-    seconds: u64,
+    /// How long it churns.
+    pub(crate) seconds: u64,
 }
 
 /// What has come and gone.
@@ -66,9 +67,11 @@ fn free(heap: Heap, word: usize, size: usize) {
     heap.free(unsafe { Block::from_word(word) }, size as u64);
 }
 
-impl ChurnSample {
+impl Work for ChurnSample {
+    const NAME: &'static str = "churn";
+
     /// Churns.
-    pub(crate) fn measure(self) -> Result<Measurement> {
+    fn measure(self) -> Result<Measurement> {
         // The alarm of samples is not for ones that last.
         nix::unistd::alarm::set(self.seconds as u32 * 3 + 60);
         watched::join_group()?;

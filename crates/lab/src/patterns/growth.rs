@@ -4,28 +4,26 @@ use super::heap::Heap;
 use super::watched;
 use super::window::Done;
 use anyhow::Result;
-use clap::Args;
 use nix::sys::resource::{UsageWho, getrusage};
+use quarry_harness::launch::Work;
 use quarry_harness::results::Measurement;
+use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
 /// One sample, taken in a process of its own.
-#[derive(Args)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct GrowthSample {
-    #[arg(long)]
-    size: usize,
-    #[arg(long)]
-    mib: u64,
+    /// Bytes of an object.
+    pub(crate) size: usize,
+    /// How far the heap grows.
+    pub(crate) mib: u64,
 }
 
-impl GrowthSample {
-    /// What a process is started with to take it.
-    pub(crate) fn arguments(size: usize, mib: u64) -> [String; 3] {
-        ["growth".to_owned(), format!("--size={size}"), format!("--mib={mib}")]
-    }
+impl Work for GrowthSample {
+    const NAME: &'static str = "growth";
 
     /// Grows.
-    pub(crate) fn measure(self) -> Result<Measurement> {
+    fn measure(self) -> Result<Measurement> {
         let heap = Heap::of_this_process();
         let bytes = (self.mib as usize) << 20;
         let (objects, mut verified) = ((bytes / self.size) as u64, 0);

@@ -4,18 +4,20 @@ use super::heap::{Block, Heap};
 use super::watched::{self, Table};
 use super::window::Done;
 use anyhow::{Context, Result};
-use clap::{Args, ValueEnum};
+use clap::ValueEnum;
+use quarry_harness::launch::Work;
 use quarry_harness::results::Measurement;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
+use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
 /// How long the process shows what it has, before it allocates and before it frees.
 pub(crate) const BASE: Duration = Duration::from_millis(150);
 
 /// What the sizes have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub(crate) enum Sizes {
     /// As many objects of each power of two.
     Count,
@@ -35,14 +37,14 @@ impl Sizes {
 }
 
 /// One sample, taken in a process of its own.
-#[derive(Args)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct IdleSample {
-    #[arg(long)]
-    survivors: usize,
-    #[arg(long, value_enum)]
-    sizes: Sizes,
-    #[arg(long)]
-    mib: u64,
+    /// One object in this many survives; 0: none.
+    pub(crate) survivors: usize,
+    /// How sizes are drawn.
+    pub(crate) sizes: Sizes,
+    /// How much is allocated.
+    pub(crate) mib: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -52,9 +54,11 @@ struct Entry {
     size: usize,
 }
 
-impl IdleSample {
+impl Work for IdleSample {
+    const NAME: &'static str = "idle";
+
     /// Fills, frees, waits.
-    pub(crate) fn measure(self) -> Result<Measurement> {
+    fn measure(self) -> Result<Measurement> {
         watched::join_group()?;
         let heap = Heap::of_this_process();
         let most = self.mib << 20;
@@ -87,7 +91,9 @@ impl IdleSample {
         let done = Done { operations: count as u64, verified };
         watched::answer(heap, done, wall, &[("live_bytes", live)])
     }
+}
 
+impl IdleSample {
     fn fill(&self, heap: Heap, most: usize, table: &mut Table<Entry>) -> usize {
         let mut random = StdRng::seed_from_u64(1);
         let (mut count, mut bytes) = (0, 0);

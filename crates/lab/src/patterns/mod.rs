@@ -26,12 +26,12 @@ mod working_set;
 use heap::Heap;
 use others::Others;
 use resize::Steps;
+use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::str::FromStr;
 use window::{Budget, Window};
 
 /// In which order a batch is freed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum FreeOrder {
     /// Last allocated, first freed.
     Lifo,
@@ -42,7 +42,7 @@ pub(crate) enum FreeOrder {
 }
 
 /// One workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Pattern {
     /// Allocate a block, free it, again and again. Operation: a pair of calls.
     Pair { size: usize },
@@ -258,40 +258,19 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// A name that stands for no workload.
-#[derive(Debug)]
-pub(crate) struct UnknownPattern(String);
-
-impl fmt::Display for UnknownPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let accepted: Vec<String> = Pattern::all().iter().map(ToString::to_string).collect();
-        write!(f, "no pattern {}; accepted: {}", self.0, accepted.join(", "))
-    }
-}
-
-impl std::error::Error for UnknownPattern {}
-
-impl FromStr for Pattern {
-    type Err = UnknownPattern;
-
-    fn from_str(name: &str) -> Result<Self, UnknownPattern> {
-        let known = Self::all().into_iter().find(|pattern| pattern.to_string() == name);
-        known.ok_or_else(|| UnknownPattern(name.to_owned()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::time::Duration;
 
     #[test]
-    fn names_lead_back_to_their_patterns() {
-        for pattern in Pattern::all() {
-            assert_eq!(pattern.to_string().parse::<Pattern>().unwrap(), pattern);
+    fn names_and_parameters_tell_patterns_apart() {
+        let all = Pattern::all();
+        for (index, pattern) in all.iter().enumerate() {
+            assert!(all[..index].iter().all(|it| it.to_string() != pattern.to_string()));
+            let text = serde_json::to_string(pattern).unwrap();
+            assert_eq!(serde_json::from_str::<Pattern>(&text).unwrap(), *pattern);
         }
-        let error = "pair-17".parse::<Pattern>().unwrap_err().to_string();
-        assert!(error.starts_with("no pattern pair-17; accepted: pair-16, "), "{error}");
     }
 
     #[test]

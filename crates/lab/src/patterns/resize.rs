@@ -2,9 +2,10 @@
 
 use super::heap::Heap;
 use super::window::{self, Budget, Done, Window};
+use serde::{Deserialize, Serialize};
 
 /// How a block grows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Steps {
     /// From 16 bytes to 16 KiB, 16 at a time: a string that is appended to.
     Small,

@@ -3,7 +3,7 @@
 //! ```text
 //! table      the programs: what runs, with which files, and what proves that it was right
 //! generated  inputs that are made: a C file, a puzzle, pages
-//! stage      one program, ready to be run: its folder, its command, its check
+//! ready      one program, ready to be run: its folder, its command, its check
 //! clients    what talks to servers, and compares every reply
 //! traffic    requests to a store of keys and values, and what they must bring
 //! redis, memcached, pages   that traffic, and pages, as each server's protocol has them
@@ -14,16 +14,15 @@ mod clients;
 mod generated;
 mod memcached;
 mod pages;
+mod ready;
 mod redis;
-mod stage;
 mod table;
 mod traffic;
 
-pub(crate) use stage::Stage;
 pub(crate) use table::ALL;
 
 use clients::Protocol;
-use quarry_harness::place::place_of;
+use quarry_harness::launch::place_of;
 use std::path::PathBuf;
 
 /// One of the programs, as the table has it. In texts, `@DIR@` stands for the folder that its files
@@ -65,11 +64,6 @@ enum Proof {
 }
 
 impl RealProgram {
-    /// Whether it is a server.
-    pub(crate) fn is_server(&self) -> bool {
-        matches!(self.proof, Proof::Replies(_))
-    }
-
     /// Where it is, or the package that has it.
     pub(crate) fn place(&self) -> Result<PathBuf, String> {
         let Self { name, package, .. } = self;

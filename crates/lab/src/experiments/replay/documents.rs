@@ -118,7 +118,7 @@ mod tests {
     use crate::experiments::replay::{Kind, kinds};
 
     fn figure<K: Kind>(row: &str, tasks: u32, policies: &str) -> Option<(f64, String)> {
-        let figure = K::spec().document.figure(row, tasks, policies)?;
+        let figure = K::SPEC.document.figure(row, tasks, policies)?;
         Some((figure.value, format!("{:.4}", figure.ratio)))
     }
 

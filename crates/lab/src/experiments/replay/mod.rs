@@ -8,25 +8,30 @@ mod sample;
 mod tables;
 
 pub(crate) use kinds::*;
-pub(crate) use sample::ReplaySample;
 
+use super::plan::{Lab, Plan, Staged};
 use crate::replay::kernels::Scenario;
+use crate::replay::kernels::network::PACKET_WORK;
 use crate::replay::stack::Policies;
 use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::ArgPredicate;
 use documents::Document;
 use quarry_harness::affinity;
+use quarry_harness::experiment::Experiment;
+use quarry_harness::launch::WorkKind;
 use quarry_harness::nearest;
 use quarry_harness::options::{self, Common};
-use quarry_harness::results::{Measurement, Variant, Verify, Workload};
-use quarry_harness::runner::{self, Design, Spot};
+use quarry_harness::results::{Variant, Verify, Workload};
+use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 use quarry_harness::usage::Usage;
-use std::io::Write;
+use sample::ReplaySample;
 use tables::Unit;
 
 /// What an experiment is.
-pub struct Spec {
+pub(super) struct Spec {
+    /// Defaults of `--variants`, of `--tasks`, and of `--tasks` with `--quick`.
+    defaults: [&'static str; 3],
     /// Its name.
     pub(crate) name: &'static str,
     /// In one line.
@@ -79,15 +84,9 @@ struct Amount {
 }
 
 /// An experiment as a type: its defaults are part of the options' help.
-pub trait Kind: Clone + Send + Sync + 'static {
+pub(super) trait Kind: Clone + Send + Sync + 'static {
     #[doc(hidden)]
-    const VARIANTS: &'static str;
-    #[doc(hidden)]
-    const TASKS: &'static str;
-    #[doc(hidden)]
-    const QUICK_TASKS: &'static str;
-    #[doc(hidden)]
-    fn spec() -> &'static Spec;
+    const SPEC: &'static Spec;
 }
 
 /// The defaults of a kind.
@@ -95,9 +94,9 @@ pub trait Kind: Clone + Send + Sync + 'static {
 pub(crate) struct DefaultsOf<K>(std::marker::PhantomData<K>);
 
 impl<K: Kind> options::Defaults for DefaultsOf<K> {
-    const VARIANTS: &'static str = K::VARIANTS;
-    const TASKS: &'static str = K::TASKS;
-    const QUICK_TASKS: &'static str = K::QUICK_TASKS;
+    const VARIANTS: &'static str = K::SPEC.defaults[0];
+    const TASKS: &'static str = K::SPEC.defaults[1];
+    const QUICK_TASKS: &'static str = K::SPEC.defaults[2];
     const SAMPLES: &'static str = "10";
     const QUICK_SAMPLES: &'static str = "1";
     const MOST_TASKS: u32 = 1024;
@@ -105,8 +104,8 @@ impl<K: Kind> options::Defaults for DefaultsOf<K> {
 
 // A docstring would become the help.
 #[derive(Args)]
-#[command(about = K::spec().about, long_about = K::spec().help())]
-pub struct Replaying<K: Kind> {
+#[command(about = K::SPEC.about, long_about = K::SPEC.help())]
+pub(super) struct Replaying<K: Kind> {
     #[command(flatten)]
     common: Common<DefaultsOf<K>>,
     /// CPUs that the kernel's formulas are told of [default: those of the document's machine].
@@ -172,15 +171,12 @@ impl Spec {
     }
 }
 
-impl<K: Kind> Replaying<K> {
-    /// Samples of everything.
-    fn samples(&self) -> u32 {
-        self.common.samples
-    }
+impl<K: Kind> Plan for Replaying<K> {
+    const NAME: &'static str = K::SPEC.name;
+    const WORK: Option<WorkKind> = Some(WorkKind::of::<ReplaySample>());
 
-    /// Runs the experiment and prints its table.
-    pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
-        let spec = K::spec();
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+        let spec = K::SPEC;
         if self.amount.is_some() && spec.amount.is_none() {
             bail!(Usage(format!("--amount: nothing to choose in {}", spec.name)));
         }
@@ -194,79 +190,85 @@ impl<K: Kind> Replaying<K> {
         let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
         let baseline = self.common.baseline(&names, names[0])?.to_owned();
         let original = names.iter().position(|name| *name == baseline).unwrap_or(0);
-        let rows = self.rows(spec)?;
+        let rows = self.rows()?;
         if self.calibrate {
-            return self.calibrate(&policies[original], &rows, out);
+            calibrate::print(
+                &rows,
+                |row| self.path(row, &policies[original]),
+                self.common.samples,
+                lab.out,
+            )?;
+            return Ok(None);
         }
         policies.push(policies[original].clone());
         variants.push(variants[original].copy());
-
         let workload = |row: &String| Workload::new(row, Verify::PerOperation(1));
         let workloads = rows.iter().map(workload).collect();
-        let design = self.common.design(spec.name, variants, &baseline, workloads)?;
-        let mut design = Design { metrics: spec.unit.metrics(), ..design }
+        let on_each = |row| policies.iter().map(|policies| self.path(row, policies)).collect();
+        let sampler = ReplayedPaths { paths: rows.iter().map(|row| on_each(row)).collect() };
+        let plan = self.common.experiment(spec.name, variants, &baseline, workloads, sampler)?;
+        let mut plan = Experiment { metrics: spec.unit.metrics(), ..plan }
             .option("declared_cpus", self.declared_cpus())
             .option("millis", self.millis);
         if spec.amount.is_some() {
-            design = design.option("amount", self.amount());
+            plan = plan.option("amount", self.amount());
         }
-        let take = |spot: Spot| self.sample(&rows[spot.workload], &policies[spot.variant], spot);
-        let run = design.conduct(take)?;
-        tables::print(&run, spec, out)?;
-        run.expect_no_failures()
+        let options = plan.options.iter().map(|(name, value)| format!("{name} {value}"));
+        let options = options.collect::<Vec<_>>().join(", ");
+        plan.about = format!("fresh process per sample; {options}.");
+        Ok(Some(Staged::new(plan, |run, out| tables::print(run, spec, out))))
     }
+}
 
+impl<K: Kind> Replaying<K> {
     /// Names of the rows that run.
-    fn rows(&self, spec: &Spec) -> Result<Vec<String>> {
+    fn rows(&self) -> Result<Vec<String>> {
         for name in &self.only {
-            spec.row(name)?;
+            K::SPEC.row(name)?;
         }
         let wanted = |row: &Row| match self.only.is_empty() {
             true => row.quick || !self.common.quick,
             false => self.only.contains(&row.name),
         };
-        Ok((spec.rows)().into_iter().filter(wanted).map(|row| row.name).collect())
+        Ok((K::SPEC.rows)().into_iter().filter(wanted).map(|row| row.name).collect())
     }
 
     fn declared_cpus(&self) -> u32 {
-        self.declared_cpus.unwrap_or(K::spec().declared_cpus)
+        self.declared_cpus.unwrap_or(K::SPEC.declared_cpus)
     }
 
     fn amount(&self) -> u32 {
-        let Some(Amount { usual, quick, .. }) = K::spec().amount else { return 0 };
+        let Some(Amount { usual, quick, .. }) = K::SPEC.amount else { return 0 };
         self.amount.unwrap_or(if self.common.quick { quick } else { usual })
     }
 
-    fn sample(&self, row: &str, policies: &Policies, spot: Spot) -> Result<Measurement, String> {
-        self.take(row, policies, spot.tasks, &[])
-    }
-
-    /// Takes a sample in a process of its own.
-    fn take(
-        &self,
-        row: &str,
-        policies: &Policies,
-        tasks: u32,
-        more: &[String],
-    ) -> Result<Measurement, String> {
-        let cpus = affinity::choose(&affinity::allowed(), self.declared_cpus() as usize);
-        let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
-        let arguments = [
-            "replay".to_owned(),
-            K::spec().name.to_owned(),
-            row.to_owned(),
-            policies.to_string(),
-            format!("--declared-cpus={}", self.declared_cpus()),
-            format!("--tasks={tasks}"),
-            format!("--amount={}", self.amount()),
-            format!("--millis={}", self.millis),
-            format!("--cpus={}", cpus.join(",")),
-        ];
-        let measurement = runner::sample(&[&arguments, more].concat(), None)?;
-        if measurement.served_by != policies.to_string() {
-            return Err(format!("was meant for {policies}, but ran {}", measurement.served_by));
+    /// A row on these policies, for one task.
+    fn path(&self, row: &str, policies: &Policies) -> ReplaySample {
+        ReplaySample {
+            experiment: K::SPEC.name.to_owned(),
+            row: row.to_owned(),
+            policies: policies.clone(),
+            declared_cpus: self.declared_cpus(),
+            tasks: 1,
+            amount: self.amount(),
+            millis: self.millis,
+            cpus: affinity::choose(&affinity::allowed(), self.declared_cpus() as usize),
+            work: PACKET_WORK,
+            alone: false,
+            timed: false,
         }
-        Ok(measurement)
+    }
+}
+
+/// Kernel paths that are replayed in fresh processes: by workload, then by variant.
+struct ReplayedPaths {
+    paths: Vec<Vec<ReplaySample>>,
+}
+
+impl Sampler for ReplayedPaths {
+    fn sample(&self, key: SampleKey) -> Result<Taken, NoSample> {
+        let path = self.paths[key.workload][key.variant].clone();
+        Ok(ReplaySample { tasks: key.tasks, ..path }.take()?.into())
     }
 }
 

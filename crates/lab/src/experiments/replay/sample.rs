@@ -3,43 +3,42 @@
 use super::calibrate;
 use super::{Row, Settings, Spec, kinds};
 use crate::replay::crew::Replayed;
-use crate::replay::kernels::network::PACKET_WORK;
 use crate::replay::kernels::{Scale, Scenario};
 use crate::replay::memory::KernelMemory;
 use crate::replay::stack::{Policies, Replay};
 use crate::replay::timed::TimedPages;
-use anyhow::{Result, anyhow};
-use clap::Args;
+use anyhow::{Result, anyhow, bail};
+use quarry_harness::launch::{self, Work};
 use quarry_harness::results::Measurement;
+use serde::{Deserialize, Serialize};
 use std::panic;
 use std::process;
 use std::time::Duration;
 
 /// What is to be measured.
-#[derive(Args)]
-pub(crate) struct ReplaySample {
-    experiment: String,
-    row: String,
-    policies: Policies,
-    #[arg(long)]
-    declared_cpus: u32,
-    #[arg(long)]
-    tasks: u32,
-    #[arg(long)]
-    amount: u32,
-    #[arg(long)]
-    millis: u64,
-    #[arg(long, value_delimiter = ',')]
-    cpus: Vec<usize>,
-    /// For calibration: another amount of work outside of the allocator.
-    #[arg(long, default_value_t = PACKET_WORK)]
-    work: usize,
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct ReplaySample {
+    /// Names of the experiment and of its row.
+    pub(super) experiment: String,
+    pub(super) row: String,
+    /// What it runs on.
+    pub(super) policies: Policies,
+    /// CPUs that the kernel's formulas are told of.
+    pub(super) declared_cpus: u32,
+    /// How many at once.
+    pub(super) tasks: u32,
+    /// How much at a time.
+    pub(super) amount: u32,
+    /// How long.
+    pub(super) millis: u64,
+    /// CPUs of the threads, in turn.
+    pub(super) cpus: Vec<usize>,
+    /// Bytes of work outside of the allocator, per packet.
+    pub(super) work: usize,
     /// For calibration: one thread walks the path by itself.
-    #[arg(long)]
-    alone: bool,
+    pub(super) alone: bool,
     /// For calibration: times the calls to the page allocator.
-    #[arg(long)]
-    timed: bool,
+    pub(super) timed: bool,
 }
 
 /// A scenario on its way to a stack.
@@ -73,9 +72,10 @@ impl Replay for Run<'_> {
     }
 }
 
-impl ReplaySample {
-    /// Measures in this process.
-    pub(crate) fn measure(self) -> Result<Measurement> {
+impl Work for ReplaySample {
+    const NAME: &'static str = "replay";
+
+    fn measure(self) -> Result<Measurement> {
         end_with_the_first_panic();
         let spec: &Spec = kinds::find(&self.experiment)?;
         let row = spec.row(&self.row)?;
@@ -90,6 +90,20 @@ impl ReplaySample {
             replayed.map_err(|fault| anyhow!("{}, at the end: {fault}", self.policies))?;
         let page_ns = page_ns.map(|ns| ("page_ns", ns));
         Ok(self.measurement(&replayed, &row).with(page_ns.as_slice()))
+    }
+}
+
+impl ReplaySample {
+    /// Takes it in a fresh process, and checks that these policies ran.
+    ///
+    /// # Errors
+    /// Why there is no measurement.
+    pub(super) fn take(&self) -> Result<Measurement> {
+        let measurement = launch::sample(&self.order(), None, &[])?;
+        if measurement.served_by != self.policies.to_string() {
+            bail!("was meant for {}, but ran {}", self.policies, measurement.served_by);
+        }
+        Ok(measurement)
     }
 
     fn measurement(&self, replayed: &Replayed, row: &Row) -> Measurement {

@@ -67,9 +67,6 @@ impl Unit {
 
 /// Prints one line per row, number of tasks and variant.
 pub(super) fn print(run: &Run, spec: &Spec, out: &mut dyn Write) -> Result<()> {
-    let options = run.meta.options.iter().map(|(name, value)| format!("{name} {value}"));
-    let options = options.collect::<Vec<_>>().join(", ");
-    writeln!(out, "{}", run.head(&format!("fresh process per sample; {options}.")))?;
     let mut header = ["row", "tasks", "policies"].map(str::to_owned).to_vec();
     for metric in &run.meta.metrics {
         if metric.primary {

@@ -1,13 +1,29 @@
-//! What a script says of itself, and how it is run.
+//! Programs that a script drives: servers with their databases, and whatever takes more than one
+//! command.
+//!
+//! A script is `NAME.sh VERB FOLDER SIZE`, where SIZE is `full` or `quick`:
+//!
+//! ```text
+//! about    says on lines `KEY: VALUE` what it is ([`Script`]); where the program is absent it
+//!          fails, and its last line on standard error says what to install
+//! prepare  puts into FOLDER what no sample is to pay for
+//! run      does the work in FOLDER, checks it, prints the same every time, and leaves no process
+//! ```
 
+use crate::ready_program::{Check, Label, ReadyProgram};
 use anyhow::{Context, Result, bail};
-use quarry_harness::runner;
+use quarry_compare::{Launcher, Program};
+use quarry_harness::launch::{cleared_variables, end_of, last_line};
 use quarry_harness::usage::Usage;
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
+/// A sample that takes so long has failed.
+const LIMIT: Duration = Duration::from_secs(180);
 /// The ending of scripts; what else lies in their folder is theirs.
 const ENDING: &str = "sh";
 /// A file that scripts share; it drives nothing.
@@ -30,7 +46,7 @@ pub(crate) struct Script {
     /// Whether the program brings an allocator of its own, so that what is preloaded serves only
     /// what that leaves (`malloc: own`).
     pub(crate) has_own_malloc: bool,
-    pub(super) file: PathBuf,
+    file: PathBuf,
 }
 
 impl Script {
@@ -62,8 +78,8 @@ impl Script {
         let file = folder.join(name).with_extension(ENDING).canonicalize()?;
         let output = Command::new("bash").arg(&file).arg("about").output().context("bash")?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
-            bail!("{name}: {}", said.lines().next_back().unwrap_or("`about` failed"));
+            let said = last_line(&output.stderr);
+            bail!("{name}: {}", said.as_deref().unwrap_or("`about` failed"));
         }
         Self::parse(name, file, &String::from_utf8_lossy(&output.stdout))
     }
@@ -94,19 +110,48 @@ impl Script {
         })
     }
 
+    /// Lets it prepare a folder, and runs it once on glibc under the counter.
+    ///
+    /// # Errors
+    /// Where it does not work here even on glibc.
+    pub(crate) fn make_ready(self, quick: bool, launcher: &Launcher) -> Result<ReadyProgram> {
+        let folder = tempfile::Builder::new().prefix("quarry-driven").tempdir()?;
+        // Servers that refuse to run as root have folders of their own in it.
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o711))?;
+        let size = if quick { "quick" } else { "full" };
+        self.prepare(folder.path(), size)?;
+        let words = [self.file.as_os_str(), "run".as_ref(), folder.path().as_os_str()];
+        let words = ["bash".as_ref()].into_iter().chain(words).chain([size.as_ref()]);
+        let program = Program {
+            file: "/bin/bash".into(),
+            command: words.map(ToOwned::to_owned).collect(),
+            stdin: None,
+            variables: Vec::new(),
+            timeout: LIMIT,
+            may_serve_itself: self.has_own_malloc,
+            proportional: true,
+        };
+        let Self { name, version, what, rounds, is_fixed, .. } = self;
+        let label = Label { name, version, what };
+        let mut ready = ReadyProgram::new(label, program, Check::Output(""), folder, launcher)?;
+        ready.last_round = rounds.unwrap_or(u32::MAX);
+        ready.is_fixed = is_fixed;
+        Ok(ready)
+    }
+
     /// Lets it prepare `folder`, on the C library's allocator.
     ///
     /// # Errors
     /// Where it fails: what it said last.
-    pub(super) fn prepare(&self, folder: &Path, size: &str) -> Result<()> {
+    fn prepare(&self, folder: &Path, size: &str) -> Result<()> {
         let mut command = Command::new("bash");
         command.arg(&self.file).arg("prepare").arg(folder).arg(size);
-        for key in runner::cleared_variables() {
+        for key in cleared_variables() {
             command.env_remove(key);
         }
         let output = command.output().context("bash")?;
         if !output.status.success() {
-            bail!("{}: prepare: {}", self.name, runner::end_of(&output));
+            bail!("{}: prepare: {}", self.name, end_of(&output));
         }
         Ok(())
     }

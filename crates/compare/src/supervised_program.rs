@@ -6,16 +6,21 @@ use super::launch::{Launcher, Program};
 use super::raw::{Raw, difference};
 use crate::contenders::Contender;
 use anyhow::Result;
-use quarry_harness::runner::Taken;
+use quarry_harness::results::Measurement;
+use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 use std::cell::RefCell;
+use std::rc::Rc;
 
-/// The program, and everything that is the same for all of its samples.
-pub(super) struct Bench<'a> {
+/// A program under a supervisor, on the contender of each variant.
+pub(super) struct SupervisedProgram {
     /// What runs.
     pub(super) program: Program,
-    figures: &'a [Figure],
+    /// One for each variant.
+    pub(super) contenders: Vec<Contender>,
+    /// What the program prints.
+    pub(super) figures: Vec<Figure>,
     check_output: bool,
-    launcher: Launcher<'a>,
+    launcher: Launcher,
     reference: RefCell<Option<Reference>>,
 }
 
@@ -25,20 +30,22 @@ struct Reference {
     output: Vec<u8>,
 }
 
-impl<'a> Bench<'a> {
-    /// Makes the folder that samples write into. `figures`: what the program prints;
-    /// `check_output`: whether all samples must print the same; `interrupt` tells when to stop.
+impl SupervisedProgram {
+    /// Makes the folder that samples write into. `check_output`: whether all samples must print the
+    /// same; `interrupt` tells when to stop.
     ///
     /// # Errors
     /// Where that cannot be made, or nothing in it could be preloaded.
     pub(super) fn new(
         program: Program,
-        figures: &'a [Figure],
+        contenders: Vec<Contender>,
+        figures: Vec<Figure>,
         check_output: bool,
-        interrupt: &'a Interrupt,
+        interrupt: &Rc<Interrupt>,
     ) -> Result<Self> {
-        let launcher = Launcher::new(interrupt)?;
-        Ok(Self { program, figures, check_output, launcher, reference: RefCell::new(None) })
+        let launcher = Launcher::new(Rc::clone(interrupt))?;
+        let reference = RefCell::new(None);
+        Ok(Self { program, contenders, figures, check_output, launcher, reference })
     }
 
     /// One run of the program under the counter, on glibc.
@@ -47,16 +54,6 @@ impl<'a> Bench<'a> {
     /// Where it could not be made, or the program failed.
     pub(super) fn probe(&self) -> Result<Raw> {
         self.launcher.probe(&self.program, None)
-    }
-
-    /// Takes a sample. In the warm-up Quarry prints its own statistics, which takes it some time.
-    ///
-    /// # Errors
-    /// Why it does not count.
-    pub(super) fn take(&self, contender: &Contender, warm_up: bool) -> Result<Taken, String> {
-        let (raw, served_by) = self.launcher.take(&self.program, contender, warm_up, None)?;
-        self.check(contender, &raw)?;
-        self.measured(&raw, &served_by)
     }
 
     fn check(&self, contender: &Contender, raw: &Raw) -> Result<(), String> {
@@ -75,16 +72,28 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn measured(&self, raw: &Raw, served_by: &str) -> Result<Taken, String> {
+    fn measured(&self, raw: &Raw, served_by: &str) -> Result<Measurement, String> {
         let mut measurement = raw.measurement(served_by);
         measurement.verified = 1;
-        for figure in self.figures {
+        for figure in &self.figures {
             let value = figure.find(&raw.stdout).or_else(|| figure.find(&raw.stderr));
             let Some(value) = value else {
                 return Err(format!("printed no number that --metric {} finds", figure.name));
             };
             measurement.figures.insert(figure.name.clone(), value);
         }
+        Ok(measurement)
+    }
+}
+
+impl Sampler for SupervisedProgram {
+    /// Takes a sample. In the warm-up Quarry prints its own statistics, which takes it some time.
+    fn sample(&self, key: SampleKey) -> Result<Taken, NoSample> {
+        let contender = &self.contenders[key.variant];
+        let (raw, served_by) =
+            self.launcher.take(&self.program, contender, key.round == 0, None)?;
+        self.check(contender, &raw)?;
+        let measurement = self.measured(&raw, &served_by)?;
         Ok(Taken { measurement, timeline: Some(raw.timeline()) })
     }
 }
