@@ -1,6 +1,7 @@
 //! `quarry`: runs programs on Quarry and measures its policies.
 
 mod compare;
+mod exit_status;
 mod library;
 mod options;
 mod program;
@@ -8,17 +9,11 @@ mod run;
 mod wrapper;
 
 use clap::{Parser, Subcommand};
+use exit_status::report;
 use library::LibraryError;
-use quarry_harness::Usage;
 use quarry_lab::LabCommand;
 use std::io::{self, Write};
 use std::process::exit;
-
-/// Exit status where something is wrong with how the command was called; nothing has run. The same
-/// as that of the parser of the command line.
-const EXIT_USAGE: i32 = 2;
-/// Exit status where something went wrong when it ran.
-const EXIT_FAILURE: i32 = 1;
 
 /// The Linux kernel's memory management for one process.
 #[derive(Parser)]
@@ -95,26 +90,4 @@ fn print_of_parser(error: &clap::Error) -> i32 {
         // Whether or not it could be said what is wrong.
         wrong => wrong,
     }
-}
-
-/// Exit status of a result, whose error is printed.
-fn report(result: anyhow::Result<()>) -> i32 {
-    match result {
-        Ok(()) => 0,
-        // Whoever reads has seen enough: `quarry lab run ... | head`.
-        Err(error) if is_broken_pipe(&error) => 0,
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "quarry: {error:#}");
-            exit_status_of(&error)
-        }
-    }
-}
-
-fn exit_status_of(error: &anyhow::Error) -> i32 {
-    if Usage::is_cause_of(error) { EXIT_USAGE } else { EXIT_FAILURE }
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let error = error.downcast_ref::<io::Error>();
-    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

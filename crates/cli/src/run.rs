@@ -1,6 +1,6 @@
 //! `quarry run`: one program on Quarry.
 
-use crate::EXIT_USAGE;
+use crate::exit_status::EXIT_USAGE;
 use crate::library::{self, LibraryError};
 use crate::options::{self, Setting};
 use crate::program::{self, CommandLine};

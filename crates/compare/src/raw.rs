@@ -1,12 +1,26 @@
 //! A sample of a program as it came, before it is judged.
 
-use super::launch::Served;
 use super::supervisor::{End, Look, Report};
 use super::witness::ProcessRecord;
 use anyhow::Result;
 use quarry_harness::launch::last_line;
 use quarry_harness::results::{Measurement, Reading, Timeline};
 use std::time::Duration;
+
+/// What a server's clients do while it runs; it is asked to end when they return. The function that
+/// they are given says whether it still runs.
+pub type Clients = dyn Fn(&dyn Fn() -> bool) -> Result<Served> + Sync;
+
+/// What clients saw of their server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Requests that were sent.
+    pub requests: u64,
+    /// Of these, the ones with the reply that they should have.
+    pub right: u64,
+    /// From the first request to the last reply.
+    pub wall_ns: u64,
+}
 
 /// A sample as it came.
 pub struct Raw {

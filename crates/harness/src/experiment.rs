@@ -1,6 +1,7 @@
 //! An experiment as a value, and the engine that conducts it.
 
 use crate::blocks::{self, Step};
+use crate::doctor;
 use crate::environment::Environment;
 use crate::results::{Meta, Metric, Run, RunDirectory, SCHEMA, Sample, Variant, Workload};
 use crate::sampler::{NoSample, SampleKey, Sampler, Taken};
@@ -95,7 +96,10 @@ impl Experiment {
                     tasks: self.tasks,
                     metrics: self.metrics,
                     options: self.options,
-                    environment: Environment::capture(),
+                    environment: Environment {
+                        findings: doctor::brief(),
+                        ..Environment::capture()
+                    },
                 },
                 samples: Vec::new(),
                 warnings: Vec::new(),

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use quarry_compare::contenders::Contender;
-use quarry_compare::{Launcher, Probe, Program, Raw, Served, difference};
+use quarry_compare::{Clients, Launcher, Probe, Program, Raw, difference};
 use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 use std::fs;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub(crate) struct Server {
     /// some refuse to start then.
     pub(crate) socket: PathBuf,
     /// What its clients do, until they have every reply.
-    pub(crate) clients: Box<dyn Fn(&dyn Fn() -> bool) -> Result<Served> + Sync>,
+    pub(crate) clients: Box<Clients>,
 }
 
 /// A program that is there, with its work.
@@ -136,7 +136,7 @@ impl Check {
     }
 }
 
-fn with_clients<T>(check: &Check, run: impl FnOnce(Option<quarry_compare::Clients<'_>>) -> T) -> T {
+fn with_clients<T>(check: &Check, run: impl FnOnce(Option<&Clients>) -> T) -> T {
     match check {
         Check::Output(_) => run(None),
         Check::Clients(server) => {

@@ -1,8 +1,8 @@
 //! The experiments, one file each, and their registry.
 //!
-//! An experiment is a type with the options that its user can give. From these it makes a
-//! [`Staged`]: an [`Experiment`](quarry_harness::experiment::Experiment) with what is printed of its
-//! run. Adding one is a file and a line in [`REGISTRY`].
+//! An experiment is a type with the options that its user can give ([`Plan`](plan::Plan)). From
+//! these it makes an [`Experiment`](quarry_harness::experiment::Experiment) and says what is
+//! printed of its run. Adding one is a file and a line in [`REGISTRY`].
 
 mod cast;
 mod churn;

@@ -23,23 +23,13 @@ pub(crate) mod watched;
 pub(crate) mod window;
 mod working_set;
 
+use batch::FreeOrder;
 use heap::Heap;
 use others::Others;
 use resize::Steps;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use window::{Budget, Window};
-
-/// In which order a batch is freed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum FreeOrder {
-    /// Last allocated, first freed.
-    Lifo,
-    /// First allocated, first freed.
-    Fifo,
-    /// In an order that is drawn once.
-    Shuffled,
-}
 
 /// One workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,19 +1,21 @@
 //! `peers`: everything that is to be reached against other allocators, in one run.
 //!
 //! ```text
+//! metrics  names that its workloads and targets share
 //! part     the workloads, which are those of other experiments
 //! target   what is to be reached: the table's rows, as data
 //! reached  what a run has reached of a target, and whether that is enough
 //! targets  the table
 //! ```
 
+mod metrics;
 mod part;
 mod reached;
 mod target;
 pub(crate) mod targets;
 
 use super::cast::Cast;
-use super::idle_return::{self, HELD};
+use super::idle_return;
 use super::malloc_patterns::{self, PEAK, PatternSample};
 use super::plan::{Lab, Plan, Staged};
 use super::real_programs;
@@ -25,6 +27,7 @@ use crate::ready_program::ReadyProgram;
 use anyhow::Result;
 use clap::Args;
 use clap::builder::ArgPredicate;
+use metrics::{CPU, EXPERIMENT, HELD_AFTER, STARTS, TIME, metrics};
 use part::Part;
 use quarry_compare::allocators::QUARRY;
 use quarry_compare::contenders::{self, Contender};
@@ -34,20 +37,10 @@ use quarry_harness::comparison::Comparison;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::Work;
 use quarry_harness::options::{self, Common};
-use quarry_harness::results::{Direction, Measurement, Metric, Run};
+use quarry_harness::results::{Measurement, Run};
 use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 use std::io::Write;
 use std::rc::Rc;
-
-/// Its name.
-const EXPERIMENT: &str = "peers";
-/// Names of metrics: of the time of an operation, of a program's CPU time, and of what is held
-/// after a burst.
-const TIME: &str = "time";
-const CPU: &str = "CPU";
-const HELD_AFTER: &str = "held after";
-/// Starts of `true` in a sample.
-const STARTS: u32 = 20;
 
 /// All that Quarry is to reach against other allocators, in one run and one table.
 ///
@@ -277,10 +270,4 @@ const FAULTS: &str = "minor_faults";
 
 fn with_usage(measurement: Measurement, peak_bytes: u64, faults: u64) -> Measurement {
     measurement.with(&[(PEAK_KIB, peak_bytes >> 10), (FAULTS, faults)])
-}
-
-fn metrics() -> Vec<Metric> {
-    let cpu = Metric::new(CPU, "s of CPU", Direction::Lower, "cpu_ns").times(1e-9).digits(3);
-    let held = Metric::new(HELD_AFTER, "MiB", Direction::Lower, HELD).digits(1);
-    malloc_patterns::metrics().into_iter().chain([cpu, held]).collect()
 }

@@ -1,8 +1,8 @@
 //! The table of experiments.
 
 use super::documents::{Document, Table};
-use super::tables::Unit;
-use super::{Amount, Kind, Row, Settings, Spec};
+use super::spec::{Amount, Kind, Row, Settings, Spec};
+use super::unit::Unit;
 use crate::replay::crew::Load;
 use crate::replay::kernels::hackbench::{Medium, hackbench};
 use crate::replay::kernels::network::{self, LINUX_2_6_29, LINUX_4_9};

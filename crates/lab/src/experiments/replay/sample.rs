@@ -1,10 +1,11 @@
 //! One sample of a replay, taken in a process of its own.
 
-use super::calibrate;
-use super::{Row, Settings, Spec, kinds};
+use super::kinds;
+use super::spec::{Row, Settings, Spec};
 use crate::replay::crew::Replayed;
-use crate::replay::kernels::{Scale, Scenario};
+use crate::replay::kernels::{Cast, Scale, Scenario};
 use crate::replay::memory::KernelMemory;
+use crate::replay::solo::{Space, Timed};
 use crate::replay::stack::{Policies, Replay};
 use crate::replay::timed::TimedPages;
 use anyhow::{Result, anyhow, bail};
@@ -82,7 +83,7 @@ impl Work for ReplaySample {
         let settings = Settings { amount: self.amount, work: self.work };
         let mut scenario = (row.scenario)(&settings);
         if self.alone {
-            scenario = calibrate::alone(scenario);
+            scenario = alone(scenario);
         }
         let run = Run { sample: &self, scenario };
         let replayed = self.policies.replay(self.declared_cpus, run)?;
@@ -123,6 +124,16 @@ impl ReplaySample {
     }
 }
 
+/// A scenario for one thread that goes round by itself.
+fn alone(scenario: Scenario) -> Scenario {
+    let round = match scenario.cast {
+        Cast::Crew { burst, .. } => burst,
+        Cast::Solo { round, .. } => round,
+    };
+    let cast = Cast::Solo { round, timed: Timed::Both, space: Space::None };
+    Scenario { cast, ..scenario }
+}
+
 /// Threads that wait for one that panicked would wait for ever.
 fn end_with_the_first_panic() {
     panic::set_hook(Box::new(|info| {
@@ -160,6 +171,14 @@ impl Latencies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replay::kernels::network::LINUX_2_6_29;
+
+    #[test]
+    fn one_thread_walks_in_the_same_bursts() {
+        let alone = alone(LINUX_2_6_29.udp_stream(4096, None, 100));
+        assert_eq!((alone.path.steps.len(), alone.path.work.sender), (4, 100));
+        assert!(matches!(alone.cast, Cast::Solo { round: 30, timed: Timed::Both, .. }));
+    }
 
     #[test]
     fn latencies_are_summed_up_in_microseconds() {
