@@ -13,7 +13,7 @@ const EXIT_FAILURE: i32 = 1;
 pub(crate) fn report(result: anyhow::Result<()>) -> i32 {
     match result {
         Ok(()) => 0,
-        // Whoever reads has seen enough: `quarry lab run ... | head`.
+        // The reader has seen enough: `quarry lab run ... | head`.
         Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
             let _ = writeln!(io::stderr(), "quarry: {error:#}");

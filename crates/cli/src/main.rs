@@ -54,7 +54,7 @@ fn main() {
         Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
         Command::Sample(args) => report(quarry_lab::sample(args, out)),
     };
-    // What could not be written at the end is a failure as well.
+    // Output that cannot be written at the end is a failure as well.
     let flushed = report(out.flush().map_err(anyhow::Error::from));
     exit(if status == 0 { flushed } else { status });
 }
@@ -71,7 +71,7 @@ impl Output {
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.0.write(bytes) {
-            // To be tried again by whoever asked.
+            // The caller tries again.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
             written => written.map_err(Self::named),
         }
@@ -87,7 +87,7 @@ fn print_of_parser(error: &clap::Error) -> i32 {
     let printed = error.print().and_then(|()| io::stdout().flush()).map_err(Output::named);
     match error.exit_code() {
         0 => report(printed.map_err(anyhow::Error::from)),
-        // Whether or not it could be said what is wrong.
+        // The status is the same if the message could not be printed.
         wrong => wrong,
     }
 }

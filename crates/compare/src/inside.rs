@@ -1,5 +1,5 @@
-//! What a program carries inside, or names in its header, that has to do with memory: the runtime
-//! of a sanitizer, or an allocator under names of its own.
+//! Marks of memory management inside a program: the runtime of a sanitizer, or an allocator under
+//! names of its own.
 
 use memchr::memmem::{self, Finder};
 use object::elf::{FileHeader64, SHN_UNDEF};
@@ -15,7 +15,7 @@ pub type Program<'data> = ElfFile<'data, FileHeader64<Endianness>, &'data ReadCa
 /// Something that was found, and by what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// What people call it.
+    /// Its common name.
     pub name: &'static str,
     /// The symbol, the library or the text that gives it away.
     pub mark: String,
@@ -83,7 +83,7 @@ pub fn allocator(program: &Program<'_>) -> Option<Found> {
     found.map(|(text, name)| Found { name, mark: format!("the text {text:?}") })
 }
 
-/// Whether a program defines a function, or with `or_referred` mentions it at least.
+/// Returns whether a program defines a function, or, with `or_referred`, mentions it at least.
 fn has_symbol(program: &Program<'_>, name: &str, or_referred: bool) -> bool {
     let tables = [program.elf_dynamic_symbol_table(), program.elf_symbol_table()];
     tables.into_iter().any(|table| is_in(program, table, name, or_referred).unwrap_or(false))

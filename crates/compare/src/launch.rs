@@ -47,10 +47,10 @@ pub struct Program {
     pub variables: Vec<(String, OsString)>,
     /// When a sample has failed.
     pub timeout: Duration,
-    /// Whether it may bring an allocator of its own; then the program that is started, which may
-    /// be a script in front of it, is all that has to be served.
+    /// True if the program may bring an allocator of its own. Then only the process that is
+    /// started, which may be a script in front of the program, has to be served.
     pub may_serve_itself: bool,
-    /// Whether memory that processes share is divided among them, and not counted in each.
+    /// True if memory that processes share is divided among them instead of counted in each.
     pub proportional: bool,
 }
 
@@ -267,7 +267,7 @@ impl Launcher {
             if have_hung_up {
                 clients = None;
                 if let Some(stdin) = &mut child.stdin {
-                    // It may have ended, and says so.
+                    // The process may have ended; its report says so.
                     let _ = stdin.write_all(&[FINISH]);
                 }
             }

@@ -25,7 +25,7 @@ pub(super) struct Process {
 /// Most that is remembered of a process that was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// What it last ran.
+    /// The last program that it ran.
     pub(super) executable: PathBuf,
     /// User and system time when it was last looked at, in clock ticks.
     pub(super) cpu_ticks: u64,
@@ -36,7 +36,8 @@ pub(super) struct Seen {
 pub(super) struct Tree {
     root: i32,
     page_size: u64,
-    /// Whether what processes share is divided among them (PSS), and not counted in each (RSS).
+    /// True if memory that processes share is divided among them (PSS) instead of counted in each
+    /// (RSS).
     proportional: bool,
     /// Every process that was ever seen in it.
     pub(super) seen: BTreeMap<i32, Seen>,
@@ -50,7 +51,7 @@ impl Tree {
         Self { root, page_size, proportional: false, seen: BTreeMap::new() }
     }
 
-    /// The same, with what processes share divided among them or not.
+    /// Reads them again, with shared memory divided among them or not.
     pub(super) fn dividing(self, proportional: bool) -> Self {
         Self { proportional, ..self }
     }
@@ -92,15 +93,15 @@ impl Tree {
     pub(super) fn signal(&self, signal: Signal) -> usize {
         let living = self.living();
         for process in &living {
-            // It may have ended meanwhile.
+            // The process may have ended meanwhile.
             let _ = kill(Pid::from_raw(process.pid), signal);
         }
         living.len()
     }
 }
 
-/// What the threads of a process have started and what has fallen to them. Kernels without
-/// `CONFIG_PROC_CHILDREN` are asked for the parent of every process instead.
+/// Returns the processes that the threads of a process have started and those that have fallen to
+/// it. Kernels without `CONFIG_PROC_CHILDREN` are asked for the parent of every process instead.
 fn children_of(pid: i32) -> Vec<i32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let mut children = Vec::new();
@@ -183,7 +184,7 @@ mod tests {
         let pipe = child.stdout.take().unwrap();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(pipe), &mut line).unwrap();
         let mut tree = Tree::below(child.id() as i32);
-        // It may still be on its way through exec, with nothing resident.
+        // The process may still be on its way through exec, with nothing resident.
         let living = loop {
             match tree.look() {
                 living if living.iter().any(|it| it.resident > 0) => break living,

@@ -18,19 +18,19 @@ const RUNS: usize = 5;
 const LONG_NS: u64 = 1_000_000_000;
 /// Times what is negligible: no chance in measuring makes nothing of that.
 const PLENTY: f64 = 4.0;
-/// How far off a measurement may be that is the median of several.
+/// Factor by which the median of several measurements may be off.
 const DOUBT: f64 = 2.0;
 
-/// What one run under the counter showed.
+/// The result of one run under the counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Seen {
     /// Share of the CPU time that an allocator has an influence on.
     pub(super) influence: f64,
-    /// What the run took.
+    /// Wall-clock time of the run.
     pub(super) wall_ns: u64,
 }
 
-/// What is to be done.
+/// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Weight {
     /// One more run under the counter.
@@ -103,8 +103,8 @@ mod tests {
         assert_eq!(of([0.003, 0.025, 0.03, 0.022, 0.024]), (Weight::Enough, 5));
     }
 
-    /// What is measured at half or twice its value changes a refusal into a line, or a line into
-    /// none, and never a refusal into a comparison without a word.
+    /// A measurement at half or twice its value turns a refusal into a line, or a line into none,
+    /// and never a refusal into a comparison without a word.
     #[test]
     fn chance_never_turns_a_refusal_into_a_comparison_without_a_word() {
         let rank = |weight| match weight {

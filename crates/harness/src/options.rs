@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// `--samples` of an experiment of average noise: enough to tell 3 % from nothing.
 pub const USUAL_SAMPLES: &str = "50";
 
-/// What an experiment does where its user says nothing, as they would write it.
+/// The defaults of an experiment, as its user would write them.
 pub trait Defaults: Clone + Send + Sync + 'static {
     /// `--variants`.
     const VARIANTS: &'static str;

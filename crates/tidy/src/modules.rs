@@ -1,12 +1,12 @@
-//! Which module of a crate uses which, and the circles among them.
+//! The uses of modules by each other, and the circles among them.
 //!
 //! The graph is that of the text: `use` declarations and paths that begin with `crate`, `self`,
 //! `super` or a child's name. An item counts as its definer's: a path through a re-export leads to
 //! the module behind it, and the re-export itself is no use. Tests are left out.
 //!
 //! Each folder is searched for circles on its own. Its children are the nodes, and a module deeper
-//! in a child counts as the child: so a folder is one concept for those around it, and a graph of its
-//! own inside.
+//! in a child counts as the child: so a folder is one concept for those around it, and a graph of
+//! its own inside.
 
 use crate::rust::{RustFile, line_of, words};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

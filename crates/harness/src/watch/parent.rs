@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Names the file by which a watched process enters the control group in which it is watched.
 pub const GROUP_VARIABLE: &str = "LAB_CONTROL_GROUP";
 
-/// What was seen of a process, and what it measured itself.
+/// A parent's observations of a process, and the process's own measurement.
 pub type Watched = (Timeline, Measurement);
 
 /// Starts a sample process and reads its memory every `interval` until `lasts` after it has

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const MIB: f64 = (1 << 20) as f64;
-/// How often memory is read.
+/// Interval between two readings of memory.
 const INTERVAL: Duration = Duration::from_millis(200);
 /// The one workload of this experiment.
 const WORKLOAD: &str = "churn";

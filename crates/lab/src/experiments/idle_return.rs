@@ -24,9 +24,9 @@ use std::time::Duration;
 const MIB: f64 = (1 << 20) as f64;
 /// Name of the figure that the verdict is about, in MiB.
 pub(crate) const HELD: &str = "resident above live";
-/// How often memory is read.
+/// Interval between two readings of memory.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// How long the process is idle.
+/// Time for which the process is idle.
 const IDLE: Duration = Duration::from_millis(2500);
 /// When the verdict is passed, after the last free.
 const VERDICT_MS: f64 = 2000.0;
@@ -147,7 +147,7 @@ fn metrics() -> Vec<Metric> {
 /// An allocator, behind a variant of it that answers a question of its own.
 fn with_variant(contender: Contender) -> Vec<Contender> {
     let variant = match contender.name() {
-        // What its users are told to set.
+        // The settings that its users are told to use.
         "jemalloc" => {
             let tuned = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0";
             Some(contender.with("jemalloc tuned", &[("MALLOC_CONF", tuned)]))
@@ -158,8 +158,8 @@ fn with_variant(contender: Contender) -> Vec<Contender> {
     variant.into_iter().chain([contender]).collect()
 }
 
-/// What a sample held at the verdict, in MiB above what lives. The table of objects is not the
-/// allocator's, nor is what the process had before.
+/// Returns what a sample held at the verdict, in MiB above what lives. The table of objects and the
+/// memory that the process had before are not the allocator's.
 fn held(timeline: &Timeline) -> Option<BTreeMap<String, f64>> {
     let (base, _) = timeline.phase("base")?;
     let (idle, numbers) = timeline.phase("idle")?;

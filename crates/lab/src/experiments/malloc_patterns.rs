@@ -67,11 +67,11 @@ impl options::Defaults for Defaults {
 /// One sample, taken in a process of its own.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct PatternSample {
-    /// What runs.
+    /// The pattern.
     pub(crate) pattern: Pattern,
-    /// How long.
+    /// Length of the measured window in milliseconds.
     pub(crate) millis: u64,
-    /// How many at once.
+    /// Number of tasks.
     pub(crate) tasks: usize,
     /// CPUs of the threads, in turn.
     pub(crate) cpus: Vec<usize>,
@@ -122,7 +122,7 @@ fn peak_resident_kib() -> Result<i64> {
     number.context("/proc/self/status has no VmHWM")
 }
 
-/// What the kernel counted for this process.
+/// Returns the kernel's counts for this process.
 fn usage() -> Result<BTreeMap<String, u64>> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
     let counters = [
@@ -206,7 +206,7 @@ pub(crate) fn print_peaks(run: &Run, workloads: Vec<String>, out: &mut dyn Write
 /// Name of the metric of peak memory.
 pub(crate) const PEAK: &str = "peak RSS";
 
-/// What every pattern says, and what `latency` says.
+/// The metrics of every pattern, and those of `latency`.
 pub(crate) fn metrics() -> Vec<Metric> {
     let memory = Metric::new(PEAK, "KiB", Direction::Lower, "max_rss_kib").digits(0);
     let faults = Metric::new("page faults", "count", Direction::Lower, "minor_faults").digits(0);

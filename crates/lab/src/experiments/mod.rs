@@ -106,7 +106,7 @@ pub(crate) fn list() -> String {
     REGISTRY.iter().map(line).collect()
 }
 
-/// What sample processes of this executable can be told to do.
+/// Lists the work that sample processes of this executable can be told to do.
 pub(crate) fn works() -> impl Iterator<Item = WorkKind> {
     REGISTRY.iter().filter_map(|entry| entry.work)
 }

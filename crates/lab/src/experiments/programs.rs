@@ -118,7 +118,7 @@ fn print(run: &Run, programs: &[ReadyProgram], out: &mut dyn Write) -> Result<()
     Ok(())
 }
 
-/// What each does, and how much of it the allocator is.
+/// Describes the work of each, and the allocator's share of it.
 fn overview(programs: &[ReadyProgram]) -> String {
     let header = ["program", "version", "what it does", "allocations", "% CPU in malloc"];
     let row = |program: &ReadyProgram| {
@@ -169,7 +169,7 @@ fn ratios(run: &Run, programs: &[ReadyProgram], variant: &str) -> String {
     table::render(header, programs.iter().map(row).collect())
 }
 
-/// How many samples there are, and how many of them do not count.
+/// Numbers of samples and of those that do not count.
 struct Columns {
     pairs: usize,
     wrong: usize,
@@ -204,7 +204,7 @@ fn spread(ratios: &[f64]) -> String {
     format!("{median:.3} [{low:.2}, {high:.2}]")
 }
 
-/// Whether any takes more CPU time than it may.
+/// Says whether any program takes more CPU time than it may.
 fn verdict(run: &Run, programs: &[ReadyProgram], variant: &str) -> String {
     let cpu = run.meta.primary();
     let above = programs.iter().filter(|program| program.is_fixed).filter_map(|program| {

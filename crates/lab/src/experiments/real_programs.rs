@@ -139,7 +139,7 @@ fn print(run: &Run, programs: &[ReadyProgram], out: &mut dyn Write) -> Result<()
     Ok(())
 }
 
-/// What each does, and how much of it the allocator is.
+/// Describes the work of each, and the allocator's share of it.
 pub(crate) fn overview<'a>(programs: impl Iterator<Item = &'a ReadyProgram>) -> String {
     let header = ["program", "what it does", "allocations", "MiB asked for", "% CPU in malloc"];
     let row = |program: &ReadyProgram| {

@@ -119,7 +119,7 @@ fn start_often(words: &[&str], allocator: &Allocator, times: u32) -> Result<Meas
     Ok(Measurement { verified, ..measurement.with(&[("start_ns", ns)]) })
 }
 
-/// Starts `true` so many times, and looks at what `sleep` has resident: a measurement of the starts
+/// Starts `true` `times` times, and looks at what `sleep` has resident: a measurement of the starts
 /// with the counter `resident_kib`.
 ///
 /// # Errors
@@ -136,7 +136,7 @@ fn place(allocator: &Allocator) -> String {
     preload.unwrap_or_else(|| "libc.so.6".to_owned())
 }
 
-/// What `sleep` has resident, once it sleeps.
+/// Measures what `sleep` has resident, once it sleeps.
 fn memory_of_sleep(allocator: &Allocator) -> Result<Measurement> {
     let start = Instant::now();
     let mut child = command(&[SLEEP, "60"], allocator).spawn().context("cannot run sleep")?;

@@ -23,11 +23,11 @@ const BLOCKS_OF_THREAD: usize = 20_000;
 /// One sample, taken in a process of its own.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct ChurnSample {
-    /// How long it churns.
+    /// Seconds for which it churns.
     pub(crate) seconds: u64,
 }
 
-/// What has come and gone.
+/// Counts of blocks that have come and gone.
 #[derive(Default)]
 struct Churned {
     allocated: u64,
@@ -136,8 +136,8 @@ fn replace(
     }
 }
 
-/// What a thread of a pool does: a working set of its own, gone at the end. Returns how many blocks
-/// were freed with their mark.
+/// Runs a thread of a pool: a working set of its own, gone at the end. Returns how many blocks were
+/// freed with their mark.
 fn short_life(heap: Heap, phase: u64, number: u64) -> u64 {
     let mut random = StdRng::seed_from_u64(phase * THREADS + number);
     let mut own = [(0usize, 0usize); 256];

@@ -13,10 +13,10 @@ use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// How long the process shows what it has, before it allocates and before it frees.
+/// Time for which the process shows its memory, before it allocates and before it frees.
 pub(crate) const BASE: Duration = Duration::from_millis(150);
 
-/// What the sizes have in common.
+/// The distribution of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub(crate) enum Sizes {
     /// As many objects of each power of two.
@@ -41,9 +41,9 @@ impl Sizes {
 pub(crate) struct IdleSample {
     /// One object in this many survives; 0: none.
     pub(crate) survivors: usize,
-    /// How sizes are drawn.
+    /// The distribution of sizes.
     pub(crate) sizes: Sizes,
-    /// How much is allocated.
+    /// MiB that are allocated.
     pub(crate) mib: u64,
 }
 

@@ -14,7 +14,7 @@ pub(super) const HELD_AFTER: &str = "held after";
 /// Starts of `true` in a sample.
 pub(super) const STARTS: u32 = 20;
 
-/// What the samples of all parts say.
+/// The metrics of all parts.
 pub(super) fn metrics() -> Vec<Metric> {
     let cpu = Metric::new(CPU, "s of CPU", Direction::Lower, "cpu_ns").times(1e-9).digits(3);
     let held = Metric::new(HELD_AFTER, "MiB", Direction::Lower, HELD).digits(1);

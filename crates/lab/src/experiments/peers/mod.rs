@@ -80,7 +80,7 @@ impl options::Defaults for Defaults {
     const QUICK_SAMPLES: &'static str = "1";
 }
 
-/// What samples are taken with.
+/// Everything that samples are taken with.
 struct Parts {
     parts: Vec<Part>,
     contenders: Vec<Contender>,
@@ -89,7 +89,7 @@ struct Parts {
     interrupt: Rc<Interrupt>,
     cpus: Vec<usize>,
     millis: u64,
-    /// How far a heap grows, and how large a burst is.
+    /// Size of a growing heap and of a burst.
     growth_mib: u64,
     burst_mib: u64,
 }

@@ -44,7 +44,7 @@ pub(super) fn print(
 }
 
 fn line(path: &ReplaySample, samples: u32) -> Result<Vec<String>> {
-    // What disturbs a sample only adds to it.
+    // Disturbances only add to a sample.
     let least = |path: ReplaySample, figure: &dyn Fn(&Measurement) -> f64| {
         let mut least = f64::INFINITY;
         for _ in 0..samples {

@@ -55,7 +55,7 @@ pub(super) fn find(name: &str) -> Result<&'static Spec> {
     found.copied().ok_or_else(|| nearest::unknown("experiment", name, &names))
 }
 
-/// A row of messages of so many bytes.
+/// A row of messages of `bytes` bytes.
 fn message(
     name: &str,
     bytes: usize,

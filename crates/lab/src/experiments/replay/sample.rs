@@ -16,21 +16,21 @@ use std::panic;
 use std::process;
 use std::time::Duration;
 
-/// What is to be measured.
+/// The parameters of a sample.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ReplaySample {
     /// Names of the experiment and of its row.
     pub(super) experiment: String,
     pub(super) row: String,
-    /// What it runs on.
+    /// The policies of the stack.
     pub(super) policies: Policies,
     /// CPUs that the kernel's formulas are told of.
     pub(super) declared_cpus: u32,
-    /// How many at once.
+    /// Number of tasks.
     pub(super) tasks: u32,
-    /// How much at a time.
+    /// Amount of work at a time.
     pub(super) amount: u32,
-    /// How long.
+    /// Length of the measured window in milliseconds.
     pub(super) millis: u64,
     /// CPUs of the threads, in turn.
     pub(super) cpus: Vec<usize>,
@@ -49,7 +49,7 @@ struct Run<'a> {
 }
 
 impl Replay for Run<'_> {
-    /// What was measured, with nanoseconds in the page allocator where they were asked for.
+    /// The measurement, with nanoseconds in the page allocator where they were asked for.
     type Output = Result<(Replayed, Option<u64>), String>;
 
     fn on<M: KernelMemory>(self, memory: &M) -> Self::Output {
@@ -142,7 +142,7 @@ fn end_with_the_first_panic() {
     }));
 }
 
-/// What is kept of how long messages took, in microseconds.
+/// A summary of how long messages took, in microseconds.
 struct Latencies {
     mean: f64,
     p50: f64,

@@ -1,4 +1,4 @@
-//! What an experiment that replays a kernel path is.
+//! The description of an experiment that replays a kernel path.
 
 use super::documents::Document;
 use super::unit::Unit;
@@ -6,7 +6,7 @@ use crate::replay::kernels::Scenario;
 use anyhow::Result;
 use quarry_harness::nearest;
 
-/// What an experiment is.
+/// An experiment that replays a kernel path.
 pub(crate) struct Spec {
     /// Defaults of `--variants`, of `--tasks`, and of `--tasks` with `--quick`.
     pub(super) defaults: [&'static str; 3],
@@ -14,15 +14,15 @@ pub(crate) struct Spec {
     pub(crate) name: &'static str,
     /// In one line.
     pub(crate) about: &'static str,
-    /// What it models, and what it cannot show.
+    /// The text on what it models, and what it cannot show.
     pub(super) models: &'static str,
     /// CPUs of the document's machine.
     pub(super) declared_cpus: u32,
-    /// What is printed.
+    /// The unit of its tables.
     pub(super) unit: Unit,
-    /// What can be run.
+    /// Makes the rows that can be run.
     pub(super) rows: fn() -> Vec<Row>,
-    /// How much of it at a time, where that can be chosen.
+    /// The amount of work at a time, where that can be chosen.
     pub(super) amount: Option<Amount>,
     /// The figures that stand beside ours.
     pub(super) document: Document,
@@ -32,30 +32,30 @@ pub(crate) struct Spec {
 pub(crate) struct Row {
     /// Its name in the document.
     pub(super) name: String,
-    /// Whether a short run takes it.
+    /// True if a short run takes it.
     pub(super) quick: bool,
     /// Bits of a message's payload.
     pub(super) bits: u64,
-    /// Whether those received are counted, and not those sent.
+    /// True if received messages are counted, and not those sent.
     pub(super) received: bool,
-    /// What runs.
+    /// Makes the scenario that runs.
     pub(super) scenario: Box<dyn Fn(&Settings) -> Scenario>,
 }
 
-/// What a scenario can be told.
+/// The settings of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// How much at a time.
+    /// Amount of work at a time.
     pub(super) amount: u32,
     /// Bytes of work outside of the allocator, per packet.
     pub(super) work: usize,
 }
 
-/// What can be chosen about the size of an experiment.
+/// The choice of an experiment's size.
 pub(super) struct Amount {
-    /// What it is.
+    /// Its meaning.
     pub(super) what: &'static str,
-    /// What the document says, or what fits into a sample; 0 = as much as fills a socket.
+    /// The document's amount, or one that fits into a sample; 0 = as much as fills a socket.
     pub(super) usual: u32,
     /// In a short run.
     pub(super) quick: u32,
@@ -67,7 +67,7 @@ pub(crate) trait Kind: Clone + Send + Sync + 'static {
     const SPEC: &'static Spec;
 }
 
-/// What every experiment has to say of itself.
+/// The part of the help that all experiments share.
 const ALL_MODELS: &str = "Only memory is real: the kernel path's allocations and frees, in its \
 order, by threads pinned to the CPUs in turn, on one stack whose zone all of them share. Payloads \
 are copied in and out, and each is checked for what was sent. What else the path costs is stood \

@@ -1,5 +1,5 @@
-//! What is printed: the rate or time of the original's unit, the document's figure beside it, and
-//! what the locks counted.
+//! The table of a replay: the rate or time in the original's unit, the document's figure beside it,
+//! and the counts of the locks.
 
 use super::documents::Figure;
 use super::spec::Spec;
@@ -76,7 +76,7 @@ fn line(run: &Run, spec: &Spec, cell: Cell<'_>) -> Vec<String> {
     line
 }
 
-/// How a document's figure is printed.
+/// Formats a document's figure.
 fn beside(figure: Option<Figure>) -> String {
     match figure {
         None => String::new(),
