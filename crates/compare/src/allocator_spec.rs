@@ -21,7 +21,7 @@ const SLABS: [&str; 1] = ["slub"];
 
 /// The contenders of a request, sorted by whether they are there.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct Contenders {
     /// There.
     pub(super) contenders: Vec<Contender>,
     /// Not there: one line each, with what to do about it.
@@ -32,8 +32,8 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// A name or a setting that is not known, or the same twice.
-pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<Found> {
-    let mut found = Found::default();
+pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<Contenders> {
+    let mut found = Contenders::default();
     for specification in specifications {
         let name = label(specification);
         if found.contenders.iter().any(|present| present.name() == name) {
@@ -184,7 +184,7 @@ fn libc_of_this_process() -> Result<PathBuf> {
 mod tests {
     use super::*;
 
-    fn found(specifications: &[&str]) -> Result<Found> {
+    fn found(specifications: &[&str]) -> Result<Contenders> {
         let find = |slab: Option<&str>| match slab {
             None => Ok(PathBuf::from("/lib/libquarry.so")),
             Some(slab) => bail!("libquarry-{slab}.so not found"),

@@ -83,7 +83,7 @@ pub struct Allocator {
 
 /// The allocators of a request, sorted by whether they are there.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct Allocators {
     /// There.
     pub allocators: Vec<Allocator>,
     /// Not there: one line each, with what to do about it.
@@ -94,8 +94,8 @@ pub struct Found {
 ///
 /// # Errors
 /// A name that is not known, or the same name twice.
-pub fn find(names: &[String], quarry: FindLibrary<'_>) -> Result<Found> {
-    let mut found = Found::default();
+pub fn find(names: &[String], quarry: FindLibrary<'_>) -> Result<Allocators> {
+    let mut found = Allocators::default();
     for name in names {
         if found.allocators.iter().any(|present| present.name == *name) {
             bail!(Usage(format!("allocator {name} is named twice")));

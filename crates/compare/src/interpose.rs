@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-pub use crate::inside::Found;
+pub use crate::inside::Embedded;
 
 /// `ELFCLASS64`, at byte 4 of an ELF file.
 const CLASS_64: u8 = 2;
@@ -43,11 +43,11 @@ pub enum Obstacle {
         library: String,
     },
     /// The program is built with a sanitizer whose `malloc` must be the only one.
-    Sanitizer(Found),
+    Sanitizer(Embedded),
     /// The program defines `malloc` itself, which comes first in the loader's search.
     OwnMalloc,
     /// The program calls another allocator by names that no library can take.
-    OwnAllocator(Found),
+    OwnAllocator(Embedded),
     /// The program could not be read.
     Unreadable(String),
 }
@@ -72,14 +72,14 @@ impl fmt::Display for Obstacle {
             Self::OtherMachine { program, library } => {
                 write!(f, "is for {program}, the library for {library}: it cannot be preloaded")
             }
-            Self::Sanitizer(Found { name, mark }) => write!(
+            Self::Sanitizer(Embedded { name, mark }) => write!(
                 f,
                 "is built with {name} ({mark}), which needs a malloc of its own to find anything"
             ),
             Self::OwnMalloc => {
                 f.write_str("defines malloc itself, which is preferred to any other")
             }
-            Self::OwnAllocator(Found { name, mark }) => write!(
+            Self::OwnAllocator(Embedded { name, mark }) => write!(
                 f,
                 "has {name} inside ({mark}) and serves itself: only what is asked of malloc by \
                  that name reaches Quarry"

@@ -4,7 +4,7 @@
 use super::allocator_spec;
 use super::raw::Raw;
 use super::supervisor::Report;
-use super::weight::Seen;
+use super::weight::Influence;
 use super::witness::{Calls, ProcessRecord};
 use crate::contenders::Contender;
 use crate::inside;
@@ -159,8 +159,8 @@ impl Probe {
     }
 
     /// Returns the allocator's influence on the run.
-    pub(super) fn seen(&self) -> Seen {
-        Seen { influence: self.influence(), wall_ns: self.wall_ns }
+    pub(super) fn seen(&self) -> Influence {
+        Influence { share: self.influence(), wall_ns: self.wall_ns }
     }
 
     /// A share of the CPU time that is not worth a comparison. `python` is the value of

@@ -2,6 +2,7 @@
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use quarry_harness::proc;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
@@ -46,8 +47,7 @@ pub(super) struct Tree {
 impl Tree {
     /// The descendants of `root`.
     pub(super) fn below(root: i32) -> Self {
-        let page_size = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
-        let page_size = page_size.unwrap_or(4096) as u64;
+        let page_size = proc::page_size();
         Self { root, page_size, proportional: false, seen: BTreeMap::new() }
     }
 
@@ -60,10 +60,11 @@ impl Tree {
     pub(super) fn look(&mut self) -> Vec<Process> {
         let mut living = self.living();
         for process in &mut living {
-            process.peak = peak_of(process.pid).unwrap_or(0).max(process.resident);
+            process.peak = proc::peak(process.pid as u32).unwrap_or(0).max(process.resident);
             if self.proportional {
                 // Of a process that is about to end the kernel says nothing.
-                process.resident = share_of(process.pid).unwrap_or(process.resident);
+                process.resident =
+                    proc::proportional(process.pid as u32).unwrap_or(process.resident);
             }
             let seen = self.seen.entry(process.pid).or_default();
             seen.cpu_ticks = seen.cpu_ticks.max(process.cpu_ticks);
@@ -140,20 +141,6 @@ fn parse_stat(pid: i32, text: &str, page_size: u64) -> Option<Process> {
         resident: number(21)? * page_size,
         peak: 0,
     })
-}
-
-/// A process's proportional set size, in bytes.
-fn share_of(pid: i32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
-}
-
-/// `VmHWM`: unlike the kernel's record of children, it starts anew at exec.
-fn peak_of(pid: i32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! options      options of every experiment
 //! blocks       in which order samples are taken: randomised complete blocks
 //! launch       starts processes
+//! proc         memory of processes and of the machine
 //! watch        samples whose memory their parent reads while they run
 //! results      every raw sample of a run in a directory, and what is to know of it
 //! statistics   medians, paired ratios, bootstrap intervals
@@ -34,6 +35,7 @@ pub mod launch;
 pub mod nearest;
 pub mod options;
 pub mod picture;
+pub mod proc;
 pub mod report;
 pub mod results;
 pub mod sampler;

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 pub const USUAL_SAMPLES: &str = "50";
 
 /// The defaults of an experiment, as its user would write them.
-pub trait Defaults: Clone + Send + Sync + 'static {
+pub trait Defaults: Send + Sync + 'static {
     /// `--variants`.
     const VARIANTS: &'static str;
     /// `--tasks`.
@@ -32,7 +32,7 @@ pub trait Defaults: Clone + Send + Sync + 'static {
 }
 
 /// Options of every experiment.
-#[derive(Args, Clone, Debug)]
+#[derive(Args)]
 pub struct Common<D: Defaults> {
     /// What is compared, in the order of tables.
     #[arg(long, value_delimiter = ',', value_name = "A,B", default_value = D::VARIANTS)]
@@ -185,7 +185,6 @@ mod tests {
     use super::*;
     use clap::Parser;
 
-    #[derive(Clone, Debug)]
     struct Two;
 
     impl Defaults for Two {

@@ -11,7 +11,7 @@ use quarry_compare::contenders::{self, Contender};
 use quarry_harness::destination;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::{Work, WorkKind};
-use quarry_harness::options::{self, Common};
+use quarry_harness::options::{Common, Defaults};
 use quarry_harness::picture::{Line, Picture};
 use quarry_harness::results::{Cell, Direction, Metric, Reading, Run, Timeline, Verify, Workload};
 use quarry_harness::sampler::{SampleKey, Taken};
@@ -45,7 +45,7 @@ const VERDICT_MS: f64 = 2000.0;
 #[derive(Args)]
 pub(super) struct IdleReturn {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<IdleReturn>,
     /// One object in this many survives; 0: none. Several may be asked for.
     #[arg(long, value_delimiter = ',', default_value = "0,64")]
     survivors: Vec<usize>,
@@ -63,10 +63,7 @@ pub(super) struct IdleReturn {
     svg: Option<PathBuf>,
 }
 
-#[derive(Clone, Debug)]
-struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for IdleReturn {
     const VARIANTS: &'static str = "glibc,jemalloc,tcmalloc,mimalloc,quarry";
     const SAMPLES: &'static str = "3";
     const QUICK_SAMPLES: &'static str = "1";

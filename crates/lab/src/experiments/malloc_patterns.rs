@@ -15,7 +15,8 @@ use quarry_harness::affinity;
 use quarry_harness::comparison::{Comparison, Group};
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::{Work, WorkKind};
-use quarry_harness::options::{self, Common};
+use quarry_harness::options::{self, Common, Defaults};
+use quarry_harness::proc;
 use quarry_harness::results::{Direction, Measurement, Metric, Run, Verify, Workload};
 use quarry_harness::sampler::SampleKey;
 use serde::{Deserialize, Serialize};
@@ -43,7 +44,7 @@ use std::io::Write;
 #[derive(Args)]
 pub(super) struct MallocPatterns {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<MallocPatterns>,
     /// Only patterns whose names begin so, such as pair or batch-lifo.
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     only: Vec<String>,
@@ -54,10 +55,7 @@ pub(super) struct MallocPatterns {
     millis: u64,
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for MallocPatterns {
     const VARIANTS: &'static str = "glibc,jemalloc,tcmalloc,mimalloc,quarry";
     const SAMPLES: &'static str = options::USUAL_SAMPLES;
     const QUICK_SAMPLES: &'static str = "2";
@@ -113,24 +111,16 @@ impl Work for PatternSample {
     }
 }
 
-/// Peak resident memory of this process in KiB. `getrusage` would not do: its maximum survives
-/// exec, and so would be that of the lab.
-fn peak_resident_kib() -> Result<i64> {
-    let status = std::fs::read_to_string("/proc/self/status").context("no /proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let number = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
-    number.context("/proc/self/status has no VmHWM")
-}
-
 /// Returns the kernel's counts for this process.
 fn usage() -> Result<BTreeMap<String, u64>> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    let peak = proc::peak(std::process::id()).context("no VmHWM")?;
     let counters = [
-        ("max_rss_kib", peak_resident_kib()?),
-        ("minor_faults", usage.minor_page_faults()),
-        ("involuntary_switches", usage.involuntary_context_switches()),
+        ("max_rss_kib", peak >> 10),
+        ("minor_faults", usage.minor_page_faults() as u64),
+        ("involuntary_switches", usage.involuntary_context_switches() as u64),
     ];
-    Ok(counters.map(|(name, count)| (name.to_owned(), count as u64)).into())
+    Ok(counters.map(|(name, count)| (name.to_owned(), count)).into())
 }
 
 impl Plan for MallocPatterns {

@@ -139,15 +139,12 @@ mod tests {
     #[derive(Args)]
     struct Doubling {
         #[command(flatten)]
-        common: Common<Twice>,
+        common: Common<Doubling>,
         #[arg(long, default_value = "21")]
         number: u64,
     }
 
-    #[derive(Clone, Debug)]
-    struct Twice;
-
-    impl Defaults for Twice {
+    impl Defaults for Doubling {
         const VARIANTS: &'static str = "once,twice";
         const SAMPLES: &'static str = "3";
         const QUICK_SAMPLES: &'static str = "1";

@@ -12,7 +12,7 @@ use quarry_compare::allocators::GLIBC;
 use quarry_compare::contenders;
 use quarry_compare::{Interrupt, Launcher};
 use quarry_harness::experiment::Experiment;
-use quarry_harness::options::{self, Common};
+use quarry_harness::options::{self, Common, Defaults};
 use quarry_harness::results::{Cell, Direction, Metric, Run};
 use quarry_harness::statistics;
 use quarry_harness::table;
@@ -33,7 +33,7 @@ use std::rc::Rc;
 #[derive(Args)]
 pub(super) struct Programs {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<Programs>,
     /// Only these programs.
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     only: Vec<String>,
@@ -42,10 +42,7 @@ pub(super) struct Programs {
     scripts: PathBuf,
 }
 
-#[derive(Clone, Debug)]
-struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for Programs {
     const VARIANTS: &'static str = "glibc,quarry";
     const SAMPLES: &'static str = "6";
     const QUICK_SAMPLES: &'static str = "1";

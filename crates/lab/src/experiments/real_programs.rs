@@ -12,7 +12,7 @@ use quarry_compare::contenders;
 use quarry_compare::{Interrupt, Launcher};
 use quarry_harness::comparison::Comparison;
 use quarry_harness::experiment::Experiment;
-use quarry_harness::options::{self, Common};
+use quarry_harness::options::{self, Common, Defaults};
 use quarry_harness::results::{Direction, Metric, Run, Verify, Workload};
 use quarry_harness::table;
 use std::io::Write;
@@ -35,16 +35,13 @@ use std::rc::Rc;
 #[derive(Args)]
 pub(super) struct RealPrograms {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<RealPrograms>,
     /// Only these programs.
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     only: Vec<String>,
 }
 
-#[derive(Clone, Debug)]
-struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for RealPrograms {
     const VARIANTS: &'static str = "glibc,jemalloc,tcmalloc,mimalloc,quarry";
     const SAMPLES: &'static str = "10";
     const QUICK_SAMPLES: &'static str = "1";

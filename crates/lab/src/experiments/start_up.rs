@@ -10,10 +10,10 @@ use quarry_compare::contenders::{self, Contender};
 use quarry_harness::comparison::Comparison;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::{place_of, preload_into};
-use quarry_harness::options::{self, Common};
+use quarry_harness::options::{Common, Defaults};
+use quarry_harness::proc;
 use quarry_harness::results::{Direction, Measurement, Metric, Verify, Workload};
 use quarry_harness::sampler::SampleKey;
-use quarry_harness::watch::resident_of;
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -37,7 +37,7 @@ const SLEEP: &str = "sleep";
 #[derive(Args)]
 pub(super) struct StartUp {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<StartUp>,
     /// Starts of each program on each allocator, in all samples together.
     #[arg(long, default_value = "1000",
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("4")),
@@ -45,10 +45,7 @@ pub(super) struct StartUp {
     execs: u32,
 }
 
-#[derive(Clone, Debug)]
-struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for StartUp {
     const VARIANTS: &'static str = "glibc,jemalloc,tcmalloc,mimalloc,quarry";
     const SAMPLES: &'static str = "20";
     const QUICK_SAMPLES: &'static str = "2";
@@ -159,7 +156,7 @@ fn settled(child: &Child) -> u64 {
     let (mut last, mut same) = (0, 0);
     while same < 10 {
         thread::sleep(Duration::from_millis(50));
-        let now = resident_of(child.id()).unwrap_or(0);
+        let now = proc::resident(child.id()).unwrap_or(0);
         same = if now == last { same + 1 } else { 0 };
         last = now;
     }

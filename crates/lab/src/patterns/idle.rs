@@ -1,7 +1,7 @@
 //! A heap that is filled with mixed objects, emptied, and left alone.
 
-use super::heap::{Block, Heap};
-use super::watched::{self, Table};
+use super::heap::Heap;
+use super::watched::{self, Entry, Table};
 use super::window::Done;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -47,13 +47,6 @@ pub(crate) struct IdleSample {
     pub(crate) mib: u64,
 }
 
-#[derive(Clone, Copy)]
-struct Entry {
-    /// 0 where the object has been freed.
-    word: usize,
-    size: usize,
-}
-
 impl Work for IdleSample {
     const NAME: &'static str = "idle";
 
@@ -74,15 +67,13 @@ impl Work for IdleSample {
         watched::announce("full", &[table_bytes]);
         watched::nap(BASE);
         let (mut live, mut verified) = (0, 0);
-        for (number, entry) in entries.iter().enumerate() {
+        for (number, entry) in entries.iter_mut().enumerate() {
             if self.survivors != 0 && number % self.survivors == 0 {
-                live += entry.size as u64;
+                live += entry.size() as u64;
                 verified += 1;
                 continue;
             }
-            // SAFETY: each word came from a block and is turned back once.
-            let block = unsafe { Block::from_word(entry.word) };
-            heap.free(block, entry.size as u64);
+            entry.free(heap);
             verified += 1;
         }
         let wall = start.elapsed();
@@ -102,11 +93,7 @@ impl IdleSample {
             let size = least + random.random_range(0..least);
             let pieces = if self.sizes == Sizes::Count { 1 } else { (1 << 20) / least };
             for _ in 0..pieces {
-                let block = heap.allocate(size, size as u64);
-                let word = block.into_word();
-                // SAFETY: the block has `size` bytes, of which the first 8 keep their mark.
-                unsafe { std::ptr::write_bytes((word + 8) as *mut u8, 0x5a, size - 8) };
-                table[count] = Entry { word, size };
+                table[count] = Entry::allocate(heap, size);
                 count += 1;
                 bytes += size;
             }

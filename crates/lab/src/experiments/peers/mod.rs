@@ -36,7 +36,7 @@ use quarry_harness::affinity;
 use quarry_harness::comparison::Comparison;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::Work;
-use quarry_harness::options::{self, Common};
+use quarry_harness::options::{self, Common, Defaults};
 use quarry_harness::results::{Measurement, Run};
 use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 use std::io::Write;
@@ -58,7 +58,7 @@ use std::rc::Rc;
 #[derive(Args)]
 pub(crate) struct Peers {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<Peers>,
     /// Only workloads whose names begin so, such as batch-lifo, growth, redis, burst or
     /// small-process.
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
@@ -70,10 +70,7 @@ pub(crate) struct Peers {
     millis: u64,
 }
 
-#[derive(Clone, Debug)]
-struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for Peers {
     const VARIANTS: &'static str =
         "glibc,jemalloc-new,tcmalloc,mimalloc2,mimalloc3,snmalloc,rpmalloc,quarry";
     const SAMPLES: &'static str = "7";

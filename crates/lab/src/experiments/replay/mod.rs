@@ -20,32 +20,19 @@ use clap::builder::ArgPredicate;
 use quarry_harness::affinity;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::WorkKind;
-use quarry_harness::options::{self, Common};
+use quarry_harness::options::Common;
 use quarry_harness::results::{Variant, Verify, Workload};
 use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 use quarry_harness::usage::Usage;
 use sample::ReplaySample;
 use spec::{Amount, Kind, Row};
 
-/// The defaults of a kind.
-#[derive(Clone, Debug)]
-pub(crate) struct DefaultsOf<K>(std::marker::PhantomData<K>);
-
-impl<K: Kind> options::Defaults for DefaultsOf<K> {
-    const VARIANTS: &'static str = K::SPEC.defaults[0];
-    const TASKS: &'static str = K::SPEC.defaults[1];
-    const QUICK_TASKS: &'static str = K::SPEC.defaults[2];
-    const SAMPLES: &'static str = "10";
-    const QUICK_SAMPLES: &'static str = "1";
-    const MOST_TASKS: u32 = 1024;
-}
-
 // A docstring would become the help.
 #[derive(Args)]
 #[command(about = K::SPEC.about, long_about = K::SPEC.help())]
 pub(super) struct Replaying<K: Kind> {
     #[command(flatten)]
-    common: Common<DefaultsOf<K>>,
+    common: Common<K>,
     /// CPUs that the kernel's formulas are told of [default: those of the document's machine].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8192))]
     declared_cpus: Option<u32>,

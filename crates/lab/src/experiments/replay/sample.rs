@@ -43,12 +43,12 @@ pub(super) struct ReplaySample {
 }
 
 /// A scenario on its way to a stack.
-struct Run<'a> {
+struct OnStack<'a> {
     sample: &'a ReplaySample,
     scenario: Scenario,
 }
 
-impl Replay for Run<'_> {
+impl Replay for OnStack<'_> {
     /// The measurement, with nanoseconds in the page allocator where they were asked for.
     type Output = Result<(Replayed, Option<u64>), String>;
 
@@ -85,7 +85,7 @@ impl Work for ReplaySample {
         if self.alone {
             scenario = alone(scenario);
         }
-        let run = Run { sample: &self, scenario };
+        let run = OnStack { sample: &self, scenario };
         let replayed = self.policies.replay(self.declared_cpus, run)?;
         let (replayed, page_ns) =
             replayed.map_err(|fault| anyhow!("{}, at the end: {fault}", self.policies))?;

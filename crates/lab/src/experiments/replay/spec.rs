@@ -5,6 +5,7 @@ use super::unit::Unit;
 use crate::replay::kernels::Scenario;
 use anyhow::Result;
 use quarry_harness::nearest;
+use quarry_harness::options::Defaults;
 
 /// An experiment that replays a kernel path.
 pub(crate) struct Spec {
@@ -62,7 +63,7 @@ pub(super) struct Amount {
 }
 
 /// An experiment as a type: its defaults are part of the options' help.
-pub(crate) trait Kind: Clone + Send + Sync + 'static {
+pub(crate) trait Kind: Defaults {
     #[doc(hidden)]
     const SPEC: &'static Spec;
 }
