@@ -1,11 +1,12 @@
 //! Where the shared object is: beside the command, or inside it.
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use quarry_lab::{Usage, interpose};
-use std::ffi::{OsStr, OsString};
+use quarry_compare::interpose;
+use quarry_harness::Usage;
+use quarry_harness::launch::{NOT_PRELOADABLE, is_preloadable};
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, IntoRawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{env, fmt, fs};
@@ -22,7 +23,7 @@ const EMBEDDED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/embedded.
 /// Why no library can be used.
 #[derive(Debug)]
 pub(crate) enum LibraryError {
-    /// It is not what was named, by a variable or an option.
+    /// A variable or an option names a file that is no such library.
     Named { by: String, why: String },
     /// Looked for in vain.
     NotFound { name: String, places: Vec<PathBuf> },
@@ -52,7 +53,7 @@ impl fmt::Display for LibraryError {
             }
             Self::NotExpressible(path) => write!(
                 f,
-                "{}: LD_PRELOAD cannot hold a path with a colon or white space; name a copy \
+                "{}: {NOT_PRELOADABLE}; name a copy \
                  elsewhere in {LIBRARY_VARIABLE}",
                 path.display()
             ),
@@ -64,7 +65,7 @@ impl fmt::Display for LibraryError {
 impl std::error::Error for LibraryError {}
 
 impl LibraryError {
-    /// As an error of the command: one of usage where somebody has named the library.
+    /// Turns it into an error of the command: one of usage where the user has named the library.
     pub(crate) fn into_error(self) -> anyhow::Error {
         match self {
             Self::Named { .. } => Usage(self.to_string()).into(),
@@ -91,14 +92,14 @@ pub(crate) fn find(slab: Option<&str>, named: Option<OsString>) -> Result<PathBu
         Some((by, value)) => find_named(by, PathBuf::from(value), &name)?,
         None => find_beside(&name)?,
     };
-    if path.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b':' | b' ' | b'\t' | b'\n')) {
+    if !is_preloadable(&path) {
         return Err(LibraryError::NotExpressible(path));
     }
     Ok(path)
 }
 
-/// What was named is taken or refused: with any other library another thing would run than the one
-/// that was asked for.
+/// Takes or refuses the file that was named: any other library would run something else than what
+/// was asked for.
 fn find_named(by: &str, value: PathBuf, name: &str) -> Result<PathBuf, LibraryError> {
     let refusal =
         |why: String| LibraryError::Named { by: format!("{by}={}", value.display()), why };
@@ -181,16 +182,6 @@ fn unpack_anonymous(name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// The value of `LD_PRELOAD` with `library` in front of what is there already.
-pub(crate) fn preload_value(library: &Path, present: Option<OsString>) -> OsString {
-    let mut value = library.as_os_str().to_owned();
-    if let Some(present) = present.filter(|present| !present.is_empty()) {
-        value.push(OsStr::new(":"));
-        value.push(present);
-    }
-    value
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,14 +207,6 @@ mod tests {
         let exe = target.path().join("tools/quarry");
         let places = places_beside(Some(&exe), "libquarry.so");
         assert_eq!(places.last(), Some(&target.path().join("release/libquarry.so")));
-    }
-
-    #[test]
-    fn keeps_what_is_preloaded_already() {
-        let library = Path::new("/l/libquarry.so");
-        assert_eq!(preload_value(library, None), "/l/libquarry.so");
-        assert_eq!(preload_value(library, Some(OsString::new())), "/l/libquarry.so");
-        assert_eq!(preload_value(library, Some("/a.so".into())), "/l/libquarry.so:/a.so");
     }
 
     #[test]

@@ -22,7 +22,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "crates/preload/src/",
     "crates/lab/src/patterns/",
     "crates/lab/src/replay/",
-    "crates/lab/witness/",
+    "crates/compare/witness/",
 ];
 
 /// Modules that forbid `unsafe`. A file inside them that cannot do without says so where the

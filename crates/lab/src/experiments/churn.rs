@@ -1,22 +1,24 @@
 //! `churn`: whether memory grows over phases of different sizes and threads that come and go.
 
-use crate::FindLibrary;
-use crate::allocators::QUARRY;
-use crate::contenders::{self, Contender};
-use crate::options::{self, Common};
-use crate::results::{Cell, Direction, Metric, Run, Timeline, Verify, Workload};
-use crate::runner::{Design, Taken};
-use crate::statistics;
-use crate::table;
+use super::plan::{Lab, Plan, Staged};
+use super::tables;
+use crate::patterns::churn::ChurnSample;
 use anyhow::Result;
 use clap::Args;
 use clap::builder::ArgPredicate;
+use quarry_compare::allocators::QUARRY;
+use quarry_compare::contenders::{self, Contender};
+use quarry_harness::experiment::Experiment;
+use quarry_harness::launch::{Order, Work, WorkKind};
+use quarry_harness::options::{Common, Defaults};
+use quarry_harness::results::{Direction, Metric, Timeline, Verify, Workload};
+use quarry_harness::sampler::{SampleKey, Taken};
+use quarry_harness::statistics;
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::time::Duration;
 
 const MIB: f64 = (1 << 20) as f64;
-/// How often memory is read.
+/// Interval between two readings of memory.
 const INTERVAL: Duration = Duration::from_millis(200);
 /// The one workload of this experiment.
 const WORKLOAD: &str = "churn";
@@ -29,9 +31,9 @@ const WORKLOAD: &str = "churn";
 /// but for how far it gets in the time; so the drift is told per 1,000 phases as well. As a soak:
 /// `--seconds 600`.
 #[derive(Args)]
-pub struct Churn {
+pub(super) struct Churn {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<Churn>,
     /// How long each runs.
     #[arg(long, default_value = "60",
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("3")),
@@ -39,59 +41,44 @@ pub struct Churn {
     seconds: u64,
 }
 
-#[derive(Clone, Debug)]
-struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for Churn {
     const VARIANTS: &'static str = "jemalloc,quarry";
     const SAMPLES: &'static str = "1";
     const QUICK_SAMPLES: &'static str = "1";
 }
 
-impl Churn {
-    /// Runs the experiment and prints its table.
-    pub(crate) fn run(self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
-        let contenders = contenders::find(&self.common.variants, find_library, out)?;
+impl Plan for Churn {
+    const NAME: &'static str = "churn";
+    const WORK: Option<WorkKind> = Some(WorkKind::of::<ChurnSample>());
+
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+        let contenders = lab.contenders(&self.common)?;
         let baseline = self.common.baseline(&contenders::names(&contenders), QUARRY)?.to_owned();
         let workloads = vec![Workload::new(WORKLOAD, Verify::Counter("blocks".to_owned()))];
         let variants = contenders::variants(&contenders);
-        let design = self.common.design("churn", variants, &baseline, workloads)?;
-        // A minute warms itself up: what counts is how the later phases differ from the earlier.
-        let design = Design { metrics: metrics(), warm_up: false, ..design };
-        let design = design.option("seconds", self.seconds);
-        let run = design.conduct(|spot| {
-            self.take(&contenders[spot.variant]).map_err(|error| format!("{error:#}"))
-        })?;
-        self.print(&run, out)
-    }
-
-    fn take(&self, contender: &Contender) -> Result<Taken> {
-        let arguments = ["churn".to_owned(), format!("--seconds={}", self.seconds)];
-        let last = ("idle", Duration::from_millis(100));
-        let (timeline, mut measurement) = contender.watch(&arguments, INTERVAL, last)?;
-        measurement.figures = drift(&timeline);
-        Ok(Taken { measurement, timeline: Some(timeline) })
-    }
-
-    fn print(&self, run: &Run, out: &mut dyn Write) -> Result<()> {
-        writeln!(out, "{}", run.head(&format!("{} s in a fresh process.", self.seconds)))?;
-        let title = "resident above live, MiB".to_owned();
-        let names = run.meta.metrics.iter().map(|metric| metric.name.clone());
-        let header = std::iter::once(title).chain(names).collect();
-        let row = |variant: &str| {
-            let cell = Cell { workload: WORKLOAD, tasks: 1, variant };
-            let figures = run.meta.metrics.iter().map(|metric| {
-                let values: Vec<f64> = run.values(cell, metric).into_iter().flatten().collect();
-                let decimals = usize::from(metric.decimals);
-                let median = statistics::median(&values);
-                median.map_or("failed".to_owned(), |value| format!("{value:.decimals$}"))
-            });
-            std::iter::once(variant.to_owned()).chain(figures).collect()
+        let order = ChurnSample { seconds: self.seconds }.order();
+        let sampler = move |key: SampleKey| Ok(take(&contenders[key.variant], &order)?);
+        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let plan = Experiment {
+            about: format!("{} s in a fresh process.", self.seconds),
+            metrics: metrics(),
+            // A minute warms itself up: what counts is how later phases differ from earlier ones.
+            warm_up: false,
+            ..plan
         };
-        let rows = run.meta.variants.iter().map(|variant| row(&variant.name)).collect();
-        writeln!(out, "{}", table::render(header, rows))?;
-        run.expect_no_failures()
+        let plan = plan.option("seconds", self.seconds);
+        Ok(Some(Staged::new(plan, |run, out| {
+            let title = "resident above live, MiB";
+            Ok(writeln!(out, "{}", tables::figures(title, WORKLOAD, run))?)
+        })))
     }
+}
+
+fn take(contender: &Contender, order: &Order) -> Result<Taken> {
+    let last = ("idle", Duration::from_millis(100));
+    let (timeline, mut measurement) = contender.watch(order, INTERVAL, last)?;
+    measurement.figures = drift(&timeline);
+    Ok(Taken { measurement, timeline: Some(timeline) })
 }
 
 fn metrics() -> Vec<Metric> {

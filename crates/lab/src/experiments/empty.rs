@@ -1,16 +1,19 @@
 //! `empty`: what the harness itself costs.
 
-use crate::affinity;
-use crate::comparison::{Comparison, Group};
-use crate::options::{self, Common};
-use crate::patterns::empty::{Timing, Work};
+use super::plan::{Lab, Plan, Staged};
+use super::tables;
+use crate::patterns::empty::{EmptyWork, Timing};
 use crate::patterns::window::Budget;
-use crate::results::{Measurement, Variant, Verify, Workload};
-use crate::runner;
 use anyhow::{Context, Result};
 use clap::Args;
 use clap::builder::ArgPredicate;
-use std::io::Write;
+use quarry_harness::affinity;
+use quarry_harness::experiment::Experiment;
+use quarry_harness::launch::{self, Work, WorkKind};
+use quarry_harness::options::{Common, Defaults};
+use quarry_harness::results::{Measurement, Variant, Verify, Workload};
+use quarry_harness::sampler::SampleKey;
+use serde::{Deserialize, Serialize};
 
 /// What the harness itself costs: no allocator is involved.
 ///
@@ -21,9 +24,9 @@ use std::io::Write;
 /// is in every figure of `malloc-patterns`, for all allocators alike: loop, calls, and the mark
 /// that is written and checked.
 #[derive(Args)]
-pub struct Empty {
+pub(super) struct Empty {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<Empty>,
     /// Length of a sample in milliseconds; a quarter of it goes before as warm-up.
     #[arg(long, default_value = "40",
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("8")),
@@ -31,29 +34,25 @@ pub struct Empty {
     millis: u64,
 }
 
-#[derive(Clone, Debug)]
-struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for Empty {
     const VARIANTS: &'static str = "bare,window";
     const SAMPLES: &'static str = "60";
     const QUICK_SAMPLES: &'static str = "6";
 }
 
 /// One sample, taken in a process of its own.
-#[derive(Args)]
-pub(crate) struct EmptySample {
-    work: Work,
+#[derive(Serialize, Deserialize)]
+struct EmptySample {
+    work: EmptyWork,
     timing: Timing,
-    #[arg(long)]
     millis: u64,
-    #[arg(long)]
     cpu: usize,
 }
 
-impl EmptySample {
-    /// Measures in this process.
-    pub(crate) fn measure(self) -> Result<Measurement> {
+impl Work for EmptySample {
+    const NAME: &'static str = "empty";
+
+    fn measure(self) -> Result<Measurement> {
         affinity::pin(self.cpu).with_context(|| format!("cannot run on CPU {}", self.cpu))?;
         let window = self.work.run(Budget::of_millis(self.millis), self.timing);
         let measurement = Measurement::of_window(
@@ -67,9 +66,11 @@ impl EmptySample {
     }
 }
 
-impl Empty {
-    /// Runs the experiment and prints its tables.
-    pub(crate) fn run(self, out: &mut dyn Write) -> Result<()> {
+impl Plan for Empty {
+    const NAME: &'static str = "empty";
+    const WORK: Option<WorkKind> = Some(WorkKind::of::<EmptySample>());
+
+    fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
         let parse = |name: &String| name.parse::<Timing>();
         let mut timings = self.common.variants.iter().map(parse).collect::<Result<Vec<_>>>()?;
         let names: Vec<&str> = self.common.variants.iter().map(String::as_str).collect();
@@ -79,25 +80,19 @@ impl Empty {
         let original = names.iter().position(|name| *name == baseline).unwrap_or(0);
         timings.push(timings[original]);
         variants.push(variants[original].copy());
-        let workload = |work: &Work| Workload::new(&work.to_string(), Verify::PerOperation(1));
-        let workloads = Work::ALL.iter().map(workload).collect();
+        let workload = |work: &EmptyWork| Workload::new(&work.to_string(), Verify::PerOperation(1));
+        let workloads = EmptyWork::ALL.iter().map(workload).collect();
         let cpu = affinity::choose(&affinity::allowed(), 1)[0];
-        let design = self.common.design("empty", variants, &baseline, workloads)?;
-        let run = design.option("millis", self.millis).conduct(|spot| {
-            let arguments = [
-                "empty".to_owned(),
-                Work::ALL[spot.workload].to_string(),
-                timings[spot.variant].to_string(),
-                format!("--millis={}", self.millis),
-                format!("--cpu={cpu}"),
-            ];
-            runner::sample(&arguments, None)
-        })?;
-        let workloads = Work::ALL.map(|work| work.to_string()).to_vec();
-        let groups = vec![Group { name: "both".to_owned(), workloads }];
-        let what = format!("{} ms in a fresh process.", self.millis);
-        let tables = Comparison { run: &run, groups }.tables();
-        writeln!(out, "{}\n{tables}", run.head(&what))?;
-        run.expect_no_failures()
+        let millis = self.millis;
+        let sampler = move |key: SampleKey| {
+            let (work, timing) = (EmptyWork::ALL[key.workload], timings[key.variant]);
+            let order = EmptySample { work, timing, millis, cpu }.order();
+            Ok(launch::sample(&order, None, &[])?.into())
+        };
+        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let plan = Experiment { about: format!("{millis} ms in a fresh process."), ..plan };
+        Ok(Some(Staged::new(plan.option("millis", millis), |run, out| {
+            Ok(writeln!(out, "{}", tables::compared(run, tables::all("both", run)))?)
+        })))
     }
 }

@@ -1,18 +1,20 @@
 //! `growth`: what it costs a heap to grow to a size, with populating and huge pages on and off.
 
-use crate::FindLibrary;
-use crate::allocators::QUARRY;
-use crate::comparison::{Comparison, Group};
-use crate::contenders::{self, Contender};
-use crate::options::{self, Common};
+use super::plan::{Lab, Plan, Staged};
+use super::tables;
 use crate::patterns::growth::GrowthSample;
-use crate::results::{Direction, Metric, Run, Verify, Workload};
-use crate::runner::Design;
-use crate::usage::Usage;
 use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::ArgPredicate;
-use std::io::Write;
+use quarry_compare::allocators::QUARRY;
+use quarry_compare::contenders::{self, Contender, OwnWork};
+use quarry_harness::comparison::Comparison;
+use quarry_harness::experiment::Experiment;
+use quarry_harness::launch::{Work, WorkKind};
+use quarry_harness::options::{Common, Defaults};
+use quarry_harness::results::{Direction, Metric, Verify, Workload};
+use quarry_harness::sampler::SampleKey;
+use quarry_harness::usage::Usage;
 
 /// What it costs a heap to grow to a size, with populating and huge pages on and off.
 ///
@@ -21,9 +23,9 @@ use std::io::Write;
 /// host has not backed yet costs many times as much as later ones: the warm-up round pays for that,
 /// and what counts are ratios to neighbours in time, with an A/A copy beside them.
 #[derive(Args)]
-pub struct Growth {
+pub(super) struct Growth {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<Growth>,
     /// Sizes of the objects.
     #[arg(long, value_delimiter = ',', default_value = "64,1000,16000,200000")]
     sizes: Vec<usize>,
@@ -34,10 +36,7 @@ pub struct Growth {
     mib: u64,
 }
 
-#[derive(Clone, Debug)]
-struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for Growth {
     const VARIANTS: &'static str = "glibc,quarry";
     const SAMPLES: &'static str = "10";
     const QUICK_SAMPLES: &'static str = "2";
@@ -50,46 +49,49 @@ const SETTINGS: [(&str, &[(&str, &str)]); 3] = [
     ("quarry neither", &[("QUARRY_POPULATE", "0"), ("QUARRY_THP", "0")]),
 ];
 
-impl Growth {
-    /// Runs the experiment and prints its tables.
-    pub(crate) fn run(self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
+impl Plan for Growth {
+    const NAME: &'static str = "growth";
+    const WORK: Option<WorkKind> = Some(WorkKind::of::<GrowthSample>());
+
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
         if let Some(size) = self.sizes.iter().find(|size| **size < 8) {
             bail!(Usage(format!("--sizes {size}: objects have at least 8 bytes")));
         }
-        let found = contenders::find(&self.common.variants, find_library, out)?;
-        let mut contenders = with_settings(found);
+        let mut contenders = with_settings(lab.contenders(&self.common)?);
         let baseline = self.common.baseline(&contenders::names(&contenders), QUARRY)?.to_owned();
         contenders::add_copy(&mut contenders, &baseline);
         let verify = Verify::Counter("objects".to_owned());
         let names = self.sizes.iter().map(|size| format!("objects of {size} bytes"));
         let workloads = names.map(|name| Workload::new(&name, verify.clone())).collect();
         let variants = contenders::variants(&contenders);
-        let design = self.common.design("growth", variants, &baseline, workloads)?;
-        let metrics = vec![
-            Metric::time_per_operation().primary(),
-            Metric::new("page faults", "page faults per 4 KiB", Direction::Lower, "faults")
-                .per("operations"),
-            Metric::new("resident", "resident, MiB", Direction::Lower, "resident")
-                .times(1.0 / 1048576.0),
-        ];
-        let run = Design { metrics, ..design }.option("mib", self.mib).conduct(|spot| {
-            let arguments = GrowthSample::arguments(self.sizes[spot.workload], self.mib);
-            contenders[spot.variant].sample(&arguments)
-        })?;
-        self.print(&run, out)
+        let (sizes, mib) = (self.sizes, self.mib);
+        let order = move |key: SampleKey| GrowthSample { size: sizes[key.workload], mib }.order();
+        let sampler = OwnWork { contenders, order };
+        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let plan = Experiment {
+            about: format!("growth to {mib} MiB; one operation is 4 KiB of objects."),
+            metrics: metrics(),
+            ..plan
+        };
+        Ok(Some(Staged::new(plan.option("mib", mib), |run, out| {
+            let comparison = Comparison { run, groups: tables::all("growth", run) };
+            writeln!(out, "{}\n", comparison.tables())?;
+            for metric in run.meta.metrics.iter().filter(|metric| !metric.primary) {
+                writeln!(out, "{}\n", comparison.medians_of(metric))?;
+            }
+            Ok(())
+        })))
     }
+}
 
-    fn print(&self, run: &Run, out: &mut dyn Write) -> Result<()> {
-        let workloads = run.meta.workloads.iter().map(|workload| workload.name.clone()).collect();
-        let group = Group { name: "growth".to_owned(), workloads };
-        let comparison = Comparison { run, groups: vec![group] };
-        let what = format!("growth to {} MiB; one operation is 4 KiB of objects.", self.mib);
-        writeln!(out, "{}\n{}\n", run.head(&what), comparison.tables())?;
-        for metric in run.meta.metrics.iter().filter(|metric| !metric.primary) {
-            writeln!(out, "{}\n", comparison.medians_of(metric))?;
-        }
-        run.expect_no_failures()
-    }
+fn metrics() -> Vec<Metric> {
+    vec![
+        Metric::time_per_operation().primary(),
+        Metric::new("page faults", "page faults per 4 KiB", Direction::Lower, "faults")
+            .per("operations"),
+        Metric::new("resident", "resident, MiB", Direction::Lower, "resident")
+            .times(1.0 / 1048576.0),
+    ]
 }
 
 /// Quarry first, with each of the settings, then the others.

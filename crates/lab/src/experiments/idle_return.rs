@@ -1,19 +1,20 @@
 //! `idle-return`: what a program that has freed everything still holds while it is idle.
 
-use crate::FindLibrary;
-use crate::allocators::QUARRY;
-use crate::contenders::{self, Contender};
-use crate::destination;
-use crate::options::{self, Common};
-use crate::patterns::idle::{BASE, Sizes};
-use crate::picture::{Line, Picture};
-use crate::results::{Cell, Direction, Metric, Reading, Run, Timeline, Verify, Workload};
-use crate::runner::{Design, Taken};
-use crate::statistics;
-use crate::table;
+use super::plan::{Lab, Plan, Staged};
+use super::tables;
+use crate::patterns::idle::{BASE, IdleSample, Sizes};
 use anyhow::{Context, Result};
 use clap::Args;
 use clap::builder::ArgPredicate;
+use quarry_compare::allocators::QUARRY;
+use quarry_compare::contenders::{self, Contender};
+use quarry_harness::destination;
+use quarry_harness::experiment::Experiment;
+use quarry_harness::launch::{Work, WorkKind};
+use quarry_harness::options::{Common, Defaults};
+use quarry_harness::picture::{Line, Picture};
+use quarry_harness::results::{Cell, Direction, Metric, Reading, Run, Timeline, Verify, Workload};
+use quarry_harness::sampler::{SampleKey, Taken};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
@@ -23,9 +24,9 @@ use std::time::Duration;
 const MIB: f64 = (1 << 20) as f64;
 /// Name of the figure that the verdict is about, in MiB.
 pub(crate) const HELD: &str = "resident above live";
-/// How often memory is read.
+/// Interval between two readings of memory.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// How long the process is idle.
+/// Time for which the process is idle.
 const IDLE: Duration = Duration::from_millis(2500);
 /// When the verdict is passed, after the last free.
 const VERDICT_MS: f64 = 2000.0;
@@ -42,9 +43,9 @@ const VERDICT_MS: f64 = 2000.0;
 /// Variants with other settings come along: quarry without huge pages, and jemalloc as its users
 /// are told to tune it.
 #[derive(Args)]
-pub struct IdleReturn {
+pub(super) struct IdleReturn {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<IdleReturn>,
     /// One object in this many survives; 0: none. Several may be asked for.
     #[arg(long, value_delimiter = ',', default_value = "0,64")]
     survivors: Vec<usize>,
@@ -62,94 +63,67 @@ pub struct IdleReturn {
     svg: Option<PathBuf>,
 }
 
-#[derive(Clone, Debug)]
-struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for IdleReturn {
     const VARIANTS: &'static str = "glibc,jemalloc,tcmalloc,mimalloc,quarry";
     const SAMPLES: &'static str = "3";
     const QUICK_SAMPLES: &'static str = "1";
 }
 
-impl IdleReturn {
-    /// Runs the experiment and prints its tables.
-    pub(crate) fn run(self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
+impl Plan for IdleReturn {
+    const NAME: &'static str = "idle-return";
+    const WORK: Option<WorkKind> = Some(WorkKind::of::<IdleSample>());
+
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
         if let Some(folder) = &self.svg {
             destination::folder("--svg", folder)?;
         }
-        let found = contenders::find(&self.common.variants, find_library, out)?;
+        let found = lab.contenders(&self.common)?;
         let contenders: Vec<Contender> = found.into_iter().flat_map(with_variant).collect();
         let baseline = self.common.baseline(&contenders::names(&contenders), QUARRY)?.to_owned();
         let workload =
             |survivors: &usize| Workload::new(&fate(*survivors), Verify::PerOperation(1));
         let workloads = self.survivors.iter().map(workload).collect();
         let variants = contenders::variants(&contenders);
-        let design = self.common.design("idle-return", variants, &baseline, workloads)?;
-        let design = Design { metrics: metrics(), warm_up: false, ..design }
-            .option("mib", self.mib)
-            .option("sizes", self.sizes.name()?);
-        let run = design.conduct(|spot| {
-            let survivors = self.survivors[spot.workload];
-            let taken = take(&contenders[spot.variant], survivors, self.sizes, self.mib);
-            taken.map_err(|error| format!("{error:#}"))
-        })?;
-        writeln!(out, "{}", run.head("a fresh process each."))?;
-        for &survivors in &self.survivors {
-            self.print(survivors, &run, out)?;
-        }
-        run.expect_no_failures()
+        let (all, sizes, mib) = (self.survivors.clone(), self.sizes, self.mib);
+        let sampler = move |key: SampleKey| {
+            let sample = IdleSample { survivors: all[key.workload], sizes, mib };
+            Ok(take(&contenders[key.variant], &sample)?)
+        };
+        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let plan = Experiment { metrics: metrics(), warm_up: false, ..plan };
+        let plan = plan.option("mib", mib).option("sizes", sizes.name()?);
+        Ok(Some(Staged::new(plan, move |run, out| {
+            self.survivors.iter().try_for_each(|&survivors| self.print(survivors, run, out))
+        })))
     }
+}
 
+impl IdleReturn {
     fn print(&self, survivors: usize, run: &Run, out: &mut dyn Write) -> Result<()> {
         let fate = fate(survivors);
         let title = format!("{} MiB of objects of 16 bytes to 1 MiB, {fate}", self.mib);
         writeln!(out, "{title}; MiB held 2 s after the last free, medians:\n")?;
-        let names = run.meta.metrics.iter().map(|metric| metric.name.clone());
-        let header = std::iter::once("allocator".to_owned()).chain(names).collect();
-        let row = |variant: &str| {
-            let cell = Cell { workload: &fate, tasks: 1, variant };
-            let figures = run.meta.metrics.iter().map(|metric| {
-                let values: Vec<f64> = run.values(cell, metric).into_iter().flatten().collect();
-                statistics::median(&values).map_or("failed".to_owned(), |mib| format!("{mib:.1}"))
-            });
-            std::iter::once(variant.to_owned()).chain(figures).collect()
-        };
-        let rows = run.meta.variants.iter().map(|variant| row(&variant.name)).collect();
-        writeln!(out, "{}", table::render(header, rows))?;
+        writeln!(out, "{}", tables::figures("allocator", &fate, run))?;
         let mut timelines = run.samples.iter().filter_map(|sample| sample.timeline.as_ref());
         let in_group = timelines.all(|it| it.in_group);
         let counter = if in_group { "the control group of each sample" } else { "MemFree" };
         writeln!(out, "Counted by the system: {counter}.\n")?;
-        if let Some(folder) = &self.svg {
-            let name = match survivors {
-                0 => "memory-idle.svg".to_owned(),
-                one_in => format!("memory-idle-{one_in}.svg"),
-            };
-            let path = folder.join(name);
-            fs::write(&path, picture(title, &fate, run).svg()?)
-                .with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        Ok(())
+        let Some(folder) = &self.svg else { return Ok(()) };
+        let path = folder.join(match survivors {
+            0 => "memory-idle.svg".to_owned(),
+            one_in => format!("memory-idle-{one_in}.svg"),
+        });
+        fs::write(&path, picture(title, &fate, run).svg()?)
+            .with_context(|| format!("cannot write {}", path.display()))
     }
 }
 
-/// Takes one sample: `mib` MiB of objects of `sizes`, of which one in `survivors` stays (0: none).
+/// Takes one sample.
 ///
 /// # Errors
 /// Why there is none.
-pub(crate) fn take(
-    contender: &Contender,
-    survivors: usize,
-    sizes: Sizes,
-    mib: u64,
-) -> Result<Taken> {
-    let arguments = [
-        "idle".to_owned(),
-        format!("--survivors={survivors}"),
-        format!("--sizes={}", sizes.name()?),
-        format!("--mib={mib}"),
-    ];
-    let (timeline, mut measurement) = contender.watch(&arguments, INTERVAL, ("idle", IDLE))?;
+pub(crate) fn take(contender: &Contender, sample: &IdleSample) -> Result<Taken> {
+    let (timeline, mut measurement) = contender.watch(&sample.order(), INTERVAL, ("idle", IDLE))?;
     measurement.figures = held(&timeline).context("no reading two seconds after")?;
     Ok(Taken { measurement, timeline: Some(timeline) })
 }
@@ -170,7 +144,7 @@ fn metrics() -> Vec<Metric> {
 /// An allocator, behind a variant of it that answers a question of its own.
 fn with_variant(contender: Contender) -> Vec<Contender> {
     let variant = match contender.name() {
-        // What its users are told to set.
+        // The settings that its users are told to use.
         "jemalloc" => {
             let tuned = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0";
             Some(contender.with("jemalloc tuned", &[("MALLOC_CONF", tuned)]))
@@ -181,8 +155,8 @@ fn with_variant(contender: Contender) -> Vec<Contender> {
     variant.into_iter().chain([contender]).collect()
 }
 
-/// What a sample held at the verdict, in MiB above what lives. The table of objects is not the
-/// allocator's, nor is what the process had before.
+/// Returns what a sample held at the verdict, in MiB above what lives. The table of objects and the
+/// memory that the process had before are not the allocator's.
 fn held(timeline: &Timeline) -> Option<BTreeMap<String, f64>> {
     let (base, _) = timeline.phase("base")?;
     let (idle, numbers) = timeline.phase("idle")?;

@@ -1,24 +1,29 @@
 //! `malloc-patterns`: malloc and its family under all patterns of use, against other allocators.
 
-use crate::FindLibrary;
-use crate::affinity;
-use crate::allocators::QUARRY;
-use crate::comparison::{Comparison, Group};
-use crate::contenders;
-use crate::options::{self, Common};
+use super::plan::{Lab, Plan, Staged};
+use super::tables;
 use crate::patterns::heap::Heap;
 use crate::patterns::window::{Budget, Window};
 use crate::patterns::{Family, Outcome, Pattern, latency, side_by_side};
-use crate::results::{Direction, Measurement, Metric, Run, Verify, Workload};
-use crate::runner::Design;
 use anyhow::{Context, Result};
 use clap::Args;
 use clap::builder::ArgPredicate;
 use nix::sys::resource::{UsageWho, getrusage};
+use quarry_compare::allocators::QUARRY;
+use quarry_compare::contenders::{self, OwnWork};
+use quarry_harness::affinity;
+use quarry_harness::comparison::{Comparison, Group};
+use quarry_harness::experiment::Experiment;
+use quarry_harness::launch::{Work, WorkKind};
+use quarry_harness::options::{self, Common, Defaults};
+use quarry_harness::proc;
+use quarry_harness::results::{Direction, Measurement, Metric, Run, Verify, Workload};
+use quarry_harness::sampler::SampleKey;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// malloc and its family under all patterns of use, against other allocators.
+/// malloc and free under four patterns, against other allocators.
 ///
 /// Pairs (allocate, free), batches of 1,000 freed in three orders, random replacement in a working
 /// set of 10,000 blocks on one and two threads, producer and consumer, threads in a ring (less
@@ -37,9 +42,9 @@ use std::io::Write;
 /// several tasks each is a thread (a pair of threads) that runs the pattern on the same heap; time
 /// is then wall-clock time of a task per operation of its own.
 #[derive(Args)]
-pub struct MallocPatterns {
+pub(super) struct MallocPatterns {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<MallocPatterns>,
     /// Only patterns whose names begin so, such as pair or batch-lifo.
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     only: Vec<String>,
@@ -50,50 +55,31 @@ pub struct MallocPatterns {
     millis: u64,
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for MallocPatterns {
     const VARIANTS: &'static str = "glibc,jemalloc,tcmalloc,mimalloc,quarry";
-    const SAMPLES: &'static str = "50";
+    const SAMPLES: &'static str = options::USUAL_SAMPLES;
     const QUICK_SAMPLES: &'static str = "2";
     const MOST_TASKS: u32 = 1024;
 }
 
 /// One sample, taken in a process of its own.
-#[derive(Args)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct PatternSample {
-    pattern: Pattern,
-    #[arg(long)]
-    millis: u64,
-    /// How many at once.
-    #[arg(long)]
-    tasks: usize,
+    /// The pattern.
+    pub(crate) pattern: Pattern,
+    /// Length of the measured window in milliseconds.
+    pub(crate) millis: u64,
+    /// Number of tasks.
+    pub(crate) tasks: usize,
     /// CPUs of the threads, in turn.
-    #[arg(long, value_delimiter = ',')]
-    cpus: Vec<usize>,
+    pub(crate) cpus: Vec<usize>,
 }
 
-impl PatternSample {
-    /// What a process is started with to take it.
-    pub(crate) fn arguments(
-        pattern: Pattern,
-        tasks: u32,
-        millis: u64,
-        cpus: &[usize],
-    ) -> [String; 5] {
-        let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
-        [
-            "pattern".to_owned(),
-            pattern.to_string(),
-            format!("--tasks={tasks}"),
-            format!("--millis={millis}"),
-            format!("--cpus={}", cpus.join(",")),
-        ]
-    }
+impl Work for PatternSample {
+    const NAME: &'static str = "pattern";
 
     /// Measures in this process, with the allocator that it has.
-    pub(crate) fn measure(self) -> Result<Measurement> {
+    fn measure(self) -> Result<Measurement> {
         if let Some(&cpu) = self.cpus.first() {
             affinity::pin(cpu).with_context(|| format!("cannot run on CPU {cpu}"))?;
         }
@@ -125,62 +111,47 @@ impl PatternSample {
     }
 }
 
-/// Peak resident memory of this process in KiB. `getrusage` would not do: its maximum survives
-/// exec, and so would be that of the lab.
-fn peak_resident_kib() -> Result<i64> {
-    let status = std::fs::read_to_string("/proc/self/status").context("no /proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let number = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
-    number.context("/proc/self/status has no VmHWM")
-}
-
-/// What the kernel counted for this process.
+/// Returns the kernel's counts for this process.
 fn usage() -> Result<BTreeMap<String, u64>> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    let peak = proc::peak(std::process::id()).context("no VmHWM")?;
     let counters = [
-        ("max_rss_kib", peak_resident_kib()?),
-        ("minor_faults", usage.minor_page_faults()),
-        ("involuntary_switches", usage.involuntary_context_switches()),
+        ("max_rss_kib", peak >> 10),
+        ("minor_faults", usage.minor_page_faults() as u64),
+        ("involuntary_switches", usage.involuntary_context_switches() as u64),
     ];
-    Ok(counters.map(|(name, count)| (name.to_owned(), count as u64)).into())
+    Ok(counters.map(|(name, count)| (name.to_owned(), count)).into())
 }
 
-impl MallocPatterns {
-    /// Runs the experiment and prints its tables.
-    pub(crate) fn run(self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
-        let patterns = self.patterns()?;
-        let mut contenders = contenders::find(&self.common.variants, find_library, out)?;
-        let baseline = self.common.baseline(&contenders::names(&contenders), QUARRY)?.to_owned();
-        contenders::add_copy(&mut contenders, &baseline);
+impl Plan for MallocPatterns {
+    const NAME: &'static str = "malloc-patterns";
+    const WORK: Option<WorkKind> = Some(WorkKind::of::<PatternSample>());
+
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+        let is_usual = |pattern: &Pattern| !self.common.quick || pattern.is_quick();
+        let patterns = options::named(Pattern::all(), &self.only, "pattern --only", is_usual)?;
+        let (contenders, baseline) = lab.contenders_with_copy(&self.common, QUARRY)?;
         let most = self.common.tasks()?.into_iter().max().unwrap_or(1).max(4);
         let cpus = affinity::choose(&affinity::allowed(), most as usize);
         let workload = |it: &Pattern| Workload::new(&it.to_string(), Verify::PerOperation(1));
         let workloads = patterns.iter().map(workload).collect();
         let variants = contenders::variants(&contenders);
-        let design = self.common.design("malloc-patterns", variants, &baseline, workloads)?;
-        let design = Design { metrics: metrics(), ..design }.option("millis", self.millis);
-        let run = design.conduct(|spot| {
-            let pattern = patterns[spot.workload];
-            let arguments = PatternSample::arguments(pattern, spot.tasks, self.millis, &cpus);
-            contenders[spot.variant].sample(&arguments)
-        })?;
-        self.print(&run, &patterns, out)
-    }
-
-    fn patterns(&self) -> Result<Vec<Pattern>> {
-        let is_usual = |pattern: &Pattern| !self.common.quick || pattern.is_quick();
-        options::named(Pattern::all(), &self.only, "pattern --only", is_usual)
-    }
-
-    fn print(&self, run: &Run, patterns: &[Pattern], out: &mut dyn Write) -> Result<()> {
-        let comparison = Comparison { run, groups: groups(patterns) };
-        let what = format!("{} ms in a fresh process.", self.millis);
-        writeln!(out, "{}\n{}", run.head(&what), comparison.tables())?;
-        if patterns.contains(&Pattern::Latency) {
-            print_latency(run, out)?;
-        }
-        print_peaks(run, patterns.iter().map(ToString::to_string).collect(), out)?;
-        run.expect_no_failures()
+        let (run, millis) = (patterns.clone(), self.millis);
+        let order = move |key: SampleKey| {
+            let (pattern, tasks) = (run[key.workload], key.tasks as usize);
+            PatternSample { pattern, millis, tasks, cpus: cpus.clone() }.order()
+        };
+        let sampler = OwnWork { contenders, order };
+        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let about = format!("{millis} ms in a fresh process.");
+        let plan = Experiment { about, metrics: metrics(), ..plan };
+        Ok(Some(Staged::new(plan.option("millis", millis), move |run, out| {
+            writeln!(out, "{}", tables::compared(run, groups(&patterns)))?;
+            if patterns.contains(&Pattern::Latency) {
+                print_latency(run, out)?;
+            }
+            print_peaks(run, patterns.iter().map(ToString::to_string).collect(), out)
+        })))
     }
 }
 
@@ -189,9 +160,9 @@ pub(crate) fn groups(patterns: &[Pattern]) -> Vec<Group> {
     let group = |family: &Family| {
         let members = patterns.iter().filter(|pattern| pattern.family() == *family);
         let workloads: Vec<String> = members.map(ToString::to_string).collect();
-        (!workloads.is_empty()).then(|| Group { name: family.name().to_owned(), workloads })
+        tables::group(family.name(), workloads)
     };
-    Family::ALL.iter().filter_map(group).collect()
+    Family::ALL.iter().flat_map(group).collect()
 }
 
 /// Quantiles, which other patterns do not have.
@@ -201,7 +172,7 @@ pub(crate) fn groups(patterns: &[Pattern]) -> Vec<Group> {
 pub(crate) fn print_latency(run: &Run, out: &mut dyn Write) -> Result<()> {
     for (name, _) in latency::QUANTILES {
         let workloads = vec![Pattern::Latency.to_string()];
-        let groups = vec![Group { name: Family::Latency.name().to_owned(), workloads }];
+        let groups = tables::group(Family::Latency.name(), workloads);
         let comparison = Comparison { run, groups };
         let metric = run.meta.metric(name)?;
         writeln!(out, "\n{}\n", comparison.medians_of(metric))?;
@@ -215,7 +186,7 @@ pub(crate) fn print_latency(run: &Run, out: &mut dyn Write) -> Result<()> {
 /// # Errors
 /// A run that does not have it, or `out` cannot be written.
 pub(crate) fn print_peaks(run: &Run, workloads: Vec<String>, out: &mut dyn Write) -> Result<()> {
-    let all = Comparison { run, groups: vec![Group { name: "all".to_owned(), workloads }] };
+    let all = Comparison { run, groups: tables::group("all", workloads) };
     let memory = run.meta.metric(PEAK)?;
     writeln!(out, "\nPeak memory:\n\n{}", all.medians_of(memory))?;
     let title = format!("Peak memory in relation to {}:", run.meta.baseline);
@@ -225,7 +196,7 @@ pub(crate) fn print_peaks(run: &Run, workloads: Vec<String>, out: &mut dyn Write
 /// Name of the metric of peak memory.
 pub(crate) const PEAK: &str = "peak RSS";
 
-/// What every pattern says, and what `latency` says.
+/// The metrics of every pattern, and those of `latency`.
 pub(crate) fn metrics() -> Vec<Metric> {
     let memory = Metric::new(PEAK, "KiB", Direction::Lower, "max_rss_kib").digits(0);
     let faults = Metric::new("page faults", "count", Direction::Lower, "minor_faults").digits(0);

@@ -1,107 +1,185 @@
-//! The experiments, one file each.
+//! The experiments, one file each, and their registry.
+//!
+//! An experiment is a type with the options that its user can give ([`Plan`](plan::Plan)). From
+//! these it makes an [`Experiment`](quarry_harness::experiment::Experiment) and says what is
+//! printed of its run. Adding one is a file and a line in [`REGISTRY`].
 
-pub(crate) mod churn;
-pub(crate) mod empty;
-pub(crate) mod growth;
-pub(crate) mod idle_return;
-pub(crate) mod malloc_patterns;
+mod cast;
+mod churn;
+mod empty;
+mod growth;
+mod idle_return;
+mod malloc_patterns;
 pub(crate) mod peers;
-pub(crate) mod programs;
-pub(crate) mod real_programs;
-pub(crate) mod replay;
-pub(crate) mod start_up;
+mod plan;
+mod programs;
+mod real_programs;
+mod replay;
+mod start_up;
+mod tables;
 
-use self::replay::Replaying;
-use crate::FindLibrary;
 use anyhow::Result;
-use clap::{Command, Subcommand};
+use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
+use plan::{Entry, Lab, Ready};
+use quarry_compare::FindLibrary;
+use quarry_harness::launch::WorkKind;
 use std::io::Write;
 
-/// An experiment with its options.
-#[derive(Subcommand)]
-pub enum Experiment {
-    /// malloc and free under four patterns, against other allocators.
-    MallocPatterns(malloc_patterns::MallocPatterns),
-    /// All that Quarry is to reach against other allocators, in one run and one table.
-    Peers(peers::Peers),
-    /// Eight real programs, each with a fixed amount of work, on several allocators.
-    RealPrograms(real_programs::RealPrograms),
-    /// Servers, runtimes and tools beside glibc: time, memory and results of each.
-    Programs(programs::Programs),
-    /// What a program that has freed everything still holds while it is idle.
-    IdleReturn(idle_return::IdleReturn),
-    /// What it costs a heap to grow to a size, with populating and huge pages on and off.
-    Growth(growth::Growth),
-    /// What an allocator adds to the start of small programs, in time and memory.
-    StartUp(start_up::StartUp),
-    /// Whether memory grows over phases of different sizes and threads that come and go.
-    Churn(churn::Churn),
-    NetperfUdpStream(Replaying<replay::NetperfUdpStream>),
-    NetperfTcpStream(Replaying<replay::NetperfTcpStream>),
-    #[command(name = "udp-u-1k")]
-    UdpU1k(Replaying<replay::UdpU1k>),
-    #[command(name = "udp-u-4k")]
-    UdpU4k(Replaying<replay::UdpU4k>),
-    SockperfUdpThroughput(Replaying<replay::SockperfUdpThroughput>),
-    SockperfTcpThroughput(Replaying<replay::SockperfTcpThroughput>),
-    SockperfUnderLoad(Replaying<replay::SockperfUnderLoad>),
-    TcpRr(Replaying<replay::TcpRr>),
-    Hackbench(Replaying<replay::Hackbench>),
-    Fsmark(Replaying<replay::Fsmark>),
-    #[command(name = "page-fault1")]
-    PageFault1(Replaying<replay::PageFault1>),
-    ListFree(Replaying<replay::ListFree>),
-    /// What the harness itself costs: no allocator is involved.
-    Empty(empty::Empty),
-}
+/// All experiments, in the order in which they are listed.
+const REGISTRY: &[Entry] = &[
+    Entry::of::<malloc_patterns::MallocPatterns>(),
+    Entry::of::<peers::Peers>(),
+    Entry::of::<real_programs::RealPrograms>(),
+    Entry::of::<programs::Programs>(),
+    Entry::of::<idle_return::IdleReturn>(),
+    Entry::of::<growth::Growth>(),
+    Entry::of::<start_up::StartUp>(),
+    Entry::of::<churn::Churn>(),
+    Entry::of::<replay::Replaying<replay::NetperfUdpStream>>(),
+    Entry::of::<replay::Replaying<replay::NetperfTcpStream>>(),
+    Entry::of::<replay::Replaying<replay::UdpU1k>>(),
+    Entry::of::<replay::Replaying<replay::UdpU4k>>(),
+    Entry::of::<replay::Replaying<replay::SockperfUdpThroughput>>(),
+    Entry::of::<replay::Replaying<replay::SockperfTcpThroughput>>(),
+    Entry::of::<replay::Replaying<replay::SockperfUnderLoad>>(),
+    Entry::of::<replay::Replaying<replay::TcpRr>>(),
+    Entry::of::<replay::Replaying<replay::Hackbench>>(),
+    Entry::of::<replay::Replaying<replay::Fsmark>>(),
+    Entry::of::<replay::Replaying<replay::PageFault1>>(),
+    Entry::of::<replay::Replaying<replay::ListFree>>(),
+    Entry::of::<empty::Empty>(),
+];
 
-impl Experiment {
+/// An experiment that was asked for, with its options.
+pub struct Chosen(Ready);
+
+impl Chosen {
     /// Runs it and prints its tables to `out`.
     pub(crate) fn run(self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
-        match self {
-            Self::MallocPatterns(experiment) => experiment.run(find_library, out),
-            Self::Peers(experiment) => experiment.run(find_library, out),
-            Self::RealPrograms(experiment) => experiment.run(find_library, out),
-            Self::Programs(experiment) => experiment.run(find_library, out),
-            Self::IdleReturn(experiment) => experiment.run(find_library, out),
-            Self::Growth(experiment) => experiment.run(find_library, out),
-            Self::StartUp(experiment) => experiment.run(find_library, out),
-            Self::Churn(experiment) => experiment.run(find_library, out),
-            Self::NetperfUdpStream(experiment) => experiment.run(out),
-            Self::NetperfTcpStream(experiment) => experiment.run(out),
-            Self::UdpU1k(experiment) => experiment.run(out),
-            Self::UdpU4k(experiment) => experiment.run(out),
-            Self::SockperfUdpThroughput(experiment) => experiment.run(out),
-            Self::SockperfTcpThroughput(experiment) => experiment.run(out),
-            Self::SockperfUnderLoad(experiment) => experiment.run(out),
-            Self::TcpRr(experiment) => experiment.run(out),
-            Self::Hackbench(experiment) => experiment.run(out),
-            Self::Fsmark(experiment) => experiment.run(out),
-            Self::PageFault1(experiment) => experiment.run(out),
-            Self::ListFree(experiment) => experiment.run(out),
-            Self::Empty(experiment) => experiment.run(out),
-        }
+        (self.0)(&mut Lab { find_library, out })
     }
+
+    fn among(registry: &[Entry], matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let (name, options) = matches.subcommand().expect("clap asks for a subcommand");
+        let entry = registry.iter().find(|entry| entry.name == name);
+        let entry = entry.expect("clap accepts no other subcommand");
+        Ok(Self((entry.parse)(options)?))
+    }
+}
+
+impl FromArgMatches for Chosen {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Self::among(REGISTRY, matches)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Subcommand for Chosen {
+    fn augment_subcommands(command: Command) -> Command {
+        with_entries(command, REGISTRY)
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        REGISTRY.iter().any(|entry| entry.name == name)
+    }
+}
+
+fn with_entries(command: Command, registry: &[Entry]) -> Command {
+    let command = command.subcommand_required(true).arg_required_else_help(true);
+    registry.iter().fold(command, |command, entry| command.subcommand(entry.command()))
 }
 
 /// One line per experiment.
 pub(crate) fn list() -> String {
-    let command = Experiment::augment_subcommands(Command::new("run"));
-    let line = |experiment: &Command| {
-        let about = experiment.get_about().map(ToString::to_string).unwrap_or_default();
-        format!("{:<24} {about}\n", experiment.get_name())
+    let line = |entry: &Entry| {
+        let about = entry.command().get_about().map(ToString::to_string).unwrap_or_default();
+        format!("{:<24} {about}\n", entry.name)
     };
-    command.get_subcommands().map(line).collect()
+    REGISTRY.iter().map(line).collect()
+}
+
+/// Lists the work that sample processes of this executable can be told to do.
+pub(crate) fn works() -> impl Iterator<Item = WorkKind> {
+    REGISTRY.iter().filter_map(|entry| entry.work)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::plan::{Plan, Staged};
     use super::*;
+    use anyhow::Context;
+    use clap::Args;
+    use quarry_harness::options::{Common, Defaults};
+    use quarry_harness::results::{Measurement, Variant, Verify, Workload};
+    use quarry_harness::sampler::SampleKey;
 
     #[test]
     fn every_experiment_says_what_it_is() {
         let text = list();
         assert!(text.contains("malloc-patterns          malloc and free"), "{text}");
         assert!(text.lines().all(|line| line.len() > 20), "{text}");
+    }
+
+    #[test]
+    fn names_are_unique() {
+        for (index, entry) in REGISTRY.iter().enumerate() {
+            assert!(REGISTRY[..index].iter().all(|it| it.name != entry.name), "{}", entry.name);
+        }
+    }
+
+    /// Compares a number with its double: all that a new experiment is.
+    #[derive(Args)]
+    struct Doubling {
+        #[command(flatten)]
+        common: Common<Doubling>,
+        #[arg(long, default_value = "21")]
+        number: u64,
+    }
+
+    impl Defaults for Doubling {
+        const VARIANTS: &'static str = "once,twice";
+        const SAMPLES: &'static str = "3";
+        const QUICK_SAMPLES: &'static str = "1";
+    }
+
+    impl Plan for Doubling {
+        const NAME: &'static str = "doubling";
+
+        fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
+            let variants = self.common.variants.iter().map(|name| Variant::new(name, "")).collect();
+            let workloads = vec![Workload::new("number", Verify::Exactly(1))];
+            let number = self.number;
+            let sampler = move |key: SampleKey| {
+                let ns = number * (key.variant as u64 + 1);
+                Ok(Measurement { verified: 1, ..Measurement::of_window(1, ns, ns, 0, "x") }.into())
+            };
+            let plan = self.common.experiment(Self::NAME, variants, "once", workloads, sampler)?;
+            Ok(Some(Staged::new(plan, |run, out| {
+                Ok(writeln!(out, "{} samples", run.samples.len())?)
+            })))
+        }
+    }
+
+    /// The only line that the experiment needs elsewhere.
+    const ONE_LINE: &[Entry] = &[Entry::of::<Doubling>()];
+
+    #[test]
+    fn a_new_experiment_is_one_line() {
+        let command = with_entries(Command::new("run"), ONE_LINE);
+        assert!(command.clone().try_get_matches_from(["run", "tripling"]).is_err());
+        let matches = command.try_get_matches_from(["run", "doubling", "--number=4", "--quick"]);
+        let chosen = Chosen::among(ONE_LINE, &matches.unwrap()).unwrap();
+        let mut out = Vec::new();
+        chosen.run(&|| None.context("no library"), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.contains("1 samples of each, ") && text.ends_with("4 samples\n"), "{text}");
     }
 }

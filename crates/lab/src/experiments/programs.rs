@@ -1,24 +1,26 @@
 //! `programs`: servers, runtimes and tools, with time, CPU and peak memory beside glibc.
 
-use super::real_programs::Cast;
-use crate::FindLibrary;
-use crate::allocators::{self, GLIBC};
-use crate::contenders::{self, Contender};
-use crate::driven::{self, Script};
-use crate::nearest;
-use crate::options::{self, Common};
-use crate::programs::{Interrupt, Launcher, Probe};
-use crate::real_programs::{self, ALL};
-use crate::results::{Cell, Direction, Metric, Run, Verify, Workload};
-use crate::runner::{Design, LEFT_OUT, Spot, Taken};
-use crate::statistics;
-use crate::table;
-use anyhow::{Result, bail};
+use super::cast::Cast;
+use super::plan::{Lab, Plan, Staged};
+use super::real_programs::workloads;
+use crate::driven::Script;
+use crate::ready_program::{ReadyProgram, ReadyPrograms};
+use crate::real_programs::ALL;
+use anyhow::Result;
 use clap::Args;
+use quarry_compare::allocators::GLIBC;
+use quarry_compare::contenders;
+use quarry_compare::{Interrupt, Launcher};
+use quarry_harness::experiment::Experiment;
+use quarry_harness::options::{self, Common, Defaults};
+use quarry_harness::results::{Cell, Direction, Metric, Run};
+use quarry_harness::statistics;
+use quarry_harness::table;
 use std::io::Write;
 use std::path::PathBuf;
+use std::rc::Rc;
 
-/// Servers, runtimes and tools, each with a fixed amount of work, beside glibc.
+/// Servers, runtimes and tools beside glibc: time, memory and results of each.
 ///
 /// Those that take more than one command are driven by the scripts of a folder: databases that are
 /// filled, asked and checked, a browser, an office. Those of `real-programs` follow. A program
@@ -29,9 +31,9 @@ use std::path::PathBuf;
 /// that one of them had by itself (RSS, counted by the kernel), whichever is more. Samples on glibc
 /// and Quarry are pairs, in random order; the script itself is served as its program is.
 #[derive(Args)]
-pub struct Programs {
+pub(super) struct Programs {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<Programs>,
     /// Only these programs.
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     only: Vec<String>,
@@ -40,10 +42,7 @@ pub struct Programs {
     scripts: PathBuf,
 }
 
-#[derive(Clone, Debug)]
-struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for Programs {
     const VARIANTS: &'static str = "glibc,quarry";
     const SAMPLES: &'static str = "6";
     const QUICK_SAMPLES: &'static str = "1";
@@ -52,148 +51,46 @@ impl options::Defaults for Defaults {
 /// More CPU time than on glibc than this is too much.
 const MOST: f64 = 1.1;
 
-/// A program, ready to be run.
-enum Member {
-    Driven(Box<driven::Stage>),
-    Known(Box<real_programs::Stage>),
-}
+impl Plan for Programs {
+    const NAME: &'static str = "programs";
 
-impl Member {
-    fn name(&self) -> &str {
-        match self {
-            Self::Driven(stage) => &stage.script.name,
-            Self::Known(stage) => stage.what.name,
-        }
-    }
-
-    fn version(&self) -> String {
-        match self {
-            Self::Driven(stage) => stage.script.version.clone(),
-            Self::Known(stage) => {
-                let package = allocators::installed(stage.what.package);
-                package.unwrap_or_else(|| stage.what.name.to_owned())
-            }
-        }
-    }
-
-    fn what(&self) -> &str {
-        match self {
-            Self::Driven(stage) => &stage.script.what,
-            Self::Known(stage) => stage.what.what,
-        }
-    }
-
-    fn probe(&self) -> &Probe {
-        match self {
-            Self::Driven(stage) => &stage.probe,
-            Self::Known(stage) => &stage.probe,
-        }
-    }
-
-    fn rounds(&self) -> u32 {
-        match self {
-            Self::Driven(stage) => stage.script.rounds.unwrap_or(u32::MAX),
-            Self::Known(_) => u32::MAX,
-        }
-    }
-
-    fn is_fixed(&self) -> bool {
-        !matches!(self, Self::Driven(stage) if !stage.script.is_fixed)
-    }
-
-    fn take(&self, contender: &Contender, launcher: &Launcher<'_>) -> Result<Taken, String> {
-        match self {
-            Self::Driven(stage) => stage.take(contender, launcher),
-            Self::Known(stage) => stage.take(contender, launcher),
-        }
-    }
-}
-
-impl Programs {
-    /// Runs the experiment and prints its tables.
-    pub(crate) fn run(self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
-        let mut contenders = contenders::find(&self.common.variants, find_library, out)?;
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+        let mut contenders = lab.contenders(&self.common)?;
         let baseline = self.common.baseline(&contenders::names(&contenders), GLIBC)?.to_owned();
         self.common.check_early()?;
-        let (scripts, known) = self.wanted()?;
-        let interrupt = Interrupt::listen()?;
-        let launcher = Launcher::new(&interrupt)?;
+        let scripts = Script::names(&self.scripts)?;
+        let names = scripts.iter().map(String::as_str).chain(ALL.iter().map(|it| it.name));
+        let wanted = options::exactly(&names.collect::<Vec<_>>(), &self.only, "program --only")?;
+        let interrupt = Rc::new(Interrupt::listen()?);
+        let launcher = Launcher::new(Rc::clone(&interrupt))?;
         if nix::unistd::geteuid().is_root() {
             launcher.open_to_others()?;
             contenders.iter_mut().try_for_each(|contender| launcher.within_reach(contender))?;
         }
-        let (mut members, mut absent, mut broken) = (Vec::new(), Vec::new(), Vec::new());
-        for name in &scripts {
-            match Script::ask(&self.scripts, name) {
-                Err(advice) => absent.push(format!("{advice:#}")),
-                Ok(_) if interrupt.signal().is_some() => break,
-                Ok(script) => match driven::Stage::set(script, self.common.quick, &launcher) {
-                    Ok(stage) => members.push(Member::Driven(Box::new(stage))),
-                    Err(reason) => broken.push(format!("{reason:#}")),
-                },
+        let mut cast = Cast::default();
+        for name in scripts.iter().filter(|name| wanted.contains(&name.as_str())) {
+            let asked = Script::ask(&self.scripts, name).map_err(|advice| format!("{advice:#}"));
+            let made = asked.map(|script| script.make_ready(self.common.quick, &launcher));
+            if !cast.add(made, &interrupt) {
+                break;
             }
         }
-        let cast = Cast::of(&known, self.common.quick, &launcher, &interrupt);
-        members.extend(cast.stages.into_iter().map(|stage| Member::Known(Box::new(stage))));
-        absent.extend(cast.absent);
-        broken.extend(cast.broken);
-        for advice in &absent {
-            writeln!(out, "absent: {advice}")?;
-        }
-        if members.is_empty() || interrupt.signal().is_some() {
-            bail!("none of the programs has been run\n{}", broken.join("\n"));
-        }
-        let run = self.conduct(&members, &contenders, &baseline, &launcher)?;
-        print(&run, &members, out)?;
-        if interrupt.signal().is_some() {
-            bail!("interrupted: {} of {} rounds", run.rounds(), run.meta.rounds);
-        }
-        if !broken.is_empty() {
-            bail!("left out, because they fail before any comparison:\n{}", broken.join("\n"));
-        }
-        run.expect_no_failures()
-    }
-
-    fn conduct(
-        &self,
-        members: &[Member],
-        contenders: &[Contender],
-        baseline: &str,
-        launcher: &Launcher<'_>,
-    ) -> Result<Run> {
-        let workload = |it: &Member| Workload::new(it.name(), Verify::PerOperation(1));
-        let workloads = members.iter().map(workload).collect();
-        let variants = contenders::variants(contenders);
-        let design = self.common.design("programs", variants, baseline, workloads)?;
+        let real: Vec<_> = ALL.iter().filter(|it| wanted.contains(&it.name)).collect();
+        cast.add_real(&real, self.common.quick, &launcher, &interrupt);
+        cast.announce(lab, &interrupt, 0)?;
+        let programs = Rc::new(cast.ready);
+        let variants = contenders::variants(&contenders);
+        let sampler = ReadyPrograms { contenders, programs: Rc::clone(&programs), launcher };
+        let workloads = workloads(&programs);
+        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let about = "all processes of a program, from its start to its end.".to_owned();
         // The first run of each, on glibc under the counter, has warmed up the files.
-        let mut design = Design { metrics: metrics(), warm_up: false, ..design };
-        for member in members {
-            design = design.option(member.name(), member.version());
+        let mut plan = Experiment { about, metrics: metrics(), warm_up: false, ..plan };
+        for program in programs.iter() {
+            plan = plan.option(&program.label.name, &program.label.version);
         }
-        design.conduct(|spot: Spot| {
-            let member = &members[spot.workload];
-            if spot.round > member.rounds() {
-                return Err(LEFT_OUT.to_owned());
-            }
-            member.take(&contenders[spot.variant], launcher)
-        })
-    }
-
-    /// Names of the scripts and the programs of `real-programs` that are asked for.
-    fn wanted(&self) -> Result<(Vec<String>, Vec<&'static real_programs::RealProgram>)> {
-        let mut scripts = Script::names(&self.scripts)?;
-        let mut known: Vec<_> = ALL.iter().collect();
-        let all = scripts.iter().map(String::as_str).chain(known.iter().map(|it| it.name));
-        let all: Vec<&str> = all.collect();
-        for name in &self.only {
-            if !all.contains(&name.as_str()) {
-                return Err(nearest::unknown("program --only", name, &all));
-            }
-        }
-        let is_wanted = |name: &str| self.only.is_empty() || self.only.iter().any(|n| n == name);
-        scripts.retain(|name| is_wanted(name));
-        known.retain(|it| is_wanted(it.name));
-        Ok((scripts, known))
+        let staged = Staged::new(plan, move |run, out| print(run, &programs, out));
+        Ok(Some(staged.of_programs(interrupt, cast.broken)))
     }
 }
 
@@ -209,34 +106,33 @@ fn metrics() -> Vec<Metric> {
     ]
 }
 
-fn print(run: &Run, members: &[Member], out: &mut dyn Write) -> Result<()> {
-    writeln!(out, "{}\n", run.head("all processes of a program, from its start to its end."))?;
-    writeln!(out, "{}\n", overview(members))?;
+fn print(run: &Run, programs: &[ReadyProgram], out: &mut dyn Write) -> Result<()> {
+    writeln!(out, "{}\n", overview(programs))?;
     for variant in run.meta.variants.iter().filter(|it| it.name != run.meta.baseline) {
-        writeln!(out, "{}\n", ratios(run, members, &variant.name))?;
-        writeln!(out, "{}\n", verdict(run, members, &variant.name))?;
+        writeln!(out, "{}\n", ratios(run, programs, &variant.name))?;
+        writeln!(out, "{}\n", verdict(run, programs, &variant.name))?;
     }
     Ok(())
 }
 
-/// What each does, and how much of it the allocator is.
-fn overview(members: &[Member]) -> String {
+/// Describes the work of each, and the allocator's share of it.
+fn overview(programs: &[ReadyProgram]) -> String {
     let header = ["program", "version", "what it does", "allocations", "% CPU in malloc"];
-    let row = |member: &Member| {
-        let calls = member.probe().calls;
+    let row = |program: &ReadyProgram| {
+        let calls = program.probe.calls;
         vec![
-            member.name().to_owned(),
-            member.version(),
-            member.what().to_owned(),
+            program.label.name.clone(),
+            program.label.version.clone(),
+            program.label.what.clone(),
             calls.allocations.to_string(),
-            table::figure(100.0 * member.probe().share()),
+            table::figure(100.0 * program.probe.share()),
         ]
     };
-    let rows = members.iter().map(row).collect();
+    let rows = programs.iter().map(row).collect();
     table::render_aligned(header.map(str::to_owned).to_vec(), rows, &[0, 1, 2])
 }
 
-fn ratios(run: &Run, members: &[Member], variant: &str) -> String {
+fn ratios(run: &Run, programs: &[ReadyProgram], variant: &str) -> String {
     let baseline = &run.meta.baseline;
     let header = vec![
         format!("{variant} / {baseline}"),
@@ -248,16 +144,16 @@ fn ratios(run: &Run, members: &[Member], variant: &str) -> String {
         "peak".to_owned(),
         "wrong results".to_owned(),
     ];
-    let row = |member: &Member| {
-        let Columns { pairs, wrong, taken, .. } = columns(run, member.name(), variant);
-        let ratio = |metric: &Metric| match member.is_fixed() {
-            true => spread(&ratios_of(run, member.name(), variant, metric)),
+    let row = |program: &ReadyProgram| {
+        let Columns { pairs, wrong, taken, .. } = columns(run, &program.label.name, variant);
+        let ratio = |metric: &Metric| match program.is_fixed {
+            true => spread(&ratios_of(run, &program.label.name, variant, metric)),
             false => "-".to_owned(),
         };
-        let alone = |metric: &Metric| median_of(run, member.name(), baseline, metric);
+        let alone = |metric: &Metric| median_of(run, &program.label.name, baseline, metric);
         let [cpu, elapsed, peak] = &run.meta.metrics[..] else { return Vec::new() };
         vec![
-            member.name().to_owned(),
+            program.label.name.clone(),
             pairs.to_string(),
             alone(cpu),
             ratio(cpu),
@@ -267,10 +163,10 @@ fn ratios(run: &Run, members: &[Member], variant: &str) -> String {
             format!("{wrong} of {taken}"),
         ]
     };
-    table::render(header, members.iter().map(row).collect())
+    table::render(header, programs.iter().map(row).collect())
 }
 
-/// How many samples there are, and how many of them do not count.
+/// Numbers of samples and of those that do not count.
 struct Columns {
     pairs: usize,
     wrong: usize,
@@ -305,12 +201,12 @@ fn spread(ratios: &[f64]) -> String {
     format!("{median:.3} [{low:.2}, {high:.2}]")
 }
 
-/// Whether any takes more CPU time than it may.
-fn verdict(run: &Run, members: &[Member], variant: &str) -> String {
+/// Says whether any program takes more CPU time than it may.
+fn verdict(run: &Run, programs: &[ReadyProgram], variant: &str) -> String {
     let cpu = run.meta.primary();
-    let above = members.iter().filter(|member| member.is_fixed()).filter_map(|member| {
-        let median = statistics::median(&ratios_of(run, member.name(), variant, cpu))?;
-        (median > MOST).then(|| format!("{} ({median:.3})", member.name()))
+    let above = programs.iter().filter(|program| program.is_fixed).filter_map(|program| {
+        let median = statistics::median(&ratios_of(run, &program.label.name, variant, cpu))?;
+        (median > MOST).then(|| format!("{} ({median:.3})", program.label.name))
     });
     let above: Vec<String> = above.collect();
     let baseline = &run.meta.baseline;

@@ -1,19 +1,22 @@
 //! `real-programs`: programs that everybody knows, each with a fixed amount of work.
 
-use crate::FindLibrary;
-use crate::allocators::QUARRY;
-use crate::comparison::{Comparison, Group};
-use crate::contenders;
-use crate::nearest;
-use crate::options::{self, Common};
-use crate::programs::{Interrupt, Launcher};
-use crate::real_programs::{ALL, RealProgram, Stage};
-use crate::results::{Direction, Metric, Run, Verify, Workload};
-use crate::runner::Design;
-use crate::table;
-use anyhow::{Result, bail};
+use super::cast::Cast;
+use super::plan::{Lab, Plan, Staged};
+use super::tables;
+use crate::ready_program::{ReadyProgram, ReadyPrograms};
+use crate::real_programs::ALL;
+use anyhow::Result;
 use clap::Args;
+use quarry_compare::allocators::QUARRY;
+use quarry_compare::contenders;
+use quarry_compare::{Interrupt, Launcher};
+use quarry_harness::comparison::Comparison;
+use quarry_harness::experiment::Experiment;
+use quarry_harness::options::{self, Common, Defaults};
+use quarry_harness::results::{Direction, Metric, Run, Verify, Workload};
+use quarry_harness::table;
 use std::io::Write;
+use std::rc::Rc;
 
 /// Eight real programs, each with a fixed amount of work, on several allocators.
 ///
@@ -30,113 +33,59 @@ use std::io::Write;
 /// proves who served it; allocators are interleaved in randomised complete blocks, and a second
 /// copy of the baseline (A/A) shows the noise.
 #[derive(Args)]
-pub struct RealPrograms {
+pub(super) struct RealPrograms {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<RealPrograms>,
     /// Only these programs.
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     only: Vec<String>,
 }
 
-#[derive(Clone, Debug)]
-struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for RealPrograms {
     const VARIANTS: &'static str = "glibc,jemalloc,tcmalloc,mimalloc,quarry";
     const SAMPLES: &'static str = "10";
     const QUICK_SAMPLES: &'static str = "1";
 }
 
-/// Programs that can be run, and why others cannot.
-#[derive(Default)]
-pub(crate) struct Cast {
-    /// Ready to be run.
-    pub(crate) stages: Vec<Stage>,
-    /// Not installed: the package that has each.
-    pub(crate) absent: Vec<String>,
-    /// Those that fail before any comparison.
-    pub(crate) broken: Vec<String>,
-}
+impl Plan for RealPrograms {
+    const NAME: &'static str = "real-programs";
 
-impl RealPrograms {
-    /// Runs the experiment and prints its tables.
-    pub(crate) fn run(self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
-        let wanted = self.wanted()?;
-        let mut contenders = contenders::find(&self.common.variants, find_library, out)?;
-        let baseline = self.common.baseline(&contenders::names(&contenders), QUARRY)?.to_owned();
-        self.common.check_early()?;
-        contenders::add_copy(&mut contenders, &baseline);
-        let interrupt = Interrupt::listen()?;
-        let launcher = Launcher::new(&interrupt)?;
-        let Cast { stages, absent, broken } =
-            Cast::of(&wanted, self.common.quick, &launcher, &interrupt);
-        for advice in &absent {
-            writeln!(out, "absent: {advice}")?;
-        }
-        if interrupt.signal().is_some() {
-            bail!("interrupted before the first round: there is nothing to print");
-        }
-        if stages.is_empty() {
-            bail!("none of the programs can be run\n{}", broken.join("\n"));
-        }
-        let workload = |it: &Stage| Workload::new(it.what.name, Verify::PerOperation(1));
-        let workloads = stages.iter().map(workload).collect();
-        let variants = contenders::variants(&contenders);
-        let design = self.common.design("real-programs", variants, &baseline, workloads)?;
-        let mut design = Design { metrics: metrics(), ..design };
-        for Stage { what, .. } in &stages {
-            design = design.option(what.name, what.amount(self.common.quick));
-        }
-        let run = design
-            .conduct(|spot| stages[spot.workload].take(&contenders[spot.variant], &launcher))?;
-        print(&run, &stages, out)?;
-        if interrupt.signal().is_some() {
-            bail!("interrupted: {} of {} rounds", run.rounds(), run.meta.rounds);
-        }
-        if !broken.is_empty() {
-            bail!("left out, because they fail before any comparison:\n{}", broken.join("\n"));
-        }
-        run.expect_no_failures()
-    }
-
-    fn wanted(&self) -> Result<Vec<&'static RealProgram>> {
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+        let quick = self.common.quick;
         let names: Vec<&str> = ALL.iter().map(|program| program.name).collect();
-        for name in &self.only {
-            if !names.contains(&name.as_str()) {
-                return Err(nearest::unknown("program --only", name, &names));
-            }
+        let wanted = options::exactly(&names, &self.only, "program --only")?;
+        let wanted: Vec<_> = ALL.iter().filter(|it| wanted.contains(&it.name)).collect();
+        let (contenders, baseline) = lab.contenders_with_copy(&self.common, QUARRY)?;
+        self.common.check_early()?;
+        let interrupt = Rc::new(Interrupt::listen()?);
+        let launcher = Launcher::new(Rc::clone(&interrupt))?;
+        let mut cast = Cast::default();
+        cast.add_real(&wanted, quick, &launcher, &interrupt);
+        cast.announce(lab, &interrupt, 0)?;
+        let programs = Rc::new(cast.ready);
+        let variants = contenders::variants(&contenders);
+        let sampler = ReadyPrograms { contenders, programs: Rc::clone(&programs), launcher };
+        let plan = self.common.experiment(
+            Self::NAME,
+            variants,
+            &baseline,
+            workloads(&programs),
+            sampler,
+        )?;
+        let about = "a program from its start to its end.".to_owned();
+        let mut plan = Experiment { about, metrics: metrics(), ..plan };
+        for what in wanted.iter().filter(|it| programs.iter().any(|of| of.label.name == it.name)) {
+            plan = plan.option(what.name, what.amount(quick));
         }
-        let is_wanted =
-            |it: &&RealProgram| self.only.is_empty() || self.only.iter().any(|n| n == it.name);
-        Ok(ALL.iter().filter(is_wanted).collect())
+        let staged = Staged::new(plan, move |run, out| print(run, &programs, out));
+        Ok(Some(staged.of_programs(interrupt, cast.broken)))
     }
 }
 
-impl Cast {
-    /// Sets the stage for each of `wanted`, for as long as nobody interrupts.
-    pub(crate) fn of(
-        wanted: &[&'static RealProgram],
-        quick: bool,
-        launcher: &Launcher<'_>,
-        interrupt: &Interrupt,
-    ) -> Self {
-        let mut cast = Self::default();
-        for what in wanted {
-            let file = match what.place() {
-                Ok(file) => file,
-                Err(advice) => {
-                    cast.absent.push(advice);
-                    continue;
-                }
-            };
-            match Stage::set(what, file, quick, launcher) {
-                _ if interrupt.signal().is_some() => break,
-                Ok(stage) => cast.stages.push(stage),
-                Err(reason) => cast.broken.push(format!("{reason:#}")),
-            }
-        }
-        cast
-    }
+/// Programs as workloads: one operation is checked, or each request to a server.
+pub(super) fn workloads(programs: &[ReadyProgram]) -> Vec<Workload> {
+    let workload = |it: &ReadyProgram| Workload::new(&it.label.name, Verify::PerOperation(1));
+    programs.iter().map(workload).collect()
 }
 
 fn metrics() -> Vec<Metric> {
@@ -162,23 +111,21 @@ fn metrics() -> Vec<Metric> {
 const OF_SERVERS: [&str; 2] = ["requests", "RSS after"];
 const NOT_OF_SERVERS: &str = "wall";
 
-fn print(run: &Run, stages: &[Stage], out: &mut dyn Write) -> Result<()> {
-    let what = "a program from its start to its end.";
-    writeln!(out, "{}\n{}\n", run.head(what), overview(stages))?;
-    let comparison = |is_member: &dyn Fn(&RealProgram) -> bool| {
-        let members = stages.iter().filter(|stage| is_member(stage.what));
-        let workloads = members.map(|stage| stage.what.name.to_owned()).collect();
-        Comparison { run, groups: vec![Group { name: "programs".to_owned(), workloads }] }
+fn print(run: &Run, programs: &[ReadyProgram], out: &mut dyn Write) -> Result<()> {
+    writeln!(out, "{}\n", overview(programs.iter()))?;
+    let comparison = |is_member: &dyn Fn(&ReadyProgram) -> bool| {
+        let members = programs.iter().filter(|program| is_member(program));
+        let names = members.map(|program| program.label.name.clone()).collect();
+        Comparison { run, groups: tables::group("programs", names) }
     };
-    let all = comparison(&|_| true);
-    writeln!(out, "{}\n", all.tables())?;
+    writeln!(out, "{}\n", comparison(&|_| true).tables())?;
     for metric in run.meta.metrics.iter().filter(|metric| !metric.primary) {
         let Metric { name, unit, .. } = metric;
         let some = comparison(&|program| match name.as_str() {
             NOT_OF_SERVERS => !program.is_server(),
             name => program.is_server() || !OF_SERVERS.contains(&name),
         });
-        if some.groups[0].workloads.is_empty() {
+        if some.groups.is_empty() {
             continue;
         }
         writeln!(out, "Medians of {name}, {unit}:\n\n{}\n", some.medians_of(metric))?;
@@ -189,19 +136,18 @@ fn print(run: &Run, stages: &[Stage], out: &mut dyn Write) -> Result<()> {
     Ok(())
 }
 
-/// What each does, and how much of it the allocator is.
-pub(crate) fn overview(stages: &[Stage]) -> String {
+/// Describes the work of each, and the allocator's share of it.
+pub(crate) fn overview<'a>(programs: impl Iterator<Item = &'a ReadyProgram>) -> String {
     let header = ["program", "what it does", "allocations", "MiB asked for", "% CPU in malloc"];
-    let row = |stage: &Stage| {
-        let calls = stage.probe.calls;
+    let row = |program: &ReadyProgram| {
+        let calls = program.probe.calls;
         vec![
-            stage.what.name.to_owned(),
-            stage.what.what.to_owned(),
+            program.label.name.clone(),
+            program.label.what.clone(),
             calls.allocations.to_string(),
             table::figure(calls.bytes as f64 / f64::from(1 << 20)),
-            table::figure(100.0 * stage.probe.share()),
+            table::figure(100.0 * program.probe.share()),
         ]
     };
-    let rows = stages.iter().map(row).collect();
-    table::render_aligned(header.map(str::to_owned).to_vec(), rows, &[0, 1])
+    table::render_aligned(header.map(str::to_owned).to_vec(), programs.map(row).collect(), &[0, 1])
 }

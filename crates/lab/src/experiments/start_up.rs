@@ -1,19 +1,20 @@
 //! `start-up`: what an allocator adds to the start of small programs, in time and memory.
 
-use crate::FindLibrary;
-use crate::allocators::{self, Allocator, GLIBC};
-use crate::comparison::{Comparison, Group};
-use crate::contenders::{self, Contender};
-use crate::options::{self, Common};
-use crate::place::place_of;
-use crate::results::{Direction, Measurement, Metric, Verify, Workload};
-use crate::runner::{Design, preload_into};
-use crate::watch::resident_of;
+use super::plan::{Lab, Plan, Staged};
+use super::tables;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use clap::builder::ArgPredicate;
+use quarry_compare::allocators::{self, Allocator, GLIBC};
+use quarry_compare::contenders::{self, Contender};
+use quarry_harness::comparison::Comparison;
+use quarry_harness::experiment::Experiment;
+use quarry_harness::launch::{place_of, preload_into};
+use quarry_harness::options::{Common, Defaults};
+use quarry_harness::proc;
+use quarry_harness::results::{Direction, Measurement, Metric, Verify, Workload};
+use quarry_harness::sampler::SampleKey;
 use std::fs;
-use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,9 +35,9 @@ const SLEEP: &str = "sleep";
 /// along. Preloading any object costs the loader some time too. The memory is that of `sleep`,
 /// resident, once it sleeps; its map also proves that the allocator was loaded.
 #[derive(Args)]
-pub struct StartUp {
+pub(super) struct StartUp {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<StartUp>,
     /// Starts of each program on each allocator, in all samples together.
     #[arg(long, default_value = "1000",
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("4")),
@@ -44,19 +45,17 @@ pub struct StartUp {
     execs: u32,
 }
 
-#[derive(Clone, Debug)]
-struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for StartUp {
     const VARIANTS: &'static str = "glibc,jemalloc,tcmalloc,mimalloc,quarry";
     const SAMPLES: &'static str = "20";
     const QUICK_SAMPLES: &'static str = "2";
 }
 
-impl StartUp {
-    /// Runs the experiment and prints its tables.
-    pub(crate) fn run(self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
-        let mut contenders = contenders::find(&self.common.variants, find_library, out)?;
+impl Plan for StartUp {
+    const NAME: &'static str = "start-up";
+
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+        let mut contenders = lab.contenders(&self.common)?;
         if !contenders.iter().any(|contender| contender.name() == GLIBC) {
             contenders.insert(0, Contender::from(allocators::glibc()));
         }
@@ -68,30 +67,30 @@ impl StartUp {
         let starts = |name: &str| Workload::new(name, Verify::Exactly(each.into()));
         let mut workloads: Vec<Workload> = programs.iter().map(|(name, _)| starts(name)).collect();
         workloads.push(Workload::new(SLEEP, Verify::Exactly(1)));
+        let names: Vec<String> = programs.iter().map(|(name, _)| (*name).to_owned()).collect();
         let variants = contenders::variants(&contenders);
-        let design = self.common.design("start-up", variants, &baseline, workloads)?;
+        let sampler = move |key: SampleKey| {
+            let allocator = &contenders[key.variant].allocator;
+            let measurement = match programs.get(key.workload) {
+                Some((_, words)) => start_often(words, allocator, each)?,
+                None => memory_of_sleep(allocator)?,
+            };
+            Ok(measurement.into())
+        };
+        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
         let time = Metric::new("time", "us per start", Direction::Lower, "start_ns")
             .per("operations")
             .times(1e-3);
         let memory = Metric::new("resident", "resident, KiB", Direction::Lower, "resident_kib");
         let metrics = vec![time.primary(), memory.digits(0)];
-        let run = Design { metrics, ..design }.option("starts", each).conduct(|spot| {
-            let allocator = &contenders[spot.variant].allocator;
-            let measurement = match programs.get(spot.workload) {
-                Some((_, words)) => start_often(words, allocator, each),
-                None => memory_of_sleep(allocator),
-            };
-            measurement.map_err(|error| format!("{error:#}"))
-        })?;
-        let workloads = programs.iter().map(|(name, _)| (*name).to_owned()).collect();
-        let groups = vec![Group { name: "programs".to_owned(), workloads }];
-        let comparison = Comparison { run: &run, groups };
-        let what = format!("{each} starts, one after the other.");
-        writeln!(out, "{}\n{}\n", run.head(&what), comparison.tables())?;
-        let groups = vec![Group { name: SLEEP.to_owned(), workloads: vec![SLEEP.to_owned()] }];
-        let memory = Comparison { run: &run, groups }.medians_of(&run.meta.metrics[1]);
-        writeln!(out, "{memory}")?;
-        run.expect_no_failures()
+        let about = format!("{each} starts, one after the other.");
+        let plan = Experiment { about, metrics, ..plan }.option("starts", each);
+        Ok(Some(Staged::new(plan, move |run, out| {
+            writeln!(out, "{}\n", tables::compared(run, tables::group("programs", names)))?;
+            let groups = tables::group(SLEEP, vec![SLEEP.to_owned()]);
+            let memory = Comparison { run, groups }.medians_of(&run.meta.metrics[1]);
+            Ok(writeln!(out, "{memory}")?)
+        })))
     }
 }
 
@@ -117,7 +116,7 @@ fn start_often(words: &[&str], allocator: &Allocator, times: u32) -> Result<Meas
     Ok(Measurement { verified, ..measurement.with(&[("start_ns", ns)]) })
 }
 
-/// Starts `true` so many times, and looks at what `sleep` has resident: a measurement of the starts
+/// Starts `true` `times` times, and looks at what `sleep` has resident: a measurement of the starts
 /// with the counter `resident_kib`.
 ///
 /// # Errors
@@ -134,7 +133,7 @@ fn place(allocator: &Allocator) -> String {
     preload.unwrap_or_else(|| "libc.so.6".to_owned())
 }
 
-/// What `sleep` has resident, once it sleeps.
+/// Measures what `sleep` has resident, once it sleeps.
 fn memory_of_sleep(allocator: &Allocator) -> Result<Measurement> {
     let start = Instant::now();
     let mut child = command(&[SLEEP, "60"], allocator).spawn().context("cannot run sleep")?;
@@ -157,7 +156,7 @@ fn settled(child: &Child) -> u64 {
     let (mut last, mut same) = (0, 0);
     while same < 10 {
         thread::sleep(Duration::from_millis(50));
-        let now = resident_of(child.id()).unwrap_or(0);
+        let now = proc::resident(child.id()).unwrap_or(0);
         same = if now == last { same + 1 } else { 0 };
         last = now;
     }

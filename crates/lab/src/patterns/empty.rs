@@ -2,6 +2,7 @@
 
 use super::heap::Heap;
 use super::window::{self, Budget, Done, Window, process_cpu_ns};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::hint::black_box;
 use std::str::FromStr;
@@ -10,17 +11,17 @@ use std::time::Instant;
 /// Steps, or pairs of calls, per chunk: as long as the chunks of the patterns of malloc.
 const CHUNK: u64 = 8192;
 
-/// What is done in place of allocating.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Work {
+/// Work in place of allocating.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum EmptyWork {
     /// Steps of a linear congruential generator, each of which needs the one before.
     Steps,
     /// Pairs of calls of functions that give out and take back one and the same block.
     Calls,
 }
 
-/// Who keeps the time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The way in which time is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Timing {
     /// The window that all patterns run in: it looks at the clock after each chunk.
     Window,
@@ -28,7 +29,7 @@ pub(crate) enum Timing {
     Bare,
 }
 
-impl Work {
+impl EmptyWork {
     /// All of it, in the order of tables.
     pub(crate) const ALL: [Self; 2] = [Self::Steps, Self::Calls];
 
@@ -104,7 +105,7 @@ impl Generator {
     }
 }
 
-/// The state after so many steps from 0, by doubling steps.
+/// Returns the state after `steps` steps from 0, by doubling steps.
 fn after(steps: u64) -> u64 {
     let (mut state, mut factor, mut increment, mut rest) = (0u64, FACTOR, INCREMENT, steps);
     while rest > 0 {
@@ -118,21 +119,12 @@ fn after(steps: u64) -> u64 {
     state
 }
 
-impl fmt::Display for Work {
+impl fmt::Display for EmptyWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Steps => "steps",
             Self::Calls => "calls",
         })
-    }
-}
-
-impl FromStr for Work {
-    type Err = anyhow::Error;
-
-    fn from_str(name: &str) -> anyhow::Result<Self> {
-        let known = Self::ALL.into_iter().find(|work| work.to_string() == name);
-        known.ok_or_else(|| crate::nearest::unknown("work", name, &["steps", "calls"]))
     }
 }
 
@@ -150,7 +142,7 @@ impl FromStr for Timing {
 
     fn from_str(name: &str) -> anyhow::Result<Self> {
         let known = [Self::Window, Self::Bare].into_iter().find(|it| it.to_string() == name);
-        known.ok_or_else(|| crate::nearest::unknown("timing", name, &["window", "bare"]))
+        known.ok_or_else(|| quarry_harness::nearest::unknown("timing", name, &["window", "bare"]))
     }
 }
 
@@ -163,7 +155,7 @@ mod tests {
     fn every_step_is_accounted_for() {
         let budget =
             Budget { warm_up: Duration::from_micros(50), measured: Duration::from_micros(200) };
-        for work in Work::ALL {
+        for work in EmptyWork::ALL {
             for timing in [Timing::Window, Timing::Bare] {
                 let window = work.run(budget, timing);
                 assert!(window.operations >= CHUNK && window.wall_ns > 0, "{work} {timing}");
@@ -183,7 +175,6 @@ mod tests {
 
     #[test]
     fn names_lead_back() {
-        assert_eq!("calls".parse::<Work>().unwrap(), Work::Calls);
         assert_eq!("bare".parse::<Timing>().unwrap(), Timing::Bare);
         assert!("bear".parse::<Timing>().unwrap_err().to_string().contains("did you mean bare"));
     }

@@ -3,29 +3,27 @@
 use super::heap::Heap;
 use super::watched;
 use super::window::Done;
-use crate::results::Measurement;
 use anyhow::Result;
-use clap::Args;
 use nix::sys::resource::{UsageWho, getrusage};
+use quarry_harness::launch::Work;
+use quarry_harness::results::Measurement;
+use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
 /// One sample, taken in a process of its own.
-#[derive(Args)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct GrowthSample {
-    #[arg(long)]
-    size: usize,
-    #[arg(long)]
-    mib: u64,
+    /// Bytes of an object.
+    pub(crate) size: usize,
+    /// Size at which the heap stops to grow, in MiB.
+    pub(crate) mib: u64,
 }
 
-impl GrowthSample {
-    /// What a process is started with to take it.
-    pub(crate) fn arguments(size: usize, mib: u64) -> [String; 3] {
-        ["growth".to_owned(), format!("--size={size}"), format!("--mib={mib}")]
-    }
+impl Work for GrowthSample {
+    const NAME: &'static str = "growth";
 
     /// Grows.
-    pub(crate) fn measure(self) -> Result<Measurement> {
+    fn measure(self) -> Result<Measurement> {
         let heap = Heap::of_this_process();
         let bytes = (self.mib as usize) << 20;
         let (objects, mut verified) = ((bytes / self.size) as u64, 0);
@@ -34,7 +32,7 @@ impl GrowthSample {
             // Never freed: the process ends with it.
             let word = heap.allocate(self.size, 1).into_word();
             for at in (64..self.size).step_by(64) {
-                // SAFETY: the block has `size` bytes and nobody else knows it.
+                // SAFETY: the block has `size` bytes and is known here alone.
                 unsafe { ((word + at) as *mut u8).write_volatile(1) };
             }
             verified += 1;

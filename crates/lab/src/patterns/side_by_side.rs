@@ -3,7 +3,7 @@
 use super::Pattern;
 use super::heap::Heap;
 use super::window::{Budget, Window};
-use crate::affinity;
+use quarry_harness::affinity;
 use std::sync::Barrier;
 use std::thread;
 

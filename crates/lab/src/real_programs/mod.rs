@@ -3,7 +3,7 @@
 //! ```text
 //! table      the programs: what runs, with which files, and what proves that it was right
 //! generated  inputs that are made: a C file, a puzzle, pages
-//! stage      one program, ready to be run: its folder, its command, its check
+//! ready      one program, ready to be run: its folder, its command, its check
 //! clients    what talks to servers, and compares every reply
 //! traffic    requests to a store of keys and values, and what they must bring
 //! redis, memcached, pages   that traffic, and pages, as each server's protocol has them
@@ -14,16 +14,15 @@ mod clients;
 mod generated;
 mod memcached;
 mod pages;
+mod ready;
 mod redis;
-mod stage;
 mod table;
 mod traffic;
 
-pub(crate) use stage::Stage;
 pub(crate) use table::ALL;
 
-use crate::place::place_of;
 use clients::Protocol;
+use quarry_harness::launch::place_of;
 use std::path::PathBuf;
 
 /// One of the programs, as the table has it. In texts, `@DIR@` stands for the folder that its files
@@ -31,7 +30,7 @@ use std::path::PathBuf;
 pub(crate) struct RealProgram {
     /// Its name in tables.
     pub(crate) name: &'static str,
-    /// What it is made to do.
+    /// The work that it is made to do.
     pub(crate) what: &'static str,
     /// Debian's package of it.
     pub(crate) package: &'static str,
@@ -51,25 +50,20 @@ pub(crate) struct RealProgram {
 enum Content {
     /// A text.
     Text(&'static str),
-    /// What is made for an amount of work.
+    /// A text that is made for an amount of work.
     Made(fn(u64) -> String),
 }
 
-/// What proves that the work was done, and done right.
+/// The proof that the work was done, and done right.
 enum Proof {
-    /// It ends by itself and prints the same on every allocator, and these words are in the last
-    /// line for the full and the quick amount.
+    /// The program ends by itself and prints the same on every allocator, and these words are in
+    /// the last line for the full and the quick amount.
     Prints { full: &'static str, quick: &'static str },
-    /// It is a server at `@DIR@/socket`, and every reply is the one that it must be.
+    /// The program is a server at `@DIR@/socket`, and every reply is compared with the right one.
     Replies(fn() -> Box<dyn Protocol>),
 }
 
 impl RealProgram {
-    /// Whether it is a server.
-    pub(crate) fn is_server(&self) -> bool {
-        matches!(self.proof, Proof::Replies(_))
-    }
-
     /// Where it is, or the package that has it.
     pub(crate) fn place(&self) -> Result<PathBuf, String> {
         let Self { name, package, .. } = self;

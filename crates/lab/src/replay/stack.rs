@@ -1,8 +1,6 @@
 //! Quarry's stacks as the memory of a replayed kernel.
 
 use super::memory::{Buffer, Counters, KernelMemory, Pages};
-use crate::nearest;
-use crate::usage::Usage;
 use anyhow::{Result, bail};
 use quarry_core::frame::{MigrateType, NodeId, Order, Pfn};
 use quarry_core::heap::options::{OptionError, StackOptions};
@@ -11,8 +9,11 @@ use quarry_core::slab::sheaf::Sheaf;
 use quarry_core::slab::slub::{LockedSlub, Slub};
 use quarry_core::slab::{CacheId, CacheParams, SlabPolicy};
 use quarry_core::stack::{Stack, StackConfig};
+use quarry_harness::nearest;
+use quarry_harness::usage::Usage;
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::{NativeSlots, PerCpu};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
@@ -23,7 +24,7 @@ const RESERVE_BYTES: usize = 64 << 30;
 
 /// A slab policy with a page policy, written `slub+order0`; perhaps with a way to free lists of
 /// pages, as in `slub+order0+per_page`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Policies {
     slab: SlabName,
     /// As `QUARRY_PCP` spells it.
@@ -35,7 +36,7 @@ pub(crate) struct Policies {
 /// Lists the slab policies, so that what is done with each of them is said once.
 macro_rules! slab_policies {
     ($($policy:ident),*) => {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
         enum SlabName {
             $($policy),*
         }
@@ -96,7 +97,7 @@ impl FromStr for Policies {
 
 /// Something to be done with a memory of whichever type.
 pub(crate) trait Replay {
-    /// What comes of it.
+    /// Its result.
     type Output;
 
     /// Does it.

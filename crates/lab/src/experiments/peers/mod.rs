@@ -1,49 +1,46 @@
 //! `peers`: everything that is to be reached against other allocators, in one run.
 //!
 //! ```text
+//! metrics  names that its workloads and targets share
 //! part     the workloads, which are those of other experiments
 //! target   what is to be reached: the table's rows, as data
 //! reached  what a run has reached of a target, and whether that is enough
 //! targets  the table
 //! ```
 
+mod metrics;
 mod part;
 mod reached;
 mod target;
 pub(crate) mod targets;
 
-use super::idle_return::{self, HELD};
+use super::cast::Cast;
+use super::idle_return;
 use super::malloc_patterns::{self, PEAK, PatternSample};
-use super::real_programs::{self, Cast};
-use super::start_up;
-use crate::FindLibrary;
-use crate::affinity;
-use crate::allocators::QUARRY;
-use crate::comparison::{Comparison, Group};
-use crate::contenders::{self, Contender};
-use crate::options::{self, Common};
+use super::plan::{Lab, Plan, Staged};
+use super::real_programs;
+use super::{start_up, tables};
 use crate::patterns::Pattern;
 use crate::patterns::growth::GrowthSample;
-use crate::patterns::idle::Sizes;
-use crate::programs::{Interrupt, Launcher};
-use crate::real_programs::Stage;
-use crate::results::{Direction, Measurement, Metric, Run};
-use crate::runner::{Design, INTERRUPTED, LEFT_OUT, Spot, Taken};
-use anyhow::{Result, bail};
+use crate::patterns::idle::{IdleSample, Sizes};
+use crate::ready_program::ReadyProgram;
+use anyhow::Result;
 use clap::Args;
 use clap::builder::ArgPredicate;
+use metrics::{CPU, EXPERIMENT, HELD_AFTER, STARTS, TIME, metrics};
 use part::Part;
+use quarry_compare::allocators::QUARRY;
+use quarry_compare::contenders::{self, Contender};
+use quarry_compare::{Interrupt, Launcher};
+use quarry_harness::affinity;
+use quarry_harness::comparison::Comparison;
+use quarry_harness::experiment::Experiment;
+use quarry_harness::launch::Work;
+use quarry_harness::options::{self, Common, Defaults};
+use quarry_harness::results::{Measurement, Run};
+use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 use std::io::Write;
-
-/// Its name.
-const EXPERIMENT: &str = "peers";
-/// Names of metrics: of the time of an operation, of a program's CPU time, and of what is held
-/// after a burst.
-const TIME: &str = "time";
-const CPU: &str = "CPU";
-const HELD_AFTER: &str = "held after";
-/// Starts of `true` in a sample.
-const STARTS: u32 = 20;
+use std::rc::Rc;
 
 /// All that Quarry is to reach against other allocators, in one run and one table.
 ///
@@ -59,9 +56,9 @@ const STARTS: u32 = 20;
 /// `true`. Six samples are the fewest that have intervals, and with seven a single odd round does
 /// no harm; with seven peers those take a quarter of an hour on two CPUs.
 #[derive(Args)]
-pub struct Peers {
+pub(crate) struct Peers {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<Peers>,
     /// Only workloads whose names begin so, such as batch-lifo, growth, redis, burst or
     /// small-process.
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
@@ -73,195 +70,191 @@ pub struct Peers {
     millis: u64,
 }
 
-#[derive(Clone, Debug)]
-struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for Peers {
     const VARIANTS: &'static str =
         "glibc,jemalloc-new,tcmalloc,mimalloc2,mimalloc3,snmalloc,rpmalloc,quarry";
     const SAMPLES: &'static str = "7";
     const QUICK_SAMPLES: &'static str = "1";
 }
 
-/// What samples are taken with.
-struct Stages<'a> {
-    contenders: &'a [Contender],
-    programs: &'a [Stage],
-    launcher: &'a Launcher<'a>,
+/// Everything that samples are taken with.
+struct Parts {
+    parts: Vec<Part>,
+    contenders: Vec<Contender>,
+    programs: Rc<Vec<ReadyProgram>>,
+    launcher: Launcher,
+    interrupt: Rc<Interrupt>,
     cpus: Vec<usize>,
     millis: u64,
-    /// How far a heap grows, and how large a burst is.
+    /// Size of a growing heap and of a burst.
     growth_mib: u64,
     burst_mib: u64,
 }
 
-impl Peers {
-    /// Runs the experiment and prints its tables.
-    pub(crate) fn run(self, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
-        let wanted = options::named(Part::all(), &self.only, "workload --only", |it: &Part| {
-            !self.common.quick || it.is_quick()
-        })?;
-        let mut contenders = contenders::find(&self.common.variants, find_library, out)?;
-        let baseline = self.common.baseline(&contenders::names(&contenders), QUARRY)?.to_owned();
-        contenders::add_copy(&mut contenders, &baseline);
-        let interrupt = Interrupt::listen()?;
-        let launcher = Launcher::new(&interrupt)?;
+impl Plan for Peers {
+    const NAME: &'static str = EXPERIMENT;
+
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+        let quick = self.common.quick;
+        let is_usual = |it: &Part| !quick || it.is_quick();
+        let wanted = options::named(Part::all(), &self.only, "workload --only", is_usual)?;
+        let (contenders, baseline) = lab.contenders_with_copy(&self.common, QUARRY)?;
+        let interrupt = Rc::new(Interrupt::listen()?);
+        let launcher = Launcher::new(Rc::clone(&interrupt))?;
         let programs: Vec<_> = wanted.iter().filter_map(Part::program).collect();
-        let Cast { stages, absent, broken } =
-            Cast::of(&programs, self.common.quick, &launcher, &interrupt);
-        for advice in &absent {
-            writeln!(out, "absent: {advice}")?;
-        }
-        if interrupt.signal().is_some() {
-            bail!("interrupted before the first round: there is nothing to print");
-        }
-        let is_staged = |part: &Part| match part.program() {
-            Some(program) => stages.iter().any(|stage| stage.what.name == program.name),
+        let mut cast = Cast::default();
+        cast.add_real(&programs, quick, &launcher, &interrupt);
+        cast.announce(lab, &interrupt, wanted.len() - programs.len())?;
+        let is_ready = |part: &Part| match part.program() {
+            Some(program) => cast.ready.iter().any(|it| it.label.name == program.name),
             None => true,
         };
-        let parts: Vec<Part> = wanted.into_iter().filter(is_staged).collect();
-        if parts.is_empty() {
-            bail!("none of the workloads can be run\n{}", broken.join("\n"));
-        }
-        let on = Stages {
-            contenders: &contenders,
-            programs: &stages,
-            launcher: &launcher,
+        let parts: Vec<Part> = wanted.into_iter().filter(is_ready).collect();
+        let programs = Rc::new(cast.ready);
+        let sampler = Parts {
+            parts: parts.clone(),
+            contenders,
+            programs: Rc::clone(&programs),
+            launcher,
+            interrupt: Rc::clone(&interrupt),
             cpus: affinity::choose(&affinity::allowed(), 4),
             millis: self.millis,
-            growth_mib: if self.common.quick { 32 } else { 1024 },
-            burst_mib: if self.common.quick { 64 } else { 512 },
+            growth_mib: if quick { 32 } else { 1024 },
+            burst_mib: if quick { 64 } else { 512 },
         };
-        let run = self.design(&baseline, &parts, &on)?.conduct(|spot| {
-            let part = parts[spot.workload];
-            if spot.round == 0 && !part.has_warm_up() {
-                return Err(LEFT_OUT.to_owned());
-            }
-            let taken = on.take(part, spot);
-            // A signal to the terminal's group ends samples as well.
-            if interrupt.signal().is_some() { Err(INTERRUPTED.to_owned()) } else { taken }
-        })?;
-        self.print(&run, &parts, &stages, out)?;
-        if interrupt.signal().is_some() {
-            bail!("interrupted: {} of {} rounds", run.rounds(), run.meta.rounds);
-        }
-        if !broken.is_empty() {
-            bail!("left out, because they fail before any comparison:\n{}", broken.join("\n"));
-        }
-        run.expect_no_failures()
+        let plan = self.experiment(&baseline, sampler)?;
+        let staged = Staged::new(plan, move |run, out| print(run, &parts, &programs, out));
+        Ok(Some(staged.of_programs(interrupt, cast.broken)))
     }
+}
 
-    fn design(&self, baseline: &str, parts: &[Part], on: &Stages<'_>) -> Result<Design> {
-        let workloads = parts.iter().map(Part::workload).collect();
-        let variants = contenders::variants(on.contenders);
-        let design = self.common.design(EXPERIMENT, variants, baseline, workloads)?;
-        let mut design = Design { metrics: metrics(), ..design }
+impl Peers {
+    fn experiment(&self, baseline: &str, sampler: Parts) -> Result<Experiment> {
+        let (growth_mib, burst_mib) = (sampler.growth_mib, sampler.burst_mib);
+        let programs: Vec<_> = sampler.parts.iter().filter_map(Part::program).collect();
+        let workloads = sampler.parts.iter().map(Part::workload).collect();
+        let variants = contenders::variants(&sampler.contenders);
+        let plan = self.common.experiment(EXPERIMENT, variants, baseline, workloads, sampler)?;
+        let about = format!("{} ms of a pattern, the whole of everything else.", self.millis);
+        let mut plan = Experiment { about, metrics: metrics(), ..plan }
             .option("millis", self.millis)
-            .option("growth mib", on.growth_mib)
-            .option("burst mib", on.burst_mib)
+            .option("growth mib", growth_mib)
+            .option("burst mib", burst_mib)
             .option("starts", STARTS);
-        for Stage { what, .. } in on.programs {
-            design = design.option(what.name, what.amount(self.common.quick));
+        for what in programs {
+            plan = plan.option(what.name, what.amount(self.common.quick));
         }
-        Ok(design)
-    }
-
-    fn print(
-        &self,
-        run: &Run,
-        parts: &[Part],
-        stages: &[Stage],
-        out: &mut dyn Write,
-    ) -> Result<()> {
-        let what = format!("{} ms of a pattern, the whole of everything else.", self.millis);
-        writeln!(out, "{}", run.head(&what))?;
-        if let Some(targets) = targets::of(run) {
-            writeln!(out, "{}\n", targets.text())?;
-        }
-        let patterns: Vec<Pattern> = parts.iter().filter_map(Part::pattern).collect();
-        let names = |has: fn(&Part) -> bool| -> Vec<String> {
-            parts.iter().filter(|part| has(part)).map(ToString::to_string).collect()
-        };
-        let mut groups = malloc_patterns::groups(&patterns);
-        let growing = names(|it| matches!(it, Part::Growth(_)));
-        let small = names(|it| matches!(it, Part::SmallProcess));
-        let more = [("growth", growing), ("start of a small process", small)];
-        groups.extend(more.into_iter().filter_map(|(name, names)| group(name, names)));
-        if !groups.is_empty() {
-            writeln!(out, "{}", Comparison { run, groups }.tables())?;
-        }
-        if patterns.contains(&Pattern::Latency) {
-            malloc_patterns::print_latency(run, out)?;
-        }
-        if let Some(group) = group("programs", names(|it| it.program().is_some())) {
-            print_programs(run, group, stages, out)?;
-        }
-        if let Some(group) = group("burst", names(|it| matches!(it, Part::Burst))) {
-            let held = Comparison { run, groups: vec![group] };
-            let title = "Held above what lives, 2 s after all of a burst was freed:";
-            writeln!(out, "\n{title}\n\n{}", held.medians_of(run.meta.metric(HELD_AFTER)?))?;
-        }
-        let small = names(|it| matches!(it, Part::SmallProcess));
-        if let Some(group) = group("small", small) {
-            let small = Comparison { run, groups: vec![group] };
-            let title = "Resident memory of `sleep`:";
-            writeln!(out, "\n{title}\n\n{}", small.medians_of(run.meta.metric(PEAK)?))?;
-        }
-        match names(Part::has_peak) {
-            names if names.is_empty() => Ok(()),
-            names => malloc_patterns::print_peaks(run, names, out),
-        }
+        Ok(plan)
     }
 }
 
-fn group(name: &str, workloads: Vec<String>) -> Option<Group> {
-    (!workloads.is_empty()).then(|| Group { name: name.to_owned(), workloads })
+fn print(run: &Run, parts: &[Part], programs: &[ReadyProgram], out: &mut dyn Write) -> Result<()> {
+    if let Some(targets) = targets::of(run) {
+        writeln!(out, "{}\n", targets.text())?;
+    }
+    let patterns: Vec<Pattern> = parts.iter().filter_map(Part::pattern).collect();
+    let names = |has: fn(&Part) -> bool| -> Vec<String> {
+        parts.iter().filter(|part| has(part)).map(ToString::to_string).collect()
+    };
+    let mut groups = malloc_patterns::groups(&patterns);
+    groups.extend(tables::group("growth", names(|it| matches!(it, Part::Growth(_)))));
+    let small = names(|it| matches!(it, Part::SmallProcess));
+    groups.extend(tables::group("start of a small process", small.clone()));
+    if !groups.is_empty() {
+        writeln!(out, "{}", tables::compared(run, groups))?;
+    }
+    if patterns.contains(&Pattern::Latency) {
+        malloc_patterns::print_latency(run, out)?;
+    }
+    let of_programs = names(|it| it.program().is_some());
+    if !of_programs.is_empty() {
+        print_programs(run, of_programs, programs, out)?;
+    }
+    let bursts = names(|it| matches!(it, Part::Burst));
+    let title = "Held above what lives, 2 s after all of a burst was freed:";
+    print_medians(run, title, bursts, HELD_AFTER, out)?;
+    print_medians(run, "Resident memory of `sleep`:", small, PEAK, out)?;
+    match names(Part::has_peak) {
+        names if names.is_empty() => Ok(()),
+        names => malloc_patterns::print_peaks(run, names, out),
+    }
 }
 
-fn print_programs(run: &Run, group: Group, stages: &[Stage], out: &mut dyn Write) -> Result<()> {
-    writeln!(out, "\nReal programs:\n\n{}\n", real_programs::overview(stages))?;
-    let programs = Comparison { run, groups: vec![group] };
+fn print_medians(
+    run: &Run,
+    title: &str,
+    workloads: Vec<String>,
+    metric: &str,
+    out: &mut dyn Write,
+) -> Result<()> {
+    if workloads.is_empty() {
+        return Ok(());
+    }
+    let comparison = Comparison { run, groups: tables::group(title, workloads) };
+    Ok(writeln!(out, "\n{title}\n\n{}", comparison.medians_of(run.meta.metric(metric)?))?)
+}
+
+fn print_programs(
+    run: &Run,
+    workloads: Vec<String>,
+    programs: &[ReadyProgram],
+    out: &mut dyn Write,
+) -> Result<()> {
+    writeln!(out, "\nReal programs:\n\n{}\n", real_programs::overview(programs.iter()))?;
+    let programs = Comparison { run, groups: tables::group("programs", workloads) };
     let cpu = run.meta.metric(CPU)?;
     writeln!(out, "{}\n\n{}\n", programs.medians_of(cpu), programs.ratios_of(cpu))?;
     let faults = run.meta.metric("page faults")?;
     Ok(writeln!(out, "Page faults of them:\n\n{}", programs.medians_of(faults))?)
 }
 
-impl Stages<'_> {
+impl Sampler for Parts {
+    fn sample(&self, key: SampleKey) -> Result<Taken, NoSample> {
+        let part = self.parts[key.workload];
+        if key.round == 0 && !part.has_warm_up() {
+            return Err(NoSample::LeftOut);
+        }
+        let taken = self.take(part, &self.contenders[key.variant]);
+        // A signal to the terminal's group ends samples as well.
+        if self.interrupt.signal().is_some() { Err(NoSample::Interrupted) } else { taken }
+    }
+}
+
+impl Parts {
     /// Takes a sample, with its figures under the names that all parts have in common.
-    fn take(&self, part: Part, spot: Spot) -> Result<Taken, String> {
-        let contender = &self.contenders[spot.variant];
-        let in_full = |error: anyhow::Error| format!("{error:#}");
+    fn take(&self, part: Part, contender: &Contender) -> Result<Taken, NoSample> {
+        let count = |of: &Measurement, name: &str| of.counters.get(name).copied();
         match part {
             Part::Pattern(pattern) => {
-                let arguments = PatternSample::arguments(pattern, 1, self.millis, &self.cpus);
-                contender.sample(&arguments).map(Into::into)
+                let (millis, cpus) = (self.millis, self.cpus.clone());
+                let sample = PatternSample { pattern, millis, tasks: 1, cpus };
+                Ok(contender.sample(&sample.order())?.into())
             }
             Part::Growth(size) => {
-                let arguments = GrowthSample::arguments(size, self.growth_mib);
-                let taken = contender.sample(&arguments)?;
-                let of = |name: &str| taken.counters.get(name).copied().unwrap_or(0);
+                let sample = GrowthSample { size, mib: self.growth_mib };
+                let taken = contender.sample(&sample.order())?;
+                let of = |name: &str| count(&taken, name).unwrap_or(0);
                 let (peak, faults) = (of("resident"), of("faults"));
                 Ok(with_usage(taken, peak, faults).into())
             }
             Part::Program(program) => {
-                let is_it = |stage: &&Stage| stage.what.name == program.name;
-                let stage = self.programs.iter().find(is_it).ok_or("it has no stage")?;
-                let Taken { measurement, timeline } = stage.take(contender, self.launcher)?;
-                let of = |name: &str| measurement.counters.get(name).copied();
-                let peak = of("peak_bytes").ok_or("its peak was not seen")?;
-                let faults = of("page_faults").unwrap_or(0);
+                let is_it = |it: &&ReadyProgram| it.label.name == program.name;
+                let ready = self.programs.iter().find(is_it).ok_or("it is not ready")?;
+                let Taken { measurement, timeline } = ready.take(contender, &self.launcher)?;
+                let peak = count(&measurement, "peak_bytes").ok_or("its peak was not seen")?;
+                let faults = count(&measurement, "page_faults").unwrap_or(0);
                 let time_ns = measurement.cpu_ns;
                 let measurement = with_usage(measurement, peak, faults);
                 Ok(Taken { measurement: Measurement { time_ns, ..measurement }, timeline })
             }
             Part::Burst => {
-                idle_return::take(contender, 0, Sizes::Count, self.burst_mib).map_err(in_full)
+                let mib = self.burst_mib;
+                let sample = IdleSample { survivors: 0, sizes: Sizes::Count, mib };
+                Ok(idle_return::take(contender, &sample)?)
             }
             Part::SmallProcess => {
-                let taken = start_up::small_process(&contender.allocator, STARTS);
-                let taken = taken.map_err(in_full)?;
-                let resident = taken.counters.get("resident_kib").copied().unwrap_or(0);
+                let taken = start_up::small_process(&contender.allocator, STARTS)?;
+                let resident = count(&taken, "resident_kib").unwrap_or(0);
                 Ok(taken.with(&[(PEAK_KIB, resident)]).into())
             }
         }
@@ -274,10 +267,4 @@ const FAULTS: &str = "minor_faults";
 
 fn with_usage(measurement: Measurement, peak_bytes: u64, faults: u64) -> Measurement {
     measurement.with(&[(PEAK_KIB, peak_bytes >> 10), (FAULTS, faults)])
-}
-
-fn metrics() -> Vec<Metric> {
-    let cpu = Metric::new(CPU, "s of CPU", Direction::Lower, "cpu_ns").times(1e-9).digits(3);
-    let held = Metric::new(HELD_AFTER, "MiB", Direction::Lower, HELD).digits(1);
-    malloc_patterns::metrics().into_iter().chain([cpu, held]).collect()
 }

@@ -3,7 +3,7 @@
 use super::STARTS;
 use crate::patterns::Pattern;
 use crate::real_programs::{self, RealProgram};
-use crate::results::{Verify, Workload};
+use quarry_harness::results::{Verify, Workload};
 use std::fmt;
 
 /// Sizes of the objects of a heap that grows.

@@ -7,21 +7,9 @@
 
 use super::part::Part;
 use super::target::{Against, Over, Relation, Target};
-use crate::results::{Cell, Metric, Run};
-use crate::statistics::{self, Interval, Shift};
-
-/// Whether a target is met.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// The whole interval lies at or below the aim.
-    Met,
-    /// The whole interval lies above it.
-    Missed,
-    /// Neither can be said, and why.
-    Unclear(String),
-    /// No sample was taken of it.
-    NotRun,
-}
+use quarry_harness::results::{Cell, Metric, Run};
+use quarry_harness::statistics::{self, Interval, Shift};
+use quarry_harness::targets::Outcome;
 
 /// A workload with its peer, and how far above that the baseline lies there.
 #[derive(Clone, Debug, PartialEq)]
@@ -286,8 +274,8 @@ mod tests {
     use super::super::TIME;
     use super::super::target::TARGETS;
     use super::*;
-    use crate::results::tests::{Cells, run_of};
-    use crate::results::{Direction, Variant};
+    use quarry_harness::results::examples::{Cells, run_of};
+    use quarry_harness::results::{Direction, Variant};
     use rand::rngs::StdRng;
     use rand::{RngExt, SeedableRng};
     use std::collections::BTreeMap;

@@ -2,8 +2,8 @@
 
 use super::part::Part;
 use super::{HELD_AFTER, PEAK, TIME};
-use crate::allocators::GLIBC;
 use crate::patterns::{Family, Pattern};
+use quarry_compare::allocators::GLIBC;
 
 /// With whom one is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,36 +1,12 @@
 //! The table of targets of a run.
 
-pub(crate) use super::reached::Outcome;
-
 use super::EXPERIMENT;
 use super::reached::{self, Reached};
 use super::target::{Against, Over, Relation, TARGETS, Target};
-use crate::results::Run;
-use crate::statistics::Interval;
-use crate::table;
-
-/// The table, for a terminal or a page.
-pub(crate) struct Targets {
-    /// Names of columns.
-    pub(crate) header: Vec<String>,
-    /// A row for each target.
-    pub(crate) rows: Vec<Row>,
-    /// How it is to be read.
-    pub(crate) legend: String,
-}
-
-/// A row of the table.
-pub(crate) struct Row {
-    /// As they are printed.
-    pub(crate) cells: Vec<String>,
-    /// What it says.
-    pub(crate) outcome: Outcome,
-}
-
-/// The column of outcomes.
-pub(crate) const VERDICT: usize = 4;
-/// Columns of words: work, against, verdict, peer, worst.
-const TEXT_COLUMNS: [usize; 5] = [0, 1, VERDICT, 5, 6];
+use quarry_harness::results::Run;
+use quarry_harness::statistics::Interval;
+use quarry_harness::table;
+use quarry_harness::targets::{Outcome, Row, Targets};
 
 /// The targets of a run; `None` where its experiment has none.
 pub(crate) fn of(run: &Run) -> Option<Targets> {
@@ -54,15 +30,6 @@ pub(crate) fn of(run: &Run) -> Option<Targets> {
     };
     let rows: Vec<Row> = TARGETS.iter().map(row).collect();
     Some(Targets { header: header.map(str::to_owned).to_vec(), legend: legend(&rows), rows })
-}
-
-impl Targets {
-    /// The table with its legend.
-    pub(crate) fn text(self) -> String {
-        let rows = self.rows.into_iter().map(|row| row.cells).collect();
-        let table = table::render_aligned(self.header, rows, &TEXT_COLUMNS);
-        format!("{table}\n\n{}", self.legend)
-    }
 }
 
 fn cells(target: &Target, reached: &Reached) -> Vec<String> {
@@ -143,8 +110,8 @@ Fast paths have their budgets of instructions in crates/preload/tests/fast_path.
 mod tests {
     use super::super::TIME;
     use super::*;
-    use crate::results::tests::{Cells, run_of};
-    use crate::results::{Direction, Metric};
+    use quarry_harness::results::examples::{Cells, run_of};
+    use quarry_harness::results::{Direction, Metric};
 
     fn thread_run(experiment: &str, ours: f64) -> Run {
         let cell = |name: &str, ns: f64| ("thread".to_owned(), 1, name.to_owned(), vec![ns; 6]);

@@ -1,17 +1,14 @@
 //! The documents' figures that stand beside ours.
 
-/// Every number of the tables in the documents, as data.
-const MMTESTS: &str = include_str!("../../../tests/golden/mmtests_tables.csv");
-const TCP_RR: &str = include_str!("../../../tests/golden/tcp_rr_slub_slab.csv");
-const PAGE_FAULT: &str = include_str!("../../../tests/golden/page_fault1_lru.csv");
+use quarry_harness::tables::published::{MMTESTS, PAGE_FAULT, TCP_RR};
 
-/// What a document says of an experiment.
+/// The figures of a document on an experiment.
 pub(crate) struct Document {
     /// Its number.
     pub(crate) number: &'static str,
     /// Where its figures are.
     pub(crate) table: Table,
-    /// What it found, in a sentence or two.
+    /// Its finding, in a sentence or two.
     pub(crate) finding: &'static str,
 }
 
@@ -93,7 +90,7 @@ impl Document {
             Table::TcpRr => {
                 // The document's machine has 16 CPUs, ours perhaps two: its rows are told apart by
                 // how many threads there are for each.
-                let cpus = crate::affinity::allowed().len().max(1);
+                let cpus = quarry_harness::affinity::allowed().len().max(1);
                 let threads = tasks.parse::<usize>().ok()? * 16;
                 let threads = threads.is_multiple_of(cpus).then(|| (threads / cpus).to_string())?;
                 let line = fields(TCP_RR).find(|fields| fields[0] == threads)?;
@@ -121,7 +118,7 @@ mod tests {
     use crate::experiments::replay::{Kind, kinds};
 
     fn figure<K: Kind>(row: &str, tasks: u32, policies: &str) -> Option<(f64, String)> {
-        let figure = K::spec().document.figure(row, tasks, policies)?;
+        let figure = K::SPEC.document.figure(row, tasks, policies)?;
         Some((figure.value, format!("{:.4}", figure.ratio)))
     }
 

@@ -1,9 +1,8 @@
 //! The table of experiments.
 
 use super::documents::{Document, Table};
-use super::tables::Unit;
-use super::{Amount, Kind, Row, Settings, Spec};
-use crate::nearest;
+use super::spec::{Amount, Kind, Row, Settings, Spec};
+use super::unit::Unit;
 use crate::replay::crew::Load;
 use crate::replay::kernels::hackbench::{Medium, hackbench};
 use crate::replay::kernels::network::{self, LINUX_2_6_29, LINUX_4_9};
@@ -11,26 +10,30 @@ use crate::replay::kernels::pages::{FILE_PAGES, list_free, page_fault};
 use crate::replay::kernels::{Scenario, files};
 use crate::replay::solo::Space;
 use anyhow::Result;
+use quarry_harness::nearest;
+use quarry_harness::options::Defaults;
 
 /// vanilla, hopcpu, and today's.
 const SLUB_PCP: &str = "slub+order0,slub+v2016,sheaf+v6.7";
 
-/// Declares experiments: a type with its defaults, and its entry in the table.
+/// Declares experiments: a type, and its entry in the table.
 macro_rules! kinds {
-    ($($kind:ident: $variants:expr, $tasks:expr, $quick_tasks:expr, $spec:ident;)*) => {
+    ($($kind:ident: $spec:ident;)*) => {
         $(
             #[doc = concat!("`", stringify!($spec), "`.")]
-            #[derive(Clone, Debug)]
-            pub struct $kind;
+            pub(crate) struct $kind;
+
+            impl Defaults for $kind {
+                const VARIANTS: &'static str = $spec.defaults[0];
+                const TASKS: &'static str = $spec.defaults[1];
+                const QUICK_TASKS: &'static str = $spec.defaults[2];
+                const SAMPLES: &'static str = "10";
+                const QUICK_SAMPLES: &'static str = "1";
+                const MOST_TASKS: u32 = 1024;
+            }
 
             impl Kind for $kind {
-                const VARIANTS: &'static str = $variants;
-                const TASKS: &'static str = $tasks;
-                const QUICK_TASKS: &'static str = $quick_tasks;
-
-                fn spec() -> &'static Spec {
-                    &$spec
-                }
+                const SPEC: &'static Spec = &$spec;
             }
         )*
 
@@ -40,19 +43,18 @@ macro_rules! kinds {
 }
 
 kinds! {
-    NetperfUdpStream: SLUB_PCP, "1,2", "1", NETPERF_UDP_STREAM;
-    NetperfTcpStream: SLUB_PCP, "1,2", "1", NETPERF_TCP_STREAM;
-    UdpU1k: SLUB_PCP, "1,2", "1,2", UDP_U_1K;
-    UdpU4k: SLUB_PCP, "1,2", "1,2", UDP_U_4K;
-    SockperfUdpThroughput: SLUB_PCP, "1", "1", SOCKPERF_UDP_THROUGHPUT;
-    SockperfTcpThroughput: SLUB_PCP, "1", "1", SOCKPERF_TCP_THROUGHPUT;
-    SockperfUnderLoad: SLUB_PCP, "1", "1", SOCKPERF_UNDER_LOAD;
-    TcpRr: "slub+order0,slub-locked+order0,sheaf+order0,sheaf+v6.7", "2,4,6,8,10,12,14,16,18,20",
-        "2,20", TCP_RR;
-    Hackbench: SLUB_PCP, "1,3,5,7,12,16", "1", HACKBENCH;
-    Fsmark: SLUB_PCP, "1,2", "1", FSMARK;
-    PageFault1: "slub+order0,slub+order0-310,sheaf+v6.7", "1,2,4", "2", PAGE_FAULT1;
-    ListFree: "slub+order0+per_page,slub+order0+one_section", "1", "1", LIST_FREE;
+    NetperfUdpStream: NETPERF_UDP_STREAM;
+    NetperfTcpStream: NETPERF_TCP_STREAM;
+    UdpU1k: UDP_U_1K;
+    UdpU4k: UDP_U_4K;
+    SockperfUdpThroughput: SOCKPERF_UDP_THROUGHPUT;
+    SockperfTcpThroughput: SOCKPERF_TCP_THROUGHPUT;
+    SockperfUnderLoad: SOCKPERF_UNDER_LOAD;
+    TcpRr: TCP_RR;
+    Hackbench: HACKBENCH;
+    Fsmark: FSMARK;
+    PageFault1: PAGE_FAULT1;
+    ListFree: LIST_FREE;
 }
 
 /// The experiment of this name.
@@ -62,7 +64,7 @@ pub(super) fn find(name: &str) -> Result<&'static Spec> {
     found.copied().ok_or_else(|| nearest::unknown("experiment", name, &names))
 }
 
-/// A row of messages of so many bytes.
+/// A row of messages of `bytes` bytes.
 fn message(
     name: &str,
     bytes: usize,
@@ -100,6 +102,7 @@ const BURST: Option<Amount> = Some(Amount {
 
 const NETPERF_UDP_STREAM: Spec = Spec {
     name: "netperf-udp-stream",
+    defaults: [SLUB_PCP, "1,2", "1"],
     about: "Datagrams of 64 bytes to 16 KiB between processes (document 000)",
     models: "Models netperf UDP_STREAM over the loopback device of Linux 4.9. A packet is a head \
         of 256 bytes and a data buffer for payload, headers and shared info: a bucket of kmalloc \
@@ -126,6 +129,7 @@ const NETPERF_UDP_STREAM: Spec = Spec {
 
 const NETPERF_TCP_STREAM: Spec = Spec {
     name: "netperf-tcp-stream",
+    defaults: [SLUB_PCP, "1,2", "1"],
     about: "Streams of TCP in messages of 64 bytes to 16 KiB (document 000)",
     models: "Models netperf TCP_STREAM over the loopback device of Linux 4.9. Messages are \
         gathered in packets of 64 KiB: a head with its clone (512 bytes), a buffer of 2 KiB, and \
@@ -146,6 +150,7 @@ const NETPERF_TCP_STREAM: Spec = Spec {
 
 const UDP_U_1K: Spec = Spec {
     name: "udp-u-1k",
+    defaults: [SLUB_PCP, "1,2", "1,2"],
     about: "Packets of 1 KiB between processes: both parts from slab caches (document 003)",
     models: "Models netperf UDP-U-1k on Linux 2.6.29, as udp-u-4k does, but the data buffer is an \
         object of kmalloc-2048: nothing is passed through to the page allocator, so what reaches \
@@ -162,6 +167,7 @@ const UDP_U_1K: Spec = Spec {
 
 const UDP_U_4K: Spec = Spec {
     name: "udp-u-4k",
+    defaults: [SLUB_PCP, "1,2", "1,2"],
     about: "Packets of 4 KiB between processes: what the page allocator costs SLUB (document 003)",
     models: "Models netperf UDP-U-4k on Linux 2.6.29: on every CPU a client and a server that the \
         scheduler runs in turn. A client sends a burst; each packet takes a head of 256 bytes from \
@@ -201,6 +207,7 @@ fn sockperf(scenario: impl Fn(&Settings, usize) -> Scenario + Copy + 'static) ->
 
 const SOCKPERF_UDP_THROUGHPUT: Spec = Spec {
     name: "sockperf-udp-throughput",
+    defaults: [SLUB_PCP, "1", "1"],
     about: "Small datagrams between two processes (document 000)",
     models: "Models sockperf throughput by UDP on Linux 4.9: the path of netperf-udp-stream with \
         messages of 14 to 850 bytes, whose buffers are objects of 512 to 2,048 bytes. A task is a \
@@ -223,6 +230,7 @@ const SOCKPERF_UDP_THROUGHPUT: Spec = Spec {
 
 const SOCKPERF_TCP_THROUGHPUT: Spec = Spec {
     name: "sockperf-tcp-throughput",
+    defaults: [SLUB_PCP, "1", "1"],
     about: "Small messages on a stream of TCP (document 000, which lost 1.2 % at 14 bytes)",
     models: "Models sockperf throughput by TCP on Linux 4.9: the path of netperf-tcp-stream with \
         messages of 14 to 850 bytes, thousands of which share a packet. A policy for pages can \
@@ -244,6 +252,7 @@ const SOCKPERF_TCP_THROUGHPUT: Spec = Spec {
 
 const SOCKPERF_UNDER_LOAD: Spec = Spec {
     name: "sockperf-under-load",
+    defaults: [SLUB_PCP, "1", "1"],
     about: "How long small messages take at 10,000 to 50,000 a second, and at most (document 000)",
     models: "Models sockperf under-load on Linux 4.9 with messages of 14 bytes, by UDP and by TCP \
         without Nagle's algorithm, where each is a packet (a head with its clone, a buffer of 2 \
@@ -285,6 +294,11 @@ fn under_load_rows() -> Vec<Row> {
 
 const TCP_RR: Spec = Spec {
     name: "tcp-rr",
+    defaults: [
+        "slub+order0,slub-locked+order0,sheaf+order0,sheaf+v6.7",
+        "2,4,6,8,10,12,14,16,18,20",
+        "2,20",
+    ],
     about: "Transactions of one byte each way over a sweep of threads (document 002)",
     models: "Models netperf TCP_RR on Linux 3.0: a request and an answer, each a head with its \
         clone (512 bytes) and a buffer of 1 KiB, allocated on one side and freed on the other; the \
@@ -308,6 +322,7 @@ const TCP_RR: Spec = Spec {
 
 const HACKBENCH: Spec = Spec {
     name: "hackbench",
+    defaults: [SLUB_PCP, "1,3,5,7,12,16", "1"],
     about: "Groups of 20 senders and 20 receivers over pipes and sockets (document 000)",
     models: "Models hackbench on Linux 4.9: in each group each of 20 senders sends messages of 100 \
         bytes to each of 20 receivers in turn. Through a socket a message is a head of 256 bytes \
@@ -356,6 +371,7 @@ const HACKBENCH: Spec = Spec {
 
 const FSMARK: Spec = Spec {
     name: "fsmark",
+    defaults: [SLUB_PCP, "1,2", "1"],
     about: "Creation of empty files: inodes and dentries, and no frees (document 000)",
     models: "Models fsmark with empty files on Linux 4.9: each file takes a dentry of 192 bytes \
         and an inode of 1 KiB, and every hundredth a block of a directory. Nothing is freed while \
@@ -379,6 +395,7 @@ const FSMARK: Spec = Spec {
 
 const PAGE_FAULT1: Spec = Spec {
     name: "page-fault1",
+    defaults: ["slub+order0,slub+order0-310,sheaf+v6.7", "1,2,4", "2"],
     about: "Page faults of many tasks, on the zone's side (document 004)",
     models: "Models will-it-scale's page_fault1 on Linux 4.15: each task maps 128 MiB, touches \
         each of its 32,768 pages, and unmaps them. A fault takes a movable page and clears it, \
@@ -412,6 +429,7 @@ const PAGE_FAULT1: Spec = Spec {
 
 const LIST_FREE: Spec = Spec {
     name: "list-free",
+    defaults: ["slub+order0+per_page,slub+order0+one_section", "1", "1"],
     about: "Lists of 1 to 512 pages that are freed page by page or in one section (document 001)",
     models: "Models the freeing of page-cache pages when files are truncated, Linux 4.14 against \
         4.15: lists of single pages, freed with a critical section per page (per_page) or in two \

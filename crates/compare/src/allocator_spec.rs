@@ -1,0 +1,284 @@
+//! The specification of a contender: an allocator with its settings.
+
+use crate::allocators::{self, Allocator, QUARRY};
+use crate::contenders::Contender;
+use anyhow::{Context, Result, bail};
+use quarry_harness::nearest;
+use quarry_harness::usage::Usage;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Quarry's shared objects and options, which come with the command.
+pub struct BuiltIn<'a> {
+    /// Finds the shared object with a slab policy; `None` is the default one.
+    pub find: &'a dyn Fn(Option<&str>) -> Result<PathBuf>,
+    /// Checks `KEY=VALUE` and gives the name of the variable and the value.
+    pub setting: &'a dyn Fn(&str) -> Result<(String, String)>,
+}
+
+/// Slab policies that have a shared object of their own.
+const SLABS: [&str; 1] = ["slub"];
+
+/// The contenders of a request, sorted by whether they are there.
+#[derive(Debug, Default)]
+pub(super) struct Contenders {
+    /// There.
+    pub(super) contenders: Vec<Contender>,
+    /// Not there: one line each, with what to do about it.
+    pub(super) absent: Vec<String>,
+}
+
+/// Looks for what was asked for: `NAME`, `NAME:KEY=VALUE` or `NAME=FILE`.
+///
+/// # Errors
+/// A name or a setting that is not known, or the same twice.
+pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<Contenders> {
+    let mut found = Contenders::default();
+    for specification in specifications {
+        let name = label(specification);
+        if found.contenders.iter().any(|present| present.name() == name) {
+            bail!(Usage(format!("--allocators: {name} is named twice")));
+        }
+        match find_one(specification, name, built_in)? {
+            Ok(contender) => found.contenders.push(contender),
+            Err(advice) => found.absent.push(advice),
+        }
+    }
+    match (&found.contenders[..], &found.absent[..]) {
+        // It would be compared with itself.
+        ([only], [_, ..]) => bail!(
+            "--allocators: {} is the only one of {} that is there: {}",
+            only.name(),
+            specifications.len(),
+            found.absent.join("; ")
+        ),
+        ([], _) => bail!("--allocators: none of them is there: {}", found.absent.join("; ")),
+        _ => Ok(found),
+    }
+}
+
+type Maybe<T> = std::result::Result<T, String>;
+
+fn find_one(specification: &str, label: &str, built_in: &BuiltIn<'_>) -> Result<Maybe<Contender>> {
+    let (name, settings) = match specification.find([':', '=']) {
+        Some(at) if specification[at..].starts_with(':') => {
+            (&specification[..at], &specification[at + 1..])
+        }
+        _ => (specification, ""),
+    };
+    let slab = name.strip_prefix(QUARRY).and_then(|rest| rest.strip_prefix('-'));
+    let is_quarry = name == QUARRY || slab.is_some_and(|slab| SLABS.contains(&slab));
+    let (allocator, settings) = if is_quarry {
+        let mut settings = quarry_settings(settings, built_in)?;
+        // The slab policy is compiled in.
+        let wanted = settings.extract_if(.., |(key, _)| key == "QUARRY_SLAB").last();
+        let found = (built_in.find)(wanted.as_ref().map(|(_, slab)| slab.as_str()).or(slab));
+        let found = found.map(|path| allocators::preloaded(label, path, None));
+        (allocators::or_absent(label, found)?, settings)
+    } else {
+        (look_for(name)?, other_settings(name, settings)?)
+    };
+    Ok(allocator.map(|allocator| {
+        let pairs: Vec<(&str, &str)> =
+            settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        Contender::from(allocator).with(label, &pairs)
+    }))
+}
+
+/// The file that is preloaded. glibc is preloaded as well: a program that links another malloc
+/// would otherwise run on that.
+///
+/// # Errors
+/// Where the C library cannot be found.
+pub(super) fn file_of(contender: &Contender) -> Result<PathBuf> {
+    match &contender.allocator.preload {
+        Some(file) => Ok(file.clone()),
+        None => libc_of_this_process(),
+    }
+}
+
+/// Returns whether an object, as a loader names it, is this allocator's.
+pub(super) fn is_of(contender: &Contender, object: &str) -> bool {
+    let Ok(file) = file_of(contender) else { return false };
+    let canonical = |path: &Path| path.canonicalize().ok();
+    // The second holds for a file without a name, which the command may have unpacked itself into.
+    canonical(&file).is_some_and(|file| Some(file) == canonical(Path::new(object)))
+        || file == Path::new(object)
+}
+
+/// Returns the name of a specification in tables: settings are part of it, a file is not.
+fn label(specification: &str) -> &str {
+    match specification.find([':', '=']) {
+        Some(at) if specification[at..].starts_with('=') => &specification[..at],
+        _ => specification,
+    }
+}
+
+fn look_for(name: &str) -> Result<Maybe<Allocator>> {
+    let known = known();
+    if !name.contains('=') && !known.contains(&name) {
+        return Err(nearest::unknown("allocator", name, &[&known[..], &["NAME=FILE"]].concat()));
+    }
+    let mut found = allocators::find(&[name.to_owned()], &|| bail!("built in"))?;
+    Ok(match found.allocators.pop() {
+        Some(allocator) => Ok(allocator),
+        None => Err(found.absent.concat()),
+    })
+}
+
+/// Names that need no file.
+pub(super) fn known() -> Vec<&'static str> {
+    let mut known = allocators::known();
+    known.push("quarry-slub");
+    known
+}
+
+fn quarry_settings(text: &str, built_in: &BuiltIn<'_>) -> Result<Vec<(String, String)>> {
+    let parts = text.split(':').filter(|part| !part.is_empty());
+    let settings: Vec<_> = parts.map(|part| (built_in.setting)(part)).collect::<Result<_>>()?;
+    for (key, _) in &settings {
+        match key.as_str() {
+            "QUARRY_LIBRARY" => {
+                bail!(Usage("--allocators: name another library as NAME=FILE".to_owned()))
+            }
+            "QUARRY_DISABLE" => {
+                bail!(Usage("--allocators: what serves then is glibc: compare that".to_owned()))
+            }
+            _ => {}
+        }
+    }
+    Ok(settings)
+}
+
+/// For others a setting is a variable of the environment; its value may hold colons.
+fn other_settings(name: &str, text: &str) -> Result<Vec<(String, String)>> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    match text.split_once('=') {
+        Some((key, value)) if is_variable(key) => Ok(vec![(key.to_owned(), value.to_owned())]),
+        _ => bail!(Usage(format!(
+            "--allocators {name}:{text}: accepted after the colon: VARIABLE=VALUE, such as \
+             {name}:MALLOC_CONF=background_thread:true"
+        ))),
+    }
+}
+
+fn is_variable(key: &str) -> bool {
+    !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// The file of the C library that this process runs on.
+fn libc_of_this_process() -> Result<PathBuf> {
+    let maps = fs::read_to_string("/proc/self/maps").context("/proc/self/maps")?;
+    let paths = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..]));
+    let is_libc = |path: &&str| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        name.starts_with("libc.so") || name.starts_with("libc-2")
+    };
+    let mut found = paths.filter(is_libc);
+    found.next().map(PathBuf::from).context("this process has no C library of its own to compare")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(specifications: &[&str]) -> Result<Contenders> {
+        let find = |slab: Option<&str>| match slab {
+            None => Ok(PathBuf::from("/lib/libquarry.so")),
+            Some(slab) => bail!("libquarry-{slab}.so not found"),
+        };
+        let setting = |text: &str| match text.split_once('=') {
+            Some((key, value)) => Ok((format!("QUARRY_{key}"), value.to_owned())),
+            None => bail!("--set {text}: no '='"),
+        };
+        let built_in = BuiltIn { find: &find, setting: &setting };
+        let specifications: Vec<String> = specifications.iter().map(|s| (*s).to_owned()).collect();
+        super::find(&specifications, &built_in)
+    }
+
+    #[test]
+    fn settings_are_part_of_the_name_and_files_are_not() {
+        let found = found(&["glibc", "quarry:PCP=order0:THP=0", "me=/bin/sh"]).unwrap();
+        let names: Vec<_> = found.contenders.iter().map(Contender::name).collect();
+        assert_eq!(names, ["glibc", "quarry:PCP=order0:THP=0", "me"]);
+        let settings = &found.contenders[1].settings;
+        assert_eq!(settings[0], ("QUARRY_PCP".to_owned(), "order0".to_owned()));
+        assert_eq!(settings.len(), 2);
+        let description = &found.contenders[1].variant.description;
+        assert_eq!(description, "libquarry.so, QUARRY_PCP=order0, QUARRY_THP=0");
+    }
+
+    #[test]
+    fn settings_that_make_quarry_something_else_are_refused() {
+        let error = found(&["quarry:DISABLE=1"]).unwrap_err().to_string();
+        assert_eq!(error, "--allocators: what serves then is glibc: compare that");
+        assert!(found(&["quarry:LIBRARY=/x.so"]).is_err());
+        // The slab policy is another file, which is not there.
+        let absent = found(&["glibc", "quarry", "quarry:SLAB=slub"]).unwrap().absent;
+        assert_eq!(absent, ["quarry:SLAB=slub: libquarry-slub.so not found"]);
+    }
+
+    #[test]
+    fn others_take_one_variable() {
+        let found = found(&["glibc:MALLOC_ARENA_MAX=1"]).unwrap();
+        let expected = ("MALLOC_ARENA_MAX".to_owned(), "1".to_owned());
+        assert_eq!(found.contenders[0].settings, [expected]);
+        let error = self::found(&["glibc:fast"]).unwrap_err().to_string();
+        assert!(error.contains("accepted after the colon: VARIABLE=VALUE"), "{error}");
+    }
+
+    #[test]
+    fn what_is_absent_is_named_with_what_to_do() {
+        let two = found(&["quarry-slub", "glibc", "quarry"]).unwrap();
+        assert_eq!(two.contenders.len(), 2);
+        assert_eq!(two.absent, ["quarry-slub: libquarry-slub.so not found"]);
+    }
+
+    #[test]
+    fn one_that_is_left_is_not_compared_with_itself() {
+        let error = found(&["quarry-slub", "glibc"]).unwrap_err();
+        let expected = "--allocators: glibc is the only one of 2 that is there: quarry-slub: \
+                        libquarry-slub.so not found";
+        assert_eq!(error.to_string(), expected);
+        assert!(!Usage::is_cause_of(&error), "on another machine it may be there");
+        assert!(found(&["glibc"]).is_ok(), "nothing else was asked for");
+        assert!(found(&["quarry-slub"]).is_err());
+    }
+
+    #[test]
+    fn a_file_that_is_no_shared_object_is_no_allocator() {
+        for (text, why) in [
+            ("x=/no/such.so", "No such file or directory"),
+            ("x=/etc/passwd", "not a shared object of this machine"),
+            ("x=/", "directory"),
+            ("x=", "No such file or directory"),
+        ] {
+            let error = found(&["glibc", text]).unwrap_err();
+            assert!(Usage::is_cause_of(&error), "{error}");
+            let error = error.to_string();
+            assert!(error.starts_with(&format!("{text}: ")) && error.contains(why), "{error}");
+            assert!(error.ends_with("; accepted: NAME=FILE with a shared object"), "{error}");
+        }
+    }
+
+    #[test]
+    fn unknown_names_list_the_nearest() {
+        let error = format!("{:#}", found(&["jemaloc"]).unwrap_err());
+        assert!(error.contains("no allocator jemaloc; did you mean jemalloc"), "{error}");
+        let error = format!("{:#}", found(&["quarry-slob"]).unwrap_err());
+        assert!(error.contains("did you mean quarry-slub"), "{error}");
+        let error = found(&["glibc", "glibc"]).unwrap_err().to_string();
+        assert_eq!(error, "--allocators: glibc is named twice");
+    }
+
+    #[test]
+    fn glibc_is_a_file_as_well() {
+        let found = found(&["glibc"]).unwrap();
+        let file = file_of(&found.contenders[0]).unwrap();
+        assert!(file.is_absolute() && is_of(&found.contenders[0], file.to_str().unwrap()));
+        assert!(!is_of(&found.contenders[0], "/bin/sh"));
+        assert!(!is_of(&found.contenders[0], "/no/such"));
+    }
+}

@@ -1,0 +1,349 @@
+//! The allocators that can serve a sample: glibc's, those that Debian packages, Quarry, and any
+//! other shared object.
+
+use crate::interpose;
+use anyhow::{Result, bail};
+use quarry_harness::launch::{NOT_PRELOADABLE, is_preloadable};
+use quarry_harness::nearest;
+use quarry_harness::results::{Measurement, Variant};
+use quarry_harness::usage::Usage;
+use std::env::consts::ARCH;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Finds `libquarry.so`; called only where it is needed.
+pub type FindLibrary<'a> = &'a dyn Fn() -> Result<PathBuf>;
+
+/// Name of the allocator of the C library, which serves where nothing is preloaded.
+pub const GLIBC: &str = "glibc";
+/// Name of this project's own.
+pub const QUARRY: &str = "quarry";
+
+/// A shared object that Debian packages, under one name or another from release to release.
+struct Packaged {
+    name: &'static str,
+    choices: &'static [Package],
+}
+
+struct Package {
+    name: &'static str,
+    file: &'static str,
+}
+
+const PACKAGED: &[Packaged] = &[
+    Packaged {
+        name: "jemalloc",
+        choices: &[Package { name: "libjemalloc2", file: "libjemalloc.so.2" }],
+    },
+    Packaged {
+        name: "tcmalloc",
+        choices: &[
+            Package { name: "libtcmalloc-minimal4", file: "libtcmalloc_minimal.so.4" },
+            Package { name: "libtcmalloc-minimal4t64", file: "libtcmalloc_minimal.so.4" },
+        ],
+    },
+    Packaged {
+        name: "mimalloc",
+        choices: &[
+            Package { name: "libmimalloc2.0", file: "libmimalloc.so.2.0" },
+            Package { name: "libmimalloc3", file: "libmimalloc.so.3" },
+        ],
+    },
+    Packaged {
+        name: "tbbmalloc",
+        choices: &[Package { name: "libtbbmalloc2", file: "libtbbmalloc_proxy.so.2" }],
+    },
+    Packaged { name: "snmalloc", choices: &[unpackaged("libsnmallocshim.so")] },
+    Packaged { name: "rpmalloc", choices: &[unpackaged("librpmallocwrap.so")] },
+    Packaged { name: "hoard", choices: &[unpackaged("libhoard.so")] },
+    Packaged { name: "hardened_malloc", choices: &[unpackaged("libhardened_malloc.so")] },
+];
+
+/// Names of the newest versions that `make peers` builds, as `lib<name>.so`.
+const BUILT: &[&str] = &["jemalloc-new", "mimalloc2", "mimalloc3", "rpmalloc", "snmalloc"];
+
+/// Names the folder that `make peers` has filled.
+const PEERS_VARIABLE: &str = "QUARRY_PEERS";
+
+/// A shared object that Debian has no package of; the user may have built and installed it.
+const fn unpackaged(file: &'static str) -> Package {
+    Package { name: "", file }
+}
+
+/// An allocator that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allocator {
+    /// Its name in the tables.
+    pub name: String,
+    /// The object that is preloaded; `None` = the C library's own allocator.
+    pub preload: Option<PathBuf>,
+    /// File and version.
+    pub description: String,
+}
+
+/// The allocators of a request, sorted by whether they are there.
+#[derive(Debug, Default)]
+pub struct Allocators {
+    /// There.
+    pub allocators: Vec<Allocator>,
+    /// Not there: one line each, with what to do about it.
+    pub absent: Vec<String>,
+}
+
+/// Looks for allocators: names that are known, or `NAME=FILE`.
+///
+/// # Errors
+/// A name that is not known, or the same name twice.
+pub fn find(names: &[String], quarry: FindLibrary<'_>) -> Result<Allocators> {
+    let mut found = Allocators::default();
+    for name in names {
+        if found.allocators.iter().any(|present| present.name == *name) {
+            bail!(Usage(format!("allocator {name} is named twice")));
+        }
+        match look_for(name, quarry)? {
+            Ok(allocator) => found.allocators.push(allocator),
+            Err(advice) => found.absent.push(advice),
+        }
+    }
+    Ok(found)
+}
+
+fn look_for(name: &str, quarry: FindLibrary<'_>) -> Result<std::result::Result<Allocator, String>> {
+    if name == GLIBC {
+        return Ok(Ok(glibc()));
+    }
+    if name == QUARRY {
+        return or_absent(name, quarry().map(|path| preloaded(name, path, None)));
+    }
+    if let Some((name, file)) = name.split_once('=') {
+        return Ok(Ok(preloaded(name, shared_object(name, file)?, None)));
+    }
+    if let Some(built) = look_for_built(name) {
+        return Ok(Ok(built));
+    }
+    let Some(packaged) = PACKAGED.iter().find(|packaged| packaged.name == name) else {
+        if BUILT.contains(&name) {
+            return Ok(Err(format!(
+                "{name}: not built; `make peers` builds it, and {PEERS_VARIABLE} names its folder"
+            )));
+        }
+        return Err(nearest::unknown("allocator", name, &[&known()[..], &["NAME=FILE"]].concat()));
+    };
+    let place = |file: &str| {
+        let path =
+            folders().into_iter().map(|folder| folder.join(file)).find(|path| path.is_file());
+        path?.canonicalize().ok()
+    };
+    let found = packaged.choices.iter().find_map(|package| place(package.file));
+    let names = packaged.choices.iter().map(|package| package.name);
+    let packages: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+    Ok(match found {
+        Some(path) => {
+            let version = packages.iter().find_map(|package| installed(package));
+            Ok(preloaded(name, path, version))
+        }
+        None if packages.is_empty() => Err(format!(
+            "{name}: not installed, and Debian has no package of it; give {name}=FILE once it is \
+             built"
+        )),
+        None => {
+            let packages = packages.join(" or ");
+            Err(format!("{name}: not installed; it is in Debian's package {packages}"))
+        }
+    })
+}
+
+/// A library that is not there makes an allocator absent; one that was named wrongly is an error.
+///
+/// # Errors
+/// That one.
+pub fn or_absent<T>(label: &str, found: Result<T>) -> Result<std::result::Result<T, String>> {
+    match found {
+        Ok(found) => Ok(Ok(found)),
+        Err(error) if Usage::is_cause_of(&error) => Err(error),
+        Err(error) => Ok(Err(format!("{label}: {error:#}"))),
+    }
+}
+
+/// The file of `NAME=FILE`, which stands for nothing else: without it another comparison would be
+/// made than the one that was asked for.
+fn shared_object(name: &str, file: &str) -> Result<PathBuf> {
+    let refusal = |why: &str| {
+        Usage(format!("{name}={file}: {why}; accepted: NAME=FILE with a shared object"))
+    };
+    let path = Path::new(file).canonicalize().map_err(|error| refusal(&error.to_string()))?;
+    if !is_preloadable(&path) {
+        return Err(refusal(NOT_PRELOADABLE).into());
+    }
+    match interpose::is_shared_object(&path) {
+        Ok(true) => Ok(path),
+        Ok(false) => Err(refusal("not a shared object of this machine").into()),
+        Err(error) => Err(refusal(&error.to_string()).into()),
+    }
+}
+
+/// One of those that `make peers` builds: in the folder that is named, else in `peers` beside this
+/// command or beside its folder, which is where they are in a cargo target.
+fn look_for_built(name: &str) -> Option<Allocator> {
+    if !BUILT.contains(&name) {
+        return None;
+    }
+    let folders = match std::env::var_os(PEERS_VARIABLE).filter(|named| !named.is_empty()) {
+        Some(named) => vec![PathBuf::from(named)],
+        None => {
+            let this = std::env::current_exe().unwrap_or_default();
+            this.ancestors().skip(1).take(2).map(|folder| folder.join("peers")).collect()
+        }
+    };
+    folders.iter().find_map(|folder| built_in(folder, name))
+}
+
+/// The shared object of `name` in `folder`, with what its builder wrote about it.
+fn built_in(folder: &Path, name: &str) -> Option<Allocator> {
+    let path = folder.join(format!("lib{name}.so")).canonicalize().ok()?;
+    let version = std::fs::read_to_string(path.with_extension("version"));
+    Some(preloaded(name, path, version.ok().map(|version| version.trim().to_owned())))
+}
+
+/// The allocator of the C library.
+pub fn glibc() -> Allocator {
+    let description = "the C library's own".to_owned();
+    Allocator { name: GLIBC.to_owned(), preload: None, description }
+}
+
+/// A shared object that is there.
+pub fn preloaded(name: &str, path: PathBuf, version: Option<String>) -> Allocator {
+    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let description = version.map_or(file.clone(), |version| format!("{file}, {version}"));
+    Allocator { name: name.to_owned(), preload: Some(path), description }
+}
+
+/// Name and version of a Debian package, if it is installed.
+pub fn installed(package: &str) -> Option<String> {
+    let format = "${db:Status-Abbrev}|${Package} ${Version}";
+    let query = Command::new("dpkg-query").args(["-W", "-f", format, package]).output();
+    let text = String::from_utf8(query.ok()?.stdout).ok()?;
+    Some(text.strip_prefix("ii ")?.trim_start_matches(['|', ' ']).to_owned())
+}
+
+/// Names that need no file.
+pub fn known() -> Vec<&'static str> {
+    let packaged = PACKAGED.iter().map(|packaged| packaged.name);
+    let built = BUILT.iter().copied();
+    let only_built = built.filter(|name| PACKAGED.iter().all(|packaged| packaged.name != *name));
+    std::iter::once(GLIBC).chain(packaged).chain(only_built).chain([QUARRY]).collect()
+}
+
+fn folders() -> Vec<PathBuf> {
+    let triplet = format!("/usr/lib/{ARCH}-linux-gnu");
+    [triplet.as_str(), "/usr/lib64", "/usr/lib", "/usr/local/lib"].map(PathBuf::from).to_vec()
+}
+
+impl Allocator {
+    /// Describes it as one of the things compared.
+    pub fn variant(&self) -> Variant {
+        Variant::new(&self.name, &self.description)
+    }
+
+    /// Checks that a sample was served by this allocator and no other.
+    ///
+    /// # Errors
+    /// Who served it instead.
+    pub fn check(&self, measurement: &Measurement) -> std::result::Result<(), String> {
+        let server = Path::new(&measurement.served_by);
+        let is_right = match &self.preload {
+            Some(preload) => server.canonicalize().is_ok_and(|server| server == *preload),
+            None => {
+                let name = server.file_name().unwrap_or_default().to_string_lossy();
+                name.starts_with("libc.so") || name.starts_with("libc-2")
+            }
+        };
+        if is_right {
+            Ok(())
+        } else {
+            Err(format!("was meant for {}, but served by {}", self.name, measurement.served_by))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn no_quarry() -> Result<PathBuf> {
+        bail!("libquarry.so not found")
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn measured_on(file: &str) -> Measurement {
+        Measurement::of_window(1, 1, 1, 1, file)
+    }
+
+    #[test]
+    fn absent_ones_are_named_with_what_to_do() {
+        let found = find(&names(&["glibc", "quarry"]), &no_quarry).unwrap();
+        assert_eq!(found.allocators.len(), 1);
+        assert_eq!(found.absent, ["quarry: libquarry.so not found"]);
+        let wrong = || bail!(Usage("QUARRY_LIBRARY=/x: no such file".to_owned()));
+        assert!(find(&names(&["glibc", "quarry"]), &wrong).is_err(), "named, and not there");
+        let error = find(&names(&["glibc", "x=/no/such.so"]), &no_quarry).unwrap_err();
+        assert!(error.to_string().starts_with("x=/no/such.so: No such file"), "{error}");
+    }
+
+    #[test]
+    fn unknown_names_are_refused_with_what_is_accepted() {
+        let error = find(&names(&["xyz"]), &no_quarry).unwrap_err().to_string();
+        let accepted = "accepted: glibc, jemalloc, tcmalloc, mimalloc, tbbmalloc, snmalloc, \
+                        rpmalloc, hoard, hardened_malloc, jemalloc-new, mimalloc2, mimalloc3, \
+                        quarry, NAME=FILE";
+        assert_eq!(error, format!("no allocator xyz; {accepted}"));
+        let error = find(&names(&["mimaloc"]), &no_quarry).unwrap_err().to_string();
+        assert!(error.starts_with("no allocator mimaloc; did you mean mimalloc"), "{error}");
+        assert!(find(&names(&["glibc", "glibc"]), &no_quarry).is_err());
+    }
+
+    #[test]
+    fn each_packaged_one_is_there_or_its_package_is_named() {
+        for Packaged { name, choices } in PACKAGED {
+            let found = find(&names(&[name]), &no_quarry).unwrap();
+            match found.allocators.first() {
+                Some(allocator) => assert!(allocator.preload.as_ref().unwrap().is_absolute()),
+                None => assert!(found.absent[0].contains(choices[0].name), "{}", found.absent[0]),
+            }
+        }
+    }
+
+    #[test]
+    fn built_ones_are_found_with_their_versions_or_said_to_be_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(built_in(folder.path(), "mimalloc3"), None);
+        std::fs::write(folder.path().join("libmimalloc3.so"), "").unwrap();
+        std::fs::write(folder.path().join("libmimalloc3.version"), "mimalloc 3.9\n").unwrap();
+        let found = built_in(folder.path(), "mimalloc3").unwrap();
+        assert_eq!(found.description, "libmimalloc3.so, mimalloc 3.9");
+        let found = find(&names(&["mimalloc3"]), &no_quarry).unwrap();
+        let said = found.absent.iter().any(|line| line.contains("`make peers` builds it"));
+        assert!(said || !found.allocators.is_empty(), "{found:?}");
+    }
+
+    #[test]
+    fn a_sample_of_somebody_else_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.so");
+        // The executable of this test is a position-independent object, too.
+        std::fs::copy("/proc/self/exe", &file).unwrap();
+        let spec = format!("a={}", file.display());
+        let found = find(&names(&["glibc", &spec]), &no_quarry).unwrap();
+        let [glibc, other] = &found.allocators[..] else { panic!("{found:?}") };
+        let (on_libc, on_other) =
+            (measured_on("/lib/libc.so.6"), measured_on(file.to_str().unwrap()));
+        assert_eq!(glibc.check(&on_libc), Ok(()));
+        assert_eq!(other.check(&on_other), Ok(()));
+        assert!(glibc.check(&on_other).is_err());
+        let error = other.check(&on_libc).unwrap_err();
+        assert_eq!(error, "was meant for a, but served by /lib/libc.so.6");
+    }
+}

@@ -1,0 +1,254 @@
+//! What a comparison prints: the figures, the verdicts, what they rest on, and what to do next.
+
+use super::first_look::{self, FirstLook};
+use super::judgement::{Judged, Judgement};
+use super::request::{Request, Runs};
+use super::weight::Weight;
+use quarry_harness::results::{Cell, Direction, Metric, Run, Variant};
+use quarry_harness::statistics;
+use quarry_harness::table;
+use serde_json::{Value, json};
+use std::fmt;
+
+/// Version of the layout of `--json`.
+const SCHEMA: &str = "quarry-compare/1";
+
+/// Everything that is known at the end.
+pub(super) struct Answer<'a> {
+    /// What was asked.
+    pub(super) request: &'a Request,
+    /// What was measured.
+    pub(super) run: &'a Run,
+    /// What follows from it.
+    pub(super) judgement: &'a Judgement,
+    /// What runs under the counter showed, or why there are none.
+    pub(super) look: Result<&'a FirstLook, &'a anyhow::Error>,
+}
+
+impl fmt::Display for Answer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let meta = &self.run.meta;
+        writeln!(f, "{}", meta.environment.summary())?;
+        writeln!(f, "{}", self.head())?;
+        writeln!(f, "{}\n", self.calls())?;
+        if self.run.rounds() == 0 {
+            writeln!(f, "No round was completed.")?;
+            return self.failures().iter().try_for_each(|line| writeln!(f, "{line}"));
+        }
+        writeln!(f, "Medians:\n\n{}\n", self.medians())?;
+        writeln!(
+            f,
+            "Against {} (difference of paired runs with its 95 % interval; the A/A copy shows the \
+             noise):\n\n{}\n",
+            meta.baseline,
+            self.verdicts()
+        )?;
+        for variant in &meta.variants {
+            if variant.copy_of.is_none() {
+                writeln!(f, "* {}", self.evidence(&variant.name, &variant.description))?;
+            }
+        }
+        let mut notes = self.judgement.advice(self.run);
+        notes.extend(self.noise());
+        notes.extend(self.little());
+        notes.extend(self.pymalloc());
+        notes.extend(self.failures());
+        if !notes.is_empty() {
+            writeln!(f)?;
+        }
+        notes.iter().try_for_each(|note| writeln!(f, "{note}"))
+    }
+}
+
+impl Answer<'_> {
+    fn head(&self) -> String {
+        let words: Vec<_> = self.request.command.iter().map(|it| it.to_string_lossy()).collect();
+        let rounds = self.run.rounds();
+        let asked = match self.request.runs {
+            Runs::Exactly(runs) if rounds < runs as usize => format!(" of {runs}"),
+            Runs::Exactly(_) => String::new(),
+            Runs::UntilInterval { share, at_most } => {
+                format!(" (until every interval is within {} %, at most {at_most})", share * 100.0)
+            }
+        };
+        format!(
+            "{}\n{rounds} rounds{asked} in shuffled order, seed {}; a warm-up round is kept, not \
+             counted.",
+            words.join(" "),
+            self.run.meta.seed
+        )
+    }
+
+    fn calls(&self) -> String {
+        match self.look {
+            Ok(FirstLook { probe, .. }) => format!(
+                "It asks for memory {} times and frees {} times: about {:.1} % of its CPU time \
+                 (counted on glibc in runs of their own).",
+                probe.calls.allocations,
+                probe.calls.frees,
+                probe.share() * 100.0
+            ),
+            Err(error) => format!("Calls of malloc could not be counted: {error:#}."),
+        }
+    }
+
+    fn medians(&self) -> String {
+        let meta = &self.run.meta;
+        let mut header = vec!["allocator".to_owned(), "runs".to_owned()];
+        header.extend(meta.metrics.iter().map(Metric::label));
+        let rows = meta.variants.iter().map(|variant| {
+            let mut row = vec![variant.name.clone(), self.judgement.runs(&variant.name)];
+            row.extend(meta.metrics.iter().map(|metric| self.median(&variant.name, metric)));
+            row
+        });
+        table::render(header, rows.collect())
+    }
+
+    fn median(&self, variant: &str, metric: &Metric) -> String {
+        if self.judgement.has_failed(variant) {
+            return "-".to_owned();
+        }
+        let workload = &self.run.meta.workloads[0].name;
+        let values = self.run.values(Cell { workload, tasks: 1, variant }, metric);
+        let values: Vec<f64> = values.into_iter().flatten().collect();
+        match statistics::median(&values) {
+            None => "-".to_owned(),
+            Some(median) if metric.decimals == 0 => format!("{median:.0}"),
+            Some(median) => table::figure(median),
+        }
+    }
+
+    fn verdicts(&self) -> String {
+        let judged = self.judged();
+        let mut header = vec!["allocator".to_owned()];
+        header.extend(judged.iter().map(|metric| match metric.direction {
+            Direction::None => format!("{} (no direction given)", metric.name),
+            Direction::Higher => format!("{} (higher is better)", metric.name),
+            Direction::Lower => metric.name.clone(),
+        }));
+        let others = self.run.meta.variants.iter().filter(|it| it.name != self.run.meta.baseline);
+        let rows = others.map(|variant| {
+            let cell = |metric: &&Metric| match self.judgement.of_metric(&variant.name, metric) {
+                Some(judged) if variant.copy_of.is_some() => judged.difference(),
+                Some(judged) => judged.to_string(),
+                None if self.judgement.has_failed(&variant.name) => "failed".to_owned(),
+                None => "-".to_owned(),
+            };
+            std::iter::once(variant.name.clone()).chain(judged.iter().map(cell)).collect()
+        });
+        table::render(header, rows.collect())
+    }
+
+    /// Metrics that verdicts are passed on: those with a direction, and the primary one.
+    fn judged(&self) -> Vec<&Metric> {
+        let metrics = self.run.meta.metrics.iter();
+        metrics.filter(|it| it.primary || it.direction != Direction::None).collect()
+    }
+
+    /// What a variant is and that it served.
+    fn evidence(&self, variant: &str, description: &str) -> String {
+        let workload = &self.run.meta.workloads[0].name;
+        let mut served: Vec<&str> = self
+            .run
+            .samples_of(Cell { workload, tasks: 1, variant })
+            .filter_map(|sample| sample.measurement.as_ref())
+            .map(|measurement| measurement.served_by.as_str())
+            .collect();
+        let count = served.len();
+        served.sort_unstable();
+        served.dedup();
+        let of_variant = self.run.samples.iter().filter(|sample| sample.variant == variant);
+        let counters = of_variant.filter_map(|it| Some(&it.measurement.as_ref()?.counters));
+        let mut own = counters.filter_map(|it| it.get("quarry_allocations"));
+        let own = own.next().map(|count| format!("; by its own count {count} allocations"));
+        match served[..] {
+            [] => format!("{variant}: {description}; no run counts"),
+            _ => format!(
+                "{variant}: {description}; {count} runs served by {}{}",
+                served.join(", "),
+                own.unwrap_or_default()
+            ),
+        }
+    }
+
+    fn noise(&self) -> Option<String> {
+        let copy = self.run.meta.copy()?;
+        let primary = self.run.meta.primary();
+        let judged = self.judgement.of_metric(&copy.name, primary)?;
+        let floor = judged.floor()?;
+        Some(format!(
+            "noise floor: {} and its own copy differ by up to {:.1} % in {}",
+            self.run.meta.baseline,
+            floor * 100.0,
+            primary.name
+        ))
+    }
+
+    /// How little there is to be seen, where that is so.
+    fn little(&self) -> Option<String> {
+        let look = self.look.ok().filter(|look| look.weight == Weight::Little)?;
+        let share = look.probe.influence() * 100.0;
+        Some(format!(
+            "an allocator has an influence on about {share:.1} % of this program's CPU time \
+             (median of {} runs of {:.3} s): what differs by more has other reasons",
+            look.runs,
+            look.probe.wall_ns as f64 / 1e9,
+        ))
+    }
+
+    fn pymalloc(&self) -> Option<String> {
+        let on_own = self.look.ok()?.probe.is_on_pymalloc(first_look::python_malloc().as_deref());
+        let text = "Python serves its small objects itself: with PYTHONMALLOC=malloc allocators \
+                    get them, too";
+        on_own.then(|| text.to_owned())
+    }
+
+    /// One line per variant that failed, the warm-up included.
+    fn failures(&self) -> Vec<String> {
+        let line = |variant: &Variant| {
+            let samples = self.run.samples.iter().filter(|it| it.variant == variant.name);
+            let failures: Vec<_> = samples.clone().filter_map(|it| it.failure.as_ref()).collect();
+            let first = failures.first()?;
+            let (failed, all) = (failures.len(), samples.count());
+            let name = &variant.name;
+            Some(format!("{name}: {failed} of {all} runs failed, warm-up included: {first}"))
+        };
+        self.run.meta.variants.iter().filter_map(line).collect()
+    }
+
+    /// Everything, for programs.
+    pub(super) fn as_json(&self) -> Value {
+        let verdict = |variant: &str, metric: &Metric, judged: &Judged| {
+            let mut value = judged.as_json();
+            value["variant"] = json!(variant);
+            value["metric"] = json!(metric.name);
+            value
+        };
+        let mut verdicts = Vec::new();
+        for variant in &self.run.meta.variants {
+            for metric in self.judged() {
+                if let Some(judged) = self.judgement.of_metric(&variant.name, metric) {
+                    verdicts.push(verdict(&variant.name, metric, judged));
+                }
+            }
+        }
+        let probe = self.look.ok().map(|FirstLook { probe, runs, .. }| {
+            json!({
+                "runs": runs,
+                "allocations": probe.calls.allocations,
+                "frees": probe.calls.frees,
+                "bytes": probe.calls.bytes,
+                "call_ns": probe.calls.ns,
+                "cpu_ns": probe.cpu_ns,
+            })
+        });
+        json!({
+            "schema": SCHEMA,
+            "meta": self.run.meta,
+            "probe": probe,
+            "verdicts": verdicts,
+            "failures": self.run.failures(),
+            "samples": self.run.samples,
+        })
+    }
+}

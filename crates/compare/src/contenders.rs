@@ -1,0 +1,128 @@
+//! Allocators with their settings, as the variants of a run.
+
+use crate::allocators::{self, Allocator, FindLibrary};
+use anyhow::{Error, Result, bail};
+use quarry_harness::launch::{self, Order};
+use quarry_harness::results::{Measurement, Variant};
+use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
+use quarry_harness::watch::{self, Watched};
+use std::io::Write;
+use std::time::Duration;
+
+/// An allocator with its settings.
+#[derive(Clone, Debug)]
+pub struct Contender {
+    /// Its name and its exact description.
+    pub variant: Variant,
+    /// The allocator that serves.
+    pub allocator: Allocator,
+    /// Variables that are set for it.
+    pub settings: Vec<(String, String)>,
+}
+
+/// Looks for allocators by name or `NAME=FILE`, and says on `out` which are absent.
+///
+/// # Errors
+/// A name that is not known, or none is there.
+pub fn find(
+    names: &[String],
+    find_library: FindLibrary<'_>,
+    out: &mut dyn Write,
+) -> Result<Vec<Contender>> {
+    let found = allocators::find(names, find_library)?;
+    for absent in &found.absent {
+        writeln!(out, "absent: {absent}")?;
+    }
+    if found.allocators.is_empty() {
+        bail!("--variants: none of the allocators is there");
+    }
+    Ok(found.allocators.into_iter().map(Contender::from).collect())
+}
+
+impl From<Allocator> for Contender {
+    fn from(allocator: Allocator) -> Self {
+        Self { variant: allocator.variant(), allocator, settings: Vec::new() }
+    }
+}
+
+impl Contender {
+    /// Returns its name.
+    pub fn name(&self) -> &str {
+        &self.variant.name
+    }
+
+    /// Gives the same allocator another name and settings.
+    pub fn with(&self, name: &str, settings: &[(&str, &str)]) -> Self {
+        let pairs: Vec<String> =
+            settings.iter().map(|(key, value)| format!(", {key}={value}")).collect();
+        let description = format!("{}{}", self.allocator.description, pairs.concat());
+        let owned = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        Self {
+            variant: Variant::new(name, &description),
+            allocator: self.allocator.clone(),
+            settings: owned.collect(),
+        }
+    }
+
+    /// Its A/A copy.
+    pub fn copy(&self) -> Self {
+        Self { variant: self.variant.copy(), ..self.clone() }
+    }
+
+    /// Takes one sample in a fresh process and checks who served it.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn sample(&self, order: &Order) -> Result<Measurement> {
+        let preload = self.allocator.preload.as_deref();
+        let measurement = launch::sample(order, preload, &self.settings)?;
+        self.allocator.check(&measurement).map_err(Error::msg)?;
+        Ok(measurement)
+    }
+
+    /// Watches one sample while it runs ([`watch::watch`]) and checks who served it.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn watch(
+        &self,
+        order: &Order,
+        interval: Duration,
+        last: (&str, Duration),
+    ) -> Result<Watched> {
+        let preload = self.allocator.preload.as_deref();
+        let watched = watch::watch(order, preload, &self.settings, interval, last)?;
+        self.allocator.check(&watched.1).map_err(Error::msg)?;
+        Ok(watched)
+    }
+}
+
+/// Work of this executable, in a fresh process that is served by the contender of the variant.
+pub struct OwnWork<F> {
+    /// One for each variant.
+    pub contenders: Vec<Contender>,
+    /// The work of a sample.
+    pub order: F,
+}
+
+impl<F: Fn(SampleKey) -> Order> Sampler for OwnWork<F> {
+    fn sample(&self, key: SampleKey) -> Result<Taken, NoSample> {
+        Ok(self.contenders[key.variant].sample(&(self.order)(key))?.into())
+    }
+}
+
+/// The variants of a run.
+pub fn variants(contenders: &[Contender]) -> Vec<Variant> {
+    contenders.iter().map(|contender| contender.variant.clone()).collect()
+}
+
+/// Their names.
+pub fn names(contenders: &[Contender]) -> Vec<&str> {
+    contenders.iter().map(Contender::name).collect()
+}
+
+/// Adds the A/A copy of the one that is called `baseline`.
+pub fn add_copy(contenders: &mut Vec<Contender>, baseline: &str) {
+    let copy = contenders.iter().find(|it| it.name() == baseline).map(Contender::copy);
+    contenders.extend(copy);
+}

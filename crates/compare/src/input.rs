@@ -1,0 +1,165 @@
+//! What every run of a program reads on its standard input: the same, from its beginning.
+//!
+//! A file is opened anew by each run. What can be read only once (a pipe, a socket) is kept in a
+//! file without a name before the first run. A terminal gives nothing, as a person at it could
+//! not type the same for every run.
+
+use anyhow::{Context, Result, bail};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use quarry_harness::destination;
+use quarry_harness::usage::Usage;
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+/// Most that is kept of what can be read only once: as much as fits a small machine's `/tmp`.
+const MOST_BYTES: u64 = 1 << 30;
+/// Time after which the user is told what the command waits for.
+const PATIENCE_MS: u16 = 1000;
+
+/// The input of all runs. It must live as long as they do.
+#[derive(Debug, Default)]
+pub(super) struct Input {
+    /// The path that each run opens; `None`: no input.
+    path: Option<PathBuf>,
+    /// Keeps the file open where the path leads through this process.
+    _kept: Option<File>,
+}
+
+impl Input {
+    /// The file that was named, or what standard input is.
+    ///
+    /// # Errors
+    /// One of usage, where it cannot be read or is too long to be kept.
+    pub(super) fn find(named: Option<&Path>) -> Result<Self> {
+        let Some(path) = named else {
+            let stdin = io::stdin().as_fd().try_clone_to_owned().context("standard input")?;
+            return Self::of(File::from(stdin), "standard input", MOST_BYTES);
+        };
+        let name = format!("--input {}", path.display());
+        match File::open(path) {
+            Ok(file) => Self::of(file, &name, MOST_BYTES),
+            Err(error) => {
+                bail!(Usage(format!("{name}: {error}; accepted: a file that can be read")))
+            }
+        }
+    }
+
+    /// Returns the path that each run opens.
+    pub(super) fn path(&self) -> Option<PathBuf> {
+        self.path.clone()
+    }
+
+    fn of(file: File, name: &str, most: u64) -> Result<Self> {
+        let kind = file.metadata().with_context(|| name.to_owned())?.file_type();
+        if kind.is_dir() {
+            bail!(Usage(format!("{name}: a directory; accepted: a file that can be read")));
+        }
+        if file.is_terminal() {
+            return Ok(Self::default());
+        }
+        // Opening a pipe once more waits for a writer.
+        let is_read_once = kind.is_fifo() || kind.is_socket();
+        // The file may belong to another user, who has handed it to us open.
+        let file = match is_read_once || File::open(way_to(&file)).is_err() {
+            true => kept(file, name, most)?,
+            false => file,
+        };
+        Ok(Self { path: Some(way_to(&file)), _kept: Some(file) })
+    }
+}
+
+/// Where a file of this process is opened anew, at its beginning, also where it has no name.
+fn way_to(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()))
+}
+
+/// Reads to the end into a file without a name.
+fn kept(from: File, name: &str, most: u64) -> Result<File> {
+    let cannot = || format!("{name}: cannot be kept in {}", std::env::temp_dir().display());
+    announce(&from, name);
+    let mut file = tempfile::tempfile().map_err(|error| destination::no_temporary(&error))?;
+    let bytes = io::copy(&mut from.take(most + 1), &mut file).with_context(cannot)?;
+    if bytes > most {
+        bail!(Usage(format!(
+            "{name}: more than {most} bytes, which every run would have to be given again; \
+             accepted: --input FILE with a file that is not a pipe"
+        )));
+    }
+    file.rewind().with_context(cannot)?;
+    Ok(file)
+}
+
+/// Says what is waited for where nothing comes.
+fn announce(from: &File, name: &str) {
+    let mut events = [PollFd::new(from.as_fd(), PollFlags::POLLIN)];
+    if poll(&mut events, PollTimeout::from(PATIENCE_MS)) == Ok(0) {
+        let _ = writeln!(
+            io::stderr(),
+            "quarry compare: waiting for {name} to end, which every run is to read; < /dev/null \
+             gives them none"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::fd::OwnedFd;
+
+    fn pipe_with(text: &str) -> File {
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(text.as_bytes()).unwrap();
+        File::from(OwnedFd::from(reader))
+    }
+
+    fn read_twice(input: &Input) -> [String; 2] {
+        [(); 2].map(|()| fs::read_to_string(input.path().unwrap()).unwrap())
+    }
+
+    #[test]
+    fn every_run_reads_a_pipe_from_its_beginning() {
+        let input = Input::of(pipe_with("one\ntwo\n"), "x", 8).unwrap();
+        assert_eq!(read_twice(&input), ["one\ntwo\n"; 2]);
+        let input = Input::of(pipe_with(""), "x", 8).unwrap();
+        assert_eq!(read_twice(&input), [""; 2]);
+    }
+
+    #[test]
+    fn what_is_too_long_to_be_kept_is_refused() {
+        let error = Input::of(pipe_with("123456789"), "standard input", 8).unwrap_err();
+        assert!(Usage::is_cause_of(&error), "{error}");
+        let error = error.to_string();
+        assert!(error.starts_with("standard input: more than 8 bytes"), "{error}");
+        assert!(error.contains("accepted: --input FILE"), "{error}");
+    }
+
+    #[test]
+    fn a_file_is_read_from_its_beginning_wherever_it_has_been_read_to() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"all of it").unwrap();
+        let input = Input::of(file, "x", 0).unwrap();
+        assert_eq!(read_twice(&input), ["all of it"; 2]);
+    }
+
+    /// The near end of a terminal, which is one as well.
+    #[test]
+    fn a_terminal_gives_nothing() {
+        let terminal = File::options().read(true).write(true).open("/dev/ptmx").unwrap();
+        assert_eq!(Input::of(terminal, "x", 8).unwrap().path(), None);
+        let nothing = Input::of(File::open("/dev/null").unwrap(), "x", 8).unwrap();
+        assert_eq!(read_twice(&nothing), [""; 2]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        for place in ["/no/such", "/"] {
+            let error = Input::find(Some(Path::new(place))).unwrap_err();
+            assert!(Usage::is_cause_of(&error), "{error}");
+            assert!(error.to_string().starts_with(&format!("--input {place}: ")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! Predicts whether the dynamic loader will place the library in front of a program's `malloc`, and
+//! if not, why not. `LD_PRELOAD` itself stays silent in all these cases.
+
+use crate::inside::{self, Program};
+use nix::sys::stat::Mode;
+use nix::sys::statvfs::{FsFlags, statvfs};
+use object::elf::{FileHeader32, FileHeader64};
+use object::endian::Endianness;
+use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
+use object::read::{Object, ObjectKind, ObjectSection, ObjectSymbol, ReadCache};
+use std::fmt;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+pub use crate::inside::Embedded;
+
+/// `ELFCLASS64`, at byte 4 of an ELF file.
+const CLASS_64: u8 = 2;
+
+/// Why a program's allocations do not, or not all, reach the library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// No program interpreter: nothing is loaded into it.
+    Static,
+    /// A Go program without any call of `malloc`.
+    Go,
+    /// A Go program that links C code.
+    GoWithC,
+    /// Set-user-ID or set-group-ID: the loader ignores `LD_PRELOAD` paths.
+    SetId,
+    /// Gains capabilities when it is executed, with the same effect.
+    Capabilities,
+    /// Its loader belongs to another C library.
+    OtherLibc(String),
+    /// The program is for another machine or word size than the library.
+    OtherMachine {
+        /// The program's machine.
+        program: String,
+        /// The library's machine.
+        library: String,
+    },
+    /// The program is built with a sanitizer whose `malloc` must be the only one.
+    Sanitizer(Embedded),
+    /// The program defines `malloc` itself, which comes first in the loader's search.
+    OwnMalloc,
+    /// The program calls another allocator by names that no library can take.
+    OwnAllocator(Embedded),
+    /// The program could not be read.
+    Unreadable(String),
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Static => f.write_str("is statically linked: no library can be preloaded"),
+            Self::Go => f.write_str("is a Go program: its runtime allocates without malloc"),
+            Self::GoWithC => {
+                f.write_str("is a Go program: only what its C code allocates reaches Quarry")
+            }
+            Self::SetId => f.write_str(
+                "is set-user-ID or set-group-ID: the loader ignores preloaded libraries",
+            ),
+            Self::Capabilities => f.write_str(
+                "gains capabilities when executed: the loader ignores preloaded libraries",
+            ),
+            Self::OtherLibc(loader) => {
+                write!(f, "is loaded by {loader}: the library needs glibc's loader")
+            }
+            Self::OtherMachine { program, library } => {
+                write!(f, "is for {program}, the library for {library}: it cannot be preloaded")
+            }
+            Self::Sanitizer(Embedded { name, mark }) => write!(
+                f,
+                "is built with {name} ({mark}), which needs a malloc of its own to find anything"
+            ),
+            Self::OwnMalloc => {
+                f.write_str("defines malloc itself, which is preferred to any other")
+            }
+            Self::OwnAllocator(Embedded { name, mark }) => write!(
+                f,
+                "has {name} inside ({mark}) and serves itself: only what is asked of malloc by \
+                 that name reaches Quarry"
+            ),
+            Self::Unreadable(error) => {
+                write!(f, "cannot be looked into ({error}): it may not reach Quarry")
+            }
+        }
+    }
+}
+
+impl Obstacle {
+    /// Returns whether some allocations can be served all the same.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        matches!(self, Self::GoWithC | Self::OwnAllocator(_) | Self::Unreadable(_))
+    }
+
+    /// Returns whether the program is better started without the library: its loader would complain
+    /// of the library, in each of its children too, or load it and break the program.
+    #[must_use]
+    pub fn forbids_preloading(&self) -> bool {
+        matches!(self, Self::OtherLibc(_) | Self::OtherMachine { .. } | Self::Sanitizer(_))
+    }
+}
+
+/// The facts that decide whether executing a file raises privileges.
+#[derive(Clone, Copy, Debug)]
+struct Identity {
+    uid: u32,
+    gid: u32,
+    /// `PR_SET_NO_NEW_PRIVS`, or a mount with `nosuid`.
+    cannot_gain: bool,
+}
+
+/// First bytes of an ELF file: class, byte order and machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Machine {
+    class: u8,
+    data: u8,
+    machine: u16,
+}
+
+/// Names of machines in ELF headers (`e_machine`, Linux 6.18, `elf-em.h`).
+const MACHINES: [(u16, &str); 10] = [
+    (2, "SPARC"),
+    (3, "i386"),
+    (8, "MIPS"),
+    (20, "PowerPC"),
+    (21, "PowerPC"),
+    (22, "s390"),
+    (40, "ARM"),
+    (62, "x86-64"),
+    (183, "AArch64"),
+    (243, "RISC-V"),
+];
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bits = if self.class == CLASS_64 { 64 } else { 32 };
+        match MACHINES.iter().find(|(number, _)| *number == self.machine) {
+            Some((_, name)) => write!(f, "{name} ({bits} bits)"),
+            None => write!(f, "machine {} ({bits} bits)", self.machine),
+        }
+    }
+}
+
+/// Looks for the first reason why `program` would not use `library`; `None` = it will.
+#[must_use]
+pub fn obstacle(program: &Path, library: &Path) -> Option<Obstacle> {
+    examine(program, library).unwrap_or_else(|error| Some(Obstacle::Unreadable(error.to_string())))
+}
+
+fn examine(program: &Path, library: &Path) -> io::Result<Option<Obstacle>> {
+    if let Some(raised) = raised_privileges(program, &fs::metadata(program)?, identity(program)) {
+        return Ok(Some(raised));
+    }
+    // The loader, called by name, preloads into the program that it is given.
+    let name = program.file_name().unwrap_or_default().as_bytes();
+    if name.starts_with(b"ld-linux") || name.starts_with(b"ld.so") {
+        return Ok(None);
+    }
+    let Some(machine) = machine_of(program)? else {
+        return Err(io::Error::other("not an ELF file"));
+    };
+    let wanted = machine_of(library)?.unwrap_or(machine);
+    if wanted != machine || machine.class != CLASS_64 {
+        let (program, library) = (machine.to_string(), wanted.to_string());
+        return Ok(Some(Obstacle::OtherMachine { program, library }));
+    }
+    let cache = ReadCache::new(File::open(program)?);
+    let file = ElfFile::<FileHeader64<Endianness>, _>::parse(&cache).map_err(io::Error::other)?;
+    linkage(&file).map_err(io::Error::other)
+}
+
+/// Returns whether a file is a shared object of the machine that this command is built for, as far
+/// as its header says.
+///
+/// # Errors
+/// Where the file cannot be read.
+pub fn is_shared_object(file: &Path) -> io::Result<bool> {
+    let own = machine_of(Path::new("/proc/self/exe"))?;
+    let machine = machine_of(file)?;
+    if machine.is_none() || machine != own {
+        return Ok(false);
+    }
+    let cache = ReadCache::new(File::open(file)?);
+    let parsed = ElfFile::<FileHeader64<Endianness>, _>::parse(&cache);
+    Ok(parsed.is_ok_and(|file| file.kind() == ObjectKind::Dynamic))
+}
+
+/// The loader that `program` asks for, where it asks for one that does not exist: such a program
+/// cannot be started, and the kernel says only that there is no such file.
+#[must_use]
+pub fn missing_loader(program: &Path) -> Option<PathBuf> {
+    let cache = ReadCache::new(File::open(program).ok()?);
+    let loader = match machine_of(program).ok()?? {
+        Machine { class: CLASS_64, .. } => {
+            loader_of(&ElfFile::<FileHeader64<Endianness>, _>::parse(&cache).ok()?)
+        }
+        _ => loader_of(&ElfFile::<FileHeader32<Endianness>, _>::parse(&cache).ok()?),
+    };
+    let loader = PathBuf::from(loader.ok()??);
+    (!loader.exists()).then_some(loader)
+}
+
+fn loader_of<'data, Header: FileHeader<Endian = Endianness>>(
+    file: &ElfFile<'data, Header, &'data ReadCache<File>>,
+) -> object::read::Result<Option<String>> {
+    for header in file.elf_program_headers() {
+        if let Some(path) = header.interpreter(file.endian(), file.data())? {
+            return Ok(Some(String::from_utf8_lossy(path).into_owned()));
+        }
+    }
+    Ok(None)
+}
+
+fn linkage(file: &Program<'_>) -> object::read::Result<Option<Obstacle>> {
+    let loader = loader_of(file)?;
+    let is_go = file
+        .sections()
+        .any(|section| matches!(section.name(), Ok(".go.buildinfo" | ".note.go.buildid")));
+    let malloc = file.dynamic_symbols().find(|symbol| symbol.name() == Ok("malloc"));
+    let sanitizer = inside::sanitizer(file);
+    Ok(match (loader, is_go, malloc) {
+        (None, true, _) | (Some(_), true, None) => Some(Obstacle::Go),
+        (None, false, _) => Some(Obstacle::Static),
+        (Some(loader), _, _) if !is_glibc_loader(&loader) => Some(Obstacle::OtherLibc(loader)),
+        (Some(_), _, _) if sanitizer.is_some() => sanitizer.map(Obstacle::Sanitizer),
+        (Some(_), _, Some(symbol)) if symbol.is_definition() => Some(Obstacle::OwnMalloc),
+        (Some(_), true, Some(_)) => Some(Obstacle::GoWithC),
+        (Some(_), false, _) => inside::allocator(file).map(Obstacle::OwnAllocator),
+    })
+}
+
+/// Loaders of glibc are named `ld-linux*`, `ld64.so*` or `ld.so*` on every machine.
+fn is_glibc_loader(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    ["ld-linux", "ld64.so", "ld.so"].iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Class, byte order and machine of an ELF file; `None` for anything else.
+fn machine_of(path: &Path) -> io::Result<Option<Machine>> {
+    let mut head = Vec::new();
+    File::open(path)?.take(20).read_to_end(&mut head)?;
+    if head.len() < 20 || !head.starts_with(b"\x7fELF") {
+        return Ok(None);
+    }
+    let bytes = [head[18], head[19]];
+    let machine = if head[5] == 2 { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) };
+    Ok(Some(Machine { class: head[4], data: head[5], machine }))
+}
+
+fn raised_privileges(program: &Path, file: &Metadata, who: Identity) -> Option<Obstacle> {
+    if who.cannot_gain {
+        None
+    } else if changes_identity(file.mode(), file.uid(), file.gid(), who) {
+        Some(Obstacle::SetId)
+    } else if who.uid != 0 && has_capabilities(program) {
+        Some(Obstacle::Capabilities)
+    } else {
+        None
+    }
+}
+
+/// Returns whether executing a file makes effective and real ids differ (`bprm_fill_uid`, Linux
+/// 6.x: set-group-ID counts only where the group may execute).
+fn changes_identity(mode: u32, owner: u32, group: u32, who: Identity) -> bool {
+    let mode = Mode::from_bits_truncate(mode);
+    let sets_user = mode.contains(Mode::S_ISUID) && owner != who.uid;
+    let sets_group = mode.contains(Mode::S_ISGID | Mode::S_IXGRP) && group != who.gid;
+    sets_user || sets_group
+}
+
+fn has_capabilities(program: &Path) -> bool {
+    matches!(xattr::get_deref(program, "security.capability"), Ok(Some(_)))
+}
+
+fn identity(program: &Path) -> Identity {
+    let no_new_privileges = nix::sys::prctl::get_no_new_privs().unwrap_or(false);
+    let no_set_id = statvfs(program).is_ok_and(|it| it.flags().contains(FsFlags::ST_NOSUID));
+    Identity {
+        uid: nix::unistd::getuid().as_raw(),
+        gid: nix::unistd::getgid().as_raw(),
+        cannot_gain: no_new_privileges || no_set_id,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+    use std::process::Command;
+
+    /// A folder for tiny programs, and a shared object that stands for the library.
+    struct Workshop {
+        folder: tempfile::TempDir,
+        library: PathBuf,
+    }
+
+    const CALLS_MALLOC: &str = "#include <stdlib.h>\nint main(void) { return !malloc(10); }\n";
+
+    impl Workshop {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let library = folder.path().join("library.so");
+            let shop = Self { folder, library: library.clone() };
+            let built = shop.compile("library.so", "int x;\n", &["-shared", "-fPIC"]).unwrap();
+            assert_eq!(built, library);
+            shop
+        }
+
+        /// Compiles with `cc`; `None` where the compiler lacks what the options ask for.
+        fn compile(&self, name: &str, source: &str, options: &[&str]) -> Option<PathBuf> {
+            let (input, output) =
+                (self.folder.path().join(format!("{name}.c")), self.folder.path().join(name));
+            fs::write(&input, source).unwrap();
+            let result =
+                Command::new("cc").args(options).arg("-o").arg(&output).arg(&input).output();
+            result.expect("cc is installed").status.success().then_some(output)
+        }
+
+        fn obstacle(&self, program: &Path) -> Option<Obstacle> {
+            obstacle(program, &self.library)
+        }
+    }
+
+    #[test]
+    fn ordinary_programs_have_none() {
+        let shop = Workshop::new();
+        for options in [&["-pie", "-fPIE"][..], &["-no-pie"], &["-s"]] {
+            let program = shop.compile("plain", CALLS_MALLOC, options).unwrap();
+            assert_eq!(shop.obstacle(&program), None, "{options:?}");
+        }
+        // Not a call of malloc in it, yet its libraries may well call it.
+        let program = shop.compile("quiet", "int main(void) { return 0; }\n", &[]).unwrap();
+        assert_eq!(shop.obstacle(&program), None);
+    }
+
+    #[test]
+    fn static_programs() {
+        let shop = Workshop::new();
+        for options in ["-static", "-static-pie"] {
+            let program = shop.compile("static", CALLS_MALLOC, &[options]).unwrap();
+            assert_eq!(shop.obstacle(&program), Some(Obstacle::Static), "{options}");
+        }
+    }
+
+    #[test]
+    fn programs_with_their_own_malloc() {
+        let shop = Workshop::new();
+        let source = "#include <stddef.h>\nstatic char heap[64];\n\
+                      void *malloc(size_t n) { return n < 64 ? heap : NULL; }\n\
+                      int main(void) { return !malloc(10); }\n";
+        let exported = shop.compile("own", source, &["-rdynamic"]).unwrap();
+        assert_eq!(shop.obstacle(&exported), Some(Obstacle::OwnMalloc));
+        // A program without `-pie` may hold the address of libc's malloc; that is no definition.
+        let source = "#include <stdlib.h>\nvoid *(*volatile f)(size_t) = malloc;\n\
+                      int main(void) { return !f(10); }\n";
+        let address = shop.compile("address", source, &["-no-pie", "-fno-pie"]).unwrap();
+        assert_eq!(shop.obstacle(&address), None);
+    }
+
+    #[test]
+    fn programs_of_other_loaders_and_machines() {
+        let shop = Workshop::new();
+        let loader = "-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1";
+        let musl = shop.compile("musl", CALLS_MALLOC, &[loader]).unwrap();
+        let expected = Obstacle::OtherLibc("/lib/ld-musl-x86_64.so.1\0".replace('\0', ""));
+        assert_eq!(shop.obstacle(&musl), Some(expected));
+
+        // The same file with another machine or class in its header.
+        let plain = fs::read(shop.compile("plain", CALLS_MALLOC, &[]).unwrap()).unwrap();
+        for (offset, value, name) in [(18, 8, "MIPS (64 bits)"), (4, 1, "x86-64 (32 bits)")] {
+            let mut bytes = plain.clone();
+            bytes[offset] = value;
+            let foreign = shop.folder.path().join("foreign");
+            fs::write(&foreign, bytes).unwrap();
+            let found = shop.obstacle(&foreign).map(|it| it.to_string()).unwrap_or_default();
+            assert!(found.starts_with(&format!("is for {name}, the library for ")), "{found}");
+        }
+    }
+
+    #[test]
+    fn go_programs_are_told_by_their_sections() {
+        let shop = Workshop::new();
+        let mark = "__attribute__((section(\".go.buildinfo\"))) char info[] = \"go\";\n";
+        let pure = format!("{mark}int main(void) {{ return info[0] != 'g'; }}\n");
+        let with_c = format!("{mark}{CALLS_MALLOC}");
+        let program = shop.compile("go", &pure, &["-static"]).unwrap();
+        assert_eq!(shop.obstacle(&program), Some(Obstacle::Go));
+        let program = shop.compile("godynamic", &pure, &[]).unwrap();
+        assert_eq!(shop.obstacle(&program), Some(Obstacle::Go));
+        let program = shop.compile("cgo", &with_c, &[]).unwrap();
+        assert_eq!(shop.obstacle(&program), Some(Obstacle::GoWithC));
+    }
+
+    #[test]
+    fn what_is_no_elf_file_cannot_be_looked_into() {
+        let shop = Workshop::new();
+        let file = shop.folder.path().join("text");
+        fs::write(&file, "hello").unwrap();
+        assert_eq!(shop.obstacle(&file), Some(Obstacle::Unreadable("not an ELF file".to_owned())));
+        fs::write(&file, b"\x7fELF\x02\x01\x01").unwrap();
+        assert!(matches!(shop.obstacle(&file), Some(Obstacle::Unreadable(_))));
+    }
+
+    #[test]
+    fn set_id_bits_count_where_ids_change() {
+        let who = Identity { uid: 1000, gid: 1000, cannot_gain: false };
+        assert!(changes_identity(0o4755, 0, 0, who));
+        assert!(!changes_identity(0o4755, 1000, 0, who));
+        assert!(changes_identity(0o2755, 0, 42, who));
+        assert!(!changes_identity(0o2745, 0, 42, who), "group may not execute");
+        assert!(!changes_identity(0o2755, 0, 1000, who));
+        assert!(!changes_identity(0o755, 0, 0, who));
+    }
+}

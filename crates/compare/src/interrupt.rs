@@ -1,0 +1,42 @@
+//! Ctrl-C and its relatives: noticed between and during samples, so that what there is can still be
+//! printed.
+
+use anyhow::Result;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::cell::Cell;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// From its making on, the signals that end a program do not end this one.
+#[derive(Debug)]
+pub struct Interrupt {
+    signals: SignalFd,
+    signal: Cell<Option<u32>>,
+}
+
+impl Interrupt {
+    /// Begins to listen. Signals that are ignored count as well: a shell lets programs in the
+    /// background ignore SIGINT, and a user who sends one by hand means it.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn listen() -> Result<Self> {
+        let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+        signals.thread_block()?;
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        Ok(Self { signals: SignalFd::with_flags(&signals, flags)?, signal: Cell::new(None) })
+    }
+
+    /// The signal that has come, if one has.
+    pub fn signal(&self) -> Option<u32> {
+        if let Ok(Some(came)) = self.signals.read_signal() {
+            self.signal.set(Some(came.ssi_signo));
+        }
+        self.signal.get()
+    }
+
+    /// Becomes readable when a signal comes.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.signals.as_fd()
+    }
+}

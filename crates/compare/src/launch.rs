@@ -1,0 +1,307 @@
+//! Starts samples of programs: each under a supervisor, with the witness and an allocator
+//! preloaded, and a server's clients beside it.
+
+use super::allocator_spec;
+use super::interrupt::Interrupt;
+use super::raw::{self, Clients, Raw, Served};
+use super::reach;
+use super::supervisor::{End, FINISH, Report, SUPERVISE_COMMAND};
+use super::witness::{self, Witnesses};
+use crate::allocators;
+use crate::contenders::Contender;
+use anyhow::{Context, Result, anyhow, bail};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use quarry_harness::destination;
+use quarry_harness::launch::{
+    NOT_PRELOADABLE, cleared_variables, end_of, is_preloadable, preload_value,
+};
+use quarry_harness::sampler::NoSample;
+use quarry_harness::usage::Usage;
+use std::cell::Cell;
+use std::ffi::OsString;
+use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// A program, and everything that is the same for all of its samples.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The file that is executed.
+    pub file: PathBuf,
+    /// Its name and arguments.
+    pub command: Vec<OsString>,
+    /// The file that it reads; `None`: nothing.
+    pub stdin: Option<PathBuf>,
+    /// Variables that are set.
+    pub variables: Vec<(String, OsString)>,
+    /// When a sample has failed.
+    pub timeout: Duration,
+    /// True if the program may bring an allocator of its own. Then only the process that is
+    /// started, which may be a script in front of the program, has to be served.
+    pub may_serve_itself: bool,
+    /// True if memory that processes share is divided among them instead of counted in each.
+    pub proportional: bool,
+}
+
+/// Starts samples, one at a time.
+pub struct Launcher {
+    interrupt: Rc<Interrupt>,
+    scratch: TempDir,
+    witnesses: Witnesses,
+    is_open: Cell<bool>,
+}
+
+impl Launcher {
+    /// Makes the folder that samples write into.
+    ///
+    /// # Errors
+    /// Where that cannot be made, or nothing in it could be preloaded.
+    pub fn new(interrupt: Rc<Interrupt>) -> Result<Self> {
+        let scratch = tempfile::Builder::new().prefix("quarry-lab").tempdir();
+        let scratch = scratch.map_err(|error| destination::no_temporary(&error))?;
+        if !is_preloadable(scratch.path()) {
+            bail!(Usage(format!("TMPDIR: {}: {NOT_PRELOADABLE}", scratch.path().display())));
+        }
+        let witnesses = Witnesses::unpack(scratch.path())?;
+        Ok(Self { interrupt, scratch, witnesses, is_open: Cell::new(false) })
+    }
+
+    /// Lets programs of other users be preloaded and heard as well: some servers give up root.
+    ///
+    /// # Errors
+    /// Where the folder is not ours.
+    pub fn open_to_others(&self) -> Result<()> {
+        let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode));
+        set(self.scratch.path(), 0o711)?;
+        set(&self.witnesses.witness, 0o644)?;
+        set(&self.witnesses.counter, 0o644)?;
+        self.is_open.set(true);
+        Ok(())
+    }
+
+    /// Copies an allocator to where every user can read it.
+    ///
+    /// # Errors
+    /// Where it cannot be copied.
+    pub fn within_reach(&self, contender: &mut Contender) -> Result<()> {
+        let Some(file) = &mut contender.allocator.preload else { return Ok(()) };
+        let copy = self.scratch.path().join(file.file_name().context("an allocator is a file")?);
+        fs::copy(&*file, &copy).with_context(|| copy.display().to_string())?;
+        fs::set_permissions(&copy, Permissions::from_mode(0o644))?;
+        *file = copy;
+        Ok(())
+    }
+
+    /// One run of a program under the counter, on glibc.
+    ///
+    /// # Errors
+    /// Where it could not be made, or the program failed.
+    pub fn probe(&self, program: &Program, clients: Option<&Clients>) -> Result<Raw> {
+        let glibc = Contender::from(allocators::glibc());
+        let raw = self.run(program, &glibc, &self.witnesses.counter, false, clients)?;
+        match raw.failure(program.timeout) {
+            None => Ok(raw),
+            Some(failure) => bail!(failure),
+        }
+    }
+
+    /// Takes a sample, and proves which object served it. `with_statistics`: Quarry writes its own
+    /// down, which takes it some time.
+    ///
+    /// # Errors
+    /// Why it does not count.
+    pub fn take(
+        &self,
+        program: &Program,
+        contender: &Contender,
+        with_statistics: bool,
+        clients: Option<&Clients>,
+    ) -> Result<(Raw, String), NoSample> {
+        if self.interrupt.signal().is_some() {
+            return Err(NoSample::Interrupted);
+        }
+        let with_statistics = with_statistics && is_quarry(contender);
+        let witness = &self.witnesses.witness;
+        let raw = self.run(program, contender, witness, with_statistics, clients)?;
+        if raw.report.end == End::Cancelled {
+            return Err(NoSample::Interrupted);
+        }
+        if let Some(failure) = raw.failure(program.timeout) {
+            return Err(failure.into());
+        }
+        let served_by = match program.may_serve_itself {
+            true => reach::serves_start(contender, &raw.report, &raw.said)?,
+            false => reach::served(contender, &raw.report, &raw.said)?,
+        };
+        Ok((raw, served_by))
+    }
+
+    fn run(
+        &self,
+        program: &Program,
+        contender: &Contender,
+        witness: &Path,
+        with_statistics: bool,
+        clients: Option<&Clients>,
+    ) -> Result<Raw> {
+        let place = |name: &str| self.scratch.path().join(name);
+        let (stdout, stderr, file) = (place("stdout"), place("stderr"), place("witness"));
+        witness::create(&file)?;
+        if self.is_open.get() {
+            fs::set_permissions(&file, Permissions::from_mode(0o666))?;
+        }
+        // Also where the file has been replaced meanwhile.
+        let mut supervisor = Command::new("/proc/self/exe");
+        supervisor.arg(SUPERVISE_COMMAND);
+        supervisor.arg("--stdout").arg(&stdout).arg("--stderr").arg(&stderr);
+        if let Some(stdin) = &program.stdin {
+            supervisor.arg("--stdin").arg(stdin);
+        }
+        supervisor.arg(format!("--timeout-ms={}", program.timeout.as_millis()));
+        if program.proportional {
+            supervisor.arg("--proportional");
+        }
+        for key in cleared_variables() {
+            supervisor.arg("--unset").arg(key);
+        }
+        let mut set = |key: &str, value: &OsString| {
+            let mut assignment = OsString::from(key);
+            assignment.push("=");
+            assignment.push(value);
+            supervisor.arg("--set").arg(assignment);
+        };
+        set(witness::variable(), &file.clone().into());
+        set("LD_PRELOAD", &preload(witness, &allocator_spec::file_of(contender)?)?);
+        program.variables.iter().for_each(|(key, value)| set(key, value));
+        contender.settings.iter().for_each(|(key, value)| set(key, &value.into()));
+        let statistics = place("statistics");
+        if with_statistics {
+            // Every process appends.
+            let _ = fs::remove_file(&statistics);
+            set("QUARRY_STATS", &statistics.clone().into());
+        }
+        supervisor.arg("--").arg(&program.file).args(&program.command);
+        let (report, served) = self.answer_of(&mut supervisor, clients)?;
+        Ok(Raw {
+            report,
+            served,
+            said: witness::read(&file)?,
+            stdout: fs::read(&stdout).unwrap_or_default(),
+            stderr: fs::read(&stderr).unwrap_or_default(),
+            own_count: match with_statistics {
+                true => fs::read_to_string(&statistics).ok().map(|text| raw::own_count(&text)),
+                false => None,
+            },
+        })
+    }
+
+    /// Waits for the supervisor's report, and for what the clients saw.
+    fn answer_of(
+        &self,
+        supervisor: &mut Command,
+        clients: Option<&Clients>,
+    ) -> Result<(Report, Option<Result<Served>>)> {
+        supervisor.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // The terminal's Ctrl-C is for the command; it tells its supervisor.
+        supervisor.process_group(0);
+        let mut child = supervisor.spawn().context("cannot start a sample")?;
+        let runs = AtomicBool::new(true);
+        let (done, told) = UnixStream::pair()?;
+        let (answer, served) = thread::scope(|scope| {
+            let thread = clients.map(|clients| {
+                let runs = &runs;
+                scope.spawn(move || {
+                    let served = clients(&|| runs.load(Ordering::Relaxed));
+                    drop(done);
+                    served
+                })
+            });
+            let answer = self.hear(&mut child, thread.is_some().then_some(&told));
+            runs.store(false, Ordering::Relaxed);
+            let served = thread.map(|thread| {
+                thread.join().unwrap_or_else(|_| Err(anyhow!("the clients panicked")))
+            });
+            (answer, served)
+        });
+        let answer = answer?;
+        let output = child.wait_with_output()?;
+        if !output.status.success() {
+            bail!("the sample's supervisor: {}", end_of(&output));
+        }
+        let report = serde_json::from_slice(&answer);
+        Ok((report.context("unreadable answer of a sample's supervisor")?, served))
+    }
+
+    /// Reads what the supervisor says to its end. On an interruption its standard input is closed,
+    /// and it ends its processes and answers; when `clients` hang up, it is told that the work is
+    /// done.
+    fn hear(&self, child: &mut Child, mut clients: Option<&UnixStream>) -> Result<Vec<u8>> {
+        let mut answer = Vec::new();
+        let mut pipe = child.stdout.take().context("no pipe")?;
+        loop {
+            let mut events = vec![
+                PollFd::new(pipe.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.interrupt.descriptor(), PollFlags::POLLIN),
+            ];
+            events.extend(clients.map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
+            match poll(&mut events, PollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(error) => bail!("poll: {error}"),
+            }
+            let has_answer = events[0].any().unwrap_or(true);
+            let have_hung_up = events.get(2).is_some_and(|it| it.any().unwrap_or(true));
+            if self.interrupt.signal().is_some() {
+                drop(child.stdin.take());
+            }
+            if have_hung_up {
+                clients = None;
+                if let Some(stdin) = &mut child.stdin {
+                    // The process may have ended; its report says so.
+                    let _ = stdin.write_all(&[FINISH]);
+                }
+            }
+            if has_answer {
+                let mut part = [0; 16384];
+                match pipe.read(&mut part)? {
+                    0 => return Ok(answer),
+                    length => answer.extend_from_slice(&part[..length]),
+                }
+            }
+        }
+    }
+}
+
+fn is_quarry(contender: &Contender) -> bool {
+    let file = contender.allocator.preload.as_ref().and_then(|file| file.file_name());
+    file.is_some_and(|name| name.as_encoded_bytes().starts_with(b"libquarry"))
+}
+
+/// The witness, the allocator, and what the user preloads anyway.
+fn preload(witness: &Path, allocator: &Path) -> Result<OsString> {
+    if !is_preloadable(allocator) {
+        bail!("{}: {NOT_PRELOADABLE}", allocator.display());
+    }
+    Ok(preload_value(&[witness, allocator], std::env::var_os("LD_PRELOAD")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_cannot_be_preloaded_are_refused() {
+        let error = preload(Path::new("/w.so"), Path::new("/a b.so")).unwrap_err().to_string();
+        assert!(error.contains("colon or white space"), "{error}");
+    }
+}

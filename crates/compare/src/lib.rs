@@ -1,0 +1,56 @@
+//! Comparing allocators under any program: `quarry compare`, and samples of programs for the lab.
+//!
+//! ```text
+//! allocators          who can serve a sample, where it is, and the proof that it did
+//! contenders          allocators with their settings, as the variants of a run
+//! interpose           whether a preloaded library would serve a program, and if not, why not
+//! inside              sanitizers and allocators that a program carries inside
+//! compare             `quarry compare`: an experiment whose one workload is a program
+//! request             what it is asked
+//! allocator_spec      which allocators, with which settings
+//! first_look          what runs under the counter show before it
+//! weight              whether the allocator has enough influence for a comparison
+//! input               what every run reads
+//! figure              figures that the program prints
+//! judgement, answer   from a run to verdicts; how all of it is printed
+//! supervised_program  one sample of what is compared: checked, measured
+//! launch              starts a sample of any program
+//! supervisor          the process that runs one sample and watches what comes of it
+//! tree                the processes of a sample
+//! witness             what they say about themselves
+//! reach               whether an allocator can make a difference; who served a sample
+//! raw                 a sample as it came
+//! interrupt           Ctrl-C
+//! ```
+
+mod allocator_spec;
+pub mod allocators;
+mod answer;
+mod compare;
+pub mod contenders;
+mod figure;
+mod first_look;
+mod input;
+pub mod inside;
+pub mod interpose;
+mod interrupt;
+mod judgement;
+mod launch;
+mod raw;
+mod reach;
+mod request;
+mod supervised_program;
+mod supervisor;
+mod tree;
+mod weight;
+mod witness;
+
+pub use allocator_spec::BuiltIn;
+pub use allocators::FindLibrary;
+pub use compare::compare;
+pub use interrupt::Interrupt;
+pub use launch::{Launcher, Program};
+pub use raw::{Clients, Raw, Served, difference};
+pub use reach::Probe;
+pub use request::{Ending, Request, Runs};
+pub use supervisor::{SUPERVISE_COMMAND, SuperviseArgs, supervise};

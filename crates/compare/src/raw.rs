@@ -1,0 +1,203 @@
+//! A sample of a program as it came, before it is judged.
+
+use super::supervisor::{End, Look, Report};
+use super::witness::ProcessRecord;
+use anyhow::Result;
+use quarry_harness::launch::last_line;
+use quarry_harness::results::{Measurement, Reading, Timeline};
+use std::time::Duration;
+
+/// Work of a server's clients while the server runs; the server is asked to end when they return.
+/// The argument says whether the server still runs.
+pub type Clients = dyn Fn(&dyn Fn() -> bool) -> Result<Served> + Sync;
+
+/// Result of the clients of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Requests that were sent.
+    pub requests: u64,
+    /// Of these, the ones with the reply that they should have.
+    pub right: u64,
+    /// From the first request to the last reply.
+    pub wall_ns: u64,
+}
+
+/// A sample as it came.
+pub struct Raw {
+    /// The process.
+    pub(super) report: Report,
+    /// Records of its programs.
+    pub(super) said: Vec<ProcessRecord>,
+    /// Its standard output.
+    pub stdout: Vec<u8>,
+    /// Its standard error.
+    pub(super) stderr: Vec<u8>,
+    /// Allocations and frees that Quarry counted itself.
+    pub(super) own_count: Option<(u64, u64)>,
+    /// The result of its clients, where it has some.
+    pub(super) served: Option<Result<Served>>,
+}
+
+impl Raw {
+    /// Why it does not count, if so: how the program ended, else what its clients complain of.
+    pub(super) fn failure(&self, timeout: Duration) -> Option<String> {
+        let text = match &self.report.end {
+            End::Exited(0) => return self.complaint(),
+            End::Exited(status) => format!("exit status {status}"),
+            End::Signalled(signal) => format!("ended by signal {signal}"),
+            End::TimedOut => format!("not done after {} (--timeout)", seconds(timeout)),
+            End::Cancelled => "interrupted".to_owned(),
+            End::NotStarted(error) => format!("cannot be started: {error}"),
+        };
+        let last = last_line(&self.stderr);
+        Some(last.map_or(text.clone(), |last| format!("{text}: {last}")))
+    }
+
+    fn complaint(&self) -> Option<String> {
+        let error = self.served.as_ref()?.as_ref().err()?;
+        Some(format!("its client: {error:#}"))
+    }
+
+    /// Returns the measurement. One operation is the whole program, or a request to a server; only
+    /// replies of a server are verified here.
+    pub fn measurement(&self, served_by: &str) -> Measurement {
+        let report = &self.report;
+        let cpu_ns = report.user_ns + report.sys_ns;
+        let measurement =
+            Measurement::of_window(1, report.wall_ns, report.wall_ns, cpu_ns, served_by);
+        let mut measurement = measurement.with(&[
+            ("user_ns", report.user_ns),
+            ("sys_ns", report.sys_ns),
+            ("page_faults", report.minor_faults + report.major_faults),
+            ("major_faults", report.major_faults),
+            ("switches", report.voluntary_switches + report.involuntary_switches),
+            ("involuntary_switches", report.involuntary_switches),
+            ("programs", self.said.len() as u64),
+            ("left_running", report.left_running as u64),
+        ]);
+        let peaks = self.said.iter().map(|one| one.peak_bytes).chain([report.peak_bytes]);
+        let peak = peaks.max().filter(|peak| *peak > 0);
+        let known = [
+            ("peak_bytes", peak),
+            ("idle_bytes", report.idle_bytes),
+            ("final_bytes", report.final_bytes),
+            ("quarry_allocations", self.own_count.map(|it| it.0)),
+            ("quarry_frees", self.own_count.map(|it| it.1)),
+        ];
+        for (name, value) in known {
+            measurement.counters.extend(value.map(|value| (name.to_owned(), value)));
+        }
+        if let Some(Ok(Served { requests, right, wall_ns })) = self.served {
+            measurement.operations = requests;
+            measurement.verified = right;
+            measurement = measurement.with(&[("requests", requests), ("client_ns", wall_ns)]);
+        }
+        measurement
+    }
+
+    /// Memory over time.
+    pub fn timeline(&self) -> Timeline {
+        let reading = |look: &Look| Reading { ms: look.ms, resident: look.resident, charged: 0 };
+        let readings = self.report.looks.iter().map(reading).collect();
+        Timeline { readings, phases: Vec::new(), in_group: false }
+    }
+}
+
+/// Sums of the numbers behind `operations` in Quarry's statistics: of objects, blocks and mappings.
+pub(super) fn own_count(statistics: &str) -> (u64, u64) {
+    let counts = statistics.lines().filter_map(|line| {
+        let mut words = line.rsplit_once(": operations ")?.1.split_whitespace();
+        Some((words.next()?.parse::<u64>().ok()?, words.next()?.parse::<u64>().ok()?))
+    });
+    counts.fold((0, 0), |(allocations, frees), (a, f)| (allocations + a, frees + f))
+}
+
+/// Seconds as people write them.
+pub(super) fn seconds(duration: Duration) -> String {
+    format!("{} s", duration.as_secs_f64())
+}
+
+/// The first line in which two outputs differ.
+pub fn difference(expected: &[u8], found: &[u8]) -> Option<String> {
+    if expected == found {
+        return None;
+    }
+    let lines = |bytes: &'_ [u8]| -> Vec<Vec<u8>> {
+        bytes.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
+    };
+    let (expected, found) = (lines(expected), lines(found));
+    let at = expected.iter().zip(&found).position(|(a, b)| a != b);
+    let at = at.unwrap_or(expected.len().min(found.len()));
+    let shown = |lines: &[Vec<u8>]| match lines.get(at) {
+        None => "nothing".to_owned(),
+        Some(line) => {
+            let text: String = String::from_utf8_lossy(line).chars().take(60).collect();
+            format!("\"{text}\"")
+        }
+    };
+    Some(format!("line {}: {} instead of {}", at + 1, shown(&found), shown(&expected)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_different_line_is_shown() {
+        assert_eq!(difference(b"a\nb\n", b"a\nb\n"), None);
+        let of = |expected: &str, found: &str| {
+            difference(expected.as_bytes(), found.as_bytes()).unwrap()
+        };
+        assert_eq!(of("a\nb\n", "a\nc\n"), "line 2: \"c\" instead of \"b\"");
+        assert_eq!(of("a\n", "a\nc\n"), "line 2: \"c\" instead of \"\"");
+        assert_eq!(of("a\nb", "a"), "line 2: nothing instead of \"b\"");
+    }
+
+    #[test]
+    fn quarrys_own_statistics_are_summed_up() {
+        let text = "# name <objs> : operations <alloc> <free> <%fast> <%fast>\n\
+                    malloc-48  1 2 : slabdata 1 1 0 : operations   61   60  99  99\n\
+                    malloc-64  1 2 : slabdata 1 1 0 : operations    9    5  99  99\n\n\
+                    zone->lock 7 0 1\n";
+        assert_eq!(own_count(text), (70, 65));
+        // Requests larger than an object have lines of their own, and each process its tables.
+        let large = "# large requests : operations <alloc> <free> <resize>\n\
+                     blocks           : operations          2          2          7\n\
+                     mappings         : operations         80         79          0\n";
+        assert_eq!(own_count(large), (82, 81));
+        assert_eq!(own_count(&[text, large, text].concat()), (222, 211));
+    }
+
+    fn raw(end: End, served: Option<Result<Served>>) -> Raw {
+        Raw {
+            report: Report::empty(end),
+            said: Vec::new(),
+            stdout: Vec::new(),
+            stderr: b"cannot\n\n".to_vec(),
+            own_count: None,
+            served,
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_server_says_more_than_its_clients() {
+        let limit = Duration::from_secs(1);
+        let of = |end, served| raw(end, served).failure(limit);
+        let complaint = || Some(Err(anyhow::anyhow!("no reply")));
+        assert_eq!(of(End::Signalled(11), complaint()).unwrap(), "ended by signal 11: cannot");
+        assert_eq!(of(End::Exited(0), complaint()).unwrap(), "its client: no reply");
+        assert_eq!(of(End::Exited(0), Some(Ok(Served::default()))), None);
+        assert_eq!(of(End::Exited(0), None), None);
+    }
+
+    #[test]
+    fn requests_are_the_operations_of_a_server() {
+        let served = Served { requests: 10, right: 9, wall_ns: 5 };
+        let measurement = raw(End::Exited(0), Some(Ok(served))).measurement("x");
+        assert_eq!((measurement.operations, measurement.verified), (10, 9));
+        assert_eq!(measurement.figure("client_ns"), Some(5.0));
+        let alone = raw(End::Exited(0), None).measurement("x");
+        assert_eq!((alone.operations, alone.verified), (1, 0));
+        assert_eq!(alone.figure("client_ns"), None);
+    }
+}

@@ -1,0 +1,411 @@
+//! Decides whether an allocator can make a difference to a program at all, and if not, why and what
+//! would help.
+
+use super::allocator_spec;
+use super::raw::Raw;
+use super::supervisor::Report;
+use super::weight::Influence;
+use super::witness::{Calls, ProcessRecord};
+use crate::contenders::Contender;
+use crate::inside;
+use crate::interpose::{Obstacle, obstacle};
+use object::read::ReadCache;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// A program that spends less of its CPU time than this in the allocator, page faults of what it
+/// asks for included, shows differences that the allocator cannot be the reason of.
+const NEGLIGIBLE: f64 = 0.01;
+/// For CPython on its own allocator: what reaches malloc is the smaller part of its allocations.
+const NEGLIGIBLE_IN_PYTHON: f64 = 0.05;
+/// A low estimate of the cost of bringing in a page on most machines.
+const FAULT_NS: f64 = 500.0;
+const PAGE_BYTES: f64 = 4096.0;
+/// Share of the CPU time that others may serve without taking away the meaning of a result.
+const MOST_UNSERVED: f64 = 0.1;
+
+/// Why there is no verdict, and what would help.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NoVerdict {
+    /// Why.
+    pub(super) why: String,
+    /// The remedy.
+    pub(super) remedy: String,
+}
+
+impl fmt::Display for NoVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no verdict: {}\nwhat would help: {}", self.why, self.remedy)
+    }
+}
+
+/// Returns the reason, known before the program has run, for which there is no verdict: `program`
+/// is the file that is executed in the end, `library` one of those that would be preloaded.
+pub(super) fn before_it_runs(program: &Path, library: &Path) -> Option<NoVerdict> {
+    let obstacle = obstacle(program, library).filter(|obstacle| !obstacle.is_partial())?;
+    Some(no_verdict_of(program, &obstacle))
+}
+
+fn no_verdict_of(program: &Path, obstacle: &Obstacle) -> NoVerdict {
+    let why = format!("{} {obstacle}", program.display());
+    NoVerdict { why, remedy: remedy(obstacle).to_owned() }
+}
+
+fn remedy(obstacle: &Obstacle) -> &'static str {
+    match obstacle {
+        Obstacle::Static => {
+            "link it dynamically, or build each allocator into it (in Rust: #[global_allocator])"
+        }
+        Obstacle::Go | Obstacle::GoWithC => {
+            "nothing outside it: Go has one allocator; GOGC and GOMEMLIMIT tune it"
+        }
+        Obstacle::SetId | Obstacle::Capabilities => {
+            "compare a copy of it that gains no privileges (cp drops the bits)"
+        }
+        Obstacle::OtherLibc(_) => "build it for glibc",
+        Obstacle::OtherMachine { .. } => "compare it where it runs without emulation",
+        Obstacle::Sanitizer(_) => "build it without -fsanitize",
+        Obstacle::OwnMalloc | Obstacle::OwnAllocator(_) => {
+            "relink it without an allocator of its own (redis: make MALLOC=libc; Rust: remove \
+             #[global_allocator])"
+        }
+        Obstacle::Unreadable(_) => "make it readable",
+    }
+}
+
+/// Runtimes that allocate by themselves: name of the executable, why, remedy.
+const RUNTIMES: [(&str, &str, &str); 5] = [
+    ("php", "PHP allocates by itself", "set USE_ZEND_ALLOC=0"),
+    ("java", "the Java heap is the JVM's own", "look at the options of its collector"),
+    ("node", "JavaScript objects live in V8's own heap", "look at --max-semi-space-size"),
+    ("dotnet", "the .NET heap is the runtime's own", "look at the options of its collector"),
+    ("beam", "Erlang allocates by itself", "set ERL_FLAGS=\"+Mea min\""),
+];
+
+/// The allocator that a program carries inside, as far as can be told.
+fn allocator_inside(program: &Path) -> Option<&'static str> {
+    let cache = ReadCache::new(File::open(program).ok()?);
+    let file = inside::Program::parse(&cache).ok()?;
+    inside::allocator(&file).map(|found| found.name)
+}
+
+/// The result of one run under the counter.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// Calls of all processes.
+    pub calls: Calls,
+    /// CPU time of all processes, which includes the counting.
+    pub(super) cpu_ns: u64,
+    /// Wall-clock time of the run.
+    pub(super) wall_ns: u64,
+    has_python: bool,
+    /// The program into which nothing was preloaded, where that is more than a small part.
+    unserved: Option<PathBuf>,
+    /// The program that used most CPU time, and so decides.
+    busiest: PathBuf,
+}
+
+impl Probe {
+    /// Sums up a run.
+    pub fn of(raw: &Raw, program: &Path) -> Self {
+        let Raw { report, said, .. } = raw;
+        let mut calls = Calls::default();
+        said.iter().for_each(|one| calls += one.calls);
+        let busiest = report.seen.iter().max_by_key(|(_, _, ticks)| *ticks);
+        let busiest = busiest.filter(|(_, _, ticks)| *ticks > 0);
+        let has_spoken = |path: &Path| said.iter().any(|one| one.executable == path);
+        let silent = unserved_of(report, |path| (!has_spoken(path)).then(String::new));
+        Self {
+            calls,
+            cpu_ns: report.user_ns + report.sys_ns,
+            wall_ns: report.wall_ns,
+            has_python: said.iter().any(|one| one.has_python),
+            unserved: silent.map(|(path, _)| path),
+            busiest: busiest.map_or_else(|| program.to_owned(), |(_, path, _)| path.clone()),
+        }
+    }
+
+    /// Share of the CPU time spent in calls.
+    pub fn share(&self) -> f64 {
+        (self.calls.ns as f64 / self.cpu_ns.max(1) as f64).min(1.0)
+    }
+
+    /// Share of the CPU time that an allocator can have an influence on: its own, and that of the
+    /// page faults by which memory that was asked for comes in.
+    pub(super) fn influence(&self) -> f64 {
+        let faults = self.calls.bytes as f64 / PAGE_BYTES * FAULT_NS;
+        self.share() + faults / self.cpu_ns.max(1) as f64
+    }
+
+    /// Returns the reason for which no allocator can make a difference, independent of its share of
+    /// the time. `library` is one that would be preloaded.
+    pub(super) fn obstacle(&self, library: &Path) -> Option<NoVerdict> {
+        let program = self.unserved.as_ref()?;
+        Some(match obstacle(program, library) {
+            Some(obstacle) => no_verdict_of(program, &obstacle),
+            None => NoVerdict {
+                why: format!("nothing could be preloaded into {}", program.display()),
+                remedy: "let it keep LD_PRELOAD and QUARRYLAB_WITNESS in its environment".into(),
+            },
+        })
+    }
+
+    /// Returns whether nothing could be preloaded into a program that used noticeable CPU.
+    pub(super) fn is_out_of_reach(&self) -> bool {
+        self.unserved.is_some()
+    }
+
+    /// Returns the allocator's influence on the run.
+    pub(super) fn seen(&self) -> Influence {
+        Influence { share: self.influence(), wall_ns: self.wall_ns }
+    }
+
+    /// A share of the CPU time that is not worth a comparison. `python` is the value of
+    /// PYTHONMALLOC.
+    pub(super) fn negligible(&self, python: Option<&OsStr>) -> f64 {
+        if self.is_on_pymalloc(python) { NEGLIGIBLE_IN_PYTHON } else { NEGLIGIBLE }
+    }
+
+    /// Why there is no comparison where the allocator has hardly any influence.
+    pub(super) fn no_verdict(&self, python: Option<&OsStr>) -> NoVerdict {
+        let (reason, remedy) = self.reason(self.is_on_pymalloc(python));
+        let why = format!(
+            "{} asked for memory {} times in {:.3} s of CPU time, about {:.1} % of it{reason}",
+            self.busiest.display(),
+            self.calls.allocations,
+            self.cpu_ns as f64 / 1e9,
+            100.0 * self.share(),
+        );
+        NoVerdict { why, remedy }
+    }
+
+    /// Returns whether CPython serves its small objects itself. `setting` is the value of
+    /// PYTHONMALLOC.
+    pub(super) fn is_on_pymalloc(&self, setting: Option<&OsStr>) -> bool {
+        let on_malloc = setting.is_some_and(|it| it.as_encoded_bytes().starts_with(b"malloc"));
+        self.has_python && !on_malloc
+    }
+
+    fn reason(&self, on_own: bool) -> (String, String) {
+        if on_own {
+            let why = ": Python serves its small objects itself";
+            return (why.to_owned(), "set PYTHONMALLOC=malloc".to_owned());
+        }
+        let name = self.busiest.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if let Some((_, why, remedy)) = RUNTIMES.iter().find(|(start, ..)| name.starts_with(start))
+        {
+            return (format!(": {why}"), (*remedy).to_owned());
+        }
+        if let Some(inside) = allocator_inside(&self.busiest) {
+            let why = format!(": it carries {inside} inside");
+            return (why, format!("relink it without {inside}"));
+        }
+        let remedy = "a workload that allocates more; no allocator changes what this one does";
+        (String::new(), remedy.to_owned())
+    }
+}
+
+/// Checks that a contender served a sample, and returns the object that served it. A process that
+/// was only forked has no record of its own: the record of its executable elsewhere counts.
+///
+/// # Errors
+/// The program that another allocator served.
+pub(super) fn served(
+    contender: &Contender,
+    report: &Report,
+    said: &[ProcessRecord],
+) -> Result<String, String> {
+    check(contender, report, said, false)
+}
+
+/// Checks the same of the process that was started alone, not of its children.
+///
+/// # Errors
+/// Where another allocator served it.
+pub(super) fn serves_start(
+    contender: &Contender,
+    report: &Report,
+    said: &[ProcessRecord],
+) -> Result<String, String> {
+    check(contender, report, said, true)
+}
+
+fn check(
+    contender: &Contender,
+    report: &Report,
+    said: &[ProcessRecord],
+    main_alone: bool,
+) -> Result<String, String> {
+    let name = contender.name();
+    let mut faults: BTreeMap<&Path, Option<String>> = BTreeMap::new();
+    for one in said {
+        let malloc = malloc_of(one);
+        let fault = || Some(format!("its malloc is that of {malloc}"));
+        let fault = if allocator_spec::is_of(contender, malloc) { None } else { fault() };
+        let known = faults.entry(&one.executable).or_default();
+        *known = known.take().or(fault);
+    }
+    let silent = || Some("nothing was preloaded into it".to_owned());
+    let fault = |executable: &Path| faults.get(executable).cloned().unwrap_or_else(silent);
+    let refusal = |executable: &Path, fault: String| {
+        format!("not served by {name}: {}: {fault}", executable.display())
+    };
+    if !main_alone && let Some((executable, fault)) = unserved_of(report, fault) {
+        return Err(refusal(&executable, fault));
+    }
+    let main = said.iter().rfind(|one| one.pid == report.pid);
+    let Some(main) = main else {
+        return Err(format!("not served by {name}: nothing was preloaded into the program"));
+    };
+    match fault(&main.executable) {
+        Some(fault) => Err(refusal(&main.executable, fault)),
+        None => Ok(malloc_of(main).to_owned()),
+    }
+}
+
+/// The object that serves a program. A program at a fixed address may stand for a `malloc` that it
+/// only refers to; one that defines its own has been told apart from it. The loader knows the
+/// program itself by the name that it was started under, which need not be a path.
+fn malloc_of(one: &ProcessRecord) -> &str {
+    let is_executable = |path: &Path| path.canonicalize().is_ok_and(|it| it == one.executable);
+    let in_executable = !one.malloc.contains('/') || is_executable(Path::new(&one.malloc));
+    let is_own = || {
+        let library = Path::new(&one.next_malloc);
+        matches!(obstacle(&one.executable, library), Some(Obstacle::OwnMalloc))
+    };
+    if in_executable && !is_own() { &one.next_malloc } else { &one.malloc }
+}
+
+/// The program that used most CPU time of those that have a fault, and the fault, where they used
+/// more than [`MOST_UNSERVED`] of all.
+fn unserved_of(
+    report: &Report,
+    fault: impl Fn(&Path) -> Option<String>,
+) -> Option<(PathBuf, String)> {
+    let this = std::env::current_exe().unwrap_or_default();
+    let (mut all, mut unserved, mut worst) = (0, 0, None::<(u64, PathBuf, String)>);
+    // A process that still shows our own executable had not come to its exec, and one that shows
+    // none was about to end: neither says what it ran.
+    let is_known = |it: &Path| it != this && !it.as_os_str().is_empty();
+    for (_, executable, ticks) in report.seen.iter().filter(|(_, it, _)| is_known(it)) {
+        // Each counts for something, however short it was.
+        let weight = ticks + 1;
+        all += weight;
+        let Some(fault) = fault(executable) else { continue };
+        unserved += weight;
+        if worst.as_ref().is_none_or(|(most, ..)| weight > *most) {
+            worst = Some((weight, executable.clone(), fault));
+        }
+    }
+    let (_, executable, fault) = worst?;
+    (unserved as f64 > MOST_UNSERVED * all as f64).then_some((executable, fault))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocators;
+    use crate::supervisor::End;
+    use crate::weight::{self, Weight};
+
+    const LIBC: &str = "libc";
+
+    /// A contender, a report on processes that were seen, and what their programs said.
+    fn scene(
+        seen: &[(i32, &str, u64)],
+        said: &[(i32, &str, &str)],
+    ) -> (Contender, Report, Vec<ProcessRecord>) {
+        let contender = Contender::from(allocators::glibc());
+        let libc = allocator_spec::file_of(&contender).unwrap().display().to_string();
+        let seen = seen.iter().map(|(pid, path, ticks)| (*pid, PathBuf::from(path), *ticks));
+        let report = Report { pid: 1, seen: seen.collect(), ..Report::empty(End::Exited(0)) };
+        let record = |(pid, path, malloc): &(i32, &str, &str)| ProcessRecord {
+            pid: *pid,
+            executable: PathBuf::from(path),
+            malloc: malloc.replace(LIBC, &libc),
+            ..ProcessRecord::default()
+        };
+        let said = said.iter().map(record).collect();
+        (contender, report, said)
+    }
+
+    fn fault(seen: &[(i32, &str, u64)], said: &[(i32, &str, &str)]) -> Option<String> {
+        let (contender, report, said) = scene(seen, said);
+        served(&contender, &report, &said).err()
+    }
+
+    #[test]
+    fn forks_of_a_served_program_are_served() {
+        assert_eq!(fault(&[(1, "/sh", 5), (2, "/sh", 50)], &[(1, "/sh", LIBC)]), None);
+        assert_eq!(fault(&[], &[(1, "/sh", LIBC)]), None, "too short to be seen");
+        assert_eq!(fault(&[(1, "", 0)], &[(1, "/sh", LIBC)]), None, "seen when it had ended");
+    }
+
+    #[test]
+    fn programs_that_say_nothing_are_named_where_they_matter() {
+        let said = [(1, "/sh", LIBC)];
+        let error = fault(&[(1, "/sh", 1), (2, "/static", 99)], &said).unwrap();
+        assert_eq!(error, "not served by glibc: /static: nothing was preloaded into it");
+        assert_eq!(fault(&[(1, "/sh", 99), (2, "/static", 1)], &said), None, "one per cent");
+        // The shell became the program.
+        let error = fault(&[(1, "/static", 0)], &said).unwrap();
+        assert_eq!(error, "not served by glibc: /static: nothing was preloaded into it");
+        let error = fault(&[], &[]).unwrap();
+        assert_eq!(error, "not served by glibc: nothing was preloaded into the program");
+    }
+
+    #[test]
+    fn another_malloc_is_named() {
+        let said = [(1, "/redis", "/usr/lib/libother.so")];
+        let error = fault(&[(1, "/redis", 9)], &said).unwrap();
+        let expected = "not served by glibc: /redis: its malloc is that of /usr/lib/libother.so";
+        assert_eq!(error, expected);
+        assert_eq!(fault(&[], &said).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_program_that_refers_to_malloc_by_its_own_name_is_served_by_the_next() {
+        let (contender, report, mut said) = scene(&[(1, "/python", 9)], &[(1, "/python", LIBC)]);
+        let libc = std::mem::replace(&mut said[0].malloc, "python".to_owned());
+        said[0].next_malloc = libc.clone();
+        assert_eq!(served(&contender, &report, &said), Ok(libc));
+    }
+
+    fn probe(allocations: u64, ns: u64, bytes: u64, has_python: bool) -> Probe {
+        let calls = Calls { allocations, frees: 0, bytes, ns };
+        let busiest = PathBuf::from("/no/such");
+        let (cpu_ns, wall_ns) = (1_000_000_000, 1_000_000_000);
+        Probe { calls, cpu_ns, wall_ns, has_python, unserved: None, busiest }
+    }
+
+    fn weight(probe: &Probe, python: Option<&str>) -> Weight {
+        weight::of(&[probe.seen()], probe.negligible(python.map(OsStr::new)))
+    }
+
+    #[test]
+    fn few_calls_give_no_verdict_and_many_bytes_do() {
+        let many = probe(1_000_000, 90_000_000, 1 << 26, false);
+        assert_eq!(weight(&many, None), Weight::Enough);
+        let few = probe(100, 10_000, 1 << 12, false);
+        assert_eq!(weight(&few, None), Weight::Nothing);
+        let expected =
+            "/no/such asked for memory 100 times in 1.000 s of CPU time, about 0.0 % of it";
+        assert_eq!(few.no_verdict(None).why, expected);
+        // A thousand blocks of 1 MiB: little time in malloc, much in page faults.
+        assert_eq!(weight(&probe(1000, 1_000_000, 1000 << 20, false), None), Weight::Enough);
+    }
+
+    #[test]
+    fn python_has_a_remedy() {
+        let probe = probe(20_000, 20_000_000, 1 << 20, true);
+        let on_own = probe.no_verdict(None);
+        assert!(on_own.why.ends_with(": Python serves its small objects itself"));
+        assert_eq!(on_own.remedy, "set PYTHONMALLOC=malloc");
+        assert_eq!(weight(&probe, Some("malloc")), Weight::Enough);
+        assert_eq!(weight(&probe, None), Weight::Nothing);
+        assert_eq!(weight(&probe, Some("pymalloc")), Weight::Nothing);
+    }
+}

@@ -1,0 +1,99 @@
+//! One sample of the program that is compared: what it printed, what it was served by.
+
+use super::figure::Figure;
+use super::interrupt::Interrupt;
+use super::launch::{Launcher, Program};
+use super::raw::{Raw, difference};
+use crate::contenders::Contender;
+use anyhow::Result;
+use quarry_harness::results::Measurement;
+use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// A program under a supervisor, on the contender of each variant.
+pub(super) struct SupervisedProgram {
+    /// The program.
+    pub(super) program: Program,
+    /// One for each variant.
+    pub(super) contenders: Vec<Contender>,
+    /// Figures that the program prints.
+    pub(super) figures: Vec<Figure>,
+    check_output: bool,
+    launcher: Launcher,
+    reference: RefCell<Option<Reference>>,
+}
+
+/// The output of the first good sample.
+struct Reference {
+    by: String,
+    output: Vec<u8>,
+}
+
+impl SupervisedProgram {
+    /// Makes the folder that samples write into. `check_output`: whether all samples must print the
+    /// same; `interrupt` tells when to stop.
+    ///
+    /// # Errors
+    /// Where that cannot be made, or nothing in it could be preloaded.
+    pub(super) fn new(
+        program: Program,
+        contenders: Vec<Contender>,
+        figures: Vec<Figure>,
+        check_output: bool,
+        interrupt: &Rc<Interrupt>,
+    ) -> Result<Self> {
+        let launcher = Launcher::new(Rc::clone(interrupt))?;
+        let reference = RefCell::new(None);
+        Ok(Self { program, contenders, figures, check_output, launcher, reference })
+    }
+
+    /// One run of the program under the counter, on glibc.
+    ///
+    /// # Errors
+    /// Where it could not be made, or the program failed.
+    pub(super) fn probe(&self) -> Result<Raw> {
+        self.launcher.probe(&self.program, None)
+    }
+
+    fn check(&self, contender: &Contender, raw: &Raw) -> Result<(), String> {
+        if !self.check_output {
+            return Ok(());
+        }
+        let mut reference = self.reference.borrow_mut();
+        let Some(first) = &*reference else {
+            let by = contender.name().to_owned();
+            *reference = Some(Reference { by, output: raw.stdout.clone() });
+            return Ok(());
+        };
+        match difference(&first.output, &raw.stdout) {
+            None => Ok(()),
+            Some(what) => Err(format!("printed something else than on {}: {what}", first.by)),
+        }
+    }
+
+    fn measured(&self, raw: &Raw, served_by: &str) -> Result<Measurement, String> {
+        let mut measurement = raw.measurement(served_by);
+        measurement.verified = 1;
+        for figure in &self.figures {
+            let value = figure.find(&raw.stdout).or_else(|| figure.find(&raw.stderr));
+            let Some(value) = value else {
+                return Err(format!("printed no number that --metric {} finds", figure.name));
+            };
+            measurement.figures.insert(figure.name.clone(), value);
+        }
+        Ok(measurement)
+    }
+}
+
+impl Sampler for SupervisedProgram {
+    /// Takes a sample. In the warm-up Quarry prints its own statistics, which takes it some time.
+    fn sample(&self, key: SampleKey) -> Result<Taken, NoSample> {
+        let contender = &self.contenders[key.variant];
+        let (raw, served_by) =
+            self.launcher.take(&self.program, contender, key.round == 0, None)?;
+        self.check(contender, &raw)?;
+        let measurement = self.measured(&raw, &served_by)?;
+        Ok(Taken { measurement, timeline: Some(raw.timeline()) })
+    }
+}

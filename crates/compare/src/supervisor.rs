@@ -1,0 +1,453 @@
+//! The process that runs one sample: it starts the program, watches all processes that come of it,
+//! and leaves none behind.
+//!
+//! It is a process of its own, because the kernel sums up the resources of children by process, and
+//! because every process that the program leaves running falls to it (`PR_SET_CHILD_SUBREAPER`). It
+//! ends everything when its standard input closes, so nothing outlives the command, even when that
+//! is killed. The byte [`FINISH`] there asks a server, which would not end by itself, to do so.
+
+use super::tree::{Process, Seen, Tree};
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl::set_child_subreaper;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::time::TimeValLike;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Time between the first looks at the processes; it doubles up to [`Pace::SLOWEST`].
+const FIRST_LOOK: Duration = Duration::from_millis(1);
+/// Processes must have been idle for this long before their memory counts as what they keep.
+const IDLE: Duration = Duration::from_secs(2);
+/// Clock ticks of CPU time (10 ms each on Linux) within [`QUIET_WINDOW`] up to which processes
+/// count as idle: servers wake up now and then.
+const QUIET_TICKS: u64 = 1;
+const QUIET_WINDOW: Duration = Duration::from_millis(250);
+/// Time between asking processes to end and killing them.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Name of the hidden subcommand that runs one sample of a program and watches it.
+pub const SUPERVISE_COMMAND: &str = "__supervise";
+
+/// The byte on standard input that says that the program has done its work.
+pub(super) const FINISH: u8 = b'.';
+
+/// Runs one sample of a program; `quarry compare` starts it.
+#[derive(Args)]
+pub struct SuperviseArgs {
+    /// Where the program's standard input comes from [default: nothing].
+    #[arg(long)]
+    stdin: Option<PathBuf>,
+    /// Where its standard output goes.
+    #[arg(long)]
+    stdout: PathBuf,
+    /// Where its standard error goes.
+    #[arg(long)]
+    stderr: PathBuf,
+    /// When it is ended.
+    #[arg(long)]
+    timeout_ms: u64,
+    /// Divides what processes share among them, instead of counting it in each.
+    #[arg(long)]
+    proportional: bool,
+    /// Variables that are set, KEY=VALUE.
+    #[arg(long = "set")]
+    set: Vec<OsString>,
+    /// Variables that are removed.
+    #[arg(long = "unset")]
+    unset: Vec<OsString>,
+    /// The file, then its name and arguments.
+    #[arg(required = true, num_args = 2.., trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+/// Takes one sample in this process, as the command asks its supervisor to.
+///
+/// # Errors
+/// Where the sample could not be taken.
+pub fn supervise(args: &SuperviseArgs, out: &mut dyn Write) -> Result<()> {
+    let report = args.supervise()?;
+    Ok(writeln!(out, "{}", serde_json::to_string(&report)?)?)
+}
+
+/// The way in which the program ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum End {
+    /// By itself, with a status.
+    Exited(i32),
+    /// By a signal.
+    Signalled(i32),
+    /// Killed when its time was over.
+    TimedOut,
+    /// Killed because the command ended.
+    Cancelled,
+    /// It could not be started.
+    NotStarted(String),
+}
+
+/// Resident memory of all processes at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Look {
+    /// Since the start.
+    pub(super) ms: f64,
+    /// In bytes; what processes share counts in each of them, unless it was to be divided.
+    pub(super) resident: u64,
+}
+
+/// The report on a sample that has ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Report {
+    /// The way in which the program ended.
+    pub(super) end: End,
+    /// Its process.
+    pub(super) pid: i32,
+    /// From its start to its end.
+    pub(super) wall_ns: u64,
+    /// User time of all its processes.
+    pub(super) user_ns: u64,
+    /// System time of all its processes.
+    pub(super) sys_ns: u64,
+    /// Most memory that was resident: all processes together where they were looked at, or the
+    /// largest of them as the kernel saw it. 0 where the program was too short to be seen.
+    pub(super) peak_bytes: u64,
+    /// Page faults without and with reading from a file.
+    pub(super) minor_faults: u64,
+    /// See `minor_faults`.
+    pub(super) major_faults: u64,
+    /// Context switches: those that wait, and those that were made to.
+    pub(super) voluntary_switches: u64,
+    /// See `voluntary_switches`.
+    pub(super) involuntary_switches: u64,
+    /// Memory over time.
+    pub(super) looks: Vec<Look>,
+    /// Resident bytes two seconds after the last activity, where a process lived that long.
+    pub(super) idle_bytes: Option<u64>,
+    /// Resident bytes when it was asked to end because its work was done.
+    pub(super) final_bytes: Option<u64>,
+    /// Processes that lived on when the program had ended, and were ended.
+    pub(super) left_running: usize,
+    /// The processes that were seen: id, executable, CPU ticks.
+    pub(super) seen: Vec<(i32, PathBuf, u64)>,
+}
+
+impl SuperviseArgs {
+    /// Runs the sample in this process.
+    ///
+    /// # Errors
+    /// Where this process could not do its part; a program that fails is no error.
+    pub(super) fn supervise(&self) -> Result<Report> {
+        set_child_subreaper(true).context("PR_SET_CHILD_SUBREAPER")?;
+        let signals = SigSet::from_iter([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT]);
+        signals.thread_block()?;
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        let signals = SignalFd::with_flags(&signals, flags)?;
+        // Exec leaves the peak of this process in the record of the child.
+        let own_peak = peak_of(UsageWho::RUSAGE_SELF)?;
+        let mut command = self.command()?;
+        let start = Instant::now();
+        let mut watch = match spawn_unblocked(&mut command)? {
+            Ok(child) => Watch::new(child.id() as i32, start, self.proportional),
+            Err(error) => return Ok(Report::empty(End::NotStarted(error.to_string()))),
+        };
+        let deadline = start + Duration::from_millis(self.timeout_ms);
+        let end = watch.until_end(&signals, deadline)?;
+        watch.report(end, own_peak)
+    }
+
+    fn command(&self) -> Result<Command> {
+        let mut command = Command::new(&self.command[0]);
+        command.arg0(&self.command[1]).args(&self.command[2..]);
+        // A signal from the terminal must not reach the child before it reaches us.
+        command.process_group(0);
+        for key in &self.unset {
+            command.env_remove(key);
+        }
+        for assignment in &self.set {
+            let bytes = assignment.as_bytes();
+            let Some(at) = bytes.iter().position(|byte| *byte == b'=') else {
+                bail!("--set {}: no '='", assignment.display());
+            };
+            command.env(OsStr::from_bytes(&bytes[..at]), OsStr::from_bytes(&bytes[at + 1..]));
+        }
+        let named = |path: &PathBuf| path.display().to_string();
+        command.stdin(match &self.stdin {
+            Some(path) => File::open(path).with_context(|| named(path))?.into(),
+            None => Stdio::null(),
+        });
+        command.stdout(File::create(&self.stdout).with_context(|| named(&self.stdout))?);
+        command.stderr(File::create(&self.stderr).with_context(|| named(&self.stderr))?);
+        Ok(command)
+    }
+}
+
+/// Starts the program with no signal blocked, as it expects: masks are inherited, and a server with
+/// SIGTERM blocked does not end.
+fn spawn_unblocked(command: &mut Command) -> Result<io::Result<Child>> {
+    let mask = SigSet::empty().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+    let child = command.spawn();
+    mask.thread_set_mask()?;
+    Ok(child)
+}
+
+/// When to look at the processes again: often at first, and not so often that looking takes more
+/// than a hundredth of the time, or that there are thousands of looks.
+struct Pace {
+    next: Instant,
+    gap: Duration,
+}
+
+impl Pace {
+    const SLOWEST: Duration = Duration::from_millis(10);
+    const SHARE: u32 = 100;
+    /// On a busy machine most of the time of a look is waiting.
+    const LONGEST: Duration = Duration::from_millis(100);
+
+    fn advance(&mut self, start: Instant, looked_for: Duration) {
+        let now = Instant::now();
+        self.gap = (self.gap * 2).min(Self::SLOWEST);
+        let sparse = now.duration_since(start) / 1000;
+        let polite = (looked_for * Self::SHARE).min(Self::LONGEST);
+        self.next = now + self.gap.max(polite).max(sparse);
+    }
+}
+
+/// The processes of a sample while they run.
+struct Watch {
+    start: Instant,
+    main: i32,
+    ended: Option<(End, Duration)>,
+    tree: Tree,
+    pace: Pace,
+    looks: Vec<Look>,
+    peak_bytes: u64,
+    activity: Activity,
+    idle_bytes: Option<u64>,
+    final_bytes: Option<u64>,
+    left_running: usize,
+}
+
+/// When the processes last used CPU time.
+struct Activity {
+    window_began: Instant,
+    ticks_then: u64,
+    last: Instant,
+    idle: bool,
+}
+
+impl Activity {
+    fn note(&mut self, now: Instant, ticks: u64) {
+        if ticks > self.ticks_then + QUIET_TICKS || ticks < self.ticks_then {
+            self.last = now;
+        } else if now - self.window_began < QUIET_WINDOW {
+            return;
+        }
+        (self.window_began, self.ticks_then) = (now, ticks);
+    }
+
+    /// Returns whether idleness has just lasted for [`IDLE`].
+    fn falls_idle(&mut self, now: Instant) -> bool {
+        let was_idle = std::mem::replace(&mut self.idle, now.duration_since(self.last) >= IDLE);
+        self.idle && !was_idle
+    }
+}
+
+impl Watch {
+    fn new(main: i32, start: Instant, proportional: bool) -> Self {
+        Self {
+            start,
+            main,
+            ended: None,
+            tree: Tree::below(std::process::id() as i32).dividing(proportional),
+            pace: Pace { next: start + FIRST_LOOK, gap: FIRST_LOOK },
+            looks: Vec::new(),
+            peak_bytes: 0,
+            activity: Activity { window_began: start, ticks_then: 0, last: start, idle: false },
+            idle_bytes: None,
+            final_bytes: None,
+            left_running: 0,
+        }
+    }
+
+    /// Waits until the program has ended and nothing of it is active any more, or until it must
+    /// end. Afterwards no process of it is left.
+    fn until_end(&mut self, signals: &SignalFd, deadline: Instant) -> Result<End> {
+        let stdin = io::stdin();
+        // Its SIGCHLD may have come before the signal was blocked again.
+        let mut all_gone = self.reap();
+        while !all_gone {
+            let wake = self.pace.next.min(deadline);
+            let left = wake.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);
+            let mut events = [
+                PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+                PollFd::new(stdin.as_fd(), PollFlags::POLLIN),
+            ];
+            match poll(&mut events, PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(error) => bail!("poll: {error}"),
+            }
+            let mut told_to_end = events[1].any().unwrap_or(true) && self.hears(stdin.as_fd());
+            while let Some(signal) = signals.read_signal()? {
+                told_to_end |= signal.ssi_signo != Signal::SIGCHLD as u32;
+            }
+            all_gone = self.reap();
+            if all_gone {
+                break;
+            }
+            if told_to_end || Instant::now() >= deadline {
+                self.end_all();
+                let end = if told_to_end { End::Cancelled } else { End::TimedOut };
+                return Ok(end);
+            }
+            if Instant::now() >= self.pace.next && self.look() && self.ended.is_some() {
+                self.left_running = self.tree.look().len();
+                self.end_all();
+                break;
+            }
+        }
+        let (end, _) = self.ended.clone().context("the program ended without a status")?;
+        Ok(end)
+    }
+
+    /// Reads standard input. Returns whether it is closed, so that everything must end.
+    fn hears(&mut self, stdin: BorrowedFd<'_>) -> bool {
+        let mut byte = [0];
+        match nix::unistd::read(stdin, &mut byte) {
+            Ok(1) if byte == [FINISH] => {
+                self.look();
+                self.final_bytes = self.looks.last().map(|look| look.resident);
+                // The process may have ended meanwhile.
+                let _ = kill(Pid::from_raw(self.main), Signal::SIGTERM);
+                false
+            }
+            Err(Errno::EINTR) => false,
+            _ => true,
+        }
+    }
+
+    /// Takes the status of every process that has ended. Returns whether none is left.
+    fn reap(&mut self) -> bool {
+        loop {
+            match waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG | WaitPidFlag::__WALL)) {
+                Ok(WaitStatus::StillAlive) => return false,
+                Err(Errno::EINTR) => {}
+                Err(_) => return true,
+                Ok(status) => {
+                    let end = match status {
+                        WaitStatus::Exited(_, code) => End::Exited(code),
+                        WaitStatus::Signaled(_, signal, _) => End::Signalled(signal as i32),
+                        _ => continue,
+                    };
+                    if status.pid() == Some(Pid::from_raw(self.main)) {
+                        self.ended = Some((end, self.start.elapsed()));
+                        // Processes that live on from here have two seconds from now.
+                        self.activity.last = Instant::now();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Looks at the processes. Returns whether they have been idle for [`IDLE`].
+    fn look(&mut self) -> bool {
+        let began = Instant::now();
+        let living = self.tree.look();
+        let resident = living.iter().map(|process| process.resident).sum();
+        let ms = began.duration_since(self.start).as_secs_f64() * 1e3;
+        self.looks.push(Look { ms, resident });
+        let largest = living.iter().map(|process| process.peak).max().unwrap_or(0);
+        self.peak_bytes = self.peak_bytes.max(resident).max(largest);
+        self.activity.note(began, ticks_of(&living));
+        if self.activity.falls_idle(began) {
+            self.idle_bytes = Some(resident);
+        }
+        self.pace.advance(self.start, began.elapsed());
+        self.activity.idle
+    }
+
+    /// Ends every process: those that started others first get time to end them in order.
+    fn end_all(&mut self) {
+        let asked = Instant::now();
+        self.tree.signal(Signal::SIGTERM);
+        let mut pause = Duration::from_millis(1);
+        while !self.reap() {
+            if asked.elapsed() > GRACE {
+                self.tree.signal(Signal::SIGKILL);
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(50));
+            // A process that is stopped hears nothing but this.
+            let _ = kill(Pid::from_raw(self.main), Signal::SIGCONT);
+        }
+    }
+
+    fn report(self, end: End, own_peak: u64) -> Result<Report> {
+        let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+        let wall = self.ended.map_or_else(|| self.start.elapsed(), |(_, wall)| wall);
+        let exact = peak_of(UsageWho::RUSAGE_CHILDREN)?;
+        // Up to its exec the child was as large as this process; below that nothing can be said.
+        let peak_bytes = self.peak_bytes.max(if exact > own_peak { exact } else { 0 });
+        let seen = |(pid, Seen { executable, cpu_ticks })| (pid, executable, cpu_ticks);
+        Ok(Report {
+            end,
+            pid: self.main,
+            wall_ns: wall.as_nanos() as u64,
+            user_ns: usage.user_time().num_microseconds() as u64 * 1000,
+            sys_ns: usage.system_time().num_microseconds() as u64 * 1000,
+            peak_bytes,
+            minor_faults: usage.minor_page_faults() as u64,
+            major_faults: usage.major_page_faults() as u64,
+            voluntary_switches: usage.voluntary_context_switches() as u64,
+            involuntary_switches: usage.involuntary_context_switches() as u64,
+            looks: self.looks,
+            idle_bytes: self.idle_bytes,
+            final_bytes: self.final_bytes,
+            left_running: self.left_running,
+            seen: self.tree.seen.into_iter().map(seen).collect(),
+        })
+    }
+}
+
+impl Report {
+    /// One that says nothing but how it ended.
+    pub(super) fn empty(end: End) -> Self {
+        Self {
+            end,
+            pid: 0,
+            wall_ns: 0,
+            user_ns: 0,
+            sys_ns: 0,
+            peak_bytes: 0,
+            minor_faults: 0,
+            major_faults: 0,
+            voluntary_switches: 0,
+            involuntary_switches: 0,
+            looks: Vec::new(),
+            idle_bytes: None,
+            final_bytes: None,
+            left_running: 0,
+            seen: Vec::new(),
+        }
+    }
+}
+
+fn ticks_of(processes: &[Process]) -> u64 {
+    processes.iter().map(|process| process.cpu_ticks).sum()
+}
+
+fn peak_of(who: UsageWho) -> Result<u64> {
+    Ok(getrusage(who)?.max_rss() as u64 * 1024)
+}

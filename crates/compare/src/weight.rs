@@ -1,0 +1,128 @@
+//! Whether what an allocator can change of a program's time is worth comparing: the rule by which a
+//! comparison is refused.
+//!
+//! The share of the CPU time that an allocator has an influence on is measured, and in a short run
+//! that measurement is half chance: it may come out at a half or at twice its value. So
+//!
+//! * a run of a second or more decides alone, and so does one in which nothing was asked for, or in
+//!   which the share is [`PLENTY`] times what is negligible;
+//! * else the median of [`RUNS`] runs decides;
+//! * below half of what is negligible there is no comparison; up to twice that there is one, with
+//!   a line that says how little there is to be seen; above there is one.
+
+use quarry_harness::statistics;
+
+/// Runs under the counter of a program whose runs are short.
+const RUNS: usize = 5;
+/// Time of a run that decides alone.
+const LONG_NS: u64 = 1_000_000_000;
+/// Times what is negligible: no chance in measuring makes nothing of that.
+const PLENTY: f64 = 4.0;
+/// Factor by which the median of several measurements may be off.
+const DOUBT: f64 = 2.0;
+
+/// The result of one run under the counter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Influence {
+    /// Share of the CPU time that an allocator has an influence on.
+    pub(super) share: f64,
+    /// Wall-clock time of the run.
+    pub(super) wall_ns: u64,
+}
+
+/// The decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Weight {
+    /// One more run under the counter.
+    Unknown,
+    /// No comparison.
+    Nothing,
+    /// A comparison, and a line that says how little can come of it.
+    Little,
+    /// A comparison.
+    Enough,
+}
+
+/// Judges by the runs so far; of those that follow each other, the last is never unknown.
+/// `negligible` is a share.
+pub(super) fn of(seen: &[Influence], negligible: f64) -> Weight {
+    let Some(last) = seen.last() else { return Weight::Unknown };
+    if last.share >= PLENTY * negligible {
+        return Weight::Enough;
+    }
+    let decides_alone = last.share == 0.0 || last.wall_ns >= LONG_NS;
+    let influences: Vec<f64> = match decides_alone {
+        true => vec![last.share],
+        false if seen.len() < RUNS => return Weight::Unknown,
+        false => seen.iter().map(|it| it.share).collect(),
+    };
+    match statistics::median(&influences) {
+        Some(share) if share < negligible / DOUBT => Weight::Nothing,
+        Some(share) if share < negligible * DOUBT => Weight::Little,
+        _ => Weight::Enough,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: u64 = 1_000_000;
+
+    /// The judgement, and after how many of the runs it was passed.
+    fn judged(influences: &[f64], wall_ns: u64) -> (Weight, usize) {
+        let seen: Vec<Influence> =
+            influences.iter().map(|&share| Influence { share, wall_ns }).collect();
+        let after = (1..=seen.len()).find(|runs| of(&seen[..*runs], 0.01) != Weight::Unknown);
+        let after = after.expect("a judgement in the end");
+        (of(&seen[..after], 0.01), after)
+    }
+
+    #[test]
+    fn a_long_run_decides_alone() {
+        for (influence, weight) in
+            [(0.001, Weight::Nothing), (0.01, Weight::Little), (0.03, Weight::Enough)]
+        {
+            assert_eq!(judged(&[influence], LONG_NS), (weight, 1));
+        }
+    }
+
+    #[test]
+    fn where_nothing_is_asked_for_no_further_run_says_more() {
+        assert_eq!(judged(&[0.0], MILLISECOND), (Weight::Nothing, 1));
+        assert_eq!(judged(&[0.5], MILLISECOND), (Weight::Enough, 1));
+    }
+
+    /// A single run of each of these would have said something else in one of two cases.
+    #[test]
+    fn short_runs_are_judged_by_their_median() {
+        let of = |influences: [f64; 5]| judged(&influences, 2 * MILLISECOND);
+        assert_eq!(of([0.011, 0.003, 0.004, 0.002, 0.012]), (Weight::Nothing, 5));
+        assert_eq!(of([0.003, 0.004, 0.011, 0.002, 0.012]), (Weight::Nothing, 5), "in any order");
+        assert_eq!(of([0.006, 0.009, 0.012, 0.008, 0.019]), (Weight::Little, 5));
+        assert_eq!(of([0.003, 0.025, 0.03, 0.022, 0.024]), (Weight::Enough, 5));
+    }
+
+    /// A measurement at half or twice its value turns a refusal into a line, or a line into none,
+    /// and never a refusal into a comparison without a word.
+    #[test]
+    fn chance_never_turns_a_refusal_into_a_comparison_without_a_word() {
+        let rank = |weight| match weight {
+            Weight::Unknown => unreachable!("five runs are enough"),
+            Weight::Nothing => 0,
+            Weight::Little => 1,
+            Weight::Enough => 2,
+        };
+        for step in 1..100 {
+            let share = f64::from(step) / 4000.0;
+            let [low, high] =
+                [0.71, 1.41].map(|off| rank(judged(&[share * off; 5], 2 * MILLISECOND).0));
+            assert!(high - low <= 1, "{share}");
+        }
+    }
+
+    #[test]
+    fn no_run_says_nothing() {
+        assert_eq!(of(&[], 0.01), Weight::Unknown);
+    }
+}

@@ -1,0 +1,199 @@
+//! Records that the processes of a sample write into its file: see `witness/witness.rs`.
+
+use anyhow::{Context, Result};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+#[path = "../witness/layout.rs"]
+mod layout;
+
+/// The shared object that says what serves a process.
+const WITNESS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libquarry-witness.so"));
+/// The one that counts calls in front of glibc.
+const COUNTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libquarry-counter.so"));
+
+/// A program that was executed, in the sample's process tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ProcessRecord {
+    /// The process.
+    pub(super) pid: i32,
+    /// The program that it ran.
+    pub(super) executable: PathBuf,
+    /// The object that the loader found `malloc` in.
+    pub(super) malloc: String,
+    /// The object that it found `malloc` in behind the executable.
+    pub(super) next_malloc: String,
+    /// True if CPython is in it.
+    pub(super) has_python: bool,
+    /// Most memory that was resident, in bytes; 0 where it did not come to its own end.
+    pub(super) peak_bytes: u64,
+    /// Calls that the counter counted.
+    pub(super) calls: Calls,
+}
+
+/// Calls of malloc and its relatives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Calls that allocate.
+    pub allocations: u64,
+    /// Calls that free.
+    pub frees: u64,
+    /// Bytes asked for.
+    pub bytes: u64,
+    /// Time spent in all of them.
+    pub ns: u64,
+}
+
+impl std::ops::AddAssign for Calls {
+    fn add_assign(&mut self, other: Self) {
+        self.allocations += other.allocations;
+        self.frees += other.frees;
+        self.bytes += other.bytes;
+        self.ns += other.ns;
+    }
+}
+
+/// The two shared objects, where they can be preloaded from.
+#[derive(Debug)]
+pub(super) struct Witnesses {
+    /// Says what serves.
+    pub(super) witness: PathBuf,
+    /// Counts.
+    pub(super) counter: PathBuf,
+}
+
+impl Witnesses {
+    /// Writes them into a folder.
+    ///
+    /// # Errors
+    /// Where that cannot be written.
+    pub(super) fn unpack(folder: &Path) -> Result<Self> {
+        let write = |name: &str, bytes: &[u8]| {
+            let path = folder.join(name);
+            fs::write(&path, bytes).with_context(|| path.display().to_string()).map(|()| path)
+        };
+        Ok(Self {
+            witness: write("libquarry-witness.so", WITNESS)?,
+            counter: write("libquarry-counter.so", COUNTER)?,
+        })
+    }
+}
+
+/// Name of the variable by which processes find the file.
+pub(super) fn variable() -> &'static str {
+    layout::VARIABLE.to_str().expect("the name is ASCII")
+}
+
+/// Makes an empty file for a sample.
+///
+/// # Errors
+/// Where it cannot be made.
+pub(super) fn create(path: &Path) -> Result<()> {
+    let file = File::create(path).with_context(|| path.display().to_string())?;
+    Ok(file.set_len(layout::FILE_BYTES as u64)?)
+}
+
+/// Reads the records in the order in which programs were executed.
+///
+/// # Errors
+/// Where the file cannot be read.
+pub(super) fn read(path: &Path) -> Result<Vec<ProcessRecord>> {
+    let bytes = fs::read(path).with_context(|| path.display().to_string())?;
+    let taken = number32(&bytes, 0) as usize;
+    let slots = bytes.get(layout::HEADER_BYTES..).unwrap_or_default().chunks(layout::SLOT_BYTES);
+    Ok(slots.take(taken).filter_map(record).collect())
+}
+
+fn record(slot: &[u8]) -> Option<ProcessRecord> {
+    let flags = number32(slot, layout::FLAGS);
+    if slot.len() < layout::SLOT_BYTES || flags & layout::COMPLETE == 0 {
+        return None;
+    }
+    Some(ProcessRecord {
+        pid: number32(slot, layout::PID) as i32,
+        executable: PathBuf::from(path(slot, layout::EXECUTABLE)),
+        malloc: path(slot, layout::MALLOC),
+        next_malloc: path(slot, layout::NEXT_MALLOC),
+        has_python: flags & layout::HAS_PYTHON != 0,
+        peak_bytes: number64(slot, layout::PEAK_KIB) * 1024,
+        calls: calls(slot),
+    })
+}
+
+fn calls(slot: &[u8]) -> Calls {
+    let sum = |field: usize| {
+        let stripes = (0..layout::STRIPES).map(|it| layout::COUNTERS + it * layout::STRIPE_BYTES);
+        stripes.map(|at| number64(slot, at + field)).sum::<u64>()
+    };
+    let per_ms = number64(slot, layout::TICKS_PER_MS).max(1);
+    Calls {
+        allocations: sum(layout::ALLOCATIONS),
+        frees: sum(layout::FREES),
+        bytes: sum(layout::BYTES),
+        ns: (u128::from(sum(layout::TICKS)) * 1_000_000 / u128::from(per_ms)) as u64,
+    }
+}
+
+fn number32(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).map_or(0, |it| u32::from_ne_bytes(it.try_into().unwrap_or_default()))
+}
+
+fn number64(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..at + 8).map_or(0, |it| u64::from_ne_bytes(it.try_into().unwrap_or_default()))
+}
+
+fn path(slot: &[u8], at: usize) -> String {
+    let field = &slot[at..at + layout::PATH_BYTES];
+    let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
+    String::from_utf8_lossy(&field[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn run(program: &str, preload: fn(&Witnesses) -> &Path) -> Vec<ProcessRecord> {
+        let folder = tempfile::tempdir().unwrap();
+        let witnesses = Witnesses::unpack(folder.path()).unwrap();
+        let file = folder.path().join("file");
+        create(&file).unwrap();
+        assert_eq!(read(&file).unwrap(), []);
+        let mut command = Command::new("sh");
+        command.args(["-c", program]).env("LD_PRELOAD", preload(&witnesses));
+        let output = command.env(variable(), &file).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        read(&file).unwrap()
+    }
+
+    #[test]
+    fn each_executed_program_says_what_serves_it() {
+        let said = run("ls / && sort /dev/null", |it| &it.witness);
+        assert_eq!(said.len(), 3, "{said:?}");
+        for one in &said {
+            assert!(one.malloc.contains("libc"), "{one:?}");
+            assert!(!one.has_python && one.calls == Calls::default(), "{one:?}");
+        }
+        // dash leaves without a destructor.
+        assert!(said[1].peak_bytes > 100_000 && said[2].peak_bytes > 100_000, "{said:?}");
+        assert!(said[1].executable.ends_with("ls"), "{said:?}");
+        assert_ne!(said[1].pid, said[0].pid);
+    }
+
+    #[test]
+    fn the_counter_counts_what_forks_and_programs_call() {
+        let said = run("ls -l / > /dev/null; (ls / | sort)", |it| &it.counter);
+        assert!(said.len() >= 4, "{said:?}");
+        for one in &said {
+            assert!(one.malloc.ends_with("libquarry-counter.so"), "{one:?}");
+            let Calls { allocations, bytes, ns, .. } = one.calls;
+            assert!(allocations > 5 && bytes > allocations && ns > 0, "{one:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_killed_has_been_heard() {
+        let said = run("{ sh -c 'kill -9 $$'; true; } 2> /dev/null", |it| &it.witness);
+        assert_eq!(said.len(), 2, "{said:?}");
+    }
+}

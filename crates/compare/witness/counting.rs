@@ -1,0 +1,155 @@
+//! malloc and its relatives in front of glibc's own, with counters. glibc exports its functions
+//! under second names, so nothing has to be looked up and nothing can recurse.
+
+use crate::layout;
+use core::ffi::{c_int, c_long, c_void};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+#[repr(C)]
+struct TimeSpec {
+    seconds: i64,
+    nanoseconds: c_long,
+}
+
+unsafe extern "C" {
+    fn __libc_malloc(size: usize) -> *mut c_void;
+    fn __libc_calloc(count: usize, size: usize) -> *mut c_void;
+    fn __libc_realloc(block: *mut c_void, size: usize) -> *mut c_void;
+    fn __libc_memalign(alignment: usize, size: usize) -> *mut c_void;
+    fn __libc_free(block: *mut c_void);
+    fn clock_gettime(clock: c_int, time: *mut TimeSpec) -> c_int;
+}
+
+const CLOCK_MONOTONIC: c_int = 1;
+const ENOMEM: c_int = 12;
+const EINVAL: c_int = 22;
+
+/// Counters of this process; null until it has a slot.
+static COUNTERS: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+/// Ticks that the clock itself takes.
+static OVERHEAD: AtomicU64 = AtomicU64::new(0);
+
+/// Ticks that a call counts at most: what takes longer has most likely been interrupted.
+static LONGEST: AtomicU64 = AtomicU64::new(u64::MAX);
+const LONGEST_NS: u64 = 200_000;
+
+/// Time for which the clock is compared with the system's.
+const CALIBRATION_NS: u64 = 500_000;
+
+/// Begins to count.
+///
+/// # Safety
+/// `slot` is a slot of a mapped file.
+pub(crate) unsafe fn start(slot: *mut u8) {
+    let overhead = (0..64).map(|_| ticks().abs_diff(ticks())).min().unwrap_or(0);
+    OVERHEAD.store(overhead, Ordering::Relaxed);
+    let (from_ns, from) = (now_ns(), ticks());
+    let mut to_ns = from_ns;
+    while to_ns - from_ns < CALIBRATION_NS {
+        to_ns = now_ns();
+    }
+    let per_ms = ticks().wrapping_sub(from) * 1_000_000 / (to_ns - from_ns);
+    LONGEST.store(per_ms * LONGEST_NS / 1_000_000, Ordering::Relaxed);
+    // SAFETY: the caller's promise.
+    unsafe {
+        slot.add(layout::TICKS_PER_MS).cast::<u64>().write(per_ms);
+        COUNTERS.store(slot.add(layout::COUNTERS), Ordering::Release);
+    }
+}
+
+fn now_ns() -> u64 {
+    let mut time = TimeSpec { seconds: 0, nanoseconds: 0 };
+    // SAFETY: `time` is writable.
+    unsafe { clock_gettime(CLOCK_MONOTONIC, &mut time) };
+    time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
+}
+
+#[cfg(target_arch = "x86_64")]
+fn ticks() -> u64 {
+    // SAFETY: every x86-64 CPU has this instruction, and Linux lets programs use it.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+#[cfg(target_arch = "aarch64")]
+fn ticks() -> u64 {
+    let ticks;
+    // SAFETY: reads the virtual counter, which Linux lets programs read.
+    unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };
+    ticks
+}
+
+/// Counts `call` in the field `kind` of the stripe of this thread.
+#[inline(always)]
+fn counted<T>(kind: usize, bytes: usize, call: impl FnOnce() -> T) -> T {
+    let counters = COUNTERS.load(Ordering::Acquire);
+    if counters.is_null() {
+        return call();
+    }
+    let before = ticks();
+    let result = call();
+    let spent = ticks().wrapping_sub(before).saturating_sub(OVERHEAD.load(Ordering::Relaxed));
+    let spent = spent.min(LONGEST.load(Ordering::Relaxed));
+    // Stacks of threads lie megabytes apart.
+    let stripe = (&raw const before as usize >> 20) % layout::STRIPES * layout::STRIPE_BYTES;
+    for (field, amount) in [(kind, 1), (layout::TICKS, spent), (layout::BYTES, bytes as u64)] {
+        // SAFETY: the field lies in the slot, is aligned, and is only ever used atomically.
+        let field = unsafe { AtomicU64::from_ptr(counters.add(stripe + field).cast()) };
+        field.fetch_add(amount, Ordering::Relaxed);
+    }
+    result
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn malloc(size: usize) -> *mut c_void {
+    // SAFETY: malloc has no preconditions.
+    counted(layout::ALLOCATIONS, size, || unsafe { __libc_malloc(size) })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
+    let bytes = count.saturating_mul(size);
+    // SAFETY: calloc has no preconditions.
+    counted(layout::ALLOCATIONS, bytes, || unsafe { __libc_calloc(count, size) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
+    // SAFETY: the caller's promise is that of realloc.
+    counted(layout::ALLOCATIONS, size, || unsafe { __libc_realloc(block, size) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn free(block: *mut c_void) {
+    // SAFETY: the caller's promise is that of free.
+    counted(layout::FREES, 0, || unsafe { __libc_free(block) });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn memalign(alignment: usize, size: usize) -> *mut c_void {
+    // SAFETY: memalign has no preconditions.
+    counted(layout::ALLOCATIONS, size, || unsafe { __libc_memalign(alignment, size) })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn aligned_alloc(alignment: usize, size: usize) -> *mut c_void {
+    memalign(alignment, size)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn posix_memalign(
+    block: *mut *mut c_void,
+    alignment: usize,
+    size: usize,
+) -> c_int {
+    if !alignment.is_power_of_two() || alignment < size_of::<usize>() {
+        return EINVAL;
+    }
+    let found = memalign(alignment, size);
+    if found.is_null() {
+        return ENOMEM;
+    }
+    // SAFETY: the caller's promise: `block` is writable.
+    unsafe { block.write(found) };
+    0
+}

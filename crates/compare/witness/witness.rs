@@ -1,0 +1,201 @@
+//! A shared object that is preloaded into the processes of a sample, in front of the allocator. At
+//! start it writes into the file of the sample in which object the loader finds `malloc`, and at
+//! the end how much memory was resident at most: the kernel's record of a child begins earlier.
+//! It exports nothing, so it changes nothing.
+//!
+//! With `cfg(counting)` it stands in front of glibc's malloc instead and counts the calls, the
+//! bytes and the time: that slows a program down, so only one run, which is not counted, has it.
+//!
+//! The build script of `quarry-lab` compiles this file. It uses nothing but the C library and never
+//! allocates.
+#![no_std]
+
+#[cfg(counting)]
+mod counting;
+#[cfg_attr(not(counting), expect(dead_code, reason = "only the counter writes counters"))]
+mod layout;
+
+use core::ffi::{CStr, c_char, c_int, c_long, c_void};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+#[repr(C)]
+struct DlInfo {
+    file: *const c_char,
+    base: *mut c_void,
+    symbol: *const c_char,
+    address: *mut c_void,
+}
+
+#[link(name = "c")]
+unsafe extern "C" {
+    fn getenv(name: *const c_char) -> *const c_char;
+    fn open(path: *const c_char, flags: c_int, ...) -> c_int;
+    fn close(descriptor: c_int) -> c_int;
+    fn mmap(
+        place: *mut c_void,
+        length: usize,
+        protection: c_int,
+        flags: c_int,
+        descriptor: c_int,
+        offset: c_long,
+    ) -> *mut c_void;
+    fn getpid() -> c_int;
+    fn read(descriptor: c_int, buffer: *mut c_void, size: usize) -> isize;
+    fn readlink(path: *const c_char, buffer: *mut c_char, size: usize) -> isize;
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn dladdr(address: *const c_void, info: *mut DlInfo) -> c_int;
+}
+
+/// Values of Linux that all its machines share.
+const O_RDWR_CLOEXEC: c_int = 0o2_000_002;
+const O_RDONLY_CLOEXEC: c_int = 0o2_000_000;
+/// Where the loader looks for symbols: everywhere, or behind the object that asks (this one is the
+/// first behind the executable).
+const RTLD_DEFAULT: *mut c_void = ptr::null_mut();
+const RTLD_NEXT: *mut c_void = ptr::without_provenance_mut(usize::MAX);
+const PROT_READ_WRITE: c_int = 3;
+const MAP_SHARED: c_int = 1;
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;
+
+/// The slot of this process; null where it has none.
+static SLOT: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+
+/// Runs before the program's `main`.
+extern "C" fn start() {
+    // SAFETY: the slot is ours alone until `FLAGS` is stored, and lies within the mapped file; the
+    // C library is initialised before the objects that need it.
+    unsafe {
+        let Some(slot) = take_slot() else { return };
+        write_path_of_executable(slot.add(layout::EXECUTABLE).cast());
+        write_object_of(RTLD_DEFAULT, c"malloc", slot.add(layout::MALLOC).cast());
+        write_object_of(RTLD_NEXT, c"malloc", slot.add(layout::NEXT_MALLOC).cast());
+        slot.add(layout::PID).cast::<u32>().write(getpid() as u32);
+        let has_python = !dlsym(RTLD_DEFAULT, c"PyObject_Malloc".as_ptr()).is_null();
+        let flags = layout::COMPLETE | if has_python { layout::HAS_PYTHON } else { 0 };
+        #[cfg(counting)]
+        counting::start(slot);
+        AtomicU32::from_ptr(slot.add(layout::FLAGS).cast()).store(flags, Ordering::Release);
+        SLOT.store(slot, Ordering::Release);
+    }
+}
+
+/// Runs after the program's own handlers.
+extern "C" fn end() {
+    let slot = SLOT.load(Ordering::Acquire);
+    if slot.is_null() {
+        return;
+    }
+    let mut text = [0u8; 4096];
+    // SAFETY: the path is NUL-terminated and `text` is writable for its length.
+    let length = unsafe {
+        let descriptor = open(c"/proc/self/status".as_ptr(), O_RDONLY_CLOEXEC);
+        if descriptor < 0 {
+            return;
+        }
+        let length = read(descriptor, text.as_mut_ptr().cast(), text.len());
+        close(descriptor);
+        length
+    };
+    let text = &text[..length.max(0) as usize];
+    // SAFETY: the field lies in the slot and is aligned; forks share it.
+    let field = unsafe { AtomicU64::from_ptr(slot.add(layout::PEAK_KIB).cast()) };
+    field.fetch_max(peak_kib(text), Ordering::Relaxed);
+}
+
+/// The number behind `VmHWM:` in `/proc/PID/status`.
+fn peak_kib(status: &[u8]) -> u64 {
+    const NAME: &[u8] = b"VmHWM:";
+    let Some(at) = status.windows(NAME.len()).position(|window| window == NAME) else { return 0 };
+    let mut digits = status[at + NAME.len()..].iter().skip_while(|byte| !byte.is_ascii_digit());
+    let mut number = 0u64;
+    while let Some(digit) = digits.next().filter(|byte| byte.is_ascii_digit()) {
+        number = number * 10 + u64::from(digit - b'0');
+    }
+    number
+}
+
+/// A slot of the sample's file, mapped for as long as the process lives.
+///
+/// # Safety
+/// The C library is initialised.
+unsafe fn take_slot() -> Option<*mut u8> {
+    // SAFETY: the arguments are NUL-terminated strings, and a mapping of a fresh place is no one
+    // else's. The file has `FILE_BYTES`: the process that names it in the variable has made it so.
+    unsafe {
+        let path = getenv(layout::VARIABLE.as_ptr());
+        if path.is_null() {
+            return None;
+        }
+        let descriptor = open(path, O_RDWR_CLOEXEC);
+        if descriptor < 0 {
+            return None;
+        }
+        let length = layout::FILE_BYTES;
+        let place = mmap(ptr::null_mut(), length, PROT_READ_WRITE, MAP_SHARED, descriptor, 0);
+        close(descriptor);
+        if place as isize == -1 {
+            return None;
+        }
+        let number = AtomicU32::from_ptr(place.cast()).fetch_add(1, Ordering::Relaxed) as usize;
+        let offset = layout::HEADER_BYTES + number * layout::SLOT_BYTES;
+        (number < layout::SLOTS).then(|| place.cast::<u8>().add(offset))
+    }
+}
+
+/// # Safety
+/// `field` is writable for `PATH_BYTES`, all of them zero.
+unsafe fn write_path_of_executable(field: *mut c_char) {
+    // SAFETY: as promised; the last byte stays zero.
+    unsafe { readlink(c"/proc/self/exe".as_ptr(), field, layout::PATH_BYTES - 1) };
+}
+
+/// Writes the path of the object in which the loader finds `name` first, from `place` on.
+///
+/// # Safety
+/// `field` is writable for `PATH_BYTES`, all of them zero.
+unsafe fn write_object_of(place: *mut c_void, name: &CStr, field: *mut c_char) {
+    let mut info = DlInfo {
+        file: ptr::null(),
+        base: ptr::null_mut(),
+        symbol: ptr::null(),
+        address: ptr::null_mut(),
+    };
+    // SAFETY: `place` is one of the two; `info` is writable; `file` is a NUL-terminated string of
+    // the loader's; the last byte of the field stays zero.
+    unsafe {
+        let address = dlsym(place, name.as_ptr());
+        if address.is_null() || dladdr(address, &mut info) == 0 || info.file.is_null() {
+            return;
+        }
+        for at in 0..layout::PATH_BYTES - 1 {
+            let byte = *info.file.add(at);
+            if byte == 0 {
+                break;
+            }
+            *field.add(at) = byte;
+        }
+    }
+}
+
+/// Nothing here panics; the compiler wants to know what would happen.
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}
+
+// The precompiled core refers to it, though nothing unwinds with panic = "abort".
+core::arch::global_asm!(
+    ".pushsection .text.rust_eh_personality, \"ax\"",
+    ".hidden rust_eh_personality",
+    ".globl rust_eh_personality",
+    "rust_eh_personality:",
+    ".long 0",
+    ".popsection",
+);

@@ -1,0 +1,94 @@
+//! Which CPUs a sample runs on.
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+use std::fs;
+
+/// The calling thread, as these calls name it.
+const THIS_THREAD: Pid = Pid::from_raw(0);
+
+/// CPUs that this process may run on, in ascending order.
+pub fn allowed() -> Vec<usize> {
+    let Ok(set) = sched_getaffinity(THIS_THREAD) else { return vec![0] };
+    (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu) == Ok(true)).collect()
+}
+
+/// Binds the calling thread, and threads that it starts later, to one CPU.
+pub fn pin(cpu: usize) -> nix::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu)?;
+    sched_setaffinity(THIS_THREAD, &set)
+}
+
+/// Up to `count` of the CPUs in `allowed`, on different cores as far as there are enough. The last
+/// come first: interrupts favour CPU 0.
+pub fn choose(allowed: &[usize], count: usize) -> Vec<usize> {
+    spread(allowed, count, siblings)
+}
+
+fn spread(allowed: &[usize], count: usize, siblings: impl Fn(usize) -> Vec<usize>) -> Vec<usize> {
+    let mut chosen: Vec<usize> = Vec::new();
+    let mut taken: Vec<usize> = Vec::new();
+    for &cpu in allowed.iter().rev() {
+        if !taken.contains(&cpu) {
+            taken.extend(siblings(cpu));
+            chosen.push(cpu);
+        }
+    }
+    let rest: Vec<usize> =
+        allowed.iter().rev().copied().filter(|cpu| !chosen.contains(cpu)).collect();
+    chosen.extend(rest);
+    chosen.truncate(count);
+    chosen
+}
+
+/// Logical CPUs on the core of `cpu`, itself among them where the kernel says so.
+fn siblings(cpu: usize) -> Vec<usize> {
+    let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+    parse_list(&fs::read_to_string(path).unwrap_or_default())
+}
+
+/// Numbers of a kernel list such as `0-3,8`.
+fn parse_list(text: &str) -> Vec<usize> {
+    let mut cpus = Vec::new();
+    for range in text.trim().split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) {
+            cpus.extend(first..=last);
+        }
+    }
+    cpus
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_kernel_lists() {
+        assert_eq!(parse_list("0-3,8\n"), [0, 1, 2, 3, 8]);
+        assert_eq!(parse_list("5"), [5]);
+        assert!(parse_list("").is_empty());
+    }
+
+    #[test]
+    fn different_cores_first_then_their_siblings() {
+        let pairs = |cpu: usize| vec![cpu & !1, cpu | 1];
+        assert_eq!(spread(&[0, 1, 2, 3], 2, pairs), [3, 1]);
+        assert_eq!(spread(&[0, 1, 2, 3], 4, pairs), [3, 1, 2, 0]);
+        assert_eq!(spread(&[0], 2, pairs), [0]);
+        assert_eq!(spread(&[0, 1], 2, |_| Vec::new()), [1, 0]);
+    }
+
+    #[test]
+    fn a_pinned_thread_may_run_on_its_cpu_only() {
+        let cpu = *allowed().last().unwrap();
+        std::thread::spawn(move || {
+            pin(cpu).unwrap();
+            assert_eq!(allowed(), [cpu]);
+        })
+        .join()
+        .unwrap();
+        assert!(pin(1 << 20).is_err());
+    }
+}

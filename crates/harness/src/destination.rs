@@ -1,0 +1,154 @@
+//! A file that is written when everything is over, and opened before anything begins: a user should
+//! not wait an hour to learn that it cannot be written.
+
+use crate::usage::Usage;
+use anyhow::{Context, Result, bail};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// The rule for a file that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Present {
+    /// The file is replaced.
+    Replaced,
+    /// The file is in the way; the text says what is accepted.
+    Refused(&'static str),
+}
+
+/// An open file. One that was made for this and not written is removed again.
+#[derive(Debug)]
+pub struct Destination {
+    name: String,
+    place: PathBuf,
+    file: File,
+    is_unwanted: bool,
+}
+
+impl Destination {
+    /// Opens it; what is there keeps its contents until [`write`](Self::write). `option` says by
+    /// what it was named.
+    ///
+    /// # Errors
+    /// One of usage, where it cannot be written or is in the way.
+    pub fn open(option: &str, place: &Path, present: Present) -> Result<Self> {
+        let name = format!("{option} {}", place.display());
+        let mut options = OpenOptions::new();
+        options.write(true);
+        let (opened, is_new) = match (options.clone().create_new(true).open(place), present) {
+            (Err(error), Present::Refused(accepted))
+                if error.kind() == ErrorKind::AlreadyExists =>
+            {
+                bail!(Usage(format!("{name}: there already; {accepted}")));
+            }
+            (Err(error), Present::Replaced) if error.kind() == ErrorKind::AlreadyExists => {
+                (options.open(place), false)
+            }
+            (opened, _) => (opened, true),
+        };
+        let refusal =
+            |error| Usage(format!("{name}: {error}; accepted: a file that can be written"));
+        let file = opened.map_err(refusal)?;
+        Ok(Self { name, place: place.to_owned(), file, is_unwanted: is_new })
+    }
+
+    /// Writes all of it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn write(mut self, bytes: &[u8]) -> Result<()> {
+        let is_regular = self.file.metadata().is_ok_and(|it| it.is_file());
+        let mut write = || {
+            // A device or a pipe has no length.
+            if is_regular {
+                self.file.set_len(0)?;
+            }
+            self.file.write_all(bytes)
+        };
+        write().with_context(|| self.name.clone())?;
+        self.is_unwanted = false;
+        Ok(())
+    }
+}
+
+/// Makes a folder, where it is not there, in which files will be made.
+///
+/// # Errors
+/// One of usage, where none can be made.
+pub fn folder(option: &str, place: &Path) -> Result<()> {
+    let refusal = |error: io::Error| {
+        let name = place.display();
+        Usage(format!("{option} {name}: {error}; accepted: a directory that can be written"))
+    };
+    fs::create_dir_all(place).map_err(refusal)?;
+    // A file without a name in it, which is gone at once.
+    tempfile::tempfile_in(place).map_err(refusal)?;
+    Ok(())
+}
+
+/// The error of a folder for temporary files in which nothing can be made. The system's own text
+/// ends with a random name.
+pub fn no_temporary(error: &io::Error) -> Usage {
+    let (place, error) = (std::env::temp_dir(), error.to_string());
+    let (place, why) = (place.display(), error.split(" at path ").next().unwrap_or_default());
+    Usage(format!("TMPDIR={place}: {why}; accepted: a directory that can be written"))
+}
+
+impl Drop for Destination {
+    fn drop(&mut self) {
+        if self.is_unwanted {
+            let _ = fs::remove_file(&self.place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEW: Present = Present::Refused("accepted: a new file");
+
+    #[test]
+    fn what_was_there_stays_until_it_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("file");
+        fs::write(&place, "what was there").unwrap();
+        drop(Destination::open("--json", &place, Present::Replaced).unwrap());
+        assert_eq!(fs::read_to_string(&place).unwrap(), "what was there");
+        Destination::open("--json", &place, Present::Replaced).unwrap().write(b"new").unwrap();
+        assert_eq!(fs::read_to_string(&place).unwrap(), "new");
+        let error = Destination::open("--html", &place, NEW).unwrap_err();
+        assert!(Usage::is_cause_of(&error));
+        let expected = format!("--html {}: there already; accepted: a new file", place.display());
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn nothing_is_left_of_one_that_was_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        for present in [Present::Replaced, NEW] {
+            let place = folder.path().join("file");
+            drop(Destination::open("--json", &place, present).unwrap());
+            assert!(!place.exists());
+            Destination::open("--json", &place, present).unwrap().write(b"new").unwrap();
+            assert_eq!(fs::read_to_string(&place).unwrap(), "new");
+            fs::remove_file(&place).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        for place in [folder.path(), &folder.path().join("no/such")] {
+            let error = Destination::open("--json", place, Present::Replaced).unwrap_err();
+            assert!(Usage::is_cause_of(&error), "{error}");
+            let start = format!("--json {}: ", place.display());
+            assert!(error.to_string().starts_with(&start), "{error}");
+        }
+        let full = Path::new("/dev/full");
+        let full = Destination::open("--json", full, Present::Replaced).unwrap();
+        let error = full.write(b"new").unwrap_err();
+        assert!(format!("{error:#}").starts_with("--json /dev/full: No space left"), "{error:#}");
+        assert!(Path::new("/dev/full").exists());
+    }
+}

@@ -1,0 +1,356 @@
+//! An experiment as a value, and the engine that conducts it.
+
+use crate::blocks::{self, Step};
+use crate::doctor;
+use crate::environment::Environment;
+use crate::results::{Meta, Metric, Run, RunDirectory, SCHEMA, Sample, Variant, Workload};
+use crate::sampler::{NoSample, SampleKey, Sampler, Taken};
+use anyhow::{Result, anyhow};
+use indicatif::{ProgressBar, ProgressStyle};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Everything that is known of an experiment before its first sample.
+pub struct Experiment {
+    /// Its name.
+    pub name: String,
+    /// One line on what a sample is, for the head of the tables.
+    pub about: String,
+    /// The things compared; the A/A copy of the baseline is one of them.
+    pub variants: Vec<Variant>,
+    /// Name of the variant that the others are compared with.
+    pub baseline: String,
+    /// The workloads; each runs on each variant.
+    pub workloads: Vec<Workload>,
+    /// With how many tasks at once, in turn; `[1]` where that is no dimension.
+    pub tasks: Vec<u32>,
+    /// The metrics of a sample; one of them is primary.
+    pub metrics: Vec<Metric>,
+    /// Parameters, for the reader of the results.
+    pub options: BTreeMap<String, String>,
+    /// Rounds after the warm-up, at most.
+    pub rounds: u32,
+    /// True if a warm-up round comes first.
+    pub warm_up: bool,
+    /// Ends the run before its last round.
+    pub enough: Option<Stop>,
+    /// Seed of the order; `None` takes it from the clock.
+    pub seed: Option<u64>,
+    /// Results directory; `None` writes nothing.
+    pub out: Option<PathBuf>,
+    /// Takes the samples.
+    pub sampler: Box<dyn Sampler>,
+}
+
+/// Decides after each round whether the run has enough of them.
+pub type Stop = Box<dyn Fn(&Run) -> Enough>;
+
+/// The answer of a [`Stop`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enough {
+    /// The run ends.
+    Yes,
+    /// The run goes on; `expected` is the number of rounds that it will take, where that is known.
+    No {
+        /// Rounds without the warm-up.
+        expected: Option<usize>,
+    },
+}
+
+impl Experiment {
+    /// With a parameter.
+    #[must_use]
+    pub fn option(mut self, name: &str, value: impl ToString) -> Self {
+        self.options.insert(name.to_owned(), value.to_string());
+        self
+    }
+
+    /// Takes every sample, in randomised complete blocks: in a round every workload with every
+    /// number of tasks is a block, in which each variant runs once. A sample that did not do its
+    /// work counts as failed.
+    ///
+    /// # Errors
+    /// Where the results directory cannot be made or written, or the experiment contradicts itself.
+    pub fn conduct(self) -> Result<Run> {
+        let seed = self.seed.unwrap_or_else(blocks::seed_from_clock);
+        let (rounds, first) = (self.rounds, u32::from(!self.warm_up));
+        let mut conductor = Conductor {
+            sampler: self.sampler,
+            random: StdRng::seed_from_u64(seed),
+            start: Instant::now(),
+            progress: progress_bar(),
+            warm_ups: 1 - first as usize,
+            directory: None,
+            run: Run {
+                meta: Meta {
+                    schema: SCHEMA.to_owned(),
+                    experiment: self.name,
+                    seed,
+                    rounds: self.rounds,
+                    baseline: self.baseline,
+                    variants: self.variants,
+                    workloads: self.workloads,
+                    tasks: self.tasks,
+                    metrics: self.metrics,
+                    options: self.options,
+                    environment: Environment {
+                        findings: doctor::brief(),
+                        ..Environment::capture()
+                    },
+                },
+                samples: Vec::new(),
+                warnings: Vec::new(),
+            },
+        };
+        let meta = &conductor.run.meta;
+        meta.validate().map_err(|fault| anyhow!("{}: {fault}", meta.experiment))?;
+        conductor.directory =
+            self.out.map(|place| RunDirectory::create(&place, meta)).transpose()?;
+        conductor.expect(rounds as usize);
+        for round in first..=rounds {
+            let goes_on = conductor.round(round)?;
+            let enough = self.enough.as_ref().map(|enough| enough(&conductor.run));
+            if let Some(Enough::No { expected: Some(expected) }) = enough {
+                conductor.expect(expected);
+            }
+            if !goes_on || enough == Some(Enough::Yes) {
+                break;
+            }
+        }
+        conductor.progress.finish_and_clear();
+        Ok(conductor.run)
+    }
+}
+
+/// A run that is being taken.
+struct Conductor {
+    sampler: Box<dyn Sampler>,
+    random: StdRng,
+    start: Instant,
+    progress: ProgressBar,
+    warm_ups: usize,
+    directory: Option<RunDirectory>,
+    run: Run,
+}
+
+impl Conductor {
+    /// Takes one round. Returns whether the run goes on: it ends where it was interrupted.
+    fn round(&mut self, round: u32) -> Result<bool> {
+        let tasks = self.run.meta.tasks.clone();
+        let blocks = self.run.meta.workloads.len() * tasks.len();
+        let variants = self.run.meta.variants.len();
+        for Step { block, variant } in blocks::round(blocks, variants, &mut self.random) {
+            let (workload, tasks) = (block / tasks.len(), tasks[block % tasks.len()]);
+            let key = SampleKey { round, workload, tasks, variant };
+            match self.sampler.sample(key) {
+                Err(NoSample::Interrupted) => return Ok(false),
+                Err(NoSample::LeftOut) => {}
+                Err(NoSample::Failed(failure)) => self.record(key, Err(failure))?,
+                Ok(taken) => {
+                    let checked = self.run.meta.workloads[workload].check(&taken.measurement);
+                    self.record(key, checked.map(|()| taken))?;
+                }
+            }
+            self.progress.inc(1);
+        }
+        Ok(true)
+    }
+
+    fn record(&mut self, key: SampleKey, taken: Result<Taken, String>) -> Result<()> {
+        let Meta { workloads, variants, .. } = &self.run.meta;
+        let mut sample = Sample {
+            round: key.round,
+            workload: workloads[key.workload].name.clone(),
+            tasks: key.tasks,
+            variant: variants[key.variant].name.clone(),
+            at_ms: self.start.elapsed().as_millis() as u64,
+            measurement: None,
+            timeline: None,
+            failure: None,
+        };
+        match taken {
+            Ok(Taken { measurement, timeline }) => {
+                sample.measurement = Some(measurement);
+                sample.timeline = timeline;
+            }
+            Err(failure) => sample.failure = Some(failure),
+        }
+        if let Some(directory) = &mut self.directory {
+            directory.append(&sample)?;
+        }
+        self.run.samples.push(sample);
+        Ok(())
+    }
+
+    /// Tells the progress bar how many rounds there will be.
+    fn expect(&self, rounds: usize) {
+        let Meta { workloads, tasks, variants, .. } = &self.run.meta;
+        let cells = workloads.len() * tasks.len() * variants.len();
+        self.progress.set_length(((rounds + self.warm_ups) * cells) as u64);
+    }
+}
+
+/// A bar with the time left; invisible where stderr is no terminal.
+fn progress_bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} samples, {eta} left")
+        .expect("the template is constant and valid");
+    ProgressBar::new(0).with_style(style)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::examples::cell;
+    use crate::results::{Measurement, Verify, read};
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    fn experiment(sampler: impl Sampler + 'static) -> Experiment {
+        Experiment {
+            name: "test".to_owned(),
+            about: "nothing.".to_owned(),
+            variants: vec![Variant::new("good", ""), Variant::new("bad", "")],
+            baseline: "good".to_owned(),
+            workloads: vec![Workload::new("w", Verify::PerOperation(1))],
+            tasks: vec![1],
+            metrics: vec![Metric::time_per_operation().primary()],
+            options: BTreeMap::new(),
+            rounds: 2,
+            warm_up: true,
+            enough: None,
+            seed: Some(3),
+            out: None,
+            sampler: Box::new(sampler),
+        }
+    }
+
+    fn measured(verified: u64) -> Taken {
+        Measurement { verified, ..Measurement::of_window(2, 6, 6, 6, "x") }.into()
+    }
+
+    #[test]
+    fn a_run_keeps_failures_beside_measurements() {
+        let take = |key: SampleKey| match key.variant {
+            0 => Ok(measured(2)),
+            _ => Err("broken".into()),
+        };
+        let run = experiment(take).conduct().unwrap();
+        assert_eq!(run.samples.len(), 6, "warm-up and two rounds of two variants");
+        let time = run.meta.primary();
+        assert_eq!(run.values(cell("good"), time), [Some(3.0), Some(3.0)]);
+        assert_eq!(run.values(cell("bad"), time), [None, None]);
+        assert_eq!(run.samples.iter().filter(|s| s.failure.is_some()).count(), 3);
+    }
+
+    #[test]
+    fn work_that_did_not_happen_is_a_failure() {
+        let take = |key: SampleKey| Ok(measured(2 - key.variant as u64));
+        let run = experiment(take).conduct().unwrap();
+        assert_eq!(run.values(cell("bad"), run.meta.primary()), [None, None]);
+        assert!(run.failures()[0].starts_with("w on bad: verified 1 of 2"), "{:?}", run.failures());
+    }
+
+    #[test]
+    fn every_sample_is_in_the_directory_when_the_next_one_is_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("run");
+        let taken = Rc::new(Cell::new(0));
+        let (counter, written) = (Rc::clone(&taken), place.clone());
+        let take = move |_: SampleKey| {
+            assert_eq!(read(&written).unwrap().samples.len(), counter.get());
+            counter.set(counter.get() + 1);
+            Ok(measured(2))
+        };
+        let experiment =
+            Experiment { out: Some(place.clone()), tasks: vec![1, 4], ..experiment(take) };
+        let run = experiment.conduct().unwrap();
+        assert_eq!(taken.get(), 3 * 2 * 2, "rounds and warm-up, numbers of tasks, variants");
+        let back = read(&place).unwrap();
+        assert_eq!((back.meta, back.samples), (run.meta, run.samples));
+    }
+
+    #[test]
+    fn samples_that_were_not_taken_leave_no_trace() {
+        let take = |key: SampleKey| match (key.round, key.variant) {
+            (0, 1) => Err(NoSample::LeftOut),
+            _ => Ok(measured(2)),
+        };
+        let run = experiment(take).conduct().unwrap();
+        assert_eq!(run.samples.len(), 5);
+        assert_eq!(run.failures(), [""; 0]);
+    }
+
+    #[test]
+    fn an_interruption_ends_the_run_and_leaves_no_trace() {
+        let taken = Rc::new(Cell::new(0));
+        let counter = Rc::clone(&taken);
+        let take = move |_: SampleKey| {
+            counter.set(counter.get() + 1);
+            if counter.get() == 4 { Err(NoSample::Interrupted) } else { Ok(measured(2)) }
+        };
+        let run = experiment(take).conduct().unwrap();
+        assert_eq!((run.samples.len(), taken.get()), (3, 4), "nothing is asked for afterwards");
+        assert_eq!(run.failures(), [""; 0]);
+    }
+
+    #[test]
+    fn a_run_ends_when_there_is_enough() {
+        let after_five = |run: &Run| match run.rounds() {
+            5.. => Enough::Yes,
+            _ => Enough::No { expected: Some(5) },
+        };
+        let endless = Experiment {
+            rounds: 1000,
+            warm_up: false,
+            enough: Some(Box::new(after_five)),
+            ..experiment(|_| Ok(measured(2)))
+        };
+        let run = endless.conduct().unwrap();
+        assert_eq!((run.rounds(), run.samples.len()), (5, 10));
+    }
+
+    #[test]
+    fn contradictions_are_told_before_the_first_sample() {
+        let take = |_: SampleKey| -> Result<Taken, NoSample> { panic!("no sample is to be taken") };
+        let experiment = Experiment { baseline: "best".to_owned(), ..experiment(take) };
+        let error = experiment.conduct().unwrap_err().to_string();
+        assert_eq!(error, "test: no variant is called best");
+    }
+
+    /// A machine that is computed: a queue in front of one lock, whose holder needs `hold_ns`.
+    struct SimulatedLock {
+        hold_ns: [u64; 2],
+    }
+
+    impl Sampler for SimulatedLock {
+        fn sample(&self, key: SampleKey) -> Result<Taken, NoSample> {
+            let (tasks, hold) = (u64::from(key.tasks), self.hold_ns[key.variant]);
+            let (mut free_at, mut ready) = (0, vec![0; tasks as usize]);
+            let operations = 100 * tasks;
+            for turn in 0..operations {
+                let task = (turn % tasks) as usize;
+                free_at = u64::max(free_at, ready[task]) + hold;
+                ready[task] = free_at + 40;
+            }
+            let measurement = Measurement::of_window(operations, free_at, free_at, 0, "simulated");
+            Ok(Measurement { verified: operations, ..measurement }.into())
+        }
+    }
+
+    #[test]
+    fn a_simulated_machine_is_a_sampler() {
+        let sampler = SimulatedLock { hold_ns: [10, 20] };
+        let experiment = Experiment { tasks: vec![1, 64], ..experiment(sampler) };
+        let run = experiment.conduct().unwrap();
+        let of = |variant, tasks| {
+            let cell = crate::results::Cell { tasks, ..cell(variant) };
+            run.values(cell, run.meta.primary())[0].unwrap()
+        };
+        assert!(of("good", 1) > 49.0 && of("good", 64) == 10.0, "the lock is the limit");
+        assert_eq!(of("bad", 64), 20.0);
+        assert_eq!(run.samples[0].measurement.as_ref().unwrap().served_by, "simulated");
+    }
+}

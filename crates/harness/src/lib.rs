@@ -1,0 +1,49 @@
+//! A measuring engine: takes samples of anything in randomised blocks, records them, judges them
+//! and shows them. It knows no allocator, no program and no experiment.
+//!
+//! ```text
+//! experiment   what is compared, over what, how often: a value, and the engine that conducts it
+//! sampler      what takes one sample
+//! options      options of every experiment
+//! blocks       in which order samples are taken: randomised complete blocks
+//! launch       starts processes
+//! proc         memory of processes and of the machine
+//! watch        samples whose memory their parent reads while they run
+//! results      every raw sample of a run in a directory, and what is to know of it
+//! statistics   medians, paired ratios, bootstrap intervals
+//! comparison   from a run to tables
+//! tables       `quarry lab compare`: tables of recorded runs in four styles
+//! targets      what a run was to reach, as a table
+//! report       `quarry lab report`: runs as one page with pictures
+//! picture      lines over time, as SVG
+//! table        how numbers are printed
+//! doctor       what makes timings untrustworthy on this machine
+//! environment  what a reader of results has to know of the machine
+//! affinity     which CPUs a sample runs on
+//! destination  a file that is opened first and written last
+//! usage, nearest  errors of usage; what a mistyped name may have been meant to be
+//! ```
+
+pub mod affinity;
+pub mod blocks;
+pub mod comparison;
+pub mod destination;
+pub mod doctor;
+pub mod environment;
+pub mod experiment;
+pub mod launch;
+pub mod nearest;
+pub mod options;
+pub mod picture;
+pub mod proc;
+pub mod report;
+pub mod results;
+pub mod sampler;
+pub mod statistics;
+pub mod table;
+pub mod tables;
+pub mod targets;
+pub mod usage;
+pub mod watch;
+
+pub use usage::Usage;

@@ -1,0 +1,259 @@
+//! The options that every experiment has, with its own defaults.
+
+use crate::experiment::Experiment;
+use crate::nearest;
+use crate::results::{self, Metric, Variant, Workload};
+use crate::sampler::Sampler;
+use crate::usage::Usage;
+use anyhow::{Result, bail};
+use clap::Args;
+use clap::builder::ArgPredicate;
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::path::PathBuf;
+
+/// `--samples` of an experiment of average noise: enough to tell 3 % from nothing.
+pub const USUAL_SAMPLES: &str = "50";
+
+/// The defaults of an experiment, as its user would write them.
+pub trait Defaults: Send + Sync + 'static {
+    /// `--variants`.
+    const VARIANTS: &'static str;
+    /// `--tasks`.
+    const TASKS: &'static str = "1";
+    /// `--tasks` with `--quick`.
+    const QUICK_TASKS: &'static str = Self::TASKS;
+    /// `--samples`.
+    const SAMPLES: &'static str;
+    /// `--samples` with `--quick`.
+    const QUICK_SAMPLES: &'static str;
+    /// Most tasks that it can run at once.
+    const MOST_TASKS: u32 = 1;
+}
+
+/// Options of every experiment.
+#[derive(Args)]
+pub struct Common<D: Defaults> {
+    /// What is compared, in the order of tables.
+    #[arg(long, value_delimiter = ',', value_name = "A,B", default_value = D::VARIANTS)]
+    pub variants: Vec<String>,
+    /// The variant that the others are compared with [default: quarry, else the first].
+    #[arg(long, value_name = "NAME")]
+    pub baseline: Option<String>,
+    /// How many tasks run the workload at once; several numbers are measured in turn.
+    #[arg(long, value_delimiter = ',', value_name = "N,M", default_value = D::TASKS,
+          default_value_if("quick", ArgPredicate::Equals("true".into()), Some(D::QUICK_TASKS)),
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub tasks: Vec<u32>,
+    /// Samples of each, a warm-up not counted; below 6 there are no intervals.
+    #[arg(long, value_name = "N", default_value = D::SAMPLES,
+          default_value_if("quick", ArgPredicate::Equals("true".into()), Some(D::QUICK_SAMPLES)),
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub samples: u32,
+    /// Results directory: every raw sample and what is to know of the machine. It must be new or
+    /// empty. Without it only tables are printed.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// A short run that shows that it works, with smaller numbers wherever none are given.
+    #[arg(long)]
+    pub quick: bool,
+    /// Seed of the order of samples [default: from the clock].
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    #[arg(skip)]
+    defaults: PhantomData<D>,
+}
+
+impl<D: Defaults> Common<D> {
+    /// The variant that the others are compared with, of those that are `present`: the one that
+    /// was named, else `usual` if it is there, else the first.
+    ///
+    /// # Errors
+    /// Where it is not there, or nothing is.
+    pub fn baseline<'a>(&self, present: &[&'a str], usual: &str) -> Result<&'a str> {
+        let named = |wanted: &str| present.iter().copied().find(|name| *name == wanted);
+        match &self.baseline {
+            Some(name) => {
+                named(name).ok_or_else(|| nearest::unknown("variant --baseline", name, present))
+            }
+            None => match named(usual).or_else(|| present.first().copied()) {
+                Some(name) => Ok(name),
+                None => bail!("--variants: none of them is there"),
+            },
+        }
+    }
+
+    /// An experiment as these options ask for, with a warm-up round and time per operation as its
+    /// only metric.
+    ///
+    /// # Errors
+    /// A number of tasks that the experiment cannot run.
+    pub fn experiment(
+        &self,
+        name: &str,
+        variants: Vec<Variant>,
+        baseline: &str,
+        workloads: Vec<Workload>,
+        sampler: impl Sampler + 'static,
+    ) -> Result<Experiment> {
+        Ok(Experiment {
+            name: name.to_owned(),
+            about: "a fresh process each.".to_owned(),
+            variants,
+            baseline: baseline.to_owned(),
+            workloads,
+            tasks: self.tasks()?,
+            metrics: vec![Metric::time_per_operation().primary()],
+            options: BTreeMap::new(),
+            rounds: self.samples,
+            warm_up: true,
+            enough: None,
+            seed: self.seed,
+            out: self.out.clone(),
+            sampler: Box::new(sampler),
+        })
+    }
+
+    /// Looks at what is needed only once programs have been made ready, which takes a while.
+    ///
+    /// # Errors
+    /// A number of tasks that the experiment cannot run, a results directory that cannot be one.
+    pub fn check_early(&self) -> Result<()> {
+        self.tasks()?;
+        self.out.as_deref().map_or(Ok(()), results::prepare)
+    }
+
+    /// The numbers of tasks, each once.
+    ///
+    /// # Errors
+    /// A number that the experiment cannot run.
+    pub fn tasks(&self) -> Result<Vec<u32>> {
+        let mut tasks: Vec<u32> = Vec::new();
+        for &number in &self.tasks {
+            if number > D::MOST_TASKS {
+                bail!(Usage(format!(
+                    "--tasks {number}: this experiment runs at most {}",
+                    D::MOST_TASKS
+                )));
+            }
+            if !tasks.contains(&number) {
+                tasks.push(number);
+            }
+        }
+        Ok(tasks)
+    }
+}
+
+/// Those of `all` whose names begin with one of `prefixes`, in their own order; where none are
+/// given, those that are usual.
+///
+/// # Errors
+/// A prefix that no name has, called a `what`.
+pub fn named<T: ToString>(
+    all: Vec<T>,
+    prefixes: &[String],
+    what: &str,
+    is_usual: impl Fn(&T) -> bool,
+) -> Result<Vec<T>> {
+    let names: Vec<String> = all.iter().map(ToString::to_string).collect();
+    for prefix in prefixes {
+        if !names.iter().any(|name| name.starts_with(prefix)) {
+            return Err(nearest::unknown(what, prefix, &names));
+        }
+    }
+    let is_wanted = |(it, name): &(T, String)| match prefixes {
+        [] => is_usual(it),
+        prefixes => prefixes.iter().any(|prefix| name.starts_with(prefix)),
+    };
+    Ok(all.into_iter().zip(names).filter(is_wanted).map(|(it, _)| it).collect())
+}
+
+/// Those of `all` that `chosen` names; all of them where it names none.
+///
+/// # Errors
+/// A name that is none of them, called a `what`.
+pub fn exactly<'a>(all: &[&'a str], chosen: &[String], what: &str) -> Result<Vec<&'a str>> {
+    if let Some(name) = chosen.iter().find(|name| !all.contains(&name.as_str())) {
+        return Err(nearest::unknown(what, name, all));
+    }
+    let is_chosen = |name: &&str| chosen.is_empty() || chosen.iter().any(|it| it == name);
+    Ok(all.iter().copied().filter(is_chosen).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    struct Two;
+
+    impl Defaults for Two {
+        const VARIANTS: &'static str = "a,b";
+        const SAMPLES: &'static str = "20";
+        const QUICK_SAMPLES: &'static str = "3";
+        const MOST_TASKS: u32 = 4;
+    }
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        common: Common<Two>,
+    }
+
+    fn parse(arguments: &[&str]) -> Common<Two> {
+        Cli::try_parse_from([&["x"], arguments].concat()).unwrap().common
+    }
+
+    #[test]
+    fn quick_changes_only_what_is_not_said() {
+        let common = parse(&[]);
+        assert_eq!(
+            (common.samples, common.variants.as_slice()),
+            (20, &["a".to_owned(), "b".to_owned()][..])
+        );
+        assert_eq!(parse(&["--quick"]).samples, 3);
+        assert_eq!(parse(&["--quick", "--samples=9"]).samples, 9);
+        assert!(Cli::try_parse_from(["x", "--samples=0"]).is_err());
+    }
+
+    #[test]
+    fn the_baseline_is_what_was_named_or_usual_or_first() {
+        assert_eq!(parse(&[]).baseline(&["a", "b"], "b").unwrap(), "b");
+        assert_eq!(parse(&[]).baseline(&["a", "b"], "c").unwrap(), "a");
+        assert_eq!(parse(&["--baseline=b"]).baseline(&["a", "b"], "a").unwrap(), "b");
+        let error = parse(&["--baseline=sheet"]).baseline(&["sheaf", "b"], "b").unwrap_err();
+        let expected = "no variant --baseline sheet; did you mean sheaf? accepted: sheaf, b";
+        assert_eq!(error.to_string(), expected);
+        assert!(parse(&[]).baseline(&[], "b").is_err());
+    }
+
+    #[test]
+    fn names_are_chosen_by_their_beginnings() {
+        let of = |prefixes: &[&str]| {
+            let prefixes: Vec<String> = prefixes.iter().map(|it| (*it).to_owned()).collect();
+            named(vec!["ab", "ac", "b"], &prefixes, "letter", |it| *it != "ac")
+        };
+        assert_eq!(of(&[]).unwrap(), ["ab", "b"]);
+        assert_eq!(of(&["b", "a"]).unwrap(), ["ab", "ac", "b"]);
+        let error = of(&["a", "bc"]).unwrap_err().to_string();
+        assert!(error.starts_with("no letter bc; ") && error.ends_with("accepted: ab, ac, b"));
+    }
+
+    #[test]
+    fn names_are_chosen_exactly() {
+        let of = |chosen: &[&str]| {
+            let chosen: Vec<String> = chosen.iter().map(|it| (*it).to_owned()).collect();
+            exactly(&["ab", "b"], &chosen, "letter")
+        };
+        assert_eq!(of(&[]).unwrap(), ["ab", "b"]);
+        assert_eq!(of(&["b"]).unwrap(), ["b"]);
+        assert!(of(&["a"]).unwrap_err().to_string().starts_with("no letter a; "));
+    }
+
+    #[test]
+    fn tasks_are_what_the_experiment_can_run() {
+        assert_eq!(parse(&["--tasks=1,4,1"]).tasks().unwrap(), [1, 4]);
+        let error = parse(&["--tasks=8"]).tasks().unwrap_err().to_string();
+        assert_eq!(error, "--tasks 8: this experiment runs at most 4");
+    }
+}

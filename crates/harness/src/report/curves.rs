@@ -1,0 +1,155 @@
+//! Scaling curves: operations per second over the number of tasks, with the ideal line.
+
+use super::axes::Field;
+use super::boxes::exact;
+use super::card::{Card, Data, WIDTH, px};
+use super::palette::Palette;
+use super::scale::Scale;
+use crate::results::Metric;
+use crate::statistics::{self, Estimate};
+use crate::table::figure;
+use crate::tables::selection::{Row, Selection};
+use maud::{Markup, html};
+
+const HEIGHT: f64 = 270.0;
+const FIELD: Field = Field { left: 46.0, right: WIDTH - 14.0, top: 24.0, bottom: HEIGHT - 40.0 };
+/// Where the most tasks are this many times the fewest, each doubling gets as much room.
+const DOUBLING: f64 = 8.0;
+
+/// A variant's line: its estimates by number of tasks.
+struct Curve<'a> {
+    label: &'a str,
+    points: Vec<(u32, Estimate)>,
+}
+
+/// The picture of a workload; `None` where there are not two numbers of tasks with a figure.
+pub(super) fn card(selection: &Selection<'_>, workload: &str, palette: &Palette) -> Option<Card> {
+    let mut rows: Vec<Row<'_>> =
+        selection.rows.iter().filter(|row| row.workload == workload).copied().collect();
+    rows.sort_by_key(|row| row.tasks);
+    let rate = Metric::rate("operations per second");
+    let curves: Vec<Curve<'_>> = selection
+        .columns
+        .iter()
+        .map(|column| {
+            let values = |row: &Row<'_>| -> Vec<f64> {
+                selection.values_of(column, *row, &rate).into_iter().flatten().collect()
+            };
+            let point = |row: &Row<'_>| Some((row.tasks, statistics::estimate(&values(row))?));
+            Curve { label: &column.label, points: rows.iter().filter_map(point).collect() }
+        })
+        .collect();
+    let longest = curves.iter().map(|curve| curve.points.len()).max().unwrap_or(0);
+    if rows.len() < 2 || longest < 2 {
+        return None;
+    }
+    Some(Card {
+        title: format!("{workload}, scaling"),
+        note: "operations per second, higher is better; dashed: as many times the baseline with \
+               the fewest tasks"
+            .to_owned(),
+        height: HEIGHT,
+        picture: picture(&curves, palette),
+        data: data(&curves),
+    })
+}
+
+fn picture(curves: &[Curve<'_>], palette: &Palette) -> Markup {
+    let points = || curves.iter().flat_map(|curve| &curve.points);
+    let tops: Vec<f64> = points()
+        .map(|(_, it)| it.interval.map_or(it.median, |interval| interval.high).max(it.median))
+        .collect();
+    let mut tasks: Vec<u32> = points().map(|(tasks, _)| *tasks).collect();
+    tasks.sort_unstable();
+    tasks.dedup();
+    let (fewest, most) = (f64::from(tasks[0]), f64::from(tasks[tasks.len() - 1]));
+    let y = Scale::from_zero(&tops, (FIELD.bottom, FIELD.top));
+    let x = Scale::exact(
+        fewest,
+        most,
+        most >= fewest * DOUBLING,
+        (FIELD.left + 8.0, FIELD.right - 8.0),
+    );
+    html! {
+        (FIELD.vertical(&y, "operations per second"))
+        (task_axis(&tasks, &x))
+        @if let Some(ideal) = ideal(curves, &x, &y, (fewest, most)) { (ideal) }
+        @for curve in curves { (line(curve, palette, &x, &y)) }
+    }
+}
+
+/// Names the numbers of tasks; those that would touch the last one named are left out.
+fn task_axis(tasks: &[u32], x: &Scale) -> Markup {
+    let mut last = f64::NEG_INFINITY;
+    let mut named = Vec::new();
+    for &number in tasks {
+        let (place, text) = (x.at(f64::from(number)), number.to_string());
+        let half = text.len() as f64 * 4.0;
+        if place - half > last + 4.0 {
+            last = place + half;
+            named.push((place, text));
+        }
+    }
+    html! {
+        @for (place, text) in &named {
+            text x=(px(*place)) y=(px(FIELD.bottom + 15.0)) text-anchor="middle" { (text) }
+        }
+        text.axis x=(px((FIELD.left + FIELD.right) / 2.0)) y=(px(FIELD.bottom + 32.0))
+            text-anchor="middle" { "tasks" }
+    }
+}
+
+/// As many times what the baseline (the first) does with the fewest tasks, up to the field's end.
+fn ideal(curves: &[Curve<'_>], x: &Scale, y: &Scale, (fewest, most): (f64, f64)) -> Option<Markup> {
+    let (tasks, first) = curves.first()?.points.first()?;
+    let per_task = first.median / f64::from(*tasks);
+    let end = most.min(y.high() / per_task);
+    let place = |step: i32| {
+        let number = fewest + (end - fewest).max(0.0) * f64::from(step) / 24.0;
+        format!("{},{} ", px(x.at(number)), px(y.at(per_task * number)))
+    };
+    let points: String = (0..=24).map(place).collect();
+    Some(html! { polyline.ideal points=(points) { title { "ideal scaling of the baseline" } } })
+}
+
+fn line(curve: &Curve<'_>, palette: &Palette, x: &Scale, y: &Scale) -> Markup {
+    let place = |(tasks, it): &(u32, Estimate)| (x.at(f64::from(*tasks)), y.at(it.median));
+    let points: String = curve
+        .points
+        .iter()
+        .map(|point| format!("{},{} ", px(place(point).0), px(place(point).1)))
+        .collect();
+    html! {
+        g class=(palette.class(curve.label)) {
+            polyline.curve points=(points) {}
+            @for point in &curve.points {
+                @let (across, up) = place(point);
+                @if let Some(interval) = point.1.interval {
+                    line.error x1=(px(across)) x2=(px(across)) y1=(px(y.at(interval.low)))
+                        y2=(px(y.at(interval.high))) {}
+                }
+                g {
+                    title {
+                        (curve.label) ", " (point.0) " tasks: " (figure(point.1.median))
+                        " operations per second"
+                    }
+                    (palette.marker(curve.label, (across, up), 3.6))
+                }
+            }
+        }
+    }
+}
+
+fn data(curves: &[Curve<'_>]) -> Data {
+    let header = ["variant", "tasks", "median", "95 % from", "to"].map(str::to_owned).to_vec();
+    let rows = curves.iter().flat_map(|curve| {
+        curve.points.iter().map(|(tasks, Estimate { median, interval })| {
+            let end = |pick: fn(&statistics::Interval) -> f64| {
+                interval.as_ref().map_or(String::new(), |it| exact(pick(it)))
+            };
+            let label = curve.label.to_owned();
+            vec![label, tasks.to_string(), exact(*median), end(|it| it.low), end(|it| it.high)]
+        })
+    });
+    Data { header, rows: rows.collect(), download: None }
+}

@@ -1,0 +1,174 @@
+//! Memory over time of watched samples.
+
+use super::axes::Field;
+use super::boxes::exact;
+use super::card::{Card, Data, WIDTH, px};
+use super::palette::Palette;
+use super::scale::Scale;
+use crate::results::{Cell, Reading, Timeline};
+use crate::tables::selection::{Row, Selection};
+use maud::{Markup, html};
+
+const HEIGHT: f64 = 270.0;
+const FIELD: Field = Field { left: 46.0, right: WIDTH - 14.0, top: 24.0, bottom: HEIGHT - 40.0 };
+const MIB: f64 = (1 << 20) as f64;
+/// The phase that programs announce when they have freed everything and call nothing any more.
+const IDLE: &str = "idle";
+/// Points of a line: about one for each pixel.
+const POINTS: usize = 300;
+/// Programs that are gone before so many readings have no course to show.
+const READINGS: usize = 8;
+/// Rows of a table that somebody might read.
+const ROWS: usize = 200;
+
+/// A sample's line.
+struct Line<'a> {
+    label: &'a str,
+    round: u32,
+    points: Vec<Point>,
+}
+
+impl<'a> Line<'a> {
+    /// Time runs from when the program became idle, if `is_idle`, else from its start.
+    fn new(label: &'a str, round: u32, timeline: &Timeline, is_idle: bool) -> Self {
+        let start = timeline.phase(IDLE).filter(|_| is_idle).map_or(0.0, |(start, _)| start);
+        let points = timeline.readings.iter().map(|it| point(it, start)).collect();
+        Self { label, round, points }
+    }
+}
+
+/// A reading on the axes of the picture.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    second: f64,
+    resident: f64,
+    charged: f64,
+}
+
+/// The picture of a row; `None` where no sample was watched.
+pub(super) fn card(selection: &Selection<'_>, row: Row<'_>, palette: &Palette) -> Option<Card> {
+    let mut lines = Vec::new();
+    let (mut is_idle, mut in_group) = (true, true);
+    for column in &selection.columns {
+        let Row { workload, tasks } = row;
+        let cell = Cell { workload, tasks, variant: &column.variant.name };
+        for sample in column.run.samples_of(cell) {
+            let Some(timeline) = &sample.timeline else { continue };
+            is_idle &= timeline.phase(IDLE).is_some();
+            in_group &= timeline.in_group;
+            lines.push((column.label.as_str(), sample.round, timeline));
+        }
+    }
+    let line = |(label, round, timeline)| Line::new(label, round, timeline, is_idle);
+    let lines: Vec<Line<'_>> = lines.into_iter().map(line).collect();
+    if lines.iter().all(|line| line.points.len() < READINGS) {
+        return None;
+    }
+    let since = if is_idle { "seconds since the last free" } else { "seconds since the start" };
+    let charged =
+        if in_group { "what its control group says" } else { "how much less the machine had free" };
+    Some(Card {
+        title: format!("{}, memory over time", row.label(selection.has_tasks())),
+        note: format!(
+            "resident memory of the whole process, lower is better; every sample is a line; \
+             charged, in the data, is {charged}"
+        ),
+        height: HEIGHT,
+        picture: picture(&lines, palette, since, is_idle),
+        data: data(&lines),
+    })
+}
+
+fn point(reading: &Reading, start: f64) -> Point {
+    Point {
+        second: (reading.ms - start) / 1e3,
+        resident: reading.resident as f64 / MIB,
+        charged: reading.charged as f64 / MIB,
+    }
+}
+
+fn picture(lines: &[Line<'_>], palette: &Palette, since: &str, is_idle: bool) -> Markup {
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let highest: Vec<f64> = points().map(|point| point.resident).collect();
+    let seconds: Vec<f64> = points().map(|point| point.second).collect();
+    let y = Scale::from_zero(&highest, (FIELD.bottom, FIELD.top));
+    let from = seconds.iter().copied().fold(f64::INFINITY, f64::min);
+    let to = seconds.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let x = Scale::exact(from, to, false, (FIELD.left, FIELD.right));
+    html! {
+        (FIELD.vertical(&y, "resident, MiB"))
+        (FIELD.horizontal(&x, since))
+        @if is_idle {
+            @let zero = px(x.at(0.0));
+            line.mark x1=(zero) x2=(zero) y1=(px(FIELD.top)) y2=(px(FIELD.bottom)) {
+                title { "the last free" }
+            }
+        }
+        // The baseline is the first column, and lies on top.
+        @for line in lines.iter().rev() {
+            @let places: String = thinned(&line.points, POINTS)
+                .iter()
+                .map(|it| format!("{},{} ", px(x.at(it.second)), px(y.at(it.resident))))
+                .collect();
+            g class=(palette.class(line.label)) {
+                polyline class="curve thin" points=(places) {
+                    title { (line.label) ", round " (line.round) }
+                }
+            }
+        }
+    }
+}
+
+/// At most about so many points; of those left out the highest stays, so that no peak is lost.
+fn thinned(points: &[Point], most: usize) -> Vec<Point> {
+    let each = points.len().div_ceil(most).max(1);
+    let highest = |some: &[Point]| {
+        some.iter().copied().max_by(|one, two| one.resident.total_cmp(&two.resident))
+    };
+    points.chunks(each).filter_map(highest).collect()
+}
+
+fn data(lines: &[Line<'_>]) -> Data {
+    let header = ["variant", "round", "seconds", "resident, MiB", "charged, MiB"];
+    let rows = |most: usize| -> Vec<Vec<String>> {
+        let of_line = |line: &Line<'_>| -> Vec<Vec<String>> {
+            let row = |point: &Point| {
+                let Point { second, resident, charged } = *point;
+                let label = line.label.to_owned();
+                let figures = [second, resident, charged].map(exact);
+                [label, line.round.to_string()].into_iter().chain(figures).collect()
+            };
+            thinned(&line.points, most).iter().map(row).collect()
+        };
+        lines.iter().flat_map(of_line).collect()
+    };
+    let all = rows(usize::MAX);
+    let shown = (ROWS / lines.len()).max(2);
+    match all.len() > ROWS {
+        true => Data {
+            header: header.map(str::to_owned).to_vec(),
+            rows: rows(shown),
+            download: Some(all),
+        },
+        false => Data { header: header.map(str::to_owned).to_vec(), rows: all, download: None },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thinning_keeps_peaks() {
+        let point = |index: usize| {
+            let resident = if index == 577 { 900.0 } else { 1.0 };
+            Point { second: index as f64, resident, charged: 0.0 }
+        };
+        let points: Vec<Point> = (0..1000).map(point).collect();
+        let thin = thinned(&points, 100);
+        assert_eq!(thin.len(), 100);
+        assert!(thin.iter().any(|point| point.resident == 900.0));
+        assert_eq!(thinned(&points[..7], 100).len(), 7);
+        assert!(thinned(&[], 100).is_empty());
+    }
+}

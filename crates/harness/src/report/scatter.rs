@@ -1,0 +1,221 @@
+//! Speed against memory, with the variants that no other beats in both.
+
+use super::axes::{self, Field};
+use super::boxes::exact;
+use super::card::{Card, Data, LETTER, WIDTH, px};
+use super::palette::Palette;
+use super::scale::Scale;
+use crate::results::{Direction, Metric};
+use crate::statistics;
+use crate::tables::selection::{Column, Row, Selection};
+use maud::{Markup, html};
+
+const HEIGHT: f64 = 300.0;
+const FIELD: Field = Field { left: 46.0, right: WIDTH - 14.0, top: 24.0, bottom: HEIGHT - 40.0 };
+const RADIUS: f64 = 4.5;
+
+/// A variant with both figures in relation to the baseline.
+#[derive(Clone, Debug, PartialEq)]
+struct Point {
+    label: String,
+    memory: f64,
+    speed: f64,
+    is_copy: bool,
+}
+
+impl Point {
+    fn hint(&self) -> String {
+        let Self { label, memory, speed, .. } = self;
+        format!("{label}: {memory:.3} and {speed:.3} times the baseline")
+    }
+}
+
+/// The metric that says how much memory was used: the first in a unit of bytes of which less is
+/// better, other than the primary one.
+fn memory_metric<'a>(selection: &Selection<'a>) -> Option<&'a Metric> {
+    let is_memory = |metric: &&Metric| {
+        let is_bytes = ["bytes", "KiB", "MiB", "GiB"].contains(&metric.unit.as_str());
+        is_bytes && metric.direction == Direction::Lower
+    };
+    let metric = selection.baseline().run.meta.metrics.iter().find(is_memory)?;
+    (!is_memory(&selection.metric)).then_some(metric)
+}
+
+/// The picture of `rows` together (their geometric mean), or `None` where there is no such metric
+/// or nothing that all have measured.
+pub(super) fn card(
+    selection: &Selection<'_>,
+    rows: &[Row<'_>],
+    title: &str,
+    palette: &Palette,
+) -> Option<Card> {
+    let memory = memory_metric(selection)?;
+    let speed = selection.metric;
+    let relation = |column: &Column<'_>, metric: &Metric| -> Option<f64> {
+        let median = |column: &Column<'_>, row: &Row<'_>| {
+            let values = selection.values_of(column, *row, metric);
+            let values: Vec<f64> = values.into_iter().flatten().collect();
+            statistics::median(&values).filter(|median| *median > 0.0)
+        };
+        let of_row =
+            |row: &Row<'_>| Some(median(column, row)? / median(selection.baseline(), row)?);
+        statistics::geometric_mean(&rows.iter().map(of_row).collect::<Option<Vec<f64>>>()?)
+    };
+    let point = |column: &Column<'_>| {
+        Some(Point {
+            label: column.label.clone(),
+            memory: relation(column, memory)?,
+            speed: relation(column, speed)?,
+            is_copy: column.variant.copy_of.is_some(),
+        })
+    };
+    let points: Vec<Point> = selection.columns.iter().filter_map(point).collect();
+    if points.iter().filter(|point| !point.is_copy).count() < 2 {
+        return None;
+    }
+    let baseline = &selection.baseline().label;
+    let says = |metric: &Metric| {
+        format!("{}, times {baseline}{}", metric.name, axes::better(metric.direction))
+    };
+    let is_rate = speed.direction == Direction::Higher;
+    Some(Card {
+        title: title.to_owned(),
+        note: "dashed: the variants that no other beats in both".to_owned(),
+        height: HEIGHT,
+        picture: picture(&points, palette, (&says(memory), &says(speed)), is_rate),
+        data: data(&points, (memory, speed)),
+    })
+}
+
+fn picture(points: &[Point], palette: &Palette, says: (&str, &str), is_rate: bool) -> Markup {
+    let all = |of: fn(&Point) -> f64| -> Vec<f64> { points.iter().map(of).collect() };
+    let x = Scale::covering(&all(|point| point.memory), (FIELD.left + 6.0, FIELD.right - 6.0));
+    let y = Scale::covering(&all(|point| point.speed), (FIELD.bottom - 6.0, FIELD.top + 6.0));
+    let place = |point: &Point| (x.at(point.memory), y.at(point.speed));
+    let front: String = front(points, is_rate)
+        .into_iter()
+        .map(|point| format!("{},{} ", px(place(point).0), px(place(point).1)))
+        .collect();
+    let places: Vec<(f64, f64)> = points.iter().map(place).collect();
+    let names = Names::new(points, &places);
+    html! {
+        (FIELD.vertical(&y, says.1))
+        (FIELD.horizontal(&x, says.0))
+        polyline.ideal points=(front) {}
+        @for (index, point) in points.iter().enumerate() {
+            g class=(palette.class(&point.label)) {
+                title { (point.hint()) }
+                (palette.marker(&point.label, places[index], RADIUS))
+                @if let Some((left, baseline)) = names.places[index] {
+                    text.name x=(px(left)) y=(px(baseline)) { (point.label) }
+                }
+            }
+        }
+    }
+}
+
+/// Those that no other point beats in one figure without losing in the other, by memory.
+fn front(points: &[Point], is_rate: bool) -> Vec<&Point> {
+    let cost = |point: &Point| if is_rate { -point.speed } else { point.speed };
+    let mut sorted: Vec<&Point> = points.iter().filter(|point| !point.is_copy).collect();
+    sorted.sort_by(|one, two| {
+        one.memory.total_cmp(&two.memory).then(cost(one).total_cmp(&cost(two)))
+    });
+    let mut best = f64::INFINITY;
+    sorted.retain(|point| {
+        let is_better = cost(point) < best;
+        best = best.min(cost(point));
+        is_better
+    });
+    sorted
+}
+
+/// Where names can stand without touching each other or a point. A name without room is left out:
+/// colour, shape and hint still tell whose point it is.
+struct Names {
+    places: Vec<Option<(f64, f64)>>,
+}
+
+impl Names {
+    fn new(points: &[Point], centres: &[(f64, f64)]) -> Self {
+        let gap = RADIUS + 3.0;
+        let mut taken: Vec<[f64; 4]> =
+            centres.iter().map(|(x, y)| [x - gap, y - gap, x + gap, y + gap]).collect();
+        let mut places = Vec::new();
+        for (point, (x, y)) in points.iter().zip(centres) {
+            let width = point.label.chars().count() as f64 * LETTER + 2.0;
+            let candidates = [
+                (x + gap + 1.0, y + 4.0),
+                (x - gap - 1.0 - width, y + 4.0),
+                (x - width / 2.0, y - gap - 3.0),
+                (x - width / 2.0, y + gap + 12.0),
+            ];
+            let free = candidates.into_iter().find(|(left, baseline)| {
+                let area = [*left, baseline - 12.0, left + width, baseline + 3.0];
+                let is_inside = area[0] >= FIELD.left
+                    && area[2] <= WIDTH - 2.0
+                    && area[1] >= FIELD.top - 6.0
+                    && area[3] <= FIELD.bottom;
+                is_inside && !taken.iter().any(|other| touch(&area, other))
+            });
+            if let Some((left, baseline)) = free {
+                taken.push([left, baseline - 12.0, left + width, baseline + 3.0]);
+            }
+            places.push(free);
+        }
+        Self { places }
+    }
+}
+
+fn touch(one: &[f64; 4], two: &[f64; 4]) -> bool {
+    one[0] < two[2] && two[0] < one[2] && one[1] < two[3] && two[1] < one[3]
+}
+
+fn data(points: &[Point], (memory, speed): (&Metric, &Metric)) -> Data {
+    let header = vec!["variant".to_owned(), memory.name.clone(), speed.name.clone()];
+    let row = |it: &Point| vec![it.label.clone(), exact(it.memory), exact(it.speed)];
+    Data { header, rows: points.iter().map(row).collect(), download: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(label: &str, memory: f64, speed: f64) -> Point {
+        Point { label: label.to_owned(), memory, speed, is_copy: label.ends_with("A/A") }
+    }
+
+    #[test]
+    fn the_front_is_what_nothing_beats() {
+        let points = [
+            point("fast and big", 3.0, 0.5),
+            point("small and slow", 1.0, 2.0),
+            point("beaten", 3.0, 1.0),
+            point("middle", 2.0, 1.0),
+            point("x A/A", 0.1, 0.1),
+        ];
+        let labels = |is_rate| -> Vec<String> {
+            front(&points, is_rate).into_iter().map(|point| point.label.clone()).collect()
+        };
+        assert_eq!(labels(false), ["small and slow", "middle", "fast and big"]);
+        assert_eq!(labels(true), ["small and slow"], "of rates the highest wins");
+    }
+
+    #[test]
+    fn names_never_touch() {
+        let points: Vec<Point> = (0..12).map(|_| point("a long name", 1.0, 1.0)).collect();
+        let centres: Vec<(f64, f64)> =
+            (0..12).map(|it| (100.0 + f64::from(it) * 9.0, 120.0)).collect();
+        let names = Names::new(&points, &centres);
+        let areas: Vec<[f64; 4]> = names
+            .places
+            .iter()
+            .flatten()
+            .map(|(x, y)| [*x, y - 12.0, x + 11.0 * LETTER, y + 3.0])
+            .collect();
+        assert!(!areas.is_empty());
+        for (index, one) in areas.iter().enumerate() {
+            assert!(areas[index + 1..].iter().all(|two| !touch(one, two)), "{areas:?}");
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! The runs of one experiment: warnings, tables, pictures, environment.
+
+use super::card::Card;
+use super::palette::Palette;
+use super::{axes, boxes, counters, curves, memory, scatter};
+use crate::environment::Environment;
+use crate::results::{Meta, Run};
+use crate::statistics::Interval;
+use crate::statistics::verdict::{MARGIN, Outcome};
+use crate::table;
+use crate::tables::modern::{self, Judged, Line};
+use crate::tables::selection::{Column, Row, Selection};
+use crate::targets::{self, Outcome as Reached, Targets, TargetsOf};
+use maud::{Markup, html};
+
+/// Heading of the pictures with two axes.
+const TRADEOFFS: &str = "Speed against memory";
+
+/// The section of one selection; `number` makes its name in the page unique.
+pub(super) fn section(
+    selection: &Selection<'_>,
+    number: usize,
+    palette: &Palette,
+    targets: TargetsOf<'_>,
+) -> Markup {
+    let meta = &selection.baseline().run.meta;
+    let labels: Vec<&str> = selection.columns.iter().map(|column| column.label.as_str()).collect();
+    html! {
+        section id=(format!("experiment-{number}")) {
+            h2 { (meta.experiment) }
+            p.note {
+                (counted(meta.workloads.len(), "workload")) ", "
+                @if selection.has_tasks() {
+                    (counted(meta.tasks.len(), "number")) " of tasks, "
+                }
+                (counted(labels.len(), "variant")) ", "
+                (counted(meta.rounds as usize, "round")) ", baseline "
+                b { (selection.baseline().label) }
+            }
+            (warnings(selection))
+            @for targets in selection.runs().iter().filter_map(|(_, run)| targets(run)) {
+                (table_of(targets))
+            }
+            (palette.legend(&labels))
+            @let judged = modern::judged(selection);
+            (glance(selection, &judged, palette))
+            (pictures(selection, palette))
+            (verdicts(selection, &judged, palette))
+            (environments(selection.runs()))
+        }
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
+fn warnings(selection: &Selection<'_>) -> Markup {
+    let findings = selection.runs().iter().flat_map(|(name, run)| {
+        run.meta.environment.findings.iter().map(move |finding| format!("{name}: {finding}"))
+    });
+    let all: Vec<String> = selection.warnings().iter().cloned().chain(findings).collect();
+    html! {
+        @if !all.is_empty() {
+            details.warnings open[!selection.warnings().is_empty()] {
+                summary { (counted(all.len(), "thing")) " to know before reading on" }
+                ul { @for warning in &all { li { (warning) } } }
+            }
+        }
+    }
+}
+
+/// What is to be reached, and what was.
+fn table_of(targets: Targets) -> Markup {
+    let class = |row: &targets::Row, index: usize| match &row.outcome {
+        _ if index != targets::VERDICT => "",
+        Reached::Met => "better",
+        Reached::Missed => "worse",
+        Reached::Unclear(_) | Reached::NotRun => "words",
+    };
+    html! {
+        h3 { "Targets" }
+        div.scroll.wide tabindex="0" {
+            table.targets {
+                thead { tr { @for cell in &targets.header { th scope="col" { (cell) } } } }
+                tbody {
+                    @for row in &targets.rows {
+                        tr {
+                            @for (index, cell) in row.cells.iter().enumerate() {
+                                td class=(class(row, index)) { (cell) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        p.note { (targets.legend) }
+    }
+}
+
+/// All verdicts in as little room as they need.
+fn glance(selection: &Selection<'_>, judged: &Judged, palette: &Palette) -> Markup {
+    let mut names: Vec<&str> = judged.lines.iter().map(|line| line.cells[0].as_str()).collect();
+    names.dedup();
+    let others: Vec<&Column<'_>> = selection.columns.iter().skip(1).collect();
+    let line = |name: &str, label: &str| {
+        judged.lines.iter().find(|line| line.cells[0] == name && line.cells[1] == label)
+    };
+    html! {
+        h3 { "At a glance" }
+        p.note {
+            (selection.metric.name) " as a multiple of " b { (selection.baseline().label) }
+            (axes::better(selection.metric.direction)) ". ▲ better, ▼ worse, = within "
+            (format!("{:.0}", MARGIN * 100.0)) " %, ? undecided."
+        }
+        div.scroll.wide tabindex="0" {
+            table.glance {
+                thead {
+                    tr {
+                        th scope="col" { "workload" }
+                        @for column in &others {
+                            th scope="col" class=(palette.class(&column.label)) {
+                                i.chip {} (column.label)
+                            }
+                        }
+                    }
+                }
+                tbody {
+                    @for name in &names {
+                        tr {
+                            td { (name) }
+                            @for column in &others {
+                                (glance_cell(
+                                    line(name, &column.label),
+                                    selection.is_copy(column),
+                                    &palette.class(&column.label),
+                                ))
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The copy of the baseline is no rival: its cell shows the noise.
+fn glance_cell(line: Option<&Line>, is_copy: bool, class: &str) -> Markup {
+    let Some(verdict) = line.and_then(|line| line.verdict) else {
+        return html! { td class=(class) { "–" } };
+    };
+    let (mark, name) = match verdict.outcome {
+        _ if is_copy => ("", "copy"),
+        Outcome::Better => (" ▲", "better"),
+        Outcome::Worse => (" ▼", "worse"),
+        Outcome::Same => (" =", "same"),
+        Outcome::Undecided => (" ?", "undecided"),
+    };
+    let hint = match verdict.interval {
+        Some(Interval { low, high }) => format!("{name}, 95 %: {low:.3} to {high:.3}"),
+        None => name.to_owned(),
+    };
+    html! {
+        td class=(format!("{class} {name}")) title=(hint) {
+            (table::multiple(verdict.centre)) (mark)
+        }
+    }
+}
+
+/// The table of `quarry lab compare`, with its legend.
+fn verdicts(selection: &Selection<'_>, judged: &Judged, palette: &Palette) -> Markup {
+    html! {
+        h3 { "Medians and verdicts" }
+        div.scroll.wide tabindex="0" {
+            table.verdicts {
+                thead { tr { @for cell in &judged.header { th scope="col" { (cell) } } } }
+                tbody {
+                    @for line in &judged.lines {
+                        tr class=(palette.class(&line.cells[1])) {
+                            @for (index, cell) in line.cells.iter().enumerate() {
+                                td class=(outcome(index, line)) { (cell) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        p.note { (modern::legend(selection)) }
+    }
+}
+
+/// Class of a cell: what its words say.
+fn outcome(index: usize, line: &Line) -> &'static str {
+    match (index, line.verdict.map(|verdict| verdict.outcome)) {
+        (modern::VERDICT, Some(Outcome::Better)) => "better",
+        (modern::VERDICT, Some(Outcome::Worse)) => "worse",
+        (modern::VERDICT, _) => "words",
+        _ => "",
+    }
+}
+
+fn pictures(selection: &Selection<'_>, palette: &Palette) -> Markup {
+    let each = |of: &dyn Fn(Row<'_>) -> Option<Card>| -> Vec<Card> {
+        selection.rows.iter().filter_map(|row| of(*row)).collect()
+    };
+    let mut workloads: Vec<&str> = selection.rows.iter().map(|row| row.workload).collect();
+    workloads.dedup();
+    let curves =
+        workloads.iter().filter_map(|name| curves::card(selection, name, palette)).collect();
+    let groups: [(&str, &str, Vec<Card>); 5] = [
+        ("Samples", samples_note(selection), each(&|row| boxes::card(selection, row, palette))),
+        ("Scaling", "", curves),
+        ("Memory over time", "", each(&|row| memory::card(selection, row, palette))),
+        (TRADEOFFS, "", tradeoffs(selection, palette)),
+        ("Counters", "", each(&|row| counters::card(selection, row, palette))),
+    ];
+    html! {
+        @for (title, note, cards) in &groups {
+            @if !cards.is_empty() {
+                h3 { (title) }
+                @if !note.is_empty() { p.note { (note) } }
+                div.cards { @for card in cards.iter().take(most(title)) { (card.markup()) } }
+                @if cards.len() > most(title) {
+                    details.more {
+                        summary { "Each workload" }
+                        div.cards {
+                            @for card in cards.iter().skip(most(title)) { (card.markup()) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Pictures of a kind that are open at once: of trade-offs the one over all workloads, and so many
+/// others as fill a row.
+fn most(title: &str) -> usize {
+    if title == TRADEOFFS { 3 } else { usize::MAX }
+}
+
+fn samples_note(selection: &Selection<'_>) -> &'static str {
+    match selection.copy() {
+        Some(_) => {
+            "Every dot is a sample; box: quartiles; whiskers: the last samples within 1.5 times \
+             the box. × is the ratio to the baseline. The grey band is the noise: there an equal \
+             copy of the baseline lies, with 95 %; it needs six rounds."
+        }
+        None => {
+            "Every dot is a sample; box: quartiles; whiskers: the last samples within 1.5 times \
+             the box. × is the ratio to the baseline. No copy of the baseline ran along, so the \
+             noise is not known."
+        }
+    }
+}
+
+/// All rows together, then each.
+fn tradeoffs(selection: &Selection<'_>, palette: &Palette) -> Vec<Card> {
+    let rows = &selection.rows;
+    let name =
+        |row: &Row<'_>| format!("{}, speed against memory", row.label(selection.has_tasks()));
+    let one = |row: &Row<'_>| scatter::card(selection, &[*row], &name(row), palette);
+    let all = match rows.len() {
+        1 => None,
+        count => scatter::card(
+            selection,
+            rows,
+            &format!("All {count} workloads, geometric mean of speed and memory"),
+            palette,
+        ),
+    };
+    all.into_iter().chain(rows.iter().filter_map(one)).collect()
+}
+
+fn environments(runs: &[(String, Run)]) -> Markup {
+    html! {
+        h3 { "Where it was measured" }
+        div.cards {
+            @for (name, run) in runs {
+                div.card.environment {
+                    h4 { (name) }
+                    p.note { (run.meta.environment.summary()) }
+                    details {
+                        summary { "Everything recorded" }
+                        dl { @for (term, text) in facts(run) { dt { (term) } dd { (text) } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What is known of a run beside its samples.
+fn facts(run: &Run) -> Vec<(String, String)> {
+    let Meta { environment, variants, options, seed, rounds, schema, .. } = &run.meta;
+    let Environment { cpu, cpus, kernel, glibc, distribution, thp, governor, load, .. } =
+        environment;
+    let numbers: Vec<String> = cpus.iter().map(ToString::to_string).collect();
+    let virtual_machine = if environment.virtual_machine { "yes" } else { "no" };
+    let mut facts = vec![
+        ("CPU", cpu.clone()),
+        ("CPUs", numbers.join(", ")),
+        ("virtual machine", virtual_machine.to_owned()),
+        ("kernel", kernel.clone()),
+        ("distribution", distribution.clone()),
+        ("glibc", glibc.clone()),
+        ("transparent huge pages", thp.clone()),
+        ("governor", governor.clone().unwrap_or_else(|| "not shown".to_owned())),
+        ("load before", load.clone()),
+        ("Quarry", environment.quarry.clone()),
+        ("Quarry's options", environment.quarry_options.join(" ")),
+        ("seed", seed.to_string()),
+        ("rounds asked for", rounds.to_string()),
+        ("rounds taken", run.rounds().to_string()),
+        ("schema", schema.clone()),
+    ];
+    facts.retain(|(_, text)| !text.is_empty());
+    let known = facts.into_iter().map(|(term, text)| (term.to_owned(), text));
+    let options = options.iter().map(|(key, value)| (format!("option {key}"), value.clone()));
+    let variants = variants.iter().map(|it| (it.name.clone(), it.description.clone()));
+    known.chain(options).chain(variants).collect()
+}

@@ -1,0 +1,176 @@
+//! Formulas of figures, which are stored with the samples.
+
+use super::Measurement;
+use serde::{Deserialize, Serialize};
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// Rates.
+    Higher,
+    /// Times and memory.
+    Lower,
+    /// Neither: a count that explains.
+    None,
+}
+
+/// Unit of what is counted.
+const PER_OPERATION: &str = "per operation";
+
+/// A figure of every sample: `times * of / per`, where `of` and `per` name figures of the
+/// measurement (`operations`, `time_ns`, `wall_ns`, `cpu_ns`, a counter or a figure).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Metric {
+    /// Its name in tables.
+    pub name: String,
+    /// The unit, such as `ns per operation`.
+    pub unit: String,
+    /// Which way is better.
+    pub direction: Direction,
+    /// Digits behind the point, where a table fixes them.
+    pub decimals: u8,
+    /// True for the metric that verdicts are about; one metric of a run is.
+    #[serde(default)]
+    pub primary: bool,
+    of: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    per: Option<String>,
+    times: f64,
+    /// A value up to this is near zero.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    near_zero: f64,
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
+}
+
+impl Metric {
+    /// The figure `of` as it is.
+    pub fn new(name: &str, unit: &str, direction: Direction, of: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            direction,
+            decimals: 2,
+            primary: false,
+            of: of.to_owned(),
+            per: None,
+            times: 1.0,
+            near_zero: 0.0,
+        }
+    }
+
+    /// Nanoseconds per operation on the workload's clock.
+    pub fn time_per_operation() -> Self {
+        Self::new("time", "ns per operation", Direction::Lower, "time_ns").per("operations")
+    }
+
+    /// Operations per second of wall-clock time.
+    pub fn rate(unit: &str) -> Self {
+        Self::new("rate", unit, Direction::Higher, "operations").per("wall_ns").times(1e9)
+    }
+
+    /// A counter per operation: neither way is better by itself.
+    pub fn counted(name: &str, counter: &str) -> Self {
+        Self::new(name, PER_OPERATION, Direction::None, counter).per("operations").digits(4)
+    }
+
+    /// Divided by another figure; no value where that is 0.
+    pub fn per(mut self, figure: &str) -> Self {
+        self.per = Some(figure.to_owned());
+        self
+    }
+
+    /// Multiplied.
+    pub fn times(mut self, factor: f64) -> Self {
+        self.times = factor;
+        self
+    }
+
+    /// Sets the number of digits behind the point; 2 where it is not set.
+    pub fn digits(mut self, decimals: u8) -> Self {
+        self.decimals = decimals;
+        self
+    }
+
+    /// With the value, in its unit, up to which it is so near to zero that ratios say nothing: ten
+    /// times what it is measured by.
+    pub fn near_zero(mut self, value: f64) -> Self {
+        self.near_zero = value;
+        self
+    }
+
+    /// The value up to which ratios say nothing.
+    pub fn zero(&self) -> f64 {
+        self.near_zero
+    }
+
+    /// The one that verdicts are about.
+    pub fn primary(mut self) -> Self {
+        self.primary = true;
+        self
+    }
+
+    /// Name and unit, for the head of a column; a figure that a program prints has no unit.
+    pub fn label(&self) -> String {
+        match self.unit() {
+            unit if unit.is_empty() => self.name.clone(),
+            unit if unit.starts_with(&self.name) => unit,
+            unit => format!("{}, {unit}", self.name),
+        }
+    }
+
+    /// Its unit as the formula has it: what is multiplied is not `per operation` any more, also in
+    /// runs that were recorded under that name.
+    pub fn unit(&self) -> String {
+        match self.unit.as_str() {
+            PER_OPERATION if self.times == 1000.0 => "per 1,000 operations".to_owned(),
+            PER_OPERATION if self.times != 1.0 => format!("per {} operations", self.times),
+            unit => unit.to_owned(),
+        }
+    }
+
+    /// Its value, `None` where the measurement lacks a figure or divides by 0.
+    pub fn value(&self, measurement: &Measurement) -> Option<f64> {
+        let of = measurement.figure(&self.of)? * self.times;
+        match &self.per {
+            None => Some(of),
+            Some(per) => measurement.figure(per).filter(|per| *per != 0.0).map(|per| of / per),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_follow_the_formula() {
+        let mut measurement = Measurement::of_window(4, 10, 20, 0, "x");
+        measurement.counters.insert("locks".to_owned(), 2);
+        measurement.figures.insert("score".to_owned(), 0.5);
+        assert_eq!(Metric::time_per_operation().value(&measurement), Some(2.5));
+        assert_eq!(Metric::rate("1/s").value(&measurement), Some(2e8));
+        assert_eq!(Metric::counted("locks", "locks").value(&measurement), Some(0.5));
+        let score = Metric::new("score", "", Direction::Higher, "score");
+        assert_eq!(score.value(&measurement), Some(0.5));
+        assert_eq!(score.clone().per("cpu_ns").value(&measurement), None, "nothing per nothing");
+        assert_eq!(score.per("nobody").value(&measurement), None);
+    }
+
+    #[test]
+    fn the_unit_is_that_of_the_formula() {
+        let label = |metric: Metric| metric.label();
+        assert_eq!(label(Metric::counted("locks", "locks")), "locks, per operation");
+        let slabs = Metric::counted("slabs", "slabs").times(1000.0);
+        assert_eq!(label(slabs.clone()), "slabs, per 1,000 operations");
+        let mut measurement = Measurement::of_window(2000, 10, 20, 0, "x");
+        measurement.counters.insert("slabs".to_owned(), 6);
+        assert_eq!(slabs.value(&measurement), Some(3.0));
+        let memory = Metric::new("resident", "resident, KiB", Direction::Lower, "resident");
+        assert_eq!(label(memory), "resident, KiB", "a word is said once");
+        assert_eq!(label(Metric::new("rate", "", Direction::Higher, "rate")), "rate");
+    }
+}

@@ -1,0 +1,31 @@
+//! A results directory: every raw sample of one run, with what is needed to judge them later.
+//!
+//! ```text
+//! DIR/meta.json      what was compared, over what, where; written before the first sample
+//! DIR/samples.jsonl  one line per sample, in the order taken, written when it was taken
+//! ```
+//!
+//! What others use: an experiment declares its [`Variant`]s, [`Workload`]s and [`Metric`]s in a
+//! [`Experiment`](crate::experiment::Experiment), whose `conduct` writes the directory and returns
+//! a [`Run`].
+//! Whoever reads results starts with [`read`], which gives a [`Run`] too. `values(cell, metric)`
+//! are the counted samples of a [`Cell`] (workload, tasks, variant) in the order of rounds, with
+//! gaps; two such columns of one run are paired by their index. Formulas are data: a [`Metric`]
+//! computes its value from a [`Measurement`], so no reader needs to know the experiment. Memory
+//! over time is a sample's [`Timeline`].
+//!
+//! A directory is never overwritten. A last line without its end, as a kill leaves it, is left out
+//! with a warning; everything else that is damaged or foreign is an error with file and line.
+
+mod directory;
+pub mod examples;
+mod meta;
+mod metric;
+mod run;
+mod sample;
+
+pub use directory::{RunDirectory, prepare, read};
+pub use meta::{Meta, SCHEMA, Variant, Verify, Workload};
+pub use metric::{Direction, Metric};
+pub use run::{Cell, Run};
+pub use sample::{Measurement, Reading, Sample, Timeline};

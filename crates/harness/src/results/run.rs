@@ -1,0 +1,119 @@
+//! A run in memory: its meta data and its samples.
+
+use super::{Meta, Metric, Sample};
+
+/// Where samples stand side by side: what differs between them is the round alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell<'a> {
+    /// The workload.
+    pub workload: &'a str,
+    /// Number of tasks.
+    pub tasks: u32,
+    /// On what.
+    pub variant: &'a str,
+}
+
+/// A whole run, just taken or read back.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Variants, workloads and machine.
+    pub meta: Meta,
+    /// In the order in which they were taken.
+    pub samples: Vec<Sample>,
+    /// Oddities of the directory that it was read from.
+    pub warnings: Vec<String>,
+}
+
+impl Run {
+    /// Counted rounds that have a sample: fewer than asked for where the run was cut short.
+    pub fn rounds(&self) -> usize {
+        self.samples.iter().map(|sample| sample.round).max().unwrap_or(0) as usize
+    }
+
+    /// Counted samples of a cell in the order taken; failed ones are among them.
+    pub fn samples_of<'a>(&'a self, cell: Cell<'a>) -> impl Iterator<Item = &'a Sample> {
+        self.samples.iter().filter(move |sample| {
+            sample.round > 0
+                && sample.workload == cell.workload
+                && sample.tasks == cell.tasks
+                && sample.variant == cell.variant
+        })
+    }
+
+    /// One value per counted round of a cell, `None` where the sample failed or has no such figure.
+    /// Equal indices of two columns are the same round: a pair.
+    pub fn values(&self, cell: Cell<'_>, metric: &Metric) -> Vec<Option<f64>> {
+        let mut values = vec![None; self.rounds()];
+        for sample in self.samples_of(cell) {
+            let value = sample.measurement.as_ref().and_then(|it| metric.value(it));
+            values[sample.round as usize - 1] = value;
+        }
+        values
+    }
+
+    /// Returns the text above the tables: the machine, the variants, and how samples were taken;
+    /// `what` says what a sample was.
+    pub fn head(&self, what: &str) -> String {
+        let mut text = self.meta.environment.summary() + "\n";
+        for variant in &self.meta.variants {
+            text.push_str(&format!("* {}: {}\n", variant.name, variant.description));
+        }
+        let Meta { rounds, seed, .. } = self.meta;
+        text + &format!("{rounds} samples of each, seed {seed}, order randomised: {what}\n")
+    }
+
+    /// One line per distinct failure, with how often it happened and where.
+    pub fn failures(&self) -> Vec<String> {
+        let mut distinct: Vec<(String, usize)> = Vec::new();
+        for sample in &self.samples {
+            let Some(failure) = &sample.failure else { continue };
+            let text = format!("{} on {}: {failure}", sample.workload, sample.variant);
+            match distinct.iter_mut().find(|(present, _)| *present == text) {
+                Some((_, count)) => *count += 1,
+                None => distinct.push((text, 1)),
+            }
+        }
+        distinct.into_iter().map(|(text, count)| format!("{text} ({count} times)")).collect()
+    }
+
+    /// Fails where samples failed: after tables have been printed, so that it is not overlooked.
+    ///
+    /// # Errors
+    /// The failures, one per line.
+    pub fn expect_no_failures(&self) -> anyhow::Result<()> {
+        let failures = self.failures();
+        if !failures.is_empty() {
+            anyhow::bail!("samples failed:\n{}", failures.join("\n"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::examples::{cell, run};
+    use super::*;
+
+    #[test]
+    fn values_leave_out_the_warm_up_and_keep_gaps() {
+        let mut run = run("a", &[("a", &[Some(2.0), None, Some(3.0)])]);
+        let mut warm_up = run.samples[0].clone();
+        warm_up.round = 0;
+        run.samples.insert(0, warm_up);
+        let time = run.meta.primary().clone();
+        assert_eq!(run.values(cell("a"), &time), [Some(2.0), None, Some(3.0)]);
+        assert_eq!(run.values(cell("b"), &time), [None; 3]);
+        assert_eq!(run.values(Cell { tasks: 2, ..cell("a") }, &time), [None; 3]);
+    }
+
+    #[test]
+    fn failures_are_counted() {
+        let mut run = run("a", &[("a", &[None, None])]);
+        assert!(run.expect_no_failures().is_ok());
+        for sample in &mut run.samples {
+            sample.failure = Some("signal 11".to_owned());
+        }
+        assert_eq!(run.failures(), ["w on a: signal 11 (2 times)"]);
+        assert!(run.expect_no_failures().is_err());
+    }
+}

@@ -1,0 +1,127 @@
+//! One sample: what was measured, or why not.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The measurement of one sample.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// Operations in the measured window; what counts as one is the workload's matter.
+    pub operations: u64,
+    /// Time of the operations, on the clock that the workload chose.
+    pub time_ns: u64,
+    /// Length of the window on the wall clock.
+    pub wall_ns: u64,
+    /// CPU time of the whole process in the window.
+    pub cpu_ns: u64,
+    /// Things that are seen to have happened, counted apart from `operations`: blocks that came
+    /// back with the mark that they were given, packets that arrived. The parent compares it with
+    /// what the workload's [`Verify`](super::Verify) expects.
+    #[serde(default)]
+    pub verified: u64,
+    /// The server of the sample: the file that `malloc` belongs to, or the policies of the stack.
+    pub served_by: String,
+    /// Further counts by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<String, u64>,
+    /// Further figures that are no counts, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, f64>,
+}
+
+impl Measurement {
+    /// A window without further figures; `verified` is still 0.
+    pub fn of_window(
+        operations: u64,
+        time_ns: u64,
+        wall_ns: u64,
+        cpu_ns: u64,
+        served_by: &str,
+    ) -> Self {
+        let served_by = served_by.to_owned();
+        Self { operations, time_ns, wall_ns, cpu_ns, served_by, ..Self::default() }
+    }
+
+    /// With counters.
+    pub fn with(mut self, counters: &[(&str, u64)]) -> Self {
+        self.counters.extend(counters.iter().map(|(name, count)| ((*name).to_owned(), *count)));
+        self
+    }
+
+    /// A figure by its name: one of the fields, a counter or a further figure.
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        match name {
+            "operations" => Some(self.operations as f64),
+            "time_ns" => Some(self.time_ns as f64),
+            "wall_ns" => Some(self.wall_ns as f64),
+            "cpu_ns" => Some(self.cpu_ns as f64),
+            _ => {
+                let count = self.counters.get(name).map(|count| *count as f64);
+                count.or_else(|| self.figures.get(name).copied())
+            }
+        }
+    }
+}
+
+/// Memory of a watched process at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reading {
+    /// Since the process was started.
+    pub ms: f64,
+    /// Resident, in bytes (`statm`).
+    pub resident: u64,
+    /// Bytes that the control group is charged for; where there can be no group, by how much less
+    /// memory is free on the machine than at the start.
+    pub charged: i64,
+}
+
+/// A parent's observations of a process while it ran.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timeline {
+    /// In the order of time.
+    pub readings: Vec<Reading>,
+    /// When which phase was announced, with what was said.
+    pub phases: Vec<(f64, String)>,
+    /// True if `charged` is a control group's, and not the machine's free memory.
+    pub in_group: bool,
+}
+
+impl Timeline {
+    /// When `phase` was announced, and the numbers that were said with it.
+    pub fn phase(&self, phase: &str) -> Option<(f64, Vec<u64>)> {
+        self.phases.iter().find_map(|(ms, line)| {
+            let mut words = line.split(' ');
+            (words.next() == Some(phase))
+                .then(|| (*ms, words.filter_map(|word| word.parse().ok()).collect()))
+        })
+    }
+
+    /// The last reading before `ms`.
+    pub fn at(&self, ms: f64) -> Option<Reading> {
+        self.readings.iter().rev().find(|reading| reading.ms <= ms).copied()
+    }
+}
+
+/// A sample in its place in the run: one line of `samples.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Round; 0 is the warm-up and enters no statistics.
+    pub round: u32,
+    /// The workload.
+    pub workload: String,
+    /// Number of tasks that ran it at once.
+    pub tasks: u32,
+    /// The variant.
+    pub variant: String,
+    /// When it was done, in milliseconds since the run began.
+    pub at_ms: u64,
+    /// `None` where it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measurement: Option<Measurement>,
+    /// Memory over time, of a watched one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Timeline>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}

@@ -1,0 +1,203 @@
+//! Programs that a script drives: servers with their databases, and whatever takes more than one
+//! command.
+//!
+//! A script is `NAME.sh VERB FOLDER SIZE`, where SIZE is `full` or `quick`:
+//!
+//! ```text
+//! about    says on lines `KEY: VALUE` what it is ([`Script`]); where the program is absent it
+//!          fails, and its last line on standard error says what to install
+//! prepare  puts into FOLDER what no sample is to pay for
+//! run      does the work in FOLDER, checks it, prints the same every time, and leaves no process
+//! ```
+
+use crate::ready_program::{Check, Label, ReadyProgram};
+use anyhow::{Context, Result, bail};
+use quarry_compare::{Launcher, Program};
+use quarry_harness::launch::{cleared_variables, end_of, last_line};
+use quarry_harness::usage::Usage;
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// A sample that takes longer than this has failed.
+const LIMIT: Duration = Duration::from_secs(180);
+/// The ending of scripts; what else lies in their folder is theirs.
+const ENDING: &str = "sh";
+/// A file that scripts share; it drives nothing.
+const SHARED: &str = "common";
+
+/// A script, with what it says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Script {
+    /// Name of its file without the ending.
+    pub(crate) name: String,
+    /// The program's name and version (`version`).
+    pub(crate) version: String,
+    /// The work that it is made to do (`what`).
+    pub(crate) what: String,
+    /// Most pairs of samples that are taken (`rounds`): fewer where one takes long.
+    pub(crate) rounds: Option<u32>,
+    /// True if the amount of work is the same in every run (`work: fixed`), so that times can be
+    /// compared. It is not where the script kills something at a random moment (`work: random`).
+    pub(crate) is_fixed: bool,
+    /// True if the program brings an allocator of its own, so that a preloaded one serves only the
+    /// rest (`malloc: own`).
+    pub(crate) has_own_malloc: bool,
+    file: PathBuf,
+}
+
+impl Script {
+    /// Names of the scripts in `folder`, sorted.
+    ///
+    /// # Errors
+    /// One of usage, where it cannot be read.
+    pub(crate) fn names(folder: &Path) -> Result<Vec<String>> {
+        let entries = fs::read_dir(folder).map_err(|error| {
+            let folder = folder.display();
+            Usage(format!("--scripts {folder}: {error}; accepted: scripts/programs of the source"))
+        })?;
+        let name = |path: PathBuf| {
+            let is_script = path.extension().is_some_and(|ending| ending == ENDING);
+            let name = path.file_stem()?.to_str()?.to_owned();
+            (is_script && name != SHARED).then_some(name)
+        };
+        let mut names: Vec<String> =
+            entries.flatten().filter_map(|entry| name(entry.path())).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Asks a script about itself.
+    ///
+    /// # Errors
+    /// Where its program is absent: what to install. Where it says too little: what is missing.
+    pub(crate) fn ask(folder: &Path, name: &str) -> Result<Self> {
+        let file = folder.join(name).with_extension(ENDING).canonicalize()?;
+        let output = Command::new("bash").arg(&file).arg("about").output().context("bash")?;
+        if !output.status.success() {
+            let said = last_line(&output.stderr);
+            bail!("{name}: {}", said.as_deref().unwrap_or("`about` failed"));
+        }
+        Self::parse(name, file, &String::from_utf8_lossy(&output.stdout))
+    }
+
+    fn parse(name: &str, file: PathBuf, text: &str) -> Result<Self> {
+        let pairs: BTreeMap<&str, &str> =
+            text.lines().filter_map(|line| line.split_once(": ")).collect();
+        let word = |key: &str| {
+            let value = pairs.get(key).with_context(|| format!("{name}: about: no {key}"))?;
+            Ok::<_, anyhow::Error>((*value).to_owned())
+        };
+        let choice = |key: &str, usual: &str, other: &str| match pairs.get(key) {
+            Some(value) if *value == other => Ok(true),
+            Some(value) if *value != usual => {
+                bail!("{name}: about: {key}: {value}; accepted: {usual}, {other}")
+            }
+            _ => Ok(false),
+        };
+        let rounds = pairs.get("rounds").map(|text| text.parse());
+        Ok(Self {
+            name: name.to_owned(),
+            version: word("version")?,
+            what: word("what")?,
+            rounds: rounds.transpose().with_context(|| format!("{name}: about: rounds"))?,
+            is_fixed: !choice("work", "fixed", "random")?,
+            has_own_malloc: choice("malloc", "preloaded", "own")?,
+            file,
+        })
+    }
+
+    /// Lets it prepare a folder, and runs it once on glibc under the counter.
+    ///
+    /// # Errors
+    /// Where it does not work here even on glibc.
+    pub(crate) fn make_ready(self, quick: bool, launcher: &Launcher) -> Result<ReadyProgram> {
+        let folder = tempfile::Builder::new().prefix("quarry-driven").tempdir()?;
+        // Servers that refuse to run as root have folders of their own in it.
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o711))?;
+        let size = if quick { "quick" } else { "full" };
+        self.prepare(folder.path(), size)?;
+        let words = [self.file.as_os_str(), "run".as_ref(), folder.path().as_os_str()];
+        let words = ["bash".as_ref()].into_iter().chain(words).chain([size.as_ref()]);
+        let program = Program {
+            file: "/bin/bash".into(),
+            command: words.map(ToOwned::to_owned).collect(),
+            stdin: None,
+            variables: Vec::new(),
+            timeout: LIMIT,
+            may_serve_itself: self.has_own_malloc,
+            proportional: true,
+        };
+        let Self { name, version, what, rounds, is_fixed, .. } = self;
+        let label = Label { name, version, what };
+        let mut ready = ReadyProgram::new(label, program, Check::Output(""), folder, launcher)?;
+        ready.last_round = rounds.unwrap_or(u32::MAX);
+        ready.is_fixed = is_fixed;
+        Ok(ready)
+    }
+
+    /// Lets it prepare `folder`, on the C library's allocator.
+    ///
+    /// # Errors
+    /// Where it fails: what it said last.
+    fn prepare(&self, folder: &Path, size: &str) -> Result<()> {
+        let mut command = Command::new("bash");
+        command.arg(&self.file).arg("prepare").arg(folder).arg(size);
+        for key in cleared_variables() {
+            command.env_remove(key);
+        }
+        let output = command.output().context("bash")?;
+        if !output.status.success() {
+            bail!("{}: prepare: {}", self.name, end_of(&output));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Script> {
+        Script::parse("x", PathBuf::new(), text)
+    }
+
+    #[test]
+    fn a_script_says_what_it_is() {
+        let script = parsed("version: X 1.2\nwhat: counts: to ten\n").unwrap();
+        assert_eq!((script.version.as_str(), script.what.as_str()), ("X 1.2", "counts: to ten"));
+        assert_eq!((script.rounds, script.is_fixed, script.has_own_malloc), (None, true, false));
+        let text = "version: X\nwhat: y\nrounds: 3\nwork: random\nmalloc: own\n";
+        let script = parsed(text).unwrap();
+        assert_eq!((script.rounds, script.is_fixed, script.has_own_malloc), (Some(3), false, true));
+    }
+
+    #[test]
+    fn what_a_script_leaves_out_or_misspells_is_told() {
+        assert_eq!(parsed("what: y\n").unwrap_err().to_string(), "x: about: no version");
+        let error = parsed("version: X\nwhat: y\nwork: some\n").unwrap_err().to_string();
+        assert_eq!(error, "x: about: work: some; accepted: fixed, random");
+        assert!(parsed("version: X\nwhat: y\nrounds: few\n").is_err());
+    }
+
+    #[test]
+    fn scripts_are_listed_without_what_they_share() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["b.sh", "a.sh", "common.sh", "a.sql"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert_eq!(Script::names(folder.path()).unwrap(), ["a", "b"]);
+        assert!(Script::names(&folder.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn an_absent_program_is_told_in_the_words_of_its_script() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.sh"), "echo >&2 'apt-get install it'; exit 3").unwrap();
+        let error = Script::ask(folder.path(), "a").unwrap_err().to_string();
+        assert_eq!(error, "a: apt-get install it");
+    }
+}

@@ -1,0 +1,74 @@
+//! The programs of an experiment: those that can be run, and why others cannot.
+
+use super::plan::Lab;
+use crate::ready_program::ReadyProgram;
+use crate::real_programs::RealProgram;
+use anyhow::{Result, bail};
+use quarry_compare::{Interrupt, Launcher};
+
+/// Programs that can be run, and why others cannot.
+#[derive(Default)]
+pub(crate) struct Cast {
+    /// Ready to be run.
+    pub(crate) ready: Vec<ReadyProgram>,
+    /// Programs that fail before any comparison.
+    pub(crate) broken: Vec<String>,
+    absent: Vec<String>,
+}
+
+impl Cast {
+    /// Makes real programs ready, for as long as there is no interruption.
+    pub(crate) fn add_real(
+        &mut self,
+        wanted: &[&RealProgram],
+        quick: bool,
+        launcher: &Launcher,
+        interrupt: &Interrupt,
+    ) {
+        for what in wanted {
+            let make = || Ok(what.make_ready(what.place()?, quick, launcher));
+            if !self.add(make(), interrupt) {
+                break;
+            }
+        }
+    }
+
+    /// Adds a program, or why it is absent (the outer error) or broken (the inner one). Returns
+    /// whether there may be more: not after an interruption.
+    pub(crate) fn add(
+        &mut self,
+        made: Result<Result<ReadyProgram>, String>,
+        interrupt: &Interrupt,
+    ) -> bool {
+        match made {
+            Err(advice) => self.absent.push(advice),
+            Ok(_) if interrupt.signal().is_some() => return false,
+            Ok(Ok(program)) => self.ready.push(program),
+            Ok(Err(reason)) => self.broken.push(format!("{reason:#}")),
+        }
+        true
+    }
+
+    /// Names what is absent.
+    ///
+    /// # Errors
+    /// Where the run has been interrupted, or `rest` further workloads are all that there is, and
+    /// are none.
+    pub(crate) fn announce(
+        &self,
+        lab: &mut Lab<'_>,
+        interrupt: &Interrupt,
+        rest: usize,
+    ) -> Result<()> {
+        for advice in &self.absent {
+            writeln!(lab.out, "absent: {advice}")?;
+        }
+        if interrupt.signal().is_some() {
+            bail!("interrupted before the first round: there is nothing to print");
+        }
+        if self.ready.len() + rest == 0 {
+            bail!("none of the programs can be run\n{}", self.broken.join("\n"));
+        }
+        Ok(())
+    }
+}

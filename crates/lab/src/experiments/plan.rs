@@ -1,0 +1,141 @@
+//! The registry's view of an experiment: its options, how it is made a value, how it is run.
+
+use anyhow::{Result, bail};
+use clap::{ArgMatches, Args, Command};
+use quarry_compare::contenders::{self, Contender};
+use quarry_compare::{FindLibrary, Interrupt};
+use quarry_harness::experiment::Experiment;
+use quarry_harness::launch::WorkKind;
+use quarry_harness::options::{Common, Defaults};
+use quarry_harness::results::Run;
+use std::io::Write;
+use std::rc::Rc;
+
+/// Options from which an experiment is made. Its docstring is the experiment's help.
+pub(crate) trait Plan: Args + 'static {
+    /// Name of the experiment.
+    const NAME: &'static str;
+    /// The work of its sample processes, where these are this executable.
+    const WORK: Option<WorkKind> = None;
+
+    /// Makes it ready; `None` where everything has been printed already.
+    ///
+    /// # Errors
+    /// What is wrong with the options, or why nothing could be measured.
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>>;
+}
+
+/// The context in which experiments are made ready.
+pub(crate) struct Lab<'a> {
+    /// Finds `libquarry.so`.
+    pub(crate) find_library: FindLibrary<'a>,
+    /// Where tables are printed, and what is absent.
+    pub(crate) out: &'a mut dyn Write,
+}
+
+impl Lab<'_> {
+    /// The allocators of `--variants` that are there; the others are named.
+    ///
+    /// # Errors
+    /// A name that is not known, or none is there.
+    pub(crate) fn contenders<D: Defaults>(&mut self, of: &Common<D>) -> Result<Vec<Contender>> {
+        contenders::find(&of.variants, self.find_library, self.out)
+    }
+
+    /// Adds the A/A copy of the baseline, and returns the baseline's name: `usual` where the user
+    /// names none.
+    ///
+    /// # Errors
+    /// As above, and where the baseline is not among them.
+    pub(crate) fn contenders_with_copy<D: Defaults>(
+        &mut self,
+        of: &Common<D>,
+        usual: &str,
+    ) -> Result<(Vec<Contender>, String)> {
+        let mut contenders = self.contenders(of)?;
+        let baseline = of.baseline(&contenders::names(&contenders), usual)?.to_owned();
+        contenders::add_copy(&mut contenders, &baseline);
+        Ok((contenders, baseline))
+    }
+}
+
+/// Prints the tables of a run.
+type Print = Box<dyn FnOnce(&Run, &mut dyn Write) -> Result<()>>;
+
+/// An experiment that is ready, with what is printed of its run.
+pub(crate) struct Staged {
+    experiment: Experiment,
+    print: Print,
+    /// Ends the run early.
+    interrupt: Option<Rc<Interrupt>>,
+    /// Programs that were asked for and fail before any comparison.
+    broken: Vec<String>,
+}
+
+impl Staged {
+    /// One that nothing but its last sample ends.
+    pub(crate) fn new(
+        experiment: Experiment,
+        print: impl FnOnce(&Run, &mut dyn Write) -> Result<()> + 'static,
+    ) -> Self {
+        Self { experiment, print: Box::new(print), interrupt: None, broken: Vec::new() }
+    }
+
+    /// One of programs, of which some are `broken`.
+    pub(crate) fn of_programs(self, interrupt: Rc<Interrupt>, broken: Vec<String>) -> Self {
+        Self { interrupt: Some(interrupt), broken, ..self }
+    }
+
+    /// Takes the samples and prints the tables; fails afterwards where something is missing.
+    fn conduct(self, out: &mut dyn Write) -> Result<()> {
+        let about = self.experiment.about.clone();
+        let run = self.experiment.conduct()?;
+        writeln!(out, "{}", run.head(&about))?;
+        (self.print)(&run, out)?;
+        if self.interrupt.is_some_and(|it| it.signal().is_some()) {
+            bail!("interrupted: {} of {} rounds", run.rounds(), run.meta.rounds);
+        }
+        if !self.broken.is_empty() {
+            let broken = self.broken.join("\n");
+            bail!("left out, because they fail before any comparison:\n{broken}");
+        }
+        run.expect_no_failures()
+    }
+}
+
+/// An experiment whose options have been read.
+pub(crate) type Ready = Box<dyn FnOnce(&mut Lab<'_>) -> Result<()>>;
+
+/// An experiment in the registry.
+pub(crate) struct Entry {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// The work of its sample processes.
+    pub(crate) work: Option<WorkKind>,
+    /// Reads its options.
+    pub(crate) parse: fn(&ArgMatches) -> Result<Ready, clap::Error>,
+    augment: fn(Command) -> Command,
+}
+
+impl Entry {
+    /// The entry of `P`.
+    pub(crate) const fn of<P: Plan>() -> Self {
+        Self {
+            name: P::NAME,
+            work: P::WORK,
+            augment: P::augment_args,
+            parse: |options| {
+                let plan = P::from_arg_matches(options)?;
+                Ok(Box::new(|lab| match plan.stage(lab)? {
+                    Some(staged) => staged.conduct(lab.out),
+                    None => Ok(()),
+                }))
+            },
+        }
+    }
+
+    /// Its subcommand.
+    pub(crate) fn command(&self) -> Command {
+        (self.augment)(Command::new(self.name))
+    }
+}

@@ -1,0 +1,186 @@
+//! A program with its work, ready to be run on one allocator after the other.
+
+use anyhow::{Context, Result, bail};
+use quarry_compare::contenders::Contender;
+use quarry_compare::{Clients, Launcher, Probe, Program, Raw, difference};
+use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
+use std::fs;
+use std::path::PathBuf;
+use std::rc::Rc;
+use tempfile::TempDir;
+
+/// The words of tables on a program.
+#[derive(Clone, Debug)]
+pub(crate) struct Label {
+    /// Its name.
+    pub(crate) name: String,
+    /// Name and version, of the program or its package.
+    pub(crate) version: String,
+    /// The work that it is made to do.
+    pub(crate) what: String,
+}
+
+/// The proof that a run did its work, and did it right.
+pub(crate) enum Check {
+    /// The program prints the same as in the first run on glibc, with these words on its last line.
+    Output(&'static str),
+    /// The program is a server, whose clients compare every reply.
+    Clients(Server),
+}
+
+/// A server's side of a run.
+pub(crate) struct Server {
+    /// Its socket. It is removed before each run: a server that was killed leaves it behind, and
+    /// some refuse to start then.
+    pub(crate) socket: PathBuf,
+    /// Runs its clients until they have every reply.
+    pub(crate) clients: Box<Clients>,
+}
+
+/// A program that is there, with its work.
+pub(crate) struct ReadyProgram {
+    /// The words of tables on it.
+    pub(crate) label: Label,
+    /// The allocator's share of it, as a run under the counter showed.
+    pub(crate) probe: Probe,
+    /// The last round in which it runs.
+    pub(crate) last_round: u32,
+    /// True if the amount of work is the same in every run, so that times can be compared.
+    pub(crate) is_fixed: bool,
+    program: Program,
+    check: Check,
+    /// Its output on glibc.
+    reference: Vec<u8>,
+    /// Holds its files.
+    _folder: TempDir,
+}
+
+impl ReadyProgram {
+    /// Runs the program once on glibc under the counter: what it prints then is what it must print
+    /// on every allocator.
+    ///
+    /// # Errors
+    /// Where it does not work here even on glibc.
+    pub(crate) fn new(
+        label: Label,
+        program: Program,
+        check: Check,
+        folder: TempDir,
+        launcher: &Launcher,
+    ) -> Result<Self> {
+        let on_glibc = || format!("{} on glibc", label.name);
+        let raw = with_clients(&check, |clients| launcher.probe(&program, clients));
+        let raw = raw.with_context(on_glibc)?;
+        let probe = Probe::of(&raw, &program.file);
+        if let Err(fault) = check.holds(&raw.stdout, &raw.stdout) {
+            bail!("{}: {fault}", on_glibc());
+        }
+        Ok(Self {
+            label,
+            probe,
+            last_round: u32::MAX,
+            is_fixed: true,
+            program,
+            check,
+            reference: raw.stdout,
+            _folder: folder,
+        })
+    }
+
+    /// Returns whether it is a server.
+    pub(crate) fn is_server(&self) -> bool {
+        matches!(self.check, Check::Clients(_))
+    }
+
+    /// Takes a sample on an allocator, and checks what came of it.
+    ///
+    /// # Errors
+    /// Why it does not count.
+    pub(crate) fn take(
+        &self,
+        contender: &Contender,
+        launcher: &Launcher,
+    ) -> Result<Taken, NoSample> {
+        let (raw, served_by) = with_clients(&self.check, |clients| {
+            launcher.take(&self.program, contender, false, clients)
+        })?;
+        self.check.holds(&raw.stdout, &self.reference)?;
+        Ok(self.taken(&raw, &served_by))
+    }
+
+    fn taken(&self, raw: &Raw, served_by: &str) -> Taken {
+        let mut measurement = raw.measurement(served_by);
+        if !self.is_server() {
+            // The output was right: the one operation has happened.
+            measurement.verified = 1;
+        }
+        Taken { measurement, timeline: Some(raw.timeline()) }
+    }
+}
+
+impl Check {
+    /// Compares what was printed with what must be. Replies of servers have been compared already.
+    fn holds(&self, printed: &[u8], reference: &[u8]) -> Result<(), String> {
+        let Self::Output(expected) = self else { return Ok(()) };
+        let text = String::from_utf8_lossy(printed);
+        let last = text.lines().next_back().unwrap_or_default();
+        if !last.contains(expected) {
+            return Err(format!("a wrong result: printed {last:?} where {expected:?} is right"));
+        }
+        match difference(reference, printed) {
+            None => Ok(()),
+            Some(what) => {
+                Err(format!("a wrong result: printed something else than on glibc: {what}"))
+            }
+        }
+    }
+}
+
+fn with_clients<T>(check: &Check, run: impl FnOnce(Option<&Clients>) -> T) -> T {
+    match check {
+        Check::Output(_) => run(None),
+        Check::Clients(server) => {
+            let _ = fs::remove_file(&server.socket);
+            run(Some(&*server.clients))
+        }
+    }
+}
+
+/// The samples of programs: each workload is a program, each variant a contender.
+pub(crate) struct ReadyPrograms {
+    /// One for each variant.
+    pub(crate) contenders: Vec<Contender>,
+    /// One for each workload.
+    pub(crate) programs: Rc<Vec<ReadyProgram>>,
+    /// Starts them.
+    pub(crate) launcher: Launcher,
+}
+
+impl Sampler for ReadyPrograms {
+    fn sample(&self, key: SampleKey) -> Result<Taken, NoSample> {
+        let program = &self.programs[key.workload];
+        if key.round > program.last_round {
+            return Err(NoSample::LeftOut);
+        }
+        program.take(&self.contenders[key.variant], &self.launcher)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_results_are_told() {
+        let reference = b"a\n12 nodes\n";
+        let check = |printed: &[u8], expected| Check::Output(expected).holds(printed, reference);
+        assert_eq!(check(reference, "12 nodes"), Ok(()));
+        let fault = check(reference, "13 nodes").unwrap_err();
+        assert_eq!(fault, r#"a wrong result: printed "12 nodes" where "13 nodes" is right"#);
+        let fault = check(b"b\n12 nodes\n", "12 nodes").unwrap_err();
+        let expected = "a wrong result: printed something else than on glibc: \
+                        line 1: \"b\" instead of \"a\"";
+        assert_eq!(fault, expected);
+        assert!(Check::Output("12 nodes").holds(b"", b"").is_err(), "nothing at all");
+    }
+}
