@@ -20,7 +20,8 @@
 //! metadata.
 
 use super::block_bits::{Bit, BlockBits};
-use super::{FRAME_SHIFT, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
+use super::order::{FRAME_SHIFT, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
+use super::pfn::{PageblockIndex, Pfn};
 use core::ptr::NonNull;
 use quarry_sys::lock::{CountedLock, Guard, LockStats};
 use quarry_sys::os::{Os, OsResult};

@@ -10,7 +10,7 @@
 //! by how much an extent is shorter than all, so that zero bytes, as they come, say that all is
 //! free.
 
-use super::OsArray;
+use super::array::OsArray;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU64, Ordering};
 

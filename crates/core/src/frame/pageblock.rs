@@ -16,10 +16,11 @@
 //! * `longest_extent` = frames of the longest extent of set bits in `extents`
 
 use super::array::fresh_zero;
-use super::{
-    FrameBits, GrowingArray, MigrateType, NodeId, Order, PAGEBLOCK_WORDS as WORDS, PageblockIndex,
-    Pfn, masks_of,
-};
+use super::bits::{FrameBits, PAGEBLOCK_WORDS as WORDS, masks_of};
+use super::growing::GrowingArray;
+use super::migratetype::{MigrateType, NodeId};
+use super::order::Order;
+use super::pfn::{PageblockIndex, Pfn};
 use core::ptr::NonNull;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
