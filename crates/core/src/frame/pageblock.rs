@@ -18,6 +18,7 @@
 use super::array::fresh_zero;
 use super::bits::{FrameBits, PAGEBLOCK_WORDS as WORDS, masks_of};
 use super::growing::GrowingArray;
+use super::list::{Link, Links};
 use super::migratetype::{MigrateType, NodeId};
 use super::order::Order;
 use super::pfn::{PageblockIndex, Pfn};
@@ -347,44 +348,6 @@ impl Pageblock {
     pub fn set_longest_extent(&self, frames: u32) {
         self.longest_extent.store(frames as u16, Relaxed);
     }
-
-    /// The links of the list of pageblocks with alike longest extents: `(next, prev)`.
-    #[inline]
-    #[must_use]
-    pub fn extent_links(&self) -> (u32, u32) {
-        (self.next_extent.load(Relaxed), self.prev_extent.load(Relaxed))
-    }
-
-    /// Sets the link to the next one of them.
-    #[inline]
-    pub fn set_next_extent(&self, next: u32) {
-        self.next_extent.store(next, Relaxed);
-    }
-
-    /// Sets the link to the previous one.
-    #[inline]
-    pub fn set_prev_extent(&self, prev: u32) {
-        self.prev_extent.store(prev, Relaxed);
-    }
-
-    /// The links of the list of pageblocks with free singles: `(next, prev)`.
-    #[inline]
-    #[must_use]
-    pub fn links(&self) -> (u32, u32) {
-        (self.next.load(Relaxed), self.prev.load(Relaxed))
-    }
-
-    /// Sets the link to the next pageblock with free singles.
-    #[inline]
-    pub fn set_next(&self, next: u32) {
-        self.next.store(next, Relaxed);
-    }
-
-    /// Sets the link to the previous one.
-    #[inline]
-    pub fn set_prev(&self, prev: u32) {
-        self.prev.store(prev, Relaxed);
-    }
 }
 
 /// The descriptors of the pageblocks of a window, as far as they have been in use.
@@ -431,5 +394,59 @@ impl Pageblocks {
     #[must_use]
     pub fn count(&self) -> u32 {
         self.array.len() as u32
+    }
+}
+
+/// The links of lists of pageblocks that have free singles.
+pub struct SingleLinks<'a>(pub &'a Pageblocks);
+
+impl Links for SingleLinks<'_> {
+    type Member = PageblockIndex;
+
+    #[inline]
+    fn next(&self, member: PageblockIndex) -> Link<PageblockIndex> {
+        Link::from_word(self.0.at(member).next.load(Relaxed))
+    }
+
+    #[inline]
+    fn set_next(&self, member: PageblockIndex, next: Link<PageblockIndex>) {
+        self.0.at(member).next.store(next.word(), Relaxed);
+    }
+
+    #[inline]
+    fn previous(&self, member: PageblockIndex) -> Link<PageblockIndex> {
+        Link::from_word(self.0.at(member).prev.load(Relaxed))
+    }
+
+    #[inline]
+    fn set_previous(&self, member: PageblockIndex, previous: Link<PageblockIndex>) {
+        self.0.at(member).prev.store(previous.word(), Relaxed);
+    }
+}
+
+/// The links of lists of pageblocks that have longest extents of about the same length.
+pub struct ExtentLinks<'a>(pub &'a Pageblocks);
+
+impl Links for ExtentLinks<'_> {
+    type Member = PageblockIndex;
+
+    #[inline]
+    fn next(&self, member: PageblockIndex) -> Link<PageblockIndex> {
+        Link::from_word(self.0.at(member).next_extent.load(Relaxed))
+    }
+
+    #[inline]
+    fn set_next(&self, member: PageblockIndex, next: Link<PageblockIndex>) {
+        self.0.at(member).next_extent.store(next.word(), Relaxed);
+    }
+
+    #[inline]
+    fn previous(&self, member: PageblockIndex) -> Link<PageblockIndex> {
+        Link::from_word(self.0.at(member).prev_extent.load(Relaxed))
+    }
+
+    #[inline]
+    fn set_previous(&self, member: PageblockIndex, previous: Link<PageblockIndex>) {
+        self.0.at(member).prev_extent.store(previous.word(), Relaxed);
     }
 }

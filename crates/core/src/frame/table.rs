@@ -12,6 +12,7 @@
 //! what is not mapped there, or is somebody else's, has no owner.
 
 use super::growing::{DOWN, GrowingArray};
+use super::list::{Link, Links};
 use super::order::Order;
 use super::pfn::Pfn;
 use core::ptr::NonNull;
@@ -223,5 +224,31 @@ impl FrameTable {
         // of a pair lies at a multiple of 8. Callers use them as a pair or as two words, never both
         // at a time (the owner of the frames decides).
         unsafe { NonNull::from(lower).cast::<AtomicU64>().as_ref() }
+    }
+}
+
+/// The links of blocks of at least two frames: the first one's word names the next block, the
+/// second one's the previous block.
+impl Links for FrameTable {
+    type Member = Pfn;
+
+    #[inline]
+    fn next(&self, member: Pfn) -> Link<Pfn> {
+        Link::from_word(self.link(member))
+    }
+
+    #[inline]
+    fn set_next(&self, member: Pfn, next: Link<Pfn>) {
+        self.set_link(member, next.word());
+    }
+
+    #[inline]
+    fn previous(&self, member: Pfn) -> Link<Pfn> {
+        Link::from_word(self.link(member.plus(1)))
+    }
+
+    #[inline]
+    fn set_previous(&self, member: Pfn, previous: Link<Pfn>) {
+        self.set_link(member.plus(1), previous.word());
     }
 }

@@ -35,7 +35,7 @@ impl<C: StackConfig> Stack<C> {
         inner.slab.validate_limits(&self.context())?;
         inner.mappings.validate()?;
         self.arena().validate()?;
-        inner.pages.validate();
+        inner.pages.validate().map_err(|broken| broken.equation)?;
         let census = self.census()?;
         self.check_slabs(&census)?;
         self.check_budget(&census)
