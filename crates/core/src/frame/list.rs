@@ -1,10 +1,10 @@
 //! The one intrusive list: doubly linked, through words that belong to its members.
 //!
-//! A list knows its two ends. Where the links of a member lie is told by [`Links`]: in the frame
+//! A list knows its two ends, or its front only. Where the links of a member lie is told by [`Links`]: in the frame
 //! table, in the descriptor of a pageblock, or in a table of a slab policy. Nothing is written into
 //! the memory that the members describe: that would bring purged pages back in.
 //!
-//! Equations: `head` is none iff `tail` is; `previous(head)` and `next(tail)` are none;
+//! Equations: `head` is none iff the tail is; `previous(head)` and `next(tail)` are none;
 //! `previous(next(m)) = m` for every member `m` but the tail.
 
 use super::array::FreshZero;
@@ -120,6 +120,24 @@ pub trait Links {
     fn previous(&self, member: Self::Member) -> Link<Self::Member>;
     /// Sets the member in front of `member`.
     fn set_previous(&self, member: Self::Member, previous: Link<Self::Member>);
+
+    /// The members behind and in front of `member`.
+    #[inline]
+    fn both(&self, member: Self::Member) -> (Link<Self::Member>, Link<Self::Member>) {
+        (self.next(member), self.previous(member))
+    }
+
+    /// Sets the members behind and in front of `member`.
+    #[inline]
+    fn set_both(
+        &self,
+        member: Self::Member,
+        next: Link<Self::Member>,
+        previous: Link<Self::Member>,
+    ) {
+        self.set_next(member, next);
+        self.set_previous(member, previous);
+    }
 }
 
 /// An end of a list.
@@ -131,19 +149,43 @@ pub enum End {
     Tail,
 }
 
-/// The ends of a list. All operations are O(1) unless they say otherwise.
-#[derive(Debug)]
-pub struct List<M> {
-    head: Link<M>,
-    tail: Link<M>,
+/// What a list remembers of its back: the last member, or nothing.
+pub trait Back<M> {
+    /// The last member is `last` now.
+    fn set(&mut self, last: Link<M>);
 }
+
+impl<M> Back<M> for Link<M> {
+    #[inline(always)]
+    fn set(&mut self, last: Self) {
+        *self = last;
+    }
+}
+
+impl<M> Back<M> for () {
+    #[inline(always)]
+    fn set(&mut self, _last: Link<M>) {}
+}
+
+/// A list that knows both ends: `B` says what it remembers of its back. All operations are O(1)
+/// unless they say otherwise.
+#[derive(Debug)]
+pub struct List<M, B = Link<M>> {
+    head: Link<M>,
+    back: B,
+}
+
+/// A list that knows its front only: half the size, for those that never look at their back.
+pub type FrontList<M> = List<M, ()>;
 
 // SAFETY: zero bytes are an empty list.
 unsafe impl<M> FreshZero for List<M> {}
+// SAFETY: as above.
+unsafe impl<M> FreshZero for FrontList<M> {}
 
-impl<M> Default for List<M> {
+impl<M, B: Default> Default for List<M, B> {
     fn default() -> Self {
-        Self::new()
+        Self { head: Link::NONE, back: B::default() }
     }
 }
 
@@ -151,30 +193,24 @@ impl<M> List<M> {
     /// An empty list.
     #[must_use]
     pub const fn new() -> Self {
-        Self { head: Link::NONE, tail: Link::NONE }
+        Self { head: Link::NONE, back: Link::NONE }
     }
+}
 
-    /// Whether it has no member.
-    #[inline(always)]
+impl<M> FrontList<M> {
+    /// An empty list.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.head.word() == 0
+    pub const fn new_front() -> Self {
+        Self { head: Link::NONE, back: () }
     }
 }
 
 impl<M: Member> List<M> {
-    /// The first member.
-    #[inline(always)]
-    #[must_use]
-    pub fn first(&self) -> Option<M> {
-        self.head.get()
-    }
-
     /// The last member.
     #[inline(always)]
     #[must_use]
     pub fn last(&self) -> Option<M> {
-        self.tail.get()
+        self.back.get()
     }
 
     /// Adds `member`, which is on no list of these links, at one end.
@@ -186,39 +222,60 @@ impl<M: Member> List<M> {
         }
     }
 
-    /// Adds `member`, which is on no list of these links, in front of the first one.
-    #[inline]
-    pub fn push_front(&mut self, links: &impl Links<Member = M>, member: M) {
-        let this = Link::to(member);
-        links.set_next(member, self.head);
-        links.set_previous(member, Link::NONE);
-        match self.head.get() {
-            Some(head) => links.set_previous(head, this),
-            None => self.tail = this,
-        }
-        self.head = this;
-    }
-
     /// Adds `member`, which is on no list of these links, behind the last one.
     #[inline]
     pub fn push_back(&mut self, links: &impl Links<Member = M>, member: M) {
         let this = Link::to(member);
-        links.set_next(member, Link::NONE);
-        links.set_previous(member, self.tail);
-        match self.tail.get() {
-            Some(tail) => links.set_next(tail, this),
+        links.set_both(member, Link::NONE, self.back);
+        match self.back.get() {
+            Some(last) => links.set_next(last, this),
             None => self.head = this,
         }
-        self.tail = this;
+        self.back = this;
+    }
+}
+
+impl<M: Member, B: Back<M>> List<M, B> {
+    /// Whether it has no member.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.head.word() == 0
+    }
+
+    /// The link to the first member.
+    #[inline(always)]
+    #[must_use]
+    pub fn head(&self) -> Link<M> {
+        self.head
+    }
+
+    /// The first member.
+    #[inline(always)]
+    #[must_use]
+    pub fn first(&self) -> Option<M> {
+        self.head.get()
+    }
+
+    /// Adds `member`, which is on no list of these links, in front of the first one.
+    #[inline]
+    pub fn push_front(&mut self, links: &impl Links<Member = M>, member: M) {
+        let this = Link::to(member);
+        links.set_both(member, self.head, Link::NONE);
+        match self.head.get() {
+            Some(head) => links.set_previous(head, this),
+            None => self.back.set(this),
+        }
+        self.head = this;
     }
 
     /// Takes off `member`, which is on this list.
     #[inline]
     pub fn remove(&mut self, links: &impl Links<Member = M>, member: M) {
-        let (next, previous) = (links.next(member), links.previous(member));
+        let (next, previous) = links.both(member);
         match next.get() {
             Some(next) => links.set_previous(next, previous),
-            None => self.tail = previous,
+            None => self.back.set(previous),
         }
         match previous.get() {
             Some(previous) => links.set_next(previous, next),
@@ -226,14 +283,34 @@ impl<M: Member> List<M> {
         }
     }
 
-    /// The members from the first one on.
-    pub fn members<'a, L: Links<Member = M>>(
-        &self,
-        links: &'a L,
-    ) -> impl Iterator<Item = M> + use<'a, M, L> {
-        core::iter::successors(self.first(), |member| links.next(*member).get())
+    /// The members from the first one on. Each may leave the list once it has been returned.
+    pub fn members<'a, L: Links<Member = M>>(&self, links: &'a L) -> Members<'a, L> {
+        Members { at: self.head, links }
     }
 
+    /// Checks the equations but that of the tail, and calls `check` for each member, first to last.
+    /// Returns the link to the last one. O(members).
+    ///
+    /// # Errors
+    /// The first equation that does not hold, or what `check` says.
+    pub fn validate_front(
+        &self,
+        links: &impl Links<Member = M>,
+        mut check: impl FnMut(M) -> Result<(), Broken>,
+    ) -> Result<Link<M>, Broken> {
+        let list = Check::of("list");
+        let mut last = Link::NONE;
+        for member in self.members(links) {
+            let is_linked_back = links.previous(member) == last;
+            list.at(member.number()).that(is_linked_back, "previous(next(m)) = m")?;
+            check(member)?;
+            last = Link::to(member);
+        }
+        Ok(last)
+    }
+}
+
+impl<M: Member> List<M> {
     /// Checks the equations, and calls `check` for each member, first to last. O(members).
     ///
     /// # Errors
@@ -241,17 +318,27 @@ impl<M: Member> List<M> {
     pub fn validate(
         &self,
         links: &impl Links<Member = M>,
-        mut check: impl FnMut(M) -> Result<(), Broken>,
+        check: impl FnMut(M) -> Result<(), Broken>,
     ) -> Result<(), Broken> {
-        let list = Check::of("list");
-        let mut previous = Link::NONE;
-        for member in self.members(links) {
-            let is_linked_back = links.previous(member) == previous;
-            list.at(member.number()).that(is_linked_back, "previous(next(m)) = m")?;
-            check(member)?;
-            previous = Link::to(member);
-        }
-        list.that(self.tail == previous, "tail = the last member from the head on")
+        let last = self.validate_front(links, check)?;
+        Check::of("list").that(self.back == last, "tail = the last member from the head on")
+    }
+}
+
+/// See [`List::members`].
+pub struct Members<'a, L: Links> {
+    at: Link<L::Member>,
+    links: &'a L,
+}
+
+impl<L: Links> Iterator for Members<'_, L> {
+    type Item = L::Member;
+
+    #[inline]
+    fn next(&mut self) -> Option<L::Member> {
+        let member = self.at.get()?;
+        self.at = self.links.next(member);
+        Some(member)
     }
 }
 
@@ -309,12 +396,18 @@ mod tests {
     struct Both {
         links: Words,
         lists: [List<Pfn>; 2],
+        /// Has the members of the second list in reverse, by links of its own.
+        front: FrontList<Pfn>,
+        front_links: Words,
         naive: [VecDeque<Pfn>; 2],
     }
 
     impl Both {
         fn add(&mut self, list: usize, member: Pfn, end: End) {
             self.lists[list].add(&self.links, member, end);
+            if list == 1 {
+                self.front.push_front(&self.front_links, member);
+            }
             match end {
                 End::Head => self.naive[list].push_front(member),
                 End::Tail => self.naive[list].push_back(member),
@@ -323,6 +416,9 @@ mod tests {
 
         fn remove(&mut self, list: usize, member: Pfn) {
             self.lists[list].remove(&self.links, member);
+            if list == 1 {
+                self.front.remove(&self.front_links, member);
+            }
             self.naive[list].retain(|other| *other != member);
         }
 
@@ -370,6 +466,10 @@ mod tests {
                 assert_eq!(list.is_empty(), naive.is_empty());
                 assert_eq!(list.validate(&self.links, |_| Ok(())), Ok(()));
             }
+            let naive = &self.naive[1];
+            assert!(self.front.members(&self.front_links).eq(naive.iter().rev().copied()));
+            let last = self.front.validate_front(&self.front_links, |_| Ok(()));
+            assert_eq!(last.map(Link::get), Ok(naive.front().copied()));
         }
     }
 
@@ -380,6 +480,8 @@ mod tests {
             let mut both = Both {
                 links: Words { next: words(), previous: words() },
                 lists: Default::default(),
+                front: FrontList::default(),
+                front_links: Words { next: words(), previous: words() },
                 naive: Default::default(),
             };
             for op in &ops {

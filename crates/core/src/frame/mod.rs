@@ -23,14 +23,14 @@ pub(crate) use array::fresh_zero;
 pub use array::{FreshZero, OsArray};
 pub use bits::{Fit, FrameBits, PAGEBLOCK_WORDS};
 pub use growing::{DOWN, GrowingArray};
-pub use list::{End, Link, Links, List, Member};
+pub use list::{Back, End, FrontList, Link, Links, List, Member};
 pub use memory::Memory;
 pub use metadata::{METADATA_KINDS, Metadata, MetadataKind};
 pub use migratetype::{MAX_NODES, MIGRATE_TYPES, MigrateType, NodeId, PCP_TYPES};
 pub use order::{
     FRAME_BYTES, FRAME_SHIFT, MAX_ORDER, Order, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PAGEBLOCK_ORDER,
 };
-pub use pageblock::{ExtentLinks, Faults, Pageblock, PageblockTag, Pageblocks, SingleLinks};
+pub use pageblock::{Faults, Pageblock, PageblockLinks, PageblockTag, Pageblocks};
 pub(crate) use pfn::MaybePfn;
 pub use pfn::{PageblockIndex, Pfn};
 pub use table::{FrameState, FrameTable, Kind};

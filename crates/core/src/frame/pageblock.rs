@@ -61,6 +61,12 @@ impl PageblockTag {
 }
 
 fresh_zero! {
+    /// The links of a pageblock on one list.
+    struct LinkWords {
+        next: AtomicU32,
+        previous: AtomicU32,
+    }
+
     /// The descriptor of one pageblock.
     #[repr(C, align(64))]
     pub struct Pageblock {
@@ -68,18 +74,27 @@ fresh_zero! {
         movable: [AtomicU64; WORDS],
         extents: [AtomicU64; WORDS],
         dirty_extents: [AtomicU64; WORDS],
-        next: AtomicU32,
-        prev: AtomicU32,
-        nr_singles: AtomicU16,
+        /// Of the list of pageblocks with free singles, and of that with alike longest extents.
+        links: [LinkWords; 2],
         /// `{dirty : 16 | free : 16}`.
         counts: AtomicU32,
-        /// Links of the list of pageblocks with alike longest extents.
-        next_extent: AtomicU32,
-        prev_extent: AtomicU32,
+        nr_singles: AtomicU16,
         longest_extent: AtomicU16,
         words: AtomicU8,
         tag: AtomicU8,
         faults: AtomicU8,
+    }
+}
+
+impl LinkWords {
+    #[inline]
+    fn next(&self) -> Link<PageblockIndex> {
+        Link::from_word(self.next.load(Relaxed))
+    }
+
+    #[inline]
+    fn previous(&self) -> Link<PageblockIndex> {
+        Link::from_word(self.previous.load(Relaxed))
     }
 }
 
@@ -343,6 +358,13 @@ impl Pageblock {
         u32::from(self.longest_extent.load(Relaxed))
     }
 
+    /// The pageblock behind this one on its list of alike longest extents.
+    #[inline]
+    #[must_use]
+    pub fn next_extent(&self) -> Link<PageblockIndex> {
+        self.links[OF_EXTENTS].next()
+    }
+
     /// Records the longest extent.
     #[inline]
     pub fn set_longest_extent(&self, frames: u32) {
@@ -397,56 +419,68 @@ impl Pageblocks {
     }
 }
 
-/// The links of lists of pageblocks that have free singles.
-pub struct SingleLinks<'a>(pub &'a Pageblocks);
+/// Lists of pageblocks that have free singles.
+const OF_SINGLES: usize = 0;
+/// Lists of pageblocks that have longest extents of about the same length.
+const OF_EXTENTS: usize = 1;
 
-impl Links for SingleLinks<'_> {
-    type Member = PageblockIndex;
+/// The links of one of both kinds of lists of pageblocks.
+pub struct PageblockLinks<'a, const KIND: usize>(&'a Pageblocks);
 
+impl Pageblocks {
+    /// The links of lists of pageblocks that have free singles.
     #[inline]
-    fn next(&self, member: PageblockIndex) -> Link<PageblockIndex> {
-        Link::from_word(self.0.at(member).next.load(Relaxed))
+    #[must_use]
+    pub fn single_links(&self) -> PageblockLinks<'_, OF_SINGLES> {
+        PageblockLinks(self)
     }
 
+    /// The links of lists of pageblocks that have longest extents of about the same length.
     #[inline]
-    fn set_next(&self, member: PageblockIndex, next: Link<PageblockIndex>) {
-        self.0.at(member).next.store(next.word(), Relaxed);
-    }
-
-    #[inline]
-    fn previous(&self, member: PageblockIndex) -> Link<PageblockIndex> {
-        Link::from_word(self.0.at(member).prev.load(Relaxed))
-    }
-
-    #[inline]
-    fn set_previous(&self, member: PageblockIndex, previous: Link<PageblockIndex>) {
-        self.0.at(member).prev.store(previous.word(), Relaxed);
+    #[must_use]
+    pub fn extent_links(&self) -> PageblockLinks<'_, OF_EXTENTS> {
+        PageblockLinks(self)
     }
 }
 
-/// The links of lists of pageblocks that have longest extents of about the same length.
-pub struct ExtentLinks<'a>(pub &'a Pageblocks);
-
-impl Links for ExtentLinks<'_> {
+impl<const KIND: usize> Links for PageblockLinks<'_, KIND> {
     type Member = PageblockIndex;
 
     #[inline]
     fn next(&self, member: PageblockIndex) -> Link<PageblockIndex> {
-        Link::from_word(self.0.at(member).next_extent.load(Relaxed))
+        self.0.at(member).links[KIND].next()
     }
 
     #[inline]
     fn set_next(&self, member: PageblockIndex, next: Link<PageblockIndex>) {
-        self.0.at(member).next_extent.store(next.word(), Relaxed);
+        self.0.at(member).links[KIND].next.store(next.word(), Relaxed);
     }
 
     #[inline]
     fn previous(&self, member: PageblockIndex) -> Link<PageblockIndex> {
-        Link::from_word(self.0.at(member).prev_extent.load(Relaxed))
+        self.0.at(member).links[KIND].previous()
     }
 
     #[inline]
     fn set_previous(&self, member: PageblockIndex, previous: Link<PageblockIndex>) {
-        self.0.at(member).prev_extent.store(previous.word(), Relaxed);
+        self.0.at(member).links[KIND].previous.store(previous.word(), Relaxed);
+    }
+
+    #[inline]
+    fn both(&self, member: PageblockIndex) -> (Link<PageblockIndex>, Link<PageblockIndex>) {
+        let links = &self.0.at(member).links[KIND];
+        (links.next(), links.previous())
+    }
+
+    #[inline]
+    fn set_both(
+        &self,
+        member: PageblockIndex,
+        next: Link<PageblockIndex>,
+        previous: Link<PageblockIndex>,
+    ) {
+        let links = &self.0.at(member).links[KIND];
+        links.next.store(next.word(), Relaxed);
+        links.previous.store(previous.word(), Relaxed);
     }
 }

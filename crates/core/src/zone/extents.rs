@@ -20,7 +20,7 @@
 //! * `free` = sum over pageblocks of `|extents|`, `dirty` = sum of `|dirty_extents|`
 
 use crate::frame::{
-    ExtentLinks, FrameBits, List, Memory, MigrateType, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
+    FrameBits, FrontList, Memory, MigrateType, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
 };
 use core::ops::RangeInclusive;
 use quarry_sys::broken::{Broken, Check};
@@ -45,7 +45,7 @@ pub struct Extent {
 
 /// The pageblocks that keep frames, by their longest extents.
 pub(super) struct Extents {
-    lists: [List<PageblockIndex>; LISTS],
+    lists: [FrontList<PageblockIndex>; LISTS],
     filled: u64,
     free: u32,
     dirty: u32,
@@ -57,7 +57,7 @@ fn list_of(longest: u32) -> Option<usize> {
 
 impl Extents {
     pub(super) const fn new() -> Self {
-        Self { lists: [const { List::new() }; LISTS], filled: 0, free: 0, dirty: 0 }
+        Self { lists: [const { FrontList::new_front() }; LISTS], filled: 0, free: 0, dirty: 0 }
     }
 
     /// Frames kept.
@@ -76,17 +76,19 @@ impl Extents {
     /// them.
     #[inline]
     pub(super) fn take(&mut self, memory: &Memory, count: u32, align: u32) -> Option<Extent> {
-        let links = ExtentLinks(memory.pageblocks());
         let mut lists = self.filled & u64::MAX << (count / STEP);
         while lists != 0 {
-            let list = &self.lists[lists.trailing_zeros() as usize];
+            let mut at = self.lists[lists.trailing_zeros() as usize].head();
             lists &= lists - 1;
-            for index in list.members(&links).take(LOOKS) {
-                if memory.pageblocks().at(index).longest_extent() >= count
+            for _ in 0..LOOKS {
+                let Some(index) = at.get() else { break };
+                let pageblock = memory.pageblocks().at(index);
+                if pageblock.longest_extent() >= count
                     && let Some(extent) = self.take_in(memory, index, count, align)
                 {
                     return Some(extent);
                 }
+                at = pageblock.next_extent();
             }
         }
         None
@@ -187,7 +189,7 @@ impl Extents {
         if from == to {
             return;
         }
-        let links = ExtentLinks(memory.pageblocks());
+        let links = memory.pageblocks().extent_links();
         if let Some(list) = from {
             self.lists[list].remove(&links, index);
             if self.lists[list].is_empty() {
@@ -211,11 +213,11 @@ impl Extents {
     /// The first equation that does not hold.
     pub(super) fn validate(&self, memory: &Memory) -> Result<(), Broken> {
         let (mut free, mut dirty) = (0, 0);
-        let (all, links) = (Check::of("extents"), ExtentLinks(memory.pageblocks()));
+        let (all, links) = (Check::of("extents"), memory.pageblocks().extent_links());
         for (number, list) in self.lists.iter().enumerate() {
             let is_filled = self.filled >> number & 1 == 1;
             all.at(number as u64).that(is_filled != list.is_empty(), "bit c of filled = list c")?;
-            list.validate(&links, |index| {
+            list.validate_front(&links, |index| {
                 let (pageblock, listed) = (memory.pageblocks().at(index), all.at(index.0));
                 let (extents, longest) = (pageblock.extents(), pageblock.longest_extent());
                 let is_movable = pageblock.migratetype() == MigrateType::Movable;

@@ -14,7 +14,7 @@
 use super::block::{Block, ORDERS};
 use crate::frame::{
     End, FrameState, List, MIGRATE_TYPES, Memory, MigrateType, Order, PAGEBLOCK_FRAMES,
-    PageblockIndex, Pfn, SingleLinks,
+    PageblockIndex, Pfn,
 };
 use quarry_sys::broken::{Broken, Check};
 
@@ -131,7 +131,7 @@ impl FreeAreas {
         self.dirty += if zeroed { 0 } else { order.frames() };
         if order == Order::ZERO {
             if pageblock.add_single(pfn.0 % PAGEBLOCK_FRAMES) == 1 {
-                let links = SingleLinks(memory.pageblocks());
+                let links = memory.pageblocks().single_links();
                 self.singles[of.index()].add(&links, pfn.pageblock(), end);
             }
         } else {
@@ -165,7 +165,7 @@ impl FreeAreas {
         self.dirty -= if zeroed { 0 } else { order.frames() };
         if order == Order::ZERO {
             if pageblock.remove_single(pfn.0 % PAGEBLOCK_FRAMES) == 0 {
-                let links = SingleLinks(memory.pageblocks());
+                let links = memory.pageblocks().single_links();
                 self.singles[of.index()].remove(&links, pfn.pageblock());
             }
         } else {
@@ -184,7 +184,7 @@ impl FreeAreas {
     ) {
         let singles = memory.pageblocks().at(index).nr_singles();
         if singles != 0 {
-            let links = SingleLinks(memory.pageblocks());
+            let links = memory.pageblocks().single_links();
             self.singles[from.index()].remove(&links, index);
             self.singles[to.index()].push_back(&links, index);
             self.count_out(Order::ZERO, from, singles);
@@ -240,7 +240,7 @@ impl FreeAreas {
 
     fn count_singles(&self, memory: &Memory, of: MigrateType) -> Result<u32, Broken> {
         let mut nr = 0;
-        let links = SingleLinks(memory.pageblocks());
+        let links = memory.pageblocks().single_links();
         self.singles[of.index()].validate(&links, |index| {
             let pageblock = memory.pageblocks().at(index);
             let listed = Check::of("free lists").at(index.0);
