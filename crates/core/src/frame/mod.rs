@@ -31,7 +31,6 @@ pub use order::{
     FRAME_BYTES, FRAME_SHIFT, MAX_ORDER, Order, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PAGEBLOCK_ORDER,
 };
 pub use pageblock::{Faults, Pageblock, PageblockLinks, PageblockTag, Pageblocks};
-pub(crate) use pfn::MaybePfn;
 pub use pfn::{PageblockIndex, Pfn};
 pub use table::{FrameState, FrameTable, Kind};
 pub use touched::{KindSet, Touched};

@@ -61,22 +61,6 @@ impl Pfn {
     }
 }
 
-/// A frame or none, where zero bytes must mean none.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(crate) struct MaybePfn(pub(crate) u32);
-
-impl MaybePfn {
-    pub(crate) const NONE: Self = Self(0);
-
-    pub(crate) fn new(pfn: Option<Pfn>) -> Self {
-        Self(pfn.map_or(0, |pfn| pfn.0 + 1))
-    }
-
-    pub(crate) fn get(self) -> Option<Pfn> {
-        self.0.checked_sub(1).map(Pfn)
-    }
-}
-
 /// A pageblock's number: 2 MiB of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PageblockIndex(pub u32);
