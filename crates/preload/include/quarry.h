@@ -30,7 +30,7 @@ size_t quarry_limit(void);
 
 /*
  * Checks every invariant of the heap: 0 where all hold; else prints the broken one as a line on
- * standard error and returns -1, or ends the process. Takes milliseconds per gigabyte. Nobody else
+ * standard error and returns -1. Takes milliseconds per gigabyte. Nobody else
  * may use the heap meanwhile: no other thread of the program, and no thread of Quarry's own, which
  * QUARRY_BACKGROUND=0 forbids.
  */

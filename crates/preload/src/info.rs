@@ -209,7 +209,7 @@ pub extern "C" fn quarry_limit() -> usize {
 }
 
 /// 0 where every invariant of the heap holds; else one line says which does not, and the result is
-/// -1, or the process ends. Nobody else may use the heap meanwhile. O(frames taken).
+/// -1. Nobody else may use the heap meanwhile. O(frames taken).
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_validate() -> c_int {
     let _errno = KeepErrno::new();

@@ -6,6 +6,7 @@ use core::fmt::Write;
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::stack::{HeapUse, MIN_ALIGN, Stack, StackConfig, print_stats};
+use quarry_sys::broken::Broken;
 use quarry_sys::clear::clear;
 use quarry_sys::confined::{self, Confined, is_confined};
 use quarry_sys::object;
@@ -381,10 +382,7 @@ pub fn heap_use() -> HeapUse {
 ///
 /// # Errors
 /// As there.
-///
-/// # Panics
-/// As there.
-pub fn validate() -> Result<(), &'static str> {
+pub fn validate() -> Result<(), Broken> {
     if !is_ready() {
         return Ok(());
     }

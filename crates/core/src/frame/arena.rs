@@ -20,8 +20,10 @@
 //! metadata.
 
 use super::block_bits::{Bit, BlockBits};
-use super::{FRAME_SHIFT, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
+use super::order::{FRAME_SHIFT, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
+use super::pfn::{PageblockIndex, Pfn};
 use core::ptr::NonNull;
+use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::{CountedLock, Guard, LockStats};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::Release};
@@ -307,28 +309,23 @@ impl Arena {
     ///
     /// # Errors
     /// The first one that does not hold.
-    pub fn validate(&self) -> Result<(), &'static str> {
+    pub fn validate(&self) -> Result<(), Broken> {
         let _held = self.lock.lock();
         self.bits.validate()?;
+        let arena = Check::of("arena");
         let extents = |bit| self.bits.extents(bit, true, 0, self.pageblocks);
-        let blocks = |bit| extents(bit).map(|(first, end)| (end - first) as usize).sum::<usize>();
-        if blocks(Bit::Taken) - blocks(Bit::Excluded) != self.pageblocks_taken() {
-            return Err("pageblocks taken are counted wrongly");
-        }
-        if extents(Bit::Mapped).count() != self.ranges.load(Relaxed) {
-            return Err("ranges of mapped pageblocks are counted wrongly");
-        }
-        let mut taken = extents(Bit::Taken).flat_map(|(at, end)| at..end);
-        if taken.any(|block| {
-            self.bits.is_set(Bit::Mapped, block) == self.bits.is_set(Bit::Excluded, block)
-        }) {
-            return Err("a pageblock in use is not mapped, or one out of use is");
-        }
-        let end = self.span_blocks();
-        let mut behind =
-            self.bits.extents(Bit::Taken, true, end, self.pageblocks).flat_map(|(at, end)| at..end);
-        if behind.any(|block| !self.bits.is_set(Bit::Excluded, block)) {
-            return Err("a pageblock is in use and has no metadata");
+        let blocks = |bit| extents(bit).map(|(first, end)| (end - first) as u64).sum::<u64>();
+        let taken = blocks(Bit::Taken) - blocks(Bit::Excluded);
+        arena.equal(self.pageblocks_taken() as u64, taken, "nr_taken = taken and not excluded")?;
+        let (ranges, mapped) = (self.ranges.load(Relaxed) as u64, extents(Bit::Mapped).count());
+        arena.equal(ranges, mapped as u64, "ranges = extents of mapped pageblocks")?;
+        for block in extents(Bit::Taken).flat_map(|(at, end)| at..end) {
+            let (is_mapped, is_excluded) =
+                (self.bits.is_set(Bit::Mapped, block), self.bits.is_set(Bit::Excluded, block));
+            let this = arena.at(block);
+            this.that(is_mapped != is_excluded, "a taken pageblock is mapped or excluded")?;
+            let has_metadata = is_excluded || block < self.span_blocks();
+            this.that(has_metadata, "a pageblock in use lies below the span")?;
         }
         Ok(())
     }

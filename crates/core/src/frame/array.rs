@@ -1,6 +1,6 @@
 //! Arrays of descriptors in memory of their own, of which there are as many as there will be.
 
-use super::FRAME_BYTES;
+use super::order::FRAME_BYTES;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use quarry_sys::lock::CountedLock;

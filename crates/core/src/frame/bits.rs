@@ -1,6 +1,6 @@
 //! The frames of a pageblock as 512 bits: extents of set bits, found a word at a time.
 
-use super::PAGEBLOCK_FRAMES;
+use super::order::PAGEBLOCK_FRAMES;
 
 /// Words of the bits of a pageblock.
 pub const PAGEBLOCK_WORDS: usize = PAGEBLOCK_FRAMES as usize / 64;

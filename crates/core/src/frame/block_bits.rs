@@ -10,7 +10,8 @@
 //! by how much an extent is shorter than all, so that zero bytes, as they come, say that all is
 //! free.
 
-use super::OsArray;
+use super::array::OsArray;
+use quarry_sys::broken::{Broken, Check};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
@@ -298,13 +299,13 @@ impl BlockBits {
     ///
     /// # Errors
     /// The one that does not hold.
-    pub(super) fn validate(&self) -> Result<(), &'static str> {
+    pub(super) fn validate(&self) -> Result<(), Broken> {
         for level in [Level::Group, Level::Region] {
             for block in (0..self.len).step_by(level.blocks() as usize) {
                 let known = self.known(level, block);
-                if known.is_some_and(|known| known != self.counted(level, block)) {
-                    return Err("what is known of free extents of pageblocks is wrong");
-                }
+                let is_right = known.is_none_or(|known| known == self.counted(level, block));
+                let bits = Check::of("bits of pageblocks").at(block);
+                bits.that(is_right, "free extents known = free extents counted")?;
             }
         }
         Ok(())

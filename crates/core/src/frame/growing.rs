@@ -6,7 +6,8 @@
 //! Invariants: entries `0..len` are mapped and hold valid values, behind them nothing of the array
 //! is mapped; `len <= capacity`; `len` only grows.
 
-use super::{FRAME_BYTES, FreshZero};
+use super::array::FreshZero;
+use super::order::FRAME_BYTES;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use quarry_sys::os::{Os, OsResult};

@@ -8,10 +8,12 @@
 //! where zones and mappings have taken them, the tables from their start to behind the last of
 //! those.
 
-use super::{
-    Arena, FRAME_BYTES, FrameTable, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex, Pageblocks,
-    Side, Wanted, Window,
-};
+use super::arena::{Arena, Side, Wanted};
+use super::order::{FRAME_BYTES, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
+use super::pageblock::Pageblocks;
+use super::pfn::PageblockIndex;
+use super::table::FrameTable;
+use super::window::Window;
 use core::ptr::NonNull;
 use quarry_sys::os::{NotMoved, Os, OsError, OsResult};
 

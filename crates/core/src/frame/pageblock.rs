@@ -16,10 +16,12 @@
 //! * `longest_extent` = frames of the longest extent of set bits in `extents`
 
 use super::array::fresh_zero;
-use super::{
-    FrameBits, GrowingArray, MigrateType, NodeId, Order, PAGEBLOCK_WORDS as WORDS, PageblockIndex,
-    Pfn, masks_of,
-};
+use super::bits::{FrameBits, PAGEBLOCK_WORDS as WORDS, masks_of};
+use super::growing::GrowingArray;
+use super::list::{Link, Links};
+use super::migratetype::{MigrateType, NodeId};
+use super::order::Order;
+use super::pfn::{PageblockIndex, Pfn};
 use core::ptr::NonNull;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -59,6 +61,12 @@ impl PageblockTag {
 }
 
 fresh_zero! {
+    /// The links of a pageblock on one list.
+    struct LinkWords {
+        next: AtomicU32,
+        previous: AtomicU32,
+    }
+
     /// The descriptor of one pageblock.
     #[repr(C, align(64))]
     pub struct Pageblock {
@@ -66,18 +74,27 @@ fresh_zero! {
         movable: [AtomicU64; WORDS],
         extents: [AtomicU64; WORDS],
         dirty_extents: [AtomicU64; WORDS],
-        next: AtomicU32,
-        prev: AtomicU32,
-        nr_singles: AtomicU16,
+        /// Of the list of pageblocks with free singles, and of that with alike longest extents.
+        links: [LinkWords; 2],
         /// `{dirty : 16 | free : 16}`.
         counts: AtomicU32,
-        /// Links of the list of pageblocks with alike longest extents.
-        next_extent: AtomicU32,
-        prev_extent: AtomicU32,
+        nr_singles: AtomicU16,
         longest_extent: AtomicU16,
         words: AtomicU8,
         tag: AtomicU8,
         faults: AtomicU8,
+    }
+}
+
+impl LinkWords {
+    #[inline]
+    fn next(&self) -> Link<PageblockIndex> {
+        Link::from_word(self.next.load(Relaxed))
+    }
+
+    #[inline]
+    fn previous(&self) -> Link<PageblockIndex> {
+        Link::from_word(self.previous.load(Relaxed))
     }
 }
 
@@ -341,48 +358,17 @@ impl Pageblock {
         u32::from(self.longest_extent.load(Relaxed))
     }
 
+    /// The pageblock behind this one on its list of alike longest extents.
+    #[inline]
+    #[must_use]
+    pub fn next_extent(&self) -> Link<PageblockIndex> {
+        self.links[OF_EXTENTS].next()
+    }
+
     /// Records the longest extent.
     #[inline]
     pub fn set_longest_extent(&self, frames: u32) {
         self.longest_extent.store(frames as u16, Relaxed);
-    }
-
-    /// The links of the list of pageblocks with alike longest extents: `(next, prev)`.
-    #[inline]
-    #[must_use]
-    pub fn extent_links(&self) -> (u32, u32) {
-        (self.next_extent.load(Relaxed), self.prev_extent.load(Relaxed))
-    }
-
-    /// Sets the link to the next one of them.
-    #[inline]
-    pub fn set_next_extent(&self, next: u32) {
-        self.next_extent.store(next, Relaxed);
-    }
-
-    /// Sets the link to the previous one.
-    #[inline]
-    pub fn set_prev_extent(&self, prev: u32) {
-        self.prev_extent.store(prev, Relaxed);
-    }
-
-    /// The links of the list of pageblocks with free singles: `(next, prev)`.
-    #[inline]
-    #[must_use]
-    pub fn links(&self) -> (u32, u32) {
-        (self.next.load(Relaxed), self.prev.load(Relaxed))
-    }
-
-    /// Sets the link to the next pageblock with free singles.
-    #[inline]
-    pub fn set_next(&self, next: u32) {
-        self.next.store(next, Relaxed);
-    }
-
-    /// Sets the link to the previous one.
-    #[inline]
-    pub fn set_prev(&self, prev: u32) {
-        self.prev.store(prev, Relaxed);
     }
 }
 
@@ -430,5 +416,71 @@ impl Pageblocks {
     #[must_use]
     pub fn count(&self) -> u32 {
         self.array.len() as u32
+    }
+}
+
+/// Lists of pageblocks that have free singles.
+const OF_SINGLES: usize = 0;
+/// Lists of pageblocks that have longest extents of about the same length.
+const OF_EXTENTS: usize = 1;
+
+/// The links of one of both kinds of lists of pageblocks.
+pub struct PageblockLinks<'a, const KIND: usize>(&'a Pageblocks);
+
+impl Pageblocks {
+    /// The links of lists of pageblocks that have free singles.
+    #[inline]
+    #[must_use]
+    pub fn single_links(&self) -> PageblockLinks<'_, OF_SINGLES> {
+        PageblockLinks(self)
+    }
+
+    /// The links of lists of pageblocks that have longest extents of about the same length.
+    #[inline]
+    #[must_use]
+    pub fn extent_links(&self) -> PageblockLinks<'_, OF_EXTENTS> {
+        PageblockLinks(self)
+    }
+}
+
+impl<const KIND: usize> Links for PageblockLinks<'_, KIND> {
+    type Member = PageblockIndex;
+
+    #[inline]
+    fn next(&self, member: PageblockIndex) -> Link<PageblockIndex> {
+        self.0.at(member).links[KIND].next()
+    }
+
+    #[inline]
+    fn set_next(&self, member: PageblockIndex, next: Link<PageblockIndex>) {
+        self.0.at(member).links[KIND].next.store(next.word(), Relaxed);
+    }
+
+    #[inline]
+    fn previous(&self, member: PageblockIndex) -> Link<PageblockIndex> {
+        self.0.at(member).links[KIND].previous()
+    }
+
+    #[inline]
+    fn set_previous(&self, member: PageblockIndex, previous: Link<PageblockIndex>) {
+        self.0.at(member).links[KIND].previous.store(previous.word(), Relaxed);
+    }
+
+    #[inline]
+    fn both(&self, member: PageblockIndex) -> (Link<PageblockIndex>, Link<PageblockIndex>) {
+        let links = &self.0.at(member).links[KIND];
+        (links.next(), links.previous())
+    }
+
+    #[inline]
+    fn set_both(
+        &self,
+        member: PageblockIndex,
+        next: Link<PageblockIndex>,
+        previous: Link<PageblockIndex>,
+    ) {
+        let links = &self.0.at(member).links[KIND];
+        links.next.store(next.word(), Relaxed);
+        links.previous.store(previous.word(), Relaxed);
     }
 }

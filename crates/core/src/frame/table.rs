@@ -11,7 +11,10 @@
 //! start to behind the last frame in use, so that any address in front of it can be asked about;
 //! what is not mapped there, or is somebody else's, has no owner.
 
-use super::{DOWN, GrowingArray, Pfn};
+use super::growing::{DOWN, GrowingArray};
+use super::list::{Link, Links};
+use super::order::Order;
+use super::pfn::Pfn;
 use core::ptr::NonNull;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -55,25 +58,25 @@ impl FrameState {
 
     /// Head of a free block of `order` in the zone.
     #[must_use]
-    pub const fn in_zone(order: super::Order, zeroed: bool) -> Self {
+    pub const fn in_zone(order: Order, zeroed: bool) -> Self {
         Self(Self::IN_ZONE | if zeroed { Self::ZEROED } else { 0 } | order.get())
     }
 
     /// Head of a free block of `order` on a per-CPU list.
     #[must_use]
-    pub const fn in_pcp(order: super::Order, zeroed: bool) -> Self {
+    pub const fn in_pcp(order: Order, zeroed: bool) -> Self {
         Self(Self::IN_PCP | if zeroed { Self::ZEROED } else { 0 } | order.get())
     }
 
     /// Whether this heads a free block of exactly `order` in the zone.
     #[must_use]
-    pub const fn is_buddy(self, order: super::Order) -> bool {
+    pub const fn is_buddy(self, order: Order) -> bool {
         self.0 & !Self::ZEROED == Self::IN_ZONE | order.get()
     }
 
     /// Whether this heads a free block of exactly `order` on a per-CPU list.
     #[must_use]
-    pub const fn is_listed(self, order: super::Order) -> bool {
+    pub const fn is_listed(self, order: Order) -> bool {
         self.0 & !Self::ZEROED == Self::IN_PCP | order.get()
     }
 
@@ -103,8 +106,8 @@ impl FrameState {
 
     /// The order of the block.
     #[must_use]
-    pub const fn order(self) -> super::Order {
-        super::Order::new(self.0 & 0xf)
+    pub const fn order(self) -> Order {
+        Order::new(self.0 & 0xf)
     }
 }
 
@@ -221,5 +224,31 @@ impl FrameTable {
         // of a pair lies at a multiple of 8. Callers use them as a pair or as two words, never both
         // at a time (the owner of the frames decides).
         unsafe { NonNull::from(lower).cast::<AtomicU64>().as_ref() }
+    }
+}
+
+/// The links of blocks of at least two frames: the first one's word names the next block, the
+/// second one's the previous block.
+impl Links for FrameTable {
+    type Member = Pfn;
+
+    #[inline]
+    fn next(&self, member: Pfn) -> Link<Pfn> {
+        Link::from_word(self.link(member))
+    }
+
+    #[inline]
+    fn set_next(&self, member: Pfn, next: Link<Pfn>) {
+        self.set_link(member, next.word());
+    }
+
+    #[inline]
+    fn previous(&self, member: Pfn) -> Link<Pfn> {
+        Link::from_word(self.link(member.plus(1)))
+    }
+
+    #[inline]
+    fn set_previous(&self, member: Pfn, previous: Link<Pfn>) {
+        self.set_link(member.plus(1), previous.word());
     }
 }

@@ -6,7 +6,10 @@
 //! up to a page lie in every page of their slab, and whoever writes into each of them touches it
 //! all; of larger ones the slab layer looks whether something was written behind their first page.
 
-use super::{Kind, Memory, PAGEBLOCK_FRAMES, Pfn};
+use super::memory::Memory;
+use super::order::PAGEBLOCK_FRAMES;
+use super::pfn::Pfn;
+use super::table::Kind;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
 /// Frames that slabs had of a range, and those of them that are touched as a rule.

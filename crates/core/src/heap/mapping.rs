@@ -18,6 +18,7 @@ use super::mapping_cache::{CachedExtent, Extent, MappingCache, most_cached};
 use super::moving::{Moved, MovedMappings};
 use crate::frame::{FRAME_BYTES, Kind, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, Pfn, Side, Wanted};
 use crate::pcp::PageAllocator;
+use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::{CountedLock, LockStats};
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering};
 
@@ -183,11 +184,11 @@ impl Mappings {
     ///
     /// # Errors
     /// The first one that does not hold.
-    pub fn validate(&self) -> Result<(), &'static str> {
+    pub fn validate(&self) -> Result<(), Broken> {
         let kept = self.kept.lock();
-        if kept.bytes() != self.cached_bytes() || kept.charged() != self.cached_charged() {
-            return Err("what is kept is published wrongly");
-        }
+        let (check, bytes) = (Check::of("mappings"), self.cached_bytes() as u64);
+        check.equal(bytes, kept.bytes() as u64, "the published bytes = bytes of the cache")?;
+        check.equal(self.cached_charged(), kept.charged(), "the published charge = the cache's")?;
         kept.validate()
     }
 

@@ -11,6 +11,7 @@
 //! the first `charged <= blocks * 512` frames may be in memory.
 
 use crate::frame::{PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex};
+use quarry_sys::broken::{Broken, Check};
 
 /// Freed mappings of so many bytes may be kept with their memory, however little is in use.
 pub(super) const CACHED_BYTES: usize = 64 << 20;
@@ -232,26 +233,19 @@ impl MappingCache {
     ///
     /// # Errors
     /// The first one that does not hold.
-    pub(super) fn validate(&self) -> Result<(), &'static str> {
-        if self.all().iter().map(|kept| kept.extent.bytes()).sum::<usize>() != self.bytes {
-            return Err("cached_bytes != sum of kept extents");
+    pub(super) fn validate(&self) -> Result<(), Broken> {
+        let (cache, all) = (Check::of("mapping cache"), self.all());
+        let bytes = all.iter().map(|kept| kept.extent.bytes() as u64).sum::<u64>();
+        let charged = all.iter().map(|kept| kept.extent.charged).sum::<u32>();
+        cache.equal(self.bytes as u64, bytes, "bytes = sum of extents")?;
+        cache.equal(self.charged, charged, "charged = sum of frames charged")?;
+        cache.that(self.bytes <= self.most, "bytes <= most")?;
+        for CachedExtent { extent, .. } in all {
+            let this = cache.at(extent.first.0);
+            this.that(extent.charged <= extent.frames(), "charged <= blocks * 512")?;
+            this.that(extent.blocks > 0, "blocks > 0")?;
         }
-        if self.all().iter().map(|kept| kept.extent.charged).sum::<u32>() != self.charged {
-            return Err("cached_charged != sum of what kept extents are charged for");
-        }
-        if self.bytes > self.most {
-            return Err("cached_bytes exceeds its bound");
-        }
-        if self.all().iter().any(|kept| kept.extent.charged > kept.extent.frames()) {
-            return Err("a kept extent is charged for more frames than it has");
-        }
-        if self.all().iter().any(|kept| kept.extent.blocks == 0) {
-            return Err("a kept extent is empty");
-        }
-        if !self.all().is_sorted_by(|one, next| one.number < next.number) {
-            return Err("kept extents are not in the order in which they came");
-        }
-        Ok(())
+        cache.that(all.is_sorted_by(|one, next| one.number < next.number), "numbers rise")
     }
 }
 

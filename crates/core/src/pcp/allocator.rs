@@ -14,6 +14,7 @@ use crate::frame::{
     PAGEBLOCK_FRAMES, Pfn,
 };
 use crate::zone::{Ask, Block, Mark, ZoneConfig, Zones};
+use quarry_sys::broken::{Broken, Check};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 use quarry_sys::report::fatal;
@@ -237,7 +238,7 @@ impl PageAllocator {
 
     /// Makes the frames that zones keep for requests of an exact number free blocks again.
     pub fn flush_extents(&self) {
-        self.zones.all().for_each(|zone| zone.flush_extents(self.zones.memory()));
+        self.zones.flush_extents();
     }
 
     /// Gives everything on the lists of one slot back to the zones.
@@ -254,7 +255,7 @@ impl PageAllocator {
     /// Gives free blocks of at least `smallest` of one node back to the operating system, until
     /// about `most_bytes` are given back. Returns the bytes.
     pub fn purge(&self, node: NodeId, smallest: Order, most_bytes: usize) -> usize {
-        self.zones.zone(node).purge(self.zones.memory(), smallest, most_bytes)
+        self.zones.purge(node, smallest, most_bytes)
     }
 
     /// What the lists of a slot have done, all nodes together.
@@ -297,17 +298,18 @@ impl PageAllocator {
 
     /// Checks every equation of zones, lists and budget. O(frames); nobody else may be at work.
     ///
-    /// # Panics
-    /// With the equation that does not hold.
-    pub fn validate(&self) {
+    /// # Errors
+    /// The first equation that does not hold.
+    pub fn validate(&self) -> Result<(), Broken> {
+        self.zones.validate()?;
         let mut outside = 0;
         for zone in self.zones.all() {
-            let census = zone.validate(self.zones.memory());
-            let listed = self.pcps.validate(&self.zones, zone.node());
-            assert_eq!(census.in_pcp, listed, "frames in_pcp by state = pages listed");
+            let listed = self.pcps.validate(&self.zones, zone.node())?;
+            let in_pcp = self.zones.frames_in_pcp(zone.node());
+            Check::of("pcp").equal(in_pcp, listed, "frames in_pcp by state = pages listed")?;
             outside += zone.managed() - zone.free();
         }
-        let budget = self.zones.budget();
-        assert_eq!(budget.used(), outside + budget.mapped(), "used = outside the zones + mapped");
+        let (budget, check) = (self.zones.budget(), Check::of("budget"));
+        check.equal(budget.used(), outside + budget.mapped(), "used = outside the zones + mapped")
     }
 }

@@ -11,6 +11,7 @@ use super::v2016::V2016;
 use super::{PcpPolicy, Tuning};
 use crate::frame::{MAX_NODES, MigrateType, NodeId, Order, OsArray, PCP_TYPES, Pfn};
 use crate::zone::{Ask, Block, Destination, Mark, Zones};
+use quarry_sys::broken::{Broken, Check};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 
@@ -349,7 +350,10 @@ impl PcpSet {
     }
 
     /// Checks the lists of one node against counts and states. Returns the pages listed.
-    pub(super) fn validate(&self, zones: &Zones, node: NodeId) -> u32 {
+    ///
+    /// # Errors
+    /// The first equation that does not hold.
+    pub(super) fn validate(&self, zones: &Zones, node: NodeId) -> Result<u32, Broken> {
         let memory = zones.memory();
         let mut pages = 0;
         for slot in self.slots() {
@@ -360,16 +364,18 @@ impl PcpSet {
                 let order = Order::new(*order);
                 for position in 0..lists.rings[list].len() {
                     let pfn = rings.peek(list, lists.rings[list], position);
-                    let state = memory.frames().state(pfn);
-                    assert!(state.is_in_pcp(), "{pfn:?} is listed with state {state:?}");
-                    assert_eq!(state.order(), order, "order of listed {pfn:?}");
-                    assert_eq!(memory.pageblocks().of(pfn).tag().node(), Some(node), "{pfn:?}");
+                    let (state, listed) = (memory.frames().state(pfn), Check::of("pcp").at(pfn.0));
+                    let owner = memory.pageblocks().of(pfn).tag().node();
+                    listed.that(state.is_in_pcp(), "state of a listed block = in_pcp")?;
+                    listed.that(state.order() == order, "order of a listed block = its list's")?;
+                    listed.that(owner == Some(node), "node of a listed block = its list's")?;
                     count += order.frames();
                 }
             }
-            assert_eq!(lists.tuning.count, count, "count = pages on the lists of {slot:?}");
+            let check = Check::of("pcp").at(slot.0);
+            check.equal(lists.tuning.count, count, "count = pages on the lists of a slot")?;
             pages += count;
         }
-        pages
+        Ok(pages)
     }
 }

@@ -33,8 +33,7 @@ impl PageAllocator {
             let page = self.pcps.alloc(&self.zones, slot, node, &ask, Mark::Min);
             if let Some(page) = page {
                 if ask.flags.high_atomic && ask.order.get() > 0 {
-                    let zone = self.zones.zone(node);
-                    zone.reserve_high_atomic(self.zones.memory(), page.pfn, ask.order);
+                    self.zones.reserve_high_atomic(node, page.pfn, ask.order);
                 }
                 return Some(page);
             }
@@ -60,11 +59,11 @@ impl PageAllocator {
         if page.is_some() {
             return page;
         }
-        let memory = self.zones.memory();
-        while self.zones.fallback_order(request.node).any(|node| {
-            let zone = self.zones.zone(node);
-            zone.unreserve_high_atomic(memory, request.migratetype, true)
-        }) {
+        while self
+            .zones
+            .fallback_order(request.node)
+            .any(|node| self.zones.unreserve_high_atomic(node, request.migratetype, true))
+        {
             let page = self.alloc_reserve(slot, request);
             if page.is_some() {
                 return page;

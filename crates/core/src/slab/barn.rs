@@ -15,6 +15,7 @@ use super::CacheLimits;
 use crate::frame::{Metadata, MetadataKind};
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
+use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::{CountedLock, LockStats};
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering::Relaxed};
@@ -218,16 +219,14 @@ impl Barn {
     ///
     /// # Errors
     /// The first one that does not hold.
-    pub fn validate(&self) -> Result<(), &'static str> {
+    pub fn validate(&self) -> Result<(), Broken> {
         let sheaves = self.sheaves.lock();
-        if sheaves.lowest > sheaves.level || sheaves.level > sheaves.most {
-            return Err("lowest <= level <= most of a barn");
-        }
-        let bytes = sheaves.level * sheaves.stride;
-        if bytes.abs_diff(self.bytes()) >= ANNOUNCED_BYTES.max(sheaves.stride) {
-            return Err("a barn's bytes differ from what it announced");
-        }
-        Ok(())
+        let barn = Check::of("barn");
+        let is_between = sheaves.lowest <= sheaves.level && sheaves.level <= sheaves.most;
+        barn.that(is_between, "lowest <= level <= most")?;
+        let off = (sheaves.level * sheaves.stride).abs_diff(self.bytes());
+        let is_near = off < ANNOUNCED_BYTES.max(sheaves.stride);
+        barn.that(is_near, "bytes = bytes announced, to within a step")
     }
 
     /// Counters of the barn's lock.

@@ -14,6 +14,7 @@ use super::barn::Traffic;
 use super::{Barn, SlabContext};
 use crate::frame::{FRAME_SHIFT, MetadataKind, NodeId, Pfn};
 use core::ptr::NonNull;
+use quarry_sys::broken::Broken;
 use quarry_sys::lock::LockStats;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Object, PerCpu};
@@ -131,7 +132,7 @@ impl Barns {
         BarnStats { objects: barn.objects(), lock: barn.lock_stats() }
     }
 
-    pub(super) fn validate(&self) -> Result<(), &'static str> {
+    pub(super) fn validate(&self) -> Result<(), Broken> {
         self.all().try_for_each(Barn::validate)
     }
 }

@@ -24,9 +24,10 @@
 use super::misuse::{not_in_use, overwritten};
 use super::populating::{Plan, Populating, Role};
 use super::{Cache, CacheTable, MAX_BATCH, SlabContext};
-use crate::frame::{FRAME_SHIFT, Kind, MaybePfn, MigrateType, Order, Pfn};
+use crate::frame::{FRAME_SHIFT, FrontList, Kind, MigrateType, Order, Pfn};
 use crate::pcp::{AllocFlags, PageAllocator, PageRequest};
 use core::mem::MaybeUninit;
+use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::{CountedLock, LockStats};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::{AtomicU64, Ordering};
@@ -62,7 +63,7 @@ pub(super) fn header_bytes(slab_bytes: usize, stride: usize) -> usize {
 }
 
 struct Lists {
-    heads: [MaybePfn; BUCKETS],
+    slabs: [FrontList<Pfn>; BUCKETS],
     nr_slabs: u64,
     nr_full: u64,
     nr_empty: u32,
@@ -105,14 +106,6 @@ impl<'a> Slab<'a> {
         let address = context.pages.arena().address(pfn);
         let (pages, caches) = (context.pages, context.caches);
         Self { pages, caches, frames: pages.frames(), cache, pfn, address }
-    }
-
-    fn next(&self) -> Pfn {
-        Pfn(self.frames.link(self.pfn))
-    }
-
-    fn previous(&self) -> Pfn {
-        Pfn(self.frames.link(self.pfn.plus(1)))
     }
 
     fn word(&self) -> &AtomicU64 {
@@ -265,29 +258,6 @@ impl<'a> Slab<'a> {
 }
 
 impl Lists {
-    fn insert(&mut self, slab: &Slab<'_>, bucket: usize) {
-        let head = self.heads[bucket].get();
-        slab.frames.set_link(slab.pfn, head.unwrap_or(Pfn::NONE).0);
-        slab.frames.set_link(slab.pfn.plus(1), Pfn::NONE.0);
-        if let Some(head) = head {
-            slab.frames.set_link(head.plus(1), slab.pfn.0);
-        }
-        self.heads[bucket] = MaybePfn::new(Some(slab.pfn));
-    }
-
-    fn remove(&mut self, slab: &Slab<'_>, bucket: usize) {
-        let (next, previous) = (slab.next(), slab.previous());
-        if previous == Pfn::NONE {
-            debug_assert_eq!(self.heads[bucket].get(), Some(slab.pfn));
-            self.heads[bucket] = MaybePfn::new((next != Pfn::NONE).then_some(next));
-        } else {
-            slab.frames.set_link(previous, next.0);
-        }
-        if next != Pfn::NONE {
-            slab.frames.set_link(next.plus(1), previous.0);
-        }
-    }
-
     /// Moves a slab from the list of `from` free objects to that of `to`.
     fn moved(&mut self, slab: &Slab<'_>, from: u32, to: u32) {
         let (old, new) = (slab.bucket(from), slab.bucket(to));
@@ -295,11 +265,11 @@ impl Lists {
             return;
         }
         match old {
-            Some(bucket) => self.remove(slab, bucket),
+            Some(bucket) => self.slabs[bucket].remove(slab.frames, slab.pfn),
             None => self.nr_full -= 1,
         }
         match new {
-            Some(bucket) => self.insert(slab, bucket),
+            Some(bucket) => self.slabs[bucket].push_front(slab.frames, slab.pfn),
             None => self.nr_full += 1,
         }
         self.nr_empty += u32::from(new == Some(EMPTY));
@@ -315,7 +285,7 @@ impl Lists {
         let mut taken = 0;
         for bucket in 0..BUCKETS {
             while taken < out.len()
-                && let Some(head) = self.heads[bucket].get()
+                && let Some(head) = self.slabs[bucket].first()
             {
                 let slab = Slab::at(context, cache, head);
                 let before = slab.free();
@@ -335,7 +305,7 @@ impl BitmapSlabs {
     pub const fn new() -> Self {
         Self {
             lists: CountedLock::new(Lists {
-                heads: [MaybePfn::NONE; BUCKETS],
+                slabs: [const { FrontList::new_front() }; BUCKETS],
                 nr_slabs: 0,
                 nr_full: 0,
                 nr_empty: 0,
@@ -383,7 +353,7 @@ impl BitmapSlabs {
             lists.populating.made(slab.pfn, made.role);
             lists.nr_free += u64::from(free);
             match slab.bucket(free) {
-                Some(bucket) => lists.insert(&slab, bucket),
+                Some(bucket) => lists.slabs[bucket].push_front(slab.frames, slab.pfn),
                 None => lists.nr_full += 1,
             }
         }
@@ -459,7 +429,7 @@ impl BitmapSlabs {
             let kept = lists.nr_empty;
             while lists.nr_empty > keep
                 && emptied.count < MAX_BATCH
-                && let Some(empty) = lists.heads[EMPTY].get()
+                && let Some(empty) = lists.slabs[EMPTY].first()
             {
                 let slab = Slab::at(context, cache, empty);
                 lists.detach(&slab);
@@ -526,46 +496,30 @@ impl BitmapSlabs {
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), Broken> {
         let lists = self.lists.lock();
         let (mut slabs, mut free, mut empty) = (0, 0, 0);
         for bucket in 0..BUCKETS {
-            let (mut pfn, mut previous) =
-                (lists.heads[bucket].get().unwrap_or(Pfn::NONE), Pfn::NONE);
-            while pfn != Pfn::NONE {
-                let slab = Slab::at(context, cache, pfn);
+            lists.slabs[bucket].validate_front(context.pages.frames(), |pfn| {
+                let (slab, check) = (Slab::at(context, cache, pfn), Check::of("slab").at(pfn.0));
                 let counted: u32 = (0..slab.words())
                     .map(|index| slab.bits(index).load(Ordering::Relaxed).count_ones())
                     .sum();
-                if counted != slab.free() {
-                    return Err("free(slab) != popcount(bits)");
-                }
-                if !slab.is_intact() {
-                    return Err("digest(slab) != sum of terms of its bits");
-                }
-                if slab.bucket(counted) != Some(bucket) {
-                    return Err("a slab is on the wrong list");
-                }
-                if slab.previous() != previous {
-                    return Err("a slab's previous link is wrong");
-                }
-                if context.pages.frames().kind(pfn) != cache.id().kind() {
-                    return Err("a slab's frames belong to somebody else");
-                }
+                let is_own = context.pages.frames().kind(pfn) == cache.id().kind();
+                check.equal(slab.free(), counted, "free(slab) = popcount(bits)")?;
+                check.that(slab.is_intact(), "digest(slab) = sum of terms of its bits")?;
+                check.that(slab.bucket(counted) == Some(bucket), "list(slab) = its quarter")?;
+                check.that(is_own, "kind of a slab's frames = its cache's")?;
                 slabs += 1;
                 free += u64::from(counted);
                 empty += u32::from(bucket == EMPTY);
-                previous = pfn;
-                pfn = slab.next();
-            }
+                Ok(())
+            })?;
         }
-        if free != lists.nr_free {
-            return Err("nr_free != sum of free(slab)");
-        }
-        if empty != lists.nr_empty || slabs + lists.nr_full != lists.nr_slabs {
-            return Err("slabs on lists + full slabs != nr_slabs");
-        }
-        Ok(())
+        let check = Check::of("slabs of a cache");
+        check.equal(lists.nr_free, free, "nr_free = sum of free(slab)")?;
+        check.equal(lists.nr_empty, empty, "nr_empty = slabs on the list of empty ones")?;
+        check.equal(lists.nr_slabs, slabs + lists.nr_full, "nr_slabs = slabs on lists + full ones")
     }
 
     /// Counters of the list lock.
@@ -584,7 +538,7 @@ impl Lists {
     /// Takes an empty slab off its list for good.
     fn detach(&mut self, slab: &Slab<'_>) {
         slab.demand_intact();
-        self.remove(slab, EMPTY);
+        self.slabs[EMPTY].remove(slab.frames, slab.pfn);
         self.nr_empty -= 1;
         self.nr_slabs -= 1;
         self.nr_free -= u64::from(slab.cache.objects());

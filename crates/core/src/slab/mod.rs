@@ -25,6 +25,7 @@ pub use cache_limits::CacheLimits;
 use crate::frame::{Metadata, NodeId, Order, Pfn};
 use crate::pcp::PageAllocator;
 use core::mem::MaybeUninit;
+use quarry_sys::broken::Broken;
 use quarry_sys::lock::LockStats;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Object, PerCpu, Push, SlotIndex};
@@ -232,15 +233,15 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     /// Checks the cache's invariants; no other thread uses the cache meanwhile.
     ///
     /// # Errors
-    /// The first broken equation, in words.
-    fn validate(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Result<(), &'static str>;
+    /// The first equation that does not hold.
+    fn validate(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Result<(), Broken>;
 
     /// Checks what all caches together keep against [`CacheLimits`], where the policy counts there;
     /// no other thread uses any of them meanwhile.
     ///
     /// # Errors
-    /// The first broken equation, in words.
-    fn validate_limits(&self, _context: &SlabContext<'_, P>) -> Result<(), &'static str> {
+    /// The first equation that does not hold.
+    fn validate_limits(&self, _context: &SlabContext<'_, P>) -> Result<(), Broken> {
         Ok(())
     }
 }

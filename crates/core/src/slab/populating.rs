@@ -10,7 +10,7 @@
 //! not touch them, and pays plain faults.
 
 use super::Cache;
-use crate::frame::{Faults, MaybePfn, Pfn};
+use crate::frame::{Faults, Link, Pfn};
 use crate::pcp::PageAllocator;
 use quarry_sys::os::Os;
 use quarry_sys::peek;
@@ -32,7 +32,7 @@ const PLACES: [usize; 4] = [0, 64, 1024, 2560];
 /// What a cache knows of how much of its slabs is touched.
 pub(super) struct Populating {
     /// A slab that was left to plain faults and not looked at yet.
-    sample: MaybePfn,
+    sample: Link<Pfn>,
     /// Slabs made since then.
     since: u32,
     /// Whether the last sample was dense.
@@ -65,7 +65,7 @@ pub(super) enum Role {
 
 impl Populating {
     pub(super) const fn new() -> Self {
-        Self { sample: MaybePfn::NONE, since: 0, is_dense: false, has_looked: false }
+        Self { sample: Link::NONE, since: 0, is_dense: false, has_looked: false }
     }
 
     /// What a request for `bytes` of objects does, in a cache that has `slabs` slabs.
@@ -90,13 +90,13 @@ impl Populating {
     pub(super) fn looked(&mut self, plan: &Plan) {
         self.is_dense = plan.is_dense;
         self.has_looked = true;
-        self.sample = MaybePfn::NONE;
+        self.sample = Link::NONE;
     }
 
     /// Counts a new slab.
     pub(super) fn made(&mut self, slab: Pfn, role: Role) {
         if role == Role::Sample {
-            self.sample = MaybePfn::new(Some(slab));
+            self.sample = Link::to(slab);
             self.since = 0;
         } else {
             self.since = self.since.saturating_add(1);
@@ -106,7 +106,7 @@ impl Populating {
     /// Forgets a slab that goes back to the page allocator.
     pub(super) fn gone(&mut self, slab: Pfn) {
         if self.sample.get() == Some(slab) {
-            self.sample = MaybePfn::NONE;
+            self.sample = Link::NONE;
         }
     }
 }

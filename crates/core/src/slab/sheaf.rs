@@ -20,6 +20,7 @@ use super::{
 use crate::frame::{NodeId, Order, Pfn};
 use crate::pcp::PageAllocator;
 use core::mem::MaybeUninit;
+use quarry_sys::broken::{Broken, Check};
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, LOOKED_AT, Object, PerCpu, Push, SlotIndex, WIDE_PLACES};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
@@ -645,12 +646,12 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
         self.of(cache).barns.stats(node)
     }
 
-    fn validate(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Result<(), &'static str> {
+    fn validate(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Result<(), Broken> {
         self.of(cache).barns.validate()?;
         self.of(cache).slabs.validate(context, cache)
     }
 
-    fn validate_limits(&self, context: &SlabContext<'_, P>) -> Result<(), &'static str> {
+    fn validate_limits(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
         context.percpu.area().validate_room(CacheLimits::rooms(context.pages).slot)?;
         let (mut barns, mut empty) = (0, 0);
         for cache in context.caches.iter() {
@@ -661,12 +662,8 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
             let slabs = stats.total_slabs - stats.active_slabs;
             empty += slabs as usize * cache.order().bytes();
         }
-        if barns != context.kept.barns() {
-            return Err("bytes announced by barns != sum over caches");
-        }
-        if empty != context.kept.empty() {
-            return Err("bytes of empty slabs != sum over caches");
-        }
-        Ok(())
+        let (limits, kept) = (Check::of("cache limits"), context.kept);
+        limits.equal(kept.barns() as u64, barns as u64, "barns = sum of bytes announced")?;
+        limits.equal(kept.empty() as u64, empty as u64, "empty = bytes of empty slabs of caches")
     }
 }

@@ -10,6 +10,7 @@
 use super::{Stack, StackConfig};
 use crate::frame::{Kind, PAGEBLOCK_FRAMES, PageblockIndex};
 use crate::slab::{MAX_CACHES, SlabPolicy};
+use quarry_sys::broken::{Broken, Check};
 
 /// Frames of the window by their owner.
 struct Census {
@@ -23,11 +24,8 @@ impl<C: StackConfig> Stack<C> {
     /// Checks every invariant; no other thread uses the stack meanwhile. O(frames taken).
     ///
     /// # Errors
-    /// The first broken equation, in words.
-    ///
-    /// # Panics
-    /// Where an equation of the page allocator is broken.
-    pub fn validate(&self) -> Result<(), &'static str> {
+    /// The first equation that does not hold.
+    pub fn validate(&self) -> Result<(), Broken> {
         let inner = self.inner();
         for cache in inner.caches.iter() {
             inner.slab.validate(&self.context(), cache)?;
@@ -35,13 +33,13 @@ impl<C: StackConfig> Stack<C> {
         inner.slab.validate_limits(&self.context())?;
         inner.mappings.validate()?;
         self.arena().validate()?;
-        inner.pages.validate();
+        inner.pages.validate()?;
         let census = self.census()?;
         self.check_slabs(&census)?;
         self.check_budget(&census)
     }
 
-    fn census(&self) -> Result<Census, &'static str> {
+    fn census(&self) -> Result<Census, Broken> {
         let mut census =
             Census { of_cache: [0; MAX_CACHES], of_blocks: 0, mappings: 0, of_mappings: 0 };
         let frames = self.frames();
@@ -52,16 +50,14 @@ impl<C: StackConfig> Stack<C> {
             }
             for pfn in (0..PAGEBLOCK_FRAMES).map(|offset| block.first().plus(offset)) {
                 let (kind, state) = (frames.kind(pfn), frames.state(pfn));
+                let frame = Check::of("frame").at(pfn.0);
                 if state.is_free() {
                     let block = (0..state.order().frames()).map(|offset| pfn.plus(offset));
-                    if block.into_iter().any(|pfn| frames.kind(pfn) != Kind::NONE) {
-                        return Err("a frame of a free block has an owner");
-                    }
+                    let is_free = block.into_iter().all(|pfn| frames.kind(pfn) == Kind::NONE);
+                    frame.that(is_free, "a frame of a free block has no owner")?;
                 }
                 let kept = pageblocks.of(pfn).extents().count_in(pfn.0 % PAGEBLOCK_FRAMES, 1) == 1;
-                if kept && kind != Kind::NONE {
-                    return Err("a frame kept as part of an extent has an owner");
-                }
+                frame.that(!kept || kind == Kind::NONE, "a frame of a kept extent has no owner")?;
                 match kind {
                     Kind::PAGES => census.of_blocks += u64::from(frames.link(pfn)),
                     Kind::MAPPING => {
@@ -77,35 +73,30 @@ impl<C: StackConfig> Stack<C> {
         Ok(census)
     }
 
-    fn check_slabs(&self, census: &Census) -> Result<(), &'static str> {
+    fn check_slabs(&self, census: &Census) -> Result<(), Broken> {
         let inner = self.inner();
         for cache in inner.caches.iter() {
             let slabs = inner.slab.stats(&self.context(), cache).total_slabs;
-            if census.of_cache[cache.id().index()] != slabs << cache.order().get() {
-                return Err("frames of a cache's kind != frames of its slabs");
-            }
+            let (found, counted) =
+                (census.of_cache[cache.id().index()], slabs << cache.order().get());
+            let check = Check::of("cache").at(cache.id().index() as u64);
+            check.equal(found, counted, "frames of the cache's kind = frames of its slabs")?;
         }
         Ok(())
     }
 
-    fn check_budget(&self, census: &Census) -> Result<(), &'static str> {
+    fn check_budget(&self, census: &Census) -> Result<(), Broken> {
         let inner = self.inner();
         let budget = inner.pages.zones().budget();
         let kept = u64::from(inner.mappings.cached_charged());
-        if census.mappings != inner.mappings.live() {
-            return Err("heads of mappings != live mappings");
-        }
-        let counted = self.mapping_stats();
-        if counted.allocated - counted.freed != census.mappings as u64 {
-            return Err("live mappings != mappings allocated - freed");
-        }
-        if census.of_mappings + kept != u64::from(budget.mapped()) {
-            return Err("frames of live and kept mappings != frames mapped");
-        }
-        let owned = census.of_cache.iter().sum::<u64>() + census.of_blocks;
-        if owned + u64::from(budget.mapped()) > u64::from(budget.used()) {
-            return Err("frames of slabs, blocks and mappings exceed the frames in use");
-        }
-        Ok(())
+        let (check, counted) = (Check::of("stack"), self.mapping_stats());
+        let (heads, live) = (census.mappings as u64, inner.mappings.live() as u64);
+        check.equal(heads, live, "heads of mappings = live mappings")?;
+        let counted = counted.allocated - counted.freed;
+        check.equal(heads, counted, "live mappings = mappings allocated - freed")?;
+        let charged = census.of_mappings + kept;
+        check.equal(charged, budget.mapped(), "frames of live and kept mappings = mapped")?;
+        let owned = census.of_cache.iter().sum::<u64>() + census.of_blocks + charged;
+        check.that(owned <= budget.used().into(), "frames of slabs, blocks and mappings <= used")
     }
 }

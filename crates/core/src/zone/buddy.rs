@@ -1,48 +1,46 @@
 //! Splitting and merging (kernel: `expand`, `__free_one_page`, Linux 6.x).
 
-use super::free_area::{Block, End, FreeAreas, smallest_filled};
+use super::block::{Block, for_each_part};
+use super::free_area::smallest_filled;
+use super::zone::Locked;
 use crate::frame::{
-    FrameState, MAX_ORDER, Memory, MigrateType, Order, PAGEBLOCK_FRAMES, PCP_TYPES, Pageblock,
-    PageblockTag, Pfn,
+    End, FrameState, MAX_ORDER, Memory, MigrateType, Order, PCP_TYPES, Pageblock, PageblockTag, Pfn,
 };
 
-impl FreeAreas {
+impl Locked<'_> {
     /// Takes the smallest block of `migratetype` that holds `order`, split down to it. O(orders).
     #[inline]
-    pub(super) fn take_smallest(
-        &mut self,
-        memory: &Memory,
-        order: Order,
-        of: MigrateType,
-    ) -> Option<Block> {
-        let found = smallest_filled(self.filled(), order, of)?;
-        let pfn = self.first(memory, found, of)?;
-        Some(self.take_from(memory, pfn, found, order))
+    pub(super) fn take_smallest(&mut self, order: Order, of: MigrateType) -> Option<Block> {
+        let found = smallest_filled(self.state.areas.filled(), order, of)?;
+        let pfn = self.state.areas.first(self.memory, found, of)?;
+        Some(self.take_from(pfn, found, order))
     }
 
     /// Takes the free block at `pfn`, of order `from`, split down to `order`.
     #[inline]
-    pub(super) fn take_from(
-        &mut self,
-        memory: &Memory,
-        pfn: Pfn,
-        from: Order,
-        order: Order,
-    ) -> Block {
-        let of = memory.pageblocks().of(pfn).migratetype();
-        let zeroed = self.remove(memory, pfn, from, of);
-        memory.frames().set_state(pfn, FrameState::USED);
-        self.expand(memory, Block { pfn, order: from, zeroed }, order, of)
+    pub(super) fn take_from(&mut self, pfn: Pfn, from: Order, order: Order) -> Block {
+        let of = self.memory.pageblocks().of(pfn).migratetype();
+        let zeroed = self.take_off(pfn, from, of);
+        self.expand(Block { pfn, order: from, zeroed }, order, of)
+    }
+
+    /// Takes a free block off the list of `migratetype`, for whatever use. Returns whether it is
+    /// known to be zero.
+    #[inline]
+    pub(super) fn take_off(&mut self, pfn: Pfn, order: Order, of: MigrateType) -> bool {
+        let zeroed = self.state.areas.remove(self.memory, pfn, order, of);
+        self.memory.frames().set_state(pfn, FrameState::USED);
+        zeroed
     }
 
     /// Splits a block that is on no list; the upper half goes to the head of its list at each step,
     /// so that the lowest address is handed out.
     #[inline]
-    fn expand(&mut self, memory: &Memory, block: Block, order: Order, of: MigrateType) -> Block {
+    fn expand(&mut self, block: Block, order: Order, of: MigrateType) -> Block {
         let Block { pfn, order: from, zeroed } = block;
         for half in (order.get()..from.get()).rev().map(Order::new) {
             let upper = Block { pfn: pfn.plus(half.frames()), order: half, zeroed };
-            self.add(memory, upper, of, End::Head);
+            self.state.areas.add(self.memory, upper, of, End::Head);
         }
         Block { pfn, order, zeroed }
     }
@@ -52,7 +50,8 @@ impl FreeAreas {
     /// From the order of a pageblock on, blocks of different types merge only if both types are
     /// ones that pages move between freely; the lower one's pageblocks take the type of the other.
     #[inline]
-    pub(super) fn put(&mut self, memory: &Memory, block: Block, end: End) {
+    pub(super) fn put_block(&mut self, block: Block, end: End) {
+        let (memory, areas) = (self.memory, &mut self.state.areas);
         let Block { mut pfn, mut order, mut zeroed } = block;
         let frames = memory.frames();
         let tag = memory.pageblocks().of(pfn).tag();
@@ -74,29 +73,14 @@ impl FreeAreas {
                 memory.pageblocks().of(buddy).set_tag(tag);
             }
             let free = Block { pfn: buddy, order, zeroed: state.is_zeroed() };
-            self.remove_known(memory, free, buddy_tag.migratetype());
+            areas.remove_known(memory, free, buddy_tag.migratetype());
             frames.set_state(buddy, FrameState::USED);
             zeroed &= free.zeroed;
             pfn = pfn.min(buddy);
             order = Order::new(order.get() + 1);
         }
         let end = if merge_likely(memory, pfn, order) { End::Tail } else { end };
-        self.add(memory, Block { pfn, order, zeroed }, tag.migratetype(), end);
-    }
-}
-
-/// Calls `act` with the part of a block that lies in each of its pageblocks.
-#[inline]
-pub(super) fn for_each_part(
-    memory: &Memory,
-    pfn: Pfn,
-    order: Order,
-    act: impl Fn(&Pageblock, u32, Order),
-) {
-    let part = order.min(Order::PAGEBLOCK);
-    act(memory.pageblocks().of(pfn), pfn.0 % PAGEBLOCK_FRAMES, part);
-    if order > Order::PAGEBLOCK {
-        act(memory.pageblocks().of(pfn.plus(PAGEBLOCK_FRAMES)), 0, part);
+        areas.add(memory, Block { pfn, order, zeroed }, tag.migratetype(), end);
     }
 }
 

@@ -1,10 +1,11 @@
 //! Where a request is served from when its own migratetype has no block left: claiming whole
 //! pageblocks, and stealing single blocks as the last resort (Linux 6.15+ `__rmqueue`).
 
-use super::free_area::{Block, End, FreeAreas, ORDERS, smallest_filled};
-use super::watermark::Watermarks;
+use super::block::{Block, ORDERS};
+use super::free_area::smallest_filled;
+use super::zone::Locked;
 use crate::frame::{
-    KindSet, Memory, MigrateType, Order, PAGEBLOCK_FRAMES, PAGEBLOCK_ORDER, PageblockIndex,
+    End, Memory, MigrateType, Order, PAGEBLOCK_FRAMES, PAGEBLOCK_ORDER, PageblockIndex,
     PageblockTag, Pfn,
 };
 
@@ -16,15 +17,6 @@ pub(super) enum Mode {
     Normal,
     /// Nothing left to claim either: single blocks of other types.
     Steal,
-}
-
-/// How often requests were served from other types' blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FallbackCounts {
-    /// Pageblocks claimed: they changed their type.
-    pub claimed: u64,
-    /// Blocks stolen: their pageblock kept its type.
-    pub stolen: u64,
 }
 
 /// Other types in the order in which they are tried.
@@ -44,63 +36,46 @@ fn worth_claiming(order: Order, of: MigrateType) -> bool {
         || matches!(of, MigrateType::Unmovable | MigrateType::Reclaimable)
 }
 
-/// What taking a block needs to know of the zone beside its lists.
-#[derive(Clone, Copy)]
-pub(super) struct ZoneView<'a> {
-    pub(super) memory: &'a Memory,
-    pub(super) marks: &'a Watermarks,
-    pub(super) managed: u32,
-    pub(super) huge: bool,
-    /// Kinds of frames that are touched whole.
-    pub(super) touched_whole: &'a KindSet,
-}
-
-impl FreeAreas {
+impl Locked<'_> {
     /// Takes a block for a request of type `of` (not the high-order reserve).
     #[inline]
     pub(super) fn take_any(
         &mut self,
-        zone: ZoneView<'_>,
         order: Order,
         of: MigrateType,
         mode: &mut Mode,
     ) -> Option<Block> {
         if *mode == Mode::Normal
-            && let Some(block) = self.take_smallest(zone.memory, order, of)
+            && let Some(block) = self.take_smallest(order, of)
         {
             return Some(block);
         }
-        self.take_fallback(zone, order, of, mode)
+        self.take_fallback(order, of, mode)
     }
 
     #[cold]
-    fn take_fallback(
-        &mut self,
-        zone: ZoneView<'_>,
-        order: Order,
-        of: MigrateType,
-        mode: &mut Mode,
-    ) -> Option<Block> {
+    fn take_fallback(&mut self, order: Order, of: MigrateType, mode: &mut Mode) -> Option<Block> {
         if *mode == Mode::Normal
-            && let Some(block) = self.claim(zone, order, of)
+            && let Some(block) = self.claim(order, of)
         {
             return Some(block);
         }
-        let block = self.steal(zone.memory, order, of)?;
+        let block = self.steal(order, of)?;
         *mode = Mode::Steal;
         Some(block)
     }
 
     /// Claims a pageblock of another type, preferring the largest free block, and takes from it.
-    fn claim(&mut self, zone: ZoneView<'_>, order: Order, of: MigrateType) -> Option<Block> {
+    fn claim(&mut self, order: Order, of: MigrateType) -> Option<Block> {
         for current in (order.index()..ORDERS).rev().map(|order| Order::new(order as u8)) {
             if !worth_claiming(current, of) {
                 break;
             }
-            let mut from = fallbacks(of).into_iter().filter(|from| self.nr(current, *from) != 0);
+            let areas = &self.state.areas;
+            let mut from = fallbacks(of).into_iter().filter(|from| areas.nr(current, *from) != 0);
             let Some(from) = from.next() else { continue };
-            let Some(pfn) = self.first(zone.memory, current, from) else { continue };
-            if let Some(block) = self.claim_at(zone, pfn, current, order, of) {
+            let Some(pfn) = areas.first(self.memory, current, from) else { continue };
+            if let Some(block) = self.claim_at(pfn, current, order, of) {
                 return Some(block);
             }
         }
@@ -111,30 +86,22 @@ impl FreeAreas {
     /// is free or held by alike requests.
     fn claim_at(
         &mut self,
-        zone: ZoneView<'_>,
         pfn: Pfn,
         current: Order,
         order: Order,
         of: MigrateType,
     ) -> Option<Block> {
         if current.get() >= PAGEBLOCK_ORDER {
-            let old = zone.memory.pageblocks().of(pfn).migratetype();
-            self.retag_free(zone.memory, pfn, current, of);
-            debug_assert_ne!(old, of, "a type does not fall back to itself");
-            self.fallbacks.claimed += u64::from(current.frames() / PAGEBLOCK_FRAMES);
-            if of == MigrateType::Unmovable {
-                let fresh = zone.memory.frames().state(pfn).is_zeroed();
-                self.huge_pages.claimed(zone, pfn, current, fresh);
-            }
-            return Some(self.take_from(zone.memory, pfn, current, order));
+            self.claim_whole(pfn, current, of);
+            return Some(self.take_from(pfn, current, order));
         }
-        if zone.memory.pageblocks().of(pfn).longest_extent() > 0 {
+        let pageblock = self.memory.pageblocks().of(pfn);
+        if pageblock.longest_extent() > 0 {
             // What it keeps as extents is on the lists then, and may serve without a claim.
-            self.flush_extents(zone.memory, pfn.pageblock());
+            self.flush_pageblock(pfn.pageblock());
             return None;
         }
-        zone.marks.raise_boost(zone.managed);
-        let pageblock = zone.memory.pageblocks().of(pfn);
+        self.zone.marks.raise_boost(self.zone.managed());
         let (free, movable) = (pageblock.free(), pageblock.nr_movable());
         let alike = match (of, pageblock.migratetype()) {
             (MigrateType::Movable, _) => movable,
@@ -144,48 +111,62 @@ impl FreeAreas {
         if free + alike < PAGEBLOCK_FRAMES / 2 {
             return None;
         }
-        self.retag(zone.memory, pfn.pageblock(), of);
-        self.fallbacks.claimed += 1;
-        self.take_smallest(zone.memory, order, of)
+        self.retag(pfn.pageblock(), of);
+        self.state.counts.fallbacks.claimed += 1;
+        self.take_smallest(order, of)
+    }
+
+    /// Claims the pageblocks that a free block fills.
+    fn claim_whole(&mut self, pfn: Pfn, order: Order, of: MigrateType) {
+        let old = self.memory.pageblocks().of(pfn).migratetype();
+        debug_assert_ne!(old, of, "a type does not fall back to itself");
+        let zeroed = self.retag_free(pfn, order, of);
+        self.state.counts.fallbacks.claimed += u64::from(order.frames() / PAGEBLOCK_FRAMES);
+        if of == MigrateType::Unmovable {
+            let (block, zone) = (Block { pfn, order, zeroed }, self.zone);
+            self.state.huge.claimed(self.memory, block, zone.managed(), zone.touched_whole());
+        }
     }
 
     /// Takes the smallest block that another type has; its pageblock keeps its type.
-    fn steal(&mut self, memory: &Memory, order: Order, of: MigrateType) -> Option<Block> {
+    fn steal(&mut self, order: Order, of: MigrateType) -> Option<Block> {
+        let areas = &self.state.areas;
         let found = fallbacks(of)
             .into_iter()
             .enumerate()
             .filter_map(|(rank, from)| {
-                smallest_filled(self.filled(), order, from).map(|found| (found, rank, from))
+                smallest_filled(areas.filled(), order, from).map(|found| (found, rank, from))
             })
             .min_by_key(|(found, rank, _)| (*found, *rank));
         let (found, _, from) = found?;
-        let pfn = self.first(memory, found, from)?;
-        self.fallbacks.stolen += 1;
-        Some(self.take_from(memory, pfn, found, order))
+        let pfn = areas.first(self.memory, found, from)?;
+        self.state.counts.fallbacks.stolen += 1;
+        Some(self.take_from(pfn, found, order))
     }
 
-    /// Moves one free block that fills its pageblocks to another type, pageblocks included.
-    pub(super) fn retag_free(&mut self, memory: &Memory, pfn: Pfn, order: Order, to: MigrateType) {
+    /// Moves one free block that fills its pageblocks to another type, pageblocks included. Returns
+    /// whether it is known to be zero.
+    fn retag_free(&mut self, pfn: Pfn, order: Order, to: MigrateType) -> bool {
+        let memory = self.memory;
         let from = memory.pageblocks().of(pfn).tag();
-        let zeroed = self.remove(memory, pfn, order, from.migratetype());
+        let zeroed = self.state.areas.remove(memory, pfn, order, from.migratetype());
         for offset in (0..order.frames()).step_by(PAGEBLOCK_FRAMES as usize) {
             set_type(memory, pfn.plus(offset).pageblock(), to);
         }
-        self.add(memory, Block { pfn, order, zeroed }, to, End::Tail);
+        self.state.areas.add(memory, Block { pfn, order, zeroed }, to, End::Tail);
+        zeroed
     }
 
     /// Changes the type of a pageblock that no free block reaches beyond, and moves its free blocks
-    /// to the lists of that type. Returns the free frames moved. O(frames of a pageblock).
-    pub(super) fn retag(&mut self, memory: &Memory, index: PageblockIndex, to: MigrateType) -> u32 {
-        let pageblock = memory.pageblocks().at(index);
-        let from = pageblock.migratetype();
-        let moved = pageblock.free();
+    /// to the lists of that type. O(frames of a pageblock).
+    pub(super) fn retag(&mut self, index: PageblockIndex, to: MigrateType) {
+        let memory = self.memory;
+        let from = memory.pageblocks().at(index).migratetype();
         if from == to {
-            return moved;
+            return;
         }
-        self.flush_extents(memory, index);
-        let moved = pageblock.free();
-        self.move_singles(memory, index, from, to);
+        self.flush_pageblock(index);
+        self.state.areas.move_singles(memory, index, from, to);
         set_type(memory, index, to);
         let mut pfn = index.first();
         let end = pfn.plus(PAGEBLOCK_FRAMES);
@@ -193,34 +174,16 @@ impl FreeAreas {
             let state = memory.frames().state(pfn);
             let order = if state.is_in_zone() { state.order() } else { Order::ZERO };
             if order != Order::ZERO {
-                let zeroed = self.remove(memory, pfn, order, from);
+                let zeroed = self.state.areas.remove(memory, pfn, order, from);
                 let block = Block { pfn, order, zeroed };
                 if order == Order::PAGEBLOCK {
                     // What kept it apart from its buddy may have been its type.
-                    self.put(memory, block, End::Tail);
+                    self.put_block(block, End::Tail);
                 } else {
-                    self.add(memory, block, to, End::Tail);
+                    self.state.areas.add(memory, block, to, End::Tail);
                 }
             }
             pfn = pfn.plus(order.frames());
-        }
-        moved
-    }
-
-    /// Moves a pageblock's bitmap of single frames from one list to another.
-    fn move_singles(
-        &mut self,
-        memory: &Memory,
-        index: PageblockIndex,
-        from: MigrateType,
-        to: MigrateType,
-    ) {
-        let singles = memory.pageblocks().at(index).nr_singles();
-        if singles != 0 {
-            self.unlink_pageblock(memory, index, from);
-            self.link_pageblock(memory, index, to, End::Tail);
-            self.count_out(Order::ZERO, from, singles);
-            self.count_in(Order::ZERO, to, singles);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The free lists of a zone: one per order and migratetype.
 //!
-//! Blocks of order >= 1 are linked through the frame table: the link word of the first frame names
-//! the next block, that of the second frame the previous one. Free blocks of order 0 are bits in
+//! Blocks of order >= 1 are linked through the frame table. Free blocks of order 0 are bits in
 //! their pageblock, and the list links the pageblocks that have some. Nothing is written into the
 //! free memory itself: that would fault purged pages back in.
 //!
@@ -12,46 +11,18 @@
 //! * `free` = sum of `2^o * nr(o, t)`; `by_type[t]` = the part of it on lists of `t`; `dirty` = the
 //!   part of it that is not known to be zero
 
-use super::extents::Extents;
-use super::fallback::FallbackCounts;
-use super::huge::HugePages;
+use super::block::{Block, ORDERS};
 use crate::frame::{
-    FrameState, MAX_ORDER, MIGRATE_TYPES, Memory, MigrateType, Order, PAGEBLOCK_FRAMES,
+    End, FrameState, List, MIGRATE_TYPES, Memory, MigrateType, Order, PAGEBLOCK_FRAMES,
     PageblockIndex, Pfn,
 };
+use quarry_sys::broken::{Broken, Check};
 
-/// Number of orders.
-pub const ORDERS: usize = MAX_ORDER as usize + 1;
-
-/// End of a list.
-const NIL: u32 = u32::MAX;
-
-/// Which end of a list a block is put at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// Taken next.
-    Head,
-    /// Taken last.
-    Tail,
-}
-
-/// A block that is, or is about to be, free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block {
-    /// Its first frame.
-    pub pfn: Pfn,
-    /// Its size.
-    pub order: Order,
-    /// Whether every byte is known to be zero.
-    pub zeroed: bool,
-}
-
-/// One list: of blocks, or at order 0 of pageblocks.
-#[derive(Clone, Copy)]
-struct List {
-    head: u32,
-    tail: u32,
-    /// Blocks, also at order 0.
+/// The blocks of one order and migratetype.
+struct Area {
+    /// Those of orders from 1 on.
+    blocks: List<Pfn>,
+    /// Blocks, also of order 0.
     nr: u32,
 }
 
@@ -67,13 +38,12 @@ const fn list_number(order: Order, of: MigrateType) -> usize {
 
 /// All lists of a zone and their counts.
 pub(super) struct FreeAreas {
-    lists: [List; LISTS],
+    areas: [Area; LISTS],
+    /// The pageblocks that have blocks of order 0.
+    singles: [List<PageblockIndex>; MIGRATE_TYPES],
     by_type: [u32; MIGRATE_TYPES],
     dirty: u32,
     filled: u64,
-    pub(super) extents: Extents,
-    pub(super) fallbacks: FallbackCounts,
-    pub(super) huge_pages: HugePages,
 }
 
 /// The orders of one migratetype that have free blocks, as bits.
@@ -95,78 +65,58 @@ pub(super) fn smallest_filled(
 impl FreeAreas {
     pub(super) const fn new() -> Self {
         Self {
-            lists: [List { head: NIL, tail: NIL, nr: 0 }; LISTS],
+            areas: [const { Area { blocks: List::new(), nr: 0 } }; LISTS],
+            singles: [const { List::new() }; MIGRATE_TYPES],
             by_type: [0; MIGRATE_TYPES],
             dirty: 0,
             filled: 0,
-            extents: Extents::new(),
-            fallbacks: FallbackCounts { claimed: 0, stolen: 0 },
-            huge_pages: HugePages::new(),
         }
     }
 
     /// Bit `16 t + o` is set iff list `(o, t)` has a block.
+    #[inline]
     pub(super) fn filled(&self) -> u64 {
         self.filled
     }
 
     /// Free frames.
+    #[inline]
     pub(super) fn free(&self) -> u32 {
         self.by_type.iter().sum()
     }
 
     /// Free frames that are not known to be zero.
+    #[inline]
     pub(super) fn dirty(&self) -> u32 {
         self.dirty
     }
 
     /// Free frames on the lists of one migratetype.
+    #[inline]
     pub(super) fn free_of(&self, migratetype: MigrateType) -> u32 {
         self.by_type[migratetype.index()]
     }
 
     /// Free blocks of one list.
+    #[inline]
     pub(super) fn nr(&self, order: Order, migratetype: MigrateType) -> u32 {
-        self.lists[list_number(order, migratetype)].nr
+        self.areas[list_number(order, migratetype)].nr
     }
 
     /// The block at the head of a list.
     #[inline]
     pub(super) fn first(&self, memory: &Memory, order: Order, of: MigrateType) -> Option<Pfn> {
-        let head = self.lists[list_number(order, of)].head;
-        if head == NIL {
-            None
-        } else if order == Order::ZERO {
-            let pageblock = PageblockIndex(head);
-            memory.pageblocks().at(pageblock).lowest_single().map(|at| pageblock.first().plus(at))
-        } else {
-            Some(Pfn(head))
+        if order != Order::ZERO {
+            return self.areas[list_number(order, of)].blocks.first();
         }
+        let pageblock = self.singles[of.index()].first()?;
+        memory.pageblocks().at(pageblock).lowest_single().map(|at| pageblock.first().plus(at))
     }
 
     /// The block at the tail of a list of `order`, which is not 0.
     pub(super) fn last(&self, order: Order, of: MigrateType) -> Option<Pfn> {
         debug_assert!(order > Order::ZERO, "the list of order 0 is one of pageblocks");
-        let tail = self.lists[list_number(order, of)].tail;
-        (tail != NIL).then_some(Pfn(tail))
-    }
-
-    /// The block after `pfn` on its list of `order`, which is not 0.
-    pub(super) fn next(memory: &Memory, pfn: Pfn) -> Option<Pfn> {
-        let next = memory.frames().link(pfn);
-        (next != NIL).then_some(Pfn(next))
-    }
-
-    /// The pageblock after `index` on its list of order 0.
-    pub(super) fn next_pageblock(memory: &Memory, index: PageblockIndex) -> Option<PageblockIndex> {
-        let (next, _) = memory.pageblocks().at(index).links();
-        (next != NIL).then_some(PageblockIndex(next))
-    }
-
-    /// The first pageblock on the list of order 0.
-    pub(super) fn first_pageblock(&self, of: MigrateType) -> Option<PageblockIndex> {
-        let head = self.lists[list_number(Order::ZERO, of)].head;
-        (head != NIL).then_some(PageblockIndex(head))
+        self.areas[list_number(order, of)].blocks.last()
     }
 
     /// Puts a block on the list of `migratetype`. O(1).
@@ -181,10 +131,11 @@ impl FreeAreas {
         self.dirty += if zeroed { 0 } else { order.frames() };
         if order == Order::ZERO {
             if pageblock.add_single(pfn.0 % PAGEBLOCK_FRAMES) == 1 {
-                self.link_pageblock(memory, pfn.pageblock(), of, end);
+                let links = memory.pageblocks().single_links();
+                self.singles[of.index()].add(&links, pfn.pageblock(), end);
             }
         } else {
-            self.link_block(memory, pfn, order, of, end);
+            self.areas[list_number(order, of)].blocks.add(memory.frames(), pfn, end);
         }
         self.count_in(order, of, 1);
     }
@@ -214,105 +165,105 @@ impl FreeAreas {
         self.dirty -= if zeroed { 0 } else { order.frames() };
         if order == Order::ZERO {
             if pageblock.remove_single(pfn.0 % PAGEBLOCK_FRAMES) == 0 {
-                self.unlink_pageblock(memory, pfn.pageblock(), of);
+                let links = memory.pageblocks().single_links();
+                self.singles[of.index()].remove(&links, pfn.pageblock());
             }
         } else {
-            self.unlink_block(memory, pfn, order, of);
+            self.areas[list_number(order, of)].blocks.remove(memory.frames(), pfn);
         }
         self.count_out(order, of, 1);
     }
 
+    /// Moves all blocks of order 0 of a pageblock from the list of one type to that of another.
+    pub(super) fn move_singles(
+        &mut self,
+        memory: &Memory,
+        index: PageblockIndex,
+        from: MigrateType,
+        to: MigrateType,
+    ) {
+        let singles = memory.pageblocks().at(index).nr_singles();
+        if singles != 0 {
+            let links = memory.pageblocks().single_links();
+            self.singles[from.index()].remove(&links, index);
+            self.singles[to.index()].push_back(&links, index);
+            self.count_out(Order::ZERO, from, singles);
+            self.count_in(Order::ZERO, to, singles);
+        }
+    }
+
     #[inline]
-    pub(super) fn count_in(&mut self, order: Order, of: MigrateType, blocks: u32) {
+    fn count_in(&mut self, order: Order, of: MigrateType, blocks: u32) {
         self.by_type[of.index()] += blocks << order.get();
-        self.lists[list_number(order, of)].nr += blocks;
+        self.areas[list_number(order, of)].nr += blocks;
         self.filled |= 1 << (16 * of.index() + order.index());
     }
 
     #[inline]
-    pub(super) fn count_out(&mut self, order: Order, of: MigrateType, blocks: u32) {
+    fn count_out(&mut self, order: Order, of: MigrateType, blocks: u32) {
         self.by_type[of.index()] -= blocks << order.get();
-        let nr = &mut self.lists[list_number(order, of)].nr;
+        let nr = &mut self.areas[list_number(order, of)].nr;
         *nr -= blocks;
         if *nr == 0 {
             self.filled &= !(1 << (16 * of.index() + order.index()));
         }
     }
 
-    fn link_block(&mut self, memory: &Memory, pfn: Pfn, order: Order, of: MigrateType, end: End) {
-        let frames = memory.frames();
-        let list = &mut self.lists[list_number(order, of)];
-        let (prev, next) = match end {
-            End::Head => (NIL, list.head),
-            End::Tail => (list.tail, NIL),
-        };
-        frames.set_link(pfn, next);
-        frames.set_link(pfn.plus(1), prev);
-        match next {
-            NIL => list.tail = pfn.0,
-            next => frames.set_link(Pfn(next).plus(1), pfn.0),
+    /// Walks every list and compares it with its counts, states and links. O(free blocks).
+    ///
+    /// # Errors
+    /// The first equation that does not hold.
+    pub(super) fn validate(&self, memory: &Memory) -> Result<(), Broken> {
+        let lists = Check::of("free lists");
+        for of in MigrateType::ALL {
+            let mut frames = 0;
+            for order in (0..ORDERS as u8).map(Order::new) {
+                let nr = match order {
+                    Order::ZERO => self.count_singles(memory, of)?,
+                    _ => self.count_blocks(memory, order, of)?,
+                };
+                let bit = 16 * of as u32 + u32::from(order.get());
+                let is_filled = self.filled >> bit & 1 == 1;
+                let list = lists.at(bit);
+                list.equal(nr, self.nr(order, of), "nr(o, t) = blocks on list (o, t)")?;
+                list.that(is_filled == (nr != 0), "bit (o, t) of filled = (nr(o, t) > 0)")?;
+                frames += nr * order.frames();
+            }
+            lists.at(of as u32).equal(
+                frames,
+                self.free_of(of),
+                "by_type[t] = frames on lists of t",
+            )?;
         }
-        match prev {
-            NIL => list.head = pfn.0,
-            prev => frames.set_link(Pfn(prev), pfn.0),
-        }
+        Ok(())
     }
 
-    fn unlink_block(&mut self, memory: &Memory, pfn: Pfn, order: Order, of: MigrateType) {
-        let frames = memory.frames();
-        let list = &mut self.lists[list_number(order, of)];
-        let (next, prev) = (frames.link(pfn), frames.link(pfn.plus(1)));
-        match next {
-            NIL => list.tail = prev,
-            next => frames.set_link(Pfn(next).plus(1), prev),
-        }
-        match prev {
-            NIL => list.head = next,
-            prev => frames.set_link(Pfn(prev), next),
-        }
+    fn count_singles(&self, memory: &Memory, of: MigrateType) -> Result<u32, Broken> {
+        let mut nr = 0;
+        let links = memory.pageblocks().single_links();
+        self.singles[of.index()].validate(&links, |index| {
+            let pageblock = memory.pageblocks().at(index);
+            let listed = Check::of("free lists").at(index.0);
+            listed.that(pageblock.migratetype() == of, "migratetype(pageblock) = t")?;
+            listed.that(pageblock.nr_singles() != 0, "nr_singles > 0 of a listed pageblock")?;
+            nr += pageblock.nr_singles();
+            Ok(())
+        })?;
+        Ok(nr)
     }
 
-    pub(super) fn link_pageblock(
-        &mut self,
-        memory: &Memory,
-        index: PageblockIndex,
-        of: MigrateType,
-        end: End,
-    ) {
-        let pageblocks = memory.pageblocks();
-        let list = &mut self.lists[list_number(Order::ZERO, of)];
-        let (prev, next) = match end {
-            End::Head => (NIL, list.head),
-            End::Tail => (list.tail, NIL),
-        };
-        pageblocks.at(index).set_next(next);
-        pageblocks.at(index).set_prev(prev);
-        match next {
-            NIL => list.tail = index.0,
-            next => pageblocks.at(PageblockIndex(next)).set_prev(index.0),
-        }
-        match prev {
-            NIL => list.head = index.0,
-            prev => pageblocks.at(PageblockIndex(prev)).set_next(index.0),
-        }
-    }
-
-    pub(super) fn unlink_pageblock(
-        &mut self,
-        memory: &Memory,
-        index: PageblockIndex,
-        of: MigrateType,
-    ) {
-        let pageblocks = memory.pageblocks();
-        let list = &mut self.lists[list_number(Order::ZERO, of)];
-        let (next, prev) = pageblocks.at(index).links();
-        match next {
-            NIL => list.tail = prev,
-            next => pageblocks.at(PageblockIndex(next)).set_prev(prev),
-        }
-        match prev {
-            NIL => list.head = next,
-            prev => pageblocks.at(PageblockIndex(prev)).set_next(next),
-        }
+    fn count_blocks(&self, memory: &Memory, order: Order, of: MigrateType) -> Result<u32, Broken> {
+        let mut nr = 0;
+        self.areas[list_number(order, of)].blocks.validate(memory.frames(), |pfn| {
+            let listed = Check::of("free lists").at(pfn.0);
+            let is_free = memory.frames().state(pfn).is_buddy(order);
+            listed.that(pfn.is_aligned(order), "a block of order o is aligned to 2^o")?;
+            listed
+                .that(memory.pageblocks().of(pfn).migratetype() == of, "migratetype(block) = t")?;
+            listed.that(is_free, "state(block) = in_zone(o, _)")?;
+            nr += 1;
+            Ok(())
+        })?;
+        Ok(nr)
     }
 }

@@ -2,74 +2,61 @@
 //!
 //! Invariant: `reserved` = frames of the zone's pageblocks of type `HighAtomic`.
 
-use super::free_area::{End, FreeAreas};
-use super::zone::Zone;
-use crate::frame::{Memory, MigrateType, Order, PAGEBLOCK_FRAMES, PCP_TYPES, Pfn};
-use quarry_sys::primitive::Ordering::Relaxed;
+use super::block::ORDERS;
+use super::zone::{Locked, ZoneRef};
+use crate::frame::{End, MigrateType, Order, PAGEBLOCK_FRAMES, PCP_TYPES, Pfn};
 
 /// The reserve is at most this part of the zone.
 const MOST: u32 = 100;
 
-impl Zone {
+impl ZoneRef<'_> {
     /// Keeps the pageblock of a block that a high-order atomic request just got for its like. Does
     /// nothing where 1 % of the zone is less than a pageblock, or is reserved already.
-    pub(crate) fn reserve_high_atomic(&self, memory: &Memory, pfn: Pfn, order: Order) {
+    pub(super) fn reserve_high_atomic(self, pfn: Pfn, order: Order) {
         let share = self.managed() / MOST;
         let most = share.next_multiple_of(PAGEBLOCK_FRAMES);
         if share < PAGEBLOCK_FRAMES || self.reserved_high_atomic() >= most {
             return;
         }
-        let mut inside = self.lock();
-        let areas = &mut inside.areas;
+        let mut locked = self.lock();
         let reserved = self.reserved_high_atomic();
-        let old = memory.pageblocks().of(pfn).migratetype();
+        let old = self.memory.pageblocks().of(pfn).migratetype();
         if reserved >= most || old.index() >= PCP_TYPES {
             return;
         }
         let mut kept = 0;
         for offset in (0..order.frames()).step_by(PAGEBLOCK_FRAMES as usize) {
-            let pageblock = pfn.plus(offset).pageblock();
-            areas.retag(memory, pageblock, MigrateType::HighAtomic);
+            locked.retag(pfn.plus(offset).pageblock(), MigrateType::HighAtomic);
             kept += PAGEBLOCK_FRAMES;
         }
-        self.reserved.store(reserved + kept, Relaxed);
-        self.publish(areas);
+        locked.set_reserved(reserved + kept);
     }
 
     /// Gives a reserved pageblock that has free memory to `to`. Without `force` the last one stays.
     /// Returns whether free memory was moved.
-    pub(crate) fn unreserve_high_atomic(
-        &self,
-        memory: &Memory,
-        to: MigrateType,
-        force: bool,
-    ) -> bool {
+    pub(super) fn unreserve_high_atomic(self, to: MigrateType, force: bool) -> bool {
         if self.reserved_high_atomic() <= if force { 0 } else { PAGEBLOCK_FRAMES } {
             return false;
         }
-        let mut inside = self.lock();
-        let areas = &mut inside.areas;
-        let Some((pfn, order)) = first_reserved(areas, memory) else { return false };
+        let mut locked = self.lock();
+        let Some((pfn, order)) = locked.first_reserved() else { return false };
         if order > Order::PAGEBLOCK {
             // Two reserved pageblocks have merged, and only one is to go.
-            let lower = areas.take_from(memory, pfn, order, Order::PAGEBLOCK);
-            areas.add(memory, lower, MigrateType::HighAtomic, End::Head);
+            let lower = locked.take_from(pfn, order, Order::PAGEBLOCK);
+            locked.state.areas.add(self.memory, lower, MigrateType::HighAtomic, End::Head);
         }
-        areas.retag(memory, pfn.pageblock(), to);
-        self.reserved.store(self.reserved_high_atomic() - PAGEBLOCK_FRAMES, Relaxed);
-        self.publish(areas);
+        locked.retag(pfn.pageblock(), to);
+        locked.set_reserved(self.reserved_high_atomic() - PAGEBLOCK_FRAMES);
         true
-    }
-
-    /// Frames of pageblocks in the reserve, free or not.
-    #[must_use]
-    pub fn reserved_high_atomic(&self) -> u32 {
-        self.reserved.load(Relaxed)
     }
 }
 
-fn first_reserved(areas: &FreeAreas, memory: &Memory) -> Option<(Pfn, Order)> {
-    (0..super::ORDERS as u8).map(Order::new).find_map(|order| {
-        areas.first(memory, order, MigrateType::HighAtomic).map(|pfn| (pfn, order))
-    })
+impl Locked<'_> {
+    /// The first free block of the smallest order that the reserve has.
+    fn first_reserved(&self) -> Option<(Pfn, Order)> {
+        (0..ORDERS as u8).map(Order::new).find_map(|order| {
+            let first = self.state.areas.first(self.memory, order, MigrateType::HighAtomic);
+            first.map(|pfn| (pfn, order))
+        })
+    }
 }

@@ -7,8 +7,8 @@
 //!
 //! Counted are pageblocks that are claimed as a whole, in the order in which they are.
 
-use super::fallback::ZoneView;
-use crate::frame::{Faults, MaybePfn, Order, PAGEBLOCK_FRAMES, Pfn};
+use super::block::Block;
+use crate::frame::{FRAME_BYTES, Faults, KindSet, Link, Memory, PAGEBLOCK_FRAMES, Pfn};
 
 /// Zones of this many frames (64 MiB) ask for huge pages: one half-used block then adds little to
 /// what is resident. From 8 MiB on, lua and sqlite had 40 % fewer faults, 1 to 5 % more memory, and
@@ -27,8 +27,10 @@ const SAMPLE_AFTER_LEAST: u32 = 32;
 
 /// What a zone knows of how densely its slabs are touched.
 pub(super) struct HugePages {
+    /// Whether huge pages may be asked for at all.
+    is_on: bool,
     /// First frame of a sample that has not been looked at.
-    sample: MaybePfn,
+    sample: Link<Pfn>,
     /// Pageblocks claimed since the last sample.
     since: u32,
     /// Whether the last one that said something was dense.
@@ -36,42 +38,49 @@ pub(super) struct HugePages {
 }
 
 impl HugePages {
-    pub(super) const fn new() -> Self {
-        Self { sample: MaybePfn::NONE, since: 0, is_dense: false }
+    pub(super) const fn new(is_on: bool) -> Self {
+        Self { is_on, sample: Link::NONE, since: 0, is_dense: false }
     }
 
-    /// Takes up a free block of whole pageblocks that slabs are about to fill from its start.
-    pub(super) fn claimed(&mut self, zone: ZoneView<'_>, first: Pfn, order: Order, fresh: bool) {
-        if !zone.huge || zone.managed < SAMPLES_FROM_FRAMES {
+    /// Takes up a free block of whole pageblocks that slabs are about to fill from its start, in a
+    /// zone of `managed` frames that touches kinds of slabs as `touched_whole` says.
+    pub(super) fn claimed(
+        &mut self,
+        memory: &Memory,
+        block: Block,
+        managed: u32,
+        touched_whole: &KindSet,
+    ) {
+        if !self.is_on || managed < SAMPLES_FROM_FRAMES {
             return;
         }
-        self.look_at_sample(zone);
-        for offset in (0..order.frames()).step_by(PAGEBLOCK_FRAMES as usize) {
-            let first = first.plus(offset);
-            let faults = self.choose(zone.managed, fresh);
-            if faults != Faults::Huge && fresh && self.sample == MaybePfn::NONE {
-                self.sample = MaybePfn::new(Some(first));
+        self.look_at_sample(memory, touched_whole);
+        for offset in (0..block.order.frames()).step_by(PAGEBLOCK_FRAMES as usize) {
+            let first = block.pfn.plus(offset);
+            let faults = self.choose(managed, block.zeroed);
+            if faults != Faults::Huge && block.zeroed && self.sample == Link::NONE {
+                self.sample = Link::to(first);
                 self.since = 0;
             } else {
                 self.since += 1;
             }
-            advise(zone, first, faults);
+            advise(memory, first, faults);
         }
     }
 
-    fn choose(&self, managed: u32, fresh: bool) -> Faults {
+    fn choose(&self, managed: u32, is_fresh: bool) -> Faults {
         if !self.is_dense || managed < HUGE_FROM_FRAMES {
             return Faults::Plain;
         }
         let after = (managed / PAGEBLOCK_FRAMES).max(SAMPLE_AFTER_LEAST);
-        let is_due = fresh && self.since >= after;
-        if is_due && self.sample == MaybePfn::NONE { Faults::Sample } else { Faults::Huge }
+        let is_due = is_fresh && self.since >= after;
+        if is_due && self.sample == Link::NONE { Faults::Sample } else { Faults::Huge }
     }
 
-    fn look_at_sample(&mut self, zone: ZoneView<'_>) {
+    fn look_at_sample(&mut self, memory: &Memory, touched_whole: &KindSet) {
         let Some(sample) = self.sample.get().filter(|_| self.since >= LOOK_AFTER) else { return };
-        self.sample = MaybePfn::NONE;
-        let seen = zone.memory.touched(sample, PAGEBLOCK_FRAMES, zone.touched_whole);
+        self.sample = Link::NONE;
+        let seen = memory.touched(sample, PAGEBLOCK_FRAMES, touched_whole);
         if seen.handed_out >= ENOUGH_FRAMES {
             self.is_dense = seen.is_dense();
         }
@@ -79,13 +88,13 @@ impl HugePages {
 }
 
 /// Tells the OS how a pageblock comes in, where that changes.
-fn advise(zone: ZoneView<'_>, first: Pfn, faults: Faults) {
-    let pageblock = zone.memory.pageblocks().of(first);
+fn advise(memory: &Memory, first: Pfn, faults: Faults) {
+    let pageblock = memory.pageblocks().of(first);
     let (was_huge, is_huge) = (pageblock.faults() == Faults::Huge, faults == Faults::Huge);
     pageblock.set_faults(faults);
     if was_huge != is_huge {
-        let arena = zone.memory.arena();
-        let bytes = PAGEBLOCK_FRAMES as usize * crate::frame::FRAME_BYTES;
+        let arena = memory.arena();
+        let bytes = PAGEBLOCK_FRAMES as usize * FRAME_BYTES;
         // A hint: refused, the pages come as they did before.
         let _ = arena.os().advise_huge(arena.address(first), bytes, is_huge);
     }

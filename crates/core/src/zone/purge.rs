@@ -4,10 +4,10 @@
 //! back; the calls of the operating system happen in between. A request that finds nothing
 //! meanwhile takes `purging` for its last look before it gives up.
 
-use super::free_area::{Block, End};
-use super::zone::Zone;
+use super::block::Block;
+use super::zone::{Locked, ZoneRef};
 use crate::frame::{
-    FRAME_BYTES, FrameBits, FrameState, Memory, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
+    End, FRAME_BYTES, FrameBits, Memory, Order, PAGEBLOCK_FRAMES, PageblockIndex, Pfn,
 };
 use core::ops::AddAssign;
 use quarry_sys::primitive::Ordering::Relaxed;
@@ -41,16 +41,10 @@ impl AddAssign for Purged {
     }
 }
 
-impl Zone {
-    /// Gives free blocks of at least `smallest` that may hold data back to the operating system,
-    /// until about `most_bytes` are given back. Returns the bytes. O(pageblocks + blocks); holds
-    /// the zone's lock for at most 64 blocks of one pageblock.
-    ///
-    /// What the system refuses (locked memory, before Linux 5.18) stays dirty, and what lies behind
-    /// it has its turn. Where much is refused, a purge of a bounded number of bytes ends, and the
-    /// next one begins behind that.
-    pub fn purge(&self, memory: &Memory, smallest: Order, most_bytes: usize) -> usize {
-        let page_frames = memory.arena().os().page_size().div_ceil(FRAME_BYTES) as u32;
+impl ZoneRef<'_> {
+    /// See [`Zones::purge`](super::Zones::purge).
+    pub(super) fn purge(self, smallest: Order, most_bytes: usize) -> usize {
+        let page_frames = self.memory.arena().os().page_size().div_ceil(FRAME_BYTES) as u32;
         let smallest = smallest.max(Order::covering(page_frames));
         let (start, end) = (self.refused_at.swap(0, Relaxed), self.end().0);
         let mut purged = Purged::default();
@@ -62,8 +56,7 @@ impl Zone {
                 self.refused_at.store(index.0, Relaxed);
                 break;
             }
-            let left = most_bytes - purged.bytes;
-            purged += self.purge_pageblock(memory, index, smallest, page_frames, left);
+            purged += self.purge_pageblock(index, smallest, page_frames, most_bytes - purged.bytes);
         }
         if purged.bytes > 0 {
             self.clear_boost();
@@ -73,15 +66,14 @@ impl Zone {
 
     /// Purges what is dirty of one pageblock, until about `most_bytes` are given back.
     fn purge_pageblock(
-        &self,
-        memory: &Memory,
+        self,
         index: PageblockIndex,
         smallest: Order,
         page_frames: u32,
         most_bytes: usize,
     ) -> Purged {
         let mut purged = Purged::default();
-        let pageblock = memory.pageblocks().at(index);
+        let pageblock = self.memory.pageblocks().at(index);
         let has_dirty_extents = !pageblock.dirty_extents().is_empty();
         if pageblock.dirty() == 0 && !has_dirty_extents
             || pageblock.tag().node() != Some(self.node())
@@ -90,88 +82,66 @@ impl Zone {
         }
         let mut from = index.first();
         while from < index.first().plus(PAGEBLOCK_FRAMES) && purged.bytes < most_bytes {
-            purged += self.purge_some(memory, smallest, &mut from);
+            purged += self.purge_blocks(smallest, &mut from);
         }
         if has_dirty_extents && smallest < Order::PAGEBLOCK && purged.bytes < most_bytes {
-            purged += self.purge_cached(memory, index, page_frames, smallest.frames());
+            purged += self.purge_extents(index, page_frames, smallest.frames());
         }
         purged
     }
 
     /// Purges up to 64 blocks from `from` on, which moves behind them.
-    fn purge_some(&self, memory: &Memory, smallest: Order, from: &mut Pfn) -> Purged {
+    fn purge_blocks(self, smallest: Order, from: &mut Pfn) -> Purged {
         let _purging = self.purging.lock();
-        let mut isolated = self.isolate(memory, smallest, *from);
+        let mut isolated = self.lock().isolate(smallest, *from);
         *from = isolated.next;
         let blocks = &mut isolated.blocks[..isolated.count];
-        let purged = purge_extents(memory, blocks);
-        let frames: u32 = blocks.iter().map(|block| block.order.frames()).sum();
-        let mut inside = self.lock();
+        let purged = purge_neighbours(self.memory, blocks);
+        let mut locked = self.lock();
         for block in blocks.iter() {
-            inside.areas.put(memory, *block, End::Tail);
+            locked.put_block(*block, End::Tail);
         }
-        self.isolated.store(self.isolated.load(Relaxed) - frames, Relaxed);
-        self.publish(&inside.areas);
-        drop(inside);
         purged
     }
 
     /// Purges what a pageblock keeps as extents, in whole pages of the OS, where as many as `least`
     /// frames are neighbours.
-    fn purge_cached(
-        &self,
-        memory: &Memory,
-        index: PageblockIndex,
-        page_frames: u32,
-        least: u32,
-    ) -> Purged {
+    fn purge_extents(self, index: PageblockIndex, page_frames: u32, least: u32) -> Purged {
         let _purging = self.purging.lock();
-        let dirty = {
-            let mut inside = self.lock();
-            let dirty = inside.areas.extents.isolate_dirty(memory, index);
-            self.isolated.store(self.isolated.load(Relaxed) + dirty.count(), Relaxed);
-            self.publish(&inside.areas);
-            dirty
-        };
-        let (clean, purged) = purge_bits(memory, index, dirty, page_frames, least);
+        let dirty = self.lock().state.extents.isolate_dirty(self.memory, index);
+        let (clean, purged) = purge_bits(self.memory, index, dirty, page_frames, least);
         let mut still_dirty = dirty;
         still_dirty.0.iter_mut().zip(clean.0).for_each(|(word, clean)| *word &= !clean);
-        let mut inside = self.lock();
+        let mut locked = self.lock();
         for (bits, zeroed) in [(clean, true), (still_dirty, false)] {
             let mut from = 0;
             while let Some((first, end)) = bits.next_extent(from) {
                 from = end;
-                inside.areas.put_extent(memory, index.first().plus(first), end - first, zeroed);
+                locked.put_frames(index.first().plus(first), end - first, zeroed);
             }
         }
-        self.isolated.store(self.isolated.load(Relaxed) - dirty.count(), Relaxed);
-        self.publish(&inside.areas);
         purged
     }
+}
 
-    /// Takes dirty blocks off the lists.
-    fn isolate(&self, memory: &Memory, smallest: Order, from: Pfn) -> Isolated {
+impl Locked<'_> {
+    /// Takes up to 64 dirty blocks of a pageblock off the lists, from `from` on.
+    fn isolate(&mut self, smallest: Order, from: Pfn) -> Isolated {
         let none = Block { pfn: Pfn::NONE, order: Order::ZERO, zeroed: false };
         let mut isolated = Isolated { blocks: [none; ISOLATED_BLOCKS], count: 0, next: from };
         let end = from.pageblock().first().plus(PAGEBLOCK_FRAMES);
-        let mut frames = 0;
-        let mut inside = self.lock();
         while isolated.next < end && isolated.count < ISOLATED_BLOCKS {
             let pfn = isolated.next;
-            let state = memory.frames().state(pfn);
+            let state = self.memory.frames().state(pfn);
             let order = if state.is_in_zone() { state.order() } else { Order::ZERO };
             if state.is_in_zone() && !state.is_zeroed() && order >= smallest {
-                let of = memory.pageblocks().of(pfn).migratetype();
-                inside.areas.remove(memory, pfn, order, of);
-                memory.frames().set_state(pfn, FrameState::USED);
+                let of = self.memory.pageblocks().of(pfn).migratetype();
+                self.take_off(pfn, order, of);
                 isolated.blocks[isolated.count] = Block { pfn, order, zeroed: false };
                 isolated.count += 1;
-                frames += order.frames();
             }
             isolated.next = pfn.plus(order.frames());
         }
-        self.isolated.store(self.isolated.load(Relaxed) + frames, Relaxed);
-        self.publish(&inside.areas);
         isolated
     }
 }
@@ -203,7 +173,7 @@ fn purge_bits(
 
 /// Purges neighbouring blocks by one call for each extent, and marks those zeroed that were not
 /// refused.
-fn purge_extents(memory: &Memory, blocks: &mut [Block]) -> Purged {
+fn purge_neighbours(memory: &Memory, blocks: &mut [Block]) -> Purged {
     let mut purged = Purged::default();
     let mut rest = blocks;
     while let Some(first) = rest.first() {

@@ -112,7 +112,7 @@ impl Watermarks {
     }
 
     /// Raises all marks by a pageblock because types are about to be mixed, within bounds; not in
-    /// zones so small that it would take a good part of them. The zone's lock is held.
+    /// zones so small that it would take a good part of them.
     pub(super) fn raise_boost(&self, managed: u32) {
         let high = u64::from(self.high.load(Relaxed));
         let most = ((high * BOOST_FACTOR / 10_000) as u32).max(PAGEBLOCK_FRAMES);

@@ -1,122 +1,77 @@
 //! One zone: the free memory of one node, under one lock.
 //!
-//! What is read without the lock (free frames, filled lists, marks) is a copy published at the end
-//! of each critical section; requests test watermarks against it before they take the lock, as the
-//! kernel does, and so may pass a mark by as much as runs at the same time.
+//! What is read without the lock (free frames, filled lists, marks) is a copy. [`Locked`] is the
+//! only way to change what the lock guards, and publishes the copy when it is dropped: once for
+//! each critical section. Requests test watermarks against the copy before they take the lock, as
+//! the kernel does, and so may pass a mark by as much as other threads take at the same time.
+//!
+//! Invariant: while the lock is free, every field of `Published` is what its comment says.
 
-use super::buddy::for_each_part;
-use super::fallback::{FallbackCounts, Mode, ZoneView};
-use super::free_area::{Block, End, FreeAreas, ORDERS, smallest_filled};
-use super::grow::Growth;
+use super::ask::AllocFlags;
+use super::counts::Counts;
+use super::extents::Extents;
+use super::free_area::{FreeAreas, smallest_filled};
+use super::huge::HugePages;
+use super::steps::Steps;
 use super::watermark::{Mark, Marks, Watermarks};
-use super::{AllocFlags, Ask, Destination};
 use crate::frame::{
-    KindSet, MAX_ORDER, MIGRATE_TYPES, Memory, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES,
-    PCP_TYPES, Pageblock, PageblockIndex, PageblockTag, Pfn,
+    KindSet, MIGRATE_TYPES, Memory, MigrateType, NodeId, Order, PCP_TYPES, PageblockIndex,
 };
+use core::ops::Deref;
 use quarry_sys::lock::{CountedLock, Guard, LockStats};
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Calls and blocks of one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// Critical sections.
-    pub calls: u64,
-    /// Blocks moved in them.
-    pub blocks: u64,
-    /// Frames of those blocks.
-    pub frames: u64,
-}
-
-impl Traffic {
-    /// One more critical section, which moved `blocks` blocks of `frames` frames each.
-    #[inline]
-    fn add(&mut self, blocks: u64, frames: u32) {
-        self.calls += 1;
-        self.blocks += blocks;
-        self.frames += blocks * u64::from(frames);
-    }
-}
-
-/// What the lock guards.
-pub(super) struct Locked {
+/// What the lock of a zone guards.
+pub(super) struct State {
+    /// Free blocks.
     pub(super) areas: FreeAreas,
-    taken: Traffic,
-    put: Traffic,
+    /// Free frames for requests of an exact number.
+    pub(super) extents: Extents,
+    /// Which pageblocks of slabs are huge pages.
+    pub(super) huge: HugePages,
+    /// What the zone has done.
+    pub(super) counts: Counts,
 }
 
-impl Locked {
-    #[inline]
-    pub(super) fn count_taken(&mut self, blocks: u64, frames: u32) {
-        self.taken.add(blocks, frames);
-    }
-
-    #[inline]
-    pub(super) fn count_put(&mut self, blocks: u64, frames: u32) {
-        self.put.add(blocks, frames);
-    }
+/// What is read of the state without the lock, as of the last critical section.
+struct Published {
+    /// Frames on the free lists.
+    free: AtomicU32,
+    /// Those of them that are not known to be zero.
+    dirty: AtomicU32,
+    /// Those of them that are in the high-order reserve.
+    free_reserved: AtomicU32,
+    /// Frames kept as extents: `{dirty : 32 | all : 32}`.
+    in_extents: AtomicU64,
+    /// `FreeAreas::filled`.
+    filled: AtomicU64,
 }
 
 /// The free memory of one node.
 #[repr(align(128))]
 pub struct Zone {
-    pub(super) node: NodeId,
-    pub(super) grows: bool,
-    huge: bool,
+    node: NodeId,
+    grows: bool,
     touched_whole: KindSet,
-    inside: CountedLock<Locked>,
-    pub(super) growth: CountedLock<Growth>,
+    state: CountedLock<State>,
+    published: Published,
+    /// How the zone grows; held while it does.
+    pub(super) steps: CountedLock<Steps>,
     /// Held while blocks are off the lists to be purged.
     pub(super) purging: CountedLock<()>,
     /// Pageblock at which the next purge begins, because much in front of it was refused.
     pub(super) refused_at: AtomicU32,
+    /// Frames of the zone's pageblocks. Changed by [`Locked`] only.
     managed: AtomicU32,
-    free: AtomicU32,
-    dirty: AtomicU32,
-    free_reserved: AtomicU32,
-    /// Frames kept as extents: `{dirty : 32 | all : 32}`.
-    in_extents: AtomicU64,
-    filled: AtomicU64,
-    /// Past the last pageblock of the zone.
+    /// Past the last pageblock of the zone. Changed by [`Locked`] only.
     end: AtomicU32,
-    pub(super) isolated: AtomicU32,
-    pub(super) reserved: AtomicU32,
+    /// Frames of pageblocks in the high-order reserve. Changed by [`Locked`] only.
+    reserved: AtomicU32,
     pub(super) marks: Watermarks,
-    /// The last attempt to grow failed.
+    /// Whether the last attempt to grow failed.
     pub(super) stuck: AtomicBool,
     below_high: AtomicBool,
     reclaim_active: AtomicBool,
-}
-
-/// A snapshot of a zone, all of it from one hold of its lock.
-#[derive(Clone, Debug)]
-pub struct ZoneStats {
-    /// Its node.
-    pub node: NodeId,
-    /// Frames that belong to it.
-    pub managed: u32,
-    /// Free frames: on its lists and kept as extents.
-    pub free: u32,
-    /// Free frames that are not known to be zero: what a purge can give back.
-    pub dirty: u32,
-    /// Those of them that are kept for requests of an exact number of frames.
-    pub in_extents: u32,
-    /// Frames of pageblocks reserved for high-order atomic requests.
-    pub reserved_high_atomic: u32,
-    /// Free blocks by order and migratetype: a row of `buddyinfo` is the sum over the types.
-    pub nr_free: [[u32; MIGRATE_TYPES]; ORDERS],
-    /// The watermarks without the boost.
-    pub marks: Marks,
-    /// What the marks are raised by now.
-    pub boost: u32,
-    /// Blocks taken: to be handed out or for per-CPU lists.
-    pub taken: Traffic,
-    /// Blocks put back.
-    pub put: Traffic,
-    /// Requests served from other types' blocks.
-    pub fallbacks: FallbackCounts,
-    /// Counters of the lock.
-    pub lock: LockStats,
 }
 
 impl Zone {
@@ -124,24 +79,25 @@ impl Zone {
         Self {
             node,
             grows,
-            huge,
             touched_whole: KindSet::new(),
-            inside: CountedLock::new(Locked {
+            state: CountedLock::new(State {
                 areas: FreeAreas::new(),
-                taken: Traffic { calls: 0, blocks: 0, frames: 0 },
-                put: Traffic { calls: 0, blocks: 0, frames: 0 },
+                extents: Extents::new(),
+                huge: HugePages::new(huge),
+                counts: Counts::new(),
             }),
-            growth: CountedLock::new(Growth::new()),
+            published: Published {
+                free: AtomicU32::new(0),
+                dirty: AtomicU32::new(0),
+                free_reserved: AtomicU32::new(0),
+                in_extents: AtomicU64::new(0),
+                filled: AtomicU64::new(0),
+            },
+            steps: CountedLock::new(Steps::new()),
             purging: CountedLock::new(()),
             refused_at: AtomicU32::new(0),
             managed: AtomicU32::new(0),
-            free: AtomicU32::new(0),
-            dirty: AtomicU32::new(0),
-            free_reserved: AtomicU32::new(0),
-            in_extents: AtomicU64::new(0),
-            filled: AtomicU64::new(0),
             end: AtomicU32::new(0),
-            isolated: AtomicU32::new(0),
             reserved: AtomicU32::new(0),
             marks: Watermarks::new(),
             stuck: AtomicBool::new(false),
@@ -162,11 +118,6 @@ impl Zone {
         self.managed.load(Relaxed)
     }
 
-    /// Changes how many belong to it. The zone's lock is held.
-    pub(super) fn set_managed(&self, frames: u32) {
-        self.managed.store(frames, Relaxed);
-    }
-
     /// Free frames, as of the last critical section: on its lists and kept as extents.
     #[inline]
     #[must_use]
@@ -177,20 +128,21 @@ impl Zone {
     /// Frames on its free lists, as of the last critical section.
     #[inline]
     pub(super) fn free_on_lists(&self) -> u32 {
-        self.free.load(Relaxed)
+        self.published.free.load(Relaxed)
     }
 
     /// Free frames kept for requests of an exact number, as of the last critical section.
     #[inline]
     #[must_use]
     pub fn kept_in_extents(&self) -> u32 {
-        self.in_extents.load(Relaxed) as u32
+        self.published.in_extents.load(Relaxed) as u32
     }
 
     /// Free frames that are not known to be zero, as of the last critical section.
     #[must_use]
     pub fn dirty(&self) -> u32 {
-        self.dirty.load(Relaxed) + (self.in_extents.load(Relaxed) >> 32) as u32
+        let in_extents = self.published.in_extents.load(Relaxed) >> 32;
+        self.published.dirty.load(Relaxed) + in_extents as u32
     }
 
     /// The pageblocks that the zone may have lie below this one.
@@ -198,45 +150,15 @@ impl Zone {
         PageblockIndex(self.end.load(Relaxed))
     }
 
-    pub(super) fn lock(&self) -> Guard<'_, Locked> {
-        self.inside.lock()
+    /// Frames of pageblocks in the high-order reserve, free or not.
+    #[must_use]
+    pub fn reserved_high_atomic(&self) -> u32 {
+        self.reserved.load(Relaxed)
     }
 
-    /// Copies what is read without the lock.
-    #[inline]
-    pub(super) fn publish(&self, areas: &FreeAreas) {
-        self.free.store(areas.free(), Relaxed);
-        self.dirty.store(areas.dirty(), Relaxed);
-        self.free_reserved.store(areas.free_of(MigrateType::HighAtomic), Relaxed);
-        self.filled.store(areas.filled(), Relaxed);
-        let in_extents = u64::from(areas.extents.dirty) << 32 | u64::from(areas.extents.free);
-        self.in_extents.store(in_extents, Relaxed);
-    }
-
-    /// Gives the zone the first `frames` frames of pageblocks that were taken for it.
-    pub(super) fn add_frames(&self, memory: &Memory, first: PageblockIndex, frames: u32) {
-        let mut inside = self.lock();
-        let tag = PageblockTag::new(self.node, MigrateType::Movable);
-        let last = first.0 + frames.div_ceil(PAGEBLOCK_FRAMES);
-        for index in first.0..last {
-            memory.pageblocks().at(PageblockIndex(index)).set_tag(tag);
-        }
-        for (pfn, order) in largest_blocks(first.first(), frames) {
-            inside.areas.put(memory, Block { pfn, order, zeroed: true }, End::Tail);
-        }
-        self.set_managed(self.managed() + frames);
-        self.end.store(self.end().0.max(last), Relaxed);
-        self.publish(&inside.areas);
-    }
-
-    pub(super) fn view<'a>(&'a self, memory: &'a Memory) -> ZoneView<'a> {
-        ZoneView {
-            memory,
-            marks: &self.marks,
-            managed: self.managed(),
-            huge: self.huge,
-            touched_whole: &self.touched_whole,
-        }
+    /// Takes the lock to look at the state. Whoever changes it needs a [`ZoneRef`].
+    pub(super) fn look(&self) -> impl Deref<Target = State> + '_ {
+        self.state.lock()
     }
 
     /// Kinds of frames that are touched whole by whoever gets them, as a rule.
@@ -244,76 +166,17 @@ impl Zone {
         &self.touched_whole
     }
 
-    /// Takes up to `count` blocks in one critical section; each goes to `give` with the lock held.
-    #[inline]
-    pub(super) fn take(
-        &self,
-        memory: &Memory,
-        ask: &Ask,
-        count: u32,
-        destination: Destination,
-        mut give: impl FnMut(Pfn, bool),
-    ) -> u32 {
-        let view = self.view(memory);
-        let mut inside = self.lock();
-        let (mut taken, mut mode) = (0, Mode::default());
-        while taken < count {
-            let Some(block) = take_one(&mut inside.areas, view, ask, &mut mode) else { break };
-            let Block { pfn, order, zeroed } = block;
-            if ask.migratetype == MigrateType::Movable {
-                for_each_part(memory, pfn, order, Pageblock::mark_movable);
-            }
-            memory.frames().set_state(pfn, destination.state(order, zeroed));
-            give(pfn, zeroed);
-            taken += 1;
-        }
-        inside.count_taken(u64::from(taken), ask.order.frames());
-        self.publish(&inside.areas);
-        taken
-    }
-
-    /// Puts blocks back in one critical section; returns the number of frames.
-    #[inline]
-    pub(super) fn put(&self, memory: &Memory, blocks: impl Iterator<Item = Block>) -> u32 {
-        let mut inside = self.lock();
-        let (mut count, mut frames) = (0u64, 0u32);
-        for block in blocks {
-            inside.areas.put(memory, block, End::Head);
-            count += 1;
-            frames += block.order.frames();
-        }
-        inside.put.calls += 1;
-        inside.put.blocks += count;
-        inside.put.frames += u64::from(frames);
-        self.publish(&inside.areas);
-        frames
-    }
-
-    /// Whether a block of `order` may be taken without the zone falling to `mark`
-    /// (`__zone_watermark_ok`, Linux 6.x).
+    /// Whether a block of `order` may be taken without the zone falling to `mark`, as of the last
+    /// critical section (`__zone_watermark_ok`, Linux 6.x).
     #[inline]
     #[must_use]
     pub fn watermark_ok(&self, order: Order, mark: Mark, flags: AllocFlags) -> bool {
-        let mut min = self.marks.effective(mark);
-        let mut unusable = order.frames() - 1;
-        if flags.min_reserve {
-            min -= min / 2;
-            if flags.non_block {
-                min -= min / 4;
-            }
-        }
-        if flags == AllocFlags::default() {
-            unusable += self.free_reserved.load(Relaxed);
-        }
-        if self.free_on_lists() <= min.saturating_add(unusable) {
-            return false;
-        }
-        let filled = self.filled.load(Relaxed);
-        let types = if flags.high_atomic { MIGRATE_TYPES } else { PCP_TYPES };
-        order == Order::ZERO
-            || MigrateType::ALL[..types]
-                .iter()
-                .any(|of| smallest_filled(filled, order, *of).is_some())
+        let levels = Levels {
+            free: self.free_on_lists(),
+            free_reserved: self.published.free_reserved.load(Relaxed),
+            filled: self.published.filled.load(Relaxed),
+        };
+        levels.are_above(self.marks.effective(mark), order, flags)
     }
 
     /// The watermarks without the boost.
@@ -345,6 +208,17 @@ impl Zone {
         self.reclaim_active.load(Relaxed)
     }
 
+    /// Tells the per-CPU lists to keep less while memory is being reclaimed.
+    pub fn set_reclaim_active(&self, active: bool) {
+        self.reclaim_active.store(active, Relaxed);
+    }
+
+    /// Whether the zone takes pageblocks from the window on demand, and gives them back.
+    #[inline]
+    pub(super) fn grows(&self) -> bool {
+        self.grows
+    }
+
     /// Whether the window may still have pageblocks for this zone.
     #[inline]
     pub(crate) fn can_grow(&self) -> bool {
@@ -357,84 +231,117 @@ impl Zone {
         self.purging.lock()
     }
 
-    /// Tells the per-CPU lists to keep less while memory is being reclaimed.
-    pub fn set_reclaim_active(&self, active: bool) {
-        self.reclaim_active.store(active, Relaxed);
-    }
-
     /// Counters of its lock.
     #[must_use]
     pub fn lock_stats(&self) -> LockStats {
-        self.inside.stats()
+        self.state.stats()
     }
+}
 
-    /// A consistent snapshot. Takes the lock; O(lists).
-    #[must_use]
-    pub fn stats(&self) -> ZoneStats {
-        let inside = self.lock();
-        let areas = &inside.areas;
-        ZoneStats {
-            node: self.node,
-            managed: self.managed(),
-            free: areas.free() + areas.extents.free,
-            dirty: areas.dirty() + areas.extents.dirty,
-            in_extents: areas.extents.free,
-            reserved_high_atomic: self.reserved_high_atomic(),
-            nr_free: core::array::from_fn(|order| {
-                MigrateType::ALL.map(|of| areas.nr(Order::new(order as u8), of))
-            }),
-            marks: self.marks(),
-            boost: self.marks.boost(),
-            taken: inside.taken,
-            put: inside.put,
-            fallbacks: areas.fallbacks,
-            lock: self.inside.stats(),
-        }
-    }
+/// What watermarks are compared with.
+struct Levels {
+    free: u32,
+    free_reserved: u32,
+    filled: u64,
+}
 
-    /// Pageblocks of the zone by migratetype: the second table of `pagetypeinfo`. O(pageblocks).
-    #[must_use]
-    pub fn pageblocks_by_type(&self, memory: &Memory) -> [u32; MIGRATE_TYPES] {
-        let mut counts = [0; MIGRATE_TYPES];
-        for index in 0..self.end().0 {
-            let tag = memory.pageblocks().at(PageblockIndex(index)).tag();
-            if tag.node() == Some(self.node) {
-                counts[tag.migratetype().index()] += 1;
+impl Levels {
+    /// Whether the zone stays above `min` frames without a block of `order`, and has one that the
+    /// request may use.
+    #[inline]
+    fn are_above(&self, min: u32, order: Order, flags: AllocFlags) -> bool {
+        let (mut min, mut unusable) = (min, order.frames() - 1);
+        if flags.min_reserve {
+            min -= min / 2;
+            if flags.non_block {
+                min -= min / 4;
             }
         }
-        counts
-    }
-}
-
-/// Takes one block from the lists that the request may use.
-#[inline]
-fn take_one(
-    areas: &mut FreeAreas,
-    view: ZoneView<'_>,
-    ask: &Ask,
-    mode: &mut Mode,
-) -> Option<Block> {
-    if ask.flags.high_atomic {
-        let reserved = areas.take_smallest(view.memory, ask.order, MigrateType::HighAtomic);
-        if reserved.is_some() {
-            return reserved;
+        if flags == AllocFlags::default() {
+            unusable += self.free_reserved;
         }
+        if self.free <= min.saturating_add(unusable) {
+            return false;
+        }
+        let types = if flags.high_atomic { MIGRATE_TYPES } else { PCP_TYPES };
+        order == Order::ZERO
+            || MigrateType::ALL[..types]
+                .iter()
+                .any(|of| smallest_filled(self.filled, order, *of).is_some())
     }
-    let block = areas.take_any(view, ask.order, ask.migratetype, mode);
-    if block.is_none() && ask.flags.non_block {
-        return areas.take_smallest(view.memory, ask.order, MigrateType::HighAtomic);
-    }
-    block
 }
 
-/// The largest aligned blocks that `count` frames from `first` on form, in ascending order.
-pub fn largest_blocks(first: Pfn, count: u32) -> impl Iterator<Item = (Pfn, Order)> + Clone {
-    let (mut pfn, end) = (first, first.plus(count));
-    core::iter::from_fn(move || {
-        let left = end.0 - pfn.0;
-        let fits = left.checked_ilog2()?.min(pfn.0.trailing_zeros()).min(u32::from(MAX_ORDER));
-        let block = (pfn, Order::new(fits as u8));
-        pfn = pfn.plus(block.1.frames());
-        Some(block)
-    })
+/// A zone and the memory that it divides.
+#[derive(Clone, Copy)]
+pub(super) struct ZoneRef<'a> {
+    pub(super) zone: &'a Zone,
+    pub(super) memory: &'a Memory,
+}
+
+impl Deref for ZoneRef<'_> {
+    type Target = Zone;
+
+    #[inline]
+    fn deref(&self) -> &Zone {
+        self.zone
+    }
+}
+
+impl<'a> ZoneRef<'a> {
+    /// Takes the zone's lock.
+    #[inline]
+    pub(super) fn lock(self) -> Locked<'a> {
+        let Self { zone, memory } = self;
+        Locked { zone, memory, state: zone.state.lock() }
+    }
+}
+
+/// A zone whose lock is held: all that changes its state is a method of this. Publishes what is
+/// read without the lock when it is dropped.
+pub(super) struct Locked<'a> {
+    pub(super) zone: &'a Zone,
+    pub(super) memory: &'a Memory,
+    pub(super) state: Guard<'a, State>,
+}
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let (published, State { areas, extents, .. }) = (&self.zone.published, &*self.state);
+        published.free.store(areas.free(), Relaxed);
+        published.dirty.store(areas.dirty(), Relaxed);
+        published.free_reserved.store(areas.free_of(MigrateType::HighAtomic), Relaxed);
+        published.filled.store(areas.filled(), Relaxed);
+        let in_extents = u64::from(extents.dirty()) << 32 | u64::from(extents.free());
+        published.in_extents.store(in_extents, Relaxed);
+    }
+}
+
+impl Locked<'_> {
+    /// As [`Zone::watermark_ok`], as of now.
+    pub(super) fn watermark_ok(&self, order: Order, mark: Mark, flags: AllocFlags) -> bool {
+        let areas = &self.state.areas;
+        let levels = Levels {
+            free: areas.free(),
+            free_reserved: areas.free_of(MigrateType::HighAtomic),
+            filled: areas.filled(),
+        };
+        levels.are_above(self.zone.marks.effective(mark), order, flags)
+    }
+
+    /// Counts `frames` frames of pageblocks below `end` that the zone has now.
+    pub(super) fn gain(&mut self, frames: u32, end: PageblockIndex) {
+        self.zone.managed.store(self.zone.managed() + frames, Relaxed);
+        self.zone.end.store(self.zone.end().max(end).0, Relaxed);
+    }
+
+    /// Counts `frames` frames, off the lists, that the zone has no longer.
+    pub(super) fn lose(&mut self, frames: u32) {
+        self.zone.managed.store(self.zone.managed() - frames, Relaxed);
+    }
+
+    /// Changes how many frames of pageblocks are in the high-order reserve.
+    pub(super) fn set_reserved(&mut self, frames: u32) {
+        self.zone.reserved.store(frames, Relaxed);
+    }
 }

@@ -20,6 +20,7 @@
 
 use super::slot::{MISSES, Place};
 use super::{ArrayId, MAX_ARRAYS, SlotArea, SlotIndex};
+use crate::broken::{Broken, Check};
 use crate::lock::Guard;
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -311,27 +312,19 @@ impl SlotArea {
     ///
     /// # Errors
     /// The first one that does not hold.
-    pub fn validate_room(&self, slot_limit: usize) -> Result<(), &'static str> {
+    pub fn validate_room(&self, slot_limit: usize) -> Result<(), Broken> {
         let _held = self.bounds_lock.lock();
-        let mut all = 0;
+        let (mut all, room) = (0, Check::of("room"));
         for slot in self.awake() {
             let of_array = |array| self.room(slot, array) * self.each(array);
             let bytes = self.with_room(slot).map(of_array).sum::<usize>();
-            if bytes != self.slot_room(slot) {
-                return Err("bytes of a slot's room != sum over its arrays");
-            }
-            if bytes > slot_limit {
-                return Err("the arrays of a slot have more room than one slot may have");
-            }
+            let (check, of_slot) = (room.at(slot.0), self.slot_room(slot));
+            check.equal(of_slot as u64, bytes as u64, "bytes(slot) = sum over its arrays")?;
+            check.that(bytes <= slot_limit, "bytes(slot) <= what one slot may have")?;
             all += bytes;
         }
-        if all != self.all_room() {
-            return Err("bytes of all room != sum over slots that are awake");
-        }
-        match all >= self.held_bytes() {
-            true => Ok(()),
-            false => Err("arrays hold more than they have room for"),
-        }
+        room.equal(self.all_room() as u64, all as u64, "bytes = sum over slots that are awake")?;
+        room.that(all >= self.held_bytes(), "bytes that arrays hold <= bytes")
     }
 
     /// Barriers that drains have asked the kernel for so far.

@@ -112,15 +112,15 @@ fn what_is_taken_comes_back_and_merges() {
         assert!(page.zeroed, "fresh memory is known to be zero");
         owner.receive(page, 1 << order);
     }
-    pages.validate();
+    assert_eq!(pages.validate(), Ok(()));
     pages.drain_all();
     assert_eq!(pages.zones().budget().used(), owner.frames());
     while let Some((pfn, frames)) = owner.surrender(0) {
         pages.free(slot, pfn, Order::covering(frames));
     }
-    pages.validate();
+    assert_eq!(pages.validate(), Ok(()));
     pages.drain_all();
-    pages.validate();
+    assert_eq!(pages.validate(), Ok(()));
     assert_eq!(pages.zones().budget().used(), 0);
     assert!(pages.purge(NodeId(0), Order::ZERO, usize::MAX) >= 15_500 << 12);
     let page = pages.alloc(slot, request(9, MigrateType::Movable)).unwrap();
@@ -148,7 +148,7 @@ fn the_rest_of_an_exact_request_keeps_its_zeros_and_costs_no_zone_lock() {
     assert_eq!((sections, frees), (2, 4), "two sections, of two blocks each");
     let aligned = pages.alloc_exact(slot, 3, MigrateType::Movable, Order::new(9)).unwrap();
     assert!(aligned.pfn.is_aligned(Order::new(9)));
-    pages.validate();
+    assert_eq!(pages.validate(), Ok(()));
 }
 
 #[test]
@@ -162,10 +162,10 @@ fn mappings_and_pages_share_one_limit() {
         taken.push(page.pfn);
     }
     assert_eq!(taken.len(), 100, "what a slot hoards is taken back before a request fails");
-    pages.validate();
+    assert_eq!(pages.validate(), Ok(()));
     pages.uncharge(900);
     assert!(pages.alloc(slot, request(3, MigrateType::Unmovable)).is_some());
-    pages.validate();
+    assert_eq!(pages.validate(), Ok(()));
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_large_exact_request_costs_the_zone_one_section_and_its_free_one() {
     pages.free_exact(slot, page.pfn, 33);
     assert_eq!(zone.lock_stats().acquisitions - before, 2);
     assert_eq!(pages.zones().budget().used(), 0);
-    pages.validate();
+    assert_eq!(pages.validate(), Ok(()));
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn an_exact_request_grows_into_what_is_free_behind_it() {
     pages.free_exact(slot, first, 40);
     pages.free_exact(slot, first.plus(40), 256);
     assert_eq!(pages.zones().budget().used(), 0);
-    pages.validate();
+    assert_eq!(pages.validate(), Ok(()));
 }
 
 /// The fake OS lets everything be written from the start; the real one faults where a table or a
@@ -223,7 +223,7 @@ fn nothing_is_touched_before_it_is_committed() {
     }
     pages.drain_all();
     assert!(pages.purge(NodeId(0), Order::ZERO, usize::MAX) > 0);
-    pages.validate();
+    assert_eq!(pages.validate(), Ok(()));
     while let Some(page) = pages.alloc(SlotIndex(0), request(9, MigrateType::Movable)) {
         // Purged memory that is said to be zero must be.
         owner.receive(page, 512);
@@ -231,5 +231,5 @@ fn nothing_is_touched_before_it_is_committed() {
             break;
         }
     }
-    pages.validate();
+    assert_eq!(pages.validate(), Ok(()));
 }

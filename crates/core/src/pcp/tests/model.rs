@@ -54,7 +54,7 @@ fn batches_of_two_threads_and_a_drain() {
         pages.purge(NodeId(0), Order::ZERO, usize::MAX);
         threads.into_iter().for_each(|thread| thread.join().expect("no assertion fails"));
         pages.drain_all();
-        pages.validate();
+        assert_eq!(pages.validate(), Ok(()));
         assert_eq!(pages.zones().zone(NodeId(0)).free(), 32);
     };
     let mut config = shuttle::Config::new();

@@ -24,7 +24,7 @@ fn the_local_node_comes_first_and_blocks_go_home() {
     for pfn in taken {
         pages.free(slot, pfn, Order::ZERO);
     }
-    pages.validate();
+    assert_eq!(pages.validate(), Ok(()));
     for node in [NodeId(0), NodeId(1)] {
         assert!(pages.pcp_tuning(slot, node).count > 0, "each node has a list in each slot");
     }
@@ -59,7 +59,7 @@ fn a_list_of_blocks_of_two_nodes_is_one_section_for_each() {
     let before = pages.pcp_counters(slot).critical_sections;
     pages.free_list(slot, &list);
     assert_eq!(pages.pcp_counters(slot).critical_sections - before, 2);
-    pages.validate();
+    assert_eq!(pages.validate(), Ok(()));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn the_reserve_serves_those_with_rights_and_high_orders_refill_it() {
     let atomic = AllocFlags { non_block: true, ..high };
     while pages.alloc(slot, with(atomic)).is_some() {}
     assert_eq!(zone.free(), zone.marks().min / 8 * 3, "37.5 % of it is left to atomic requests");
-    pages.validate();
+    assert_eq!(pages.validate(), Ok(()));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_high_order_atomic_request_below_the_low_mark_keeps_its_pageblock_for_its_li
     let page = pages.alloc(slot, atomic).expect("the reserve of the min mark");
     assert_eq!(zone.reserved_high_atomic(), 512);
     pages.free(slot, page.pfn, Order::new(5));
-    pages.validate();
+    assert_eq!(pages.validate(), Ok(()));
     // Usual requests leave the reserved pageblock alone until nothing else is left at all.
     let mut usual = 0;
     while zone.reserved_high_atomic() > 0 && pages.alloc(slot, request(5, Movable)).is_some() {
@@ -111,5 +111,5 @@ fn a_high_order_atomic_request_below_the_low_mark_keeps_its_pageblock_for_its_li
         assert!(usual < 4096, "the zone is not endless");
     }
     assert_eq!(zone.reserved_high_atomic(), 0, "given up before a request fails");
-    pages.validate();
+    assert_eq!(pages.validate(), Ok(()));
 }

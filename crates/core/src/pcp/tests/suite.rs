@@ -108,12 +108,12 @@ fn random_traffic(pcp: PcpPolicy, steps: &[Step], short: bool, per_page: bool, g
             .sum();
         assert_eq!(pages.zones().budget().used(), owner.frames() + listed, "handed out + listed");
     }
-    pages.validate();
+    assert_eq!(pages.validate(), Ok(()));
     while owner.len() > 0 {
         run(&mut owner, &pages, &Step::Free { slot: 0, which: 0 });
     }
     pages.drain_all();
-    pages.validate();
+    assert_eq!(pages.validate(), Ok(()));
     assert_eq!(pages.zones().budget().used(), 0, "all came back");
 }
 
@@ -136,7 +136,7 @@ fn busy_lists(pcp: PcpPolicy) {
     assert_eq!(after.bypassed_frees - before.bypassed_frees, 11);
     assert_eq!((after.allocs, after.frees), (before.allocs, before.frees));
     assert_eq!(after.critical_sections - before.critical_sections, 2, "one page, one list");
-    pages.validate();
+    assert_eq!(pages.validate(), Ok(()));
 }
 
 /// Document 000, changes since v4: the count stays in sync when a page fails its check.
@@ -159,7 +159,7 @@ fn bad_blocks(pcp: PcpPolicy) {
     assert_eq!(pages.pcp_counters(slot).bad_blocks, 2);
     assert_eq!(pages.pcp_tuning(slot, NodeId(0)).count, 0);
     pages.frames().set_state(later, FrameState::USED);
-    pages.validate();
+    assert_eq!(pages.validate(), Ok(()));
     assert_eq!(pages.zones().budget().used(), 3, "the page in use and the two bad ones");
     taken.clear();
 }
@@ -177,13 +177,13 @@ fn refusals(pcp: PcpPolicy) {
                 None => refused += 1,
             }
         }
-        pages.validate();
+        assert_eq!(pages.validate(), Ok(()));
         while let Some((pfn, frames)) = owner.surrender(0) {
             pages.free_exact(SlotIndex(0), pfn, frames);
         }
         pages.drain_all();
         pages.purge(NodeId(0), Order::ZERO, usize::MAX);
-        pages.validate();
+        assert_eq!(pages.validate(), Ok(()));
         assert_eq!(pages.zones().budget().used(), 0);
         assert!(pages.alloc(SlotIndex(0), request(10, Movable)).is_some(), "it goes on");
         Some(refused)
@@ -209,11 +209,11 @@ fn exhaustion(pcp: PcpPolicy) {
         }
         let left = 4096 - owner.frames();
         assert!(left <= marks.min + (1 << order), "{left} frames left at order {order}");
-        pages.validate();
+        assert_eq!(pages.validate(), Ok(()));
         while let Some((pfn, frames)) = owner.surrender(0) {
             pages.free(SlotIndex(1), pfn, Order::covering(frames));
         }
-        pages.validate();
+        assert_eq!(pages.validate(), Ok(()));
     }
     pages.drain_all();
     assert_eq!(pages.zones().zone(NodeId(0)).free(), 4096);
@@ -259,9 +259,9 @@ fn threads(pcp: PcpPolicy) {
             });
         }
     });
-    pages.validate();
+    assert_eq!(pages.validate(), Ok(()));
     pages.drain_all();
-    pages.validate();
+    assert_eq!(pages.validate(), Ok(()));
     assert_eq!(pages.zones().budget().used(), 0);
 }
 

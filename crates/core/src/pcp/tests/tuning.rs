@@ -268,7 +268,7 @@ fn one_section_frees_a_list_under_one_lock() {
         let list: Vec<(Pfn, Order)> =
             out[..got].iter().map(|page| (page.pfn, Order::ZERO)).collect();
         pages.free_list(slot, &list);
-        pages.validate();
+        assert_eq!(pages.validate(), Ok(()));
         (got as u64, pages.pcp_counters(slot).critical_sections)
     };
     assert_eq!(sections(FreeListPolicy::PerPage), (64, 64));

@@ -3,7 +3,7 @@
 
 use super::cpu::CpuSlab;
 use super::freelist::{self, Freelist};
-use super::node::{Links, Node};
+use super::node::{Node, SlabLinks};
 use super::page_word::{FreedChain, PageWord, TakenChain};
 use super::tables::Tables;
 use crate::frame::{FRAME_SHIFT, NodeId, Pfn};
@@ -52,8 +52,8 @@ impl<'a, P: PerCpu, const LOCKLESS: bool> SlubCache<'a, P, LOCKLESS> {
         self.tables.cpu(self.cache.id(), slot)
     }
 
-    pub(super) fn links(&self) -> Links<'a> {
-        Links { frames: self.context.pages.frames(), tables: self.tables }
+    pub(super) fn links(&self) -> SlabLinks<'a> {
+        SlabLinks { frames: self.context.pages.frames(), tables: self.tables }
     }
 
     /// The nodes of the stack.

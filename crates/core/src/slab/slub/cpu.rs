@@ -9,8 +9,8 @@
 //! Equations, under the slot's lock: `slabs = slabs on the list`; all are frozen; `objects` =
 //! objects that were free in them when each was put there (more may have come back since).
 
-use super::node::{Links, SlabChain};
-use crate::frame::{FreshZero, MaybePfn, Pfn};
+use super::node::{SlabChain, SlabLinks};
+use crate::frame::{FreshZero, Link, Links, Pfn};
 use quarry_sys::local;
 use quarry_sys::lock::Guard;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
@@ -44,9 +44,13 @@ pub(super) fn count(counter: &AtomicU64, by: u64) {
 }
 
 impl CpuSlab {
+    fn head(&self) -> Link<Pfn> {
+        Link::from_word(self.head.load(Ordering::Relaxed))
+    }
+
     /// The first slab of the list.
     pub(super) fn first(&self) -> Option<Pfn> {
-        MaybePfn(self.head.load(Ordering::Relaxed)).get()
+        self.head().get()
     }
 
     /// Slabs on the list.
@@ -54,26 +58,27 @@ impl CpuSlab {
         self.slabs.load(Ordering::Relaxed)
     }
 
-    fn set(&self, head: Option<Pfn>, slabs: u32, objects: u32) {
-        self.head.store(MaybePfn::new(head).0, Ordering::Relaxed);
+    fn set(&self, head: Link<Pfn>, slabs: u32, objects: u32) {
+        self.head.store(head.word(), Ordering::Relaxed);
         self.slabs.store(slabs, Ordering::Relaxed);
         self.objects.store(objects, Ordering::Relaxed);
     }
 
     /// Puts a frozen slab with `free` free objects in front. A slab's second link, which nobody
     /// needs here, remembers the objects of the list from it on.
-    pub(super) fn push(&self, _held: &Guard<'_, ()>, links: Links<'_>, slab: Pfn, free: u32) {
+    pub(super) fn push(&self, _held: &Guard<'_, ()>, links: SlabLinks<'_>, slab: Pfn, free: u32) {
         let objects = self.objects.load(Ordering::Relaxed) + free;
-        links.set_next(slab, self.first());
+        links.set_next(slab, self.head());
         links.tables.previous(slab).store(objects, Ordering::Relaxed);
-        self.set(Some(slab), self.slabs() + 1, objects);
+        self.set(Link::to(slab), self.slabs() + 1, objects);
     }
 
     /// Takes the first slab; it stays frozen and is the caller's.
-    pub(super) fn pop(&self, _held: &Guard<'_, ()>, links: Links<'_>) -> Option<Pfn> {
+    pub(super) fn pop(&self, _held: &Guard<'_, ()>, links: SlabLinks<'_>) -> Option<Pfn> {
         let slab = self.first()?;
         let next = links.next(slab);
-        let objects = next.map_or(0, |next| links.tables.previous(next).load(Ordering::Relaxed));
+        let objects =
+            next.get().map_or(0, |next| links.tables.previous(next).load(Ordering::Relaxed));
         self.set(next, self.slabs() - 1, objects);
         Some(slab)
     }
@@ -86,8 +91,8 @@ impl CpuSlab {
 
     /// Takes all slabs.
     pub(super) fn take_all(&self, _held: &Guard<'_, ()>) -> SlabChain {
-        let head = self.first();
-        self.set(None, 0, 0);
-        SlabChain { head: MaybePfn::new(head) }
+        let head = self.head();
+        self.set(Link::NONE, 0, 0);
+        SlabChain { head }
     }
 }

@@ -6,7 +6,7 @@ use super::freelist::{self, Freelist};
 use super::node::{Node, PartialList, SlabChain};
 use super::order;
 use super::page_word::{FreedChain, Put};
-use crate::frame::{Kind, Order, Pfn};
+use crate::frame::{Kind, Links, Order, Pfn};
 use crate::slab::MAX_BATCH;
 use crate::slab::misuse::not_in_use;
 use quarry_sys::lock::Guard;
@@ -268,7 +268,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
         let mut empty = SlabChain::default();
         let mut next = list.first();
         while let Some(slab) = next {
-            next = links.next(slab);
+            next = links.next(slab).get();
             if self.word(slab).state().inuse() == 0 {
                 node.remove(&mut list, links, slab);
                 empty.push(links, slab);

@@ -63,6 +63,7 @@ use self::tables::LateTables;
 use super::{Cache, CacheId, CacheParams, SlabContext, SlabPolicy, SlabStats};
 use crate::frame::{MetadataKind, Order, Pfn};
 use core::mem::MaybeUninit;
+use quarry_sys::broken::Broken;
 use quarry_sys::os::{OsError, OsResult};
 use quarry_sys::percpu::{Object, PerCpu, Push};
 use quarry_sys::primitive::{AtomicU32, Ordering};
@@ -174,7 +175,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlabPolicy<P> for Slub<LOCKLESS> {
         self.of(context, cache).stats()
     }
 
-    fn validate(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Result<(), &'static str> {
+    fn validate(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Result<(), Broken> {
         self.of(context, cache).validate()
     }
 }

@@ -5,76 +5,38 @@
 //! no other slab of the node is like that.
 
 use super::tables::Tables;
-use crate::frame::{FrameTable, FreshZero, MaybePfn, Pfn};
+use crate::frame::{FrameTable, FreshZero, Link, Links, List, Pfn};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// A list of slabs, linked by the frame table's link word and the tables' `previous`.
-#[derive(Default)]
-pub(super) struct PartialList {
-    head: MaybePfn,
-    tail: MaybePfn,
-}
+pub(super) type PartialList = List<Pfn>;
 
 /// Where the links of slabs are.
 #[derive(Clone, Copy)]
-pub(super) struct Links<'a> {
+pub(super) struct SlabLinks<'a> {
     pub(super) frames: &'a FrameTable,
     pub(super) tables: &'a Tables,
 }
 
-impl Links<'_> {
-    /// The slab behind `slab`.
-    pub(super) fn next(self, slab: Pfn) -> Option<Pfn> {
-        MaybePfn(self.frames.link(slab)).get()
+impl Links for SlabLinks<'_> {
+    type Member = Pfn;
+
+    fn next(&self, slab: Pfn) -> Link<Pfn> {
+        Link::from_word(self.frames.link(slab))
     }
 
-    pub(super) fn set_next(self, slab: Pfn, next: Option<Pfn>) {
-        self.frames.set_link(slab, MaybePfn::new(next).0);
+    fn set_next(&self, slab: Pfn, next: Link<Pfn>) {
+        self.frames.set_link(slab, next.word());
     }
 
     /// The slab in front of `slab`, on a node's list.
-    pub(super) fn previous(self, slab: Pfn) -> Option<Pfn> {
-        MaybePfn(self.tables.previous(slab).load(Ordering::Relaxed)).get()
+    fn previous(&self, slab: Pfn) -> Link<Pfn> {
+        Link::from_word(self.tables.previous(slab).load(Ordering::Relaxed))
     }
 
-    fn set_previous(self, slab: Pfn, previous: Option<Pfn>) {
-        let value = MaybePfn::new(previous).0;
-        self.tables.previous(slab).store(value, Ordering::Relaxed);
-    }
-}
-
-impl PartialList {
-    /// The first one.
-    pub(super) fn first(&self) -> Option<Pfn> {
-        self.head.get()
-    }
-
-    /// The last one.
-    pub(super) fn last(&self) -> Option<Pfn> {
-        self.tail.get()
-    }
-
-    fn push_back(&mut self, links: Links<'_>, slab: Pfn) {
-        links.set_next(slab, None);
-        links.set_previous(slab, self.tail.get());
-        match self.tail.get() {
-            Some(tail) => links.set_next(tail, Some(slab)),
-            None => self.head = MaybePfn::new(Some(slab)),
-        }
-        self.tail = MaybePfn::new(Some(slab));
-    }
-
-    fn remove(&mut self, links: Links<'_>, slab: Pfn) {
-        let (next, previous) = (links.next(slab), links.previous(slab));
-        match previous {
-            Some(previous) => links.set_next(previous, next),
-            None => self.head = MaybePfn::new(next),
-        }
-        match next {
-            Some(next) => links.set_previous(next, previous),
-            None => self.tail = MaybePfn::new(previous),
-        }
+    fn set_previous(&self, slab: Pfn, previous: Link<Pfn>) {
+        self.tables.previous(slab).store(previous.word(), Ordering::Relaxed);
     }
 }
 
@@ -110,40 +72,41 @@ impl Node {
     }
 
     /// Adds a slab at the end: those in front have been here longer and are emptier by now.
-    pub(super) fn push_back(&self, list: &mut PartialList, links: Links<'_>, slab: Pfn) {
-        list.push_back(links, slab);
+    pub(super) fn push_back(&self, list: &mut PartialList, links: SlabLinks<'_>, slab: Pfn) {
+        list.push_back(&links, slab);
         self.nr_partial.store(self.nr_partial() + 1, Ordering::Relaxed);
     }
 
     /// Takes a slab off.
-    pub(super) fn remove(&self, list: &mut PartialList, links: Links<'_>, slab: Pfn) {
-        list.remove(links, slab);
+    pub(super) fn remove(&self, list: &mut PartialList, links: SlabLinks<'_>, slab: Pfn) {
+        list.remove(&links, slab);
         self.nr_partial.store(self.nr_partial() - 1, Ordering::Relaxed);
     }
 
     /// Takes the first slab off.
-    pub(super) fn pop_front(&self, list: &mut PartialList, links: Links<'_>) -> Option<Pfn> {
+    pub(super) fn pop_front(&self, list: &mut PartialList, links: SlabLinks<'_>) -> Option<Pfn> {
         let first = list.first()?;
         self.remove(list, links, first);
         Some(first)
     }
 }
 
-/// Slabs chained by their first link alone, on their way from one place to another.
+/// Slabs chained by their first link alone, on their way from one place to another; no list, for
+/// nothing is ever taken out of the middle.
 #[derive(Default)]
 pub(super) struct SlabChain {
-    pub(super) head: MaybePfn,
+    pub(super) head: Link<Pfn>,
 }
 
 impl SlabChain {
-    pub(super) fn push(&mut self, links: Links<'_>, slab: Pfn) {
-        links.set_next(slab, self.head.get());
-        self.head = MaybePfn::new(Some(slab));
+    pub(super) fn push(&mut self, links: SlabLinks<'_>, slab: Pfn) {
+        links.set_next(slab, self.head);
+        self.head = Link::to(slab);
     }
 
-    pub(super) fn pop(&mut self, links: Links<'_>) -> Option<Pfn> {
+    pub(super) fn pop(&mut self, links: SlabLinks<'_>) -> Option<Pfn> {
         let slab = self.head.get()?;
-        self.head = MaybePfn::new(links.next(slab));
+        self.head = links.next(slab);
         Some(slab)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::cache::{LIST, POPS, PUSHES, SlubCache};
 use super::node::PartialList;
-use crate::frame::Pfn;
+use crate::frame::{Links, Pfn};
 use crate::slab::SlabStats;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 use quarry_sys::primitive::Ordering;
@@ -67,13 +67,13 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
         for _ in 0..scanned - scanned / 2 {
             let Some(slab) = next else { break };
             self.count_slab_free(slab, &mut seen);
-            next = links.next(slab);
+            next = links.next(slab).get();
         }
         let mut next = list.last();
         for _ in 0..scanned / 2 {
             let Some(slab) = next else { break };
             self.count_slab_free(slab, &mut seen);
-            next = links.previous(slab);
+            next = links.previous(slab).get();
         }
         let scale = |count: u64| count * u64::from(nr) / u64::from(scanned.max(1));
         free.objects += scale(seen.objects);
@@ -94,7 +94,7 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
         let mut next = cpu.first();
         while let Some(slab) = next {
             visit(slab);
-            next = self.links().next(slab);
+            next = self.links().next(slab).get();
         }
     }
 }

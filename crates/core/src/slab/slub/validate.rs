@@ -2,7 +2,9 @@
 
 use super::cache::{LIST, SlubCache};
 use super::freelist::{self, Freelist};
+use super::node::PartialList;
 use crate::frame::{PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
+use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
@@ -17,56 +19,49 @@ struct Census {
 
 impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
     /// Checks every slab, list and count of the cache. O(frames). Nobody else is at work.
-    pub(super) fn validate(&self) -> Result<(), &'static str> {
+    pub(super) fn validate(&self) -> Result<(), Broken> {
         let census = self.census()?;
         let allocated: u64 =
             self.nodes().map(|node| node.slabs_allocated.load(Ordering::Relaxed)).sum();
         let freed: u64 = self.nodes().map(|node| node.slabs_freed.load(Ordering::Relaxed)).sum();
-        if census.slabs != allocated - freed {
-            return Err("slabs found != slabs allocated - slabs freed");
-        }
+        let cache = Check::of("slub cache");
+        cache.equal(census.slabs, allocated - freed, "slabs = slabs allocated - slabs freed")?;
         let mut on_nodes = 0;
         for node in self.nodes() {
             let list = node.list.lock();
-            let walked = self.walk_node(list.first())?;
-            if walked != u64::from(node.nr_partial()) {
-                return Err("a node's nr_partial != slabs on its list");
-            }
+            let walked = self.walk_node(&list)?;
+            cache.equal(node.nr_partial(), walked, "nr_partial of a node = slabs on its list")?;
             on_nodes += walked;
         }
-        if on_nodes != census.partial {
-            return Err("slabs on node lists != slabs with free objects that are not frozen");
-        }
-        let (mut owned, mut parked) = (0, 0);
+        let partial = "slabs on node lists = slabs with free objects that are not frozen";
+        cache.equal(on_nodes, census.partial, partial)?;
+        let (mut owned, mut parked) = (0u64, 0);
         for slot in self.tables.used_slots() {
             let mut misplaced = false;
-            let mut walked = 0;
+            let mut walked = 0u64;
             self.for_each_frozen(slot, |slab| {
                 let state = self.word(slab).state();
                 misplaced |= !state.is_frozen() || state.cache() != self.tag();
                 walked += 1;
             });
-            if misplaced {
-                return Err("a CPU holds a slab that is not frozen or not the cache's");
-            }
+            let slot_check = cache.at(slot.0);
+            slot_check.that(!misplaced, "slabs that a CPU holds are frozen and the cache's")?;
             let (_, slab) = self.guard(slot);
-            if walked != u64::from(self.cpu(slot).slabs()) + u64::from(slab.is_some()) {
-                return Err("a CPU's count of partial slabs != slabs on its list");
-            }
+            let counted = u64::from(self.cpu(slot).slabs()) + u64::from(slab.is_some());
+            slot_check.equal(
+                counted,
+                walked,
+                "count of a CPU's partial slabs = slabs on its list",
+            )?;
             owned += walked;
             parked += self.walk_cell(self.cell(slot, LIST))?;
         }
-        if owned != census.frozen {
-            return Err("frozen slabs != slabs that CPUs hold");
-        }
-        if parked > census.inuse {
-            return Err("objects on CPUs' lists > objects in use");
-        }
-        Ok(())
+        cache.equal(census.frozen, owned, "frozen slabs = slabs that CPUs hold")?;
+        cache.that(parked <= census.inuse, "objects on CPUs' lists <= objects in use")
     }
 
     /// Looks at every frame that may start a slab of the cache.
-    fn census(&self) -> Result<Census, &'static str> {
+    fn census(&self) -> Result<Census, Broken> {
         let mut census = Census::default();
         let memory = self.context.pages.zones().memory();
         let frames = self.cache.order().frames() as usize;
@@ -83,27 +78,21 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
         Ok(census)
     }
 
-    fn count_slab(&self, slab: Pfn, census: &mut Census) -> Result<(), &'static str> {
+    fn count_slab(&self, slab: Pfn, census: &mut Census) -> Result<(), Broken> {
         let state = self.word(slab).state();
-        if state.cache() != self.tag() || state.objects() != self.cache.objects() {
-            return Err("a slab's word is not of its cache");
-        }
+        let check = Check::of("slub slab").at(slab.0);
+        let is_own = state.cache() == self.tag() && state.objects() == self.cache.objects();
+        check.that(is_own, "cache and objects of a slab's word = its cache's")?;
         let mut seen = 0;
         let mut next = state.head().map(|number| self.object(slab, number));
         while let Some(object) = next {
-            if !self.is_object_of(slab, object) {
-                return Err("a slab's free list leads out of the slab");
-            }
+            check.that(self.is_object_of(slab, object), "a slab's free list stays in the slab")?;
             seen += 1;
-            if seen > state.free() {
-                return Err("inuse + length of the free list > objects");
-            }
+            check.that(seen <= state.free(), "inuse + length of the free list <= objects")?;
             // SAFETY: on the slab's free list, so linked, and nobody else is at work.
             next = unsafe { freelist::next(object) };
         }
-        if seen != state.free() {
-            return Err("inuse + length of the free list < objects");
-        }
+        check.equal(seen, state.free(), "length of the free list = objects - inuse")?;
         census.slabs += 1;
         census.inuse += u64::from(state.inuse());
         census.frozen += u64::from(state.is_frozen());
@@ -117,40 +106,35 @@ impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
         offset < self.cache.order().bytes() && self.cache.object_number(offset).is_some()
     }
 
-    fn walk_node(&self, first: Option<Pfn>) -> Result<u64, &'static str> {
-        let links = self.links();
-        let (mut walked, mut previous, mut next) = (0, None, first);
-        while let Some(slab) = next {
-            let state = self.word(slab).state();
-            if state.is_frozen() || state.head().is_none() || state.cache() != self.tag() {
-                return Err("a slab on a node's list is frozen, full or of another cache");
-            }
-            if links.previous(slab) != previous {
-                return Err("a slab's previous link is wrong");
-            }
+    fn walk_node(&self, list: &PartialList) -> Result<u64, Broken> {
+        let mut walked = 0;
+        list.validate(&self.links(), |slab| {
+            let (state, listed) = (self.word(slab).state(), Check::of("slub node").at(slab.0));
+            let is_partial = !state.is_frozen() && state.head().is_some();
+            listed.that(is_partial, "a slab on a node's list is not frozen, and not full")?;
+            listed
+                .that(state.cache() == self.tag(), "cache of a slab on a node's list = its own")?;
             walked += 1;
-            previous = Some(slab);
-            next = links.next(slab);
-        }
+            Ok(())
+        })?;
         Ok(walked)
     }
 
     /// Objects on a cell's list.
-    fn walk_cell(&self, word: u64) -> Result<u64, &'static str> {
+    fn walk_cell(&self, word: u64) -> Result<u64, Broken> {
         let count = word & 0xf_ffff;
         let head = Object::new(((word >> 20) << 4) as *mut u8);
         let list = Freelist { head, count: count as u32 };
-        let mut walked = 0;
+        let (mut walked, check) = (0, Check::of("slub CPU"));
         for object in self.walk(list) {
             let slab = self.slab_of(object);
-            if self.word(slab).state().cache() != self.tag() || !self.is_object_of(slab, object) {
-                return Err("a CPU's list holds something else than objects of the cache");
-            }
+            let is_own =
+                self.word(slab).state().cache() == self.tag() && self.is_object_of(slab, object);
+            check.that(is_own, "a CPU's list holds objects of the cache")?;
             walked += 1;
-            if walked > count {
-                return Err("a CPU's list is longer than its count");
-            }
+            check.that(walked <= count, "length of a CPU's list <= its count")?;
         }
-        if walked == count { Ok(count) } else { Err("a CPU's list is shorter than its count") }
+        check.equal(walked, count, "length of a CPU's list = its count")?;
+        Ok(count)
     }
 }

@@ -33,7 +33,7 @@ fn free_neighbours_are_one_extent_though_no_buddies() {
     assert_eq!(run(&zones, 112).pfn, Pfn(400), "the shortest extent that holds it is the last");
     assert_eq!(run(&zones, 200), Extent { pfn: Pfn(100), zeroed: false });
     assert_eq!(zones.zone(NODE).free_on_lists(), lists, "no block was touched");
-    zones.zone(NODE).validate(zones.memory());
+    assert_eq!(zones.validate(), Ok(()));
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_extent_grows_into_what_is_free_behind_it() {
     assert_eq!(zones.take_extent_with_room(NODE, 106).map(|extent| extent.pfn), Some(Pfn(300)));
     assert_eq!(zones.take_extent_with_room(NODE, 54), None, "106 frames are left");
     assert_eq!(zones.take_extent_with_room(NODE, 256), None, "a whole pageblock is never kept");
-    zones.zone(NODE).validate(zones.memory());
+    assert_eq!(zones.validate(), Ok(()));
     assert_eq!(zones.budget().used(), 406);
 }
 
@@ -62,7 +62,7 @@ fn a_pageblock_that_is_free_again_is_a_free_block() {
     let stats = zones.zone(NODE).stats();
     assert_eq!((stats.in_extents, stats.free), (0, 4096));
     assert_eq!(stats.nr_free[10].iter().sum::<u32>(), 4, "merged as far as can be");
-    zones.zone(NODE).validate(zones.memory());
+    assert_eq!(zones.validate(), Ok(()));
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn what_is_free_between_blocks_is_gathered() {
     // Frames 64..192 and 256..320 are free, and no buddies of each other.
     [1, 2, 4].into_iter().for_each(|at| put(&zones, blocks[at]));
     assert_eq!(run(&zones, 120).pfn, Pfn(64), "over the edge between two blocks");
-    zones.zone(NODE).validate(zones.memory());
+    assert_eq!(zones.validate(), Ok(()));
     assert_eq!(zones.zone(NODE).stats().in_extents, 128 + 64 - 120);
 }
 
@@ -90,7 +90,7 @@ fn extents_that_are_kept_serve_blocks_where_nothing_else_does() {
         taken += 1;
     }
     assert_eq!(taken, 5 * 50 + 62, "all that was kept");
-    zones.zone(NODE).validate(zones.memory());
+    assert_eq!(zones.validate(), Ok(()));
 }
 
 #[test]
@@ -100,11 +100,11 @@ fn only_dirty_frames_are_purged_and_they_stay_where_they_are() {
     zones.put_extent(NODE, extents[1].pfn, 100);
     let zone = zones.zone(NODE);
     assert_eq!(zone.dirty(), 100);
-    assert_eq!(zone.purge(zones.memory(), Order::PAGEBLOCK, usize::MAX), 0, "no whole pageblock");
-    assert_eq!(zone.purge(zones.memory(), Order::ZERO, usize::MAX), 100 << 12);
+    assert_eq!(zones.purge(NODE, Order::PAGEBLOCK, usize::MAX), 0, "no whole pageblock");
+    assert_eq!(zones.purge(NODE, Order::ZERO, usize::MAX), 100 << 12);
     assert_eq!((zone.dirty(), zone.kept_in_extents()), (0, 212));
     assert_eq!(run(&zones, 90), Extent { pfn: Pfn(100), zeroed: true });
-    zone.validate(zones.memory());
+    assert_eq!(zones.validate(), Ok(()));
 }
 
 #[test]
@@ -122,11 +122,11 @@ fn pageblocks_that_are_given_back_serve_mappings_and_zones() {
     blocks.drain(..).for_each(|block| put(&zones, block));
     assert!(zones.give_back() > 0);
     assert_eq!((zone.managed(), zone.free(), memory.arena().pageblocks_taken()), (0, 0, 0));
-    zone.validate(memory);
+    assert_eq!(zones.validate(), Ok(()));
     let first = map(32).expect("the whole window is free");
     memory.give_back(first, 32);
     assert!(zones.grow(NODE, &ask(9, Unmovable), Urgency::Last));
-    zone.validate(memory);
+    assert_eq!(zones.validate(), Ok(()));
 }
 
 #[derive(Clone, Debug)]
@@ -293,9 +293,8 @@ impl World {
     }
 
     fn purge(&mut self) {
-        let memory = self.zones.memory();
         let dirty = self.zone().dirty();
-        let purge = || self.zone().purge(memory, Order::ZERO, usize::MAX);
+        let purge = || self.zones.purge(NODE, Order::ZERO, usize::MAX);
         let mut bytes = purge();
         // What was kept may have become a block as a whole, and have merged with one that
         // was still dirty.
@@ -332,18 +331,18 @@ impl World {
             }
             Step::Reserve { which } => {
                 if let Some((pfn, count, false)) = self.nth(which) {
-                    self.zone().reserve_high_atomic(memory, pfn, Order::covering(count));
+                    self.zones.reserve_high_atomic(NODE, pfn, Order::covering(count));
                 }
             }
             Step::Unreserve => {
-                self.zone().unreserve_high_atomic(memory, Movable, true);
+                self.zones.unreserve_high_atomic(NODE, Movable, true);
             }
             Step::Purge => self.purge(),
             Step::FlushFor { order } => {
                 self.zones.flush_extents_for(NODE, Order::new(order));
             }
             Step::GiveBack => {
-                self.zone().flush_extents(memory);
+                self.zones.flush_extents();
                 let whole: u32 = self.zone().stats().nr_free[9..]
                     .iter()
                     .zip([1, 2])
@@ -365,7 +364,7 @@ impl World {
                 self.zones.grow(NODE, &ask(order, Movable), Urgency::Last);
             }
             Step::Flush => {
-                self.zone().flush_extents(memory);
+                self.zones.flush_extents();
                 assert_eq!(self.zone().kept_in_extents(), 0);
             }
         }
@@ -376,7 +375,7 @@ impl World {
         assert_eq!(self.zones.budget().used(), taken, "used = handed out");
         let managed = self.zone().managed();
         assert_eq!(self.zone().free() + taken, managed, "free + handed out = managed");
-        self.zone().validate(self.zones.memory());
+        assert_eq!(self.zones.validate(), Ok(()));
     }
 }
 
@@ -400,9 +399,8 @@ proptest! {
             world.put(0);
         }
         world.check();
-        world.zone().flush_extents(world.zones.memory());
-        let memory = world.zones.memory();
-        while world.zone().unreserve_high_atomic(memory, Movable, true) {}
+        world.zones.flush_extents();
+        while world.zones.unreserve_high_atomic(NODE, Movable, true) {}
         world.check();
         let pageblocks = world.zone().managed() / PAGEBLOCK_FRAMES;
         let bytes = pageblocks as usize * PAGEBLOCK_BYTES;

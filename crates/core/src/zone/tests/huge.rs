@@ -39,7 +39,7 @@ fn what_is_touched_becomes_huge_and_what_is_not_does_not() {
         let zones = zones_on(os);
         let huge = claim(os, &zones, 16, eighths) > 0;
         assert_eq!(huge, expected, "{eighths} of 8 frames touched");
-        zones.zone(NODE).validate(zones.memory());
+        assert_eq!(zones.validate(), Ok(()));
     }
 }
 
@@ -68,7 +68,7 @@ fn what_slabs_have_not_taken_says_nothing() {
 fn what_was_huge_is_plain_when_it_is_claimed_again_for_what_is_not_touched() {
     let os = fake_os();
     let zones = zones_on(os);
-    let (zone, memory) = (zones.zone(NODE), zones.memory());
+    let memory = zones.memory();
     assert!(claim(os, &zones, PAGEBLOCKS / 2, 8) > 64);
     let give_back = |pageblock: u32| {
         let pfn = PageblockIndex(pageblock).first();
@@ -81,10 +81,10 @@ fn what_was_huge_is_plain_when_it_is_claimed_again_for_what_is_not_touched() {
         take(&zones, &ask(10, Movable)).expect("all is free");
     }
     (0..PAGEBLOCKS).step_by(2).for_each(give_back);
-    zone.purge(memory, Order::ZERO, usize::MAX);
+    zones.purge(NODE, Order::ZERO, usize::MAX);
     let before = os.huge_bytes();
     // The zone has doubled what it has claimed: the next sample is due, and it is sparse.
     claim(os, &zones, PAGEBLOCKS / 2, 0);
     assert!(os.huge_bytes() < before - 64 * PAGEBLOCK_BYTES, "huge pages are taken back");
-    zone.validate(memory);
+    assert_eq!(zones.validate(), Ok(()));
 }

@@ -70,11 +70,11 @@ fn the_reserve_is_one_percent_and_only_for_those_with_the_right() {
             blocks.push(take(&zones, &ask(9, Movable)).unwrap());
         }
         let block = blocks.pop().unwrap();
-        zone.reserve_high_atomic(memory, block.pfn, block.order);
+        zones.reserve_high_atomic(NODE, block.pfn, block.order);
         assert_eq!(zone.reserved_high_atomic(), expected);
         put(&zones, block);
     }
-    zone.validate(memory);
+    assert_eq!(zones.validate(), Ok(()));
     let block = take(&zones, &atomic).unwrap();
     assert_eq!(memory.pageblocks().of(block.pfn).migratetype(), HighAtomic);
     while let Some(block) = take(&zones, &ask(2, Movable)) {
@@ -83,11 +83,11 @@ fn the_reserve_is_one_percent_and_only_for_those_with_the_right() {
     assert_eq!(zone.free(), 1024 - 4, "nobody else may touch the reserve");
     assert!(!zone.watermark_ok(Order::new(2), Mark::Min, AllocFlags::default()));
     put(&zones, block);
-    assert!(zone.unreserve_high_atomic(memory, Movable, false), "two are reserved, one stays");
-    assert!(!zone.unreserve_high_atomic(memory, Movable, false), "the last one stays..");
+    assert!(zones.unreserve_high_atomic(NODE, Movable, false), "two are reserved, one stays");
+    assert!(!zones.unreserve_high_atomic(NODE, Movable, false), "the last one stays..");
     assert_eq!(zone.reserved_high_atomic(), 512);
-    assert!(zone.unreserve_high_atomic(memory, Movable, true), "..unless it must go");
-    zone.validate(memory);
+    assert!(zones.unreserve_high_atomic(NODE, Movable, true), "..unless it must go");
+    assert_eq!(zones.validate(), Ok(()));
     assert!(take(&zones, &ask(2, Movable)).is_some());
 }
 
@@ -95,7 +95,7 @@ fn the_reserve_is_one_percent_and_only_for_those_with_the_right() {
 fn a_zone_too_small_has_no_reserve() {
     let zones = zones(&FIXED);
     let block = take(&zones, &ask(3, Movable)).unwrap();
-    zones.zone(NODE).reserve_high_atomic(zones.memory(), block.pfn, block.order);
+    zones.reserve_high_atomic(NODE, block.pfn, block.order);
     assert_eq!(zones.zone(NODE).reserved_high_atomic(), 0);
 }
 
@@ -112,7 +112,7 @@ fn mixing_types_boosts_the_marks_until_memory_is_given_back() {
     put(&zones, take(&zones, &ask(0, Unmovable)).unwrap());
     assert_eq!(zone.stats().boost, 512, "one pageblock at least");
     put(&zones, blocks.pop().unwrap());
-    assert!(zone.purge(zones.memory(), Order::ZERO, usize::MAX) > 0);
+    assert!(zones.purge(NODE, Order::ZERO, usize::MAX) > 0);
     assert_eq!(zone.stats().boost, 0);
 }
 
@@ -134,7 +134,7 @@ fn growth_doubles_up_to_32_mib_and_ends_with_the_window() {
     }
     assert_eq!(steps, [1, 2, 4, 8, 8, 8, 1], "units of 4 MiB; the rest as it fits");
     assert!(!zone.can_grow());
-    zone.validate(zones.memory());
+    assert_eq!(zones.validate(), Ok(()));
 }
 
 #[test]
@@ -163,12 +163,12 @@ fn purged_blocks_read_as_zero_and_are_known_to() {
     let kept: Vec<&Block> = blocks.iter().skip(1).step_by(2).collect();
     blocks.iter().step_by(2).for_each(|block| put(&zones, *block));
     assert_eq!(zone.dirty(), 32);
-    assert_eq!(zone.purge(zones.memory(), Order::new(1), usize::MAX), 0, "only singles are dirty");
-    assert_eq!(zone.purge(zones.memory(), Order::ZERO, 5 * 4096), 32 * 4096, "one pageblock");
+    assert_eq!(zones.purge(NODE, Order::new(1), usize::MAX), 0, "only singles are dirty");
+    assert_eq!(zones.purge(NODE, Order::ZERO, 5 * 4096), 32 * 4096, "one pageblock");
     assert_eq!((zone.dirty(), os.purged_bytes()), (0, 32 * 4096));
     assert!(take(&zones, &ask(0, Movable)).unwrap().zeroed);
     assert_eq!(kept.len(), 32);
-    zone.validate(zones.memory());
+    assert_eq!(zones.validate(), Ok(()));
 }
 
 #[test]
@@ -177,10 +177,10 @@ fn pages_of_16_kib_are_never_purged_in_part() {
     let zones = Zones::build(os, &FIXED).unwrap();
     let blocks: Vec<Block> = (0..16).map(|_| take(&zones, &ask(0, Movable)).unwrap()).collect();
     blocks.iter().step_by(2).for_each(|block| put(&zones, *block));
-    assert_eq!(zones.zone(NODE).purge(zones.memory(), Order::ZERO, usize::MAX), 0);
+    assert_eq!(zones.purge(NODE, Order::ZERO, usize::MAX), 0);
     blocks.iter().skip(1).step_by(2).for_each(|block| put(&zones, *block));
-    assert!(zones.zone(NODE).purge(zones.memory(), Order::ZERO, usize::MAX) > 0);
-    zones.zone(NODE).validate(zones.memory());
+    assert!(zones.purge(NODE, Order::ZERO, usize::MAX) > 0);
+    assert_eq!(zones.validate(), Ok(()));
 }
 
 #[test]
@@ -194,10 +194,10 @@ fn every_refusal_of_the_system_is_survived() {
             let grown = zones.grow(NODE, &ask, Urgency::Low);
             taken.extend(if grown { take(&zones, &ask) } else { None });
         }
-        zones.zone(NODE).validate(zones.memory());
+        assert_eq!(zones.validate(), Ok(()));
         taken.into_iter().for_each(|block| put(&zones, block));
-        zones.zone(NODE).purge(zones.memory(), Order::ZERO, usize::MAX);
-        zones.zone(NODE).validate(zones.memory());
+        zones.purge(NODE, Order::ZERO, usize::MAX);
+        assert_eq!(zones.validate(), Ok(()));
         assert_eq!(zones.budget().used(), 0);
         assert!(zones.grow(NODE, &ask(10, Movable), Urgency::Last), "one refusal is not the end");
         Some(built)

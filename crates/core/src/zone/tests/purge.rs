@@ -22,16 +22,16 @@ fn a_refused_pageblock_is_skipped() {
     let (zone, memory) = (zones.zone(NODE), zones.memory());
     // In the first block of 4 MiB.
     os.lock_in_memory(memory.arena().address(Pfn(5)), FRAME_BYTES);
-    let purged = zone.purge(memory, Order::PAGEBLOCK, usize::MAX);
+    let purged = zones.purge(NODE, Order::PAGEBLOCK, usize::MAX);
     assert_eq!(purged, 6 * PAGEBLOCK_BYTES, "all but the block that is locked in part");
     assert_eq!(zone.dirty(), 2 * PAGEBLOCK_FRAMES);
     assert_eq!(os.purged_bytes(), purged);
-    zone.validate(memory);
+    assert_eq!(zones.validate(), Ok(()));
     // Once it is unlocked, it goes as well.
     os.lock_in_memory(memory.arena().address(Pfn(5)), 0);
-    assert_eq!(zone.purge(memory, Order::PAGEBLOCK, usize::MAX), 2 * PAGEBLOCK_BYTES);
+    assert_eq!(zones.purge(NODE, Order::PAGEBLOCK, usize::MAX), 2 * PAGEBLOCK_BYTES);
     assert_eq!(zone.dirty(), 0);
-    zone.validate(memory);
+    assert_eq!(zones.validate(), Ok(()));
 }
 
 #[test]
@@ -42,14 +42,14 @@ fn what_lies_around_a_refused_extent_goes() {
     let blocks: Vec<Block> = (0..64).map(|_| take(&zones, &ask(0, Movable)).unwrap()).collect();
     blocks.iter().step_by(2).for_each(|block| put(&zones, *block));
     os.lock_in_memory(memory.arena().address(blocks[10].pfn), FRAME_BYTES);
-    let purged = zone.purge(memory, Order::ZERO, usize::MAX);
+    let purged = zones.purge(NODE, Order::ZERO, usize::MAX);
     assert_eq!((purged, zone.dirty()), (31 * FRAME_BYTES, 1), "one of 32 single frames is locked");
-    zone.validate(memory);
+    assert_eq!(zones.validate(), Ok(()));
     // It serves the next request, and is not taken for zero.
     let zeroed: Vec<bool> =
         (0..32).map(|_| take(&zones, &ask(0, Movable)).unwrap().zeroed).collect();
     assert_eq!(zeroed.iter().filter(|zeroed| !**zeroed).count(), 1);
-    zone.validate(memory);
+    assert_eq!(zones.validate(), Ok(()));
 }
 
 #[test]
@@ -61,9 +61,9 @@ fn extents_around_a_refused_one_go() {
         (0..8).map(|_| zones.take_extent(NODE, 50, Order::ZERO).expect("there is room")).collect();
     (0..8).step_by(2).for_each(|at| zones.put_extent(NODE, extents[at].pfn, 50));
     os.lock_in_memory(memory.arena().address(extents[2].pfn), 50 * FRAME_BYTES);
-    assert_eq!(zone.purge(memory, Order::ZERO, usize::MAX), 150 * FRAME_BYTES);
+    assert_eq!(zones.purge(NODE, Order::ZERO, usize::MAX), 150 * FRAME_BYTES);
     assert_eq!(zone.dirty(), 50);
-    zone.validate(memory);
+    assert_eq!(zones.validate(), Ok(()));
 }
 
 /// Where everything is locked, a step asks a bounded number of times, and the next one goes on
@@ -82,7 +82,7 @@ fn steps_go_on_behind_what_was_refused() {
     }
     assert_eq!(zone.dirty(), 256);
     os.lock_in_memory(memory.arena().base(), 200 * PAGEBLOCK_BYTES);
-    let step = || zone.purge(memory, Order::ZERO, 1 << 20);
+    let step = || zones.purge(NODE, Order::ZERO, 1 << 20);
     let mut steps = 0;
     while zone.dirty() > 200 {
         let before = os.refused_purges();
@@ -92,6 +92,6 @@ fn steps_go_on_behind_what_was_refused() {
         assert!(steps < 10, "{} frames stay dirty", zone.dirty());
     }
     os.lock_in_memory(memory.arena().base(), 0);
-    assert_eq!(zone.purge(memory, Order::ZERO, usize::MAX), 200 * FRAME_BYTES, "no end was met");
+    assert_eq!(zones.purge(NODE, Order::ZERO, usize::MAX), 200 * FRAME_BYTES, "no end was met");
     assert_eq!(zone.dirty(), 0);
 }

@@ -1,0 +1,41 @@
+//! What blocks are grouped by, and the node that they belong to.
+
+/// What blocks are grouped by, so that those that live long do not pin those that do not
+/// (`enum migratetype`, Linux 6.x; its names and its order).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum MigrateType {
+    /// Slabs: one live object pins the frame.
+    Unmovable = 0,
+    /// Large allocations: freed whole.
+    Movable = 1,
+    /// Page cache: can be dropped.
+    Reclaimable = 2,
+    /// Reserve for high-order atomic requests.
+    HighAtomic = 3,
+}
+
+/// Migratetypes that the per-CPU lists tell apart (`MIGRATE_PCPTYPES`).
+pub const PCP_TYPES: usize = 3;
+/// All migratetypes.
+pub const MIGRATE_TYPES: usize = 4;
+
+impl MigrateType {
+    /// All, in the kernel's order.
+    pub const ALL: [Self; MIGRATE_TYPES] =
+        [Self::Unmovable, Self::Movable, Self::Reclaimable, Self::HighAtomic];
+
+    /// As an index.
+    #[inline(always)]
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// A NUMA node's number; one zone per node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct NodeId(pub u8);
+
+/// Most nodes that one stack can have.
+pub const MAX_NODES: usize = 8;

@@ -1,0 +1,82 @@
+//! Numbers of frames and of pageblocks.
+
+use super::order::{Order, PAGEBLOCK_ORDER};
+use core::fmt;
+
+/// A frame's number, counted from the start of the window's frames. A pointer becomes a frame by
+/// one subtraction and one shift.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Pfn(pub u32);
+
+impl fmt::Debug for Pfn {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "F{:x}", self.0)
+    }
+}
+
+impl Pfn {
+    /// No frame: the end of a list.
+    pub const NONE: Self = Self(u32::MAX);
+
+    /// As an index.
+    #[inline(always)]
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The frame `count` further on.
+    #[inline(always)]
+    #[must_use]
+    pub const fn plus(self, count: u32) -> Self {
+        Self(self.0 + count)
+    }
+
+    /// The other half of the block of twice the size.
+    #[inline(always)]
+    #[must_use]
+    pub const fn buddy(self, order: Order) -> Self {
+        Self(self.0 ^ order.frames())
+    }
+
+    /// The first frame of the block of `order` that holds this frame.
+    #[inline(always)]
+    #[must_use]
+    pub const fn align_down(self, order: Order) -> Self {
+        Self(self.0 & !(order.frames() - 1))
+    }
+
+    /// Whether a block of `order` may start here.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_aligned(self, order: Order) -> bool {
+        self.0 & (order.frames() - 1) == 0
+    }
+
+    /// The pageblock that holds this frame.
+    #[inline(always)]
+    #[must_use]
+    pub const fn pageblock(self) -> PageblockIndex {
+        PageblockIndex(self.0 >> PAGEBLOCK_ORDER)
+    }
+}
+
+/// A pageblock's number: 2 MiB of the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct PageblockIndex(pub u32);
+
+impl PageblockIndex {
+    /// Its first frame.
+    #[inline(always)]
+    #[must_use]
+    pub const fn first(self) -> Pfn {
+        Pfn(self.0 << PAGEBLOCK_ORDER)
+    }
+
+    /// As an index.
+    #[inline(always)]
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}

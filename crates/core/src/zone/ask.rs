@@ -1,0 +1,45 @@
+//! What a request asks of a zone, and what becomes of the blocks.
+
+use crate::frame::{FrameState, MigrateType, Order};
+
+/// What is asked of a zone.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask {
+    /// Size of the blocks.
+    pub order: Order,
+    /// What they will hold.
+    pub migratetype: MigrateType,
+    /// Rights beyond the usual.
+    pub flags: AllocFlags,
+}
+
+/// Rights of a request with regard to watermarks (`ALLOC_*`, Linux 6.3 names).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AllocFlags {
+    /// May use part of the reserve below the min watermark (`__GFP_HIGH`).
+    pub min_reserve: bool,
+    /// Cannot wait for anything (atomic context).
+    pub non_block: bool,
+    /// May use the high-order atomic reserve.
+    pub high_atomic: bool,
+}
+
+/// What a block becomes when it leaves the free lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// Handed out.
+    User,
+    /// Put on a per-CPU list.
+    Pcp,
+}
+
+impl Destination {
+    /// The state of the head of a block that goes there.
+    #[inline]
+    pub(super) fn state(self, order: Order, zeroed: bool) -> FrameState {
+        match self {
+            Self::User => FrameState::USED,
+            Self::Pcp => FrameState::in_pcp(order, zeroed),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Blocks of frames, and how they lie in pageblocks.
+
+use crate::frame::{MAX_ORDER, Memory, Order, PAGEBLOCK_FRAMES, Pageblock, Pfn};
+
+/// Number of orders.
+pub const ORDERS: usize = MAX_ORDER as usize + 1;
+
+/// A block that is, or is about to be, free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Its first frame.
+    pub pfn: Pfn,
+    /// Its size.
+    pub order: Order,
+    /// Whether every byte is known to be zero.
+    pub zeroed: bool,
+}
+
+/// Calls `act` with the part of a block that lies in each of its pageblocks.
+#[inline]
+pub(super) fn for_each_part(
+    memory: &Memory,
+    pfn: Pfn,
+    order: Order,
+    act: impl Fn(&Pageblock, u32, Order),
+) {
+    let part = order.min(Order::PAGEBLOCK);
+    act(memory.pageblocks().of(pfn), pfn.0 % PAGEBLOCK_FRAMES, part);
+    if order > Order::PAGEBLOCK {
+        act(memory.pageblocks().of(pfn.plus(PAGEBLOCK_FRAMES)), 0, part);
+    }
+}
+
+/// The largest aligned blocks that `count` frames from `first` on form, in ascending order.
+pub fn largest_blocks(first: Pfn, count: u32) -> impl Iterator<Item = (Pfn, Order)> + Clone {
+    let (mut pfn, end) = (first, first.plus(count));
+    core::iter::from_fn(move || {
+        let left = end.0 - pfn.0;
+        let fits = left.checked_ilog2()?.min(pfn.0.trailing_zeros()).min(u32::from(MAX_ORDER));
+        let block = (pfn, Order::new(fits as u8));
+        pfn = pfn.plus(block.1.frames());
+        Some(block)
+    })
+}

@@ -1,0 +1,49 @@
+//! What a zone counts under its lock.
+
+/// Calls and blocks of one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Critical sections.
+    pub calls: u64,
+    /// Blocks moved in them.
+    pub blocks: u64,
+    /// Frames of those blocks.
+    pub frames: u64,
+}
+
+impl Traffic {
+    /// Counts a critical section that moved `blocks` blocks of `frames` frames altogether.
+    #[inline]
+    pub(super) fn add(&mut self, blocks: u64, frames: u64) {
+        self.calls += 1;
+        self.blocks += blocks;
+        self.frames += frames;
+    }
+}
+
+/// How often requests were served from other types' blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FallbackCounts {
+    /// Pageblocks claimed: they changed their type.
+    pub claimed: u64,
+    /// Blocks stolen: their pageblock kept its type.
+    pub stolen: u64,
+}
+
+/// All counts of one zone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counts {
+    /// Blocks taken.
+    pub(super) taken: Traffic,
+    /// Blocks put back.
+    pub(super) put: Traffic,
+    /// Requests served from other types' blocks.
+    pub(super) fallbacks: FallbackCounts,
+}
+
+impl Counts {
+    pub(super) const fn new() -> Self {
+        const NONE: Traffic = Traffic { calls: 0, blocks: 0, frames: 0 };
+        Self { taken: NONE, put: NONE, fallbacks: FallbackCounts { claimed: 0, stolen: 0 } }
+    }
+}

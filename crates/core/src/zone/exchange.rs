@@ -1,0 +1,83 @@
+//! How free frames of a pageblock pass between the lists of blocks and the extents, a pageblock at
+//! a time.
+
+use super::block::{Block, for_each_part, largest_blocks};
+use super::watermark::Mark;
+use super::zone::Locked;
+use crate::frame::{End, MigrateType, Order, PAGEBLOCK_FRAMES, Pageblock, PageblockIndex, Pfn};
+
+impl Locked<'_> {
+    /// Makes the frames that a pageblock keeps free blocks again.
+    pub(super) fn flush_pageblock(&mut self, index: PageblockIndex) {
+        if self.memory.pageblocks().at(index).longest_extent() == 0 {
+            return;
+        }
+        let (extents, dirty) = self.state.extents.give_up(self.memory, index);
+        let mut from = 0;
+        while let Some((first, end)) = extents.next_extent(from) {
+            from = end;
+            for (pfn, order) in largest_blocks(index.first().plus(first), end - first) {
+                let zeroed = dirty.count_in(pfn.0 % PAGEBLOCK_FRAMES, order.frames()) == 0;
+                self.put_block(Block { pfn, order, zeroed }, End::Head);
+            }
+        }
+    }
+
+    /// Keeps free frames, or makes them free blocks where the pageblock is not movable.
+    pub(super) fn put_frames(&mut self, pfn: Pfn, count: u32, zeroed: bool) {
+        let pageblock = self.memory.pageblocks().of(pfn);
+        if pageblock.migratetype() != MigrateType::Movable {
+            for (pfn, order) in largest_blocks(pfn, count) {
+                self.put_block(Block { pfn, order, zeroed }, End::Head);
+            }
+            return;
+        }
+        let is_whole = self.state.extents.keep(self.memory, pfn, count, zeroed);
+        // After a flush part of what is free may be in blocks.
+        let blocks = pageblock.free();
+        if is_whole || blocks > 0 && blocks + pageblock.extents().count() == PAGEBLOCK_FRAMES {
+            self.flush_pageblock(pfn.pageblock());
+        }
+    }
+
+    /// Keeps a block of a movable pageblock that is on no list, for an extent that is taken at
+    /// once: until then the pageblock may be kept as a whole.
+    pub(super) fn keep_block(&mut self, block: Block) {
+        let Block { pfn, order, zeroed } = block;
+        self.state.extents.keep(self.memory, pfn, order.frames(), zeroed);
+    }
+
+    /// Keeps what is free of a movable pageblock in blocks: of one that has a block of at least a
+    /// quarter of `count`, as every extent of `count` frames does. `None` where that would leave
+    /// too little on the lists.
+    pub(super) fn gather(&mut self, count: u32) -> Option<PageblockIndex> {
+        let (memory, areas) = (self.memory, &self.state.areas);
+        let smallest = count.ilog2().saturating_sub(1) as u8;
+        let largest = (smallest..Order::PAGEBLOCK.get())
+            .rev()
+            .map(Order::new)
+            .find(|order| areas.nr(*order, MigrateType::Movable) != 0)?;
+        let index = areas.first(memory, largest, MigrateType::Movable)?.pageblock();
+        let gathered = memory.pageblocks().at(index).free();
+        if areas.free() <= self.zone.marks.effective(Mark::High) + gathered {
+            return None;
+        }
+        let mut pfn = index.first();
+        while pfn < index.first().plus(PAGEBLOCK_FRAMES) {
+            let state = memory.frames().state(pfn);
+            let order = if state.is_in_zone() { state.order() } else { Order::ZERO };
+            if state.is_in_zone() {
+                let zeroed = self.take_off(pfn, order, MigrateType::Movable);
+                self.keep_block(Block { pfn, order, zeroed });
+            }
+            pfn = pfn.plus(order.frames());
+        }
+        Some(index)
+    }
+
+    /// Marks a block that leaves the zone for a movable request.
+    #[inline]
+    pub(super) fn mark_movable(&mut self, pfn: Pfn, order: Order) {
+        for_each_part(self.memory, pfn, order, Pageblock::mark_movable);
+    }
+}

@@ -1,0 +1,115 @@
+//! Extents that are taken from a zone and put back, each call in one critical section.
+
+use super::ask::AllocFlags;
+use super::block::Block;
+use super::extents::Extent;
+use super::fallback::Mode;
+use super::watermark::Mark;
+use super::zone::{Locked, ZoneRef};
+use crate::frame::{MigrateType, Order, Pfn};
+
+/// Pageblocks that a request gathers before it takes a whole one.
+const GATHERS: usize = 4;
+
+impl ZoneRef<'_> {
+    /// Takes `count` frames at a multiple of `align`.
+    pub(super) fn take_extent(self, count: u32, align: Order) -> Option<Extent> {
+        let mut locked = self.lock();
+        let extent = locked.take_extent(count, align.frames());
+        let extent = extent.or_else(|| locked.carve_extent(count, align));
+        locked.count_extent(extent.is_some(), count);
+        extent
+    }
+
+    /// Takes the front of a kept extent of at least `2 * count` frames; the second half stays free
+    /// for growth.
+    pub(super) fn take_extent_with_room(self, count: u32) -> Option<Extent> {
+        let mut locked = self.lock();
+        let extent = locked.state.extents.take_with_room(self.memory, count);
+        locked.count_extent(extent.is_some(), count);
+        extent
+    }
+
+    /// Takes the `count` frames from `pfn` on, if all of them are kept as extents.
+    pub(super) fn take_extent_at(self, pfn: Pfn, count: u32) -> bool {
+        let mut locked = self.lock();
+        let is_taken = locked.state.extents.take_at(self.memory, pfn, count);
+        locked.count_extent(is_taken, count);
+        is_taken
+    }
+
+    /// Puts frames of one pageblock back.
+    pub(super) fn put_extent(self, pfn: Pfn, count: u32) {
+        let mut locked = self.lock();
+        locked.put_frames(pfn, count, false);
+        locked.state.counts.put.add(1, count.into());
+    }
+
+    /// Makes the frames of the pageblock with the longest extent free blocks; false where none are
+    /// kept.
+    pub(super) fn flush_longest(self) -> bool {
+        if self.kept_in_extents() == 0 {
+            return false;
+        }
+        let mut locked = self.lock();
+        let longest = locked.state.extents.longest();
+        if let Some(index) = longest {
+            locked.flush_pageblock(index);
+        }
+        longest.is_some()
+    }
+
+    /// Makes all frames that are kept as extents free blocks again.
+    pub(super) fn flush_extents(self) {
+        while self.flush_longest() {}
+    }
+}
+
+impl Locked<'_> {
+    /// Takes an extent: of those kept, or of a pageblock whose free blocks it gathers first while
+    /// enough is left on the lists.
+    #[inline]
+    fn take_extent(&mut self, count: u32, align: u32) -> Option<Extent> {
+        let extent = self.state.extents.take(self.memory, count, align);
+        if extent.is_some() {
+            return extent;
+        }
+        for _ in 0..GATHERS {
+            let index = self.gather(count)?;
+            let extent = self.state.extents.take_in(self.memory, index, count, align);
+            if extent.is_some() {
+                return extent;
+            }
+        }
+        None
+    }
+
+    /// Takes a whole pageblock, or else the smallest block that holds the extent, and keeps the
+    /// rest.
+    #[cold]
+    fn carve_extent(&mut self, count: u32, align: Order) -> Option<Extent> {
+        let memory = self.memory;
+        for order in [Order::PAGEBLOCK, Order::covering(count).max(align)] {
+            if !self.watermark_ok(order, Mark::Low, AllocFlags::default()) {
+                continue;
+            }
+            let block = self.take_any(order, MigrateType::Movable, &mut Mode::default());
+            let Some(Block { pfn, order, zeroed }) = block else { continue };
+            if memory.pageblocks().of(pfn).migratetype() == MigrateType::Movable {
+                self.keep_block(Block { pfn, order, zeroed });
+                let index = pfn.pageblock();
+                return self.state.extents.take_in(memory, index, count, align.frames());
+            }
+            // Stolen: what is left belongs to those who own the pageblock.
+            self.mark_movable(pfn, order);
+            self.put_frames(pfn.plus(count), order.frames() - count, zeroed);
+            return Some(Extent { pfn, zeroed });
+        }
+        None
+    }
+
+    fn count_extent(&mut self, is_taken: bool, count: u32) {
+        let blocks = u64::from(is_taken);
+        self.state.counts.taken.add(blocks, blocks * u64::from(count));
+    }
+}

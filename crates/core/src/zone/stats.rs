@@ -1,0 +1,79 @@
+//! What a zone says of itself.
+
+use super::block::ORDERS;
+use super::counts::{FallbackCounts, Traffic};
+use super::watermark::Marks;
+use super::zone::{Zone, ZoneRef};
+use crate::frame::{MIGRATE_TYPES, MigrateType, NodeId, Order, PageblockIndex};
+use quarry_sys::lock::LockStats;
+
+/// A snapshot of a zone, all of it from one hold of its lock.
+#[derive(Clone, Debug)]
+pub struct ZoneStats {
+    /// Its node.
+    pub node: NodeId,
+    /// Frames that belong to it.
+    pub managed: u32,
+    /// Free frames: on its lists and kept as extents.
+    pub free: u32,
+    /// Free frames that are not known to be zero: what a purge can give back.
+    pub dirty: u32,
+    /// Those of the free frames that are kept for requests of an exact number of frames.
+    pub in_extents: u32,
+    /// Frames of pageblocks reserved for high-order atomic requests.
+    pub reserved_high_atomic: u32,
+    /// Free blocks by order and migratetype: a row of `buddyinfo` is the sum over the types.
+    pub nr_free: [[u32; MIGRATE_TYPES]; ORDERS],
+    /// The watermarks without the boost.
+    pub marks: Marks,
+    /// What the marks are raised by now.
+    pub boost: u32,
+    /// Blocks taken: to be handed out or for per-CPU lists.
+    pub taken: Traffic,
+    /// Blocks put back.
+    pub put: Traffic,
+    /// Requests served from other types' blocks.
+    pub fallbacks: FallbackCounts,
+    /// Counters of the lock.
+    pub lock: LockStats,
+}
+
+impl Zone {
+    /// A consistent snapshot. Takes the lock; O(lists).
+    #[must_use]
+    pub fn stats(&self) -> ZoneStats {
+        let state = self.look();
+        let (areas, extents, counts) = (&state.areas, &state.extents, &state.counts);
+        ZoneStats {
+            node: self.node(),
+            managed: self.managed(),
+            free: areas.free() + extents.free(),
+            dirty: areas.dirty() + extents.dirty(),
+            in_extents: extents.free(),
+            reserved_high_atomic: self.reserved_high_atomic(),
+            nr_free: core::array::from_fn(|order| {
+                MigrateType::ALL.map(|of| areas.nr(Order::new(order as u8), of))
+            }),
+            marks: self.marks(),
+            boost: self.marks.boost(),
+            taken: counts.taken,
+            put: counts.put,
+            fallbacks: counts.fallbacks,
+            lock: self.lock_stats(),
+        }
+    }
+}
+
+impl ZoneRef<'_> {
+    /// Pageblocks of the zone by migratetype: the second table of `pagetypeinfo`. O(pageblocks).
+    pub(super) fn pageblocks_by_type(self) -> [u32; MIGRATE_TYPES] {
+        let mut counts = [0; MIGRATE_TYPES];
+        for index in 0..self.end().0 {
+            let tag = self.memory.pageblocks().at(PageblockIndex(index)).tag();
+            if tag.node() == Some(self.node()) {
+                counts[tag.migratetype().index()] += 1;
+            }
+        }
+        counts
+    }
+}

@@ -1,0 +1,317 @@
+//! The zones of all nodes: who is asked first, what is charged, and when zones grow.
+
+use super::ask::{AllocFlags, Ask, Destination};
+use super::block::Block;
+use super::budget::Budget;
+use super::extents::{EXTENT_FRAMES, Extent};
+use super::give_back::Whole;
+use super::grow::Urgency;
+use super::watermark::{Mark, Marks};
+use super::zone::{Zone, ZoneRef};
+use crate::frame::{
+    MAX_NODES, MIGRATE_TYPES, Memory, MigrateType, NodeId, Order, OsArray, PAGEBLOCK_FRAMES, Pfn,
+};
+use quarry_sys::broken::Broken;
+use quarry_sys::os::{Os, OsResult};
+use quarry_sys::primitive::Ordering::Relaxed;
+
+/// The zones of all nodes with the memory that they divide and the budget that they share.
+pub struct Zones {
+    memory: Memory,
+    budget: Budget,
+    zones: OsArray<Zone>,
+    /// Row `n`: the nodes in the order in which requests for node `n` try them.
+    fallback: [[NodeId; MAX_NODES]; MAX_NODES],
+    nodes: u8,
+}
+
+/// How the zones are set up.
+#[derive(Clone, Copy, Debug)]
+pub struct ZoneConfig {
+    /// Address space to reserve, in bytes.
+    pub reserve_bytes: usize,
+    /// Most frames in use at once.
+    pub limit_frames: u32,
+    /// Frames that each zone gets at the start.
+    pub initial_frames: u32,
+    /// Whether zones take more from the window on demand.
+    pub grow: bool,
+    /// Whether pageblocks that slabs will fill are huge pages.
+    pub huge: bool,
+    /// Number of nodes.
+    pub nodes: u8,
+    /// How far apart two nodes are; only the order of the values counts.
+    pub distance: fn(NodeId, NodeId) -> u32,
+}
+
+impl Zones {
+    /// Reserves memory and gives each zone its first frames.
+    ///
+    /// # Errors
+    /// What the OS says.
+    pub fn build(os: &'static dyn Os, config: &ZoneConfig) -> OsResult<Self> {
+        assert!(
+            (1..=MAX_NODES).contains(&usize::from(config.nodes)),
+            "nodes are 1..=8, not {}",
+            config.nodes
+        );
+        let zones = Self {
+            memory: Memory::reserve(os, config.reserve_bytes)?,
+            budget: Budget::new(config.limit_frames),
+            zones: OsArray::filled(os, usize::from(config.nodes), |node| {
+                Zone::new(NodeId(node as u8), config.grow, config.huge)
+            })?,
+            fallback: core::array::from_fn(|node| fallback_row(node as u8, config)),
+            nodes: config.nodes,
+        };
+        if config.initial_frames > 0 {
+            for zone in zones.all() {
+                let pageblocks = config.initial_frames.div_ceil(PAGEBLOCK_FRAMES);
+                let first = zones.memory.take_for_zone(pageblocks.next_multiple_of(2))?;
+                zones.of(zone.node()).add_frames(first, config.initial_frames);
+            }
+        }
+        zones.refresh_marks();
+        Ok(zones)
+    }
+
+    /// The window and its tables.
+    #[inline]
+    #[must_use]
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// The budget that zones and mappings share.
+    #[inline]
+    #[must_use]
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// The zone of a node.
+    #[inline]
+    #[must_use]
+    pub fn zone(&self, node: NodeId) -> &Zone {
+        self.zones.at(usize::from(node.0))
+    }
+
+    /// The zone of a node with the memory that it divides.
+    #[inline]
+    pub(super) fn of(&self, node: NodeId) -> ZoneRef<'_> {
+        ZoneRef { zone: self.zone(node), memory: &self.memory }
+    }
+
+    /// All zones, in the order of their nodes.
+    pub fn all(&self) -> impl Iterator<Item = &Zone> {
+        (0..self.zones.len()).map(|node| self.zones.at(node))
+    }
+
+    /// The nodes in the order in which requests for `node` try them: itself, then by distance.
+    pub fn fallback_order(&self, node: NodeId) -> impl Iterator<Item = NodeId> {
+        self.fallback[usize::from(node.0)][..usize::from(self.nodes)].iter().copied()
+    }
+
+    /// Takes up to `count` blocks from one node in one critical section, and gives each to `give`
+    /// with the lock held. Returns how many. Watermarks are the caller's to test.
+    #[inline]
+    pub fn take(
+        &self,
+        node: NodeId,
+        ask: &Ask,
+        count: u32,
+        destination: Destination,
+        give: impl FnMut(Pfn, bool),
+    ) -> u32 {
+        let charged = self.budget.charge_blocks(count, ask.order.frames());
+        if charged == 0 {
+            return 0;
+        }
+        let taken = self.of(node).take(ask, charged, destination, give);
+        if taken < charged {
+            self.budget.uncharge((charged - taken) * ask.order.frames());
+        }
+        taken
+    }
+
+    /// Puts blocks of one node back in one critical section.
+    #[inline]
+    pub fn put(&self, node: NodeId, blocks: impl Iterator<Item = Block>) {
+        let frames = self.of(node).put(blocks);
+        self.budget.uncharge(frames);
+    }
+
+    /// Takes `count` frames ([`EXTENT_FRAMES`]) at a multiple of `align` (below the order of a
+    /// pageblock) from one node, in one critical section; `None` where no extent holds them and the
+    /// zone would fall below its low mark. O(pageblocks looked at), which is bounded.
+    pub fn take_extent(&self, node: NodeId, count: u32, align: Order) -> Option<Extent> {
+        debug_assert!(EXTENT_FRAMES.contains(&count) && align < Order::PAGEBLOCK);
+        self.charged(count, || self.of(node).take_extent(count, align))
+    }
+
+    /// As [`take_extent`](Self::take_extent), of an extent that is kept and has as many frames once
+    /// more, which stay free behind those that are taken.
+    pub fn take_extent_with_room(&self, node: NodeId, count: u32) -> Option<Extent> {
+        debug_assert!(EXTENT_FRAMES.contains(&count));
+        self.charged(count, || self.of(node).take_extent_with_room(count))
+    }
+
+    /// Takes the `count` frames from `pfn` on, all of one pageblock of the node, if all of them are
+    /// kept as extents; in one critical section. An extent that lies in front of them grows so.
+    pub fn take_extent_at(&self, node: NodeId, pfn: Pfn, count: u32) -> bool {
+        debug_assert!(pfn.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES);
+        let take = || self.of(node).take_extent_at(pfn, count).then_some(());
+        self.charged(count, take).is_some()
+    }
+
+    /// What `take` takes, charged for `count` frames.
+    fn charged<T>(&self, count: u32, take: impl FnOnce() -> Option<T>) -> Option<T> {
+        if self.budget.charge_blocks(1, count) == 0 {
+            return None;
+        }
+        let taken = take();
+        if taken.is_none() {
+            self.budget.uncharge(count);
+        }
+        taken
+    }
+
+    /// Puts frames of one pageblock back, in one critical section.
+    pub fn put_extent(&self, node: NodeId, pfn: Pfn, count: u32) {
+        self.of(node).put_extent(pfn, count);
+        self.budget.uncharge(count);
+    }
+
+    /// Makes all frames that zones keep as extents free blocks again.
+    pub fn flush_extents(&self) {
+        self.all().for_each(|zone| self.of(zone.node()).flush_extents());
+    }
+
+    /// Makes frames that are kept as extents free blocks until a block of `order` can be taken
+    /// above the low mark of the zone. Returns whether it can.
+    pub(crate) fn flush_extents_for(&self, node: NodeId, order: Order) -> bool {
+        let zone = self.of(node);
+        while !zone.watermark_ok(order, Mark::Low, AllocFlags::default()) {
+            if !zone.flush_longest() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Lets the zone of `node` take pageblocks from the window until `ask` can be served above
+    /// the low mark. Returns whether it can now. Calls of the operating system happen without the
+    /// zone's lock.
+    pub(crate) fn grow(&self, node: NodeId, ask: &Ask, urgency: Urgency) -> bool {
+        let zone = self.of(node);
+        if !zone.grows() {
+            return false;
+        }
+        let mut steps = zone.zone.steps.lock();
+        let arena = self.memory.arena();
+        // Another thread may have grown the zone meanwhile. A block of order 10 may need two steps.
+        while !zone.watermark_ok(ask.order, Mark::Low, ask.flags) {
+            if urgency == Urgency::Low && steps.is_refused(arena.pageblocks_taken()) {
+                return false;
+            }
+            if !zone.grow_once(&self.budget, &mut steps) {
+                steps.refused(arena.pageblocks_taken());
+                zone.stuck.store(true, Relaxed);
+                return false;
+            }
+            zone.stuck.store(false, Relaxed);
+            zone.set_below_high(false);
+            self.refresh_marks();
+        }
+        true
+    }
+
+    /// Lets the zones that grow on demand give every pageblock that is free as a whole back.
+    /// Returns the bytes. O(pageblocks given back); calls of the operating system happen without a
+    /// zone's lock.
+    pub fn give_back(&self) -> usize {
+        self.all().map(|zone| self.give_back_of(zone.node(), Whole::Any, usize::MAX)).sum()
+    }
+
+    /// Lets the zone of a node, if it grows on demand, give back such pageblocks, until about
+    /// `most_bytes` are given back. Returns the bytes.
+    pub fn give_back_of(&self, node: NodeId, which: Whole, most_bytes: usize) -> usize {
+        let given = self.of(node).give_back(which, most_bytes);
+        if given > 0 {
+            self.refresh_marks();
+        }
+        given
+    }
+
+    /// Whether a zone has found the window used up, and others may have what it needs.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.nodes > 1 && self.all().any(|zone| zone.grows() && zone.stuck.load(Relaxed))
+    }
+
+    /// Gives free blocks of one node, of at least `smallest`, that may hold data back to the
+    /// operating system, until about `most_bytes` are given back. Returns the bytes.
+    /// O(pageblocks + blocks); holds the zone's lock for at most 64 blocks of one pageblock.
+    ///
+    /// What the system refuses (locked memory, before Linux 5.18) stays dirty, and what lies behind
+    /// it has its turn. Where much is refused, a purge of a bounded number of bytes ends, and the
+    /// next one begins behind that.
+    pub fn purge(&self, node: NodeId, smallest: Order, most_bytes: usize) -> usize {
+        self.of(node).purge(smallest, most_bytes)
+    }
+
+    /// Keeps the pageblock of a block that a high-order atomic request just got for its like. Does
+    /// nothing where 1 % of the zone is less than a pageblock, or is reserved already.
+    pub(crate) fn reserve_high_atomic(&self, node: NodeId, pfn: Pfn, order: Order) {
+        self.of(node).reserve_high_atomic(pfn, order);
+    }
+
+    /// Gives a reserved pageblock of a node that has free memory to `to`. Without `force` the last
+    /// one stays. Returns whether free memory was moved.
+    pub(crate) fn unreserve_high_atomic(&self, node: NodeId, to: MigrateType, force: bool) -> bool {
+        self.of(node).unreserve_high_atomic(to, force)
+    }
+
+    /// Pageblocks of a node by migratetype: the second table of `pagetypeinfo`. O(pageblocks).
+    #[must_use]
+    pub fn pageblocks_by_type(&self, node: NodeId) -> [u32; MIGRATE_TYPES] {
+        self.of(node).pageblocks_by_type()
+    }
+
+    /// Frames of blocks of one node on per-CPU lists, by their states. O(frames).
+    #[must_use]
+    pub fn frames_in_pcp(&self, node: NodeId) -> u32 {
+        self.of(node).frames_in_pcp()
+    }
+
+    /// Checks the equations of all zones: lists against counts, and counts against the states of
+    /// all frames. O(frames). Other threads may use the zones meanwhile only if none moves blocks
+    /// to or from per-CPU lists.
+    ///
+    /// # Errors
+    /// The first equation that does not hold.
+    pub fn validate(&self) -> Result<(), Broken> {
+        self.all().try_for_each(|zone| self.of(zone.node()).validate())
+    }
+
+    /// Computes all watermarks anew: the total has changed.
+    fn refresh_marks(&self) {
+        let total = self.all().map(Zone::managed).sum();
+        for zone in self.all() {
+            zone.marks.set(Marks::of(zone.managed(), total));
+        }
+    }
+}
+
+/// The nodes by their distance from `node`; where two are equally far, the next one up comes first,
+/// so that not all nodes lean on the same one.
+fn fallback_row(node: u8, config: &ZoneConfig) -> [NodeId; MAX_NODES] {
+    let mut row: [NodeId; MAX_NODES] = core::array::from_fn(|other| NodeId(other as u8));
+    let nodes = config.nodes;
+    if node < nodes {
+        row[..usize::from(nodes)].sort_unstable_by_key(|other| {
+            let around = (other.0 + nodes - node) % nodes;
+            (*other != NodeId(node), (config.distance)(NodeId(node), *other), around)
+        });
+    }
+    row
+}
