@@ -10,7 +10,8 @@
 //! | `buddy` | splitting and merging blocks |
 //! | `exchange` | frames that pass between blocks and extents |
 //! | `fallback` | blocks of other migratetypes |
-//! | `request`, `extent_request`, `highatomic`, `stats` | what a zone does in one critical section |
+//! | `request`, `extent_request`, `highatomic`, `stats` | what a zone does in one critical section
+//! |
 //! | `grow`, `give_back`, `purge`, `validate` | what it does in several |
 //! | `zones` | all zones, the budget and the memory |
 #![deny(unsafe_code)]
