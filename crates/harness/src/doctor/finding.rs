@@ -6,7 +6,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Severity {
-    /// To know when results are read; nothing is wrong.
+    /// Good to know when results are read; nothing is wrong.
     Note,
     /// Timings spread or shift because of it.
     Warning,
@@ -25,7 +25,7 @@ impl Severity {
     }
 }
 
-/// One thing that makes timings untrustworthy.
+/// A fact that makes timings untrustworthy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     /// Its subject; each check has one.
@@ -41,7 +41,7 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// One without a remedy.
+    /// Makes one without a remedy.
     pub(super) fn new(
         severity: Severity,
         about: &'static str,
@@ -51,13 +51,13 @@ impl Finding {
         Self { about, severity, seen: seen.into(), why, mend: String::new() }
     }
 
-    /// With a command, or what to do.
+    /// Adds the remedy: a command, or advice.
     pub(super) fn mend(mut self, command: impl Into<String>) -> Self {
         self.mend = command.into();
         self
     }
 
-    /// In a line, for the results of a run.
+    /// Returns it as a line, for the results of a run.
     pub(super) fn brief(&self) -> String {
         format!("{}: {}: {}", self.severity.word(), self.about, self.seen)
     }
