@@ -41,20 +41,15 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// Makes one without a remedy.
+    /// Makes one; `mend` is a command or advice, and empty where there is none.
     pub(super) fn new(
         severity: Severity,
         about: &'static str,
         seen: impl Into<String>,
         why: &'static str,
+        mend: impl Into<String>,
     ) -> Self {
-        Self { about, severity, seen: seen.into(), why, mend: String::new() }
-    }
-
-    /// Adds the remedy: a command, or advice.
-    pub(super) fn mend(mut self, command: impl Into<String>) -> Self {
-        self.mend = command.into();
-        self
+        Self { about, severity, seen: seen.into(), why, mend: mend.into() }
     }
 
     /// Returns it as a line, for the results of a run.
