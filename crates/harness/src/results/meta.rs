@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 /// Version of the layout; grows with every change that a reader would notice.
 pub const SCHEMA: &str = "quarry-lab/2";
 
-/// One of the things compared.
+/// A thing that is compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variant {
     /// Its name in the tables.
@@ -22,7 +22,7 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// One with a description.
+    /// Makes one with a description.
     pub fn new(name: &str, description: &str) -> Self {
         Self { name: name.to_owned(), description: description.to_owned(), copy_of: None }
     }
@@ -56,7 +56,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// One with its proof.
+    /// Makes one with its proof.
     pub fn new(name: &str, verify: Verify) -> Self {
         Self { name: name.to_owned(), verify }
     }
@@ -105,7 +105,7 @@ pub struct Meta {
     pub variants: Vec<Variant>,
     /// The workloads; each ran on each variant.
     pub workloads: Vec<Workload>,
-    /// With how many tasks at once, in turn.
+    /// Numbers of tasks that run at once, in turn.
     pub tasks: Vec<u32>,
     /// The metrics of a sample.
     pub metrics: Vec<Metric>,

@@ -4,23 +4,23 @@ use quarry_harness::comparison::{Comparison, Group};
 use quarry_harness::results::{Cell, Run};
 use quarry_harness::{statistics, table};
 
-/// All workloads of a run as one group.
+/// Returns all workloads of a run as one group.
 pub(super) fn all(name: &str, run: &Run) -> Vec<Group> {
     group(name, run.meta.workloads.iter().map(|workload| workload.name.clone()).collect())
 }
 
-/// A group of workloads; nothing where there are none.
+/// Returns a group of workloads; nothing where there are none.
 pub(super) fn group(name: &str, workloads: Vec<String>) -> Vec<Group> {
     let group = Group { name: name.to_owned(), workloads };
     if group.workloads.is_empty() { Vec::new() } else { vec![group] }
 }
 
-/// Medians and ratios of groups.
+/// Formats medians and ratios of groups.
 pub(super) fn compared(run: &Run, groups: Vec<Group>) -> String {
     Comparison { run, groups }.tables()
 }
 
-/// Medians of every metric, a row for each variant: of one workload, with one task.
+/// Formats medians of every metric, a row for each variant: of one workload, with one task.
 pub(super) fn figures(title: &str, workload: &str, run: &Run) -> String {
     let names = run.meta.metrics.iter().map(|metric| metric.name.clone());
     let header = std::iter::once(title.to_owned()).chain(names).collect();
