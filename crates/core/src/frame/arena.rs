@@ -24,7 +24,8 @@ use super::order::{FRAME_SHIFT, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
 use super::pfn::{PageblockIndex, Pfn};
 use core::ptr::NonNull;
 use quarry_sys::broken::{Broken, Check};
-use quarry_sys::lock::{CountedLock, Guard, LockStats};
+use quarry_sys::lock::{CountedLock, Guard};
+use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::Release};
 use quarry_sys::topology::max_map_count;
@@ -299,10 +300,9 @@ impl Arena {
         u32::try_from(aligned - base).ok()
     }
 
-    /// Counters of the arena's lock.
-    #[must_use]
-    pub fn lock_stats(&self) -> LockStats {
-        self.lock.stats()
+    /// Visits the arena's lock.
+    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("arena->lock", &self.lock);
     }
 
     /// Checks the equations. The caller has the arena for itself.

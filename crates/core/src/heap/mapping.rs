@@ -19,7 +19,8 @@ use super::moving::{Moved, MovedMappings};
 use crate::frame::{FRAME_BYTES, Kind, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, Pfn, Side, Wanted};
 use crate::pcp::PageAllocator;
 use quarry_sys::broken::{Broken, Check};
-use quarry_sys::lock::{CountedLock, LockStats};
+use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering};
 
 /// A mapping that was handed out.
@@ -403,10 +404,9 @@ impl Mappings {
         self.cached_charged.store(kept.charged(), Ordering::Relaxed);
     }
 
-    /// Counters of the lock.
-    #[must_use]
-    pub fn lock_stats(&self) -> LockStats {
-        self.kept.stats()
+    /// Visits the lock of the mapping cache.
+    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("mappings->lock", &self.kept);
     }
 }
 

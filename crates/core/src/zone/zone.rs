@@ -19,6 +19,7 @@ use crate::frame::{
 };
 use core::ops::Deref;
 use quarry_sys::lock::{CountedLock, Guard, LockStats};
+use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// What the lock of a zone guards.
@@ -229,6 +230,13 @@ impl Zone {
     /// lists for that while the guard lives.
     pub(crate) fn hold_purges(&self) -> Guard<'_, ()> {
         self.purging.lock()
+    }
+
+    /// Visits the locks of the zone.
+    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("zone->lock", &self.state);
+        visit("zone->steps", &self.steps);
+        visit("zone->purging", &self.purging);
     }
 
     /// Counters of its lock.

@@ -249,7 +249,7 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
     fn check_at_end(&self) -> Result<(), String> {
         self.caches().into_iter().for_each(|cache| self.stack.shrink_cache(cache));
         self.stack.pages().drain_all();
-        self.stack.validate()?;
+        self.stack.validate().map_err(|broken| broken.to_string())?;
         match self.stack.pages().zones().budget().used() {
             0 => Ok(()),
             used => Err(format!("{used} frames did not come back")),
