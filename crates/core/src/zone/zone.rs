@@ -142,8 +142,8 @@ impl Zone {
     /// Free frames that are not known to be zero, as of the last critical section.
     #[must_use]
     pub fn dirty(&self) -> u32 {
-        let in_extents = self.published.in_extents.load(Relaxed) >> 32;
-        self.published.dirty.load(Relaxed) + in_extents as u32
+        let on_lists = self.published.dirty.load(Relaxed);
+        on_lists + (self.published.in_extents.load(Relaxed) >> 32) as u32
     }
 
     /// The pageblocks that the zone may have lie below this one.
