@@ -29,6 +29,7 @@ use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicUs
 mod deferral;
 mod footprint;
 mod large;
+mod locks;
 mod misuse;
 mod print;
 mod reclaim;
@@ -42,6 +43,7 @@ use deferral::Deferral;
 use footprint::Footprint;
 use large::LargeCounts;
 pub use large::{LargeStats, print_large};
+pub use locks::print_locks;
 pub use reclaim::{ReclaimState, Reclaimed};
 pub use request::MIN_ALIGN;
 pub use usage::{HeapUse, MemoryHeld};
@@ -49,8 +51,7 @@ use withheld::Withheld;
 
 pub use misuse::{Entry, Misuse};
 pub use print::{
-    print_buddyinfo, print_locks, print_memory, print_pagesets, print_slabinfo, print_slots,
-    print_stats,
+    print_buddyinfo, print_memory, print_pagesets, print_slabinfo, print_slots, print_stats,
 };
 
 /// The policies of a stack.
@@ -445,12 +446,6 @@ impl<C: StackConfig> Stack<C> {
     #[must_use]
     pub fn metadata_bytes(&self, kind: MetadataKind) -> usize {
         self.inner().metadata.bytes(kind)
-    }
-
-    /// Makes the stack whole in the child of a fork, whose parent was in no call of it but its
-    /// fast paths: what other threads held there for one step is let go.
-    pub fn adopt_in_child(&self) {
-        self.fast.percpu.free_in_child();
     }
 
     /// The frame that holds an address, if it may be ours; the slow way, which sees to it that

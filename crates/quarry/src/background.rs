@@ -43,6 +43,7 @@ use quarry_core::stack::{ReclaimState, Reclaimed};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::glibc::is_single_threaded;
 use quarry_sys::lock::{CountedLock, futex};
+use quarry_sys::locks::Visit;
 use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use quarry_sys::thread::thread_pointer;
@@ -85,6 +86,11 @@ struct Inline {
 
 static INLINE: CountedLock<Inline> =
     CountedLock::new(Inline { state: ReclaimState::new(), next_ns: 0 });
+
+/// Visits the lock of looks by those who free.
+pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
+    visit("background->inline", &INLINE);
+}
 
 /// Takes over the settings: whether a thread may be started, and for how long freed memory is kept
 /// (0 = not at all, negative = for ever).

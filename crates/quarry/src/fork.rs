@@ -8,6 +8,7 @@ use crate::background;
 use crate::process::{KeepErrno, STACK, is_ready};
 use quarry_sys::gate::{Gate, GateGuard};
 use quarry_sys::glibc;
+use quarry_sys::locks::Visit;
 use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicBool, Ordering};
 
@@ -29,6 +30,14 @@ pub(crate) fn with_all_outside<T>(look: impl FnOnce() -> T) -> T {
     let seen = look();
     GATE.open();
     seen
+}
+
+/// Visits every lock of the instance.
+fn visit_locks(visit: &mut Visit<'_>) {
+    background::visit_locks(visit);
+    if is_ready() {
+        STACK.visit_locks(visit);
+    }
 }
 
 /// Registers the handlers.
@@ -65,9 +74,7 @@ extern "C" fn in_parent() {
 extern "C" fn in_child() {
     background::forget_thread();
     if HAD_OTHERS.load(Ordering::Relaxed) {
-        if is_ready() {
-            STACK.adopt_in_child();
-        }
+        visit_locks(&mut |_, lock| lock.adopt_in_child());
         GATE.open_in_child();
         glibc::reset_streams();
     }

@@ -19,6 +19,7 @@ pub mod gate;
 pub mod glibc;
 pub mod local;
 pub mod lock;
+pub mod locks;
 pub mod object;
 pub mod os;
 pub mod overcommit;

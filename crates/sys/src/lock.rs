@@ -168,6 +168,11 @@ impl<T> CountedLock<T> {
         }
     }
 
+    /// Whether a thread holds it at the moment.
+    pub fn is_held(&self) -> bool {
+        self.word.load(Ordering::Relaxed) != FREE
+    }
+
     /// The counters, read without the lock: each is exact, their combination a snapshot.
     pub fn stats(&self) -> LockStats {
         LockStats {

@@ -24,7 +24,8 @@ use super::order::{FRAME_SHIFT, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
 use super::pfn::{PageblockIndex, Pfn};
 use core::ptr::NonNull;
 use quarry_sys::broken::{Broken, Check};
-use quarry_sys::lock::{CountedLock, Guard, LockStats};
+use quarry_sys::lock::{CountedLock, Guard};
+use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::Release};
 use quarry_sys::topology::max_map_count;
@@ -130,11 +131,6 @@ impl Arena {
         self.span.load(Relaxed)
     }
 
-    /// Says that the metadata of more pageblocks is accessible. The lock is held.
-    pub(super) fn set_span(&self, pageblocks: u32) {
-        self.span.store(pageblocks, Release);
-    }
-
     /// Pageblocks of the window.
     pub(super) fn pageblocks(&self) -> u32 {
         self.pageblocks
@@ -182,8 +178,9 @@ impl Arena {
         (offset < self.span_bytes()).then_some(Pfn((offset >> FRAME_SHIFT) as u32))
     }
 
-    pub(super) fn lock(&self) -> Guard<'_, ()> {
-        self.lock.lock()
+    /// Takes the lock.
+    pub(super) fn lock(&self) -> LockedArena<'_> {
+        LockedArena { arena: self, _held: self.lock.lock() }
     }
 
     /// The first block where a search begins.
@@ -199,31 +196,24 @@ impl Arena {
     pub(super) fn take(&self, wanted: Wanted) -> Option<u32> {
         let Wanted { side, count, align, room } = wanted;
         let start = self.start_of(side);
-        let _held = self.lock.lock();
+        let mut locked = self.lock();
         let roomy = || self.find(start, count.checked_add(room)?, align);
         let first = if room > 0 { roomy() } else { None }
             .or_else(|| self.find(start, count, align))
             .or_else(|| self.find(0, count, align))?;
-        self.mark_taken(first, count);
+        locked.mark_taken(first, count);
         Some(first)
     }
 
     /// Takes an extent if all of it is nobody's, and within `below`.
     pub(super) fn take_at(&self, first: u32, count: u32, below: u32) -> bool {
-        let _held = self.lock.lock();
+        let mut locked = self.lock();
         let end = first.checked_add(count).filter(|end| *end <= below.min(self.pageblocks));
         let is_free = end.is_some_and(|end| self.bits.next(Bit::Taken, true, first, end) == end);
         if is_free {
-            self.mark_taken(first, count);
+            locked.mark_taken(first, count);
         }
         is_free
-    }
-
-    fn mark_taken(&self, first: u32, count: u32) {
-        let end = first + count;
-        debug_assert_eq!(self.bits.next(Bit::Taken, true, first, end), end, "taken twice");
-        self.bits.set(Bit::Taken, first, end, true);
-        self.nr_taken.fetch_add(count as usize, Relaxed);
     }
 
     /// Makes a taken extent free again, but for what is excluded.
@@ -237,32 +227,18 @@ impl Arena {
 
     /// Says of a taken pageblock that it is not to be touched again.
     pub(super) fn exclude(&self, block: u32) {
-        let _held = self.lock.lock();
+        let mut locked = self.lock();
         debug_assert!(
             self.bits.is_set(Bit::Taken, block) && !self.bits.is_set(Bit::Excluded, block)
         );
         self.bits.set(Bit::Excluded, block, block + 1, true);
-        self.note_mapped(block, block + 1, false);
+        locked.note_mapped(block, block + 1, false);
         self.nr_taken.fetch_sub(1, Relaxed);
     }
 
     /// Notes which pageblocks of a taken extent are mapped now.
     pub(super) fn set_mapped(&self, first: u32, count: u32, is_mapped: bool) {
-        let _held = self.lock.lock();
-        self.note_mapped(first, first + count, is_mapped);
-    }
-
-    fn note_mapped(&self, first: u32, end: u32, is_mapped: bool) {
-        let is_set = |block| self.bits.is_set(Bit::Mapped, block);
-        for (start, end) in self.bits.extents(Bit::Mapped, !is_mapped, first, end) {
-            let below = start.checked_sub(1).is_some_and(is_set);
-            let neighbours = usize::from(below) + usize::from(is_set(end));
-            self.bits.set(Bit::Mapped, start, end, is_mapped);
-            let ranges = self.ranges.load(Relaxed);
-            // Alone it is a range more, between two it makes one of them.
-            let (more, fewer) = if is_mapped { (1, neighbours) } else { (neighbours, 1) };
-            self.ranges.store(ranges + more - fewer, Relaxed);
-        }
+        self.lock().note_mapped(first, first + count, is_mapped);
     }
 
     /// The extents of a taken extent that are mapped, or that are not.
@@ -299,10 +275,9 @@ impl Arena {
         u32::try_from(aligned - base).ok()
     }
 
-    /// Counters of the arena's lock.
-    #[must_use]
-    pub fn lock_stats(&self) -> LockStats {
-        self.lock.stats()
+    /// Visits the arena's lock.
+    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("arena->lock", &self.lock);
     }
 
     /// Checks the equations. The caller has the arena for itself.
@@ -326,6 +301,56 @@ impl Arena {
             this.that(is_mapped != is_excluded, "a taken pageblock is mapped or excluded")?;
             let has_metadata = is_excluded || block < self.span_blocks();
             this.that(has_metadata, "a pageblock in use lies below the span")?;
+        }
+        Ok(())
+    }
+}
+
+/// An arena whose lock is held: what several bits and counts must agree on.
+pub(super) struct LockedArena<'a> {
+    arena: &'a Arena,
+    _held: Guard<'a, ()>,
+}
+
+impl LockedArena<'_> {
+    /// Counts a free extent as taken.
+    fn mark_taken(&mut self, first: u32, count: u32) {
+        let end = first + count;
+        debug_assert_eq!(self.arena.bits.next(Bit::Taken, true, first, end), end, "taken twice");
+        self.arena.bits.set(Bit::Taken, first, end, true);
+        self.arena.nr_taken.fetch_add(count as usize, Relaxed);
+    }
+
+    /// Sets the bits of mapped pageblocks, and counts ranges.
+    fn note_mapped(&mut self, first: u32, end: u32, is_mapped: bool) {
+        let arena = self.arena;
+        let is_set = |block| arena.bits.is_set(Bit::Mapped, block);
+        for (start, end) in arena.bits.extents(Bit::Mapped, !is_mapped, first, end) {
+            let below = start.checked_sub(1).is_some_and(is_set);
+            let neighbours = usize::from(below) + usize::from(is_set(end));
+            arena.bits.set(Bit::Mapped, start, end, is_mapped);
+            let ranges = arena.ranges.load(Relaxed);
+            // Alone it is a range more, between two it makes one of them.
+            let (more, fewer) = if is_mapped { (1, neighbours) } else { (neighbours, 1) };
+            arena.ranges.store(ranges + more - fewer, Relaxed);
+        }
+    }
+
+    /// Makes the metadata of at least `end` pageblocks accessible by `grow`, which is given how
+    /// many there are to be, in whole sections of `section`.
+    ///
+    /// # Errors
+    /// What `grow` says; the span is as it was then.
+    pub(super) fn grow_span(
+        &mut self,
+        end: u32,
+        section: u32,
+        grow: impl FnOnce(u32) -> OsResult<()>,
+    ) -> OsResult<()> {
+        let wanted = end.next_multiple_of(section).min(self.arena.pageblocks);
+        if wanted > self.arena.span_blocks() {
+            grow(wanted)?;
+            self.arena.span.store(wanted, Release);
         }
         Ok(())
     }

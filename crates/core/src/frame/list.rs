@@ -1,9 +1,8 @@
 //! The one intrusive list: doubly linked, through words that belong to its members.
 //!
-//! A list knows its two ends, or its front only. Where the links of a member lie is told by
-//! [`Links`]: in the frame table, in the descriptor of a pageblock, or in a table of a slab policy.
-//! Nothing is written into the memory that the members describe: that would bring purged pages back
-//! in.
+//! A list knows its two ends, or its front only. [`Links`] says where the links of a member lie: in
+//! the frame table, in the descriptor of a pageblock, or in a table of a slab policy. A list writes
+//! nothing into the memory that its members describe: that would bring purged pages back in.
 //!
 //! Equations: `head` is none iff the tail is; `previous(head)` and `next(tail)` are none;
 //! `previous(next(m)) = m` for every member `m` but the tail.

@@ -209,16 +209,12 @@ impl Memory {
         if end <= self.arena.span_blocks() {
             return Ok(());
         }
-        let _held = self.arena.lock();
-        let wanted = end.next_multiple_of(SECTION_BLOCKS).min(self.arena.pageblocks());
-        if wanted > self.arena.span_blocks() {
-            self.frames
-                .grow(wanted * PAGEBLOCK_FRAMES)
-                .and_then(|()| self.pageblocks.grow(wanted))
-                .map_err(|_| OsError(libc::ENOMEM))?;
-            self.arena.set_span(wanted);
-        }
-        Ok(())
+        self.arena.lock().grow_span(end, SECTION_BLOCKS, |pageblocks| {
+            let frames = self.frames.grow(pageblocks * PAGEBLOCK_FRAMES);
+            frames
+                .and_then(|()| self.pageblocks.grow(pageblocks))
+                .map_err(|_| OsError(libc::ENOMEM))
+        })
     }
 
     /// Unmaps an extent and makes it nobody's. What it holds is lost. Where the system cannot unmap

@@ -2,6 +2,7 @@
 
 use core::ptr::NonNull;
 use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
@@ -71,6 +72,11 @@ impl Metadata {
     /// Counts `bytes` of descriptors that have memory of their own.
     pub fn count(&self, kind: MetadataKind, bytes: usize) {
         self.bytes[kind as usize].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Visits the lock of the chunk.
+    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("metadata->chunk", &self.chunk);
     }
 
     /// Bytes handed out or counted for `kind`.

@@ -392,8 +392,8 @@ impl Pageblocks {
         Self { array: GrowingArray::new(os, start, count as usize) }
     }
 
-    /// Makes the descriptors of pageblocks `0..count` accessible; new ones say "in no zone". The
-    /// arena's lock is held.
+    /// Makes the descriptors of pageblocks `0..count` accessible; new ones say "in no zone". One
+    /// thread at a time: see [`LockedArena::grow_span`](super::arena::LockedArena::grow_span).
     pub(super) fn grow(&self, count: u32) -> OsResult<()> {
         self.array.grow(count as usize)
     }

@@ -156,7 +156,8 @@ impl FrameTable {
         self.link.len() as u32
     }
 
-    /// Makes the entries of frames `0..frames` accessible. The arena's lock is held.
+    /// Makes the entries of frames `0..frames` accessible. One thread at a time: see
+    /// [`LockedArena::grow_span`](super::arena::LockedArena::grow_span).
     pub(super) fn grow(&self, frames: u32) -> OsResult<()> {
         let frames = frames as usize;
         self.kind.grow(frames)?;

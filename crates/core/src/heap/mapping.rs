@@ -18,8 +18,10 @@ use super::mapping_cache::{CachedExtent, Extent, MappingCache, most_cached};
 use super::moving::{Moved, MovedMappings};
 use crate::frame::{FRAME_BYTES, Kind, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, Pfn, Side, Wanted};
 use crate::pcp::PageAllocator;
+use core::ops::{Deref, DerefMut};
 use quarry_sys::broken::{Broken, Check};
-use quarry_sys::lock::{CountedLock, LockStats};
+use quarry_sys::lock::{CountedLock, Guard};
+use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering};
 
 /// A mapping that was handed out.
@@ -33,7 +35,7 @@ pub struct Mapping {
 
 /// All mappings of a heap.
 pub struct Mappings {
-    kept: CountedLock<MappingCache>,
+    cache: CountedLock<MappingCache>,
     live: AtomicUsize,
     moved: MovedMappings,
     /// Bytes kept, to be read without the lock.
@@ -57,7 +59,7 @@ impl Mappings {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            kept: CountedLock::new(MappingCache::new()),
+            cache: CountedLock::new(MappingCache::new()),
             live: AtomicUsize::new(0),
             moved: MovedMappings::new(),
             cached_bytes: AtomicUsize::new(0),
@@ -93,10 +95,7 @@ impl Mappings {
 
     /// An extent of those kept.
     fn take_cached(&self, blocks: u32, begins_well: impl Fn(&Extent) -> bool) -> Option<Extent> {
-        let mut kept = self.kept.lock();
-        let extent = kept.take(blocks, begins_well);
-        self.publish(&kept);
-        extent
+        self.lock().take(blocks, begins_well)
     }
 
     /// A kept extent for a mapping of `frames` frames: charged for those that it has not had yet,
@@ -185,7 +184,7 @@ impl Mappings {
     /// # Errors
     /// The first one that does not hold.
     pub fn validate(&self) -> Result<(), Broken> {
-        let kept = self.kept.lock();
+        let kept = self.cache.lock();
         let (check, bytes) = (Check::of("mappings"), self.cached_bytes() as u64);
         check.equal(bytes, kept.bytes() as u64, "the published bytes = bytes of the cache")?;
         check.equal(self.cached_charged(), kept.charged(), "the published charge = the cache's")?;
@@ -216,13 +215,12 @@ impl Mappings {
             return release(pages, extent);
         }
         loop {
-            let mut kept = self.kept.lock();
-            let oldest = kept.make_room_for(extent, most);
+            let mut cache = self.lock();
+            let oldest = cache.make_room_for(extent, most);
             if oldest.is_none() {
-                put(&mut kept);
+                put(&mut cache);
             }
-            self.publish(&kept);
-            drop(kept);
+            drop(cache);
             match oldest {
                 Some(oldest) => release(pages, oldest),
                 None => return,
@@ -255,12 +253,8 @@ impl Mappings {
     /// Takes the pageblocks behind an extent: of one that is kept there, and else free ones.
     fn extend(&self, pages: &PageAllocator, old: Extent, frames: u32) -> Option<Extent> {
         let more = blocks_of(frames) - old.blocks;
-        let kept = {
-            let mut kept = self.kept.lock();
-            let extent = kept.take_at(old.end(), more);
-            self.publish(&kept);
-            extent.unwrap_or(Extent { first: old.end(), blocks: 0, charged: 0 })
-        };
+        let kept = self.lock().take_at(old.end(), more);
+        let kept = kept.unwrap_or(Extent { first: old.end(), blocks: 0, charged: 0 });
         let give_back = || {
             if kept.blocks > 0 {
                 self.keep(pages, kept);
@@ -328,7 +322,7 @@ impl Mappings {
     /// Extents kept so far, those included that have been reused or released since.
     #[must_use]
     pub fn cached_so_far(&self) -> u64 {
-        self.kept.lock().so_far()
+        self.lock().so_far()
     }
 
     /// Gives the memory of those freed mappings back that have been kept since fewer than `number`
@@ -336,12 +330,7 @@ impl Mappings {
     pub fn release_unused_since(&self, pages: &PageAllocator, number: u64) -> usize {
         let mut bytes = 0;
         loop {
-            let extent = {
-                let mut kept = self.kept.lock();
-                let extent = kept.take_older_than(number);
-                self.publish(&kept);
-                extent
-            };
+            let extent = self.lock().take_older_than(number);
             let Some(extent) = extent else { return bytes };
             bytes += extent.bytes();
             release(pages, extent);
@@ -355,12 +344,7 @@ impl Mappings {
     pub fn shrink_cache(&self, pages: &PageAllocator, frames: u32) -> u32 {
         let mut left = frames;
         while left > 0 {
-            let oldest = {
-                let mut kept = self.kept.lock();
-                let oldest = kept.take_oldest();
-                self.publish(&kept);
-                oldest
-            };
+            let oldest = self.lock().take_oldest();
             let Some(oldest) = oldest else { return left };
             let charged = oldest.extent.charged;
             if charged > left {
@@ -398,15 +382,40 @@ impl Mappings {
         self.cached_bytes.load(Ordering::Relaxed)
     }
 
-    fn publish(&self, kept: &MappingCache) {
-        self.cached_bytes.store(kept.bytes(), Ordering::Relaxed);
-        self.cached_charged.store(kept.charged(), Ordering::Relaxed);
+    fn lock(&self) -> LockedCache<'_> {
+        LockedCache { mappings: self, cache: self.cache.lock() }
     }
 
-    /// Counters of the lock.
-    #[must_use]
-    pub fn lock_stats(&self) -> LockStats {
-        self.kept.stats()
+    /// Visits the lock of the mapping cache.
+    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("mappings->lock", &self.cache);
+    }
+}
+
+/// The mapping cache, locked: publishes what is read without the lock when it is dropped.
+struct LockedCache<'a> {
+    mappings: &'a Mappings,
+    cache: Guard<'a, MappingCache>,
+}
+
+impl Deref for LockedCache<'_> {
+    type Target = MappingCache;
+
+    fn deref(&self) -> &MappingCache {
+        &self.cache
+    }
+}
+
+impl DerefMut for LockedCache<'_> {
+    fn deref_mut(&mut self) -> &mut MappingCache {
+        &mut self.cache
+    }
+}
+
+impl Drop for LockedCache<'_> {
+    fn drop(&mut self) {
+        self.mappings.cached_bytes.store(self.cache.bytes(), Ordering::Relaxed);
+        self.mappings.cached_charged.store(self.cache.charged(), Ordering::Relaxed);
     }
 }
 

@@ -15,6 +15,7 @@ use crate::frame::{
 };
 use crate::zone::{Ask, Block, Mark, ZoneConfig, Zones};
 use quarry_sys::broken::{Broken, Check};
+use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 use quarry_sys::report::fatal;
@@ -294,6 +295,12 @@ impl PageAllocator {
     #[must_use]
     pub fn pcp_bytes(&self) -> usize {
         self.pcps.bytes()
+    }
+
+    /// Visits the locks of zones, arena and lists.
+    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
+        self.zones.visit_locks(visit);
+        self.pcps.visit_locks(visit);
     }
 
     /// Checks every equation of zones, lists and budget. O(frames); nobody else may be at work.

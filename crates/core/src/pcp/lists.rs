@@ -7,6 +7,7 @@
 use super::ring::{MAX_LISTS, Ring};
 use crate::frame::fresh_zero;
 use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
 fresh_zero! {
@@ -109,6 +110,11 @@ impl Pcp {
     pub(super) fn bypass_free(&self, blocks: u64) {
         self.bypassed_frees.fetch_add(blocks, Relaxed);
         self.bypass_sections.fetch_add(1, Relaxed);
+    }
+
+    /// Visits the lock of the lists.
+    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("pcp->lock", &self.lists);
     }
 
     /// The counters. Waits for the lock.

@@ -12,6 +12,7 @@ use super::{PcpPolicy, Tuning};
 use crate::frame::{MAX_NODES, MigrateType, NodeId, Order, OsArray, PCP_TYPES, Pfn};
 use crate::zone::{Ask, Block, Destination, Mark, Zones};
 use quarry_sys::broken::{Broken, Check};
+use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 
@@ -342,6 +343,11 @@ impl PcpSet {
     /// The state of the tuning of one slot and node. Waits for the lists.
     pub(super) fn tuning(&self, slot: SlotIndex, node: NodeId) -> Tuning {
         self.pcp(slot, node).lists.lock().tuning
+    }
+
+    /// Visits the locks of all lists.
+    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        (0..self.pcps.len()).for_each(|index| self.pcps.at(index).visit_locks(visit));
     }
 
     /// Bytes of address space for lists and rings.

@@ -17,6 +17,7 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::{CountedLock, LockStats};
+use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering::Relaxed};
 
@@ -227,6 +228,11 @@ impl Barn {
         let off = (sheaves.level * sheaves.stride).abs_diff(self.bytes());
         let is_near = off < ANNOUNCED_BYTES.max(sheaves.stride);
         barn.that(is_near, "bytes = bytes announced, to within a step")
+    }
+
+    /// Visits the barn's lock.
+    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("barn->lock", &self.sheaves);
     }
 
     /// Counters of the barn's lock.

@@ -16,6 +16,7 @@ use crate::frame::{FRAME_SHIFT, MetadataKind, NodeId, Pfn};
 use core::ptr::NonNull;
 use quarry_sys::broken::Broken;
 use quarry_sys::lock::LockStats;
+use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::{AtomicPtr, AtomicU32, Ordering};
@@ -125,6 +126,11 @@ impl Barns {
         let mut sum = LockStats::default();
         self.all().for_each(|barn| sum += barn.lock_stats());
         sum
+    }
+
+    /// Visits the locks of all barns.
+    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        self.all().for_each(|barn| barn.visit_locks(visit));
     }
 
     pub(super) fn stats(&self, node: NodeId) -> BarnStats {

@@ -28,7 +28,8 @@ use crate::frame::{FRAME_SHIFT, FrontList, Kind, MigrateType, Order, Pfn};
 use crate::pcp::{AllocFlags, PageAllocator, PageRequest};
 use core::mem::MaybeUninit;
 use quarry_sys::broken::{Broken, Check};
-use quarry_sys::lock::{CountedLock, LockStats};
+use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::{AtomicU64, Ordering};
 use quarry_sys::report::fatal;
@@ -522,9 +523,9 @@ impl BitmapSlabs {
         check.equal(lists.nr_slabs, slabs + lists.nr_full, "nr_slabs = slabs on lists + full ones")
     }
 
-    /// Counters of the list lock.
-    pub fn lock_stats(&self) -> LockStats {
-        self.lists.stats()
+    /// Visits the list lock.
+    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("slab->list_lock", &self.lists);
     }
 }
 

@@ -6,6 +6,7 @@ use core::cell::UnsafeCell;
 use core::fmt::Write;
 use core::mem::{MaybeUninit, offset_of};
 use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
 use quarry_sys::os::{OsError, OsResult};
 use quarry_sys::percpu::{ArrayId, MAX_ARRAYS, Object, PerCpu};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
@@ -330,6 +331,11 @@ impl CacheTable {
             kept_apart: AtomicU32::new(0),
             adding: CountedLock::new(()),
         }
+    }
+
+    /// Visits the lock of the table.
+    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("caches->adding", &self.adding);
     }
 
     /// Adds a cache and lets the policy take it up. Where the policy merges, and there is a cache

@@ -27,6 +27,7 @@ use crate::pcp::PageAllocator;
 use core::mem::MaybeUninit;
 use quarry_sys::broken::Broken;
 use quarry_sys::lock::LockStats;
+use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Object, PerCpu, Push, SlotIndex};
 
@@ -229,6 +230,9 @@ pub trait SlabPolicy<P: PerCpu>: Sized + Sync {
     fn barn_stats(&self, _cache: &Cache, _node: NodeId) -> BarnStats {
         BarnStats::default()
     }
+
+    /// Visits the locks of all caches.
+    fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>);
 
     /// Checks the cache's invariants; no other thread uses the cache meanwhile.
     ///

@@ -21,6 +21,7 @@ use crate::frame::{NodeId, Order, Pfn};
 use crate::pcp::PageAllocator;
 use core::mem::MaybeUninit;
 use quarry_sys::broken::{Broken, Check};
+use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, LOOKED_AT, Object, PerCpu, Push, SlotIndex, WIDE_PLACES};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
@@ -644,6 +645,13 @@ impl<P: PerCpu> SlabPolicy<P> for Sheaf {
 
     fn barn_stats(&self, cache: &Cache, node: NodeId) -> BarnStats {
         self.of(cache).barns.stats(node)
+    }
+
+    fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
+        for own in context.caches.iter().map(|cache| self.of(cache)) {
+            own.slabs.visit_locks(visit);
+            own.barns.visit_locks(visit);
+        }
     }
 
     fn validate(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Result<(), Broken> {

@@ -27,6 +27,7 @@ use crate::slab::SlabPolicy;
 use crate::zone::Whole;
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -85,6 +86,11 @@ impl Footprint {
             recent: RecentPeak::new(),
             given: CountedLock::new(Given { stuck: 0, spent: 0, since_ns: 0 }),
         }
+    }
+
+    /// Visits the lock of what was given back lately.
+    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("footprint->given", &self.given);
     }
 
     /// Lets the process keep whatever it frees.

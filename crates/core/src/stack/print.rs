@@ -1,10 +1,9 @@
 //! Statistics in the kernel's own layouts: `slabinfo` (version 2.1), `buddyinfo`, lock counters.
 
-use super::{Stack, StackConfig, print_large};
+use super::{Stack, StackConfig, print_large, print_locks};
 use crate::frame::MetadataKind;
 use crate::slab::SlabPolicy;
 use core::fmt::{self, Write};
-use quarry_sys::lock::LockStats;
 use quarry_sys::percpu::PerCpu;
 
 /// All tables, as `QUARRY_STATS=1` prints them at exit.
@@ -83,37 +82,6 @@ pub fn print_buddyinfo<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) ->
         writeln!(out)?;
     }
     Ok(())
-}
-
-fn print_lock(out: &mut dyn Write, name: &str, stats: LockStats) -> fmt::Result {
-    let mean = stats.hold_ns / stats.hold_samples.max(1);
-    writeln!(out, "{name:<24} {:>14} {:>12} {:>16}", stats.acquisitions, stats.contentions, mean)
-}
-
-/// One line per kind of lock: acquisitions, contentions, mean hold time (sampled).
-///
-/// # Errors
-/// What the writer says.
-pub fn print_locks<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
-    writeln!(
-        out,
-        "{:<24} {:>14} {:>12} {:>16}",
-        "lock", "acquisitions", "contentions", "holdtime-avg-ns"
-    )?;
-    let inner = stack.inner();
-    let mut zone_lock = LockStats::default();
-    inner.pages.zones().all().for_each(|zone| zone_lock += zone.lock_stats());
-    print_lock(out, "zone->lock", zone_lock)?;
-    let (mut list, mut barn) = (LockStats::default(), LockStats::default());
-    for cache in inner.caches.iter() {
-        let stats = stack.cache_stats(cache.id());
-        list += stats.list_lock;
-        barn += stats.barn_lock;
-    }
-    print_lock(out, "slab->list_lock", list)?;
-    print_lock(out, "barn->lock", barn)?;
-    print_lock(out, "arena->lock", inner.pages.arena().lock_stats())?;
-    print_lock(out, "mappings->lock", inner.mappings.lock_stats())
 }
 
 /// What the per-CPU page lists kept from the zones, all slots together.

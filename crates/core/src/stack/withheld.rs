@@ -15,6 +15,7 @@ use crate::frame::{FRAME_SHIFT, Pfn};
 use core::ptr::NonNull;
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsError};
 use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -52,6 +53,11 @@ impl Withheld {
             is_stuck: AtomicBool::new(false),
             block: CountedLock::new(None),
         }
+    }
+
+    /// Visits the lock of the block.
+    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("withheld->block", &self.block);
     }
 
     /// Whether a block is withheld. Takes no lock.

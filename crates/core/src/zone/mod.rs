@@ -1,19 +1,18 @@
 //! Zones: the buddy allocator of one NUMA node, under one counted lock.
 //!
-//! Its files, each using only those above it:
+//! Its files from the bottom up; each uses only those above it in this table:
 //!
-//! | file | noun |
+//! | file | holds |
 //! |---|---|
 //! | `ask`, `budget`, `watermark`, `block`, `counts`, `steps` | values |
-//! | `free_area`, `extents`, `huge` | the three structures under the lock: plain data |
+//! | `free_area`, `extents`, `huge` | the three structures under the lock, as plain data |
 //! | `zone` | the zone, its lock, and the guard that publishes |
 //! | `buddy` | splitting and merging blocks |
 //! | `exchange` | frames that pass between blocks and extents |
 //! | `fallback` | blocks of other migratetypes |
-//! | `request`, `extent_request`, `highatomic`, `stats` | what a zone does in one critical section
-//! |
-//! | `grow`, `give_back`, `purge`, `validate` | what it does in several |
-//! | `zones` | all zones, the budget and the memory |
+//! | `request`, `extent_request`, `highatomic`, `stats` | what takes one critical section |
+//! | `grow`, `give_back`, `purge`, `validate` | what takes several, or looks at every frame |
+//! | `zones` | all zones, with the budget and the memory that they share |
 #![deny(unsafe_code)]
 
 mod ask;

@@ -19,6 +19,7 @@ use crate::frame::{
 };
 use core::ops::Deref;
 use quarry_sys::lock::{CountedLock, Guard, LockStats};
+use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// What the lock of a zone guards.
@@ -141,8 +142,8 @@ impl Zone {
     /// Free frames that are not known to be zero, as of the last critical section.
     #[must_use]
     pub fn dirty(&self) -> u32 {
-        let in_extents = self.published.in_extents.load(Relaxed) >> 32;
-        self.published.dirty.load(Relaxed) + in_extents as u32
+        let on_lists = self.published.dirty.load(Relaxed);
+        on_lists + (self.published.in_extents.load(Relaxed) >> 32) as u32
     }
 
     /// The pageblocks that the zone may have lie below this one.
@@ -229,6 +230,13 @@ impl Zone {
     /// lists for that while the guard lives.
     pub(crate) fn hold_purges(&self) -> Guard<'_, ()> {
         self.purging.lock()
+    }
+
+    /// Visits the locks of the zone.
+    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("zone->lock", &self.state);
+        visit("zone->steps", &self.steps);
+        visit("zone->purging", &self.purging);
     }
 
     /// Counters of its lock.

@@ -12,6 +12,7 @@ use crate::frame::{
     MAX_NODES, MIGRATE_TYPES, Memory, MigrateType, NodeId, Order, OsArray, PAGEBLOCK_FRAMES, Pfn,
 };
 use quarry_sys::broken::Broken;
+use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::Ordering::Relaxed;
 
@@ -281,6 +282,12 @@ impl Zones {
     #[must_use]
     pub fn frames_in_pcp(&self, node: NodeId) -> u32 {
         self.of(node).frames_in_pcp()
+    }
+
+    /// Visits the locks of all zones and of the arena.
+    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
+        self.all().for_each(|zone| zone.visit_locks(visit));
+        self.memory.arena().visit_locks(visit);
     }
 
     /// Checks the equations of all zones: lists against counts, and counts against the states of

@@ -11,6 +11,7 @@ mod failing;
 mod footprint;
 mod heap;
 mod limits;
+mod locks;
 mod misuse;
 mod nodes;
 mod policies;

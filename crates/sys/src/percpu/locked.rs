@@ -7,9 +7,10 @@
 
 use super::slot::{CELL_SHIFT, LIST_MAX};
 use super::{ArrayId, LOOKED_AT, Limits, Object, PerCpu, Push, SlotArea, SlotIndex};
-use crate::lock::{CountedLock, Guard};
+use crate::lock::{CountedLock, Guard, LockStats};
+use crate::locks::{AnyLock, Visit};
 use crate::os::{Os, OsResult};
-use crate::primitive::{AtomicPtr, AtomicU32, Ordering, relax};
+use crate::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering, relax};
 use core::mem::MaybeUninit;
 
 /// Stripes tried before an operation gives up and lets the slow path serve.
@@ -336,15 +337,32 @@ impl Stripes {
         }
     }
 
-    /// In the child of a fork: whoever held a stripe is not there, unless it is the caller. Its
-    /// operation has stored its one word, or not.
-    pub(super) fn free_in_child(&self, area: &SlotArea) {
-        let me = crate::thread::thread_pointer() as u64;
+    /// Visits the locks of stripes that were ever held.
+    pub(super) fn visit_locks(&self, area: &SlotArea, visit: &mut Visit<'_>) {
         for slot in self.slots().filter(|slot| area.was_held(*slot)) {
-            let word = area.control(slot);
-            if ![0, me].contains(&word.load(Ordering::Relaxed)) {
-                word.store(0, Ordering::Relaxed);
-            }
+            visit("percpu->stripe", &Stripe(area.control(slot)));
+        }
+    }
+}
+
+/// The lock of one stripe: the pointer of the thread that holds it, or 0.
+struct Stripe<'a>(&'a AtomicU64);
+
+impl AnyLock for Stripe<'_> {
+    fn is_free(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+
+    fn stats(&self) -> Option<LockStats> {
+        None
+    }
+
+    /// Frees the stripe unless the calling thread holds it: any other holder is not in the child,
+    /// and its operation has stored its one word, or not.
+    fn adopt_in_child(&self) {
+        let me = crate::thread::thread_pointer() as u64;
+        if ![0, me].contains(&self.0.load(Ordering::Relaxed)) {
+            self.0.store(0, Ordering::Relaxed);
         }
     }
 }
@@ -533,8 +551,10 @@ unsafe impl<C: ChooseSlot> PerCpu for LockedSlots<C> {
         true
     }
 
-    fn free_in_child(&self) {
-        self.stripes.free_in_child(&self.area);
+    fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("percpu->once", &self.once);
+        self.area.visit_locks(visit);
+        self.stripes.visit_locks(&self.area, visit);
     }
 }
 

@@ -47,6 +47,7 @@ pub use slot::{
 #[cfg(quarry_model)]
 pub use stepped::{PlantedBug, Stepped, SteppedSlots};
 
+use crate::locks::Visit;
 use crate::os::{Os, OsResult};
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
@@ -269,7 +270,6 @@ pub unsafe trait PerCpu: Sync + Sized {
         self.area().usage(array)
     }
 
-    /// Lets go, in the child of a fork, of slots that threads of the parent were about to pop from
-    /// or push to. Nobody was in the middle of anything else when the parent forked.
-    fn free_in_child(&self);
+    /// Visits the locks: those of the stripes, which fast paths take outside the gate, included.
+    fn visit_locks(&self, visit: &mut Visit<'_>);
 }

@@ -24,6 +24,7 @@
 use super::locked::{ChooseSlot, Stripes, ThreadStripe};
 use super::{ArrayId, Limits, Object, PerCpu, Push, SlotArea, SlotIndex};
 use crate::lock::CountedLock;
+use crate::locks::Visit;
 use crate::os::{Os, OsResult};
 use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
 use core::mem::MaybeUninit;
@@ -539,7 +540,10 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         self.may_stop_all()
     }
 
-    fn free_in_child(&self) {
-        self.stripes.free_in_child(&self.area);
+    fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("percpu->once", &self.once);
+        visit("percpu->draining", &self.draining);
+        self.area.visit_locks(visit);
+        self.stripes.visit_locks(&self.area, visit);
     }
 }

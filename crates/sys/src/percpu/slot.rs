@@ -22,6 +22,7 @@
 use super::room::Rooms;
 use super::{ArrayUse, Limits, ListUse, Object};
 use crate::lock::{CountedLock, Guard};
+use crate::locks::Visit;
 use crate::os::{Os, OsError, OsResult};
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::ptr::NonNull;
@@ -382,6 +383,11 @@ impl SlotArea {
     }
 
     /// The slot's control word (cell 0, word 0): who holds a locked slot, 0 = nobody.
+    /// Visits the locks of the area.
+    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("percpu->bounds", &self.bounds_lock);
+    }
+
     #[inline]
     pub(super) fn control(&self, slot: SlotIndex) -> &AtomicU64 {
         self.at(slot, 0)

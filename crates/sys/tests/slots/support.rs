@@ -107,7 +107,7 @@ unsafe impl<const N: u32> PerCpu for Virtual<N> {
         fn drain_lists(
             &self, array: ArrayId, take: &mut dyn FnMut(u64, Option<Object>, usize)
         ) -> bool;
-        fn free_in_child(&self);
+        fn visit_locks(&self, visit: &mut quarry_sys::locks::Visit<'_>);
     }
     forward! { unsafe
         fn list_pop(&self, array: ArrayId) -> Option<Object>;

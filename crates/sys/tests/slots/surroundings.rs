@@ -238,7 +238,7 @@ fn forks_see_whole_slots<S: Backend>() {
         for _ in 0..40 {
             gate.close();
             in_fork(|| {
-                slots.free_in_child();
+                slots.visit_locks(&mut |_, lock| lock.adopt_in_child());
                 gate.open_in_child();
                 let mut found: Vec<usize> = slots.drained(A).into_iter().map(number).collect();
                 let count = found.len();

@@ -64,6 +64,7 @@ use super::{Cache, CacheId, CacheParams, SlabContext, SlabPolicy, SlabStats};
 use crate::frame::{MetadataKind, Order, Pfn};
 use core::mem::MaybeUninit;
 use quarry_sys::broken::Broken;
+use quarry_sys::locks::Visit;
 use quarry_sys::os::{OsError, OsResult};
 use quarry_sys::percpu::{Object, PerCpu, Push};
 use quarry_sys::primitive::{AtomicU32, Ordering};
@@ -173,6 +174,12 @@ impl<P: PerCpu, const LOCKLESS: bool> SlabPolicy<P> for Slub<LOCKLESS> {
 
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
         self.of(context, cache).stats()
+    }
+
+    fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
+        if let Some(tables) = self.tables.get() {
+            tables.visit_locks(context.caches, visit);
+        }
     }
 
     fn validate(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Result<(), Broken> {

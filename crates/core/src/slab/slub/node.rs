@@ -7,6 +7,7 @@
 use super::tables::Tables;
 use crate::frame::{FrameTable, FreshZero, Link, Links, List, Pfn};
 use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// A list of slabs, linked by the frame table's link word and the tables' `previous`.
@@ -66,6 +67,11 @@ impl Default for Node {
 unsafe impl FreshZero for Node {}
 
 impl Node {
+    /// Visits the list lock.
+    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("slab->list_lock", &self.list);
+    }
+
     /// Slabs on the list.
     pub(super) fn nr_partial(&self) -> u32 {
         self.nr_partial.load(Ordering::Relaxed)

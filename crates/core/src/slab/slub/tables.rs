@@ -18,10 +18,11 @@ use super::page_word::PageWord;
 use crate::frame::{
     DOWN, FRAME_BYTES, FreshZero, GrowingArray, MetadataKind, NodeId, OsArray, Pfn, Window,
 };
-use crate::slab::{CacheId, MAX_CACHES, SlabContext};
+use crate::slab::{CacheId, CacheTable, MAX_CACHES, SlabContext};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 use quarry_sys::primitive::{AtomicBool, AtomicU32, Ordering};
@@ -131,6 +132,17 @@ impl Tables {
             used.store(true, Ordering::Release);
         }
         self.cpus.at(slot.index() * MAX_CACHES + cache.index())
+    }
+
+    /// Visits the locks of the tables, of the nodes of `caches`, and of slots.
+    pub(super) fn visit_locks(&self, caches: &CacheTable, visit: &mut Visit<'_>) {
+        visit("slub->growth", &self.growth);
+        for cache in caches.iter() {
+            self.nodes(cache.id()).for_each(|node| node.visit_locks(visit));
+        }
+        for slot in self.used_slots() {
+            visit("slub->slot_lock", &self.slots.at(slot.index()).lock);
+        }
     }
 
     /// The lock of a slot's partial lists, of all caches.

@@ -1,0 +1,53 @@
+//! All locks of a stack, for `fork` and for statistics.
+
+use super::{Stack, StackConfig};
+use crate::slab::SlabPolicy;
+use core::fmt::{self, Write};
+use quarry_sys::lock::LockStats;
+use quarry_sys::locks::Visit;
+use quarry_sys::percpu::PerCpu;
+
+/// Most names that locks have.
+const MOST_NAMES: usize = 24;
+
+impl<C: StackConfig> Stack<C> {
+    /// Visits every lock of the stack, which is initialised. O(caches + slots).
+    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
+        let inner = self.inner();
+        inner.pages.visit_locks(visit);
+        inner.slab.visit_locks(&self.context(), visit);
+        inner.caches.visit_locks(visit);
+        inner.mappings.visit_locks(visit);
+        inner.metadata.visit_locks(visit);
+        self.footprint.visit_locks(visit);
+        self.withheld.visit_locks(visit);
+        self.fast.percpu.visit_locks(visit);
+    }
+}
+
+/// One line per kind of lock that counts: acquisitions, contentions, mean hold time (sampled).
+///
+/// # Errors
+/// What the writer says.
+pub fn print_locks<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
+    let (mut kinds, mut count) = ([("", LockStats::default()); MOST_NAMES], 0);
+    stack.visit_locks(&mut |name, lock| {
+        let Some(stats) = lock.stats() else { return };
+        let known = kinds[..count].iter().position(|(known, _)| *known == name);
+        let kind = known.unwrap_or(count);
+        assert!(kind < MOST_NAMES, "locks have more names than MOST_NAMES");
+        count = count.max(kind + 1);
+        kinds[kind].0 = name;
+        kinds[kind].1 += stats;
+    });
+    writeln!(
+        out,
+        "{:<24} {:>14} {:>12} {:>16}",
+        "lock", "acquisitions", "contentions", "holdtime-avg-ns"
+    )?;
+    for (name, LockStats { acquisitions, contentions, hold_ns, hold_samples }) in &kinds[..count] {
+        let mean = hold_ns / hold_samples.max(&1);
+        writeln!(out, "{name:<24} {acquisitions:>14} {contentions:>12} {mean:>16}")?;
+    }
+    Ok(())
+}
