@@ -1,8 +1,9 @@
-//! The process across `fork`: who works on the instance in several steps is inside a gate, and the
-//! handlers of `fork` close it.
+//! The process across `fork`: a thread that works on the instance in several steps is inside a
+//! gate, and the handlers of `fork` close it.
 //!
-//! The handlers are registered at the first allocation. Those of others that were registered before
-//! run while the gate is closed, and allocate as ever: the thread that forks has closed it.
+//! The first allocation registers the handlers. Handlers that the program registered before run
+//! while the gate is closed. They can allocate: the thread that forks has closed the gate, and
+//! passes through it.
 
 use crate::background;
 use crate::process::{KeepErrno, STACK, is_ready};
@@ -14,17 +15,18 @@ use quarry_sys::primitive::{AtomicBool, Ordering};
 
 static GATE: Gate = Gate::new();
 
-/// Whether the last fork began beside other threads.
+/// True if the last fork began while other threads existed.
 static HAD_OTHERS: AtomicBool = AtomicBool::new(false);
 
-/// Goes in for the work of a slow path; a fork waits until it is over. Does not keep `errno`.
+/// Enters the gate for the work of a slow path; a fork waits until the guard is dropped. Does not
+/// keep `errno`.
 #[inline]
 pub(crate) fn enter() -> GateGuard<'static> {
-    // Before the instance is ready nobody knows on which CPU he is.
+    // Before the instance is ready, a thread does not know its CPU.
     GATE.enter(|| if is_ready() { STACK.percpu().current().index() } else { 0 })
 }
 
-/// Runs `look` while nobody else is inside.
+/// Runs `look` while no other thread is inside.
 pub(crate) fn with_all_outside<T>(look: impl FnOnce() -> T) -> T {
     GATE.close();
     let seen = look();
@@ -57,8 +59,8 @@ extern "C" fn before() {
         return;
     }
     let _errno = KeepErrno::new();
-    // `fork` itself takes this lock after all handlers. Whoever holds it may wait for a stream, and
-    // the owner of that stream for memory, as getline does: it must come before the gate.
+    // `fork` itself takes this lock after all handlers. Its holder may wait for a stream, and the
+    // owner of that stream for memory, as getline does: so the lock must come before the gate.
     glibc::lock_streams();
     GATE.close();
 }

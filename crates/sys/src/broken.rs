@@ -6,11 +6,11 @@ use core::fmt;
 /// `malloc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// What has the equation: `"zone"`, `"barn"`.
+    /// The owner of the equation: `"zone"`, `"barn"`.
     pub structure: &'static str,
     /// The equation that should hold.
     pub equation: &'static str,
-    /// Which one of the structure's parts: a frame's, a pageblock's or a list's number.
+    /// The number of the structure's part: of a frame, a pageblock or a list.
     pub at: Option<u64>,
     /// Both sides of the equation, left and right.
     pub sides: Option<(u64, u64)>,
@@ -39,7 +39,7 @@ impl Check {
     /// Checks that an equation `holds`.
     ///
     /// # Errors
-    /// Where it does not.
+    /// If it does not.
     #[inline]
     pub const fn that(self, holds: bool, equation: &'static str) -> Result<(), Broken> {
         let Self { structure, at } = self;
@@ -49,7 +49,7 @@ impl Check {
     /// Checks that both sides of an equation are the same number.
     ///
     /// # Errors
-    /// Where they are not; the error has both.
+    /// If they are not; the error has both.
     #[inline]
     pub fn equal(
         self,

@@ -168,7 +168,7 @@ impl<T> CountedLock<T> {
         }
     }
 
-    /// Whether a thread holds it at the moment.
+    /// Returns whether a thread holds it at the moment.
     pub fn is_held(&self) -> bool {
         self.word.load(Ordering::Relaxed) != FREE
     }

@@ -1,14 +1,14 @@
-//! The visitor of locks: each layer names its locks once, in its `visit_locks`. `fork` and the
-//! statistics of locks go by that.
+//! The visitor of locks. Each layer names its locks once, in its `visit_locks`; `fork` and the
+//! statistics of locks use that.
 
 use crate::lock::{CountedLock, LockStats};
 
 /// A lock, whatever it guards.
 pub trait AnyLock {
-    /// Whether no thread holds it at the moment.
+    /// Returns whether no thread holds it at the moment.
     fn is_free(&self) -> bool;
 
-    /// What it has cost so far, if it counts.
+    /// Its counters, if it counts.
     fn stats(&self) -> Option<LockStats>;
 
     /// Makes it usable in the child of a fork, where only the calling thread is left. Does nothing
@@ -16,7 +16,7 @@ pub trait AnyLock {
     fn adopt_in_child(&self);
 }
 
-/// What is called for each lock, with the name that statistics print.
+/// A function that is called for each lock, with the name that statistics print.
 pub type Visit<'a> = dyn FnMut(&'static str, &dyn AnyLock) + 'a;
 
 impl<T> AnyLock for CountedLock<T> {

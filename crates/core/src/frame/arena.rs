@@ -1,19 +1,19 @@
 //! The pageblocks of a window: which are taken, and which are mapped.
 //!
 //! Everything Quarry hands out lies in one window of addresses, so "is this pointer ours" is one
-//! subtraction and one comparison. Choosing the window maps nothing: its pageblocks are mapped when
-//! zones and mappings take them, and unmapped when they come back. Somebody else's mapping may lie
-//! in between; it is left alone.
+//! subtraction and one comparison. Choosing the window maps nothing: the arena maps pageblocks when
+//! zones and mappings take them, and unmaps them when they come back. Mappings of the program may
+//! lie in between; the arena leaves them alone.
 //!
-//! Of each pageblock three bits are known:
+//! Each pageblock has three bits:
 //!
 //! | taken | mapped | excluded | |
 //! |---|---|---|---|
-//! | 0 | 0 | 0 | nobody's |
-//! | 1 | 1 | 0 | of a zone or a mapping |
+//! | 0 | 0 | 0 | free |
+//! | 1 | 1 | 0 | in a zone or a mapping |
 //! | 1 | 0 | 0 | on its way between those two |
-//! | 0 | 1 | 0 | free, and zero: the system did not take it back |
-//! | 1 | 0 | 1 | somebody else's, or lost: never touched |
+//! | 0 | 1 | 0 | free and zero: the system refused to unmap it |
+//! | 1 | 0 | 1 | foreign or lost: never touched |
 //!
 //! Invariants: `nr_taken` = pageblocks taken and not excluded; `ranges` = extents of mapped
 //! pageblocks, the fewest mappings that the kernel can know them as; frames below `span` have
@@ -30,30 +30,30 @@ use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::Release};
 use quarry_sys::topology::max_map_count;
 
-/// Where an extent of pageblocks is looked for first.
+/// The part of the window in which a search for pageblocks begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Zones: lowest address first.
     Zone,
     /// Mappings: behind the first 2 GiB (or quarter of a small window), lowest address first, then
-    /// anywhere. So a zone's pageblocks lie together and mappings have room to grow.
+    /// anywhere. So the pageblocks of zones lie together, and mappings have room to grow.
     Mapping,
 }
 
-/// Pageblocks left to zones at first: their metadata, in which nothing is touched, is 3.4 MiB of
-/// address space.
+/// The pageblocks that mappings leave to zones at first. Their metadata takes 3.4 MiB of address
+/// space, and no memory before it is used.
 const ZONE_BLOCKS: u32 = 1024;
 
-/// Extents of pageblocks that a search is for.
+/// The extent of pageblocks that a search looks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// Where it begins.
+    /// The part of the window in which the search begins.
     pub side: Side,
     /// Pageblocks.
     pub count: u32,
-    /// The address is a multiple of so many pageblocks, a power of two.
+    /// The alignment of the address in pageblocks, a power of two.
     pub align: u32,
-    /// Pageblocks behind them that shall be nobody's too.
+    /// Pageblocks behind them that should be free as well.
     pub room: u32,
 }
 
@@ -63,11 +63,11 @@ pub struct Arena {
     base: NonNull<u8>,
     pageblocks: u32,
     bits: BlockBits,
-    /// Guards the bits and all that is counted of them.
+    /// Guards the bits and the counts of them.
     lock: CountedLock<()>,
     nr_taken: AtomicUsize,
     ranges: AtomicUsize,
-    /// Pageblocks from the first one on whose metadata is accessible.
+    /// The end of the pageblocks whose metadata is accessible.
     span: AtomicU32,
 }
 
@@ -77,10 +77,11 @@ unsafe impl Sync for Arena {}
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// `pageblocks` pageblocks from `base` on, the part of a window that is the arena's alone.
+    /// An arena of the `pageblocks` pageblocks from `base` on; that part of a window is the arena's
+    /// alone.
     ///
     /// # Errors
-    /// What the OS says to the bits.
+    /// The error of the OS, which refuses memory for the bits.
     pub(super) fn new(os: &'static dyn Os, base: NonNull<u8>, pageblocks: u32) -> OsResult<Self> {
         Ok(Self {
             os,
@@ -118,8 +119,8 @@ impl Arena {
         self.pageblocks * PAGEBLOCK_FRAMES
     }
 
-    /// Bytes from the base on whose frames have metadata: everything in use lies in them. They only
-    /// grow.
+    /// Bytes from the base to the end of the frames that have metadata. Everything in use lies in
+    /// this span, which only grows.
     #[must_use]
     pub fn span_bytes(&self) -> usize {
         self.span_blocks() as usize * PAGEBLOCK_BYTES
@@ -142,14 +143,14 @@ impl Arena {
         self.nr_taken.load(Relaxed)
     }
 
-    /// Whether a pageblock belongs to a zone or to a mapping.
+    /// Returns whether a pageblock belongs to a zone or to a mapping.
     #[must_use]
     pub fn is_taken(&self, pageblock: PageblockIndex) -> bool {
         let _held = self.lock.lock();
         self.bits.is_set(Bit::Taken, pageblock.0) && !self.bits.is_set(Bit::Excluded, pageblock.0)
     }
 
-    /// Whether a pageblock is somebody else's, or lost.
+    /// Returns whether a pageblock is foreign, or lost.
     #[must_use]
     pub fn is_excluded(&self, pageblock: PageblockIndex) -> bool {
         let _held = self.lock.lock();
@@ -170,7 +171,7 @@ impl Arena {
         self.address(PageblockIndex(block).first())
     }
 
-    /// The frame that holds an address, if it may be ours: it has metadata.
+    /// The frame that holds an address, if it has metadata; only then may the address be ours.
     #[inline]
     #[must_use]
     pub fn pfn(&self, address: *const u8) -> Option<Pfn> {
@@ -191,7 +192,7 @@ impl Arena {
         }
     }
 
-    /// Takes an extent that is nobody's: where the side says, or with the room, if that can be.
+    /// Takes a free extent: with the room, if there is one; else at the wanted side; else anywhere.
     /// O(log pageblocks + count / 64), but see [`BlockBits::find`] for one that is aligned.
     pub(super) fn take(&self, wanted: Wanted) -> Option<u32> {
         let Wanted { side, count, align, room } = wanted;
@@ -205,7 +206,7 @@ impl Arena {
         Some(first)
     }
 
-    /// Takes an extent if all of it is nobody's, and within `below`.
+    /// Takes an extent if all of it is free and lies below `below`.
     pub(super) fn take_at(&self, first: u32, count: u32, below: u32) -> bool {
         let mut locked = self.lock();
         let end = first.checked_add(count).filter(|end| *end <= below.min(self.pageblocks));
@@ -216,7 +217,7 @@ impl Arena {
         is_free
     }
 
-    /// Makes a taken extent free again, but for what is excluded.
+    /// Makes a taken extent free again, but for its excluded pageblocks.
     pub(super) fn release(&self, first: u32, count: u32) {
         let _held = self.lock.lock();
         let end = first + count;
@@ -225,7 +226,7 @@ impl Arena {
         self.nr_taken.fetch_sub(released, Relaxed);
     }
 
-    /// Says of a taken pageblock that it is not to be touched again.
+    /// Excludes a taken pageblock: it is never touched again.
     pub(super) fn exclude(&self, block: u32) {
         let mut locked = self.lock();
         debug_assert!(
@@ -236,24 +237,24 @@ impl Arena {
         self.nr_taken.fetch_sub(1, Relaxed);
     }
 
-    /// Notes which pageblocks of a taken extent are mapped now.
+    /// Notes whether the pageblocks of a taken extent are mapped.
     pub(super) fn set_mapped(&self, first: u32, count: u32, is_mapped: bool) {
         self.lock().note_mapped(first, first + count, is_mapped);
     }
 
-    /// The extents of a taken extent that are mapped, or that are not.
+    /// The parts of a taken extent that are mapped, or those that are not.
     pub(super) fn extents(
         &self,
         is_mapped: bool,
         first: u32,
         count: u32,
     ) -> impl Iterator<Item = (u32, u32)> {
-        // Nobody changes the bits of what somebody else has taken.
+        // Only the owner of a taken extent changes its bits.
         self.bits.extents(Bit::Mapped, is_mapped, first, first + count)
     }
 
-    /// Whether the kernel may know as many mappings as holes in front of every other pageblock
-    /// would make: a quarter of what it allows. The rest is the program's.
+    /// Returns whether the arena may make another hole, and so another mapping of the kernel. A
+    /// quarter of the mappings that the kernel allows are the arena's; the rest is the program's.
     pub(super) fn may_split(&self) -> bool {
         const SURELY: usize = 1024;
         let ranges = self.ranges.load(Relaxed);
@@ -280,7 +281,7 @@ impl Arena {
         visit("arena->lock", &self.lock);
     }
 
-    /// Checks the equations. The caller has the arena for itself.
+    /// Checks the equations. No other thread may use the arena meanwhile.
     ///
     /// # Errors
     /// The first one that does not hold.
@@ -306,7 +307,7 @@ impl Arena {
     }
 }
 
-/// An arena whose lock is held: what several bits and counts must agree on.
+/// An arena whose lock is held. The methods of this guard change several bits and counts together.
 pub(super) struct LockedArena<'a> {
     arena: &'a Arena,
     _held: Guard<'a, ()>,
@@ -330,7 +331,7 @@ impl LockedArena<'_> {
             let neighbours = usize::from(below) + usize::from(is_set(end));
             arena.bits.set(Bit::Mapped, start, end, is_mapped);
             let ranges = arena.ranges.load(Relaxed);
-            // Alone it is a range more, between two it makes one of them.
+            // An isolated extent is one range more; one between two ranges joins them.
             let (more, fewer) = if is_mapped { (1, neighbours) } else { (neighbours, 1) };
             arena.ranges.store(ranges + more - fewer, Relaxed);
         }
@@ -340,7 +341,7 @@ impl LockedArena<'_> {
     /// many there are to be, in whole sections of `section`.
     ///
     /// # Errors
-    /// What `grow` says; the span is as it was then.
+    /// The error of `grow`; the span has not changed then.
     pub(super) fn grow_span(
         &mut self,
         end: u32,
@@ -360,8 +361,9 @@ impl Drop for Arena {
     fn drop(&mut self) {
         for (first, end) in self.bits.extents(Bit::Mapped, true, 0, self.pageblocks) {
             let bytes = (end - first) as usize * PAGEBLOCK_BYTES;
-            // SAFETY: mapped by us. Whoever holds an address in it got a bare pointer, and has
-            // promised not to use it longer than the arena. What is not taken back stays mapped.
+            // SAFETY: we mapped it. A holder of an address in it got a bare pointer, and has
+            // promised not to use it longer than the arena. A part that the OS refuses to unmap
+            // stays mapped.
             let _ = unsafe { self.os.unmap(self.block_address(first), bytes) };
         }
     }

@@ -1,4 +1,4 @@
-//! Arrays of descriptors in memory of their own, of which there are as many as there will be.
+//! Arrays of descriptors in memory of their own, with a fixed number of entries.
 
 use super::order::FRAME_BYTES;
 use core::marker::PhantomData;
@@ -7,10 +7,10 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
-/// Types whose entries may lie in memory that nobody has written yet.
+/// Types whose entries may lie in fresh memory, which is zero.
 ///
 /// # Safety
-/// All-zero bytes are a valid value: the one that a new entry shall have.
+/// All-zero bytes are a valid value, and the right one for a new entry.
 pub unsafe trait FreshZero {}
 
 // SAFETY: zero bytes are the number 0.
@@ -70,10 +70,10 @@ unsafe impl<T: Sync> Sync for OsArray<T> {}
 unsafe impl<T: Send + Sync> Send for OsArray<T> {}
 
 impl<T> OsArray<T> {
-    /// As many entries as `len`, each of them made by `make` in its place.
+    /// An array of `len` entries, each made by `make` in its place.
     ///
     /// # Errors
-    /// What the OS says.
+    /// The error of the OS.
     pub fn filled(
         os: &'static dyn Os,
         len: usize,
@@ -81,7 +81,7 @@ impl<T> OsArray<T> {
     ) -> OsResult<Self> {
         let array = Self::map(os, len)?;
         for index in 0..len {
-            // SAFETY: `map` has made room for `len` entries, and nobody else knows them yet.
+            // SAFETY: `map` has made room for `len` entries, to which no reference exists yet.
             unsafe { array.start.add(index).write(make(index)) };
         }
         Ok(array)
@@ -101,7 +101,7 @@ impl<T: FreshZero> OsArray<T> {
     /// `len` entries, all of them zero.
     ///
     /// # Errors
-    /// What the OS says.
+    /// The error of the OS.
     pub fn zeroed(os: &'static dyn Os, len: usize) -> OsResult<Self> {
         Self::map(os, len)
     }
@@ -116,9 +116,8 @@ impl<T> OsArray<T> {
     #[must_use]
     pub fn at(&self, index: usize) -> &T {
         assert!(index < self.len, "entry outside the array");
-        // SAFETY: inside the reservation, readable since `map`, and holding a valid `T`: what
-        // `filled` has made, zero bytes by the promise of `FreshZero`, or what was written through
-        // shared references.
+        // SAFETY: inside the reservation, readable since `map`, and holding a valid `T`: made by
+        // `filled`, zero bytes by the promise of `FreshZero`, or written through shared references.
         unsafe { self.start.add(index).as_ref() }
     }
 
@@ -136,7 +135,7 @@ impl<T> OsArray<T> {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -145,8 +144,8 @@ impl<T> OsArray<T> {
 
 impl<T> Drop for OsArray<T> {
     fn drop(&mut self) {
-        // SAFETY: the whole reservation of `map`; references to entries borrow the array, and
-        // who holds a pointer from `start` has promised not to outlive it.
+        // SAFETY: the whole reservation of `map`; references to entries borrow the array, and a
+        // holder of a pointer from `start` has promised not to outlive it.
         unsafe { self.os.release(self.start.cast(), self.bytes) };
     }
 }

@@ -9,7 +9,7 @@ pub const PAGEBLOCK_WORDS: usize = PAGEBLOCK_FRAMES as usize / 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameBits(pub [u64; PAGEBLOCK_WORDS]);
 
-/// Where in a pageblock an extent of frames is taken, and what is left of it then.
+/// A place in a pageblock for an extent of frames, and the longest extent that remains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fit {
     /// The first frame taken.
@@ -53,7 +53,7 @@ impl FrameBits {
         self.for_words(first, count, |word, mask| *word |= mask);
     }
 
-    /// Removes `count` frames from `first` on; returns how many of them there were.
+    /// Removes `count` frames from `first` on; returns how many of them were there.
     #[inline]
     pub fn clear(&mut self, first: u32, count: u32) -> u32 {
         let mut cleared = 0;
@@ -64,20 +64,20 @@ impl FrameBits {
         cleared
     }
 
-    /// How many of `count` frames from `first` on there are.
+    /// Counts the frames among the `count` ones from `first` on.
     #[inline]
     #[must_use]
     pub fn count_in(&self, first: u32, count: u32) -> u32 {
         masks_of(first, count).map(|(word, mask)| (self.0[word] & mask).count_ones()).sum()
     }
 
-    /// How many there are.
+    /// Counts all frames.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no frame.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0 == Self::NONE.0

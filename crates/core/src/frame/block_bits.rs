@@ -1,36 +1,36 @@
 //! Three bits for each pageblock of a window; those of 64 pageblocks lie together, because small
 //! programs use no more.
 //!
-//! The fourth word beside them is for the search of free extents. Words make *groups*, and groups
-//! make *regions*; of each of these is known how long its longest extent of blocks that are not
-//! taken is, and those at its beginning and at its end. A search passes over what cannot hold what
-//! it looks for: a window of 1 TiB has 16 regions of 32 groups of 16 words.
+//! The fourth word beside them speeds up the search for free extents. Words form *groups*, and
+//! groups form *regions*. A summary of each knows three extents of free blocks: the longest one,
+//! and those at the beginning and at the end. A search passes over groups and regions that cannot
+//! hold the wanted extent: a window of 1 TiB has 16 regions of 32 groups of 16 words.
 //!
-//! Equation: what a group says follows from its words, what a region says from its groups. Both say
-//! by how much an extent is shorter than all, so that zero bytes, as they come, say that all is
-//! free.
+//! Equation: the summary of a group follows from its words, that of a region from its groups. A
+//! summary says by how much each extent is shorter than the whole, so that fresh zero bytes mean
+//! that all is free.
 
 use super::array::OsArray;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
-/// What a bit says of a pageblock.
+/// A property of a pageblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bit {
-    /// It is somebody's.
+    /// In a zone or a mapping, or excluded.
     Taken,
-    /// It is mapped, by us.
+    /// Mapped by us.
     Mapped,
-    /// It is never to be touched.
+    /// Never to be touched.
     Excluded,
 }
 
-/// Index of the word that is for the search.
+/// Index of the word that belongs to a summary.
 const SUMMARY: usize = 3;
 const WORD_BLOCKS: u32 = 64;
 
-/// Words that are summarised together.
+/// The units that have a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Level {
     Group,
@@ -45,7 +45,7 @@ impl Level {
         }
     }
 
-    /// Which word from its first one on has its summary.
+    /// The index of the summary among the words of the unit.
     const fn place(self) -> u32 {
         match self {
             Self::Group => 0,
@@ -54,14 +54,14 @@ impl Level {
     }
 }
 
-/// Extents of free blocks among some neighbours.
+/// The extents of free blocks among some neighbouring blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FreeExtents {
-    /// Blocks that they are among.
+    /// All blocks, free or not.
     blocks: u32,
-    /// The extent at their beginning.
+    /// Length of the extent at the beginning.
     front: u32,
-    /// The one at their end.
+    /// Length of the extent at the end.
     back: u32,
     longest: u32,
 }
@@ -69,7 +69,7 @@ struct FreeExtents {
 impl FreeExtents {
     const NONE: Self = Self { blocks: 0, front: 0, back: 0, longest: 0 };
 
-    /// Those of 64 blocks, of which the bits say which are free.
+    /// The extents of 64 blocks; a set bit is a free block.
     fn of_word(free: u64) -> Self {
         let mut longest = 0;
         let mut rest = free;
@@ -86,7 +86,7 @@ impl FreeExtents {
         }
     }
 
-    /// Those of both, which are neighbours.
+    /// The extents of two neighbours together.
     fn and(self, next: Self) -> Self {
         let is_whole = |extents: Self| extents.front == extents.blocks;
         Self {
@@ -109,20 +109,20 @@ impl FreeExtents {
     }
 }
 
-/// The bits. Who changes them holds a lock that keeps others from it.
+/// The bits. Their owner has a lock, under which it changes them.
 pub(super) struct BlockBits {
     words: OsArray<[AtomicU64; 4]>,
     len: u32,
 }
 
-/// The bits of the word of block `at` that stand for blocks from it on, but before `end`.
+/// The bits for blocks `at..end` in the word that holds block `at`.
 fn mask(at: u32, end: u32) -> u64 {
     let (first, count) = (at % WORD_BLOCKS, end - at);
     let from = u64::MAX << first;
     if first + count >= WORD_BLOCKS { from } else { from & !(u64::MAX << (first + count)) }
 }
 
-/// The words that hold blocks `first..end`, as the first block of each that is meant.
+/// The words that hold blocks `first..end`; each is given as the first of these blocks in it.
 fn words(first: u32, end: u32) -> impl Iterator<Item = u32> {
     let mut next = first;
     core::iter::from_fn(move || {
@@ -205,20 +205,20 @@ impl BlockBits {
         })
     }
 
-    /// The word with the summary of the `level` that begins at `block`; none for one that the
-    /// window ends in before it, and such is not passed over as a whole.
+    /// The word with the summary of the `level` that begins at `block`; none where the window ends
+    /// within it. A search looks into such a unit.
     fn summary(&self, level: Level, block: u32) -> Option<&AtomicU64> {
         let index = (block / WORD_BLOCKS + level.place()) as usize;
         (block + level.blocks() <= self.len).then(|| &self.words.at(index)[SUMMARY])
     }
 
-    /// What is known of the `level` that begins at `block`.
+    /// The summary of the `level` that begins at `block`.
     fn known(&self, level: Level, block: u32) -> Option<FreeExtents> {
         let packed = self.summary(level, block)?.load(Ordering::Relaxed);
         Some(FreeExtents::unpacked(level, packed))
     }
 
-    /// The same, from what it follows from.
+    /// The same, computed from the words or groups.
     fn counted(&self, level: Level, block: u32) -> FreeExtents {
         let parts = (block..block + level.blocks()).step_by(match level {
             Level::Group => WORD_BLOCKS,
@@ -288,7 +288,7 @@ impl BlockBits {
     fn to_pass(&self, at: u32, count: u32) -> Option<FreeExtents> {
         let known = |level: Level| {
             let extents = at.is_multiple_of(level.blocks()).then(|| self.known(level, at))??;
-            // What lies at its beginning belongs to the extent in front of it, and is seen with it.
+            // The extent at its beginning continues the one in front, and is seen with that.
             let is_inside = extents.longest >= count && extents.front < extents.blocks;
             (!is_inside).then_some(extents)
         };

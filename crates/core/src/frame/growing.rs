@@ -1,10 +1,10 @@
-//! Arrays of descriptors in a piece of a window, mapped as far as they are used.
+//! Arrays of descriptors in a piece of a window, mapped only as far as they are used.
 //!
-//! One that grows down begins where another that grows up does: to the kernel both are one mapping,
-//! and a small program has them in one table of pages; a fork copies each of those.
+//! An array that grows down begins where one that grows up does. So to the kernel both are one
+//! mapping, and a small program has both in one table of pages; a fork copies every such table.
 //!
-//! Invariants: entries `0..len` are mapped and hold valid values, behind them nothing of the array
-//! is mapped; `len <= capacity`; `len` only grows.
+//! Invariants: entries `0..len` are mapped and hold valid values; no page behind them is mapped;
+//! `len <= capacity`; `len` only grows.
 
 use super::array::FreshZero;
 use super::order::FRAME_BYTES;
@@ -48,17 +48,17 @@ impl<T: FreshZero, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
     /// for itself. Maps nothing.
     ///
     /// # Panics
-    /// Where `start` is no multiple of a page, or entries are aligned to more than that.
+    /// If `start` is no multiple of a page, or entries are aligned to more than a page.
     pub fn new(os: &'static dyn Os, start: NonNull<u8>, capacity: usize) -> Self {
         assert!(align_of::<T>() <= page(os) && (start.as_ptr() as usize).is_multiple_of(page(os)));
         Self { os, start: start.cast(), capacity, len: AtomicUsize::new(0), entries: PhantomData }
     }
 
-    /// Makes entries `0..len` accessible, and whatever shares their last page. Whoever lets the
-    /// array grow holds a lock that keeps others from doing so.
+    /// Makes entries `0..len` accessible, and the others on their last page. Only one thread may
+    /// call this at a time.
     ///
     /// # Errors
-    /// What the OS says; the array is as it was then.
+    /// The error of the OS; the array has not changed then.
     pub fn grow(&self, len: usize) -> OsResult<()> {
         assert!(len <= self.capacity, "more entries than the array can have");
         let page = page(self.os);
@@ -78,7 +78,7 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
     /// Entry `index`.
     ///
     /// # Panics
-    /// Where the array has not grown so far.
+    /// If the array has not grown so far.
     #[inline(always)]
     #[must_use]
     pub fn at(&self, index: usize) -> &T {
@@ -88,7 +88,7 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         unsafe { self.place(index).as_ref() }
     }
 
-    /// Where an entry lies or will.
+    /// The place of an entry, mapped or not.
     ///
     /// # Safety
     /// `index < capacity`.
@@ -112,7 +112,7 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         self.len.load(Ordering::Acquire)
     }
 
-    /// Whether none are.
+    /// Returns whether no entry is accessible.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -129,9 +129,9 @@ impl<T, const DIRECTION: bool> Drop for GrowingArray<T, DIRECTION> {
     fn drop(&mut self) {
         let bytes = (self.len() * size_of::<T>()).next_multiple_of(page(self.os));
         if bytes > 0 {
-            // SAFETY: all that `grow` has mapped; references to entries borrow the array, and who
-            // holds a bare pointer has promised not to outlive it. What the system does not take
-            // stays mapped and is nobody's.
+            // SAFETY: all that `grow` has mapped; references to entries borrow the array, and a
+            // holder of a bare pointer has promised not to outlive it. Pages that the system
+            // refuses to unmap stay mapped, and no one uses them.
             let _ = unsafe { self.os.unmap(self.piece(0, bytes), bytes) };
         }
     }

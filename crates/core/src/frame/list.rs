@@ -12,7 +12,7 @@ use super::pfn::{PageblockIndex, Pfn};
 use core::marker::PhantomData;
 use quarry_sys::broken::{Broken, Check};
 
-/// What lists link: things that a number below `u32::MAX` names.
+/// A member of a list: anything that a number below `u32::MAX` names.
 pub trait Member: Copy + Eq {
     /// The number.
     fn number(self) -> u32;
@@ -108,9 +108,10 @@ impl<M: Member> From<Option<M>> for Link<M> {
     }
 }
 
-/// Where the links of members lie. A member is on at most one list of one kind of links at a time.
+/// The place of the links of members. By one kind of links a member is on at most one list at a
+/// time.
 pub trait Links {
-    /// What is linked.
+    /// The members that are linked.
     type Member: Member;
     /// The member behind `member`.
     fn next(&self, member: Self::Member) -> Link<Self::Member>;
@@ -149,9 +150,9 @@ pub enum End {
     Tail,
 }
 
-/// What a list remembers of its back: the last member, or nothing.
+/// The back of a list: a link to the last member, or nothing.
 pub trait Back<M> {
-    /// The last member is `last` now.
+    /// Notes that `last` is the last member now.
     fn set(&mut self, last: Link<M>);
 }
 
@@ -167,7 +168,7 @@ impl<M> Back<M> for () {
     fn set(&mut self, _last: Link<M>) {}
 }
 
-/// A list that knows both ends: `B` says what it remembers of its back. All operations are O(1)
+/// A list that knows both ends; or, with `()` for `B`, its front only. All operations are O(1)
 /// unless they say otherwise.
 #[derive(Debug)]
 pub struct List<M, B = Link<M>> {
@@ -236,7 +237,7 @@ impl<M: Member> List<M> {
 }
 
 impl<M: Member, B: Back<M>> List<M, B> {
-    /// Whether it has no member.
+    /// Returns whether the list has no member.
     #[inline(always)]
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -1,12 +1,11 @@
-//! The window together with all that is recorded of its frames.
+//! The window, its frames, and their descriptors.
 //!
 //! ```text
 //! | <- links | kinds ->      <- states | pageblock descriptors -> | frames -> |
 //!            ^ first edge              ^ second edge              ^ base of the arena
 //! ```
-//! Each part has addresses for the whole window and is mapped as far as it is used: the frames
-//! where zones and mappings have taken them, the tables from their start to behind the last of
-//! those.
+//! Each part has addresses for the whole window, and is mapped as far as it is used: frames where
+//! zones and mappings have taken them, tables from their start to the last of those frames.
 
 use super::arena::{Arena, Side, Wanted};
 use super::order::{FRAME_BYTES, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
@@ -24,28 +23,28 @@ const _: () = assert!(
     PAGEBLOCK_METADATA < PAGEBLOCK_FRAMES as usize * 8,
     "frame table and pageblocks stay below 8 bytes per frame"
 );
-/// Pageblocks whose metadata becomes accessible together: 64 MiB of memory, 106 KiB of metadata.
+/// Pageblocks whose metadata becomes accessible in one step: 64 MiB of memory, 106 KiB of metadata.
 const SECTION_BLOCKS: u32 = 32;
-/// The smallest window that is worth starting with.
+/// The smallest window that a process starts with.
 const SMALLEST_BYTES: usize = 64 << 20;
 
-/// What one table of tables of pages covers on x86-64, and on aarch64 with pages of 4 KiB.
+/// Bytes that one table of tables of pages covers on x86-64, and on aarch64 with pages of 4 KiB.
 const TABLE_SPAN: usize = 1 << 30;
 
-/// Edges lie in the middle of what one table of pages covers, so that the first pages on either
-/// side share it.
+/// Each edge lies in the middle of the 2 MiB that one table of pages covers, so that the first
+/// pages on either side share the table.
 const EDGE_OFFSET: usize = 1 << 20;
 
-/// Bytes from `address` to where the first edge of the largest window shall lie: then both edges
-/// and the first frames are in one table of tables of pages, which a fork copies. They are 672 MiB
-/// apart; links below the edge have 64 MiB, and 32 places remain to chance.
+/// Bytes from `address` to the place of the first edge in the largest window. There, both edges and
+/// the first frames share one table of tables of pages, which a fork copies. They are 672 MiB
+/// apart; links below the edge have 64 MiB, and 32 places are left to chance.
 fn to_table(address: NonNull<u8>) -> usize {
     let address = address.as_ptr() as usize;
     let chance = address % (128 << 20);
     address.next_multiple_of(TABLE_SPAN) - address + (64 << 20) + chance
 }
 
-/// The window, its frames and its pageblocks. Fields are dropped in order: what is mapped first.
+/// The window, its frames and its pageblocks. Fields drop in order: mapped parts before the window.
 pub struct Memory {
     arena: Arena,
     frames: FrameTable,
@@ -54,11 +53,11 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Chooses a window for `bytes` of frames, or for the largest half, quarter.. of them that
-    /// there are addresses for. Maps nothing but the bits of its pageblocks.
+    /// Chooses a window for `bytes` of frames, or for half, a quarter.. of them where addresses are
+    /// short. Maps nothing but the bits of its pageblocks.
     ///
     /// # Errors
-    /// Where not even 64 MiB are to be had, or what the OS says to the bits.
+    /// If there are not even 64 MiB of addresses, or no memory for the bits.
     pub fn reserve(os: &'static dyn Os, bytes: usize) -> OsResult<Self> {
         let mut bytes = bytes.next_multiple_of(PAGEBLOCK_BYTES).max(SMALLEST_BYTES);
         loop {
@@ -102,14 +101,14 @@ impl Memory {
         &self.arena
     }
 
-    /// What is recorded of each frame.
+    /// The descriptors of frames.
     #[inline]
     #[must_use]
     pub fn frames(&self) -> &FrameTable {
         &self.frames
     }
 
-    /// What is recorded of each pageblock.
+    /// The descriptors of pageblocks.
     #[inline]
     #[must_use]
     pub fn pageblocks(&self) -> &Pageblocks {
@@ -125,10 +124,10 @@ impl Memory {
         self.take(Wanted { side: Side::Zone, count, align: 2, room: 0 })
     }
 
-    /// Takes neighbouring pageblocks that are nobody's: mapped and zero, with metadata.
+    /// Takes free neighbouring pageblocks; they are mapped then, zero, and have metadata.
     ///
     /// # Errors
-    /// `ENOMEM` where there is no such extent, or what the OS says.
+    /// `ENOMEM` where there is no such extent, or the error of the OS.
     pub fn take(&self, wanted: Wanted) -> OsResult<PageblockIndex> {
         let mut wanted = wanted;
         loop {
@@ -136,20 +135,20 @@ impl Memory {
             let is_behind = first + wanted.count > self.arena.span_blocks();
             match self.make_ready(first, wanted.count) {
                 Ok(()) => return Ok(PageblockIndex(first)),
-                // What is somebody else's is known now, and not found again.
+                // The foreign pageblocks are excluded now, and not found again.
                 Err(OsError(libc::EEXIST)) => {}
-                // At a limit, metadata for what lies in front may be there already.
+                // At a limit, pageblocks further in front may have metadata already.
                 Err(_) if is_behind && wanted.side == Side::Mapping => wanted.side = Side::Zone,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Lets an extent of pageblocks grow by the `more` behind it, where they are nobody's: as one
-    /// mapping if the extent is one.
+    /// Extends an extent by the `more` free pageblocks behind it, within its mapping if the extent
+    /// is one mapping.
     ///
     /// # Errors
-    /// `ENOMEM` where they are taken, or what the OS says; nothing has changed then.
+    /// `ENOMEM` where they are taken, or the error of the OS; nothing has changed then.
     pub fn extend(&self, first: PageblockIndex, count: u32, more: u32) -> OsResult<()> {
         let end = first.0 + count;
         if !self.arena.take_at(end, more, self.arena.pageblocks()) {
@@ -167,8 +166,8 @@ impl Memory {
         self.make_ready(end, more)
     }
 
-    /// Maps what is not mapped of a taken extent, and sees to its metadata; where that cannot be,
-    /// it is released again.
+    /// Maps the unmapped parts of a taken extent, and makes its metadata accessible; on failure it
+    /// gives the extent back.
     fn make_ready(&self, first: u32, count: u32) -> OsResult<()> {
         self.map_extent(first, count)
             .and_then(|()| self.grow_tables(first + count))
@@ -182,7 +181,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Maps a piece; where something lies in it, finds out in which pageblocks, and excludes them.
+    /// Maps a piece; where foreign mappings lie in it, excludes their pageblocks.
     fn map_piece(&self, first: u32, count: u32) -> OsResult<()> {
         let arena = &self.arena;
         match arena.os().map(arena.block_address(first), count as usize * PAGEBLOCK_BYTES) {
@@ -203,8 +202,8 @@ impl Memory {
         }
     }
 
-    /// Makes the metadata of pageblocks `0..end` accessible. Whatever lies in the way of a table
-    /// counts as a refusal: there are no more frames than the table can describe.
+    /// Makes the metadata of pageblocks `0..end` accessible. A foreign mapping in the way of a
+    /// table counts as a refusal: frames need a descriptor.
     fn grow_tables(&self, end: u32) -> OsResult<()> {
         if end <= self.arena.span_blocks() {
             return Ok(());
@@ -217,19 +216,19 @@ impl Memory {
         })
     }
 
-    /// Unmaps an extent and makes it nobody's. What it holds is lost. Where the system cannot unmap
-    /// it (it would have to split a mapping, and has too many), its memory goes back, and it stays
-    /// mapped for the next who takes it.
+    /// Unmaps an extent and frees its pageblocks; their contents are lost. Where the system cannot
+    /// unmap it (it would have to split a mapping, and has too many), the memory goes back, and the
+    /// extent stays mapped for its next owner.
     pub fn give_back(&self, first: PageblockIndex, count: u32) {
         let arena = &self.arena;
         for (start, end) in arena.extents(true, first.0, count) {
             let (address, bytes) =
                 (arena.block_address(start), (end - start) as usize * PAGEBLOCK_BYTES);
-            // SAFETY: mapped, taken by the caller and given up by it.
+            // SAFETY: mapped; the caller has taken the extent and gives it up.
             if arena.may_split() && unsafe { arena.os().unmap(address, bytes) }.is_ok() {
                 arena.set_mapped(start, end - start, false);
             } else if arena.os().purge(address, bytes).is_err() {
-                // Locked pages: they stay in memory whatever is done, and are zero by this.
+                // Locked pages stay in memory in any case; this makes them zero.
                 // SAFETY: as above.
                 unsafe { address.as_ptr().write_bytes(0, bytes) };
             }
@@ -238,15 +237,14 @@ impl Memory {
     }
 
     /// Moves the pages of the first `from.1` pageblocks from `from.0` on to the front of an extent
-    /// of `to.1`, which must be at least as long and loses what it held. `from` is nobody's
-    /// afterwards.
+    /// of `to.1`, which must be at least as long and loses its contents. `from` is free afterwards.
     ///
     /// # Errors
     /// [`NotMoved::Unchanged`] where the caller has to copy and to give one of them back;
-    /// [`NotMoved::Lost`] where the target is out of use from now on.
+    /// [`NotMoved::Lost`] where the target is excluded from now on.
     ///
     /// # Safety
-    /// Both extents are taken by the caller, do not overlap, and nobody uses them meanwhile.
+    /// The caller has taken both extents, they do not overlap, and no one uses them meanwhile.
     pub unsafe fn move_extent(
         &self,
         from: (PageblockIndex, u32),

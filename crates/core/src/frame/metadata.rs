@@ -6,7 +6,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
-/// What a piece of metadata is for; printed as a kind of its own.
+/// The purpose of a piece of metadata. Statistics print each kind for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum MetadataKind {
@@ -14,7 +14,7 @@ pub enum MetadataKind {
     Sheaves,
     /// Descriptors of slabs that do not fit into the frame table.
     SlabHeaders,
-    /// What slab policies keep per cache and CPU beside the slots, and per cache and node.
+    /// State of slab policies per cache and CPU (beside the slots), and per cache and node.
     CpuSlabs,
     /// Everything else.
     Other,
@@ -23,8 +23,8 @@ pub enum MetadataKind {
 /// Number of kinds.
 pub const METADATA_KINDS: usize = 4;
 
-/// Address space is reserved from the OS in pieces of this size: small, because what small programs
-/// touch shall lie together.
+/// Bytes of address space that are reserved from the OS at a time; few, so that the memory that a
+/// small program touches lies together.
 const CHUNK_BYTES: usize = 512 << 10;
 
 struct Chunk {
@@ -53,7 +53,7 @@ impl Metadata {
     /// Hands out `bytes` of zeroed memory, aligned to `align` (a power of two up to a page). O(1).
     ///
     /// # Errors
-    /// What the OS says.
+    /// The error of the OS.
     pub fn alloc(&self, bytes: usize, align: usize, kind: MetadataKind) -> OsResult<NonNull<u8>> {
         let mut chunk = self.chunk.lock();
         let mut start = chunk.next.next_multiple_of(align);

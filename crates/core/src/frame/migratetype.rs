@@ -1,7 +1,7 @@
-//! What blocks are grouped by, and the node that they belong to.
+//! Migratetypes, by which pageblocks are grouped, and nodes.
 
-/// What blocks are grouped by, so that those that live long do not pin those that do not
-/// (`enum migratetype`, Linux 6.x; its names and its order).
+/// The groups of blocks, so that long-lived blocks do not pin others (`enum migratetype`,
+/// Linux 6.x; its names and its order).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum MigrateType {
@@ -25,7 +25,7 @@ impl MigrateType {
     pub const ALL: [Self; MIGRATE_TYPES] =
         [Self::Unmovable, Self::Movable, Self::Reclaimable, Self::HighAtomic];
 
-    /// As an index.
+    /// Returns it as an index.
     #[inline(always)]
     #[must_use]
     pub const fn index(self) -> usize {

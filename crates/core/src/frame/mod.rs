@@ -1,4 +1,4 @@
-//! Frames: their numbers, what is recorded of each, and the window that they lie in.
+//! Frames: their numbers, their descriptors, and the window that they lie in.
 
 mod arena;
 mod array;

@@ -43,14 +43,14 @@ impl Order {
         Self::new(frames.next_power_of_two().trailing_zeros() as u8)
     }
 
-    /// As a number.
+    /// The order as a number.
     #[inline(always)]
     #[must_use]
     pub const fn get(self) -> u8 {
         self.0
     }
 
-    /// As an index.
+    /// Returns it as an index.
     #[inline(always)]
     #[must_use]
     pub const fn index(self) -> usize {

@@ -1,18 +1,18 @@
-//! What is recorded of each pageblock: 320 bytes, 0.625 per frame.
+//! The descriptor of a pageblock: 320 bytes, 0.625 per frame.
 //!
-//! A frame has one link word, so a free block of order 0 has no room for two links. Free single
-//! frames are a bitmap here instead, and the pageblocks that have some are linked. All fields
-//! belong to the lock of the zone that the pageblock is in, except `tag`, which anybody may read.
+//! A frame has one link word, so a free block of order 0 has no room for two links. Instead, free
+//! single frames are a bitmap here, and a list links the pageblocks that have some. The lock of the
+//! pageblock's zone guards all fields, but any thread may read `tag`.
 //!
 //! Invariants, with `singles(b)` the free blocks of order 0 in pageblock `b`:
 //! * bit `i` of `single` is set iff frame `i` is in `singles(b)`; `nr_singles = |singles(b)|`
 //! * bit `w` of `words` is set iff word `w` of `single` is not 0
 //! * `free` = frames of free blocks whose first frame lies here (1,024 for a block of order 10)
-//! * `dirty` = those of them that are not known to be zero; `dirty <= free`
+//! * `dirty` = the part of `free` that is not known to be zero; `dirty <= free`
 //! * bit `i` of `movable` is set iff frame `i` left the buddy allocator for a movable request
 //! * bit `i` of `extents` is set iff frame `i` is free and kept for requests of an exact number of
 //!   frames; then it is in no free block, its state is `USED`, and bit `i` of `movable` is set
-//! * `dirty_extents` = those of them that are not known to be zero
+//! * `dirty_extents` = the part of `extents` that is not known to be zero
 //! * `longest_extent` = frames of the longest extent of set bits in `extents`
 
 use super::array::fresh_zero;
@@ -36,7 +36,7 @@ impl PageblockTag {
     /// In no zone.
     pub const NONE: Self = Self(0);
 
-    /// In the zone of `node`, holding blocks of `migratetype`.
+    /// In the zone of `node`, for blocks of `migratetype`.
     #[must_use]
     pub const fn new(node: NodeId, migratetype: MigrateType) -> Self {
         Self((node.0 + 1) << 2 | migratetype as u8)
@@ -52,7 +52,7 @@ impl PageblockTag {
         }
     }
 
-    /// What it holds.
+    /// The migratetype of its blocks.
     #[inline]
     #[must_use]
     pub const fn migratetype(self) -> MigrateType {
@@ -74,7 +74,8 @@ fresh_zero! {
         movable: [AtomicU64; WORDS],
         extents: [AtomicU64; WORDS],
         dirty_extents: [AtomicU64; WORDS],
-        /// Of the list of pageblocks with free singles, and of that with alike longest extents.
+        /// On the list of pageblocks with free singles, and on the list of those with longest
+        /// extents of about the same length.
         links: [LinkWords; 2],
         /// `{dirty : 16 | free : 16}`.
         counts: AtomicU32,
@@ -98,15 +99,15 @@ impl LinkWords {
     }
 }
 
-/// How fresh memory of a pageblock comes in.
+/// The way in which fresh memory of a pageblock comes in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Faults {
     /// Page by page, or as whole slabs.
     Plain = 0,
-    /// Page by page, so that it can be seen how much of it is touched.
+    /// Page by page, to see how much of it is touched.
     Sample = 1,
-    /// As huge pages: what is touched is in memory as a whole.
+    /// As huge pages: the first touch brings a whole one in.
     Huge = 2,
 }
 
@@ -140,7 +141,7 @@ fn store(words: &[AtomicU64; WORDS], bits: FrameBits) {
     words.iter().zip(bits.0).for_each(|(word, bits)| word.store(bits, Relaxed));
 }
 
-/// What a block adds to `counts`: its frames, and again as dirty ones.
+/// The value that a block adds to `counts`: its frames, and again as dirty ones.
 #[inline(always)]
 fn counts_of(order: Order, zeroed: bool) -> u32 {
     order.frames() * if zeroed { 1 } else { 1 << 16 | 1 }
@@ -154,19 +155,19 @@ impl Pageblock {
         PageblockTag(self.tag.load(Relaxed))
     }
 
-    /// Puts it into a zone, or changes what it holds.
+    /// Puts it into a zone, or changes its migratetype.
     pub fn set_tag(&self, tag: PageblockTag) {
         self.tag.store(tag.0, Relaxed);
     }
 
-    /// What it holds.
+    /// The migratetype of its blocks.
     #[inline]
     #[must_use]
     pub fn migratetype(&self) -> MigrateType {
         self.tag().migratetype()
     }
 
-    /// How its fresh memory comes in.
+    /// The way in which its fresh memory comes in.
     #[inline]
     #[must_use]
     pub fn faults(&self) -> Faults {
@@ -177,7 +178,7 @@ impl Pageblock {
         }
     }
 
-    /// Says how it comes in from now on.
+    /// Records how its fresh memory comes in from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.faults.store(faults as u8, Relaxed);
     }
@@ -189,7 +190,7 @@ impl Pageblock {
         u32::from(self.nr_singles.load(Relaxed))
     }
 
-    /// Whether frame `offset` is a free block of order 0.
+    /// Returns whether frame `offset` is a free block of order 0.
     #[must_use]
     pub fn is_single(&self, offset: u32) -> bool {
         self.single[offset as usize / 64].load(Relaxed) >> (offset % 64) & 1 == 1
@@ -217,7 +218,7 @@ impl Pageblock {
         u32::from(count)
     }
 
-    /// Records that frame `offset` is one no longer; returns how many are left.
+    /// Records that frame `offset` is no longer a free block of order 0; returns how many are left.
     #[inline]
     pub fn remove_single(&self, offset: u32) -> u32 {
         let (index, bit) = (offset as usize / 64, 1u64 << (offset % 64));
@@ -277,7 +278,7 @@ impl Pageblock {
         });
     }
 
-    /// Whether frame `offset` left the buddy allocator for a movable request.
+    /// Returns whether frame `offset` left the buddy allocator for a movable request.
     #[must_use]
     pub fn is_movable(&self, offset: u32) -> bool {
         self.movable[offset as usize / 64].load(Relaxed) >> (offset % 64) & 1 == 1
@@ -296,14 +297,14 @@ impl Pageblock {
         loaded(&self.extents)
     }
 
-    /// Those of them that are not known to be zero.
+    /// The frames of extents that are not known to be zero.
     #[inline]
     #[must_use]
     pub fn dirty_extents(&self) -> FrameBits {
         loaded(&self.dirty_extents)
     }
 
-    /// How many of `count` frames from `offset` on are kept.
+    /// Counts the kept frames among the `count` ones from `offset` on.
     #[inline]
     #[must_use]
     pub fn extents_in(&self, offset: u32, count: u32) -> u32 {
@@ -312,7 +313,7 @@ impl Pageblock {
             .sum()
     }
 
-    /// Keeps frames for movable requests; only the words that they lie in are touched.
+    /// Keeps frames for movable requests; touches only the words that they lie in.
     #[inline]
     pub fn add_extent(&self, offset: u32, count: u32, zeroed: bool) {
         for (word, mask) in masks_of(offset, count) {
@@ -324,7 +325,7 @@ impl Pageblock {
         }
     }
 
-    /// Keeps frames no longer that were kept; returns how many of them are not known to be zero.
+    /// Gives up kept frames; returns how many of them are not known to be zero.
     #[inline]
     pub fn remove_extent(&self, offset: u32, count: u32) -> u32 {
         let mut were_dirty = 0;
@@ -345,20 +346,20 @@ impl Pageblock {
         store(&self.extents, bits);
     }
 
-    /// Changes which of them are not known to be zero.
+    /// Changes which kept frames are not known to be zero.
     #[inline]
     pub fn set_dirty_extents(&self, bits: FrameBits) {
         store(&self.dirty_extents, bits);
     }
 
-    /// Frames of the longest extent of frames kept; 0 where there are none.
+    /// Frames of the longest extent; 0 where there is none.
     #[inline]
     #[must_use]
     pub fn longest_extent(&self) -> u32 {
         u32::from(self.longest_extent.load(Relaxed))
     }
 
-    /// The pageblock behind this one on its list of alike longest extents.
+    /// The pageblock behind this one on its list by longest extents.
     #[inline]
     #[must_use]
     pub fn next_extent(&self) -> Link<PageblockIndex> {
@@ -372,7 +373,7 @@ impl Pageblock {
     }
 }
 
-/// The descriptors of the pageblocks of a window, as far as they have been in use.
+/// The descriptors of a window's pageblocks, up to the last one that was ever in use.
 pub struct Pageblocks {
     array: GrowingArray<Pageblock>,
 }

@@ -3,8 +3,8 @@
 use super::order::{Order, PAGEBLOCK_ORDER};
 use core::fmt;
 
-/// A frame's number, counted from the start of the window's frames. A pointer becomes a frame by
-/// one subtraction and one shift.
+/// A frame's number, counted from the first frame of the window. One subtraction and one shift turn
+/// a pointer into a frame.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Pfn(pub u32);
 
@@ -18,7 +18,7 @@ impl Pfn {
     /// No frame: the end of a list.
     pub const NONE: Self = Self(u32::MAX);
 
-    /// As an index.
+    /// Returns it as an index.
     #[inline(always)]
     #[must_use]
     pub const fn index(self) -> usize {
@@ -46,7 +46,7 @@ impl Pfn {
         Self(self.0 & !(order.frames() - 1))
     }
 
-    /// Whether a block of `order` may start here.
+    /// Returns whether a block of `order` may start here.
     #[inline(always)]
     #[must_use]
     pub const fn is_aligned(self, order: Order) -> bool {
@@ -73,7 +73,7 @@ impl PageblockIndex {
         Pfn(self.0 << PAGEBLOCK_ORDER)
     }
 
-    /// As an index.
+    /// Returns it as an index.
     #[inline(always)]
     #[must_use]
     pub const fn index(self) -> usize {

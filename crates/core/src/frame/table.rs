@@ -1,4 +1,4 @@
-//! What is recorded of each frame: 6 bytes in three dense arrays.
+//! The descriptors of frames: 6 bytes each, in three dense arrays.
 //!
 //! | array | bytes | written by | meaning |
 //! |---|---|---|---|
@@ -8,8 +8,8 @@
 //!
 //! Invariant: a frame has an owner (`kind != NONE` for it or for the head of its block) or is free
 //! (`state`, or a bit of its pageblock, says where), never both. Arrays are accessible from their
-//! start to behind the last frame in use, so that any address in front of it can be asked about;
-//! what is not mapped there, or is somebody else's, has no owner.
+//! start to the last frame in use, so that every address before its end can be looked up. Frames
+//! there that are not mapped, or foreign, have no owner.
 
 use super::growing::{DOWN, GrowingArray};
 use super::list::{Link, Links};
@@ -19,7 +19,7 @@ use core::ptr::NonNull;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-/// Who owns a frame: a slab cache's number, or one of the constants.
+/// The owner of a frame: a slab cache's number, or one of the constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind(pub u8);
 
@@ -33,7 +33,7 @@ impl Kind {
     /// Head of a mapping; `link` holds its length in frames.
     pub const MAPPING: Self = Self(254);
 
-    /// Whether a slab cache owns the frame.
+    /// Returns whether a slab cache owns the frame.
     #[inline]
     #[must_use]
     pub const fn is_cache(self) -> bool {
@@ -45,7 +45,7 @@ impl Kind {
 ///
 /// `{in_zone : 1 | in_pcp : 1 | reserved : 1 | zeroed : 1 | order : 4}`, all 0 = in use or never
 /// taken. Only the head of a free block carries it; `zeroed` may also be set on frames in use that
-/// were handed out zeroed and belong to nobody's data yet.
+/// were handed out zeroed and hold no data yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FrameState(pub u8);
 
@@ -68,37 +68,37 @@ impl FrameState {
         Self(Self::IN_PCP | if zeroed { Self::ZEROED } else { 0 } | order.get())
     }
 
-    /// Whether this heads a free block of exactly `order` in the zone.
+    /// Returns whether this heads a free block of exactly `order` in the zone.
     #[must_use]
     pub const fn is_buddy(self, order: Order) -> bool {
         self.0 & !Self::ZEROED == Self::IN_ZONE | order.get()
     }
 
-    /// Whether this heads a free block of exactly `order` on a per-CPU list.
+    /// Returns whether this heads a free block of exactly `order` on a per-CPU list.
     #[must_use]
     pub const fn is_listed(self, order: Order) -> bool {
         self.0 & !Self::ZEROED == Self::IN_PCP | order.get()
     }
 
-    /// Whether this heads a free block in the zone.
+    /// Returns whether this heads a free block in the zone.
     #[must_use]
     pub const fn is_in_zone(self) -> bool {
         self.0 & Self::IN_ZONE != 0
     }
 
-    /// Whether this heads a free block on a per-CPU list.
+    /// Returns whether this heads a free block on a per-CPU list.
     #[must_use]
     pub const fn is_in_pcp(self) -> bool {
         self.0 & Self::IN_PCP != 0
     }
 
-    /// Whether this heads a free block, wherever.
+    /// Returns whether this heads a free block, in the zone or on a per-CPU list.
     #[must_use]
     pub const fn is_free(self) -> bool {
         self.0 & (Self::IN_ZONE | Self::IN_PCP) != 0
     }
 
-    /// Whether every byte of the block is known to be zero.
+    /// Returns whether every byte of the block is known to be zero.
     #[must_use]
     pub const fn is_zeroed(self) -> bool {
         self.0 & Self::ZEROED != 0
@@ -214,12 +214,12 @@ impl FrameTable {
     /// The link words of two neighbouring frames as one 64-bit word.
     ///
     /// # Panics
-    /// Where `even` is not even.
+    /// If `even` is not even.
     #[inline]
     #[must_use]
     pub fn link_pair(&self, even: Pfn) -> &AtomicU64 {
         assert!(even.0.is_multiple_of(2), "link pairs start at even frames");
-        // Which half is whose does not matter to who uses them as a pair.
+        // A user of the pair does not care which half belongs to which frame.
         let lower = self.link.at(even.plus(1).index());
         // SAFETY: two adjacent entries of the array, which grows down from a page: the second one
         // of a pair lies at a multiple of 8. Callers use them as a pair or as two words, never both

@@ -1,4 +1,4 @@
-//! The window against an oracle that knows each pageblock, with somebody else's mappings in it.
+//! The window against an oracle that knows each pageblock, with foreign mappings in it.
 
 use super::block_bits::{Bit, BlockBits};
 use super::{Memory, PAGEBLOCK_BYTES, PageblockIndex, Side, Wanted};
@@ -27,7 +27,7 @@ enum Op {
         align: u32,
         room: u32,
     },
-    /// One of the extents that are held grows.
+    /// Extends one of the held extents.
     Extend {
         which: usize,
         more: u32,
@@ -42,7 +42,7 @@ enum Op {
         more: u32,
         is_lost: bool,
     },
-    /// Fails the next call of the system but so many.
+    /// Lets this many calls of the system succeed, and fails the next one.
     Fail(u64),
 }
 
@@ -60,7 +60,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What is held, and what is out of use.
+/// The extents held, and the pageblocks excluded.
 struct Oracle {
     held: Vec<(u32, u32)>,
     excluded: Vec<u32>,
@@ -141,7 +141,7 @@ impl Oracle {
         let address = |first: u32| memory.arena().address(PageblockIndex(first).first());
         let extent = |(first, count): (u32, u32)| (PageblockIndex(first), count);
         let word = address(from.0).cast::<u64>();
-        // SAFETY: both extents are mapped and nobody else's.
+        // SAFETY: both extents are mapped, and held by this test alone.
         unsafe { word.write(u64::from(from.0) + 1) };
         os.lose_targets(is_lost);
         // SAFETY: as above.
@@ -203,7 +203,7 @@ proptest! {
 /// Blocks of two regions of the index and a part of a third one, which ends within a group.
 const MANY: u32 = 2 * 32 * 1024 + 5 * 1024 + 77;
 
-/// Where something begins: most of it where a word, a group or a region does, or beside.
+/// A position: mostly at or beside the beginning of a word, a group or a region.
 fn place() -> impl Strategy<Value = u32> {
     let edge = prop::sample::select(vec![1u32, 64, 1024, 32 * 1024]);
     (edge, 0..MANY, 0u32..4)
@@ -214,7 +214,7 @@ fn length() -> impl Strategy<Value = u32> {
     (0u32..17, any::<u32>()).prop_map(|(bits, random)| (1 << bits) + random % (1 << bits))
 }
 
-/// Where a search begins, how many blocks it is for, and which address they are to have.
+/// The start of a search, the number of blocks it looks for, and their alignment.
 fn wanted_extents() -> impl Strategy<Value = Vec<(u32, u32, u32, u32)>> {
     prop::collection::vec((place(), length(), 0u32..3, 0u32..4), 1..8)
 }
@@ -252,7 +252,7 @@ proptest! {
             }
             taken[first as usize..end as usize].fill(is_taken);
         }
-        // A comb, in which nothing long finds room.
+        // A comb, in which no long extent is free.
         let (from, full, free) = holes;
         let comb = (from..MANY).step_by((full + free) as usize).take(3000);
         for (first, end) in comb.map(|first| (first, first.saturating_add(full).min(MANY))) {
@@ -283,7 +283,7 @@ proptest! {
     }
 }
 
-/// Among 100,000 holes only the words around the one that serves are looked into.
+/// Among 100,000 holes, a search looks only into the words around the one that serves.
 #[test]
 fn a_search_passes_over_holes_that_are_too_small() {
     const HOLES: u32 = 100_000;
@@ -295,12 +295,12 @@ fn a_search_passes_over_holes_that_are_too_small() {
         Some(at)
     };
     assert_eq!(bits.find(0, 2, align_up), Some(4 * HOLES));
-    // One for each piece that was passed over, or hole that was looked at.
+    // One for each piece that was passed over, and each hole that was looked at.
     assert!(looked.get() < 1000, "{} extents looked at", looked.get());
 }
 
 #[test]
-fn somebody_elses_mapping_is_left_out_and_all_around_it_serves() {
+fn a_foreign_mapping_is_left_out_and_all_around_it_serves() {
     let os = fake_os();
     let memory = memory_on(os);
     let address = memory.arena().address(PageblockIndex(5).first());
@@ -316,7 +316,7 @@ fn somebody_elses_mapping_is_left_out_and_all_around_it_serves() {
 }
 
 #[test]
-fn a_table_that_meets_somebody_else_ends_the_memory_there() {
+fn a_table_that_meets_a_foreign_mapping_ends_the_memory_there() {
     let os = fake_os();
     let memory = memory_on(os);
     assert_eq!(memory.take(wanted(2)), Ok(PageblockIndex(0)));

@@ -1,10 +1,11 @@
-//! How much of what was handed out is really touched: large objects often are not, and bringing
-//! them in whole would multiply what a program holds.
+//! The part of the frames handed out that programs really touch. Large objects often are not
+//! touched whole, and bringing them in whole would multiply the memory of a program.
 //!
-//! The kernel knows best which pages are in memory, but the call that says so (`mincore`) is none
-//! that other allocators make, and a filter may kill for it. So this is known by kinds: objects of
-//! up to a page lie in every page of their slab, and whoever writes into each of them touches it
-//! all; of larger ones the slab layer looks whether something was written behind their first page.
+//! The kernel knows best which pages are in memory, but other allocators do not make the call that
+//! tells (`mincore`), and a filter of system calls may kill the process for it. So the slab layer
+//! tells it by kinds of frames. Every page of a slab holds objects of up to a page, so a program
+//! that writes into each object touches the whole slab. For larger objects, the slab layer looks
+//! whether something was written behind their first page.
 
 use super::memory::Memory;
 use super::order::PAGEBLOCK_FRAMES;
@@ -12,17 +13,17 @@ use super::pfn::Pfn;
 use super::table::Kind;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
-/// Frames that slabs had of a range, and those of them that are touched as a rule.
+/// The frames of slabs in a range, and how many of them are touched as a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touched {
     /// Frames of slabs.
     pub handed_out: u32,
-    /// Of them, those of kinds that are touched whole.
+    /// The frames among them of kinds that are touched whole.
     pub touched: u32,
 }
 
 impl Touched {
-    /// Whether nearly all were: at least 7/8.
+    /// Returns whether nearly all of them are touched: at least 7/8.
     #[must_use]
     pub fn is_dense(self) -> bool {
         self.touched * 8 >= self.handed_out * 7
@@ -49,7 +50,7 @@ impl KindSet {
         }
     }
 
-    /// Whether a kind is in the set.
+    /// Returns whether a kind is in the set.
     #[must_use]
     pub fn has(&self, kind: Kind) -> bool {
         let (word, bit) = self.place(kind);
@@ -68,9 +69,8 @@ impl Default for KindSet {
 }
 
 impl Memory {
-    /// What slabs have of up to a pageblock of frames, and how much of it belongs to kinds that are
-    /// touched whole. Of frames that come and go meanwhile, what is counted is from before or
-    /// after.
+    /// Counts the frames of slabs among up to a pageblock of frames, and those of kinds that are
+    /// touched whole. Frames that come or go meanwhile may count or not.
     #[must_use]
     pub fn touched(&self, first: Pfn, count: u32, touched_whole: &KindSet) -> Touched {
         let mut seen = Touched { handed_out: 0, touched: 0 };

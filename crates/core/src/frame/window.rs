@@ -1,25 +1,25 @@
-//! A window: addresses of which pieces are mapped as they are needed.
+//! A window: addresses, of which pieces are mapped as they are needed.
 
 use core::ptr::NonNull;
 use quarry_sys::os::{Os, OsResult};
 
-/// The addresses, given up when this is dropped; what is mapped in them must be unmapped by then.
+/// The addresses, given up on drop; everything mapped in them must be unmapped by then.
 pub struct Window {
     os: &'static dyn Os,
     start: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: the start never changes, and nothing is done with it but arithmetic.
+// SAFETY: the start never changes, and serves for arithmetic only.
 unsafe impl Sync for Window {}
 // SAFETY: as for Sync.
 unsafe impl Send for Window {}
 
 impl Window {
-    /// Chooses addresses where nothing is likely to be mapped, at a multiple of `align`.
+    /// Chooses addresses at a multiple of `align` where hardly any other mapping lies.
     ///
     /// # Errors
-    /// Where there are no such addresses.
+    /// If there are no such addresses.
     pub fn choose(os: &'static dyn Os, bytes: usize, align: usize) -> OsResult<Self> {
         Ok(Self { os, start: os.window(bytes, align)?, bytes })
     }
@@ -27,7 +27,7 @@ impl Window {
     /// The address `offset` bytes behind the start.
     ///
     /// # Panics
-    /// Outside the window.
+    /// If it lies outside the window.
     #[must_use]
     pub fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset < self.bytes, "an address outside the window");

@@ -1,16 +1,19 @@
 //! Mappings: requests above 1 MiB, as extents of whole pageblocks of the window.
 //!
-//! What is not touched of an extent costs nothing. The link words of its first frames describe a
-//! mapping: `link[0]` frames in use, `link[1]` pageblocks of the extent, `link[2]` frames charged
-//! to the budget: as many as have been in use since the extent was fresh, because those may be in
-//! memory; `link[3]` whether its pages have been moved.
-//! Freed extents are kept with their memory for reuse, up to a bound, so that a program that
-//! allocates and frees 10 MiB in a loop makes no system call. The stack shrinks them before the
-//! process becomes larger than it has been (`crates/core/src/stack/footprint.rs`).
+//! Untouched pages of an extent cost nothing. The link words of its first frames describe a
+//! mapping: `link[0]` holds the frames in use, `link[1]` the pageblocks of the extent, `link[2]`
+//! the frames charged to the budget, `link[3]` whether its pages have been moved. A mapping is
+//! charged for the most frames that it has used since its extent was fresh, because those may be
+//! in memory.
 //!
-//! A mapping that grows does so where it is, or its pages are moved by page tables. Pages that were
-//! moved are a mapping of their own to the kernel, which merges them with no neighbour ever; so
-//! what is given back is unmapped, and where very many have been moved, they are copied instead.
+//! The mapping cache keeps freed extents with their memory for reuse, up to a bound, so that a
+//! program that allocates and frees 10 MiB in a loop makes no system call. The stack shrinks the
+//! cache before the process becomes larger than it has been
+//! (`crates/core/src/stack/footprint.rs`).
+//!
+//! A mapping grows in place, or its pages move to another extent by page tables. To the kernel,
+//! moved pages are a mapping of their own, which it never merges with a neighbour. So extents that
+//! are given back are unmapped, and once very many mappings have been moved, pages are copied.
 //!
 //! Equation: `frames <= charged <= blocks * 512`.
 
@@ -29,7 +32,7 @@ use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering};
 pub struct Mapping {
     /// Its first frame.
     pub pfn: Pfn,
-    /// The bytes behind so many first ones are known to be zero.
+    /// Bytes at or past this offset are known to be zero.
     pub dirty_bytes: usize,
 }
 
@@ -38,9 +41,9 @@ pub struct Mappings {
     cache: CountedLock<MappingCache>,
     live: AtomicUsize,
     moved: MovedMappings,
-    /// Bytes kept, to be read without the lock.
+    /// Bytes of the mapping cache, to be read without the lock.
     cached_bytes: AtomicUsize,
-    /// Frames in the budget for them, likewise.
+    /// Frames that it is charged for, likewise.
     cached_charged: AtomicU32,
 }
 
@@ -48,7 +51,7 @@ fn blocks_of(frames: u32) -> u32 {
     frames.div_ceil(PAGEBLOCK_FRAMES)
 }
 
-/// Frames that hold `bytes`, where a window can have as many.
+/// The frames that hold `bytes`; `None` where no window has that many.
 #[must_use]
 pub fn frames_of(bytes: usize) -> Option<u32> {
     u32::try_from(bytes.div_ceil(FRAME_BYTES)).ok().filter(|frames| *frames < u32::MAX / 2)
@@ -93,13 +96,13 @@ impl Mappings {
         Some(Mapping { pfn, dirty_bytes: dirty as usize * FRAME_BYTES })
     }
 
-    /// An extent of those kept.
+    /// Takes an extent from the mapping cache.
     fn take_cached(&self, blocks: u32, begins_well: impl Fn(&Extent) -> bool) -> Option<Extent> {
         self.lock().take(blocks, begins_well)
     }
 
-    /// A kept extent for a mapping of `frames` frames: charged for those that it has not had yet,
-    /// or released where the limit does not allow them; and how many it has had.
+    /// Charges a cached extent for a mapping of `frames` frames, or releases it where the limit
+    /// does not allow that. Returns the extent and the frames that it was charged for before.
     fn recharge(
         &self,
         pages: &PageAllocator,
@@ -114,7 +117,7 @@ impl Mappings {
         Some((Extent { charged: extent.charged + more, ..extent }, extent.charged))
     }
 
-    /// An extent for `frames` frames that is charged and committed.
+    /// Takes a fresh extent for `frames` frames, and charges it.
     fn fresh(&self, pages: &PageAllocator, frames: u32, align_blocks: u32) -> Option<Extent> {
         if !self.charge(pages, frames) {
             return None;
@@ -126,14 +129,14 @@ impl Mappings {
         Some(Extent { charged: frames, ..extent? })
     }
 
-    /// Charges frames, in place of kept extents where the limit leaves no other way.
+    /// Charges frames; where the limit does not allow them, empties the mapping cache first.
     fn charge(&self, pages: &PageAllocator, frames: u32) -> bool {
         pages.charge(frames) || (self.release_cached(pages) > 0 && pages.charge(frames))
     }
 
-    /// An extent that is not charged, with `room` pageblocks of free address space behind it if
-    /// there are as many somewhere; where address space is short, in place of kept ones, and then
-    /// of pageblocks that zones have and do not use.
+    /// Takes an extent that is not charged, with `room` pageblocks of free address space behind it
+    /// if possible. Where address space is short, empties the mapping cache, and then lets zones
+    /// give back pageblocks that they do not use.
     fn take_extent(
         &self,
         pages: &PageAllocator,
@@ -161,13 +164,13 @@ impl Mappings {
         pages.frames().link(pfn.plus(1))
     }
 
-    /// Frames in the budget for the mapping that starts at `pfn`.
+    /// Frames that the mapping that starts at `pfn` is charged for.
     #[must_use]
     pub fn charged(&self, pages: &PageAllocator, pfn: Pfn) -> u32 {
         pages.frames().link(pfn.plus(2))
     }
 
-    /// Frames in the budget for kept extents: what of them may be in memory. O(1).
+    /// Frames that the mapping cache is charged for: those that may be in memory. O(1).
     #[must_use]
     pub fn cached_charged(&self) -> u32 {
         self.cached_charged.load(Ordering::Relaxed)
@@ -179,7 +182,7 @@ impl Mappings {
         Extent { first: pfn.pageblock(), blocks, charged }
     }
 
-    /// Checks the equations of kept extents.
+    /// Checks the equations of the mapping cache.
     ///
     /// # Errors
     /// The first one that does not hold.
@@ -200,13 +203,13 @@ impl Mappings {
         self.keep(pages, extent);
     }
 
-    /// Keeps an extent, in place of older ones where there is no room, or releases it where there
-    /// cannot be.
+    /// Puts an extent into the mapping cache, in place of older ones where there is no room.
+    /// Releases an extent that is too large for the cache.
     fn keep(&self, pages: &PageAllocator, extent: Extent) {
         self.keep_as(pages, extent, |kept| kept.put(extent, |missing| pages.charge(missing)));
     }
 
-    /// As [`keep`](Self::keep), by `put`, where there is room.
+    /// As [`keep`](Self::keep), by `put`, once there is room.
     fn keep_as(&self, pages: &PageAllocator, extent: Extent, put: impl Fn(&mut MappingCache)) {
         let used =
             pages.zones().budget().used().saturating_sub(self.cached_charged() + extent.charged);
@@ -250,7 +253,7 @@ impl Mappings {
         Some(new.first.first())
     }
 
-    /// Takes the pageblocks behind an extent: of one that is kept there, and else free ones.
+    /// Takes the pageblocks behind an extent: cached ones as far as there are, then free ones.
     fn extend(&self, pages: &PageAllocator, old: Extent, frames: u32) -> Option<Extent> {
         let more = blocks_of(frames) - old.blocks;
         let kept = self.lock().take_at(old.end(), more);
@@ -260,7 +263,7 @@ impl Mappings {
                 self.keep(pages, kept);
             }
         };
-        // What was kept may be in memory, so all in front of it counts as well.
+        // Cached frames may be in memory, so all frames in front of them are charged as well.
         let charged = frames.max(old.charged + old.missing_before(&kept) + kept.charged);
         let missing = charged - old.charged - kept.charged;
         if !self.charge(pages, missing) {
@@ -268,7 +271,7 @@ impl Mappings {
             return None;
         }
         let fresh = Extent { first: kept.end(), blocks: more - kept.blocks, charged: 0 };
-        // As one mapping with what is in front of it, unless that is a kept extent.
+        // The fresh pageblocks join the mapping in front of them.
         let front = if kept.blocks == 0 { old } else { kept };
         let has_room = fresh.blocks == 0
             || pages.memory().extend(front.first, front.blocks, fresh.blocks).is_ok();
@@ -284,10 +287,10 @@ impl Mappings {
     fn relocate(&self, pages: &PageAllocator, old: Extent, frames: u32) -> Option<Extent> {
         let blocks = blocks_of(frames);
         let kept = self.take_cached(blocks, |_| true);
-        // What grows once more finds free address space behind it.
+        // With room behind it, the mapping can grow in place the next time.
         let new = kept.or_else(|| self.take_extent(pages, blocks, 1, blocks / 2))?;
-        // The memory that the new extent brings along gives way to the pages that come. So these
-        // are never held twice, nor charged.
+        // The pages that move replace the memory of the new extent, so no frame is held or charged
+        // twice.
         let behind = if new.charged > old.frames() { new.charged } else { 0 };
         let charged = frames.max(behind);
         let before = old.charged + new.charged;
@@ -299,8 +302,8 @@ impl Mappings {
             return None;
         }
         pages.frames().set_kind(old.first.first(), 1, Kind::NONE);
-        // SAFETY: the old extent's user waits for it to be resized, the new one is handed out to
-        // nobody yet; both are taken.
+        // SAFETY: the owner of the old extent waits for it to be resized, and the new one is not
+        // handed out yet; both are taken.
         match unsafe { self.moved.bring(pages, old, new) } {
             Moved::Gone => {}
             Moved::Copied => pages.memory().give_back(old.first, old.blocks),
@@ -314,19 +317,19 @@ impl Mappings {
         Some(Extent { charged, ..new })
     }
 
-    /// Gives the memory of all freed mappings back; returns the bytes.
+    /// Empties the mapping cache; returns the bytes.
     pub fn release_cached(&self, pages: &PageAllocator) -> usize {
         self.release_unused_since(pages, u64::MAX)
     }
 
-    /// Extents kept so far, those included that have been reused or released since.
+    /// Extents put into the mapping cache so far.
     #[must_use]
     pub fn cached_so_far(&self) -> u64 {
         self.lock().so_far()
     }
 
-    /// Gives the memory of those freed mappings back that have been kept since fewer than `number`
-    /// extents had been kept; returns the bytes.
+    /// Releases the cached extents that were put before the extent with this `number`; returns the
+    /// bytes.
     pub fn release_unused_since(&self, pages: &PageAllocator, number: u64) -> usize {
         let mut bytes = 0;
         loop {
@@ -337,10 +340,10 @@ impl Mappings {
         }
     }
 
-    /// Gives the memory of kept extents back until `frames` fewer are charged for them: of the
-    /// oldest first, and of the last of these its end only. Its beginning, and its addresses, are
-    /// there for the next mapping of its size, which then takes no page fault but for what was
-    /// missing. Returns how many are left to give.
+    /// Gives memory of cached extents back, oldest first, until the cache is charged for `frames`
+    /// fewer. Of the last extent it gives back only the end: the next mapping of that size finds
+    /// the beginning and the addresses, and faults only for the missing pages. Returns the frames
+    /// that are left to give.
     pub fn shrink_cache(&self, pages: &PageAllocator, frames: u32) -> u32 {
         let mut left = frames;
         while left > 0 {
@@ -357,7 +360,7 @@ impl Mappings {
         0
     }
 
-    /// Purges a kept extent behind its first `charged` frames and puts it back.
+    /// Purges a cached extent behind its first `charged` frames, and puts it back.
     fn cut(&self, pages: &PageAllocator, kept: CachedExtent, charged: u32) {
         let arena = pages.arena();
         let page_frames = arena.os().page_size().div_ceil(FRAME_BYTES) as u32;
@@ -376,7 +379,7 @@ impl Mappings {
         self.keep_as(pages, kept.extent, |extents| extents.put_back(kept, charge));
     }
 
-    /// Bytes of freed mappings kept.
+    /// Bytes of the mapping cache.
     #[must_use]
     pub fn cached_bytes(&self) -> usize {
         self.cached_bytes.load(Ordering::Relaxed)
@@ -392,7 +395,7 @@ impl Mappings {
     }
 }
 
-/// The mapping cache, locked: publishes what is read without the lock when it is dropped.
+/// The locked mapping cache. Publishes its bytes and its charge when it is dropped.
 struct LockedCache<'a> {
     mappings: &'a Mappings,
     cache: Guard<'a, MappingCache>,

@@ -1,31 +1,31 @@
-//! Extents of freed mappings that are kept with their memory.
+//! The mapping cache: extents of freed mappings, with their memory.
 //!
-//! A request takes the front of the shortest extent that holds it, and what is left stays; a
-//! mapping that grows takes what it needs of the extent behind it. So a block that grows over and
-//! over again finds the memory of its predecessor where it needs it, and what is kept beside what
-//! is in use becomes less by as much. Neighbours become one extent when they are put back, as old
-//! as the older one: what is used again and again does not keep alive what lies beside it.
+//! A request takes the front of the shortest extent that holds it; the rest stays. A mapping that
+//! grows takes pageblocks of the extent behind it. So a block that grows over and over again finds
+//! the memory of its predecessor where it needs it, and the cache shrinks as the block grows.
+//! Neighbours become one extent when they are put, as old as the older one: an extent that is used
+//! again and again does not keep its neighbours in the cache.
 //!
-//! Equations: `bytes = sum of extents <= most`, what was allowed when the last one was put;
+//! Equations: `bytes = sum of extents <= most`, the bound when the last extent was put;
 //! `charged = sum of frames charged`; `count <= CACHED_EXTENTS`; numbers rise; of an extent only
 //! the first `charged <= blocks * 512` frames may be in memory.
 
 use crate::frame::{PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex};
 use quarry_sys::broken::{Broken, Check};
 
-/// Freed mappings of so many bytes may be kept with their memory, however little is in use.
+/// Bytes that the cache may hold, however little is in use.
 pub(super) const CACHED_BYTES: usize = 64 << 20;
-/// Of what is in use, freed mappings may be this part where that is more.
+/// The cache may hold this fraction of the bytes in use, where that is more.
 const CACHED_SHARE: usize = 8;
-/// Most freed mappings kept.
+/// The most extents in the cache.
 const CACHED_EXTENTS: usize = 32;
 
-/// Pageblocks of a mapping, in use or kept.
+/// The pageblocks of a mapping, in use or cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub(super) first: PageblockIndex,
     pub(super) blocks: u32,
-    /// Frames in the budget, the only ones that may be in memory: the first ones.
+    /// The first frames, which are charged to the budget; no others may be in memory.
     pub(super) charged: u32,
 }
 
@@ -55,19 +55,19 @@ impl Extent {
         (Self { blocks, charged, ..self }, rest)
     }
 
-    /// Frames of it that are not charged, but lie in front of ones of `next` that are: what has to
-    /// be charged for both to be one extent.
+    /// Frames that must be charged to join this extent and `next`: those not charged here that lie
+    /// in front of charged ones there.
     pub(super) fn missing_before(&self, next: &Self) -> u32 {
         if next.charged == 0 { 0 } else { self.frames() - self.charged }
     }
 }
 
-/// Most bytes of freed mappings that are kept while `in_use` bytes are in use.
+/// The most bytes that the cache holds while `in_use` bytes are in use.
 pub(super) fn most_cached(in_use: usize) -> usize {
     CACHED_BYTES.max(in_use / CACHED_SHARE)
 }
 
-/// A kept extent, with the number of extents that had been kept before it: its age.
+/// A cached extent. Its number is the count of extents put before it, and so its age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CachedExtent {
     pub(super) extent: Extent,
@@ -77,14 +77,14 @@ pub(super) struct CachedExtent {
 const NOTHING: CachedExtent =
     CachedExtent { extent: Extent { first: PageblockIndex(0), blocks: 0, charged: 0 }, number: 0 };
 
-/// All that are kept.
+/// All cached extents.
 pub(super) struct MappingCache {
     /// Oldest first.
     extents: [CachedExtent; CACHED_EXTENTS],
     count: usize,
     bytes: usize,
     charged: u32,
-    /// Most bytes when the last one was put.
+    /// The most bytes allowed when the last extent was put.
     most: usize,
     so_far: u64,
 }
@@ -110,7 +110,7 @@ impl MappingCache {
         self.so_far
     }
 
-    /// Frames in the budget for all of them.
+    /// Frames charged for all of them.
     pub(super) fn charged(&self) -> u32 {
         self.charged
     }
@@ -119,7 +119,7 @@ impl MappingCache {
         &self.extents[..self.count]
     }
 
-    /// The front of the shortest extent that has `blocks` pageblocks and begins as it should.
+    /// Takes the front of the shortest extent that has `blocks` pageblocks and `begins_well`.
     pub(super) fn take(
         &mut self,
         blocks: u32,
@@ -132,7 +132,7 @@ impl MappingCache {
         Some(self.take_front(best, blocks))
     }
 
-    /// At most `blocks` pageblocks from `first` on, if an extent begins there.
+    /// Takes up to `blocks` pageblocks from `first` on, if an extent begins there.
     pub(super) fn take_at(&mut self, first: PageblockIndex, blocks: u32) -> Option<Extent> {
         let index = self.find(|extent| extent.first == first)?;
         Some(self.take_front(index, blocks.min(self.extents[index].extent.blocks)))
@@ -149,12 +149,12 @@ impl MappingCache {
         front
     }
 
-    /// The oldest extent, if it was put before the extent with this number.
+    /// Takes the oldest extent, if it was put before the extent with this number.
     pub(super) fn take_older_than(&mut self, number: u64) -> Option<Extent> {
         (self.count > 0 && self.extents[0].number < number).then(|| self.remove(0))
     }
 
-    /// The oldest extent, which may be [put back](Self::put_back).
+    /// Takes the oldest extent, which may be [put back](Self::put_back).
     pub(super) fn take_oldest(&mut self) -> Option<CachedExtent> {
         let number = self.all().first()?.number;
         Some(CachedExtent { extent: self.remove(0), number })
@@ -169,24 +169,23 @@ impl MappingCache {
         extent
     }
 
-    /// Where there is no room for an extent within `most` bytes, the oldest one, which must go
-    /// first.
+    /// Takes the oldest extent where there is no room for `extent` within `most` bytes; the caller
+    /// releases it and tries again.
     pub(super) fn make_room_for(&mut self, extent: Extent, most: usize) -> Option<Extent> {
         self.most = most;
         let has_room = self.count < CACHED_EXTENTS && self.bytes + extent.bytes() <= most;
         if has_room { None } else { self.take_older_than(u64::MAX) }
     }
 
-    /// Keeps an extent for which there is room; with its neighbours as one, where what is missing
-    /// between them can be charged.
+    /// Puts an extent for which there is room. Joins it with its neighbours where the frames
+    /// missing between them can be charged.
     pub(super) fn put(&mut self, extent: Extent, charge: impl Fn(u32) -> bool) {
         let number = self.so_far;
         self.so_far += 1;
         self.put_back(CachedExtent { extent, number }, charge);
     }
 
-    /// As [`put`](Self::put), of an extent that was taken as the oldest one and is as old as it
-    /// was.
+    /// As [`put`](Self::put), of an extent that was taken as the oldest one, and keeps its age.
     pub(super) fn put_back(&mut self, kept: CachedExtent, charge: impl Fn(u32) -> bool) {
         let mut kept = kept;
         let extent = kept.extent;
@@ -204,7 +203,7 @@ impl MappingCache {
         self.charged += kept.extent.charged;
     }
 
-    /// One extent of `kept` and its neighbour with this index, or `kept` alone.
+    /// Joins `kept` and its neighbour with this index, or returns `kept` alone.
     fn join(
         &mut self,
         kept: CachedExtent,
@@ -259,7 +258,7 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Op {
-        /// An extent of so many pageblocks from one on, charged for a part of it in 256ths.
+        /// An extent of `blocks` pageblocks, charged for a `part` of it in 256ths.
         Put {
             first: u32,
             blocks: u32,
@@ -271,8 +270,7 @@ mod tests {
             blocks: u32,
         },
         TakeOldest,
-        /// The oldest extent goes for a part of its charge, in 256ths, and comes back with the
-        /// rest.
+        /// Takes the oldest extent, and puts it back with a part of its charge, in 256ths.
         Cut(u32),
     }
 
@@ -289,8 +287,8 @@ mod tests {
         (op, prop::bool::weighted(0.8))
     }
 
-    /// What is known of each pageblock: the frames at its front that may be in memory, if it is
-    /// kept, and when it was put.
+    /// The state of each cached pageblock: the frames at its front that may be in memory, and when
+    /// it was put.
     #[derive(Default)]
     struct Naive {
         kept: Vec<Option<(u32, u64)>>,
@@ -308,7 +306,7 @@ mod tests {
             self.charged += u64::from(extent.charged);
         }
 
-        /// Counts what joining charges for more, if it may.
+        /// Counts the frames that joining charges, if it may.
         fn charging(&mut self, may_charge: bool, put: impl FnOnce(&dyn Fn(u32) -> bool)) {
             let more = std::cell::Cell::new(0);
             put(&|missing| {
@@ -319,8 +317,8 @@ mod tests {
             self.charged += u64::from(more.get());
         }
 
-        /// Whether all that may be in memory lies within what is charged, and was put no earlier
-        /// than the extent says.
+        /// Checks that all frames that may be in memory are charged, and that no pageblock was put
+        /// earlier than the extent says.
         fn check(&self, extent: &Extent, number: u64) {
             for block in 0..extent.blocks {
                 let (dirty, put) =
@@ -385,7 +383,7 @@ mod tests {
                 let Some(mut oldest) = kept.take_oldest() else { return };
                 naive.take(oldest.extent);
                 oldest.extent.charged = oldest.extent.charged * part / 256;
-                // As old as it was, not as old as what it was joined of.
+                // With its own age, not that of the extents that it was joined of.
                 naive.put(oldest.extent, oldest.number);
                 naive.charging(may_charge, |charge| kept.put_back(oldest, charge));
             }

@@ -1,7 +1,7 @@
-//! Pages that change their extent: by page tables, else by copying.
+//! Moving the pages of a mapping to another extent: by page tables, else by copying.
 //!
-//! What was moved is a mapping of its own to the kernel, which allows a process a number of them
-//! (`vm.max_map_count`); a quarter of that number is for ours.
+//! To the kernel, pages that were moved are a mapping of their own, and it limits the mappings of a
+//! process (`vm.max_map_count`). Quarry uses a quarter of that number.
 //!
 //! Equation: `count` = live mappings whose `link[3]` is 1.
 
@@ -12,23 +12,23 @@ use quarry_sys::os::NotMoved;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 use quarry_sys::topology::max_map_count;
 
-/// What became of the pages of an extent.
+/// The outcome of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moved {
-    /// They are in the new extent; the old one is nobody's.
+    /// The pages are in the new extent; the old one is free.
     Gone,
-    /// They are in both.
+    /// The pages are in both extents.
     Copied,
-    /// They are in the old extent; the new one is out of use.
+    /// The pages are in the old extent; the new one is excluded.
     Lost,
 }
 
-/// How many mappings have been moved and live.
+/// The number of live mappings that have been moved.
 pub(super) struct MovedMappings {
     count: AtomicUsize,
 }
 
-/// The frame in whose link word a mapping keeps whether it was moved.
+/// The frame whose link word says whether a mapping was moved.
 fn mark_of(first: Pfn) -> Pfn {
     first.plus(3)
 }
@@ -42,31 +42,31 @@ impl MovedMappings {
         Self { count: AtomicUsize::new(0) }
     }
 
-    /// Says of a new mapping that it has not been moved.
+    /// Records that a new mapping has not been moved.
     pub(super) fn begin(&self, pages: &PageAllocator, first: Pfn) {
         pages.frames().set_link(mark_of(first), 0);
     }
 
-    /// Says of a mapping that it lives no longer.
+    /// Records that a mapping is freed.
     pub(super) fn forget(&self, pages: &PageAllocator, first: Pfn) {
         if is_moved(pages, first) {
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Whether another move leaves the program enough mappings. Each that was moved may have two
-    /// neighbours that were one before.
+    /// Returns whether another move leaves the program enough mappings. Each move may split one
+    /// mapping of the kernel into two neighbours.
     fn may_move(&self, extent: Extent) -> bool {
         const SURELY: usize = 1024;
         let count = self.count.load(Ordering::Relaxed);
-        // To copy more than that would take longer than to be short of mappings costs.
+        // Copying a larger extent would cost more than a shortage of mappings.
         count < SURELY || count < max_map_count() / 8 || extent.bytes() > CACHED_BYTES
     }
 
-    /// Brings the pages of the mapping in `old` into `new`.
+    /// Moves the pages of the mapping in `old` to `new`.
     ///
     /// # Safety
-    /// Both extents are taken by the caller, `new` is at least as long, and nobody uses them
+    /// The caller has taken both extents, `new` is at least as long, and no one uses them
     /// meanwhile.
     pub(super) unsafe fn bring(&self, pages: &PageAllocator, old: Extent, new: Extent) -> Moved {
         let was_moved = is_moved(pages, old.first.first());
@@ -95,7 +95,8 @@ impl MovedMappings {
     }
 }
 
-/// Copies what may have been touched of an extent; frames that are zero in both stay untouched.
+/// Copies the frames of an extent that may have been touched. Frames that are zero in both stay
+/// untouched.
 ///
 /// # Safety
 /// As [`MovedMappings::bring`].
@@ -104,8 +105,8 @@ unsafe fn copy(pages: &PageAllocator, old: Extent, new: Extent) {
         |extent: Extent, frame: u32| pages.arena().address(extent.first.first().plus(frame));
     for frame in 0..old.charged {
         let (from, to) = (address(old, frame), address(new, frame));
-        // SAFETY: a whole frame of an extent that is mapped and the caller's; a page is aligned for
-        // anything.
+        // SAFETY: a whole frame of a mapped extent that is the caller's; a page is aligned for any
+        // type.
         let words = unsafe { from.cast::<[u64; FRAME_BYTES / 8]>().as_ref() };
         if frame < new.charged || words.iter().any(|word| *word != 0) {
             // SAFETY: as above, and the extents do not overlap.

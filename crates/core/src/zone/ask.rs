@@ -1,13 +1,13 @@
-//! What a request asks of a zone, and what becomes of the blocks.
+//! Requests for blocks: their size, their rights, and where the blocks go.
 
 use crate::frame::{FrameState, MigrateType, Order};
 
-/// What is asked of a zone.
+/// A request to a zone.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
     /// Size of the blocks.
     pub order: Order,
-    /// What they will hold.
+    /// The kind of memory that they will hold.
     pub migratetype: MigrateType,
     /// Rights beyond the usual.
     pub flags: AllocFlags,
@@ -24,7 +24,7 @@ pub struct AllocFlags {
     pub high_atomic: bool,
 }
 
-/// What a block becomes when it leaves the free lists.
+/// Where a block goes when it leaves the free lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// Handed out.

@@ -12,11 +12,11 @@ pub struct Block {
     pub pfn: Pfn,
     /// Its size.
     pub order: Order,
-    /// Whether every byte is known to be zero.
+    /// True if every byte is known to be zero.
     pub zeroed: bool,
 }
 
-/// Calls `act` with the part of a block that lies in each of its pageblocks.
+/// Calls `act` for each pageblock of a block, with the part of the block that lies in it.
 #[inline]
 pub(super) fn for_each_part(
     memory: &Memory,

@@ -24,8 +24,7 @@ impl Locked<'_> {
         self.expand(Block { pfn, order: from, zeroed }, order, of)
     }
 
-    /// Takes a free block off the list of `migratetype`, for whatever use. Returns whether it is
-    /// known to be zero.
+    /// Takes a free block off the list of `migratetype`. Returns whether it is known to be zero.
     #[inline]
     pub(super) fn take_off(&mut self, pfn: Pfn, order: Order, of: MigrateType) -> bool {
         let zeroed = self.state.areas.remove(self.memory, pfn, order, of);
@@ -33,8 +32,8 @@ impl Locked<'_> {
         zeroed
     }
 
-    /// Splits a block that is on no list; the upper half goes to the head of its list at each step,
-    /// so that the lowest address is handed out.
+    /// Splits a block that is on no list. Each step puts the upper half at the head of its list, so
+    /// that the lowest address is handed out.
     #[inline]
     fn expand(&mut self, block: Block, order: Order, of: MigrateType) -> Block {
         let Block { pfn, order: from, zeroed } = block;
@@ -47,8 +46,8 @@ impl Locked<'_> {
 
     /// Puts a block back, merged with its free buddies. O(orders).
     ///
-    /// From the order of a pageblock on, blocks of different types merge only if both types are
-    /// ones that pages move between freely; the lower one's pageblocks take the type of the other.
+    /// From the order of a pageblock on, blocks of different types merge only if pages move freely
+    /// between both types; the buddy's pageblocks take the type of the block.
     #[inline]
     pub(super) fn put_block(&mut self, block: Block, end: End) {
         let (memory, areas) = (self.memory, &mut self.state.areas);
@@ -84,14 +83,15 @@ impl Locked<'_> {
     }
 }
 
-/// Whether blocks of two pageblocks of one zone may become one.
+/// Returns whether free blocks of two pageblocks may merge: both are of one zone, and pages move
+/// freely between their types.
 pub(super) fn may_merge(one: PageblockTag, other: PageblockTag) -> bool {
     one.node() == other.node()
         && one.migratetype().index() < PCP_TYPES
         && other.migratetype().index() < PCP_TYPES
 }
 
-/// Whether the block's own buddy is all that is missing for a still larger one: it had better be
+/// Returns whether only the block's own buddy is missing for a still larger block. Such a block is
 /// handed out late (`buddy_merge_likely`, Linux 6.x).
 #[inline]
 fn merge_likely(memory: &Memory, pfn: Pfn, order: Order) -> bool {

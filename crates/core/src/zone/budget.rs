@@ -1,15 +1,15 @@
-//! How many frames may be in use at once.
+//! The limit of frames that may be in use at once.
 //!
-//! Frames are counted where they leave the buddy allocator and where they come back; mappings are
-//! counted by whoever makes them. Free memory is not in the budget: it is given back to the
-//! operating system by purging.
+//! The budget counts frames where they leave the buddy allocator and where they come back; the
+//! heap charges its mappings itself. Free memory is not in the budget: purging gives it back to
+//! the operating system.
 //!
 //! Invariant: `used <= limit` whenever a charge succeeds;
 //! `used` = sum over zones of frames outside their free lists + `mapped`.
 
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 
-/// Frames in use, with a limit.
+/// The frames in use, and their limit.
 pub struct Budget {
     used: AtomicU32,
     mapped: AtomicU32,
@@ -23,7 +23,7 @@ impl Budget {
         Self { used: AtomicU32::new(0), mapped: AtomicU32::new(0), limit: AtomicU32::new(limit) }
     }
 
-    /// Charges as many of `count` blocks of `frames` frames as fit; returns how many.
+    /// Charges `count` blocks of `frames` frames, or those of them that fit; returns how many.
     #[inline]
     pub(super) fn charge_blocks(&self, count: u32, frames: u32) -> u32 {
         let mut used = self.used.load(Relaxed);
@@ -40,7 +40,7 @@ impl Budget {
         }
     }
 
-    /// Takes frames out of the account.
+    /// Takes frames out of the budget.
     #[inline]
     pub(super) fn uncharge(&self, frames: u32) {
         let before = self.used.fetch_sub(frames, Relaxed);
@@ -57,7 +57,7 @@ impl Budget {
         fits
     }
 
-    /// Takes (part of) a mapping out of the account.
+    /// Takes (part of) a mapping out of the budget.
     pub fn uncharge_mapping(&self, frames: u32) {
         self.mapped.fetch_sub(frames, Relaxed);
         self.uncharge(frames);
@@ -75,13 +75,13 @@ impl Budget {
         self.mapped.load(Relaxed)
     }
 
-    /// Most frames that may be in use.
+    /// The most frames that may be in use.
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit.load(Relaxed)
     }
 
-    /// Changes the limit. What is in use already stays in use.
+    /// Changes the limit. Frames in use stay in use, even beyond it.
     pub fn set_limit(&self, limit: u32) {
         self.limit.store(limit, Relaxed);
     }

@@ -1,4 +1,4 @@
-//! What a zone counts under its lock.
+//! The counts that a zone keeps under its lock.
 
 /// Calls and blocks of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ impl Traffic {
     }
 }
 
-/// How often requests were served from other types' blocks.
+/// Requests that were served from blocks of other migratetypes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FallbackCounts {
     /// Pageblocks claimed: they changed their type.

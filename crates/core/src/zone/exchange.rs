@@ -1,4 +1,4 @@
-//! How free frames of a pageblock pass between the lists of blocks and the extents, a pageblock at
+//! The exchange between blocks and extents: free frames pass from one to the other a pageblock at
 //! a time.
 
 use super::block::{Block, for_each_part, largest_blocks};
@@ -23,7 +23,7 @@ impl Locked<'_> {
         }
     }
 
-    /// Keeps free frames, or makes them free blocks where the pageblock is not movable.
+    /// Keeps free frames as an extent, or as free blocks where the pageblock is not movable.
     pub(super) fn put_frames(&mut self, pfn: Pfn, count: u32, zeroed: bool) {
         let pageblock = self.memory.pageblocks().of(pfn);
         if pageblock.migratetype() != MigrateType::Movable {
@@ -33,7 +33,7 @@ impl Locked<'_> {
             return;
         }
         let is_whole = self.state.extents.keep(self.memory, pfn, count, zeroed);
-        // After a flush part of what is free may be in blocks.
+        // After a flush, part of the free frames may be in blocks.
         let blocks = pageblock.free();
         if is_whole || blocks > 0 && blocks + pageblock.extents().count() == PAGEBLOCK_FRAMES {
             self.flush_pageblock(pfn.pageblock());
@@ -41,15 +41,15 @@ impl Locked<'_> {
     }
 
     /// Keeps a block of a movable pageblock that is on no list, for an extent that is taken at
-    /// once: until then the pageblock may be kept as a whole.
+    /// once. Only until then may the extents keep the whole pageblock.
     pub(super) fn keep_block(&mut self, block: Block) {
         let Block { pfn, order, zeroed } = block;
         self.state.extents.keep(self.memory, pfn, order.frames(), zeroed);
     }
 
-    /// Keeps what is free of a movable pageblock in blocks: of one that has a block of at least a
-    /// quarter of `count`, as every extent of `count` frames does. `None` where that would leave
-    /// too little on the lists.
+    /// Turns the free blocks of one movable pageblock into extents. It chooses a pageblock with a
+    /// block of at least a quarter of `count`, because every extent of `count` frames contains one.
+    /// Returns `None` where that would leave too little on the lists.
     pub(super) fn gather(&mut self, count: u32) -> Option<PageblockIndex> {
         let (memory, areas) = (self.memory, &self.state.areas);
         let smallest = count.ilog2().saturating_sub(1) as u8;

@@ -1,4 +1,4 @@
-//! Extents that are taken from a zone and put back, each call in one critical section.
+//! Requests for extents, each served in one critical section.
 
 use super::ask::AllocFlags;
 use super::block::Block;
@@ -8,7 +8,7 @@ use super::watermark::Mark;
 use super::zone::{Locked, ZoneRef};
 use crate::frame::{MigrateType, Order, Pfn};
 
-/// Pageblocks that a request gathers before it takes a whole one.
+/// The most pageblocks that a request gathers before it takes a whole one.
 const GATHERS: usize = 4;
 
 impl ZoneRef<'_> {
@@ -45,8 +45,7 @@ impl ZoneRef<'_> {
         locked.state.counts.put.add(1, count.into());
     }
 
-    /// Makes the frames of the pageblock with the longest extent free blocks; false where none are
-    /// kept.
+    /// Flushes the pageblock with the longest extent; returns false where there is no extent.
     pub(super) fn flush_longest(self) -> bool {
         if self.kept_in_extents() == 0 {
             return false;
@@ -59,15 +58,15 @@ impl ZoneRef<'_> {
         longest.is_some()
     }
 
-    /// Makes all frames that are kept as extents free blocks again.
+    /// Flushes all extents.
     pub(super) fn flush_extents(self) {
         while self.flush_longest() {}
     }
 }
 
 impl Locked<'_> {
-    /// Takes an extent: of those kept, or of a pageblock whose free blocks it gathers first while
-    /// enough is left on the lists.
+    /// Takes a kept extent, or one of a pageblock whose free blocks it gathers first, while enough
+    /// is left on the lists.
     #[inline]
     fn take_extent(&mut self, count: u32, align: u32) -> Option<Extent> {
         let extent = self.state.extents.take(self.memory, count, align);
@@ -85,7 +84,7 @@ impl Locked<'_> {
     }
 
     /// Takes a whole pageblock, or else the smallest block that holds the extent, and keeps the
-    /// rest.
+    /// remaining frames.
     #[cold]
     fn carve_extent(&mut self, count: u32, align: Order) -> Option<Extent> {
         let memory = self.memory;
@@ -100,7 +99,7 @@ impl Locked<'_> {
                 let index = pfn.pageblock();
                 return self.state.extents.take_in(memory, index, count, align.frames());
             }
-            // Stolen: what is left belongs to those who own the pageblock.
+            // Stolen: the remaining frames are of the pageblock's own type.
             self.mark_movable(pfn, order);
             self.put_frames(pfn.plus(count), order.frames() - count, zeroed);
             return Some(Extent { pfn, zeroed });

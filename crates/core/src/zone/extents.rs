@@ -1,16 +1,17 @@
 //! Extents: requests of an exact number of frames, best fit among the free frames of movable
 //! pageblocks, wherever they begin.
 //!
-//! A power of two that is trimmed leaves its rest to smaller requests only, and two neighbours that
-//! are free do not merge unless they are buddies. So frames that such requests leave or give back
-//! are not free blocks: they are bits of their pageblock, where neighbours are one extent whatever
-//! their numbers. Pageblocks with such frames are listed by their longest extent. A request takes
-//! the shortest extent that holds it, of a pageblock whose longest one is hardly longer.
+//! A block that is trimmed to the size of a request leaves a rest that only smaller requests can
+//! use, and two free neighbours do not merge unless they are buddies. So the frames that such
+//! requests leave or give back are not free blocks: they are bits of their pageblock, where
+//! neighbours form one extent whatever their numbers. Lists order the pageblocks with such frames
+//! by their longest extent. A request takes the shortest extent that holds it, from a pageblock
+//! whose longest extent is hardly longer.
 //!
-//! The buddy allocator's lists and the bits feed each other, a pageblock at a time: a request that
-//! no extent holds *gathers* the free blocks of a movable pageblock; one for a block that finds the
-//! lists below their mark *flushes* the pageblock with the longest extent; and a pageblock that has
-//! become free as a whole is a free block again, at once.
+//! The lists of blocks and the bits feed each other, a pageblock at a time. A request for an extent
+//! that finds none *gathers* the free blocks of a movable pageblock. A request for a block that
+//! finds the lists below their mark *flushes* the pageblock with the longest extent. A pageblock
+//! that becomes free as a whole becomes a free block at once.
 //!
 //! Invariants:
 //! * frames kept are free: not in the budget, of no kind; see `Pageblock` for the bits
@@ -25,13 +26,13 @@ use crate::frame::{
 use core::ops::RangeInclusive;
 use quarry_sys::broken::{Broken, Check};
 
-/// Requests of so many frames are extents. Fewer are orders that the per-CPU lists keep; of more,
-/// not two fit into a pageblock.
+/// The sizes of extents, in frames. Smaller requests are orders that the per-CPU lists keep; of
+/// larger ones, a pageblock holds only one.
 pub const EXTENT_FRAMES: RangeInclusive<u32> = 9..=PAGEBLOCK_FRAMES / 2;
-/// Frames between the longest extents of two lists.
+/// The difference between the longest extents of two lists, in frames.
 const STEP: u32 = 8;
 const LISTS: usize = 64;
-/// Pageblocks of one list that a request looks at.
+/// The most pageblocks of one list that a request looks at.
 const LOOKS: usize = 8;
 
 /// An extent that was handed out.
@@ -39,11 +40,11 @@ const LOOKS: usize = 8;
 pub struct Extent {
     /// Its first frame.
     pub pfn: Pfn,
-    /// Whether every byte is known to be zero.
+    /// True if every byte is known to be zero.
     pub zeroed: bool,
 }
 
-/// The pageblocks that keep frames, by their longest extents.
+/// The pageblocks that keep free frames, by their longest extents.
 pub(super) struct Extents {
     lists: [FrontList<PageblockIndex>; LISTS],
     filled: u64,
@@ -66,14 +67,14 @@ impl Extents {
         self.free
     }
 
-    /// Those of them that are not known to be zero.
+    /// The kept frames that are not known to be zero.
     #[inline]
     pub(super) fn dirty(&self) -> u32 {
         self.dirty
     }
 
-    /// Takes `count` frames at a multiple of `align` frames, if an extent that it looks at has
-    /// them.
+    /// Takes `count` frames at a multiple of `align` frames from the first extent it looks at that
+    /// has them.
     #[inline]
     pub(super) fn take(&mut self, memory: &Memory, count: u32, align: u32) -> Option<Extent> {
         let mut lists = self.filled & u64::MAX << (count / STEP);
@@ -112,7 +113,8 @@ impl Extents {
         Some(Extent { pfn: index.first().plus(fit.at), zeroed: were_dirty == 0 })
     }
 
-    /// Takes the front of an extent that has at least twice as many frames.
+    /// Takes `count` frames from the front of an extent of at least `2 * count`; the second half
+    /// stays free for growth.
     pub(super) fn take_with_room(&mut self, memory: &Memory, count: u32) -> Option<Extent> {
         // A whole pageblock is never kept.
         if 2 * count >= PAGEBLOCK_FRAMES {
@@ -123,7 +125,7 @@ impl Extents {
         Some(extent)
     }
 
-    /// Takes the `count` frames from `pfn` on, if all of them are kept; of one pageblock.
+    /// Takes the `count` frames from `pfn` on, all of one pageblock, if all of them are kept.
     pub(super) fn take_at(&mut self, memory: &Memory, pfn: Pfn, count: u32) -> bool {
         let (index, offset) = (pfn.pageblock(), pfn.0 % PAGEBLOCK_FRAMES);
         let pageblock = memory.pageblocks().at(index);
@@ -136,7 +138,7 @@ impl Extents {
         true
     }
 
-    /// Keeps frames of a movable pageblock; returns whether all of it is kept now.
+    /// Keeps frames of a movable pageblock; returns whether the whole pageblock is kept now.
     #[inline]
     pub(super) fn keep(&mut self, memory: &Memory, pfn: Pfn, count: u32, zeroed: bool) -> bool {
         let (index, offset) = (pfn.pageblock(), pfn.0 % PAGEBLOCK_FRAMES);
@@ -153,7 +155,7 @@ impl Extents {
         longest == PAGEBLOCK_FRAMES
     }
 
-    /// Keeps nothing of a pageblock any more; returns what was kept, and what of it is dirty.
+    /// Gives up all frames of a pageblock; returns them, and those of them that are dirty.
     pub(super) fn give_up(
         &mut self,
         memory: &Memory,
@@ -169,7 +171,7 @@ impl Extents {
         (extents, dirty)
     }
 
-    /// Takes the dirty frames of a pageblock away, to be purged.
+    /// Takes the dirty frames of a pageblock, to be purged.
     pub(super) fn isolate_dirty(&mut self, memory: &Memory, index: PageblockIndex) -> FrameBits {
         let pageblock = memory.pageblocks().at(index);
         let (mut extents, dirty) = (pageblock.extents(), pageblock.dirty_extents());

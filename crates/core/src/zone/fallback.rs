@@ -1,5 +1,5 @@
-//! Where a request is served from when its own migratetype has no block left: claiming whole
-//! pageblocks, and stealing single blocks as the last resort (Linux 6.15+ `__rmqueue`).
+//! Fallback: a request whose migratetype has no block left claims whole pageblocks of another type,
+//! or steals single blocks as the last resort (Linux 6.15+ `__rmqueue`).
 
 use super::block::{Block, ORDERS};
 use super::free_area::smallest_filled;
@@ -9,17 +9,17 @@ use crate::frame::{
     PageblockTag, Pfn,
 };
 
-/// How far a series of requests under one hold of the lock has had to go.
+/// The last resort that a series of requests under one hold of the lock has needed so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Mode {
     /// The request's own lists.
     #[default]
     Normal,
-    /// Nothing left to claim either: single blocks of other types.
+    /// Single blocks of other types: no pageblock was left to claim.
     Steal,
 }
 
-/// Other types in the order in which they are tried.
+/// The other types, in the order in which requests try them.
 const fn fallbacks(of: MigrateType) -> [MigrateType; 2] {
     use MigrateType::{Movable, Reclaimable, Unmovable};
     match of {
@@ -29,8 +29,8 @@ const fn fallbacks(of: MigrateType) -> [MigrateType; 2] {
     }
 }
 
-/// Whether a free block of `order` is worth claiming its pageblock for: it is large, or the request
-/// would otherwise scatter blocks that never move.
+/// Returns whether a free block of `order` is worth claiming its pageblock: the block is large, or
+/// the request would otherwise scatter blocks that never move.
 fn worth_claiming(order: Order, of: MigrateType) -> bool {
     order.get() >= PAGEBLOCK_ORDER / 2
         || matches!(of, MigrateType::Unmovable | MigrateType::Reclaimable)
@@ -83,7 +83,7 @@ impl Locked<'_> {
     }
 
     /// Claims the pageblock of one free block if the block fills it, or if enough of the pageblock
-    /// is free or held by alike requests.
+    /// is free or belongs to requests of the same type.
     fn claim_at(
         &mut self,
         pfn: Pfn,
@@ -97,7 +97,7 @@ impl Locked<'_> {
         }
         let pageblock = self.memory.pageblocks().of(pfn);
         if pageblock.longest_extent() > 0 {
-            // What it keeps as extents is on the lists then, and may serve without a claim.
+            // The frames that it keeps as extents become blocks, and may serve without a claim.
             self.flush_pageblock(pfn.pageblock());
             return None;
         }
@@ -144,8 +144,8 @@ impl Locked<'_> {
         Some(self.take_from(pfn, found, order))
     }
 
-    /// Moves one free block that fills its pageblocks to another type, pageblocks included. Returns
-    /// whether it is known to be zero.
+    /// Moves one free block that fills its pageblocks, and the pageblocks, to another type. Returns
+    /// whether the block is known to be zero.
     fn retag_free(&mut self, pfn: Pfn, order: Order, to: MigrateType) -> bool {
         let memory = self.memory;
         let from = memory.pageblocks().of(pfn).tag();
@@ -157,8 +157,8 @@ impl Locked<'_> {
         zeroed
     }
 
-    /// Changes the type of a pageblock that no free block reaches beyond, and moves its free blocks
-    /// to the lists of that type. O(frames of a pageblock).
+    /// Changes the type of a pageblock, and moves its free blocks to the lists of that type. None
+    /// of them may reach into the next pageblock. O(frames of a pageblock).
     pub(super) fn retag(&mut self, index: PageblockIndex, to: MigrateType) {
         let memory = self.memory;
         let from = memory.pageblocks().at(index).migratetype();
@@ -177,7 +177,7 @@ impl Locked<'_> {
                 let zeroed = self.state.areas.remove(memory, pfn, order, from);
                 let block = Block { pfn, order, zeroed };
                 if order == Order::PAGEBLOCK {
-                    // What kept it apart from its buddy may have been its type.
+                    // Its old type may have kept it from merging with its buddy.
                     self.put_block(block, End::Tail);
                 } else {
                     self.state.areas.add(memory, block, to, End::Tail);

@@ -1,8 +1,8 @@
 //! The free lists of a zone: one per order and migratetype.
 //!
-//! Blocks of order >= 1 are linked through the frame table. Free blocks of order 0 are bits in
-//! their pageblock, and the list links the pageblocks that have some. Nothing is written into the
-//! free memory itself: that would fault purged pages back in.
+//! The frame table links blocks of order >= 1. Free blocks of order 0 are bits in their pageblock,
+//! and a list links the pageblocks that have some. The zone writes nothing into the free memory
+//! itself: that would fault purged pages back in.
 //!
 //! Invariants:
 //! * a block on list `(o, t)` is aligned to `2^o`, its first frame's state is `in_zone(o, _)`, and
@@ -20,14 +20,14 @@ use quarry_sys::broken::{Broken, Check};
 
 /// The blocks of one order and migratetype.
 struct Area {
-    /// Those of orders from 1 on.
+    /// The blocks; none where the order is 0.
     blocks: List<Pfn>,
-    /// Blocks, also of order 0.
+    /// The number of blocks, also of order 0.
     nr: u32,
 }
 
-/// A list's number is `4 * order + migratetype`; 20 of 64 lists are not used, for the sake of an
-/// index that needs no check.
+/// The number of list `(o, t)` is `4 * o + t`. 20 of 64 lists are unused, so that an index needs no
+/// check.
 const LISTS: usize = 64;
 const _: () = assert!(ORDERS * MIGRATE_TYPES <= LISTS);
 
@@ -140,8 +140,8 @@ impl FreeAreas {
         self.count_in(order, of, 1);
     }
 
-    /// Takes a block off the list of `migratetype`. Its state is left for the caller to set. O(1).
-    /// Returns whether it is known to be zero.
+    /// Takes a block off the list of `migratetype`. The caller sets its state. O(1). Returns
+    /// whether it is known to be zero.
     #[inline]
     pub(super) fn remove(
         &mut self,
@@ -156,7 +156,7 @@ impl FreeAreas {
         state.is_zeroed()
     }
 
-    /// [`remove`](Self::remove) where the block's state has been read already.
+    /// As [`remove`](Self::remove), where the caller has read the block's state already.
     #[inline]
     pub(super) fn remove_known(&mut self, memory: &Memory, block: Block, of: MigrateType) {
         let Block { pfn, order, zeroed } = block;

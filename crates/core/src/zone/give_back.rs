@@ -1,38 +1,37 @@
-//! Giving back: pageblocks that are free as a whole become nobody's addresses, where a mapping or
-//! another zone needs them, and where they have been free for a while. A zone that has a pageblock
-//! back asks for it as for any other, so the reverse is growth.
+//! Giving back: a zone returns pageblocks that are free as a whole to the window, where a mapping
+//! or another zone needs them, or where they have been free for a while. Growth is the reverse.
 //!
 //! A pageblock that was given back is as it was before the zone took it: in no zone, all states
-//! `USED`, nothing kept, and nobody's.
+//! `USED`, no frame kept as an extent, and not taken from the window.
 
 use super::block::{Block, ORDERS};
 use super::zone::{Locked, ZoneRef};
 use crate::frame::{MigrateType, Order, PAGEBLOCK_FRAMES, PCP_TYPES, PageblockTag, Pfn};
 
-/// Which of the pageblocks that are free as a whole.
+/// A choice among the pageblocks that are free as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whole {
-    /// All of them, and those that would be if no frames were kept for requests of an exact number.
+    /// All of them, and those that become so when the extents are flushed.
     Any,
-    /// Those that may hold data.
+    /// The ones that may hold data.
     Dirty,
-    /// Those that hold nothing, as long as all that are free as a whole are more than so many
-    /// frames.
+    /// The ones that are known to be zero, while all that are free as a whole have more than this
+    /// many frames.
     CleanBeyond(u32),
 }
 
 impl ZoneRef<'_> {
-    /// Gives such pageblocks back, until about `most_bytes` are given back, if the zone grows on
-    /// demand. Returns the bytes.
+    /// Gives the chosen pageblocks back until about `most_bytes` are given back, if the zone grows
+    /// on demand. Returns the bytes.
     pub(super) fn give_back(self, which: Whole, most_bytes: usize) -> usize {
         let mut given = 0;
         if !self.grows() {
             return given;
         }
-        // Who makes a last look waits for what is off the lists meanwhile.
+        // A request that looks for the last time waits for the blocks that are off the lists now.
         let _purging = self.purging.lock();
         if which == Whole::Any {
-            // Part of a pageblock may be kept as extents, and the rest be free blocks.
+            // A pageblock may be free partly as extents, partly as blocks.
             self.flush_extents();
         }
         while given < most_bytes
@@ -45,7 +44,7 @@ impl ZoneRef<'_> {
         given
     }
 
-    /// Takes a block off the lists that fills its pageblocks; the reserve is left alone.
+    /// Takes a block that fills its pageblocks off the lists, but not from the reserve.
     fn isolate_whole(self, which: Whole) -> Option<Block> {
         let mut locked = self.lock();
         let (pfn, order, of) = locked.find_whole(which)?;
@@ -53,7 +52,7 @@ impl ZoneRef<'_> {
         Some(Block { pfn, order, zeroed })
     }
 
-    /// Lets a block go for good that was taken off the lists.
+    /// Removes the pageblocks of a block that is off the lists from the zone.
     fn let_go(self, block: Block) {
         let frames = block.order.frames();
         let mut locked = self.lock();
@@ -65,7 +64,7 @@ impl ZoneRef<'_> {
 }
 
 impl Locked<'_> {
-    /// A free block that fills its pageblocks, the largest first, with its order and list.
+    /// Finds a free block that fills its pageblocks, the largest first.
     fn find_whole(&self, which: Whole) -> Option<(Pfn, Order, MigrateType)> {
         let (memory, areas) = (self.memory, &self.state.areas);
         let orders =
@@ -80,7 +79,7 @@ impl Locked<'_> {
                 return None;
             }
         }
-        // Blocks that have been purged are put at the tail.
+        // A purge puts its blocks at the tail.
         let is_zeroed = |pfn: Pfn| memory.frames().state(pfn).is_zeroed();
         let block_of = |order, of| match which {
             Whole::Any => areas.first(memory, order, of),

@@ -5,20 +5,20 @@ use super::steps::Steps;
 use super::zone::ZoneRef;
 use crate::frame::PAGEBLOCK_FRAMES;
 
-/// How much an attempt to grow may cost.
+/// The cost that an attempt to grow may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urgency {
-    /// There is the reserve to fall back to: what was refused before is not asked for again.
+    /// The reserve is there to fall back to: a step that was refused is not tried again.
     Low,
     /// The request fails otherwise.
     Last,
 }
 
 impl ZoneRef<'_> {
-    /// Takes one step, or a smaller one where the window or the system refuses. Returns whether the
-    /// zone has grown.
+    /// Grows by one step, or by a smaller one where the window or the system refuses. Returns
+    /// whether the zone has grown.
     pub(super) fn grow_once(self, budget: &Budget, steps: &mut Steps) -> bool {
-        // Beyond the limit there is nothing to grow for.
+        // Frames beyond the limit could not be used.
         let room = budget.limit().saturating_sub(budget.used()).div_ceil(PAGEBLOCK_FRAMES);
         for step in steps.sizes(room) {
             if let Ok(first) = self.memory.take_for_zone(step) {

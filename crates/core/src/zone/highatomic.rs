@@ -10,8 +10,7 @@ use crate::frame::{End, MigrateType, Order, PAGEBLOCK_FRAMES, PCP_TYPES, Pfn};
 const MOST: u32 = 100;
 
 impl ZoneRef<'_> {
-    /// Keeps the pageblock of a block that a high-order atomic request just got for its like. Does
-    /// nothing where 1 % of the zone is less than a pageblock, or is reserved already.
+    /// See [`Zones::reserve_high_atomic`](super::Zones::reserve_high_atomic).
     pub(super) fn reserve_high_atomic(self, pfn: Pfn, order: Order) {
         let share = self.managed() / MOST;
         let most = share.next_multiple_of(PAGEBLOCK_FRAMES);
@@ -32,8 +31,7 @@ impl ZoneRef<'_> {
         locked.set_reserved(reserved + kept);
     }
 
-    /// Gives a reserved pageblock that has free memory to `to`. Without `force` the last one stays.
-    /// Returns whether free memory was moved.
+    /// See [`Zones::unreserve_high_atomic`](super::Zones::unreserve_high_atomic).
     pub(super) fn unreserve_high_atomic(self, to: MigrateType, force: bool) -> bool {
         if self.reserved_high_atomic() <= if force { 0 } else { PAGEBLOCK_FRAMES } {
             return false;
@@ -41,7 +39,7 @@ impl ZoneRef<'_> {
         let mut locked = self.lock();
         let Some((pfn, order)) = locked.first_reserved() else { return false };
         if order > Order::PAGEBLOCK {
-            // Two reserved pageblocks have merged, and only one is to go.
+            // Two reserved pageblocks have merged, and only one leaves the reserve.
             let lower = locked.take_from(pfn, order, Order::PAGEBLOCK);
             locked.state.areas.add(self.memory, lower, MigrateType::HighAtomic, End::Head);
         }
@@ -52,7 +50,7 @@ impl ZoneRef<'_> {
 }
 
 impl Locked<'_> {
-    /// The first free block of the smallest order that the reserve has.
+    /// Finds a free block of the reserve, the smallest first.
     fn first_reserved(&self) -> Option<(Pfn, Order)> {
         (0..ORDERS as u8).map(Order::new).find_map(|order| {
             let first = self.state.areas.first(self.memory, order, MigrateType::HighAtomic);

@@ -1,11 +1,11 @@
-//! Which pageblocks of slabs become huge pages: those of a program that touches what it is given.
+//! Huge pages for slabs, where the program touches what it is given.
 //!
-//! A huge page is in memory as a whole from its first touch on. A zone therefore leaves a pageblock
-//! to plain faults now and then, the *sample*, and looks a while later which slabs have taken it,
-//! and how much of it belongs to such as are touched whole: there caches of large objects see what
-//! is touched of theirs. Huge pages are asked for as long as the last sample was dense.
+//! A huge page is in memory as a whole from its first touch on. So now and then a zone leaves a
+//! pageblock to plain faults, as a *sample*. A while later it looks which slabs have taken the
+//! sample, and how many of its frames belong to slabs that are touched whole (the slab layer knows
+//! which). The zone asks for huge pages as long as the last sample was dense.
 //!
-//! Counted are pageblocks that are claimed as a whole, in the order in which they are.
+//! The zone counts the pageblocks that are claimed as a whole, in the order of the claims.
 
 use super::block::Block;
 use crate::frame::{FRAME_BYTES, Faults, KindSet, Link, Memory, PAGEBLOCK_FRAMES, Pfn};
@@ -14,26 +14,26 @@ use crate::frame::{FRAME_BYTES, Faults, KindSet, Link, Memory, PAGEBLOCK_FRAMES,
 /// what is resident. From 8 MiB on, lua and sqlite had 40 % fewer faults, 1 to 5 % more memory, and
 /// took 1.02 and 1.04 times as long (12 interleaved runs, quartiles over 1).
 pub(super) const HUGE_FROM_FRAMES: u32 = 16 * 1024;
-/// Samples are taken from half of it on, so that there is one by then.
+/// Samples begin at half of that size, so that one has been taken by then.
 const SAMPLES_FROM_FRAMES: u32 = HUGE_FROM_FRAMES / 2;
-/// A sample is looked at when so many pageblocks more have been claimed: what the lists of CPUs
-/// keep of it has been handed out by then.
+/// Pageblocks that are claimed between a sample and the look at it. By then the lists of CPUs have
+/// handed out their blocks of the sample.
 const LOOK_AFTER: u32 = 2;
-/// A sample says something where slabs have this many of its frames.
+/// Frames of a sample that slabs must have for the sample to count.
 const ENOUGH_FRAMES: u32 = PAGEBLOCK_FRAMES / 2;
-/// While huge pages are right, the next sample is taken after as many pageblocks as the zone has,
-/// so many at least: a heap pays for one each time that it doubles.
+/// While samples are dense, the zone takes the next one after as many claims as it has pageblocks,
+/// and after this many at least: a heap pays for a sample each time that it doubles.
 const SAMPLE_AFTER_LEAST: u32 = 32;
 
-/// What a zone knows of how densely its slabs are touched.
+/// The samples of a zone: how densely the program touches its slabs.
 pub(super) struct HugePages {
-    /// Whether huge pages may be asked for at all.
+    /// True if the zone may ask for huge pages.
     is_on: bool,
-    /// First frame of a sample that has not been looked at.
+    /// First frame of the sample that the zone has not looked at yet.
     sample: Link<Pfn>,
     /// Pageblocks claimed since the last sample.
     since: u32,
-    /// Whether the last one that said something was dense.
+    /// True if the last sample that counted was dense.
     is_dense: bool,
 }
 
@@ -42,8 +42,8 @@ impl HugePages {
         Self { is_on, sample: Link::NONE, since: 0, is_dense: false }
     }
 
-    /// Takes up a free block of whole pageblocks that slabs are about to fill from its start, in a
-    /// zone of `managed` frames that touches kinds of slabs as `touched_whole` says.
+    /// Chooses how the pageblocks of a free block come in that slabs are about to fill from its
+    /// start. The zone has `managed` frames; kinds in `touched_whole` are touched whole.
     pub(super) fn claimed(
         &mut self,
         memory: &Memory,
@@ -87,7 +87,7 @@ impl HugePages {
     }
 }
 
-/// Tells the OS how a pageblock comes in, where that changes.
+/// Records how a pageblock comes in, and tells the OS where that changes.
 fn advise(memory: &Memory, first: Pfn, faults: Faults) {
     let pageblock = memory.pageblocks().of(first);
     let (was_huge, is_huge) = (pageblock.faults() == Faults::Huge, faults == Faults::Huge);
@@ -95,7 +95,7 @@ fn advise(memory: &Memory, first: Pfn, faults: Faults) {
     if was_huge != is_huge {
         let arena = memory.arena();
         let bytes = PAGEBLOCK_FRAMES as usize * FRAME_BYTES;
-        // A hint: refused, the pages come as they did before.
+        // A hint: where the OS refuses it, the pages come in as before.
         let _ = arena.os().advise_huge(arena.address(first), bytes, is_huge);
     }
 }

@@ -1,8 +1,9 @@
-//! Purging: free blocks go back to the operating system and are known to be zero afterwards.
+//! Purging: the memory of free blocks goes back to the operating system, and is known to be zero
+//! afterwards.
 //!
-//! The zone's lock is held only to take a pageblock's dirty blocks off the lists and to put them
-//! back; the calls of the operating system happen in between. A request that finds nothing
-//! meanwhile takes `purging` for its last look before it gives up.
+//! A purge holds the zone's lock only to take the dirty blocks of a pageblock off the lists and to
+//! put them back; it calls the operating system in between. A request that finds no block meanwhile
+//! takes `purging` for its last look before it gives up.
 
 use super::block::Block;
 use super::zone::{Locked, ZoneRef};
@@ -12,25 +13,25 @@ use crate::frame::{
 use core::ops::AddAssign;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Most blocks off the lists at a time.
+/// The most blocks off the lists at a time.
 const ISOLATED_BLOCKS: usize = 64;
-/// Refusals after which a purge of a bounded number of bytes ends: some ten microseconds.
+/// Refusals after which a purge of a bounded number of bytes ends: about ten microseconds.
 const MOST_REFUSALS: u32 = 64;
 
 /// Dirty blocks of one pageblock, in ascending order.
 struct Isolated {
     blocks: [Block; ISOLATED_BLOCKS],
     count: usize,
-    /// Where the next look into the pageblock starts.
+    /// The frame at which the next look into the pageblock starts.
     next: Pfn,
 }
 
-/// What has become of some calls of the operating system.
+/// The outcome of some calls of the operating system.
 #[derive(Clone, Copy, Default)]
 struct Purged {
     /// Bytes given back.
     bytes: usize,
-    /// Calls that were refused: what they named stays as it is.
+    /// Calls that were refused: their memory stays as it is.
     refusals: u32,
 }
 
@@ -64,7 +65,7 @@ impl ZoneRef<'_> {
         purged.bytes
     }
 
-    /// Purges what is dirty of one pageblock, until about `most_bytes` are given back.
+    /// Purges the dirty frames of one pageblock, until about `most_bytes` are given back.
     fn purge_pageblock(
         self,
         index: PageblockIndex,
@@ -90,7 +91,7 @@ impl ZoneRef<'_> {
         purged
     }
 
-    /// Purges up to 64 blocks from `from` on, which moves behind them.
+    /// Purges up to 64 blocks from `from` on, and moves `from` behind them.
     fn purge_blocks(self, smallest: Order, from: &mut Pfn) -> Purged {
         let _purging = self.purging.lock();
         let mut isolated = self.lock().isolate(smallest, *from);
@@ -104,8 +105,8 @@ impl ZoneRef<'_> {
         purged
     }
 
-    /// Purges what a pageblock keeps as extents, in whole pages of the OS, where as many as `least`
-    /// frames are neighbours.
+    /// Purges the dirty extents of a pageblock of at least `least` frames, in whole pages of the
+    /// OS.
     fn purge_extents(self, index: PageblockIndex, page_frames: u32, least: u32) -> Purged {
         let _purging = self.purging.lock();
         let dirty = self.lock().state.extents.isolate_dirty(self.memory, index);
@@ -146,8 +147,8 @@ impl Locked<'_> {
     }
 }
 
-/// Purges frames of a pageblock, as far as they fill pages of the OS. Returns those that are zero
-/// now as well.
+/// Purges frames of a pageblock that fill pages of the OS, in extents of at least `least` frames.
+/// Returns those that are zero now, too.
 fn purge_bits(
     memory: &Memory,
     index: PageblockIndex,
@@ -171,8 +172,8 @@ fn purge_bits(
     (clean, purged)
 }
 
-/// Purges neighbouring blocks by one call for each extent, and marks those zeroed that were not
-/// refused.
+/// Purges neighbouring blocks by one call for each extent, and marks as zeroed those that the
+/// system did not refuse.
 fn purge_neighbours(memory: &Memory, blocks: &mut [Block]) -> Purged {
     let mut purged = Purged::default();
     let mut rest = blocks;

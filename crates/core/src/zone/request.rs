@@ -1,4 +1,4 @@
-//! Blocks that are taken from a zone and put back, each call in one critical section.
+//! Requests for blocks, each served in one critical section.
 
 use super::ask::{Ask, Destination};
 use super::block::{Block, largest_blocks};
@@ -48,7 +48,7 @@ impl ZoneRef<'_> {
         frames
     }
 
-    /// Gives the zone the first `frames` frames of pageblocks that were taken for it.
+    /// Adds the first `frames` frames of pageblocks that were taken for the zone.
     pub(super) fn add_frames(self, first: PageblockIndex, frames: u32) {
         let mut locked = self.lock();
         let tag = PageblockTag::new(self.node(), MigrateType::Movable);

@@ -1,4 +1,4 @@
-//! What a zone says of itself.
+//! Statistics of a zone.
 
 use super::block::ORDERS;
 use super::counts::{FallbackCounts, Traffic};
@@ -16,9 +16,9 @@ pub struct ZoneStats {
     pub managed: u32,
     /// Free frames: on its lists and kept as extents.
     pub free: u32,
-    /// Free frames that are not known to be zero: what a purge can give back.
+    /// Free frames that are not known to be zero: the ones that a purge can give back.
     pub dirty: u32,
-    /// Those of the free frames that are kept for requests of an exact number of frames.
+    /// Free frames that are kept as extents.
     pub in_extents: u32,
     /// Frames of pageblocks reserved for high-order atomic requests.
     pub reserved_high_atomic: u32,
@@ -26,13 +26,13 @@ pub struct ZoneStats {
     pub nr_free: [[u32; MIGRATE_TYPES]; ORDERS],
     /// The watermarks without the boost.
     pub marks: Marks,
-    /// What the marks are raised by now.
+    /// Frames by which the marks are raised now.
     pub boost: u32,
     /// Blocks taken: to be handed out or for per-CPU lists.
     pub taken: Traffic,
     /// Blocks put back.
     pub put: Traffic,
-    /// Requests served from other types' blocks.
+    /// Requests that were served from blocks of other migratetypes.
     pub fallbacks: FallbackCounts,
     /// Counters of the lock.
     pub lock: LockStats,

@@ -1,17 +1,17 @@
-//! How many pageblocks a zone takes from the window at a time.
+//! The steps by which a zone grows: pageblocks taken from the window at a time.
 
 /// Zones grow by pairs of pageblocks, so that a block of order 10 never has a foreign half.
 const STEP_MIN: u32 = 2;
 /// The largest step: 32 MiB. Steps double, so that a small program takes little and a large one
-/// does not come here often.
+/// grows seldom.
 const STEP_MAX: u32 = 16;
 
-/// What a zone remembers of its growth.
+/// The next step of a zone, and the last refusal.
 pub(super) struct Steps {
     /// Pageblocks of the next step.
     step: u32,
-    /// Pageblocks that were taken from the window when it last refused; trying again makes
-    /// sense when the number has changed.
+    /// Pageblocks that were taken from the window when it last refused. Another attempt makes sense
+    /// once that number has changed.
     refused_at: Option<usize>,
 }
 
@@ -20,8 +20,8 @@ impl Steps {
         Self { step: STEP_MIN, refused_at: None }
     }
 
-    /// Pageblocks to ask the window for, one number after the other while it refuses, where
-    /// `room` of them are within the limit.
+    /// Numbers of pageblocks to ask the window for, in turn while it refuses, where `room` of them
+    /// are within the limit.
     pub(super) fn sizes(&self, room: u32) -> impl Iterator<Item = u32> + use<> {
         let first = self.step.min(room.next_multiple_of(STEP_MIN)).max(STEP_MIN);
         core::iter::successors(Some(first), |step| {
@@ -30,18 +30,18 @@ impl Steps {
         })
     }
 
-    /// The window gave what was asked for: the next step is twice as large.
+    /// Notes that the window gave what was asked for: the next step is twice as large.
     pub(super) fn granted(&mut self) {
         self.step = (self.step * 2).min(STEP_MAX);
         self.refused_at = None;
     }
 
-    /// The window refused every size while `taken` of its pageblocks were taken.
+    /// Notes that the window refused every size while `taken` of its pageblocks were taken.
     pub(super) fn refused(&mut self, taken: usize) {
         self.refused_at = Some(taken);
     }
 
-    /// Whether the window refused, and still has `taken` pageblocks taken.
+    /// Returns whether the window refused last when as many pageblocks were taken as now.
     pub(super) fn is_refused(&self, taken: usize) -> bool {
         self.refused_at == Some(taken)
     }

@@ -10,7 +10,7 @@ use quarry_sys::broken::{Broken, Check};
 struct Census {
     /// Frames of free blocks.
     free: u32,
-    /// Those of them that are not known to be zero.
+    /// Frames of free blocks that are not known to be zero.
     dirty: u32,
     /// Free frames kept as extents.
     in_extents: u32,
@@ -114,7 +114,7 @@ fn count_pageblock(
     Ok(())
 }
 
-/// Whether the buddy of a free block is free as well, although nothing keeps them apart.
+/// Returns whether the buddy of a free block is free as well, and their types may merge.
 fn should_have_merged(memory: &Memory, pfn: Pfn) -> bool {
     let order = memory.frames().state(pfn).order();
     if order == Order::MAX {

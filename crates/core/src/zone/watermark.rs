@@ -1,4 +1,4 @@
-//! Watermarks: how low a zone may fall, for whom (Linux 6.x `mm/page_alloc.c`).
+//! Watermarks: how far requests may empty a zone (Linux 6.x `mm/page_alloc.c`).
 //!
 //! ```text
 //! min_free_kbytes = clamp(sqrt(16 * managed kB of all zones), 128, 262144)
@@ -59,7 +59,7 @@ impl Marks {
     }
 }
 
-/// The marks of one zone. Read without its lock.
+/// The marks of one zone, which requests read without its lock.
 pub(super) struct Watermarks {
     min: AtomicU32,
     low: AtomicU32,
@@ -111,8 +111,8 @@ impl Watermarks {
         self.boost.load(Relaxed)
     }
 
-    /// Raises all marks by a pageblock because types are about to be mixed, within bounds; not in
-    /// zones so small that it would take a good part of them.
+    /// Raises all marks by a pageblock, within bounds, because types are about to be mixed. Does
+    /// nothing in a small zone: the boost would take a good part of it.
     pub(super) fn raise_boost(&self, managed: u32) {
         let high = u64::from(self.high.load(Relaxed));
         let most = ((high * BOOST_FACTOR / 10_000) as u32).max(PAGEBLOCK_FRAMES);
@@ -121,7 +121,7 @@ impl Watermarks {
         }
     }
 
-    /// Lowers the marks again, once memory has been given back or none is to be had.
+    /// Takes the boost away, once memory has been given back or none can be had.
     pub(super) fn clear_boost(&self) {
         self.boost.store(0, Relaxed);
     }

@@ -1,11 +1,11 @@
 //! One zone: the free memory of one node, under one lock.
 //!
-//! What is read without the lock (free frames, filled lists, marks) is a copy. [`Locked`] is the
-//! only way to change what the lock guards, and publishes the copy when it is dropped: once for
-//! each critical section. Requests test watermarks against the copy before they take the lock, as
-//! the kernel does, and so may pass a mark by as much as other threads take at the same time.
+//! [`Locked`] is the only way to change the state of a zone. When it is dropped, once for each
+//! critical section, it publishes a copy of what other threads read without the lock: free frames
+//! and filled lists. Requests test watermarks against the copy before they take the lock, as the
+//! kernel does; so they may pass a mark by as many frames as other threads take meanwhile.
 //!
-//! Invariant: while the lock is free, every field of `Published` is what its comment says.
+//! Invariant: while the lock is free, `Published` agrees with `State`, field by field.
 
 use super::ask::AllocFlags;
 use super::counts::Counts;
@@ -22,25 +22,25 @@ use quarry_sys::lock::{CountedLock, Guard, LockStats};
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// What the lock of a zone guards.
+/// The state of a zone, which its lock guards.
 pub(super) struct State {
     /// Free blocks.
     pub(super) areas: FreeAreas,
     /// Free frames for requests of an exact number.
     pub(super) extents: Extents,
-    /// Which pageblocks of slabs are huge pages.
+    /// The choice of huge pages for slabs.
     pub(super) huge: HugePages,
-    /// What the zone has done.
+    /// Counts of its work.
     pub(super) counts: Counts,
 }
 
-/// What is read of the state without the lock, as of the last critical section.
+/// A copy of part of the state, as of the last critical section, to be read without the lock.
 struct Published {
     /// Frames on the free lists.
     free: AtomicU32,
-    /// Those of them that are not known to be zero.
+    /// Frames on the free lists that are not known to be zero.
     dirty: AtomicU32,
-    /// Those of them that are in the high-order reserve.
+    /// Frames on the free lists of the high-order reserve.
     free_reserved: AtomicU32,
     /// Frames kept as extents: `{dirty : 32 | all : 32}`.
     in_extents: AtomicU64,
@@ -56,20 +56,20 @@ pub struct Zone {
     touched_whole: KindSet,
     state: CountedLock<State>,
     published: Published,
-    /// How the zone grows; held while it does.
+    /// The steps of growth; held while the zone grows.
     pub(super) steps: CountedLock<Steps>,
     /// Held while blocks are off the lists to be purged.
     pub(super) purging: CountedLock<()>,
-    /// Pageblock at which the next purge begins, because much in front of it was refused.
+    /// The pageblock at which the next purge begins, because the system refused much before it.
     pub(super) refused_at: AtomicU32,
     /// Frames of the zone's pageblocks. Changed by [`Locked`] only.
     managed: AtomicU32,
-    /// Past the last pageblock of the zone. Changed by [`Locked`] only.
+    /// The end of the last pageblock of the zone. Changed by [`Locked`] only.
     end: AtomicU32,
     /// Frames of pageblocks in the high-order reserve. Changed by [`Locked`] only.
     reserved: AtomicU32,
     pub(super) marks: Watermarks,
-    /// Whether the last attempt to grow failed.
+    /// True if the last attempt to grow failed.
     pub(super) stuck: AtomicBool,
     below_high: AtomicBool,
     reclaim_active: AtomicBool,
@@ -157,18 +157,18 @@ impl Zone {
         self.reserved.load(Relaxed)
     }
 
-    /// Takes the lock to look at the state. Whoever changes it needs a [`ZoneRef`].
+    /// Takes the lock to read the state. Only [`Locked`] changes it.
     pub(super) fn look(&self) -> impl Deref<Target = State> + '_ {
         self.state.lock()
     }
 
-    /// Kinds of frames that are touched whole by whoever gets them, as a rule.
+    /// The kinds of frames that their owners touch whole, as a rule.
     pub(crate) fn touched_whole(&self) -> &KindSet {
         &self.touched_whole
     }
 
-    /// Whether a block of `order` may be taken without the zone falling to `mark`, as of the last
-    /// critical section (`__zone_watermark_ok`, Linux 6.x).
+    /// Returns whether a block of `order` may be taken without the zone falling to `mark`, as of
+    /// the last critical section (`__zone_watermark_ok`, Linux 6.x).
     #[inline]
     #[must_use]
     pub fn watermark_ok(&self, order: Order, mark: Mark, flags: AllocFlags) -> bool {
@@ -186,12 +186,12 @@ impl Zone {
         self.marks.marks()
     }
 
-    /// Lowers the marks after memory has been given back.
+    /// Takes the boost of the marks away, after memory has been given back.
     pub fn clear_boost(&self) {
         self.marks.clear_boost();
     }
 
-    /// Whether the zone was found below its high mark and cannot grow (`ZONE_BELOW_HIGH`).
+    /// Returns whether the zone was found below its high mark and cannot grow (`ZONE_BELOW_HIGH`).
     #[inline]
     #[must_use]
     pub fn is_below_high(&self) -> bool {
@@ -202,7 +202,7 @@ impl Zone {
         self.below_high.store(below, Relaxed);
     }
 
-    /// Whether memory is being reclaimed for this zone (`ZONE_RECLAIM_ACTIVE`).
+    /// Returns whether memory is being reclaimed for this zone (`ZONE_RECLAIM_ACTIVE`).
     #[inline]
     #[must_use]
     pub fn is_reclaim_active(&self) -> bool {
@@ -214,20 +214,19 @@ impl Zone {
         self.reclaim_active.store(active, Relaxed);
     }
 
-    /// Whether the zone takes pageblocks from the window on demand, and gives them back.
+    /// Returns whether the zone takes pageblocks from the window on demand, and gives them back.
     #[inline]
     pub(super) fn grows(&self) -> bool {
         self.grows
     }
 
-    /// Whether the window may still have pageblocks for this zone.
+    /// Returns whether the window may still have pageblocks for this zone.
     #[inline]
     pub(crate) fn can_grow(&self) -> bool {
         self.grows && !self.stuck.load(Relaxed)
     }
 
-    /// Waits until blocks that are off the lists to be purged have come back; no others leave the
-    /// lists for that while the guard lives.
+    /// Waits until purges have put their blocks back; no purge takes others while the guard lives.
     pub(crate) fn hold_purges(&self) -> Guard<'_, ()> {
         self.purging.lock()
     }
@@ -246,7 +245,7 @@ impl Zone {
     }
 }
 
-/// What watermarks are compared with.
+/// The levels that requests compare with watermarks.
 struct Levels {
     free: u32,
     free_reserved: u32,
@@ -254,8 +253,8 @@ struct Levels {
 }
 
 impl Levels {
-    /// Whether the zone stays above `min` frames without a block of `order`, and has one that the
-    /// request may use.
+    /// Returns whether the zone stays above `min` frames when a block of `order` leaves it, and has
+    /// one that the request may use.
     #[inline]
     fn are_above(&self, min: u32, order: Order, flags: AllocFlags) -> bool {
         let (mut min, mut unusable) = (min, order.frames() - 1);
@@ -304,8 +303,8 @@ impl<'a> ZoneRef<'a> {
     }
 }
 
-/// A zone whose lock is held: all that changes its state is a method of this. Publishes what is
-/// read without the lock when it is dropped.
+/// A zone whose lock is held. Every change of the zone's state is a method of this guard, which
+/// publishes the copy when it is dropped.
 pub(super) struct Locked<'a> {
     pub(super) zone: &'a Zone,
     pub(super) memory: &'a Memory,

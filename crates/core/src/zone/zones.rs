@@ -1,4 +1,5 @@
-//! The zones of all nodes: who is asked first, what is charged, and when zones grow.
+//! The zones of all nodes: the order in which requests try them, the budget that they share, and
+//! their growth.
 
 use super::ask::{AllocFlags, Ask, Destination};
 use super::block::Block;
@@ -26,22 +27,22 @@ pub struct Zones {
     nodes: u8,
 }
 
-/// How the zones are set up.
+/// The setup of the zones.
 #[derive(Clone, Copy, Debug)]
 pub struct ZoneConfig {
     /// Address space to reserve, in bytes.
     pub reserve_bytes: usize,
-    /// Most frames in use at once.
+    /// The most frames in use at once.
     pub limit_frames: u32,
     /// Frames that each zone gets at the start.
     pub initial_frames: u32,
-    /// Whether zones take more from the window on demand.
+    /// True if zones take more pageblocks from the window on demand.
     pub grow: bool,
-    /// Whether pageblocks that slabs will fill are huge pages.
+    /// True if pageblocks of slabs may be huge pages.
     pub huge: bool,
     /// Number of nodes.
     pub nodes: u8,
-    /// How far apart two nodes are; only the order of the values counts.
+    /// The distance of two nodes; only the order of the values counts.
     pub distance: fn(NodeId, NodeId) -> u32,
 }
 
@@ -49,7 +50,7 @@ impl Zones {
     /// Reserves memory and gives each zone its first frames.
     ///
     /// # Errors
-    /// What the OS says.
+    /// The error of the OS.
     pub fn build(os: &'static dyn Os, config: &ZoneConfig) -> OsResult<Self> {
         assert!(
             (1..=MAX_NODES).contains(&usize::from(config.nodes)),
@@ -114,7 +115,7 @@ impl Zones {
     }
 
     /// Takes up to `count` blocks from one node in one critical section, and gives each to `give`
-    /// with the lock held. Returns how many. Watermarks are the caller's to test.
+    /// with the lock held. Returns how many. The caller tests watermarks.
     #[inline]
     pub fn take(
         &self,
@@ -150,22 +151,22 @@ impl Zones {
         self.charged(count, || self.of(node).take_extent(count, align))
     }
 
-    /// As [`take_extent`](Self::take_extent), of an extent that is kept and has as many frames once
-    /// more, which stay free behind those that are taken.
+    /// As [`take_extent`](Self::take_extent), but only from a free extent of at least `2 * count`
+    /// frames; the second half stays free for growth.
     pub fn take_extent_with_room(&self, node: NodeId, count: u32) -> Option<Extent> {
         debug_assert!(EXTENT_FRAMES.contains(&count));
         self.charged(count, || self.of(node).take_extent_with_room(count))
     }
 
     /// Takes the `count` frames from `pfn` on, all of one pageblock of the node, if all of them are
-    /// kept as extents; in one critical section. An extent that lies in front of them grows so.
+    /// kept as extents, in one critical section. So an extent grows that ends in front of them.
     pub fn take_extent_at(&self, node: NodeId, pfn: Pfn, count: u32) -> bool {
         debug_assert!(pfn.0 % PAGEBLOCK_FRAMES + count <= PAGEBLOCK_FRAMES);
         let take = || self.of(node).take_extent_at(pfn, count).then_some(());
         self.charged(count, take).is_some()
     }
 
-    /// What `take` takes, charged for `count` frames.
+    /// Calls `take` with `count` frames charged, and uncharges them where it takes nothing.
     fn charged<T>(&self, count: u32, take: impl FnOnce() -> Option<T>) -> Option<T> {
         if self.budget.charge_blocks(1, count) == 0 {
             return None;
@@ -183,13 +184,13 @@ impl Zones {
         self.budget.uncharge(count);
     }
 
-    /// Makes all frames that zones keep as extents free blocks again.
+    /// Flushes all extents: their frames become free blocks.
     pub fn flush_extents(&self) {
         self.all().for_each(|zone| self.of(zone.node()).flush_extents());
     }
 
-    /// Makes frames that are kept as extents free blocks until a block of `order` can be taken
-    /// above the low mark of the zone. Returns whether it can.
+    /// Flushes extents until a block of `order` can be taken above the low mark of the zone.
+    /// Returns whether it can.
     pub(crate) fn flush_extents_for(&self, node: NodeId, order: Order) -> bool {
         let zone = self.of(node);
         while !zone.watermark_ok(order, Mark::Low, AllocFlags::default()) {
@@ -200,9 +201,8 @@ impl Zones {
         true
     }
 
-    /// Lets the zone of `node` take pageblocks from the window until `ask` can be served above
-    /// the low mark. Returns whether it can now. Calls of the operating system happen without the
-    /// zone's lock.
+    /// Adds pageblocks of the window to the zone of `node` until `ask` can be served above the low
+    /// mark. Returns whether it can now. Holds no zone's lock while it calls the operating system.
     pub(crate) fn grow(&self, node: NodeId, ask: &Ask, urgency: Urgency) -> bool {
         let zone = self.of(node);
         if !zone.grows() {
@@ -227,14 +227,14 @@ impl Zones {
         true
     }
 
-    /// Lets the zones that grow on demand give every pageblock that is free as a whole back.
-    /// Returns the bytes. O(pageblocks given back); calls of the operating system happen without a
-    /// zone's lock.
+    /// Gives back every pageblock that is free as a whole, of zones that grow on demand. Returns
+    /// the bytes. O(pageblocks given back); holds no zone's lock while it calls the operating
+    /// system.
     pub fn give_back(&self) -> usize {
         self.all().map(|zone| self.give_back_of(zone.node(), Whole::Any, usize::MAX)).sum()
     }
 
-    /// Lets the zone of a node, if it grows on demand, give back such pageblocks, until about
+    /// Gives back the chosen pageblocks of one node, if its zone grows on demand, until about
     /// `most_bytes` are given back. Returns the bytes.
     pub fn give_back_of(&self, node: NodeId, which: Whole, most_bytes: usize) -> usize {
         let given = self.of(node).give_back(which, most_bytes);
@@ -244,7 +244,7 @@ impl Zones {
         given
     }
 
-    /// Whether a zone has found the window used up, and others may have what it needs.
+    /// Returns whether a zone could not grow, and other zones may have pageblocks for it.
     pub(crate) fn is_crowded(&self) -> bool {
         self.nodes > 1 && self.all().any(|zone| zone.grows() && zone.stuck.load(Relaxed))
     }
@@ -253,21 +253,21 @@ impl Zones {
     /// operating system, until about `most_bytes` are given back. Returns the bytes.
     /// O(pageblocks + blocks); holds the zone's lock for at most 64 blocks of one pageblock.
     ///
-    /// What the system refuses (locked memory, before Linux 5.18) stays dirty, and what lies behind
-    /// it has its turn. Where much is refused, a purge of a bounded number of bytes ends, and the
-    /// next one begins behind that.
+    /// Memory that the system refuses (locked memory, before Linux 5.18) stays dirty, and the purge
+    /// goes on behind it. A purge of a bounded number of bytes ends after many refusals, and the
+    /// next one begins behind them.
     pub fn purge(&self, node: NodeId, smallest: Order, most_bytes: usize) -> usize {
         self.of(node).purge(smallest, most_bytes)
     }
 
-    /// Keeps the pageblock of a block that a high-order atomic request just got for its like. Does
+    /// Reserves the pageblocks of a block that a high-order atomic request has just got. Does
     /// nothing where 1 % of the zone is less than a pageblock, or is reserved already.
     pub(crate) fn reserve_high_atomic(&self, node: NodeId, pfn: Pfn, order: Order) {
         self.of(node).reserve_high_atomic(pfn, order);
     }
 
-    /// Gives a reserved pageblock of a node that has free memory to `to`. Without `force` the last
-    /// one stays. Returns whether free memory was moved.
+    /// Gives one reserved pageblock with free memory to the type `to`. Without `force` the last one
+    /// stays. Returns whether free memory was moved.
     pub(crate) fn unreserve_high_atomic(&self, node: NodeId, to: MigrateType, force: bool) -> bool {
         self.of(node).unreserve_high_atomic(to, force)
     }
@@ -300,7 +300,7 @@ impl Zones {
         self.all().try_for_each(|zone| self.of(zone.node()).validate())
     }
 
-    /// Computes all watermarks anew: the total has changed.
+    /// Computes all watermarks anew, after the total has changed.
     fn refresh_marks(&self) {
         let total = self.all().map(Zone::managed).sum();
         for zone in self.all() {
@@ -309,8 +309,8 @@ impl Zones {
     }
 }
 
-/// The nodes by their distance from `node`; where two are equally far, the next one up comes first,
-/// so that not all nodes lean on the same one.
+/// The nodes by their distance from `node`. Of two that are equally far, the next higher number
+/// comes first, so that not all nodes lean on the same one.
 fn fallback_row(node: u8, config: &ZoneConfig) -> [NodeId; MAX_NODES] {
     let mut row: [NodeId; MAX_NODES] = core::array::from_fn(|other| NodeId(other as u8));
     let nodes = config.nodes;

@@ -118,7 +118,7 @@ fn pageblocks_that_are_given_back_serve_mappings_and_zones() {
     let map = |count| memory.take(Wanted { side: Side::Mapping, count, align: 1, room: 0 });
     assert!(map(1).is_err(), "zones have the whole window");
     let left = zone.managed() / PAGEBLOCK_FRAMES - blocks.len() as u32;
-    assert_eq!(zones.give_back(), left as usize * PAGEBLOCK_BYTES, "what nobody has taken");
+    assert_eq!(zones.give_back(), left as usize * PAGEBLOCK_BYTES, "all that was not taken");
     blocks.drain(..).for_each(|block| put(&zones, block));
     assert!(zones.give_back() > 0);
     assert_eq!((zone.managed(), zone.free(), memory.arena().pageblocks_taken()), (0, 0, 0));
@@ -167,17 +167,17 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Eight pageblocks: as many as a request looks at on one list.
+/// Eight pageblocks: the number that a request looks at on one list.
 const FRAMES: u32 = 8 * PAGEBLOCK_FRAMES;
 /// Frames of the window.
 const ALL_FRAMES: u32 = 32 * PAGEBLOCK_FRAMES;
 
-/// What is known of each frame, and who has it.
+/// The owner and the state of each frame.
 struct World {
     zones: Zones,
     /// First frame -> frames, and whether they are an extent.
     owned: BTreeMap<u32, (u32, bool)>,
-    /// Written since it was last known to be zero.
+    /// True once the frame was written, until it is zero again.
     written: Vec<bool>,
 }
 
@@ -202,7 +202,7 @@ impl World {
         self.owned.insert(pfn.0, (count, is_extent));
     }
 
-    /// Whether a pageblock keeps frames that hold the extent, by a look at every frame.
+    /// Returns whether a pageblock keeps frames that hold the extent, by a look at every frame.
     fn is_kept_somewhere(&self, count: u32, align: u32) -> bool {
         (0..ALL_FRAMES / PAGEBLOCK_FRAMES).any(|index| {
             let kept: FrameBits =
@@ -250,7 +250,7 @@ impl World {
         assert_eq!(self.zone().free_on_lists(), lists, "no block was touched");
     }
 
-    /// Frames of an extent, if all behind it that it shall have are kept.
+    /// The frames of an extent that grows, if the frames that it needs behind it are kept.
     fn extend(&mut self, which: usize, more: u32) {
         let Some((pfn, count, true)) = self.nth(which) else { return };
         let end = pfn.plus(count);
@@ -296,8 +296,7 @@ impl World {
         let dirty = self.zone().dirty();
         let purge = || self.zones.purge(NODE, Order::ZERO, usize::MAX);
         let mut bytes = purge();
-        // What was kept may have become a block as a whole, and have merged with one that
-        // was still dirty.
+        // A pageblock of clean extents may have become a block, and merged with a dirty one.
         while self.zone().dirty() > 0 {
             let more = purge();
             assert!(more > 0, "{} frames stay dirty", self.zone().dirty());
@@ -354,7 +353,7 @@ impl World {
                 assert_eq!(self.zone().managed(), managed - whole * PAGEBLOCK_FRAMES);
                 let taken = memory.arena().pageblocks_taken() as u32 * PAGEBLOCK_FRAMES;
                 assert_eq!(taken, self.zone().managed());
-                // What comes back from the window is zero.
+                // Pageblocks come back from the window zero.
                 let is_ours = |frame| memory.pageblocks().of(Pfn(frame)).tag().node().is_some();
                 for frame in (0..ALL_FRAMES).filter(|frame| !is_ours(*frame)) {
                     self.written[frame as usize] = false;

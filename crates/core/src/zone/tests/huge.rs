@@ -1,4 +1,4 @@
-//! Which pageblocks become huge pages, by what is known of the slabs that took those before.
+//! Pageblocks become huge pages, or not, as the slabs of earlier ones say.
 
 use super::*;
 use crate::frame::{Kind, KindSet, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES, PageblockIndex};
@@ -17,8 +17,8 @@ fn zones_on(os: &'static FakeOs) -> Zones {
 const WHOLE: Kind = Kind(100);
 const IN_PARTS: Kind = Kind(1);
 
-/// Claims `count` blocks of 4 MiB for slabs, which take all of them, `eighths` of each eight frames
-/// by such as are touched whole; returns the pageblocks for which huge pages were asked.
+/// Claims `count` blocks of 4 MiB for slabs. Slabs take all frames; `eighths` of each eight frames
+/// belong to slabs that are touched whole. Returns the pageblocks that asked for huge pages.
 fn claim(os: &FakeOs, zones: &Zones, count: u32, eighths: u32) -> usize {
     let before = os.huge_bytes();
     zones.zone(NODE).touched_whole().set(WHOLE, true);
@@ -76,14 +76,14 @@ fn what_was_huge_is_plain_when_it_is_claimed_again_for_what_is_not_touched() {
         put(&zones, Block { pfn, order: Order::MAX, zeroed: false });
     };
     (0..PAGEBLOCKS).step_by(2).for_each(give_back);
-    // Large blocks take all of it over, and leave it again.
+    // Large blocks take all the memory, and leave it again.
     for _ in 0..PAGEBLOCKS / 2 {
         take(&zones, &ask(10, Movable)).expect("all is free");
     }
     (0..PAGEBLOCKS).step_by(2).for_each(give_back);
     zones.purge(NODE, Order::ZERO, usize::MAX);
     let before = os.huge_bytes();
-    // The zone has doubled what it has claimed: the next sample is due, and it is sparse.
+    // The zone has claimed twice as much: the next sample is due, and it is sparse.
     claim(os, &zones, PAGEBLOCKS / 2, 0);
     assert!(os.huge_bytes() < before - 64 * PAGEBLOCK_BYTES, "huge pages are taken back");
     assert_eq!(zones.validate(), Ok(()));

@@ -35,7 +35,7 @@ pub(super) fn ask(order: u8, migratetype: MigrateType) -> Ask {
     Ask { order: Order::new(order), migratetype, flags: AllocFlags::default() }
 }
 
-/// Takes one block whatever the watermarks say.
+/// Takes one block, and ignores watermarks.
 pub(super) fn take(zones: &Zones, ask: &Ask) -> Option<Block> {
     let mut taken = None;
     zones.take(NODE, ask, 1, Destination::User, |pfn, zeroed| {

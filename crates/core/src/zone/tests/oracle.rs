@@ -1,16 +1,16 @@
 //! A buddy allocator so naive that it is obviously right: a map of free blocks. It does not choose
-//! addresses; it says whether a choice was legal, and what must be free afterwards.
+//! addresses; it checks that a choice was legal, and knows the free blocks afterwards.
 
 use crate::frame::{Memory, MigrateType, Order, PAGEBLOCK_ORDER, Pfn};
 use crate::zone::{ORDERS, largest_blocks};
 use std::collections::BTreeMap;
 
-/// First frame -> order and whether known to be zero.
+/// First frame -> order, and whether the block is known to be zero.
 pub(super) struct NaiveBuddy {
     free: BTreeMap<u32, (u8, bool)>,
 }
 
-/// Whether blocks at these frames may merge at `order`.
+/// Returns whether blocks at these frames may merge at `order`.
 fn may_merge(memory: &Memory, order: u8, one: u32, other: u32) -> bool {
     let of = |pfn: u32| memory.pageblocks().of(Pfn(pfn)).tag();
     let (one, other) = (of(one), of(other));
@@ -29,8 +29,8 @@ impl NaiveBuddy {
         Self { free }
     }
 
-    /// Takes the block at `pfn` out of the free block that holds it; returns that one's order and
-    /// whether it was zero.
+    /// Takes the block at `pfn` out of the free block that holds it. Returns the order of the free
+    /// block, and whether it was zero.
     ///
     /// # Panics
     /// Where the block was not free.
@@ -74,8 +74,8 @@ impl NaiveBuddy {
         assert!(self.free.insert(pfn, (order, zeroed)).is_none(), "freed twice");
     }
 
-    /// Follows a change of types: splits the blocks of order 10 whose pageblocks do not mix any
-    /// more, merges those of order 9 that do now.
+    /// Follows a change of types: splits the blocks of order 10 whose pageblocks no longer mix, and
+    /// merges the blocks of order 9 that mix now.
     pub(super) fn follow_types(&mut self, memory: &Memory) {
         self.split_unlike(memory);
         let pageblocks: Vec<(u32, bool)> = self
@@ -106,8 +106,8 @@ impl NaiveBuddy {
         }
     }
 
-    /// Marks as zero, without merging anything, what is at least `smallest` and dirty, then puts it
-    /// back pageblock by pageblock as a purge does.
+    /// Purges dirty blocks of at least `smallest`: takes all of them out, and puts them back zero,
+    /// pageblock by pageblock, as a purge does.
     pub(super) fn purge(&mut self, memory: &Memory, smallest: u8) -> usize {
         let dirty: Vec<(u32, u8)> = self
             .free

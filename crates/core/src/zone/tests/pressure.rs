@@ -1,4 +1,4 @@
-//! Watermarks, the reserve, growth, purging, and what happens when the system refuses.
+//! Watermarks, the reserve, growth and purging, also where the system refuses.
 
 use super::*;
 use crate::zone::{Mark, Marks, Urgency};
@@ -80,7 +80,7 @@ fn the_reserve_is_one_percent_and_only_for_those_with_the_right() {
     while let Some(block) = take(&zones, &ask(2, Movable)) {
         assert_ne!(memory.pageblocks().of(block.pfn).migratetype(), HighAtomic);
     }
-    assert_eq!(zone.free(), 1024 - 4, "nobody else may touch the reserve");
+    assert_eq!(zone.free(), 1024 - 4, "no other request may touch the reserve");
     assert!(!zone.watermark_ok(Order::new(2), Mark::Min, AllocFlags::default()));
     put(&zones, block);
     assert!(zones.unreserve_high_atomic(NODE, Movable, false), "two are reserved, one stays");

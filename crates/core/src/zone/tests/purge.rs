@@ -1,10 +1,10 @@
-//! What a purge does where the system refuses some of it, as older kernels do for locked memory.
+//! A purge where the system refuses part of it, as older kernels do for locked memory.
 
 use super::*;
 use crate::frame::{FRAME_BYTES, PAGEBLOCK_BYTES, PAGEBLOCK_FRAMES};
 use MigrateType::Movable;
 
-/// A zone of 8 pageblocks that were all in use and are free and dirty now.
+/// A zone of 8 pageblocks that were all in use, and are now free and dirty.
 fn dirty_zones(os: &'static FakeOs) -> Zones {
     let zones = Zones::build(os, &FIXED).expect("nothing fails");
     let blocks: Vec<Block> =
@@ -27,7 +27,7 @@ fn a_refused_pageblock_is_skipped() {
     assert_eq!(zone.dirty(), 2 * PAGEBLOCK_FRAMES);
     assert_eq!(os.purged_bytes(), purged);
     assert_eq!(zones.validate(), Ok(()));
-    // Once it is unlocked, it goes as well.
+    // Once it is unlocked, it is purged as well.
     os.lock_in_memory(memory.arena().address(Pfn(5)), 0);
     assert_eq!(zones.purge(NODE, Order::PAGEBLOCK, usize::MAX), 2 * PAGEBLOCK_BYTES);
     assert_eq!(zone.dirty(), 0);
@@ -45,7 +45,7 @@ fn what_lies_around_a_refused_extent_goes() {
     let purged = zones.purge(NODE, Order::ZERO, usize::MAX);
     assert_eq!((purged, zone.dirty()), (31 * FRAME_BYTES, 1), "one of 32 single frames is locked");
     assert_eq!(zones.validate(), Ok(()));
-    // It serves the next request, and is not taken for zero.
+    // The next request gets it, and learns that it is not zero.
     let zeroed: Vec<bool> =
         (0..32).map(|_| take(&zones, &ask(0, Movable)).unwrap().zeroed).collect();
     assert_eq!(zeroed.iter().filter(|zeroed| !**zeroed).count(), 1);
@@ -66,7 +66,7 @@ fn extents_around_a_refused_one_go() {
     assert_eq!(zones.validate(), Ok(()));
 }
 
-/// Where everything is locked, a step asks a bounded number of times, and the next one goes on
+/// Where all memory is locked, a step asks a bounded number of times, and the next one goes on
 /// where it ended.
 #[test]
 fn steps_go_on_behind_what_was_refused() {

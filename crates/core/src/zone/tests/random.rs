@@ -53,7 +53,7 @@ impl Run {
     fn take(&mut self, order: u8, of: MigrateType, count: u32) {
         let ask = ask(order, of);
         let memory = self.zones.memory();
-        // Only the first block of a bulk is sure to see the lists as the oracle sees them.
+        // Only the first block of a bulk surely sees the same lists as the oracle.
         let best = self.oracle.smallest(memory, ask.order, of);
         let mut blocks = Vec::new();
         let got = self.zones.take(NODE, &ask, count, Destination::User, |pfn, zeroed| {
@@ -83,7 +83,7 @@ impl Run {
             let (pfn, order) = self.taken.swap_remove(at);
             blocks.push(Block { pfn, order, zeroed: false });
         }
-        // Types are read while blocks merge, so the oracle goes first: it changes none.
+        // Merging reads types, so the oracle goes first: it changes none.
         for block in &blocks {
             self.oracle.put(self.zones.memory(), block.pfn, block.order, false);
         }
