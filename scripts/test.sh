@@ -68,9 +68,10 @@ step_test() {
     local -x QUARRY_LIBRARY
     QUARRY_LIBRARY=$(realpath "$target/release/libquarry.so") || return
     cargo test --workspace --no-fail-fast -- --skip programs:: || return
-    # The other policy keeps other accounts.
+    # The other policy keeps other accounts, and has sequences of its own, which the compiler wrote
+    # into its entry points.
     QUARRY_LIBRARY=$(realpath "$target/release/libquarry-slub.so") || return
-    cargo test -p quarry-preload --test main abi::
+    cargo test -p quarry-preload --test main -- abi:: sequences:: --skip of_their_own
 }
 
 step_programs() {

@@ -33,44 +33,31 @@ use quarry::process::ProcessConfig;
 use quarry_core::heap::classes::Served;
 use quarry_core::slab::{Geometry, GeometryOffsets};
 use quarry_core::stack::{Stack, StackOffsets};
-use quarry_sys::percpu::{LOOKED_AT, RseqSlots, SequenceOffsets};
+use quarry_sys::percpu::{RseqSlots, SequenceOffsets};
 
 pub(crate) const FAST: StackOffsets = Stack::<ProcessConfig>::OFFSETS;
 pub(crate) const SLOTS: SequenceOffsets = RseqSlots::OFFSETS;
 pub(crate) const GEOMETRY: GeometryOffsets = Geometry::OFFSETS;
-const _: () = assert!(LOOKED_AT == 2, "`free` compares the object with as many");
 const _: () = assert!(
     size_of::<Geometry>() == 16 && size_of::<Served>() == 16,
-    "`free` scales kinds by it, and cells are twice"
+    "`free` multiplies the kind by it, for both and for the offset of the cell"
 );
 
-/// Opens a sequence: arms the descriptor and leaves the slot's address in r8; a thread without
-/// registration goes the slow way. Keeps rax, rcx, rdi. Those of them that a sequence reads it must
-/// not write: a restart begins at 2 again.
-macro_rules! enter {
+/// Loads what a sequence is given to find its slot: two offsets from the thread pointer, into rsi
+/// and rdx.
+macro_rules! registration {
     () => {
         concat!(
             "mov rsi, qword ptr [rip + {stack} + {rseq}]\n",
-            "mov rdx, qword ptr [rip + {stack} + {index}]\n",
-            "2:\n",
-            "lea r8, [rip + 77f]\n",
-            "mov qword ptr fs:[rsi + 8], r8\n",
-            "3:\n",
-            "cmp dword ptr fs:[rsi + 4], 0\n",
-            "jl {slow}\n",
-            "mov r8d, dword ptr fs:[rdx]\n",
-            "shl r8, 17\n",
-            "add r8, qword ptr [rip + {stack} + {slots}]"
+            "mov rdx, qword ptr [rip + {stack} + {index}]"
         )
     };
 }
-pub(crate) use enter;
+pub(crate) use registration;
 
-/// `malloc` under a name: the class of the size, then the sequence of `PerCpu::pop`.
-///
-/// In order: no size below `small_end` (0 until the stack is ready: it refuses all), the class, the
-/// cell's offset in a slot. From 2: the descriptor, the thread's registration, the slot; the
-/// array's complemented begin before its header; the top object; the committing store.
+/// `malloc` under a name. In order: whether the size lies below `small_end` (0 until the stack is
+/// ready: every size is refused), its class, the offset of the class's cell in a slot; then the
+/// sequence of `Arrays::pop`.
 macro_rules! fast_malloc {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
         $(#[$attribute])*
@@ -84,22 +71,17 @@ macro_rules! fast_malloc {
                 "shr eax, 4",
                 "lea rcx, [rip + {class_of}]",
                 "movzx ecx, byte ptr [rcx + rax]",
-                "shl ecx, 5",
-                $crate::fast_path::enter!(),
-                "lea r11, [r8 + rcx]",
-                "movzx eax, word ptr [r11 + 8]",
-                "mov r9, qword ptr [r11]",
-                "movzx r10d, r9w",
-                "add ax, r10w",
-                "jnc {slow}",
-                "mov rax, qword ptr [r8 + r10*8 - 8]",
-                "add r9, 0xffff",
-                "mov qword ptr [r11], r9",
-                "5:",
+                quarry_sys::cell_offset!(rcx),
+                $crate::fast_path::registration!(),
+                quarry_sys::pop_sequence!(
+                    rseq: rsi, index: rdx, slots: "qword ptr [rip + {stack} + {slots}]",
+                    offset: "rcx",
+                    slot: r8, cell: r11, header: r9, begin: rax, top: r10, object: rax,
+                    leave: "{slow}", out_of_line: ""
+                ),
                 "ret",
                 ".cfi_endproc",
                 ".p2align 6, 0xcc",
-                quarry_sys::rseq_descriptor!(),
                 stack = sym quarry::process::STACK,
                 class_of = sym quarry_core::heap::classes::CLASS_OF,
                 slow = sym $slow,
@@ -133,7 +115,7 @@ fast_malloc! {
 /// `free` under a name. In order: the offset in the window (`span` is 0 until the stack is
 /// ready: it refuses all, and always null), the kind of the frame times 16, whether an object
 /// starts there (`Geometry::is_object`), a look at a further argument where there is one; then the
-/// sequence of `PerCpu::push`, as for `malloc`. What is no such object goes to `$refused`.
+/// sequence of `Arrays::push`. What is no such object goes to `$refused`.
 macro_rules! fast_free {
     (
         $(#[$attribute:meta])* $name:ident $(, $size:ident)?;
@@ -167,25 +149,16 @@ macro_rules! fast_free {
                 "cmp rcx, rdx",
                 "jae {refused}",
                 $($look,)*
-                $crate::fast_path::enter!(),
-                "lea rcx, [r8 + rax*2]",
-                "movzx r11d, word ptr [rcx + 10]",
-                "mov r9, qword ptr [rcx]",
-                "movzx r10d, r9w",
-                "cmp r10d, r11d",
-                "jae {slow}",
-                "cmp rdi, qword ptr [r8 + r10*8 - 8]",
-                "je {slow}",
-                "cmp rdi, qword ptr [r8 + r10*8 - 16]",
-                "je {slow}",
-                "mov qword ptr [r8 + r10*8], rdi",
-                "add r9, 0x10001",
-                "mov qword ptr [rcx], r9",
-                "5:",
+                $crate::fast_path::registration!(),
+                quarry_sys::push_sequence!(
+                    rseq: rsi, index: rdx, slots: "qword ptr [rip + {stack} + {slots}]",
+                    offset: quarry_sys::cell_offset_of_16!(rax), object: rdi,
+                    slot: r8, cell: rcx, header: r9, end: r11, top: r10,
+                    leave: "{slow}", duplicate: "{slow}"
+                ),
                 "ret",
                 ".cfi_endproc",
                 ".p2align 6, 0xcc",
-                quarry_sys::rseq_descriptor!(),
                 stack = sym quarry::process::STACK,
                 slow = sym $crate::malloc::free_slow,
                 refused = sym $refused,

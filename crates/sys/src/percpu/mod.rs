@@ -22,6 +22,8 @@
 //! steps that a model checker interrupts). What `RseqSlots` and `SteppedSlots` share, which is
 //! everything but the sequences themselves, is in `sequenced`.
 
+#[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq))))]
+mod assembly;
 mod locked;
 #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq))))]
 mod registration;
