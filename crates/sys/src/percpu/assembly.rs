@@ -29,7 +29,7 @@
 //!   that it is given is never written between 2 and 5, also not by an `add` that saves an
 //!   instruction.
 
-use super::slot::{CELL_SHIFT, LOOKED_AT, SLOT_SHIFT};
+use super::layout::{CELL_SHIFT, LOOKED_AT, SLOT_SHIFT};
 
 /// A register as text, in 64, 32 or 16 bits: `rax` for the one of that name, `[name]` for an
 /// operand of `asm!`.

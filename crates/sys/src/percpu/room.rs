@@ -18,69 +18,17 @@
 //! * when room is given, then `bytes(s) <= slot`, and `all <= limit` or `bytes(s) <= least`; so
 //!   while the limits stay, `all <= limit + slots * least`.
 
-use super::slot::{MISSES, Place};
-use super::{ArrayId, MAX_ARRAYS, SlotArea, SlotIndex};
-use crate::lock::Guard;
-use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use super::area::SlotArea;
+use super::layout::{ArrayId, MAX_ARRAYS, MISSES, Place, SlotIndex};
+use super::limits::Limits;
+use crate::primitive::Ordering::Relaxed;
 
-/// Slots that have a bit: those of 1,024 CPUs, and stripes. Others count as awake once they have
-/// been used.
-const TRACKED: u32 = 1024 + 64;
 /// Fewest objects that an array which has no room gets, if it holds so many at all, and if they are
 /// not larger than this together,
 const FEWEST: usize = 8;
 const FEWEST_BYTES: usize = 256 << 10;
 /// but no more than this part of what is left beyond them.
 const PART_OF_LEFT: usize = 8;
-
-/// How much arrays may have room for, in bytes of objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Those of one slot.
-    pub slot: usize,
-    /// Those of all slots together,
-    pub all: usize,
-    /// but for this much of each slot.
-    pub least: usize,
-}
-
-impl Limits {
-    /// No limits.
-    pub const NONE: Self = Self { slot: usize::MAX, all: usize::MAX, least: usize::MAX };
-
-    /// What a slot with room for `bytes` may get, where all together have room for `all`.
-    fn left(&self, bytes: usize, all: usize) -> usize {
-        let beside = self.all.saturating_sub(all).max(self.least.saturating_sub(bytes));
-        self.slot.saturating_sub(bytes).min(beside)
-    }
-}
-
-/// What is counted of room, for all slots.
-#[repr(C)]
-pub(super) struct Rooms {
-    /// Bytes that all arrays have room for.
-    all: AtomicUsize,
-    /// Bytes of an object of each array; 0 counts as 1.
-    each: [AtomicU32; MAX_ARRAYS],
-    awake: [AtomicU64; (TRACKED / 64) as usize],
-    /// What arrays of slots that have fallen asleep had counted.
-    operations: [AtomicU64; MAX_ARRAYS],
-}
-
-impl Rooms {
-    pub(super) const fn new() -> Self {
-        Self {
-            all: AtomicUsize::new(0),
-            each: [const { AtomicU32::new(0) }; MAX_ARRAYS],
-            awake: [const { AtomicU64::new(0) }; (TRACKED / 64) as usize],
-            operations: [const { AtomicU64::new(0) }; MAX_ARRAYS],
-        }
-    }
-
-    pub(super) fn operations_asleep(&self, array: ArrayId) -> u64 {
-        self.operations[array.index()].load(Relaxed)
-    }
-}
 
 /// What a slot's control cell counts in its word 3: `{bytes : 40 | hand : 8 | words : 16}`.
 #[derive(Clone, Copy)]
@@ -251,35 +199,6 @@ impl SlotArea {
         arrays().filter(has_room)
     }
 
-    /// What [`PerCpu::make_room`](super::PerCpu::make_room) does for a slot: gives `array` more
-    /// room, and where the limits are reached, lets `take_unused` take that of others first, as
-    /// long as it returns true.
-    pub(super) fn make_room_held(
-        &self,
-        bounds: &Guard<'_, ()>,
-        (slot, array): (SlotIndex, ArrayId),
-        limits: &Limits,
-        mut take_unused: impl FnMut(ArrayId) -> bool,
-    ) -> bool {
-        let now = self.room(slot, array);
-        if now >= self.capacity(array) || self.is_wide(slot, array) || self.is_stopped(slot, array)
-        {
-            return false;
-        }
-        let mut steps = MAX_ARRAYS - 1;
-        loop {
-            if let Some(room) = self.room_within(slot, array, limits) {
-                self.give_room(bounds, slot, array, room);
-                return true;
-            }
-            match self.next_unused(slot, array, &mut steps) {
-                Some(unused) if !take_unused(unused) => return false,
-                Some(_) => {}
-                None => return false,
-            }
-        }
-    }
-
     /// The next array of `slot` that has not been used since the hand last came by, at most once
     /// around (`steps` says how far it still goes), and not `but`. The caller holds `bounds_lock`.
     pub(super) fn next_unused(
@@ -332,11 +251,5 @@ impl SlotArea {
             true => Ok(()),
             false => Err("arrays hold more than they have room for"),
         }
-    }
-
-    /// Barriers that drains have asked the kernel for so far.
-    #[must_use]
-    pub fn barriers(&self) -> u64 {
-        self.barriers.load(Relaxed)
     }
 }

@@ -8,10 +8,12 @@
 //! sequence has a result (which Rust does not combine with labels), by way of 6, which lies out of
 //! line.
 
+use super::area::SlotArea;
+use super::layout::{ArrayId, CELL_SHIFT, SLOT_SHIFT, SlotIndex};
+use super::object::{Object, Push};
 use super::registration::{self, CPU_ID};
-use super::sequenced::{Sequenced, Sequences};
-use super::slot::{CELL_SHIFT, SLOT_SHIFT};
-use super::{ArrayId, Object, Push, SlotArea, SlotIndex};
+use super::sequenced::Sequenced;
+use super::sequences::Sequences;
 use crate::primitive::{AtomicIsize, Ordering};
 use crate::{end_sequence, enter_sequence, pop_sequence, push_sequence};
 use core::arch::asm;

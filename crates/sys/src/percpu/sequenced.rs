@@ -21,8 +21,13 @@
 //! slot of the running CPU and the stripes, and say that they have not reached every slot. Where
 //! the process has one thread, it is in no sequence when it drains, and nothing needs stopping.
 
-use super::locked::{ChooseSlot, Stripes, ThreadStripe};
-use super::{ArrayId, Limits, Object, PerCpu, Push, SlotArea, SlotIndex};
+use super::area::SlotArea;
+use super::layout::{ArrayId, SlotIndex};
+use super::limits::Limits;
+use super::object::{Object, Push};
+use super::per_cpu::{Arrays, Lists, PerCpu};
+use super::sequences::{STOPPED_LIST, Sequences};
+use super::stripes::{ChooseSlot, Stripes, ThreadStripe};
 use crate::lock::CountedLock;
 use crate::os::{Os, OsResult};
 use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
@@ -31,80 +36,6 @@ use core::mem::MaybeUninit;
 /// Bounds that no push and no pop passes: `end = 0`, `begin = 0xffff`. Fresh memory holds them, so
 /// an array that was never opened refuses like one that a drain has stopped.
 const CLOSED: u64 = 0;
-
-/// The guard that stops every push to, pop from and `compare_store` on a list.
-pub(super) const STOPPED_LIST: u64 = u64::MAX;
-
-/// The restartable sequences of an architecture (or of the model checker).
-///
-/// # Safety
-/// Each operation does what [`PerCpu`] says of its namesake for the slot of the running CPU, by one
-/// committing store, or starts again; it loads bounds (or guard) before the header, and refuses a
-/// closed cell, a stopped list and a thread that is not registered. After `barrier` has returned
-/// true, no sequence that loaded bounds or guard before the call still runs.
-pub unsafe trait Sequences: Sync {
-    /// Before `start`.
-    const INERT: Self;
-
-    /// Readies the process. Returns whether sequences run; where not, every operation refuses.
-    fn start(&self) -> bool;
-
-    /// Slots of CPUs: an exclusive upper bound of their numbers, as far as is known.
-    fn slots(&self) -> u32;
-
-    /// An exclusive upper bound of the numbers that needs no trust in what a container may forge.
-    fn numbers(&self) -> u32 {
-        self.slots()
-    }
-
-    /// Whether the running thread can run sequences now.
-    fn registered(&self) -> bool;
-
-    /// The slot of the running CPU now; any number where the thread is not registered.
-    fn slot(&self) -> u32;
-
-    /// Makes every running sequence start again. False where the kernel refuses.
-    fn barrier(&self) -> bool;
-
-    /// Whether the calling thread is the only one that can run sequences, for sure.
-    fn is_alone(&self) -> bool;
-
-    /// See [`PerCpu::pop`].
-    fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object>;
-
-    /// See [`PerCpu::push`].
-    fn push(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push;
-
-    /// See [`PerCpu::pop_batch`]; `out` holds 1..=0xffff objects.
-    fn pop_batch(&self, area: &SlotArea, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool;
-
-    /// See [`PerCpu::push_batch`]; there are 1..=0xffff objects.
-    fn push_batch(&self, area: &SlotArea, array: ArrayId, objects: &[Object]) -> bool;
-
-    /// See [`PerCpu::list_pop`].
-    ///
-    /// # Safety
-    /// As there.
-    unsafe fn list_pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object>;
-
-    /// See [`PerCpu::list_push`].
-    ///
-    /// # Safety
-    /// As there.
-    unsafe fn list_push(&self, area: &SlotArea, array: ArrayId, guard: u64, object: Object)
-    -> Push;
-
-    /// See [`PerCpu::compare_store`]; slot and word exist.
-    fn compare_store(
-        &self,
-        area: &SlotArea,
-        slot: SlotIndex,
-        array: ArrayId,
-        word: usize,
-        expected: u64,
-        new: u64,
-    ) -> bool;
-}
 
 /// Slots `0..Q::slots()` for CPUs, then stripes.
 pub struct Sequenced<Q: Sequences> {
@@ -250,7 +181,7 @@ impl<Q: Sequences> Sequenced<Q> {
         any
     }
 
-    /// Empties what [`PerCpu::drain_where`] has stopped, if `flushed`, and opens it again.
+    /// Empties what [`Arrays::drain_where`] has stopped, if `flushed`, and opens it again.
     fn empty_stopped_slots(&self, flushed: bool, take: &mut dyn FnMut(ArrayId, &[Object])) {
         for slot in self.cpu_slots().filter(|slot| self.area.is_awake(*slot)) {
             let _bounds = self.area.bounds_lock.lock();
@@ -355,6 +286,21 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         }
     }
 
+    fn leave_barrier_to(&self, thread: Option<usize>) {
+        self.caller.store(thread.unwrap_or(NOBODY), Ordering::Relaxed);
+    }
+
+    fn reaches_every_slot(&self) -> bool {
+        self.may_stop_all()
+    }
+
+    fn free_in_child(&self) {
+        self.stripes.free_in_child(&self.area);
+    }
+}
+
+// SAFETY: as for `PerCpu`.
+unsafe impl<Q: Sequences> Arrays for Sequenced<Q> {
     #[inline(always)]
     fn pop(&self, array: ArrayId) -> Option<Object> {
         self.sequences.pop(&self.area, array)
@@ -402,44 +348,6 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
             is_countable(objects.len()) && self.sequences.push_batch(&self.area, array, objects)
         } else {
             self.stripes.push_batch(&self.area, &ThreadStripe, array, objects)
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn list_pop(&self, array: ArrayId) -> Option<Object> {
-        // SAFETY: the caller's promise is passed on.
-        let popped = unsafe { self.sequences.list_pop(&self.area, array) };
-        if popped.is_some() || self.has_slot() {
-            return popped;
-        }
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.stripes.list_pop(&self.area, &ThreadStripe, array) }
-    }
-
-    #[inline(always)]
-    unsafe fn list_push(&self, array: ArrayId, guard: u64, object: Object) -> Push {
-        // SAFETY: the caller's promise is passed on.
-        let push = unsafe { self.sequences.list_push(&self.area, array, guard, object) };
-        if push != Push::Refused || self.has_slot() {
-            return push;
-        }
-        // SAFETY: the caller's promise is passed on; a refused object is still the caller's.
-        unsafe { self.stripes.list_push(&self.area, &ThreadStripe, array, guard, object) }
-    }
-
-    fn compare_store(
-        &self,
-        slot: SlotIndex,
-        array: ArrayId,
-        word: usize,
-        expected: u64,
-        new: u64,
-    ) -> bool {
-        assert!(slot.0 < self.area.slots() && word < 4);
-        if slot.0 < self.cpu_count() {
-            self.sequences.compare_store(&self.area, slot, array, word, expected, new)
-        } else {
-            self.stripes.compare_store(&self.area, slot, array, word, expected, new)
         }
     }
 
@@ -498,6 +406,47 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         self.stripes.drain(&self.area, which, take);
         flushed
     }
+}
+
+// SAFETY: as for `PerCpu`.
+unsafe impl<Q: Sequences> Lists for Sequenced<Q> {
+    #[inline(always)]
+    unsafe fn list_pop(&self, array: ArrayId) -> Option<Object> {
+        // SAFETY: the caller's promise is passed on.
+        let popped = unsafe { self.sequences.list_pop(&self.area, array) };
+        if popped.is_some() || self.has_slot() {
+            return popped;
+        }
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.stripes.list_pop(&self.area, &ThreadStripe, array) }
+    }
+
+    #[inline(always)]
+    unsafe fn list_push(&self, array: ArrayId, guard: u64, object: Object) -> Push {
+        // SAFETY: the caller's promise is passed on.
+        let push = unsafe { self.sequences.list_push(&self.area, array, guard, object) };
+        if push != Push::Refused || self.has_slot() {
+            return push;
+        }
+        // SAFETY: the caller's promise is passed on; a refused object is still the caller's.
+        unsafe { self.stripes.list_push(&self.area, &ThreadStripe, array, guard, object) }
+    }
+
+    fn compare_store(
+        &self,
+        slot: SlotIndex,
+        array: ArrayId,
+        word: usize,
+        expected: u64,
+        new: u64,
+    ) -> bool {
+        assert!(slot.0 < self.area.slots() && word < 4);
+        if slot.0 < self.cpu_count() {
+            self.sequences.compare_store(&self.area, slot, array, word, expected, new)
+        } else {
+            self.stripes.compare_store(&self.area, slot, array, word, expected, new)
+        }
+    }
 
     fn drain_lists(
         &self,
@@ -529,17 +478,5 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         }
         self.stripes.drain_lists(&self.area, array, take);
         flushed
-    }
-
-    fn leave_barrier_to(&self, thread: Option<usize>) {
-        self.caller.store(thread.unwrap_or(NOBODY), Ordering::Relaxed);
-    }
-
-    fn reaches_every_slot(&self) -> bool {
-        self.may_stop_all()
-    }
-
-    fn free_in_child(&self) {
-        self.stripes.free_in_child(&self.area);
     }
 }

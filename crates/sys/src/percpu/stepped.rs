@@ -16,7 +16,7 @@
 //!
 //! ```ignore
 //! #![cfg(quarry_model)]                       // tests/model_barn.rs, run by scripts/model.sh
-//! use quarry_sys::percpu::{PerCpu, SteppedSlots};
+//! use quarry_sys::percpu::{Arrays, PerCpu, SteppedSlots};
 //! use shuttle::{sync::Arc, thread};
 //!
 //! fn scenario() {                             // runs thousands of times, each interleaved anew
@@ -36,9 +36,11 @@
 //! failing run prints a schedule for `shuttle::replay`. Whether a model sees anything is shown by
 //! planting a bug ([`Stepped::plant`]) and expecting the check to fail.
 
-use super::sequenced::{STOPPED_LIST, Sequenced, Sequences};
-use super::slot::LIST_MAX;
-use super::{ArrayId, LOOKED_AT, Object, Push, SlotArea, SlotIndex};
+use super::area::SlotArea;
+use super::layout::{ArrayId, LIST_MAX, LOOKED_AT, SlotIndex};
+use super::object::{Object, Push};
+use super::sequenced::Sequenced;
+use super::sequences::{STOPPED_LIST, Sequences};
 use crate::primitive::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, point, relax};
 use core::cell::Cell;
 use core::mem::MaybeUninit;

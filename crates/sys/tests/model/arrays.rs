@@ -3,7 +3,7 @@
 
 use crate::{Slots, all_once, check, expect_failure, number, tag};
 use quarry_sys::percpu::Stepped;
-use quarry_sys::percpu::{ArrayId, Limits, Object, PerCpu, PlantedBug, Push, SlotIndex};
+use quarry_sys::percpu::{ArrayId, Arrays, Limits, Object, PerCpu, PlantedBug, Push, SlotIndex};
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
 

@@ -4,7 +4,7 @@
 //! count on exactly one drain that hands it back.
 
 use crate::{Slots, all_once, check, expect_failure};
-use quarry_sys::percpu::{ArrayId, Object, PerCpu, PlantedBug, Push, SlotIndex, Stepped};
+use quarry_sys::percpu::{ArrayId, Lists, Object, PerCpu, PlantedBug, Push, SlotIndex, Stepped};
 use quarry_sys::primitive::{AtomicU64, Ordering};
 use quarry_sys::thread::thread_pointer;
 

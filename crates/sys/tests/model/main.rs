@@ -11,7 +11,7 @@ mod lists;
 mod lock;
 
 use quarry_sys::os::FakeOs;
-use quarry_sys::percpu::{ArrayId, Object, PerCpu, PlantedBug, SteppedSlots};
+use quarry_sys::percpu::{ArrayId, Arrays, Object, PerCpu, PlantedBug, SteppedSlots};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, Runner};
 use std::ops::Deref;

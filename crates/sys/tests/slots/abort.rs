@@ -8,7 +8,7 @@
 use crate::support::{Backend, Objects, Slots, number, tag};
 use crate::threads::{allowed_cpus, pin, pin_thread};
 use crate::tracer::{Sequence, Tracee, marker};
-use quarry_sys::percpu::{ArrayId, Object, PerCpu, Push, RseqSlots, SlotIndex};
+use quarry_sys::percpu::{ArrayId, Arrays, Lists, Object, PerCpu, Push, RseqSlots, SlotIndex};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 

@@ -1,7 +1,7 @@
 //! Who gets room for how much, within limits.
 
 use crate::support::{Backend, Slots, Virtual, number, tag};
-use quarry_sys::percpu::{ArrayId, Limits, PerCpu, Push, SlotIndex};
+use quarry_sys::percpu::{ArrayId, Arrays, Limits, PerCpu, Push, SlotIndex};
 
 type FourCpus = Virtual<4>;
 

@@ -5,7 +5,7 @@
 
 use crate::support::{A, B, CAPACITY_A, CAPACITY_B, LIST, Objects, Slots, number, tag};
 use crate::threads::{Dice, all_once};
-use quarry_sys::percpu::{NativeSlots, PerCpu, Push};
+use quarry_sys::percpu::{Arrays, Lists, NativeSlots, PerCpu, Push};
 use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};

@@ -5,7 +5,8 @@ use crate::oracle::{Oracle, any_op};
 use crate::support::{A, B, Backend, CAPACITY_A, LIST, Objects, Slots, Virtual, number, tag};
 use proptest::prelude::*;
 use quarry_sys::percpu::{
-    ArrayId, LockedSlots, NativeSlots, PerCpu, Push, ThreadStripe, WIDE_OBJECTS, WIDE_PLACES,
+    ArrayId, Arrays, LockedSlots, NativeSlots, PerCpu, Push, ThreadStripe, WIDE_OBJECTS,
+    WIDE_PLACES,
 };
 use quarry_sys::primitive::Ordering;
 

@@ -2,7 +2,7 @@
 
 use quarry_sys::os::FakeOs;
 use quarry_sys::percpu::{
-    ArrayId, Limits, NativeSlots, Object, PerCpu, Push, SlotIndex, VirtualSlots,
+    ArrayId, Arrays, Limits, Lists, NativeSlots, Object, PerCpu, Push, SlotIndex, VirtualSlots,
 };
 use std::io::Write;
 use std::mem::MaybeUninit;
@@ -29,7 +29,7 @@ pub(crate) fn skipped(why: &str) {
 }
 
 /// A backend as a suite sees it.
-pub(crate) trait Backend: PerCpu + Send + 'static {
+pub(crate) trait Backend: Arrays + Lists + Send + 'static {
     /// Before `init`.
     fn configure(&self) {}
     /// Declares the slot of the running thread, where a backend lets it.
@@ -89,13 +89,17 @@ unsafe impl<const N: u32> PerCpu for Virtual<N> {
         fn init(&self, os: &'static dyn quarry_sys::os::Os) -> quarry_sys::os::OsResult<()>;
         fn area(&self) -> &quarry_sys::percpu::SlotArea;
         fn current(&self) -> SlotIndex;
+        fn free_in_child(&self);
+    }
+}
+
+// SAFETY: as for `PerCpu`.
+unsafe impl<const N: u32> Arrays for Virtual<N> {
+    forward! {
         fn pop(&self, array: ArrayId) -> Option<Object>;
         fn push(&self, array: ArrayId, object: Object) -> Push;
         fn pop_batch(&self, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool;
         fn push_batch(&self, array: ArrayId, objects: &[Object]) -> bool;
-        fn compare_store(
-            &self, slot: SlotIndex, array: ArrayId, word: usize, expected: u64, new: u64
-        ) -> bool;
         fn make_room(
             &self, array: ArrayId, limits: &Limits, take: &mut dyn FnMut(ArrayId, &[Object])
         ) -> bool;
@@ -104,10 +108,18 @@ unsafe impl<const N: u32> PerCpu for Virtual<N> {
             &self, which: &dyn Fn(SlotIndex, ArrayId) -> bool,
             take: &mut dyn FnMut(ArrayId, &[Object])
         ) -> bool;
+    }
+}
+
+// SAFETY: as for `PerCpu`.
+unsafe impl<const N: u32> Lists for Virtual<N> {
+    forward! {
+        fn compare_store(
+            &self, slot: SlotIndex, array: ArrayId, word: usize, expected: u64, new: u64
+        ) -> bool;
         fn drain_lists(
             &self, array: ArrayId, take: &mut dyn FnMut(u64, Option<Object>, usize)
         ) -> bool;
-        fn free_in_child(&self);
     }
     forward! { unsafe
         fn list_pop(&self, array: ArrayId) -> Option<Object>;

@@ -5,7 +5,7 @@
 
 use crate::support::{A, Backend, LIST, Objects, Slots, number, tag};
 use crate::threads::all_once;
-use quarry_sys::percpu::{NativeSlots, PerCpu, Push};
+use quarry_sys::percpu::{Arrays, Lists, NativeSlots, PerCpu, Push};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
