@@ -21,6 +21,7 @@ steps=(
     "format     cargo fmt --check"
     "clippy     clippy, warnings are errors"
     "no-rseq    clippy and sys tests without restartable sequences"
+    "sim        the seam of quarry-sys on a simulated machine"
     "aarch64    libquarry.so for aarch64, and a program on it under qemu"
     "docs       cargo doc, warnings are errors"
     "build      release build of the shared object and the command"
@@ -56,6 +57,13 @@ step_no_rseq() {
     local -x RUSTFLAGS="${RUSTFLAGS:-} --cfg quarry_no_rseq" CARGO_TARGET_DIR=$target/no-rseq
     cargo clippy --workspace --all-targets -- -D warnings \
         && cargo test -p quarry-sys
+}
+
+step_sim() {
+    local -x RUSTFLAGS="${RUSTFLAGS:-} --cfg quarry_sim" CARGO_TARGET_DIR=$target/sim
+    cargo clippy -p quarry-sys -p quarry-core --lib -- -D warnings \
+        && cargo clippy -p quarry-sys --test simulated -- -D warnings \
+        && cargo test -p quarry-sys --test simulated
 }
 
 step_aarch64() { scripts/aarch64.sh; }

@@ -3,7 +3,7 @@
 //! By bare system calls: libc's `open`, `read` and `close` are cancellation points, where a thread
 //! would vanish with the locks of the allocator held.
 
-use crate::os::{OsError, OsResult};
+use crate::errno::{OsError, OsResult};
 use core::ffi::CStr;
 
 /// Bytes of the longest piece that is seen; longer ones are left out. Lives on the caller's stack,
@@ -59,11 +59,6 @@ pub fn try_find_piece<R>(
     }
 }
 
-fn last_error() -> OsError {
-    // SAFETY: __errno_location returns the calling thread's own errno.
-    OsError(unsafe { *libc::__errno_location() })
-}
-
 /// An open file, closed when dropped.
 struct File(libc::c_long);
 
@@ -73,7 +68,7 @@ impl File {
         // SAFETY: the path is NUL-terminated and outlives the call.
         let fd =
             unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) };
-        if fd >= 0 { Ok(Self(fd)) } else { Err(last_error()) }
+        if fd >= 0 { Ok(Self(fd)) } else { Err(OsError::last()) }
     }
 
     /// Bytes read, 0 at the end.
@@ -81,7 +76,7 @@ impl File {
         // SAFETY: the descriptor is ours; the kernel writes at most `buffer.len()` bytes.
         let got =
             unsafe { libc::syscall(libc::SYS_read, self.0, buffer.as_mut_ptr(), buffer.len()) };
-        usize::try_from(got).map_err(|_| last_error())
+        usize::try_from(got).map_err(|_| OsError::last())
     }
 }
 

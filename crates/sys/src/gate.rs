@@ -17,10 +17,7 @@
 //!   its own place, and for others only for a while: they may wait for a lock that it holds. After
 //!   that it forks as it is: POSIX lets the child call async-signal-safe functions only.
 
-use crate::glibc::is_single_threaded;
-use crate::lock::futex;
-use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering, relax};
-use crate::thread::{nap, thread_pointer};
+use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering, futex, relax, task, timer};
 use core::marker::PhantomData;
 
 /// Places. Threads that find all of them occupied are counted together.
@@ -73,7 +70,7 @@ fn is_of(closer: u64, thread: usize) -> bool {
 fn wait_a_round(round: &mut u32, patience: u32) -> bool {
     *round = round.saturating_add(1);
     if *round > SPIN_ROUNDS {
-        nap()
+        timer::nap()
     } else {
         relax()
     }
@@ -98,13 +95,13 @@ impl Gate {
     #[inline]
     pub fn enter(&self, hint: impl FnOnce() -> usize) -> GateGuard<'_> {
         let entered =
-            if is_single_threaded() { Entered::Alone } else { self.enter_beside_others(hint()) };
+            if task::is_alone() { Entered::Alone } else { self.enter_beside_others(hint()) };
         GateGuard { entered, stays_on_thread: PhantomData }
     }
 
     #[inline(never)]
     fn enter_beside_others(&self, hint: usize) -> Entered<'_> {
-        let me = thread_pointer();
+        let me = task::current();
         loop {
             let entered = self.occupy(hint, me);
             // Sequentially consistent, as is the closer's look at the places: one sees the other.
@@ -152,7 +149,7 @@ impl Gate {
     /// Closes the gate before `fork` and waits until nobody else is inside. Waits for another
     /// closer.
     pub fn close(&self) {
-        let me = thread_pointer();
+        let me = task::current();
         // A signal between the look and the exchange may fork as well: it leaves all as it was.
         if is_of(self.closer.load(Ordering::Relaxed), me) {
             self.closer.fetch_add(1, Ordering::Relaxed);
@@ -179,7 +176,7 @@ impl Gate {
     /// has several times.
     pub fn open(&self) {
         let closer = self.closer.load(Ordering::Relaxed);
-        if is_of(closer, thread_pointer()) {
+        if is_of(closer, task::current()) {
             self.open_once(closer);
         }
     }
@@ -198,7 +195,7 @@ impl Gate {
 
     /// Opens it on the child's side. Whoever else was at the gate does not exist there.
     pub fn open_in_child(&self) {
-        let me = thread_pointer();
+        let me = task::current();
         self.sleepers.store(0, Ordering::Relaxed);
         for Place(place) in &self.places {
             if ![0, me].contains(&place.load(Ordering::Relaxed)) {

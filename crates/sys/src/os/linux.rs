@@ -1,7 +1,8 @@
 //! Linux: `mmap`, `munmap`, `madvise`, `mremap`.
 
-use super::{NotMoved, Os, OsError, OsResult};
+use super::system::{NotMoved, Os};
 use crate::confined::is_confined;
+use crate::errno::{OsError, OsResult};
 use crate::primitive::{AtomicU32, AtomicUsize, Ordering};
 use core::ptr::NonNull;
 
@@ -47,13 +48,8 @@ fn is_huge_aligned(address: NonNull<u8>, bytes: usize) -> bool {
     (address.as_ptr() as usize | bytes).is_multiple_of(HUGE_BYTES)
 }
 
-fn errno() -> OsError {
-    // SAFETY: __errno_location returns the calling thread's own errno slot.
-    OsError(unsafe { *libc::__errno_location() })
-}
-
 fn check(result: i32) -> OsResult<()> {
-    if result == 0 { Ok(()) } else { Err(errno()) }
+    if result == 0 { Ok(()) } else { Err(OsError::last()) }
 }
 
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
@@ -65,7 +61,7 @@ fn map_at(at: usize, bytes: usize, protection: i32, flags: i32) -> OsResult<NonN
     // live object.
     let raw = unsafe { libc::mmap(at as *mut libc::c_void, bytes, protection, flags, -1, 0) };
     if raw == libc::MAP_FAILED {
-        return Err(errno());
+        return Err(OsError::last());
     }
     NonNull::new(raw.cast()).ok_or(OsError(libc::ENOMEM))
 }
@@ -163,7 +159,7 @@ fn is_one_mapping(address: NonNull<u8>, bytes: usize) -> bool {
     // SAFETY: without MREMAP_MAYMOVE nothing is moved, and what it grows into is nobody's.
     let grown = unsafe { libc::mremap(address.as_ptr().cast(), bytes, ENDLESS, 0) };
     if grown == libc::MAP_FAILED {
-        return matches!(errno().0, libc::ENOMEM | libc::EAGAIN);
+        return matches!(OsError::last().0, libc::ENOMEM | libc::EAGAIN);
     }
     // SAFETY: where addresses have more bits there was room after all. It is what the mapping has
     // grown by that goes.
@@ -218,7 +214,7 @@ unsafe impl Os for Linux {
         // SAFETY: without MREMAP_MAYMOVE the mapping stays where it is, and grows only into
         // addresses that are nobody's.
         let grown = unsafe { libc::mremap(address.as_ptr().cast(), bytes, new_bytes, 0) };
-        if grown == libc::MAP_FAILED { Err(errno()) } else { Ok(()) }
+        if grown == libc::MAP_FAILED { Err(OsError::last()) } else { Ok(()) }
     }
 
     unsafe fn move_pages(

@@ -33,7 +33,7 @@
 //! * `stepped`: those of the model checker
 
 mod area;
-#[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq))))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))))]
 mod assembly;
 mod layout;
 mod limits;
@@ -41,19 +41,19 @@ mod locked;
 mod object;
 mod per_cpu;
 mod place;
-#[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq))))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))))]
 mod registration;
 mod room;
-#[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq))))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))))]
 mod rseq;
 #[cfg(any(
     quarry_model,
-    all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq)))
+    all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))
 ))]
 mod sequenced;
 #[cfg(any(
     quarry_model,
-    all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq)))
+    all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))
 ))]
 mod sequences;
 #[cfg(quarry_model)]
@@ -69,7 +69,7 @@ pub use limits::Limits;
 pub use locked::{DeclaredSlot, LockedSlots};
 pub use object::{ArrayUse, ListUse, Object, Push};
 pub use per_cpu::{Arrays, Lists, PerCpu};
-#[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq))))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))))]
 pub use rseq::{RseqSlots, SequenceOffsets};
 #[cfg(quarry_model)]
 pub use stepped::{PlantedBug, Stepped, SteppedSlots};
@@ -79,7 +79,7 @@ pub use stripes::{ChooseSlot, ThreadStripe};
 pub type VirtualSlots = LockedSlots<DeclaredSlot>;
 
 /// The default backend of this architecture.
-#[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq))))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))))]
 pub type NativeSlots = RseqSlots;
 /// The default backend of the model checker.
 #[cfg(quarry_model)]
@@ -87,13 +87,13 @@ pub type NativeSlots = SteppedSlots;
 /// The default backend of this architecture.
 #[cfg(not(any(
     quarry_model,
-    all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq)))
+    all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq)))
 )))]
 pub type NativeSlots = LockedSlots<ThreadStripe>;
 
 /// Asks the kernel for what the slots of this process will need of it: once, at the start, because
 /// a filter of system calls may kill for the question later.
 pub fn ask() {
-    #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_no_rseq))))]
+    #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim, quarry_no_rseq))))]
     registration::has_barrier();
 }

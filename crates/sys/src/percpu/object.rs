@@ -12,8 +12,8 @@ pub enum Push {
     Stored,
     /// No room, not prepared, stopped by a drain, guard mismatch, or no slot: take the slow path.
     Refused,
-    /// There was room, but one of the [`LOOKED_AT`](super::LOOKED_AT) objects on top (of a list: the
-    /// head) is the same one: it was freed a moment ago already. Nothing changed.
+    /// There was room, but one of the objects on top ([`LOOKED_AT`](super::LOOKED_AT) of them; of a
+    /// list, the head) is the same one: it was freed a moment ago already. Nothing changed.
     Duplicate,
 }
 

@@ -32,7 +32,7 @@ pub unsafe trait PerCpu: Sync + Sized {
     /// lists and counters, which have locks of their own. Always below `area().slots()`.
     fn current(&self) -> SlotIndex;
 
-    /// From now on only `thread` (a [thread pointer](crate::thread::thread_pointer)), or nobody,
+    /// From now on only `thread` (a [task](crate::primitive::task::current)), or nobody,
     /// stops the sequences of other CPUs while the process has several threads, for that is a
     /// system call for which a filter may kill. Until the first call everybody may. Backends that
     /// make no such call ignore it.

@@ -14,7 +14,7 @@ use super::object::{Object, Push};
 use super::registration::{self, CPU_ID};
 use super::sequenced::Sequenced;
 use super::sequences::Sequences;
-use crate::primitive::{AtomicIsize, Ordering};
+use crate::primitive::{AtomicIsize, Ordering, task};
 use crate::{end_sequence, enter_sequence, pop_sequence, push_sequence};
 use core::arch::asm;
 use core::mem::{MaybeUninit, offset_of};
@@ -109,7 +109,7 @@ unsafe impl Sequences for Rseq {
     }
 
     fn is_alone(&self) -> bool {
-        crate::glibc::is_single_threaded()
+        task::is_alone()
     }
 
     #[inline(always)]

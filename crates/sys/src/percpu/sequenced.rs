@@ -30,7 +30,7 @@ use super::sequences::{STOPPED_LIST, Sequences};
 use super::stripes::{ChooseSlot, Stripes, ThreadStripe};
 use crate::lock::CountedLock;
 use crate::os::{Os, OsResult};
-use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
+use crate::primitive::{AtomicBool, AtomicUsize, Ordering, task};
 use core::mem::MaybeUninit;
 
 /// Bounds that no push and no pop passes: `end = 0`, `begin = 0xffff`. Fresh memory holds them, so
@@ -107,7 +107,7 @@ impl<Q: Sequences> Sequenced<Q> {
             return true;
         }
         let caller = self.caller.load(Ordering::Relaxed);
-        caller == ANYBODY || caller == crate::thread::thread_pointer()
+        caller == ANYBODY || caller == task::current()
     }
 
     /// Stores `closed` in place of the bounds or the guard (word 1) of the running CPU's cell, by a

@@ -41,7 +41,7 @@ use super::layout::{ArrayId, LIST_MAX, LOOKED_AT, SlotIndex};
 use super::object::{Object, Push};
 use super::sequenced::Sequenced;
 use super::sequences::{STOPPED_LIST, Sequences};
-use crate::primitive::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, point, relax};
+use crate::primitive::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, point, relax, task};
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
@@ -160,7 +160,7 @@ impl Stepped {
             let attempt = self.begin(area, attempts >= ATTEMPTS_BEFORE_SLICE);
             let result = steps(&attempt);
             if let Ok(result) = result {
-                let me = crate::thread::thread_pointer() as u64;
+                let me = task::current() as u64;
                 let relaxed = Ordering::Relaxed;
                 for slice in &self.slice_of {
                     let _ = slice.raw().compare_exchange(me, 0, relaxed, relaxed);
@@ -174,7 +174,7 @@ impl Stepped {
     fn begin<'a>(&'a self, area: &'a SlotArea, alone: bool) -> Attempt<'a> {
         point();
         let cpus = self.slots();
-        let me = crate::thread::thread_pointer() as u64;
+        let me = task::current() as u64;
         if !alone && !PINNED.with(Cell::get) && thread_rng().gen_ratio(1, MIGRATE_ONE_IN) {
             CPU.with(|current| current.set(thread_rng().gen_range(0..cpus)));
         }

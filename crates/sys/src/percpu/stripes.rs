@@ -10,7 +10,7 @@ use super::layout::{ArrayId, LIST_MAX, LOOKED_AT, SlotIndex};
 use super::limits::Limits;
 use super::object::{Object, Push};
 use crate::lock::Guard;
-use crate::primitive::{AtomicU32, Ordering, relax};
+use crate::primitive::{Access, AtomicU32, Ordering, relax, task, timer, touch};
 use core::mem::MaybeUninit;
 
 /// Stripes tried before an operation gives up and lets the slow path serve.
@@ -42,8 +42,7 @@ impl ChooseSlot for ThreadStripe {
     #[inline]
     fn choose(&self) -> u32 {
         // Fibonacci hashing: thread control blocks are a multiple of a stack size apart.
-        ((crate::thread::thread_pointer() as u64 >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40)
-            as u32
+        ((task::current() as u64 >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32
     }
 }
 
@@ -66,7 +65,7 @@ impl Drop for Held<'_> {
 }
 
 fn try_hold(area: &SlotArea, slot: SlotIndex) -> Option<Held<'_>> {
-    let me = crate::thread::thread_pointer() as u64;
+    let me = task::current() as u64;
     let word = area.control(slot);
     area.note_held(slot);
     let free = word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
@@ -79,11 +78,11 @@ fn hold(area: &SlotArea, slot: SlotIndex) -> Held<'_> {
         if let Some(held) = try_hold(area, slot) {
             return held;
         }
-        if area.control(slot).load(Ordering::Relaxed) == crate::thread::thread_pointer() as u64 {
+        if area.control(slot).load(Ordering::Relaxed) == task::current() as u64 {
             crate::report::entered_again();
         }
         rounds += 1;
-        if rounds > SPIN_ROUNDS { crate::thread::nap() } else { relax() }
+        if rounds > SPIN_ROUNDS { timer::nap() } else { relax() }
     }
 }
 
@@ -183,6 +182,7 @@ impl Stripes {
         let word = area.word(held.1, array, 0);
         let value = word.load(Ordering::Relaxed);
         let head = Object::new(((value >> 20) << 4) as *mut u8)?;
+        touch::touch_bytes(head.as_ptr(), size_of::<u64>(), Access::Read);
         // SAFETY: the caller promises that the first word of a listed object is its link.
         let next = unsafe { head.cast::<u64>().read() };
         word.store(((next >> 4) << 20) | ((value & LIST_MAX) - 1), Ordering::Relaxed);
@@ -213,6 +213,7 @@ impl Stripes {
         if value & LIST_MAX == LIST_MAX {
             return Push::Refused;
         }
+        touch::touch_bytes(object.as_ptr(), size_of::<u64>(), Access::Write);
         // SAFETY: the caller owns the object and lets its first word be overwritten.
         unsafe { object.cast::<u64>().write(head) };
         let address = object.as_ptr() as u64;
@@ -307,7 +308,7 @@ impl Stripes {
     /// In the child of a fork: whoever held a stripe is not there, unless it is the caller. Its
     /// operation has stored its one word, or not.
     pub(super) fn free_in_child(&self, area: &SlotArea) {
-        let me = crate::thread::thread_pointer() as u64;
+        let me = task::current() as u64;
         for slot in self.slots().filter(|slot| area.was_held(*slot)) {
             let word = area.control(slot);
             if ![0, me].contains(&word.load(Ordering::Relaxed)) {

@@ -5,8 +5,8 @@
 
 use crate::{Slots, all_once, check, expect_failure};
 use quarry_sys::percpu::{ArrayId, Lists, Object, PerCpu, PlantedBug, Push, SlotIndex, Stepped};
+use quarry_sys::primitive::task;
 use quarry_sys::primitive::{AtomicU64, Ordering};
-use quarry_sys::thread::thread_pointer;
 
 const LIST: ArrayId = ArrayId::new(5);
 
@@ -99,7 +99,7 @@ fn drained_beside(bug: PlantedBug, cpus: u32, reaches_all: bool) {
             hands.extend(hand);
         }
     });
-    slots.leave_barrier_to(Some(thread_pointer()));
+    slots.leave_barrier_to(Some(task::current()));
     let level = slots.area().list_usage(LIST).level;
     let before = drained.objects.len();
     assert!(drained.drain(&slots, &objects));

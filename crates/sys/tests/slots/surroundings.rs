@@ -126,7 +126,7 @@ fn a_late_refusal_leaves_the_slots_as_they_are() {
 /// Only the thread that the barrier was left to reaches the slots of other CPUs.
 #[test]
 fn the_barrier_is_left_to_one_thread() {
-    use quarry_sys::thread::thread_pointer;
+    use quarry_sys::primitive::task;
     let slots = Slots::<NativeSlots>::new();
     if slots.is_locked() {
         return;
@@ -139,7 +139,7 @@ fn the_barrier_is_left_to_one_thread() {
             slots.leave_barrier_to(None);
             assert!(!slots.reaches_every_slot());
             assert!(!slots.drain(A, &mut |_| {}) && !slots.drain_lists(LIST, &mut |_, _, _| {}));
-            slots.leave_barrier_to(Some(thread_pointer()));
+            slots.leave_barrier_to(Some(task::current()));
             assert!(slots.reaches_every_slot() && slots.drain(A, &mut |_| {}));
         });
     });
@@ -163,7 +163,7 @@ fn unregister() -> bool {
     // SAFETY: unregistering only makes the kernel forget the area, which stays glibc's. The test
     // itself runs on a glibc that has the symbol.
     unsafe {
-        let area = quarry_sys::thread::thread_pointer().wrapping_add_signed(__rseq_offset);
+        let area = quarry_sys::primitive::task::current().wrapping_add_signed(__rseq_offset);
         [32u32, 36, 40, 48, 64]
             .into_iter()
             .any(|length| libc::syscall(libc::SYS_rseq, area, length, UNREGISTER, SIGNATURE) == 0)

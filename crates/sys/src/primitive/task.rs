@@ -1,0 +1,24 @@
+//! Who is running: what locks and gates tell a second entry by.
+//!
+//! A task is a thread of the process, one of the model's threads, or a coroutine of a simulated
+//! machine.
+
+use super::backend;
+
+/// The running task: unique among those that are alive, never 0. O(1); in products one load.
+///
+/// It serves as an owner's mark in locks and as the hash that spreads threads over striped slots;
+/// it is never dereferenced.
+#[inline(always)]
+#[must_use]
+pub fn current() -> usize {
+    backend::task()
+}
+
+/// Whether the running task is the only one of the process for sure: then nobody else changes what
+/// it reads. O(1); in products one load. A model and a simulated machine always have several.
+#[inline(always)]
+#[must_use]
+pub fn is_alone() -> bool {
+    backend::is_alone()
+}
