@@ -7,6 +7,7 @@ use core::fmt::{self, Write};
 use quarry::process::{self, KeepErrno, Mode, ensure_ready, print_stats_to};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::stack::HeapUse;
+use quarry_sys::errno;
 use quarry_sys::report::warn;
 
 /// `struct mallinfo2` of glibc 2.33.
@@ -196,8 +197,7 @@ pub extern "C" fn quarry_set_limit(bytes: usize) -> c_int {
     if process::set_limit(bytes) {
         return 0;
     }
-    // SAFETY: __errno_location returns this thread's own errno.
-    unsafe { *libc::__errno_location() = libc::ENOTSUP };
+    errno::set(libc::ENOTSUP);
     -1
 }
 

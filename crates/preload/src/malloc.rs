@@ -6,20 +6,16 @@ use core::ffi::{c_int, c_void};
 use quarry::process::{self, KeepErrno, Mode, STACK, ensure_ready, free_refused};
 use quarry_core::heap::LARGEST_REQUEST;
 use quarry_core::stack::Entry;
+use quarry_sys::errno;
 use quarry_sys::percpu::Object;
 
 fn raw(object: Option<Object>) -> *mut c_void {
     object.map_or_else(out_of_memory, |object| object.as_ptr().cast())
 }
 
-fn set_errno(value: c_int) {
-    // SAFETY: __errno_location returns this thread's own errno.
-    unsafe { *libc::__errno_location() = value };
-}
-
 #[cold]
 fn out_of_memory() -> *mut c_void {
-    set_errno(libc::ENOMEM);
+    errno::set(libc::ENOMEM);
     core::ptr::null_mut()
 }
 
@@ -197,7 +193,7 @@ pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     match align.max(1).checked_next_power_of_two() {
         Some(align) => aligned(align, size),
         None => {
-            set_errno(libc::EINVAL);
+            errno::set(libc::EINVAL);
             core::ptr::null_mut()
         }
     }
@@ -209,7 +205,7 @@ pub extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
     if align.is_power_of_two() {
         return aligned(align, size);
     }
-    set_errno(libc::EINVAL);
+    errno::set(libc::EINVAL);
     core::ptr::null_mut()
 }
 

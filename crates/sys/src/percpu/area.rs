@@ -79,7 +79,7 @@ pub struct SlotArea {
     /// Barriers that drains have asked the kernel for.
     pub(super) barriers: AtomicU64,
     /// Bit `n % 64` is set once somebody has tried to hold slot `n`.
-    ever_held: AtomicU64,
+    ever_locked: AtomicU64,
 }
 
 impl SlotArea {
@@ -96,7 +96,7 @@ impl SlotArea {
             bounds_lock: CountedLock::new(()),
             rooms: Rooms::new(),
             barriers: AtomicU64::new(0),
-            ever_held: AtomicU64::new(0),
+            ever_locked: AtomicU64::new(0),
         }
     }
 
@@ -279,16 +279,16 @@ impl SlotArea {
 
     /// Notes that somebody tries to hold a slot.
     #[inline]
-    pub(super) fn note_held(&self, slot: SlotIndex) {
-        if !self.was_held(slot) {
-            self.ever_held.fetch_or(1 << (slot.0 % 64), Ordering::Relaxed);
+    pub(super) fn note_locked(&self, slot: SlotIndex) {
+        if !self.was_locked(slot) {
+            self.ever_locked.fetch_or(1 << (slot.0 % 64), Ordering::Relaxed);
         }
     }
 
     /// Whether somebody may have held it; if not, its control word may not even be in memory.
     #[inline]
-    pub(super) fn was_held(&self, slot: SlotIndex) -> bool {
-        self.ever_held.load(Ordering::Relaxed) >> (slot.0 % 64) & 1 == 1
+    pub(super) fn was_locked(&self, slot: SlotIndex) -> bool {
+        self.ever_locked.load(Ordering::Relaxed) >> (slot.0 % 64) & 1 == 1
     }
 }
 

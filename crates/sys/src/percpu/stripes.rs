@@ -10,7 +10,8 @@ use super::layout::{ArrayId, LIST_MAX, LOOKED_AT, SlotIndex};
 use super::limits::Limits;
 use super::object::{Object, Push};
 use crate::lock::Guard;
-use crate::primitive::{Access, AtomicU32, Ordering, relax, task, timer, touch};
+use crate::primitive::touch::touch_bytes;
+use crate::primitive::{Access, AtomicU32, AtomicU64, Ordering, relax, task, timer};
 use core::mem::MaybeUninit;
 
 /// Stripes tried before an operation gives up and lets the slow path serve.
@@ -55,28 +56,105 @@ pub(super) struct Stripes {
 /// Rounds of spinning before a waiter naps; as in `lock`.
 const SPIN_ROUNDS: u32 = 100;
 
-/// Proof that a slot's control word is held.
-struct Held<'a>(&'a SlotArea, SlotIndex);
+/// Proof that a slot is locked; unlocks it when dropped.
+struct SlotGuard<'a> {
+    area: &'a SlotArea,
+    slot: SlotIndex,
+}
 
-impl Drop for Held<'_> {
+impl Drop for SlotGuard<'_> {
     fn drop(&mut self) {
-        self.0.control(self.1).store(0, Ordering::Release);
+        self.area.control(self.slot).store(0, Ordering::Release);
     }
 }
 
-fn try_hold(area: &SlotArea, slot: SlotIndex) -> Option<Held<'_>> {
-    let me = task::current() as u64;
-    let word = area.control(slot);
-    area.note_held(slot);
-    let free = word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
-    free.then(|| Held(area, slot))
+/// What the cell of an open array says. `begin > end` where the array has not been opened.
+struct Cell {
+    header: u64,
+    begin: usize,
+    end: usize,
 }
 
-fn hold(area: &SlotArea, slot: SlotIndex) -> Held<'_> {
+impl Cell {
+    fn top(&self) -> usize {
+        (self.header & 0xffff) as usize
+    }
+}
+
+impl SlotGuard<'_> {
+    fn word(&self, array: ArrayId, word: usize) -> &AtomicU64 {
+        self.area.word(self.slot, array, word)
+    }
+
+    fn at(&self, index: usize) -> &AtomicU64 {
+        self.area.at(self.slot, index)
+    }
+
+    fn cell(&self, array: ArrayId) -> Cell {
+        let header = self.word(array, 0).load(Ordering::Relaxed);
+        let bounds = self.word(array, 1).load(Ordering::Relaxed);
+        let (begin, end) = ((!bounds & 0xffff) as usize, (bounds >> 16 & 0xffff) as usize);
+        Cell { header, begin, end }
+    }
+
+    /// Adds one to a counter of the cell.
+    fn count(&self, array: ArrayId, word: usize) {
+        let word = self.word(array, word);
+        word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Moves the top, adding `operations` to those that the header has counted.
+    fn set_top(&self, array: ArrayId, header: u64, operations: u64, top: usize) {
+        // The count has 48 bits and wraps, as it does in the sequences.
+        let counted = header.wrapping_add(operations << 16) & !0xffff;
+        self.word(array, 0).store(counted | top as u64, Ordering::Relaxed);
+    }
+
+    /// Takes the top `out.len()` objects, if there are as many, as `operations` operations.
+    fn take(&self, array: ArrayId, out: &mut [MaybeUninit<Object>], operations: u64) -> bool {
+        let cell = self.cell(array);
+        if cell.top() < cell.begin + out.len() {
+            return false;
+        }
+        let bottom = cell.top() - out.len();
+        for (offset, object) in out.iter_mut().enumerate() {
+            let address = self.at(bottom + offset).load(Ordering::Relaxed) as *mut u8;
+            object.write(Object::new(address).expect("arrays hold no null"));
+        }
+        self.set_top(array, cell.header, operations, bottom);
+        true
+    }
+
+    /// The top of the array if `count` more objects fit on it.
+    fn top_below(&self, array: ArrayId, count: usize) -> Option<usize> {
+        let cell = self.cell(array);
+        (count <= cell.end.saturating_sub(cell.top())).then_some(cell.top())
+    }
+
+    /// Puts `objects` on top of the array, which has room for them, as `operations` operations.
+    fn put(&self, array: ArrayId, objects: &[Object], operations: u64) {
+        let cell = self.cell(array);
+        let top = cell.top();
+        for (offset, object) in objects.iter().enumerate() {
+            self.at(top + offset).store(object.as_ptr() as u64, Ordering::Relaxed);
+        }
+        self.set_top(array, cell.header, operations, top + objects.len());
+    }
+}
+
+fn try_lock(area: &SlotArea, slot: SlotIndex) -> Option<SlotGuard<'_>> {
+    let me = task::current() as u64;
+    let word = area.control(slot);
+    area.note_locked(slot);
+    let is_free = word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
+    is_free.then(|| SlotGuard { area, slot })
+}
+
+fn lock(area: &SlotArea, slot: SlotIndex) -> SlotGuard<'_> {
     let mut rounds = 0;
     loop {
-        if let Some(held) = try_hold(area, slot) {
-            return held;
+        if let Some(guard) = try_lock(area, slot) {
+            return guard;
         }
         if area.control(slot).load(Ordering::Relaxed) == task::current() as u64 {
             crate::report::entered_again();
@@ -102,10 +180,10 @@ impl Stripes {
         SlotIndex(self.first.load(Ordering::Relaxed) + hint % count)
     }
 
-    fn enter<'a, C: ChooseSlot>(&self, area: &'a SlotArea, choice: &C) -> Option<Held<'a>> {
+    fn enter<'a, C: ChooseSlot>(&self, area: &'a SlotArea, choice: &C) -> Option<SlotGuard<'a>> {
         let hint = choice.choose();
         let tries = if C::MAY_WANDER { TRIES } else { 1 };
-        (0..tries).find_map(|try_| try_hold(area, self.slot(hint.wrapping_add(try_))))
+        (0..tries).find_map(|try_| try_lock(area, self.slot(hint.wrapping_add(try_))))
     }
 
     pub(super) fn current<C: ChooseSlot>(&self, choice: &C) -> SlotIndex {
@@ -118,9 +196,9 @@ impl Stripes {
         choice: &C,
         array: ArrayId,
     ) -> Option<Object> {
-        let held = self.enter(area, choice)?;
+        let slot = self.enter(area, choice)?;
         let mut one = [MaybeUninit::uninit()];
-        if !take(area, held.1, array, &mut one, 1) {
+        if !slot.take(array, &mut one, 1) {
             return None;
         }
         // SAFETY: `take` returned true, so it wrote the element.
@@ -134,13 +212,13 @@ impl Stripes {
         array: ArrayId,
         object: Object,
     ) -> Push {
-        let Some(held) = self.enter(area, choice) else { return Push::Refused };
-        let Some(top) = room(area, held.1, array, 1) else { return Push::Refused };
-        let mut below = (1..=LOOKED_AT).map(|depth| area.at(held.1, top - depth));
+        let Some(slot) = self.enter(area, choice) else { return Push::Refused };
+        let Some(top) = slot.top_below(array, 1) else { return Push::Refused };
+        let mut below = (1..=LOOKED_AT).map(|depth| slot.at(top - depth));
         if below.any(|word| word.load(Ordering::Relaxed) == object.as_ptr() as u64) {
             return Push::Duplicate;
         }
-        put(area, held.1, array, &[object], 1);
+        slot.put(array, &[object], 1);
         Push::Stored
     }
 
@@ -151,7 +229,7 @@ impl Stripes {
         array: ArrayId,
         out: &mut [MaybeUninit<Object>],
     ) -> bool {
-        self.enter(area, choice).is_some_and(|held| take(area, held.1, array, out, 0))
+        self.enter(area, choice).is_some_and(|slot| slot.take(array, out, 0))
     }
 
     pub(super) fn push_batch<C: ChooseSlot>(
@@ -161,37 +239,43 @@ impl Stripes {
         array: ArrayId,
         objects: &[Object],
     ) -> bool {
-        self.enter(area, choice).is_some_and(|held| {
-            let fits = room(area, held.1, array, objects.len()).is_some();
+        self.enter(area, choice).is_some_and(|slot| {
+            let fits = slot.top_below(array, objects.len()).is_some();
             if fits {
-                put(area, held.1, array, objects, 0);
+                slot.put(array, objects, 0);
             }
             fits
         })
     }
 
+    /// Not inlined: where there are sequences, it stands behind them on the fast path.
+    ///
     /// # Safety
     /// As [`Lists::list_pop`](super::Lists::list_pop).
+    #[inline(never)]
     pub(super) unsafe fn list_pop<C: ChooseSlot>(
         &self,
         area: &SlotArea,
         choice: &C,
         array: ArrayId,
     ) -> Option<Object> {
-        let held = self.enter(area, choice)?;
-        let word = area.word(held.1, array, 0);
+        let slot = self.enter(area, choice)?;
+        let word = slot.word(array, 0);
         let value = word.load(Ordering::Relaxed);
         let head = Object::new(((value >> 20) << 4) as *mut u8)?;
-        touch::touch_bytes(head.as_ptr(), size_of::<u64>(), Access::Read);
+        touch_bytes(head.as_ptr(), size_of::<u64>(), Access::Read);
         // SAFETY: the caller promises that the first word of a listed object is its link.
         let next = unsafe { head.cast::<u64>().read() };
         word.store(((next >> 4) << 20) | ((value & LIST_MAX) - 1), Ordering::Relaxed);
-        bump(area, held.1, array, 2);
+        slot.count(array, 2);
         Some(head)
     }
 
+    /// Not inlined: where there are sequences, it stands behind them on the fast path.
+    ///
     /// # Safety
     /// As [`Lists::list_push`](super::Lists::list_push).
+    #[inline(never)]
     pub(super) unsafe fn list_push<C: ChooseSlot>(
         &self,
         area: &SlotArea,
@@ -200,11 +284,11 @@ impl Stripes {
         guard: u64,
         object: Object,
     ) -> Push {
-        let Some(held) = self.enter(area, choice) else { return Push::Refused };
-        if area.word(held.1, array, 1).load(Ordering::Relaxed) != guard {
+        let Some(slot) = self.enter(area, choice) else { return Push::Refused };
+        if slot.word(array, 1).load(Ordering::Relaxed) != guard {
             return Push::Refused;
         }
-        let word = area.word(held.1, array, 0);
+        let word = slot.word(array, 0);
         let value = word.load(Ordering::Relaxed);
         let head = (value >> 20) << 4;
         if head == object.as_ptr() as u64 {
@@ -213,12 +297,12 @@ impl Stripes {
         if value & LIST_MAX == LIST_MAX {
             return Push::Refused;
         }
-        touch::touch_bytes(object.as_ptr(), size_of::<u64>(), Access::Write);
+        touch_bytes(object.as_ptr(), size_of::<u64>(), Access::Write);
         // SAFETY: the caller owns the object and lets its first word be overwritten.
         unsafe { object.cast::<u64>().write(head) };
         let address = object.as_ptr() as u64;
         word.store(((address >> 4) << 20) | ((value & LIST_MAX) + 1), Ordering::Relaxed);
-        bump(area, held.1, array, 3);
+        slot.count(array, 3);
         Push::Stored
     }
 
@@ -231,8 +315,8 @@ impl Stripes {
         expected: u64,
         new: u64,
     ) -> bool {
-        let Some(_held) = try_hold(area, slot) else { return false };
-        let word = area.word(slot, array, word);
+        let Some(guard) = try_lock(area, slot) else { return false };
+        let word = guard.word(array, word);
         let same = word.load(Ordering::Relaxed) == expected;
         if same {
             word.store(new, Ordering::Relaxed);
@@ -251,8 +335,8 @@ impl Stripes {
         take: &mut dyn FnMut(ArrayId, &[Object]),
     ) -> bool {
         // Lock order: bounds before slots, as in drain and fork.
-        let held = hold(area, slot);
-        area.make_room_held(bounds, (held.1, array), limits, |unused| {
+        let _slot = lock(area, slot);
+        area.make_room_held(bounds, (slot, array), limits, |unused| {
             area.empty_stopped(slot, unused, take);
             area.reopen(slot, unused);
             true
@@ -269,7 +353,7 @@ impl Stripes {
         limits: &Limits,
     ) -> bool {
         let Some(wide) = area.free_wide_place(slot, array, limits) else { return false };
-        let _held = hold(area, slot);
+        let _slot = lock(area, slot);
         area.widen_stopped(slot, array, wide);
         area.reopen(slot, array);
         true
@@ -284,7 +368,7 @@ impl Stripes {
     ) {
         for slot in self.slots().filter(|slot| area.is_awake(*slot)) {
             let _bounds = area.bounds_lock.lock();
-            let _held = hold(area, slot);
+            let _slot = lock(area, slot);
             for array in area.with_room(slot).filter(|array| which(slot, *array)) {
                 area.empty_stopped(slot, array, take);
                 area.reopen(slot, array);
@@ -299,7 +383,7 @@ impl Stripes {
         take: &mut dyn FnMut(u64, Option<Object>, usize),
     ) {
         for slot in self.slots() {
-            let _held = hold(area, slot);
+            let _slot = lock(area, slot);
             let guard = area.word(slot, array, 1).load(Ordering::Relaxed);
             area.empty_list(slot, array, guard, take);
         }
@@ -309,76 +393,11 @@ impl Stripes {
     /// operation has stored its one word, or not.
     pub(super) fn free_in_child(&self, area: &SlotArea) {
         let me = task::current() as u64;
-        for slot in self.slots().filter(|slot| area.was_held(*slot)) {
+        for slot in self.slots().filter(|slot| area.was_locked(*slot)) {
             let word = area.control(slot);
             if ![0, me].contains(&word.load(Ordering::Relaxed)) {
                 word.store(0, Ordering::Relaxed);
             }
         }
     }
-}
-
-fn bump(area: &SlotArea, slot: SlotIndex, array: ArrayId, word: usize) {
-    let word = area.word(slot, array, word);
-    word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-}
-
-/// What a cell of a held slot says of its array: header, begin, end. `begin > end` where the array
-/// has not been opened.
-fn extent(area: &SlotArea, slot: SlotIndex, array: ArrayId) -> (u64, usize, usize) {
-    let header = area.word(slot, array, 0).load(Ordering::Relaxed);
-    let bounds = area.word(slot, array, 1).load(Ordering::Relaxed);
-    (header, (!bounds & 0xffff) as usize, (bounds >> 16 & 0xffff) as usize)
-}
-
-/// Takes the top `out.len()` objects of a held slot, adding `operations` to the header's count.
-fn take(
-    area: &SlotArea,
-    slot: SlotIndex,
-    array: ArrayId,
-    out: &mut [MaybeUninit<Object>],
-    operations: u64,
-) -> bool {
-    let (header, begin, _) = extent(area, slot, array);
-    let top = (header & 0xffff) as usize;
-    if top < begin + out.len() {
-        return false;
-    }
-    let bottom = top - out.len();
-    for (offset, object) in out.iter_mut().enumerate() {
-        let address = area.at(slot, bottom + offset).load(Ordering::Relaxed) as *mut u8;
-        object.write(Object::new(address).expect("arrays hold no null"));
-    }
-    set_top(area, slot, array, header, operations, bottom);
-    true
-}
-
-/// The top of a held slot's array if `count` more objects fit on it.
-fn room(area: &SlotArea, slot: SlotIndex, array: ArrayId, count: usize) -> Option<usize> {
-    let (header, _, end) = extent(area, slot, array);
-    let top = (header & 0xffff) as usize;
-    (count <= end.saturating_sub(top)).then_some(top)
-}
-
-/// Puts `objects` on top of a held slot's array, which has room for them.
-fn put(area: &SlotArea, slot: SlotIndex, array: ArrayId, objects: &[Object], operations: u64) {
-    let (header, ..) = extent(area, slot, array);
-    let top = (header & 0xffff) as usize;
-    for (offset, object) in objects.iter().enumerate() {
-        area.at(slot, top + offset).store(object.as_ptr() as u64, Ordering::Relaxed);
-    }
-    set_top(area, slot, array, header, operations, top + objects.len());
-}
-
-fn set_top(
-    area: &SlotArea,
-    slot: SlotIndex,
-    array: ArrayId,
-    header: u64,
-    operations: u64,
-    top: usize,
-) {
-    // The count has 48 bits and wraps, as it does in the sequences.
-    let counted = header.wrapping_add(operations << 16) & !0xffff;
-    area.word(slot, array, 0).store(counted | top as u64, Ordering::Relaxed);
 }
