@@ -1,12 +1,12 @@
-//! Read-modify-writes that are whole towards the running CPU only: one instruction without a bus
+//! Read-modify-writes that are indivisible on the running CPU only: one instruction without a bus
 //! lock, which no interrupt, signal or other thread of this CPU divides. They follow the kernel's
 //! `this_cpu` operations (Linux 6.18), which save the same 20 or so cycles.
 
 use crate::primitive::{AtomicU64, Ordering, task};
 
-/// Adds to a counter that belongs to the running CPU. Exact among the threads of one CPU; where the
-/// thread has been moved since it asked for its CPU, what another adds in that very cycle may be
-/// lost, as with the kernel's statistics of slabs. O(1).
+/// Adds to a counter that belongs to the running CPU. The count is exact among the threads of one
+/// CPU. Where the thread has been moved since it asked for its CPU, an addition that another thread
+/// makes in that very cycle may be lost, as in the kernel's statistics of slabs. O(1).
 #[inline(always)]
 pub fn add(counter: &AtomicU64, by: u64) {
     #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim))))]
@@ -21,7 +21,7 @@ pub fn add(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }
 
-/// Adds to a counter that all CPUs share: exact. O(1).
+/// Adds to a counter that all CPUs share. The count is exact. O(1).
 #[inline(always)]
 pub fn add_shared(counter: &AtomicU64, by: u64) {
     if task::is_alone() {

@@ -1,12 +1,12 @@
 //! The counted lock: spins briefly, then sleeps on a futex, and counts what it cost.
 //!
-//! State of the word: `0` free, `1` held, `2` held and somebody may sleep (U. Drepper, "Futexes Are
+//! States of the word: `0` free, `1` held, `2` held and a task may sleep (U. Drepper, "Futexes Are
 //! Tricky", the third mutex). The counters of the fast path are plain loads and stores made
 //! while the lock is held, so that counting needs no atomic read-modify-write of its own. A process
 //! with one thread takes and releases it by plain stores: its second thread finds it free.
 //!
-//! A thread that waits for itself (a signal handler that allocates while it interrupts the
-//! allocator's slow path) would wait forever; it is reported in one line instead.
+//! A task that waits for itself (a signal handler that allocates while it interrupts the
+//! allocator's slow path) would wait forever; the lock reports it in one line instead.
 
 use crate::clock::monotonic_ns;
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering, futex, relax, task};
@@ -18,9 +18,9 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const HELD_WITH_SLEEPERS: u32 = 2;
 
-/// Rounds of spinning before a waiter sleeps. Critical sections here last 50..500 ns, a futex
-/// round trip about 5 us: 100 rounds of `pause` bridge the usual section on either side. A model
-/// sleeps at once: sleeping is what it is to check.
+/// Rounds of spinning before a waiter sleeps. Critical sections here last 50..500 ns, a futex round
+/// trip about 5 us: 100 rounds of `pause` bridge the usual section on either side. A waiter of a
+/// model sleeps at once, because the model is there to check sleeping.
 const SPIN_ROUNDS: u32 = if cfg!(quarry_model) { 1 } else { 100 };
 
 /// One acquisition in this many has its hold time measured; two clock readings cost about 40 ns,
@@ -66,7 +66,7 @@ unsafe impl<T: Send> Sync for CountedLock<T> {}
 // SAFETY: owning the lock is owning the `T`.
 unsafe impl<T: Send> Send for CountedLock<T> {}
 
-/// Proof that the lock is held; releases it when dropped. Stays on its thread, whose pointer marks
+/// Proof that the lock is held; releases it when dropped. Stays with its task, which is marked as
 /// the lock's owner.
 pub struct Guard<'a, T> {
     lock: &'a CountedLock<T>,
@@ -104,7 +104,7 @@ impl<T> CountedLock<T> {
     #[inline]
     fn take(&self) -> bool {
         if task::is_alone() {
-            // A signal's handler that comes in between gives back what it takes.
+            // A handler of a signal that comes in between gives the lock back before it ends.
             let is_free = self.word.load(Ordering::Relaxed) == FREE;
             if is_free {
                 self.word.store(HELD, Ordering::Relaxed);
@@ -157,7 +157,7 @@ impl<T> CountedLock<T> {
             }
             relax();
         }
-        // Those whose `try_lock` failed count too, without the lock: only an atomic sum is exact.
+        // A failed `try_lock` counts too, without holding the lock: only an atomic sum is exact.
         self.contentions.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -182,8 +182,8 @@ impl<T> Deref for Guard<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard exists only while its thread holds the lock, and the lock admits one
-        // holder, so no other reference to the value is alive.
+        // SAFETY: the guard exists only while its task holds the lock, and the lock admits one
+        // holder, so no `&mut` to the value is alive but through this guard.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -208,7 +208,7 @@ impl<T> Drop for Guard<'_, T> {
         }
         lock.owner.store(0, Ordering::Relaxed);
         if task::is_alone() {
-            // No other thread can have come meanwhile, so nobody sleeps.
+            // No other thread can have come meanwhile, so none sleeps.
             lock.word.store(FREE, Ordering::Relaxed);
         } else if lock.word.swap(FREE, Ordering::Release) == HELD_WITH_SLEEPERS {
             futex::wake_one(&lock.word);

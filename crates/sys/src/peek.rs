@@ -1,14 +1,14 @@
 //! Looking at memory that belongs to the program, and may be protected or gone.
 //!
-//! What a program does with its memory is its own affair: it may take access away from it
-//! (`mprotect`), and a plain load would then end the process. The kernel loads for us, by a call
-//! that `malloc` of the C library makes as well, and says so where it cannot.
+//! A program may take access away from its own memory (`mprotect`), and a plain load would then end
+//! the process. So the kernel loads, in a call that `malloc` of the C library makes as well, and
+//! returns an error where it cannot.
 
 use crate::confined::is_confined;
 use crate::primitive::futex;
 
-/// Whether the 32-bit word at `address`, a multiple of 4, is zero; `None` where it cannot be read.
-/// One system call.
+/// Returns whether the 32-bit word at `address`, a multiple of 4, is zero; `None` where it cannot
+/// be read, and in a confined process. One system call.
 #[must_use]
 pub fn is_zero(address: usize) -> Option<bool> {
     if is_confined() { None } else { futex::reads_zero(address) }

@@ -4,10 +4,10 @@
 //!
 //! * A *window* is a range of addresses and nothing else: choosing it maps nothing, so it counts in
 //!   no limit, and somebody else's mapping may lie in it. Pieces of it are mapped as they are
-//!   needed and unmapped when they are given back. Whoever maps a piece finds out whether the
-//!   addresses are free; nothing is ever replaced.
-//! * A *reservation* is mapped as a whole, wherever the system likes: what is small, and what code
-//!   must be able to address before it is used, lies in one.
+//!   needed and unmapped when they are given back. Mapping a piece shows whether its addresses are
+//!   free; nothing is ever replaced.
+//! * A *reservation* is mapped as a whole, wherever the system likes. It serves for small things,
+//!   and for memory that code must be able to address before it is used.
 //!
 //! Preconditions common to all calls, stated once: addresses and lengths are multiples of
 //! [`Os::page_size`], lengths are not zero, and ranges lie inside one window or reservation of the
@@ -20,20 +20,20 @@
 use crate::errno::{OsError, OsResult};
 use core::ptr::NonNull;
 
-/// What became of a move that the operating system refused.
+/// The state after a move that the operating system refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotMoved {
-    /// Nothing, but what the target held is unspecified now: who wants to can copy.
+    /// Nothing moved, but the contents of the target are unspecified now: the caller may copy.
     Unchanged,
-    /// The pages are where they were; whose the target is now nobody can say, and it must not be
-    /// touched again.
+    /// The pages are where they were. The target may be somebody else's now and must not be touched
+    /// again.
     Lost,
 }
 
 /// The memory calls of an operating system, or of a fake one in tests.
 ///
 /// # Safety
-/// What `map` and `reserve` return is fresh memory that no live object overlaps and that stays this
+/// `map` and `reserve` return fresh memory that no live object overlaps and that stays this
 /// process's until it is unmapped or released; `purge` and `populate` never change the contents of
 /// other ranges; no call changes a mapping that it was not given.
 pub unsafe trait Os: Sync {
@@ -68,7 +68,7 @@ pub unsafe trait Os: Sync {
     unsafe fn unmap(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()>;
 
     /// Lets a mapped piece of a window grow from `bytes` to `new_bytes` where it lies, as one
-    /// mapping. What it grows by reads as zero.
+    /// mapping. The new part reads as zero.
     ///
     /// # Errors
     /// Where anything lies behind it, where it is more than one mapping, or at a limit; nothing has
@@ -76,7 +76,7 @@ pub unsafe trait Os: Sync {
     fn extend(&self, address: NonNull<u8>, bytes: usize, new_bytes: usize) -> OsResult<()>;
 
     /// Moves the pages of a mapped piece to the front of another one, which must be at least as
-    /// long and loses what it holds; behind the pages it reads as zero. What was at `from` is
+    /// long and loses its contents; behind the pages it reads as zero. The addresses at `from` are
     /// nobody's afterwards.
     ///
     /// # Errors
