@@ -10,18 +10,18 @@ use crate::os::{Os, OsError, OsResult};
 use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::ptr::NonNull;
 
-/// Most slots that read as zero behind those of possible CPUs: 8 MiB of address space. Numbers
-/// behind them, which nobody should have either, fault.
+/// Most slots behind those of possible CPUs that read as zero: 8 MiB of address space. Higher
+/// numbers, which no CPU should have either, fault.
 const MOST_GUARDS: u32 = 64;
 
-/// Bytes of a slot that come into memory at once: the cells, and the arrays of twelve classes.
+/// Bytes of a slot that are populated at once: the cells, and the arrays of twelve classes.
 const POPULATED_BYTES: usize = 16 << 10;
 
-/// Slots that have a bit: those of 1,024 CPUs, and stripes. Others count as awake once they have
-/// been used.
+/// Slots with a bit that says whether they are awake: those of 1,024 CPUs, and stripes. Others
+/// count as awake once they have been used.
 const TRACKED: u32 = 1024 + 64;
 
-/// What is counted of room, for all slots.
+/// The room of all slots together; see `room`.
 #[repr(C)]
 pub(super) struct Rooms {
     /// Bytes that all arrays have room for.
@@ -29,7 +29,7 @@ pub(super) struct Rooms {
     /// Bytes of an object of each array; 0 counts as 1.
     pub(super) each: [AtomicU32; MAX_ARRAYS],
     pub(super) awake: [AtomicU64; (TRACKED / 64) as usize],
-    /// What arrays of slots that have fallen asleep had counted.
+    /// Operations that arrays of slots had counted before the slots fell asleep.
     pub(super) operations: [AtomicU64; MAX_ARRAYS],
 }
 
@@ -55,10 +55,10 @@ impl Rooms {
 ///                               ^ base
 /// ```
 ///
-/// Sequences compute a slot's address from whatever number the kernel gives them. How many CPUs are
-/// possible is the word of `/sys`, which a container may forge; the third part, up to the size of
-/// the kernel's own mask and at most 64 slots, reads as zero, so that a number out of range meets
-/// closed cells.
+/// Sequences compute a slot's address from whatever number the kernel gives them. `/sys` says how
+/// many CPUs are possible, and a container may forge that. So the third part, up to the size of the
+/// kernel's own mask and at most 64 slots, reads as zero, and a number out of range meets closed
+/// cells.
 pub struct SlotArea {
     pub(super) base: AtomicUsize,
     slots: AtomicU32,
@@ -72,13 +72,13 @@ pub struct SlotArea {
     pub(super) wide: [AtomicU32; MAX_ARRAYS],
     /// Words of narrow places.
     laid_out: AtomicU32,
-    /// Held while bounds or layouts change: prepare, drain, define.
+    /// Held while bounds or layouts change: by prepare, drain and define.
     pub(super) bounds_lock: CountedLock<()>,
     /// How much room arrays have.
     pub(super) rooms: Rooms,
-    /// Barriers that drains have asked the kernel for.
+    /// Barriers for which drains have asked the kernel.
     pub(super) barriers: AtomicU64,
-    /// Bit `n % 64` is set once somebody has tried to hold slot `n`.
+    /// Bit `n % 64` is set once a task has tried to lock slot `n`.
     ever_locked: AtomicU64,
 }
 
@@ -101,9 +101,9 @@ impl SlotArea {
     }
 
     /// Reserves memory for slots of `cpus` CPUs and for `stripes`, and lets the numbers from `cpus`
-    /// to `numbers` read as zero (where the address space is too short for it, they fault). All of
-    /// it is one mapping, because each costs a fork some time; it is address space only: a slot
-    /// that no CPU uses never touches a page.
+    /// to `numbers` read as zero (where the address space is too small for them, they fault). All
+    /// of it is one mapping, because each mapping costs a fork some time. A slot that no CPU uses
+    /// takes address space only.
     pub(super) fn reserve(
         &self,
         os: &dyn Os,
@@ -130,7 +130,7 @@ impl SlotArea {
     /// Gives the memory back.
     ///
     /// # Safety
-    /// `os` is the one that it was reserved from, and nobody uses the slots now or later.
+    /// `os` is the one that reserved the area, and nobody uses the slots now or later.
     pub unsafe fn release(&self, os: &dyn Os) {
         let bytes = self.reserved.load(Ordering::Relaxed) as usize * SLOT_BYTES;
         let stripes = (self.slots() - self.cpus.load(Ordering::Relaxed)) as usize;
@@ -141,11 +141,11 @@ impl SlotArea {
         }
     }
 
-    /// Brings the cells and the first arrays of a slot into memory by one call: a program that
-    /// starts touches these pages one by one. A hint.
+    /// Brings the cells and the first arrays of a slot into memory by one call. A program that
+    /// starts would touch these pages one by one. A hint.
     pub fn populate(&self, os: &dyn Os, slot: SlotIndex) {
         let start = NonNull::from(self.control(slot)).cast();
-        // Refused, they come by page faults.
+        // Where the call is refused, page faults bring them in.
         let _ = os.populate(start, POPULATED_BYTES.next_multiple_of(os.page_size()));
     }
 
@@ -155,7 +155,7 @@ impl SlotArea {
         self.slots.load(Ordering::Relaxed)
     }
 
-    /// Barriers that drains have asked the kernel for so far.
+    /// Barriers for which drains have asked the kernel so far.
     #[must_use]
     pub fn barriers(&self) -> u64 {
         self.barriers.load(Ordering::Relaxed)
@@ -187,13 +187,13 @@ impl SlotArea {
         self.wide[array.index()].store(capacity.min(WIDE_OBJECTS) as u32, Ordering::Relaxed);
     }
 
-    /// Objects that a narrow array of one slot holds, 0 where it is not laid out.
+    /// Objects that `array` can hold in its narrow place, 0 where it is not defined.
     #[must_use]
     pub fn capacity(&self, array: ArrayId) -> usize {
         self.narrow[array.index()].load(Ordering::Relaxed) as usize
     }
 
-    /// The narrow place of `array` of `slot`, and where it lies now.
+    /// The narrow place of `array` of `slot`, and the place where the array lies now.
     pub(super) fn places(&self, slot: SlotIndex, array: ArrayId) -> (Place, Place) {
         let word = self.word(slot, array, PLACE).load(Ordering::Relaxed);
         (Place((word >> 32) as u32), Place(word as u32))
@@ -204,12 +204,12 @@ impl SlotArea {
         self.word(slot, array, PLACE).store(word, Ordering::Relaxed);
     }
 
-    /// Where `array` of `slot` lies now.
+    /// The place where `array` of `slot` lies now.
     pub(super) fn place(&self, slot: SlotIndex, array: ArrayId) -> Place {
         self.places(slot, array).1
     }
 
-    /// Whether `array` of `slot` lies in its wide place.
+    /// Returns whether `array` of `slot` lies in a wide place.
     #[must_use]
     pub fn is_wide(&self, slot: SlotIndex, array: ArrayId) -> bool {
         let (narrow, now) = self.places(slot, array);
@@ -221,12 +221,13 @@ impl SlotArea {
     pub fn slot_level(&self, slot: SlotIndex, array: ArrayId) -> u64 {
         let header = self.word(slot, array, 0).load(Ordering::Relaxed);
         let (top, place) = (header & 0xffff, self.place(slot, array));
-        // One of the two may be from before a move.
+        // One of the two may have been read before a move and the other one after it.
         if top > place.end() { 0 } else { top.saturating_sub(place.begin()) }
     }
 
-    /// Whether `object` seems to be among the [`LOOKED_AT`] on top of `array` of `slot`, the slot
-    /// of a CPU: read while others may be at work, so whoever wants to be sure takes them out.
+    /// Returns whether `object` seems to be among the [`LOOKED_AT`] on top of `array` of `slot`,
+    /// the slot of a CPU. Reads while other tasks may be at work: a caller that wants to be sure
+    /// takes the objects out.
     #[inline(always)]
     #[must_use]
     pub fn seems_on_top(&self, slot: SlotIndex, array: ArrayId, object: Object) -> bool {
@@ -236,7 +237,7 @@ impl SlotArea {
         let start = self.base.load(Ordering::Relaxed) + (slot.index() << SLOT_SHIFT);
         let word = |index: usize| {
             let address = start + ((index % LAST_WORD) << 3);
-            // SAFETY: one of the words of a slot that exists; as for `at`.
+            // SAFETY: the slot exists and the index is that of one of its words; as for `at`.
             unsafe { &*(address as *const AtomicU64) }.load(Ordering::Relaxed)
         };
         let top = (word(array.index() << (CELL_SHIFT - 3)) & 0xffff) as usize;
@@ -271,13 +272,13 @@ impl SlotArea {
         unsafe { &*(address as *const AtomicU64) }
     }
 
-    /// The slot's control word (cell 0, word 0): who holds a locked slot, 0 = nobody.
+    /// The slot's control word (cell 0, word 0): the task that holds its lock, 0 = none.
     #[inline]
     pub(super) fn control(&self, slot: SlotIndex) -> &AtomicU64 {
         self.at(slot, 0)
     }
 
-    /// Notes that somebody tries to hold a slot.
+    /// Notes that a task tries to lock the slot.
     #[inline]
     pub(super) fn note_locked(&self, slot: SlotIndex) {
         if !self.was_locked(slot) {
@@ -285,7 +286,8 @@ impl SlotArea {
         }
     }
 
-    /// Whether somebody may have held it; if not, its control word may not even be in memory.
+    /// Returns whether a task may have locked the slot. Where none has, its control word may not
+    /// even be in memory.
     #[inline]
     pub(super) fn was_locked(&self, slot: SlotIndex) -> bool {
         self.ever_locked.load(Ordering::Relaxed) >> (slot.0 % 64) & 1 == 1

@@ -1,7 +1,6 @@
-//! The sequences of the fast paths as text for the assembler, their registers given by whoever
-//! takes them in: `rseq` lets the compiler choose them, the entry points of the shared object name
-//! them. This is the one place that writes the layout of a slot as text; it is checked against
-//! `layout` when it is compiled.
+//! The sequences of the fast paths as text for the assembler. Their registers are parameters:
+//! `rseq` lets the compiler choose them, the entry points of the shared object name them. Only this
+//! file writes the layout of a slot as text, and compiling it compares the text with `layout`.
 //!
 //! Shape of every sequence, `slot` = the address of the running CPU's slot:
 //!
@@ -25,8 +24,8 @@
 //! * A committed word is loaded and stored through one plain register, because the next sequence on
 //!   the cell loads what this one stores: an Intel Xeon of family 6, model 207 (Emerald Rapids)
 //!   forwards such a store early only to a load without an index register in its address.
-//! * A sequence that was restarted begins again at 2 with the registers that it has by then: one
-//!   that it is given is never written between 2 and 5, also not by an `add` that saves an
+//! * A restarted sequence begins again at 2 with the registers that it has by then. So it never
+//!   writes a register that it is given between 2 and 5, also not by an `add` that saves an
 //!   instruction.
 
 use super::layout::{CELL_SHIFT, LOOKED_AT, SLOT_SHIFT};
@@ -108,7 +107,7 @@ macro_rules! slot_layout {
     (one_push) => {
         "0x10001"
     };
-    // Cells per 16 bytes of an offset, as a factor.
+    // Bytes of a cell, in units of 16.
     (cells_of_16) => {
         "2"
     };

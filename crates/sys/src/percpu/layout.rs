@@ -1,28 +1,29 @@
 //! Where each cell and each array of a slot lies, and the words of a cell.
 //!
-//! A slot is [`SLOT_BYTES`] of address space: one page of cells (32 bytes each, cell 0 is the
-//! slot's own control), then the arrays one behind the other, each preceded by [`LOOKED_AT`] guard
-//! words that stay 0, so that a push's look at the objects below the top never leaves the array's
-//! own memory.
+//! A slot is [`SLOT_BYTES`] of address space: one page of cells (32 bytes each; cell 0, the
+//! *control cell*, belongs to the slot itself), then the arrays one behind the other. [`LOOKED_AT`]
+//! guard words that stay 0 precede each array, so that a push that looks at the objects below the
+//! top never leaves the array's own memory.
 //!
-//! Every array has a narrow place of its own from the time when it is opened. So what a program
-//! uses lies together in each slot, on few pages: those are touched one by one when it starts, and
-//! again by each side of a fork. Behind the narrow places lie [`WIDE_PLACES`] wide ones; an array
-//! that has shown that it needs one moves to one that is free, until it is drained.
+//! Every array gets a narrow place of its own when it is opened. So the arrays that a program uses
+//! lie together in each slot, on few pages: a program touches those one by one when it starts, and
+//! each side of a fork touches them again. Behind the narrow places lie [`WIDE_PLACES`] wide ones;
+//! an array that has shown that it needs one moves to one that is free, until it is drained.
 //!
 //! Layout equation of narrow places, in the order in which a slot's arrays were opened:
 //! `begin(n) = end(n-1) + LOOKED_AT`, `end(n) = begin(n) + capacity(n)`, `end(last) <= FIRST_WIDE`.
 //! Wide place `p` is the words `FIRST_WIDE + p * WIDE_WORDS + LOOKED_AT ..`, behind its own guards.
 //!
 //! Invariant of an array that has been opened: its place (word 3) is a front part of its narrow
-//! one, perhaps an empty one, or a wide one whose owner (a byte of the slot's control cell) it is,
-//! `begin <= top <= end` of its place, and the words `begin..top` are objects. How much room it
-//! gets there, and when it loses it, is in `room`.
+//! one, perhaps an empty part, or a wide one whose owner (a byte of the control cell) it is;
+//! `begin <= top <= end` of its place; and the words `begin..top` are objects. `room` says how much
+//! room it gets there, and when it loses it.
 
-/// log2 of [`SLOT_BYTES`]; the restartable sequences carry it as an immediate.
+/// log2 of [`SLOT_BYTES`]. The sequences carry it as an immediate.
 pub(super) const SLOT_SHIFT: u32 = 17;
-/// Address space per slot: words are numbered by 16 bits. The narrow places of 72 size classes of
-/// up to 128 objects take 52 KiB, the wide places 64 KiB; memory is what is touched of it.
+/// Bytes of address space per slot: 16 bits number its words. The narrow places of 72 size classes
+/// of up to 128 objects take 52 KiB, the wide places 64 KiB. Only pages that are touched take
+/// memory.
 pub const SLOT_BYTES: usize = 1 << SLOT_SHIFT;
 /// Cells per slot, the control cell included.
 pub const MAX_ARRAYS: usize = 128;
@@ -31,11 +32,11 @@ pub(super) const CELL_SHIFT: u32 = 5;
 const CELLS_BYTES: usize = MAX_ARRAYS << CELL_SHIFT;
 pub(super) const FIRST_WORD: usize = CELLS_BYTES / 8;
 pub(super) const LAST_WORD: usize = SLOT_BYTES / 8;
-/// Wide places of a slot: a byte of one word names the owner of each.
+/// Wide places of a slot. One word names their owners, a byte each.
 pub const WIDE_PLACES: usize = 8;
 /// Most objects of an array in a wide place: a burst of a thousand.
 pub const WIDE_OBJECTS: usize = 1024;
-/// Objects below the top among which a push looks for the one that it is given, and guard words in
+/// Objects below the top with which a push compares the one that it is given; and guard words in
 /// front of each array.
 pub const LOOKED_AT: usize = 2;
 const WIDE_WORDS: usize = LOOKED_AT + WIDE_OBJECTS;
@@ -44,8 +45,8 @@ pub(super) const FIRST_WIDE: usize = LAST_WORD - WIDE_PLACES * WIDE_WORDS;
 const _: () = assert!(LAST_WORD < 0xffff, "a top and a complemented begin have 16 bits each");
 const _: () = assert!(MAX_ARRAYS <= 256, "the number of an array fits a byte");
 
-/// Word of an array's cell that says where it lies, 0 = never opened: `{narrow : 32 | now : 32}`,
-/// two places; of the narrow one `end` is that of all of it.
+/// Word of an array's cell that says where the array lies, 0 = never opened: `{narrow : 32 | now :
+/// 32}`, two places. The narrow one is all that the array may have there.
 pub(super) const PLACE: usize = 3;
 /// Where an array lies: `{end : 16 | begin : 16}`.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,12 +57,12 @@ impl Place {
         Self((end << 16 | begin) as u32)
     }
 
-    /// Its first words, at most all of them.
+    /// The first `objects` words of the place, at most all of them.
     pub(super) fn front(self, objects: usize) -> Self {
         Self::new(self.begin() as usize, self.begin() as usize + objects.min(self.len()))
     }
 
-    /// Objects that find room.
+    /// Objects that find room in the place.
     pub(super) fn len(self) -> usize {
         (self.end() - self.begin()) as usize
     }
@@ -74,15 +75,15 @@ impl Place {
         u64::from(self.0 >> 16)
     }
 
-    /// What word 1 of the open array holds: `{end : 16 | !begin : 16}`. An empty place refuses
+    /// Word 1 of the cell of an open array: `{end : 16 | !begin : 16}`. An empty place refuses
     /// pushes and pops as closed bounds do.
     pub(super) fn bounds(self) -> u64 {
         u64::from(self.0) ^ 0xffff
     }
 }
 
-/// Word of an array's cell that counts its misses: the low half is for whoever decides about its
-/// room, the high half for the hand that looks for room to take (see `room`).
+/// Word of an array's cell that counts its misses. A policy that decides about the array's room
+/// uses the low half, the hand that looks for room to take the high half (see `room`).
 pub(super) const MISSES: usize = 2;
 
 /// Most objects that a list can count.
@@ -102,7 +103,7 @@ impl WidePlace {
     }
 }
 
-/// One cell, that is one cache, of every slot. Never 0: that is the control cell.
+/// The number of a cell, and so of a cache, in every slot. Never 0, the control cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArrayId(u16);
 
@@ -141,7 +142,7 @@ impl ArrayId {
 pub struct SlotIndex(pub u32);
 
 impl SlotIndex {
-    /// As an index into arrays of slots.
+    /// The number as an index.
     #[inline(always)]
     #[must_use]
     pub const fn index(self) -> usize {

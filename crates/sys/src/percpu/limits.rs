@@ -3,11 +3,11 @@
 /// How much arrays may have room for, in bytes of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Those of one slot.
+    /// Most bytes of one slot.
     pub slot: usize,
-    /// Those of all slots together,
+    /// Most bytes of all slots together,
     pub all: usize,
-    /// but for this much of each slot.
+    /// not counting this much of each slot.
     pub least: usize,
 }
 
@@ -15,7 +15,8 @@ impl Limits {
     /// No limits.
     pub const NONE: Self = Self { slot: usize::MAX, all: usize::MAX, least: usize::MAX };
 
-    /// What a slot with room for `bytes` may get, where all together have room for `all`.
+    /// Returns the bytes that a slot with room for `bytes` may get more, where all slots together
+    /// have room for `all`.
     pub(super) fn left(&self, bytes: usize, all: usize) -> usize {
         let beside = self.all.saturating_sub(all).max(self.least.saturating_sub(bytes));
         self.slot.saturating_sub(bytes).min(beside)

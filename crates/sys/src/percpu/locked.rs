@@ -13,7 +13,7 @@ use crate::primitive::{AtomicPtr, AtomicU32, Ordering};
 use core::mem::MaybeUninit;
 
 /// The slot that a function of the owner names: the virtual CPU of the calling thread. The function
-/// usually reads a thread-local, which this crate cannot have (it is `no_std`).
+/// usually reads a thread-local, which this crate, being `no_std`, cannot have.
 pub struct DeclaredSlot {
     slots: AtomicU32,
     current: AtomicPtr<()>,
@@ -47,7 +47,7 @@ impl ChooseSlot for DeclaredSlot {
     }
 }
 
-/// Slots that are only ever used under their lock.
+/// Slots that are used under their locks only.
 pub struct LockedSlots<C: ChooseSlot> {
     area: SlotArea,
     stripes: Stripes,
@@ -57,14 +57,14 @@ pub struct LockedSlots<C: ChooseSlot> {
 }
 
 impl<C: ChooseSlot> LockedSlots<C> {
-    /// How slots are chosen; [`DeclaredSlot`] takes its number of slots here.
+    /// The choice of slots; [`DeclaredSlot`] takes its number of slots here.
     pub fn choice(&self) -> &C {
         &self.choice
     }
 }
 
 // SAFETY: every access to a cell or array happens under the slot's lock, `take` and `put` move
-// whole words between caller and array, and `top` separates what is in from what is not.
+// whole words between caller and array, and the words below `top`, and only those, are objects.
 unsafe impl<C: ChooseSlot> PerCpu for LockedSlots<C> {
     const INERT: Self = Self {
         area: SlotArea::new(),

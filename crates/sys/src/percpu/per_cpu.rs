@@ -1,5 +1,5 @@
-//! What a backend of per-CPU slots can do: a trait for the slots themselves, and one for each of
-//! the two forms in which a cell is used. A policy asks for the forms that it uses.
+//! The traits of a backend of per-CPU slots: one for the slots themselves, and one for each of the
+//! two forms in which a cell is used. A policy asks for the forms that it uses.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, SlotIndex};
@@ -11,8 +11,8 @@ use core::mem::MaybeUninit;
 /// Slots of CPUs, whatever their cells are used for.
 ///
 /// # Safety
-/// [`area`](Self::area) is the same at every call. While slots are in use nobody but the backend
-/// writes their cells.
+/// [`area`](Self::area) is the same at every call, and once [`init`](Self::init) has succeeded,
+/// [`current`](Self::current) is below the number of its slots.
 pub unsafe trait PerCpu: Sync + Sized {
     /// An instance without slots. Nothing but [`init`](Self::init) may be called on it: until that
     /// has succeeded it does not know where the running thread keeps its registration, and an
@@ -22,29 +22,30 @@ pub unsafe trait PerCpu: Sync + Sized {
     /// Reserves slots for every CPU this process may run on. Does nothing when repeated.
     ///
     /// # Errors
-    /// What the OS says to the reservation; `init` may then be tried again.
+    /// The OS's error of the reservation; `init` may then be tried again.
     fn init(&self, os: &'static dyn Os) -> OsResult<()>;
 
     /// The memory of the slots.
     fn area(&self) -> &SlotArea;
 
-    /// The slot of the running CPU, a hint that may be stale when it returns: for choosing page
-    /// lists and counters, which have locks of their own. Always below `area().slots()`.
+    /// The slot of the running CPU, always below `area().slots()`. A hint that may be stale when it
+    /// returns: it serves for choosing page lists and counters, which have locks of their own.
     fn current(&self) -> SlotIndex;
 
-    /// From now on only `thread` (a [task](crate::primitive::task::current)), or nobody,
-    /// stops the sequences of other CPUs while the process has several threads, for that is a
-    /// system call for which a filter may kill. Until the first call everybody may. Backends that
-    /// make no such call ignore it.
+    /// From now on only `thread` (a [task](crate::primitive::task::current)), or no thread at all,
+    /// stops the sequences of other CPUs while the process has several threads: that takes a system
+    /// call for which a filter may kill. Until the first call every thread may. Backends that make
+    /// no such system call ignore this.
     fn leave_barrier_to(&self, _thread: Option<usize>) {}
 
-    /// Whether a drain by the calling thread reaches every slot, unless the kernel refuses. O(1).
+    /// Returns whether a drain by the calling thread reaches every slot, unless the kernel refuses.
+    /// O(1).
     fn reaches_every_slot(&self) -> bool {
         true
     }
 
-    /// Lets go, in the child of a fork, of slots that threads of the parent were about to pop from
-    /// or push to. Nobody was in the middle of anything else when the parent forked.
+    /// Unlocks, in the child of a fork, the slots that threads of the parent had locked for a pop
+    /// or a push. No thread was in the middle of anything else when the parent forked.
     fn free_in_child(&self);
 }
 
@@ -61,14 +62,14 @@ pub unsafe trait Arrays: PerCpu {
     /// Puts an object on top of the running CPU's array. O(1).
     fn push(&self, array: ArrayId, object: Object) -> Push;
 
-    /// Whether `object` seems to be among the [`LOOKED_AT`](super::LOOKED_AT) on top of the running
-    /// CPU's array, at a glance: see [`SlotArea::seems_on_top`].
+    /// Returns whether `object` seems to be among the [`LOOKED_AT`](super::LOOKED_AT) on top of the
+    /// running CPU's array, at a glance: see [`SlotArea::seems_on_top`].
     #[inline(always)]
     fn seems_on_top(&self, array: ArrayId, object: Object) -> bool {
         self.area().seems_on_top(self.current(), array, object)
     }
 
-    /// [`pop`](Self::pop) for the slow path: serves a thread that the fast pop cannot serve at all.
+    /// [`pop`](Self::pop) for the slow path: serves a thread that `pop` cannot serve at all.
     fn pop_unregistered(&self, _array: ArrayId) -> Option<Object> {
         None
     }
@@ -79,7 +80,7 @@ pub unsafe trait Arrays: PerCpu {
     }
 
     /// Takes the top `out.len()` objects, all or none, as one operation that is not counted; an
-    /// empty batch always succeeds. Nothing is said of `out` where it returns false. O(n).
+    /// empty batch always succeeds. Where it returns false, `out` may hold anything. O(n).
     fn pop_batch(&self, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool;
 
     /// Puts `objects` on top in order (the last becomes the top), all or none, not counted; an
@@ -96,11 +97,11 @@ pub unsafe trait Arrays: PerCpu {
         Ok(())
     }
 
-    /// Gives the running CPU's slot room for `array`, or more of it, as far as `limits` go; where
-    /// they are reached, takes it from arrays of the same slot that are not used, and their objects
-    /// to `take`. Returns whether there is more room. A thread that changes its CPU meanwhile has
-    /// got it for the one that it was on. `take` runs with the lock of the bounds held, as that of
-    /// [`drain`](Self::drain). O(arrays + objects taken), no system call.
+    /// Gives the running CPU's slot room for `array`, or more of it, as far as `limits` go. Where
+    /// they are reached, takes room from arrays of the same slot that are not used, and gives their
+    /// objects to `take`. Returns whether there is more room; a thread that changes its CPU
+    /// meanwhile has made it on the CPU that it was on. `take` runs with the lock of the bounds
+    /// held, as that of [`drain`](Self::drain). O(arrays + objects taken), no system call.
     fn make_room(
         &self,
         array: ArrayId,
@@ -125,14 +126,14 @@ pub unsafe trait Arrays: PerCpu {
     }
 
     /// Takes all objects out of the arrays that `which` chooses, in whatever slots, and hands them
-    /// to `take`, in pieces; takes their room as well, until somebody makes room again. Returns
-    /// whether it reached every slot: where the kernel refuses the barrier (a seccomp filter that
-    /// was installed after `init`) the slots of CPUs keep what they hold, and where the barrier has
-    /// been [left to another thread](PerCpu::leave_barrier_to) those of other CPUs.
+    /// to `take`, in pieces; takes their room as well, until a task makes room again. Returns
+    /// whether it reached every slot. Where the kernel refuses the barrier (a seccomp filter that
+    /// was installed after `init`), the slots of CPUs keep their objects; where the barrier has
+    /// been [left to another thread](PerCpu::leave_barrier_to), the slots of other CPUs do.
     ///
     /// Slots are stopped by bounds that no sequence writes, and one barrier serves them all. `take`
     /// runs with the lock of the bounds held: it must not drain, prepare or define. That lock is
-    /// held for one slot at a time. `which` always says the same. O(arrays * slots awake +
+    /// held for one slot at a time. `which` always gives the same answer. O(arrays * slots awake +
     /// objects), at most one membarrier, none where no array that `which` chooses has room.
     fn drain_where(
         &self,
@@ -140,7 +141,7 @@ pub unsafe trait Arrays: PerCpu {
         take: &mut dyn FnMut(ArrayId, &[Object]),
     ) -> bool;
 
-    /// Sum over all slots, read without stopping them.
+    /// The sum over all slots, read without stopping them.
     fn usage(&self, array: ArrayId) -> ArrayUse {
         self.area().usage(array)
     }

@@ -11,13 +11,13 @@ use crate::primitive::{AtomicU64, Ordering};
 use core::ptr::NonNull;
 
 impl SlotArea {
-    /// Opens `array` of `slot` where it lies now, after it was stopped and perhaps moved.
+    /// Opens `array` of `slot` at its place again, after it was stopped and perhaps moved.
     pub(super) fn reopen(&self, slot: SlotIndex, array: ArrayId) {
         self.word(slot, array, 1).store(self.place(slot, array).bounds(), Ordering::Release);
     }
 
-    /// A narrow place for `array`, which has none yet in `slot`. There is room for all that are
-    /// defined.
+    /// Takes the next narrow place of `slot` for `array`, which has none yet. There is one for
+    /// every array that is defined.
     fn next_narrow_place(&self, slot: SlotIndex, array: ArrayId) -> Place {
         let in_use = self.words_in_use(slot);
         let begin = FIRST_WORD + in_use + LOOKED_AT;
@@ -26,12 +26,14 @@ impl SlotArea {
         Place::new(begin, end)
     }
 
-    /// Gives `array` of `slot`, which lies in its narrow place or was never opened, room for `room`
-    /// objects, at least as many as it has now: the header first, then the bounds. Sequences read
-    /// the bounds first, so one that sees the new bounds also sees the new header (x86 keeps loads
-    /// and stores in order; locked slots hold their lock), and one that sees old ones refuses
-    /// whatever the header, or finds less room. Does nothing before `define`, nor to an array that
-    /// a drain has stopped. The caller holds `bounds_lock`.
+    /// Gives `array` of `slot` room for `room` objects, at least as many as it has now. The array
+    /// lies in its narrow place or was never opened. Does nothing before `define`, nor to an array
+    /// that a drain has stopped. The caller holds `bounds_lock`.
+    ///
+    /// Stores the header first, then the bounds; sequences read the bounds first. So a sequence
+    /// that sees the new bounds also sees the new header (x86 keeps loads and stores in order;
+    /// locked slots hold their lock), and one that sees the old bounds refuses whatever the header,
+    /// or finds less room.
     pub(super) fn give_room(
         &self,
         _bounds: &Guard<'_, ()>,
@@ -54,8 +56,8 @@ impl SlotArea {
         self.reopen(slot, array);
     }
 
-    /// What [`Arrays::make_room`](super::Arrays::make_room) does for a slot: gives `array` more
-    /// room, and where the limits are reached, lets `take_unused` take that of others first, as
+    /// Does the work of [`Arrays::make_room`](super::Arrays::make_room) for one slot: gives `array`
+    /// more room. Where the limits are reached, `take_unused` takes that of other arrays first, as
     /// long as it returns true.
     pub(super) fn make_room_held(
         &self,
@@ -83,26 +85,27 @@ impl SlotArea {
         }
     }
 
-    /// Whether a drain has stopped `array` of `slot`. Known to who holds `bounds_lock`.
+    /// Returns whether a drain has stopped `array` of `slot`. Sure where the caller holds
+    /// `bounds_lock`.
     pub(super) fn is_stopped(&self, slot: SlotIndex, array: ArrayId) -> bool {
         let bounds = self.word(slot, array, 1).load(Ordering::Relaxed);
         bounds == 0 && self.place(slot, array).len() > 0
     }
 
-    /// Which array has each of the slot's wide places, one byte each (cell 0, word 1). Changed
-    /// under `bounds_lock`.
+    /// The word that names the array in each of the slot's wide places, a byte each (cell 0, word
+    /// 1). Changed under `bounds_lock`.
     fn owners(&self, slot: SlotIndex) -> &AtomicU64 {
         self.at(slot, 1)
     }
 
-    /// The numbers of the arrays that have wide places of `slot` now. Takes no lock.
+    /// The numbers of the arrays that lie in wide places of `slot` now. Takes no lock.
     pub fn wide_owners(&self, slot: SlotIndex) -> impl Iterator<Item = usize> + use<> {
         let owners = self.owners(slot).load(Ordering::Relaxed).to_le_bytes();
         owners.into_iter().filter(|owner| *owner != 0).map(usize::from)
     }
 
-    /// A free wide place for `array` of `slot`, if it is open, narrow, and may be wide within
-    /// `limits`.
+    /// Returns a free wide place for `array` of `slot`, if the array is open, narrow, and may be
+    /// wide within `limits`.
     pub(super) fn free_wide_place(
         &self,
         slot: SlotIndex,
@@ -150,8 +153,8 @@ impl SlotArea {
         }
     }
 
-    /// Takes all objects of `array` of a slot that no sequence can change now, and its room: gives
-    /// the objects to `take`, and what is left is the front of its narrow place, without room.
+    /// Gives all objects of `array`, which no sequence can change now, to `take`, and takes its
+    /// room away: the array then lies at the front of its narrow place, without room.
     pub(super) fn empty_stopped(
         &self,
         slot: SlotIndex,
@@ -176,12 +179,12 @@ impl SlotArea {
         self.narrow_stopped(slot, array);
         let (narrow, _) = self.places(slot, array);
         header.store(value & !0xffff | narrow.begin(), Ordering::Release);
-        // What it had missed concerned the room that it had.
+        // Its misses concerned the room that it had.
         self.word(slot, array, MISSES).store(0, Ordering::Relaxed);
         self.set_room(slot, array, narrow.front(0));
     }
 
-    /// Takes the list and the guard of a slot that no sequence can change now.
+    /// Gives the list and the guard of a cell, which no sequence can change now, to `take`.
     pub(super) fn empty_list(
         &self,
         slot: SlotIndex,

@@ -1,12 +1,12 @@
 //! Restartable sequences on x86-64: the object fast path.
 //!
-//! The slot is chosen by `mm_cid` where the kernel keeps it, else by `cpu_id`. A negative `cpu_id`
-//! (a thread without registration) is rejected inside the sequence.
+//! A sequence chooses its slot by `mm_cid` where the kernel keeps that, else by `cpu_id`, and
+//! leaves where `cpu_id` is negative (a thread without registration).
 //!
-//! Their shape, the rules that they keep, and the text of those that entry points carry as well are
-//! in `assembly`. What commits falls through; what leaves does so by a label operand, or, where the
-//! sequence has a result (which Rust does not combine with labels), by way of 6, which lies out of
-//! line.
+//! `assembly` says what shape sequences have and which rules they keep, and holds the text of those
+//! that entry points carry as well. A sequence that commits falls through. One that refuses leaves
+//! by a label operand, or, where it has a result (which Rust does not combine with labels), by way
+//! of label 6, which lies out of line.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, CELL_SHIFT, SLOT_SHIFT, SlotIndex};
@@ -30,7 +30,7 @@ pub struct Rseq {
     index: AtomicIsize,
 }
 
-/// What a sequence with a result does where it has none: the null object.
+/// The way out of a sequence with a result that has none: the null object.
 macro_rules! nothing {
     () => {
         "6: xor {r:e}, {r:e}\n jmp 7f\n"
@@ -44,7 +44,7 @@ macro_rules! enter {
     };
 }
 
-/// Where a sequence in assembler finds what [`RseqSlots`] knows: offsets of words in it.
+/// Offsets of words in [`RseqSlots`], for sequences in assembler.
 #[derive(Clone, Copy)]
 pub struct SequenceOffsets {
     /// Offset of the thread's `struct rseq` from the thread pointer.
@@ -56,7 +56,7 @@ pub struct SequenceOffsets {
 }
 
 impl RseqSlots {
-    /// See [`SequenceOffsets`].
+    /// The offsets of the words that sequences read.
     pub const OFFSETS: SequenceOffsets = SequenceOffsets {
         rseq: offset_of!(Self, sequences.rseq),
         index: offset_of!(Self, sequences.index),
@@ -118,9 +118,9 @@ unsafe impl Sequences for Rseq {
         let object: *mut u8;
         // SAFETY: `rseq` is the offset of this thread's registered struct rseq or of the stand-in
         // (init ran before any caller could know an ArrayId). The slot is inside the area because
-        // mm_cid and cpu_id are below the size of the kernel's CPU mask; beyond the slots it reads
-        // as zero. All stores but the last go to registers; the last commits `top - 1` and one
-        // more operation.
+        // mm_cid and cpu_id are below the size of the kernel's CPU mask; beyond the slots the area
+        // reads as zero. All stores but the last go to registers; the last commits `top - 1` and
+        // one more operation.
         unsafe {
             asm!(
                 pop_sequence!(
@@ -243,7 +243,7 @@ unsafe impl Sequences for Rseq {
     unsafe fn list_pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
         let (rseq, index, slots) = self.registers(area);
         let object: *mut u8;
-        // SAFETY: as for `pop`; the head's link is read inside the sequence, so nobody on
+        // SAFETY: as for `pop`; the head's link is read inside the sequence, so no other task on
         // this CPU has taken the object since. The count in word2 may include aborted attempts.
         unsafe {
             asm!(

@@ -1,25 +1,25 @@
 //! Slots of CPUs, driven by restartable sequences, followed by locked stripes for threads that
 //! cannot run them: everything but the sequences themselves.
 //!
-//! The protocol between sequences and whoever stops them (opening, draining, taking lists) is here
-//! once; the machine's sequences and the step lists of the model checker plug in below it, so what
-//! the checker walks through is the code that runs.
+//! This file holds, once, the protocol between sequences and a task that stops them to open an
+//! array, drain it or take a list. The machine's sequences and the step lists of the model checker
+//! plug in below it, so the checker walks through the code that runs.
 //!
 //! * A sequence loads its cell's bounds (or guard) first and refuses where they are closed.
-//! * Who wants to change a cell from another CPU closes it, by a word that sequences never write
-//!   (`compare_store` on a list's guard is the exception, see `drain_lists`), then calls the
-//!   barrier: after it no sequence is running that saw the cell open.
-//! * Who wants to change a cell of its own CPU closes it by a sequence, `compare_store`, and needs
-//!   no barrier: whoever was inside a sequence on that slot was preempted, or the closer could not
-//!   run there, and starts again. From then on the closer may be moved to other CPUs; the cell
-//!   stays closed until it has opened it.
-//! * Nobody but the lock of the bounds' holder opens or closes a cell. A drain lets go of that lock
-//!   between closing and emptying; what is closed meanwhile is left alone by everybody else.
+//! * A task that wants to change a cell from another CPU closes it, by a word that sequences never
+//!   write (`compare_store` on a list's guard is the exception, see `drain_lists`), and then calls
+//!   the barrier: after it no sequence is running that saw the cell open.
+//! * A task that wants to change a cell of its own CPU closes it by a sequence, `compare_store`,
+//!   and needs no barrier: a task inside another sequence on that slot was preempted, or the closer
+//!   could not run there, and starts again. From then on the closer may be moved to other CPUs; the
+//!   cell stays closed until the closer has opened it.
+//! * Only the holder of the bounds' lock opens or closes a cell. A drain lets go of that lock
+//!   between closing and emptying; all others leave closed cells alone meanwhile.
 //!
 //! The barrier is a system call that no other allocator makes, and a filter may kill for it. So it
-//! can be left to one thread ([`PerCpu::leave_barrier_to`]); drains of all others then empty the
-//! slot of the running CPU and the stripes, and say that they have not reached every slot. Where
-//! the process has one thread, it is in no sequence when it drains, and nothing needs stopping.
+//! can be left to one thread ([`PerCpu::leave_barrier_to`]). Drains of all other threads then empty
+//! the slot of the running CPU and the stripes, and say that they have not reached every slot. The
+//! only thread of a process is in no sequence when it drains, so it need not stop anything.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, SlotIndex};
@@ -33,7 +33,7 @@ use crate::os::{Os, OsResult};
 use crate::primitive::{AtomicBool, AtomicUsize, Ordering, task};
 use core::mem::MaybeUninit;
 
-/// Bounds that no push and no pop passes: `end = 0`, `begin = 0xffff`. Fresh memory holds them, so
+/// Bounds that refuse every push and pop: `end = 0`, `begin = 0xffff`. Fresh memory holds them, so
 /// an array that was never opened refuses like one that a drain has stopped.
 const CLOSED: u64 = 0;
 
@@ -43,10 +43,10 @@ pub struct Sequenced<Q: Sequences> {
     pub(super) sequences: Q,
     /// Whether the process runs sequences at all.
     active: AtomicBool,
-    /// Who may call the barrier: `ANYBODY`, `NOBODY` or a thread, by its thread pointer.
+    /// The task that may call the barrier, `ANYBODY` or `NOBODY`.
     caller: AtomicUsize,
     stripes: Stripes,
-    /// Held while arrays are stopped for longer than the lock of the bounds: one drain at a time.
+    /// Held by a drain, which stops arrays for longer than it holds the lock of the bounds.
     draining: CountedLock<()>,
     /// Keeps `init` from running twice.
     once: CountedLock<bool>,
@@ -57,10 +57,10 @@ const ANYBODY: usize = 0;
 /// No thread may.
 const NOBODY: usize = 1;
 
-/// How often a thread that was moved to another CPU tries again to close a cell of its own one.
+/// How often a thread tries to close a cell of its own CPU, where it is moved to another meanwhile.
 const TRIES_TO_CLOSE: u32 = 8;
 
-/// Whether a batch may go to the sequences, which count in 32 bits.
+/// Returns whether a batch may go to the sequences, which count in 32 bits.
 fn is_countable(objects: usize) -> bool {
     objects <= 0xffff
 }
@@ -71,7 +71,7 @@ impl<Q: Sequences> Sequenced<Q> {
         &self.sequences
     }
 
-    /// Whether sequences are in use; false where the process lacks rseq or membarrier.
+    /// Returns whether sequences are in use; false where the process lacks rseq or membarrier.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.active.load(Ordering::Relaxed)
@@ -85,14 +85,14 @@ impl<Q: Sequences> Sequenced<Q> {
         (0..self.cpu_count()).map(SlotIndex)
     }
 
-    /// Whether the running thread is registered, on a CPU that has a slot.
+    /// Returns whether the running thread is registered, on a CPU that has a slot.
     #[inline]
     fn has_slot(&self) -> bool {
         self.sequences.registered() && self.sequences.slot() < self.cpu_count()
     }
 
-    /// After it no sequence that began earlier is still running; trivially so where none can run.
-    /// False where the kernel refuses.
+    /// Returns once no sequence that began earlier is still running; at once where none can run.
+    /// Returns false where the kernel refuses.
     fn barrier(&self) -> bool {
         if !self.is_active() || self.sequences.is_alone() {
             return true;
@@ -101,7 +101,8 @@ impl<Q: Sequences> Sequenced<Q> {
         self.sequences.barrier()
     }
 
-    /// Whether the calling thread can stop the sequences of all CPUs, unless the kernel refuses.
+    /// Returns whether the calling thread can stop the sequences of all CPUs, unless the kernel
+    /// refuses.
     fn may_stop_all(&self) -> bool {
         if !self.is_active() || self.sequences.is_alone() {
             return true;
@@ -111,9 +112,9 @@ impl<Q: Sequences> Sequenced<Q> {
     }
 
     /// Stores `closed` in place of the bounds or the guard (word 1) of the running CPU's cell, by a
-    /// sequence: no other one runs on that cell from then on. Returns the slot, and what the word
-    /// held; `None` where the thread has no such slot, was moved again and again, or where the cell
-    /// is closed already. The caller holds `bounds_lock`.
+    /// sequence: no other one runs on that cell from then on. Returns the slot and the old word;
+    /// `None` where the thread has no such slot, was moved again and again, or where the cell is
+    /// closed already. The caller holds `bounds_lock`.
     fn close_own(&self, array: ArrayId, closed: u64) -> Option<(SlotIndex, u64)> {
         for _ in 0..TRIES_TO_CLOSE {
             let slot = self.current();
@@ -131,8 +132,8 @@ impl<Q: Sequences> Sequenced<Q> {
         None
     }
 
-    /// Empties those arrays of the running CPU that `which` chooses, one after the other: it may be
-    /// another CPU's turn in between.
+    /// Empties those arrays of the running CPU that `which` chooses, one after the other. The
+    /// thread may be moved in between, and then goes on with another CPU's.
     fn drain_own(
         &self,
         which: &dyn Fn(SlotIndex, ArrayId) -> bool,
@@ -181,7 +182,8 @@ impl<Q: Sequences> Sequenced<Q> {
         any
     }
 
-    /// Empties what [`Arrays::drain_where`] has stopped, if `flushed`, and opens it again.
+    /// Opens the arrays again that [`Arrays::drain_where`] has stopped; empties them first, if
+    /// `flushed`.
     fn empty_stopped_slots(&self, flushed: bool, take: &mut dyn FnMut(ArrayId, &[Object])) {
         for slot in self.cpu_slots().filter(|slot| self.area.is_awake(*slot)) {
             let _bounds = self.area.bounds_lock.lock();
@@ -203,7 +205,7 @@ impl<Q: Sequences> Sequenced<Q> {
         let word = |slot, word| self.area.word(slot, array, word);
         let mut missing = false;
         for slot in self.cpu_slots() {
-            // A slot that was never used is left alone: stopping it would give it memory.
+            // Stopping a slot that was never used would give it memory.
             if (0..2).all(|index| word(slot, index).load(Ordering::Relaxed) == 0) {
                 continue;
             }
@@ -217,7 +219,7 @@ impl<Q: Sequences> Sequenced<Q> {
     }
 
     fn stopped_lists(&self, array: ArrayId) -> impl Iterator<Item = SlotIndex> {
-        // Not those in use: one may have come into use since the last mark was set.
+        // Looks for marks, not for use: a list may have come into use since the last mark was set.
         self.cpu_slots().filter(move |slot| {
             self.area.word(*slot, array, 1).load(Ordering::Relaxed) == STOPPED_LIST
         })
@@ -237,17 +239,17 @@ impl<Q: Sequences> Sequenced<Q> {
         }
     }
 
-    /// Where the guard of a stopped list is kept: word 2 of the slot's control cell.
+    /// The word that keeps the guard of a stopped list: word 2 of the slot's control cell.
     fn saved_guard(&self, slot: SlotIndex) -> &crate::primitive::AtomicU64 {
         self.area.at(slot, 2)
     }
 }
 
 // SAFETY: a sequence either commits on the CPU whose slot it read or starts again, and nobody else
-// writes that slot's cell meanwhile: `open` writes only cells that every sequence refuses; drains
-// write only after the cell is closed and no sequence is running that saw it open, because the
-// barrier has flushed them, because a sequence on that very slot has closed it, or because there is
-// no other thread. The stripes' cells are written under their locks.
+// writes that slot's cell meanwhile: `give_room` writes headers only of cells that every sequence
+// refuses; drains write only after the cell is closed and no sequence is running that saw it open,
+// because the barrier has flushed them, because a sequence on that very slot has closed it, or
+// because there is no other thread. The stripes' cells are written under their locks.
 unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
     const INERT: Self = Self {
         area: SlotArea::new(),
@@ -377,7 +379,7 @@ unsafe impl<Q: Sequences> Arrays for Sequenced<Q> {
             return false;
         }
         let Some((slot, _)) = self.close_own(array, CLOSED) else { return false };
-        // The thread may have been moved since, and the slot closed be another one.
+        // The thread may have been moved since, and have closed the cell of another slot.
         let wide = self.area.free_wide_place(slot, array, limits);
         if let Some(wide) = wide {
             self.area.widen_stopped(slot, array, wide);
@@ -396,7 +398,7 @@ unsafe impl<Q: Sequences> Arrays for Sequenced<Q> {
             self.stripes.drain(&self.area, which, take);
             return false;
         }
-        // What is stopped while the lock of the bounds is free is this drain's.
+        // Arrays that are stopped while the lock of the bounds is free are this drain's.
         let _draining = self.draining.lock();
         let mut flushed = true;
         if self.stop_arrays(which) {
@@ -462,8 +464,8 @@ unsafe impl<Q: Sequences> Lists for Sequenced<Q> {
             return false;
         }
         // A `compare_store` that began before the mark may still write a guard over it, so mark and
-        // flush until a round finds every mark in place. What began after a mark refuses, so each
-        // list needs at most two rounds.
+        // flush until a round finds every mark in place. One that begins after a mark refuses, so
+        // each list needs at most two rounds.
         let mut flushed = true;
         while flushed && self.stop_lists(array) {
             flushed = self.barrier();

@@ -1,4 +1,4 @@
-//! What the backend `sequenced` asks of restartable sequences.
+//! The trait of restartable sequences, on which the backend `sequenced` stands.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, SlotIndex};
@@ -17,30 +17,30 @@ pub(super) const STOPPED_LIST: u64 = u64::MAX;
 /// is not registered. After `barrier` has returned true, no sequence that loaded bounds or guard
 /// before the call still runs.
 pub unsafe trait Sequences: Sync {
-    /// Before `start`.
+    /// The value before `start`.
     const INERT: Self;
 
     /// Readies the process. Returns whether sequences run; where not, every operation refuses.
     fn start(&self) -> bool;
 
-    /// Slots of CPUs: an exclusive upper bound of their numbers, as far as is known.
+    /// Slots of CPUs: an exclusive upper bound of their numbers, as far as the system says.
     fn slots(&self) -> u32;
 
-    /// An exclusive upper bound of the numbers that needs no trust in what a container may forge.
+    /// An exclusive upper bound of the numbers that no container can forge.
     fn numbers(&self) -> u32 {
         self.slots()
     }
 
-    /// Whether the running thread can run sequences now.
+    /// Returns whether the running thread can run sequences now.
     fn registered(&self) -> bool;
 
     /// The slot of the running CPU now; any number where the thread is not registered.
     fn slot(&self) -> u32;
 
-    /// Makes every running sequence start again. False where the kernel refuses.
+    /// Makes every running sequence start again. Returns false where the kernel refuses.
     fn barrier(&self) -> bool;
 
-    /// Whether the calling thread is the only one that can run sequences, for sure.
+    /// Returns whether the calling thread is for sure the only one that can run sequences.
     fn is_alone(&self) -> bool;
 
     /// See [`Arrays::pop`](super::Arrays::pop).

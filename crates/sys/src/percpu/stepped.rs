@@ -9,8 +9,8 @@
 //! * a barrier has passed over its CPU, or
 //! * a throw of shuttle's dice says so (a signal, a migration: about one step in 16).
 //!
-//! A thread changes its virtual CPU at random when a sequence begins, unless it was pinned. What
-//! the model does not show: store buffers and reordering (it is sequentially consistent).
+//! A thread changes its virtual CPU at random when a sequence begins, unless it was pinned. The
+//! model does not show store buffers and reordering: it is sequentially consistent.
 //!
 //! How to check something above this layer (a barn, a slab policy):
 //!
@@ -33,8 +33,8 @@
 //!
 //! Rules: threads are shuttle's; waiting loops call `primitive::relax`; every piece of shared state
 //! lives in `primitive`'s atomics or under a `CountedLock`; nothing is shared between two runs. A
-//! failing run prints a schedule for `shuttle::replay`. Whether a model sees anything is shown by
-//! planting a bug ([`Stepped::plant`]) and expecting the check to fail.
+//! failing run prints a schedule for `shuttle::replay`. To show that a model sees anything, plant a
+//! bug ([`Stepped::plant`]) and expect the check to fail.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, LIST_MAX, LOOKED_AT, SlotIndex};
@@ -77,11 +77,11 @@ pub enum PlantedBug {
     CommitBeforeBounds,
     /// A pop takes the closed bounds of fresh memory for `begin = 0`.
     FreshBoundsAdmitPops,
-    /// `compare_store` does not look whether the list is stopped.
+    /// `compare_store` ignores that the list is stopped.
     CompareStoreIgnoresStop,
-    /// A pop from a list does not look whether the list is stopped.
+    /// A pop from a list ignores that the list is stopped.
     ListPopIgnoresStop,
-    /// `compare_store` writes to the slot that it was told, also from another CPU.
+    /// `compare_store` writes to the slot that it is given, also from another CPU.
     CompareStoreIgnoresCpu,
 }
 
@@ -204,8 +204,8 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// One step: another thread may run first, and then it may turn out that this one was
-    /// interrupted. What `act` does happens at once.
+    /// Makes one step: another thread may run first, and then it may turn out that this one was
+    /// interrupted. `act` happens at once.
     fn step<T>(&self, act: impl FnOnce() -> T) -> Result<T, Interrupted> {
         point();
         let running = &self.stepped.running[self.slot.index()];
@@ -386,9 +386,9 @@ fn link(object: &Object) -> &AtomicU64 {
     unsafe { object.cast::<AtomicU64>().as_ref() }
 }
 
-// SAFETY: every step looks, in one piece with what it does, whether its attempt is still the last
-// one on its CPU, so a sequence commits only if nobody ran on its slot since it began and no
-// barrier passed; bounds and guards come first, closed ones refuse.
+// SAFETY: every step checks, in one piece with its act, that its attempt is still the last one on
+// its CPU. So a sequence commits only if no other sequence began on its slot since and no barrier
+// passed. Bounds and guards come first, and closed ones refuse.
 unsafe impl Sequences for Stepped {
     const INERT: Self = Self {
         cpus: AtomicU32::new(2),

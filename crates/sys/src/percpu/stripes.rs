@@ -1,9 +1,9 @@
 //! Slots under a try-lock each: for CPUs without sequences, for threads without a registration,
 //! for sanitizers, and for tests that say which CPU they are.
 //!
-//! The same cells and arrays as the sequences use, so one thread may serve both kinds. The lock is
-//! one word that holds its owner's thread pointer: single operations only try it, so that nothing
-//! on the fast path waits; who must have it (prepare, drain) spins briefly and then naps.
+//! They have the cells and arrays that the sequences use, so one drain serves both kinds. The lock
+//! is one word that holds the task of its owner. Single operations only try it, so that nothing on
+//! the fast path waits; `prepare` and `drain`, which must have it, spin briefly and then nap.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, LIST_MAX, LOOKED_AT, SlotIndex};
@@ -17,19 +17,19 @@ use core::mem::MaybeUninit;
 /// Stripes tried before an operation gives up and lets the slow path serve.
 const TRIES: u32 = 4;
 
-/// Which slot the running thread uses.
+/// A choice of the slot that the running thread uses.
 pub trait ChooseSlot: Sync {
-    /// Its initial value.
+    /// The initial value.
     const NEW: Self;
-    /// How many slots to reserve.
+    /// Slots to reserve.
     fn slots(&self) -> u32;
     /// The preferred slot, any number: it is reduced modulo [`slots`](Self::slots).
     fn choose(&self) -> u32;
-    /// Whether a busy slot may be exchanged for its neighbour.
+    /// Whether a thread may take a neighbour of its slot while that is locked.
     const MAY_WANDER: bool;
 }
 
-/// Spreads threads over stripes by their thread pointer.
+/// Spreads threads over stripes by their tasks.
 pub struct ThreadStripe;
 
 impl ChooseSlot for ThreadStripe {
@@ -68,7 +68,7 @@ impl Drop for SlotGuard<'_> {
     }
 }
 
-/// What the cell of an open array says. `begin > end` where the array has not been opened.
+/// The contents of an array's cell. `begin > end` where the array has not been opened.
 struct Cell {
     header: u64,
     begin: usize,
@@ -248,7 +248,7 @@ impl Stripes {
         })
     }
 
-    /// Not inlined: where there are sequences, it stands behind them on the fast path.
+    /// Not inlined: where there are sequences, it is the slow path behind them.
     ///
     /// # Safety
     /// As [`Lists::list_pop`](super::Lists::list_pop).
@@ -271,7 +271,7 @@ impl Stripes {
         Some(head)
     }
 
-    /// Not inlined: where there are sequences, it stands behind them on the fast path.
+    /// Not inlined: where there are sequences, it is the slow path behind them.
     ///
     /// # Safety
     /// As [`Lists::list_push`](super::Lists::list_push).
@@ -389,8 +389,8 @@ impl Stripes {
         }
     }
 
-    /// In the child of a fork: whoever held a stripe is not there, unless it is the caller. Its
-    /// operation has stored its one word, or not.
+    /// Unlocks, in the child of a fork, the stripes that other threads had locked: those do not
+    /// exist there. Each of their operations has stored its one word, or not.
     pub(super) fn free_in_child(&self, area: &SlotArea) {
         let me = task::current() as u64;
         for slot in self.slots().filter(|slot| area.was_locked(*slot)) {

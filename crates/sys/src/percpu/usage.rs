@@ -24,13 +24,13 @@ impl SlotArea {
         sum
     }
 
-    /// A number that changes with every push and pop of any of a slot's cells. O(cells).
+    /// Returns a number that changes with every push and pop of any of a slot's cells. O(cells).
     #[must_use]
     pub fn slot_operations(&self, slot: SlotIndex) -> u64 {
         (1..MAX_ARRAYS).map(ArrayId::new).fold(0, |sum, array| {
             let word = |word| self.word(slot, array, word).load(Ordering::Relaxed);
-            // An array counts in its header, a list in words of its own, where arrays keep what
-            // changes when they are missed or moved.
+            // An array counts in its header, a list in words of its own. Arrays change those words
+            // only when they are missed or moved.
             sum.wrapping_add(word(0)).wrapping_add(word(2)).wrapping_add(word(3))
         })
     }
