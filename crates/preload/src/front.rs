@@ -1,4 +1,4 @@
-//! Whether the program's `malloc` is ours at all.
+//! Finds out whether the program's `malloc` is ours at all.
 
 use crate::libc_malloc::Next;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -35,7 +35,8 @@ pub(crate) struct Owner {
     pub(crate) is_program: bool,
 }
 
-/// What the loader knows of `address`, and the entry of the symbol there if that is known too.
+/// Asks the loader for the object at `address`, and for the entry of the symbol there, null where
+/// it is not known.
 fn look_up(address: *const c_void) -> Option<(libc::Dl_info, *const Symbol)> {
     static DLADDR1: Next = Next::new(c"dladdr1");
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
@@ -62,8 +63,8 @@ pub(crate) fn malloc_of_another() -> Option<Owner> {
     let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
     let (own, _) = look_up(malloc_of_another as *const c_void)?;
     let (found, entry) = look_up(malloc)?;
-    // SAFETY: the entry lies in the symbol table of an object that stays loaded: the program, or
-    // what the loader loaded with it.
+    // SAFETY: the entry lies in the symbol table of an object that stays loaded: the program, or an
+    // object that the loader loaded with it.
     let is_reference = !entry.is_null() && unsafe { (*entry).section } == UNDEFINED;
     if found.dli_fbase == own.dli_fbase || is_reference {
         return None;

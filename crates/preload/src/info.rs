@@ -1,5 +1,5 @@
-//! What programs ask an allocator about itself: `mallinfo`, `malloc_info`, `malloc_trim`, and
-//! Quarry's own few functions of `quarry.h`.
+//! The functions by which a program asks an allocator about itself: `mallinfo`, `malloc_info`,
+//! `malloc_trim`, and the few of Quarry's own `quarry.h`.
 
 use crate::libc_malloc;
 use core::ffi::{c_char, c_int};
@@ -56,7 +56,7 @@ pub extern "C" fn mallinfo2() -> Mallinfo2 {
     Mallinfo2 {
         arena: usage.arena_bytes,
         ordblks: usage.free_objects,
-        // glibc's fast bins are what is parked here: free, but not for everybody.
+        // Parked objects stand for glibc's fast bins: free, but not for every thread.
         smblks: usage.parked_objects,
         hblks: usage.mappings,
         hblkhd: usage.mapped_bytes,
@@ -91,7 +91,8 @@ pub extern "C" fn mallinfo() -> Mallinfo {
     }
 }
 
-/// Gives back to the system what can be given back. Returns 1 if anything was, else 0.
+/// Gives all free memory back to the system that can be given back. Returns 1 if there was any,
+/// else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_trim(pad: usize) -> c_int {
     let _errno = KeepErrno::new();
@@ -103,11 +104,11 @@ pub extern "C" fn malloc_trim(pad: usize) -> c_int {
     }
 }
 
-/// Parameters of glibc's `mallopt` (`malloc.h`, glibc 2.36): accepted and without effect here, so
-/// that programs which insist on success go on.
+/// Parameters of glibc's `mallopt` (`malloc.h`, glibc 2.36). They are accepted and have no effect,
+/// so that programs which insist on success go on.
 const MALLOPT_KNOWN: [c_int; 9] = [1, -1, -2, -3, -4, -5, -6, -7, -8];
 
-/// 1 for a parameter that glibc knows, 0 for others.
+/// Returns 1 for a parameter that glibc knows, 0 for others.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
     if ensure_ready() == Mode::Disabled {
@@ -208,8 +209,9 @@ pub extern "C" fn quarry_limit() -> usize {
     process::limit().unwrap_or(usize::MAX)
 }
 
-/// 0 where every invariant of the heap holds; else one line says which does not, and the result is
-/// -1, or the process ends. Nobody else may use the heap meanwhile. O(frames taken).
+/// Checks every invariant of the heap. Returns 0 where all hold; else one line says which does not,
+/// and the result is -1, or the process ends. No other thread may use the heap meanwhile. O(frames
+/// taken).
 #[unsafe(no_mangle)]
 pub extern "C" fn quarry_validate() -> c_int {
     let _errno = KeepErrno::new();

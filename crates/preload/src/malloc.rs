@@ -19,7 +19,7 @@ fn out_of_memory() -> *mut c_void {
     core::ptr::null_mut()
 }
 
-/// Hands out what the instance gave, or asks `forward` where the C library serves.
+/// Hands out the object that the instance gave, or asks `forward` where the C library serves.
 fn served(result: Option<Object>, forward: impl FnOnce() -> *mut c_void) -> *mut c_void {
     if result.is_none() && ensure_ready() == Mode::Disabled {
         return forward();
@@ -62,8 +62,8 @@ pub unsafe extern "C" fn cfree(pointer: *mut c_void) {
     unsafe { free_within(pointer) };
 }
 
-/// C23 7.24.3.4: `size` is what was asked for last. A `realloc` may have left an object that was
-/// larger where it was, so only one that is smaller is an error for sure.
+/// C23 7.24.3.4: `size` is that of the last request. A `realloc` may have left a larger object
+/// where it was, so only an object that is smaller is an error for sure.
 ///
 /// # Safety
 /// As [`free`].
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn free_sized(pointer: *mut c_void, size: usize) {
     unsafe { free_within(pointer) };
 }
 
-/// C23 7.24.3.5: `align` and `size` are what `aligned_alloc` was asked for.
+/// C23 7.24.3.5: `align` and `size` are those of the call of `aligned_alloc`.
 ///
 /// # Safety
 /// As [`free`].
@@ -86,8 +86,8 @@ pub unsafe extern "C" fn free_aligned_sized(pointer: *mut c_void, align: usize, 
     unsafe { free_of_size(Entry::FreeAlignedSized, pointer, size, align) };
 }
 
-/// Frees what `entry` was given, if it is what a request of `size` bytes at a multiple of `align`
-/// gets, and aborts otherwise.
+/// Frees the object that `entry` was given, if a request of `size` bytes at a multiple of `align`
+/// gets such an object, and aborts otherwise.
 ///
 /// # Safety
 /// As [`free`].
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_vo
     if pointer.is_null() {
         return malloc_within(size);
     }
-    // No object has so few bytes that it would stay one of none.
+    // A size of 0 goes the slow way too: no object is small enough to stay for it.
     if !STACK.stays_fast(pointer.cast(), size) {
         // SAFETY: the caller's promise is passed on.
         return unsafe { realloc_moving(pointer, size) };
@@ -187,7 +187,7 @@ fn aligned(align: usize, size: usize) -> *mut c_void {
     served(process::alloc_aligned(size, align), || unsafe { libc_malloc::memalign(align, size) })
 }
 
-/// glibc's: an alignment that is no power of two is rounded up to one.
+/// As in glibc, an alignment that is no power of two is rounded up to one.
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     match align.max(1).checked_next_power_of_two() {

@@ -1,18 +1,20 @@
 //! `malloc` and `free` of policy `sheaf` on x86-64, instruction by instruction.
 //!
-//! They do what [`Stack::alloc_fast`](quarry_core::stack::Stack::alloc_fast) and `free_fast` do, as
-//! `portable.rs` has them, in the same order and with the same sequences (`quarry_sys::percpu`); a
-//! compiler needs five instructions more for the first and eight more for the second, because it
-//! folds no atomic load into its use and must carry a sequence's result past its end. That is a
-//! tenth of the time of a pair. Change both or neither: the tests of either path are the same.
+//! They do the work of [`Stack::alloc_fast`](quarry_core::stack::Stack::alloc_fast) and
+//! `free_fast`, which `portable.rs` calls, in the same order and by the same sequences: the text of
+//! those comes from `quarry_sys`. A compiler needs five instructions more for the first and eight
+//! more for the second, because it folds no atomic load into its use and must carry a sequence's
+//! result past its end. That is a tenth of the time of a pair. Change both or neither: the tests of
+//! either path are the same.
 //!
-//! Why plain loads may stand here for acquire loads: on x86-64 every load is one, and assembler is
-//! not reordered.
+//! Plain loads stand here for acquire loads: on x86-64 every load is one, and the assembler does
+//! not reorder.
 //!
 //! A pair is a chain through memory: each call loads the header that the call before it stored (see
-//! `quarry_sys::percpu::rseq`). What was tried on an Intel Xeon of family 6, model 207 (Emerald
-//! Rapids), in cycles per malloc and free: of one size; of two sizes, nested and in turn; eight of
-//! one size; one of 1,000 blocks of random sizes replaced; batches of 100.
+//! `percpu/assembly.rs` of `quarry_sys`). The table compares forms that were tried on an Intel Xeon
+//! of family 6, model 207 (Emerald Rapids), in cycles per malloc and free: of one size; of two
+//! sizes, nested and in turn; eight of one size; one of 1,000 blocks of random sizes replaced;
+//! batches of 100.
 //!
 //! | header by .. | one | nested | in turn | eight | random | batch |
 //! |---|---|---|---|---|---|---|
@@ -22,9 +24,10 @@
 //! | and the place in the array by one register | 16.6 | 18.1 | 23.9 | 18.1 | 20.2 | 18.1 |
 //! | as here, 16-bit offsets of cells for kinds | 16.1 | 17.2 | 20.5 | 17.1 | 18.7 | 17.1 |
 //!
-//! The last takes one more byte per frame. Such offsets for classes as well change nothing.
+//! The last form takes one more byte per frame. Such offsets for classes as well change nothing.
 //!
-//! Each function begins a cache line, by the alignment at its end: it has a section of its own.
+//! Each function has a section of its own, and begins a cache line because it ends with an
+//! alignment.
 
 pub(crate) use crate::cxx::new_slow as new_refused;
 use crate::malloc::{free_slow, malloc_slow};
@@ -43,7 +46,7 @@ const _: () = assert!(
     "`free` multiplies the kind by it, for both and for the offset of the cell"
 );
 
-/// Loads what a sequence is given to find its slot: two offsets from the thread pointer, into rsi
+/// Loads the two offsets from the thread pointer that a sequence needs to find its slot, into rsi
 /// and rdx.
 macro_rules! registration {
     () => {
@@ -103,19 +106,19 @@ fast_malloc! {
 }
 
 fast_malloc! {
-    /// `malloc` for callers in this library: exported names are called by way of a table.
+    /// `malloc` for callers in this library: calls of exported names go through a table.
     malloc_within, malloc_slow
 }
 
 fast_malloc! {
-    /// What `operator new` of any form takes; null where there is no memory.
+    /// The allocation behind every form of `operator new`; null where there is no memory.
     new_or_null, new_refused
 }
 
-/// `free` under a name. In order: the offset in the window (`span` is 0 until the stack is
-/// ready: it refuses all, and always null), the kind of the frame times 16, whether an object
+/// `free` under a name. In order: the offset in the window (`span` is 0 until the stack is ready:
+/// it refuses every pointer, and null always), the kind of the frame times 16, whether an object
 /// starts there (`Geometry::is_object`), a look at a further argument where there is one; then the
-/// sequence of `Arrays::push`. What is no such object goes to `$refused`.
+/// sequence of `Arrays::push`. A pointer to no such object goes to `$refused`.
 macro_rules! fast_free {
     (
         $(#[$attribute:meta])* $name:ident $(, $size:ident)?;
@@ -193,7 +196,7 @@ fast_free! {
 }
 
 /// `operator delete` with a size under a name: `free`, and a look whether a request of this size
-/// can have got an object of this class (`Stack::was_asked_fast`). What it refuses goes to `$slow`.
+/// can have got an object of this class (`Stack::was_asked_fast`). Where not, it jumps to `$slow`.
 macro_rules! fast_delete {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
         $crate::fast_path::fast_free! {
