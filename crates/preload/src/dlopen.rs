@@ -29,7 +29,7 @@ extern "C" fn onward(_file: *const c_char, flags: c_int) -> Onward {
     let mut errno = KeepErrno::new();
     let next = NEXT.address();
     if next.is_null() {
-        // A C library before glibc 2.34 has it in libdl.so.2, which nobody has loaded.
+        // A C library before glibc 2.34 has it in libdl.so.2, which is not loaded.
         errno.set(libc::ENOSYS);
     }
     let splits = flags & libc::RTLD_DEEPBIND != 0

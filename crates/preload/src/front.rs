@@ -27,7 +27,7 @@ unsafe extern "C" {
     static program_invocation_name: *const c_char;
 }
 
-/// Who defines a function.
+/// The object that defines a function.
 pub(crate) struct Owner {
     /// The file, by the name that the loader knows.
     pub(crate) file: &'static CStr,
@@ -56,8 +56,9 @@ fn look_up(address: *const c_void) -> Option<(libc::Dl_info, *const Symbol)> {
     }
 }
 
-/// Who defines the `malloc` that the program calls; `None` where that is this library. A program at
-/// a fixed address may stand for a `malloc` that it only refers to.
+/// The object that defines the `malloc` which the program calls; `None` where that is this library.
+/// In a program at a fixed address, `malloc` may have an address of the program's that only stands
+/// for the definition.
 pub(crate) fn malloc_of_another() -> Option<Owner> {
     // SAFETY: the name is NUL-terminated; dlsym has no other precondition.
     let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };

@@ -1,4 +1,4 @@
-//! Time for statistics, and for how long memory is kept and what was found out holds.
+//! Time: for statistics, and for how long to keep memory and to believe an earlier look.
 
 use crate::confined::is_confined;
 use crate::primitive::clock;
@@ -11,7 +11,7 @@ pub fn monotonic_ns() -> u64 {
     if is_confined() { 0 } else { clock::now_ns() }
 }
 
-/// The same of the last tick, some milliseconds ago at most: never a system call. O(1).
+/// The reading at the last tick, some milliseconds ago at most: never a system call. O(1).
 #[must_use]
 pub fn coarse_ns() -> u64 {
     clock::last_tick_ns()

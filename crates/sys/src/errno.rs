@@ -8,7 +8,7 @@ pub struct OsError(pub i32);
 pub type OsResult<T> = Result<T, OsError>;
 
 impl OsError {
-    /// What the last call that failed on this thread has left in `errno`.
+    /// The `errno` that the last failed call on this thread has left.
     #[must_use]
     pub fn last() -> Self {
         Self(last())

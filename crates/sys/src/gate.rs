@@ -8,8 +8,8 @@
 //!
 //! * A thread inside occupies a place: its task stands in one of a few words, each in a cache line
 //!   of its own. Going in is one compare-and-exchange, going out one store.
-//! * While the process has one thread, nobody occupies anything and nothing is closed: a handler of
-//!   a signal may fork in the middle of whatever it interrupted, and both sides go on with that.
+//! * While the process has one thread, it occupies no place and closes nothing: a handler of a
+//!   signal may fork in the middle of the work that it interrupted, and both sides go on with that.
 //! * The thread that has closed the gate passes through it, so handlers of `fork` may allocate. It
 //!   may close the gate again: a handler of a signal forks, having interrupted a fork.
 //! * A thread that is inside may go in again.
@@ -146,8 +146,7 @@ impl Gate {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Closes the gate before `fork` and waits until nobody else is inside. Waits for another
-    /// closer.
+    /// Closes the gate before `fork` and waits until no other thread is inside, nor closing it.
     pub fn close(&self) {
         let me = task::current();
         // A signal between the look and the exchange may fork as well: it leaves all as it was.

@@ -27,7 +27,7 @@ const SPIN_ROUNDS: u32 = if cfg!(quarry_model) { 1 } else { 100 };
 /// as much as a short section itself.
 pub const HOLD_SAMPLE: u64 = 64;
 
-/// What a lock has cost so far. All values only grow.
+/// The costs of a lock so far. All values only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockStats {
     /// Times the lock was taken, with or without waiting.
@@ -114,7 +114,7 @@ impl<T> CountedLock<T> {
         self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes the lock if nobody holds it. Never waits.
+    /// Takes the lock if it is free. Never waits.
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         if self.take() {

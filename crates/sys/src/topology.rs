@@ -58,7 +58,7 @@ fn ranges(text: &[u8]) -> Option<impl Iterator<Item = Option<(u32, u32)>>> {
     }))
 }
 
-/// Whether a list names `number`. A node without CPUs has an empty list, which names none.
+/// Returns whether a list names `number`. A node without CPUs has an empty list, which names none.
 fn names(text: &[u8], number: u32) -> bool {
     ranges(text).into_iter().flatten().flatten().any(|(low, high)| (low..=high).contains(&number))
 }

@@ -116,7 +116,7 @@ impl FakeOs {
         self.loses_targets.store(loses, Ordering::Relaxed);
     }
 
-    /// Whether a part of the range is somebody else's.
+    /// Returns whether a part of the range is somebody else's.
     fn is_foreign(&self, address: NonNull<u8>, bytes: usize) -> bool {
         let [start, length] = [0, 1].map(|word| self.foreign[word].load(Ordering::Relaxed));
         let address = address.as_ptr() as usize;
@@ -199,7 +199,7 @@ unsafe impl Os for FakeOs {
 
     unsafe fn unmap(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
         self.count()?;
-        assert!(!self.is_foreign(address, bytes), "unmapped what is somebody else's");
+        assert!(!self.is_foreign(address, bytes), "unmapped memory of somebody else");
         // SAFETY: the caller's promise.
         unsafe { forget(address, bytes) };
         Ok(())

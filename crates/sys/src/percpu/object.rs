@@ -1,11 +1,11 @@
-//! What travels through the slots, and what is counted of it.
+//! Objects, the result of a push, and the counts of slots.
 
 use core::ptr::NonNull;
 
 /// An object of a cache: its address, aligned to at least 16 bytes.
 pub type Object = NonNull<u8>;
 
-/// What became of a push.
+/// The result of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Push {
     /// The object is in the slot.
@@ -17,7 +17,7 @@ pub enum Push {
     Duplicate,
 }
 
-/// What a slot has counted for one array.
+/// The counts of one array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArrayUse {
     /// Objects in the array now.
@@ -26,7 +26,7 @@ pub struct ArrayUse {
     pub operations: u64,
 }
 
-/// What the slots have counted for one list.
+/// The counts of one list in all slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListUse {
     /// Objects on the list now.

@@ -58,13 +58,13 @@ pub unsafe trait Sequences: Sync {
     /// See [`Lists::list_pop`](super::Lists::list_pop).
     ///
     /// # Safety
-    /// As there.
+    /// As [`Lists::list_pop`](super::Lists::list_pop).
     unsafe fn list_pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object>;
 
     /// See [`Lists::list_push`](super::Lists::list_push).
     ///
     /// # Safety
-    /// As there.
+    /// As [`Lists::list_push`](super::Lists::list_push).
     unsafe fn list_push(&self, area: &SlotArea, array: ArrayId, guard: u64, object: Object)
     -> Push;
 

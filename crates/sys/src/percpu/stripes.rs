@@ -25,7 +25,7 @@ pub trait ChooseSlot: Sync {
     fn slots(&self) -> u32;
     /// The preferred slot, any number: it is reduced modulo [`slots`](Self::slots).
     fn choose(&self) -> u32;
-    /// Whether a thread may take a neighbour of its slot while that is locked.
+    /// Whether a thread may take a neighbour of its slot while its own is locked.
     const MAY_WANDER: bool;
 }
 

@@ -1,6 +1,6 @@
 //! How memory is used.
 
-/// What an operation does to the memory that it reaches.
+/// The way in which an operation uses the memory that it reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reads it.

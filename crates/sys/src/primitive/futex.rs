@@ -37,9 +37,9 @@ pub fn wake_all(word: &AtomicU32) {
     backend::wake(raw(word), i32::MAX);
 }
 
-/// Whether the 32-bit word at `address`, a multiple of 4, is zero; `None` where it cannot be read.
-/// The kernel looks, so that memory without access is no fault. One system call; a model and a
-/// simulated machine cannot say.
+/// Returns whether the 32-bit word at `address`, a multiple of 4, is zero; `None` where it cannot
+/// be read. The kernel looks, so that memory without access is no fault. One system call; a model
+/// and a simulated machine cannot say.
 #[must_use]
 pub fn reads_zero(address: usize) -> Option<bool> {
     backend::reads_zero(address)

@@ -18,12 +18,12 @@ pub fn point() {
     }
 }
 
-/// What comes before each operation of an atomic.
+/// Reports an operation of an atomic before it happens.
 pub(super) fn before(_address: usize, _bytes: usize, _access: Access) {
     point();
 }
 
-/// Whether a weak exchange fails although it need not.
+/// Returns whether a weak exchange shall fail although it need not.
 pub(super) fn fails_weakly() -> bool {
     is_running()
         && shuttle::rand::RngCore::next_u32(&mut shuttle::rand::thread_rng()).is_multiple_of(8)

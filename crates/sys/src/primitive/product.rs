@@ -100,18 +100,18 @@ pub(super) fn wake(word: &AtomicU32, most: i32) {
 
 /// See [`super::timer::sleep`].
 pub(super) fn sleep(ns: u64) {
-    // By the call that locks make as well: filters that allow what `malloc` of the C library needs
-    // allow it. And libc's nanosleep is a cancellation point: a cancelled thread would vanish here,
-    // with the locks of its caller held.
+    // This is the call that locks make as well: a filter that allows what `malloc` of the C library
+    // needs allows it. And libc's nanosleep is a cancellation point: a cancelled thread would
+    // vanish here, with the locks of its caller held.
     static NEVER: AtomicU32 = AtomicU32::new(0);
-    // The word never changes and nobody wakes its waiters, so the wait ends with its time.
+    // The word never changes and no call wakes its waiters, so the wait ends with its time.
     wait(&NEVER, 0, Some(ns));
 }
 
 /// See [`super::futex::reads_zero`].
 #[cfg(not(miri))]
 pub(super) fn reads_zero(address: usize) -> Option<bool> {
-    // A second futex, on which nobody waits either.
+    // The call takes a second futex, on which nobody waits either.
     static UNUSED: AtomicU32 = AtomicU32::new(0);
     let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: with nobody to wake and nobody to move, the call compares the word with 0 and does

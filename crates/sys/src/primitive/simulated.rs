@@ -50,7 +50,7 @@ fn machine() -> Option<&'static dyn Machine> {
     MACHINE.get()
 }
 
-/// What comes before each operation of an atomic.
+/// Reports an operation of an atomic before it happens.
 pub(super) fn before(address: usize, bytes: usize, access: Access) {
     touch(address, bytes, access);
 }

@@ -1,4 +1,4 @@
-//! Who is running: what locks and gates tell a second entry by.
+//! The identity of the running task, by which locks and gates notice a second entry.
 //!
 //! A task is a thread of the process, one of the model's threads, or a coroutine of a simulated
 //! machine.
@@ -15,8 +15,9 @@ pub fn current() -> usize {
     backend::task()
 }
 
-/// Whether the running task is the only one of the process for sure: then nobody else changes what
-/// it reads. O(1); in products one load. A model and a simulated machine always have several.
+/// Returns whether the running task is for sure the only one of the process: then no other one
+/// changes the memory that it reads. O(1); in products one load. A model and a simulated machine
+/// always have several.
 #[inline(always)]
 #[must_use]
 pub fn is_alone() -> bool {

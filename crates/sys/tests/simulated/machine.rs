@@ -22,14 +22,14 @@ pub(crate) const TRANSFER_NS: u64 = 60;
 pub(crate) const RELAX_NS: u64 = 10;
 /// A call of the kernel.
 pub(crate) const CALL_NS: u64 = 500;
-/// From a call that wakes until the woken task runs.
+/// Time from a call that wakes until the woken task runs.
 pub(crate) const WAKE_NS: u64 = 2_000;
 
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
 const STACK_BYTES: usize = 256 << 10;
 
-/// What a task may be doing.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Ready,
@@ -48,7 +48,7 @@ struct Cpu {
 /// Something that a task has said: when, on which CPU, and what.
 pub(crate) type Event = (u64, usize, &'static str);
 
-/// What a run leaves behind.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) events: Vec<Event>,
@@ -67,7 +67,7 @@ pub(crate) struct TwoCpus {
     /// Which CPUs hold each line, a bit each.
     lines: RefCell<BTreeMap<usize, u8>>,
     outcome: RefCell<Outcome>,
-    /// What a task has panicked with.
+    /// The payload of a task that has panicked.
     panic: Cell<Option<Box<dyn Any + Send>>>,
 }
 
@@ -185,8 +185,8 @@ impl TwoCpus {
     }
 }
 
-/// What a task's context begins with. Its end leads back to where the machine was started, once the
-/// other one is done too.
+/// The function with which a task's context begins. Its end leads back to the start of the machine,
+/// once the other task is done too.
 extern "C" fn task() {
     let machine = here();
     let (index, cpu) = (machine.running(), machine.cpu());

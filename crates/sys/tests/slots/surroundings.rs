@@ -71,7 +71,7 @@ fn child_finds_what_was_said() {
     let slots = Slots::<NativeSlots>::new();
     match std::env::var(EXPECT).as_deref() {
         Ok(expected) => assert_eq!(slots.is_locked(), expected == "no"),
-        // Started by hand or by cargo: whatever this machine has.
+        // Started by hand or by cargo, on a machine with or without sequences.
         Err(_) => println!("sequences in use: {}", !slots.is_locked()),
     }
 }
@@ -131,11 +131,11 @@ fn the_barrier_is_left_to_one_thread() {
     if slots.is_locked() {
         return;
     }
-    // A process that has forked from one with threads may count as one with threads, and so may
-    // this one: the other thread sees to it that it is.
+    // glibc may or may not count this process as one with threads; a second thread makes sure that
+    // it does.
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            assert!(slots.reaches_every_slot(), "until somebody says so, everybody may");
+            assert!(slots.reaches_every_slot(), "until a thread is named, every thread may");
             slots.leave_barrier_to(None);
             assert!(!slots.reaches_every_slot());
             assert!(!slots.drain(A, &mut |_| {}) && !slots.drain_lists(LIST, &mut |_, _, _| {}));
@@ -291,8 +291,8 @@ fn forge_possible_cpus(list: &str) -> bool {
     }
 }
 
-/// `/sys` says that there is one CPU, and it looks like that, until the process is let loose on
-/// all: threads whose number has no slot are served by the stripes, and nothing is overwritten.
+/// `/sys` says that there is one CPU, and the process may run on one only, until it is let loose on
+/// all: stripes serve threads whose number has no slot, and nothing is overwritten.
 #[test]
 fn a_forged_list_of_cpus_harms_nobody() {
     const FORGED: &str = "QUARRY_TEST_FORGED_CPUS";
