@@ -4,8 +4,8 @@
 //! again, runs the new-handler and throws `std::bad_alloc`. The jump leaves no frame of ours on the
 //! stack, so no exception ever passes through Rust.
 //!
-//! The size that it is given is at most `PTRDIFF_MAX`, which no malloc serves either: the aligned
-//! forms of libstdc++ 12 round sizes near the end of the address space up to 0, and succeed.
+//! We pass on a size of at most `PTRDIFF_MAX`, which no malloc serves either: the aligned forms of
+//! libstdc++ 12 round sizes near the end of the address space up to 0, and succeed.
 
 use crate::fast_path::{fast_delete, fast_malloc, free_within, new_or_null, new_refused};
 use crate::libc_malloc::Next;
@@ -30,7 +30,7 @@ extern "C" fn new_aligned_or_null(size: usize, align: usize) -> *mut c_void {
         .map_or(core::ptr::null_mut(), |object| object.as_ptr().cast())
 }
 
-/// The C++ libraries, for where they are out of reach of the search order: a program in C opens a
+/// The C++ libraries, for programs whose search order does not reach them: a program in C opens a
 /// plugin in C++, and only the plugin sees them.
 const LIBRARIES: [&CStr; 2] = [c"libstdc++.so.6", c"libc++.so.1"];
 
@@ -42,9 +42,9 @@ fn next_definition(next: &Next) -> *mut c_void {
     address
 }
 
-/// Defines a function that gives what `serve(size, align)` does, and where that is null jumps to
-/// the next definition of an operator with the arguments (size, align, nothrow) as they came, but
-/// for the size's bound.
+/// Defines a function that returns the result of `serve(size, align)`. Where that is null, it jumps
+/// to the next definition of an operator with the arguments (size, align, nothrow) as they came,
+/// but for the size's bound.
 macro_rules! or_next {
     ($(#[$attribute:meta])* $name:ident / $symbol:literal => $serve:ident) => {
         extern "C" fn next() -> *mut c_void {
@@ -118,7 +118,8 @@ macro_rules! or_next {
     };
 }
 
-/// Defines the operators that every program in C++ lives on: the fast path, without a frame.
+/// Defines the operators that every program in C++ calls all the time: the fast path, without a
+/// frame.
 macro_rules! operator_new_fast {
     ($($name:ident / $symbol:literal;)*) => {
         $(
@@ -165,8 +166,8 @@ operator_new! {
         => new_aligned_or_null;
 }
 
-/// Defines operators delete that are given no size: the further arguments (alignment, nothrow) are
-/// not needed.
+/// Defines operators delete that are given no size. They ignore the further arguments (alignment,
+/// nothrow).
 macro_rules! operator_delete {
     ($($name:ident)*) => {
         $(
@@ -202,7 +203,7 @@ fast_delete! {
     _ZdaPvm, delete_slow
 }
 
-/// `operator delete` with a size where the fast path refuses: something large, or a size that
+/// `operator delete` with a size where the fast path refuses: for a large block, or for a size that
 /// is not that of the object.
 ///
 /// # Safety

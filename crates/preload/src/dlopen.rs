@@ -1,19 +1,21 @@
 //! `dlopen`, without RTLD_DEEPBIND.
 //!
-//! An object that is opened with that flag looks for every symbol in itself and in what it needs,
-//! and there is the C library: it would call the C library's `free` for what the program got from
-//! our `malloc`. So where ours is the program's, the flag is cleared, and the object finds what
-//! everybody finds.
+//! An object that is opened with that flag looks for every symbol in itself and in the objects that
+//! it needs, the C library among them: it would call the C library's `free` for blocks that the
+//! program got from our `malloc`. So where ours is the program's `malloc`, we clear the flag, and
+//! the object finds the same functions as all others.
 //!
-//! The loader asks its return address who calls, and takes RUNPATH, `$ORIGIN` and the namespace
-//! from that object. Therefore the next definition is jumped to, with the stack as it came.
+//! The loader finds its caller by the return address, and takes RUNPATH, `$ORIGIN` and the
+//! namespace from that object. Therefore our `dlopen` jumps to the next definition, with the stack
+//! as it came.
 
 use crate::front;
 use crate::libc_malloc::Next;
 use core::ffi::{c_char, c_int, c_void};
 use quarry::process::{self, KeepErrno};
 
-/// What `dlopen` goes on with; two registers in the calling conventions of all our machines.
+/// The function and the flags with which `dlopen` goes on; two registers in the calling conventions
+/// of all our machines.
 #[repr(C)]
 struct Onward {
     /// The next definition; null where there is none.
@@ -27,7 +29,7 @@ extern "C" fn onward(_file: *const c_char, flags: c_int) -> Onward {
     let mut errno = KeepErrno::new();
     let next = NEXT.address();
     if next.is_null() {
-        // A C library before glibc 2.34 has it in libdl.so.2, which nobody has loaded.
+        // A C library before glibc 2.34 has it in libdl.so.2, which is not loaded.
         errno.set(libc::ENOSYS);
     }
     let splits = flags & libc::RTLD_DEEPBIND != 0

@@ -1,4 +1,4 @@
-//! Whether the program's `malloc` is ours at all.
+//! Finds out whether the program's `malloc` is ours at all.
 
 use crate::libc_malloc::Next;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -27,7 +27,7 @@ unsafe extern "C" {
     static program_invocation_name: *const c_char;
 }
 
-/// Who defines a function.
+/// The object that defines a function.
 pub(crate) struct Owner {
     /// The file, by the name that the loader knows.
     pub(crate) file: &'static CStr,
@@ -35,7 +35,8 @@ pub(crate) struct Owner {
     pub(crate) is_program: bool,
 }
 
-/// What the loader knows of `address`, and the entry of the symbol there if that is known too.
+/// Asks the loader for the object at `address`, and for the entry of the symbol there, null where
+/// it is not known.
 fn look_up(address: *const c_void) -> Option<(libc::Dl_info, *const Symbol)> {
     static DLADDR1: Next = Next::new(c"dladdr1");
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
@@ -55,15 +56,16 @@ fn look_up(address: *const c_void) -> Option<(libc::Dl_info, *const Symbol)> {
     }
 }
 
-/// Who defines the `malloc` that the program calls; `None` where that is this library. A program at
-/// a fixed address may stand for a `malloc` that it only refers to.
+/// The object that defines the `malloc` which the program calls; `None` where that is this library.
+/// In a program at a fixed address, `malloc` may have an address of the program's that only stands
+/// for the definition.
 pub(crate) fn malloc_of_another() -> Option<Owner> {
     // SAFETY: the name is NUL-terminated; dlsym has no other precondition.
     let malloc = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
     let (own, _) = look_up(malloc_of_another as *const c_void)?;
     let (found, entry) = look_up(malloc)?;
-    // SAFETY: the entry lies in the symbol table of an object that stays loaded: the program, or
-    // what the loader loaded with it.
+    // SAFETY: the entry lies in the symbol table of an object that stays loaded: the program, or an
+    // object that the loader loaded with it.
     let is_reference = !entry.is_null() && unsafe { (*entry).section } == UNDEFINED;
     if found.dli_fbase == own.dli_fbase || is_reference {
         return None;

@@ -1,5 +1,5 @@
-//! What programs ask an allocator about itself: `mallinfo`, `malloc_info`, `malloc_trim`, and
-//! Quarry's own few functions of `quarry.h`.
+//! The functions by which a program asks an allocator about itself: `mallinfo`, `malloc_info`,
+//! `malloc_trim`, and the few of Quarry's own `quarry.h`.
 
 use crate::libc_malloc;
 use core::ffi::{c_char, c_int};
@@ -7,6 +7,7 @@ use core::fmt::{self, Write};
 use quarry::process::{self, KeepErrno, Mode, ensure_ready, print_stats_to};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::stack::HeapUse;
+use quarry_sys::errno;
 use quarry_sys::report::warn;
 
 /// `struct mallinfo2` of glibc 2.33.
@@ -55,7 +56,7 @@ pub extern "C" fn mallinfo2() -> Mallinfo2 {
     Mallinfo2 {
         arena: usage.arena_bytes,
         ordblks: usage.free_objects,
-        // glibc's fast bins are what is parked here: free, but not for everybody.
+        // Parked objects stand for glibc's fast bins: free, but not for every thread.
         smblks: usage.parked_objects,
         hblks: usage.mappings,
         hblkhd: usage.mapped_bytes,
@@ -90,7 +91,8 @@ pub extern "C" fn mallinfo() -> Mallinfo {
     }
 }
 
-/// Gives back to the system what can be given back. Returns 1 if anything was, else 0.
+/// Gives all free memory back to the system that can be given back. Returns 1 if there was any,
+/// else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc_trim(pad: usize) -> c_int {
     let _errno = KeepErrno::new();
@@ -102,11 +104,11 @@ pub extern "C" fn malloc_trim(pad: usize) -> c_int {
     }
 }
 
-/// Parameters of glibc's `mallopt` (`malloc.h`, glibc 2.36): accepted and without effect here, so
-/// that programs which insist on success go on.
+/// Parameters of glibc's `mallopt` (`malloc.h`, glibc 2.36). They are accepted and have no effect,
+/// so that programs which insist on success go on.
 const MALLOPT_KNOWN: [c_int; 9] = [1, -1, -2, -3, -4, -5, -6, -7, -8];
 
-/// 1 for a parameter that glibc knows, 0 for others.
+/// Returns 1 for a parameter that glibc knows, 0 for others.
 #[unsafe(no_mangle)]
 pub extern "C" fn mallopt(parameter: c_int, value: c_int) -> c_int {
     if ensure_ready() == Mode::Disabled {
@@ -196,8 +198,7 @@ pub extern "C" fn quarry_set_limit(bytes: usize) -> c_int {
     if process::set_limit(bytes) {
         return 0;
     }
-    // SAFETY: __errno_location returns this thread's own errno.
-    unsafe { *libc::__errno_location() = libc::ENOTSUP };
+    errno::set(libc::ENOTSUP);
     -1
 }
 

@@ -1,10 +1,11 @@
 //! `libquarry.so`: the malloc ABI on top of the process-wide instance.
 //!
-//! Exports nothing but the ABI (`abi.txt` lists it, a test compares). `malloc` and `free` are their
-//! fast paths (`fast_path`); everything else is behind a cold call that keeps `errno`.
+//! It exports nothing but the ABI (`abi.txt` lists it, a test compares). `malloc` and `free`
+//! consist of their fast paths (`fast_path`); everything else is behind a cold call that keeps
+//! `errno`.
 //!
-//! The library is `no_std` and needs `panic = "abort"`. Cargo's test profile unwinds, so there it
-//! is built empty: the tests run against the shared object of the release profile.
+//! The library is `no_std` and needs `panic = "abort"`. Cargo's test profile unwinds, so the
+//! library is empty there: the tests use the shared object of the release profile.
 #![cfg_attr(panic = "abort", no_std)]
 #![cfg_attr(panic = "abort", expect(unreachable_pub, reason = "exported to C by their names"))]
 

@@ -29,7 +29,8 @@ impl Next {
         found
     }
 
-    /// As [`address`](Self::address), or where one of the `libraries` has it that are loaded.
+    /// As [`address`](Self::address); where that is null, the address in the first of the
+    /// `libraries` that is loaded and has the symbol.
     pub(crate) fn address_or_in(&self, libraries: &[&CStr]) -> *mut c_void {
         let mut address = self.address();
         for library in libraries {

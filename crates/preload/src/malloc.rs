@@ -6,24 +6,20 @@ use core::ffi::{c_int, c_void};
 use quarry::process::{self, KeepErrno, Mode, STACK, ensure_ready, free_refused};
 use quarry_core::heap::LARGEST_REQUEST;
 use quarry_core::stack::Entry;
+use quarry_sys::errno;
 use quarry_sys::percpu::Object;
 
 fn raw(object: Option<Object>) -> *mut c_void {
     object.map_or_else(out_of_memory, |object| object.as_ptr().cast())
 }
 
-fn set_errno(value: c_int) {
-    // SAFETY: __errno_location returns this thread's own errno.
-    unsafe { *libc::__errno_location() = value };
-}
-
 #[cold]
 fn out_of_memory() -> *mut c_void {
-    set_errno(libc::ENOMEM);
+    errno::set(libc::ENOMEM);
     core::ptr::null_mut()
 }
 
-/// Hands out what the instance gave, or asks `forward` where the C library serves.
+/// Hands out the object that the instance gave, or asks `forward` where the C library serves.
 fn served(result: Option<Object>, forward: impl FnOnce() -> *mut c_void) -> *mut c_void {
     if result.is_none() && ensure_ready() == Mode::Disabled {
         return forward();
@@ -66,8 +62,8 @@ pub unsafe extern "C" fn cfree(pointer: *mut c_void) {
     unsafe { free_within(pointer) };
 }
 
-/// C23 7.24.3.4: `size` is what was asked for last. A `realloc` may have left an object that was
-/// larger where it was, so only one that is smaller is an error for sure.
+/// C23 7.24.3.4: `size` is that of the last request. A `realloc` may have left a larger object
+/// where it was, so only an object that is smaller is an error for sure.
 ///
 /// # Safety
 /// As [`free`].
@@ -80,7 +76,7 @@ pub unsafe extern "C" fn free_sized(pointer: *mut c_void, size: usize) {
     unsafe { free_within(pointer) };
 }
 
-/// C23 7.24.3.5: `align` and `size` are what `aligned_alloc` was asked for.
+/// C23 7.24.3.5: `align` and `size` are those of the call of `aligned_alloc`.
 ///
 /// # Safety
 /// As [`free`].
@@ -90,8 +86,8 @@ pub unsafe extern "C" fn free_aligned_sized(pointer: *mut c_void, align: usize, 
     unsafe { free_of_size(Entry::FreeAlignedSized, pointer, size, align) };
 }
 
-/// Frees what `entry` was given, if it is what a request of `size` bytes at a multiple of `align`
-/// gets, and aborts otherwise.
+/// Frees the object that `entry` was given, if a request of `size` bytes at a multiple of `align`
+/// gets such an object, and aborts otherwise.
 ///
 /// # Safety
 /// As [`free`].
@@ -158,7 +154,7 @@ pub unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_vo
     if pointer.is_null() {
         return malloc_within(size);
     }
-    // No object has so few bytes that it would stay one of none.
+    // A size of 0 goes the slow way too: no object is small enough to stay for it.
     if !STACK.stays_fast(pointer.cast(), size) {
         // SAFETY: the caller's promise is passed on.
         return unsafe { realloc_moving(pointer, size) };
@@ -191,13 +187,13 @@ fn aligned(align: usize, size: usize) -> *mut c_void {
     served(process::alloc_aligned(size, align), || unsafe { libc_malloc::memalign(align, size) })
 }
 
-/// glibc's: an alignment that is no power of two is rounded up to one.
+/// As in glibc, an alignment that is no power of two is rounded up to one.
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     match align.max(1).checked_next_power_of_two() {
         Some(align) => aligned(align, size),
         None => {
-            set_errno(libc::EINVAL);
+            errno::set(libc::EINVAL);
             core::ptr::null_mut()
         }
     }
@@ -209,7 +205,7 @@ pub extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
     if align.is_power_of_two() {
         return aligned(align, size);
     }
-    set_errno(libc::EINVAL);
+    errno::set(libc::EINVAL);
     core::ptr::null_mut()
 }
 

@@ -1,4 +1,4 @@
-//! What a `no_std` shared object owes the compiler.
+//! The items that the compiler demands of a `no_std` shared object.
 
 use quarry_sys::report::fatal;
 
@@ -16,8 +16,8 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     }
 }
 
-// The precompiled core refers to it, though nothing unwinds with panic = "abort". Hidden, so that
-// it does not become part of the ABI.
+// The precompiled core refers to this symbol, though nothing unwinds with panic = "abort". It is
+// hidden, so that it does not become part of the ABI.
 core::arch::global_asm!(
     ".pushsection .text.rust_eh_personality, \"ax\"",
     ".hidden rust_eh_personality",

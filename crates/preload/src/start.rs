@@ -1,15 +1,16 @@
-//! The start of the process: what cannot be asked later, and where `quarry run` started a program
-//! that became another, which Quarry does not serve, a line.
+//! The start of the process: asks the system what it may not be asked later. Where `quarry run` has
+//! started a program that became another one, which Quarry does not serve, it prints a line.
 //!
-//! `quarry run` looks at the program that it is told to run. What that executes in its place (a
-//! script or a proxy does), only the library sees, which is loaded into it all the same.
+//! `quarry run` looks at the program that it is told to run. A script or a proxy executes another
+//! program in its place, and only the library sees that one, because it is loaded into it all the
+//! same.
 
 use crate::front;
 use core::ffi::CStr;
 use quarry_sys::report::warn;
 
-/// The process that `quarry run` became; it stays the same process whatever it executes, and the
-/// many that it may start need not all speak.
+/// The variable that names the process that `quarry run` became. It stays the same process whatever
+/// it executes, and of the many that it may start not every one need speak.
 const VARIABLE: &CStr = c"QUARRYRUN_PID";
 
 /// Runs before the program's own constructors, because the library is loaded before it.
@@ -43,12 +44,12 @@ fn is_the_process_of_quarry_run() -> bool {
         let value = libc::getenv(VARIABLE.as_ptr());
         let number = (!value.is_null()).then(|| CStr::from_ptr(value).to_str().ok()).flatten();
         let number = number.and_then(|number| number.parse().ok());
-        // Asked of no process that it does not matter for.
+        // Only a process that has the variable asks for its number.
         number.is_some_and(|number: libc::pid_t| number == libc::getpid())
     }
 }
 
-/// The path of the program, as much of it as fits.
+/// The path of the program, as much as fits.
 fn executable(buffer: &mut [u8; 256]) -> &str {
     let link = c"/proc/self/exe";
     // SAFETY: the path is NUL-terminated, and the buffer writable for its length.

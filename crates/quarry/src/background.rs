@@ -42,11 +42,10 @@ use quarry_core::frame::FRAME_BYTES;
 use quarry_core::stack::{ReclaimState, Reclaimed};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::glibc::is_single_threaded;
-use quarry_sys::lock::{CountedLock, futex};
+use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::percpu::PerCpu;
-use quarry_sys::primitive::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
-use quarry_sys::thread::thread_pointer;
+use quarry_sys::primitive::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, futex, task};
 
 /// Bytes to give back that are worth a thread.
 const START_BYTES: usize = 32 << 20;
@@ -252,7 +251,7 @@ fn ring() {
 
 /// What the thread does all its life.
 fn run() {
-    STACK.percpu().leave_barrier_to(Some(thread_pointer()));
+    STACK.percpu().leave_barrier_to(Some(task::current()));
     let mut state = ReclaimState::new();
     let mut quiet = 0;
     loop {

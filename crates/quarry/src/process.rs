@@ -8,13 +8,12 @@ use quarry_core::heap::options::StackOptions;
 use quarry_core::stack::{HeapUse, MIN_ALIGN, Stack, StackConfig, print_stats};
 use quarry_sys::broken::Broken;
 use quarry_sys::clear::clear;
-use quarry_sys::confined::{self, Confined, is_confined};
+use quarry_sys::confined::{self, is_confined};
 use quarry_sys::object;
-use quarry_sys::os::{Linux, Os};
+use quarry_sys::os::{Confined, Linux, Os};
 use quarry_sys::percpu::{self, NativeSlots, Object, PerCpu};
-use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering, relax};
+use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering, relax, task};
 use quarry_sys::report::FdWriter;
-use quarry_sys::thread::thread_pointer;
 use quarry_sys::topology;
 
 /// The policies of the process-wide instance.
@@ -131,7 +130,7 @@ pub fn ensure_ready() -> Mode {
             Ok(_) => return build(),
             Err(READY) => return Mode::Ready,
             Err(DISABLED) => return Mode::Disabled,
-            Err(_) if BUILDER.load(Ordering::Relaxed) == thread_pointer() => {
+            Err(_) if BUILDER.load(Ordering::Relaxed) == task::current() => {
                 return Mode::Unavailable;
             }
             Err(_) => relax(),
@@ -169,7 +168,7 @@ fn ask_the_system() {
 #[cold]
 fn build() -> Mode {
     let _errno = KeepErrno::new();
-    BUILDER.store(thread_pointer(), Ordering::Relaxed);
+    BUILDER.store(task::current(), Ordering::Relaxed);
     confine_if_asked();
     ask_the_system();
     let mut options = StackOptions::default();

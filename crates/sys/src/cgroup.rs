@@ -1,15 +1,15 @@
 //! The memory limit that the control group sets, version 1 or 2; read without allocating.
 //!
-//! A group's limit is the lowest of its own and its ancestors'. What the group uses is counted
-//! without what the kernel takes back before it refuses anything (`try_charge_memcg` in
-//! `mm/memcontrol.c`, Linux 6.x, reclaims sixteen times before it kills):
+//! A group's limit is the lowest of its own and its ancestors'. From the memory that a group uses
+//! this module subtracts what the kernel takes back before it refuses anything (`try_charge_memcg`
+//! in `mm/memcontrol.c`, Linux 6.x, reclaims sixteen times before it kills):
 //!
-//! * page cache on both lists of the LRU. That it is active says that it was read twice, not that
-//!   it stays. What is `shmem`, or locked, is on neither list;
-//! * but not what is dirty or being written: reclaim leaves it to the flushers and may find nothing
-//!   else in time;
-//! * half of the slab memory that the kernel calls reclaimable, as it estimates `MemAvailable`: of
-//!   the rest, objects in use hold the pages.
+//! * the page cache on both lists of the LRU. A page is on the active list because it was read
+//!   twice, which does not keep it there. Neither list holds `shmem` or locked pages;
+//! * but not its dirty pages and those being written: reclaim leaves them to the flushers and may
+//!   find nothing else in time;
+//! * half of the slab memory that the kernel calls reclaimable, as the kernel itself estimates
+//!   `MemAvailable`: objects in use hold the pages of the other half.
 //!
 //! `memory.high` is no limit: beyond it the kernel reclaims and slows the group down, and refuses
 //! nothing.
@@ -31,10 +31,10 @@ const UNLIMITED: u64 = 1 << 62;
 pub struct MemoryLimit {
     /// The lowest limit that applies, of the group or an ancestor; all ones where there is none.
     pub limit: u64,
-    /// What the group with this limit uses that the kernel cannot take back.
+    /// Bytes that the group with this limit uses and the kernel cannot take back.
     pub usage: u64,
-    /// What the group or an ancestor may use more before it is slowed down (`memory.high`); all
-    /// ones where none is.
+    /// Bytes that the group or an ancestor may use more before the kernel slows it down
+    /// (`memory.high`); all ones where there is no such limit.
     pub room_below_high: u64,
 }
 
@@ -62,12 +62,12 @@ const V2: Names =
 /// Long enough for the group of a container; a longer path is cut, and its files are not found.
 type Path = Line<640>;
 
-/// The limit that applies to this process, `None` where there is none, or where none can be known:
-/// without `/proc` or `/sys`. A handful of system calls.
+/// Returns the limit that applies to this process; `None` where there is none, or where it cannot
+/// be known, without `/proc` or `/sys`. Makes a handful of system calls.
 ///
 /// # Errors
-/// Where the files are there and cannot be read now, as at a limit of descriptors: what applied
-/// before applies still.
+/// Where the files exist and cannot be read now, as at a limit of descriptors: the limit that
+/// applied before still applies.
 pub fn memory_limit() -> OsResult<Option<MemoryLimit>> {
     let mut version_2 = None;
     let version_1 = find(c"/proc/self/cgroup", |line| {
@@ -124,8 +124,8 @@ fn join(root: &str, group: &str, name: &str) -> Path {
     path
 }
 
-/// What `value` makes of the first line of a file that it can make something of; `None` also where
-/// the file is not there or not for us.
+/// Returns what `value` finds in the first line of a file in which it finds anything; `None` also
+/// where the file does not exist or may not be read.
 fn find<R>(path: &CStr, mut value: impl FnMut(&str) -> Option<R>) -> OsResult<Option<R>> {
     match try_find_piece(path, b'\n', |line| value(core::str::from_utf8(line).ok()?)) {
         Err(OsError(
@@ -138,7 +138,7 @@ fn find<R>(path: &CStr, mut value: impl FnMut(&str) -> Option<R>) -> OsResult<Op
 fn find_in<R>(path: &Path, value: impl FnMut(&str) -> Option<R>) -> OsResult<Option<R>> {
     match CStr::from_bytes_with_nul(path.as_bytes()) {
         Ok(path) => find(path, value),
-        // It was cut.
+        // The path was cut.
         Err(_) => Ok(None),
     }
 }
@@ -152,7 +152,7 @@ fn number(path: &Path) -> OsResult<Option<u64>> {
 struct Stat {
     /// Page cache on the LRU.
     file: u64,
-    /// What of it is dirty, or being written.
+    /// The part of it that is dirty or being written.
     unwritten: u64,
     slab: u64,
 }
@@ -168,8 +168,8 @@ impl Stat {
     }
 }
 
-/// What the kernel can take back of a group and its children. Version 1 has totals of its own,
-/// behind the group's figures.
+/// Returns the bytes that the kernel can take back from a group and its children. Version 1 lists
+/// totals of its own behind the group's figures.
 fn reclaimable(path: &Path) -> OsResult<u64> {
     let (mut own, mut total) = (Stat::default(), None);
     find_in(path, |line| {

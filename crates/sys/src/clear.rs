@@ -1,24 +1,28 @@
 //! Clearing memory that is about to be handed out.
 //!
-//! From a page on glibc 2.36 clears by `rep stosb`, which some processors do at half the speed of
-//! plain wide stores while the memory lies in their second cache: on an AMD EPYC with 1 MiB of that
-//! (a virtual machine) 32 KiB took 206 ns by `memset` and 131 by stores of 32 bytes, 512 KiB 3.3 us
-//! and 2.2. Stores of 16 bytes are slower than `memset`, so without AVX2 it does it all. Beyond the
-//! cache `rep stosb` wins, because it does not read what it overwrites. Both in turn for 1 MiB, its
-//! end first, won 6 % in a loop of its own and nothing in `calloc`.
+//! glibc 2.36 clears a page and more by `rep stosb`. While the memory lies in the second cache,
+//! some processors execute that at half the speed of plain wide stores: on an AMD EPYC with 1 MiB
+//! of second cache (a virtual machine) 32 KiB took 206 ns by `memset` and 131 ns by stores of 32
+//! bytes, 512 KiB 3.3 us and 2.2 us. Stores of 16 bytes are slower than `memset`, so without AVX2
+//! `memset` clears everything. Beyond the cache `rep stosb` wins, because it does not read what it
+//! overwrites. Clearing 1 MiB by both in turn, its end first, won 6 % in a loop of its own and
+//! nothing in `calloc`.
 
+use crate::primitive::Access;
+use crate::primitive::touch::touch_bytes;
 use core::ptr::NonNull;
 
-/// Bytes from which wide stores were faster, and up to which.
+/// The sizes in bytes for which wide stores were faster.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const WIDE: core::ops::RangeInclusive<usize> = 4 << 10..=512 << 10;
 
 /// Writes zeros to the `bytes` bytes from `start` on.
 ///
 /// # Safety
-/// They are writable, and the caller's alone.
+/// These bytes are writable, and nobody but the caller uses them.
 #[inline(always)]
 pub unsafe fn clear(start: NonNull<u8>, bytes: usize) {
+    touch_bytes(start.as_ptr(), bytes, Access::Write);
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if bytes >= *WIDE.start() {
         // SAFETY: the caller's promise.
@@ -33,7 +37,7 @@ pub unsafe fn clear(start: NonNull<u8>, bytes: usize) {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(never)]
 unsafe fn clear_pages(start: NonNull<u8>, bytes: usize) {
-    // SAFETY: the caller's promise; the processor has what `clear_wide` is made of.
+    // SAFETY: the caller's promise; `wide::clear` is called only where the processor has AVX2.
     unsafe {
         if WIDE.contains(&bytes) && wide::is_possible() {
             wide::clear(start.as_ptr(), bytes);
@@ -58,7 +62,7 @@ mod wide {
     const IMPOSSIBLE: u32 = 1;
     const POSSIBLE: u32 = 2;
 
-    /// Whether processor and system allow AVX2.
+    /// Returns whether processor and system allow AVX2.
     #[inline]
     pub(super) fn is_possible() -> bool {
         match KNOWN.load(Ordering::Relaxed) {
@@ -124,8 +128,8 @@ mod wide {
         let first = (start as usize + 1).next_multiple_of(LINE);
         let rounds = (start as usize + bytes - first) / ROUND;
         // SAFETY: all stores lie in `start..start + bytes`: a line at its front, a round at its
-        // end, which it has at least, and the rounds that fit in between. In assembly, because the
-        // compiler would make a call of `memset` of it.
+        // end, and the rounds that fit in between; it has at least one round. This is assembly
+        // because the compiler would turn a loop into a call of `memset`.
         unsafe {
             asm!(
                 "vpxor xmm0, xmm0, xmm0",

@@ -1,17 +1,17 @@
 //! Pieces of small files of `/proc` and `/sys`, read without allocating.
 //!
-//! By bare system calls: libc's `open`, `read` and `close` are cancellation points, where a thread
-//! would vanish with the locks of the allocator held.
+//! The module makes bare system calls: libc's `open`, `read` and `close` are cancellation points,
+//! where a thread would vanish with the locks of the allocator held.
 
-use crate::os::{OsError, OsResult};
+use crate::errno::{OsError, OsResult};
 use core::ffi::CStr;
 
-/// Bytes of the longest piece that is seen; longer ones are left out. Lives on the caller's stack,
-/// which may be as small as 16 KiB.
+/// Bytes of the longest piece that is shown; longer ones are left out. The buffer lies on the
+/// caller's stack, which may be as small as 16 KiB.
 const PIECE_BYTES: usize = 1024;
 
-/// Gives every piece between `separator`s to `look` until it answers. `None` where nothing does, or
-/// where the file cannot be read. O(file).
+/// Gives every piece between `separator`s to `look` until it answers. Returns `None` where it never
+/// does, or where the file cannot be read. O(file).
 pub fn find_piece<R>(
     path: &CStr,
     separator: u8,
@@ -20,10 +20,10 @@ pub fn find_piece<R>(
     try_find_piece(path, separator, look).ok().flatten()
 }
 
-/// As [`find_piece`], for those who must know that nothing was read.
+/// As [`find_piece`], for callers that must know that nothing was read.
 ///
 /// # Errors
-/// What the OS says of opening or reading the file; `look` may have seen some of it.
+/// The error of opening or reading the file; `look` may have seen some of it.
 pub fn try_find_piece<R>(
     path: &CStr,
     separator: u8,
@@ -59,11 +59,6 @@ pub fn try_find_piece<R>(
     }
 }
 
-fn last_error() -> OsError {
-    // SAFETY: __errno_location returns the calling thread's own errno.
-    OsError(unsafe { *libc::__errno_location() })
-}
-
 /// An open file, closed when dropped.
 struct File(libc::c_long);
 
@@ -73,15 +68,15 @@ impl File {
         // SAFETY: the path is NUL-terminated and outlives the call.
         let fd =
             unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) };
-        if fd >= 0 { Ok(Self(fd)) } else { Err(last_error()) }
+        if fd >= 0 { Ok(Self(fd)) } else { Err(OsError::last()) }
     }
 
-    /// Bytes read, 0 at the end.
+    /// Returns the bytes read, 0 at the end.
     fn read(&self, buffer: &mut [u8]) -> OsResult<usize> {
         // SAFETY: the descriptor is ours; the kernel writes at most `buffer.len()` bytes.
         let got =
             unsafe { libc::syscall(libc::SYS_read, self.0, buffer.as_mut_ptr(), buffer.len()) };
-        usize::try_from(got).map_err(|_| last_error())
+        usize::try_from(got).map_err(|_| OsError::last())
     }
 }
 
@@ -97,7 +92,7 @@ mod tests {
     use super::*;
     use std::ffi::CString;
 
-    /// What `find_piece` shows of a file with these contents.
+    /// Returns the pieces that `find_piece` shows of a file with these contents.
     fn pieces(name: &str, contents: &[u8], separator: u8) -> Vec<Vec<u8>> {
         let file = std::env::temp_dir().join(format!("quarry-{name}-{}", std::process::id()));
         std::fs::write(&file, contents).unwrap();

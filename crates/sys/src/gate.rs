@@ -1,65 +1,62 @@
 //! The gate through which work of several steps goes, and which `fork` closes.
 //!
-//! The child of a fork has one thread. What the others were in the middle of is never finished
-//! there: their locks stay held, and pages on their way from one list to another are on none. So
-//! whoever changes shared state in more than one step is *inside* meanwhile; who forks closes the
-//! gate and waits until nobody is. Then every lock is free and every equation holds, and `fork`
-//! needs to know neither the locks nor the equations.
+//! The child of a fork has one thread, and the work of all others is never finished there: their
+//! locks stay held, and pages on their way from one list to another are on none. So a thread that
+//! changes shared state in more than one step is *inside* meanwhile; a thread that forks closes the
+//! gate and waits until no other thread is inside. Then every lock is free and every equation
+//! holds, and `fork` needs to know neither the locks nor the equations.
 //!
-//! * Who is inside occupies a place: its thread pointer stands in one of a few words, each in a
-//!   cache line of its own. Going in is one compare-and-exchange, going out one store.
-//! * While the process has one thread, nobody occupies anything and nothing is closed: a handler of
-//!   a signal may fork in the middle of whatever it interrupted, and both sides go on with that.
-//! * Who has closed the gate passes through it, so handlers of `fork` may allocate. It may close it
-//!   again: a handler of a signal forks, having interrupted a fork.
-//! * Who is inside may go in again.
+//! * A thread inside occupies a place: its task stands in one of a few words, each in a cache line
+//!   of its own. Going in is one compare-and-exchange, going out one store.
+//! * While the process has one thread, it occupies no place and closes nothing: a handler of a
+//!   signal may fork in the middle of the work that it interrupted, and both sides go on with that.
+//! * The thread that has closed the gate passes through it, so handlers of `fork` may allocate. It
+//!   may close the gate again: a handler of a signal forks, having interrupted a fork.
+//! * A thread that is inside may go in again.
 //! * A thread that forks while it is inside itself (a handler of a signal, again) does not wait for
 //!   its own place, and for others only for a while: they may wait for a lock that it holds. After
 //!   that it forks as it is: POSIX lets the child call async-signal-safe functions only.
 
-use crate::glibc::is_single_threaded;
-use crate::lock::futex;
-use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering, relax};
-use crate::thread::{nap, thread_pointer};
+use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering, futex, relax, task, timer};
 use core::marker::PhantomData;
 
-/// Places. Threads that find all of them occupied are counted together.
+/// Number of places. Threads that find all of them occupied are counted together.
 const PLACES: usize = if cfg!(quarry_model) { 2 } else { 128 };
 /// Rounds of spinning before a waiter naps, as in `lock`.
 const SPIN_ROUNDS: u32 = if cfg!(quarry_model) { 1 } else { 100 };
 /// Rounds after which a waiter that others may wait for gives up: some milliseconds of naps.
 const PATIENCE: u32 = SPIN_ROUNDS + 50;
-/// The same for those who are counted together: about a second. The waiter may be one of them.
+/// The same for threads that are counted together: about a second. The waiter may be one of them.
 const PATIENCE_WITH_CROWD: u32 = SPIN_ROUNDS + 10_000;
-/// How often a thread can have closed the gate: its pointer stands above these bits.
+/// Bits that count how often a thread has closed the gate; its task stands above them.
 const TIMES_BITS: u32 = 12;
 
-/// Who is inside: the thread pointer, or 0. Two lines: neighbours are prefetched together.
+/// The task that is inside, or 0. Takes two cache lines: neighbours are prefetched together.
 #[repr(align(128))]
 struct Place(AtomicUsize);
 
 /// See the module.
 #[repr(align(128))]
 pub struct Gate {
-    /// `thread pointer << 12 | times` of who has closed it, 0 while it is open.
+    /// `task << 12 | times` of the thread that has closed the gate, 0 while it is open.
     closer: AtomicU64,
-    /// Threads that sleep until it is open.
+    /// Threads that sleep until the gate is open.
     sleepers: AtomicU32,
-    /// What they sleep on: counts how often they were woken.
+    /// The word that they sleep on; it counts how often they were woken.
     opened: AtomicU32,
     /// Threads inside that have found no place.
     crowd: AtomicU32,
     places: [Place; PLACES],
 }
 
-/// Proof that its thread is inside; goes out when dropped.
+/// Proof that its thread is inside; lets it out when dropped.
 pub struct GateGuard<'a> {
     entered: Entered<'a>,
     stays_on_thread: PhantomData<*mut ()>,
 }
 
 enum Entered<'a> {
-    /// Nobody else is there.
+    /// The process has no other thread.
     Alone,
     Place(&'a AtomicUsize),
     Crowd(&'a AtomicU32),
@@ -69,11 +66,11 @@ fn is_of(closer: u64, thread: usize) -> bool {
     closer >> TIMES_BITS == thread as u64
 }
 
-/// Lets others run. False once `patience` rounds are over.
+/// Lets others run. Returns false once `patience` rounds are over.
 fn wait_a_round(round: &mut u32, patience: u32) -> bool {
     *round = round.saturating_add(1);
     if *round > SPIN_ROUNDS {
-        nap()
+        timer::nap()
     } else {
         relax()
     }
@@ -98,13 +95,13 @@ impl Gate {
     #[inline]
     pub fn enter(&self, hint: impl FnOnce() -> usize) -> GateGuard<'_> {
         let entered =
-            if is_single_threaded() { Entered::Alone } else { self.enter_beside_others(hint()) };
+            if task::is_alone() { Entered::Alone } else { self.enter_beside_others(hint()) };
         GateGuard { entered, stays_on_thread: PhantomData }
     }
 
     #[inline(never)]
     fn enter_beside_others(&self, hint: usize) -> Entered<'_> {
-        let me = thread_pointer();
+        let me = task::current();
         loop {
             let entered = self.occupy(hint, me);
             // Sequentially consistent, as is the closer's look at the places: one sees the other.
@@ -129,7 +126,7 @@ impl Gate {
         Entered::Crowd(&self.crowd)
     }
 
-    /// Whether the thread is inside, beside how it has just entered.
+    /// Returns whether the thread had been inside before it entered just now.
     fn is_inside_already(&self, entered: &Entered<'_>, me: usize) -> bool {
         let of_now = usize::from(matches!(entered, Entered::Place(_)));
         self.places_of(me) > of_now
@@ -149,10 +146,9 @@ impl Gate {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Closes the gate before `fork` and waits until nobody else is inside. Waits for another
-    /// closer.
+    /// Closes the gate before `fork` and waits until no other thread is inside, nor closing it.
     pub fn close(&self) {
-        let me = thread_pointer();
+        let me = task::current();
         // A signal between the look and the exchange may fork as well: it leaves all as it was.
         if is_of(self.closer.load(Ordering::Relaxed), me) {
             self.closer.fetch_add(1, Ordering::Relaxed);
@@ -175,11 +171,11 @@ impl Gate {
         }
     }
 
-    /// Opens the gate on the parent's side, where this thread has closed it; often enough, where it
-    /// has several times.
+    /// Opens the gate on the parent's side, where this thread has closed it. A thread that has
+    /// closed it several times opens it as often.
     pub fn open(&self) {
         let closer = self.closer.load(Ordering::Relaxed);
-        if is_of(closer, thread_pointer()) {
+        if is_of(closer, task::current()) {
             self.open_once(closer);
         }
     }
@@ -196,9 +192,9 @@ impl Gate {
         }
     }
 
-    /// Opens it on the child's side. Whoever else was at the gate does not exist there.
+    /// Opens the gate on the child's side, where no other thread exists.
     pub fn open_in_child(&self) {
-        let me = thread_pointer();
+        let me = task::current();
         self.sleepers.store(0, Ordering::Relaxed);
         for Place(place) in &self.places {
             if ![0, me].contains(&place.load(Ordering::Relaxed)) {

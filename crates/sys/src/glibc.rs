@@ -1,4 +1,4 @@
-//! What only glibc knows: whether this process has other threads, and the lock of its list of
+//! Answers that only glibc has: whether this process has other threads, the lock of the list of
 //! streams. All symbols are referenced weakly, so that the library loads where they are missing.
 
 /// The address of a symbol of the C library, null where it has none of that name.
@@ -30,7 +30,7 @@ macro_rules! weak_address {
     }};
 }
 
-/// Elsewhere nothing is known of the C library.
+/// Here nothing is known of the C library.
 #[cfg(not(all(
     any(target_arch = "x86_64", target_arch = "aarch64"),
     not(any(miri, quarry_model))
@@ -43,8 +43,8 @@ macro_rules! weak_address {
 
 pub(crate) use weak_address;
 
-/// Whether the calling thread is the only one for sure: then nobody holds a lock of the C library,
-/// unless the caller itself was called under it. False where glibc is older than 2.32.
+/// Returns whether the calling thread is the only one for sure: then no other thread holds a lock
+/// of the C library. False where glibc is older than 2.32.
 #[must_use]
 pub fn is_single_threaded() -> bool {
     let flag = weak_address!("__libc_single_threaded");
@@ -53,8 +53,8 @@ pub fn is_single_threaded() -> bool {
     !flag.is_null() && unsafe { flag.read_volatile() } != 0
 }
 
-/// The NUMA node of the running CPU, without a system call where the kernel has a vDSO for it
-/// (x86-64). `None` where glibc is older than 2.29.
+/// Returns the NUMA node of the running CPU, without a system call where the kernel has a vDSO for
+/// it (x86-64). `None` where glibc is older than 2.29.
 #[must_use]
 pub fn running_node() -> Option<u32> {
     type GetCpu = extern "C" fn(*mut u32, *mut u32) -> i32;
@@ -76,8 +76,8 @@ fn call(function: *const u8) {
     }
 }
 
-/// Takes the lock of the list of all streams, which is recursive. Waits for threads that hold it,
-/// and those may wait for threads that allocate: no lock of ours may be held.
+/// Takes the lock of the list of all streams, which is recursive. The caller may hold no lock of
+/// ours: it waits for threads that hold this one, and those may wait for threads that allocate.
 pub fn lock_streams() {
     call(weak_address!("_IO_list_lock"));
 }
@@ -87,8 +87,8 @@ pub fn unlock_streams() {
     call(weak_address!("_IO_list_unlock"));
 }
 
-/// In the child of a fork: makes the lock new, whoever held it in the parent. glibc does the same
-/// before it calls the handlers of the program.
+/// Makes the lock new in the child of a fork, whichever thread held it in the parent. glibc does
+/// the same before it calls the handlers of the program.
 pub fn reset_streams() {
     call(weak_address!("_IO_list_resetlock"));
 }
@@ -96,9 +96,10 @@ pub fn reset_streams() {
 /// A handler of `fork`.
 pub type ForkHandler = unsafe extern "C" fn();
 
-/// `pthread_atfork` for the rest of the process's life. Where there is glibc, by the function
-/// behind it (of the Linux Standard Base): a shared object calls the other through a linkage table,
-/// which lies behind all of its text and would bring 64 KiB of it into memory for this one call.
+/// Registers handlers of `fork` for the rest of the process's life, as `pthread_atfork` does. Where
+/// there is glibc, it calls the function behind that one (of the Linux Standard Base): a shared
+/// object calls `pthread_atfork` through a linkage table, which lies behind all of its text and
+/// would bring 64 KiB of the file into memory for this one call.
 ///
 /// # Safety
 /// The handlers live as long as the process and may be called whenever it forks.

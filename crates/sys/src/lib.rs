@@ -1,19 +1,25 @@
 //! Quarry's only door to the operating system and the CPU.
 //!
 //! Everything above this crate is arithmetic on frame numbers and words. Here live the calls that
-//! reserve, commit, populate and purge memory ([`os`]), how memory is cleared ([`clear`]), the
-//! per-CPU primitives ([`percpu`]), the counted lock ([`lock`]), the
-//! gate that `fork` closes ([`gate`]), what is known of the machine
-//! ([`topology`]), and the way an unrecoverable misuse is reported ([`report`]).
+//! reserve, commit, populate and purge memory ([`os`]), the way memory is cleared ([`clear`]), the
+//! per-CPU primitives ([`percpu`]), the counted lock ([`lock`]), the gate that `fork` closes
+//! ([`gate`]), what is known of the machine ([`topology`]), and the way an unrecoverable misuse is
+//! reported ([`report`]). All that threads share goes through one seam ([`primitive`]), so that a
+//! model checker or a simulated machine can stand in for the CPU and the kernel.
 //!
 //! Nothing here allocates through the global allocator.
-#![cfg_attr(not(any(test, quarry_model)), no_std)]
+//!
+//! Order of the modules, each using only those before it: `errno`, `glibc`, `report`; `primitive`;
+//! `confined`, `local`, `object`; `clock`, `clear`, `file`, `peek`; `lock`, `gate`, `topology`;
+//! `os`; `cgroup`, `overcommit`, `statm`; `percpu`.
+#![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
 
 pub mod broken;
 pub mod cgroup;
 pub mod clear;
 pub mod clock;
 pub mod confined;
+pub mod errno;
 pub mod file;
 pub mod gate;
 pub mod glibc;
@@ -28,5 +34,4 @@ pub mod percpu;
 pub mod primitive;
 pub mod report;
 pub mod statm;
-pub mod thread;
 pub mod topology;

@@ -1,15 +1,15 @@
-//! Read-modify-writes that are whole towards the running CPU only: one instruction without a bus
+//! Read-modify-writes that are indivisible on the running CPU only: one instruction without a bus
 //! lock, which no interrupt, signal or other thread of this CPU divides. They follow the kernel's
 //! `this_cpu` operations (Linux 6.18), which save the same 20 or so cycles.
 
-use crate::primitive::{AtomicU64, Ordering};
+use crate::primitive::{AtomicU64, Ordering, task};
 
-/// Adds to a counter that belongs to the running CPU. Exact among the threads of one CPU; where the
-/// thread has been moved since it asked for its CPU, what another adds in that very cycle may be
-/// lost, as with the kernel's statistics of slabs. O(1).
+/// Adds to a counter that belongs to the running CPU. The count is exact among the threads of one
+/// CPU. Where the thread has been moved since it asked for its CPU, an addition that another thread
+/// makes in that very cycle may be lost, as in the kernel's statistics of slabs. O(1).
 #[inline(always)]
 pub fn add(counter: &AtomicU64, by: u64) {
-    #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model))))]
+    #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim))))]
     // SAFETY: an aligned word of ours that lives as long as the reference, changed by one store.
     unsafe {
         core::arch::asm!(
@@ -17,14 +17,14 @@ pub fn add(counter: &AtomicU64, by: u64) {
             counter = in(reg) counter.as_ptr(), by = in(reg) by, options(nostack)
         );
     }
-    #[cfg(not(all(target_arch = "x86_64", not(any(miri, quarry_model)))))]
+    #[cfg(not(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim)))))]
     counter.fetch_add(by, Ordering::Relaxed);
 }
 
-/// Adds to a counter that all CPUs share: exact. O(1).
+/// Adds to a counter that all CPUs share. The count is exact. O(1).
 #[inline(always)]
 pub fn add_shared(counter: &AtomicU64, by: u64) {
-    if crate::glibc::is_single_threaded() {
+    if task::is_alone() {
         add(counter, by);
     } else {
         counter.fetch_add(by, Ordering::Relaxed);
@@ -36,8 +36,8 @@ pub fn add_shared(counter: &AtomicU64, by: u64) {
 /// and one instruction without a lock keeps them out. O(1).
 #[inline(always)]
 pub fn compare_exchange(word: &AtomicU64, old: u64, new: u64) -> bool {
-    #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model))))]
-    if crate::glibc::is_single_threaded() {
+    #[cfg(all(target_arch = "x86_64", not(any(miri, quarry_model, quarry_sim))))]
+    if task::is_alone() {
         let found: u64;
         // SAFETY: an aligned word of ours that lives as long as the reference; nobody else runs, so
         // the instruction needs no lock.

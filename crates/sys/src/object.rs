@@ -13,17 +13,17 @@ struct Dynamic {
 }
 
 const DT_NULL: i64 = 0;
-/// Where the loader tells debuggers what it has loaded: in programs only.
+/// `DT_DEBUG`: the loader tells debuggers there what it has loaded. Only programs have it.
 const DT_DEBUG: i64 = 21;
 const DT_FLAGS_1: i64 = 0x6fff_fffb;
 /// Linked with `-z nodelete`.
 const DF_1_NODELETE: u64 = 8;
 
-/// Keeps the shared object that this code is in loaded until the process ends, whoever closes it.
-/// A program is never closed, and nothing is done. Calls after the first do nothing.
+/// Keeps the shared object that contains this code loaded until the process ends, whoever closes
+/// it. Does nothing in a program, which is never closed, and nothing after the first call.
 ///
-/// Takes the lock of the loader, which a thread holds already that runs constructors of an object
-/// which is being opened. No lock of ours may be held.
+/// Takes the lock of the loader, which is recursive: a thread that runs the constructors of an
+/// object holds it already. The caller may hold no lock of ours.
 pub fn pin() {
     static IS_PINNED: AtomicBool = AtomicBool::new(false);
     if can_be_closed() && !IS_PINNED.swap(true, Ordering::Relaxed) {
@@ -50,13 +50,13 @@ fn can_be_closed() -> bool {
     true
 }
 
-/// What glibc's `dlopen` gives to its `dlmopen`: the namespace of whoever calls (`__LM_ID_CALLER`,
-/// 2.3.4 to 2.42).
+/// The namespace of the caller (`__LM_ID_CALLER`, glibc 2.3.4 to 2.42), which glibc's `dlopen`
+/// gives to its `dlmopen`.
 const LM_ID_CALLER: c_long = -2;
 
-/// Opens the object once more and never closes that. By `dlmopen`, because `libquarry.so` defines a
-/// `dlopen` itself; only glibc has it, and only glibc unloads. What the loader allocates for this
-/// comes from the C library.
+/// Opens the object once more and never closes it. Calls `dlmopen`, because `libquarry.so` defines
+/// a `dlopen` itself; only glibc has it, and only glibc unloads objects. The loader takes the
+/// memory for this from the C library.
 fn open_for_good() {
     type Dladdr = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;
     type Dlmopen = unsafe extern "C" fn(c_long, *const c_char, c_int) -> *mut c_void;

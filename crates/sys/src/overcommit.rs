@@ -1,13 +1,13 @@
-//! What the kernel refuses by the size of a single request.
+//! The size of a single request at which the kernel refuses it.
 //!
-//! In its default mode, `OVERCOMMIT_GUESS`, it refuses a mapping that is larger than memory and
-//! swap together, whatever is free of them (`__vm_enough_memory` in `mm/util.c`, Linux 5.x and
-//! 6.x). That is what the other allocators of a program pass on for a request that cannot be meant.
+//! In its default mode, `OVERCOMMIT_GUESS`, the kernel refuses a mapping that is larger than memory
+//! and swap together, however much of them is free (`__vm_enough_memory` in `mm/util.c`, Linux 5.x
+//! and 6.x). Other allocators pass this refusal on to a program that asks for an absurd size.
 
 use crate::file::find_piece;
 
-/// Bytes of memory and swap that the machine has; `None` where the system does not say. One system
-/// call.
+/// Returns the bytes of memory and swap that the machine has; `None` where the system does not say.
+/// One system call.
 #[must_use]
 pub fn memory_and_swap() -> Option<usize> {
     // SAFETY: all zeroes is a valid sysinfo.
@@ -20,8 +20,9 @@ pub fn memory_and_swap() -> Option<usize> {
     units.checked_mul(info.mem_unit as usize)
 }
 
-/// Whether the kernel compares requests with them (`vm.overcommit_memory` is 0); false where nobody
-/// can know. Three system calls, which glibc's `malloc` makes of the same file.
+/// Returns whether the kernel compares requests with that sum (`vm.overcommit_memory` is 0); false
+/// where the file cannot be read. Three system calls, which glibc's `malloc` makes on the same
+/// file.
 #[must_use]
 pub fn is_guessing() -> bool {
     find_piece(c"/proc/sys/vm/overcommit_memory", b'\n', |line| Some(line == b"0")) == Some(true)

@@ -1,40 +1,20 @@
 //! Looking at memory that belongs to the program, and may be protected or gone.
 //!
-//! What a program does with its memory is its own affair: it may take access away from it
-//! (`mprotect`), and a plain load would then end the process. The kernel loads for us, by a call
-//! that `malloc` of the C library makes as well, and says so where it cannot.
+//! A program may take access away from its own memory (`mprotect`), and a plain load would then end
+//! the process. So the kernel loads, in a call that `malloc` of the C library makes as well, and
+//! returns an error where it cannot.
 
-/// Whether the 32-bit word at `address`, a multiple of 4, is zero; `None` where it cannot be read.
-/// One system call.
+use crate::confined::is_confined;
+use crate::primitive::futex;
+
+/// Returns whether the 32-bit word at `address`, a multiple of 4, is zero; `None` where it cannot
+/// be read, and in a confined process. One system call.
 #[must_use]
 pub fn is_zero(address: usize) -> Option<bool> {
-    #[cfg(not(any(miri, quarry_model)))]
-    {
-        if crate::confined::is_confined() {
-            return None;
-        }
-        // A second futex, on which nobody waits either.
-        static NOBODY: crate::primitive::AtomicU32 = crate::primitive::AtomicU32::new(0);
-        let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: with nobody to wake and nobody to move, the call compares the word with 0 and
-        // does nothing else; the kernel checks both addresses.
-        let found =
-            unsafe { libc::syscall(libc::SYS_futex, address, operation, 0, 0, NOBODY.as_ptr(), 0) };
-        if found >= 0 {
-            return Some(true);
-        }
-        // SAFETY: __errno_location returns this thread's own errno.
-        let error = unsafe { *libc::__errno_location() };
-        (error == libc::EAGAIN).then_some(false)
-    }
-    #[cfg(any(miri, quarry_model))]
-    {
-        let _ = address;
-        None
-    }
+    if is_confined() { None } else { futex::reads_zero(address) }
 }
 
-#[cfg(all(test, not(any(miri, quarry_model))))]
+#[cfg(all(test, not(any(miri, quarry_model, quarry_sim))))]
 mod tests {
     use super::*;
 

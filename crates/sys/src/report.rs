@@ -1,11 +1,11 @@
-//! How Quarry speaks when it cannot go on: one line on standard error, then `abort`.
+//! The way Quarry reports that it cannot go on: one line on standard error, then `abort`.
 //!
 //! The text is formatted into a buffer on the stack and written by one system call, because the
 //! caller may be anywhere inside the allocator.
 
 use core::fmt::{self, Write};
 
-/// A line of at most `N` bytes; what does not fit is cut, never an error.
+/// A line of at most `N` bytes. A longer text is cut; that is no error.
 pub struct Line<const N: usize> {
     bytes: [u8; N],
     len: usize,
@@ -34,7 +34,7 @@ impl<const N: usize> Write for Line<N> {
     }
 }
 
-/// Writes straight to a file descriptor, without buffering and without allocating.
+/// Writes to a file descriptor, without buffering and without allocating.
 pub struct FdWriter(pub i32);
 
 impl Write for FdWriter {
@@ -68,8 +68,8 @@ pub fn warn_to(descriptor: i32, message: fmt::Arguments<'_>) {
     write(descriptor, line.as_bytes());
 }
 
-/// The system call itself: `write` of the C library is a cancellation point, and a thread that
-/// ended there would keep the locks that it holds, and stay silent about the misuse that it met.
+/// Makes the system call itself: `write` of the C library is a cancellation point, and a thread
+/// that ended there would keep its locks and not report the misuse that it met.
 fn write(descriptor: i32, bytes: &[u8]) -> libc::c_long {
     // SAFETY: `bytes` is a live slice; the call reads at most its length.
     unsafe { libc::syscall(libc::SYS_write, descriptor, bytes.as_ptr(), bytes.len()) }

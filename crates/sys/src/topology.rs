@@ -1,5 +1,5 @@
-//! What is known of the machine: CPUs, NUMA nodes, huge pages. Nothing here allocates, and
-//! everything has an answer without `/proc` and `/sys`.
+//! The machine: CPUs, NUMA nodes, huge pages. Nothing here allocates, and every question has an
+//! answer without `/proc` and `/sys`.
 
 use crate::confined::is_confined;
 use crate::file::find_piece;
@@ -8,7 +8,8 @@ use crate::report::Line;
 use core::ffi::CStr;
 use core::fmt::Write;
 
-/// Largest CPU mask asked of the kernel: 8,192 CPUs, the largest `NR_CPUS` of x86-64 (Linux 6.x).
+/// Bytes of the largest CPU mask that is asked of the kernel: 8,192 CPUs, the largest `NR_CPUS` of
+/// x86-64 (Linux 6.x).
 const MASK_BYTES: usize = 1024;
 
 type Mask = [u64; MASK_BYTES / 8];
@@ -26,7 +27,7 @@ fn affinity() -> (Mask, usize) {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct NumberList {
     count: u32,
-    /// One more than the highest.
+    /// One more than the highest number.
     limit: u32,
 }
 
@@ -48,7 +49,7 @@ impl NumberList {
     }
 }
 
-/// The ranges of such a list, first and last number each; `None` in the place of what is none.
+/// The ranges of such a list, first and last number each; `None` for a piece that is no range.
 fn ranges(text: &[u8]) -> Option<impl Iterator<Item = Option<(u32, u32)>>> {
     let text = core::str::from_utf8(text).ok()?.trim();
     Some(text.split(',').map(|range| {
@@ -57,13 +58,13 @@ fn ranges(text: &[u8]) -> Option<impl Iterator<Item = Option<(u32, u32)>>> {
     }))
 }
 
-/// Whether a list names `number`. A node without CPUs has an empty list, which names none.
+/// Returns whether a list names `number`. A node without CPUs has an empty list, which names none.
 fn names(text: &[u8], number: u32) -> bool {
     ranges(text).into_iter().flatten().flatten().any(|(low, high)| (low..=high).contains(&number))
 }
 
 /// The CPUs that the process was given, and the bytes of the kernel's mask (all ones where it did
-/// not say). Later calls to the scheduler concern threads.
+/// not say). Kept, because later calls to the scheduler concern threads.
 static AT_START: [AtomicU64; MASK_BYTES / 8] = [const { AtomicU64::new(0) }; MASK_BYTES / 8];
 static BYTES_AT_START: AtomicU32 = AtomicU32::new(0);
 const NO_BYTES: u32 = u32::MAX;
@@ -84,15 +85,15 @@ fn affinity_at_start() -> (Mask, usize) {
     (mask, bytes)
 }
 
-/// Asks the system what it may not be asked later without offence to a filter: once, at the start.
-/// What is read from files can wait.
+/// Asks the system, once at the start, the questions for which a filter may kill later. Questions
+/// that files answer can wait.
 pub fn ask() {
     let _ = affinity_at_start();
     let _ = memory_node_limit();
 }
 
-/// Lets a live thread run on all CPUs that the process was given, whatever its creator may run on;
-/// on all that its control group has where none of those is left.
+/// Lets a live thread run on all CPUs that the process was given, whichever its creator may run on.
+/// Where none of those is left, the thread may run on all CPUs of its control group.
 pub fn run_anywhere(thread: libc::pthread_t) {
     let (given, _) = affinity_at_start();
     for mask in [given, [!0; MASK_BYTES / 8]] {
@@ -105,7 +106,7 @@ pub fn run_anywhere(thread: libc::pthread_t) {
     }
 }
 
-/// The CPUs that the machine can ever have; read once.
+/// The CPUs that the machine can ever have. Read once.
 fn possible() -> NumberList {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     static LIMIT: AtomicU32 = AtomicU32::new(0);
@@ -124,8 +125,8 @@ fn possible() -> NumberList {
     list
 }
 
-/// What `/sys` says, unless the process may run on a CPU that this leaves out; else the size of the
-/// kernel's mask, which no CPU number passes.
+/// The list in `/sys`, unless it leaves out a CPU on which the process may run; then the size of
+/// the kernel's mask, which no CPU number reaches.
 fn possible_from(listed: Option<NumberList>, (mask, bytes): (Mask, usize)) -> NumberList {
     let allowed = mask.iter().map(|word| word.count_ones()).sum::<u32>().max(1);
     let highest = mask
@@ -146,7 +147,8 @@ pub fn cpu_number_limit() -> u32 {
     possible().limit
 }
 
-/// The same bound from the size of the kernel's own CPU mask: larger, but nothing can forge it.
+/// The same bound from the size of the kernel's own CPU mask: larger, but no container can forge
+/// it.
 #[must_use]
 pub fn cpu_mask_limit() -> u32 {
     let (_, bytes) = affinity_at_start();
@@ -172,8 +174,9 @@ pub fn node_number_limit() -> u32 {
     NumberList::read(c"/sys/devices/system/node/possible").map_or(1, |list| list.limit.max(1))
 }
 
-/// An exclusive upper bound on the numbers of the NUMA nodes that the process may have memory of,
-/// at least 1; asked once. By a system call first, which costs a tenth of reading a file.
+/// An exclusive upper bound on the numbers of the NUMA nodes from which the process may have
+/// memory, at least 1. Asked once; a system call is tried first, which costs a tenth of reading a
+/// file.
 #[must_use]
 pub fn memory_node_limit() -> u32 {
     static KNOWN: AtomicU32 = AtomicU32::new(0);
@@ -245,11 +248,11 @@ pub fn node_of_cpu(cpu: u32) -> u32 {
 /// When the system gives huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
-    /// To everybody.
+    /// To every mapping.
     Always,
-    /// To those who ask (`madvise`).
+    /// To mappings for which the process asks (`madvise`).
     OnRequest,
-    /// To nobody, or it is not known.
+    /// To none, or it is not known.
     Never,
 }
 
@@ -273,7 +276,7 @@ fn chosen_mode(text: &[u8]) -> Option<HugePages> {
     }
 }
 
-/// Most mappings that a process may have (`vm.max_map_count`): read once, and the kernel's default
+/// Most mappings that a process may have (`vm.max_map_count`). Read once; the kernel's default
 /// (`DEFAULT_MAX_MAP_COUNT`, Linux 6.8) where it cannot be read.
 #[must_use]
 pub fn max_map_count() -> usize {

@@ -1,5 +1,5 @@
-//! What a process does while it has one thread, and what its second one finds. A program without
-//! the usual harness, which would start threads.
+//! A process with one thread, and the locks that its second thread finds. A program without the
+//! usual harness, which would start threads.
 
 use quarry_sys::glibc::is_single_threaded;
 use quarry_sys::local;
@@ -31,7 +31,7 @@ fn the_second_thread_finds_locks_as_the_first_left_them() {
     *lock.lock() += 1;
     assert_eq!(*lock.lock(), 20_003);
     assert_eq!(lock.stats().acquisitions, 20_005);
-    assert!(lock.stats().contentions > 0, "what was refused counts");
+    assert!(lock.stats().contentions > 0, "a refusal counts");
 }
 
 fn words_are_exchanged_only_if_they_are_what_was_seen() {

@@ -3,7 +3,7 @@
 use quarry_sys::gate::Gate;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-/// What a child finds; whether it passed.
+/// Runs `child` in a forked child; returns whether it passed.
 fn in_fork(child: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child calls nothing of the harness and leaves by `_exit`.
     let id = unsafe { libc::fork() };
@@ -40,7 +40,7 @@ fn a_child_finds_nothing_half_done() {
         }
         for _ in 0..30 {
             gate.close();
-            assert!(is_whole(), "somebody is inside a closed gate");
+            assert!(is_whole(), "a thread is inside a closed gate");
             let passed = in_fork(|| {
                 gate.open_in_child();
                 let whole = is_whole();
@@ -56,7 +56,8 @@ fn a_child_finds_nothing_half_done() {
     });
 }
 
-/// As a handler does that has interrupted the allocator: what it interrupted goes on on both sides.
+/// A handler that has interrupted the allocator forks so: the interrupted work goes on on both
+/// sides.
 #[test]
 fn a_thread_forks_while_it_is_inside() {
     let gate = Gate::new();
@@ -70,7 +71,7 @@ fn a_thread_forks_while_it_is_inside() {
     gate.open();
     drop(inside);
     assert!(passed);
-    // Nobody is left inside.
+    // No thread is left inside.
     std::thread::scope(|scope| {
         scope.spawn(|| {
             gate.close();

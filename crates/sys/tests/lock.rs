@@ -143,7 +143,7 @@ fn waiting_for_oneself_is_reported() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), expected);
 }
 
-/// The same where a signal handler does it.
+/// The same where a handler of a signal takes the lock again.
 #[test]
 fn a_handler_that_waits_for_its_thread_is_reported() {
     static LOCK: CountedLock<()> = CountedLock::new(());

@@ -23,7 +23,9 @@ use core::mem::MaybeUninit;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
-use quarry_sys::percpu::{ArrayId, LOOKED_AT, Object, PerCpu, Push, SlotIndex, WIDE_PLACES};
+use quarry_sys::percpu::{
+    ArrayId, Arrays, LOOKED_AT, Object, PerCpu, Push, SlotIndex, WIDE_PLACES,
+};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// Most bytes of objects that a CPU takes from slabs at a time. They are mostly untouched: what is
@@ -171,7 +173,7 @@ impl Sheaf {
 
     /// Puts objects into the running CPU's array, or where there is no room into barn or slabs.
     /// Returns whether they are in the array.
-    fn park<P: PerCpu>(
+    fn park<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
@@ -208,7 +210,7 @@ impl Sheaf {
 
     /// Moves a sheaf of the running CPU's array, and `object`, for which it had no room, into the
     /// barn of its node; what is of other nodes, to theirs. Returns whether there was room for it.
-    fn bring_in<P: PerCpu>(
+    fn bring_in<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
@@ -291,7 +293,7 @@ impl Sheaf {
     }
 
     /// Notes that the array of `slot`, the running CPU's, ran `full`, or else empty.
-    fn note_miss<P: PerCpu>(
+    fn note_miss<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
@@ -345,7 +347,7 @@ impl Sheaf {
     /// Frees an object to a full array whose barn is full as well, or to one that has just been
     /// drained.
     #[cold]
-    fn free_past_barn<P: PerCpu>(
+    fn free_past_barn<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
@@ -370,7 +372,7 @@ impl Sheaf {
     }
 
     /// Some objects from the slabs: one is the answer, the others enter the array.
-    fn alloc_from_slabs<P: PerCpu>(
+    fn alloc_from_slabs<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
@@ -393,7 +395,7 @@ impl Sheaf {
     }
 }
 
-impl<P: PerCpu> SlabPolicy<P> for Sheaf {
+impl<P: Arrays> SlabPolicy<P> for Sheaf {
     const NAME: &'static str = "sheaf";
     const NEW: Self = Self { caches: [const { SheafCache::new() }; MAX_CACHES] };
 

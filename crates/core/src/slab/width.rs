@@ -4,7 +4,7 @@
 //! a narrow one asks for more when it has been missed some times.
 
 use super::MAX_BATCH;
-use quarry_sys::percpu::{ArrayId, Limits, Object, PerCpu, SlotIndex, WIDE_OBJECTS};
+use quarry_sys::percpu::{ArrayId, Arrays, Limits, Object, SlotIndex, WIDE_OBJECTS};
 use quarry_sys::primitive::{AtomicU32, Ordering};
 
 /// Most bytes of objects in a sheaf, within 8..=64 objects: with fewer, sizes that come and go at
@@ -101,7 +101,7 @@ impl Width {
     /// Notes that the array of `slot`, the running CPU's, ran `full`, or else empty, and lets it
     /// have more room where that has become due and there are the `means`. A lost update costs a
     /// turn.
-    pub(super) fn note_miss<P: PerCpu>(
+    pub(super) fn note_miss<P: Arrays>(
         &self,
         percpu: &P,
         (slot, array): (SlotIndex, ArrayId),

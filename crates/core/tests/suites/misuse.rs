@@ -7,7 +7,7 @@ use quarry_core::slab::sheaf::Sheaf;
 use quarry_core::slab::slub::Slub;
 use quarry_core::slab::{CacheId, CacheParams};
 use quarry_core::stack::StackConfig;
-use quarry_sys::percpu::{NativeSlots, Object, PerCpu};
+use quarry_sys::percpu::{Arrays, NativeSlots, Object};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 

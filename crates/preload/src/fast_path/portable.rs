@@ -19,7 +19,7 @@ pub(crate) extern "C" fn malloc_within(size: usize) -> *mut c_void {
     malloc(size)
 }
 
-/// What `operator new` does first: nothing that `slow` would not do.
+/// The front of `operator new`: jumps to `slow`, which does all that is to do.
 macro_rules! fast_malloc {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
         $(#[$attribute])*
@@ -36,7 +36,7 @@ pub(crate) use fast_malloc;
 
 pub(crate) use new_or_null as new_refused;
 
-/// What `operator new` takes; null where there is no memory.
+/// The allocation behind `operator new`; null where there is no memory.
 pub(crate) extern "C" fn new_or_null(size: usize) -> *mut c_void {
     match STACK.alloc_fast(size) {
         Some(object) => object.as_ptr().cast(),
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn free(pointer: *mut c_void) {
     }
 }
 
-/// `operator delete` with a size under a name; what the look at the size refuses goes to `slow`.
+/// `operator delete` with a size under a name. A block whose size does not fit goes to `slow`.
 macro_rules! fast_delete {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
         $(#[$attribute])*

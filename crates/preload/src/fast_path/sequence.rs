@@ -1,18 +1,20 @@
 //! `malloc` and `free` of policy `sheaf` on x86-64, instruction by instruction.
 //!
-//! They do what [`Stack::alloc_fast`](quarry_core::stack::Stack::alloc_fast) and `free_fast` do, as
-//! `portable.rs` has them, in the same order and with the same sequences (`quarry_sys::percpu`); a
-//! compiler needs five instructions more for the first and eight more for the second, because it
-//! folds no atomic load into its use and must carry a sequence's result past its end. That is a
-//! tenth of the time of a pair. Change both or neither: the tests of either path are the same.
+//! They do the work of [`Stack::alloc_fast`](quarry_core::stack::Stack::alloc_fast) and
+//! `free_fast`, which `portable.rs` calls, in the same order and by the same sequences: the text of
+//! those comes from `quarry_sys`. A compiler needs five instructions more for the first and eight
+//! more for the second, because it folds no atomic load into its use and must carry a sequence's
+//! result past its end. That is a tenth of the time of a pair. Change both or neither: the tests of
+//! either path are the same.
 //!
-//! Why plain loads may stand here for acquire loads: on x86-64 every load is one, and assembler is
-//! not reordered.
+//! Plain loads stand here for acquire loads: on x86-64 every load is one, and the assembler does
+//! not reorder.
 //!
 //! A pair is a chain through memory: each call loads the header that the call before it stored (see
-//! `quarry_sys::percpu::rseq`). What was tried on an Intel Xeon of family 6, model 207 (Emerald
-//! Rapids), in cycles per malloc and free: of one size; of two sizes, nested and in turn; eight of
-//! one size; one of 1,000 blocks of random sizes replaced; batches of 100.
+//! `percpu/assembly.rs` of `quarry_sys`). The table compares forms that were tried on an Intel Xeon
+//! of family 6, model 207 (Emerald Rapids), in cycles per malloc and free: of one size; of two
+//! sizes, nested and in turn; eight of one size; one of 1,000 blocks of random sizes replaced;
+//! batches of 100.
 //!
 //! | header by .. | one | nested | in turn | eight | random | batch |
 //! |---|---|---|---|---|---|---|
@@ -22,9 +24,10 @@
 //! | and the place in the array by one register | 16.6 | 18.1 | 23.9 | 18.1 | 20.2 | 18.1 |
 //! | as here, 16-bit offsets of cells for kinds | 16.1 | 17.2 | 20.5 | 17.1 | 18.7 | 17.1 |
 //!
-//! The last takes one more byte per frame. Such offsets for classes as well change nothing.
+//! The last form takes one more byte per frame. Such offsets for classes as well change nothing.
 //!
-//! Each function begins a cache line, by the alignment at its end: it has a section of its own.
+//! Each function has a section of its own, and begins a cache line because it ends with an
+//! alignment.
 
 pub(crate) use crate::cxx::new_slow as new_refused;
 use crate::malloc::{free_slow, malloc_slow};
@@ -33,44 +36,31 @@ use quarry::process::ProcessConfig;
 use quarry_core::heap::classes::Served;
 use quarry_core::slab::{Geometry, GeometryOffsets};
 use quarry_core::stack::{Stack, StackOffsets};
-use quarry_sys::percpu::{LOOKED_AT, RseqSlots, SequenceOffsets};
+use quarry_sys::percpu::{RseqSlots, SequenceOffsets};
 
 pub(crate) const FAST: StackOffsets = Stack::<ProcessConfig>::OFFSETS;
 pub(crate) const SLOTS: SequenceOffsets = RseqSlots::OFFSETS;
 pub(crate) const GEOMETRY: GeometryOffsets = Geometry::OFFSETS;
-const _: () = assert!(LOOKED_AT == 2, "`free` compares the object with as many");
 const _: () = assert!(
     size_of::<Geometry>() == 16 && size_of::<Served>() == 16,
-    "`free` scales kinds by it, and cells are twice"
+    "`free` multiplies the kind by it, for both and for the offset of the cell"
 );
 
-/// Opens a sequence: arms the descriptor and leaves the slot's address in r8; a thread without
-/// registration goes the slow way. Keeps rax, rcx, rdi. Those of them that a sequence reads it must
-/// not write: a restart begins at 2 again.
-macro_rules! enter {
+/// Loads the two offsets from the thread pointer that a sequence needs to find its slot, into rsi
+/// and rdx.
+macro_rules! registration {
     () => {
         concat!(
             "mov rsi, qword ptr [rip + {stack} + {rseq}]\n",
-            "mov rdx, qword ptr [rip + {stack} + {index}]\n",
-            "2:\n",
-            "lea r8, [rip + 77f]\n",
-            "mov qword ptr fs:[rsi + 8], r8\n",
-            "3:\n",
-            "cmp dword ptr fs:[rsi + 4], 0\n",
-            "jl {slow}\n",
-            "mov r8d, dword ptr fs:[rdx]\n",
-            "shl r8, 17\n",
-            "add r8, qword ptr [rip + {stack} + {slots}]"
+            "mov rdx, qword ptr [rip + {stack} + {index}]"
         )
     };
 }
-pub(crate) use enter;
+pub(crate) use registration;
 
-/// `malloc` under a name: the class of the size, then the sequence of `PerCpu::pop`.
-///
-/// In order: no size below `small_end` (0 until the stack is ready: it refuses all), the class, the
-/// cell's offset in a slot. From 2: the descriptor, the thread's registration, the slot; the
-/// array's complemented begin before its header; the top object; the committing store.
+/// `malloc` under a name. In order: whether the size lies below `small_end` (0 until the stack is
+/// ready: every size is refused), its class, the offset of the class's cell in a slot; then the
+/// sequence of `Arrays::pop`.
 macro_rules! fast_malloc {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
         $(#[$attribute])*
@@ -84,22 +74,17 @@ macro_rules! fast_malloc {
                 "shr eax, 4",
                 "lea rcx, [rip + {class_of}]",
                 "movzx ecx, byte ptr [rcx + rax]",
-                "shl ecx, 5",
-                $crate::fast_path::enter!(),
-                "lea r11, [r8 + rcx]",
-                "movzx eax, word ptr [r11 + 8]",
-                "mov r9, qword ptr [r11]",
-                "movzx r10d, r9w",
-                "add ax, r10w",
-                "jnc {slow}",
-                "mov rax, qword ptr [r8 + r10*8 - 8]",
-                "add r9, 0xffff",
-                "mov qword ptr [r11], r9",
-                "5:",
+                quarry_sys::cell_offset!(rcx),
+                $crate::fast_path::registration!(),
+                quarry_sys::pop_sequence!(
+                    rseq: rsi, index: rdx, slots: "qword ptr [rip + {stack} + {slots}]",
+                    offset: "rcx",
+                    slot: r8, cell: r11, header: r9, begin: rax, top: r10, object: rax,
+                    leave: "{slow}", out_of_line: ""
+                ),
                 "ret",
                 ".cfi_endproc",
                 ".p2align 6, 0xcc",
-                quarry_sys::rseq_descriptor!(),
                 stack = sym quarry::process::STACK,
                 class_of = sym quarry_core::heap::classes::CLASS_OF,
                 slow = sym $slow,
@@ -121,19 +106,19 @@ fast_malloc! {
 }
 
 fast_malloc! {
-    /// `malloc` for callers in this library: exported names are called by way of a table.
+    /// `malloc` for callers in this library: calls of exported names go through a table.
     malloc_within, malloc_slow
 }
 
 fast_malloc! {
-    /// What `operator new` of any form takes; null where there is no memory.
+    /// The allocation behind every form of `operator new`; null where there is no memory.
     new_or_null, new_refused
 }
 
-/// `free` under a name. In order: the offset in the window (`span` is 0 until the stack is
-/// ready: it refuses all, and always null), the kind of the frame times 16, whether an object
+/// `free` under a name. In order: the offset in the window (`span` is 0 until the stack is ready:
+/// it refuses every pointer, and null always), the kind of the frame times 16, whether an object
 /// starts there (`Geometry::is_object`), a look at a further argument where there is one; then the
-/// sequence of `PerCpu::push`, as for `malloc`. What is no such object goes to `$refused`.
+/// sequence of `Arrays::push`. A pointer to no such object goes to `$refused`.
 macro_rules! fast_free {
     (
         $(#[$attribute:meta])* $name:ident $(, $size:ident)?;
@@ -167,25 +152,16 @@ macro_rules! fast_free {
                 "cmp rcx, rdx",
                 "jae {refused}",
                 $($look,)*
-                $crate::fast_path::enter!(),
-                "lea rcx, [r8 + rax*2]",
-                "movzx r11d, word ptr [rcx + 10]",
-                "mov r9, qword ptr [rcx]",
-                "movzx r10d, r9w",
-                "cmp r10d, r11d",
-                "jae {slow}",
-                "cmp rdi, qword ptr [r8 + r10*8 - 8]",
-                "je {slow}",
-                "cmp rdi, qword ptr [r8 + r10*8 - 16]",
-                "je {slow}",
-                "mov qword ptr [r8 + r10*8], rdi",
-                "add r9, 0x10001",
-                "mov qword ptr [rcx], r9",
-                "5:",
+                $crate::fast_path::registration!(),
+                quarry_sys::push_sequence!(
+                    rseq: rsi, index: rdx, slots: "qword ptr [rip + {stack} + {slots}]",
+                    offset: quarry_sys::cell_offset_of_16!(rax), object: rdi,
+                    slot: r8, cell: rcx, header: r9, end: r11, top: r10,
+                    leave: "{slow}", duplicate: "{slow}"
+                ),
                 "ret",
                 ".cfi_endproc",
                 ".p2align 6, 0xcc",
-                quarry_sys::rseq_descriptor!(),
                 stack = sym quarry::process::STACK,
                 slow = sym $crate::malloc::free_slow,
                 refused = sym $refused,
@@ -220,7 +196,7 @@ fast_free! {
 }
 
 /// `operator delete` with a size under a name: `free`, and a look whether a request of this size
-/// can have got an object of this class (`Stack::was_asked_fast`). What it refuses goes to `$slow`.
+/// can have got an object of this class (`Stack::was_asked_fast`). Where not, it jumps to `$slow`.
 macro_rules! fast_delete {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
         $crate::fast_path::fast_free! {

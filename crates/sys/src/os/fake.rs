@@ -2,15 +2,14 @@
 //!
 //! Windows and reservations are accessible from the start (one plain `mmap`, no fixed or partial
 //! unmapping), so that the code above runs under sanitizers and valgrind as it is. In front of each
-//! lie a few bytes that remember the mapping to unmap. Every call can be made to fail by its
-//! number, counted from 1, to walk every error path of a run; and a range can be made somebody
-//! else's.
+//! lie a few bytes that say which mapping to unmap. A test can make every call fail by its number,
+//! counted from 1, to walk every error path, and can give a range to somebody else.
 
 use super::{NotMoved, Os, OsError, OsResult};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// What `release` needs: the mapping around a reservation.
+/// The mapping around a reservation, which `release` unmaps.
 struct Head {
     raw: *mut libc::c_void,
     span: usize,
@@ -23,8 +22,8 @@ const _: () = assert!(size_of::<Head>() <= HEAD_BYTES);
 const MAP_FLAGS: i32 =
     libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
 
-/// The fake. Calls are counted; `fail_count` of them from the one numbered `fail_at` on fail with
-/// `ENOMEM`.
+/// The fake operating system. It counts calls; `fail_count` of them, from the one numbered
+/// `fail_at` on, fail with `ENOMEM`.
 pub struct FakeOs {
     calls: AtomicU64,
     fail_at: AtomicU64,
@@ -60,15 +59,15 @@ impl FakeOs {
         }
     }
 
-    /// Locks `bytes` from `address` on in memory, in place of what was locked before: a purge that
-    /// touches them is refused, as the kernel did before Linux 5.18.
+    /// Locks `bytes` from `address` on in memory, and unlocks the range that was locked before. A
+    /// purge that touches them is refused, as the kernel did before Linux 5.18.
     pub fn lock_in_memory(&self, address: NonNull<u8>, bytes: usize) {
         let start = address.as_ptr() as usize;
         self.locked[0].store(start, Ordering::Relaxed);
         self.locked[1].store(start + bytes, Ordering::Relaxed);
     }
 
-    /// Purges that were refused because of that.
+    /// Purges that were refused because of the lock.
     pub fn refused_purges(&self) -> u64 {
         self.refused_purges.load(Ordering::Relaxed)
     }
@@ -105,18 +104,19 @@ impl FakeOs {
         self.huge_bytes.load(Ordering::Relaxed)
     }
 
-    /// Says that somebody else has mapped something there: in place of the range named before.
+    /// Says that somebody else has mapped something there, and takes back what was said of another
+    /// range before.
     pub fn occupy(&self, address: NonNull<u8>, bytes: usize) {
         self.foreign[0].store(address.as_ptr() as usize, Ordering::Relaxed);
         self.foreign[1].store(bytes, Ordering::Relaxed);
     }
 
-    /// Says whether the next moves fail, and their targets become somebody else's.
+    /// Sets whether the next moves fail and leave their targets to somebody else.
     pub fn lose_targets(&self, loses: bool) {
         self.loses_targets.store(loses, Ordering::Relaxed);
     }
 
-    /// Whether a part of the range is somebody else's.
+    /// Returns whether a part of the range is somebody else's.
     fn is_foreign(&self, address: NonNull<u8>, bytes: usize) -> bool {
         let [start, length] = [0, 1].map(|word| self.foreign[word].load(Ordering::Relaxed));
         let address = address.as_ptr() as usize;
@@ -162,7 +162,7 @@ impl FakeOs {
     }
 }
 
-/// Makes a range read as zero without touching what nobody has touched.
+/// Makes a range read as zero without touching pages that were never touched.
 ///
 /// # Safety
 /// The range is accessible, and nobody uses it.
@@ -199,7 +199,7 @@ unsafe impl Os for FakeOs {
 
     unsafe fn unmap(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
         self.count()?;
-        assert!(!self.is_foreign(address, bytes), "unmapped what is somebody else's");
+        assert!(!self.is_foreign(address, bytes), "unmapped memory of somebody else");
         // SAFETY: the caller's promise.
         unsafe { forget(address, bytes) };
         Ok(())
@@ -207,7 +207,7 @@ unsafe impl Os for FakeOs {
 
     fn extend(&self, address: NonNull<u8>, bytes: usize, new_bytes: usize) -> OsResult<()> {
         self.count()?;
-        // SAFETY: within the same window, as the caller has to know.
+        // SAFETY: both pieces lie in the same window, as the caller promises.
         let behind = unsafe { address.add(bytes) };
         let is_free = !self.is_foreign(behind, new_bytes - bytes);
         if is_free { Ok(()) } else { Err(OsError(libc::ENOMEM)) }

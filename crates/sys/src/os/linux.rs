@@ -1,7 +1,8 @@
 //! Linux: `mmap`, `munmap`, `madvise`, `mremap`.
 
-use super::{NotMoved, Os, OsError, OsResult};
+use super::system::{NotMoved, Os};
 use crate::confined::is_confined;
+use crate::errno::{OsError, OsResult};
 use crate::primitive::{AtomicU32, AtomicUsize, Ordering};
 use core::ptr::NonNull;
 
@@ -11,8 +12,8 @@ pub struct Linux;
 /// Bytes of a huge page on x86-64, and on aarch64 with pages of 4 KiB.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// Whether some of our memory may be in huge pages: where asked for, or where the system gives them
-/// unasked.
+/// Whether some of our memory may be in huge pages, because we asked or because the system gives
+/// them unasked.
 static MAY_BE_HUGE: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = 0;
 const NOT_HUGE: u32 = 1;
@@ -29,8 +30,8 @@ fn may_be_huge() -> bool {
     MAY_BE_HUGE.load(Ordering::Relaxed) == HUGE
 }
 
-/// From the auxiliary vector and not by `sysconf`, whose table of cases brings 192 KiB of the C
-/// library's file into a process that does not touch them otherwise.
+/// Reads the auxiliary vector and does not call `sysconf`, whose table of cases brings 192 KiB of
+/// the C library's file into a process that does not touch them otherwise.
 fn page_size() -> usize {
     static KNOWN: AtomicUsize = AtomicUsize::new(0);
     let known = KNOWN.load(Ordering::Relaxed);
@@ -47,13 +48,8 @@ fn is_huge_aligned(address: NonNull<u8>, bytes: usize) -> bool {
     (address.as_ptr() as usize | bytes).is_multiple_of(HUGE_BYTES)
 }
 
-fn errno() -> OsError {
-    // SAFETY: __errno_location returns the calling thread's own errno slot.
-    OsError(unsafe { *libc::__errno_location() })
-}
-
 fn check(result: i32) -> OsResult<()> {
-    if result == 0 { Ok(()) } else { Err(errno()) }
+    if result == 0 { Ok(()) } else { Err(OsError::last()) }
 }
 
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
@@ -65,7 +61,7 @@ fn map_at(at: usize, bytes: usize, protection: i32, flags: i32) -> OsResult<NonN
     // live object.
     let raw = unsafe { libc::mmap(at as *mut libc::c_void, bytes, protection, flags, -1, 0) };
     if raw == libc::MAP_FAILED {
-        return Err(errno());
+        return Err(OsError::last());
     }
     NonNull::new(raw.cast()).ok_or(OsError(libc::ENOMEM))
 }
@@ -77,13 +73,13 @@ fn map_exactly(at: NonNull<u8>, bytes: usize, protection: i32, flags: i32) -> Os
     if got == at {
         return Ok(());
     }
-    // Before Linux 4.17 the flag is unknown, and an address that is taken no more than a hint.
+    // Before Linux 4.17 the kernel does not know the flag and takes the address for a hint.
     // SAFETY: the mapping just made, which nobody knows.
     unsafe { libc::munmap(got.as_ptr().cast(), bytes) };
     Err(OsError(libc::EEXIST))
 }
 
-/// A mapping of the kernel's choice. What is not writable is not charged.
+/// A mapping where the kernel likes. Memory that is not writable is not charged.
 fn map_anywhere(bytes: usize, protection: i32) -> OsResult<NonNull<u8>> {
     map_at(0, bytes, protection, libc::MAP_NORESERVE)
 }
@@ -113,10 +109,10 @@ fn map_aligned(bytes: usize, align: usize, protection: i32) -> OsResult<NonNull<
 /// 48 of aarch64.
 const LOWEST_WINDOW: usize = 17 << 40;
 const END_OF_WINDOWS: usize = 64 << 40;
-/// Between two windows, so that running over the end of one reaches nothing.
+/// Bytes between two windows, so that running over the end of one reaches nothing.
 const GAP_BYTES: usize = 1 << 30;
 
-/// Where the next window of the process begins; 0 = nobody has had one.
+/// Where the next window of the process begins; 0 before the first one.
 static NEXT_WINDOW: AtomicUsize = AtomicUsize::new(0);
 
 /// Addresses for a window of `bytes`: at random for the first one, as the kernel's own mappings
@@ -139,7 +135,7 @@ fn next_window(bytes: usize, align: usize) -> Option<usize> {
     }
 }
 
-/// A number that nobody can foresee; where the kernel gives none, or shall not be asked, the random
+/// A number that nobody can foresee. Where the kernel gives none or may not be asked, the random
 /// part of a stack's address serves.
 fn random() -> usize {
     let mut number = 0usize;
@@ -152,21 +148,22 @@ fn random() -> usize {
     if got == size_of::<usize>() as isize { number } else { (&raw const number) as usize >> 4 }
 }
 
-/// As long as the addresses of a program on x86-64, and so longer than what lies behind any of its
-/// mappings. (More than that is `EINVAL` from Linux 6.17 on.)
+/// As long as all addresses of a program on x86-64, and so longer than the free addresses behind
+/// any mapping. (More than that is `EINVAL` from Linux 6.17 on.)
 const ENDLESS: usize = 0x7fff_ffff_f000;
 
-/// Whether the kernel knows a range as (part of) one mapping. It is asked to grow it where it is by
-/// more than there is, and says `EFAULT` of several before it says that there is no room: Linux
-/// 2.6.12 to 6.18, `vma_to_resize` and its successors in `mm/mremap.c`.
+/// Returns whether a range lies in one mapping of the kernel's. Asks the kernel to grow the range
+/// in place by more than there is: for several mappings it says `EFAULT` before it says that there
+/// is no room (Linux 2.6.12 to 6.18, `vma_to_resize` and its successors in `mm/mremap.c`).
 fn is_one_mapping(address: NonNull<u8>, bytes: usize) -> bool {
-    // SAFETY: without MREMAP_MAYMOVE nothing is moved, and what it grows into is nobody's.
+    // SAFETY: without MREMAP_MAYMOVE nothing is moved, and the range grows into free addresses
+    // only.
     let grown = unsafe { libc::mremap(address.as_ptr().cast(), bytes, ENDLESS, 0) };
     if grown == libc::MAP_FAILED {
-        return matches!(errno().0, libc::ENOMEM | libc::EAGAIN);
+        return matches!(OsError::last().0, libc::ENOMEM | libc::EAGAIN);
     }
-    // SAFETY: where addresses have more bits there was room after all. It is what the mapping has
-    // grown by that goes.
+    // SAFETY: where addresses have more bits there was room after all. Only the part by which the
+    // mapping has grown is unmapped.
     unsafe { libc::munmap(address.as_ptr().add(bytes).cast(), ENDLESS - bytes) };
     true
 }
@@ -188,8 +185,8 @@ unsafe impl Os for Linux {
         let page = self.page_size();
         let usual = next_window(bytes, align).and_then(|start| NonNull::new(start as *mut u8));
         if let Some(start) = usual
-            // A look whether there are such addresses: not under valgrind, nor with 39 bits of
-            // them.
+            // Tries whether there are such addresses: not under valgrind, and not where addresses
+            // have 39 bits.
             && map_exactly(start, page, libc::PROT_NONE, libc::MAP_NORESERVE).is_ok()
         {
             // SAFETY: the page just mapped, which nobody knows.
@@ -205,7 +202,7 @@ unsafe impl Os for Linux {
     fn close_window(&self, _address: NonNull<u8>, _bytes: usize) {}
 
     fn map(&self, address: NonNull<u8>, bytes: usize) -> OsResult<()> {
-        // Without MAP_NORESERVE: what is larger than the machine is refused, as for everybody.
+        // Without MAP_NORESERVE: the kernel refuses what is larger than the machine, as always.
         map_exactly(address, bytes, READ_WRITE, 0)
     }
 
@@ -215,10 +212,10 @@ unsafe impl Os for Linux {
     }
 
     fn extend(&self, address: NonNull<u8>, bytes: usize, new_bytes: usize) -> OsResult<()> {
-        // SAFETY: without MREMAP_MAYMOVE the mapping stays where it is, and grows only into
-        // addresses that are nobody's.
+        // SAFETY: without MREMAP_MAYMOVE the mapping stays where it is, and grows into free
+        // addresses only.
         let grown = unsafe { libc::mremap(address.as_ptr().cast(), bytes, new_bytes, 0) };
-        if grown == libc::MAP_FAILED { Err(errno()) } else { Ok(()) }
+        if grown == libc::MAP_FAILED { Err(OsError::last()) } else { Ok(()) }
     }
 
     unsafe fn move_pages(
@@ -226,13 +223,13 @@ unsafe impl Os for Linux {
         (from, bytes): (NonNull<u8>, usize),
         (to, new_bytes): (NonNull<u8>, usize),
     ) -> Result<(), NotMoved> {
-        // Of several mappings only the first would be moved, and the kernel finds out after it has
-        // unmapped the target.
+        // Of several mappings the kernel would move only the first, and it finds that out after it
+        // has unmapped the target.
         if !is_one_mapping(from, bytes) {
             return Err(NotMoved::Unchanged);
         }
-        // SAFETY: both pieces are mapped and the caller's (promise), who gives up what is at the
-        // target; so nothing of anybody else's is replaced.
+        // SAFETY: the caller promises that both pieces are mapped and its own, and gives up what is
+        // at the target; so no mapping of anybody else is replaced.
         let moved = unsafe {
             libc::mremap(
                 from.as_ptr().cast(),
@@ -273,8 +270,8 @@ unsafe impl Os for Linux {
         let purge =
             |advice| check(unsafe { libc::madvise(address.as_ptr().cast(), bytes, advice) });
         purge(libc::MADV_DONTNEED).or_else(|error| match error {
-            // Some of it is locked (`mm/madvise.c`). What nobody uses any more was locked for who
-            // used it, and glibc unmaps it as well.
+            // Some of it is locked (`mm/madvise.c`). It was locked for a use that is over, and
+            // glibc unmaps such memory as well.
             OsError(libc::EINVAL) => purge(MADV_DONTNEED_LOCKED),
             _ => Err(error),
         })

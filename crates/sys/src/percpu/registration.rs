@@ -1,7 +1,8 @@
-//! The running thread's `struct rseq`: where it lies, what it says; how sequences are restarted.
+//! The running thread's `struct rseq`: finding and reading it, and restarting sequences.
 //!
-//! glibc registers one per thread (2.35 and later) and says where by `__rseq_offset`; we write to
-//! its `rseq_cs` field only. Where there is none, a stand-in that no kernel knows takes its place.
+//! glibc (2.35 and later) registers one per thread and says by `__rseq_offset` where it lies; we
+//! write its `rseq_cs` field only. Where there is none, a stand-in that no kernel knows takes its
+//! place.
 
 use crate::primitive::{AtomicU32, Ordering};
 use core::arch::{asm, global_asm};
@@ -33,7 +34,7 @@ const FEATURE_SIZE_MM_CID: u64 = 28;
 const MEMBARRIER_PRIVATE_EXPEDITED_RSEQ: i32 = 1 << 7;
 const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED_RSEQ: i32 = 1 << 8;
 
-/// What sequences need to know of the process.
+/// Where sequences find the registration of their thread, and whether they can run.
 pub(super) struct Registration {
     /// Offset of `struct rseq`, or of the stand-in, from the thread pointer.
     pub(super) offset: isize,
@@ -55,7 +56,7 @@ pub(super) fn find() -> Registration {
     Registration { offset, slot_field, active: glibc.is_some() }
 }
 
-/// Whether the kernel grants the barrier: asked once, as long as that may be asked.
+/// Returns whether the kernel grants the barrier. Asks once, while a filter cannot forbid it yet.
 pub(super) fn has_barrier() -> bool {
     const GRANTED: u32 = 1;
     const REFUSED: u32 = 2;
@@ -109,7 +110,8 @@ fn membarrier(command: i32) -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
-/// Makes every sequence that runs now in this process start again. False where the kernel refuses.
+/// Makes every sequence that runs now in this process start again. Returns false where the kernel
+/// refuses.
 pub(super) fn restart_sequences() -> bool {
     // The second try is for a transient lack of memory and for a process image that lost its
     // registration (checkpoint and restore).

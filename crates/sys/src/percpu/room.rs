@@ -1,15 +1,16 @@
-//! How much the arrays of a slot may hold, those of all slots together, and who has how much.
+//! How much each array, the arrays of a slot, and those of all slots together may hold.
 //!
-//! An array has room for some objects (its place, see `slot`), and what it may hold is counted as
-//! if it held it: so no more is parked than counted, whatever the sequences do, and they count
-//! nothing. Room is given when an array is missed, as far as the [`Limits`] of the caller go: all
-//! of a narrow place while much is left, less and less towards the limits, and an array that goes
-//! on missing gets more. Where the limits are reached, room is taken from arrays of the same slot
-//! that have not been used since the hand of a clock last came by. A drain takes all room along
-//! with the objects: an array that is not used holds no share of the limits.
+//! An array has room for some objects (its place, see `layout`), and all of its room counts as if
+//! it were full. So no more is parked than counted, whatever the sequences do, and the sequences
+//! count nothing. An array gets room when it is missed, as far as the [`Limits`] of the caller go:
+//! all of its narrow place while much is left, less and less towards the limits, and more when it
+//! goes on missing. Where the limits are reached, it takes room from arrays of the same slot that
+//! have not been used since the hand of a clock last came by. A drain takes all room along with the
+//! objects: an array that is not used holds no share of the limits.
 //!
-//! A slot without room is *asleep*. A bit outside says so, and what its arrays have counted is kept
-//! outside as well, so nobody needs to look at it, and one that was never used is not even touched.
+//! A slot without room is *asleep*. A bit outside says so, and the counts of its arrays are kept
+//! outside as well. So nobody needs to look at such a slot, and one that was never used is not even
+//! touched.
 //!
 //! Equations, under `bounds_lock`, with `room(s, a)` objects of `each(a)` bytes:
 //! * `bytes(s) = sum over a of room(s, a) * each(a)`
@@ -18,72 +19,20 @@
 //! * when room is given, then `bytes(s) <= slot`, and `all <= limit` or `bytes(s) <= least`; so
 //!   while the limits stay, `all <= limit + slots * least`.
 
-use super::slot::{MISSES, Place};
-use super::{ArrayId, MAX_ARRAYS, SlotArea, SlotIndex};
+use super::area::SlotArea;
+use super::layout::{ArrayId, MAX_ARRAYS, MISSES, Place, SlotIndex};
+use super::limits::Limits;
 use crate::broken::{Broken, Check};
-use crate::lock::Guard;
-use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::primitive::Ordering::Relaxed;
 
-/// Slots that have a bit: those of 1,024 CPUs, and stripes. Others count as awake once they have
-/// been used.
-const TRACKED: u32 = 1024 + 64;
-/// Fewest objects that an array which has no room gets, if it holds so many at all, and if they are
-/// not larger than this together,
+/// Fewest objects for which an array without room gets some, if it can hold as many, and if they
+/// are not larger than this together,
 const FEWEST: usize = 8;
 const FEWEST_BYTES: usize = 256 << 10;
-/// but no more than this part of what is left beyond them.
+/// but beyond them no more than this part of the room that is left.
 const PART_OF_LEFT: usize = 8;
 
-/// How much arrays may have room for, in bytes of objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Those of one slot.
-    pub slot: usize,
-    /// Those of all slots together,
-    pub all: usize,
-    /// but for this much of each slot.
-    pub least: usize,
-}
-
-impl Limits {
-    /// No limits.
-    pub const NONE: Self = Self { slot: usize::MAX, all: usize::MAX, least: usize::MAX };
-
-    /// What a slot with room for `bytes` may get, where all together have room for `all`.
-    fn left(&self, bytes: usize, all: usize) -> usize {
-        let beside = self.all.saturating_sub(all).max(self.least.saturating_sub(bytes));
-        self.slot.saturating_sub(bytes).min(beside)
-    }
-}
-
-/// What is counted of room, for all slots.
-#[repr(C)]
-pub(super) struct Rooms {
-    /// Bytes that all arrays have room for.
-    all: AtomicUsize,
-    /// Bytes of an object of each array; 0 counts as 1.
-    each: [AtomicU32; MAX_ARRAYS],
-    awake: [AtomicU64; (TRACKED / 64) as usize],
-    /// What arrays of slots that have fallen asleep had counted.
-    operations: [AtomicU64; MAX_ARRAYS],
-}
-
-impl Rooms {
-    pub(super) const fn new() -> Self {
-        Self {
-            all: AtomicUsize::new(0),
-            each: [const { AtomicU32::new(0) }; MAX_ARRAYS],
-            awake: [const { AtomicU64::new(0) }; (TRACKED / 64) as usize],
-            operations: [const { AtomicU64::new(0) }; MAX_ARRAYS],
-        }
-    }
-
-    pub(super) fn operations_asleep(&self, array: ArrayId) -> u64 {
-        self.operations[array.index()].load(Relaxed)
-    }
-}
-
-/// What a slot's control cell counts in its word 3: `{bytes : 40 | hand : 8 | words : 16}`.
+/// Word 3 of a slot's control cell: `{bytes : 40 | hand : 8 | words : 16}`.
 #[derive(Clone, Copy)]
 struct Count(u64);
 
@@ -110,7 +59,7 @@ fn arrays() -> impl Iterator<Item = ArrayId> {
 }
 
 impl SlotArea {
-    /// Sets how many bytes an object of `array` has: by these its room is counted. Before its use.
+    /// Sets how many bytes an object of `array` has; its room is counted by them. Before its use.
     pub fn weigh(&self, array: ArrayId, bytes: usize) {
         self.rooms.each[array.index()].store(bytes as u32, Relaxed);
     }
@@ -137,20 +86,20 @@ impl SlotArea {
         self.set_count(slot, Count::new(count.bytes(), count.hand(), words));
     }
 
-    /// Objects that `array` of `slot` has room for now, 0 where a miss would not find it open. A
-    /// drain that has stopped it takes it away when it has emptied it.
+    /// Objects for which `array` of `slot` has room now, 0 where the array is not open. A drain
+    /// that has stopped the array takes its room away when it has emptied it.
     #[must_use]
     pub fn room(&self, slot: SlotIndex, array: ArrayId) -> usize {
         self.place(slot, array).len()
     }
 
-    /// Bytes that the arrays of a slot have room for.
+    /// Bytes for which the arrays of a slot have room.
     #[must_use]
     pub fn slot_room(&self, slot: SlotIndex) -> usize {
         if self.is_awake(slot) { self.count(slot).bytes() } else { 0 }
     }
 
-    /// Bytes that all arrays have room for: they hold no more.
+    /// Bytes for which all arrays have room: they hold no more.
     #[must_use]
     pub fn all_room(&self) -> usize {
         self.rooms.all.load(Relaxed)
@@ -168,7 +117,7 @@ impl SlotArea {
         self.awake().map(of_slot).sum()
     }
 
-    /// Whether arrays of `slot` have room. O(1), and does not touch it where it never had any.
+    /// Returns whether arrays of `slot` have room. O(1); does not touch a slot that never had any.
     #[must_use]
     pub fn is_awake(&self, slot: SlotIndex) -> bool {
         match self.rooms.awake.get(slot.index() / 64) {
@@ -182,8 +131,9 @@ impl SlotArea {
         (0..self.slots()).map(SlotIndex).filter(|slot| self.is_awake(*slot))
     }
 
-    /// Lets `array` of `slot` lie at `now`, and counts. The caller holds `bounds_lock`; no sequence
-    /// can do anything but refuse where it loses its place, and it is empty where it loses room.
+    /// Lets `array` of `slot` lie at `now`, and counts its room. The caller holds `bounds_lock`.
+    /// Where the array loses its place, every sequence refuses it; where it loses room, it is
+    /// empty.
     pub(super) fn set_room(&self, slot: SlotIndex, array: ArrayId, now: Place) {
         let (narrow, before) = self.places(slot, array);
         self.set_places(slot, array, narrow, now);
@@ -217,8 +167,9 @@ impl SlotArea {
         };
     }
 
-    /// How many objects `array` of `slot`, which lies in its narrow place, may have room for: more
-    /// than now, or `None`. Takes no lock, so it is a hint to who does not hold `bounds_lock`.
+    /// Returns for how many objects `array` of `slot`, which lies in its narrow place, may have
+    /// room: more than now, or `None`. Takes no lock, so it is a hint for a caller without
+    /// `bounds_lock`.
     pub fn room_within(&self, slot: SlotIndex, array: ArrayId, limits: &Limits) -> Option<usize> {
         let (most, now) = (self.capacity(array), self.room(slot, array));
         let each = self.each(array);
@@ -228,12 +179,12 @@ impl SlotArea {
             0 => most.min((left / PART_OF_LEFT).max(FEWEST)).min(left),
             _ => most.min(2 * now).min(now.saturating_add(left)),
         };
-        // A little more is not worth it.
+        // A little more room is not worth the work.
         let least = if now == 0 { fewest } else { most.min(now + now.div_ceil(4)) };
         (room > now && room >= least).then_some(room)
     }
 
-    /// Whether `array` of `slot` may move to a wide place for `room` objects.
+    /// Returns whether `array` of `slot` may move to a wide place for `room` objects.
     pub(super) fn may_widen(
         &self,
         slot: SlotIndex,
@@ -252,37 +203,9 @@ impl SlotArea {
         arrays().filter(has_room)
     }
 
-    /// What [`PerCpu::make_room`](super::PerCpu::make_room) does for a slot: gives `array` more
-    /// room, and where the limits are reached, lets `take_unused` take that of others first, as
-    /// long as it returns true.
-    pub(super) fn make_room_held(
-        &self,
-        bounds: &Guard<'_, ()>,
-        (slot, array): (SlotIndex, ArrayId),
-        limits: &Limits,
-        mut take_unused: impl FnMut(ArrayId) -> bool,
-    ) -> bool {
-        let now = self.room(slot, array);
-        if now >= self.capacity(array) || self.is_wide(slot, array) || self.is_stopped(slot, array)
-        {
-            return false;
-        }
-        let mut steps = MAX_ARRAYS - 1;
-        loop {
-            if let Some(room) = self.room_within(slot, array, limits) {
-                self.give_room(bounds, slot, array, room);
-                return true;
-            }
-            match self.next_unused(slot, array, &mut steps) {
-                Some(unused) if !take_unused(unused) => return false,
-                Some(_) => {}
-                None => return false,
-            }
-        }
-    }
-
-    /// The next array of `slot` that has not been used since the hand last came by, at most once
-    /// around (`steps` says how far it still goes), and not `but`. The caller holds `bounds_lock`.
+    /// Returns the next array of `slot`, other than `but`, that has not been used since the hand
+    /// last came by. The hand goes around at most once; `steps` says how far it still goes. The
+    /// caller holds `bounds_lock`.
     pub(super) fn next_unused(
         &self,
         slot: SlotIndex,
@@ -325,11 +248,5 @@ impl SlotArea {
         }
         room.equal(self.all_room() as u64, all as u64, "bytes = sum over slots that are awake")?;
         room.that(all >= self.held_bytes(), "bytes that arrays hold <= bytes")
-    }
-
-    /// Barriers that drains have asked the kernel for so far.
-    #[must_use]
-    pub fn barriers(&self) -> u64 {
-        self.barriers.load(Relaxed)
     }
 }

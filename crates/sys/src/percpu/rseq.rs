@@ -1,46 +1,26 @@
 //! Restartable sequences on x86-64: the object fast path.
 //!
-//! The slot is chosen by `mm_cid` where the kernel keeps it, else by `cpu_id`. A negative `cpu_id`
-//! (a thread without registration) is rejected inside the sequence.
+//! A sequence chooses its slot by `mm_cid` where the kernel keeps that, else by `cpu_id`, and
+//! leaves where `cpu_id` is negative (a thread without registration).
 //!
-//! Shape of every sequence, `t` = the slot's address:
-//!
-//! ```text
-//! 2: rseq_cs = descriptor        ; from here the kernel sends an interrupted thread to 88
-//! 3: t = slots + (cid << 17)     ; the sequence proper begins
-//!    if cpu_id < 0, or the bounds refuse: leave
-//!    ...                         ; loads, and stores to memory that nobody reads yet
-//!    [t + cell] = new word       ; the committing store
-//! 5:                             ; past the end: it has happened
-//! 88: jmp 2b                     ; abort handler, behind the signature that glibc registered
-//! ```
-//!
-//! What commits falls through; what leaves does so by a label operand, or, where the sequence has a
-//! result (which Rust does not combine with labels), by way of 6, which lies out of line.
-//!
-//! Bounds are loaded before the header: see `SlotArea::open`. An array's `begin` is stored
-//! complemented, so `top + !begin` carries out of 16 bits exactly where `top > begin`.
-//!
-//! A header is loaded and stored through one plain register, because the next sequence on the cell
-//! loads what this one stores: an Intel Xeon of family 6, model 207 (Emerald Rapids) forwards such
-//! a store early only to a load without an index register in its address.
-//!
-//! A sequence that was restarted begins again at 2 with the registers that it has by then: one that
-//! it is given is never written between 2 and 5, also not by an `add` that saves an instruction.
+//! `assembly` says what shape sequences have and which rules they keep, and holds the text of those
+//! that entry points carry as well. A sequence that commits falls through. One that refuses leaves
+//! by a label operand, or, where it has a result (which Rust does not combine with labels), by way
+//! of label 6, which lies out of line.
 
+use super::area::SlotArea;
+use super::layout::{ArrayId, CELL_SHIFT, SLOT_SHIFT, SlotIndex};
+use super::object::{Object, Push};
 use super::registration::{self, CPU_ID};
-use super::sequenced::{Sequenced, Sequences};
-use super::slot::{CELL_SHIFT, SLOT_SHIFT};
-use super::{ArrayId, Object, Push, SlotArea, SlotIndex};
-use crate::primitive::{AtomicIsize, Ordering};
+use super::sequenced::Sequenced;
+use super::sequences::Sequences;
+use crate::primitive::{AtomicIsize, Ordering, task};
+use crate::{end_sequence, enter_sequence, pop_sequence, push_sequence};
 use core::arch::asm;
 use core::mem::{MaybeUninit, offset_of};
 
 /// Slots of CPUs under restartable sequences, with locked stripes for threads without registration.
 pub type RseqSlots = Sequenced<Rseq>;
-
-const _: () = assert!(super::LOOKED_AT == 2, "a push compares the object with as many");
-const _: () = assert!(SLOT_SHIFT == 17, "`enter` carries it as an immediate");
 
 /// Where a thread's registration lies; the sequences themselves are its methods.
 pub struct Rseq {
@@ -50,60 +30,21 @@ pub struct Rseq {
     index: AtomicIsize,
 }
 
-/// Descriptor and abort handler shared by all sequences (labels 2, 3, 5 are the caller's), with
-/// more code out of line.
-///
-/// Public for the entry points that put a sequence into code of their own.
-#[macro_export]
-macro_rules! rseq_descriptor {
-    () => {
-        $crate::rseq_descriptor!("")
-    };
-    ($out_of_line:expr) => {
-        concat!(
-            ".pushsection __rseq_cs, \"aw\"\n",
-            ".balign 32\n",
-            "77: .long 0, 0\n",
-            ".quad 3b, 5b-3b, 88f\n",
-            ".popsection\n",
-            ".pushsection .text.quarry_rseq_abort, \"ax\"\n",
-            // ud1 with the signature as its operand, so that disassemblers stay in step.
-            ".byte 0x0f, 0xb9, 0x3d\n",
-            ".long 0x53053053\n",
-            "88: jmp 2b\n",
-            $out_of_line,
-            ".popsection"
-        )
-    };
-}
-
-/// What a sequence with a result does where it has none: the null object.
+/// The way out of a sequence with a result that has none: the null object.
 macro_rules! nothing {
     () => {
         "6: xor {r:e}, {r:e}\n jmp 7f\n"
     };
 }
 
-/// Opens a sequence: arms the descriptor, finds the slot's address in `t`, or leaves.
+/// Opens a sequence with the operands that all of them have here.
 macro_rules! enter {
     ($leave:literal) => {
-        concat!(
-            "2:\n",
-            "lea {t}, [rip + 77f]\n",
-            "mov qword ptr fs:[{rseq} + 8], {t}\n",
-            "3:\n",
-            "cmp dword ptr fs:[{rseq} + 4], 0\n",
-            "jl ",
-            $leave,
-            "\n",
-            "mov {t:e}, dword ptr fs:[{index}]\n",
-            "shl {t}, 17\n",
-            "add {t}, {slots}"
-        )
+        enter_sequence!(rseq: [rseq], index: [index], slots: "{slots}", slot: [t], leave: $leave)
     };
 }
 
-/// Where a sequence in assembler finds what [`RseqSlots`] knows: offsets of words in it.
+/// Offsets of words in [`RseqSlots`], for sequences in assembler.
 #[derive(Clone, Copy)]
 pub struct SequenceOffsets {
     /// Offset of the thread's `struct rseq` from the thread pointer.
@@ -115,7 +56,7 @@ pub struct SequenceOffsets {
 }
 
 impl RseqSlots {
-    /// See [`SequenceOffsets`].
+    /// The offsets of the words that sequences read.
     pub const OFFSETS: SequenceOffsets = SequenceOffsets {
         rseq: offset_of!(Self, sequences.rseq),
         index: offset_of!(Self, sequences.index),
@@ -168,7 +109,7 @@ unsafe impl Sequences for Rseq {
     }
 
     fn is_alone(&self) -> bool {
-        crate::glibc::is_single_threaded()
+        task::is_alone()
     }
 
     #[inline(always)]
@@ -177,23 +118,16 @@ unsafe impl Sequences for Rseq {
         let object: *mut u8;
         // SAFETY: `rseq` is the offset of this thread's registered struct rseq or of the stand-in
         // (init ran before any caller could know an ArrayId). The slot is inside the area because
-        // mm_cid and cpu_id are below the size of the kernel's CPU mask; beyond the slots it reads
-        // as zero. All stores but the last go to registers; the last commits `top - 1` and one
-        // more operation.
+        // mm_cid and cpu_id are below the size of the kernel's CPU mask; beyond the slots the area
+        // reads as zero. All stores but the last go to registers; the last commits `top - 1` and
+        // one more operation.
         unsafe {
             asm!(
-                enter!("6f"),
-                "lea {c}, [{t} + {cell}]",
-                "movzx {o:e}, word ptr [{c} + 8]",
-                "mov {h}, qword ptr [{c}]",
-                "movzx {r:e}, {h:x}",
-                "add {o:x}, {r:x}",
-                "jnc 6f",
-                "mov {r}, qword ptr [{t} + {r}*8 - 8]",
-                "add {h}, 0xffff",
-                "mov qword ptr [{c}], {h}",
-                "5:",
-                rseq_descriptor!(nothing!()),
+                pop_sequence!(
+                    rseq: [rseq], index: [index], slots: "{slots}", offset: "{cell}",
+                    slot: [t], cell: [c], header: [h], begin: [o], top: [r], object: [r],
+                    leave: "6f", out_of_line: nothing!()
+                ),
                 "7:",
                 t = out(reg) _, c = out(reg) _, h = out(reg) _, o = out(reg) _,
                 r = out(reg) object,
@@ -213,22 +147,12 @@ unsafe impl Sequences for Rseq {
         // are elements or the guard words in front of the array.
         unsafe {
             asm!(
-                enter!("{refused}"),
-                "lea {c}, [{t} + {cell}]",
-                "movzx {o:e}, word ptr [{c} + 10]",
-                "mov {h}, qword ptr [{c}]",
-                "movzx {r:e}, {h:x}",
-                "cmp {r:e}, {o:e}",
-                "jae {refused}",
-                "cmp {object}, qword ptr [{t} + {r}*8 - 8]",
-                "je {duplicate}",
-                "cmp {object}, qword ptr [{t} + {r}*8 - 16]",
-                "je {duplicate}",
-                "mov qword ptr [{t} + {r}*8], {object}",
-                "add {h}, 0x10001",
-                "mov qword ptr [{c}], {h}",
-                "5:",
-                rseq_descriptor!(),
+                push_sequence!(
+                    rseq: [rseq], index: [index], slots: "{slots}", offset: "{cell}",
+                    object: [object],
+                    slot: [t], cell: [c], header: [h], end: [o], top: [r],
+                    leave: "{refused}", duplicate: "{duplicate}"
+                ),
                 t = out(reg) _, c = out(reg) _, h = out(reg) _, o = out(reg) _, r = out(reg) _,
                 rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
                 cell = in(reg) array.index() << CELL_SHIFT, object = in(reg) object.as_ptr(),
@@ -265,8 +189,7 @@ unsafe impl Sequences for Rseq {
                 "jb 9b",
                 "sub {h}, {n}",
                 "mov qword ptr [{c}], {h}",
-                "5:",
-                rseq_descriptor!(),
+                end_sequence!(""),
                 t = out(reg) _, c = out(reg) _, h = out(reg) _, o = out(reg) _,
                 r = out(reg) _, x = out(reg) _,
                 rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
@@ -303,8 +226,7 @@ unsafe impl Sequences for Rseq {
                 "jb 9b",
                 "add {h}, {n}",
                 "mov qword ptr [{c}], {h}",
-                "5:",
-                rseq_descriptor!(),
+                end_sequence!(""),
                 t = out(reg) _, c = out(reg) _, h = out(reg) _, o = out(reg) _,
                 r = out(reg) _, x = out(reg) _,
                 rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
@@ -321,7 +243,7 @@ unsafe impl Sequences for Rseq {
     unsafe fn list_pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object> {
         let (rseq, index, slots) = self.registers(area);
         let object: *mut u8;
-        // SAFETY: as for `pop`; the head's link is read inside the sequence, so nobody on
+        // SAFETY: as for `pop`; the head's link is read inside the sequence, so no other task on
         // this CPU has taken the object since. The count in word2 may include aborted attempts.
         unsafe {
             asm!(
@@ -341,8 +263,7 @@ unsafe impl Sequences for Rseq {
                 "or {h}, {o}",
                 "inc qword ptr [{t} + 16]",
                 "mov qword ptr [{t}], {h}",
-                "5:",
-                rseq_descriptor!(nothing!()),
+                end_sequence!(nothing!()),
                 "7:",
                 t = out(reg) _, h = out(reg) _, o = out(reg) _, r = out(reg) object,
                 rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
@@ -385,8 +306,7 @@ unsafe impl Sequences for Rseq {
                 "or {h}, {r}",
                 "inc qword ptr [{t} + 24]",
                 "mov qword ptr [{t}], {h}",
-                "5:",
-                rseq_descriptor!(),
+                end_sequence!(""),
                 t = out(reg) _, h = out(reg) _, r = out(reg) _,
                 rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
                 cell = in(reg) array.index() << CELL_SHIFT,
@@ -415,17 +335,18 @@ unsafe impl Sequences for Rseq {
                 enter!("{refused}"),
                 "cmp {t}, {wanted}",
                 "jne {refused}",
-                "cmp qword ptr [{t} + {cell} + 8], -1",
+                "add {t}, {cell}",
+                "cmp qword ptr [{t} + 8], -1",
                 "je {refused}",
-                "cmp {expected}, qword ptr [{t} + {word}]",
+                "add {t}, {word}",
+                "cmp {expected}, qword ptr [{t}]",
                 "jne {refused}",
-                "mov qword ptr [{t} + {word}], {new}",
-                "5:",
-                rseq_descriptor!(),
+                "mov qword ptr [{t}], {new}",
+                end_sequence!(""),
                 t = out(reg) _,
                 rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
                 cell = in(reg) array.index() << CELL_SHIFT,
-                word = in(reg) (array.index() << CELL_SHIFT) + word * 8,
+                word = in(reg) word * 8,
                 wanted = in(reg) slots + (slot.index() << SLOT_SHIFT),
                 expected = in(reg) expected, new = in(reg) new,
                 refused = label { return false },

@@ -1,111 +1,42 @@
 //! Slots of CPUs, driven by restartable sequences, followed by locked stripes for threads that
 //! cannot run them: everything but the sequences themselves.
 //!
-//! The protocol between sequences and whoever stops them (opening, draining, taking lists) is here
-//! once; the machine's sequences and the step lists of the model checker plug in below it, so what
-//! the checker walks through is the code that runs.
+//! This file holds, once, the protocol between sequences and a task that stops them to open an
+//! array, drain it or take a list. The machine's sequences and the step lists of the model checker
+//! plug in below it, so the checker walks through the code that runs.
 //!
 //! * A sequence loads its cell's bounds (or guard) first and refuses where they are closed.
-//! * Who wants to change a cell from another CPU closes it, by a word that sequences never write
-//!   (`compare_store` on a list's guard is the exception, see `drain_lists`), then calls the
-//!   barrier: after it no sequence is running that saw the cell open.
-//! * Who wants to change a cell of its own CPU closes it by a sequence, `compare_store`, and needs
-//!   no barrier: whoever was inside a sequence on that slot was preempted, or the closer could not
-//!   run there, and starts again. From then on the closer may be moved to other CPUs; the cell
-//!   stays closed until it has opened it.
-//! * Nobody but the lock of the bounds' holder opens or closes a cell. A drain lets go of that lock
-//!   between closing and emptying; what is closed meanwhile is left alone by everybody else.
+//! * A task that wants to change a cell from another CPU closes it, by a word that sequences never
+//!   write (`compare_store` on a list's guard is the exception, see `drain_lists`), and then calls
+//!   the barrier: after it no sequence is running that saw the cell open.
+//! * A task that wants to change a cell of its own CPU closes it by a sequence, `compare_store`,
+//!   and needs no barrier: a task inside another sequence on that slot was preempted, or the closer
+//!   could not run there, and starts again. From then on the closer may be moved to other CPUs; the
+//!   cell stays closed until the closer has opened it.
+//! * Only the holder of the bounds' lock opens or closes a cell. A drain lets go of that lock
+//!   between closing and emptying; all others leave closed cells alone meanwhile.
 //!
 //! The barrier is a system call that no other allocator makes, and a filter may kill for it. So it
-//! can be left to one thread ([`PerCpu::leave_barrier_to`]); drains of all others then empty the
-//! slot of the running CPU and the stripes, and say that they have not reached every slot. Where
-//! the process has one thread, it is in no sequence when it drains, and nothing needs stopping.
+//! can be left to one thread ([`PerCpu::leave_barrier_to`]). Drains of all other threads then empty
+//! the slot of the running CPU and the stripes, and say that they have not reached every slot. The
+//! only thread of a process is in no sequence when it drains, so it need not stop anything.
 
-use super::locked::{ChooseSlot, Stripes, ThreadStripe};
-use super::{ArrayId, Limits, Object, PerCpu, Push, SlotArea, SlotIndex};
+use super::area::SlotArea;
+use super::layout::{ArrayId, SlotIndex};
+use super::limits::Limits;
+use super::object::{Object, Push};
+use super::per_cpu::{Arrays, Lists, PerCpu};
+use super::sequences::{STOPPED_LIST, Sequences};
+use super::stripes::{ChooseSlot, Stripes, ThreadStripe};
 use crate::lock::CountedLock;
 use crate::locks::Visit;
 use crate::os::{Os, OsResult};
-use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
+use crate::primitive::{AtomicBool, AtomicUsize, Ordering, task};
 use core::mem::MaybeUninit;
 
-/// Bounds that no push and no pop passes: `end = 0`, `begin = 0xffff`. Fresh memory holds them, so
+/// Bounds that refuse every push and pop: `end = 0`, `begin = 0xffff`. Fresh memory holds them, so
 /// an array that was never opened refuses like one that a drain has stopped.
 const CLOSED: u64 = 0;
-
-/// The guard that stops every push to, pop from and `compare_store` on a list.
-pub(super) const STOPPED_LIST: u64 = u64::MAX;
-
-/// The restartable sequences of an architecture (or of the model checker).
-///
-/// # Safety
-/// Each operation does what [`PerCpu`] says of its namesake for the slot of the running CPU, by one
-/// committing store, or starts again; it loads bounds (or guard) before the header, and refuses a
-/// closed cell, a stopped list and a thread that is not registered. After `barrier` has returned
-/// true, no sequence that loaded bounds or guard before the call still runs.
-pub unsafe trait Sequences: Sync {
-    /// Before `start`.
-    const INERT: Self;
-
-    /// Readies the process. Returns whether sequences run; where not, every operation refuses.
-    fn start(&self) -> bool;
-
-    /// Slots of CPUs: an exclusive upper bound of their numbers, as far as is known.
-    fn slots(&self) -> u32;
-
-    /// An exclusive upper bound of the numbers that needs no trust in what a container may forge.
-    fn numbers(&self) -> u32 {
-        self.slots()
-    }
-
-    /// Whether the running thread can run sequences now.
-    fn registered(&self) -> bool;
-
-    /// The slot of the running CPU now; any number where the thread is not registered.
-    fn slot(&self) -> u32;
-
-    /// Makes every running sequence start again. False where the kernel refuses.
-    fn barrier(&self) -> bool;
-
-    /// Whether the calling thread is the only one that can run sequences, for sure.
-    fn is_alone(&self) -> bool;
-
-    /// See [`PerCpu::pop`].
-    fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object>;
-
-    /// See [`PerCpu::push`].
-    fn push(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push;
-
-    /// See [`PerCpu::pop_batch`]; `out` holds 1..=0xffff objects.
-    fn pop_batch(&self, area: &SlotArea, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool;
-
-    /// See [`PerCpu::push_batch`]; there are 1..=0xffff objects.
-    fn push_batch(&self, area: &SlotArea, array: ArrayId, objects: &[Object]) -> bool;
-
-    /// See [`PerCpu::list_pop`].
-    ///
-    /// # Safety
-    /// As there.
-    unsafe fn list_pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object>;
-
-    /// See [`PerCpu::list_push`].
-    ///
-    /// # Safety
-    /// As there.
-    unsafe fn list_push(&self, area: &SlotArea, array: ArrayId, guard: u64, object: Object)
-    -> Push;
-
-    /// See [`PerCpu::compare_store`]; slot and word exist.
-    fn compare_store(
-        &self,
-        area: &SlotArea,
-        slot: SlotIndex,
-        array: ArrayId,
-        word: usize,
-        expected: u64,
-        new: u64,
-    ) -> bool;
-}
 
 /// Slots `0..Q::slots()` for CPUs, then stripes.
 pub struct Sequenced<Q: Sequences> {
@@ -113,10 +44,10 @@ pub struct Sequenced<Q: Sequences> {
     pub(super) sequences: Q,
     /// Whether the process runs sequences at all.
     active: AtomicBool,
-    /// Who may call the barrier: `ANYBODY`, `NOBODY` or a thread, by its thread pointer.
+    /// The task that may call the barrier, `ANYBODY` or `NOBODY`.
     caller: AtomicUsize,
     stripes: Stripes,
-    /// Held while arrays are stopped for longer than the lock of the bounds: one drain at a time.
+    /// Held by a drain, which stops arrays for longer than it holds the lock of the bounds.
     draining: CountedLock<()>,
     /// Keeps `init` from running twice.
     once: CountedLock<bool>,
@@ -127,10 +58,10 @@ const ANYBODY: usize = 0;
 /// No thread may.
 const NOBODY: usize = 1;
 
-/// How often a thread that was moved to another CPU tries again to close a cell of its own one.
+/// How often a thread tries to close a cell of its own CPU, where it is moved to another meanwhile.
 const TRIES_TO_CLOSE: u32 = 8;
 
-/// Whether a batch may go to the sequences, which count in 32 bits.
+/// Returns whether a batch may go to the sequences, which count in 32 bits.
 fn is_countable(objects: usize) -> bool {
     objects <= 0xffff
 }
@@ -141,7 +72,7 @@ impl<Q: Sequences> Sequenced<Q> {
         &self.sequences
     }
 
-    /// Whether sequences are in use; false where the process lacks rseq or membarrier.
+    /// Returns whether sequences are in use; false where the process lacks rseq or membarrier.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.active.load(Ordering::Relaxed)
@@ -155,14 +86,14 @@ impl<Q: Sequences> Sequenced<Q> {
         (0..self.cpu_count()).map(SlotIndex)
     }
 
-    /// Whether the running thread is registered, on a CPU that has a slot.
+    /// Returns whether the running thread is registered, on a CPU that has a slot.
     #[inline]
     fn has_slot(&self) -> bool {
         self.sequences.registered() && self.sequences.slot() < self.cpu_count()
     }
 
-    /// After it no sequence that began earlier is still running; trivially so where none can run.
-    /// False where the kernel refuses.
+    /// Returns once no sequence that began earlier is still running; at once where none can run.
+    /// Returns false where the kernel refuses.
     fn barrier(&self) -> bool {
         if !self.is_active() || self.sequences.is_alone() {
             return true;
@@ -171,19 +102,20 @@ impl<Q: Sequences> Sequenced<Q> {
         self.sequences.barrier()
     }
 
-    /// Whether the calling thread can stop the sequences of all CPUs, unless the kernel refuses.
+    /// Returns whether the calling thread can stop the sequences of all CPUs, unless the kernel
+    /// refuses.
     fn may_stop_all(&self) -> bool {
         if !self.is_active() || self.sequences.is_alone() {
             return true;
         }
         let caller = self.caller.load(Ordering::Relaxed);
-        caller == ANYBODY || caller == crate::thread::thread_pointer()
+        caller == ANYBODY || caller == task::current()
     }
 
     /// Stores `closed` in place of the bounds or the guard (word 1) of the running CPU's cell, by a
-    /// sequence: no other one runs on that cell from then on. Returns the slot, and what the word
-    /// held; `None` where the thread has no such slot, was moved again and again, or where the cell
-    /// is closed already. The caller holds `bounds_lock`.
+    /// sequence: no other one runs on that cell from then on. Returns the slot and the old word;
+    /// `None` where the thread has no such slot, was moved again and again, or where the cell is
+    /// closed already. The caller holds `bounds_lock`.
     fn close_own(&self, array: ArrayId, closed: u64) -> Option<(SlotIndex, u64)> {
         for _ in 0..TRIES_TO_CLOSE {
             let slot = self.current();
@@ -201,8 +133,8 @@ impl<Q: Sequences> Sequenced<Q> {
         None
     }
 
-    /// Empties those arrays of the running CPU that `which` chooses, one after the other: it may be
-    /// another CPU's turn in between.
+    /// Empties those arrays of the running CPU that `which` chooses, one after the other. The
+    /// thread may be moved in between, and then goes on with another CPU's.
     fn drain_own(
         &self,
         which: &dyn Fn(SlotIndex, ArrayId) -> bool,
@@ -251,7 +183,8 @@ impl<Q: Sequences> Sequenced<Q> {
         any
     }
 
-    /// Empties what [`PerCpu::drain_where`] has stopped, if `flushed`, and opens it again.
+    /// Opens the arrays again that [`Arrays::drain_where`] has stopped; empties them first, if
+    /// `flushed`.
     fn empty_stopped_slots(&self, flushed: bool, take: &mut dyn FnMut(ArrayId, &[Object])) {
         for slot in self.cpu_slots().filter(|slot| self.area.is_awake(*slot)) {
             let _bounds = self.area.bounds_lock.lock();
@@ -273,7 +206,7 @@ impl<Q: Sequences> Sequenced<Q> {
         let word = |slot, word| self.area.word(slot, array, word);
         let mut missing = false;
         for slot in self.cpu_slots() {
-            // A slot that was never used is left alone: stopping it would give it memory.
+            // Stopping a slot that was never used would give it memory.
             if (0..2).all(|index| word(slot, index).load(Ordering::Relaxed) == 0) {
                 continue;
             }
@@ -287,7 +220,7 @@ impl<Q: Sequences> Sequenced<Q> {
     }
 
     fn stopped_lists(&self, array: ArrayId) -> impl Iterator<Item = SlotIndex> {
-        // Not those in use: one may have come into use since the last mark was set.
+        // Looks for marks, not for use: a list may have come into use since the last mark was set.
         self.cpu_slots().filter(move |slot| {
             self.area.word(*slot, array, 1).load(Ordering::Relaxed) == STOPPED_LIST
         })
@@ -307,17 +240,17 @@ impl<Q: Sequences> Sequenced<Q> {
         }
     }
 
-    /// Where the guard of a stopped list is kept: word 2 of the slot's control cell.
+    /// The word that keeps the guard of a stopped list: word 2 of the slot's control cell.
     fn saved_guard(&self, slot: SlotIndex) -> &crate::primitive::AtomicU64 {
         self.area.at(slot, 2)
     }
 }
 
 // SAFETY: a sequence either commits on the CPU whose slot it read or starts again, and nobody else
-// writes that slot's cell meanwhile: `open` writes only cells that every sequence refuses; drains
-// write only after the cell is closed and no sequence is running that saw it open, because the
-// barrier has flushed them, because a sequence on that very slot has closed it, or because there is
-// no other thread. The stripes' cells are written under their locks.
+// writes that slot's cell meanwhile: `give_room` writes headers only of cells that every sequence
+// refuses; drains write only after the cell is closed and no sequence is running that saw it open,
+// because the barrier has flushed them, because a sequence on that very slot has closed it, or
+// because there is no other thread. The stripes' cells are written under their locks.
 unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
     const INERT: Self = Self {
         area: SlotArea::new(),
@@ -356,6 +289,24 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         }
     }
 
+    fn leave_barrier_to(&self, thread: Option<usize>) {
+        self.caller.store(thread.unwrap_or(NOBODY), Ordering::Relaxed);
+    }
+
+    fn reaches_every_slot(&self) -> bool {
+        self.may_stop_all()
+    }
+
+    fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("percpu->once", &self.once);
+        visit("percpu->draining", &self.draining);
+        self.area.visit_locks(visit);
+        self.stripes.visit_locks(&self.area, visit);
+    }
+}
+
+// SAFETY: as for `PerCpu`.
+unsafe impl<Q: Sequences> Arrays for Sequenced<Q> {
     #[inline(always)]
     fn pop(&self, array: ArrayId) -> Option<Object> {
         self.sequences.pop(&self.area, array)
@@ -406,6 +357,65 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         }
     }
 
+    fn make_room(
+        &self,
+        array: ArrayId,
+        limits: &Limits,
+        take: &mut dyn FnMut(ArrayId, &[Object]),
+    ) -> bool {
+        let bounds = self.area.bounds_lock.lock();
+        let slot = self.current();
+        let place = (slot, array);
+        if slot.0 >= self.cpu_count() {
+            return self.stripes.make_room(&self.area, &bounds, place, limits, take);
+        }
+        self.area
+            .make_room_held(&bounds, place, limits, |unused| self.take_unused(slot, unused, take))
+    }
+
+    fn widen_within(&self, array: ArrayId, limits: &Limits) -> bool {
+        let _bounds = self.area.bounds_lock.lock();
+        let slot = self.current();
+        if slot.0 >= self.cpu_count() {
+            return self.stripes.widen(&self.area, slot, array, limits);
+        }
+        if self.area.free_wide_place(slot, array, limits).is_none() {
+            return false;
+        }
+        let Some((slot, _)) = self.close_own(array, CLOSED) else { return false };
+        // The thread may have been moved since, and have closed the cell of another slot.
+        let wide = self.area.free_wide_place(slot, array, limits);
+        if let Some(wide) = wide {
+            self.area.widen_stopped(slot, array, wide);
+        }
+        self.area.reopen(slot, array);
+        wide.is_some()
+    }
+
+    fn drain_where(
+        &self,
+        which: &dyn Fn(SlotIndex, ArrayId) -> bool,
+        take: &mut dyn FnMut(ArrayId, &[Object]),
+    ) -> bool {
+        if !self.may_stop_all() {
+            self.drain_own(which, take);
+            self.stripes.drain(&self.area, which, take);
+            return false;
+        }
+        // Arrays that are stopped while the lock of the bounds is free are this drain's.
+        let _draining = self.draining.lock();
+        let mut flushed = true;
+        if self.stop_arrays(which) {
+            flushed = self.barrier();
+            self.empty_stopped_slots(flushed, take);
+        }
+        self.stripes.drain(&self.area, which, take);
+        flushed
+    }
+}
+
+// SAFETY: as for `PerCpu`.
+unsafe impl<Q: Sequences> Lists for Sequenced<Q> {
     #[inline(always)]
     unsafe fn list_pop(&self, array: ArrayId) -> Option<Object> {
         // SAFETY: the caller's promise is passed on.
@@ -444,62 +454,6 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         }
     }
 
-    fn make_room(
-        &self,
-        array: ArrayId,
-        limits: &Limits,
-        take: &mut dyn FnMut(ArrayId, &[Object]),
-    ) -> bool {
-        let bounds = self.area.bounds_lock.lock();
-        let slot = self.current();
-        let place = (slot, array);
-        if slot.0 >= self.cpu_count() {
-            return self.stripes.make_room(&self.area, &bounds, place, limits, take);
-        }
-        self.area
-            .make_room_held(&bounds, place, limits, |unused| self.take_unused(slot, unused, take))
-    }
-
-    fn widen_within(&self, array: ArrayId, limits: &Limits) -> bool {
-        let _bounds = self.area.bounds_lock.lock();
-        let slot = self.current();
-        if slot.0 >= self.cpu_count() {
-            return self.stripes.widen(&self.area, slot, array, limits);
-        }
-        if self.area.free_wide_place(slot, array, limits).is_none() {
-            return false;
-        }
-        let Some((slot, _)) = self.close_own(array, CLOSED) else { return false };
-        // The thread may have been moved since, and the slot closed be another one.
-        let wide = self.area.free_wide_place(slot, array, limits);
-        if let Some(wide) = wide {
-            self.area.widen_stopped(slot, array, wide);
-        }
-        self.area.reopen(slot, array);
-        wide.is_some()
-    }
-
-    fn drain_where(
-        &self,
-        which: &dyn Fn(SlotIndex, ArrayId) -> bool,
-        take: &mut dyn FnMut(ArrayId, &[Object]),
-    ) -> bool {
-        if !self.may_stop_all() {
-            self.drain_own(which, take);
-            self.stripes.drain(&self.area, which, take);
-            return false;
-        }
-        // What is stopped while the lock of the bounds is free is this drain's.
-        let _draining = self.draining.lock();
-        let mut flushed = true;
-        if self.stop_arrays(which) {
-            flushed = self.barrier();
-            self.empty_stopped_slots(flushed, take);
-        }
-        self.stripes.drain(&self.area, which, take);
-        flushed
-    }
-
     fn drain_lists(
         &self,
         array: ArrayId,
@@ -514,8 +468,8 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
             return false;
         }
         // A `compare_store` that began before the mark may still write a guard over it, so mark and
-        // flush until a round finds every mark in place. What began after a mark refuses, so each
-        // list needs at most two rounds.
+        // flush until a round finds every mark in place. One that begins after a mark refuses, so
+        // each list needs at most two rounds.
         let mut flushed = true;
         while flushed && self.stop_lists(array) {
             flushed = self.barrier();
@@ -530,20 +484,5 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         }
         self.stripes.drain_lists(&self.area, array, take);
         flushed
-    }
-
-    fn leave_barrier_to(&self, thread: Option<usize>) {
-        self.caller.store(thread.unwrap_or(NOBODY), Ordering::Relaxed);
-    }
-
-    fn reaches_every_slot(&self) -> bool {
-        self.may_stop_all()
-    }
-
-    fn visit_locks(&self, visit: &mut Visit<'_>) {
-        visit("percpu->once", &self.once);
-        visit("percpu->draining", &self.draining);
-        self.area.visit_locks(visit);
-        self.stripes.visit_locks(&self.area, visit);
     }
 }

@@ -9,14 +9,14 @@
 //! * a barrier has passed over its CPU, or
 //! * a throw of shuttle's dice says so (a signal, a migration: about one step in 16).
 //!
-//! A thread changes its virtual CPU at random when a sequence begins, unless it was pinned. What
-//! the model does not show: store buffers and reordering (it is sequentially consistent).
+//! A thread changes its virtual CPU at random when a sequence begins, unless it was pinned. The
+//! model does not show store buffers and reordering: it is sequentially consistent.
 //!
 //! How to check something above this layer (a barn, a slab policy):
 //!
 //! ```ignore
 //! #![cfg(quarry_model)]                       // tests/model_barn.rs, run by scripts/model.sh
-//! use quarry_sys::percpu::{PerCpu, SteppedSlots};
+//! use quarry_sys::percpu::{Arrays, PerCpu, SteppedSlots};
 //! use shuttle::{sync::Arc, thread};
 //!
 //! fn scenario() {                             // runs thousands of times, each interleaved anew
@@ -33,13 +33,15 @@
 //!
 //! Rules: threads are shuttle's; waiting loops call `primitive::relax`; every piece of shared state
 //! lives in `primitive`'s atomics or under a `CountedLock`; nothing is shared between two runs. A
-//! failing run prints a schedule for `shuttle::replay`. Whether a model sees anything is shown by
-//! planting a bug ([`Stepped::plant`]) and expecting the check to fail.
+//! failing run prints a schedule for `shuttle::replay`. To show that a model sees anything, plant a
+//! bug ([`Stepped::plant`]) and expect the check to fail.
 
-use super::sequenced::{STOPPED_LIST, Sequenced, Sequences};
-use super::slot::LIST_MAX;
-use super::{ArrayId, LOOKED_AT, Object, Push, SlotArea, SlotIndex};
-use crate::primitive::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, point, relax};
+use super::area::SlotArea;
+use super::layout::{ArrayId, LIST_MAX, LOOKED_AT, SlotIndex};
+use super::object::{Object, Push};
+use super::sequenced::Sequenced;
+use super::sequences::{STOPPED_LIST, Sequences};
+use crate::primitive::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, point, relax, task};
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
@@ -75,11 +77,11 @@ pub enum PlantedBug {
     CommitBeforeBounds,
     /// A pop takes the closed bounds of fresh memory for `begin = 0`.
     FreshBoundsAdmitPops,
-    /// `compare_store` does not look whether the list is stopped.
+    /// `compare_store` ignores that the list is stopped.
     CompareStoreIgnoresStop,
-    /// A pop from a list does not look whether the list is stopped.
+    /// A pop from a list ignores that the list is stopped.
     ListPopIgnoresStop,
-    /// `compare_store` writes to the slot that it was told, also from another CPU.
+    /// `compare_store` writes to the slot that it is given, also from another CPU.
     CompareStoreIgnoresCpu,
 }
 
@@ -158,7 +160,7 @@ impl Stepped {
             let attempt = self.begin(area, attempts >= ATTEMPTS_BEFORE_SLICE);
             let result = steps(&attempt);
             if let Ok(result) = result {
-                let me = crate::thread::thread_pointer() as u64;
+                let me = task::current() as u64;
                 let relaxed = Ordering::Relaxed;
                 for slice in &self.slice_of {
                     let _ = slice.raw().compare_exchange(me, 0, relaxed, relaxed);
@@ -172,7 +174,7 @@ impl Stepped {
     fn begin<'a>(&'a self, area: &'a SlotArea, alone: bool) -> Attempt<'a> {
         point();
         let cpus = self.slots();
-        let me = crate::thread::thread_pointer() as u64;
+        let me = task::current() as u64;
         if !alone && !PINNED.with(Cell::get) && thread_rng().gen_ratio(1, MIGRATE_ONE_IN) {
             CPU.with(|current| current.set(thread_rng().gen_range(0..cpus)));
         }
@@ -202,8 +204,8 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// One step: another thread may run first, and then it may turn out that this one was
-    /// interrupted. What `act` does happens at once.
+    /// Makes one step: another thread may run first, and then it may turn out that this one was
+    /// interrupted. `act` happens at once.
     fn step<T>(&self, act: impl FnOnce() -> T) -> Result<T, Interrupted> {
         point();
         let running = &self.stepped.running[self.slot.index()];
@@ -384,9 +386,9 @@ fn link(object: &Object) -> &AtomicU64 {
     unsafe { object.cast::<AtomicU64>().as_ref() }
 }
 
-// SAFETY: every step looks, in one piece with what it does, whether its attempt is still the last
-// one on its CPU, so a sequence commits only if nobody ran on its slot since it began and no
-// barrier passed; bounds and guards come first, closed ones refuse.
+// SAFETY: every step checks, in one piece with its act, that its attempt is still the last one on
+// its CPU. So a sequence commits only if no other sequence began on its slot since and no barrier
+// passed. Bounds and guards come first, and closed ones refuse.
 unsafe impl Sequences for Stepped {
     const INERT: Self = Self {
         cpus: AtomicU32::new(2),

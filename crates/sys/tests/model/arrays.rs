@@ -3,7 +3,7 @@
 
 use crate::{Slots, all_once, check, expect_failure, number, tag};
 use quarry_sys::percpu::Stepped;
-use quarry_sys::percpu::{ArrayId, Limits, Object, PerCpu, PlantedBug, Push, SlotIndex};
+use quarry_sys::percpu::{ArrayId, Arrays, Limits, Object, PerCpu, PlantedBug, Push, SlotIndex};
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
 
@@ -15,7 +15,7 @@ fn slots_of(cpus: u32, capacity: usize, bug: PlantedBug) -> Slots {
     slots
 }
 
-/// What one thread holds, and how many single operations it has done.
+/// The objects that one thread holds, and the single operations that it has done.
 #[derive(Default)]
 struct Hand {
     objects: Vec<usize>,
@@ -144,8 +144,8 @@ fn mixed(bug: PlantedBug) {
     });
 }
 
-/// A thread on another CPU opens the array of CPU 0, because it was there when it asked, while a
-/// thread on CPU 0 pops and pushes.
+/// A thread opens the array of CPU 0, where it was when it asked, and is on another CPU by then,
+/// while a thread on CPU 0 pops and pushes.
 fn opening(bug: PlantedBug) {
     let slots = slots_of(1, 1, bug);
     let neighbour = ArrayId::new(2);
@@ -175,7 +175,7 @@ fn widening(bug: PlantedBug) {
     shuttle::thread::scope(|scope| {
         let worker = scope.spawn(|| push_and_pop(&slots));
         scope.spawn(|| {
-            // A drain takes the room that it has, and stops it for a while.
+            // A drain takes the room of the array, and stops the array for a while.
             if !slots.widen(ARRAY) {
                 slots.prepare(ARRAY).expect("memory");
                 slots.widen(ARRAY);
@@ -209,8 +209,8 @@ fn widening_while_moved(bug: PlantedBug) {
     all_once(found, 0..3);
 }
 
-/// Two arrays of one CPU, or of two, share room for two objects each: whoever misses takes what the
-/// other one has not used, while that is in use, and a drain takes all.
+/// Two arrays of one CPU, or of two, share room for two objects each. An array that is missed takes
+/// room that the other one has not used, while that is in use, and a drain takes all.
 fn sharing_room(bug: PlantedBug, cpus: u32) {
     const LIMITS: Limits = Limits { slot: 2, all: 3, least: 1 };
     let slots = slots_of(cpus, 2, bug);
@@ -256,7 +256,8 @@ fn sharing_room_of_two_cpus(bug: PlantedBug) {
     sharing_room(bug, 2);
 }
 
-/// Pushes three objects, two of them as a batch, and pops some; what it has at the end.
+/// Pushes three objects, two of them as a batch, and pops some; returns the objects that it has at
+/// the end.
 fn push_and_pop(slots: &Slots) -> Vec<usize> {
     let mut hand = Hand { objects: vec![0, 1, 2], operations: 0 };
     for _ in 0..2 {
@@ -267,7 +268,7 @@ fn push_and_pop(slots: &Slots) -> Vec<usize> {
     hand.objects
 }
 
-/// The barrier is left to nobody: a thread drains the CPU that it is on while the other one pushes
+/// No thread may call the barrier: a thread drains the CPU that it is on while the other one pushes
 /// and pops there, or elsewhere.
 fn own_slot(bug: PlantedBug) {
     let slots = slots_of(2, 2, bug);

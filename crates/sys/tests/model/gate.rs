@@ -1,11 +1,11 @@
-//! The gate of `fork`: nobody is in the middle of anything while it is closed, and nobody waits
+//! The gate of `fork`: no thread is in the middle of anything while it is closed, and none waits
 //! forever.
 
 use crate::check;
 use quarry_sys::gate::Gate;
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed, relax};
 
-/// Two numbers that differ while somebody is inside.
+/// Two numbers that differ while a thread is inside.
 #[derive(Default)]
 struct Pair {
     first: AtomicU32,
@@ -30,7 +30,7 @@ impl Pair {
 
 /// There are two places: the third thread is counted.
 #[test]
-fn nobody_is_inside_a_closed_gate() {
+fn no_thread_is_inside_a_closed_gate() {
     check(|| {
         let (gate, pair) = (Gate::new(), Pair::new());
         shuttle::thread::scope(|scope| {
@@ -42,7 +42,7 @@ fn nobody_is_inside_a_closed_gate() {
                 });
             }
             gate.close();
-            assert!(pair.is_whole(), "somebody is inside");
+            assert!(pair.is_whole(), "a thread is inside");
             // Handlers of `fork` that allocate, and a handler of a signal that forks.
             drop(gate.enter(|| 0));
             gate.close();
@@ -54,7 +54,7 @@ fn nobody_is_inside_a_closed_gate() {
     });
 }
 
-/// Who is inside goes in again, though the gate has been closed meanwhile.
+/// A thread that is inside goes in again, though the gate has been closed meanwhile.
 #[test]
 fn inside_twice() {
     check(|| {
@@ -66,7 +66,7 @@ fn inside_twice() {
                 pair.step();
             });
             gate.close();
-            assert!(pair.is_whole(), "somebody is inside");
+            assert!(pair.is_whole(), "a thread is inside");
             gate.open();
         });
     });

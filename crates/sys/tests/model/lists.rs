@@ -1,12 +1,12 @@
 //! Lists: pushes, pops and guards against a drain. Objects and guards are conserved.
 //!
-//! A guard stands for a slab that a CPU has frozen: whoever installs one by `compare_store` may
-//! count on exactly one drain that hands it back.
+//! A guard stands for a slab that a CPU has frozen: for each one that is installed by
+//! `compare_store`, exactly one drain hands it back.
 
 use crate::{Slots, all_once, check, expect_failure};
-use quarry_sys::percpu::{ArrayId, Object, PerCpu, PlantedBug, Push, SlotIndex, Stepped};
+use quarry_sys::percpu::{ArrayId, Lists, Object, PerCpu, PlantedBug, Push, SlotIndex, Stepped};
+use quarry_sys::primitive::task;
 use quarry_sys::primitive::{AtomicU64, Ordering};
-use quarry_sys::thread::thread_pointer;
 
 const LIST: ArrayId = ArrayId::new(5);
 
@@ -43,7 +43,7 @@ impl Objects {
     }
 }
 
-/// What comes out of a drain.
+/// The guards and objects that come out of a drain.
 #[derive(Default)]
 struct Drained {
     guards: Vec<u64>,
@@ -63,13 +63,13 @@ impl Drained {
     }
 }
 
-/// Two threads install guards of their own where there is none, push behind what guard they find,
-/// and pop; the main thread drains twice.
+/// Two threads install guards of their own where there is none, push under the guard that they
+/// find, and pop; the main thread drains twice.
 fn guarded(bug: PlantedBug, cpus: u32) {
     drained_beside(bug, cpus, true);
 }
 
-/// The same where the barrier is left to nobody while the threads run: the main thread drains the
+/// The same where no thread may call the barrier while the threads run: the main thread drains the
 /// CPU that it is on.
 fn own_slot(bug: PlantedBug) {
     drained_beside(bug, 2, false);
@@ -99,7 +99,7 @@ fn drained_beside(bug: PlantedBug, cpus: u32, reaches_all: bool) {
             hands.extend(hand);
         }
     });
-    slots.leave_barrier_to(Some(thread_pointer()));
+    slots.leave_barrier_to(Some(task::current()));
     let level = slots.area().list_usage(LIST).level;
     let before = drained.objects.len();
     assert!(drained.drain(&slots, &objects));
@@ -179,8 +179,8 @@ fn whole_lists(bug: PlantedBug) {
     all_once(found, 0..2);
 }
 
-/// What was on a list before a drain began comes out of that drain, although its guard is being
-/// exchanged and its neighbours pushed and popped.
+/// An object that was on a list before a drain began comes out of that drain, although the guard is
+/// being exchanged and other objects are pushed and popped.
 fn complete(bug: PlantedBug) {
     let slots = Slots::new(1, bug);
     let objects = Objects::new(2);
@@ -219,13 +219,13 @@ fn refusal(bug: PlantedBug) {
         drained.drain(&slots, &objects);
         slots.sequences().refuse_barrier();
         if drained.drain(&slots, &objects) {
-            // Nothing was in use, so no barrier was needed.
+            // No list was in use, so no barrier was needed.
             assert!(drained.guards.len() <= 1);
         }
         installed = worker.join().expect("no panic");
     });
     Stepped::pin(0);
-    // What no drain has taken is in the cell, and works.
+    // Objects that no drain has taken are in the cell, and the cell works.
     let guard = slots.area().word(SlotIndex(0), LIST, 1).load(Ordering::Relaxed);
     assert_ne!(guard, u64::MAX, "a mark was left behind");
     // SAFETY: the object is ours and on no list.

@@ -1,4 +1,4 @@
-//! The counted lock: one holder at a time, nobody sleeps forever, every contention counted.
+//! The counted lock: one holder at a time, no thread sleeps forever, every contention is counted.
 
 use crate::check;
 use quarry_sys::lock::CountedLock;

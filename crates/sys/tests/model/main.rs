@@ -11,7 +11,7 @@ mod lists;
 mod lock;
 
 use quarry_sys::os::FakeOs;
-use quarry_sys::percpu::{ArrayId, Object, PerCpu, PlantedBug, SteppedSlots};
+use quarry_sys::percpu::{ArrayId, Arrays, Object, PerCpu, PlantedBug, SteppedSlots};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, Runner};
 use std::ops::Deref;
@@ -38,8 +38,8 @@ fn check(scenario: Scenario) {
     run(PctScheduler::new(3, runs()), FailurePersistence::Print, scenario);
 }
 
-/// Expects the check of a scenario with a planted bug to fail. More runs than `check` makes, on a
-/// thread of the OS of their own: what a failed run leaves behind must not meet the next one.
+/// Expects the check of a scenario with a planted bug to fail. Makes more runs than `check`, on a
+/// thread of the OS of their own: the remains of a failed run must not meet the next one.
 fn expect_failure(scenario: Scenario) {
     let fails = |body: fn(Scenario)| std::thread::spawn(move || body(scenario)).join().is_err();
     let found = fails(|scenario| {

@@ -8,22 +8,22 @@
 use crate::support::{Backend, Objects, Slots, number, tag};
 use crate::threads::{allowed_cpus, pin, pin_thread};
 use crate::tracer::{Sequence, Tracee, marker};
-use quarry_sys::percpu::{ArrayId, Object, PerCpu, Push, RseqSlots, SlotIndex};
+use quarry_sys::percpu::{ArrayId, Arrays, Lists, Object, PerCpu, Push, RseqSlots, SlotIndex};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 const ARRAY: ArrayId = ArrayId::new(7);
 const CAPACITY: usize = 6;
-/// In its wide place.
+/// Capacity in the wide place.
 const WIDE: usize = 9;
 const LIST: ArrayId = ArrayId::new(8);
 const GUARD: u64 = 5;
 
-/// What is done to a thread inside a sequence.
+/// A disturbance of a thread inside a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum Disturbance {
-    /// Nothing but the stop itself: a preemption with nobody else on the CPU.
+    /// Nothing but the stop itself: a preemption with no other thread on the CPU.
     Preemption = 1,
     /// A signal whose handler works on the same cell.
     Signal,
@@ -114,7 +114,7 @@ impl Operation {
         }
     }
 
-    /// What it says where nobody else touches the cell.
+    /// The answer where nobody else touches the cell.
     fn answer(self) -> Answer {
         use Operation as O;
         match self {
@@ -129,12 +129,12 @@ impl Operation {
         }
     }
 
-    /// Whether it runs with the lock of the bounds held, for which a drain would wait.
+    /// Returns whether the operation holds the lock of the bounds, for which a drain would wait.
     fn excludes(self, disturbance: Disturbance) -> bool {
         self == Self::Widen && disturbance == Disturbance::Drain
     }
 
-    /// Objects that it pushes, if it does.
+    /// The objects that the operation pushes, if any.
     fn pushed(self) -> Vec<usize> {
         match self {
             Self::PushBatch | Self::PushBatchFull => vec![10, 11, 12],
@@ -151,7 +151,7 @@ enum Answer {
     Swapped(bool),
 }
 
-/// What tracer and child tell each other; memory that fork shares.
+/// Messages between tracer and child, in memory that they share across the fork.
 #[derive(Default)]
 struct Shared {
     /// The disturbance of this round, once it has taken place; 0 before.
@@ -185,14 +185,14 @@ impl Shared {
     }
 }
 
-/// What the child's handler and its intruder need.
+/// The state that the child shares with its handler and its intruder.
 struct Stage {
     slots: Slots<RseqSlots>,
     objects: Objects,
     operation: Operation,
-    /// What they took and could not put back.
+    /// Objects that they took and could not put back.
     stolen: [AtomicU32; 16],
-    /// Single array operations that they did.
+    /// Single operations on the array that they did.
     operations: AtomicU32,
 }
 
@@ -220,7 +220,7 @@ impl Stage {
 
     fn push(&self, object: Object) -> bool {
         if self.operation.is_on_list() {
-            // SAFETY: whoever calls has popped it.
+            // SAFETY: the caller has popped it.
             unsafe { self.slots.list_push(LIST, GUARD, object) == Push::Stored }
         } else {
             let stored = self.slots.push(ARRAY, object) == Push::Stored;
@@ -332,7 +332,7 @@ fn round(stage: &Stage) {
     }
 }
 
-/// Empties everything, and puts what the operation wants into the running CPU's cell.
+/// Empties everything, and fills the running CPU's cell as the operation needs it.
 fn set_up(stage: &Stage) -> SlotIndex {
     stage.drain();
     stage.stolen.iter().for_each(|place| place.store(0, Ordering::Relaxed));
@@ -393,7 +393,8 @@ fn perform(stage: &Stage, slot: SlotIndex) -> Answer {
     answer
 }
 
-/// Objects are conserved and operations counted; where nobody interfered, the answer is known too.
+/// Checks that objects are conserved and operations counted. Where nothing interfered, the answer
+/// is known too.
 fn check(stage: &Stage, answer: &Answer, alone: bool, operations_before: u64) {
     let operation = stage.operation;
     if alone {
@@ -417,7 +418,7 @@ fn check(stage: &Stage, answer: &Answer, alone: bool, operations_before: u64) {
     let counted = stage.slots.usage(ARRAY).operations - operations_before;
     let others = matches!(operation, Operation::PopEmpty | Operation::PushFull)
         || matches!(operation, Operation::PushAgain | Operation::PushBelowAgain);
-    // These may succeed where somebody interfered; then they count as well.
+    // These may succeed where another task interfered; then they count as well.
     assert!(
         counted == u64::from(done) || others && counted == u64::from(done) + 1,
         "{operation:?}"
@@ -439,8 +440,8 @@ fn check(stage: &Stage, answer: &Answer, alone: bool, operations_before: u64) {
 }
 
 /// Steps through one operation, interrupts it at instruction `index` of its sequence (its end
-/// counts), and runs on to the second marker. False where the sequence was left before that.
-/// `arming` is the address of the instruction that arms the sequence, once it is known.
+/// counts), and runs on to the second marker. Returns false where the sequence was left before
+/// that. `arming` is the address of the instruction that arms the sequence, once it is known.
 fn interrupt(
     tracee: &Tracee,
     arming: &mut Option<u64>,

@@ -14,7 +14,7 @@ pub(crate) enum Op {
     Prepare(ArrayId),
     Pop(ArrayId),
     Push(ArrayId),
-    /// Pushes what lies on top already, or so many objects below it.
+    /// Pushes the object that lies on top already, or this many objects below it.
     PushAgain(ArrayId, usize),
     PopBatch(ArrayId, usize),
     PushBatch(ArrayId, usize),
@@ -26,9 +26,9 @@ pub(crate) enum Op {
     ListPushAgain,
     ListPop,
     DrainLists,
-    /// What `PushAgain` comes to: the object that was there in the slot that was current.
+    /// `PushAgain`, resolved: the object that was there in the slot that was current.
     Repeat(ArrayId, usize),
-    /// What `ListPushAgain` comes to: guard and head of the slot that was current.
+    /// `ListPushAgain`, resolved: guard and head of the slot that was current.
     ListRepeat(u64, usize),
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn any_op() -> impl Strategy<Value = Op> {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ArrayModel {
-    /// Whether it has room.
+    /// Whether the array has room.
     opened: bool,
     wide: bool,
     stack: Vec<usize>,
@@ -88,7 +88,7 @@ impl SlotModel {
     }
 }
 
-/// What an operation returned.
+/// The result of an operation.
 #[derive(Clone, Debug, PartialEq)]
 enum Outcome {
     Nothing,
@@ -255,7 +255,7 @@ impl<'a, S: Backend> Oracle<'a, S> {
             wanted.append(&mut model.stack);
             model.wide = false;
             model.opened = false;
-            // What a slot without room has counted is kept outside.
+            // The counts of a slot without room are kept outside.
             if slot.arrays.iter().all(|array| !array.opened) {
                 for (array, asleep) in slot.arrays.iter_mut().zip(&mut self.asleep) {
                     *asleep += std::mem::take(&mut array.operations);
@@ -294,7 +294,7 @@ impl<'a, S: Backend> Oracle<'a, S> {
         [a[0], a[1], b[0], b[1], list[0], list[1]]
     }
 
-    /// What the words of a slot say, in the oracle's terms.
+    /// The words of a slot in the oracle's terms.
     fn seen(&self, slot: usize) -> SlotModel {
         let words = self.words(slot);
         let mut seen = SlotModel::default();
@@ -345,7 +345,7 @@ impl<'a, S: Backend> Oracle<'a, S> {
     }
 }
 
-/// What an operation does to a slot. `here` is whether the slot is the one that was current before.
+/// The effect of an operation on a slot. `here` says whether the slot was current before.
 fn apply(model: &mut SlotModel, op: &Op, here: bool, fresh: [usize; 2]) -> Outcome {
     match op {
         Op::Prepare(array) => {

@@ -1,7 +1,7 @@
-//! Who gets room for how much, within limits.
+//! Room: which array gets how much of it, within limits.
 
 use crate::support::{Backend, Slots, Virtual, number, tag};
-use quarry_sys::percpu::{ArrayId, Limits, PerCpu, Push, SlotIndex};
+use quarry_sys::percpu::{ArrayId, Arrays, Limits, PerCpu, Push, SlotIndex};
 
 type FourCpus = Virtual<4>;
 
@@ -25,7 +25,7 @@ fn room(slots: &Slots<FourCpus>, array: ArrayId) -> usize {
     slots.area().room(slots.current(), array)
 }
 
-/// Asks for room; what was taken for it.
+/// Asks for room; returns the objects that were taken for it.
 fn ask(slots: &Slots<FourCpus>, array: ArrayId, limits: &Limits) -> (bool, Vec<usize>) {
     let mut taken = Vec::new();
     let has_more = slots.make_room(array, limits, &mut |_, objects| {

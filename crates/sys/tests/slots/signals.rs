@@ -5,7 +5,7 @@
 
 use crate::support::{A, B, CAPACITY_A, CAPACITY_B, LIST, Objects, Slots, number, tag};
 use crate::threads::{Dice, all_once};
-use quarry_sys::percpu::{NativeSlots, PerCpu, Push};
+use quarry_sys::percpu::{Arrays, Lists, NativeSlots, PerCpu, Push};
 use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ const INTERVAL_NS: i64 = 30_000;
 const SIGNALS: u64 = 1_500;
 const ROUNDS: usize = 50_000;
 
-/// What the handler works on; null while no storm blows.
+/// The slots on which the handler works; null while no storm blows.
 static SLOTS: AtomicPtr<Slots<NativeSlots>> = AtomicPtr::new(null_mut());
 /// Objects that the handler could not put back.
 static STASH: [AtomicPtr<u8>; OBJECTS] = [const { AtomicPtr::new(null_mut()) }; OBJECTS];
@@ -30,8 +30,8 @@ std::thread_local! {
     static SIGNALS_SEEN: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Pops and pushes on every cell; keeps what it cannot put back. Allocates nothing, waits for
-/// nothing.
+/// Pops and pushes on every cell; keeps the objects that it cannot put back. Allocates nothing,
+/// waits for nothing.
 extern "C" fn handler(_signal: i32) {
     SIGNALS_SEEN.set(SIGNALS_SEEN.get() + 1);
     // SAFETY: the storm is over, and all its threads joined, before the slots are dropped.
@@ -52,7 +52,7 @@ extern "C" fn handler(_signal: i32) {
     unsafe {
         if let Some(object) = slots.list_pop(LIST) {
             let guard = guard_here(slots);
-            // Whoever takes an object from a list can put it back on that list or on none.
+            // An object taken from a list can go back on that list or on none.
             if slots.list_push(LIST, guard, object) != Push::Stored {
                 LOST_FROM_LISTS.fetch_add(1, Ordering::Relaxed);
             }

@@ -1,11 +1,12 @@
-//! One suite over every backend: an oracle follows random operations, and each promise of `PerCpu`
-//! has a case of its own.
+//! One suite over every backend: an oracle follows random operations, and each promise of the
+//! traits has a case of its own.
 
 use crate::oracle::{Oracle, any_op};
 use crate::support::{A, B, Backend, CAPACITY_A, LIST, Objects, Slots, Virtual, number, tag};
 use proptest::prelude::*;
 use quarry_sys::percpu::{
-    ArrayId, LockedSlots, NativeSlots, PerCpu, Push, ThreadStripe, WIDE_OBJECTS, WIDE_PLACES,
+    ArrayId, Arrays, LockedSlots, NativeSlots, PerCpu, Push, ThreadStripe, WIDE_OBJECTS,
+    WIDE_PLACES,
 };
 use quarry_sys::primitive::Ordering;
 
@@ -85,8 +86,8 @@ fn huge_batches_are_refused<S: Backend>() {
     assert_eq!(slots.usage(A).level, 2);
 }
 
-/// A drained array is opened again by whoever asks for room, and a drain takes more than one piece
-/// where there is more.
+/// A request for room opens a drained array again, and a drain takes more than one piece where
+/// there is more.
 fn drains_in_pieces<S: Backend>() {
     let slots = Slots::<S>::new();
     let wide = ArrayId::new(3);
@@ -187,8 +188,8 @@ fn full_lists_refuse<S: Backend>() {
     }
 }
 
-/// Each call to the OS fails, alone or with the next: `init` finds a way around, or says so and can
-/// be repeated.
+/// Each call to the OS fails, alone or with the next: `init` finds a way around, or returns an
+/// error and can be repeated.
 fn init_repeats_and_fails_cleanly<S: Backend>() {
     static FAILING: quarry_sys::os::FakeOs = quarry_sys::os::FakeOs::new(4096);
     let _alone = EXCLUSIVE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -1,8 +1,8 @@
-//! What the tests of the slots share: backends under one name each, objects, and an oracle.
+//! Shared by the tests of the slots: backends under one name each, slots, and objects.
 
 use quarry_sys::os::FakeOs;
 use quarry_sys::percpu::{
-    ArrayId, Limits, NativeSlots, Object, PerCpu, Push, SlotIndex, VirtualSlots,
+    ArrayId, Arrays, Limits, Lists, NativeSlots, Object, PerCpu, Push, SlotIndex, VirtualSlots,
 };
 use std::io::Write;
 use std::mem::MaybeUninit;
@@ -20,8 +20,8 @@ pub(crate) const CAPACITY_A: usize = 3;
 pub(crate) const WIDE_A: usize = 9;
 pub(crate) const CAPACITY_B: usize = 9;
 
-/// Says that the running test is skipped, and why. Past the capture of the test harness, which
-/// hides what tests print that pass.
+/// Says that the running test is skipped, and why. Writes past the capture of the test harness,
+/// which hides the output of tests that pass.
 pub(crate) fn skipped(why: &str) {
     let current = std::thread::current();
     let test = current.name().unwrap_or("a test");
@@ -29,14 +29,14 @@ pub(crate) fn skipped(why: &str) {
 }
 
 /// A backend as a suite sees it.
-pub(crate) trait Backend: PerCpu + Send + 'static {
+pub(crate) trait Backend: Arrays + Lists + Send + 'static {
     /// Before `init`.
     fn configure(&self) {}
     /// Declares the slot of the running thread, where a backend lets it.
     fn enter(_hint: u32) {}
-    /// Whether a thread's slot is what `enter` said.
+    /// Whether a thread's slot is the one that `enter` declared.
     const DECLARED: bool = false;
-    /// Whether slots are used under locks only.
+    /// Returns whether slots are used under locks only.
     fn is_locked(&self) -> bool {
         true
     }
@@ -89,13 +89,17 @@ unsafe impl<const N: u32> PerCpu for Virtual<N> {
         fn init(&self, os: &'static dyn quarry_sys::os::Os) -> quarry_sys::os::OsResult<()>;
         fn area(&self) -> &quarry_sys::percpu::SlotArea;
         fn current(&self) -> SlotIndex;
+        fn visit_locks(&self, visit: &mut quarry_sys::locks::Visit<'_>);
+    }
+}
+
+// SAFETY: as for `PerCpu`.
+unsafe impl<const N: u32> Arrays for Virtual<N> {
+    forward! {
         fn pop(&self, array: ArrayId) -> Option<Object>;
         fn push(&self, array: ArrayId, object: Object) -> Push;
         fn pop_batch(&self, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool;
         fn push_batch(&self, array: ArrayId, objects: &[Object]) -> bool;
-        fn compare_store(
-            &self, slot: SlotIndex, array: ArrayId, word: usize, expected: u64, new: u64
-        ) -> bool;
         fn make_room(
             &self, array: ArrayId, limits: &Limits, take: &mut dyn FnMut(ArrayId, &[Object])
         ) -> bool;
@@ -104,10 +108,18 @@ unsafe impl<const N: u32> PerCpu for Virtual<N> {
             &self, which: &dyn Fn(SlotIndex, ArrayId) -> bool,
             take: &mut dyn FnMut(ArrayId, &[Object])
         ) -> bool;
+    }
+}
+
+// SAFETY: as for `PerCpu`.
+unsafe impl<const N: u32> Lists for Virtual<N> {
+    forward! {
+        fn compare_store(
+            &self, slot: SlotIndex, array: ArrayId, word: usize, expected: u64, new: u64
+        ) -> bool;
         fn drain_lists(
             &self, array: ArrayId, take: &mut dyn FnMut(u64, Option<Object>, usize)
         ) -> bool;
-        fn visit_locks(&self, visit: &mut quarry_sys::locks::Visit<'_>);
     }
     forward! { unsafe
         fn list_pop(&self, array: ArrayId) -> Option<Object>;
@@ -129,12 +141,12 @@ impl<S: Backend> Slots<S> {
         Self(slots)
     }
 
-    /// Pop with its slow half: also for threads without registration.
+    /// Pops, by the slow half where the fast one refuses: also for threads without registration.
     pub(crate) fn take(&self, array: ArrayId) -> Option<Object> {
         self.pop(array).or_else(|| self.pop_unregistered(array))
     }
 
-    /// Push with its slow half.
+    /// Pushes, by the slow half where the fast one refuses.
     pub(crate) fn put(&self, array: ArrayId, object: Object) -> Push {
         match self.push(array, object) {
             Push::Refused => self.push_unregistered(array, object),
@@ -190,7 +202,7 @@ pub(crate) struct Cell16(std::cell::UnsafeCell<[u64; 2]>);
 /// `count` objects for lists, all different.
 pub(crate) struct Objects(Box<[Cell16]>);
 
-// SAFETY: only whoever holds an object (by the list's contract, one thread) touches its memory.
+// SAFETY: only the holder of an object (by the list's contract, one thread) touches its memory.
 unsafe impl Sync for Objects {}
 
 impl Objects {

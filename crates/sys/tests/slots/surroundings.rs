@@ -5,7 +5,7 @@
 
 use crate::support::{A, Backend, LIST, Objects, Slots, number, tag};
 use crate::threads::all_once;
-use quarry_sys::percpu::{NativeSlots, PerCpu, Push};
+use quarry_sys::percpu::{Arrays, Lists, NativeSlots, PerCpu, Push};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -71,7 +71,7 @@ fn child_finds_what_was_said() {
     let slots = Slots::<NativeSlots>::new();
     match std::env::var(EXPECT).as_deref() {
         Ok(expected) => assert_eq!(slots.is_locked(), expected == "no"),
-        // Started by hand or by cargo: whatever this machine has.
+        // Started by hand or by cargo, on a machine with or without sequences.
         Err(_) => println!("sequences in use: {}", !slots.is_locked()),
     }
 }
@@ -126,20 +126,20 @@ fn a_late_refusal_leaves_the_slots_as_they_are() {
 /// Only the thread that the barrier was left to reaches the slots of other CPUs.
 #[test]
 fn the_barrier_is_left_to_one_thread() {
-    use quarry_sys::thread::thread_pointer;
+    use quarry_sys::primitive::task;
     let slots = Slots::<NativeSlots>::new();
     if slots.is_locked() {
         return;
     }
-    // A process that has forked from one with threads may count as one with threads, and so may
-    // this one: the other thread sees to it that it is.
+    // glibc may or may not count this process as one with threads; a second thread makes sure that
+    // it does.
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            assert!(slots.reaches_every_slot(), "until somebody says so, everybody may");
+            assert!(slots.reaches_every_slot(), "until a thread is named, every thread may");
             slots.leave_barrier_to(None);
             assert!(!slots.reaches_every_slot());
             assert!(!slots.drain(A, &mut |_| {}) && !slots.drain_lists(LIST, &mut |_, _, _| {}));
-            slots.leave_barrier_to(Some(thread_pointer()));
+            slots.leave_barrier_to(Some(task::current()));
             assert!(slots.reaches_every_slot() && slots.drain(A, &mut |_| {}));
         });
     });
@@ -163,7 +163,7 @@ fn unregister() -> bool {
     // SAFETY: unregistering only makes the kernel forget the area, which stays glibc's. The test
     // itself runs on a glibc that has the symbol.
     unsafe {
-        let area = quarry_sys::thread::thread_pointer().wrapping_add_signed(__rseq_offset);
+        let area = quarry_sys::primitive::task::current().wrapping_add_signed(__rseq_offset);
         [32u32, 36, 40, 48, 64]
             .into_iter()
             .any(|length| libc::syscall(libc::SYS_rseq, area, length, UNREGISTER, SIGNATURE) == 0)
@@ -291,8 +291,8 @@ fn forge_possible_cpus(list: &str) -> bool {
     }
 }
 
-/// `/sys` says that there is one CPU, and it looks like that, until the process is let loose on
-/// all: threads whose number has no slot are served by the stripes, and nothing is overwritten.
+/// `/sys` says that there is one CPU, and the process may run on one only, until it is let loose on
+/// all: stripes serve threads whose number has no slot, and nothing is overwritten.
 #[test]
 fn a_forged_list_of_cpus_harms_nobody() {
     const FORGED: &str = "QUARRY_TEST_FORGED_CPUS";

@@ -20,7 +20,7 @@ const DRAINS: usize = 5_000;
 /// Slots under locks show their mistakes sooner.
 const LOCKED_SHARE: usize = 20;
 
-/// Who takes part in a run.
+/// The threads that take part in a run.
 #[derive(Clone, Copy)]
 struct Run {
     /// Threads that push and pop.
@@ -31,7 +31,7 @@ struct Run {
     drain: bool,
 }
 
-/// Not enough for all of both arrays: each takes room from the other one.
+/// Limits that are too small for both arrays: each takes room from the other one.
 const LIMITS: Limits = Limits { slot: (CAPACITY_A + CAPACITY_B) * 3 / 4, ..Limits::NONE };
 
 const RUNS: [Run; 4] = [
@@ -46,7 +46,7 @@ const RUNS: [Run; 4] = [
 pub(crate) struct Dice(u64);
 
 impl Dice {
-    /// Those of thread `index`.
+    /// The decisions of thread `index`.
     pub(crate) fn new(index: usize) -> Self {
         Self(index as u64 + 1)
     }
@@ -99,7 +99,7 @@ pub(crate) fn all_once(mut found: Vec<usize>, count: usize) {
     assert_eq!(found, (0..count).collect::<Vec<_>>(), "lost, or never pushed");
 }
 
-/// What thread `index` starts with.
+/// The objects with which thread `index` starts.
 fn own_objects(index: usize) -> Vec<usize> {
     (index * OBJECTS_EACH..(index + 1) * OBJECTS_EACH).collect()
 }
@@ -179,7 +179,7 @@ fn move_some<S: Backend>(
     false
 }
 
-/// How long the threads of a run go on: so many rounds together, and so many drains.
+/// The length of a run: the rounds of all threads together, and the drains.
 struct Pace {
     rounds: usize,
     drains: usize,
@@ -365,7 +365,10 @@ fn lists_conserve<S: Backend>(run: Run) {
         let all = slots.drain_lists(LIST, &mut |guard, head, count| {
             let list = objects.walk(head);
             assert_eq!(list.len(), count);
-            assert!(guard <= u64::from(slots.area().slots()), "a guard that nobody set: {guard}");
+            assert!(
+                guard <= u64::from(slots.area().slots()),
+                "a guard that no thread set: {guard}"
+            );
             assert!(guard != 0 || list.is_empty(), "objects behind no guard");
             found.extend(list);
         });

@@ -21,7 +21,7 @@ pub(crate) fn marker() {
     unsafe { std::arch::asm!("int3", options(nostack, preserves_flags)) };
 }
 
-/// Where a sequence lies: `struct rseq_cs`, `include/uapi/linux/rseq.h`.
+/// The start and end of a sequence: `struct rseq_cs`, `include/uapi/linux/rseq.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sequence {
     descriptor: u64,
@@ -39,7 +39,7 @@ impl Sequence {
 /// A child that is traced, and stopped whenever this is not waiting for it.
 pub(crate) struct Tracee {
     thread: libc::pid_t,
-    /// Where the traced thread arms its sequences.
+    /// The address at which the traced thread arms its sequences.
     rseq_cs: u64,
 }
 
@@ -91,7 +91,7 @@ impl Tracee {
         self.resume(libc::PTRACE_CONT, 0)
     }
 
-    /// The same, with a signal for the child to handle first.
+    /// Runs to the next marker, with a signal for the child to handle first.
     pub(crate) fn run_to_marker_with(&self, signal: i32) -> bool {
         self.resume(libc::PTRACE_CONT, signal)
     }
@@ -170,7 +170,7 @@ impl Tracee {
         (self.address() == start).then_some(sequence)
     }
 
-    /// Whether the child has ended, without waiting for it.
+    /// Returns whether the child has ended, without waiting for it.
     pub(crate) fn has_ended(&self) -> bool {
         let mut status = 0;
         let flags = libc::__WALL | libc::WNOHANG;
@@ -184,7 +184,7 @@ impl Tracee {
     }
 }
 
-/// Whether this process is a child that is traced.
+/// Whether this process is a traced child.
 static IS_TRACED: AtomicBool = AtomicBool::new(false);
 
 /// Makes a traced child say by one system call what it panics with. Before the fork: in the child,

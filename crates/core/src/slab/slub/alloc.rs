@@ -10,13 +10,13 @@ use super::node::{Node, SlabChain};
 use super::order;
 use crate::frame::{MigrateType, Order, Pfn};
 use crate::pcp::{AllocFlags, PageRequest};
-use quarry_sys::percpu::{Object, PerCpu, SlotIndex};
+use quarry_sys::percpu::{Lists, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
 /// Times the slow path looks at its CPU again after it has been moved to another one.
 const TRIES: u32 = 4;
 
-impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
+impl<P: Lists, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
     /// Takes an object from wherever there is one. `None` where there is no memory.
     pub(super) fn alloc_slow(&self) -> Option<Object> {
         let mut misses = 0;

@@ -9,7 +9,7 @@ use super::tables::Tables;
 use crate::frame::{FRAME_SHIFT, NodeId, Pfn};
 use crate::slab::misuse::written_after_free;
 use crate::slab::{Cache, SlabContext};
-use quarry_sys::percpu::{ArrayId, Object, PerCpu, SlotIndex};
+use quarry_sys::percpu::{ArrayId, Lists, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 use quarry_sys::report::fatal;
 
@@ -28,13 +28,13 @@ pub(super) fn guard_of(slab: Pfn) -> u64 {
 }
 
 /// One cache of one policy, `LOCKLESS` as for [`Slub`](super::Slub).
-pub(super) struct SlubCache<'a, P: PerCpu, const LOCKLESS: bool> {
+pub(super) struct SlubCache<'a, P: Lists, const LOCKLESS: bool> {
     pub(super) context: &'a SlabContext<'a, P>,
     pub(super) cache: &'a Cache,
     pub(super) tables: &'a Tables,
 }
 
-impl<'a, P: PerCpu, const LOCKLESS: bool> SlubCache<'a, P, LOCKLESS> {
+impl<'a, P: Lists, const LOCKLESS: bool> SlubCache<'a, P, LOCKLESS> {
     pub(super) fn array(&self) -> ArrayId {
         self.cache.id().array()
     }

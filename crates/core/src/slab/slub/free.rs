@@ -10,10 +10,10 @@ use crate::frame::{Kind, Links, Order, Pfn};
 use crate::slab::MAX_BATCH;
 use crate::slab::misuse::not_in_use;
 use quarry_sys::lock::Guard;
-use quarry_sys::percpu::{Object, PerCpu, Push, SlotIndex};
+use quarry_sys::percpu::{Lists, Object, Push, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
-impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
+impl<P: Lists, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
     /// Gives objects of one slab back to it: `head` to `tail`, linked, `count` of them.
     ///
     /// # Safety

@@ -66,7 +66,7 @@ use core::mem::MaybeUninit;
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::{OsError, OsResult};
-use quarry_sys::percpu::{Object, PerCpu, Push};
+use quarry_sys::percpu::{Lists, Object, Push};
 use quarry_sys::primitive::{AtomicU32, Ordering};
 
 /// The policy; see the module. `LOCKLESS` is the slow path of Linux 3.1 (document 002); without it
@@ -82,7 +82,7 @@ pub struct Slub<const LOCKLESS: bool = true> {
 pub type LockedSlub = Slub<false>;
 
 impl<const LOCKLESS: bool> Slub<LOCKLESS> {
-    fn of<'a, P: PerCpu>(
+    fn of<'a, P: Lists>(
         &'a self,
         context: &'a SlabContext<'a, P>,
         cache: &'a Cache,
@@ -92,7 +92,7 @@ impl<const LOCKLESS: bool> Slub<LOCKLESS> {
     }
 }
 
-impl<P: PerCpu, const LOCKLESS: bool> SlabPolicy<P> for Slub<LOCKLESS> {
+impl<P: Lists, const LOCKLESS: bool> SlabPolicy<P> for Slub<LOCKLESS> {
     const NAME: &'static str = if LOCKLESS { "slub" } else { "slub-locked" };
     const NEW: Self = Self { tables: LateTables::new(), last: AtomicU32::new(0) };
     const MERGES: bool = true;

@@ -4,7 +4,7 @@ use super::cache::{LIST, POPS, PUSHES, SlubCache};
 use super::node::PartialList;
 use crate::frame::{Links, Pfn};
 use crate::slab::SlabStats;
-use quarry_sys::percpu::{PerCpu, SlotIndex};
+use quarry_sys::percpu::{Lists, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
 /// Slabs of a node's list that are looked at, half from either end; the rest is taken to be like
@@ -19,7 +19,7 @@ struct FreeCount {
     partial_slabs: u64,
 }
 
-impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
+impl<P: Lists, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
     /// O(used slots + slabs on lists). A snapshot: its parts are read one after the other.
     pub(super) fn stats(&self) -> SlabStats {
         let mut stats = SlabStats::default();

@@ -5,7 +5,7 @@ use super::freelist::{self, Freelist};
 use super::node::PartialList;
 use crate::frame::{PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use quarry_sys::broken::{Broken, Check};
-use quarry_sys::percpu::{Object, PerCpu};
+use quarry_sys::percpu::{Lists, Object};
 use quarry_sys::primitive::Ordering;
 
 /// What a walk over all slabs has found.
@@ -17,7 +17,7 @@ struct Census {
     inuse: u64,
 }
 
-impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
+impl<P: Lists, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
     /// Checks every slab, list and count of the cache. O(frames). Nobody else is at work.
     pub(super) fn validate(&self) -> Result<(), Broken> {
         let census = self.census()?;

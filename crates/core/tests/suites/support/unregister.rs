@@ -17,7 +17,8 @@ pub(crate) fn unregister() {
         if cfg!(not(target_arch = "x86_64")) || offset.is_null() {
             return;
         }
-        let registration = quarry_sys::thread::thread_pointer().wrapping_add_signed(offset.read());
+        let registration =
+            quarry_sys::primitive::task::current().wrapping_add_signed(offset.read());
         libc::syscall(libc::SYS_rseq, registration, REGISTERED_BYTES, UNREGISTER, SIGNATURE);
     }
 }

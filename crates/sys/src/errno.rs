@@ -1,0 +1,30 @@
+//! The calling thread's `errno`, and why the operating system refused.
+
+/// Why the operating system refused, as the positive `errno` it gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OsError(pub i32);
+
+/// Result of a call to the operating system.
+pub type OsResult<T> = Result<T, OsError>;
+
+impl OsError {
+    /// The `errno` that the last failed call on this thread has left.
+    #[must_use]
+    pub fn last() -> Self {
+        Self(last())
+    }
+}
+
+/// The calling thread's `errno`.
+#[must_use]
+pub fn last() -> i32 {
+    // SAFETY: __errno_location returns the calling thread's own errno, which lives as long as the
+    // thread.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Sets the calling thread's `errno`.
+pub fn set(value: i32) {
+    // SAFETY: as for `last`; nobody else writes it.
+    unsafe { *libc::__errno_location() = value };
+}

@@ -1,0 +1,151 @@
+//! Where each cell and each array of a slot lies, and the words of a cell.
+//!
+//! A slot is [`SLOT_BYTES`] of address space: one page of cells (32 bytes each; cell 0, the
+//! *control cell*, belongs to the slot itself), then the arrays one behind the other. [`LOOKED_AT`]
+//! guard words that stay 0 precede each array, so that a push that looks at the objects below the
+//! top never leaves the array's own memory.
+//!
+//! Every array gets a narrow place of its own when it is opened. So the arrays that a program uses
+//! lie together in each slot, on few pages: a program touches those one by one when it starts, and
+//! each side of a fork touches them again. Behind the narrow places lie [`WIDE_PLACES`] wide ones;
+//! an array that has shown that it needs one moves to one that is free, until it is drained.
+//!
+//! Layout equation of narrow places, in the order in which a slot's arrays were opened:
+//! `begin(n) = end(n-1) + LOOKED_AT`, `end(n) = begin(n) + capacity(n)`, `end(last) <= FIRST_WIDE`.
+//! Wide place `p` is the words `FIRST_WIDE + p * WIDE_WORDS + LOOKED_AT ..`, behind its own guards.
+//!
+//! Invariant of an array that has been opened: its place (word 3) is a front part of its narrow
+//! one, perhaps an empty part, or a wide one whose owner (a byte of the control cell) it is;
+//! `begin <= top <= end` of its place; and the words `begin..top` are objects. `room` says how much
+//! room it gets there, and when it loses it.
+
+/// log2 of [`SLOT_BYTES`]. The sequences carry it as an immediate.
+pub(super) const SLOT_SHIFT: u32 = 17;
+/// Bytes of address space per slot: 16 bits number its words. The narrow places of 72 size classes
+/// of up to 128 objects take 52 KiB, the wide places 64 KiB. Only pages that are touched take
+/// memory.
+pub const SLOT_BYTES: usize = 1 << SLOT_SHIFT;
+/// Cells per slot, the control cell included.
+pub const MAX_ARRAYS: usize = 128;
+/// log2 of the bytes of a cell: four words.
+pub(super) const CELL_SHIFT: u32 = 5;
+const CELLS_BYTES: usize = MAX_ARRAYS << CELL_SHIFT;
+pub(super) const FIRST_WORD: usize = CELLS_BYTES / 8;
+pub(super) const LAST_WORD: usize = SLOT_BYTES / 8;
+/// Wide places of a slot. One word names their owners, a byte each.
+pub const WIDE_PLACES: usize = 8;
+/// Most objects of an array in a wide place: a burst of a thousand.
+pub const WIDE_OBJECTS: usize = 1024;
+/// Objects below the top with which a push compares the one that it is given; and guard words in
+/// front of each array.
+pub const LOOKED_AT: usize = 2;
+const WIDE_WORDS: usize = LOOKED_AT + WIDE_OBJECTS;
+pub(super) const FIRST_WIDE: usize = LAST_WORD - WIDE_PLACES * WIDE_WORDS;
+
+const _: () = assert!(LAST_WORD < 0xffff, "a top and a complemented begin have 16 bits each");
+const _: () = assert!(MAX_ARRAYS <= 256, "the number of an array fits a byte");
+
+/// Word of an array's cell that says where the array lies, 0 = never opened: `{narrow : 32 | now :
+/// 32}`, two places. The narrow one is all that the array may have there.
+pub(super) const PLACE: usize = 3;
+/// Where an array lies: `{end : 16 | begin : 16}`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place(pub(super) u32);
+
+impl Place {
+    pub(super) fn new(begin: usize, end: usize) -> Self {
+        Self((end << 16 | begin) as u32)
+    }
+
+    /// The first `objects` words of the place, at most all of them.
+    pub(super) fn front(self, objects: usize) -> Self {
+        Self::new(self.begin() as usize, self.begin() as usize + objects.min(self.len()))
+    }
+
+    /// Objects that find room in the place.
+    pub(super) fn len(self) -> usize {
+        (self.end() - self.begin()) as usize
+    }
+
+    pub(super) fn begin(self) -> u64 {
+        u64::from(self.0 & 0xffff)
+    }
+
+    pub(super) fn end(self) -> u64 {
+        u64::from(self.0 >> 16)
+    }
+
+    /// Word 1 of the cell of an open array: `{end : 16 | !begin : 16}`. An empty place refuses
+    /// pushes and pops as closed bounds do.
+    pub(super) fn bounds(self) -> u64 {
+        u64::from(self.0) ^ 0xffff
+    }
+}
+
+/// Word of an array's cell that counts its misses. A policy that decides about the array's room
+/// uses the low half, the hand that looks for room to take the high half (see `room`).
+pub(super) const MISSES: usize = 2;
+
+/// Most objects that a list can count.
+pub(super) const LIST_MAX: u64 = 0xf_ffff;
+
+/// A wide place of a slot, and how much of it an array uses.
+#[derive(Clone, Copy)]
+pub(super) struct WidePlace {
+    pub(super) number: usize,
+    pub(super) capacity: usize,
+}
+
+impl WidePlace {
+    pub(super) fn place(self) -> Place {
+        let begin = FIRST_WIDE + self.number * WIDE_WORDS + LOOKED_AT;
+        Place::new(begin, begin + self.capacity)
+    }
+}
+
+/// The number of a cell, and so of a cache, in every slot. Never 0, the control cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrayId(u16);
+
+impl ArrayId {
+    /// The id with number `index`.
+    ///
+    /// # Panics
+    /// Where `index` is 0 or not below [`MAX_ARRAYS`].
+    #[inline(always)]
+    #[must_use]
+    pub const fn new(index: usize) -> Self {
+        assert!(index > 0 && index < MAX_ARRAYS, "array ids are 1..MAX_ARRAYS");
+        Self(index as u16)
+    }
+
+    /// The id with number `index`, unchecked: for tables of classes that were checked when built.
+    ///
+    /// # Safety
+    /// `0 < index < MAX_ARRAYS`.
+    #[inline(always)]
+    #[must_use]
+    pub const unsafe fn new_unchecked(index: usize) -> Self {
+        Self(index as u16)
+    }
+
+    /// The number.
+    #[inline(always)]
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A slot's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SlotIndex(pub u32);
+
+impl SlotIndex {
+    /// The number as an index.
+    #[inline(always)]
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}

@@ -1,0 +1,38 @@
+//! Objects, the result of a push, and the counts of slots.
+
+use core::ptr::NonNull;
+
+/// An object of a cache: its address, aligned to at least 16 bytes.
+pub type Object = NonNull<u8>;
+
+/// The result of a push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Push {
+    /// The object is in the slot.
+    Stored,
+    /// No room, not prepared, stopped by a drain, guard mismatch, or no slot: take the slow path.
+    Refused,
+    /// There was room, but one of the objects on top ([`LOOKED_AT`](super::LOOKED_AT) of them; of a
+    /// list, the head) is the same one: it was freed a moment ago already. Nothing changed.
+    Duplicate,
+}
+
+/// The counts of one array.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArrayUse {
+    /// Objects in the array now.
+    pub level: u64,
+    /// Single pushes and pops so far, batches not included.
+    pub operations: u64,
+}
+
+/// The counts of one list in all slots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListUse {
+    /// Objects on the list now.
+    pub level: u64,
+    /// Pops so far, attempts that were interrupted and repeated included.
+    pub pops: u64,
+    /// Pushes so far, attempts that were interrupted and repeated included.
+    pub pushes: u64,
+}

@@ -1,0 +1,81 @@
+//! The trait of restartable sequences, on which the backend `sequenced` stands.
+
+use super::area::SlotArea;
+use super::layout::{ArrayId, SlotIndex};
+use super::object::{Object, Push};
+use core::mem::MaybeUninit;
+
+/// The guard that stops every push to, pop from and `compare_store` on a list.
+pub(super) const STOPPED_LIST: u64 = u64::MAX;
+
+/// The restartable sequences of an architecture (or of the model checker).
+///
+/// # Safety
+/// Each operation does what [`Arrays`](super::Arrays) and [`Lists`](super::Lists) say of its
+/// namesake for the slot of the running CPU, by one committing store, or starts again; it loads
+/// bounds (or guard) before the header, and refuses a closed cell, a stopped list and a thread that
+/// is not registered. After `barrier` has returned true, no sequence that loaded bounds or guard
+/// before the call still runs.
+pub unsafe trait Sequences: Sync {
+    /// The value before `start`.
+    const INERT: Self;
+
+    /// Readies the process. Returns whether sequences run; where not, every operation refuses.
+    fn start(&self) -> bool;
+
+    /// Slots of CPUs: an exclusive upper bound of their numbers, as far as the system says.
+    fn slots(&self) -> u32;
+
+    /// An exclusive upper bound of the numbers that no container can forge.
+    fn numbers(&self) -> u32 {
+        self.slots()
+    }
+
+    /// Returns whether the running thread can run sequences now.
+    fn registered(&self) -> bool;
+
+    /// The slot of the running CPU now; any number where the thread is not registered.
+    fn slot(&self) -> u32;
+
+    /// Makes every running sequence start again. Returns false where the kernel refuses.
+    fn barrier(&self) -> bool;
+
+    /// Returns whether the calling thread is for sure the only one that can run sequences.
+    fn is_alone(&self) -> bool;
+
+    /// See [`Arrays::pop`](super::Arrays::pop).
+    fn pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object>;
+
+    /// See [`Arrays::push`](super::Arrays::push).
+    fn push(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push;
+
+    /// See [`Arrays::pop_batch`](super::Arrays::pop_batch); `out` holds 1..=0xffff objects.
+    fn pop_batch(&self, area: &SlotArea, array: ArrayId, out: &mut [MaybeUninit<Object>]) -> bool;
+
+    /// See [`Arrays::push_batch`](super::Arrays::push_batch); there are 1..=0xffff objects.
+    fn push_batch(&self, area: &SlotArea, array: ArrayId, objects: &[Object]) -> bool;
+
+    /// See [`Lists::list_pop`](super::Lists::list_pop).
+    ///
+    /// # Safety
+    /// As [`Lists::list_pop`](super::Lists::list_pop).
+    unsafe fn list_pop(&self, area: &SlotArea, array: ArrayId) -> Option<Object>;
+
+    /// See [`Lists::list_push`](super::Lists::list_push).
+    ///
+    /// # Safety
+    /// As [`Lists::list_push`](super::Lists::list_push).
+    unsafe fn list_push(&self, area: &SlotArea, array: ArrayId, guard: u64, object: Object)
+    -> Push;
+
+    /// See [`Lists::compare_store`](super::Lists::compare_store); slot and word exist.
+    fn compare_store(
+        &self,
+        area: &SlotArea,
+        slot: SlotIndex,
+        array: ArrayId,
+        word: usize,
+        expected: u64,
+        new: u64,
+    ) -> bool;
+}

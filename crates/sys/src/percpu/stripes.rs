@@ -1,0 +1,421 @@
+//! Slots under a try-lock each: for CPUs without sequences, for threads without a registration,
+//! for sanitizers, and for tests that say which CPU they are.
+//!
+//! They have the cells and arrays that the sequences use, so one drain serves both kinds. The lock
+//! is one word that holds the task of its owner. Single operations only try it, so that nothing on
+//! the fast path waits; `prepare` and `drain`, which must have it, spin briefly and then nap.
+
+use super::area::SlotArea;
+use super::layout::{ArrayId, LIST_MAX, LOOKED_AT, SlotIndex};
+use super::limits::Limits;
+use super::object::{Object, Push};
+use crate::lock::{Guard, LockStats};
+use crate::locks::{AnyLock, Visit};
+use crate::primitive::touch::touch_bytes;
+use crate::primitive::{Access, AtomicU32, AtomicU64, Ordering, relax, task, timer};
+use core::mem::MaybeUninit;
+
+/// Stripes tried before an operation gives up and lets the slow path serve.
+const TRIES: u32 = 4;
+
+/// A choice of the slot that the running thread uses.
+pub trait ChooseSlot: Sync {
+    /// The initial value.
+    const NEW: Self;
+    /// Slots to reserve.
+    fn slots(&self) -> u32;
+    /// The preferred slot, any number: it is reduced modulo [`slots`](Self::slots).
+    fn choose(&self) -> u32;
+    /// Whether a thread may take a neighbour of its slot while its own is locked.
+    const MAY_WANDER: bool;
+}
+
+/// Spreads threads over stripes by their tasks.
+pub struct ThreadStripe;
+
+impl ChooseSlot for ThreadStripe {
+    const NEW: Self = Self;
+    const MAY_WANDER: bool = true;
+
+    fn slots(&self) -> u32 {
+        (crate::topology::possible_cpus() * 2).next_power_of_two().clamp(4, 64)
+    }
+
+    #[inline]
+    fn choose(&self) -> u32 {
+        // Fibonacci hashing: thread control blocks are a multiple of a stack size apart.
+        ((task::current() as u64 >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32
+    }
+}
+
+/// Slots `first..first + count` of an area, each under its own try-lock.
+pub(super) struct Stripes {
+    pub(super) first: AtomicU32,
+    pub(super) count: AtomicU32,
+}
+
+/// Rounds of spinning before a waiter naps; as in `lock`.
+const SPIN_ROUNDS: u32 = 100;
+
+/// Proof that a slot is locked; unlocks it when dropped.
+struct SlotGuard<'a> {
+    area: &'a SlotArea,
+    slot: SlotIndex,
+}
+
+impl Drop for SlotGuard<'_> {
+    fn drop(&mut self) {
+        self.area.control(self.slot).store(0, Ordering::Release);
+    }
+}
+
+/// The contents of an array's cell. `begin > end` where the array has not been opened.
+struct Cell {
+    header: u64,
+    begin: usize,
+    end: usize,
+}
+
+impl Cell {
+    fn top(&self) -> usize {
+        (self.header & 0xffff) as usize
+    }
+}
+
+impl SlotGuard<'_> {
+    fn word(&self, array: ArrayId, word: usize) -> &AtomicU64 {
+        self.area.word(self.slot, array, word)
+    }
+
+    fn at(&self, index: usize) -> &AtomicU64 {
+        self.area.at(self.slot, index)
+    }
+
+    fn cell(&self, array: ArrayId) -> Cell {
+        let header = self.word(array, 0).load(Ordering::Relaxed);
+        let bounds = self.word(array, 1).load(Ordering::Relaxed);
+        let (begin, end) = ((!bounds & 0xffff) as usize, (bounds >> 16 & 0xffff) as usize);
+        Cell { header, begin, end }
+    }
+
+    /// Adds one to a counter of the cell.
+    fn count(&self, array: ArrayId, word: usize) {
+        let word = self.word(array, word);
+        word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Moves the top, adding `operations` to those that the header has counted.
+    fn set_top(&self, array: ArrayId, header: u64, operations: u64, top: usize) {
+        // The count has 48 bits and wraps, as it does in the sequences.
+        let counted = header.wrapping_add(operations << 16) & !0xffff;
+        self.word(array, 0).store(counted | top as u64, Ordering::Relaxed);
+    }
+
+    /// Takes the top `out.len()` objects, if there are as many, as `operations` operations.
+    fn take(&self, array: ArrayId, out: &mut [MaybeUninit<Object>], operations: u64) -> bool {
+        let cell = self.cell(array);
+        if cell.top() < cell.begin + out.len() {
+            return false;
+        }
+        let bottom = cell.top() - out.len();
+        for (offset, object) in out.iter_mut().enumerate() {
+            let address = self.at(bottom + offset).load(Ordering::Relaxed) as *mut u8;
+            object.write(Object::new(address).expect("arrays hold no null"));
+        }
+        self.set_top(array, cell.header, operations, bottom);
+        true
+    }
+
+    /// The top of the array if `count` more objects fit on it.
+    fn top_below(&self, array: ArrayId, count: usize) -> Option<usize> {
+        let cell = self.cell(array);
+        (count <= cell.end.saturating_sub(cell.top())).then_some(cell.top())
+    }
+
+    /// Puts `objects` on top of the array, which has room for them, as `operations` operations.
+    fn put(&self, array: ArrayId, objects: &[Object], operations: u64) {
+        let cell = self.cell(array);
+        let top = cell.top();
+        for (offset, object) in objects.iter().enumerate() {
+            self.at(top + offset).store(object.as_ptr() as u64, Ordering::Relaxed);
+        }
+        self.set_top(array, cell.header, operations, top + objects.len());
+    }
+}
+
+fn try_lock(area: &SlotArea, slot: SlotIndex) -> Option<SlotGuard<'_>> {
+    let me = task::current() as u64;
+    let word = area.control(slot);
+    area.note_locked(slot);
+    let is_free = word.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
+    is_free.then(|| SlotGuard { area, slot })
+}
+
+fn lock(area: &SlotArea, slot: SlotIndex) -> SlotGuard<'_> {
+    let mut rounds = 0;
+    loop {
+        if let Some(guard) = try_lock(area, slot) {
+            return guard;
+        }
+        if area.control(slot).load(Ordering::Relaxed) == task::current() as u64 {
+            crate::report::entered_again();
+        }
+        rounds += 1;
+        if rounds > SPIN_ROUNDS { timer::nap() } else { relax() }
+    }
+}
+
+impl Stripes {
+    pub(super) const fn new() -> Self {
+        Self { first: AtomicU32::new(0), count: AtomicU32::new(0) }
+    }
+
+    pub(super) fn slots(&self) -> impl Iterator<Item = SlotIndex> {
+        let first = self.first.load(Ordering::Relaxed);
+        (first..first + self.count.load(Ordering::Relaxed)).map(SlotIndex)
+    }
+
+    #[inline]
+    fn slot(&self, hint: u32) -> SlotIndex {
+        let count = self.count.load(Ordering::Relaxed);
+        SlotIndex(self.first.load(Ordering::Relaxed) + hint % count)
+    }
+
+    fn enter<'a, C: ChooseSlot>(&self, area: &'a SlotArea, choice: &C) -> Option<SlotGuard<'a>> {
+        let hint = choice.choose();
+        let tries = if C::MAY_WANDER { TRIES } else { 1 };
+        (0..tries).find_map(|try_| try_lock(area, self.slot(hint.wrapping_add(try_))))
+    }
+
+    pub(super) fn current<C: ChooseSlot>(&self, choice: &C) -> SlotIndex {
+        self.slot(choice.choose())
+    }
+
+    pub(super) fn pop<C: ChooseSlot>(
+        &self,
+        area: &SlotArea,
+        choice: &C,
+        array: ArrayId,
+    ) -> Option<Object> {
+        let slot = self.enter(area, choice)?;
+        let mut one = [MaybeUninit::uninit()];
+        if !slot.take(array, &mut one, 1) {
+            return None;
+        }
+        // SAFETY: `take` returned true, so it wrote the element.
+        Some(unsafe { one[0].assume_init() })
+    }
+
+    pub(super) fn push<C: ChooseSlot>(
+        &self,
+        area: &SlotArea,
+        choice: &C,
+        array: ArrayId,
+        object: Object,
+    ) -> Push {
+        let Some(slot) = self.enter(area, choice) else { return Push::Refused };
+        let Some(top) = slot.top_below(array, 1) else { return Push::Refused };
+        let mut below = (1..=LOOKED_AT).map(|depth| slot.at(top - depth));
+        if below.any(|word| word.load(Ordering::Relaxed) == object.as_ptr() as u64) {
+            return Push::Duplicate;
+        }
+        slot.put(array, &[object], 1);
+        Push::Stored
+    }
+
+    pub(super) fn pop_batch<C: ChooseSlot>(
+        &self,
+        area: &SlotArea,
+        choice: &C,
+        array: ArrayId,
+        out: &mut [MaybeUninit<Object>],
+    ) -> bool {
+        self.enter(area, choice).is_some_and(|slot| slot.take(array, out, 0))
+    }
+
+    pub(super) fn push_batch<C: ChooseSlot>(
+        &self,
+        area: &SlotArea,
+        choice: &C,
+        array: ArrayId,
+        objects: &[Object],
+    ) -> bool {
+        self.enter(area, choice).is_some_and(|slot| {
+            let fits = slot.top_below(array, objects.len()).is_some();
+            if fits {
+                slot.put(array, objects, 0);
+            }
+            fits
+        })
+    }
+
+    /// Not inlined: where there are sequences, it is the slow path behind them.
+    ///
+    /// # Safety
+    /// As [`Lists::list_pop`](super::Lists::list_pop).
+    #[inline(never)]
+    pub(super) unsafe fn list_pop<C: ChooseSlot>(
+        &self,
+        area: &SlotArea,
+        choice: &C,
+        array: ArrayId,
+    ) -> Option<Object> {
+        let slot = self.enter(area, choice)?;
+        let word = slot.word(array, 0);
+        let value = word.load(Ordering::Relaxed);
+        let head = Object::new(((value >> 20) << 4) as *mut u8)?;
+        touch_bytes(head.as_ptr(), size_of::<u64>(), Access::Read);
+        // SAFETY: the caller promises that the first word of a listed object is its link.
+        let next = unsafe { head.cast::<u64>().read() };
+        word.store(((next >> 4) << 20) | ((value & LIST_MAX) - 1), Ordering::Relaxed);
+        slot.count(array, 2);
+        Some(head)
+    }
+
+    /// Not inlined: where there are sequences, it is the slow path behind them.
+    ///
+    /// # Safety
+    /// As [`Lists::list_push`](super::Lists::list_push).
+    #[inline(never)]
+    pub(super) unsafe fn list_push<C: ChooseSlot>(
+        &self,
+        area: &SlotArea,
+        choice: &C,
+        array: ArrayId,
+        guard: u64,
+        object: Object,
+    ) -> Push {
+        let Some(slot) = self.enter(area, choice) else { return Push::Refused };
+        if slot.word(array, 1).load(Ordering::Relaxed) != guard {
+            return Push::Refused;
+        }
+        let word = slot.word(array, 0);
+        let value = word.load(Ordering::Relaxed);
+        let head = (value >> 20) << 4;
+        if head == object.as_ptr() as u64 {
+            return Push::Duplicate;
+        }
+        if value & LIST_MAX == LIST_MAX {
+            return Push::Refused;
+        }
+        touch_bytes(object.as_ptr(), size_of::<u64>(), Access::Write);
+        // SAFETY: the caller owns the object and lets its first word be overwritten.
+        unsafe { object.cast::<u64>().write(head) };
+        let address = object.as_ptr() as u64;
+        word.store(((address >> 4) << 20) | ((value & LIST_MAX) + 1), Ordering::Relaxed);
+        slot.count(array, 3);
+        Push::Stored
+    }
+
+    pub(super) fn compare_store(
+        &self,
+        area: &SlotArea,
+        slot: SlotIndex,
+        array: ArrayId,
+        word: usize,
+        expected: u64,
+        new: u64,
+    ) -> bool {
+        let Some(guard) = try_lock(area, slot) else { return false };
+        let word = guard.word(array, word);
+        let same = word.load(Ordering::Relaxed) == expected;
+        if same {
+            word.store(new, Ordering::Relaxed);
+        }
+        same
+    }
+
+    /// See [`Arrays::make_room`](super::Arrays::make_room). The caller holds the lock of the
+    /// bounds.
+    pub(super) fn make_room(
+        &self,
+        area: &SlotArea,
+        bounds: &Guard<'_, ()>,
+        (slot, array): (SlotIndex, ArrayId),
+        limits: &Limits,
+        take: &mut dyn FnMut(ArrayId, &[Object]),
+    ) -> bool {
+        // Lock order: bounds before slots, as in drain and fork.
+        let _slot = lock(area, slot);
+        area.make_room_held(bounds, (slot, array), limits, |unused| {
+            area.empty_stopped(slot, unused, take);
+            area.reopen(slot, unused);
+            true
+        })
+    }
+
+    /// See [`Arrays::widen_within`](super::Arrays::widen_within). The caller holds the lock of the
+    /// bounds.
+    pub(super) fn widen(
+        &self,
+        area: &SlotArea,
+        slot: SlotIndex,
+        array: ArrayId,
+        limits: &Limits,
+    ) -> bool {
+        let Some(wide) = area.free_wide_place(slot, array, limits) else { return false };
+        let _slot = lock(area, slot);
+        area.widen_stopped(slot, array, wide);
+        area.reopen(slot, array);
+        true
+    }
+
+    /// See [`Arrays::drain_where`](super::Arrays::drain_where).
+    pub(super) fn drain(
+        &self,
+        area: &SlotArea,
+        which: &dyn Fn(SlotIndex, ArrayId) -> bool,
+        take: &mut dyn FnMut(ArrayId, &[Object]),
+    ) {
+        for slot in self.slots().filter(|slot| area.is_awake(*slot)) {
+            let _bounds = area.bounds_lock.lock();
+            let _slot = lock(area, slot);
+            for array in area.with_room(slot).filter(|array| which(slot, *array)) {
+                area.empty_stopped(slot, array, take);
+                area.reopen(slot, array);
+            }
+        }
+    }
+
+    pub(super) fn drain_lists(
+        &self,
+        area: &SlotArea,
+        array: ArrayId,
+        take: &mut dyn FnMut(u64, Option<Object>, usize),
+    ) {
+        for slot in self.slots() {
+            let _slot = lock(area, slot);
+            let guard = area.word(slot, array, 1).load(Ordering::Relaxed);
+            area.empty_list(slot, array, guard, take);
+        }
+    }
+
+    /// Visits the locks of stripes that were ever held.
+    pub(super) fn visit_locks(&self, area: &SlotArea, visit: &mut Visit<'_>) {
+        for slot in self.slots().filter(|slot| area.was_locked(*slot)) {
+            visit("percpu->stripe", &Stripe(area.control(slot)));
+        }
+    }
+}
+
+/// The lock of one stripe: the task that holds it, or 0.
+struct Stripe<'a>(&'a AtomicU64);
+
+impl AnyLock for Stripe<'_> {
+    fn is_free(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+
+    fn stats(&self) -> Option<LockStats> {
+        None
+    }
+
+    /// Frees the stripe unless the calling task holds it: any other holder is not in the child,
+    /// and its operation has stored its one word, or not.
+    fn adopt_in_child(&self) {
+        let me = task::current() as u64;
+        if ![0, me].contains(&self.0.load(Ordering::Relaxed)) {
+            self.0.store(0, Ordering::Relaxed);
+        }
+    }
+}

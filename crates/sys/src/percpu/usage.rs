@@ -1,0 +1,50 @@
+//! Figures of all slots: what they hold, and what they have counted.
+
+use super::area::SlotArea;
+use super::layout::{ArrayId, LIST_MAX, MAX_ARRAYS, SlotIndex};
+use super::object::{ArrayUse, ListUse};
+use crate::primitive::Ordering;
+
+impl SlotArea {
+    /// Level and operations of an array summed over all slots; a snapshot. O(slots awake).
+    #[must_use]
+    pub fn usage(&self, array: ArrayId) -> ArrayUse {
+        let operations = self.rooms.operations_asleep(array);
+        let mut sum = ArrayUse { level: 0, operations };
+        if self.capacity(array) == 0 {
+            return sum;
+        }
+        for slot in self.awake() {
+            let header = self.word(slot, array, 0).load(Ordering::Relaxed);
+            if header != 0 {
+                sum.level += self.slot_level(slot, array);
+                sum.operations += header >> 16;
+            }
+        }
+        sum
+    }
+
+    /// Returns a number that changes with every push and pop of any of a slot's cells. O(cells).
+    #[must_use]
+    pub fn slot_operations(&self, slot: SlotIndex) -> u64 {
+        (1..MAX_ARRAYS).map(ArrayId::new).fold(0, |sum, array| {
+            let word = |word| self.word(slot, array, word).load(Ordering::Relaxed);
+            // An array counts in its header, a list in words of its own. Arrays change those words
+            // only when they are missed or moved.
+            sum.wrapping_add(word(0)).wrapping_add(word(2)).wrapping_add(word(3))
+        })
+    }
+
+    /// Objects, pops and pushes of a list summed over all slots; a snapshot. O(slots).
+    #[must_use]
+    pub fn list_usage(&self, array: ArrayId) -> ListUse {
+        let mut sum = ListUse::default();
+        for slot in (0..self.slots()).map(SlotIndex) {
+            let word = |word| self.word(slot, array, word).load(Ordering::Relaxed);
+            sum.level += word(0) & LIST_MAX;
+            sum.pops += word(2);
+            sum.pushes += word(3);
+        }
+        sum
+    }
+}

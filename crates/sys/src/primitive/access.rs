@@ -1,0 +1,12 @@
+//! How memory is used.
+
+/// The way in which an operation uses the memory that it reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads it.
+    Read,
+    /// Writes it.
+    Write,
+    /// Reads and writes it in one step that no other CPU comes between.
+    Update,
+}

@@ -1,0 +1,6 @@
+//! Atomics of products: core's own.
+
+pub use core::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
+    AtomicUsize, Ordering, fence,
+};

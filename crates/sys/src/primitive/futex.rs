@@ -1,0 +1,46 @@
+//! Sleeping until another task says that a word has changed.
+
+use super::atomics::AtomicU32;
+use super::backend;
+
+/// The word as the backend knows it.
+#[inline(always)]
+fn raw(word: &AtomicU32) -> &core::sync::atomic::AtomicU32 {
+    #[cfg(not(any(quarry_model, quarry_sim)))]
+    {
+        word
+    }
+    #[cfg(any(quarry_model, quarry_sim))]
+    {
+        word.raw()
+    }
+}
+
+/// Sleeps if the word is `expected`, until a task wakes this one. May return for no reason.
+pub fn wait(word: &AtomicU32, expected: u32) {
+    backend::wait(raw(word), expected, None);
+}
+
+/// Sleeps if the word is `expected`, until a task wakes this one or `ns` nanoseconds have passed.
+/// May return for no reason.
+pub fn wait_at_most(word: &AtomicU32, expected: u32, ns: u64) {
+    backend::wait(raw(word), expected, Some(ns));
+}
+
+/// Wakes one of the tasks that sleep on the word.
+pub fn wake_one(word: &AtomicU32) {
+    backend::wake(raw(word), 1);
+}
+
+/// Wakes all tasks that sleep on the word.
+pub fn wake_all(word: &AtomicU32) {
+    backend::wake(raw(word), i32::MAX);
+}
+
+/// Returns whether the 32-bit word at `address`, a multiple of 4, is zero; `None` where it cannot
+/// be read. The kernel looks, so that memory without access is no fault. One system call; a model
+/// and a simulated machine cannot say.
+#[must_use]
+pub fn reads_zero(address: usize) -> Option<bool> {
+    backend::reads_zero(address)
+}

@@ -1,0 +1,51 @@
+//! The one seam through which everything above reaches what threads share: atomics, the identity
+//! of a task, the clock, futexes, timers, and plain memory that several CPUs use.
+//!
+//! When a binary is built, its configuration says who stands behind the seam:
+//!
+//! | built with | behind the seam | file |
+//! |---|---|---|
+//! | nothing (products) | the CPU and the kernel; the seam itself costs nothing | `product` |
+//! | `--cfg quarry_model` | shuttle, which decides every interleaving | `model` |
+//! | `--cfg quarry_sim` | a simulated machine that the binary brings along | `simulated` |
+//!
+//! Under the last two the atomics are wrappers that report each operation before it happens
+//! (`watched`). They have the size, the alignment and the zero value of core's, so that arrays of
+//! them may lie in freshly mapped memory there too.
+//!
+//! The model is sequentially consistent, and so is a simulated machine on one thread of the system:
+//! they find wrong interleavings, not wrong memory orders.
+//!
+//! Order of the files, each using only those before it: `access`; `product`, `model` or `simulated`
+//! (one of them is the module `backend`); `atomics` or `watched` (one of them is the module
+//! `atomics`); `task`, `clock`, `futex`, `timer`, `touch`.
+
+mod access;
+#[cfg_attr(any(quarry_model, quarry_sim), path = "watched.rs")]
+mod atomics;
+#[cfg_attr(quarry_model, path = "model.rs")]
+#[cfg_attr(quarry_sim, path = "simulated.rs")]
+#[cfg_attr(not(any(quarry_model, quarry_sim)), path = "product.rs")]
+mod backend;
+pub mod clock;
+pub mod futex;
+pub mod task;
+pub mod timer;
+pub mod touch;
+
+pub use access::Access;
+pub use atomics::{
+    AtomicBool, AtomicI64, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
+    AtomicUsize, Ordering, fence,
+};
+#[cfg(quarry_model)]
+pub use backend::point;
+#[cfg(quarry_sim)]
+pub use backend::{Machine, run_on};
+pub use touch::touch;
+
+/// Says that this task waits for another one and looks again at once.
+#[inline]
+pub fn relax() {
+    backend::relax();
+}

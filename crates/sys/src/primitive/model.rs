@@ -1,0 +1,118 @@
+//! Behind the seam of a model: shuttle, which may let another thread run at every scheduling point.
+//! Outside of a run of the checker everything happens at once.
+
+use super::access::Access;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+fn is_running() -> bool {
+    shuttle::current::try_get_current_task().is_some()
+}
+
+/// A place where the model checker may let another thread run. Does nothing outside a model test.
+pub fn point() {
+    if is_running() {
+        // Shuttle's only scheduling point that is not a plea to be scheduled last.
+        shuttle::sync::atomic::AtomicBool::new(false).load(Ordering::SeqCst);
+    }
+}
+
+/// Reports an operation of an atomic before it happens.
+pub(super) fn before(_address: usize, _bytes: usize, _access: Access) {
+    point();
+}
+
+/// Returns whether a weak exchange shall fail although it need not.
+pub(super) fn fails_weakly() -> bool {
+    is_running()
+        && shuttle::rand::RngCore::next_u32(&mut shuttle::rand::thread_rng()).is_multiple_of(8)
+}
+
+/// See [`super::relax`].
+pub(super) fn relax() {
+    if is_running() {
+        shuttle::thread::yield_now();
+    } else {
+        std::thread::yield_now();
+    }
+}
+
+/// See [`super::task::current`]: threads of a model share one thread of the OS.
+pub(super) fn task() -> usize {
+    shuttle::current::try_get_current_task().map_or(64, |task| 64 * (usize::from(task) + 2))
+}
+
+/// See [`super::task::is_alone`].
+pub(super) fn is_alone() -> bool {
+    false
+}
+
+/// See [`super::clock::now_ns`]: the real one, for time is no part of the model.
+pub(super) fn now_ns() -> u64 {
+    static START: std::sync::LazyLock<std::time::Instant> =
+        std::sync::LazyLock::new(std::time::Instant::now);
+    START.elapsed().as_nanos() as u64
+}
+
+/// See [`super::clock::last_tick_ns`].
+pub(super) fn last_tick_ns() -> u64 {
+    now_ns()
+}
+
+std::thread_local! {
+    // Threads of a model share one thread of the OS, and nothing switches inside a borrow.
+    static SLEEPERS: RefCell<VecDeque<(usize, shuttle::thread::Thread)>> =
+        const { RefCell::new(VecDeque::new()) };
+}
+
+fn key(word: &AtomicU32) -> usize {
+    std::ptr::from_ref(word) as usize
+}
+
+/// See [`super::futex::wait_at_most`]. Comparing and queueing are one step, as in the kernel, and a
+/// thread that nobody wakes is a deadlock that the checker reports. A wait with an end may end at
+/// any time.
+pub(super) fn wait(word: &AtomicU32, expected: u32, at_most_ns: Option<u64>) {
+    if !is_running() || at_most_ns.is_some() {
+        // The caller looks at the word again.
+        return relax();
+    }
+    point();
+    if word.load(Ordering::SeqCst) == expected {
+        let me = shuttle::thread::current();
+        let id = me.id();
+        SLEEPERS.with_borrow_mut(|sleepers| sleepers.push_back((key(word), me)));
+        shuttle::thread::park();
+        // Shuttle wakes threads for nothing now and then; whoever is awake is in no queue.
+        SLEEPERS.with_borrow_mut(|sleepers| sleepers.retain(|(_, thread)| thread.id() != id));
+    }
+}
+
+/// Wakes up to `most` of those who sleep on the word.
+pub(super) fn wake(word: &AtomicU32, most: i32) {
+    point();
+    for _ in 0..most {
+        let woken = SLEEPERS.with_borrow_mut(|sleepers| {
+            let place = sleepers.iter().position(|(slept_on, _)| *slept_on == key(word))?;
+            sleepers.remove(place)
+        });
+        match woken {
+            Some((_, thread)) => thread.unpark(),
+            None => return,
+        }
+    }
+}
+
+/// See [`super::timer::sleep`].
+pub(super) fn sleep(_ns: u64) {
+    relax();
+}
+
+/// See [`super::futex::reads_zero`].
+pub(super) fn reads_zero(_address: usize) -> Option<bool> {
+    None
+}
+
+/// See [`super::touch`]: what is used by plain loads and stores is no place to switch.
+pub(super) fn touch(_address: usize, _bytes: usize, _access: Access) {}

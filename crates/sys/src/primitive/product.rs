@@ -1,0 +1,135 @@
+//! Behind the seam of products: the CPU and the kernel.
+
+use core::sync::atomic::AtomicU32;
+
+/// See [`super::relax`].
+#[inline(always)]
+pub(super) fn relax() {
+    core::hint::spin_loop();
+}
+
+/// See [`super::task::current`]: the thread pointer.
+#[inline(always)]
+pub(super) fn task() -> usize {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        let pointer: usize;
+        // SAFETY: on x86-64 Linux the first word of the thread control block is its own address
+        // (System V ABI, "Thread-Local Storage"); the load has no side effect.
+        unsafe {
+            core::arch::asm!("mov {}, fs:[0]", out(reg) pointer,
+                options(nostack, preserves_flags, readonly, pure));
+        }
+        pointer
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    {
+        let pointer: usize;
+        // SAFETY: reading TPIDR_EL0 is allowed in user mode and has no side effect.
+        unsafe {
+            core::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer,
+                options(nostack, preserves_flags, nomem, pure));
+        }
+        pointer
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    {
+        // SAFETY: pthread_self has no preconditions.
+        unsafe { libc::pthread_self() as usize }
+    }
+}
+
+/// See [`super::task::is_alone`].
+#[inline(always)]
+pub(super) fn is_alone() -> bool {
+    crate::glibc::is_single_threaded()
+}
+
+/// See [`super::clock::now_ns`].
+#[inline(always)]
+pub(super) fn now_ns() -> u64 {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+/// See [`super::clock::last_tick_ns`].
+#[inline(always)]
+pub(super) fn last_tick_ns() -> u64 {
+    read(libc::CLOCK_MONOTONIC_COARSE)
+}
+
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a valid, writable timespec for the duration of the call.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// See [`super::futex::wait_at_most`]; without an end where there is no time.
+pub(super) fn wait(word: &AtomicU32, expected: u32, at_most_ns: Option<u64>) {
+    let time = at_most_ns.map(|ns| libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+    });
+    let timeout = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+    // SAFETY: the word outlives the call, and FUTEX_WAIT only reads it and the timeout, which is
+    // null or lives until the end of this function. The entry point has saved errno, so a spurious
+    // EAGAIN is never seen outside.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+            expected,
+            timeout,
+        );
+    }
+}
+
+/// Wakes up to `most` of those who sleep on the word.
+pub(super) fn wake(word: &AtomicU32, most: i32) {
+    // SAFETY: FUTEX_WAKE uses the address only as a key.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+            most,
+        );
+    }
+}
+
+/// See [`super::timer::sleep`].
+pub(super) fn sleep(ns: u64) {
+    // This is the call that locks make as well: a filter that allows what `malloc` of the C library
+    // needs allows it. And libc's nanosleep is a cancellation point: a cancelled thread would
+    // vanish here, with the locks of its caller held.
+    static NEVER: AtomicU32 = AtomicU32::new(0);
+    // The word never changes and no call wakes its waiters, so the wait ends with its time.
+    wait(&NEVER, 0, Some(ns));
+}
+
+/// See [`super::futex::reads_zero`].
+#[cfg(not(miri))]
+pub(super) fn reads_zero(address: usize) -> Option<bool> {
+    // The call takes a second futex, on which nobody waits either.
+    static UNUSED: AtomicU32 = AtomicU32::new(0);
+    let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: with nobody to wake and nobody to move, the call compares the word with 0 and does
+    // nothing else; the kernel checks both addresses.
+    let found =
+        unsafe { libc::syscall(libc::SYS_futex, address, operation, 0, 0, UNUSED.as_ptr(), 0) };
+    if found >= 0 {
+        return Some(true);
+    }
+    (crate::errno::last() == libc::EAGAIN).then_some(false)
+}
+
+/// Miri has no such call.
+#[cfg(miri)]
+pub(super) fn reads_zero(_address: usize) -> Option<bool> {
+    None
+}
+
+/// See [`super::touch`]: a product's CPU sees for itself.
+#[inline(always)]
+pub(super) fn touch(_address: usize, _bytes: usize, _access: super::access::Access) {}

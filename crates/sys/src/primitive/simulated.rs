@@ -1,0 +1,129 @@
+//! Behind the seam of a simulator: a machine that the binary brings along, which keeps the time of
+//! its CPUs and decides which task runs.
+//!
+//! The machine lives on one thread of the system and switches between tasks inside the calls that
+//! it gets. Outside of [`run_on`] everything happens at once, as on a machine with one task.
+
+use super::access::Access;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::cell::Cell;
+
+/// A simulated machine. Each call may let other tasks run before it returns.
+pub trait Machine {
+    /// The running task, never 0.
+    fn task(&self) -> usize;
+
+    /// The time of the running task's CPU, in nanoseconds.
+    fn now_ns(&self) -> u64;
+
+    /// The running task is about to use memory, by an atomic or by plain accesses that say so. The
+    /// machine knows what is shared.
+    fn access(&self, address: usize, bytes: usize, access: Access);
+
+    /// The running task waits for another one, and looks again at once.
+    fn relax(&self);
+
+    /// Suspends the running task until another one wakes `key`, or until the time is over. No task
+    /// runs between the caller's look at its word and this call. A `key` of 0 is never woken.
+    fn sleep(&self, key: usize, at_most_ns: Option<u64>);
+
+    /// Wakes up to `most` tasks that sleep on `key`.
+    fn wake(&self, key: usize, most: usize);
+}
+
+std::thread_local! {
+    static MACHINE: Cell<Option<&'static dyn Machine>> = const { Cell::new(None) };
+}
+
+/// Runs `body` with `machine` behind the seam of this thread of the system.
+///
+/// # Panics
+/// Where another machine is behind it already.
+pub fn run_on<R>(machine: &'static dyn Machine, body: impl FnOnce() -> R) -> R {
+    assert!(MACHINE.replace(Some(machine)).is_none(), "one machine at a time");
+    let result = body();
+    MACHINE.set(None);
+    result
+}
+
+fn machine() -> Option<&'static dyn Machine> {
+    MACHINE.get()
+}
+
+/// Reports an operation of an atomic before it happens.
+pub(super) fn before(address: usize, bytes: usize, access: Access) {
+    touch(address, bytes, access);
+}
+
+/// A weak exchange fails where it must.
+pub(super) fn fails_weakly() -> bool {
+    false
+}
+
+/// See [`super::relax`].
+pub(super) fn relax() {
+    match machine() {
+        Some(machine) => machine.relax(),
+        None => std::thread::yield_now(),
+    }
+}
+
+/// See [`super::task::current`].
+pub(super) fn task() -> usize {
+    machine().map_or(1, |machine| machine.task())
+}
+
+/// See [`super::task::is_alone`].
+pub(super) fn is_alone() -> bool {
+    false
+}
+
+/// See [`super::clock::now_ns`].
+pub(super) fn now_ns() -> u64 {
+    machine().map_or(0, |machine| machine.now_ns())
+}
+
+/// See [`super::clock::last_tick_ns`]: a tick is 4 ms, as with 250 of them a second.
+pub(super) fn last_tick_ns() -> u64 {
+    const TICK_NS: u64 = 4_000_000;
+    now_ns() / TICK_NS * TICK_NS
+}
+
+fn key(word: &AtomicU32) -> usize {
+    std::ptr::from_ref(word) as usize
+}
+
+/// See [`super::futex::wait_at_most`].
+pub(super) fn wait(word: &AtomicU32, expected: u32, at_most_ns: Option<u64>) {
+    let Some(machine) = machine() else { return std::thread::yield_now() };
+    machine.access(key(word), size_of::<AtomicU32>(), Access::Read);
+    if word.load(Ordering::SeqCst) == expected {
+        machine.sleep(key(word), at_most_ns);
+    }
+}
+
+/// Wakes up to `most` of those who sleep on the word.
+pub(super) fn wake(word: &AtomicU32, most: i32) {
+    if let Some(machine) = machine() {
+        machine.wake(key(word), most as usize);
+    }
+}
+
+/// See [`super::timer::sleep`].
+pub(super) fn sleep(ns: u64) {
+    if let Some(machine) = machine() {
+        machine.sleep(0, Some(ns));
+    }
+}
+
+/// See [`super::futex::reads_zero`].
+pub(super) fn reads_zero(_address: usize) -> Option<bool> {
+    None
+}
+
+/// See [`super::touch`].
+pub(super) fn touch(address: usize, bytes: usize, access: Access) {
+    if let Some(machine) = machine() {
+        machine.access(address, bytes, access);
+    }
+}
