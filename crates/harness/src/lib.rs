@@ -25,11 +25,11 @@
 
 pub mod affinity;
 pub mod blocks;
-pub mod comparison;
 pub mod destination;
 pub mod doctor;
 pub mod environment;
 pub mod experiment;
+pub mod judge;
 pub mod launch;
 pub mod nearest;
 pub mod options;
@@ -40,7 +40,6 @@ pub mod sampler;
 pub mod statistics;
 pub mod table;
 pub mod tables;
-pub mod targets;
 pub mod usage;
 pub mod watch;
 

@@ -5,8 +5,9 @@ use super::boxes::exact;
 use super::card::{Card, Data, WIDTH, px};
 use super::palette::Palette;
 use super::scale::Scale;
+use crate::judge::{Row, Selection};
 use crate::results::{Cell, Reading, Timeline};
-use crate::tables::selection::{Row, Selection};
+use crate::table::Table;
 use maud::{Markup, html};
 
 const HEIGHT: f64 = 270.0;
@@ -21,14 +22,14 @@ const READINGS: usize = 8;
 /// Rows of a table that somebody might read.
 const ROWS: usize = 200;
 
-/// A sample's line.
-struct Line<'a> {
+/// A sample's line in the picture.
+struct Course<'a> {
     label: &'a str,
     round: u32,
     points: Vec<Point>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> Course<'a> {
     /// Time runs from when the program became idle, if `is_idle`, else from its start.
     fn new(label: &'a str, round: u32, timeline: &Timeline, is_idle: bool) -> Self {
         let start = timeline.phase(IDLE).filter(|_| is_idle).map_or(0.0, |(start, _)| start);
@@ -59,8 +60,8 @@ pub(super) fn card(selection: &Selection<'_>, row: Row<'_>, palette: &Palette) -
             lines.push((column.label.as_str(), sample.round, timeline));
         }
     }
-    let line = |(label, round, timeline)| Line::new(label, round, timeline, is_idle);
-    let lines: Vec<Line<'_>> = lines.into_iter().map(line).collect();
+    let line = |(label, round, timeline)| Course::new(label, round, timeline, is_idle);
+    let lines: Vec<Course<'_>> = lines.into_iter().map(line).collect();
     if lines.iter().all(|line| line.points.len() < READINGS) {
         return None;
     }
@@ -87,7 +88,7 @@ fn point(reading: &Reading, start: f64) -> Point {
     }
 }
 
-fn picture(lines: &[Line<'_>], palette: &Palette, since: &str, is_idle: bool) -> Markup {
+fn picture(lines: &[Course<'_>], palette: &Palette, since: &str, is_idle: bool) -> Markup {
     let points = || lines.iter().flat_map(|line| &line.points);
     let highest: Vec<f64> = points().map(|point| point.resident).collect();
     let seconds: Vec<f64> = points().map(|point| point.second).collect();
@@ -128,10 +129,10 @@ fn thinned(points: &[Point], most: usize) -> Vec<Point> {
     points.chunks(each).filter_map(highest).collect()
 }
 
-fn data(lines: &[Line<'_>]) -> Data {
+fn data(lines: &[Course<'_>]) -> Data {
     let header = ["variant", "round", "seconds", "resident, MiB", "charged, MiB"];
     let rows = |most: usize| -> Vec<Vec<String>> {
-        let of_line = |line: &Line<'_>| -> Vec<Vec<String>> {
+        let of_line = |line: &Course<'_>| -> Vec<Vec<String>> {
             let row = |point: &Point| {
                 let Point { second, resident, charged } = *point;
                 let label = line.label.to_owned();
@@ -142,15 +143,11 @@ fn data(lines: &[Line<'_>]) -> Data {
         };
         lines.iter().flat_map(of_line).collect()
     };
-    let all = rows(usize::MAX);
-    let shown = (ROWS / lines.len()).max(2);
-    match all.len() > ROWS {
-        true => Data {
-            header: header.map(str::to_owned).to_vec(),
-            rows: rows(shown),
-            download: Some(all),
-        },
-        false => Data { header: header.map(str::to_owned).to_vec(), rows: all, download: None },
+    let table = |most| Table::of(header, rows(most));
+    let all = table(usize::MAX);
+    match all.rows.len() > ROWS {
+        true => Data { table: table((ROWS / lines.len()).max(2)), download: Some(all) },
+        false => all.into(),
     }
 }
 

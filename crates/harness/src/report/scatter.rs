@@ -5,9 +5,9 @@ use super::boxes::exact;
 use super::card::{Card, Data, LETTER, WIDTH, px};
 use super::palette::Palette;
 use super::scale::Scale;
+use crate::judge::{Column, Row, Selection};
 use crate::results::{Direction, Metric};
-use crate::statistics;
-use crate::tables::selection::{Column, Row, Selection};
+use crate::table::Table;
 use maud::{Markup, html};
 
 const HEIGHT: f64 = 300.0;
@@ -43,25 +43,18 @@ fn memory_metric<'a>(selection: &Selection<'a>) -> Option<&'a Metric> {
 
 /// The picture of `rows` together (their geometric mean), or `None` where there is no such metric
 /// or nothing that all have measured.
-pub(super) fn card(
-    selection: &Selection<'_>,
-    rows: &[Row<'_>],
+pub(super) fn card<'a>(
+    selection: &Selection<'a>,
+    rows: &[Row<'a>],
     title: &str,
     palette: &Palette,
 ) -> Option<Card> {
     let memory = memory_metric(selection)?;
     let speed = selection.metric;
-    let relation = |column: &Column<'_>, metric: &Metric| -> Option<f64> {
-        let median = |column: &Column<'_>, row: &Row<'_>| {
-            let values = selection.values_of(column, *row, metric);
-            let values: Vec<f64> = values.into_iter().flatten().collect();
-            statistics::median(&values).filter(|median| *median > 0.0)
-        };
-        let of_row =
-            |row: &Row<'_>| Some(median(column, row)? / median(selection.baseline(), row)?);
-        statistics::geometric_mean(&rows.iter().map(of_row).collect::<Option<Vec<f64>>>()?)
+    let relation = |column: &Column<'a>, metric: &Metric| -> Option<f64> {
+        selection.judge(column, rows, metric).ratio()
     };
-    let point = |column: &Column<'_>| {
+    let point = |column: &Column<'a>| {
         Some(Point {
             label: column.label.clone(),
             memory: relation(column, memory)?,
@@ -172,9 +165,8 @@ fn touch(one: &[f64; 4], two: &[f64; 4]) -> bool {
 }
 
 fn data(points: &[Point], (memory, speed): (&Metric, &Metric)) -> Data {
-    let header = vec!["variant".to_owned(), memory.name.clone(), speed.name.clone()];
     let row = |it: &Point| vec![it.label.clone(), exact(it.memory), exact(it.speed)];
-    Data { header, rows: points.iter().map(row).collect(), download: None }
+    Table::of(["variant", &memory.name, &speed.name], points.iter().map(row)).into()
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! What a run was: everything that a reader of its samples has to know.
 
-use super::{Measurement, Metric};
+use super::{Measurement, Metric, Target};
 use crate::environment::Environment;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Version of the layout; grows with every change that a reader would notice.
-pub const SCHEMA: &str = "quarry-lab/2";
+pub const SCHEMA: &str = "quarry-lab/3";
+/// A version that can still be read: it has no targets.
+pub const EARLIER_SCHEMA: &str = "quarry-lab/2";
 
 /// One of the things compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,6 +111,12 @@ pub struct Meta {
     pub tasks: Vec<u32>,
     /// What the samples say.
     pub metrics: Vec<Metric>,
+    /// What the baseline is to reach.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<Target>,
+    /// Whether one failed sample takes the verdict from its variant; else its round is left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
     /// Parameters of the experiment.
     pub options: BTreeMap<String, String>,
     /// The machine.

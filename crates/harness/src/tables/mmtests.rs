@@ -4,7 +4,7 @@
 //! means of the best; rates as its "multiple operations" tables (document 000), with harmonic
 //! means. A positive percentage is better, whatever the direction.
 
-use super::selection::Selection;
+use crate::judge::Selection;
 use crate::results::Direction;
 use crate::statistics::mmtests::{Sorted, pdiff, pndiff};
 use std::fmt;
@@ -56,10 +56,10 @@ const OF_RATES: [Statistic; 8] = [
 pub(super) struct Table {
     kernels: Vec<String>,
     decimals: usize,
-    lines: Vec<Line>,
+    lines: Vec<PrintedRow>,
 }
 
-struct Line {
+struct PrintedRow {
     statistic: &'static str,
     operation: String,
     /// Value and percentage of each kernel.
@@ -77,10 +77,12 @@ pub(super) fn table(selection: &Selection<'_>) -> Table {
     for &(statistic, compute, difference) in statistics {
         for &row in &selection.rows {
             let value = |samples| Sorted::new(samples).map_or(f64::NAN, |x| compute(&x));
-            let values: Vec<f64> =
-                selection.originals().map(|column| value(selection.samples(column, row))).collect();
+            let values: Vec<f64> = selection
+                .originals()
+                .map(|column| value(selection.samples(column, row, selection.metric)))
+                .collect();
             let cells = values.iter().map(|value| cell(*value, values[0], difference)).collect();
-            lines.push(Line { statistic, operation: row.label(with_tasks), cells });
+            lines.push(PrintedRow { statistic, operation: row.label(with_tasks), cells });
         }
     }
     Table {
@@ -111,7 +113,7 @@ fn split(kernel: &str) -> (&str, &str) {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let widest = |of: fn(&Line) -> usize| self.lines.iter().map(of).max().unwrap_or(0);
+        let widest = |of: fn(&PrintedRow) -> usize| self.lines.iter().map(of).max().unwrap_or(0);
         let statistics = widest(|line| line.statistic.len());
         let operations = widest(|line| line.operation.chars().count());
         let blank = statistics + 1 + operations;

@@ -1,8 +1,7 @@
 //! The table of document 002: a row per number of tasks, a rate per variant, the difference to the
 //! first in percent.
 
-use super::selection::Selection;
-use crate::statistics;
+use crate::judge::Selection;
 
 /// The table: one per workload where there are several.
 pub(super) fn table(selection: &Selection<'_>) -> String {
@@ -17,7 +16,7 @@ pub(super) fn table(selection: &Selection<'_>) -> String {
         }
         let medians: Vec<Option<f64>> = selection
             .originals()
-            .map(|column| statistics::median(&selection.samples(column, row)))
+            .map(|column| selection.median(column, row, selection.metric))
             .collect();
         text += &line(row.tasks, &medians, width);
     }

@@ -1,7 +1,7 @@
 //! The table of document 004: a block per number of tasks; in it a row per variant with means,
 //! deviations and the speed-up over the first, for each workload (there: processes and threads).
 
-use super::selection::{Column, Row, Selection};
+use crate::judge::{Column, Row, Selection};
 use crate::results::Direction;
 use crate::statistics::mmtests::Sorted;
 
@@ -53,7 +53,9 @@ fn line(
     (number, column): (usize, &Column<'_>),
     width: usize,
 ) -> String {
-    let sorted = |column: &Column<'_>, row: Row<'_>| Sorted::new(selection.samples(column, row));
+    let sorted = |column: &Column<'_>, row: Row<'_>| {
+        Sorted::new(selection.samples(column, row, selection.metric))
+    };
     let mut text = format!("{number:>6}{:>7}", rows[0].tasks);
     for &row in rows {
         let means = (sorted(first, row), sorted(column, row));
