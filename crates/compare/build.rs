@@ -17,7 +17,7 @@ fn build(output: &Path, options: &[&str]) {
     let mut rustc = Command::new(env::var_os("RUSTC").expect("cargo sets RUSTC"));
     rustc.args(["--edition=2024", "--crate-type=cdylib", "--crate-name=witness"]);
     rustc.args(["-Copt-level=2", "-Cpanic=abort", "-Cstrip=symbols"]);
-    // What it has mapped must outlive every caller.
+    // Its mappings must outlive every caller.
     rustc.args(["-Clink-arg=-Wl,-z,nodelete", "-Clink-arg=-Wl,-z,now"]);
     rustc.args(["--check-cfg", "cfg(counting)"]).args(options);
     rustc.arg("--target").arg(env::var_os("TARGET").expect("cargo sets TARGET"));

@@ -1,5 +1,6 @@
 //! `quarry compare`: one program on several allocators.
 
+use crate::exit_status;
 use crate::library::{self, LibraryError};
 use crate::options::Setting;
 use crate::program::{self, CannotRun, CommandLine};
@@ -134,9 +135,9 @@ pub(crate) fn run(args: CompareArgs, out: &mut dyn Write) -> i32 {
     match compare(&request, &built_in, out) {
         Ok(Ending::Complete) => 0,
         Ok(Ending::Incomplete) => EXIT_INCOMPLETE,
-        // As shells report the death by a signal.
+        // The status that shells report for a death by a signal.
         Ok(Ending::Interrupted(signal)) => 128 + signal as i32,
-        Err(error) => crate::report(Err(error)),
+        Err(error) => exit_status::report(Err(error)),
     }
 }
 

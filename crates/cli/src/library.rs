@@ -23,7 +23,7 @@ const EMBEDDED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/embedded.
 /// Why no library can be used.
 #[derive(Debug)]
 pub(crate) enum LibraryError {
-    /// It is not what was named, by a variable or an option.
+    /// A variable or an option names a file that is no such library.
     Named { by: String, why: String },
     /// Looked for in vain.
     NotFound { name: String, places: Vec<PathBuf> },
@@ -65,7 +65,7 @@ impl fmt::Display for LibraryError {
 impl std::error::Error for LibraryError {}
 
 impl LibraryError {
-    /// As an error of the command: one of usage where somebody has named the library.
+    /// Turns it into an error of the command: one of usage where the user has named the library.
     pub(crate) fn into_error(self) -> anyhow::Error {
         match self {
             Self::Named { .. } => Usage(self.to_string()).into(),
@@ -98,8 +98,8 @@ pub(crate) fn find(slab: Option<&str>, named: Option<OsString>) -> Result<PathBu
     Ok(path)
 }
 
-/// What was named is taken or refused: with any other library another thing would run than the one
-/// that was asked for.
+/// Takes or refuses the file that was named: any other library would run something else than what
+/// was asked for.
 fn find_named(by: &str, value: PathBuf, name: &str) -> Result<PathBuf, LibraryError> {
     let refusal =
         |why: String| LibraryError::Named { by: format!("{by}={}", value.display()), why };

@@ -1,6 +1,7 @@
 //! `quarry`: runs programs on Quarry and measures its policies.
 
 mod compare;
+mod exit_status;
 mod library;
 mod options;
 mod program;
@@ -8,17 +9,11 @@ mod run;
 mod wrapper;
 
 use clap::{Parser, Subcommand};
+use exit_status::report;
 use library::LibraryError;
-use quarry_harness::Usage;
 use quarry_lab::LabCommand;
 use std::io::{self, Write};
 use std::process::exit;
-
-/// Exit status where something is wrong with how the command was called; nothing has run. The same
-/// as that of the parser of the command line.
-const EXIT_USAGE: i32 = 2;
-/// Exit status where something went wrong when it ran.
-const EXIT_FAILURE: i32 = 1;
 
 /// The Linux kernel's memory management for one process.
 #[derive(Parser)]
@@ -59,7 +54,7 @@ fn main() {
         Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
         Command::Sample(args) => report(quarry_lab::sample(args, out)),
     };
-    // What could not be written at the end is a failure as well.
+    // Output that cannot be written at the end is a failure as well.
     let flushed = report(out.flush().map_err(anyhow::Error::from));
     exit(if status == 0 { flushed } else { status });
 }
@@ -76,7 +71,7 @@ impl Output {
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.0.write(bytes) {
-            // To be tried again by whoever asked.
+            // The caller tries again.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
             written => written.map_err(Self::named),
         }
@@ -92,29 +87,7 @@ fn print_of_parser(error: &clap::Error) -> i32 {
     let printed = error.print().and_then(|()| io::stdout().flush()).map_err(Output::named);
     match error.exit_code() {
         0 => report(printed.map_err(anyhow::Error::from)),
-        // Whether or not it could be said what is wrong.
+        // The status is the same if the message could not be printed.
         wrong => wrong,
     }
-}
-
-/// Exit status of a result, whose error is printed.
-fn report(result: anyhow::Result<()>) -> i32 {
-    match result {
-        Ok(()) => 0,
-        // Whoever reads has seen enough: `quarry lab run ... | head`.
-        Err(error) if is_broken_pipe(&error) => 0,
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "quarry: {error:#}");
-            exit_status_of(&error)
-        }
-    }
-}
-
-fn exit_status_of(error: &anyhow::Error) -> i32 {
-    if Usage::is_cause_of(error) { EXIT_USAGE } else { EXIT_FAILURE }
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let error = error.downcast_ref::<io::Error>();
-    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

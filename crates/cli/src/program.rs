@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 const SHEBANG_BYTES: u64 = 256;
 /// Interpreters that Linux follows in turn (`exec_binprm`, Linux 5.8).
 const MAX_INTERPRETERS: usize = 5;
-/// What `execvp` of glibc searches where PATH is unset.
+/// The folders that `execvp` of glibc searches where PATH is unset.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// Why a command cannot be run, as shells report it.
@@ -34,7 +34,7 @@ impl CannotRun {
         }
     }
 
-    /// What to tell the user.
+    /// The message for the user.
     pub(crate) fn message(self) -> &'static str {
         match self {
             Self::NotFound => "command not found",

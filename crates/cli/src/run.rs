@@ -1,6 +1,6 @@
 //! `quarry run`: one program on Quarry.
 
-use crate::EXIT_USAGE;
+use crate::exit_status::EXIT_USAGE;
 use crate::library::{self, LibraryError};
 use crate::options::{self, Setting};
 use crate::program::{self, CommandLine};
@@ -21,8 +21,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Tells the library which process `quarry run` became. Whatever that executes in the end, if the
-/// library is loaded into it and does not serve it, it says so.
+/// Tells the library which process `quarry run` became. If the library is loaded into the program
+/// that this process executes in the end and does not serve it, the library says so.
 const PID_VARIABLE: &str = "QUARRYRUN_PID";
 
 /// Exit status of a failure of `quarry` itself, as `env`, `nohup` and `timeout` have it.
@@ -157,7 +157,8 @@ fn settings(args: &RunArgs) -> anyhow::Result<Vec<(&'static str, String)>> {
     Ok(settings)
 }
 
-/// Whether the library will write statistics to a file: it follows no link, and makes no folder.
+/// Returns whether the library will write statistics to a file: it follows no link, and makes no
+/// folder.
 fn may_be_written(file: &Path) -> Result<(), String> {
     let is_allowed = |path: &Path, access| {
         faccessat(AT_FDCWD, path, access, AtFlags::AT_EACCESS).map_err(|it| it.desc().to_owned())
@@ -188,7 +189,7 @@ fn missing(file: &Path, interpreter: &Path) -> Option<String> {
     Some(format!("{owner} loader {} does not exist", loader.display()))
 }
 
-/// How a program is started.
+/// The way in which a program is started.
 struct Plan {
     /// With the library.
     preloads: bool,

@@ -1,7 +1,7 @@
 //! Shell scripts that stand in front of a program: which files they may run in the end.
 //!
 //! A script is read, not executed: variables that are assigned fixed words are known, and the
-//! script's own folder. What is not known is left out, so the answer is a part of the truth.
+//! script's own folder. Unknown values are left out, so the answer is a part of the truth.
 
 use crate::program;
 use std::collections::HashMap;
@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
         Self { rest: text.chars().peekable(), variables: HashMap::new(), script, folder }
     }
 
-    /// The next command, `None` at the end. What it assigns is known from then on.
+    /// Reads the next command, `None` at the end. Its assignments are known from then on.
     fn command(&mut self) -> Option<Command> {
         let mut command = Command::default();
         self.rest.peek()?;
@@ -166,7 +166,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What follows a `$`: its value, and whether it stands for the arguments of the script.
+    /// Reads what follows a `$`: its value, and whether it stands for the arguments of the script.
     fn expansion(&mut self) -> (Word, bool) {
         match self.rest.peek() {
             Some('(') => {
@@ -237,7 +237,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    /// What a script with this text may run, of two programs in the folder `bin` beside it.
+    /// The programs that a script with this text may run, of two in the folder `bin` beside it.
     fn programs(text: &str) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         let bin = folder.path().join("bin");

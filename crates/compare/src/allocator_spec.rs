@@ -1,4 +1,4 @@
-//! Who is compared: an allocator with its settings.
+//! The specification of a contender: an allocator with its settings.
 
 use crate::allocators::{self, Allocator, QUARRY};
 use crate::contenders::Contender;
@@ -8,7 +8,7 @@ use quarry_harness::usage::Usage;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What comes with the command: Quarry's shared objects and its options.
+/// Quarry's shared objects and options, which come with the command.
 pub struct BuiltIn<'a> {
     /// Finds the shared object with a slab policy; `None` is the default one.
     pub find: &'a dyn Fn(Option<&str>) -> Result<PathBuf>,
@@ -19,9 +19,9 @@ pub struct BuiltIn<'a> {
 /// Slab policies that have a shared object of their own.
 const SLABS: [&str; 1] = ["slub"];
 
-/// What was asked for, sorted by whether it is there.
+/// The contenders of a request, sorted by whether they are there.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct Contenders {
     /// There.
     pub(super) contenders: Vec<Contender>,
     /// Not there: one line each, with what to do about it.
@@ -32,8 +32,8 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// A name or a setting that is not known, or the same twice.
-pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<Found> {
-    let mut found = Found::default();
+pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<Contenders> {
+    let mut found = Contenders::default();
     for specification in specifications {
         let name = label(specification);
         if found.contenders.iter().any(|present| present.name() == name) {
@@ -97,7 +97,7 @@ pub(super) fn file_of(contender: &Contender) -> Result<PathBuf> {
     }
 }
 
-/// Whether an object, as a loader names it, is this allocator's.
+/// Returns whether an object, as a loader names it, is this allocator's.
 pub(super) fn is_of(contender: &Contender, object: &str) -> bool {
     let Ok(file) = file_of(contender) else { return false };
     let canonical = |path: &Path| path.canonicalize().ok();
@@ -106,7 +106,7 @@ pub(super) fn is_of(contender: &Contender, object: &str) -> bool {
         || file == Path::new(object)
 }
 
-/// What a specification is called in tables: a file is not part of it, settings are.
+/// Returns the name of a specification in tables: settings are part of it, a file is not.
 fn label(specification: &str) -> &str {
     match specification.find([':', '=']) {
         Some(at) if specification[at..].starts_with('=') => &specification[..at],
@@ -184,7 +184,7 @@ fn libc_of_this_process() -> Result<PathBuf> {
 mod tests {
     use super::*;
 
-    fn found(specifications: &[&str]) -> Result<Found> {
+    fn found(specifications: &[&str]) -> Result<Contenders> {
         let find = |slab: Option<&str>| match slab {
             None => Ok(PathBuf::from("/lib/libquarry.so")),
             Some(slab) => bail!("libquarry-{slab}.so not found"),

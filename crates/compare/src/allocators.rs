@@ -1,4 +1,5 @@
-//! Who can serve a sample: glibc, what Debian packages, Quarry, and any other shared object.
+//! The allocators that can serve a sample: glibc's, those that Debian packages, Quarry, and any
+//! other shared object.
 
 use crate::interpose;
 use anyhow::{Result, bail};
@@ -64,7 +65,7 @@ const BUILT: &[&str] = &["jemalloc-new", "mimalloc2", "mimalloc3", "rpmalloc", "
 /// Names the folder that `make peers` has filled.
 const PEERS_VARIABLE: &str = "QUARRY_PEERS";
 
-/// A shared object that Debian has no package of; somebody may have built and installed it.
+/// A shared object that Debian has no package of; the user may have built and installed it.
 const fn unpackaged(file: &'static str) -> Package {
     Package { name: "", file }
 }
@@ -74,15 +75,15 @@ const fn unpackaged(file: &'static str) -> Package {
 pub struct Allocator {
     /// Its name in the tables.
     pub name: String,
-    /// What is preloaded; `None` = the C library's own.
+    /// The object that is preloaded; `None` = the C library's own allocator.
     pub preload: Option<PathBuf>,
     /// File and version.
     pub description: String,
 }
 
-/// What was asked for, sorted by whether it is there.
+/// The allocators of a request, sorted by whether they are there.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct Allocators {
     /// There.
     pub allocators: Vec<Allocator>,
     /// Not there: one line each, with what to do about it.
@@ -93,8 +94,8 @@ pub struct Found {
 ///
 /// # Errors
 /// A name that is not known, or the same name twice.
-pub fn find(names: &[String], quarry: FindLibrary<'_>) -> Result<Found> {
-    let mut found = Found::default();
+pub fn find(names: &[String], quarry: FindLibrary<'_>) -> Result<Allocators> {
+    let mut found = Allocators::default();
     for name in names {
         if found.allocators.iter().any(|present| present.name == *name) {
             bail!(Usage(format!("allocator {name} is named twice")));
@@ -239,7 +240,7 @@ fn folders() -> Vec<PathBuf> {
 }
 
 impl Allocator {
-    /// It as one of the things compared.
+    /// Describes it as one of the things compared.
     pub fn variant(&self) -> Variant {
         Variant::new(&self.name, &self.description)
     }
@@ -332,7 +333,7 @@ mod tests {
     fn a_sample_of_somebody_else_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.so");
-        // What this test runs in is a position-independent object, too.
+        // The executable of this test is a position-independent object, too.
         std::fs::copy("/proc/self/exe", &file).unwrap();
         let spec = format!("a={}", file.display());
         let found = find(&names(&["glibc", &spec]), &no_quarry).unwrap();

@@ -91,7 +91,7 @@ fn baseline_of(contenders: &[Contender], asked: Option<&str>) -> Result<String> 
     Ok(name.to_owned())
 }
 
-/// What is written when all is over, opened before anything begins.
+/// Files that are written at the end, and opened before anything begins.
 struct Places {
     json: Option<Destination>,
     html: Option<Destination>,
@@ -193,8 +193,8 @@ fn enough(runs: Runs) -> Stop {
     })
 }
 
-/// What is measured of every run. The primary one is the first figure that the program prints, or
-/// the time that it takes.
+/// The metrics of every run. The primary one is the first figure that the program prints, or the
+/// time that it takes.
 fn metrics(figures: &[Figure], idles: bool) -> Vec<Metric> {
     let mib = 1.0 / f64::from(1 << 20);
     let lower = |name: &str, unit: &str, of: &str, times: f64, digits: u8| {

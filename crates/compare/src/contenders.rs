@@ -12,9 +12,9 @@ use std::time::Duration;
 /// An allocator with its settings.
 #[derive(Clone, Debug)]
 pub struct Contender {
-    /// What it is called, and what it is exactly.
+    /// Its name and its exact description.
     pub variant: Variant,
-    /// Who serves.
+    /// The allocator that serves.
     pub allocator: Allocator,
     /// Variables that are set for it.
     pub settings: Vec<(String, String)>,
@@ -46,12 +46,12 @@ impl From<Allocator> for Contender {
 }
 
 impl Contender {
-    /// What it is called.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.variant.name
     }
 
-    /// The same allocator under another name, with settings.
+    /// Gives the same allocator another name and settings.
     pub fn with(&self, name: &str, settings: &[(&str, &str)]) -> Self {
         let pairs: Vec<String> =
             settings.iter().map(|(key, value)| format!(", {key}={value}")).collect();

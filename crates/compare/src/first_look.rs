@@ -1,4 +1,5 @@
-//! What runs under the counter show before any comparison: whether it is worth making.
+//! Runs of a program under the counter, before any comparison: they show whether it is worth
+//! making.
 
 use crate::reach::{NoVerdict, Probe};
 use crate::supervised_program::SupervisedProgram;
@@ -9,15 +10,15 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Duration;
 
-/// What runs under the counter showed.
+/// The result of the runs under the counter.
 pub(super) struct FirstLook {
     /// The one that stands for all of them: in the middle, by the allocator's influence.
     pub(super) probe: Probe,
-    /// How many there were.
+    /// Number of runs.
     pub(super) runs: usize,
-    /// What the allocator's influence is worth.
+    /// The weight of the allocator's influence.
     pub(super) weight: Weight,
-    /// Whether something lives on for so long that it is idle.
+    /// True if a process lives on for so long that it counts as idle.
     pub(super) idles: bool,
 }
 

@@ -16,15 +16,15 @@ use std::path::{Path, PathBuf};
 
 /// Most that is kept of what can be read only once: as much as fits a small machine's `/tmp`.
 const MOST_BYTES: u64 = 1 << 30;
-/// Until somebody is told what is waited for.
+/// Time after which the user is told what the command waits for.
 const PATIENCE_MS: u16 = 1000;
 
-/// What runs read. Lives as long as they do.
+/// The input of all runs. It must live as long as they do.
 #[derive(Debug, Default)]
 pub(super) struct Input {
-    /// What is opened by each run; `None`: nothing.
+    /// The path that each run opens; `None`: no input.
     path: Option<PathBuf>,
-    /// What the path leads to where it leads through this process.
+    /// Keeps the file open where the path leads through this process.
     _kept: Option<File>,
 }
 
@@ -47,7 +47,7 @@ impl Input {
         }
     }
 
-    /// What is opened by each run.
+    /// Returns the path that each run opens.
     pub(super) fn path(&self) -> Option<PathBuf> {
         self.path.clone()
     }
@@ -60,9 +60,9 @@ impl Input {
         if file.is_terminal() {
             return Ok(Self::default());
         }
-        // A pipe that is opened once more waits for somebody who writes.
+        // Opening a pipe once more waits for a writer.
         let is_read_once = kind.is_fifo() || kind.is_socket();
-        // It may also be somebody else's, who has handed it to us open.
+        // The file may belong to another user, who has handed it to us open.
         let file = match is_read_once || File::open(way_to(&file)).is_err() {
             true => kept(file, name, most)?,
             false => file,

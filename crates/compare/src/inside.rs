@@ -1,5 +1,5 @@
-//! What a program carries inside, or names in its header, that has to do with memory: the runtime
-//! of a sanitizer, or an allocator under names of its own.
+//! Marks of memory management inside a program: the runtime of a sanitizer, or an allocator under
+//! names of its own.
 
 use memchr::memmem::{self, Finder};
 use object::elf::{FileHeader64, SHN_UNDEF};
@@ -14,8 +14,8 @@ pub type Program<'data> = ElfFile<'data, FileHeader64<Endianness>, &'data ReadCa
 
 /// Something that was found, and by what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// What people call it.
+pub struct Embedded {
+    /// Its common name.
     pub name: &'static str,
     /// The symbol, the library or the text that gives it away.
     pub mark: String,
@@ -51,7 +51,7 @@ const TEXTS: [(&str, &str); 2] =
 const MOST_CONSTANTS: u64 = 256 << 20;
 
 /// The sanitizer that a program is built with, where it has a `malloc`.
-pub fn sanitizer(program: &Program<'_>) -> Option<Found> {
+pub fn sanitizer(program: &Program<'_>) -> Option<Embedded> {
     let mut libraries = Vec::new();
     for library in program.import_libraries().into_iter().flatten().flatten() {
         libraries.push(String::from_utf8_lossy(library.name()).into_owned());
@@ -63,16 +63,16 @@ pub fn sanitizer(program: &Program<'_>) -> Option<Found> {
     SANITIZERS.iter().find_map(|(name, start, prefixes)| {
         let mark = named(prefixes)
             .or_else(|| has_symbol(program, start, true).then(|| (*start).to_owned()))?;
-        Some(Found { name, mark })
+        Some(Embedded { name, mark })
     })
 }
 
 /// The allocator that serves a program beside `malloc`, as far as its symbols or texts tell.
-pub fn allocator(program: &Program<'_>) -> Option<Found> {
+pub fn allocator(program: &Program<'_>) -> Option<Embedded> {
     let by_symbol =
         ALLOCATORS.iter().find(|(mark, _, or_referred)| has_symbol(program, mark, *or_referred));
     if let Some((mark, name, _)) = by_symbol {
-        return Some(Found { name, mark: (*mark).to_owned() });
+        return Some(Embedded { name, mark: (*mark).to_owned() });
     }
     if !program.elf_symbol_table().is_empty() {
         return None;
@@ -80,10 +80,10 @@ pub fn allocator(program: &Program<'_>) -> Option<Found> {
     let constants = program.section_by_name(".rodata")?;
     let bytes = (constants.size() <= MOST_CONSTANTS).then(|| constants.data().ok())??;
     let found = TEXTS.iter().find(|(text, _)| memmem::find(bytes, text.as_bytes()).is_some());
-    found.map(|(text, name)| Found { name, mark: format!("the text {text:?}") })
+    found.map(|(text, name)| Embedded { name, mark: format!("the text {text:?}") })
 }
 
-/// Whether a program defines a function, or with `or_referred` mentions it at least.
+/// Returns whether a program defines a function, or, with `or_referred`, mentions it at least.
 fn has_symbol(program: &Program<'_>, name: &str, or_referred: bool) -> bool {
     let tables = [program.elf_dynamic_symbol_table(), program.elf_symbol_table()];
     tables.into_iter().any(|table| is_in(program, table, name, or_referred).unwrap_or(false))

@@ -1,5 +1,5 @@
-//! Whether the dynamic loader will place the library in front of a program's `malloc`, and if not,
-//! why not. `LD_PRELOAD` itself stays silent in all these cases.
+//! Predicts whether the dynamic loader will place the library in front of a program's `malloc`, and
+//! if not, why not. `LD_PRELOAD` itself stays silent in all these cases.
 
 use crate::inside::{self, Program};
 use nix::sys::stat::Mode;
@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-pub use crate::inside::Found;
+pub use crate::inside::Embedded;
 
 /// `ELFCLASS64`, at byte 4 of an ELF file.
 const CLASS_64: u8 = 2;
@@ -35,20 +35,20 @@ pub enum Obstacle {
     Capabilities,
     /// Its loader belongs to another C library.
     OtherLibc(String),
-    /// It is for another machine or word size than the library.
+    /// The program is for another machine or word size than the library.
     OtherMachine {
-        /// What it is for.
+        /// The program's machine.
         program: String,
-        /// What the library is for.
+        /// The library's machine.
         library: String,
     },
-    /// It is built with a sanitizer whose `malloc` must be the only one.
-    Sanitizer(Found),
-    /// It defines `malloc` itself, which comes first in the loader's search.
+    /// The program is built with a sanitizer whose `malloc` must be the only one.
+    Sanitizer(Embedded),
+    /// The program defines `malloc` itself, which comes first in the loader's search.
     OwnMalloc,
-    /// It has another allocator, which it calls by names that no library can take.
-    OwnAllocator(Found),
-    /// It could not be looked into.
+    /// The program calls another allocator by names that no library can take.
+    OwnAllocator(Embedded),
+    /// The program could not be read.
     Unreadable(String),
 }
 
@@ -72,14 +72,14 @@ impl fmt::Display for Obstacle {
             Self::OtherMachine { program, library } => {
                 write!(f, "is for {program}, the library for {library}: it cannot be preloaded")
             }
-            Self::Sanitizer(Found { name, mark }) => write!(
+            Self::Sanitizer(Embedded { name, mark }) => write!(
                 f,
                 "is built with {name} ({mark}), which needs a malloc of its own to find anything"
             ),
             Self::OwnMalloc => {
                 f.write_str("defines malloc itself, which is preferred to any other")
             }
-            Self::OwnAllocator(Found { name, mark }) => write!(
+            Self::OwnAllocator(Embedded { name, mark }) => write!(
                 f,
                 "has {name} inside ({mark}) and serves itself: only what is asked of malloc by \
                  that name reaches Quarry"
@@ -92,21 +92,21 @@ impl fmt::Display for Obstacle {
 }
 
 impl Obstacle {
-    /// Whether some allocations can be served all the same.
+    /// Returns whether some allocations can be served all the same.
     #[must_use]
     pub fn is_partial(&self) -> bool {
         matches!(self, Self::GoWithC | Self::OwnAllocator(_) | Self::Unreadable(_))
     }
 
-    /// Whether the program is better started without the library: its loader would complain of it,
-    /// in each of its children too, or load it and break the program.
+    /// Returns whether the program is better started without the library: its loader would complain
+    /// of the library, in each of its children too, or load it and break the program.
     #[must_use]
     pub fn forbids_preloading(&self) -> bool {
         matches!(self, Self::OtherLibc(_) | Self::OtherMachine { .. } | Self::Sanitizer(_))
     }
 }
 
-/// What decides whether executing a file raises privileges.
+/// The facts that decide whether executing a file raises privileges.
 #[derive(Clone, Copy, Debug)]
 struct Identity {
     uid: u32,
@@ -175,11 +175,11 @@ fn examine(program: &Path, library: &Path) -> io::Result<Option<Obstacle>> {
     linkage(&file).map_err(io::Error::other)
 }
 
-/// Whether a file is a shared object of the machine that this command is built for, as far as its
-/// header says.
+/// Returns whether a file is a shared object of the machine that this command is built for, as far
+/// as its header says.
 ///
 /// # Errors
-/// Where it cannot be read.
+/// Where the file cannot be read.
 pub fn is_shared_object(file: &Path) -> io::Result<bool> {
     let own = machine_of(Path::new("/proc/self/exe"))?;
     let machine = machine_of(file)?;
@@ -265,8 +265,8 @@ fn raised_privileges(program: &Path, file: &Metadata, who: Identity) -> Option<O
     }
 }
 
-/// Whether executing a file makes effective and real ids differ (`bprm_fill_uid`, Linux 6.x:
-/// set-group-ID counts only where the group may execute).
+/// Returns whether executing a file makes effective and real ids differ (`bprm_fill_uid`, Linux
+/// 6.x: set-group-ID counts only where the group may execute).
 fn changes_identity(mode: u32, owner: u32, group: u32, who: Identity) -> bool {
     let mode = Mode::from_bits_truncate(mode);
     let sets_user = mode.contains(Mode::S_ISUID) && owner != who.uid;

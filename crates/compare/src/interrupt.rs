@@ -16,7 +16,7 @@ pub struct Interrupt {
 
 impl Interrupt {
     /// Begins to listen. Signals that are ignored count as well: a shell lets programs in the
-    /// background ignore SIGINT, and whoever sends one by hand means it.
+    /// background ignore SIGINT, and a user who sends one by hand means it.
     ///
     /// # Errors
     /// Where the system refuses.

@@ -3,7 +3,7 @@
 
 use super::allocator_spec;
 use super::interrupt::Interrupt;
-use super::raw::{self, Raw};
+use super::raw::{self, Clients, Raw, Served};
 use super::reach;
 use super::supervisor::{End, FINISH, Report, SUPERVISE_COMMAND};
 use super::witness::{self, Witnesses};
@@ -47,26 +47,11 @@ pub struct Program {
     pub variables: Vec<(String, OsString)>,
     /// When a sample has failed.
     pub timeout: Duration,
-    /// Whether it may bring an allocator of its own; then the program that is started, which may
-    /// be a script in front of it, is all that has to be served.
+    /// True if the program may bring an allocator of its own. Then only the process that is
+    /// started, which may be a script in front of the program, has to be served.
     pub may_serve_itself: bool,
-    /// Whether memory that processes share is divided among them, and not counted in each.
+    /// True if memory that processes share is divided among them instead of counted in each.
     pub proportional: bool,
-}
-
-/// What a server's clients do while it runs; it is asked to end when they return. The function that
-/// they are given says whether it still runs.
-pub type Clients<'a> = &'a (dyn Fn(&dyn Fn() -> bool) -> Result<Served> + Sync);
-
-/// What clients saw of their server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Served {
-    /// Requests that were sent.
-    pub requests: u64,
-    /// Of these, the ones with the reply that they should have.
-    pub right: u64,
-    /// From the first request to the last reply.
-    pub wall_ns: u64,
 }
 
 /// Starts samples, one at a time.
@@ -122,7 +107,7 @@ impl Launcher {
     ///
     /// # Errors
     /// Where it could not be made, or the program failed.
-    pub fn probe(&self, program: &Program, clients: Option<Clients<'_>>) -> Result<Raw> {
+    pub fn probe(&self, program: &Program, clients: Option<&Clients>) -> Result<Raw> {
         let glibc = Contender::from(allocators::glibc());
         let raw = self.run(program, &glibc, &self.witnesses.counter, false, clients)?;
         match raw.failure(program.timeout) {
@@ -141,7 +126,7 @@ impl Launcher {
         program: &Program,
         contender: &Contender,
         with_statistics: bool,
-        clients: Option<Clients<'_>>,
+        clients: Option<&Clients>,
     ) -> Result<(Raw, String), NoSample> {
         if self.interrupt.signal().is_some() {
             return Err(NoSample::Interrupted);
@@ -168,7 +153,7 @@ impl Launcher {
         contender: &Contender,
         witness: &Path,
         with_statistics: bool,
-        clients: Option<Clients<'_>>,
+        clients: Option<&Clients>,
     ) -> Result<Raw> {
         let place = |name: &str| self.scratch.path().join(name);
         let (stdout, stderr, file) = (place("stdout"), place("stderr"), place("witness"));
@@ -225,7 +210,7 @@ impl Launcher {
     fn answer_of(
         &self,
         supervisor: &mut Command,
-        clients: Option<Clients<'_>>,
+        clients: Option<&Clients>,
     ) -> Result<(Report, Option<Result<Served>>)> {
         supervisor.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // The terminal's Ctrl-C is for the command; it tells its supervisor.
@@ -282,7 +267,7 @@ impl Launcher {
             if have_hung_up {
                 clients = None;
                 if let Some(stdin) = &mut child.stdin {
-                    // It may have ended, and says so.
+                    // The process may have ended; its report says so.
                     let _ = stdin.write_all(&[FINISH]);
                 }
             }

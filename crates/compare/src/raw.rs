@@ -1,6 +1,5 @@
 //! A sample of a program as it came, before it is judged.
 
-use super::launch::Served;
 use super::supervisor::{End, Look, Report};
 use super::witness::ProcessRecord;
 use anyhow::Result;
@@ -8,19 +7,34 @@ use quarry_harness::launch::last_line;
 use quarry_harness::results::{Measurement, Reading, Timeline};
 use std::time::Duration;
 
+/// Work of a server's clients while the server runs; the server is asked to end when they return.
+/// The argument says whether the server still runs.
+pub type Clients = dyn Fn(&dyn Fn() -> bool) -> Result<Served> + Sync;
+
+/// Result of the clients of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Requests that were sent.
+    pub requests: u64,
+    /// Of these, the ones with the reply that they should have.
+    pub right: u64,
+    /// From the first request to the last reply.
+    pub wall_ns: u64,
+}
+
 /// A sample as it came.
 pub struct Raw {
     /// The process.
     pub(super) report: Report,
-    /// What its programs said.
+    /// Records of its programs.
     pub(super) said: Vec<ProcessRecord>,
-    /// What it printed.
+    /// Its standard output.
     pub stdout: Vec<u8>,
-    /// What it printed on standard error.
+    /// Its standard error.
     pub(super) stderr: Vec<u8>,
-    /// What Quarry counted itself: allocations and frees.
+    /// Allocations and frees that Quarry counted itself.
     pub(super) own_count: Option<(u64, u64)>,
-    /// What its clients saw, where it has some.
+    /// The result of its clients, where it has some.
     pub(super) served: Option<Result<Served>>,
 }
 
@@ -44,8 +58,8 @@ impl Raw {
         Some(format!("its client: {error:#}"))
     }
 
-    /// What was measured. One operation is the whole program, or a request to a server; verified
-    /// is nothing but the replies of a server.
+    /// Returns the measurement. One operation is the whole program, or a request to a server; only
+    /// replies of a server are verified here.
     pub fn measurement(&self, served_by: &str) -> Measurement {
         let report = &self.report;
         let cpu_ns = report.user_ns + report.sys_ns;
@@ -146,7 +160,7 @@ mod tests {
                     malloc-64  1 2 : slabdata 1 1 0 : operations    9    5  99  99\n\n\
                     zone->lock 7 0 1\n";
         assert_eq!(own_count(text), (70, 65));
-        // What is larger than an object has lines of its own, and each process its tables.
+        // Requests larger than an object have lines of their own, and each process its tables.
         let large = "# large requests : operations <alloc> <free> <resize>\n\
                      blocks           : operations          2          2          7\n\
                      mappings         : operations         80         79          0\n";

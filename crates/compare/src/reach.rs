@@ -1,9 +1,10 @@
-//! Whether an allocator can make a difference to a program at all, and if not, why and what to do.
+//! Decides whether an allocator can make a difference to a program at all, and if not, why and what
+//! would help.
 
 use super::allocator_spec;
 use super::raw::Raw;
 use super::supervisor::Report;
-use super::weight::Seen;
+use super::weight::Influence;
 use super::witness::{Calls, ProcessRecord};
 use crate::contenders::Contender;
 use crate::inside;
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 const NEGLIGIBLE: f64 = 0.01;
 /// For CPython on its own allocator: what reaches malloc is the smaller part of its allocations.
 const NEGLIGIBLE_IN_PYTHON: f64 = 0.05;
-/// What bringing in a page costs at most machines, at least.
+/// A low estimate of the cost of bringing in a page on most machines.
 const FAULT_NS: f64 = 500.0;
 const PAGE_BYTES: f64 = 4096.0;
 /// Share of the CPU time that others may serve without taking away the meaning of a result.
@@ -31,7 +32,7 @@ const MOST_UNSERVED: f64 = 0.1;
 pub(super) struct NoVerdict {
     /// Why.
     pub(super) why: String,
-    /// What to do about it.
+    /// The remedy.
     pub(super) remedy: String,
 }
 
@@ -41,8 +42,8 @@ impl fmt::Display for NoVerdict {
     }
 }
 
-/// What can be said before the program has run: `program` is the file that is executed in the end,
-/// `library` one of those that would be preloaded.
+/// Returns the reason, known before the program has run, for which there is no verdict: `program`
+/// is the file that is executed in the end, `library` one of those that would be preloaded.
 pub(super) fn before_it_runs(program: &Path, library: &Path) -> Option<NoVerdict> {
     let obstacle = obstacle(program, library).filter(|obstacle| !obstacle.is_partial())?;
     Some(no_verdict_of(program, &obstacle))
@@ -91,14 +92,14 @@ fn allocator_inside(program: &Path) -> Option<&'static str> {
     inside::allocator(&file).map(|found| found.name)
 }
 
-/// What one run under the counter showed.
+/// The result of one run under the counter.
 #[derive(Clone, Debug)]
 pub struct Probe {
     /// Calls of all processes.
     pub calls: Calls,
     /// CPU time of all processes, which includes the counting.
     pub(super) cpu_ns: u64,
-    /// How long the run was.
+    /// Wall-clock time of the run.
     pub(super) wall_ns: u64,
     has_python: bool,
     /// The program into which nothing was preloaded, where that is more than a small part.
@@ -139,8 +140,8 @@ impl Probe {
         self.share() + faults / self.cpu_ns.max(1) as f64
     }
 
-    /// Why an allocator makes no difference, whatever it takes of the time. `library` is one that
-    /// would be preloaded.
+    /// Returns the reason for which no allocator can make a difference, independent of its share of
+    /// the time. `library` is one that would be preloaded.
     pub(super) fn obstacle(&self, library: &Path) -> Option<NoVerdict> {
         let program = self.unserved.as_ref()?;
         Some(match obstacle(program, library) {
@@ -152,14 +153,14 @@ impl Probe {
         })
     }
 
-    /// Whether it was into something that counts that nothing could be preloaded.
+    /// Returns whether nothing could be preloaded into a program that used noticeable CPU.
     pub(super) fn is_out_of_reach(&self) -> bool {
         self.unserved.is_some()
     }
 
-    /// What it showed of the allocator's weight.
-    pub(super) fn seen(&self) -> Seen {
-        Seen { influence: self.influence(), wall_ns: self.wall_ns }
+    /// Returns the allocator's influence on the run.
+    pub(super) fn seen(&self) -> Influence {
+        Influence { share: self.influence(), wall_ns: self.wall_ns }
     }
 
     /// A share of the CPU time that is not worth a comparison. `python` is the value of
@@ -181,7 +182,8 @@ impl Probe {
         NoVerdict { why, remedy }
     }
 
-    /// Whether CPython serves its small objects itself. `setting` is the value of PYTHONMALLOC.
+    /// Returns whether CPython serves its small objects itself. `setting` is the value of
+    /// PYTHONMALLOC.
     pub(super) fn is_on_pymalloc(&self, setting: Option<&OsStr>) -> bool {
         let on_malloc = setting.is_some_and(|it| it.as_encoded_bytes().starts_with(b"malloc"));
         self.has_python && !on_malloc
@@ -206,11 +208,11 @@ impl Probe {
     }
 }
 
-/// Checks that a contender served a sample, and gives the object that it was seen to come from.
-/// A process that was only forked has nothing to say: what its executable said elsewhere counts.
+/// Checks that a contender served a sample, and returns the object that served it. A process that
+/// was only forked has no record of its own: the record of its executable elsewhere counts.
 ///
 /// # Errors
-/// Which program somebody else served.
+/// The program that another allocator served.
 pub(super) fn served(
     contender: &Contender,
     report: &Report,
@@ -219,10 +221,10 @@ pub(super) fn served(
     check(contender, report, said, false)
 }
 
-/// The same of the process that was started, whatever serves those that came of it.
+/// Checks the same of the process that was started alone, not of its children.
 ///
 /// # Errors
-/// Where somebody else served it.
+/// Where another allocator served it.
 pub(super) fn serves_start(
     contender: &Contender,
     report: &Report,
@@ -285,8 +287,8 @@ fn unserved_of(
 ) -> Option<(PathBuf, String)> {
     let this = std::env::current_exe().unwrap_or_default();
     let (mut all, mut unserved, mut worst) = (0, 0, None::<(u64, PathBuf, String)>);
-    // What still shows our own executable had not come to its exec, and what shows none was about
-    // to end: of neither is known what it ran.
+    // A process that still shows our own executable had not come to its exec, and one that shows
+    // none was about to end: neither says what it ran.
     let is_known = |it: &Path| it != this && !it.as_os_str().is_empty();
     for (_, executable, ticks) in report.seen.iter().filter(|(_, it, _)| is_known(it)) {
         // Each counts for something, however short it was.

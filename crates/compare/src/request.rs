@@ -1,4 +1,4 @@
-//! What `quarry compare` is asked, and how it ends.
+//! The request of `quarry compare`, and how a comparison ends.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// When there are enough runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Runs {
-    /// So many of each.
+    /// This number of runs of each.
     Exactly(u32),
     /// Until the interval of each is no wider than this share of it to either side.
     UntilInterval {
@@ -29,7 +29,7 @@ impl Runs {
     }
 }
 
-/// What is to be compared.
+/// A comparison that is asked for.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Allocators as `NAME`, `NAME:KEY=VALUE` or `NAME=FILE`.
@@ -40,11 +40,11 @@ pub struct Request {
     pub baseline: Option<String>,
     /// Figures that the program prints.
     pub metrics: Vec<String>,
-    /// Whether all runs must print the same.
+    /// True if all runs must print the same.
     pub check_output: bool,
     /// When a run has failed.
     pub timeout: Duration,
-    /// What every run reads; `None`: what standard input is.
+    /// The file that every run reads; `None`: standard input.
     pub input: Option<PathBuf>,
     /// Where everything is written as JSON.
     pub json: Option<PathBuf>,
@@ -62,7 +62,7 @@ pub struct Request {
     pub command: Vec<OsString>,
 }
 
-/// How a comparison ended.
+/// The way in which a comparison ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Every run counts.

@@ -13,18 +13,18 @@ use std::rc::Rc;
 
 /// A program under a supervisor, on the contender of each variant.
 pub(super) struct SupervisedProgram {
-    /// What runs.
+    /// The program.
     pub(super) program: Program,
     /// One for each variant.
     pub(super) contenders: Vec<Contender>,
-    /// What the program prints.
+    /// Figures that the program prints.
     pub(super) figures: Vec<Figure>,
     check_output: bool,
     launcher: Launcher,
     reference: RefCell<Option<Reference>>,
 }
 
-/// What the first good sample printed.
+/// The output of the first good sample.
 struct Reference {
     by: String,
     output: Vec<u8>,

@@ -2,9 +2,9 @@
 //! and leaves none behind.
 //!
 //! It is a process of its own, because the kernel sums up the resources of children by process, and
-//! because whatever the program leaves running falls to it (`PR_SET_CHILD_SUBREAPER`). It ends
-//! everything when its standard input closes: so nothing outlives the command, however that ends.
-//! [`FINISH`] there asks a server, which would not end by itself, to do so.
+//! because every process that the program leaves running falls to it (`PR_SET_CHILD_SUBREAPER`). It
+//! ends everything when its standard input closes, so nothing outlives the command, even when that
+//! is killed. The byte [`FINISH`] there asks a server, which would not end by itself, to do so.
 
 use super::tree::{Process, Seen, Tree};
 use anyhow::{Context, Result, bail};
@@ -31,13 +31,13 @@ use std::time::{Duration, Instant};
 
 /// Time between the first looks at the processes; it doubles up to [`Pace::SLOWEST`].
 const FIRST_LOOK: Duration = Duration::from_millis(1);
-/// How long processes must have been idle for what they hold to be called what they keep.
+/// Processes must have been idle for this long before their memory counts as what they keep.
 const IDLE: Duration = Duration::from_secs(2);
 /// Clock ticks of CPU time (10 ms each on Linux) within [`QUIET_WINDOW`] up to which processes
 /// count as idle: servers wake up now and then.
 const QUIET_TICKS: u64 = 1;
 const QUIET_WINDOW: Duration = Duration::from_millis(250);
-/// How long processes have between being asked to end and being ended.
+/// Time between asking processes to end and killing them.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Name of the hidden subcommand that runs one sample of a program and watches it.
@@ -84,16 +84,16 @@ pub fn supervise(args: &SuperviseArgs, out: &mut dyn Write) -> Result<()> {
     Ok(writeln!(out, "{}", serde_json::to_string(&report)?)?)
 }
 
-/// How the program ended.
+/// The way in which the program ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum End {
     /// By itself, with a status.
     Exited(i32),
     /// By a signal.
     Signalled(i32),
-    /// It was ended when its time was over.
+    /// Killed when its time was over.
     TimedOut,
-    /// It was ended because the command ended.
+    /// Killed because the command ended.
     Cancelled,
     /// It could not be started.
     NotStarted(String),
@@ -108,10 +108,10 @@ pub(super) struct Look {
     pub(super) resident: u64,
 }
 
-/// What is known of a sample that has ended.
+/// The report on a sample that has ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Report {
-    /// How the program ended.
+    /// The way in which the program ended.
     pub(super) end: End,
     /// Its process.
     pub(super) pid: i32,
@@ -134,9 +134,9 @@ pub(super) struct Report {
     pub(super) involuntary_switches: u64,
     /// Memory over time.
     pub(super) looks: Vec<Look>,
-    /// What was resident two seconds after the last activity, where something lived that long.
+    /// Resident bytes two seconds after the last activity, where a process lived that long.
     pub(super) idle_bytes: Option<u64>,
-    /// What was resident when it was asked to end because its work was done.
+    /// Resident bytes when it was asked to end because its work was done.
     pub(super) final_bytes: Option<u64>,
     /// Processes that lived on when the program had ended, and were ended.
     pub(super) left_running: usize,
@@ -155,7 +155,7 @@ impl SuperviseArgs {
         signals.thread_block()?;
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
         let signals = SignalFd::with_flags(&signals, flags)?;
-        // What exec leaves of this process in the record of the child.
+        // Exec leaves the peak of this process in the record of the child.
         let own_peak = peak_of(UsageWho::RUSAGE_SELF)?;
         let mut command = self.command()?;
         let start = Instant::now();
@@ -171,7 +171,7 @@ impl SuperviseArgs {
     fn command(&self) -> Result<Command> {
         let mut command = Command::new(&self.command[0]);
         command.arg0(&self.command[1]).args(&self.command[2..]);
-        // So that a signal from the terminal does not reach it before it reaches us.
+        // A signal from the terminal must not reach the child before it reaches us.
         command.process_group(0);
         for key in &self.unset {
             command.env_remove(key);
@@ -213,7 +213,7 @@ struct Pace {
 impl Pace {
     const SLOWEST: Duration = Duration::from_millis(10);
     const SHARE: u32 = 100;
-    /// What a look takes on a busy machine is mostly waiting.
+    /// On a busy machine most of the time of a look is waiting.
     const LONGEST: Duration = Duration::from_millis(100);
 
     fn advance(&mut self, start: Instant, looked_for: Duration) {
@@ -258,7 +258,7 @@ impl Activity {
         (self.window_began, self.ticks_then) = (now, ticks);
     }
 
-    /// Whether idleness has just lasted for [`IDLE`].
+    /// Returns whether idleness has just lasted for [`IDLE`].
     fn falls_idle(&mut self, now: Instant) -> bool {
         let was_idle = std::mem::replace(&mut self.idle, now.duration_since(self.last) >= IDLE);
         self.idle && !was_idle
@@ -329,7 +329,7 @@ impl Watch {
             Ok(1) if byte == [FINISH] => {
                 self.look();
                 self.final_bytes = self.looks.last().map(|look| look.resident);
-                // It may have ended meanwhile.
+                // The process may have ended meanwhile.
                 let _ = kill(Pid::from_raw(self.main), Signal::SIGTERM);
                 false
             }
@@ -353,7 +353,7 @@ impl Watch {
                     };
                     if status.pid() == Some(Pid::from_raw(self.main)) {
                         self.ended = Some((end, self.start.elapsed()));
-                        // What lives on from here on has two seconds from now.
+                        // Processes that live on from here have two seconds from now.
                         self.activity.last = Instant::now();
                     }
                 }

@@ -2,6 +2,7 @@
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use quarry_harness::proc;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
@@ -25,7 +26,7 @@ pub(super) struct Process {
 /// Most that is remembered of a process that was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// What it last ran.
+    /// The last program that it ran.
     pub(super) executable: PathBuf,
     /// User and system time when it was last looked at, in clock ticks.
     pub(super) cpu_ticks: u64,
@@ -36,7 +37,8 @@ pub(super) struct Seen {
 pub(super) struct Tree {
     root: i32,
     page_size: u64,
-    /// Whether what processes share is divided among them (PSS), and not counted in each (RSS).
+    /// True if memory that processes share is divided among them (PSS) instead of counted in each
+    /// (RSS).
     proportional: bool,
     /// Every process that was ever seen in it.
     pub(super) seen: BTreeMap<i32, Seen>,
@@ -45,12 +47,11 @@ pub(super) struct Tree {
 impl Tree {
     /// The descendants of `root`.
     pub(super) fn below(root: i32) -> Self {
-        let page_size = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
-        let page_size = page_size.unwrap_or(4096) as u64;
+        let page_size = proc::page_size();
         Self { root, page_size, proportional: false, seen: BTreeMap::new() }
     }
 
-    /// The same, with what processes share divided among them or not.
+    /// Reads them again, with shared memory divided among them or not.
     pub(super) fn dividing(self, proportional: bool) -> Self {
         Self { proportional, ..self }
     }
@@ -59,10 +60,11 @@ impl Tree {
     pub(super) fn look(&mut self) -> Vec<Process> {
         let mut living = self.living();
         for process in &mut living {
-            process.peak = peak_of(process.pid).unwrap_or(0).max(process.resident);
+            process.peak = proc::peak(process.pid as u32).unwrap_or(0).max(process.resident);
             if self.proportional {
                 // Of a process that is about to end the kernel says nothing.
-                process.resident = share_of(process.pid).unwrap_or(process.resident);
+                process.resident =
+                    proc::proportional(process.pid as u32).unwrap_or(process.resident);
             }
             let seen = self.seen.entry(process.pid).or_default();
             seen.cpu_ticks = seen.cpu_ticks.max(process.cpu_ticks);
@@ -92,15 +94,15 @@ impl Tree {
     pub(super) fn signal(&self, signal: Signal) -> usize {
         let living = self.living();
         for process in &living {
-            // It may have ended meanwhile.
+            // The process may have ended meanwhile.
             let _ = kill(Pid::from_raw(process.pid), signal);
         }
         living.len()
     }
 }
 
-/// What the threads of a process have started and what has fallen to them. Kernels without
-/// `CONFIG_PROC_CHILDREN` are asked for the parent of every process instead.
+/// Returns the processes that the threads of a process have started and those that have fallen to
+/// it. Kernels without `CONFIG_PROC_CHILDREN` are asked for the parent of every process instead.
 fn children_of(pid: i32) -> Vec<i32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let mut children = Vec::new();
@@ -141,20 +143,6 @@ fn parse_stat(pid: i32, text: &str, page_size: u64) -> Option<Process> {
     })
 }
 
-/// A process's proportional set size, in bytes.
-fn share_of(pid: i32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
-}
-
-/// `VmHWM`: unlike the kernel's record of children, it starts anew at exec.
-fn peak_of(pid: i32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,7 +171,7 @@ mod tests {
         let pipe = child.stdout.take().unwrap();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(pipe), &mut line).unwrap();
         let mut tree = Tree::below(child.id() as i32);
-        // It may still be on its way through exec, with nothing resident.
+        // The process may still be on its way through exec, with nothing resident.
         let living = loop {
             match tree.look() {
                 living if living.iter().any(|it| it.resident > 0) => break living,

@@ -18,19 +18,19 @@ const RUNS: usize = 5;
 const LONG_NS: u64 = 1_000_000_000;
 /// Times what is negligible: no chance in measuring makes nothing of that.
 const PLENTY: f64 = 4.0;
-/// How far off a measurement may be that is the median of several.
+/// Factor by which the median of several measurements may be off.
 const DOUBT: f64 = 2.0;
 
-/// What one run under the counter showed.
+/// The result of one run under the counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct Influence {
     /// Share of the CPU time that an allocator has an influence on.
-    pub(super) influence: f64,
-    /// What the run took.
+    pub(super) share: f64,
+    /// Wall-clock time of the run.
     pub(super) wall_ns: u64,
 }
 
-/// What is to be done.
+/// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Weight {
     /// One more run under the counter.
@@ -45,16 +45,16 @@ pub(super) enum Weight {
 
 /// Judges by the runs so far; of those that follow each other, the last is never unknown.
 /// `negligible` is a share.
-pub(super) fn of(seen: &[Seen], negligible: f64) -> Weight {
+pub(super) fn of(seen: &[Influence], negligible: f64) -> Weight {
     let Some(last) = seen.last() else { return Weight::Unknown };
-    if last.influence >= PLENTY * negligible {
+    if last.share >= PLENTY * negligible {
         return Weight::Enough;
     }
-    let decides_alone = last.influence == 0.0 || last.wall_ns >= LONG_NS;
+    let decides_alone = last.share == 0.0 || last.wall_ns >= LONG_NS;
     let influences: Vec<f64> = match decides_alone {
-        true => vec![last.influence],
+        true => vec![last.share],
         false if seen.len() < RUNS => return Weight::Unknown,
-        false => seen.iter().map(|it| it.influence).collect(),
+        false => seen.iter().map(|it| it.share).collect(),
     };
     match statistics::median(&influences) {
         Some(share) if share < negligible / DOUBT => Weight::Nothing,
@@ -71,8 +71,8 @@ mod tests {
 
     /// The judgement, and after how many of the runs it was passed.
     fn judged(influences: &[f64], wall_ns: u64) -> (Weight, usize) {
-        let seen: Vec<Seen> =
-            influences.iter().map(|&influence| Seen { influence, wall_ns }).collect();
+        let seen: Vec<Influence> =
+            influences.iter().map(|&share| Influence { share, wall_ns }).collect();
         let after = (1..=seen.len()).find(|runs| of(&seen[..*runs], 0.01) != Weight::Unknown);
         let after = after.expect("a judgement in the end");
         (of(&seen[..after], 0.01), after)
@@ -103,8 +103,8 @@ mod tests {
         assert_eq!(of([0.003, 0.025, 0.03, 0.022, 0.024]), (Weight::Enough, 5));
     }
 
-    /// What is measured at half or twice its value changes a refusal into a line, or a line into
-    /// none, and never a refusal into a comparison without a word.
+    /// A measurement at half or twice its value turns a refusal into a line, or a line into none,
+    /// and never a refusal into a comparison without a word.
     #[test]
     fn chance_never_turns_a_refusal_into_a_comparison_without_a_word() {
         let rank = |weight| match weight {

@@ -1,4 +1,4 @@
-//! What the processes of a sample wrote into its file: see `witness/witness.rs`.
+//! Records that the processes of a sample write into its file: see `witness/witness.rs`.
 
 use anyhow::{Context, Result};
 use std::fs::{self, File};
@@ -17,26 +17,26 @@ const COUNTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libquarry-count
 pub(super) struct ProcessRecord {
     /// The process.
     pub(super) pid: i32,
-    /// What it ran.
+    /// The program that it ran.
     pub(super) executable: PathBuf,
     /// The object that the loader found `malloc` in.
     pub(super) malloc: String,
     /// The object that it found `malloc` in behind the executable.
     pub(super) next_malloc: String,
-    /// Whether CPython is in it.
+    /// True if CPython is in it.
     pub(super) has_python: bool,
     /// Most memory that was resident, in bytes; 0 where it did not come to its own end.
     pub(super) peak_bytes: u64,
-    /// What the counter counted.
+    /// Calls that the counter counted.
     pub(super) calls: Calls,
 }
 
 /// Calls of malloc and its relatives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// That allocate.
+    /// Calls that allocate.
     pub allocations: u64,
-    /// That free.
+    /// Calls that free.
     pub frees: u64,
     /// Bytes asked for.
     pub bytes: u64,
@@ -93,7 +93,7 @@ pub(super) fn create(path: &Path) -> Result<()> {
     Ok(file.set_len(layout::FILE_BYTES as u64)?)
 }
 
-/// What was said, in the order in which programs were executed.
+/// Reads the records in the order in which programs were executed.
 ///
 /// # Errors
 /// Where the file cannot be read.

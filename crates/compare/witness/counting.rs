@@ -34,7 +34,7 @@ static OVERHEAD: AtomicU64 = AtomicU64::new(0);
 static LONGEST: AtomicU64 = AtomicU64::new(u64::MAX);
 const LONGEST_NS: u64 = 200_000;
 
-/// How long the clock is compared with the system's.
+/// Time for which the clock is compared with the system's.
 const CALIBRATION_NS: u64 = 500_000;
 
 /// Begins to count.

@@ -127,7 +127,7 @@ fn peak_kib(status: &[u8]) -> u64 {
 /// The C library is initialised.
 unsafe fn take_slot() -> Option<*mut u8> {
     // SAFETY: the arguments are NUL-terminated strings, and a mapping of a fresh place is no one
-    // else's. The file has `FILE_BYTES`: whoever names it in the variable has made it so.
+    // else's. The file has `FILE_BYTES`: the process that names it in the variable has made it so.
     unsafe {
         let path = getenv(layout::VARIABLE.as_ptr());
         if path.is_null() {

@@ -1,6 +1,6 @@
 //! Randomised complete blocks: in each block one workload runs once on every variant, in a shuffled
-//! order. What drifts (frequency, neighbours, heat) hits all variants of a block alike, and ratios
-//! are taken within blocks.
+//! order. Drift (frequency, neighbours, heat) hits all variants of a block alike, and ratios are
+//! taken within blocks.
 
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;

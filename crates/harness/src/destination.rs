@@ -1,5 +1,5 @@
-//! A file that is written when everything is over, and opened before anything begins: nobody should
-//! wait an hour to learn that it cannot be written.
+//! A file that is written when everything is over, and opened before anything begins: a user should
+//! not wait an hour to learn that it cannot be written.
 
 use crate::usage::Usage;
 use anyhow::{Context, Result, bail};
@@ -7,12 +7,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// What may be there already.
+/// The rule for a file that is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Present {
-    /// It is replaced.
+    /// The file is replaced.
     Replaced,
-    /// It is in the way; the text says what is accepted.
+    /// The file is in the way; the text says what is accepted.
     Refused(&'static str),
 }
 
@@ -86,8 +86,8 @@ pub fn folder(option: &str, place: &Path) -> Result<()> {
     Ok(())
 }
 
-/// That nothing can be made where temporary files are. The error's own text ends with a name that
-/// nobody has chosen.
+/// The error of a folder for temporary files in which nothing can be made. The system's own text
+/// ends with a random name.
 pub fn no_temporary(error: &io::Error) -> Usage {
     let (place, error) = (std::env::temp_dir(), error.to_string());
     let (place, why) = (place.display(), error.split(" at path ").next().unwrap_or_default());

@@ -1,6 +1,6 @@
-//! What a reader of results has to know of the machine. No names of hosts or users.
+//! The facts about the machine that a reader of results needs. No names of hosts or users.
 
-use crate::{affinity, doctor};
+use crate::affinity;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::process::Command;
@@ -14,7 +14,7 @@ pub struct Environment {
     pub cpu: String,
     /// CPUs that the run could use.
     pub cpus: Vec<usize>,
-    /// Whether it is a virtual machine.
+    /// True on a virtual machine.
     pub virtual_machine: bool,
     /// Release of the kernel.
     pub kernel: String,
@@ -30,13 +30,13 @@ pub struct Environment {
     pub load: String,
     /// Options of Quarry in the environment; they hold for its samples.
     pub quarry_options: Vec<String>,
-    /// What makes timings untrustworthy here, one line each.
+    /// Findings of the doctor, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
 }
 
 impl Environment {
-    /// Looks at this machine.
+    /// Looks at this machine; the findings of the doctor are left to the caller.
     pub fn capture() -> Self {
         let cpuinfo = read("/proc/cpuinfo");
         let field = |name: &str| {
@@ -61,12 +61,12 @@ impl Environment {
                 .filter(|(key, _)| key.starts_with("QUARRY_"))
                 .map(|(key, value)| format!("{key}={value}"))
                 .collect(),
-            findings: doctor::brief(),
+            findings: Vec::new(),
         }
     }
 
-    /// What makes timings of the two incomparable: one line each, as `self` has it and then as
-    /// `other` has it.
+    /// Returns the facts that make timings of the two incomparable: one line each, as `self` has it
+    /// and then as `other` has it.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let none = || "none".to_owned();
         let facts = |it: &Self| {
@@ -100,7 +100,7 @@ impl Environment {
     }
 }
 
-/// What `field` of `/proc/cpuinfo` says; the architecture where it names none.
+/// Returns what `field` of `/proc/cpuinfo` says; the architecture where it names none.
 fn processor(field: impl Fn(&str) -> Option<String>) -> String {
     let name = field("model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
     match (field("cpu family"), field("model")) {
@@ -113,7 +113,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-/// What `getconf` says, such as 2.36.
+/// Returns the version that `getconf` reports, such as 2.36.
 pub fn glibc_version() -> String {
     let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());

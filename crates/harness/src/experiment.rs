@@ -1,6 +1,7 @@
 //! An experiment as a value, and the engine that conducts it.
 
 use crate::blocks::{self, Step};
+use crate::doctor;
 use crate::environment::Environment;
 use crate::results::{Meta, Metric, Run, RunDirectory, SCHEMA, Sample, Target, Variant, Workload};
 use crate::sampler::{NoSample, SampleKey, Sampler, Taken};
@@ -16,17 +17,17 @@ use std::time::Instant;
 pub struct Experiment {
     /// Its name.
     pub name: String,
-    /// What a sample is, in one line, for the head of its tables.
+    /// One line on what a sample is, for the head of the tables.
     pub about: String,
     /// The things compared; the A/A copy of the baseline is one of them.
     pub variants: Vec<Variant>,
     /// Name of the variant that the others are compared with.
     pub baseline: String,
-    /// What runs on each variant.
+    /// The workloads; each runs on each variant.
     pub workloads: Vec<Workload>,
     /// With how many tasks at once, in turn; `[1]` where that is no dimension.
     pub tasks: Vec<u32>,
-    /// What the samples say; one of them is primary.
+    /// The metrics of a sample; one of them is primary.
     pub metrics: Vec<Metric>,
     /// What the baseline is to reach.
     pub targets: Vec<Target>,
@@ -36,7 +37,7 @@ pub struct Experiment {
     pub options: BTreeMap<String, String>,
     /// Rounds after the warm-up, at most.
     pub rounds: u32,
-    /// Whether there is a warm-up round.
+    /// True if a warm-up round comes first.
     pub warm_up: bool,
     /// Ends the run before its last round.
     pub enough: Option<Stop>,
@@ -51,12 +52,12 @@ pub struct Experiment {
 /// Decides after each round whether the run has enough of them.
 pub type Stop = Box<dyn Fn(&Run) -> Enough>;
 
-/// Whether a run has enough rounds.
+/// The answer of a [`Stop`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enough {
-    /// It ends.
+    /// The run ends.
     Yes,
-    /// It goes on; `expected` is the number of rounds that it will take, where that is known.
+    /// The run goes on; `expected` is the number of rounds that it will take, where that is known.
     No {
         /// Rounds without the warm-up.
         expected: Option<usize>,
@@ -101,7 +102,10 @@ impl Experiment {
                     targets: self.targets,
                     strict: self.strict,
                     options: self.options,
-                    environment: Environment::capture(),
+                    environment: Environment {
+                        findings: doctor::brief(),
+                        ..Environment::capture()
+                    },
                 },
                 samples: Vec::new(),
                 warnings: Vec::new(),

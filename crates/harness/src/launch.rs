@@ -49,7 +49,7 @@ pub trait Work: Serialize + DeserializeOwned {
     }
 }
 
-/// What a sample process is told to do.
+/// An order to a sample process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
     work: &'static str,
@@ -157,10 +157,11 @@ fn is_cleared(key: &OsString) -> bool {
     CLEARED.iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// What is wrong with a path that [`is_preloadable`] refuses.
+/// The complaint about a path that [`is_preloadable`] refuses.
 pub const NOT_PRELOADABLE: &str = "LD_PRELOAD cannot hold a path with a colon or white space";
 
-/// Whether `LD_PRELOAD`, which separates its entries by colons and white space, can hold a path.
+/// Returns whether `LD_PRELOAD`, which separates its entries by colons and white space, can hold a
+/// path.
 #[must_use]
 pub fn is_preloadable(path: &Path) -> bool {
     !path.as_os_str().as_encoded_bytes().iter().any(|it| matches!(it, b':' | b' ' | b'\t' | b'\n'))
@@ -174,7 +175,7 @@ pub fn preload_value(objects: &[&Path], own: Option<OsString>) -> OsString {
     all.collect::<Vec<&OsStr>>().join(OsStr::new(":"))
 }
 
-/// How a failed process ended, with the last line that it wrote to standard error.
+/// Describes how a failed process ended, with the last line that it wrote to standard error.
 #[must_use]
 pub fn end_of(output: &Output) -> String {
     let last = last_line(&output.stderr).unwrap_or_else(|| "no message".to_owned());

@@ -1,4 +1,4 @@
-//! What a mistyped name may have been meant to be.
+//! Suggestions for mistyped names.
 
 use crate::usage::Usage;
 use anyhow::Error;

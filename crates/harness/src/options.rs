@@ -15,8 +15,8 @@ use std::path::PathBuf;
 /// `--samples` of an experiment of average noise: enough to tell 3 % from nothing.
 pub const USUAL_SAMPLES: &str = "50";
 
-/// What an experiment does where its user says nothing, as they would write it.
-pub trait Defaults: Clone + Send + Sync + 'static {
+/// The defaults of an experiment, as its user would write them.
+pub trait Defaults: Send + Sync + 'static {
     /// `--variants`.
     const VARIANTS: &'static str;
     /// `--tasks`.
@@ -32,7 +32,7 @@ pub trait Defaults: Clone + Send + Sync + 'static {
 }
 
 /// Options of every experiment.
-#[derive(Args, Clone, Debug)]
+#[derive(Args)]
 pub struct Common<D: Defaults> {
     /// What is compared, in the order of tables.
     #[arg(long, value_delimiter = ',', value_name = "A,B", default_value = D::VARIANTS)]
@@ -187,7 +187,6 @@ mod tests {
     use super::*;
     use clap::Parser;
 
-    #[derive(Clone, Debug)]
     struct Two;
 
     impl Defaults for Two {

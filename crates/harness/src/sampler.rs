@@ -10,18 +10,18 @@ pub struct SampleKey {
     pub round: u32,
     /// Index of the workload.
     pub workload: usize,
-    /// How many tasks run it at once.
+    /// Number of tasks that run it at once.
     pub tasks: u32,
     /// Index of the variant.
     pub variant: usize,
 }
 
-/// What a sample brings.
+/// The outcome of a sample.
 #[derive(Clone, Debug)]
 pub struct Taken {
-    /// What it measured.
+    /// Its measurement.
     pub measurement: Measurement,
-    /// What its parent saw meanwhile, where it watched.
+    /// Its parent's observations, where the parent watched.
     pub timeline: Option<Timeline>,
 }
 
@@ -39,7 +39,7 @@ pub enum NoSample {
     /// The experiment does not want it: the warm-up of something that needs none, for example. It
     /// leaves no trace.
     LeftOut,
-    /// It failed. The text is recorded in its place.
+    /// The sample failed. The text is recorded in its place.
     Failed(String),
 }
 

@@ -1,4 +1,4 @@
-//! What is wrong with how something was asked for, told apart from what went wrong when it ran.
+//! Errors of usage, told apart from failures at run time.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ impl fmt::Display for Usage {
 impl std::error::Error for Usage {}
 
 impl Usage {
-    /// Whether an error is one of usage, whatever it was put into since.
+    /// Returns whether an error is one of usage, also where context was added to it.
     #[must_use]
     pub fn is_cause_of(error: &anyhow::Error) -> bool {
         error.chain().any(|cause| cause.is::<Self>())

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A sample that takes so long has failed.
+/// A sample that takes longer than this has failed.
 const LIMIT: Duration = Duration::from_secs(180);
 /// The ending of scripts; what else lies in their folder is theirs.
 const ENDING: &str = "sh";
@@ -36,15 +36,15 @@ pub(crate) struct Script {
     pub(crate) name: String,
     /// The program's name and version (`version`).
     pub(crate) version: String,
-    /// What it is made to do (`what`).
+    /// The work that it is made to do (`what`).
     pub(crate) what: String,
     /// Most pairs of samples that are taken (`rounds`): fewer where one takes long.
     pub(crate) rounds: Option<u32>,
-    /// Whether the amount of work is the same in every run (`work: fixed`), and so times can be
-    /// compared. It is not where something is killed at some moment (`work: random`).
+    /// True if the amount of work is the same in every run (`work: fixed`), so that times can be
+    /// compared. It is not where the script kills something at a random moment (`work: random`).
     pub(crate) is_fixed: bool,
-    /// Whether the program brings an allocator of its own, so that what is preloaded serves only
-    /// what that leaves (`malloc: own`).
+    /// True if the program brings an allocator of its own, so that a preloaded one serves only the
+    /// rest (`malloc: own`).
     pub(crate) has_own_malloc: bool,
     file: PathBuf,
 }

@@ -2,29 +2,29 @@
 
 use anyhow::{Context, Result, bail};
 use quarry_compare::contenders::Contender;
-use quarry_compare::{Launcher, Probe, Program, Raw, Served, difference};
+use quarry_compare::{Clients, Launcher, Probe, Program, Raw, difference};
 use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 use std::fs;
 use std::path::PathBuf;
 use std::rc::Rc;
 use tempfile::TempDir;
 
-/// What tables say of a program.
+/// The words of tables on a program.
 #[derive(Clone, Debug)]
 pub(crate) struct Label {
     /// Its name.
     pub(crate) name: String,
     /// Name and version, of the program or its package.
     pub(crate) version: String,
-    /// What it is made to do.
+    /// The work that it is made to do.
     pub(crate) what: String,
 }
 
-/// What proves that a run did its work, and did it right.
+/// The proof that a run did its work, and did it right.
 pub(crate) enum Check {
-    /// It prints the same as the first run on glibc, with these words on its last line.
+    /// The program prints the same as in the first run on glibc, with these words on its last line.
     Output(&'static str),
-    /// It is a server, whose clients compare every reply.
+    /// The program is a server, whose clients compare every reply.
     Clients(Server),
 }
 
@@ -33,23 +33,23 @@ pub(crate) struct Server {
     /// Its socket. It is removed before each run: a server that was killed leaves it behind, and
     /// some refuse to start then.
     pub(crate) socket: PathBuf,
-    /// What its clients do, until they have every reply.
-    pub(crate) clients: Box<dyn Fn(&dyn Fn() -> bool) -> Result<Served> + Sync>,
+    /// Runs its clients until they have every reply.
+    pub(crate) clients: Box<Clients>,
 }
 
 /// A program that is there, with its work.
 pub(crate) struct ReadyProgram {
-    /// What tables say of it.
+    /// The words of tables on it.
     pub(crate) label: Label,
-    /// How much of it the allocator is, as a run under the counter showed.
+    /// The allocator's share of it, as a run under the counter showed.
     pub(crate) probe: Probe,
     /// The last round in which it runs.
     pub(crate) last_round: u32,
-    /// Whether the amount of work is the same in every run, and so times can be compared.
+    /// True if the amount of work is the same in every run, so that times can be compared.
     pub(crate) is_fixed: bool,
     program: Program,
     check: Check,
-    /// What it printed on glibc.
+    /// Its output on glibc.
     reference: Vec<u8>,
     /// Holds its files.
     _folder: TempDir,
@@ -87,7 +87,7 @@ impl ReadyProgram {
         })
     }
 
-    /// Whether it is a server.
+    /// Returns whether it is a server.
     pub(crate) fn is_server(&self) -> bool {
         matches!(self.check, Check::Clients(_))
     }
@@ -111,7 +111,7 @@ impl ReadyProgram {
     fn taken(&self, raw: &Raw, served_by: &str) -> Taken {
         let mut measurement = raw.measurement(served_by);
         if !self.is_server() {
-            // What it printed was right: the one operation has happened.
+            // The output was right: the one operation has happened.
             measurement.verified = 1;
         }
         Taken { measurement, timeline: Some(raw.timeline()) }
@@ -136,7 +136,7 @@ impl Check {
     }
 }
 
-fn with_clients<T>(check: &Check, run: impl FnOnce(Option<quarry_compare::Clients<'_>>) -> T) -> T {
+fn with_clients<T>(check: &Check, run: impl FnOnce(Option<&Clients>) -> T) -> T {
     match check {
         Check::Output(_) => run(None),
         Check::Clients(server) => {

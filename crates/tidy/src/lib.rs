@@ -2,10 +2,11 @@
 //!
 //! A rule that no machine checks is forgotten, so layers, sizes, `unsafe`, atomics, licences, the
 //! exported symbols and the links of the documentation are each a test here. This library holds
-//! what they share: the tracked files, Rust text with comments and strings blanked out, and a
+//! what they share: the tracked files, Rust text with comments and strings blanked out, a
 //! parser for licence expressions.
 
 pub mod licence;
+pub mod modules;
 pub mod rust;
 pub mod workspace;
 

@@ -77,6 +77,23 @@ fn code_inside_malloc_uses_no_crate_but_libc() {
     expect_none("dependencies of the core", &breaches);
 }
 
+/// Measuring is for any allocator: neither the engine nor the comparison knows this one.
+#[test]
+fn measuring_knows_no_allocator() {
+    let metadata = cargo_metadata();
+    let mut breaches = Vec::new();
+    for package in members(&metadata) {
+        let name = package["name"].as_str().unwrap_or_default();
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let on = dependency["name"].as_str().unwrap_or_default();
+            if ["quarry-harness", "quarry-compare"].contains(&name) && INSIDE_MALLOC.contains(&on) {
+                breaches.push(Breach::new(name, 0, format!("{name} must not use {on}")));
+            }
+        }
+    }
+    expect_none("dependencies of measuring", &breaches);
+}
+
 #[test]
 fn core_modules_use_only_lower_modules() {
     let mut breaches = Vec::new();

@@ -1,4 +1,4 @@
-//! What the CPUs do to timings.
+//! Effects of the CPUs on timings.
 
 use super::finding::{Finding, Severity};
 use super::patient::Patient;
@@ -95,7 +95,7 @@ fn smt(patient: &Patient) -> Option<Finding> {
     })
 }
 
-/// From so many CPUs on the contention of locks can be seen.
+/// Number of CPUs from which the contention of locks can be seen.
 const CPUS_FOR_CONTENTION: usize = 8;
 
 fn count(patient: &Patient) -> Option<Finding> {

@@ -1,8 +1,8 @@
-//! What the doctor says.
+//! The findings of the doctor.
 
 use serde::Serialize;
 
-/// How much it matters.
+/// The weight of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Severity {
@@ -15,7 +15,7 @@ pub(super) enum Severity {
 }
 
 impl Severity {
-    /// As it is printed.
+    /// Returns the word that is printed.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Note => "note",
@@ -28,13 +28,13 @@ impl Severity {
 /// One thing that makes timings untrustworthy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
-    /// What it is about; each check has one.
+    /// Its subject; each check has one.
     pub about: &'static str,
-    /// How much it matters.
+    /// Its weight.
     pub severity: Severity,
     /// The value.
     pub seen: String,
-    /// What it does to timings.
+    /// Its effect on timings.
     pub why: &'static str,
     /// The command that mends it, or what to do where there is none.
     pub mend: String,

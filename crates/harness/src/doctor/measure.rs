@@ -6,7 +6,7 @@ use std::fs;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// How long CPU time is watched.
+/// Time for which CPU time is watched.
 const WATCH: Duration = Duration::from_secs(1);
 /// Length of a loop, and how many are run.
 const LOOP: Duration = Duration::from_micros(100);
@@ -53,7 +53,7 @@ impl Spent {
     }
 }
 
-/// Whether a line is about one CPU, and not about all of them.
+/// Returns whether a line is about one CPU, and not about all of them.
 fn is_cpu(line: &str) -> bool {
     line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|it: char| it.is_ascii_digit()))
 }

@@ -31,7 +31,7 @@ pub struct DoctorArgs {
     strict: bool,
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Record<'a> {
     schema: &'static str,
@@ -61,7 +61,8 @@ impl DoctorArgs {
     }
 }
 
-/// What stands in the results of a run: all but notes, in lines. It takes no measurable time.
+/// Returns the lines that stand in the results of a run: all findings but notes. It takes no
+/// measurable time.
 pub fn brief() -> Vec<String> {
     let findings = examine(&this_machine());
     let matters = |finding: &&Finding| finding.severity > Severity::Note;

@@ -14,16 +14,16 @@ pub(super) struct Patient {
     pub(super) tunables: String,
     /// Version of glibc, such as 2.36.
     pub(super) glibc: String,
-    /// What is built without optimisation.
+    /// Binaries that are built without optimisation.
     pub(super) debug_builds: Vec<&'static str>,
-    /// What was measured; `None` where nothing was.
+    /// Measured properties; `None` where nothing was measured.
     pub(super) measured: Option<Measured>,
 }
 
-/// What takes a moment to find out.
+/// Properties that take a moment to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Measured {
-    /// Share of CPU time that the hypervisor gave to somebody else, 0 to 1.
+    /// Share of CPU time that the hypervisor gave to other machines, 0 to 1.
     pub(super) steal: f64,
     /// CPUs that were busy while this process slept.
     pub(super) busy: f64,
@@ -60,7 +60,7 @@ impl Patient {
         Some(line.split_once(':')?.1.trim().to_owned())
     }
 
-    /// What it runs on, if that is a hypervisor.
+    /// Returns the hypervisor that it runs on, if any.
     pub(super) fn hypervisor(&self) -> Option<String> {
         let flags = self.cpuinfo("flags").unwrap_or_default();
         let vendor = self.read("sys/class/dmi/id/sys_vendor");
@@ -113,7 +113,7 @@ impl Patient {
     }
 }
 
-/// How many numbers a list such as `0-3,8` has.
+/// Returns how many numbers a list such as `0-3,8` has.
 fn count(list: &str) -> usize {
     let range = |part: &str| {
         let (from, to) = part.split_once('-').unwrap_or((part, part));

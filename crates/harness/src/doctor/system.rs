@@ -1,4 +1,4 @@
-//! What memory, limits, load and the build do to timings.
+//! Effects of memory, limits, load and the build on timings.
 
 use super::finding::{Finding, Severity};
 use super::patient::{Measured, Patient};
@@ -9,7 +9,7 @@ const BUSY: f64 = 0.25;
 const STEAL: f64 = 0.005;
 /// A clock that steps further than this does not resolve a batch of operations.
 const CLOCK_STEP_NS: f64 = 1000.0;
-/// Noise of a quiet machine: a loop of 100 us varies by less than this, and never takes so many
+/// Noise of a quiet machine: a loop of 100 us varies by less than this, and never takes this many
 /// times its median.
 const VARIATION: f64 = 0.02;
 const WORST: f64 = 1.5;

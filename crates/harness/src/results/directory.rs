@@ -13,7 +13,7 @@ const META: &str = "meta.json";
 const SAMPLES: &str = "samples.jsonl";
 
 /// A results directory that is being written. Every sample is handed to the kernel as it comes, by
-/// one call, so that it survives whatever ends this process.
+/// one call, so that it survives the end of this process.
 #[derive(Debug)]
 pub struct RunDirectory {
     place: PathBuf,

@@ -1,4 +1,4 @@
-//! Runs made of given values, for the tests of whatever reads runs.
+//! Runs made of given values, for tests.
 
 use super::{Cell, Measurement, Meta, Metric, Run, SCHEMA, Sample, Variant, Verify, Workload};
 use crate::environment::Environment;

@@ -1,4 +1,4 @@
-//! What a run was: everything that a reader of its samples has to know.
+//! The description of a run: everything that a reader of its samples has to know.
 
 use super::{Measurement, Metric, Target};
 use crate::environment::Environment;
@@ -16,7 +16,7 @@ pub const EARLIER_SCHEMA: &str = "quarry-lab/2";
 pub struct Variant {
     /// Its name in the tables.
     pub name: String,
-    /// What it is exactly: file, version, options.
+    /// Its exact description: file, version, options.
     pub description: String,
     /// Name of the variant that this one is a second copy of: the A/A copy, which shows the noise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,15 +36,15 @@ impl Variant {
     }
 }
 
-/// What a sample must have verified to count.
+/// The count that a sample must have verified to be valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verify {
-    /// So many things for every operation.
+    /// This many things for every operation.
     PerOperation(u64),
-    /// So many things and operations in all: what was asked for.
+    /// This many things, and as many operations: what was asked for.
     Exactly(u64),
-    /// As many things as this counter says.
+    /// The value of this counter.
     Counter(String),
 }
 
@@ -53,7 +53,7 @@ pub enum Verify {
 pub struct Workload {
     /// Its name in the tables.
     pub name: String,
-    /// What proves that it happened.
+    /// The proof that it happened.
     pub verify: Verify,
 }
 
@@ -105,11 +105,11 @@ pub struct Meta {
     pub baseline: String,
     /// The things compared, in the order of tables.
     pub variants: Vec<Variant>,
-    /// What ran on each of them.
+    /// The workloads; each ran on each variant.
     pub workloads: Vec<Workload>,
     /// With how many tasks at once, in turn.
     pub tasks: Vec<u32>,
-    /// What the samples say.
+    /// The metrics of a sample.
     pub metrics: Vec<Metric>,
     /// What the baseline is to reach.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -1,4 +1,4 @@
-//! What a sample says, as a formula that is stored with the samples.
+//! Formulas of figures, which are stored with the samples.
 
 use super::Measurement;
 use serde::{Deserialize, Serialize};
@@ -24,13 +24,13 @@ const PER_OPERATION: &str = "per operation";
 pub struct Metric {
     /// Its name in tables.
     pub name: String,
-    /// What it counts, such as `ns per operation`.
+    /// The unit, such as `ns per operation`.
     pub unit: String,
     /// Which way is better.
     pub direction: Direction,
     /// Digits behind the point, where a table fixes them.
     pub decimals: u8,
-    /// Whether it is the one that verdicts are about; one metric of a run is.
+    /// True for the metric that verdicts are about; one metric of a run is.
     #[serde(default)]
     pub primary: bool,
     of: String,
@@ -89,7 +89,7 @@ impl Metric {
         self
     }
 
-    /// With so many digits behind the point; 2 where nothing is said.
+    /// Sets the number of digits behind the point; 2 where it is not set.
     pub fn digits(mut self, decimals: u8) -> Self {
         self.decimals = decimals;
         self

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! What others use: an experiment declares its [`Variant`]s, [`Workload`]s and [`Metric`]s in a
-//! [`Experiment`](crate::experiment::Experiment), whose `conduct` writes the directory and returns a [`Run`].
+//! [`Experiment`](crate::experiment::Experiment), whose `conduct` writes the directory and returns
+//! a [`Run`].
 //! Whoever reads results starts with [`read`], which gives a [`Run`] too. `values(cell, metric)`
 //! are the counted samples of a [`Cell`] (workload, tasks, variant) in the order of rounds, with
 //! gaps; two such columns of one run are paired by their index. Formulas are data: a [`Metric`]

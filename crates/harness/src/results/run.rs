@@ -5,9 +5,9 @@ use super::{Meta, Metric, Sample};
 /// Where samples stand side by side: what differs between them is the round alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell<'a> {
-    /// What ran.
+    /// The workload.
     pub workload: &'a str,
-    /// How many at once.
+    /// Number of tasks.
     pub tasks: u32,
     /// On what.
     pub variant: &'a str,
@@ -16,11 +16,11 @@ pub struct Cell<'a> {
 /// A whole run, just taken or read back.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// What was compared, and where.
+    /// Variants, workloads and machine.
     pub meta: Meta,
     /// In the order in which they were taken.
     pub samples: Vec<Sample>,
-    /// What was odd about the directory that it was read from.
+    /// Oddities of the directory that it was read from.
     pub warnings: Vec<String>,
 }
 
@@ -51,8 +51,8 @@ impl Run {
         values
     }
 
-    /// What stands above the tables: the machine, the variants, and how samples were taken; `what`
-    /// says what a sample was.
+    /// Returns the text above the tables: the machine, the variants, and how samples were taken;
+    /// `what` says what a sample was.
     pub fn head(&self, what: &str) -> String {
         let mut text = self.meta.environment.summary() + "\n";
         for variant in &self.meta.variants {

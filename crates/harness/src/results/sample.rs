@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What one sample measured.
+/// The measurement of one sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
     /// Operations in the measured window; what counts as one is the workload's matter.
     pub operations: u64,
-    /// What the operations took, on the clock that the workload chose.
+    /// Time of the operations, on the clock that the workload chose.
     pub time_ns: u64,
     /// Length of the window on the wall clock.
     pub wall_ns: u64,
@@ -19,7 +19,7 @@ pub struct Measurement {
     /// what the workload's [`Verify`](super::Verify) expects.
     #[serde(default)]
     pub verified: u64,
-    /// What served the sample: the file that `malloc` belongs to, or the policies of the stack.
+    /// The server of the sample: the file that `malloc` belongs to, or the policies of the stack.
     pub served_by: String,
     /// Further counts by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -70,19 +70,19 @@ pub struct Reading {
     pub ms: f64,
     /// Resident, in bytes (`statm`).
     pub resident: u64,
-    /// What the control group is charged for, in bytes; where there can be no group, how much less
+    /// Bytes that the control group is charged for; where there can be no group, by how much less
     /// memory is free on the machine than at the start.
     pub charged: i64,
 }
 
-/// What a parent saw of a process while it ran.
+/// A parent's observations of a process while it ran.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
     /// In the order of time.
     pub readings: Vec<Reading>,
     /// When which phase was announced, with what was said.
     pub phases: Vec<(f64, String)>,
-    /// Whether `charged` is a control group's, and not the machine's free memory.
+    /// True if `charged` is a control group's, and not the machine's free memory.
     pub in_group: bool,
 }
 
@@ -107,11 +107,11 @@ impl Timeline {
 pub struct Sample {
     /// Round; 0 is the warm-up and enters no statistics.
     pub round: u32,
-    /// What ran.
+    /// The workload.
     pub workload: String,
-    /// How many tasks ran it at once.
+    /// Number of tasks that ran it at once.
     pub tasks: u32,
-    /// What it ran on.
+    /// The variant.
     pub variant: String,
     /// When it was done, in milliseconds since the run began.
     pub at_ms: u64,

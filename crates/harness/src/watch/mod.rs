@@ -8,4 +8,4 @@
 mod control_group;
 mod parent;
 
-pub use parent::{GROUP_VARIABLE, Watched, resident_of, watch};
+pub use parent::{GROUP_VARIABLE, Watched, watch};

@@ -2,9 +2,9 @@
 
 use super::control_group::ControlGroup;
 use crate::launch::{self, Order};
+use crate::proc;
 use crate::results::{Measurement, Reading, Timeline};
 use anyhow::{Context, Result};
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{ChildStdout, Stdio};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Names the file by which a watched process enters the control group in which it is watched.
 pub const GROUP_VARIABLE: &str = "LAB_CONTROL_GROUP";
 
-/// What was seen of a process, and what it measured itself.
+/// A parent's observations of a process, and the process's own measurement.
 pub type Watched = (Timeline, Measurement);
 
 /// Starts a sample process and reads its memory every `interval` until `lasts` after it has
@@ -36,7 +36,8 @@ pub fn watch(
     if let Some(group) = &group {
         command.env(GROUP_VARIABLE, group.entrance());
     }
-    let taken_before = taken_memory();
+    let taken = || proc::taken().unwrap_or(0) as i64;
+    let taken_before = taken();
     let start = Instant::now();
     let mut child = command.spawn().context("cannot start a sample")?;
     let lines = lines_of(child.stdout.take().context("no pipe")?, start);
@@ -53,10 +54,10 @@ pub fn watch(
             break;
         }
         let ms = start.elapsed().as_secs_f64() * 1e3;
-        if let Some(resident) = resident_of(child.id()) {
+        if let Some(resident) = proc::resident(child.id()) {
             let charged = match &group {
                 Some(group) => group.bytes().unwrap_or(0) as i64,
-                None => taken_memory() - taken_before,
+                None => taken() - taken_before,
             };
             readings.push(Reading { ms, resident, charged });
         }
@@ -79,27 +80,4 @@ fn lines_of(stdout: ChildStdout, start: Instant) -> Receiver<(f64, String)> {
         }
     });
     receiver
-}
-
-/// Resident memory of a process in bytes; `None` where it is gone.
-#[must_use]
-pub fn resident_of(pid: u32) -> Option<u64> {
-    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
-    Some(pages * page_size())
-}
-
-fn page_size() -> u64 {
-    let size = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
-    size.ok().flatten().map_or(4096, |size| size as u64)
-}
-
-/// Memory of the machine that is not free.
-fn taken_memory() -> i64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let value = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<i64>().ok()).unwrap_or(0)
-    };
-    (value("MemTotal:") - value("MemFree:")) * 1024
 }

@@ -11,7 +11,7 @@ use quarry_compare::{Interrupt, Launcher};
 pub(crate) struct Cast {
     /// Ready to be run.
     pub(crate) ready: Vec<ReadyProgram>,
-    /// Those that fail before any comparison.
+    /// Programs that fail before any comparison.
     pub(crate) broken: Vec<String>,
     absent: Vec<String>,
 }

@@ -9,7 +9,7 @@ use quarry_compare::allocators::QUARRY;
 use quarry_compare::contenders::{self, Contender};
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::{Order, Work, WorkKind};
-use quarry_harness::options::{self, Common};
+use quarry_harness::options::{Common, Defaults};
 use quarry_harness::results::{Direction, Metric, Timeline, Verify, Workload};
 use quarry_harness::sampler::{SampleKey, Taken};
 use quarry_harness::statistics;
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const MIB: f64 = (1 << 20) as f64;
-/// How often memory is read.
+/// Interval between two readings of memory.
 const INTERVAL: Duration = Duration::from_millis(200);
 /// The one workload of this experiment.
 const WORKLOAD: &str = "churn";
@@ -33,7 +33,7 @@ const WORKLOAD: &str = "churn";
 #[derive(Args)]
 pub(super) struct Churn {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<Churn>,
     /// How long each runs.
     #[arg(long, default_value = "60",
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("3")),
@@ -41,10 +41,7 @@ pub(super) struct Churn {
     seconds: u64,
 }
 
-#[derive(Clone, Debug)]
-struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for Churn {
     const VARIANTS: &'static str = "jemalloc,quarry";
     const SAMPLES: &'static str = "1";
     const QUICK_SAMPLES: &'static str = "1";

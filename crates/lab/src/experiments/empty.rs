@@ -10,7 +10,7 @@ use clap::builder::ArgPredicate;
 use quarry_harness::affinity;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::{self, Work, WorkKind};
-use quarry_harness::options::{self, Common};
+use quarry_harness::options::{Common, Defaults};
 use quarry_harness::results::{Measurement, Variant, Verify, Workload};
 use quarry_harness::sampler::SampleKey;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Args)]
 pub(super) struct Empty {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<Empty>,
     /// Length of a sample in milliseconds; a quarter of it goes before as warm-up.
     #[arg(long, default_value = "40",
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("8")),
@@ -34,10 +34,7 @@ pub(super) struct Empty {
     millis: u64,
 }
 
-#[derive(Clone, Debug)]
-struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for Empty {
     const VARIANTS: &'static str = "bare,window";
     const SAMPLES: &'static str = "60";
     const QUICK_SAMPLES: &'static str = "6";

@@ -10,7 +10,7 @@ use quarry_compare::allocators::QUARRY;
 use quarry_compare::contenders::{self, Contender, OwnWork};
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::{Work, WorkKind};
-use quarry_harness::options::{self, Common};
+use quarry_harness::options::{Common, Defaults};
 use quarry_harness::results::{Direction, Metric, Verify, Workload};
 use quarry_harness::sampler::SampleKey;
 use quarry_harness::tables::Matrix;
@@ -25,7 +25,7 @@ use quarry_harness::usage::Usage;
 #[derive(Args)]
 pub(super) struct Growth {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<Growth>,
     /// Sizes of the objects.
     #[arg(long, value_delimiter = ',', default_value = "64,1000,16000,200000")]
     sizes: Vec<usize>,
@@ -36,10 +36,7 @@ pub(super) struct Growth {
     mib: u64,
 }
 
-#[derive(Clone, Debug)]
-struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for Growth {
     const VARIANTS: &'static str = "glibc,quarry";
     const SAMPLES: &'static str = "10";
     const QUICK_SAMPLES: &'static str = "2";

@@ -10,7 +10,7 @@ use quarry_compare::contenders::{self, Contender};
 use quarry_harness::destination;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::{Work, WorkKind};
-use quarry_harness::options::{self, Common};
+use quarry_harness::options::{Common, Defaults};
 use quarry_harness::picture::{Line, Picture};
 use quarry_harness::results::{Cell, Direction, Metric, Reading, Run, Timeline, Verify, Workload};
 use quarry_harness::sampler::{SampleKey, Taken};
@@ -24,9 +24,9 @@ use std::time::Duration;
 const MIB: f64 = (1 << 20) as f64;
 /// Name of the figure that the verdict is about, in MiB.
 pub(crate) const HELD: &str = "resident above live";
-/// How often memory is read.
+/// Interval between two readings of memory.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// How long the process is idle.
+/// Time for which the process is idle.
 const IDLE: Duration = Duration::from_millis(2500);
 /// When the verdict is passed, after the last free.
 const VERDICT_MS: f64 = 2000.0;
@@ -45,7 +45,7 @@ const VERDICT_MS: f64 = 2000.0;
 #[derive(Args)]
 pub(super) struct IdleReturn {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<IdleReturn>,
     /// One object in this many survives; 0: none. Several may be asked for.
     #[arg(long, value_delimiter = ',', default_value = "0,64")]
     survivors: Vec<usize>,
@@ -63,10 +63,7 @@ pub(super) struct IdleReturn {
     svg: Option<PathBuf>,
 }
 
-#[derive(Clone, Debug)]
-struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for IdleReturn {
     const VARIANTS: &'static str = "glibc,jemalloc,tcmalloc,mimalloc,quarry";
     const SAMPLES: &'static str = "3";
     const QUICK_SAMPLES: &'static str = "1";
@@ -147,7 +144,7 @@ fn metrics() -> Vec<Metric> {
 /// An allocator, behind a variant of it that answers a question of its own.
 fn with_variant(contender: Contender) -> Vec<Contender> {
     let variant = match contender.name() {
-        // What its users are told to set.
+        // The settings that its users are told to use.
         "jemalloc" => {
             let tuned = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0";
             Some(contender.with("jemalloc tuned", &[("MALLOC_CONF", tuned)]))
@@ -158,8 +155,8 @@ fn with_variant(contender: Contender) -> Vec<Contender> {
     variant.into_iter().chain([contender]).collect()
 }
 
-/// What a sample held at the verdict, in MiB above what lives. The table of objects is not the
-/// allocator's, nor is what the process had before.
+/// Returns what a sample held at the verdict, in MiB above what lives. The table of objects and the
+/// memory that the process had before are not the allocator's.
 fn held(timeline: &Timeline) -> Option<BTreeMap<String, f64>> {
     let (base, _) = timeline.phase("base")?;
     let (idle, numbers) = timeline.phase("idle")?;

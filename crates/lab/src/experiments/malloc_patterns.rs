@@ -14,7 +14,8 @@ use quarry_compare::contenders::{self, OwnWork};
 use quarry_harness::affinity;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::{Work, WorkKind};
-use quarry_harness::options::{self, Common};
+use quarry_harness::options::{self, Common, Defaults};
+use quarry_harness::proc;
 use quarry_harness::results::{Direction, Measurement, Metric, Run, Verify, Workload};
 use quarry_harness::sampler::SampleKey;
 use quarry_harness::tables::{Group, Matrix};
@@ -42,7 +43,7 @@ use std::io::Write;
 #[derive(Args)]
 pub(super) struct MallocPatterns {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<MallocPatterns>,
     /// Only patterns whose names begin so, such as pair or batch-lifo.
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
     only: Vec<String>,
@@ -53,10 +54,7 @@ pub(super) struct MallocPatterns {
     millis: u64,
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for MallocPatterns {
     const VARIANTS: &'static str = "glibc,jemalloc,tcmalloc,mimalloc,quarry";
     const SAMPLES: &'static str = options::USUAL_SAMPLES;
     const QUICK_SAMPLES: &'static str = "2";
@@ -66,11 +64,11 @@ impl options::Defaults for Defaults {
 /// One sample, taken in a process of its own.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct PatternSample {
-    /// What runs.
+    /// The pattern.
     pub(crate) pattern: Pattern,
-    /// How long.
+    /// Length of the measured window in milliseconds.
     pub(crate) millis: u64,
-    /// How many at once.
+    /// Number of tasks.
     pub(crate) tasks: usize,
     /// CPUs of the threads, in turn.
     pub(crate) cpus: Vec<usize>,
@@ -112,24 +110,16 @@ impl Work for PatternSample {
     }
 }
 
-/// Peak resident memory of this process in KiB. `getrusage` would not do: its maximum survives
-/// exec, and so would be that of the lab.
-fn peak_resident_kib() -> Result<i64> {
-    let status = std::fs::read_to_string("/proc/self/status").context("no /proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let number = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
-    number.context("/proc/self/status has no VmHWM")
-}
-
-/// What the kernel counted for this process.
+/// Returns the kernel's counts for this process.
 fn usage() -> Result<BTreeMap<String, u64>> {
     let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    let peak = proc::peak(std::process::id()).context("no VmHWM")?;
     let counters = [
-        ("max_rss_kib", peak_resident_kib()?),
-        ("minor_faults", usage.minor_page_faults()),
-        ("involuntary_switches", usage.involuntary_context_switches()),
+        ("max_rss_kib", peak >> 10),
+        ("minor_faults", usage.minor_page_faults() as u64),
+        ("involuntary_switches", usage.involuntary_context_switches() as u64),
     ];
-    Ok(counters.map(|(name, count)| (name.to_owned(), count as u64)).into())
+    Ok(counters.map(|(name, count)| (name.to_owned(), count)).into())
 }
 
 impl Plan for MallocPatterns {
@@ -204,7 +194,7 @@ pub(crate) fn print_peaks(run: &Run, workloads: Vec<String>, out: &mut dyn Write
 /// Name of the metric of peak memory.
 pub(crate) const PEAK: &str = "peak RSS";
 
-/// What every pattern says, and what `latency` says.
+/// The metrics of every pattern, and those of `latency`.
 pub(crate) fn metrics() -> Vec<Metric> {
     let memory = Metric::new(PEAK, "KiB", Direction::Lower, "max_rss_kib").digits(0);
     let faults = Metric::new("page faults", "count", Direction::Lower, "minor_faults").digits(0);

@@ -1,8 +1,8 @@
 //! The experiments, one file each, and their registry.
 //!
-//! An experiment is a type with the options that its user can give. From these it makes a
-//! [`Staged`]: an [`Experiment`](quarry_harness::experiment::Experiment) with what is printed of its
-//! run. Adding one is a file and a line in [`REGISTRY`].
+//! An experiment is a type with the options that its user can give ([`Plan`](plan::Plan)). From
+//! these it makes an [`Experiment`](quarry_harness::experiment::Experiment) and says what is
+//! printed of its run. Adding one is a file and a line in [`REGISTRY`].
 
 mod cast;
 mod churn;
@@ -106,7 +106,7 @@ pub(crate) fn list() -> String {
     REGISTRY.iter().map(line).collect()
 }
 
-/// What sample processes of this executable can be told to do.
+/// Lists the work that sample processes of this executable can be told to do.
 pub(crate) fn works() -> impl Iterator<Item = WorkKind> {
     REGISTRY.iter().filter_map(|entry| entry.work)
 }
@@ -139,15 +139,12 @@ mod tests {
     #[derive(Args)]
     struct Doubling {
         #[command(flatten)]
-        common: Common<Twice>,
+        common: Common<Doubling>,
         #[arg(long, default_value = "21")]
         number: u64,
     }
 
-    #[derive(Clone, Debug)]
-    struct Twice;
-
-    impl Defaults for Twice {
+    impl Defaults for Doubling {
         const VARIANTS: &'static str = "once,twice";
         const SAMPLES: &'static str = "3";
         const QUICK_SAMPLES: &'static str = "1";

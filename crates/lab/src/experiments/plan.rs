@@ -1,4 +1,4 @@
-//! What the registry knows of an experiment: its options, its way to a value, its way to run.
+//! The registry's view of an experiment: its options, how it is made a value, how it is run.
 
 use anyhow::{Result, bail};
 use clap::{ArgMatches, Args, Command};
@@ -15,7 +15,7 @@ use std::rc::Rc;
 pub(crate) trait Plan: Args + 'static {
     /// Name of the experiment.
     const NAME: &'static str;
-    /// What its sample processes do, where these are this executable.
+    /// The work of its sample processes, where these are this executable.
     const WORK: Option<WorkKind> = None;
 
     /// Makes it ready; `None` where everything has been printed already.
@@ -25,7 +25,7 @@ pub(crate) trait Plan: Args + 'static {
     fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>>;
 }
 
-/// What experiments are made ready with.
+/// The context in which experiments are made ready.
 pub(crate) struct Lab<'a> {
     /// Finds `libquarry.so`.
     pub(crate) find_library: FindLibrary<'a>,
@@ -42,8 +42,8 @@ impl Lab<'_> {
         contenders::find(&of.variants, self.find_library, self.out)
     }
 
-    /// The same with the A/A copy of the baseline, and the baseline's name: `usual` where none is
-    /// named.
+    /// Adds the A/A copy of the baseline, and returns the baseline's name: `usual` where the user
+    /// names none.
     ///
     /// # Errors
     /// As above, and where the baseline is not among them.
@@ -68,7 +68,7 @@ pub(crate) struct Staged {
     print: Print,
     /// Ends the run early.
     interrupt: Option<Rc<Interrupt>>,
-    /// What was asked for and fails before any comparison.
+    /// Programs that were asked for and fail before any comparison.
     broken: Vec<String>,
 }
 
@@ -110,7 +110,7 @@ pub(crate) type Ready = Box<dyn FnOnce(&mut Lab<'_>) -> Result<()>>;
 pub(crate) struct Entry {
     /// Its name.
     pub(crate) name: &'static str,
-    /// What its sample processes do.
+    /// The work of its sample processes.
     pub(crate) work: Option<WorkKind>,
     /// Reads its options.
     pub(crate) parse: fn(&ArgMatches) -> Result<Ready, clap::Error>,

@@ -13,7 +13,7 @@ use quarry_compare::contenders;
 use quarry_compare::{Interrupt, Launcher};
 use quarry_harness::experiment::Experiment;
 use quarry_harness::judge::{Judgement, Selection};
-use quarry_harness::options::{self, Common};
+use quarry_harness::options::{self, Common, Defaults};
 use quarry_harness::results::{Cell, Direction, Metric, Run};
 use quarry_harness::statistics;
 use quarry_harness::table::{self, Entry, Table, words};
@@ -34,7 +34,7 @@ use std::rc::Rc;
 #[derive(Args)]
 pub(super) struct Programs {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<Programs>,
     /// Only these programs.
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     only: Vec<String>,
@@ -43,10 +43,7 @@ pub(super) struct Programs {
     scripts: PathBuf,
 }
 
-#[derive(Clone, Debug)]
-struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for Programs {
     const VARIANTS: &'static str = "glibc,quarry";
     const SAMPLES: &'static str = "6";
     const QUICK_SAMPLES: &'static str = "1";
@@ -119,7 +116,7 @@ fn print(run: &Run, programs: &[ReadyProgram], out: &mut dyn Write) -> Result<()
     Ok(())
 }
 
-/// What each does, and how much of it the allocator is.
+/// Describes the work of each, and the allocator's share of it.
 fn overview(programs: &[ReadyProgram]) -> String {
     let words = ["program", "version", "what it does"].map(words);
     let numbers = ["allocations", "% CPU in malloc"].map(Entry::from);
@@ -185,7 +182,7 @@ fn ratios(run: &Run, programs: &[ReadyProgram], variant: &str) -> Result<String>
     Ok(Table::of(head, programs.iter().map(row)).text())
 }
 
-/// Whether any takes more CPU time than it may.
+/// Says whether any program takes more CPU time than it may.
 fn verdict(run: &Run, programs: &[ReadyProgram], variant: &str) -> String {
     let selection = Selection::of(run);
     let above = programs.iter().filter(|program| program.is_fixed).filter_map(|program| {

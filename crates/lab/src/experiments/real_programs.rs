@@ -11,7 +11,7 @@ use quarry_compare::allocators::QUARRY;
 use quarry_compare::contenders;
 use quarry_compare::{Interrupt, Launcher};
 use quarry_harness::experiment::Experiment;
-use quarry_harness::options::{self, Common};
+use quarry_harness::options::{self, Common, Defaults};
 use quarry_harness::results::{Direction, Metric, Run, Verify, Workload};
 use quarry_harness::table::{self, Entry, Table, words};
 use quarry_harness::tables::Matrix;
@@ -35,16 +35,13 @@ use std::rc::Rc;
 #[derive(Args)]
 pub(super) struct RealPrograms {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<RealPrograms>,
     /// Only these programs.
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     only: Vec<String>,
 }
 
-#[derive(Clone, Debug)]
-struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for RealPrograms {
     const VARIANTS: &'static str = "glibc,jemalloc,tcmalloc,mimalloc,quarry";
     const SAMPLES: &'static str = "10";
     const QUICK_SAMPLES: &'static str = "1";
@@ -139,7 +136,7 @@ fn print(run: &Run, programs: &[ReadyProgram], out: &mut dyn Write) -> Result<()
     Ok(())
 }
 
-/// What each does, and how much of it the allocator is.
+/// Describes the work of each, and the allocator's share of it.
 pub(crate) fn overview<'a>(programs: impl Iterator<Item = &'a ReadyProgram>) -> String {
     let numbers = ["allocations", "MiB asked for", "% CPU in malloc"].map(Entry::from);
     let head = [words("program"), words("what it does")].into_iter().chain(numbers);

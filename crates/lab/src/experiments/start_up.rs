@@ -9,11 +9,11 @@ use quarry_compare::allocators::{self, Allocator, GLIBC};
 use quarry_compare::contenders::{self, Contender};
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::{place_of, preload_into};
-use quarry_harness::options::{self, Common};
+use quarry_harness::options::{Common, Defaults};
+use quarry_harness::proc;
 use quarry_harness::results::{Direction, Measurement, Metric, Verify, Workload};
 use quarry_harness::sampler::SampleKey;
 use quarry_harness::tables::Matrix;
-use quarry_harness::watch::resident_of;
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -37,7 +37,7 @@ const SLEEP: &str = "sleep";
 #[derive(Args)]
 pub(super) struct StartUp {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<StartUp>,
     /// Starts of each program on each allocator, in all samples together.
     #[arg(long, default_value = "1000",
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("4")),
@@ -45,10 +45,7 @@ pub(super) struct StartUp {
     execs: u32,
 }
 
-#[derive(Clone, Debug)]
-struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for StartUp {
     const VARIANTS: &'static str = "glibc,jemalloc,tcmalloc,mimalloc,quarry";
     const SAMPLES: &'static str = "20";
     const QUICK_SAMPLES: &'static str = "2";
@@ -118,7 +115,7 @@ fn start_often(words: &[&str], allocator: &Allocator, times: u32) -> Result<Meas
     Ok(Measurement { verified, ..measurement.with(&[("start_ns", ns)]) })
 }
 
-/// Starts `true` so many times, and looks at what `sleep` has resident: a measurement of the starts
+/// Starts `true` `times` times, and looks at what `sleep` has resident: a measurement of the starts
 /// with the counter `resident_kib`.
 ///
 /// # Errors
@@ -135,7 +132,7 @@ fn place(allocator: &Allocator) -> String {
     preload.unwrap_or_else(|| "libc.so.6".to_owned())
 }
 
-/// What `sleep` has resident, once it sleeps.
+/// Measures what `sleep` has resident, once it sleeps.
 fn memory_of_sleep(allocator: &Allocator) -> Result<Measurement> {
     let start = Instant::now();
     let mut child = command(&[SLEEP, "60"], allocator).spawn().context("cannot run sleep")?;
@@ -158,7 +155,7 @@ fn settled(child: &Child) -> u64 {
     let (mut last, mut same) = (0, 0);
     while same < 10 {
         thread::sleep(Duration::from_millis(50));
-        let now = resident_of(child.id()).unwrap_or(0);
+        let now = proc::resident(child.id()).unwrap_or(0);
         same = if now == last { same + 1 } else { 0 };
         last = now;
     }

@@ -1,11 +1,22 @@
 //! Allocate many blocks of one size, then free them all: the way in and out of every cache.
 
-use super::FreeOrder;
 use super::heap::{Block, Heap};
 use super::window::{self, Budget, Done, Window};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
+use serde::{Deserialize, Serialize};
+
+/// In which order a batch is freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum FreeOrder {
+    /// Last allocated, first freed.
+    Lifo,
+    /// First allocated, first freed.
+    Fifo,
+    /// In an order that is drawn once.
+    Shuffled,
+}
 
 /// Blocks that live at once.
 const BLOCKS: usize = 1000;

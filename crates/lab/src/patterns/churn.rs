@@ -1,7 +1,7 @@
 //! A week of a server in small: phases of different sizes, and threads that come and go.
 
-use super::heap::{Block, Heap};
-use super::watched::{self, Table};
+use super::heap::Heap;
+use super::watched::{self, Entry, Table};
 use super::window::Done;
 use anyhow::Result;
 use quarry_harness::launch::Work;
@@ -23,11 +23,11 @@ const BLOCKS_OF_THREAD: usize = 20_000;
 /// One sample, taken in a process of its own.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct ChurnSample {
-    /// How long it churns.
+    /// Seconds for which it churns.
     pub(crate) seconds: u64,
 }
 
-/// What has come and gone.
+/// Counts of blocks that have come and gone.
 #[derive(Default)]
 struct Churned {
     allocated: u64,
@@ -35,13 +35,6 @@ struct Churned {
     freed: u64,
     /// Bytes that live.
     live: usize,
-}
-
-#[derive(Clone, Copy)]
-struct Entry {
-    /// 0 where there is no block.
-    word: usize,
-    size: usize,
 }
 
 /// Smallest and largest sizes of the families; sizes are as likely in each doubling.
@@ -54,19 +47,6 @@ fn size_of_family(random: &mut StdRng, (smallest, largest): (usize, usize)) -> u
     least + random.random_range(0..least)
 }
 
-/// Allocates and writes a whole block.
-fn allocate(heap: Heap, size: usize) -> usize {
-    let word = heap.allocate(size, size as u64).into_word();
-    // SAFETY: the block has `size` bytes, of which the first 8 keep their mark.
-    unsafe { std::ptr::write_bytes((word + 8) as *mut u8, 0x5a, size - 8) };
-    word
-}
-
-fn free(heap: Heap, word: usize, size: usize) {
-    // SAFETY: each word came from a block and is turned back once.
-    heap.free(unsafe { Block::from_word(word) }, size as u64);
-}
-
 impl Work for ChurnSample {
     const NAME: &'static str = "churn";
 
@@ -77,7 +57,7 @@ impl Work for ChurnSample {
         watched::join_group()?;
         let heap = Heap::of_this_process();
         let mut table = Table::<Entry>::new(SLOTS);
-        table.fill(Entry { word: 0, size: 0 });
+        table.fill_with(|| Entry::EMPTY);
         let base = watched::resident();
         let mut random = StdRng::seed_from_u64(1);
         let (start, mut phase) = (Instant::now(), 0u64);
@@ -100,10 +80,7 @@ impl Work for ChurnSample {
         let wall = start.elapsed();
         watched::announce("idle", &[]);
         watched::wait_for_the_end();
-        for entry in table.iter().filter(|entry| entry.word != 0) {
-            free(heap, entry.word, entry.size);
-            churned.freed += 1;
-        }
+        churned.freed += table.iter_mut().filter_map(|entry| entry.free(heap)).count() as u64;
         let done = Done { operations: phase, verified: churned.freed };
         watched::answer(heap, done, wall, &[("blocks", churned.allocated)])
     }
@@ -117,43 +94,33 @@ fn replace(
     family: (usize, usize),
     random: &mut StdRng,
 ) {
-    for entry in table.iter_mut().filter(|entry| entry.word != 0) {
+    for entry in table.iter_mut().filter(|entry| !entry.is_empty()) {
         if random.random_range(0..2) == 0 {
-            free(heap, entry.word, entry.size);
+            churned.live -= entry.free(heap).unwrap_or(0);
             churned.freed += 1;
-            churned.live -= entry.size;
-            entry.word = 0;
         }
     }
-    for entry in table.iter_mut().filter(|entry| entry.word == 0) {
+    for entry in table.iter_mut().filter(|entry| entry.is_empty()) {
         let size = size_of_family(random, family);
         if churned.live + size > LIVE_BYTES {
             break;
         }
-        *entry = Entry { word: allocate(heap, size), size };
+        *entry = Entry::allocate(heap, size);
         churned.allocated += 1;
         churned.live += size;
     }
 }
 
-/// What a thread of a pool does: a working set of its own, gone at the end. Returns how many blocks
-/// were freed with their mark.
+/// Runs a thread of a pool: a working set of its own, gone at the end. Returns how many blocks were
+/// freed with their mark.
 fn short_life(heap: Heap, phase: u64, number: u64) -> u64 {
     let mut random = StdRng::seed_from_u64(phase * THREADS + number);
-    let mut own = [(0usize, 0usize); 256];
+    let mut own = [Entry::EMPTY; 256];
     let mut freed = 0;
     for _ in 0..BLOCKS_OF_THREAD {
         let slot = &mut own[random.random_range(0..256)];
-        if slot.0 != 0 {
-            free(heap, slot.0, slot.1);
-            freed += 1;
-        }
-        let size = size_of_family(&mut random, (16, 8192));
-        *slot = (allocate(heap, size), size);
+        freed += u64::from(slot.free(heap).is_some());
+        *slot = Entry::allocate(heap, size_of_family(&mut random, (16, 8192)));
     }
-    for (word, size) in own.into_iter().filter(|(word, _)| *word != 0) {
-        free(heap, word, size);
-        freed += 1;
-    }
-    freed
+    freed + own.iter_mut().filter_map(|slot| slot.free(heap)).count() as u64
 }

@@ -11,7 +11,7 @@ use std::time::Instant;
 /// Steps, or pairs of calls, per chunk: as long as the chunks of the patterns of malloc.
 const CHUNK: u64 = 8192;
 
-/// What is done in place of allocating.
+/// Work in place of allocating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum EmptyWork {
     /// Steps of a linear congruential generator, each of which needs the one before.
@@ -20,7 +20,7 @@ pub(crate) enum EmptyWork {
     Calls,
 }
 
-/// Who keeps the time.
+/// The way in which time is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Timing {
     /// The window that all patterns run in: it looks at the clock after each chunk.
@@ -105,7 +105,7 @@ impl Generator {
     }
 }
 
-/// The state after so many steps from 0, by doubling steps.
+/// Returns the state after `steps` steps from 0, by doubling steps.
 fn after(steps: u64) -> u64 {
     let (mut state, mut factor, mut increment, mut rest) = (0u64, FACTOR, INCREMENT, steps);
     while rest > 0 {

@@ -25,7 +25,7 @@ fn allocate_and_free(heap: Heap) -> u64 {
     OF_EACH
 }
 
-/// Whether a child was made, did its work and ended as it should.
+/// Returns whether a child was made, did its work and ended as it should.
 fn fork(heap: Heap) -> bool {
     // SAFETY: the child calls nothing of this process but malloc and free, and leaves by `_exit`.
     let child = unsafe { libc::fork() };

@@ -15,7 +15,7 @@ use std::time::Instant;
 pub(crate) struct GrowthSample {
     /// Bytes of an object.
     pub(crate) size: usize,
-    /// How far the heap grows.
+    /// Size at which the heap stops to grow, in MiB.
     pub(crate) mib: u64,
 }
 
@@ -32,7 +32,7 @@ impl Work for GrowthSample {
             // Never freed: the process ends with it.
             let word = heap.allocate(self.size, 1).into_word();
             for at in (64..self.size).step_by(64) {
-                // SAFETY: the block has `size` bytes and nobody else knows it.
+                // SAFETY: the block has `size` bytes and is known here alone.
                 unsafe { ((word + at) as *mut u8).write_volatile(1) };
             }
             verified += 1;

@@ -44,7 +44,7 @@ impl Queue {
         }
     }
 
-    /// Whether another burst fits behind `sent` heads.
+    /// Returns whether another burst fits behind `sent` heads.
     pub(super) fn has_room(&self, sent: usize) -> bool {
         sent + BURST - self.received.0.load(Ordering::Acquire) <= CAPACITY
     }
@@ -118,7 +118,7 @@ pub(super) fn run(heap: Heap, budget: Budget, payload: usize, others: Others<'_>
             for _ in 0..CHUNK_BURSTS {
                 send_burst(heap, &queue, &mut sent, payload);
             }
-            // Whether they arrived is known at the end.
+            // Their arrival is checked at the end.
             Done { operations: (CHUNK_BURSTS * BURST) as u64, verified: 0 }
         });
         queue.closed.store(true, Ordering::Release);

@@ -43,9 +43,9 @@ impl Heap {
         Self { malloc: black_box(give), free: black_box(take), ..Self::of_this_process() }
     }
 
-    /// Functions that give out the same [`PREALLOCATED`] small blocks of each thread in turn: what
-    /// is left of threads that pass blocks on when nothing is allocated. A block must have been
-    /// taken back before so many others have been given.
+    /// Functions that give out the same [`PREALLOCATED`] small blocks of each thread in turn: the
+    /// cost that remains of threads that pass blocks on when nothing is allocated. A block must
+    /// have been taken back before [`PREALLOCATED`] others have been given.
     pub(crate) fn of_preallocated() -> Self {
         thread_local! {
             // Leaked: blocks of a thread that has ended may still be under way.
@@ -113,7 +113,8 @@ impl Heap {
         Block(pointer)
     }
 
-    /// Frees a block after a look at its mark; a wrong one means that somebody else wrote there.
+    /// Frees a block after a look at its mark; a wrong one means that the block was written by
+    /// another owner.
     #[inline(always)]
     pub(crate) fn free(&self, block: Block, mark: u64) {
         // SAFETY: the block is live and its first 8 bytes were written by `allocate`.

@@ -1,7 +1,7 @@
 //! A heap that is filled with mixed objects, emptied, and left alone.
 
-use super::heap::{Block, Heap};
-use super::watched::{self, Table};
+use super::heap::Heap;
+use super::watched::{self, Entry, Table};
 use super::window::Done;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -13,10 +13,10 @@ use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// How long the process shows what it has, before it allocates and before it frees.
+/// Time for which the process shows its memory, before it allocates and before it frees.
 pub(crate) const BASE: Duration = Duration::from_millis(150);
 
-/// What the sizes have in common.
+/// The distribution of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub(crate) enum Sizes {
     /// As many objects of each power of two.
@@ -41,17 +41,10 @@ impl Sizes {
 pub(crate) struct IdleSample {
     /// One object in this many survives; 0: none.
     pub(crate) survivors: usize,
-    /// How sizes are drawn.
+    /// The distribution of sizes.
     pub(crate) sizes: Sizes,
-    /// How much is allocated.
+    /// MiB that are allocated.
     pub(crate) mib: u64,
-}
-
-#[derive(Clone, Copy)]
-struct Entry {
-    /// 0 where the object has been freed.
-    word: usize,
-    size: usize,
 }
 
 impl Work for IdleSample {
@@ -74,15 +67,13 @@ impl Work for IdleSample {
         watched::announce("full", &[table_bytes]);
         watched::nap(BASE);
         let (mut live, mut verified) = (0, 0);
-        for (number, entry) in entries.iter().enumerate() {
+        for (number, entry) in entries.iter_mut().enumerate() {
             if self.survivors != 0 && number % self.survivors == 0 {
-                live += entry.size as u64;
+                live += entry.size() as u64;
                 verified += 1;
                 continue;
             }
-            // SAFETY: each word came from a block and is turned back once.
-            let block = unsafe { Block::from_word(entry.word) };
-            heap.free(block, entry.size as u64);
+            entry.free(heap);
             verified += 1;
         }
         let wall = start.elapsed();
@@ -102,11 +93,7 @@ impl IdleSample {
             let size = least + random.random_range(0..least);
             let pieces = if self.sizes == Sizes::Count { 1 } else { (1 << 20) / least };
             for _ in 0..pieces {
-                let block = heap.allocate(size, size as u64);
-                let word = block.into_word();
-                // SAFETY: the block has `size` bytes, of which the first 8 keep their mark.
-                unsafe { std::ptr::write_bytes((word + 8) as *mut u8, 0x5a, size - 8) };
-                table[count] = Entry { word, size };
+                table[count] = Entry::allocate(heap, size);
                 count += 1;
                 bytes += size;
             }

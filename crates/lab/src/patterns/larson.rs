@@ -14,7 +14,7 @@ const SIZES: std::ops::Range<usize> = 8..1000;
 /// Replacements in the life of a thread.
 const LIFE: usize = 10_000;
 
-/// What is left to a successor.
+/// The blocks that are left to a successor.
 struct Estate {
     blocks: Vec<Option<Block>>,
     random: StdRng,

@@ -1,5 +1,5 @@
-//! How long a single free and malloc take while another thread works: not the mean, but the slowest
-//! in a hundred, a thousand, ten thousand.
+//! Latency of a single free and malloc while another thread works: not the mean, but the slowest in
+//! a hundred, a thousand, ten thousand.
 
 use super::heap::Heap;
 use super::others::Others;
@@ -10,15 +10,15 @@ use std::time::Instant;
 
 /// Largest block; sizes are as likely in each doubling from 16 bytes.
 const LARGEST: usize = 32_768;
-/// It runs so many times as long as other patterns: the slowest in ten thousand are a few dozen of
-/// the quarter of a million operations that others make in 20 ms, and most of them then are pages
-/// that the heap touches for the first time.
+/// Factor by which it runs longer than other patterns: the slowest in ten thousand are a few dozen
+/// of the quarter of a million operations that others make in 20 ms, and most of them then are
+/// pages that the heap touches for the first time.
 const LENGTH: u32 = 10;
 /// Names of the figures, and the share of operations that took no longer.
 pub(crate) const QUANTILES: [(&str, f64); 4] =
     [("p50_ns", 0.5), ("p99_ns", 0.99), ("p99_9_ns", 0.999), ("p99_99_ns", 0.9999)];
 
-/// Each doubling has so many buckets: values are known to 1/64 or better.
+/// Buckets of each doubling: values are known to 1/64 or better.
 const SUB_BITS: u32 = 6;
 const BUCKETS: usize = (64 - SUB_BITS as usize) << SUB_BITS;
 
@@ -89,7 +89,7 @@ fn ticks() -> u64 {
     std::time::Duration::from(now).as_nanos() as u64
 }
 
-/// What the clock itself costs, in ticks: the median of empty intervals.
+/// Measures the cost of the clock itself, in ticks: the median of empty intervals.
 fn cost_of_clock() -> u64 {
     let mut empty = Histogram::new();
     for _ in 0..10_000 {

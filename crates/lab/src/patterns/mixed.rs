@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Blocks that a thread keeps, and places where threads leave blocks to each other.
 const OWN: usize = 1024;
 const SHARED: usize = 256;
-/// One block in so many goes through a shared place.
+/// One block in this many goes through a shared place.
 const SHARED_IN: u32 = 8;
 /// Allocations per chunk.
 const CHUNK: usize = 1024;
@@ -76,7 +76,8 @@ impl Drop for Mixer<'_> {
 /// Leaves a block in a shared place and takes the one that was there.
 fn exchange(place: &AtomicUsize, block: Block) -> Block {
     let word = place.swap(block.into_word(), Ordering::AcqRel);
-    // SAFETY: a shared place always holds a block, and whoever takes it out is its only owner.
+    // SAFETY: a shared place always holds a block, and the thread that takes it out is its only
+    // owner.
     unsafe { Block::from_word(word) }
 }
 

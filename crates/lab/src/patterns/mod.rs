@@ -23,23 +23,13 @@ pub(crate) mod watched;
 pub(crate) mod window;
 mod working_set;
 
+use batch::FreeOrder;
 use heap::Heap;
 use others::Others;
 use resize::Steps;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use window::{Budget, Window};
-
-/// In which order a batch is freed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum FreeOrder {
-    /// Last allocated, first freed.
-    Lifo,
-    /// First allocated, first freed.
-    Fifo,
-    /// In an order that is drawn once.
-    Shuffled,
-}
 
 /// One workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +39,7 @@ pub(crate) enum Pattern {
     /// Allocate 1,000 blocks, free them all. Operation: one block.
     Batch { size: usize, order: FreeOrder },
     /// Replace a random one of 10,000 blocks by one of a random size (logarithmically uniform from
-    /// 16 bytes to `largest`). Operation: one replacement, on one of so many threads.
+    /// 16 bytes to `largest`). Operation: one replacement, on one of `threads` threads.
     WorkingSet { largest: usize, threads: usize },
     /// One thread allocates a head of 256 bytes and a payload, another frees them; they pass
     /// through a bounded queue in bursts of 64. Operation: one head with its payload.
@@ -70,7 +60,7 @@ pub(crate) enum Pattern {
     ShortLives,
     /// A process with a small heap forks; the child allocates, frees and ends. Operation: one fork.
     Fork,
-    /// How long one free and malloc take at most. Operation: one replacement.
+    /// The longest times of one free and malloc. Operation: one replacement.
     Latency,
 }
 
@@ -104,7 +94,7 @@ impl Family {
         Self::Latency,
     ];
 
-    /// What it is called in tables.
+    /// Returns its name in tables.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Pairs => "pairs",
@@ -128,7 +118,7 @@ const PAYLOADS: [usize; 4] = [64, 512, 4096, 16384];
 const RING_MOST: usize = 4;
 const ZEROED: [usize; 4] = [1 << 10, 32 << 10, 1 << 20, 64 << 20];
 
-/// What a sample of a pattern brought: its window, and further figures by name.
+/// The outcome of a sample of a pattern: its window, and further figures by name.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) window: Window,
@@ -161,8 +151,8 @@ impl Pattern {
         all
     }
 
-    /// Whether a quick run has it: of several sizes it has the ends or one, and not what takes
-    /// longer than all others.
+    /// Returns whether a quick run has it: of several sizes it has the ends or one, and it lacks
+    /// the one that takes longer than all others.
     pub(crate) fn is_quick(self) -> bool {
         match self {
             Self::Pair { size } | Self::Batch { size, .. } => size == 16 || size == 32768,
@@ -190,8 +180,8 @@ impl Pattern {
         }
     }
 
-    /// Whether it has further threads or processes, so that time is spent waiting and only the wall
-    /// clock tells what an operation took.
+    /// Returns whether it has further threads or processes, so that it spends time waiting and only
+    /// the wall clock tells how long an operation took.
     pub(crate) fn is_threaded(self) -> bool {
         match self {
             Self::WorkingSet { threads, .. } => threads > 1,

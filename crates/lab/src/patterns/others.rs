@@ -5,8 +5,8 @@ use quarry_harness::affinity;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// How many other threads there are, and on which CPUs; those of the sample are taken in turn, and
-/// the measured thread has the first.
+/// The other threads and their CPUs: the CPUs of the sample are taken in turn, and the measured
+/// thread has the first.
 #[derive(Clone, Copy)]
 pub(super) struct Others<'a> {
     pub(super) count: usize,

@@ -4,7 +4,7 @@ use super::heap::Heap;
 use super::window::{self, Budget, Done, Window};
 use serde::{Deserialize, Serialize};
 
-/// How a block grows.
+/// The steps in which a block grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Steps {
     /// From 16 bytes to 16 KiB, 16 at a time: a string that is appended to.
@@ -18,7 +18,7 @@ pub(crate) enum Steps {
 /// Where blocks stop to grow.
 const SMALL_END: usize = 16 << 10;
 const LARGE_END: usize = 64 << 20;
-/// What is written between two pages.
+/// Bytes from one write to the next.
 const PAGE: usize = 4096;
 
 impl Steps {
@@ -62,7 +62,7 @@ pub(super) fn run_realloc(heap: Heap, budget: Budget, steps: Steps) -> Window {
 
 /// Allocates zeroed blocks, looks at every page of each and writes there. Operation: one block.
 pub(super) fn run_calloc(heap: Heap, budget: Budget, size: usize) -> Window {
-    // So many that a chunk lasts long enough to be timed.
+    // Enough for a chunk to last long enough to be timed.
     let blocks = ((1 << 20) / size).max(1) as u64;
     window::measure(budget, || {
         let mut verified = 0;

@@ -1,5 +1,5 @@
-//! Threads in a ring, each allocating for the next and freeing what the one before allocated. What
-//! passing the blocks on costs by itself is measured with preallocated ones and subtracted.
+//! Threads in a ring, each allocating for the next and freeing what the one before allocated. The
+//! cost of passing the blocks on is measured with preallocated ones and subtracted.
 
 use super::handover::{BURST, CAPACITY, CHUNK_BURSTS, Queue, WORDS};
 use super::heap::{Heap, PREALLOCATED};
@@ -129,7 +129,7 @@ fn turn(heap: Heap, budget: Budget, payload: usize, others: Others<'_>) -> Windo
         stop.store(true, Ordering::Release);
         let mut places = vec![first];
         places.extend(companions.into_iter().map(|it| it.join().expect("every mark was found")));
-        // Nobody sends any more: what is still in the queues is freed here.
+        // No thread sends any more: blocks still in the queues are freed here.
         for place in &mut places {
             place.receive();
         }

@@ -1,6 +1,6 @@
 //! The side of the watched process: nothing here calls the allocator but what is said to.
 
-use super::heap::Heap;
+use super::heap::{Block, Heap};
 use super::window::{Done, process_cpu_ns};
 use anyhow::{Context, Result};
 use quarry_harness::results::Measurement;
@@ -74,13 +74,55 @@ pub(crate) fn answer(
     Ok(Measurement { verified, ..measurement.with(counters) })
 }
 
+/// A block that a table owns, or none: `word = 0`.
+#[derive(Default)]
+pub(crate) struct Entry {
+    word: usize,
+    size: usize,
+}
+
+impl Entry {
+    /// No block.
+    pub(crate) const EMPTY: Self = Self { word: 0, size: 0 };
+
+    /// Allocates a block of at least 8 bytes and writes all of it.
+    pub(crate) fn allocate(heap: Heap, size: usize) -> Self {
+        let word = heap.allocate(size, size as u64).into_word();
+        // SAFETY: the block has `size` bytes, of which the first 8 keep their mark.
+        unsafe { std::ptr::write_bytes((word + 8) as *mut u8, 0x5a, size - 8) };
+        Self { word, size }
+    }
+
+    /// Frees the block, if there is one. Returns its bytes.
+    pub(crate) fn free(&mut self, heap: Heap) -> Option<usize> {
+        let Self { word, size } = std::mem::take(self);
+        if word == 0 {
+            return None;
+        }
+        // SAFETY: `allocate` turned a block into the word, and this entry, which cannot be copied,
+        // has just given it up.
+        heap.free(unsafe { Block::from_word(word) }, size as u64);
+        Some(size)
+    }
+
+    /// Bytes of the block.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Returns whether there is no block.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.word == 0
+    }
+}
+
 /// A table outside the heap under test, zeroed; its entries cost memory when they are written.
 pub(crate) struct Table<T> {
     start: NonNull<T>,
     length: usize,
 }
 
-impl<T: Copy> Table<T> {
+impl<T> Table<T> {
     /// Room for `length` entries. `T` is valid where all its bytes are zero: numbers only.
     pub(crate) fn new(length: usize) -> Self {
         let bytes = length * size_of::<T>();

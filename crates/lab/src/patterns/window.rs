@@ -3,7 +3,7 @@
 use nix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
-/// How long a sample runs.
+/// Length of a sample.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     /// Before the window: fills caches, grows the heap.
@@ -13,7 +13,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// So many milliseconds; a quarter of it goes before as warm-up.
+    /// A sample of `millis` milliseconds; a quarter of that goes before as warm-up.
     pub(crate) fn of_millis(millis: u64) -> Self {
         Self {
             warm_up: Duration::from_micros(millis * 250),
@@ -21,13 +21,13 @@ impl Budget {
         }
     }
 
-    /// So many times as long.
+    /// The same budget, `factor` times as long.
     pub(super) fn times(self, factor: u32) -> Self {
         Self { warm_up: self.warm_up * factor, measured: self.measured * factor }
     }
 }
 
-/// What a chunk did.
+/// The count of a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Done {
     /// Operations.
@@ -36,13 +36,13 @@ pub(crate) struct Done {
     pub(crate) verified: u64,
 }
 
-/// What happened in the window.
+/// The measured window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     /// Operations.
     pub(crate) operations: u64,
-    /// What proves them, counted apart: blocks that came back with their mark, or packets that
-    /// arrived.
+    /// Operations that are proven, counted apart: blocks that came back with their mark, or packets
+    /// that arrived.
     pub(crate) verified: u64,
     /// Wall-clock time.
     pub(crate) wall_ns: u64,
@@ -56,7 +56,7 @@ pub(crate) fn measure(budget: Budget, mut chunk: impl FnMut() -> Done) -> Window
     measure_in_phases(budget, |_| chunk())
 }
 
-/// What a chunk belongs to.
+/// The phase that a chunk belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Not measured.

@@ -1,4 +1,4 @@
-//! The clients of a server: so many connections over a unix socket, requests in batches, and every
+//! The clients of a server: several connections over a unix socket, requests in batches, and every
 //! reply compared.
 
 use anyhow::{Context, Result, bail, ensure};
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 const CONNECTIONS: usize = 8;
 /// Requests that a connection sends before it reads the replies.
 const DEPTH: u64 = 16;
-/// How often connections are closed and made anew in the course of a sample.
+/// Number of times that connections are closed and made anew in the course of a sample.
 const GENERATIONS: u64 = 4;
-/// A server that says nothing for so long has stopped.
+/// A server that is silent for longer has stopped.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What a server is asked, in its own words.
+/// The requests to a server, in its own protocol.
 pub(super) trait Protocol {
     /// Makes files that the server is asked for.
     fn prepare(&self, _folder: &Path) -> Result<()> {
@@ -40,9 +40,9 @@ pub(super) type Connection = Box<dyn FnMut() -> Exchange>;
 /// A request, and the reply that it must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Exchange {
-    /// What is sent.
+    /// The bytes that are sent.
     pub(super) request: Vec<u8>,
-    /// What must come.
+    /// The reply that must come.
     pub(super) reply: Reply,
 }
 
@@ -91,7 +91,7 @@ pub(super) fn ask(
     runs: &dyn Fn() -> bool,
 ) -> Result<Served> {
     let mut sources: Vec<Connection> = (0..CONNECTIONS).map(|it| protocol.connection(it)).collect();
-    // What the server is sent first says that it has started: that is not measured.
+    // The first request tests that the server has started: it is not measured.
     let mut lines = connect_all(socket, runs)?;
     let start = Instant::now();
     let mut served = Served::default();
@@ -130,7 +130,7 @@ fn listen(
     let asked = || String::from_utf8_lossy(&exchange.request).chars().take(60).collect::<String>();
     let is_right = exchange.hear(line).with_context(|| format!("no reply to {:?}", asked()))?;
     served.requests += 1;
-    // What follows a wrong reply is out of step.
+    // Replies after a wrong one are out of step.
     ensure!(is_right, "a wrong reply to {:?}", asked());
     served.right += 1;
     Ok(())

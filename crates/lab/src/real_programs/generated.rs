@@ -4,7 +4,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::fmt::Write;
 
-/// A C file of so many functions with loops, switches and calls of each other.
+/// Makes a C file of `count` functions with loops, switches and calls of each other.
 pub(super) fn functions(count: u64) -> String {
     let mut random = StdRng::seed_from_u64(7);
     let mut text = String::from(

@@ -30,7 +30,7 @@ use std::path::PathBuf;
 pub(crate) struct RealProgram {
     /// Its name in tables.
     pub(crate) name: &'static str,
-    /// What it is made to do.
+    /// The work that it is made to do.
     pub(crate) what: &'static str,
     /// Debian's package of it.
     pub(crate) package: &'static str,
@@ -50,16 +50,16 @@ pub(crate) struct RealProgram {
 enum Content {
     /// A text.
     Text(&'static str),
-    /// What is made for an amount of work.
+    /// A text that is made for an amount of work.
     Made(fn(u64) -> String),
 }
 
-/// What proves that the work was done, and done right.
+/// The proof that the work was done, and done right.
 enum Proof {
-    /// It ends by itself and prints the same on every allocator, and these words are in the last
-    /// line for the full and the quick amount.
+    /// The program ends by itself and prints the same on every allocator, and these words are in
+    /// the last line for the full and the quick amount.
     Prints { full: &'static str, quick: &'static str },
-    /// It is a server at `@DIR@/socket`, and every reply is the one that it must be.
+    /// The program is a server at `@DIR@/socket`, and every reply is compared with the right one.
     Replies(fn() -> Box<dyn Protocol>),
 }
 

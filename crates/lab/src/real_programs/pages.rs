@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 const FILES: usize = 24;
-/// One page in so many is put together.
+/// One page in this many is put together from others.
 const ONE_MADE_IN: u32 = 4;
 const PARTS: usize = 5;
 

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A sample that takes so long has failed.
+/// A sample that takes longer than this has failed.
 const LIMIT: Duration = Duration::from_secs(60);
 
 impl RealProgram {

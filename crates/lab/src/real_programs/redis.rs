@@ -15,7 +15,7 @@ impl Protocol for Redis {
         Box::new(move || exchange(traffic.draw()))
     }
 
-    /// So that what is resident afterwards is what the server keeps for nothing.
+    /// Memory that is resident afterwards is then what the server keeps without use.
     fn farewell(&self) -> Option<Exchange> {
         Some(Exchange::new(command(&[b"FLUSHALL", b"SYNC"]), "+OK\r\n"))
     }

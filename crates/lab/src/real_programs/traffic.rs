@@ -1,5 +1,5 @@
-//! Requests to a store of keys and values: what each must bring is known, because nobody else talks
-//! to it.
+//! Requests to a store of keys and values. The reply to each is known, because no other client
+//! talks to the store.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

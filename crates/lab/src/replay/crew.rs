@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{self, yield_now};
 use std::time::{Duration, Instant};
 
-/// Who talks to whom.
+/// Threads and the groups in which they talk to each other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crew<'a> {
     /// Groups; who is in one group sends nothing to another.
@@ -23,9 +23,9 @@ pub(crate) struct Crew<'a> {
     pub(crate) burst: u32,
     /// Messages that a queue has room for.
     pub(crate) capacity: u32,
-    /// Whether allocation and copying happen under the queue's lock.
+    /// True if allocation and copying happen under the queue's lock.
     pub(crate) pipe: bool,
-    /// Whether system calls count references to files, as between threads.
+    /// True if system calls count references to files, as between threads.
     pub(crate) shared_files: bool,
     /// Messages per second of each sender, evenly spaced; `None` = as many as possible. With a pace
     /// or without: tags are times, and the receivers note how long each message took.
@@ -34,38 +34,38 @@ pub(crate) struct Crew<'a> {
     pub(crate) cpus: &'a [usize],
 }
 
-/// How hard senders press where latency is measured.
+/// The pressure of senders where latency is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
     /// Messages per second of each sender, evenly spaced.
     Rate(u64),
-    /// As many as go.
+    /// As many as possible.
     Max,
 }
 
-/// How long something runs.
+/// The length of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
     /// Until this time is over.
     Time(Duration),
-    /// So many turns of each sender: a burst to each receiver of its group.
+    /// This many turns of each sender: a burst to each receiver of its group.
     Turns(u64),
 }
 
-/// What was measured.
+/// The result of a replay.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replayed {
     /// Messages that were sent.
     pub(crate) sent: u64,
     /// Messages that were received with their payload intact.
     pub(crate) verified: u64,
-    /// How long it took.
+    /// Wall-clock time.
     pub(crate) wall_ns: u64,
     /// CPU time of the process.
     pub(crate) cpu_ns: u64,
-    /// What the memory counted meanwhile.
+    /// Counts of the memory meanwhile.
     pub(crate) counters: Counters,
-    /// How long each message took, in nanoseconds, ascending; empty where nobody asked.
+    /// Time that each message took, in nanoseconds, ascending; empty where it is not measured.
     pub(crate) latencies: Vec<u64>,
 }
 
@@ -78,7 +78,7 @@ impl Replayed {
     }
 }
 
-/// What all threads of a crew share.
+/// The state that all threads of a crew share.
 struct Scene<'a, M: KernelMemory> {
     crew: &'a Crew<'a>,
     memory: &'a M,

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 /// * the pieces of one kind lie in the order of the messages that hold them
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
-    /// What each message's payload begins with.
+    /// The tag that each message's payload begins with.
     pub(super) tags: VecDeque<u64>,
     /// Pieces that the messages hold, by their numbers in the plan.
     pub(super) held: Vec<VecDeque<Buffer>>,
@@ -20,13 +20,13 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
-    /// Nothing on its way, of a plan with so many kinds of pieces.
+    /// Nothing on its way, of a plan with `pieces` kinds of pieces.
     pub(super) fn new(pieces: usize) -> Self {
         let held = (0..pieces).map(|_| VecDeque::new()).collect();
         Self { held, ..Self::default() }
     }
 
-    /// Messages that nobody has received yet.
+    /// Number of messages that have not been received yet.
     pub(super) fn messages(&self) -> u32 {
         self.tags.len() as u32
     }
@@ -40,7 +40,7 @@ impl Flight {
         }
     }
 
-    /// Whether no memory is held.
+    /// Returns whether no memory is held.
     pub(super) fn is_empty(&self) -> bool {
         self.held.iter().all(VecDeque::is_empty) && self.kept.is_none()
     }

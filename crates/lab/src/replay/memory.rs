@@ -1,8 +1,8 @@
-//! What a replayed kernel path allocates from, and the memory it gets.
+//! The interface by which a replayed kernel path allocates, and the memory that it gets.
 
 use std::ptr::NonNull;
 
-/// A piece of memory with one owner. Whoever allocated it says how to free it.
+/// A piece of memory with one owner. The thread that allocated it says how to free it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Buffer {
     address: NonNull<u8>,
@@ -16,8 +16,8 @@ impl Buffer {
     /// Takes charge of memory.
     ///
     /// # Safety
-    /// `bytes` bytes from `address` on are writable, and nobody else uses them until this buffer is
-    /// taken apart by [`into_address`](Self::into_address).
+    /// `bytes` bytes from `address` on are writable, and nothing else uses them until this buffer
+    /// is taken apart by [`into_address`](Self::into_address).
     pub(crate) unsafe fn new(address: NonNull<u8>, bytes: usize) -> Self {
         Self { address, bytes }
     }
@@ -64,7 +64,7 @@ impl Buffer {
     pub(crate) fn read(&self, offset: usize, target: &mut [u8]) {
         let source = self.range(offset, target.len());
         // SAFETY: as in `write`; fresh memory of the operating system reads as zero, so there is no
-        // uninitialised byte even where nobody wrote.
+        // uninitialised byte even where nothing was written.
         unsafe { target.as_mut_ptr().copy_from_nonoverlapping(source, target.len()) };
     }
 }
@@ -74,7 +74,7 @@ impl Buffer {
 pub(crate) struct Pages {
     /// 2^`order` pages.
     pub(crate) order: u8,
-    /// Whether the kernel could move them (a program's memory) or not (its own).
+    /// True if the kernel could move them (a program's memory), false if not (its own).
     pub(crate) movable: bool,
 }
 
@@ -102,10 +102,10 @@ pub(crate) trait KernelMemory: Sync {
     /// Gives back a list of blocks of this kind, and empties it.
     fn free_list(&self, pages: Pages, list: &mut Vec<Buffer>);
 
-    /// What has been counted so far.
+    /// Returns the counts so far.
     fn counters(&self) -> Counters;
 
-    /// Takes back what caches keep, once everything was freed and nobody is at work, and checks
+    /// Takes back what caches keep, once everything was freed and no thread is at work, and checks
     /// that it is all there.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ pub(crate) trait KernelMemory: Sync {
     fn check_at_end(&self) -> Result<(), String>;
 }
 
-/// What a stack has counted. All values only grow.
+/// The counts of a stack. All values only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     /// Times the zone's lock was taken.
@@ -138,7 +138,7 @@ pub(crate) struct Counters {
 macro_rules! counters {
     ($($name:ident),*) => {
         impl Counters {
-            /// What was counted since `earlier`.
+            /// Returns the counts since `earlier`.
             pub(crate) fn since(self, earlier: Self) -> Self {
                 Self { $($name: self.$name - earlier.$name),* }
             }

@@ -55,8 +55,8 @@ const KMALLOC: [(usize, &str); 13] = [
     (8192, "kmalloc-8192"),
 ];
 
-/// What `kmalloc(bytes)` takes, in a kernel that passes what is larger than `limit` through to the
-/// page allocator.
+/// Returns the source of `kmalloc(bytes)`, in a kernel that passes requests larger than `limit`
+/// through to the page allocator.
 pub(crate) fn kmalloc(bytes: usize, limit: usize) -> Source {
     match KMALLOC.iter().find(|(bucket, _)| bytes <= *bucket && *bucket <= limit) {
         Some((bytes, name)) => Source::Cache { name, bytes: *bytes },
@@ -67,18 +67,18 @@ pub(crate) fn kmalloc(bytes: usize, limit: usize) -> Source {
 /// Something that a path allocates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// What it is; no two pieces of a path have the same name.
+    /// Its name; no two pieces of a path have the same one.
     pub(crate) name: &'static str,
     /// Where it comes from.
     pub(crate) source: Source,
     /// Bytes at its start that the kernel clears.
     pub(crate) cleared: usize,
-    /// Whether a queue keeps one that was freed for whoever allocates next (`tmp_page` of a pipe).
+    /// True if a queue keeps a freed one for its next allocation (`tmp_page` of a pipe).
     pub(crate) recycled: bool,
 }
 
 impl Piece {
-    /// One that nobody clears or keeps.
+    /// A piece that is neither cleared nor kept.
     pub(crate) const fn new(name: &'static str, source: Source) -> Self {
         Self { name, source, cleared: 0, recycled: false }
     }
@@ -94,7 +94,7 @@ impl Piece {
     }
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
     /// Takes one.
@@ -108,16 +108,16 @@ pub(crate) enum Act {
 /// In whose process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Who sends, or does both.
+    /// The sender, or the process that does both.
     Sender,
-    /// Who receives, or a later time of the same process.
+    /// The receiver, or a later time of the same process.
     Receiver,
 }
 
 /// A line of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// What is done.
+    /// The actions.
     pub(crate) act: Act,
     /// With what.
     pub(crate) piece: Piece,
@@ -160,7 +160,7 @@ pub(crate) struct Path {
     pub(crate) carrier: Option<Piece>,
     /// Bytes that are copied into the carrier and out of it, per message.
     pub(crate) payload: usize,
-    /// What else a message costs.
+    /// Further costs of a message.
     pub(crate) work: Work,
 }
 

@@ -1,7 +1,7 @@
 //! A receive queue between threads: the socket or pipe that a receiver reads from.
 //!
-//! Who sends takes room first, as the kernel charges a socket's buffer before it allocates, and
-//! waits where there is none. Who receives takes everything that is there, and gives the room back
+//! A sender takes room first, as the kernel charges a socket's buffer before it allocates, and
+//! waits where there is none. A receiver takes everything that is there, and gives the room back
 //! when it is done with all of it: so each side has the CPU for a whole burst, as under a
 //! scheduler's time slices.
 
@@ -25,7 +25,7 @@ pub(super) struct Queue {
 struct Inside {
     /// Not received yet.
     flight: Flight,
-    /// What goes back to the sender.
+    /// The pieces that go back to the sender.
     back: Flight,
     /// Messages in use: room that was taken and not given back.
     used: u32,
@@ -195,7 +195,7 @@ impl Queue {
         self.lock().verified
     }
 
-    /// What is left at the end: a piece that was kept.
+    /// Returns what is left at the end: a piece that was kept.
     pub(super) fn into_flight(self) -> Flight {
         self.inside.into_inner().unwrap_or_else(PoisonError::into_inner).flight
     }

@@ -23,7 +23,7 @@ pub(crate) enum Timed {
     Second,
 }
 
-/// Whose address space a task changes.
+/// The address space that a task changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Space {
     /// No lock is taken.
@@ -34,22 +34,22 @@ pub(crate) enum Space {
     Shared,
 }
 
-/// What the tasks do.
+/// The work of the tasks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Solo<'a> {
-    /// How many at once.
+    /// Number of tasks.
     pub(crate) tasks: usize,
     /// Messages of a round: the first leg for all of them, then the second.
     pub(crate) round: u32,
-    /// What is measured.
+    /// The part that is measured.
     pub(crate) timed: Timed,
-    /// What every message reads, and the second leg writes.
+    /// The data that every message reads, and the second leg writes.
     pub(crate) space: Space,
     /// CPUs that are used in turn.
     pub(crate) cpus: &'a [usize],
 }
 
-/// What a task is told to do.
+/// The order to a task.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Rounds(Duration),
@@ -57,7 +57,7 @@ enum Order {
     Second,
 }
 
-/// What all tasks share.
+/// The state that all tasks share.
 struct Shared {
     /// Messages of all tasks whose first leg is done.
     sent: AtomicU64,
@@ -125,7 +125,7 @@ fn rounds<M: KernelMemory>(
             shared.longest_ns.store(0, Relaxed);
             let mut observed = stage.conduct(memory, order);
             if leg == timed {
-                // The time that threads take to wake each other up is nobody's work.
+                // The time in which threads wake each other up is nobody's work.
                 observed.wall = Duration::from_nanos(shared.longest_ns.load(Relaxed).max(1));
                 replayed.add(observed);
             }

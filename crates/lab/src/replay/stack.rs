@@ -97,7 +97,7 @@ impl FromStr for Policies {
 
 /// Something to be done with a memory of whichever type.
 pub(crate) trait Replay {
-    /// What comes of it.
+    /// Its result.
     type Output;
 
     /// Does it.

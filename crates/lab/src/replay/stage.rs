@@ -17,7 +17,7 @@ pub(super) struct Stage<O> {
     order: Mutex<Option<O>>,
 }
 
-/// What happened while an order was carried out.
+/// Observations while an order was carried out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Observed {
     pub(super) wall: Duration,
@@ -26,7 +26,7 @@ pub(super) struct Observed {
 }
 
 impl<O: Copy> Stage<O> {
-    /// For so many threads that take orders.
+    /// Makes one for `threads` threads that take orders.
     pub(super) fn new(threads: usize) -> Self {
         Self { barrier: Barrier::new(threads + 1), order: Mutex::new(None) }
     }

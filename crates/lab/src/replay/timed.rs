@@ -10,7 +10,7 @@ const INTERRUPTED: Duration = Duration::from_micros(20);
 /// Another memory, timed.
 pub(crate) struct TimedPages<'a, M> {
     memory: &'a M,
-    /// What reading the clock twice takes.
+    /// The time of reading the clock twice.
     clock_ns: u64,
     page_ns: AtomicU64,
 }
@@ -38,7 +38,7 @@ impl<'a, M: KernelMemory> TimedPages<'a, M> {
     }
 }
 
-/// What two readings of the clock, one after the other, differ by: the median of many.
+/// Measures the difference of two readings of the clock, one after the other: the median of many.
 fn clock_ns() -> u64 {
     let mut differences: Vec<u64> =
         (0..1001).map(|_| Instant::now().elapsed().as_nanos() as u64).collect();

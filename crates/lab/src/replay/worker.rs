@@ -12,7 +12,7 @@ const FILLER: u8 = 0x51;
 pub(super) struct Worker<'a, M: KernelMemory> {
     memory: &'a M,
     plan: &'a Plan<M::Cache>,
-    /// What the program sends from or receives into.
+    /// The data that the program sends from or receives into.
     payload: Vec<u8>,
     other_from: Vec<u8>,
     other_to: Vec<u8>,

@@ -1,15 +1,17 @@
 //! `peers`: everything that is to be reached against other allocators, in one run.
 //!
 //! ```text
+//! metrics  names that its workloads and targets share
 //! part     the workloads, which are those of other experiments
 //! targets  what is to be reached
 //! ```
 
+mod metrics;
 mod part;
 mod targets;
 
 use super::cast::Cast;
-use super::idle_return::{self, HELD};
+use super::idle_return;
 use super::malloc_patterns::{self, PEAK, PatternSample};
 use super::plan::{Lab, Plan, Staged};
 use super::real_programs;
@@ -21,6 +23,7 @@ use crate::ready_program::ReadyProgram;
 use anyhow::Result;
 use clap::Args;
 use clap::builder::ArgPredicate;
+use metrics::{CPU, EXPERIMENT, HELD_AFTER, STARTS, TIME, metrics};
 use part::Part;
 use quarry_compare::allocators::QUARRY;
 use quarry_compare::contenders::{self, Contender};
@@ -28,22 +31,12 @@ use quarry_compare::{Interrupt, Launcher};
 use quarry_harness::affinity;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::Work;
-use quarry_harness::options::{self, Common};
-use quarry_harness::results::{Direction, Measurement, Metric, Run};
+use quarry_harness::options::{self, Common, Defaults};
+use quarry_harness::results::{Measurement, Run};
 use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 use quarry_harness::tables::{Matrix, targets_of};
 use std::io::Write;
 use std::rc::Rc;
-
-/// Its name.
-const EXPERIMENT: &str = "peers";
-/// Names of metrics: of the time of an operation, of a program's CPU time, and of what is held
-/// after a burst.
-const TIME: &str = "time";
-const CPU: &str = "CPU";
-const HELD_AFTER: &str = "held after";
-/// Starts of `true` in a sample.
-const STARTS: u32 = 20;
 
 /// All that Quarry is to reach against other allocators, in one run and one table.
 ///
@@ -61,7 +54,7 @@ const STARTS: u32 = 20;
 #[derive(Args)]
 pub(crate) struct Peers {
     #[command(flatten)]
-    common: Common<Defaults>,
+    common: Common<Peers>,
     /// Only workloads whose names begin so, such as batch-lifo, growth, redis, burst or
     /// small-process.
     #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
@@ -73,17 +66,14 @@ pub(crate) struct Peers {
     millis: u64,
 }
 
-#[derive(Clone, Debug)]
-struct Defaults;
-
-impl options::Defaults for Defaults {
+impl Defaults for Peers {
     const VARIANTS: &'static str =
         "glibc,jemalloc-new,tcmalloc,mimalloc2,mimalloc3,snmalloc,rpmalloc,quarry";
     const SAMPLES: &'static str = "7";
     const QUICK_SAMPLES: &'static str = "1";
 }
 
-/// What samples are taken with.
+/// Everything that samples are taken with.
 struct Parts {
     parts: Vec<Part>,
     contenders: Vec<Contender>,
@@ -92,7 +82,7 @@ struct Parts {
     interrupt: Rc<Interrupt>,
     cpus: Vec<usize>,
     millis: u64,
-    /// How far a heap grows, and how large a burst is.
+    /// Size of a growing heap and of a burst.
     growth_mib: u64,
     burst_mib: u64,
 }
@@ -273,10 +263,4 @@ const FAULTS: &str = "minor_faults";
 
 fn with_usage(measurement: Measurement, peak_bytes: u64, faults: u64) -> Measurement {
     measurement.with(&[(PEAK_KIB, peak_bytes >> 10), (FAULTS, faults)])
-}
-
-fn metrics() -> Vec<Metric> {
-    let cpu = Metric::new(CPU, "s of CPU", Direction::Lower, "cpu_ns").times(1e-9).digits(3);
-    let held = Metric::new(HELD_AFTER, "MiB", Direction::Lower, HELD).digits(1);
-    malloc_patterns::metrics().into_iter().chain([cpu, held]).collect()
 }

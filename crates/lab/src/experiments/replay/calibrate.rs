@@ -7,8 +7,6 @@
 
 use super::sample::ReplaySample;
 use crate::replay::kernels::network::PACKET_WORK;
-use crate::replay::kernels::{Cast, Scenario};
-use crate::replay::solo::{Space, Timed};
 use anyhow::{Result, bail};
 use quarry_harness::environment::Environment;
 use quarry_harness::results::Measurement;
@@ -18,17 +16,7 @@ use std::io::Write;
 /// Share of the page allocator in document 003: `__free_pages_ok` and `get_page_from_freelist`.
 const DOCUMENT_SHARE: f64 = 0.123_699 + 0.115_231;
 
-/// A scenario for one thread that goes round by itself.
-pub(super) fn alone(scenario: Scenario) -> Scenario {
-    let round = match scenario.cast {
-        Cast::Crew { burst, .. } => burst,
-        Cast::Solo { round, .. } => round,
-    };
-    let cast = Cast::Solo { round, timed: Timed::Both, space: Space::None };
-    Scenario { cast, ..scenario }
-}
-
-/// Measures the shares of all rows, each by the least of so many samples, and prints them. `path` is
+/// Measures the shares of all rows, each by the least of `samples`, and prints them. `path` gives
 /// the sample of a row.
 pub(super) fn print(
     rows: &[String],
@@ -56,7 +44,7 @@ pub(super) fn print(
 }
 
 fn line(path: &ReplaySample, samples: u32) -> Result<Vec<String>> {
-    // What disturbs a sample only adds to it.
+    // Disturbances only add to a sample.
     let least = |path: ReplaySample, figure: &dyn Fn(&Measurement) -> f64| {
         let mut least = f64::INFINITY;
         for _ in 0..samples {
@@ -85,17 +73,4 @@ fn line(path: &ReplaySample, samples: u32) -> Result<Vec<String>> {
         percent(DOCUMENT_SHARE),
         format!("{:.0}", fitting.max(0.0)),
     ])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::replay::kernels::network::LINUX_2_6_29;
-
-    #[test]
-    fn one_thread_walks_in_the_same_bursts() {
-        let alone = alone(LINUX_2_6_29.udp_stream(4096, None, 100));
-        assert_eq!((alone.path.steps.len(), alone.path.work.sender), (4, 100));
-        assert!(matches!(alone.cast, Cast::Solo { round: 30, timed: Timed::Both, .. }));
-    }
 }

@@ -2,13 +2,13 @@
 
 use quarry_harness::tables::published::{MMTESTS, PAGE_FAULT, TCP_RR};
 
-/// What a document says of an experiment.
+/// The figures of a document on an experiment.
 pub(crate) struct Document {
     /// Its number.
     pub(crate) number: &'static str,
     /// Where its figures are.
     pub(crate) table: Table,
-    /// What it found, in a sentence or two.
+    /// Its finding, in a sentence or two.
     pub(crate) finding: &'static str,
 }
 

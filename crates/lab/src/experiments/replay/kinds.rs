@@ -1,8 +1,8 @@
 //! The table of experiments.
 
 use super::documents::{Document, Table};
-use super::tables::Unit;
-use super::{Amount, Kind, Row, Settings, Spec};
+use super::spec::{Amount, Kind, Row, Settings, Spec};
+use super::unit::Unit;
 use crate::replay::crew::Load;
 use crate::replay::kernels::hackbench::{Medium, hackbench};
 use crate::replay::kernels::network::{self, LINUX_2_6_29, LINUX_4_9};
@@ -11,6 +11,7 @@ use crate::replay::kernels::{Scenario, files};
 use crate::replay::solo::Space;
 use anyhow::Result;
 use quarry_harness::nearest;
+use quarry_harness::options::Defaults;
 
 /// vanilla, hopcpu, and today's.
 const SLUB_PCP: &str = "slub+order0,slub+v2016,sheaf+v6.7";
@@ -20,8 +21,16 @@ macro_rules! kinds {
     ($($kind:ident: $spec:ident;)*) => {
         $(
             #[doc = concat!("`", stringify!($spec), "`.")]
-            #[derive(Clone, Debug)]
             pub(crate) struct $kind;
+
+            impl Defaults for $kind {
+                const VARIANTS: &'static str = $spec.defaults[0];
+                const TASKS: &'static str = $spec.defaults[1];
+                const QUICK_TASKS: &'static str = $spec.defaults[2];
+                const SAMPLES: &'static str = "10";
+                const QUICK_SAMPLES: &'static str = "1";
+                const MOST_TASKS: u32 = 1024;
+            }
 
             impl Kind for $kind {
                 const SPEC: &'static Spec = &$spec;
@@ -55,7 +64,7 @@ pub(super) fn find(name: &str) -> Result<&'static Spec> {
     found.copied().ok_or_else(|| nearest::unknown("experiment", name, &names))
 }
 
-/// A row of messages of so many bytes.
+/// A row of messages of `bytes` bytes.
 fn message(
     name: &str,
     bytes: usize,

@@ -5,109 +5,34 @@ mod calibrate;
 mod documents;
 mod kinds;
 mod sample;
+mod spec;
 mod tables;
+mod unit;
 
 pub(crate) use kinds::*;
 
 use super::plan::{Lab, Plan, Staged};
-use crate::replay::kernels::Scenario;
 use crate::replay::kernels::network::PACKET_WORK;
 use crate::replay::stack::Policies;
 use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::ArgPredicate;
-use documents::Document;
 use quarry_harness::affinity;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::WorkKind;
-use quarry_harness::nearest;
-use quarry_harness::options::{self, Common};
+use quarry_harness::options::Common;
 use quarry_harness::results::{Variant, Verify, Workload};
 use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 use quarry_harness::usage::Usage;
 use sample::ReplaySample;
-use tables::Unit;
-
-/// What an experiment is.
-pub(super) struct Spec {
-    /// Defaults of `--variants`, of `--tasks`, and of `--tasks` with `--quick`.
-    defaults: [&'static str; 3],
-    /// Its name.
-    pub(crate) name: &'static str,
-    /// In one line.
-    pub(crate) about: &'static str,
-    /// What it models, and what it cannot show.
-    models: &'static str,
-    /// CPUs of the document's machine.
-    declared_cpus: u32,
-    /// What is printed.
-    unit: Unit,
-    /// What can be run.
-    rows: fn() -> Vec<Row>,
-    /// How much of it at a time, where that can be chosen.
-    amount: Option<Amount>,
-    /// The figures that stand beside ours.
-    document: Document,
-}
-
-/// One line of an experiment's table.
-pub(crate) struct Row {
-    /// Its name in the document.
-    name: String,
-    /// Whether a short run takes it.
-    quick: bool,
-    /// Bits of a message's payload.
-    bits: u64,
-    /// Whether those received are counted, and not those sent.
-    received: bool,
-    /// What runs.
-    scenario: Box<dyn Fn(&Settings) -> Scenario>,
-}
-
-/// What a scenario can be told.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    /// How much at a time.
-    amount: u32,
-    /// Bytes of work outside of the allocator, per packet.
-    work: usize,
-}
-
-/// What can be chosen about the size of an experiment.
-struct Amount {
-    /// What it is.
-    what: &'static str,
-    /// What the document says, or what fits into a sample; 0 = as much as fills a socket.
-    usual: u32,
-    /// In a short run.
-    quick: u32,
-}
-
-/// An experiment as a type: its defaults are part of the options' help.
-pub(super) trait Kind: Clone + Send + Sync + 'static {
-    #[doc(hidden)]
-    const SPEC: &'static Spec;
-}
-
-/// The defaults of a kind.
-#[derive(Clone, Debug)]
-pub(crate) struct DefaultsOf<K>(std::marker::PhantomData<K>);
-
-impl<K: Kind> options::Defaults for DefaultsOf<K> {
-    const VARIANTS: &'static str = K::SPEC.defaults[0];
-    const TASKS: &'static str = K::SPEC.defaults[1];
-    const QUICK_TASKS: &'static str = K::SPEC.defaults[2];
-    const SAMPLES: &'static str = "10";
-    const QUICK_SAMPLES: &'static str = "1";
-    const MOST_TASKS: u32 = 1024;
-}
+use spec::{Amount, Kind, Row};
 
 // A docstring would become the help.
 #[derive(Args)]
 #[command(about = K::SPEC.about, long_about = K::SPEC.help())]
 pub(super) struct Replaying<K: Kind> {
     #[command(flatten)]
-    common: Common<DefaultsOf<K>>,
+    common: Common<K>,
     /// CPUs that the kernel's formulas are told of [default: those of the document's machine].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8192))]
     declared_cpus: Option<u32>,
@@ -126,49 +51,6 @@ pub(super) struct Replaying<K: Kind> {
     /// Print which share of the baseline's time the page allocator has, and measure nothing else.
     #[arg(long)]
     calibrate: bool,
-}
-
-/// What every experiment has to say of itself.
-const ALL_MODELS: &str = "Only memory is real: the kernel path's allocations and frees, in its \
-order, by threads pinned to the CPUs in turn, on one stack whose zone all of them share. Payloads \
-are copied in and out, and each is checked for what was sent. What else the path costs is stood \
-in for by copies of a fixed size, committed before any variant ran. Where the kernel switches \
-interrupts off, a stack takes a per-CPU try-lock or runs a restartable sequence; that is cheaper \
-or dearer than the real thing by an unknown factor, and a thread that loses its CPU in between \
-sends others of that CPU to the zone, which no kernel allows. The kernel's formulas follow \
---declared-cpus, but only the CPUs of this machine run: with two of them a lock is taken as often \
-per operation as on many, but is seldom found held, and its line seldom travels, so rates show a \
-lower bound of what a policy gains or loses. Locks per operation hardly depend on that: look at \
-them first.";
-
-const ALL_VARIANTS: &str = "A variant is SLAB+PCP, or SLAB+PCP+FREE_LIST, with values of \
-QUARRY_PCP and QUARRY_FREE_LIST; the first is the baseline, and runs a second time as A/A copy.";
-
-impl Spec {
-    fn help(&self) -> String {
-        let amount = self.amount.as_ref().map_or(String::new(), |amount| {
-            let usual = match amount.usual {
-                0 => "as many as fill the socket's buffer".to_owned(),
-                usual => usual.to_string(),
-            };
-            format!("\n\n--amount is {} [default: {usual}].", amount.what)
-        });
-        let Self { about, models, declared_cpus, .. } = self;
-        format!(
-            "{about}\n\n{models}\n\n{ALL_MODELS}\n\n{ALL_VARIANTS}{amount}\n\n--declared-cpus is \
-             {declared_cpus} by default."
-        )
-    }
-
-    /// The row of this name.
-    fn row(&self, name: &str) -> Result<Row> {
-        let mut rows = (self.rows)();
-        let names: Vec<String> = rows.iter().map(|row| row.name.clone()).collect();
-        match names.iter().position(|known| known == name) {
-            Some(index) => Ok(rows.swap_remove(index)),
-            None => Err(nearest::unknown("row", name, &names)),
-        }
-    }
 }
 
 impl<K: Kind> Plan for Replaying<K> {

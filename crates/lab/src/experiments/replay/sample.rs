@@ -1,10 +1,11 @@
 //! One sample of a replay, taken in a process of its own.
 
-use super::calibrate;
-use super::{Row, Settings, Spec, kinds};
+use super::kinds;
+use super::spec::{Row, Settings, Spec};
 use crate::replay::crew::Replayed;
-use crate::replay::kernels::{Scale, Scenario};
+use crate::replay::kernels::{Cast, Scale, Scenario};
 use crate::replay::memory::KernelMemory;
+use crate::replay::solo::{Space, Timed};
 use crate::replay::stack::{Policies, Replay};
 use crate::replay::timed::TimedPages;
 use anyhow::{Result, anyhow, bail};
@@ -15,21 +16,21 @@ use std::panic;
 use std::process;
 use std::time::Duration;
 
-/// What is to be measured.
+/// The parameters of a sample.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ReplaySample {
     /// Names of the experiment and of its row.
     pub(super) experiment: String,
     pub(super) row: String,
-    /// What it runs on.
+    /// The policies of the stack.
     pub(super) policies: Policies,
     /// CPUs that the kernel's formulas are told of.
     pub(super) declared_cpus: u32,
-    /// How many at once.
+    /// Number of tasks.
     pub(super) tasks: u32,
-    /// How much at a time.
+    /// Amount of work at a time.
     pub(super) amount: u32,
-    /// How long.
+    /// Length of the measured window in milliseconds.
     pub(super) millis: u64,
     /// CPUs of the threads, in turn.
     pub(super) cpus: Vec<usize>,
@@ -42,13 +43,13 @@ pub(super) struct ReplaySample {
 }
 
 /// A scenario on its way to a stack.
-struct Run<'a> {
+struct OnStack<'a> {
     sample: &'a ReplaySample,
     scenario: Scenario,
 }
 
-impl Replay for Run<'_> {
-    /// What was measured, with nanoseconds in the page allocator where they were asked for.
+impl Replay for OnStack<'_> {
+    /// The measurement, with nanoseconds in the page allocator where they were asked for.
     type Output = Result<(Replayed, Option<u64>), String>;
 
     fn on<M: KernelMemory>(self, memory: &M) -> Self::Output {
@@ -82,9 +83,9 @@ impl Work for ReplaySample {
         let settings = Settings { amount: self.amount, work: self.work };
         let mut scenario = (row.scenario)(&settings);
         if self.alone {
-            scenario = calibrate::alone(scenario);
+            scenario = alone(scenario);
         }
-        let run = Run { sample: &self, scenario };
+        let run = OnStack { sample: &self, scenario };
         let replayed = self.policies.replay(self.declared_cpus, run)?;
         let (replayed, page_ns) =
             replayed.map_err(|fault| anyhow!("{}, at the end: {fault}", self.policies))?;
@@ -123,6 +124,16 @@ impl ReplaySample {
     }
 }
 
+/// A scenario for one thread that goes round by itself.
+fn alone(scenario: Scenario) -> Scenario {
+    let round = match scenario.cast {
+        Cast::Crew { burst, .. } => burst,
+        Cast::Solo { round, .. } => round,
+    };
+    let cast = Cast::Solo { round, timed: Timed::Both, space: Space::None };
+    Scenario { cast, ..scenario }
+}
+
 /// Threads that wait for one that panicked would wait for ever.
 fn end_with_the_first_panic() {
     panic::set_hook(Box::new(|info| {
@@ -131,7 +142,7 @@ fn end_with_the_first_panic() {
     }));
 }
 
-/// What is kept of how long messages took, in microseconds.
+/// A summary of how long messages took, in microseconds.
 struct Latencies {
     mean: f64,
     p50: f64,
@@ -160,6 +171,14 @@ impl Latencies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replay::kernels::network::LINUX_2_6_29;
+
+    #[test]
+    fn one_thread_walks_in_the_same_bursts() {
+        let alone = alone(LINUX_2_6_29.udp_stream(4096, None, 100));
+        assert_eq!((alone.path.steps.len(), alone.path.work.sender), (4, 100));
+        assert!(matches!(alone.cast, Cast::Solo { round: 30, timed: Timed::Both, .. }));
+    }
 
     #[test]
     fn latencies_are_summed_up_in_microseconds() {

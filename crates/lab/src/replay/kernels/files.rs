@@ -5,8 +5,8 @@ use super::super::path::{Path, Piece, Role, Source, Work, alloc, free};
 use super::super::solo::{Space, Timed};
 use super::{Cast, Scenario};
 
-/// What creating a file costs beside the allocator, as bytes copied. The document gives no figure
-/// to derive it from; a journaling filesystem spends more than this, so what the allocator does is
+/// The cost of creating a file beside the allocator, as bytes copied. The document gives no figure
+/// to derive it from; a journaling filesystem spends more than this, so the allocator's share is
 /// over- and not understated.
 const FILE_WORK: usize = 8192;
 /// Directory entries that a block holds.

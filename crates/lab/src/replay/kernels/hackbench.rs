@@ -8,7 +8,7 @@ const PEOPLE: usize = 20;
 /// Bytes of a message.
 const MESSAGE: usize = 100;
 
-/// What messages go through.
+/// The medium that messages go through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Medium {
     /// A pipe has 16 pages. A writer fills the last one before it takes another, all under the

@@ -1,6 +1,6 @@
-//! The kernel paths of the documents' benchmarks: tables of what they allocate and free, and who
-//! does so. Sizes of kernel objects are those of 64-bit kernels of the document's year, from
-//! general knowledge of them; whatever the documents themselves say goes first.
+//! The kernel paths of the documents' benchmarks: tables of what they allocate and free, and by
+//! which threads. Sizes of kernel objects are those of 64-bit kernels of the document's year, from
+//! general knowledge of them; statements of the documents themselves take precedence.
 
 pub(crate) mod files;
 pub(crate) mod hackbench;
@@ -16,13 +16,13 @@ use std::time::Duration;
 /// A path with those who walk it.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
-    /// What is allocated and freed.
+    /// The allocations and frees.
     pub(crate) path: Path,
-    /// Who does it.
+    /// The threads or tasks that make them.
     pub(crate) cast: Cast,
 }
 
-/// Who walks a path. A task is a group or a single process.
+/// The walkers of a path. A task is a group or a single process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cast {
     /// Groups of senders and receivers, see [`Crew`].
@@ -55,7 +55,7 @@ pub(super) const fn pair(burst: u32) -> Cast {
     }
 }
 
-/// How much of it runs, and where.
+/// The scale of a replay, and its CPUs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale<'a> {
     /// Tasks at once.
@@ -64,7 +64,7 @@ pub(crate) struct Scale<'a> {
     pub(crate) cpus: &'a [usize],
     /// Before what is measured.
     pub(crate) warm_up: Duration,
-    /// What is measured, where there is no fixed amount of work.
+    /// Length of the measurement, where there is no fixed amount of work.
     pub(crate) measured: Duration,
 }
 

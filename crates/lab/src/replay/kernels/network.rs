@@ -23,14 +23,15 @@ pub(crate) const PACKET_WORK: usize = 15 << 10;
 /// 445 and 547 ns by TCP, median 547, and 2,186 to 2,313 ns by UDP.
 const STREAM_MESSAGE_WORK: usize = PACKET_WORK / 4;
 
-/// What differs between kernels.
+/// The differences between kernels.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
     /// `kmalloc` of more bytes is a block of pages: `PAGE_SIZE` to 2.6.29, twice that since.
     kmalloc_limit: usize,
-    /// What may wait in a socket: `net.core.rmem_default`.
+    /// Bytes that may wait in a socket: `net.core.rmem_default`.
     socket_bytes: usize,
-    /// Whether a packet is charged for the bucket that it lies in (since 3.3), not what was asked.
+    /// True if a packet is charged for the bucket that it lies in (since 3.3), not for its own
+    /// bytes.
     charges_buckets: bool,
 }
 
@@ -120,7 +121,7 @@ fn under_load(load: Load, capacity: u32) -> Cast {
 /// the CPU that sends it.
 const ACK: Piece = Piece::new("ack", SKB).cleared(CLEARED);
 
-/// An acknowledgement for so many messages.
+/// The steps of an acknowledgement for `messages` messages.
 fn acknowledgement(kernel: Kernel, messages: u32) -> [Step; 4] {
     let bytes = MAX_TCP_HEADER + SHARED_INFO;
     let data = Piece::new("ack data", kmalloc(bytes, kernel.kmalloc_limit));

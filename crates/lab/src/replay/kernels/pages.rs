@@ -43,7 +43,7 @@ pub(crate) fn page_fault(faults: u32, space: Space) -> Scenario {
 pub(crate) const FILE_PAGES: u32 = 1024;
 
 /// Each task takes `files` files' worth of single pages and frees them in lists of `length`. Only
-/// the freeing is measured, and nobody touches the pages: there is no other work, so the share of
+/// the freeing is measured, and the pages are not touched: there is no other work, so the share of
 /// the page allocator is all of it.
 pub(crate) fn list_free(length: u32, files: u32) -> Scenario {
     let page = Piece::new("page", MOVABLE);

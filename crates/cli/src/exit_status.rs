@@ -1,0 +1,32 @@
+//! With which status the command ends.
+
+use quarry_harness::Usage;
+use std::io::{self, Write};
+
+/// Exit status where something is wrong with how the command was called; nothing has run. The same
+/// as that of the parser of the command line.
+pub(crate) const EXIT_USAGE: i32 = 2;
+/// Exit status where something went wrong when it ran.
+const EXIT_FAILURE: i32 = 1;
+
+/// Exit status of a result, whose error is printed.
+pub(crate) fn report(result: anyhow::Result<()>) -> i32 {
+    match result {
+        Ok(()) => 0,
+        // The reader has seen enough: `quarry lab run ... | head`.
+        Err(error) if is_broken_pipe(&error) => 0,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "quarry: {error:#}");
+            exit_status_of(&error)
+        }
+    }
+}
+
+fn exit_status_of(error: &anyhow::Error) -> i32 {
+    if Usage::is_cause_of(error) { EXIT_USAGE } else { EXIT_FAILURE }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,420 @@
+//! The uses of modules by each other, and the circles among them.
+//!
+//! The graph is that of the text: `use` declarations and paths that begin with `crate`, `self`,
+//! `super` or a child's name. An item counts as its definer's: a path through a re-export leads to
+//! the module behind it, and the re-export itself is no use. Tests are left out.
+//!
+//! Each folder is searched for circles on its own. Its children are the nodes, and a module deeper
+//! in a child counts as the child: so a folder is one concept for those around it, and a graph of
+//! its own inside.
+
+use crate::rust::{RustFile, line_of, words};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// A module by the names that lead to it from the crate's root; empty for the root.
+type Path = Vec<String>;
+
+/// The modules of one crate and their uses.
+#[derive(Default)]
+pub struct Modules {
+    modules: BTreeMap<Path, Module>,
+}
+
+#[derive(Default)]
+struct Module {
+    file: String,
+    code: String,
+    uses: Vec<Use>,
+}
+
+/// A leaf of a `use` declaration.
+struct Use {
+    segments: Path,
+    /// What it is called here; `*` for a glob.
+    name: String,
+    is_public: bool,
+    line: usize,
+}
+
+/// Modules that use each other, directly or by way of others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Circle {
+    /// The folder whose children they are, from the crate's `src`; empty for that itself.
+    pub folder: String,
+    /// Their names in the folder, sorted; `self` is the folder's own file.
+    pub members: Vec<String>,
+    /// One shortest way around: `a -> b (file:line)`, one step after the other.
+    pub way: Vec<String>,
+}
+
+impl Modules {
+    /// Reads the modules of the crate whose sources lie in `src` (with `/` at its end).
+    #[must_use]
+    pub fn of(src: &str, files: &[RustFile]) -> Self {
+        let mut modules = BTreeMap::new();
+        for file in files {
+            let Some(inner) = file.path.strip_prefix(src) else { continue };
+            let inner = inner.trim_end_matches(".rs");
+            let path: Path = match inner {
+                "lib" | "main" => Vec::new(),
+                _ => inner.trim_end_matches("/mod").split('/').map(str::to_owned).collect(),
+            };
+            let uses = uses(&file.shipped);
+            let code = without_uses(&file.shipped);
+            modules.insert(path, Module { file: file.path.clone(), code, uses });
+        }
+        Self { modules }
+    }
+
+    /// All circles, the crate's own folder first.
+    #[must_use]
+    pub fn circles(&self) -> Vec<Circle> {
+        let edges = self.edges();
+        let folders: BTreeSet<&[String]> =
+            self.modules.keys().flat_map(|path| (0..path.len()).map(|end| &path[..end])).collect();
+        let mut circles = Vec::new();
+        for folder in folders {
+            let mut graph: Graph = BTreeMap::new();
+            for (from, to, place) in &edges {
+                if let (Some(from), Some(to)) = (child(folder, from), child(folder, to))
+                    && from != to
+                {
+                    graph.entry(from).or_default().entry(to).or_insert_with(|| place.clone());
+                }
+            }
+            circles.extend(strong_components(&graph).into_iter().map(|members| Circle {
+                folder: folder.join("/"),
+                way: way_around(&graph, &members),
+                members,
+            }));
+        }
+        circles
+    }
+
+    /// Uses of one module by another: from, to, and where.
+    fn edges(&self) -> Vec<(&Path, Path, String)> {
+        let mut edges = Vec::new();
+        for (path, module) in &self.modules {
+            let mut add = |segments: &[String], line: usize| {
+                if let Some(to) = self.definer(path, segments, 0).filter(|to| to != path) {
+                    edges.push((path, to, format!("{}:{line}", module.file)));
+                }
+            };
+            for one in &module.uses {
+                // A re-export is no use unless the name stands in the code as well.
+                if !one.is_public || !words(&module.code, &one.name).is_empty() {
+                    add(&one.segments, one.line);
+                }
+            }
+            for (segments, line) in self.qualified(path, &module.code) {
+                add(&segments, line);
+            }
+        }
+        edges
+    }
+
+    /// Paths in code outside of `use` that name a module of this crate.
+    fn qualified(&self, path: &Path, code: &str) -> Vec<(Path, usize)> {
+        let children = self.modules.keys().filter(|it| it.len() == path.len() + 1);
+        let children = children.filter(|it| it.starts_with(path)).map(|it| it[path.len()].as_str());
+        let mut found = Vec::new();
+        for start in ["crate", "self", "super"].into_iter().chain(children) {
+            for offset in words(code, start) {
+                let is_start = !code[..offset].trim_end().ends_with("::");
+                let segments: Path = path_at(&code[offset..]);
+                if is_start && segments.len() > 1 {
+                    found.push((segments, line_of(code, offset)));
+                }
+            }
+        }
+        found
+    }
+
+    /// The module that defines what `segments` name in the module `at`; `None` for other crates.
+    fn definer(&self, at: &[String], segments: &[String], depth: usize) -> Option<Path> {
+        let (first, mut rest) = segments.split_first()?;
+        let mut here = match first.as_str() {
+            "crate" => Vec::new(),
+            "self" => at.to_vec(),
+            "super" => at[..at.len().checked_sub(1)?].to_vec(),
+            name => {
+                let child = [at, &[name.to_owned()]].concat();
+                self.modules.contains_key(&child).then_some(child)?
+            }
+        };
+        while let Some((name, behind)) = rest.split_first() {
+            let child = [&here[..], std::slice::from_ref(name)].concat();
+            if name == "super" {
+                here.pop()?;
+            } else if self.modules.contains_key(&child) {
+                here = child;
+            } else {
+                return Some(self.imported(&here, name, behind, depth).unwrap_or(here));
+            }
+            rest = behind;
+        }
+        Some(here)
+    }
+
+    /// Follows a name that the module `here` has imported or re-exports.
+    fn imported(
+        &self,
+        here: &[String],
+        name: &str,
+        behind: &[String],
+        depth: usize,
+    ) -> Option<Path> {
+        let module = self.modules.get(here)?;
+        if depth > 8 || is_defined(&module.code, name) {
+            return None;
+        }
+        let named = module.uses.iter().find(|one| one.name == name);
+        if let Some(one) = named {
+            return self.definer(here, &[&one.segments[..], behind].concat(), depth + 1);
+        }
+        module.uses.iter().filter(|one| one.name == "*").find_map(|one| {
+            let from = self.definer(here, &one.segments, depth + 1)?;
+            is_defined(&self.modules.get(&from)?.code, name).then_some(from)
+        })
+    }
+}
+
+/// Edges of one folder, each with a place.
+type Graph = BTreeMap<String, BTreeMap<String, String>>;
+
+/// The child of `folder` that a module is or lies in; `None` for modules elsewhere.
+fn child(folder: &[String], path: &Path) -> Option<String> {
+    let inner = path.strip_prefix(folder)?;
+    Some(inner.first().cloned().unwrap_or_else(|| "self".to_owned()))
+}
+
+/// Nodes from which `from` can be reached again, and which it reaches: sets of two and more.
+fn strong_components(graph: &Graph) -> Vec<Vec<String>> {
+    let reached = |from: &String| {
+        let (mut seen, mut next) = (BTreeSet::new(), VecDeque::from([from]));
+        while let Some(node) = next.pop_front() {
+            for to in graph.get(node).into_iter().flat_map(BTreeMap::keys) {
+                if seen.insert(to) {
+                    next.push_back(to);
+                }
+            }
+        }
+        seen
+    };
+    let reach: BTreeMap<&String, BTreeSet<&String>> =
+        graph.keys().map(|node| (node, reached(node))).collect();
+    let mut components = BTreeSet::new();
+    for (node, to) in reach.iter().filter(|(node, to)| to.contains(*node)) {
+        let back = |it: &&&String| reach.get(*it).is_some_and(|from| from.contains(*node));
+        components.insert(to.iter().filter(back).map(|it| (*it).clone()).collect::<Vec<_>>());
+    }
+    components.into_iter().collect()
+}
+
+/// A shortest way from the first member back to itself.
+fn way_around(graph: &Graph, members: &[String]) -> Vec<String> {
+    let start = &members[0];
+    let mut came: BTreeMap<&String, Vec<String>> = BTreeMap::new();
+    let mut next = VecDeque::from([(start, Vec::new())]);
+    while let Some((node, way)) = next.pop_front() {
+        for (to, place) in graph.get(node).into_iter().flatten() {
+            let mut way = way.clone();
+            way.push(format!("{node} -> {to} ({place})"));
+            if to == start {
+                return way;
+            }
+            if !came.contains_key(to) {
+                came.insert(to, way.clone());
+                next.push_back((to, way));
+            }
+        }
+    }
+    Vec::new()
+}
+
+/// Whether code has an item of this name.
+fn is_defined(code: &str, name: &str) -> bool {
+    const ITEMS: [&str; 9] =
+        ["struct", "enum", "union", "trait", "fn", "const", "static", "type", "macro_rules!"];
+    words(code, name).into_iter().any(|offset| {
+        let before = code[..offset].trim_end();
+        ITEMS.iter().any(|item| before.ends_with(item))
+    })
+}
+
+/// The names of a path at the start of `code`.
+fn path_at(code: &str) -> Path {
+    let mut segments = Vec::new();
+    let mut rest = code;
+    loop {
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        if end == 0 {
+            return segments;
+        }
+        segments.push(rest[..end].to_owned());
+        let Some(behind) = rest[end..].strip_prefix("::") else { return segments };
+        rest = behind;
+    }
+}
+
+/// Offsets of `use` declarations: of `use` itself and of the `;`.
+fn declarations(code: &str) -> Vec<(usize, usize)> {
+    words(code, "use")
+        .into_iter()
+        .filter_map(|offset| {
+            // `use<..>` bounds of types are none.
+            code[offset..].starts_with("use ").then_some(())?;
+            Some((offset, offset + code[offset..].find(';')?))
+        })
+        .collect()
+}
+
+fn uses(code: &str) -> Vec<Use> {
+    let mut uses = Vec::new();
+    for (start, end) in declarations(code) {
+        let line = line_of(code, start);
+        let before = code[..start].trim_end();
+        let is_public = before.ends_with("pub")
+            || before.ends_with(')')
+                && before.rfind("pub(").is_some_and(|at| !before[at..].contains(';'));
+        for (segments, name) in leaves(&code[start + 4..end]) {
+            uses.push(Use { segments, name, is_public, line });
+        }
+    }
+    uses
+}
+
+/// Paths of a `use` tree, each with the name that it gets.
+fn leaves(tree: &str) -> Vec<(Path, String)> {
+    let tree = tree.trim();
+    if let Some((prefix, group)) = tree.split_once('{') {
+        let prefix: Path = path_at(prefix.trim().trim_end_matches("::"));
+        let group = group.trim_end().trim_end_matches('}');
+        return parts(group)
+            .into_iter()
+            .flat_map(leaves)
+            .map(|(segments, name)| match &segments[..] {
+                [one] if one == "self" => {
+                    (prefix.clone(), prefix.last().cloned().unwrap_or_default())
+                }
+                _ => ([&prefix[..], &segments].concat(), name),
+            })
+            .collect();
+    }
+    let (path, name) = match tree.split_once(" as ") {
+        Some((path, name)) => (path, Some(name.trim().to_owned())),
+        None => (tree, None),
+    };
+    if let Some(module) = path.strip_suffix("::*") {
+        return vec![(path_at(module), "*".to_owned())];
+    }
+    let segments = path_at(path.trim());
+    let name = name.or_else(|| segments.last().cloned());
+    name.map(|name| (segments, name)).into_iter().collect()
+}
+
+/// Splits a group at its own commas.
+fn parts(group: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut parts) = (0usize, 0, Vec::new());
+    for (at, byte) in group.bytes().enumerate() {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => depth = depth.saturating_sub(1),
+            b',' if depth == 0 => {
+                parts.push(&group[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&group[start..]);
+    parts.retain(|part| !part.trim().is_empty());
+    parts
+}
+
+fn without_uses(code: &str) -> String {
+    let mut bytes = code.as_bytes().to_vec();
+    for (start, end) in declarations(code) {
+        bytes[start..end].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+    }
+    String::from_utf8(bytes).expect("blanks replace whole declarations")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn circles(files: &[(&str, &str)]) -> Vec<Circle> {
+        let file = |(path, text): &(&str, &str)| {
+            RustFile::new(format!("crates/x/src/{path}"), (*text).to_owned())
+        };
+        Modules::of("crates/x/src/", &files.iter().map(file).collect::<Vec<_>>()).circles()
+    }
+
+    fn members(files: &[(&str, &str)]) -> Vec<Vec<String>> {
+        circles(files).into_iter().map(|circle| circle.members).collect()
+    }
+
+    #[test]
+    fn a_planted_circle_is_found_with_its_way() {
+        let planted = [
+            ("lib.rs", "mod a;\nmod b;\nmod c;\n"),
+            ("a.rs", "use crate::b::B;\npub struct A;\n"),
+            ("b.rs", "use crate::{a, c::{self, C}};\npub struct B(C);\n"),
+            ("c.rs", "pub struct C;\nfn f() { super::a::f() }\n"),
+        ];
+        let found = circles(&planted);
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            (found[0].folder.as_str(), &found[0].members[..]),
+            ("", &["a", "b", "c"].map(str::to_owned)[..])
+        );
+        let way = ["a -> b (crates/x/src/a.rs:1)", "b -> a (crates/x/src/b.rs:1)"];
+        assert_eq!(found[0].way, way);
+    }
+
+    #[test]
+    fn a_folder_is_one_concept_and_a_graph_of_its_own() {
+        let across = [
+            ("lib.rs", "mod a;\nmod b;\n"),
+            ("a/mod.rs", "mod one;\nmod two;\n"),
+            ("a/one.rs", "use crate::b::B;\n"),
+            ("a/two.rs", "pub struct Two;\n"),
+            ("b.rs", "use crate::a::two::Two;\npub struct B;\n"),
+        ];
+        assert_eq!(members(&across), [["a", "b"]], "though no file reaches itself");
+        let inside = [
+            ("lib.rs", "mod a;\n"),
+            ("a/mod.rs", "mod one;\nmod two;\n"),
+            ("a/one.rs", "use super::two::f;\n"),
+            ("a/two.rs", "pub fn f() { super::one::g() }\n"),
+        ];
+        assert_eq!(circles(&inside)[0].folder, "a");
+        assert_eq!(members(&inside), [["one", "two"]]);
+    }
+
+    #[test]
+    fn a_reexport_leads_to_its_definer_and_is_no_use() {
+        let through = [
+            ("lib.rs", "mod a;\nmod b;\npub use a::A;\npub use b::*;\n"),
+            ("a.rs", "use crate::B;\npub struct A;\n"),
+            ("b.rs", "pub struct B;\n"),
+        ];
+        assert!(members(&through).is_empty());
+        let used = [
+            ("lib.rs", "mod a;\npub use a::A;\npub struct L;\npub fn f(_: A) {}\n"),
+            ("a.rs", "use crate::L;\npub struct A;\n"),
+        ];
+        assert_eq!(members(&used), [["a", "self"]], "the parent uses it as well");
+    }
+
+    #[test]
+    fn tests_and_other_crates_do_not_count() {
+        let harmless = [
+            ("lib.rs", "mod a;\nmod b;\n"),
+            ("a.rs", "use std::b::X;\n#[cfg(test)]\nmod tests {\n use crate::b::B;\n}\n"),
+            ("b.rs", "use crate::a::A; // crate::b\nconst T: &str = \"crate::a\";\n"),
+        ];
+        assert!(members(&harmless).is_empty());
+    }
+}
