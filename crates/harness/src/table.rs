@@ -72,8 +72,7 @@ impl Table {
         Self { head, rows: rows.into_iter().map(row).collect() }
     }
 
-    /// Markdown, which reads as well in a terminal as in a document. A name that stands in several
-    /// rows in turn is printed once, if `once`.
+    /// Markdown, which reads as well in a terminal as in a document.
     pub fn text(&self) -> String {
         let mut grid = Grid::new();
         grid.load_style(ASCII_MARKDOWN);
@@ -81,7 +80,7 @@ impl Table {
         grid.set_header(texts(&self.head));
         grid.add_rows(self.rows.iter().map(|row| texts(row)));
         for (column, head) in grid.column_iter_mut().zip(&self.head) {
-            if !matches!(head.tone, Tone::Words | Tone::Variant) {
+            if head.tone != Tone::Words {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }

@@ -8,6 +8,7 @@ use super::decision::{self, Figures};
 use super::{Column, Reason, Row, Selection};
 use crate::results::{Against, Metric, Over, Relation, Run, Target};
 use crate::statistics::{Estimate, Interval};
+use serde_json::{Value, json};
 
 /// Whether a target is met.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +55,31 @@ impl<'a> Reached<'a> {
     /// Judges every target of a run.
     pub fn all(run: &'a Run) -> Vec<Self> {
         run.meta.targets.iter().map(|target| Self::of(target, run)).collect()
+    }
+
+    /// What was reached, for programs.
+    pub fn json(&self) -> Value {
+        let (success, reason) = match &self.success {
+            Success::Met => ("met", None),
+            Success::Missed => ("missed", None),
+            Success::Unclear(why) => ("unclear", Some(why)),
+            Success::NotRun => ("not run", None),
+        };
+        let estimate = |it: Option<Estimate>| {
+            let ends = |it: Interval| [it.low, it.high];
+            it.map(|it| json!({"centre": it.centre, "interval": it.interval.map(ends)}))
+        };
+        json!({
+            "target": self.target,
+            "success": success,
+            "reason": reason,
+            "estimate": estimate(self.estimate),
+            "noise": estimate(self.noise),
+            "peer": self.peer,
+            "worst": self.worst.as_ref().map(|it| json!({
+                "workload": it.workload, "peer": it.peer, "centre": it.value,
+            })),
+        })
     }
 
     fn of(target: &'a Target, run: &'a Run) -> Self {

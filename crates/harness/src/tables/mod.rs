@@ -24,7 +24,7 @@ mod golden;
 pub use matrix::{Group, Matrix};
 pub use targets::of as targets_of;
 
-use crate::judge::Selection;
+use crate::judge::{Reached, Selection};
 use crate::results::{self, Cell, Metric, Run, Variant};
 use crate::statistics;
 use crate::table::Table;
@@ -111,18 +111,20 @@ fn modern(selection: &Selection<'_>) -> String {
     text + &format!("\n{}\n\n{}", table.text(), modern::legend(selection))
 }
 
-/// Every judgement on the primary metric, the means last.
+/// Every judgement on the primary metric, the means last, and what was reached of targets.
 fn json(selection: &Selection<'_>) -> Value {
     let judge = |(_, rows): &(_, Vec<_>)| {
         let of = |column| selection.judge(column, rows, selection.metric).json();
         selection.columns[1..].iter().map(of).collect::<Vec<Value>>()
     };
     let judgements: Vec<Value> = selection.subjects().iter().flat_map(judge).collect();
+    let reached = selection.runs().iter().flat_map(|(_, run)| Reached::all(run));
     json!({
         "schema": "quarry-judgements/1",
         "runs": selection.runs().iter().map(|(place, _)| place).collect::<Vec<_>>(),
         "warnings": selection.warnings(),
         "judgements": judgements,
+        "targets": reached.map(|it| it.json()).collect::<Vec<Value>>(),
     })
 }
 
