@@ -1,4 +1,4 @@
-//! What a comparison prints: the figures, the verdicts, what they rest on, and what to do next.
+//! The output of a comparison: figures, verdicts, the evidence for them, and advice.
 
 use super::first_look::{self, FirstLook};
 use super::judgement::Judgements;
@@ -15,13 +15,13 @@ const SCHEMA: &str = "quarry-compare/1";
 
 /// Everything that is known at the end.
 pub(super) struct Answer<'a> {
-    /// What was asked.
+    /// The request.
     request: &'a Request,
-    /// What was measured.
+    /// The measured run.
     pub(super) run: &'a Run,
-    /// What follows from it.
+    /// The judgements on the run.
     judgements: Judgements,
-    /// What runs under the counter showed, or why there are none.
+    /// The result of runs under the counter, or the reason why there are none.
     look: Result<&'a FirstLook, &'a anyhow::Error>,
 }
 
@@ -125,7 +125,7 @@ impl<'a> Answer<'a> {
         table::render(head.chain(metrics.iter().map(Metric::label)).collect(), rows)
     }
 
-    /// How many counted runs of a variant failed, and how many there were.
+    /// Returns the numbers of failed and of all counted runs of a variant.
     fn counts(&self, variant: &str) -> (usize, usize) {
         let cell = Cell { workload: &self.run.meta.workloads[0].name, tasks: 1, variant };
         let failed = self.run.samples_of(cell).filter(|it| it.failure.is_some()).count();
@@ -158,13 +158,13 @@ impl<'a> Answer<'a> {
         table::render(head, rows.collect())
     }
 
-    /// Metrics that verdicts are passed on: those with a direction, and the primary one.
+    /// Returns the metrics with a verdict: those with a direction, and the primary one.
     fn judged(&self) -> Vec<&Metric> {
         let metrics = self.run.meta.metrics.iter();
         metrics.filter(|it| it.primary || it.direction != Direction::None).collect()
     }
 
-    /// What a variant is and that it served.
+    /// Describes a variant and the proof that it served.
     fn evidence(&self, variant: &str, description: &str) -> String {
         let workload = &self.run.meta.workloads[0].name;
         let mut served: Vec<&str> = self
@@ -202,7 +202,7 @@ impl<'a> Answer<'a> {
         ))
     }
 
-    /// How little there is to be seen, where that is so.
+    /// Says how little an allocator can change, where that is so.
     fn little(&self) -> Option<String> {
         let look = self.look.ok().filter(|look| look.weight == Weight::Little)?;
         let share = look.probe.influence() * 100.0;
@@ -221,7 +221,7 @@ impl<'a> Answer<'a> {
         on_own.then(|| text.to_owned())
     }
 
-    /// One line per variant that failed, the warm-up included.
+    /// Returns a line for each variant that failed, the warm-up included.
     fn failures(&self) -> Vec<String> {
         let line = |variant: &Variant| {
             let samples = self.run.samples.iter().filter(|it| it.variant == variant.name);
@@ -234,7 +234,7 @@ impl<'a> Answer<'a> {
         self.run.meta.variants.iter().filter_map(line).collect()
     }
 
-    /// Everything, for programs.
+    /// Returns everything as JSON.
     pub(super) fn as_json(&self) -> Value {
         let metrics = self.judged();
         let of = |variant: &Variant| {

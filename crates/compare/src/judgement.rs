@@ -1,5 +1,4 @@
-//! What the judgements on a run mean for a comparison: whether there are enough runs, and what to
-//! do next.
+//! Conclusions from the judgements on a run: is it long enough, and what should be done next?
 
 use quarry_harness::judge::{Judgement, Outcome, Selection};
 use quarry_harness::results::{Metric, Relation, Run};
@@ -12,7 +11,7 @@ const MOST_MORE: usize = 1000;
 pub(super) struct Judgements(Vec<Judgement>);
 
 impl Judgements {
-    /// Judges the one workload of a run.
+    /// Judges every allocator on the one workload of a run.
     pub(super) fn of(run: &Run) -> Self {
         let selection = Selection::of(run);
         let metrics = |column| {
@@ -22,17 +21,18 @@ impl Judgements {
         Self(selection.columns[1..].iter().flat_map(metrics).collect())
     }
 
-    /// The judgement on a metric of a variant; `None` for the baseline.
+    /// Returns the judgement on a metric of a variant; `None` for the baseline.
     pub(super) fn get(&self, variant: &str, metric: &Metric) -> Option<&Judgement> {
         self.0.iter().find(|it| it.variant == variant && it.metric.name == metric.name)
     }
 
-    /// Those on the primary metric that have a verdict.
+    /// Returns the judgements on the primary metric that have a verdict.
     fn primary(&self) -> impl Iterator<Item = &Judgement> {
         self.0.iter().filter(|it| it.metric.primary && it.estimate.is_some())
     }
 
-    /// Whether the primary metric of every variant that can be judged is known to within `share`.
+    /// Returns true if the primary metric of every variant that can be judged is known to within
+    /// `share`.
     pub(super) fn is_within(&self, share: f64) -> bool {
         let is_within = |it: &Judgement| {
             // A share of nothing is nothing.
@@ -42,7 +42,7 @@ impl Judgements {
         self.primary().next().is_some() && self.primary().all(is_within)
     }
 
-    /// How many runs that will take, if it goes on like this.
+    /// Predicts the number of runs until then, if it goes on like this.
     pub(super) fn runs_until_within(&self, share: f64) -> Option<usize> {
         let needed = |judgement: &Judgement| {
             let interval = judgement.ratios()?;
@@ -52,7 +52,7 @@ impl Judgements {
         self.primary().filter_map(needed).max()
     }
 
-    /// What to do where the primary metric is undecided.
+    /// Advises on every variant whose primary metric is undecided.
     pub(super) fn advice(&self) -> Vec<String> {
         let line = |judgement: &Judgement| {
             let Judgement { variant, metric, pairs, more_runs, .. } = judgement;

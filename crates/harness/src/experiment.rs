@@ -29,9 +29,9 @@ pub struct Experiment {
     pub tasks: Vec<u32>,
     /// The metrics of a sample; one of them is primary.
     pub metrics: Vec<Metric>,
-    /// What the baseline is to reach.
+    /// Targets of the baseline.
     pub targets: Vec<Target>,
-    /// Whether one failed sample takes the verdict from its variant; else its round is left out.
+    /// If true, one failed sample takes the verdict from its variant; else its round is left out.
     pub strict: bool,
     /// Parameters, for the reader of the results.
     pub options: BTreeMap<String, String>,

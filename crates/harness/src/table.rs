@@ -1,9 +1,9 @@
-//! Tables, for a terminal and for a page, and how numbers are written in them.
+//! Tables for a terminal or a page, and the format of numbers in them.
 
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table as Grid};
 
-/// What an entry is, for whoever aligns and colours it.
+/// The kind of an entry; renderers align and colour it accordingly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
     /// A number.
@@ -17,18 +17,18 @@ pub enum Tone {
     Better,
     /// Bad news.
     Worse,
-    /// Of little weight.
+    /// A number of little weight.
     Muted,
 }
 
-/// What stands in one place of a table.
+/// The content of one place in a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// As it is printed.
+    /// The text.
     pub text: String,
-    /// What it is.
+    /// Its kind.
     pub tone: Tone,
-    /// What a page says where somebody points at it.
+    /// The text that a page shows while the reader points at the entry.
     pub hint: Option<String>,
 }
 
@@ -48,18 +48,18 @@ pub fn variant(label: &str) -> Entry {
     Entry { tone: Tone::Variant, ..Entry::from(label) }
 }
 
-/// A table; the head says of its columns what they are.
+/// A table. The head says what kind of entries a column has.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// Names of columns.
     pub head: Vec<Entry>,
-    /// As long as the head.
+    /// The rows, each as long as the head.
     pub rows: Vec<Vec<Entry>>,
 }
 
 impl Table {
-    /// A table of texts: words in the first column, numbers in the others unless their heads are
-    /// words.
+    /// Makes a table of texts: words in the first column, numbers in the others unless their heads
+    /// are words.
     pub fn of<H: Into<Entry>, E: Into<Entry>>(
         head: impl IntoIterator<Item = H>,
         rows: impl IntoIterator<Item = Vec<E>>,
@@ -72,7 +72,7 @@ impl Table {
         Self { head, rows: rows.into_iter().map(row).collect() }
     }
 
-    /// Markdown, which reads as well in a terminal as in a document.
+    /// Returns Markdown, which reads as well in a terminal as in a document.
     pub fn text(&self) -> String {
         let mut grid = Grid::new();
         grid.load_style(ASCII_MARKDOWN);
@@ -88,11 +88,11 @@ impl Table {
     }
 }
 
-/// The text of a table with a left-aligned first column and right-aligned others.
+/// Returns the text of a table with a left-aligned first column and right-aligned others.
 pub fn render(head: Vec<String>, rows: Vec<Vec<String>>) -> String {
     Table::of(head, rows).text()
 }
-/// Three significant digits (two below 1), or all digits before the point.
+/// Writes three significant digits (two below 1), or all digits before the point.
 pub fn figure(value: f64) -> String {
     let decimals = match value.abs() {
         v if v < 0.0995 => 3,
@@ -103,12 +103,12 @@ pub fn figure(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// A ratio: three digits behind the point where it is near 1, where they matter.
+/// Writes a ratio: with three digits behind the point where it is near 1 and they matter.
 pub fn multiple(ratio: f64) -> String {
     if (0.1..10.0).contains(&ratio) { format!("{ratio:.3}") } else { figure(ratio) }
 }
 
-/// [`figure`] of a value, or a word for one that is not there.
+/// Writes a [`figure`], or a word where there is none.
 pub fn figure_or(value: Option<f64>, absent: &str) -> String {
     value.map_or(absent.to_owned(), figure)
 }

@@ -22,16 +22,16 @@ pub const MARGIN: f64 = 0.02;
 /// difference around 0.
 pub(super) type Figures = Vec<Option<f64>>;
 
-/// By which rule a variant is judged.
+/// The rule by which a variant is judged.
 #[derive(Clone, Copy)]
 pub(super) struct Rule {
-    /// What the figures are.
+    /// Whether figures are logarithms or plain values.
     pub(super) relation: Relation,
-    /// Which way is better.
+    /// The better direction.
     pub(super) direction: Direction,
     /// Differences of figures up to this are nothing.
     pub(super) margin: f64,
-    /// Whether the variant was taken in the rounds of the baseline.
+    /// True where the variant was taken in the rounds of the baseline.
     pub(super) is_paired: bool,
 }
 
@@ -45,7 +45,8 @@ pub(super) struct Decision {
     pub(super) more_runs: Option<usize>,
 }
 
-/// How far `one` lies above `other`, and by how many pairs; `None` where there is no pair.
+/// Estimates the distance of `one` above `other`. Returns it with the number of pairs, or `None`
+/// where there is no pair.
 pub(super) fn estimate(
     one: &[Option<f64>],
     other: &[Option<f64>],
@@ -95,7 +96,7 @@ impl Rule {
     }
 }
 
-/// What was seen of a variant.
+/// The estimates that decide on a variant.
 struct Seen {
     rule: Rule,
     /// The variant beside the baseline.

@@ -1,11 +1,11 @@
-//! A judgement with its grounds, and how it is written.
+//! A judgement with its grounds, and its forms as text and JSON.
 
 use crate::results::{Metric, Relation};
 use crate::statistics::{Estimate, Interval};
 use crate::table;
 use serde_json::{Value, json};
 
-/// What is said of a variant.
+/// The verdict on a variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Better than the baseline.
@@ -20,14 +20,14 @@ pub enum Outcome {
     Same,
     /// Too few samples for the noise.
     Undecided,
-    /// Nothing can be said.
+    /// Nothing can be said, for this reason.
     NoVerdict(Reason),
 }
 
-/// Why nothing can be said.
+/// The reason for saying nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It is the baseline itself.
+    /// The variant is the baseline itself.
     Baseline,
     /// Samples failed, and the run is strict.
     Failed,
@@ -40,7 +40,7 @@ pub enum Reason {
 }
 
 impl Outcome {
-    /// The outcome in a word.
+    /// Returns the outcome in a word or two.
     pub fn word(self) -> &'static str {
         match self {
             Self::Better => "better",
@@ -57,7 +57,7 @@ impl Outcome {
         }
     }
 
-    /// Whether it says that there is a difference.
+    /// Returns true if it says that there is a difference.
     pub fn is_difference(self) -> bool {
         matches!(self, Self::Better | Self::Worse | Self::Lower | Self::Higher)
     }
@@ -66,23 +66,23 @@ impl Outcome {
 /// A variant beside the baseline, in one metric, on one workload or the mean of several.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
-    /// What was measured.
+    /// The metric.
     pub metric: Metric,
-    /// The workload, or of how many it is the mean.
+    /// Name of the workload, or the number of workloads in a mean.
     pub workload: String,
-    /// With how many tasks; `None` for a mean.
+    /// Number of tasks; `None` for a mean.
     pub tasks: Option<u32>,
-    /// Who is judged.
+    /// Label of the variant that is judged.
     pub variant: String,
-    /// With whom it is compared.
+    /// Label of the baseline.
     pub baseline: String,
-    /// Whether it is the A/A copy of the baseline: all that it shows is noise.
+    /// True for the A/A copy of the baseline, which shows nothing but noise.
     pub is_copy: bool,
-    /// Whether its rounds are those of the baseline.
+    /// True where the variant was taken in the rounds of the baseline.
     pub is_paired: bool,
-    /// What is said.
+    /// The verdict.
     pub outcome: Outcome,
-    /// What estimate and noise are.
+    /// Whether estimate and noise are ratios or differences.
     pub relation: Relation,
     /// The variant in relation to the baseline; `None` where there is no verdict.
     pub estimate: Option<Estimate>,
@@ -95,12 +95,12 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Its 95 % interval, where there is one.
+    /// Returns the 95 % interval, where there is one.
     pub fn interval(&self) -> Option<Interval> {
         self.estimate?.interval
     }
 
-    /// The centre of ratios, where it is one; 1 for the baseline itself.
+    /// Returns the centre if it is a ratio; 1 for the baseline itself.
     pub fn ratio(&self) -> Option<f64> {
         match self.outcome {
             Outcome::NoVerdict(Reason::Baseline) => Some(1.0),
@@ -108,29 +108,29 @@ impl Judgement {
         }
     }
 
-    /// The interval of ratios, where it is one.
+    /// Returns the interval if it is one of ratios.
     pub fn ratios(&self) -> Option<Interval> {
         self.interval().filter(|_| self.relation == Relation::Ratio)
     }
 
-    /// How far the interval of ratios reaches from 1.
+    /// Returns the largest distance from 1 within the interval of ratios.
     pub fn reach(&self) -> Option<f64> {
         let Interval { low, high } = self.ratios()?;
         Some((low - 1.0).abs().max((high - 1.0).abs()))
     }
 
-    /// `1.004 [0.998, 1.010]`, or a difference with its sign and unit.
+    /// Writes `1.004 [0.998, 1.010]`, or a difference with its sign and unit.
     pub fn text(&self) -> String {
         written(self.estimate, self.unit(), |value| self.value(value))
     }
 
-    /// The centre of [`text`](Self::text).
+    /// Writes [`text`](Self::text) without the interval.
     pub fn centre_text(&self) -> String {
         let centre = self.estimate.map(|it| Estimate { interval: None, ..it });
         written(centre, self.unit(), |value| self.value(value))
     }
 
-    /// `+0.4 % [-0.2, +1.0]`, or a difference with its sign and unit.
+    /// Writes `+0.4 % [-0.2, +1.0]`, or a difference with its sign and unit.
     pub fn change_text(&self) -> String {
         match self.relation {
             Relation::Ratio => {
@@ -156,7 +156,7 @@ impl Judgement {
         }
     }
 
-    /// What the verdict says, and what would settle it.
+    /// Writes the verdict with the number of samples that would settle it.
     pub fn said(&self) -> String {
         if let Outcome::NoVerdict(reason) = self.outcome {
             return if reason == Reason::Baseline { String::new() } else { "-".to_owned() };
@@ -170,8 +170,8 @@ impl Judgement {
         format!("{}{more}{apart}", self.outcome.word())
     }
 
-    /// The judgement for programs. `verdict` is null where nothing can be said, and `reason` says
-    /// why.
+    /// Returns the judgement as JSON. `verdict` is null where nothing can be said; then `reason`
+    /// says why.
     pub fn json(&self) -> Value {
         let (verdict, reason) = match self.outcome {
             Outcome::NoVerdict(_) => (None, Some(self.outcome.word())),
@@ -197,7 +197,7 @@ impl Judgement {
     }
 }
 
-/// Centre with unit, and the interval in brackets; empty without an estimate.
+/// Writes the centre with its unit, and the interval in brackets; nothing without an estimate.
 pub fn written(estimate: Option<Estimate>, unit: &str, print: impl Fn(f64) -> String) -> String {
     let Some(Estimate { centre, interval }) = estimate else { return String::new() };
     let centre = format!("{} {unit}", print(centre)).trim_end().to_owned();

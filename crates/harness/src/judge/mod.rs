@@ -4,7 +4,7 @@
 //! selection  which variants of one or several runs stand side by side, and over which rows
 //! decision   from two columns of figures to an outcome
 //! judgement  the outcome with its grounds, which every renderer takes
-//! reached    what a run has reached of its targets
+//! reached    success or failure of a run against its targets
 //! ```
 //!
 //! **The estimator.** A ratio is estimated from the logarithms of paired samples: the centre is

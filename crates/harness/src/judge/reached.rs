@@ -1,4 +1,4 @@
-//! What a run has reached of its targets.
+//! Targets of a run, met or missed.
 //!
 //! A target is judged by the estimates of the judge, of the baseline in relation to its peers. The
 //! best peer of a workload is the one that the baseline lies furthest above, by the same samples:
@@ -10,16 +10,16 @@ use crate::results::{Against, Metric, Over, Relation, Run, Target};
 use crate::statistics::{Estimate, Interval};
 use serde_json::{Value, json};
 
-/// Whether a target is met.
+/// The verdict on a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Success {
     /// The whole interval lies at or below the aim.
     Met,
     /// The whole interval lies above it.
     Missed,
-    /// Neither can be said, and why.
+    /// Neither can be said, for this reason.
     Unclear(String),
-    /// No sample was taken of it.
+    /// No sample of it was taken.
     NotRun,
 }
 
@@ -34,30 +34,30 @@ pub struct Worst {
     pub value: f64,
 }
 
-/// What was reached of one target. Values are ratios or differences as the target has them.
+/// The judgement on one target. Values are ratios or differences, as the target asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reached<'a> {
     /// The target.
     pub target: &'a Target,
-    /// Whether it is met.
+    /// The verdict.
     pub success: Success,
     /// The baseline in relation to the peer that decides; `None` where there is no figure.
     pub estimate: Option<Estimate>,
     /// The peer that decides; `None` where every workload has its own best.
     pub peer: Option<String>,
-    /// Where it is worst, of several workloads.
+    /// The worst of several workloads; `None` where there is only one.
     pub worst: Option<Worst>,
     /// The A/A copy in relation to the baseline.
     pub noise: Option<Estimate>,
 }
 
 impl<'a> Reached<'a> {
-    /// Judges every target of a run.
+    /// Judges every target of a run, in their order.
     pub fn all(run: &'a Run) -> Vec<Self> {
         run.meta.targets.iter().map(|target| Self::of(target, run)).collect()
     }
 
-    /// What was reached, for programs.
+    /// Returns the judgement as JSON.
     pub fn json(&self) -> Value {
         let (success, reason) = match &self.success {
             Success::Met => ("met", None),
@@ -122,7 +122,8 @@ impl<'a> Reached<'a> {
     }
 }
 
-/// The variants to compare with, and the names that no variant has. Without any: "peer".
+/// Returns the peers of the baseline, and the names of those that the target asks for and the run
+/// does not have ("peer" where it has none at all).
 fn peers<'a, 's>(
     target: &'a Target,
     selection: &'s Selection<'a>,
@@ -141,19 +142,20 @@ fn peers<'a, 's>(
     (all.into_iter().filter(is_wanted).collect(), absent)
 }
 
-/// Workloads, each with the variant that the baseline is compared with there.
+/// Workloads, each with the peer that the baseline is compared with there.
 type Pairs<'a, 's> = Vec<(Row<'a>, &'s Column<'a>)>;
 
 /// A comparison that a target asks for.
 struct Item<'a, 's> {
     pairs: Pairs<'a, 's>,
     success: Success,
-    /// Of ratios the logarithm.
+    /// The distance; a logarithm where the target is a ratio.
     estimate: Option<Estimate>,
 }
 
 impl Item<'_, '_> {
-    /// The item with the highest rank decides, of several alike the one furthest above.
+    /// Returns how much the item weighs: the highest rank decides, and of several the largest
+    /// centre.
     fn rank(&self) -> u8 {
         match self.success {
             Success::Met | Success::NotRun => 0,
@@ -177,7 +179,7 @@ struct Field<'a, 's> {
 }
 
 impl<'a, 's> Field<'a, 's> {
-    /// How far `one` lies above the variant of each pair.
+    /// Estimates the distance of `one` above the peers.
     fn estimate(&self, one: &'s Column<'a>, pairs: &Pairs<'a, 's>) -> Result<Estimate, Reason> {
         let of = |cells: &Pairs<'a, 's>| -> Result<Figures, Reason> {
             self.selection.figures(cells, self.metric, self.target.relation)
@@ -187,7 +189,7 @@ impl<'a, 's> Field<'a, 's> {
         estimate.map(|(estimate, _)| estimate).ok_or(Reason::NoFigure)
     }
 
-    /// The peer that the baseline lies furthest above.
+    /// Returns the peer that the baseline lies furthest above.
     fn best(&self, row: Row<'a>, peers: &[&'s Column<'a>]) -> &'s Column<'a> {
         let above = |peer: &'s Column<'a>| {
             let estimate = self.estimate(self.selection.baseline(), &vec![(row, peer)]);
@@ -197,7 +199,7 @@ impl<'a, 's> Field<'a, 's> {
         best.expect("there are peers")
     }
 
-    /// Everything that has to reach the target.
+    /// Returns every comparison that has to reach the target.
     fn items(&self, peers: &[&'s Column<'a>]) -> Vec<Item<'a, 's>> {
         let against = |peer: &'s Column<'a>| self.rows.iter().map(|row| (*row, peer)).collect();
         let all: Vec<Pairs<'a, 's>> = match self.target.against {

@@ -1,5 +1,5 @@
-//! Which variants of one or several runs stand side by side, over which rows; and the judgement on
-//! each of them.
+//! Variants of one or several runs side by side, the rows that they have in common, and the
+//! judgement on each of them.
 
 use super::decision::{Decision, Figures, MARGIN, Rule};
 use super::{Judgement, Outcome, Reason};
@@ -9,30 +9,30 @@ use crate::statistics;
 use crate::usage::Usage;
 use anyhow::{Result, bail};
 
-/// A variant of one of the runs.
+/// A variant of one of the runs, as a column of tables.
 #[derive(Clone, Debug)]
 pub struct Column<'a> {
-    /// Its run.
+    /// The run that it belongs to.
     pub run: &'a Run,
-    /// Which of the runs that is.
+    /// Index of the run.
     pub place: usize,
     /// The variant.
     pub variant: &'a Variant,
-    /// Its name, with that of the directory where two have the same.
+    /// The name in tables; it includes the directory where two variants have the same name.
     pub label: String,
 }
 
-/// What is measured beside each other: a workload with a number of tasks.
+/// A workload with a number of tasks, as a row of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row<'a> {
     /// The workload.
     pub workload: &'a str,
-    /// How many tasks.
+    /// The number of tasks.
     pub tasks: u32,
 }
 
 impl Row<'_> {
-    /// Its name where there are several numbers of tasks, if `with_tasks`.
+    /// Returns the name in tables; it includes the number of tasks if `with_tasks`.
     pub fn label(&self, with_tasks: bool) -> String {
         match with_tasks {
             true => format!("{}-{}", self.workload, self.tasks),
@@ -41,12 +41,12 @@ impl Row<'_> {
     }
 }
 
-/// What is compared.
+/// The variants and rows that are compared.
 pub struct Selection<'a> {
     runs: Vec<(&'a str, &'a Run)>,
     /// The baseline first.
     pub columns: Vec<Column<'a>>,
-    /// What all runs have.
+    /// The rows that all runs have.
     pub rows: Vec<Row<'a>>,
     /// The metric that verdicts are about.
     pub metric: &'a Metric,
@@ -54,7 +54,7 @@ pub struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
-    /// The variants of one run.
+    /// Selects all of one run.
     ///
     /// # Panics
     /// Where the run is not valid: its baseline must be one of its variants.
@@ -92,71 +92,71 @@ impl<'a> Selection<'a> {
         Ok(Self { runs, columns, rows, metric, warnings })
     }
 
-    /// What a reader should know before the table.
+    /// Returns what a reader should know before the table.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The runs with their directories.
+    /// Returns the runs with their directories.
     pub fn runs(&self) -> &[(&'a str, &'a Run)] {
         &self.runs
     }
 
-    /// The variant that the others are compared with.
+    /// Returns the variant that the others are compared with.
     pub fn baseline(&self) -> &Column<'a> {
         &self.columns[0]
     }
 
-    /// The column with this label.
+    /// Returns the column with this label.
     pub fn column(&self, label: &str) -> Option<&Column<'a>> {
         self.columns.iter().find(|column| column.label == label)
     }
 
-    /// The A/A copy of the baseline, if one ran along.
+    /// Returns the A/A copy of the baseline, if one ran along.
     pub fn copy(&self) -> Option<&Column<'a>> {
         self.columns.iter().find(|column| self.is_copy(column))
     }
 
-    /// Whether it is the A/A copy of the baseline.
+    /// Returns true for the A/A copy of the baseline.
     pub fn is_copy(&self, column: &Column<'_>) -> bool {
         let baseline = self.baseline();
         column.place == baseline.place
             && column.variant.copy_of.as_ref() == Some(&baseline.variant.name)
     }
 
-    /// The variants without A/A copies, as the classic tables have them.
+    /// Returns the variants without A/A copies, as the classic tables have them.
     pub fn originals(&self) -> impl Iterator<Item = &Column<'a>> {
         self.columns.iter().filter(|column| column.variant.copy_of.is_none())
     }
 
-    /// Whether some rows differ only by the number of tasks.
+    /// Returns true where there are several numbers of tasks.
     pub fn has_tasks(&self) -> bool {
         self.rows.iter().any(|row| row.tasks != self.rows[0].tasks)
     }
 
-    /// Values of a metric, one per round.
+    /// Returns the values of a metric, one per round.
     pub fn values(&self, column: &Column<'_>, row: Row<'_>, metric: &Metric) -> Figures {
         let Row { workload, tasks } = row;
         column.run.values(Cell { workload, tasks, variant: &column.variant.name }, metric)
     }
 
-    /// The same without gaps.
+    /// Returns the values without gaps.
     pub fn samples(&self, column: &Column<'_>, row: Row<'_>, metric: &Metric) -> Vec<f64> {
         self.values(column, row, metric).into_iter().flatten().collect()
     }
 
-    /// The median of the samples.
+    /// Returns the median of the samples.
     pub fn median(&self, column: &Column<'_>, row: Row<'_>, metric: &Metric) -> Option<f64> {
         statistics::median(&self.samples(column, row, metric))
     }
 
-    /// Whether its rounds are those of the baseline.
+    /// Returns true where the rounds of a column are those of the baseline.
     pub fn is_paired(&self, column: &Column<'_>) -> bool {
         column.place == self.baseline().place
     }
 
-    /// What tables have a line for, with its name: every row, then the mean of all in which every
-    /// column has samples.
+    /// Returns the subjects of judgements with their names: every row, then the mean of the rows in
+    /// which every column has samples.
     pub fn subjects(&self) -> Vec<(String, Vec<Row<'a>>)> {
         let row = |row: &Row<'a>| (row.label(self.has_tasks()), vec![*row]);
         let mut subjects: Vec<_> = self.rows.iter().map(row).collect();
@@ -236,7 +236,8 @@ impl<'a> Selection<'a> {
         rule.judge(&variant, &baseline, copy.as_deref()).ok_or(Reason::NoFigure)
     }
 
-    /// Whether a ratio says something: the baseline is well above zero, and no figure is 0.
+    /// Returns true where a ratio says something: the baseline is well above zero, and every figure
+    /// is positive.
     fn has_ratios(&self, column: &Column<'a>, row: Row<'a>, metric: &Metric) -> bool {
         let of = |column| self.samples(column, row, metric);
         let (variant, baseline) = (of(column), of(self.baseline()));
@@ -244,8 +245,8 @@ impl<'a> Selection<'a> {
             && variant.iter().chain(&baseline).all(|value| *value > 0.0)
     }
 
-    /// What is compared of cells, one per round: the mean of their figures, of ratios of the
-    /// logarithms. A round with a gap has none.
+    /// Returns the mean of the figures of cells in each round; of their logarithms where ratios are
+    /// asked for. A round with a gap has none.
     pub(super) fn figures(
         &self,
         cells: &[(Row<'a>, &Column<'a>)],
@@ -282,7 +283,7 @@ fn mean_of(rows: usize) -> String {
     format!("geometric mean of {rows}")
 }
 
-/// What is odd about the runs, alone and together.
+/// Lists oddities of the runs, alone and together.
 fn oddities(runs: &[(&str, &Run)]) -> Vec<String> {
     let (first_place, first) = runs[0];
     let mut warnings: Vec<String> = Vec::new();

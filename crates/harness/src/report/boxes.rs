@@ -15,7 +15,7 @@ use maud::{Markup, html};
 const LANE: f64 = 42.0;
 /// Half the height of a box.
 const HALF: f64 = 8.0;
-/// Whiskers reach to the last sample within so many interquartile ranges (Tukey 1977).
+/// Whiskers reach to the last sample within this many interquartile ranges (Tukey 1977).
 const WHISKERS: f64 = 1.5;
 
 /// The picture of a row; `None` where nothing was measured.
@@ -51,7 +51,7 @@ pub(super) fn card<'a>(
     })
 }
 
-/// What two equal things differ by: the interval of the A/A copy around the baseline's median.
+/// Draws the noise: the interval of the A/A copy around the baseline's median.
 fn noise_band<'a>(
     selection: &Selection<'a>,
     row: Row<'a>,
@@ -179,7 +179,7 @@ fn data(selection: &Selection<'_>, row: Row<'_>) -> Data {
     Table::of(head, (0..rounds).map(line).collect::<Vec<Vec<String>>>()).into()
 }
 
-/// As many digits as a sample can have.
+/// Writes a sample with all of its significant digits.
 pub(super) fn exact(value: f64) -> String {
     match value.abs() {
         it if it >= 1e6 || it == 0.0 => format!("{value:.0}"),

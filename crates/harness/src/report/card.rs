@@ -15,9 +15,9 @@ pub(super) const LETTER: f64 = 7.3;
 /// Numbers behind a picture.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Data {
-    /// What is shown.
+    /// The table that is shown.
     pub(super) table: Table,
-    /// What is downloaded, where that is more than the table shows.
+    /// The table that is downloaded, where that is longer.
     pub(super) download: Option<Table>,
 }
 
@@ -29,20 +29,20 @@ impl From<Table> for Data {
 
 /// A picture.
 pub(super) struct Card {
-    /// What is shown.
+    /// Name of the subject.
     pub(super) title: String,
-    /// What the axes are and which way is better.
+    /// Meaning of the axes, and the better direction.
     pub(super) note: String,
     /// Height of the picture.
     pub(super) height: f64,
     /// Elements of the picture.
     pub(super) picture: Markup,
-    /// Its numbers.
+    /// Numbers behind the picture.
     pub(super) data: Data,
 }
 
 impl Card {
-    /// As HTML.
+    /// Returns the card as HTML.
     pub(super) fn markup(&self) -> Markup {
         let frame = format!("0 0 {WIDTH} {:.0}", self.height);
         html! {
@@ -84,7 +84,8 @@ fn uri(table: &Table) -> String {
     format!("data:text/csv;charset=utf-8,{}", percent_encoded(&text))
 }
 
-/// A cell as RFC 4180 has it. What a spreadsheet would take for a formula gets an apostrophe.
+/// Writes a cell as RFC 4180 asks. A text that a spreadsheet would take for a formula gets an
+/// apostrophe.
 fn csv_cell(text: &str) -> String {
     let is_number = text.parse::<f64>().is_ok();
     let text = match text.starts_with(['=', '+', '-', '@']) && !is_number {

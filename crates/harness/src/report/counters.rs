@@ -1,4 +1,4 @@
-//! What explains a rate: lock acquisitions, zone calls and other counts per operation.
+//! Counters that explain a rate: lock acquisitions, zone calls and others, per operation.
 
 use super::boxes::exact;
 use super::card::{Card, Data, LETTER, WIDTH, fitted, px};

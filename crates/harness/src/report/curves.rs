@@ -13,7 +13,7 @@ use maud::{Markup, html};
 
 const HEIGHT: f64 = 270.0;
 const FIELD: Field = Field { left: 46.0, right: WIDTH - 14.0, top: 24.0, bottom: HEIGHT - 40.0 };
-/// Where the most tasks are this many times the fewest, each doubling gets as much room.
+/// The axis of tasks is logarithmic where the most tasks are at least this many times the fewest.
 const DOUBLING: f64 = 8.0;
 
 /// A variant's line: median and quartiles by number of tasks.
@@ -110,7 +110,8 @@ fn task_axis(tasks: &[u32], x: &Scale) -> Markup {
     }
 }
 
-/// As many times what the baseline (the first) does with the fewest tasks, up to the field's end.
+/// Draws the baseline (the first) as if its rate grew with the number of tasks, up to the field's
+/// end.
 fn ideal(curves: &[Curve<'_>], x: &Scale, y: &Scale, (fewest, most): (f64, f64)) -> Option<Markup> {
     let first = curves.first()?.points.first()?;
     let per_task = first.median / f64::from(first.tasks);

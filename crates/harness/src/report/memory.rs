@@ -17,9 +17,9 @@ const MIB: f64 = (1 << 20) as f64;
 const IDLE: &str = "idle";
 /// Points of a line: about one for each pixel.
 const POINTS: usize = 300;
-/// Programs that are gone before so many readings have no course to show.
+/// A program that is gone before this many readings has no course to show.
 const READINGS: usize = 8;
-/// Rows of a table that somebody might read.
+/// Rows of a table that a reader might look through.
 const ROWS: usize = 200;
 
 /// A sample's line in the picture.
@@ -120,7 +120,7 @@ fn picture(lines: &[Course<'_>], palette: &Palette, since: &str, is_idle: bool) 
     }
 }
 
-/// At most about so many points; of those left out the highest stays, so that no peak is lost.
+/// Returns at most about `most` points. The highest of each group stays, so that no peak is lost.
 fn thinned(points: &[Point], most: usize) -> Vec<Point> {
     let each = points.len().div_ceil(most).max(1);
     let highest = |some: &[Point]| {

@@ -107,7 +107,7 @@ fn picture(points: &[Point], palette: &Palette, says: (&str, &str), is_rate: boo
     }
 }
 
-/// Those that no other point beats in one figure without losing in the other, by memory.
+/// Returns the points that no other beats in one figure without losing in the other, by memory.
 fn front(points: &[Point], is_rate: bool) -> Vec<&Point> {
     let cost = |point: &Point| if is_rate { -point.speed } else { point.speed };
     let mut sorted: Vec<&Point> = points.iter().filter(|point| !point.is_copy).collect();
@@ -123,7 +123,7 @@ fn front(points: &[Point], is_rate: bool) -> Vec<&Point> {
     sorted
 }
 
-/// Where names can stand without touching each other or a point. A name without room is left out:
+/// Places of names that touch neither each other nor a point. A name without room is left out:
 /// colour, shape and hint still tell whose point it is.
 struct Names {
     places: Vec<Option<(f64, f64)>>,

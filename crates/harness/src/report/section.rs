@@ -61,7 +61,7 @@ fn warnings(selection: &Selection<'_>) -> Markup {
     }
 }
 
-/// What is to be reached, and what was.
+/// The targets of a run, where it has any.
 fn targets(run: &Run, palette: &Palette) -> Markup {
     html! {
         @if let Some((table, legend)) = targets_of(run) {
@@ -151,8 +151,8 @@ fn pictures<'a>(selection: &'a Selection<'a>, palette: &Palette) -> Markup {
     }
 }
 
-/// Pictures of a kind that are open at once: of trade-offs the one over all workloads, and so many
-/// others as fill a row.
+/// Returns how many pictures of a kind are open at once: of trade-offs the one over all workloads,
+/// and as many others as fill a row.
 fn most(title: &str) -> usize {
     if title == TRADEOFFS { 3 } else { usize::MAX }
 }
@@ -172,7 +172,7 @@ fn samples_note(selection: &Selection<'_>) -> &'static str {
     }
 }
 
-/// All rows together, then each.
+/// Returns a picture of all rows together, then one of each.
 fn tradeoffs<'a>(selection: &Selection<'a>, palette: &Palette) -> Vec<Card> {
     let rows = &selection.rows;
     let name =
@@ -208,7 +208,7 @@ fn environments(runs: &[(&str, &Run)]) -> Markup {
     }
 }
 
-/// What is known of a run beside its samples.
+/// Lists everything recorded of a run but its samples.
 fn facts(run: &Run) -> Vec<(String, String)> {
     let Meta { environment, variants, options, seed, rounds, schema, .. } = &run.meta;
     let Environment { cpu, cpus, kernel, glibc, distribution, thp, governor, load, .. } =

@@ -111,10 +111,10 @@ pub struct Meta {
     pub tasks: Vec<u32>,
     /// The metrics of a sample.
     pub metrics: Vec<Metric>,
-    /// What the baseline is to reach.
+    /// Targets of the baseline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<Target>,
-    /// Whether one failed sample takes the verdict from its variant; else its round is left out.
+    /// If true, one failed sample takes the verdict from its variant; else its round is left out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
     /// Parameters of the experiment.

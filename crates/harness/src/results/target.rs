@@ -1,8 +1,8 @@
-//! What a run is to reach, recorded with it: a reader of results needs no experiment to judge them.
+//! Targets of a run, recorded with it: a reader of results needs no experiment to judge them.
 
 use serde::{Deserialize, Serialize};
 
-/// What two figures are compared by.
+/// The comparison of two figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
@@ -12,42 +12,42 @@ pub enum Relation {
     Difference,
 }
 
-/// With which of the other variants the baseline is compared.
+/// The variants that the baseline is compared with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Against {
-    /// On every workload with the peer that is best there.
+    /// On every workload the peer that is best there.
     Best,
-    /// With every peer, or every peer whose name begins with one of these: `jemalloc` is also
+    /// Every peer, or every peer whose name begins with one of these: `jemalloc` is also
     /// `jemalloc-new`.
     Each(Vec<String>),
 }
 
-/// How the workloads of a target come together.
+/// The share of a target's workloads that has to reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Over {
-    /// Their mean has to reach it: of ratios the geometric one.
+    /// Their mean, which is geometric for ratios.
     Mean,
-    /// Every one of them has to.
+    /// Every one of them.
     EachWorkload,
 }
 
 /// The baseline's figure, in relation to those it is `against`, is to be `at_most`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// What is done.
+    /// The work, as the table names it.
     pub work: String,
-    /// Which workloads that is; some of them may not have run.
+    /// Names of its workloads; some of them may not have run.
     pub workloads: Vec<String>,
     /// Name of the metric; less is better.
     pub metric: String,
-    /// With whom it is compared.
+    /// The peers.
     pub against: Against,
-    /// What of the workloads has to reach it.
+    /// The share of the workloads that has to reach it.
     pub over: Over,
-    /// What is compared.
+    /// The comparison.
     pub relation: Relation,
-    /// What is to be reached, as a ratio or in the unit of the metric.
+    /// The aim, as a ratio or in the unit of the metric.
     pub at_most: f64,
 }

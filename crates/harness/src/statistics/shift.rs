@@ -1,4 +1,4 @@
-//! How far one set of samples lies from another: the estimators of Hodges and Lehmann (Annals of
+//! The distance of one set of samples from another: the estimators of Hodges and Lehmann (Annals of
 //! Mathematical Statistics 34, 1963) with the intervals of the rank tests that they belong to. They
 //! assume no normal distribution and bear a quarter of the samples being off.
 
@@ -6,7 +6,7 @@ use super::{Interval, median};
 
 /// Probability beyond each end of a 95 % interval.
 const TAIL: f64 = 0.025;
-/// Its quantile of the normal distribution.
+/// The quantile of the normal distribution that has this tail.
 const TAIL_QUANTILE: f64 = 1.959_964;
 /// Up to this many pairs, or samples of each, the distribution of ranks is computed exactly.
 const EXACT: usize = 25;
@@ -15,7 +15,7 @@ const EXACT: usize = 25;
 /// pairs and 3 % for six.
 pub const MIN_PAIRS: usize = 6;
 
-/// A difference with what is known of its precision.
+/// A difference with its precision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The most likely value.
@@ -31,8 +31,8 @@ impl Estimate {
     }
 }
 
-/// Centre of `differences` between pairs: the median of the means of all two of them, with the
-/// interval of Wilcoxon's signed-rank test. O(n^2 log n). `None` of none.
+/// Estimates the centre of `differences` between pairs: the median of the means of all two of them,
+/// with the interval of Wilcoxon's signed-rank test. O(n^2 log n). `None` of none.
 pub fn of_pairs(differences: &[f64]) -> Option<Estimate> {
     let mut means = Vec::with_capacity(differences.len() * (differences.len() + 1) / 2);
     for (index, one) in differences.iter().enumerate() {
@@ -41,8 +41,8 @@ pub fn of_pairs(differences: &[f64]) -> Option<Estimate> {
     between(means, signed_rank_cut(differences.len()))
 }
 
-/// How far `samples` lie above `others`: the median of all differences, with the interval of the
-/// test of Mann and Whitney. O(n m log n m). `None` where either is empty.
+/// Estimates the distance of `samples` above `others`: the median of all differences, with the
+/// interval of the test of Mann and Whitney. O(n m log n m). `None` where either is empty.
 pub fn of_samples(samples: &[f64], others: &[f64]) -> Option<Estimate> {
     let differences = samples.iter().flat_map(|one| others.iter().map(move |other| one - other));
     between(differences.collect(), rank_sum_cut(samples.len(), others.len()))

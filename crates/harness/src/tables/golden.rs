@@ -82,7 +82,7 @@ impl PublishedRow {
         (self.benchmark, self.values[0]) == EXCEPTION && self.is_rate()
     }
 
-    /// Whether the percentage lies in the interval that the rounding of both values allows.
+    /// Returns true if the percentage lies in the interval that the rounding of both values allows.
     fn follows(&self) -> bool {
         let ends = |text: &str| [-1.0, 1.0].map(|side| number(text) + side * half_digit(text));
         let [base, new] = self.values;
@@ -94,7 +94,7 @@ impl PublishedRow {
         low <= most && least <= high
     }
 
-    /// As the document prints it, up to white space.
+    /// Returns the row as the document prints it, up to white space.
     fn text(&self) -> String {
         let [base, new] = self.values;
         let percent = if self.is_exception() { "6.06" } else { self.percent };
@@ -103,7 +103,7 @@ impl PublishedRow {
     }
 }
 
-/// With single blanks, and none behind a parenthesis.
+/// Returns the line with single blanks, and none behind a parenthesis.
 fn normal(line: &str) -> String {
     line.split_whitespace().collect::<Vec<&str>>().join(" ").replace("( ", "(")
 }

@@ -6,9 +6,9 @@ use crate::table::{Table, figure_or};
 
 /// Workloads that have a mean in a row of its own.
 pub struct Group {
-    /// What the row of the mean is called.
+    /// Name of the group, for the row of its mean.
     pub name: String,
-    /// Its workloads.
+    /// Names of its workloads.
     pub workloads: Vec<String>,
 }
 
@@ -19,17 +19,17 @@ pub struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    /// The workloads of a run that are in a group.
+    /// Lays out the workloads of `run` that are in one of `groups`.
     pub fn new(run: &'a Run, groups: Vec<Group>) -> Self {
         Self { selection: Selection::of(run), groups }
     }
 
-    /// Whether it has no workload.
+    /// Returns true where no workload is in a group.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
 
-    /// Medians of the primary metric, then ratios to the baseline.
+    /// Returns medians of the primary metric, then ratios to the baseline.
     pub fn tables(&self) -> String {
         let metric = self.selection.metric;
         format!(
@@ -41,7 +41,7 @@ impl<'a> Matrix<'a> {
         )
     }
 
-    /// Median of every workload on every variant.
+    /// Returns the median of every workload on every variant.
     pub fn medians(&self, metric: &Metric) -> String {
         let run = self.selection.baseline().run;
         let variants = run.meta.variants.iter();
@@ -59,8 +59,9 @@ impl<'a> Matrix<'a> {
         Table::of(head, rows).text()
     }
 
-    /// Every other variant in relation to the baseline, with intervals; an asterisk marks what is
-    /// judged better or worse. The last row of each group is the geometric mean over its workloads.
+    /// Returns every other variant in relation to the baseline, with intervals; an asterisk marks
+    /// those that are better or worse. The last row of each group is the geometric mean over its
+    /// workloads.
     pub fn ratios(&self, metric: &Metric) -> String {
         // The copy comes first: it says how the others are to be read.
         let (copies, others): (Vec<_>, Vec<_>) =
@@ -93,7 +94,7 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// A row for each workload and number of tasks.
+    /// Returns a row for each workload and number of tasks.
     fn rows(&self, group: &Group) -> Vec<Row<'a>> {
         let of = |name: &String| {
             let is_it = move |row: &&Row<'a>| row.workload == name;

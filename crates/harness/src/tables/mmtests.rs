@@ -14,9 +14,9 @@ const VALUE: usize = 12;
 const PERCENT: usize = 7;
 const COLUMN: usize = VALUE + PERCENT + " (%)".len();
 
-/// How two values of a row are compared.
+/// The comparison of two values of a row.
 type Difference = fn(f64, f64) -> f64;
-/// One statistic: its name, how it is computed, how it is compared.
+/// A statistic with its name, its formula and its comparison.
 type Statistic = (&'static str, fn(&Sorted) -> f64, Difference);
 
 /// Rows of a table of times, in their order.
@@ -92,7 +92,7 @@ pub(super) fn table(selection: &Selection<'_>) -> Table {
     }
 }
 
-/// What has no value, or nothing to be compared with, is printed as 0.
+/// Returns a value and its percentage; both are 0 where the value or the base is missing.
 fn cell(value: f64, base: f64, difference: Difference) -> (f64, f64) {
     let is_missing = |value: f64| value.is_nan() || value == -1.0;
     match (is_missing(value), is_missing(base)) {

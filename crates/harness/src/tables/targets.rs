@@ -1,11 +1,11 @@
-//! What a run was to reach, as a table.
+//! The table of a run's targets.
 
 use crate::judge::{Reached, Success, Worst, written};
 use crate::results::{Against, Over, Relation, Run, Target};
 use crate::statistics::Estimate;
 use crate::table::{self, Entry, Table, Tone, words};
 
-/// How the table is to be read.
+/// Explains how to read the table.
 const HOW_TO_READ: &str = "\
 met: the whole 95 % interval lies at or below the aim; missed: above it; unclear: it spans the aim,
 or what is named is lacking. Ratios and differences are paired within rounds (Hodges-Lehmann,
@@ -13,7 +13,7 @@ Wilcoxon); of several workloads it is the geometric mean of each round that coun
 every workload the peer that is lowest there, picked by the same samples, so that chance can only
 flatter the peer. each: shown is the peer that decides. A/A: the copy in place of both.";
 
-/// The targets of a run with how they are to be read; `None` where it has none.
+/// Returns the targets of a run with an explanation; `None` where it has none.
 pub fn of(run: &Run) -> Option<(Table, String)> {
     let reached = Reached::all(run);
     if reached.is_empty() {

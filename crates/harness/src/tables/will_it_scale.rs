@@ -60,7 +60,7 @@ fn line(
     for &row in rows {
         let means = (sorted(first, row), sorted(column, row));
         let cell = match means {
-            // Its own speed-up is left blank.
+            // The first variant has no speed-up over itself.
             _ if number == 1 => String::new(),
             (Some(base), Some(new)) => match selection.metric.direction {
                 Direction::Lower => speedup(base.amean(), new.amean()),

@@ -11,7 +11,7 @@ use quarry_harness::destination;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::{Work, WorkKind};
 use quarry_harness::options::{Common, Defaults};
-use quarry_harness::picture::{Line, Picture};
+use quarry_harness::picture::{Course, Picture};
 use quarry_harness::results::{Cell, Direction, Metric, Reading, Run, Timeline, Verify, Workload};
 use quarry_harness::sampler::{SampleKey, Taken};
 use quarry_harness::tables::by_variant;
@@ -183,7 +183,7 @@ fn picture(title: String, workload: &str, run: &Run) -> Picture {
             ((reading.ms - idle) / 1e3, (reading.resident as f64 - table).max(0.0) / MIB)
         };
         let points = timeline.readings.iter().map(point).filter(|(second, _)| *second >= -0.5);
-        Some(Line { name: variant.name.clone(), points: points.collect() })
+        Some(Course { name: variant.name.clone(), points: points.collect() })
     });
     Picture { title, x: "seconds since the last free", y: "resident, MiB", lines: lines.collect() }
 }

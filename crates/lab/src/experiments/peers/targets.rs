@@ -1,4 +1,4 @@
-//! What is to be reached against the peers.
+//! The targets: figures that Quarry is to reach against its peers.
 
 use super::part::Part;
 use super::{HELD_AFTER, PEAK, TIME};
@@ -6,10 +6,10 @@ use crate::patterns::{Family, Pattern};
 use quarry_compare::allocators::GLIBC;
 use quarry_harness::results::{Against, Over, Relation, Target};
 
-/// Those whose peak memory counts.
+/// The peers whose peak memory counts.
 const LEAN: [&str; 4] = ["mimalloc", "snmalloc", "jemalloc", "tcmalloc"];
 
-/// The targets, in their order.
+/// Returns the targets in the order of the table.
 pub(super) fn all() -> Vec<Target> {
     let best = || Against::Best;
     let each = |names: &[&str]| Against::Each(names.iter().map(|it| (*it).to_owned()).collect());
@@ -96,7 +96,7 @@ fn is_program(part: &Part) -> bool {
     matches!(part, Part::Program(_))
 }
 
-/// Those that hold next to nothing: what they have is the allocator's own.
+/// Returns true for a process that holds next to nothing: its memory is the allocator's own.
 fn is_small(part: &Part) -> bool {
     is_pair(part) || matches!(part, Part::SmallProcess)
 }
