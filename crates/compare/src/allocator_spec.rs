@@ -45,7 +45,7 @@ pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<
         }
     }
     match (&found.contenders[..], &found.absent[..]) {
-        // It would be compared with itself.
+        // The one that is left would be compared with itself.
         ([only], [_, ..]) => bail!(
             "--allocators: {} is the only one of {} that is there: {}",
             only.name(),
@@ -89,7 +89,7 @@ fn find_one(specification: &str, label: &str, built_in: &BuiltIn<'_>) -> Result<
 /// would otherwise run on that.
 ///
 /// # Errors
-/// Where the C library cannot be found.
+/// If the C library cannot be found.
 pub(super) fn file_of(contender: &Contender) -> Result<PathBuf> {
     match &contender.allocator.preload {
         Some(file) => Ok(file.clone()),

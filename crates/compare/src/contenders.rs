@@ -64,7 +64,7 @@ impl Contender {
         }
     }
 
-    /// Its A/A copy.
+    /// Makes its A/A copy.
     pub fn copy(&self) -> Self {
         Self { variant: self.variant.copy(), ..self.clone() }
     }

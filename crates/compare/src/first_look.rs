@@ -18,7 +18,7 @@ pub(super) struct FirstLook {
     pub(super) runs: usize,
     /// The weight of the allocator's influence.
     pub(super) weight: Weight,
-    /// True if a process lives on for so long that it counts as idle.
+    /// True if a process lives on until it counts as idle.
     pub(super) idles: bool,
 }
 
@@ -31,7 +31,7 @@ impl FirstLook {
     /// Runs the program under the counter: once, or as often as it takes to judge by.
     ///
     /// # Errors
-    /// Where it could not be run, or failed.
+    /// If it could not be run, or failed.
     pub(super) fn at(program: &SupervisedProgram) -> Result<Self> {
         let spinner = ProgressBar::new_spinner().with_message("counting calls of malloc");
         spinner.enable_steady_tick(Duration::from_millis(200));

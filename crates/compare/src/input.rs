@@ -1,7 +1,7 @@
-//! What every run of a program reads on its standard input: the same, from its beginning.
+//! The standard input of a program's runs: every run reads the same, from its beginning.
 //!
-//! A file is opened anew by each run. What can be read only once (a pipe, a socket) is kept in a
-//! file without a name before the first run. A terminal gives nothing, as a person at it could
+//! Each run opens a file anew. A source that can be read only once (a pipe, a socket) is copied to
+//! a file without a name before the first run. A terminal gives nothing, as a person at it could
 //! not type the same for every run.
 
 use anyhow::{Context, Result, bail};

@@ -179,7 +179,7 @@ fn examine(program: &Path, library: &Path) -> io::Result<Option<Obstacle>> {
 /// as its header says.
 ///
 /// # Errors
-/// Where the file cannot be read.
+/// If the file cannot be read.
 pub fn is_shared_object(file: &Path) -> io::Result<bool> {
     let own = machine_of(Path::new("/proc/self/exe"))?;
     let machine = machine_of(file)?;

@@ -19,7 +19,7 @@ impl Interrupt {
     /// background ignore SIGINT, and a user who sends one by hand means it.
     ///
     /// # Errors
-    /// Where the system refuses.
+    /// If the system refuses.
     pub fn listen() -> Result<Self> {
         let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
         signals.thread_block()?;

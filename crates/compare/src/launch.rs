@@ -45,7 +45,7 @@ pub struct Program {
     pub stdin: Option<PathBuf>,
     /// Variables that are set.
     pub variables: Vec<(String, OsString)>,
-    /// When a sample has failed.
+    /// Time after which a sample has failed.
     pub timeout: Duration,
     /// True if the program may bring an allocator of its own. Then only the process that is
     /// started, which may be a script in front of the program, has to be served.
@@ -66,7 +66,7 @@ impl Launcher {
     /// Makes the folder that samples write into.
     ///
     /// # Errors
-    /// Where that cannot be made, or nothing in it could be preloaded.
+    /// If that cannot be made, or nothing in it could be preloaded.
     pub fn new(interrupt: Rc<Interrupt>) -> Result<Self> {
         let scratch = tempfile::Builder::new().prefix("quarry-lab").tempdir();
         let scratch = scratch.map_err(|error| destination::no_temporary(&error))?;
@@ -80,7 +80,7 @@ impl Launcher {
     /// Lets programs of other users be preloaded and heard as well: some servers give up root.
     ///
     /// # Errors
-    /// Where the folder is not ours.
+    /// If the folder is not ours.
     pub fn open_to_others(&self) -> Result<()> {
         let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode));
         set(self.scratch.path(), 0o711)?;
@@ -93,7 +93,7 @@ impl Launcher {
     /// Copies an allocator to where every user can read it.
     ///
     /// # Errors
-    /// Where it cannot be copied.
+    /// If it cannot be copied.
     pub fn within_reach(&self, contender: &mut Contender) -> Result<()> {
         let Some(file) = &mut contender.allocator.preload else { return Ok(()) };
         let copy = self.scratch.path().join(file.file_name().context("an allocator is a file")?);
@@ -103,10 +103,10 @@ impl Launcher {
         Ok(())
     }
 
-    /// One run of a program under the counter, on glibc.
+    /// Runs a program once under the counter, on glibc.
     ///
     /// # Errors
-    /// Where it could not be made, or the program failed.
+    /// If it could not be made, or the program failed.
     pub fn probe(&self, program: &Program, clients: Option<&Clients>) -> Result<Raw> {
         let glibc = Contender::from(allocators::glibc());
         let raw = self.run(program, &glibc, &self.witnesses.counter, false, clients)?;

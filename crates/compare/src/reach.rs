@@ -224,7 +224,7 @@ pub(super) fn served(
 /// Checks the same of the process that was started alone, not of its children.
 ///
 /// # Errors
-/// Where another allocator served it.
+/// If another allocator served it.
 pub(super) fn serves_start(
     contender: &Contender,
     report: &Report,

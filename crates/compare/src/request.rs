@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// When there are enough runs.
+/// The rule by which there are enough runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Runs {
     /// This number of runs of each.
@@ -34,7 +34,7 @@ impl Runs {
 pub struct Request {
     /// Allocators as `NAME`, `NAME:KEY=VALUE` or `NAME=FILE`.
     pub allocators: Vec<String>,
-    /// When there are enough.
+    /// The rule by which there are enough runs.
     pub runs: Runs,
     /// The one that the others are compared with; `None`: glibc, else the first.
     pub baseline: Option<String>,
@@ -42,13 +42,13 @@ pub struct Request {
     pub metrics: Vec<String>,
     /// True if all runs must print the same.
     pub check_output: bool,
-    /// When a run has failed.
+    /// Time after which a run has failed.
     pub timeout: Duration,
     /// The file that every run reads; `None`: standard input.
     pub input: Option<PathBuf>,
-    /// Where everything is written as JSON.
+    /// The file that everything is written to as JSON.
     pub json: Option<PathBuf>,
-    /// Where it is written as a page with pictures; a new file.
+    /// The new file that it is written to as a page with pictures.
     pub html: Option<PathBuf>,
     /// Results directory for `quarry lab`.
     pub out: Option<PathBuf>,

@@ -35,7 +35,7 @@ impl SupervisedProgram {
     /// same; `interrupt` tells when to stop.
     ///
     /// # Errors
-    /// Where that cannot be made, or nothing in it could be preloaded.
+    /// If that cannot be made, or nothing in it could be preloaded.
     pub(super) fn new(
         program: Program,
         contenders: Vec<Contender>,
@@ -48,10 +48,10 @@ impl SupervisedProgram {
         Ok(Self { program, contenders, figures, check_output, launcher, reference })
     }
 
-    /// One run of the program under the counter, on glibc.
+    /// Runs the program once under the counter, on glibc.
     ///
     /// # Errors
-    /// Where it could not be made, or the program failed.
+    /// If it could not be made, or the program failed.
     pub(super) fn probe(&self) -> Result<Raw> {
         self.launcher.probe(&self.program, None)
     }

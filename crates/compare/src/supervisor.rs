@@ -78,7 +78,7 @@ pub struct SuperviseArgs {
 /// Takes one sample in this process, as the command asks its supervisor to.
 ///
 /// # Errors
-/// Where the sample could not be taken.
+/// If the sample could not be taken.
 pub fn supervise(args: &SuperviseArgs, out: &mut dyn Write) -> Result<()> {
     let report = args.supervise()?;
     Ok(writeln!(out, "{}", serde_json::to_string(&report)?)?)
@@ -148,7 +148,7 @@ impl SuperviseArgs {
     /// Runs the sample in this process.
     ///
     /// # Errors
-    /// Where this process could not do its part; a program that fails is no error.
+    /// If this process could not do its part; a program that fails is no error.
     pub(super) fn supervise(&self) -> Result<Report> {
         set_child_subreaper(true).context("PR_SET_CHILD_SUBREAPER")?;
         let signals = SigSet::from_iter([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT]);
@@ -422,7 +422,7 @@ impl Watch {
 }
 
 impl Report {
-    /// One that says nothing but how it ended.
+    /// Makes one that says only how the sample ended.
     pub(super) fn empty(end: End) -> Self {
         Self {
             end,

@@ -17,13 +17,13 @@ pub(super) struct Process {
     pub(super) cpu_ticks: u64,
     /// Resident memory, in bytes.
     pub(super) resident: u64,
-    /// Most that was resident since its exec, in bytes.
+    /// Peak of its resident memory since its exec, in bytes.
     pub(super) peak: u64,
     parent: i32,
     state: char,
 }
 
-/// Most that is remembered of a process that was seen.
+/// The part of a process that is remembered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     /// The last program that it ran.
@@ -32,7 +32,7 @@ pub(super) struct Seen {
     pub(super) cpu_ticks: u64,
 }
 
-/// Everything that descends from a process, itself left out.
+/// The descendants of a process, without itself.
 #[derive(Debug)]
 pub(super) struct Tree {
     root: i32,

@@ -1,5 +1,5 @@
-//! Whether what an allocator can change of a program's time is worth comparing: the rule by which a
-//! comparison is refused.
+//! The rule by which a comparison is refused: it decides whether the share of a program's time that
+//! an allocator can change is worth comparing.
 //!
 //! The share of the CPU time that an allocator has an influence on is measured, and in a short run
 //! that measurement is half chance: it may come out at a half or at twice its value. So

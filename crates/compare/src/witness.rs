@@ -66,7 +66,7 @@ impl Witnesses {
     /// Writes them into a folder.
     ///
     /// # Errors
-    /// Where that cannot be written.
+    /// If that cannot be written.
     pub(super) fn unpack(folder: &Path) -> Result<Self> {
         let write = |name: &str, bytes: &[u8]| {
             let path = folder.join(name);
@@ -87,7 +87,7 @@ pub(super) fn variable() -> &'static str {
 /// Makes an empty file for a sample.
 ///
 /// # Errors
-/// Where it cannot be made.
+/// If it cannot be made.
 pub(super) fn create(path: &Path) -> Result<()> {
     let file = File::create(path).with_context(|| path.display().to_string())?;
     Ok(file.set_len(layout::FILE_BYTES as u64)?)
@@ -96,7 +96,7 @@ pub(super) fn create(path: &Path) -> Result<()> {
 /// Reads the records in the order in which programs were executed.
 ///
 /// # Errors
-/// Where the file cannot be read.
+/// If the file cannot be read.
 pub(super) fn read(path: &Path) -> Result<Vec<ProcessRecord>> {
     let bytes = fs::read(path).with_context(|| path.display().to_string())?;
     let taken = number32(&bytes, 0) as usize;

@@ -1,4 +1,4 @@
-//! Which CPUs a sample runs on.
+//! The CPUs that a sample runs on.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;

@@ -84,7 +84,7 @@ impl Environment {
         differ.map(|((name, one), (_, two))| format!("{name} {one}, not {two}")).collect()
     }
 
-    /// One line for the head of a table.
+    /// Returns one line for the head of a table.
     pub fn summary(&self) -> String {
         let machine = if self.virtual_machine { ", virtual machine" } else { "" };
         format!(

@@ -65,7 +65,7 @@ pub enum Enough {
 }
 
 impl Experiment {
-    /// With a parameter.
+    /// Adds a parameter.
     #[must_use]
     pub fn option(mut self, name: &str, value: impl ToString) -> Self {
         self.options.insert(name.to_owned(), value.to_string());
@@ -77,7 +77,7 @@ impl Experiment {
     /// work counts as failed.
     ///
     /// # Errors
-    /// Where the results directory cannot be made or written, or the experiment contradicts itself.
+    /// If the results directory cannot be made or written, or the experiment contradicts itself.
     pub fn conduct(self) -> Result<Run> {
         let seed = self.seed.unwrap_or_else(blocks::seed_from_clock);
         let (rounds, first) = (self.rounds, u32::from(!self.warm_up));

@@ -85,7 +85,7 @@ impl SampleArgs {
     /// Does in this process what the order says.
     ///
     /// # Errors
-    /// Where it is none of `kinds`, or there is no measurement.
+    /// If it is none of `kinds`, or there is no measurement.
     pub fn measure(&self, mut kinds: impl Iterator<Item = WorkKind>) -> Result<Measurement> {
         nix::unistd::alarm::set(SAMPLE_LIMIT_SECONDS);
         let kind = kinds.find(|kind| kind.name == self.work);
@@ -111,7 +111,7 @@ pub fn sample(
 /// A sample process that is about to be started.
 ///
 /// # Errors
-/// Where this executable cannot be found.
+/// If this executable cannot be found.
 pub fn command(
     order: &Order,
     preload: Option<&Path>,

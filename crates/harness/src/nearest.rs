@@ -16,7 +16,7 @@ pub fn unknown<T: AsRef<str>>(what: &str, name: &str, accepted: &[T]) -> Error {
     Usage(format!("no {what} {name}; {guess}accepted: {}", all.join(", "))).into()
 }
 
-/// Up to three of `accepted`, the likest first.
+/// Returns up to three of `accepted`, the likest first.
 fn nearest<'a>(name: &str, accepted: &[&'a str]) -> Vec<&'a str> {
     let likeness = |other: &str| strsim::jaro_winkler(&name.to_lowercase(), &other.to_lowercase());
     let mut near: Vec<(f64, &str)> = accepted

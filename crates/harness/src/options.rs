@@ -69,7 +69,7 @@ impl<D: Defaults> Common<D> {
     /// was named, else `usual` if it is there, else the first.
     ///
     /// # Errors
-    /// Where it is not there, or nothing is.
+    /// If it is not there, or nothing is.
     pub fn baseline<'a>(&self, present: &[&'a str], usual: &str) -> Result<&'a str> {
         let named = |wanted: &str| present.iter().copied().find(|name| *name == wanted);
         match &self.baseline {
@@ -146,11 +146,11 @@ impl<D: Defaults> Common<D> {
     }
 }
 
-/// Those of `all` whose names begin with one of `prefixes`, in their own order; where none are
-/// given, those that are usual.
+/// Selects those of `all` whose names begin with one of `prefixes`, in their own order; without
+/// prefixes, those that are usual.
 ///
 /// # Errors
-/// A prefix that no name has, called a `what`.
+/// No name begins with a prefix, which the text calls a `what`.
 pub fn named<T: ToString>(
     all: Vec<T>,
     prefixes: &[String],
@@ -170,10 +170,10 @@ pub fn named<T: ToString>(
     Ok(all.into_iter().zip(names).filter(is_wanted).map(|(it, _)| it).collect())
 }
 
-/// Those of `all` that `chosen` names; all of them where it names none.
+/// Selects those of `all` that `chosen` names; all of them where it names none.
 ///
 /// # Errors
-/// A name that is none of them, called a `what`.
+/// A name is none of them; the text calls it a `what`.
 pub fn exactly<'a>(all: &[&'a str], chosen: &[String], what: &str) -> Result<Vec<&'a str>> {
     if let Some(name) = chosen.iter().find(|name| !all.contains(&name.as_str())) {
         return Err(nearest::unknown(what, name, all));

@@ -3,7 +3,7 @@
 use crate::results::{Measurement, Timeline};
 use anyhow::Error;
 
-/// Which sample is wanted.
+/// Identifies the sample that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleKey {
     /// Round; 0 is the warm-up.

@@ -1,4 +1,4 @@
-//! Programs that a script drives: servers with their databases, and whatever takes more than one
+//! Programs that a script drives: servers with their databases, and work that takes more than one
 //! command.
 //!
 //! A script is `NAME.sh VERB FOLDER SIZE`, where SIZE is `full` or `quick`:
@@ -73,7 +73,7 @@ impl Script {
     /// Asks a script about itself.
     ///
     /// # Errors
-    /// Where its program is absent: what to install. Where it says too little: what is missing.
+    /// If its program is absent: what to install. Where it says too little: what is missing.
     pub(crate) fn ask(folder: &Path, name: &str) -> Result<Self> {
         let file = folder.join(name).with_extension(ENDING).canonicalize()?;
         let output = Command::new("bash").arg(&file).arg("about").output().context("bash")?;
@@ -113,7 +113,7 @@ impl Script {
     /// Lets it prepare a folder, and runs it once on glibc under the counter.
     ///
     /// # Errors
-    /// Where it does not work here even on glibc.
+    /// If it does not work here even on glibc.
     pub(crate) fn make_ready(self, quick: bool, launcher: &Launcher) -> Result<ReadyProgram> {
         let folder = tempfile::Builder::new().prefix("quarry-driven").tempdir()?;
         // Servers that refuse to run as root have folders of their own in it.
@@ -142,7 +142,7 @@ impl Script {
     /// Lets it prepare `folder`, on the C library's allocator.
     ///
     /// # Errors
-    /// Where it fails: what it said last.
+    /// If it fails: what it said last.
     fn prepare(&self, folder: &Path, size: &str) -> Result<()> {
         let mut command = Command::new("bash");
         command.arg(&self.file).arg("prepare").arg(folder).arg(size);

@@ -52,7 +52,7 @@ pub enum LabCommand {
 /// Carries out `quarry lab ...` and prints to `out`.
 ///
 /// # Errors
-/// Where nothing could be measured, or some samples failed (after what was measured is printed).
+/// If nothing could be measured, or some samples failed (after what was measured is printed).
 pub fn lab(command: LabCommand, find_library: FindLibrary<'_>, out: &mut dyn Write) -> Result<()> {
     match command {
         LabCommand::List => Ok(out.write_all(experiments::list().as_bytes())?),
@@ -66,7 +66,7 @@ pub fn lab(command: LabCommand, find_library: FindLibrary<'_>, out: &mut dyn Wri
 /// Takes one sample in this process and prints it to `out` as one line of JSON.
 ///
 /// # Errors
-/// Where the sample could not be taken.
+/// If the sample could not be taken.
 pub fn sample(args: SampleArgs, out: &mut dyn Write) -> Result<()> {
     let measurement = args.measure(experiments::works())?;
     Ok(writeln!(out, "{}", serde_json::to_string(&measurement)?)?)

@@ -60,7 +60,7 @@ impl ReadyProgram {
     /// on every allocator.
     ///
     /// # Errors
-    /// Where it does not work here even on glibc.
+    /// If it does not work here even on glibc.
     pub(crate) fn new(
         label: Label,
         program: Program,

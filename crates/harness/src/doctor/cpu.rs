@@ -26,16 +26,14 @@ pub(super) fn findings(patient: &Patient) -> Vec<Finding> {
 
 fn hypervisor(patient: &Patient) -> Option<Finding> {
     let kind = patient.hypervisor()?;
-    Some(
-        Finding::new(
-            Severity::Warning,
-            "virtual machine",
-            format!("hypervisor {kind}"),
-            "frequency, neighbours on the same core and the host's memory can neither be seen nor \
+    Some(Finding::new(
+        Severity::Warning,
+        "virtual machine",
+        format!("hypervisor {kind}"),
+        "frequency, neighbours on the same core and the host's memory can neither be seen nor \
              set from inside; times differ from day to day",
-        )
-        .mend("quote ratios within one run, an A/A copy beside them, and no absolute times"),
-    )
+        "quote ratios within one run, an A/A copy beside them, and no absolute times",
+    ))
 }
 
 fn governor(patient: &Patient) -> Option<Finding> {
@@ -52,15 +50,13 @@ fn governor(patient: &Patient) -> Option<Finding> {
     }
     let seen: Vec<String> =
         governors.iter().map(|(name, cpus)| format!("{name} on {cpus} CPUs")).collect();
-    Some(
-        Finding::new(
-            Severity::Warning,
-            "frequency governor",
-            seen.join(", "),
-            "the clock follows the load: what runs after a pause is slower",
-        )
-        .mend("sudo cpupower frequency-set -g performance"),
-    )
+    Some(Finding::new(
+        Severity::Warning,
+        "frequency governor",
+        seen.join(", "),
+        "the clock follows the load: what runs after a pause is slower",
+        "sudo cpupower frequency-set -g performance",
+    ))
 }
 
 fn boost(patient: &Patient) -> Option<Finding> {
@@ -72,15 +68,13 @@ fn boost(patient: &Patient) -> Option<Finding> {
     } else {
         return None;
     };
-    Some(
-        Finding::new(
-            Severity::Warning,
-            "turbo",
-            format!("/{path} says on"),
-            "the clock depends on temperature and on how many cores are busy",
-        )
-        .mend(format!("echo {off} | sudo tee /{path}")),
-    )
+    Some(Finding::new(
+        Severity::Warning,
+        "turbo",
+        format!("/{path} says on"),
+        "the clock depends on temperature and on how many cores are busy",
+        format!("echo {off} | sudo tee /{path}"),
+    ))
 }
 
 fn smt(patient: &Patient) -> Option<Finding> {
@@ -90,8 +84,8 @@ fn smt(patient: &Patient) -> Option<Finding> {
             "SMT",
             "two threads share a core",
             "a neighbour on the same core takes up to half of its speed and cache",
+            format!("echo off | sudo tee /{CPUS}/smt/control"),
         )
-        .mend(format!("echo off | sudo tee /{CPUS}/smt/control"))
     })
 }
 
@@ -106,8 +100,8 @@ fn count(patient: &Patient) -> Option<Finding> {
             "number of CPUs",
             online.to_string(),
             "locks that many CPUs fight for are hardly contended here: gains are lower bounds",
+            "count lock acquisitions per operation beside each rate",
         )
-        .mend("count lock acquisitions per operation beside each rate")
     })
 }
 
@@ -119,8 +113,8 @@ fn affinity(patient: &Patient) -> Option<Finding> {
             "affinity",
             format!("this process may use {allowed} of {online} CPUs"),
             "a cpuset or taskset bounds what can run side by side",
+            format!("taskset -c 0-{} quarry ...", online - 1),
         )
-        .mend(format!("taskset -c 0-{} quarry ...", online - 1))
     })
 }
 
@@ -131,8 +125,8 @@ fn isolated(patient: &Patient) -> Option<Finding> {
             "isolated CPUs",
             "none",
             "the scheduler may put anything beside a sample",
+            "boot with isolcpus=, and run on those CPUs by taskset",
         )
-        .mend("boot with isolcpus=, and run on those CPUs by taskset")
     })
 }
 
@@ -149,8 +143,8 @@ fn clock_source(patient: &Patient) -> Option<Finding> {
             "clock source",
             clock,
             "reading the clock is a system call and takes about a microsecond",
+            format!("echo tsc | sudo tee /{folder}/current_clocksource"),
         )
-        .mend(format!("echo tsc | sudo tee /{folder}/current_clocksource"))
     })
 }
 
@@ -167,8 +161,8 @@ fn mitigations(patient: &Patient) -> Option<Finding> {
             "kernel mitigations",
             names.join(", "),
             "system calls and page faults are dearer than on machines without",
+            "say so beside results; mitigations=off at boot only where nobody else is",
         )
-        .mend("say so beside results; mitigations=off at boot only where nobody else is")
     })
 }
 
@@ -180,8 +174,8 @@ fn perf(patient: &Patient) -> Option<Finding> {
             "perf_event_paranoid",
             level,
             "hardware counters of the kernel's share are hidden from users",
+            "sudo sysctl kernel.perf_event_paranoid=1",
         )
-        .mend("sudo sysctl kernel.perf_event_paranoid=1")
     })
 }
 
@@ -189,16 +183,21 @@ fn rseq(patient: &Patient) -> Option<Finding> {
     let why = "Quarry and tcmalloc fall back to slower paths without restartable sequences";
     if patient.tunables.contains("glibc.pthread.rseq=0") {
         let seen = "GLIBC_TUNABLES has glibc.pthread.rseq=0";
-        let finding = Finding::new(Severity::Serious, "restartable sequences", seen, why);
-        return Some(finding.mend("unset GLIBC_TUNABLES"));
+        let mend = "unset GLIBC_TUNABLES";
+        return Some(Finding::new(Severity::Serious, "restartable sequences", seen, why, mend));
     }
     let (major, minor) = patient.glibc.split_once('.')?;
     let version = (major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?);
     // glibc registers them from 2.35 on.
     (version < (2, 35)).then(|| {
         let seen = format!("glibc {}", patient.glibc);
-        Finding::new(Severity::Serious, "restartable sequences", seen, why)
-            .mend("run on glibc 2.35 or newer")
+        Finding::new(
+            Severity::Serious,
+            "restartable sequences",
+            seen,
+            why,
+            "run on glibc 2.35 or newer",
+        )
     })
 }
 

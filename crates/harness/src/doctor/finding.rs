@@ -6,7 +6,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Severity {
-    /// To know when results are read; nothing is wrong.
+    /// Good to know when results are read; nothing is wrong.
     Note,
     /// Timings spread or shift because of it.
     Warning,
@@ -25,7 +25,7 @@ impl Severity {
     }
 }
 
-/// One thing that makes timings untrustworthy.
+/// A fact that makes timings untrustworthy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     /// Its subject; each check has one.
@@ -41,23 +41,18 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    /// One without a remedy.
+    /// Makes one; `mend` is a command or advice, and empty where there is none.
     pub(super) fn new(
         severity: Severity,
         about: &'static str,
         seen: impl Into<String>,
         why: &'static str,
+        mend: impl Into<String>,
     ) -> Self {
-        Self { about, severity, seen: seen.into(), why, mend: String::new() }
+        Self { about, severity, seen: seen.into(), why, mend: mend.into() }
     }
 
-    /// With a command, or what to do.
-    pub(super) fn mend(mut self, command: impl Into<String>) -> Self {
-        self.mend = command.into();
-        self
-    }
-
-    /// In a line, for the results of a run.
+    /// Returns it as a line, for the results of a run.
     pub(super) fn brief(&self) -> String {
         format!("{}: {}: {}", self.severity.word(), self.about, self.seen)
     }

@@ -1,7 +1,7 @@
-//! `quarry lab doctor`: what makes timings untrustworthy here, and what mends it.
+//! `quarry lab doctor`: finds what makes timings untrustworthy here, and names the remedy.
 //!
-//! Every check looks at a [`Patient`](patient::Patient): the files below a root and what only the
-//! process knows. So tests can show it any machine. What takes a moment is measured apart.
+//! Every check looks at a `Patient`: the files below a root, and facts that only the process knows.
+//! So tests can show it any machine. Measurements, which take a moment, stand apart.
 
 mod cpu;
 mod finding;

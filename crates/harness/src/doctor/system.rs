@@ -31,8 +31,8 @@ fn debug_build(patient: &Patient) -> Option<Finding> {
             "debug build",
             patient.debug_builds.join(" and "),
             "without optimisation times say nothing about the algorithm",
+            "make build, and run target/release/quarry",
         )
-        .mend("make build, and run target/release/quarry")
     })
 }
 
@@ -52,8 +52,8 @@ fn quota(patient: &Patient) -> Option<Finding> {
             "CPU quota",
             format!("{tightest:.2} CPUs"),
             "what exceeds it is stopped for up to 100 ms in the middle of a sample",
+            "run in a control group without cpu.max (containers: no --cpus)",
         )
-        .mend("run in a control group without cpu.max (containers: no --cpus)")
     })
 }
 
@@ -64,15 +64,13 @@ fn memory_limit(patient: &Patient) -> Option<Finding> {
     let values = patient.group_values("memory.max", "memory", "memory.limit_in_bytes");
     let limits = values.iter().filter_map(|text| text.parse::<u64>().ok());
     let limit = limits.filter(|limit| *limit < NO_LIMIT).min()?;
-    Some(
-        Finding::new(
-            Severity::Note,
-            "memory limit",
-            format!("{} MiB", limit >> 20),
-            "near it the kernel reclaims while samples run, and then kills",
-        )
-        .mend("keep workloads below half of it, or raise memory.max"),
-    )
+    Some(Finding::new(
+        Severity::Note,
+        "memory limit",
+        format!("{} MiB", limit >> 20),
+        "near it the kernel reclaims while samples run, and then kills",
+        "keep workloads below half of it, or raise memory.max",
+    ))
 }
 
 fn load(patient: &Patient) -> Option<Finding> {
@@ -85,8 +83,8 @@ fn load(patient: &Patient) -> Option<Finding> {
             "load",
             format!("{load:.2} over the last minute on {cpus} CPUs"),
             "others take CPU time, caches and memory bandwidth from samples",
+            "stop what `top` shows first, or wait",
         )
-        .mend("stop what `top` shows first, or wait")
     })
 }
 
@@ -103,33 +101,29 @@ fn swap(patient: &Patient) -> Option<Finding> {
             "swap",
             format!("{} MiB in use", used.div_ceil(1024)),
             "pages on disk look like memory given back, and come back slowly",
+            "sudo swapoff -a",
         )
-        .mend("sudo swapoff -a")
     })
 }
 
 fn layout(patient: &Patient) -> Option<Finding> {
     let about = "address space layout";
     match patient.read("proc/sys/kernel/randomize_va_space")?.as_str() {
-        "0" => Some(
-            Finding::new(
-                Severity::Warning,
-                about,
-                "not randomised",
-                "every sample has the same layout: a lucky one looks like a better allocator",
-            )
-            .mend("sudo sysctl kernel.randomize_va_space=2"),
-        ),
-        _ => Some(
-            Finding::new(
-                Severity::Note,
-                about,
-                "randomised",
-                "each process has another layout, which is part of the spread: samples average \
+        "0" => Some(Finding::new(
+            Severity::Warning,
+            about,
+            "not randomised",
+            "every sample has the same layout: a lucky one looks like a better allocator",
+            "sudo sysctl kernel.randomize_va_space=2",
+        )),
+        _ => Some(Finding::new(
+            Severity::Note,
+            about,
+            "randomised",
+            "each process has another layout, which is part of the spread: samples average \
                  over it",
-            )
-            .mend("take more samples; setarch -R only to reproduce one"),
-        ),
+            "take more samples; setarch -R only to reproduce one",
+        )),
     }
 }
 
@@ -142,31 +136,33 @@ fn huge_pages(patient: &Patient) -> Option<Finding> {
         _ => "only allocators that ask for huge pages get them: that is part of the comparison",
     };
     let file = "/sys/kernel/mm/transparent_hugepage/enabled";
-    let mend = format!("echo madvise | sudo tee {file}");
-    let finding = Finding::new(Severity::Note, "huge pages", chosen.as_str(), why);
-    Some(if chosen == "madvise" { finding } else { finding.mend(mend) })
+    let mend = match chosen.as_str() {
+        "madvise" => String::new(),
+        _ => format!("echo madvise | sudo tee {file}"),
+    };
+    Some(Finding::new(Severity::Note, "huge pages", chosen, why, mend))
 }
 
 fn measured(seen: &Measured, cpus: f64) -> Vec<Finding> {
     let Measured { steal, busy, clock_step_ns, variation, worst } = *seen;
     let mut findings = Vec::new();
+    let mut warn = |about, seen, why, mend| {
+        findings.push(Finding::new(Severity::Warning, about, seen, why, mend));
+    };
     if steal > STEAL {
         let seen = format!("{:.1} % of a second", steal * 100.0);
         let why = "the hypervisor gave the CPU to another guest: wall-clock times contain its work";
-        let finding = Finding::new(Severity::Warning, "CPU steal", seen, why);
-        findings.push(finding.mend("look at ratios and CPU times; repeat at another hour"));
+        warn("CPU steal", seen, why, "look at ratios and CPU times; repeat at another hour");
     }
     if busy > BUSY * cpus {
         let seen = format!("{busy:.2} of {cpus} CPUs while this process slept");
-        let why = "others run at this moment";
-        let finding = Finding::new(Severity::Warning, "busy CPUs", seen, why);
-        findings.push(finding.mend("stop what `top` shows first, or wait"));
+        let mend = "stop what `top` shows first, or wait";
+        warn("busy CPUs", seen, "others run at this moment", mend);
     }
     if clock_step_ns > CLOCK_STEP_NS {
         let seen = format!("{clock_step_ns:.0} ns");
         let why = "short samples cannot be told apart";
-        let finding = Finding::new(Severity::Warning, "timer resolution", seen, why);
-        findings.push(finding.mend("take samples of at least 10 ms"));
+        warn("timer resolution", seen, why, "take samples of at least 10 ms");
     }
     let is_noisy = variation > VARIATION || worst > WORST;
     let severity = if is_noisy { Severity::Warning } else { Severity::Note };
@@ -177,7 +173,7 @@ fn measured(seen: &Measured, cpus: f64) -> Vec<Finding> {
     let why = "differences below this need many samples, or cannot be seen";
     let mend =
         if is_noisy { "mend what stands above; take more samples; trust A/A copies" } else { "" };
-    findings.push(Finding::new(severity, "noise", seen, why).mend(mend));
+    findings.push(Finding::new(severity, "noise", seen, why, mend));
     findings
 }
 

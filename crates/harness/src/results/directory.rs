@@ -24,7 +24,7 @@ impl RunDirectory {
     /// Makes the directory, or takes an empty one, and writes `meta.json`.
     ///
     /// # Errors
-    /// Where there is something in it already, or it cannot be written.
+    /// If there is something in it already, or it cannot be written.
     pub fn create(place: &Path, meta: &Meta) -> Result<Self> {
         prepare(place)?;
         let cannot = || format!("--out {}: cannot be written", place.display());
@@ -40,7 +40,7 @@ impl RunDirectory {
     /// Adds a sample.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub fn append(&mut self, sample: &Sample) -> Result<()> {
         let line = serde_json::to_string(sample)? + "\n";
         let written = self.samples.write_all(line.as_bytes());

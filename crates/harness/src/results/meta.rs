@@ -11,7 +11,7 @@ pub const SCHEMA: &str = "quarry-lab/3";
 /// A version that can still be read: it has no targets.
 pub const EARLIER_SCHEMA: &str = "quarry-lab/2";
 
-/// One of the things compared.
+/// A thing that is compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variant {
     /// Its name in the tables.
@@ -24,7 +24,7 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// One with a description.
+    /// Makes one with a description.
     pub fn new(name: &str, description: &str) -> Self {
         Self { name: name.to_owned(), description: description.to_owned(), copy_of: None }
     }
@@ -58,7 +58,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// One with its proof.
+    /// Makes one with its proof.
     pub fn new(name: &str, verify: Verify) -> Self {
         Self { name: name.to_owned(), verify }
     }
@@ -107,7 +107,7 @@ pub struct Meta {
     pub variants: Vec<Variant>,
     /// The workloads; each ran on each variant.
     pub workloads: Vec<Workload>,
-    /// With how many tasks at once, in turn.
+    /// Numbers of tasks that run at once, in turn.
     pub tasks: Vec<u32>,
     /// The metrics of a sample.
     pub metrics: Vec<Metric>,

@@ -3,7 +3,7 @@
 use super::Measurement;
 use serde::{Deserialize, Serialize};
 
-/// Which way is better.
+/// The direction that is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
@@ -26,7 +26,7 @@ pub struct Metric {
     pub name: String,
     /// The unit, such as `ns per operation`.
     pub unit: String,
-    /// Which way is better.
+    /// The direction that is better.
     pub direction: Direction,
     /// Digits behind the point, where a table fixes them.
     pub decimals: u8,
@@ -107,7 +107,7 @@ impl Metric {
         self.near_zero
     }
 
-    /// The one that verdicts are about.
+    /// Makes it the one that verdicts are about.
     pub fn primary(mut self) -> Self {
         self.primary = true;
         self

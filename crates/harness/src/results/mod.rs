@@ -5,10 +5,10 @@
 //! DIR/samples.jsonl  one line per sample, in the order taken, written when it was taken
 //! ```
 //!
-//! What others use: an experiment declares its [`Variant`]s, [`Workload`]s and [`Metric`]s in a
+//! An experiment declares its [`Variant`]s, [`Workload`]s and [`Metric`]s in a
 //! [`Experiment`](crate::experiment::Experiment), whose `conduct` writes the directory and returns
 //! a [`Run`].
-//! Whoever reads results starts with [`read`], which gives a [`Run`] too. `values(cell, metric)`
+//! A reader of results starts with [`read`], which returns a [`Run`] too. `values(cell, metric)`
 //! are the counted samples of a [`Cell`] (workload, tasks, variant) in the order of rounds, with
 //! gaps; two such columns of one run are paired by their index. Formulas are data: a [`Metric`]
 //! computes its value from a [`Measurement`], so no reader needs to know the experiment. Memory

@@ -9,7 +9,7 @@ pub struct Cell<'a> {
     pub workload: &'a str,
     /// Number of tasks.
     pub tasks: u32,
-    /// On what.
+    /// The variant.
     pub variant: &'a str,
 }
 
@@ -18,7 +18,7 @@ pub struct Cell<'a> {
 pub struct Run {
     /// Variants, workloads and machine.
     pub meta: Meta,
-    /// In the order in which they were taken.
+    /// The samples, in the order in which they were taken.
     pub samples: Vec<Sample>,
     /// Oddities of the directory that it was read from.
     pub warnings: Vec<String>,

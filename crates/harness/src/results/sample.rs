@@ -42,7 +42,7 @@ impl Measurement {
         Self { operations, time_ns, wall_ns, cpu_ns, served_by, ..Self::default() }
     }
 
-    /// With counters.
+    /// Adds counters.
     pub fn with(mut self, counters: &[(&str, u64)]) -> Self {
         self.counters.extend(counters.iter().map(|(name, count)| ((*name).to_owned(), *count)));
         self
@@ -78,9 +78,9 @@ pub struct Reading {
 /// A parent's observations of a process while it ran.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
-    /// In the order of time.
+    /// Readings, in the order of time.
     pub readings: Vec<Reading>,
-    /// When which phase was announced, with what was said.
+    /// The phases: when each was announced, and with which words.
     pub phases: Vec<(f64, String)>,
     /// True if `charged` is a control group's, and not the machine's free memory.
     pub in_group: bool,
@@ -113,7 +113,7 @@ pub struct Sample {
     pub tasks: u32,
     /// The variant.
     pub variant: String,
-    /// When it was done, in milliseconds since the run began.
+    /// Time of its end, in milliseconds since the run began.
     pub at_ms: u64,
     /// `None` where it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

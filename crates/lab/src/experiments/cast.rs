@@ -52,7 +52,7 @@ impl Cast {
     /// Names what is absent.
     ///
     /// # Errors
-    /// Where the run has been interrupted, or `rest` further workloads are all that there is, and
+    /// If the run has been interrupted, or `rest` further workloads are all that there is, and
     /// are none.
     pub(crate) fn announce(
         &self,

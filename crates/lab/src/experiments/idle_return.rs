@@ -28,7 +28,7 @@ pub(crate) const HELD: &str = "resident above live";
 const INTERVAL: Duration = Duration::from_millis(50);
 /// Time for which the process is idle.
 const IDLE: Duration = Duration::from_millis(2500);
-/// When the verdict is passed, after the last free.
+/// Time of the verdict, after the last free.
 const VERDICT_MS: f64 = 2000.0;
 
 /// What a program that has freed everything still holds while it is idle.

@@ -97,7 +97,7 @@ fn with_entries(command: Command, registry: &[Entry]) -> Command {
     registry.iter().fold(command, |command, entry| command.subcommand(entry.command()))
 }
 
-/// One line per experiment.
+/// Returns one line per experiment.
 pub(crate) fn list() -> String {
     let line = |entry: &Entry| {
         let about = entry.command().get_about().map(ToString::to_string).unwrap_or_default();

@@ -29,7 +29,7 @@ pub(crate) trait Plan: Args + 'static {
 pub(crate) struct Lab<'a> {
     /// Finds `libquarry.so`.
     pub(crate) find_library: FindLibrary<'a>,
-    /// Where tables are printed, and what is absent.
+    /// Receives the tables, and lines on what is absent.
     pub(crate) out: &'a mut dyn Write,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct Staged {
 }
 
 impl Staged {
-    /// One that nothing but its last sample ends.
+    /// Makes one that only its last sample ends.
     pub(crate) fn new(
         experiment: Experiment,
         print: impl FnOnce(&Run, &mut dyn Write) -> Result<()> + 'static,
@@ -81,7 +81,7 @@ impl Staged {
         Self { experiment, print: Box::new(print), interrupt: None, broken: Vec::new() }
     }
 
-    /// One of programs, of which some are `broken`.
+    /// Makes it one of programs, of which some are `broken`.
     pub(crate) fn of_programs(self, interrupt: Rc<Interrupt>, broken: Vec<String>) -> Self {
         Self { interrupt: Some(interrupt), broken, ..self }
     }
@@ -134,7 +134,7 @@ impl Entry {
         }
     }
 
-    /// Its subcommand.
+    /// Returns its subcommand.
     pub(crate) fn command(&self) -> Command {
         (self.augment)(Command::new(self.name))
     }

@@ -11,7 +11,7 @@ const HELD: u64 = 200;
 /// Blocks that parent and child allocate and free for each fork.
 const OF_EACH: u64 = 20;
 
-/// As many of each power of two.
+/// Equally many of each power of two.
 fn size(number: u64) -> usize {
     16 << (number % 10)
 }

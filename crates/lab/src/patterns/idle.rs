@@ -26,7 +26,7 @@ pub(crate) enum Sizes {
 }
 
 impl Sizes {
-    /// As it is said on the command line.
+    /// Returns its name on the command line.
     ///
     /// # Errors
     /// None: every value has a name.

@@ -13,7 +13,7 @@ pub(super) struct Others<'a> {
     pub(super) cpus: &'a [usize],
 }
 
-/// When the others are to end.
+/// Tells the others to end.
 pub(super) struct Stop(AtomicBool);
 
 impl Stop {
@@ -41,7 +41,7 @@ impl Others<'_> {
     /// Runs `other` on every other thread while `measured` runs on this one.
     ///
     /// # Panics
-    /// Where another thread did work that it could not verify.
+    /// If another thread did work that it could not verify.
     pub(super) fn beside(
         &self,
         other: impl Fn(usize, &Stop) -> Done + Sync,

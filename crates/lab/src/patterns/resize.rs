@@ -15,7 +15,7 @@ pub(crate) enum Steps {
     Pages,
 }
 
-/// Where blocks stop to grow.
+/// Sizes at which blocks stop growing.
 const SMALL_END: usize = 16 << 10;
 const LARGE_END: usize = 64 << 20;
 /// Bytes from one write to the next.

@@ -12,7 +12,7 @@ use std::thread;
 /// the tasks took together.
 ///
 /// # Panics
-/// Where a CPU is not ours to use, or a task finds that memory was handed out twice.
+/// If a CPU is not ours to use, or a task finds that memory was handed out twice.
 pub(crate) fn run(
     pattern: Pattern,
     heap: Heap,

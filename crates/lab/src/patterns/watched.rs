@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Joins the control group that the parent has made, if it has made one. Allocates.
 ///
 /// # Errors
-/// Where the group does not let it in.
+/// If the group does not let it in.
 pub(crate) fn join_group() -> Result<()> {
     let Some(file) = std::env::var_os(GROUP_VARIABLE) else { return Ok(()) };
     // "0" is the process that writes.

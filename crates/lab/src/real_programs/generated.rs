@@ -39,7 +39,7 @@ pub(super) fn functions(count: u64) -> String {
     text
 }
 
-/// Queens on a board of so many columns: one integer per column, and a question for every row of
+/// Queens on a board of `columns` columns: one integer per column, and a question for every row of
 /// the first. All of them can be answered with yes on boards of 8 and more.
 pub(super) fn queens(columns: u64) -> String {
     let mut text = String::new();

@@ -64,7 +64,7 @@ enum Proof {
 }
 
 impl RealProgram {
-    /// Where it is, or the package that has it.
+    /// Returns its file, or says which package has it.
     pub(crate) fn place(&self) -> Result<PathBuf, String> {
         let Self { name, package, .. } = self;
         let advice = || format!("{name}: not installed; it is in Debian's package {package}");

@@ -17,7 +17,7 @@ impl RealProgram {
     /// Writes its files, and runs it once on glibc under the counter. `file` is where it is.
     ///
     /// # Errors
-    /// Where it does not work here even on glibc.
+    /// If it does not work here even on glibc.
     pub(crate) fn make_ready(
         &self,
         file: PathBuf,

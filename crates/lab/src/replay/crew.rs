@@ -94,7 +94,7 @@ struct Scene<'a, M: KernelMemory> {
 /// Lets a crew send along `path` for `warm_up`, then for `measured`.
 ///
 /// # Panics
-/// Where there is no memory left, a CPU is not ours to use, or the path does not suit the crew:
+/// If there is no memory left, a CPU is not ours to use, or the path does not suit the crew:
 /// answers and batches need a queue with one sender, unless it is a pipe.
 pub(crate) fn run<M: KernelMemory>(
     memory: &M,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 /// Messages in the order in which they were sent.
 ///
-/// * `tags.len()` = messages that nobody has received yet
+/// * `tags.len()` = messages that have not been received yet
 /// * the pieces of one kind lie in the order of the messages that hold them
 #[derive(Debug, Default)]
 pub(crate) struct Flight {

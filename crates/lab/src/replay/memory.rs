@@ -30,7 +30,7 @@ impl Buffer {
     /// The address of `bytes` bytes from `offset` on.
     ///
     /// # Panics
-    /// Where they are not all inside.
+    /// If they are not all inside.
     fn range(&self, offset: usize, bytes: usize) -> *mut u8 {
         assert!(offset + bytes <= self.bytes, "{bytes} bytes at {offset} of {}", self.bytes);
         // SAFETY: the offset lies inside of the memory or at its end.
@@ -40,7 +40,7 @@ impl Buffer {
     /// Copies `source` to `offset`.
     ///
     /// # Panics
-    /// Where it is too small.
+    /// If it is too small.
     pub(crate) fn write(&mut self, offset: usize, source: &[u8]) {
         let target = self.range(offset, source.len());
         // SAFETY: the memory is writable for that many bytes and ours alone, so it does not
@@ -51,7 +51,7 @@ impl Buffer {
     /// Fills its first `bytes` bytes with zeros.
     ///
     /// # Panics
-    /// Where it is too small.
+    /// If it is too small.
     pub(crate) fn clear(&mut self, bytes: usize) {
         // SAFETY: the memory is writable for that many bytes and ours alone.
         unsafe { self.range(0, bytes).write_bytes(0, bytes) };
@@ -60,7 +60,7 @@ impl Buffer {
     /// Copies what is at `offset` to `target`; every byte of it must have been written.
     ///
     /// # Panics
-    /// Where it is too small.
+    /// If it is too small.
     pub(crate) fn read(&self, offset: usize, target: &mut [u8]) {
         let source = self.range(offset, target.len());
         // SAFETY: as in `write`; fresh memory of the operating system reads as zero, so there is no

@@ -5,7 +5,7 @@
 //! path      a path: what is allocated and freed, from what, by whom, once for how many messages
 //! crew      groups of senders and receivers that hand messages to each other
 //! solo      tasks that allocate and free by themselves
-//! stage     where threads meet whoever measures them
+//! stage     where threads meet the one that measures them
 //! worker    a process that walks a path
 //! queue     what a receiver reads from
 //! flight    messages on their way, with the memory that they hold

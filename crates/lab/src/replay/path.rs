@@ -9,7 +9,7 @@
 
 use super::memory::{KernelMemory, Pages};
 
-/// Where a piece of memory comes from.
+/// The source of a piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// A slab cache.
@@ -69,7 +69,7 @@ pub(crate) fn kmalloc(bytes: usize, limit: usize) -> Source {
 pub(crate) struct Piece {
     /// Its name; no two pieces of a path have the same one.
     pub(crate) name: &'static str,
-    /// Where it comes from.
+    /// Its source.
     pub(crate) source: Source,
     /// Bytes at its start that the kernel clears.
     pub(crate) cleared: usize,
@@ -105,7 +105,7 @@ pub(crate) enum Act {
     FreeList,
 }
 
-/// In whose process.
+/// The process that does it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The sender, or the process that does both.
@@ -117,11 +117,11 @@ pub(crate) enum Role {
 /// A line of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// The actions.
+    /// The action.
     pub(crate) act: Act,
-    /// With what.
+    /// The piece.
     pub(crate) piece: Piece,
-    /// By whom.
+    /// The walker.
     pub(crate) role: Role,
     /// Once for how many messages.
     pub(crate) batch: u32,
@@ -211,7 +211,7 @@ impl Path {
     /// Creates its caches.
     ///
     /// # Panics
-    /// Where it breaks an equation of [`Plan`].
+    /// If it breaks an equation of [`Plan`].
     pub(crate) fn plan<M: KernelMemory>(&self, memory: &M) -> Plan<M::Cache> {
         let allocs = || self.steps.iter().filter(|step| step.act == Act::Alloc);
         let number = |piece: Piece| {

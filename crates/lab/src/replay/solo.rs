@@ -12,7 +12,7 @@ use std::sync::{PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Which legs are measured.
+/// The legs that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timed {
     /// Both; each task goes round by itself.
@@ -70,7 +70,7 @@ struct Shared {
 /// a warm-up round and the time `warm_up`.
 ///
 /// # Panics
-/// Where there is no memory left, or a CPU is not ours to use.
+/// If there is no memory left, or a CPU is not ours to use.
 pub(crate) fn run<M: KernelMemory>(
     memory: &M,
     path: &Path,
@@ -125,7 +125,7 @@ fn rounds<M: KernelMemory>(
             shared.longest_ns.store(0, Relaxed);
             let mut observed = stage.conduct(memory, order);
             if leg == timed {
-                // The time in which threads wake each other up is nobody's work.
+                // The time in which threads wake each other up is no task's work.
                 observed.wall = Duration::from_nanos(shared.longest_ns.load(Relaxed).max(1));
                 replayed.add(observed);
             }

@@ -48,7 +48,7 @@ impl<O: Copy> Stage<O> {
         }
     }
 
-    /// No order will follow.
+    /// Tells the threads that no order will follow.
     pub(super) fn end(&self) {
         self.set(None);
     }
@@ -69,7 +69,7 @@ impl<O: Copy> Stage<O> {
 /// there are none.
 ///
 /// # Panics
-/// Where the thread cannot be started, or the CPU is not ours to use.
+/// If the thread cannot be started, or the CPU is not ours to use.
 pub(super) fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     cpus: &[usize],

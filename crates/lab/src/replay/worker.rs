@@ -44,7 +44,7 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
     /// The first leg of one more message.
     ///
     /// # Panics
-    /// Where there is no memory.
+    /// If there is no memory.
     pub(super) fn send(&mut self, flight: &mut Flight, tag: u64) {
         let message = flight.messages();
         for step in &self.plan.legs[0] {
@@ -67,7 +67,7 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
     /// The second leg of all messages; `see` is called with each tag.
     ///
     /// # Panics
-    /// Where there is no memory.
+    /// If there is no memory.
     pub(super) fn receive(&mut self, flight: &mut Flight, mut see: impl FnMut(u64)) {
         let count = flight.messages();
         let carriers = self.carriers(flight);
@@ -85,7 +85,7 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
     /// The third leg of all messages that were received.
     ///
     /// # Panics
-    /// Where there is no memory.
+    /// If there is no memory.
     pub(super) fn settle(&mut self, flight: &mut Flight) {
         let count = std::mem::take(&mut flight.answered);
         for message in 0..count {

@@ -1,4 +1,4 @@
-//! `--calibrate`: the page allocator's share of a replay, so that anybody can check the constants.
+//! `--calibrate`: the page allocator's share of a replay, for a check of the constants.
 //!
 //! A profile of the threads would say more of this machine's scheduler than of the path: handing a
 //! burst over costs as much as sending it. So one thread walks the path by itself, for each burst

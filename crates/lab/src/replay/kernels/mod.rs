@@ -62,7 +62,7 @@ pub(crate) struct Scale<'a> {
     pub(crate) tasks: usize,
     /// CPUs that are used in turn.
     pub(crate) cpus: &'a [usize],
-    /// Before what is measured.
+    /// Length of the warm-up.
     pub(crate) warm_up: Duration,
     /// Length of the measurement, where there is no fixed amount of work.
     pub(crate) measured: Duration,
@@ -72,7 +72,7 @@ impl Scenario {
     /// Runs it.
     ///
     /// # Panics
-    /// Where there is no memory left, or a CPU is not ours to use.
+    /// If there is no memory left, or a CPU is not ours to use.
     pub(crate) fn run<M: KernelMemory>(&self, memory: &M, scale: Scale<'_>) -> Replayed {
         let Scale { tasks, cpus, warm_up, measured } = scale;
         match self.cast {

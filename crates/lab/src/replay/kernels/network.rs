@@ -4,7 +4,7 @@ use super::super::crew::Load;
 use super::super::path::{Path, Piece, Role, Source, Step, Work, alloc, free, kmalloc};
 use super::{Cast, Scenario, pair};
 
-/// What a packet costs beside the allocator: sender and receiver each copy so many bytes between
+/// The cost of a packet beside the allocator: sender and receiver each copy this many bytes between
 /// buffers of their own. Fixed before any variant ran, so that the page allocator has the share of
 /// the baseline that document 003 measured: `__free_pages_ok` 12.37 % and `get_page_from_freelist`
 /// 11.52 %, together 23.9 %. On the machine where it was fixed, one thread that walks the path of
@@ -18,7 +18,7 @@ use super::{Cast, Scenario, pair};
 /// for 16 KiB, of which the copies are a good half).
 pub(crate) const PACKET_WORK: usize = 15 << 10;
 
-/// What a message costs on a stream of TCP beside the allocator, where the stack is entered once
+/// The cost of a message on a stream of TCP beside the allocator, where the stack is entered once
 /// for many: a quarter of a packet. Document 000, hopcpu: sockperf's messages took 1,208, 623, 390,
 /// 445 and 547 ns by TCP, median 547, and 2,186 to 2,313 ns by UDP.
 const STREAM_MESSAGE_WORK: usize = PACKET_WORK / 4;

@@ -9,7 +9,7 @@ use super::{Cast, Scenario};
 /// A page of a program or of the page cache.
 const MOVABLE: Source = Source::Pages(Pages { order: 0, movable: true });
 
-/// What a fault costs beside the page allocator and clearing the page, as bytes copied. Document
+/// The cost of a fault beside the page allocator and clearing the page, as bytes copied. Document
 /// 004 has a rate and no profile: 1,417 ns for a fault of a single task, all in all. Clearing 4 KiB
 /// was 100 to 200 ns of it on such a machine; what is left, without the allocator, is taken as what
 /// three copies of 4 KiB cost. LRU lists are part of it, not modelled.
