@@ -1,7 +1,7 @@
 //! Tables for a terminal or a page, and the format of numbers in them.
 
-use comfy_table::presets::ASCII_MARKDOWN;
-use comfy_table::{CellAlignment, Table as Grid};
+use comfy_table::presets::{ASCII_MARKDOWN, NOTHING};
+use comfy_table::{CellAlignment, Table as Grid, TableStyle};
 
 /// The kind of an entry; renderers align and colour it accordingly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,8 +74,18 @@ impl Table {
 
     /// Returns Markdown, which reads as well in a terminal as in a document.
     pub fn text(&self) -> String {
+        self.drawn(ASCII_MARKDOWN)
+    }
+
+    /// Returns columns without lines, as the classic tables have them.
+    pub fn plain(&self) -> String {
+        let lines = self.drawn(NOTHING);
+        lines.lines().map(str::trim_end).collect::<Vec<&str>>().join("\n")
+    }
+
+    fn drawn(&self, style: TableStyle) -> String {
         let mut grid = Grid::new();
-        grid.load_style(ASCII_MARKDOWN);
+        grid.load_style(style);
         let texts = |row: &[Entry]| row.iter().map(|it| it.text.clone()).collect::<Vec<String>>();
         grid.set_header(texts(&self.head));
         grid.add_rows(self.rows.iter().map(|row| texts(row)));

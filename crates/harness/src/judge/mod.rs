@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! selection  which variants of one or several runs stand side by side, and over which rows
+//! judging    from a column of them to a judgement
 //! decision   from two columns of figures to an outcome
 //! judgement  the outcome with its grounds, which every renderer takes
 //! reached    success or failure of a run against its targets
@@ -13,8 +14,8 @@
 //! samples are a pair where they were taken in one round, so that what drifts cancels. Variants of
 //! different runs have no pairs: there the median of all differences is the centre, and the
 //! interval is that of Mann and Whitney. Of several workloads the mean of each round is taken
-//! first, so that the interval is that of the geometric mean. An interval needs [`MIN_PAIRS`]
-//! pairs. Where the baseline is near zero, or a figure is not positive, differences are estimated
+//! first, so that the interval is that of the geometric mean. An interval needs six pairs
+//! ([`MIN_PAIRS`]). Where the baseline is near zero, or a figure is not positive, differences are estimated
 //! in the same way: 1 ms of system time against 3 is no factor of three, but two ticks of a clock.
 //!
 //! Every table, the JSON and the page take a [`Judgement`] from [`Selection::judge`] and compute
@@ -24,6 +25,7 @@
 
 mod decision;
 mod judgement;
+mod judging;
 mod reached;
 mod selection;
 

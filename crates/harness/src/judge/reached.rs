@@ -103,12 +103,13 @@ impl<'a> Reached<'a> {
         if peers.is_empty() {
             return nothing(lacking());
         }
-        let field = Field { selection: &selection, metric, target, rows: &rows };
-        let items = field.items(&peers).into_iter();
+        let contest = Contest { selection: &selection, metric, target, rows: &rows };
+        let items = contest.items(&peers).into_iter();
         let decides = items.max_by(|one, other| {
             one.rank().cmp(&other.rank()).then(one.centre().total_cmp(&other.centre()))
         });
-        let mut reached = decides.map_or_else(|| nothing(Success::NotRun), |it| field.reached(it));
+        let mut reached =
+            decides.map_or_else(|| nothing(Success::NotRun), |it| contest.reached(it));
         let has_run = |name: &&String| run.meta.workload(name).is_some();
         let (all, run) = (target.workloads.len(), target.workloads.iter().filter(has_run).count());
         // One miss is enough where every workload has to reach it.
@@ -170,15 +171,15 @@ impl Item<'_, '_> {
     }
 }
 
-/// The figures that a target is about.
-struct Field<'a, 's> {
+/// The figures that a target is about: the baseline against its peers.
+struct Contest<'a, 's> {
     selection: &'s Selection<'a>,
     metric: &'a Metric,
     target: &'a Target,
     rows: &'s [Row<'a>],
 }
 
-impl<'a, 's> Field<'a, 's> {
+impl<'a, 's> Contest<'a, 's> {
     /// Estimates the distance of `one` above the peers.
     fn estimate(&self, one: &'s Column<'a>, pairs: &Pairs<'a, 's>) -> Result<Estimate, Reason> {
         let of = |cells: &Pairs<'a, 's>| -> Result<Figures, Reason> {

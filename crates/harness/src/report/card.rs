@@ -128,6 +128,11 @@ pub(super) fn fitted(text: &str, width: f64) -> String {
     }
 }
 
+/// Writes the points of a line.
+pub(super) fn points(places: impl Iterator<Item = (f64, f64)>) -> String {
+    places.map(|(x, y)| format!("{},{} ", px(x), px(y))).collect()
+}
+
 /// A place as it is written.
 pub(super) fn px(place: f64) -> String {
     let text = format!("{place:.1}");

@@ -2,7 +2,7 @@
 
 use super::axes::Field;
 use super::boxes::exact;
-use super::card::{Card, Data, WIDTH, px};
+use super::card::{Card, Data, WIDTH, points, px};
 use super::palette::Palette;
 use super::scale::Scale;
 use crate::judge::{Row, Selection};
@@ -19,17 +19,17 @@ const DOUBLING: f64 = 8.0;
 /// A variant's line: median and quartiles by number of tasks.
 struct Curve<'a> {
     label: &'a str,
-    points: Vec<Point>,
+    points: Vec<Level>,
 }
 
-struct Point {
+struct Level {
     tasks: u32,
     median: f64,
     low: f64,
     high: f64,
 }
 
-impl Point {
+impl Level {
     fn new(tasks: u32, samples: Vec<f64>) -> Option<Self> {
         let median = statistics::median(&samples)?;
         let sorted = Sorted::new(samples)?;
@@ -48,7 +48,7 @@ pub(super) fn card(selection: &Selection<'_>, workload: &str, palette: &Palette)
         .iter()
         .map(|column| {
             let point =
-                |row: &Row<'_>| Point::new(row.tasks, selection.samples(column, *row, &rate));
+                |row: &Row<'_>| Level::new(row.tasks, selection.samples(column, *row, &rate));
             Curve { label: &column.label, points: rows.iter().filter_map(point).collect() }
         })
         .collect();
@@ -68,9 +68,9 @@ pub(super) fn card(selection: &Selection<'_>, workload: &str, palette: &Palette)
 }
 
 fn picture(curves: &[Curve<'_>], palette: &Palette) -> Markup {
-    let points = || curves.iter().flat_map(|curve| &curve.points);
-    let tops: Vec<f64> = points().map(|point| point.high.max(point.median)).collect();
-    let mut tasks: Vec<u32> = points().map(|point| point.tasks).collect();
+    let all = || curves.iter().flat_map(|curve| &curve.points);
+    let tops: Vec<f64> = all().map(|point| point.high.max(point.median)).collect();
+    let mut tasks: Vec<u32> = all().map(|point| point.tasks).collect();
     tasks.sort_unstable();
     tasks.dedup();
     let (fewest, most) = (f64::from(tasks[0]), f64::from(tasks[tasks.len() - 1]));
@@ -118,19 +118,15 @@ fn ideal(curves: &[Curve<'_>], x: &Scale, y: &Scale, (fewest, most): (f64, f64))
     let end = most.min(y.high() / per_task);
     let place = |step: i32| {
         let number = fewest + (end - fewest).max(0.0) * f64::from(step) / 24.0;
-        format!("{},{} ", px(x.at(number)), px(y.at(per_task * number)))
+        (x.at(number), y.at(per_task * number))
     };
-    let points: String = (0..=24).map(place).collect();
+    let points = points((0..=24).map(place));
     Some(html! { polyline.ideal points=(points) { title { "ideal scaling of the baseline" } } })
 }
 
 fn line(curve: &Curve<'_>, palette: &Palette, x: &Scale, y: &Scale) -> Markup {
-    let place = |it: &Point| (x.at(f64::from(it.tasks)), y.at(it.median));
-    let points: String = curve
-        .points
-        .iter()
-        .map(|point| format!("{},{} ", px(place(point).0), px(place(point).1)))
-        .collect();
+    let place = |it: &Level| (x.at(f64::from(it.tasks)), y.at(it.median));
+    let points = points(curve.points.iter().map(place));
     html! {
         g class=(palette.class(curve.label)) {
             polyline.curve points=(points) {}
@@ -151,7 +147,7 @@ fn line(curve: &Curve<'_>, palette: &Palette, x: &Scale, y: &Scale) -> Markup {
 }
 
 fn data(curves: &[Curve<'_>]) -> Data {
-    let row = |label: &str, Point { tasks, median, low, high }: &Point| {
+    let row = |label: &str, Level { tasks, median, low, high }: &Level| {
         let figures = [*median, *low, *high].map(exact);
         [label.to_owned(), tasks.to_string()].into_iter().chain(figures).collect::<Vec<String>>()
     };

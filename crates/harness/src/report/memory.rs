@@ -2,7 +2,7 @@
 
 use super::axes::Field;
 use super::boxes::exact;
-use super::card::{Card, Data, WIDTH, px};
+use super::card::{Card, Data, WIDTH, points, px};
 use super::palette::Palette;
 use super::scale::Scale;
 use crate::judge::{Row, Selection};
@@ -26,7 +26,7 @@ const ROWS: usize = 200;
 struct Course<'a> {
     label: &'a str,
     round: u32,
-    points: Vec<Point>,
+    points: Vec<Moment>,
 }
 
 impl<'a> Course<'a> {
@@ -40,7 +40,7 @@ impl<'a> Course<'a> {
 
 /// A reading on the axes of the picture.
 #[derive(Clone, Copy, Debug)]
-struct Point {
+struct Moment {
     second: f64,
     resident: f64,
     charged: f64,
@@ -80,8 +80,8 @@ pub(super) fn card(selection: &Selection<'_>, row: Row<'_>, palette: &Palette) -
     })
 }
 
-fn point(reading: &Reading, start: f64) -> Point {
-    Point {
+fn point(reading: &Reading, start: f64) -> Moment {
+    Moment {
         second: (reading.ms - start) / 1e3,
         resident: reading.resident as f64 / MIB,
         charged: reading.charged as f64 / MIB,
@@ -89,9 +89,9 @@ fn point(reading: &Reading, start: f64) -> Point {
 }
 
 fn picture(lines: &[Course<'_>], palette: &Palette, since: &str, is_idle: bool) -> Markup {
-    let points = || lines.iter().flat_map(|line| &line.points);
-    let highest: Vec<f64> = points().map(|point| point.resident).collect();
-    let seconds: Vec<f64> = points().map(|point| point.second).collect();
+    let all = || lines.iter().flat_map(|line| &line.points);
+    let highest: Vec<f64> = all().map(|point| point.resident).collect();
+    let seconds: Vec<f64> = all().map(|point| point.second).collect();
     let y = Scale::from_zero(&highest, (FIELD.bottom, FIELD.top));
     let from = seconds.iter().copied().fold(f64::INFINITY, f64::min);
     let to = seconds.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -107,10 +107,8 @@ fn picture(lines: &[Course<'_>], palette: &Palette, since: &str, is_idle: bool) 
         }
         // The baseline is the first column, and lies on top.
         @for line in lines.iter().rev() {
-            @let places: String = thinned(&line.points, POINTS)
-                .iter()
-                .map(|it| format!("{},{} ", px(x.at(it.second)), px(y.at(it.resident))))
-                .collect();
+            @let thin = thinned(&line.points, POINTS).into_iter();
+            @let places = points(thin.map(|it| (x.at(it.second), y.at(it.resident))));
             g class=(palette.class(line.label)) {
                 polyline class="curve thin" points=(places) {
                     title { (line.label) ", round " (line.round) }
@@ -121,9 +119,9 @@ fn picture(lines: &[Course<'_>], palette: &Palette, since: &str, is_idle: bool) 
 }
 
 /// Returns at most about `most` points. The highest of each group stays, so that no peak is lost.
-fn thinned(points: &[Point], most: usize) -> Vec<Point> {
+fn thinned(points: &[Moment], most: usize) -> Vec<Moment> {
     let each = points.len().div_ceil(most).max(1);
-    let highest = |some: &[Point]| {
+    let highest = |some: &[Moment]| {
         some.iter().copied().max_by(|one, two| one.resident.total_cmp(&two.resident))
     };
     points.chunks(each).filter_map(highest).collect()
@@ -133,8 +131,8 @@ fn data(lines: &[Course<'_>]) -> Data {
     let header = ["variant", "round", "seconds", "resident, MiB", "charged, MiB"];
     let rows = |most: usize| -> Vec<Vec<String>> {
         let of_line = |line: &Course<'_>| -> Vec<Vec<String>> {
-            let row = |point: &Point| {
-                let Point { second, resident, charged } = *point;
+            let row = |point: &Moment| {
+                let Moment { second, resident, charged } = *point;
                 let label = line.label.to_owned();
                 let figures = [second, resident, charged].map(exact);
                 [label, line.round.to_string()].into_iter().chain(figures).collect()
@@ -159,9 +157,9 @@ mod tests {
     fn thinning_keeps_peaks() {
         let point = |index: usize| {
             let resident = if index == 577 { 900.0 } else { 1.0 };
-            Point { second: index as f64, resident, charged: 0.0 }
+            Moment { second: index as f64, resident, charged: 0.0 }
         };
-        let points: Vec<Point> = (0..1000).map(point).collect();
+        let points: Vec<Moment> = (0..1000).map(point).collect();
         let thin = thinned(&points, 100);
         assert_eq!(thin.len(), 100);
         assert!(thin.iter().any(|point| point.resident == 900.0));

@@ -2,7 +2,7 @@
 
 use super::axes::{self, Field};
 use super::boxes::exact;
-use super::card::{Card, Data, LETTER, WIDTH, px};
+use super::card::{self, Card, Data, LETTER, WIDTH, px};
 use super::palette::Palette;
 use super::scale::Scale;
 use crate::judge::{Column, Row, Selection};
@@ -85,10 +85,7 @@ fn picture(points: &[Point], palette: &Palette, says: (&str, &str), is_rate: boo
     let x = Scale::covering(&all(|point| point.memory), (FIELD.left + 6.0, FIELD.right - 6.0));
     let y = Scale::covering(&all(|point| point.speed), (FIELD.bottom - 6.0, FIELD.top + 6.0));
     let place = |point: &Point| (x.at(point.memory), y.at(point.speed));
-    let front: String = front(points, is_rate)
-        .into_iter()
-        .map(|point| format!("{},{} ", px(place(point).0), px(place(point).1)))
-        .collect();
+    let front = card::points(front(points, is_rate).into_iter().map(place));
     let places: Vec<(f64, f64)> = points.iter().map(place).collect();
     let names = Names::new(points, &places);
     html! {

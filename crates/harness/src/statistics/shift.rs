@@ -126,6 +126,7 @@ mod tests {
         let signed_rank = [(5, None), (6, Some(0)), (8, Some(3)), (10, Some(8)), (20, Some(52))];
         for (n, critical) in signed_rank {
             assert_eq!(signed_rank_cut(n), critical, "{n} pairs");
+            assert_eq!(signed_rank_cut(n).is_some(), n >= MIN_PAIRS);
         }
         let rank_sum = [
             (3, 3, None),
