@@ -15,7 +15,8 @@ pub(super) struct Field {
 }
 
 impl Field {
-    /// Draws vertical lines at the ticks of a horizontal axis, with their names and its label below.
+    /// Draws vertical lines at the ticks of a horizontal axis, with their names and its label
+    /// below.
     pub(super) fn horizontal(&self, scale: &Scale, says: &str) -> Markup {
         html! {
             @for tick in scale.ticks() {
