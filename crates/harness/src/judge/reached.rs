@@ -446,7 +446,7 @@ mod tests {
         fails(&mut run, "glibc", |_| true);
         assert_eq!(judge(&against(&[]), &run).success, unclear("no figure"));
         fails(&mut run, "snmalloc", |_| true);
-        assert_eq!(judge(&pairs(), &run).success, unclear("no figure"), "nobody is the best there");
+        assert_eq!(judge(&pairs(), &run).success, unclear("no figure"), "no peer has a figure");
     }
 
     /// `docs/methodology.md` says so of the best of several that are equal.
