@@ -1,11 +1,11 @@
-//! What a comparison prints: the figures, the verdicts, what they rest on, and what to do next.
+//! The output of a comparison: figures, verdicts, the evidence for them, and advice.
 
 use super::first_look::{self, FirstLook};
-use super::judgement::{Judged, Judgement};
+use super::judgement::Judgements;
 use super::request::{Request, Runs};
 use super::weight::Weight;
+use quarry_harness::judge::{Outcome, Reason, Selection};
 use quarry_harness::results::{Cell, Direction, Metric, Run, Variant};
-use quarry_harness::statistics;
 use quarry_harness::table;
 use serde_json::{Value, json};
 use std::fmt;
@@ -15,14 +15,14 @@ const SCHEMA: &str = "quarry-compare/1";
 
 /// Everything that is known at the end.
 pub(super) struct Answer<'a> {
-    /// What was asked.
-    pub(super) request: &'a Request,
-    /// What was measured.
+    /// The request.
+    request: &'a Request,
+    /// The measured run.
     pub(super) run: &'a Run,
-    /// What follows from it.
-    pub(super) judgement: &'a Judgement,
-    /// What runs under the counter showed, or why there are none.
-    pub(super) look: Result<&'a FirstLook, &'a anyhow::Error>,
+    /// The judgements on the run.
+    judgements: Judgements,
+    /// The result of runs under the counter, or the reason why there are none.
+    look: Result<&'a FirstLook, &'a anyhow::Error>,
 }
 
 impl fmt::Display for Answer<'_> {
@@ -48,7 +48,7 @@ impl fmt::Display for Answer<'_> {
                 writeln!(f, "* {}", self.evidence(&variant.name, &variant.description))?;
             }
         }
-        let mut notes = self.judgement.advice(self.run);
+        let mut notes = self.judgements.advice();
         notes.extend(self.noise());
         notes.extend(self.little());
         notes.extend(self.pymalloc());
@@ -60,7 +60,16 @@ impl fmt::Display for Answer<'_> {
     }
 }
 
-impl Answer<'_> {
+impl<'a> Answer<'a> {
+    /// Judges a run.
+    pub(super) fn new(
+        request: &'a Request,
+        run: &'a Run,
+        look: Result<&'a FirstLook, &'a anyhow::Error>,
+    ) -> Self {
+        Self { request, run, judgements: Judgements::of(run), look }
+    }
+
     fn head(&self) -> String {
         let words: Vec<_> = self.request.command.iter().map(|it| it.to_string_lossy()).collect();
         let rounds = self.run.rounds();
@@ -93,59 +102,69 @@ impl Answer<'_> {
     }
 
     fn medians(&self) -> String {
-        let meta = &self.run.meta;
-        let mut header = vec!["allocator".to_owned(), "runs".to_owned()];
-        header.extend(meta.metrics.iter().map(Metric::label));
-        let rows = meta.variants.iter().map(|variant| {
-            let mut row = vec![variant.name.clone(), self.judgement.runs(&variant.name)];
-            row.extend(meta.metrics.iter().map(|metric| self.median(&variant.name, metric)));
-            row
-        });
-        table::render(header, rows.collect())
+        let selection = Selection::of(self.run);
+        let metrics = &self.run.meta.metrics;
+        let head = ["allocator".to_owned(), "runs".to_owned()].into_iter();
+        let row = |variant: &Variant| {
+            let column = selection.column(&variant.name);
+            let (failed, taken) = self.counts(&variant.name);
+            let runs = match failed {
+                0 => taken.to_string(),
+                failed => format!("{failed} of {taken} failed"),
+            };
+            let median = |metric: &Metric| {
+                let median = column.filter(|_| failed == 0);
+                match median.and_then(|it| selection.median(it, selection.rows[0], metric)) {
+                    Some(median) if metric.decimals == 0 => format!("{median:.0}"),
+                    median => table::figure_or(median, "-"),
+                }
+            };
+            [variant.name.clone(), runs].into_iter().chain(metrics.iter().map(median)).collect()
+        };
+        let rows = self.run.meta.variants.iter().map(row).collect();
+        table::render(head.chain(metrics.iter().map(Metric::label)).collect(), rows)
     }
 
-    fn median(&self, variant: &str, metric: &Metric) -> String {
-        if self.judgement.has_failed(variant) {
-            return "-".to_owned();
-        }
-        let workload = &self.run.meta.workloads[0].name;
-        let values = self.run.values(Cell { workload, tasks: 1, variant }, metric);
-        let values: Vec<f64> = values.into_iter().flatten().collect();
-        match statistics::median(&values) {
-            None => "-".to_owned(),
-            Some(median) if metric.decimals == 0 => format!("{median:.0}"),
-            Some(median) => table::figure(median),
-        }
+    /// Returns the numbers of failed and of all counted runs of a variant.
+    fn counts(&self, variant: &str) -> (usize, usize) {
+        let cell = Cell { workload: &self.run.meta.workloads[0].name, tasks: 1, variant };
+        let failed = self.run.samples_of(cell).filter(|it| it.failure.is_some()).count();
+        (failed, self.run.samples_of(cell).count())
     }
 
     fn verdicts(&self) -> String {
         let judged = self.judged();
-        let mut header = vec!["allocator".to_owned()];
-        header.extend(judged.iter().map(|metric| match metric.direction {
+        let mut head = vec!["allocator".to_owned()];
+        head.extend(judged.iter().map(|metric| match metric.direction {
             Direction::None => format!("{} (no direction given)", metric.name),
             Direction::Higher => format!("{} (higher is better)", metric.name),
             Direction::Lower => metric.name.clone(),
         }));
         let others = self.run.meta.variants.iter().filter(|it| it.name != self.run.meta.baseline);
         let rows = others.map(|variant| {
-            let cell = |metric: &&Metric| match self.judgement.of_metric(&variant.name, metric) {
-                Some(judged) if variant.copy_of.is_some() => judged.difference(),
-                Some(judged) => judged.to_string(),
-                None if self.judgement.has_failed(&variant.name) => "failed".to_owned(),
-                None => "-".to_owned(),
+            let text = |metric: &&Metric| {
+                let Some(judgement) = self.judgements.get(&variant.name, metric) else {
+                    return "-".to_owned();
+                };
+                match judgement.outcome {
+                    Outcome::NoVerdict(Reason::Failed) => "failed".to_owned(),
+                    Outcome::NoVerdict(_) => "-".to_owned(),
+                    _ if judgement.is_copy => judgement.change_text(),
+                    outcome => format!("{} {}", outcome.word(), judgement.change_text()),
+                }
             };
-            std::iter::once(variant.name.clone()).chain(judged.iter().map(cell)).collect()
+            std::iter::once(variant.name.clone()).chain(judged.iter().map(text)).collect()
         });
-        table::render(header, rows.collect())
+        table::render(head, rows.collect())
     }
 
-    /// Metrics that verdicts are passed on: those with a direction, and the primary one.
+    /// Returns the metrics with a verdict: those with a direction, and the primary one.
     fn judged(&self) -> Vec<&Metric> {
         let metrics = self.run.meta.metrics.iter();
         metrics.filter(|it| it.primary || it.direction != Direction::None).collect()
     }
 
-    /// What a variant is and that it served.
+    /// Describes a variant and the proof that it served.
     fn evidence(&self, variant: &str, description: &str) -> String {
         let workload = &self.run.meta.workloads[0].name;
         let mut served: Vec<&str> = self
@@ -174,8 +193,7 @@ impl Answer<'_> {
     fn noise(&self) -> Option<String> {
         let copy = self.run.meta.copy()?;
         let primary = self.run.meta.primary();
-        let judged = self.judgement.of_metric(&copy.name, primary)?;
-        let floor = judged.floor()?;
+        let floor = self.judgements.get(&copy.name, primary)?.reach()?;
         Some(format!(
             "noise floor: {} and its own copy differ by up to {:.1} % in {}",
             self.run.meta.baseline,
@@ -184,7 +202,7 @@ impl Answer<'_> {
         ))
     }
 
-    /// How little there is to be seen, where that is so.
+    /// Says how little an allocator can change, where that is so.
     fn little(&self) -> Option<String> {
         let look = self.look.ok().filter(|look| look.weight == Weight::Little)?;
         let share = look.probe.influence() * 100.0;
@@ -203,7 +221,7 @@ impl Answer<'_> {
         on_own.then(|| text.to_owned())
     }
 
-    /// One line per variant that failed, the warm-up included.
+    /// Returns a line for each variant that failed, the warm-up included.
     fn failures(&self) -> Vec<String> {
         let line = |variant: &Variant| {
             let samples = self.run.samples.iter().filter(|it| it.variant == variant.name);
@@ -216,22 +234,14 @@ impl Answer<'_> {
         self.run.meta.variants.iter().filter_map(line).collect()
     }
 
-    /// Everything, for programs.
+    /// Returns everything as JSON.
     pub(super) fn as_json(&self) -> Value {
-        let verdict = |variant: &str, metric: &Metric, judged: &Judged| {
-            let mut value = judged.as_json();
-            value["variant"] = json!(variant);
-            value["metric"] = json!(metric.name);
-            value
+        let metrics = self.judged();
+        let of = |variant: &Variant| {
+            let json = |metric| Some(self.judgements.get(&variant.name, metric)?.json());
+            metrics.iter().copied().filter_map(json).collect::<Vec<Value>>()
         };
-        let mut verdicts = Vec::new();
-        for variant in &self.run.meta.variants {
-            for metric in self.judged() {
-                if let Some(judged) = self.judgement.of_metric(&variant.name, metric) {
-                    verdicts.push(verdict(&variant.name, metric, judged));
-                }
-            }
-        }
+        let verdicts: Vec<Value> = self.run.meta.variants.iter().flat_map(of).collect();
         let probe = self.look.ok().map(|FirstLook { probe, runs, .. }| {
             json!({
                 "runs": runs,

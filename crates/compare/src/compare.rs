@@ -8,7 +8,7 @@ use crate::figure::Figure;
 use crate::first_look::FirstLook;
 use crate::input::Input;
 use crate::interrupt::Interrupt;
-use crate::judgement::Judgement;
+use crate::judgement::Judgements;
 use crate::launch::Program;
 use crate::raw;
 use crate::reach::{self, NoVerdict};
@@ -50,8 +50,7 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
     }
     let idles = look.as_ref().is_ok_and(|look| look.idles);
     let run = experiment(request, baseline, program, idles).conduct()?;
-    let judgement = Judgement::of(&run);
-    let answer = Answer { request, run: &run, judgement: &judgement, look: look.as_ref() };
+    let answer = Answer::new(request, &run, look.as_ref());
     write!(out, "{answer}")?;
     places.write(&answer)?;
     Ok(match interrupt.signal() {
@@ -116,7 +115,7 @@ impl Places {
         }
         if let Some(html) = self.html {
             let name = answer.run.meta.workloads[0].name.clone();
-            let page = report::page(vec![(name, answer.run.clone())], &|_| None)?;
+            let page = report::page(vec![(name, answer.run.clone())])?;
             html.write(page.as_bytes())?;
         }
         Ok(())
@@ -163,6 +162,8 @@ fn experiment(
         workloads: vec![Workload::new(name, Verify::PerOperation(1))],
         tasks: vec![1],
         metrics: metrics(&program.figures, idles),
+        targets: Vec::new(),
+        strict: true,
         options: BTreeMap::new(),
         rounds: request.runs.at_most(),
         warm_up: true,
@@ -185,10 +186,10 @@ fn enough(runs: Runs) -> Stop {
             return Enough::Yes;
         }
         let Runs::UntilInterval { share, at_most } = runs else { return no };
-        let judgement = Judgement::of(run);
-        let expected = judgement.runs_until_within(share);
+        let judgements = Judgements::of(run);
+        let expected = judgements.runs_until_within(share);
         let expected = expected.map(|runs| runs.max(run.rounds() + 1).min(at_most as usize));
-        if judgement.is_within(share) { Enough::Yes } else { Enough::No { expected } }
+        if judgements.is_within(share) { Enough::Yes } else { Enough::No { expected } }
     })
 }
 

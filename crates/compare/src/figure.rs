@@ -11,7 +11,7 @@ const ACCEPTED: &str = "around the number, of a regular expression such as \
 /// One `--metric`.
 #[derive(Clone, Debug)]
 pub(super) struct Figure {
-    /// Its name in tables.
+    /// The name in tables.
     pub(super) name: String,
     /// Which way is better.
     pub(super) direction: Direction,
@@ -22,7 +22,7 @@ impl Figure {
     /// Reads all of them.
     ///
     /// # Errors
-    /// What is wrong with one.
+    /// The mistake in one of them.
     pub(super) fn parse_all(texts: &[String]) -> Result<Vec<Self>> {
         (1..).zip(texts).map(|(number, text)| Self::parse(text, number)).collect()
     }
@@ -31,7 +31,7 @@ impl Figure {
     /// figure's. `number` counts the options, from 1.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The mistake in it.
     pub(super) fn parse(text: &str, number: usize) -> Result<Self> {
         let (direction, pattern) = match text.split_once(':') {
             Some(("higher", rest)) => (Direction::Higher, rest),
@@ -60,12 +60,12 @@ impl Figure {
         Ok(Self { name, direction, regex })
     }
 
-    /// How the results declare it.
+    /// Returns the metric that the results declare.
     pub(super) fn metric(&self) -> Metric {
         Metric::new(&self.name, "", self.direction, &self.name)
     }
 
-    /// The last number that the program printed so.
+    /// Returns the last matching number that the program printed.
     pub(super) fn find(&self, output: &[u8]) -> Option<f64> {
         let found = self.regex.captures_iter(output).last()?.get(1)?;
         let text = std::str::from_utf8(found.as_bytes()).ok()?.replace([',', '_', ' '], "");

@@ -3,7 +3,7 @@
 use crate::blocks::{self, Step};
 use crate::doctor;
 use crate::environment::Environment;
-use crate::results::{Meta, Metric, Run, RunDirectory, SCHEMA, Sample, Variant, Workload};
+use crate::results::{Meta, Metric, Run, RunDirectory, SCHEMA, Sample, Target, Variant, Workload};
 use crate::sampler::{NoSample, SampleKey, Sampler, Taken};
 use anyhow::{Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -29,6 +29,10 @@ pub struct Experiment {
     pub tasks: Vec<u32>,
     /// The metrics of a sample; one of them is primary.
     pub metrics: Vec<Metric>,
+    /// Targets of the baseline.
+    pub targets: Vec<Target>,
+    /// If true, one failed sample takes the verdict from its variant; else its round is left out.
+    pub strict: bool,
     /// Parameters, for the reader of the results.
     pub options: BTreeMap<String, String>,
     /// Rounds after the warm-up, at most.
@@ -95,6 +99,8 @@ impl Experiment {
                     workloads: self.workloads,
                     tasks: self.tasks,
                     metrics: self.metrics,
+                    targets: self.targets,
+                    strict: self.strict,
                     options: self.options,
                     environment: Environment {
                         findings: doctor::brief(),
@@ -217,6 +223,8 @@ mod tests {
             workloads: vec![Workload::new("w", Verify::PerOperation(1))],
             tasks: vec![1],
             metrics: vec![Metric::time_per_operation().primary()],
+            targets: Vec::new(),
+            strict: false,
             options: BTreeMap::new(),
             rounds: 2,
             warm_up: true,

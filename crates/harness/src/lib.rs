@@ -10,13 +10,12 @@
 //! proc         memory of processes and of the machine
 //! watch        samples whose memory their parent reads while they run
 //! results      every raw sample of a run in a directory, and what is to know of it
-//! statistics   medians, paired ratios, bootstrap intervals
-//! comparison   from a run to tables
-//! tables       `quarry lab compare`: tables of recorded runs in four styles
-//! targets      what a run was to reach, as a table
+//! statistics   descriptions of samples, and the one estimator of differences
+//! judge        who is better, and what was reached: every judgement on a run
+//! table        a table for a terminal or a page, and how numbers are written
+//! tables       layouts of judgements: `quarry lab compare` and the experiments
 //! report       `quarry lab report`: runs as one page with pictures
 //! picture      lines over time, as SVG
-//! table        how numbers are printed
 //! doctor       what makes timings untrustworthy on this machine
 //! environment  what a reader of results has to know of the machine
 //! affinity     which CPUs a sample runs on
@@ -26,11 +25,11 @@
 
 pub mod affinity;
 pub mod blocks;
-pub mod comparison;
 pub mod destination;
 pub mod doctor;
 pub mod environment;
 pub mod experiment;
+pub mod judge;
 pub mod launch;
 pub mod nearest;
 pub mod options;
@@ -42,7 +41,6 @@ pub mod sampler;
 pub mod statistics;
 pub mod table;
 pub mod tables;
-pub mod targets;
 pub mod usage;
 pub mod watch;
 

@@ -104,6 +104,8 @@ impl<D: Defaults> Common<D> {
             workloads,
             tasks: self.tasks()?,
             metrics: vec![Metric::time_per_operation().primary()],
+            targets: Vec::new(),
+            strict: false,
             options: BTreeMap::new(),
             rounds: self.samples,
             warm_up: true,

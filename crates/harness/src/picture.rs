@@ -3,24 +3,24 @@
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 
-/// One line of a picture.
-pub struct Line {
-    /// Its name in the legend.
+/// The course of one variant.
+pub struct Course {
+    /// The name in the legend.
     pub name: String,
     /// Points in the order of time.
     pub points: Vec<(f64, f64)>,
 }
 
-/// What is drawn.
+/// A picture to be drawn.
 pub struct Picture {
-    /// Above the picture.
+    /// The title above it.
     pub title: String,
-    /// What the horizontal axis says.
+    /// The label of the horizontal axis.
     pub x: &'static str,
-    /// What the vertical axis says.
+    /// The label of the vertical axis.
     pub y: &'static str,
     /// The lines, the most important last: it lies on top.
-    pub lines: Vec<Line>,
+    pub lines: Vec<Course>,
 }
 
 const SIZE: (u32, u32) = (880, 420);
@@ -47,7 +47,7 @@ const STYLE: &str = "<style>\
     </style>\n";
 
 impl Picture {
-    /// The picture as SVG.
+    /// Returns the picture as SVG.
     ///
     /// # Errors
     /// Where there is nothing to draw.
@@ -111,7 +111,7 @@ impl Picture {
         Ok(())
     }
 
-    /// With a ground and styles that follow the page.
+    /// Adds a ground and styles that follow the page.
     fn dressed(&self, svg: &str) -> String {
         let end = svg.find('>').map_or(0, |at| at + 1);
         let (head, rest) = svg.split_at(end);
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     fn picture(points: Vec<(f64, f64)>) -> Picture {
-        let line = |name: &str| Line { name: name.to_owned(), points: points.clone() };
+        let line = |name: &str| Course { name: name.to_owned(), points: points.clone() };
         let lines = vec![line("one"), line("two")];
         Picture { title: "A title".to_owned(), x: "seconds", y: "MiB", lines }
     }

@@ -1,30 +1,108 @@
-//! How numbers are printed: Markdown tables, which read as well in a terminal as in a document.
+//! Tables for a terminal or a page, and the format of numbers in them.
 
-use crate::statistics::{Estimate, Interval};
-use comfy_table::presets::ASCII_MARKDOWN;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::presets::{ASCII_MARKDOWN, NOTHING};
+use comfy_table::{CellAlignment, Table as Grid, TableStyle};
 
-/// A table with a left-aligned first column and right-aligned others.
-pub fn render(header: Vec<String>, rows: Vec<Vec<String>>) -> String {
-    render_aligned(header, rows, &[0])
+/// The kind of an entry; renderers align and colour it accordingly.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Tone {
+    /// A number.
+    #[default]
+    Number,
+    /// Words, at the left of their column.
+    Words,
+    /// The name of a variant, which has a colour.
+    Variant,
+    /// Good news.
+    Better,
+    /// Bad news.
+    Worse,
+    /// A number of little weight.
+    Muted,
 }
 
-/// A table with some left-aligned columns; the others are right-aligned.
-pub fn render_aligned(header: Vec<String>, rows: Vec<Vec<String>>, left: &[usize]) -> String {
-    let mut table = Table::new();
-    table.load_style(ASCII_MARKDOWN);
-    let columns = header.len();
-    table.set_header(header);
-    table.add_rows(rows);
-    for index in (0..columns).filter(|index| !left.contains(index)) {
-        if let Some(column) = table.column_mut(index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+/// The content of one place in a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// The text.
+    pub text: String,
+    /// Its kind.
+    pub tone: Tone,
+    /// The text that a page shows while the reader points at the entry.
+    pub hint: Option<String>,
+}
+
+impl<T: Into<String>> From<T> for Entry {
+    fn from(text: T) -> Self {
+        Self { text: text.into(), ..Self::default() }
     }
-    table.to_string()
 }
 
-/// Three significant digits (two below 1), or all digits before the point.
+/// Words.
+pub fn words(text: impl Into<String>) -> Entry {
+    Entry { tone: Tone::Words, ..Entry::from(text) }
+}
+
+/// The name of a variant.
+pub fn variant(label: &str) -> Entry {
+    Entry { tone: Tone::Variant, ..Entry::from(label) }
+}
+
+/// A table. The head says what kind of entries a column has.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// Names of columns.
+    pub head: Vec<Entry>,
+    /// The rows, each as long as the head.
+    pub rows: Vec<Vec<Entry>>,
+}
+
+impl Table {
+    /// Makes a table of texts: words in the first column, numbers in the others unless their heads
+    /// are words.
+    pub fn of<H: Into<Entry>, E: Into<Entry>>(
+        head: impl IntoIterator<Item = H>,
+        rows: impl IntoIterator<Item = Vec<E>>,
+    ) -> Self {
+        let mut head: Vec<Entry> = head.into_iter().map(Into::into).collect();
+        if let Some(first) = head.first_mut() {
+            first.tone = Tone::Words;
+        }
+        let row = |row: Vec<E>| row.into_iter().map(Into::into).collect();
+        Self { head, rows: rows.into_iter().map(row).collect() }
+    }
+
+    /// Returns Markdown, which reads as well in a terminal as in a document.
+    pub fn text(&self) -> String {
+        self.drawn(ASCII_MARKDOWN)
+    }
+
+    /// Returns columns without lines, as the classic tables have them.
+    pub fn plain(&self) -> String {
+        let lines = self.drawn(NOTHING);
+        lines.lines().map(str::trim_end).collect::<Vec<&str>>().join("\n")
+    }
+
+    fn drawn(&self, style: TableStyle) -> String {
+        let mut grid = Grid::new();
+        grid.load_style(style);
+        let texts = |row: &[Entry]| row.iter().map(|it| it.text.clone()).collect::<Vec<String>>();
+        grid.set_header(texts(&self.head));
+        grid.add_rows(self.rows.iter().map(|row| texts(row)));
+        for (column, head) in grid.column_iter_mut().zip(&self.head) {
+            if head.tone != Tone::Words {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        grid.to_string()
+    }
+}
+
+/// Returns the text of a table with a left-aligned first column and right-aligned others.
+pub fn render(head: Vec<String>, rows: Vec<Vec<String>>) -> String {
+    Table::of(head, rows).text()
+}
+/// Writes three significant digits (two below 1), or all digits before the point.
 pub fn figure(value: f64) -> String {
     let decimals = match value.abs() {
         v if v < 0.0995 => 3,
@@ -35,19 +113,14 @@ pub fn figure(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// A ratio: three digits behind the point where it is near 1, where they matter.
+/// Writes a ratio: with three digits behind the point where it is near 1 and they matter.
 pub fn multiple(ratio: f64) -> String {
     if (0.1..10.0).contains(&ratio) { format!("{ratio:.3}") } else { figure(ratio) }
 }
 
-/// `median [low, high]`, with an asterisk where `noise`, the interval of an identical copy, has
-/// nothing in common with it.
-pub fn ratio(estimate: Option<Estimate>, noise: Option<Interval>) -> String {
-    let Some(Estimate { median, interval }) = estimate else { return "failed".to_owned() };
-    let Some(interval) = interval else { return figure(median) };
-    let differs = noise.is_some_and(|noise| !noise.overlaps(&interval));
-    let mark = if differs { " *" } else { "  " };
-    format!("{} [{}, {}]{mark}", figure(median), figure(interval.low), figure(interval.high))
+/// Writes a [`figure`], or a word where there is none.
+pub fn figure_or(value: Option<f64>, absent: &str) -> String {
+    value.map_or(absent.to_owned(), figure)
 }
 
 #[cfg(test)]
@@ -66,25 +139,13 @@ mod tests {
     }
 
     #[test]
-    fn asterisks_mark_what_an_identical_copy_does_not_explain() {
-        let interval = |low, high| Interval { low, high };
-        let estimate =
-            |median, low, high| Some(Estimate { median, interval: Some(interval(low, high)) });
-        let noise = Some(interval(0.97, 1.03));
-        assert_eq!(ratio(estimate(2.0, 1.9, 2.1), noise), "2.00 [1.90, 2.10] *");
-        assert_eq!(ratio(estimate(1.02, 1.01, 1.04), noise), "1.02 [1.01, 1.04]  ");
-        assert_eq!(ratio(Some(Estimate { median: 2.0, interval: None }), noise), "2.00");
-        assert_eq!(ratio(None, noise), "failed");
-    }
-
-    #[test]
     fn tables_are_markdown() {
-        let cells = |cells: &[&str]| cells.iter().map(|c| (*c).to_owned()).collect::<Vec<_>>();
-        let text = render(cells(&["name", "ns"]), vec![cells(&["a", "1"]), cells(&["bb", "22"])]);
+        let head = [Entry::from("name"), "ns".into(), words("why")];
+        let text = Table::of(head, vec![vec!["a", "1", "x"], vec!["bb", "22", "yy"]]).text();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "| name | ns |");
-        assert_eq!(lines[2], "| a    |  1 |");
-        assert_eq!(lines[3], "| bb   | 22 |");
+        assert_eq!(lines[0], "| name | ns | why |");
+        assert_eq!(lines[2], "| a    |  1 | x   |");
+        assert_eq!(lines[3], "| bb   | 22 | yy  |");
         assert!(lines[1].starts_with("|---"), "{}", lines[1]);
     }
 }

@@ -23,7 +23,6 @@ mod replay;
 
 use anyhow::Result;
 use clap::Subcommand;
-use experiments::peers;
 use quarry_compare::FindLibrary;
 use quarry_harness::doctor::DoctorArgs;
 use quarry_harness::launch::SampleArgs;
@@ -58,8 +57,8 @@ pub fn lab(command: LabCommand, find_library: FindLibrary<'_>, out: &mut dyn Wri
     match command {
         LabCommand::List => Ok(out.write_all(experiments::list().as_bytes())?),
         LabCommand::Run { experiment } => experiment.run(find_library, out),
-        LabCommand::Compare(compare) => compare.run(&peers::targets::of, out),
-        LabCommand::Report(report) => report.run(&peers::targets::of, out),
+        LabCommand::Compare(compare) => compare.run(out),
+        LabCommand::Report(report) => report.run(out),
         LabCommand::Doctor(doctor) => doctor.run(find_library().ok().as_deref(), out),
     }
 }

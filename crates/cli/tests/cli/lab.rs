@@ -45,7 +45,7 @@ fn measures_glibc_against_a_copy_of_itself() {
         .stdout(contains("seed 5"));
 
     let meta = meta(&place);
-    assert_eq!((&meta["schema"], &meta["seed"]), (&"quarry-lab/2".into(), &5.into()));
+    assert_eq!((&meta["schema"], &meta["seed"]), (&"quarry-lab/3".into(), &5.into()));
     assert_eq!(meta["variants"][1]["copy_of"], "glibc");
     let samples = samples(&place);
     assert_eq!(samples.len(), (6 + 1) * 2 * 2, "rounds and warm-up, patterns, variants");

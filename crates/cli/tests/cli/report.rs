@@ -78,6 +78,56 @@ fn the_page_says_what_the_tables_say() {
     }
 }
 
+/// The text of a number as tables write it.
+fn written(value: &Value) -> String {
+    let value = value.as_f64().unwrap();
+    if (0.1..10.0).contains(&value) {
+        return format!("{value:.3}");
+    }
+    let decimals = if value < 0.0995 { 3 } else { usize::from(value < 99.95) };
+    format!("{value:.decimals$}")
+}
+
+#[test]
+fn table_json_and_page_state_the_same_centre_and_interval() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = all(folder.path());
+    let mut checked = 0;
+    for name in ["patterns", "udp"] {
+        let compare = |style: &str| {
+            let mut command = quarry();
+            command.args(["lab", "compare", style]).arg(recorded(name));
+            String::from_utf8(command.output().unwrap().stdout).unwrap()
+        };
+        let table = compare("--style=modern");
+        let json: Value = serde_json::from_str(&compare("--style=json")).unwrap();
+        for judgement in json["judgements"].as_array().unwrap() {
+            let variant = judgement["variant"].as_str().unwrap();
+            let (centre, interval) = (written(&judgement["ratio"]), &judgement["interval"]);
+            let ends = [0, 1].map(|end| written(&interval[end]));
+            let said = format!("{centre} [{}, {}]", ends[0], ends[1]);
+            let verdict = judgement["verdict"].as_str().unwrap();
+            // The workload's name stands in the first of its rows only.
+            let is_row =
+                |line: &&str| line.contains(&said) && line.contains(&format!("| {variant}"));
+            let row = table.lines().find(is_row).unwrap_or_else(|| panic!("{judgement}\n{table}"));
+            assert!(page.contains(&format!(">{said}</td>")), "{said} is missing in the table");
+            assert!(page.contains(&format!(": {said}\">{centre}")), "{said} at a glance");
+            if !variant.ends_with("A/A") {
+                assert!(row.contains(&format!("| {verdict}")), "{row}");
+                let hint = format!("title=\"{verdict}: {said}\"");
+                assert!(page.contains(&hint), "{hint} is missing");
+            }
+            // The picture of a workload says the same as its table.
+            if judgement["tasks"].is_number() {
+                assert!(page.contains(&format!("×{centre}")), "×{centre} is missing");
+            }
+            checked += 1;
+        }
+    }
+    assert_eq!(checked, 5 * 4 + 3 * 3, "four and two workloads and their means");
+}
+
 /// Without the style, the script and the version, which change more often than what is said.
 /// `QUARRY_BLESS=1` records what comes out.
 #[test]

@@ -15,7 +15,8 @@ pub(super) struct Field {
 }
 
 impl Field {
-    /// Vertical lines at the ticks of a horizontal axis, their names below, and what it says.
+    /// Draws vertical lines at the ticks of a horizontal axis, with their names and its label
+    /// below.
     pub(super) fn horizontal(&self, scale: &Scale, says: &str) -> Markup {
         html! {
             @for tick in scale.ticks() {
@@ -28,8 +29,8 @@ impl Field {
         }
     }
 
-    /// Horizontal lines at the ticks of a vertical axis, with their names at the left, and above
-    /// the field what it says.
+    /// Draws horizontal lines at the ticks of a vertical axis, with their names at the left and its
+    /// label above the field.
     pub(super) fn vertical(&self, scale: &Scale, says: &str) -> Markup {
         html! {
             @for tick in scale.ticks() {
@@ -42,7 +43,7 @@ impl Field {
     }
 }
 
-/// Unit of a metric with what is better.
+/// Returns the unit of a metric with the better direction.
 pub(super) fn says(metric: &Metric) -> String {
     let unit = match metric.unit.is_empty() {
         true => &metric.name,
@@ -51,7 +52,7 @@ pub(super) fn says(metric: &Metric) -> String {
     format!("{unit}{}", better(metric.direction))
 }
 
-/// Which way is better, after a comma.
+/// Returns the better direction, after a comma.
 pub(super) fn better(direction: Direction) -> &'static str {
     match direction {
         Direction::Higher => ", higher is better",

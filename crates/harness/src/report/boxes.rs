@@ -4,23 +4,26 @@ use super::axes::{self, Field};
 use super::card::{Card, Data, LETTER, WIDTH, fitted, px};
 use super::palette::Palette;
 use super::scale::Scale;
-use crate::results::Direction;
+use crate::judge::{Column, Outcome, Reason, Row, Selection};
+use crate::results::{Direction, Relation};
 use crate::statistics::mmtests::Sorted;
-use crate::statistics::verdict::{Outcome, Verdict};
 use crate::statistics::{self, Interval};
-use crate::table::{self, figure};
-use crate::tables::selection::{Column, Row, Selection};
+use crate::table::{Table, figure};
 use maud::{Markup, html};
 
 /// Height of a variant: its name and its box.
 const LANE: f64 = 42.0;
 /// Half the height of a box.
 const HALF: f64 = 8.0;
-/// Whiskers reach to the last sample within so many interquartile ranges (Tukey 1977).
+/// Whiskers reach to the last sample within this many interquartile ranges (Tukey 1977).
 const WHISKERS: f64 = 1.5;
 
 /// The picture of a row; `None` where nothing was measured.
-pub(super) fn card(selection: &Selection<'_>, row: Row<'_>, palette: &Palette) -> Option<Card> {
+pub(super) fn card<'a>(
+    selection: &'a Selection<'a>,
+    row: Row<'a>,
+    palette: &Palette,
+) -> Option<Card> {
     let lanes: Vec<Lane<'_>> =
         selection.columns.iter().map(|column| Lane::new(selection, column, row)).collect();
     let values: Vec<f64> = lanes.iter().flat_map(|lane| lane.values.iter().copied()).collect();
@@ -48,17 +51,16 @@ pub(super) fn card(selection: &Selection<'_>, row: Row<'_>, palette: &Palette) -
     })
 }
 
-/// What two equal things differ by: the interval of the A/A copy around the baseline's median.
-fn noise_band(
-    selection: &Selection<'_>,
-    row: Row<'_>,
+/// Draws the noise: the interval of the A/A copy around the baseline's median.
+fn noise_band<'a>(
+    selection: &Selection<'a>,
+    row: Row<'a>,
     scale: &Scale,
     field: &Field,
 ) -> Option<Markup> {
     let copy = selection.copy()?;
-    let verdict = selection.judge(copy, |column| selection.values(column, row))?;
-    let Interval { low, high } = verdict.interval?;
-    let median = statistics::median(&selection.samples(selection.baseline(), row))?;
+    let Interval { low, high } = selection.judge(copy, &[row], selection.metric).ratios()?;
+    let median = selection.median(selection.baseline(), row, selection.metric)?;
     let (from, to) = (scale.at(median * low), scale.at(median * high));
     let width = (to - from).max(1.0);
     let hint = format!("noise: an equal copy measured {low:.3} to {high:.3} of the baseline");
@@ -78,19 +80,21 @@ struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
-    fn new(selection: &Selection<'_>, column: &'a Column<'_>, row: Row<'_>) -> Self {
-        let verdict = selection.judge(column, |column| selection.values(column, row));
-        let is_baseline = std::ptr::eq(column, selection.baseline());
-        let (said, outcome) = match verdict {
-            _ if is_baseline => ("baseline".to_owned(), None),
-            Some(verdict) if selection.is_copy(column) => (times(&verdict), None),
-            Some(verdict) => {
-                (format!("{} {}", times(&verdict), verdict.outcome.word()), Some(verdict.outcome))
-            }
-            None => (String::new(), None),
+    fn new(selection: &Selection<'a>, column: &'a Column<'a>, row: Row<'a>) -> Self {
+        let judgement = selection.judge(column, &[row], selection.metric);
+        let times = match judgement.relation {
+            Relation::Ratio => format!("×{}", judgement.centre_text()),
+            Relation::Difference => judgement.centre_text(),
         };
-        let values = selection.samples(column, row);
+        let said = match judgement.outcome {
+            Outcome::NoVerdict(Reason::Baseline) => "baseline".to_owned(),
+            Outcome::NoVerdict(_) => String::new(),
+            _ if judgement.is_copy => times,
+            outcome => format!("{times} {}", outcome.word()),
+        };
+        let values = selection.samples(column, row, selection.metric);
         let median = statistics::median(&values);
+        let outcome = Some(judgement.outcome).filter(|_| !judgement.is_copy);
         Self { label: &column.label, values, median, said, outcome }
     }
 
@@ -158,14 +162,10 @@ fn spread(index: usize) -> f64 {
     ((index as f64 * 0.618_034).fract() - 0.5) * 2.0 * (HALF - 2.0)
 }
 
-fn times(verdict: &Verdict) -> String {
-    format!("×{}", table::multiple(verdict.centre))
-}
-
 /// A row per round, a column per variant.
 fn data(selection: &Selection<'_>, row: Row<'_>) -> Data {
     let columns: Vec<Vec<Option<f64>>> =
-        selection.columns.iter().map(|column| selection.values(column, row)).collect();
+        selection.columns.iter().map(|it| selection.values(it, row, selection.metric)).collect();
     let rounds = columns.iter().map(Vec::len).max().unwrap_or(0);
     let cell = |column: &Vec<Option<f64>>, round: usize| {
         column.get(round).copied().flatten().map_or(String::new(), exact)
@@ -175,14 +175,11 @@ fn data(selection: &Selection<'_>, row: Row<'_>) -> Data {
         std::iter::once((round + 1).to_string()).chain(cells).collect()
     };
     let labels = selection.columns.iter().map(|column| column.label.clone());
-    Data {
-        header: std::iter::once("round".to_owned()).chain(labels).collect(),
-        rows: (0..rounds).map(line).collect(),
-        download: None,
-    }
+    let head = std::iter::once("round".to_owned()).chain(labels);
+    Table::of(head, (0..rounds).map(line).collect::<Vec<Vec<String>>>()).into()
 }
 
-/// As many digits as a sample can have.
+/// Writes a sample with all of its significant digits.
 pub(super) fn exact(value: f64) -> String {
     match value.abs() {
         it if it >= 1e6 || it == 0.0 => format!("{value:.0}"),

@@ -1,5 +1,8 @@
 //! A picture with its caption and the data behind it.
 
+use super::grid::grid;
+use super::palette::Palette;
+use crate::table::Table;
 use maud::{Markup, html};
 use std::fmt::Write;
 
@@ -12,30 +15,34 @@ pub(super) const LETTER: f64 = 7.3;
 /// Numbers behind a picture.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Data {
-    /// Names of columns.
-    pub(super) header: Vec<String>,
-    /// As written.
-    pub(super) rows: Vec<Vec<String>>,
-    /// What is downloaded, where that is more than the table shows.
-    pub(super) download: Option<Vec<Vec<String>>>,
+    /// The table that is shown.
+    pub(super) table: Table,
+    /// The table that is downloaded, where that is longer.
+    pub(super) download: Option<Table>,
+}
+
+impl From<Table> for Data {
+    fn from(table: Table) -> Self {
+        Self { table, download: None }
+    }
 }
 
 /// A picture.
 pub(super) struct Card {
-    /// What is shown.
+    /// Name of the subject.
     pub(super) title: String,
-    /// What the axes are and which way is better.
+    /// Meaning of the axes, and the better direction.
     pub(super) note: String,
     /// Height of the picture.
     pub(super) height: f64,
     /// Elements of the picture.
     pub(super) picture: Markup,
-    /// Its numbers.
+    /// Numbers behind the picture.
     pub(super) data: Data,
 }
 
 impl Card {
-    /// As HTML.
+    /// Returns the card as HTML.
     pub(super) fn markup(&self) -> Markup {
         let frame = format!("0 0 {WIDTH} {:.0}", self.height);
         html! {
@@ -53,43 +60,32 @@ impl Card {
 
 impl Data {
     fn markup(&self, title: &str) -> Markup {
-        let rows = self.download.as_ref().unwrap_or(&self.rows);
+        let all = self.download.as_ref().unwrap_or(&self.table);
         html! {
             details.data {
                 summary { "Data" }
-                a download=(file_name(title)) href=(self.uri(rows)) {
-                    "Download " (rows.len()) " rows as CSV"
+                a download=(file_name(title)) href=(uri(all)) {
+                    "Download " (all.rows.len()) " rows as CSV"
                 }
                 @if self.download.is_some() { p.note { "The table shows a selection." } }
-                (table(&self.header, &self.rows))
-            }
-        }
-    }
-
-    fn uri(&self, rows: &[Vec<String>]) -> String {
-        let mut text = String::new();
-        for row in std::iter::once(&self.header).chain(rows) {
-            let cells: Vec<String> = row.iter().map(|cell| csv_cell(cell)).collect();
-            text += &cells.join(",");
-            text.push('\n');
-        }
-        format!("data:text/csv;charset=utf-8,{}", percent_encoded(&text))
-    }
-}
-
-/// A table in a box of its own that scrolls where it is too wide; its head sorts it.
-pub(super) fn table(header: &[String], rows: &[Vec<String>]) -> Markup {
-    html! {
-        div.scroll tabindex="0" {
-            table {
-                thead { tr { @for cell in header { th scope="col" { (cell) } } } }
-                tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
+                (grid(&self.table, &Palette::default(), ""))
             }
         }
     }
 }
 
-/// A cell as RFC 4180 has it. What a spreadsheet would take for a formula gets an apostrophe.
+fn uri(table: &Table) -> String {
+    let mut text = String::new();
+    for row in std::iter::once(&table.head).chain(&table.rows) {
+        let cells: Vec<String> = row.iter().map(|entry| csv_cell(&entry.text)).collect();
+        text += &cells.join(",");
+        text.push('\n');
+    }
+    format!("data:text/csv;charset=utf-8,{}", percent_encoded(&text))
+}
+
+/// Writes a cell as RFC 4180 asks. A text that a spreadsheet would take for a formula gets an
+/// apostrophe.
 fn csv_cell(text: &str) -> String {
     let is_number = text.parse::<f64>().is_ok();
     let text = match text.starts_with(['=', '+', '-', '@']) && !is_number {
@@ -132,6 +128,11 @@ pub(super) fn fitted(text: &str, width: f64) -> String {
     }
 }
 
+/// Writes the points of a line.
+pub(super) fn points(places: impl Iterator<Item = (f64, f64)>) -> String {
+    places.map(|(x, y)| format!("{},{} ", px(x), px(y))).collect()
+}
+
 /// A place as it is written.
 pub(super) fn px(place: f64) -> String {
     let text = format!("{place:.1}");
@@ -144,18 +145,14 @@ mod tests {
 
     #[test]
     fn data_is_safe_for_its_readers() {
-        let cells = |cells: &[&str]| cells.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
-        let data = Data {
-            header: cells(&["a,b", "<b>"]),
-            rows: vec![cells(&["=HYPERLINK(1)", "-1.5"]), cells(&["say \"x\"\n", "1"])],
-            download: None,
-        };
-        let uri = data.uri(&data.rows);
+        let rows = [vec!["=HYPERLINK(1)", "-1.5"], vec!["say \"x\"\n", "1"]];
+        let table = Table::of(["a,b", "<b>"], rows);
+        let uri = uri(&table);
         let expected = "%22a,b%22,%3Cb%3E%0A%27%3DHYPERLINK%281%29,-1.5%0A\
                         %22say%20%22%22x%22%22%0A%22,1%0A";
         assert_eq!(uri, format!("data:text/csv;charset=utf-8,{expected}"));
-        let html = data.markup("A \"title\" & more").into_string();
-        assert!(html.contains("<th scope=\"col\">&lt;b&gt;</th>"), "{html}");
+        let html = Data::from(table).markup("A \"title\" & more").into_string();
+        assert!(html.contains(">&lt;b&gt;</th>"), "{html}");
         assert!(html.contains("download=\"a-title-more.csv\""), "{html}");
     }
 

@@ -1,12 +1,11 @@
-//! What explains a rate: lock acquisitions, zone calls and other counts per operation.
+//! Counters that explain a rate: lock acquisitions, zone calls and others, per operation.
 
 use super::boxes::exact;
 use super::card::{Card, Data, LETTER, WIDTH, fitted, px};
 use super::palette::Palette;
+use crate::judge::{Row, Selection};
 use crate::results::{Direction, Metric};
-use crate::statistics;
-use crate::table::figure;
-use crate::tables::selection::{Row, Selection};
+use crate::table::{Table, figure};
 use maud::{Markup, html};
 
 /// Height of a variant's bar, of a counter's name, and between counters.
@@ -26,11 +25,7 @@ fn counters<'a>(selection: &Selection<'a>) -> impl Iterator<Item = &'a Metric> +
 /// The picture of a row; `None` where nothing was counted.
 pub(super) fn card(selection: &Selection<'_>, row: Row<'_>, palette: &Palette) -> Option<Card> {
     let medians = |metric: &Metric| -> Vec<Option<f64>> {
-        let median = |column| {
-            let values = selection.values_of(column, row, metric);
-            statistics::median(&values.into_iter().flatten().collect::<Vec<f64>>())
-        };
-        selection.columns.iter().map(median).collect()
+        selection.columns.iter().map(|column| selection.median(column, row, metric)).collect()
     };
     let counted: Vec<(&Metric, Vec<Option<f64>>)> = counters(selection)
         .map(|metric| (metric, medians(metric)))
@@ -103,9 +98,6 @@ fn data(counted: &[(&Metric, Vec<Option<f64>>)], labels: &[&str]) -> Data {
         let cells = counted.iter().map(|(_, medians)| medians[index].map_or(String::new(), exact));
         std::iter::once((*label).to_owned()).chain(cells).collect()
     };
-    Data {
-        header: std::iter::once("variant".to_owned()).chain(names).collect(),
-        rows: labels.iter().enumerate().map(row).collect(),
-        download: None,
-    }
+    let head = std::iter::once("variant".to_owned()).chain(names);
+    Table::of(head, labels.iter().enumerate().map(row).collect::<Vec<Vec<String>>>()).into()
 }

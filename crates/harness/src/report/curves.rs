@@ -2,24 +2,39 @@
 
 use super::axes::Field;
 use super::boxes::exact;
-use super::card::{Card, Data, WIDTH, px};
+use super::card::{Card, Data, WIDTH, points, px};
 use super::palette::Palette;
 use super::scale::Scale;
+use crate::judge::{Row, Selection};
 use crate::results::Metric;
-use crate::statistics::{self, Estimate};
-use crate::table::figure;
-use crate::tables::selection::{Row, Selection};
+use crate::statistics::{self, mmtests::Sorted};
+use crate::table::{Table, figure};
 use maud::{Markup, html};
 
 const HEIGHT: f64 = 270.0;
 const FIELD: Field = Field { left: 46.0, right: WIDTH - 14.0, top: 24.0, bottom: HEIGHT - 40.0 };
-/// Where the most tasks are this many times the fewest, each doubling gets as much room.
+/// The axis of tasks is logarithmic where the most tasks are at least this many times the fewest.
 const DOUBLING: f64 = 8.0;
 
-/// A variant's line: its estimates by number of tasks.
+/// A variant's line: median and quartiles by number of tasks.
 struct Curve<'a> {
     label: &'a str,
-    points: Vec<(u32, Estimate)>,
+    points: Vec<Level>,
+}
+
+struct Level {
+    tasks: u32,
+    median: f64,
+    low: f64,
+    high: f64,
+}
+
+impl Level {
+    fn new(tasks: u32, samples: Vec<f64>) -> Option<Self> {
+        let median = statistics::median(&samples)?;
+        let sorted = Sorted::new(samples)?;
+        Some(Self { tasks, median, low: sorted.at(0.25), high: sorted.at(0.75) })
+    }
 }
 
 /// The picture of a workload; `None` where there are not two numbers of tasks with a figure.
@@ -32,10 +47,8 @@ pub(super) fn card(selection: &Selection<'_>, workload: &str, palette: &Palette)
         .columns
         .iter()
         .map(|column| {
-            let values = |row: &Row<'_>| -> Vec<f64> {
-                selection.values_of(column, *row, &rate).into_iter().flatten().collect()
-            };
-            let point = |row: &Row<'_>| Some((row.tasks, statistics::estimate(&values(row))?));
+            let point =
+                |row: &Row<'_>| Level::new(row.tasks, selection.samples(column, *row, &rate));
             Curve { label: &column.label, points: rows.iter().filter_map(point).collect() }
         })
         .collect();
@@ -45,8 +58,8 @@ pub(super) fn card(selection: &Selection<'_>, workload: &str, palette: &Palette)
     }
     Some(Card {
         title: format!("{workload}, scaling"),
-        note: "operations per second, higher is better; dashed: as many times the baseline with \
-               the fewest tasks"
+        note: "operations per second, higher is better; medians and quartiles; dashed: as many \
+               times the baseline with the fewest tasks"
             .to_owned(),
         height: HEIGHT,
         picture: picture(&curves, palette),
@@ -55,11 +68,9 @@ pub(super) fn card(selection: &Selection<'_>, workload: &str, palette: &Palette)
 }
 
 fn picture(curves: &[Curve<'_>], palette: &Palette) -> Markup {
-    let points = || curves.iter().flat_map(|curve| &curve.points);
-    let tops: Vec<f64> = points()
-        .map(|(_, it)| it.interval.map_or(it.median, |interval| interval.high).max(it.median))
-        .collect();
-    let mut tasks: Vec<u32> = points().map(|(tasks, _)| *tasks).collect();
+    let all = || curves.iter().flat_map(|curve| &curve.points);
+    let tops: Vec<f64> = all().map(|point| point.high.max(point.median)).collect();
+    let mut tasks: Vec<u32> = all().map(|point| point.tasks).collect();
     tasks.sort_unstable();
     tasks.dedup();
     let (fewest, most) = (f64::from(tasks[0]), f64::from(tasks[tasks.len() - 1]));
@@ -99,38 +110,33 @@ fn task_axis(tasks: &[u32], x: &Scale) -> Markup {
     }
 }
 
-/// As many times what the baseline (the first) does with the fewest tasks, up to the field's end.
+/// Draws the baseline (the first) as if its rate grew with the number of tasks, up to the field's
+/// end.
 fn ideal(curves: &[Curve<'_>], x: &Scale, y: &Scale, (fewest, most): (f64, f64)) -> Option<Markup> {
-    let (tasks, first) = curves.first()?.points.first()?;
-    let per_task = first.median / f64::from(*tasks);
+    let first = curves.first()?.points.first()?;
+    let per_task = first.median / f64::from(first.tasks);
     let end = most.min(y.high() / per_task);
     let place = |step: i32| {
         let number = fewest + (end - fewest).max(0.0) * f64::from(step) / 24.0;
-        format!("{},{} ", px(x.at(number)), px(y.at(per_task * number)))
+        (x.at(number), y.at(per_task * number))
     };
-    let points: String = (0..=24).map(place).collect();
+    let points = points((0..=24).map(place));
     Some(html! { polyline.ideal points=(points) { title { "ideal scaling of the baseline" } } })
 }
 
 fn line(curve: &Curve<'_>, palette: &Palette, x: &Scale, y: &Scale) -> Markup {
-    let place = |(tasks, it): &(u32, Estimate)| (x.at(f64::from(*tasks)), y.at(it.median));
-    let points: String = curve
-        .points
-        .iter()
-        .map(|point| format!("{},{} ", px(place(point).0), px(place(point).1)))
-        .collect();
+    let place = |it: &Level| (x.at(f64::from(it.tasks)), y.at(it.median));
+    let points = points(curve.points.iter().map(place));
     html! {
         g class=(palette.class(curve.label)) {
             polyline.curve points=(points) {}
             @for point in &curve.points {
                 @let (across, up) = place(point);
-                @if let Some(interval) = point.1.interval {
-                    line.error x1=(px(across)) x2=(px(across)) y1=(px(y.at(interval.low)))
-                        y2=(px(y.at(interval.high))) {}
-                }
+                line.error x1=(px(across)) x2=(px(across)) y1=(px(y.at(point.low)))
+                    y2=(px(y.at(point.high))) {}
                 g {
                     title {
-                        (curve.label) ", " (point.0) " tasks: " (figure(point.1.median))
+                        (curve.label) ", " (point.tasks) " tasks: " (figure(point.median))
                         " operations per second"
                     }
                     (palette.marker(curve.label, (across, up), 3.6))
@@ -141,15 +147,10 @@ fn line(curve: &Curve<'_>, palette: &Palette, x: &Scale, y: &Scale) -> Markup {
 }
 
 fn data(curves: &[Curve<'_>]) -> Data {
-    let header = ["variant", "tasks", "median", "95 % from", "to"].map(str::to_owned).to_vec();
-    let rows = curves.iter().flat_map(|curve| {
-        curve.points.iter().map(|(tasks, Estimate { median, interval })| {
-            let end = |pick: fn(&statistics::Interval) -> f64| {
-                interval.as_ref().map_or(String::new(), |it| exact(pick(it)))
-            };
-            let label = curve.label.to_owned();
-            vec![label, tasks.to_string(), exact(*median), end(|it| it.low), end(|it| it.high)]
-        })
-    });
-    Data { header, rows: rows.collect(), download: None }
+    let row = |label: &str, Level { tasks, median, low, high }: &Level| {
+        let figures = [*median, *low, *high].map(exact);
+        [label.to_owned(), tasks.to_string()].into_iter().chain(figures).collect::<Vec<String>>()
+    };
+    let rows = curves.iter().flat_map(|it| it.points.iter().map(|point| row(it.label, point)));
+    Table::of(["variant", "tasks", "median", "first quartile", "third"], rows).into()
 }

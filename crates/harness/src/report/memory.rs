@@ -2,11 +2,12 @@
 
 use super::axes::Field;
 use super::boxes::exact;
-use super::card::{Card, Data, WIDTH, px};
+use super::card::{Card, Data, WIDTH, points, px};
 use super::palette::Palette;
 use super::scale::Scale;
+use crate::judge::{Row, Selection};
 use crate::results::{Cell, Reading, Timeline};
-use crate::tables::selection::{Row, Selection};
+use crate::table::Table;
 use maud::{Markup, html};
 
 const HEIGHT: f64 = 270.0;
@@ -16,19 +17,19 @@ const MIB: f64 = (1 << 20) as f64;
 const IDLE: &str = "idle";
 /// Points of a line: about one for each pixel.
 const POINTS: usize = 300;
-/// Programs that are gone before so many readings have no course to show.
+/// A program that is gone before this many readings has no course to show.
 const READINGS: usize = 8;
-/// Rows of a table that somebody might read.
+/// Rows of a table that a reader might look through.
 const ROWS: usize = 200;
 
-/// A sample's line.
-struct Line<'a> {
+/// A sample's line in the picture.
+struct Course<'a> {
     label: &'a str,
     round: u32,
-    points: Vec<Point>,
+    points: Vec<Moment>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> Course<'a> {
     /// Time runs from when the program became idle, if `is_idle`, else from its start.
     fn new(label: &'a str, round: u32, timeline: &Timeline, is_idle: bool) -> Self {
         let start = timeline.phase(IDLE).filter(|_| is_idle).map_or(0.0, |(start, _)| start);
@@ -39,7 +40,7 @@ impl<'a> Line<'a> {
 
 /// A reading on the axes of the picture.
 #[derive(Clone, Copy, Debug)]
-struct Point {
+struct Moment {
     second: f64,
     resident: f64,
     charged: f64,
@@ -59,8 +60,8 @@ pub(super) fn card(selection: &Selection<'_>, row: Row<'_>, palette: &Palette) -
             lines.push((column.label.as_str(), sample.round, timeline));
         }
     }
-    let line = |(label, round, timeline)| Line::new(label, round, timeline, is_idle);
-    let lines: Vec<Line<'_>> = lines.into_iter().map(line).collect();
+    let line = |(label, round, timeline)| Course::new(label, round, timeline, is_idle);
+    let lines: Vec<Course<'_>> = lines.into_iter().map(line).collect();
     if lines.iter().all(|line| line.points.len() < READINGS) {
         return None;
     }
@@ -79,18 +80,18 @@ pub(super) fn card(selection: &Selection<'_>, row: Row<'_>, palette: &Palette) -
     })
 }
 
-fn point(reading: &Reading, start: f64) -> Point {
-    Point {
+fn point(reading: &Reading, start: f64) -> Moment {
+    Moment {
         second: (reading.ms - start) / 1e3,
         resident: reading.resident as f64 / MIB,
         charged: reading.charged as f64 / MIB,
     }
 }
 
-fn picture(lines: &[Line<'_>], palette: &Palette, since: &str, is_idle: bool) -> Markup {
-    let points = || lines.iter().flat_map(|line| &line.points);
-    let highest: Vec<f64> = points().map(|point| point.resident).collect();
-    let seconds: Vec<f64> = points().map(|point| point.second).collect();
+fn picture(lines: &[Course<'_>], palette: &Palette, since: &str, is_idle: bool) -> Markup {
+    let all = || lines.iter().flat_map(|line| &line.points);
+    let highest: Vec<f64> = all().map(|point| point.resident).collect();
+    let seconds: Vec<f64> = all().map(|point| point.second).collect();
     let y = Scale::from_zero(&highest, (FIELD.bottom, FIELD.top));
     let from = seconds.iter().copied().fold(f64::INFINITY, f64::min);
     let to = seconds.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -106,10 +107,8 @@ fn picture(lines: &[Line<'_>], palette: &Palette, since: &str, is_idle: bool) ->
         }
         // The baseline is the first column, and lies on top.
         @for line in lines.iter().rev() {
-            @let places: String = thinned(&line.points, POINTS)
-                .iter()
-                .map(|it| format!("{},{} ", px(x.at(it.second)), px(y.at(it.resident))))
-                .collect();
+            @let thin = thinned(&line.points, POINTS).into_iter();
+            @let places = points(thin.map(|it| (x.at(it.second), y.at(it.resident))));
             g class=(palette.class(line.label)) {
                 polyline class="curve thin" points=(places) {
                     title { (line.label) ", round " (line.round) }
@@ -119,21 +118,21 @@ fn picture(lines: &[Line<'_>], palette: &Palette, since: &str, is_idle: bool) ->
     }
 }
 
-/// At most about so many points; of those left out the highest stays, so that no peak is lost.
-fn thinned(points: &[Point], most: usize) -> Vec<Point> {
+/// Returns at most about `most` points. The highest of each group stays, so that no peak is lost.
+fn thinned(points: &[Moment], most: usize) -> Vec<Moment> {
     let each = points.len().div_ceil(most).max(1);
-    let highest = |some: &[Point]| {
+    let highest = |some: &[Moment]| {
         some.iter().copied().max_by(|one, two| one.resident.total_cmp(&two.resident))
     };
     points.chunks(each).filter_map(highest).collect()
 }
 
-fn data(lines: &[Line<'_>]) -> Data {
+fn data(lines: &[Course<'_>]) -> Data {
     let header = ["variant", "round", "seconds", "resident, MiB", "charged, MiB"];
     let rows = |most: usize| -> Vec<Vec<String>> {
-        let of_line = |line: &Line<'_>| -> Vec<Vec<String>> {
-            let row = |point: &Point| {
-                let Point { second, resident, charged } = *point;
+        let of_line = |line: &Course<'_>| -> Vec<Vec<String>> {
+            let row = |point: &Moment| {
+                let Moment { second, resident, charged } = *point;
                 let label = line.label.to_owned();
                 let figures = [second, resident, charged].map(exact);
                 [label, line.round.to_string()].into_iter().chain(figures).collect()
@@ -142,15 +141,11 @@ fn data(lines: &[Line<'_>]) -> Data {
         };
         lines.iter().flat_map(of_line).collect()
     };
-    let all = rows(usize::MAX);
-    let shown = (ROWS / lines.len()).max(2);
-    match all.len() > ROWS {
-        true => Data {
-            header: header.map(str::to_owned).to_vec(),
-            rows: rows(shown),
-            download: Some(all),
-        },
-        false => Data { header: header.map(str::to_owned).to_vec(), rows: all, download: None },
+    let table = |most| Table::of(header, rows(most));
+    let all = table(usize::MAX);
+    match all.rows.len() > ROWS {
+        true => Data { table: table((ROWS / lines.len()).max(2)), download: Some(all) },
+        false => all.into(),
     }
 }
 
@@ -162,9 +157,9 @@ mod tests {
     fn thinning_keeps_peaks() {
         let point = |index: usize| {
             let resident = if index == 577 { 900.0 } else { 1.0 };
-            Point { second: index as f64, resident, charged: 0.0 }
+            Moment { second: index as f64, resident, charged: 0.0 }
         };
-        let points: Vec<Point> = (0..1000).map(point).collect();
+        let points: Vec<Moment> = (0..1000).map(point).collect();
         let thin = thinned(&points, 100);
         assert_eq!(thin.len(), 100);
         assert!(thin.iter().any(|point| point.resident == 900.0));

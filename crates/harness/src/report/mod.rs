@@ -9,17 +9,19 @@
 //! scatter   speed against memory
 //! counters  counts per operation
 //! card      a picture with its caption and its data
+//! grid      a table
 //! axes, scale, palette  what pictures share
 //! ```
 //!
-//! Every figure comes from [`crate::statistics`], every verdict from [`crate::tables`]: the page
-//! says what the tables say. The same runs give the same bytes.
+//! Every ratio and verdict comes from [`crate::judge`], and every table is one of
+//! [`crate::tables`]: the page says what the terminal says. The same runs give the same bytes.
 
 mod axes;
 mod boxes;
 mod card;
 mod counters;
 mod curves;
+mod grid;
 mod memory;
 mod page;
 mod palette;
@@ -28,9 +30,8 @@ mod scatter;
 mod section;
 
 use crate::destination::{Destination, Present};
+use crate::judge::Selection;
 use crate::results::{self, Run};
-use crate::tables::selection::Selection;
-use crate::targets::TargetsOf;
 use anyhow::Result;
 use clap::Args;
 use std::io::Write;
@@ -55,13 +56,13 @@ pub struct ReportArgs {
 
 impl ReportArgs {
     /// Reads the directories and writes the page; `out` is told where it is.
-    pub fn run(self, targets: TargetsOf<'_>, out: &mut dyn Write) -> Result<()> {
+    pub fn run(self, out: &mut dyn Write) -> Result<()> {
         let present = match self.force {
             true => Present::Replaced,
             false => Present::Refused("it is replaced only with --force"),
         };
         let place = Destination::open("--output", &self.output, present)?;
-        place.write(page(read(&self.directories)?, targets)?.as_bytes())?;
+        place.write(page(read(&self.directories)?)?.as_bytes())?;
         Ok(writeln!(out, "{}", self.output.display())?)
     }
 }
@@ -70,11 +71,11 @@ impl ReportArgs {
 ///
 /// # Errors
 /// Where a run has nothing that can be compared.
-pub fn page(runs: Vec<(String, Run)>, targets: TargetsOf<'_>) -> Result<String> {
+pub fn page(runs: Vec<(String, Run)>) -> Result<String> {
     let groups = grouped(runs);
     let selections: Vec<Selection<'_>> =
         groups.iter().map(|runs| Selection::new(runs, None)).collect::<Result<_>>()?;
-    Ok(page::whole(&selections, targets).into_string())
+    Ok(page::whole(&selections).into_string())
 }
 
 /// Runs named by the last part of their directory's path, or by all of it where two are the same:

@@ -2,8 +2,7 @@
 
 use super::palette::Palette;
 use super::section;
-use crate::tables::selection::Selection;
-use crate::targets::TargetsOf;
+use crate::judge::Selection;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("page.css");
@@ -12,7 +11,7 @@ const SCRIPT: &str = include_str!("page.js");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
 /// The page of all selections.
-pub(super) fn whole(selections: &[Selection<'_>], targets: TargetsOf<'_>) -> Markup {
+pub(super) fn whole(selections: &[Selection<'_>]) -> Markup {
     let palette = palette(selections);
     let names: Vec<&str> = selections
         .iter()
@@ -43,7 +42,7 @@ pub(super) fn whole(selections: &[Selection<'_>], targets: TargetsOf<'_>) -> Mar
                 }
                 main {
                     @for (number, selection) in selections.iter().enumerate() {
-                        (section::section(selection, number, &palette, targets))
+                        (section::section(selection, number, &palette))
                     }
                 }
                 footer {

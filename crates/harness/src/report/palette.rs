@@ -17,7 +17,7 @@ const COLOURS: [(&str, &str); 8] = [
 
 /// A variant as pictures show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct Swatch {
     label: String,
     is_copy: bool,
 }
@@ -25,32 +25,32 @@ struct Entry {
 /// The variants in the order in which they were met.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Palette {
-    entries: Vec<Entry>,
+    swatches: Vec<Swatch>,
 }
 
 impl Palette {
     /// Gives a variant the next colour, unless it has one. A/A copies are grey: they are no rivals.
     pub(super) fn add(&mut self, label: &str, is_copy: bool) {
-        if !self.entries.iter().any(|entry| entry.label == label) {
-            self.entries.push(Entry { label: label.to_owned(), is_copy });
+        if !self.swatches.iter().any(|swatch| swatch.label == label) {
+            self.swatches.push(Swatch { label: label.to_owned(), is_copy });
         }
     }
 
-    /// The class that its elements have.
+    /// Returns the class of a variant's elements.
     pub(super) fn class(&self, label: &str) -> String {
         format!("v{}", self.index(label))
     }
 
     fn index(&self, label: &str) -> usize {
-        self.entries.iter().position(|entry| entry.label == label).unwrap_or(0)
+        self.swatches.iter().position(|swatch| swatch.label == label).unwrap_or(0)
     }
 
-    /// How many colours come before that of an entry.
+    /// Returns the number of colours before that of a swatch.
     fn rank(&self, index: usize) -> usize {
-        self.entries[..index].iter().filter(|entry| !entry.is_copy).count()
+        self.swatches[..index].iter().filter(|swatch| !swatch.is_copy).count()
     }
 
-    /// Its shape with the centre at a place.
+    /// Draws the shape of a variant with the centre at a place.
     pub(super) fn marker(&self, label: &str, (x, y): (f64, f64), radius: f64) -> Markup {
         let r = radius;
         let points = |points: &[(f64, f64)]| -> String {
@@ -71,7 +71,7 @@ impl Palette {
         }
     }
 
-    /// Switches for the variants of `labels`.
+    /// Returns switches for the variants of `labels`.
     pub(super) fn legend(&self, labels: &[&str]) -> Markup {
         html! {
             div.legend role="group" aria-label="Variants" {
@@ -88,7 +88,7 @@ impl Palette {
         }
     }
 
-    /// The rules for classes.
+    /// Returns the rules for classes.
     pub(super) fn style(&self) -> PreEscaped<String> {
         let colours = |pick: fn(&(&'static str, &'static str)) -> &'static str| -> String {
             let names = COLOURS.iter().enumerate();
@@ -101,14 +101,14 @@ impl Palette {
              @media screen{{:root[data-theme=dark]{{{dark}}}}}\n",
             colours(|colour| colour.0)
         );
-        for (index, entry) in self.entries.iter().enumerate() {
+        for (index, swatch) in self.swatches.iter().enumerate() {
             let rank = self.rank(index);
-            let colour = match entry.is_copy {
+            let colour = match swatch.is_copy {
                 true => "var(--muted)".to_owned(),
                 false => format!("var(--p{})", rank % COLOURS.len()),
             };
             // Colours come again after eight: then with dashes.
-            let dash = if rank >= COLOURS.len() || entry.is_copy { "5 3" } else { "none" };
+            let dash = if rank >= COLOURS.len() || swatch.is_copy { "5 3" } else { "none" };
             text += &format!(
                 ".v{index}{{--c:{colour};--dash:{dash}}}.no-v{index} \
                  :is(.card,.wide) .v{index}{{display:none}}\n"

@@ -13,7 +13,7 @@ pub(super) struct Tick {
     pub(super) text: String,
 }
 
-/// Where values lie. `low < high`; both are ticks or lie between two.
+/// An axis, from values to places. `low < high`; both are ticks or lie between two.
 #[derive(Clone, Debug)]
 pub(super) struct Scale {
     low: f64,
@@ -45,7 +45,7 @@ impl Scale {
     pub(super) fn linear(low: f64, high: f64, places: (f64, f64)) -> Self {
         let (low, high) = match high > low {
             true => (low, high),
-            // All values are the same: some room around them.
+            // All values are equal: they get some room around them.
             false => (low - (low.abs() * 0.1).max(0.5), high + (high.abs() * 0.1).max(0.5)),
         };
         let step = step(high - low);
@@ -58,7 +58,7 @@ impl Scale {
         Self { low, high: if high > low { high } else { low + 1.0 }, places, is_log }
     }
 
-    /// Whether it is logarithmic.
+    /// Returns true for a logarithmic axis.
     pub(super) fn is_log(&self) -> bool {
         self.is_log
     }

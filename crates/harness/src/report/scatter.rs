@@ -2,12 +2,12 @@
 
 use super::axes::{self, Field};
 use super::boxes::exact;
-use super::card::{Card, Data, LETTER, WIDTH, px};
+use super::card::{self, Card, Data, LETTER, WIDTH, px};
 use super::palette::Palette;
 use super::scale::Scale;
+use crate::judge::{Column, Row, Selection};
 use crate::results::{Direction, Metric};
-use crate::statistics;
-use crate::tables::selection::{Column, Row, Selection};
+use crate::table::Table;
 use maud::{Markup, html};
 
 const HEIGHT: f64 = 300.0;
@@ -43,25 +43,18 @@ fn memory_metric<'a>(selection: &Selection<'a>) -> Option<&'a Metric> {
 
 /// The picture of `rows` together (their geometric mean), or `None` where there is no such metric
 /// or nothing that all have measured.
-pub(super) fn card(
-    selection: &Selection<'_>,
-    rows: &[Row<'_>],
+pub(super) fn card<'a>(
+    selection: &Selection<'a>,
+    rows: &[Row<'a>],
     title: &str,
     palette: &Palette,
 ) -> Option<Card> {
     let memory = memory_metric(selection)?;
     let speed = selection.metric;
-    let relation = |column: &Column<'_>, metric: &Metric| -> Option<f64> {
-        let median = |column: &Column<'_>, row: &Row<'_>| {
-            let values = selection.values_of(column, *row, metric);
-            let values: Vec<f64> = values.into_iter().flatten().collect();
-            statistics::median(&values).filter(|median| *median > 0.0)
-        };
-        let of_row =
-            |row: &Row<'_>| Some(median(column, row)? / median(selection.baseline(), row)?);
-        statistics::geometric_mean(&rows.iter().map(of_row).collect::<Option<Vec<f64>>>()?)
+    let relation = |column: &Column<'a>, metric: &Metric| -> Option<f64> {
+        selection.judge(column, rows, metric).ratio()
     };
-    let point = |column: &Column<'_>| {
+    let point = |column: &Column<'a>| {
         Some(Point {
             label: column.label.clone(),
             memory: relation(column, memory)?,
@@ -92,10 +85,7 @@ fn picture(points: &[Point], palette: &Palette, says: (&str, &str), is_rate: boo
     let x = Scale::covering(&all(|point| point.memory), (FIELD.left + 6.0, FIELD.right - 6.0));
     let y = Scale::covering(&all(|point| point.speed), (FIELD.bottom - 6.0, FIELD.top + 6.0));
     let place = |point: &Point| (x.at(point.memory), y.at(point.speed));
-    let front: String = front(points, is_rate)
-        .into_iter()
-        .map(|point| format!("{},{} ", px(place(point).0), px(place(point).1)))
-        .collect();
+    let front = card::points(front(points, is_rate).into_iter().map(place));
     let places: Vec<(f64, f64)> = points.iter().map(place).collect();
     let names = Names::new(points, &places);
     html! {
@@ -114,7 +104,7 @@ fn picture(points: &[Point], palette: &Palette, says: (&str, &str), is_rate: boo
     }
 }
 
-/// Those that no other point beats in one figure without losing in the other, by memory.
+/// Returns the points that no other beats in one figure without losing in the other, by memory.
 fn front(points: &[Point], is_rate: bool) -> Vec<&Point> {
     let cost = |point: &Point| if is_rate { -point.speed } else { point.speed };
     let mut sorted: Vec<&Point> = points.iter().filter(|point| !point.is_copy).collect();
@@ -130,7 +120,7 @@ fn front(points: &[Point], is_rate: bool) -> Vec<&Point> {
     sorted
 }
 
-/// Where names can stand without touching each other or a point. A name without room is left out:
+/// Places of names that touch neither each other nor a point. A name without room is left out:
 /// colour, shape and hint still tell whose point it is.
 struct Names {
     places: Vec<Option<(f64, f64)>>,
@@ -172,9 +162,8 @@ fn touch(one: &[f64; 4], two: &[f64; 4]) -> bool {
 }
 
 fn data(points: &[Point], (memory, speed): (&Metric, &Metric)) -> Data {
-    let header = vec!["variant".to_owned(), memory.name.clone(), speed.name.clone()];
     let row = |it: &Point| vec![it.label.clone(), exact(it.memory), exact(it.speed)];
-    Data { header, rows: points.iter().map(row).collect(), download: None }
+    Table::of(["variant", &memory.name, &speed.name], points.iter().map(row)).into()
 }
 
 #[cfg(test)]

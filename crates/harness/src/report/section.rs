@@ -1,28 +1,21 @@
 //! The runs of one experiment: warnings, tables, pictures, environment.
 
 use super::card::Card;
+use super::grid::grid;
 use super::palette::Palette;
 use super::{axes, boxes, counters, curves, memory, scatter};
 use crate::environment::Environment;
+use crate::judge::{Judgement, MARGIN, Outcome, Row, Selection};
 use crate::results::{Meta, Run};
-use crate::statistics::Interval;
-use crate::statistics::verdict::{MARGIN, Outcome};
-use crate::table;
-use crate::tables::modern::{self, Judged, Line};
-use crate::tables::selection::{Column, Row, Selection};
-use crate::targets::{self, Outcome as Reached, Targets, TargetsOf};
+use crate::table::{Entry, Table, Tone, variant, words};
+use crate::tables::{modern, targets_of};
 use maud::{Markup, html};
 
 /// Heading of the pictures with two axes.
 const TRADEOFFS: &str = "Speed against memory";
 
 /// The section of one selection; `number` makes its name in the page unique.
-pub(super) fn section(
-    selection: &Selection<'_>,
-    number: usize,
-    palette: &Palette,
-    targets: TargetsOf<'_>,
-) -> Markup {
+pub(super) fn section(selection: &Selection<'_>, number: usize, palette: &Palette) -> Markup {
     let meta = &selection.baseline().run.meta;
     let labels: Vec<&str> = selection.columns.iter().map(|column| column.label.as_str()).collect();
     html! {
@@ -38,14 +31,11 @@ pub(super) fn section(
                 b { (selection.baseline().label) }
             }
             (warnings(selection))
-            @for targets in selection.runs().iter().filter_map(|(_, run)| targets(run)) {
-                (table_of(targets))
-            }
+            @for (_, run) in selection.runs() { (targets(run, palette)) }
             (palette.legend(&labels))
-            @let judged = modern::judged(selection);
-            (glance(selection, &judged, palette))
+            (glance(selection, palette))
             (pictures(selection, palette))
-            (verdicts(selection, &judged, palette))
+            (verdicts(selection, palette))
             (environments(selection.runs()))
         }
     }
@@ -71,42 +61,27 @@ fn warnings(selection: &Selection<'_>) -> Markup {
     }
 }
 
-/// What is to be reached, and what was.
-fn table_of(targets: Targets) -> Markup {
-    let class = |row: &targets::Row, index: usize| match &row.outcome {
-        _ if index != targets::VERDICT => "",
-        Reached::Met => "better",
-        Reached::Missed => "worse",
-        Reached::Unclear(_) | Reached::NotRun => "words",
-    };
+/// The targets of a run, where it has any.
+fn targets(run: &Run, palette: &Palette) -> Markup {
     html! {
-        h3 { "Targets" }
-        div.scroll.wide tabindex="0" {
-            table.targets {
-                thead { tr { @for cell in &targets.header { th scope="col" { (cell) } } } }
-                tbody {
-                    @for row in &targets.rows {
-                        tr {
-                            @for (index, cell) in row.cells.iter().enumerate() {
-                                td class=(class(row, index)) { (cell) }
-                            }
-                        }
-                    }
-                }
-            }
+        @if let Some((table, legend)) = targets_of(run) {
+            h3 { "Targets" }
+            (grid(&table, palette, "wide targets"))
+            p.note { (legend) }
         }
-        p.note { (targets.legend) }
     }
 }
 
 /// All verdicts in as little room as they need.
-fn glance(selection: &Selection<'_>, judged: &Judged, palette: &Palette) -> Markup {
-    let mut names: Vec<&str> = judged.lines.iter().map(|line| line.cells[0].as_str()).collect();
-    names.dedup();
-    let others: Vec<&Column<'_>> = selection.columns.iter().skip(1).collect();
-    let line = |name: &str, label: &str| {
-        judged.lines.iter().find(|line| line.cells[0] == name && line.cells[1] == label)
+fn glance(selection: &Selection<'_>, palette: &Palette) -> Markup {
+    let others = &selection.columns[1..];
+    let head = others.iter().map(|column| variant(&column.label));
+    let row = |(name, rows): (String, Vec<Row<'_>>)| {
+        let brief = |column| brief(&selection.judge(column, &rows, selection.metric));
+        std::iter::once(words(name)).chain(others.iter().map(brief)).collect()
     };
+    let rows: Vec<Vec<Entry>> = selection.subjects().into_iter().map(row).collect();
+    let table = Table::of(std::iter::once(words("workload")).chain(head), rows);
     html! {
         h3 { "At a glance" }
         p.note {
@@ -114,94 +89,36 @@ fn glance(selection: &Selection<'_>, judged: &Judged, palette: &Palette) -> Mark
             (axes::better(selection.metric.direction)) ". ▲ better, ▼ worse, = within "
             (format!("{:.0}", MARGIN * 100.0)) " %, ? undecided."
         }
-        div.scroll.wide tabindex="0" {
-            table.glance {
-                thead {
-                    tr {
-                        th scope="col" { "workload" }
-                        @for column in &others {
-                            th scope="col" class=(palette.class(&column.label)) {
-                                i.chip {} (column.label)
-                            }
-                        }
-                    }
-                }
-                tbody {
-                    @for name in &names {
-                        tr {
-                            td { (name) }
-                            @for column in &others {
-                                (glance_cell(
-                                    line(name, &column.label),
-                                    selection.is_copy(column),
-                                    &palette.class(&column.label),
-                                ))
-                            }
-                        }
-                    }
-                }
-            }
-        }
+        (grid(&table, palette, "wide glance"))
     }
 }
 
-/// The copy of the baseline is no rival: its cell shows the noise.
-fn glance_cell(line: Option<&Line>, is_copy: bool, class: &str) -> Markup {
-    let Some(verdict) = line.and_then(|line| line.verdict) else {
-        return html! { td class=(class) { "–" } };
+/// The centre with a sign for the verdict. The copy of the baseline is no rival: its entry shows
+/// the noise.
+fn brief(judgement: &Judgement) -> Entry {
+    let (mark, name, tone) = match judgement.outcome {
+        Outcome::NoVerdict(_) => return Entry::from("–"),
+        _ if judgement.is_copy => ("", "copy", Tone::Muted),
+        Outcome::Better => (" ▲", "better", Tone::Better),
+        Outcome::Worse => (" ▼", "worse", Tone::Worse),
+        Outcome::Same => (" =", "same", Tone::Number),
+        outcome => (" ?", outcome.word(), Tone::Muted),
     };
-    let (mark, name) = match verdict.outcome {
-        _ if is_copy => ("", "copy"),
-        Outcome::Better => (" ▲", "better"),
-        Outcome::Worse => (" ▼", "worse"),
-        Outcome::Same => (" =", "same"),
-        Outcome::Undecided => (" ?", "undecided"),
-    };
-    let hint = match verdict.interval {
-        Some(Interval { low, high }) => format!("{name}, 95 %: {low:.3} to {high:.3}"),
-        None => name.to_owned(),
-    };
-    html! {
-        td class=(format!("{class} {name}")) title=(hint) {
-            (table::multiple(verdict.centre)) (mark)
-        }
-    }
+    let hint = format!("{name}: {}", judgement.text());
+    Entry { text: judgement.centre_text() + mark, tone, hint: Some(hint) }
 }
 
 /// The table of `quarry lab compare`, with its legend.
-fn verdicts(selection: &Selection<'_>, judged: &Judged, palette: &Palette) -> Markup {
+fn verdicts(selection: &Selection<'_>, palette: &Palette) -> Markup {
     html! {
         h3 { "Medians and verdicts" }
-        div.scroll.wide tabindex="0" {
-            table.verdicts {
-                thead { tr { @for cell in &judged.header { th scope="col" { (cell) } } } }
-                tbody {
-                    @for line in &judged.lines {
-                        tr class=(palette.class(&line.cells[1])) {
-                            @for (index, cell) in line.cells.iter().enumerate() {
-                                td class=(outcome(index, line)) { (cell) }
-                            }
-                        }
-                    }
-                }
-            }
-        }
+        (grid(&modern::table(selection), palette, "wide verdicts"))
         p.note { (modern::legend(selection)) }
     }
 }
 
-/// Class of a cell: what its words say.
-fn outcome(index: usize, line: &Line) -> &'static str {
-    match (index, line.verdict.map(|verdict| verdict.outcome)) {
-        (modern::VERDICT, Some(Outcome::Better)) => "better",
-        (modern::VERDICT, Some(Outcome::Worse)) => "worse",
-        (modern::VERDICT, _) => "words",
-        _ => "",
-    }
-}
-
-fn pictures(selection: &Selection<'_>, palette: &Palette) -> Markup {
-    let each = |of: &dyn Fn(Row<'_>) -> Option<Card>| -> Vec<Card> {
+fn pictures<'a>(selection: &'a Selection<'a>, palette: &Palette) -> Markup {
+    let each = |of: &dyn Fn(Row<'a>) -> Option<Card>| -> Vec<Card> {
         selection.rows.iter().filter_map(|row| of(*row)).collect()
     };
     let mut workloads: Vec<&str> = selection.rows.iter().map(|row| row.workload).collect();
@@ -234,8 +151,8 @@ fn pictures(selection: &Selection<'_>, palette: &Palette) -> Markup {
     }
 }
 
-/// Pictures of a kind that are open at once: of trade-offs the one over all workloads, and so many
-/// others as fill a row.
+/// Returns how many pictures of a kind are open at once: of trade-offs the one over all workloads,
+/// and as many others as fill a row.
 fn most(title: &str) -> usize {
     if title == TRADEOFFS { 3 } else { usize::MAX }
 }
@@ -255,12 +172,12 @@ fn samples_note(selection: &Selection<'_>) -> &'static str {
     }
 }
 
-/// All rows together, then each.
-fn tradeoffs(selection: &Selection<'_>, palette: &Palette) -> Vec<Card> {
+/// Returns a picture of all rows together, then one of each.
+fn tradeoffs<'a>(selection: &Selection<'a>, palette: &Palette) -> Vec<Card> {
     let rows = &selection.rows;
     let name =
         |row: &Row<'_>| format!("{}, speed against memory", row.label(selection.has_tasks()));
-    let one = |row: &Row<'_>| scatter::card(selection, &[*row], &name(row), palette);
+    let one = |row: &Row<'a>| scatter::card(selection, &[*row], &name(row), palette);
     let all = match rows.len() {
         1 => None,
         count => scatter::card(
@@ -273,7 +190,7 @@ fn tradeoffs(selection: &Selection<'_>, palette: &Palette) -> Vec<Card> {
     all.into_iter().chain(rows.iter().filter_map(one)).collect()
 }
 
-fn environments(runs: &[(String, Run)]) -> Markup {
+fn environments(runs: &[(&str, &Run)]) -> Markup {
     html! {
         h3 { "Where it was measured" }
         div.cards {
@@ -291,7 +208,7 @@ fn environments(runs: &[(String, Run)]) -> Markup {
     }
 }
 
-/// What is known of a run beside its samples.
+/// Lists everything recorded of a run but its samples.
 fn facts(run: &Run) -> Vec<(String, String)> {
     let Meta { environment, variants, options, seed, rounds, schema, .. } = &run.meta;
     let Environment { cpu, cpus, kernel, glibc, distribution, thp, governor, load, .. } =

@@ -1,6 +1,6 @@
 //! Writing a run into a directory while it is taken, and reading it back.
 
-use super::{Meta, Run, SCHEMA, Sample};
+use super::{EARLIER_SCHEMA, Meta, Run, SCHEMA, Sample};
 use crate::destination;
 use crate::usage::Usage;
 use anyhow::{Context, Result, bail};
@@ -93,10 +93,13 @@ fn read_meta(path: &Path, text: &str) -> Result<Meta> {
     };
     let value: Value = serde_json::from_str(text).map_err(at)?;
     match value.get("schema").and_then(Value::as_str) {
-        Some(SCHEMA) => {}
+        Some(SCHEMA | EARLIER_SCHEMA) => {}
         Some(other) => {
             let line = text.lines().position(|line| line.contains("\"schema\"")).unwrap_or(0) + 1;
-            bail!("{}:{line}: schema {other}; this lab reads {SCHEMA}", path.display());
+            bail!(
+                "{}:{line}: schema {other}; this lab reads {EARLIER_SCHEMA} and {SCHEMA}",
+                path.display()
+            );
         }
         None => bail!("{}:1: no schema: this is not a run of the lab", path.display()),
     }
@@ -179,6 +182,14 @@ mod tests {
         assert_eq!(back.meta, run.meta);
         assert_eq!(back.samples, run.samples);
         assert!(back.warnings.is_empty());
+    }
+
+    #[test]
+    fn directories_of_the_earlier_version_are_read() {
+        let (_folder, place, mut run) = written();
+        replace(&place.join(META), SCHEMA, EARLIER_SCHEMA);
+        run.meta.schema = EARLIER_SCHEMA.to_owned();
+        assert_eq!(read(&place).unwrap().meta, run.meta);
     }
 
     #[test]

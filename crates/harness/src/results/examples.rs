@@ -41,6 +41,8 @@ pub fn run(baseline: &str, columns: &[(&str, &[Option<f64>])]) -> Run {
         workloads: vec![Workload::new("w", Verify::PerOperation(1))],
         tasks: vec![1],
         metrics: vec![Metric::time_per_operation().primary()],
+        targets: Vec::new(),
+        strict: false,
         options: BTreeMap::new(),
         environment: Environment::capture(),
     };

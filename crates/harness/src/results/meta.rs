@@ -1,13 +1,15 @@
 //! The description of a run: everything that a reader of its samples has to know.
 
-use super::{Measurement, Metric};
+use super::{Measurement, Metric, Target};
 use crate::environment::Environment;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Version of the layout; grows with every change that a reader would notice.
-pub const SCHEMA: &str = "quarry-lab/2";
+pub const SCHEMA: &str = "quarry-lab/3";
+/// A version that can still be read: it has no targets.
+pub const EARLIER_SCHEMA: &str = "quarry-lab/2";
 
 /// A thing that is compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,6 +111,12 @@ pub struct Meta {
     pub tasks: Vec<u32>,
     /// The metrics of a sample.
     pub metrics: Vec<Metric>,
+    /// Targets of the baseline.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<Target>,
+    /// If true, one failed sample takes the verdict from its variant; else its round is left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
     /// Parameters of the experiment.
     pub options: BTreeMap<String, String>,
     /// The machine.

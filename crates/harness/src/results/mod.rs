@@ -23,9 +23,11 @@ mod meta;
 mod metric;
 mod run;
 mod sample;
+mod target;
 
 pub use directory::{RunDirectory, prepare, read};
-pub use meta::{Meta, SCHEMA, Variant, Verify, Workload};
+pub use meta::{EARLIER_SCHEMA, Meta, SCHEMA, Variant, Verify, Workload};
 pub use metric::{Direction, Metric};
 pub use run::{Cell, Run};
 pub use sample::{Measurement, Reading, Sample, Timeline};
+pub use target::{Against, Over, Relation, Target};

@@ -58,7 +58,7 @@ impl Sorted {
         }
     }
 
-    /// `B<mean>-<percent>` of rates: the mean of what is left above that share of the samples, so
+    /// `B<mean>-<percent>` of rates: the mean of the samples above that share of them, so
     /// that 99 looks at the best hundredth alone.
     pub fn best_hmean(&self, percent: usize) -> f64 {
         hmean(&self.0[self.share(percent).min(self.0.len() - 1)..])

@@ -7,8 +7,8 @@
 //! figures and 17 percentages (the original samples were never published).
 
 use super::published::{MMTESTS, PAGE_FAULT, TCP_RR};
-use super::selection::Selection;
 use super::{mmtests, tcp_rr, will_it_scale};
+use crate::judge::Selection;
 use crate::results::examples::{Cells, run_of};
 use crate::results::{Direction, Metric, Run};
 use crate::statistics::mmtests::{Sorted, pdiff, pndiff};
@@ -38,7 +38,7 @@ fn half_digit(text: &str) -> f64 {
 
 /// A row of one of mmtests' tables.
 #[derive(Clone)]
-struct Row {
+struct PublishedRow {
     document: &'static str,
     benchmark: &'static str,
     /// Machine and benchmark: rows of one table.
@@ -50,12 +50,12 @@ struct Row {
     percent: &'static str,
 }
 
-fn rows() -> Vec<Row> {
+fn rows() -> Vec<PublishedRow> {
     let row = |fields: Vec<&'static str>| {
         let [document, machine, benchmark, statistic, operation, ..] = fields[..] else {
             panic!("{fields:?}")
         };
-        Row {
+        PublishedRow {
             document,
             benchmark,
             table: format!("{machine}, {benchmark}"),
@@ -69,7 +69,7 @@ fn rows() -> Vec<Row> {
     records(MMTESTS).map(row).collect()
 }
 
-impl Row {
+impl PublishedRow {
     fn is_rate(&self) -> bool {
         self.statistic == "Hmean"
     }
@@ -82,7 +82,7 @@ impl Row {
         (self.benchmark, self.values[0]) == EXCEPTION && self.is_rate()
     }
 
-    /// Whether the percentage lies in the interval that the rounding of both values allows.
+    /// Returns true if the percentage lies in the interval that the rounding of both values allows.
     fn follows(&self) -> bool {
         let ends = |text: &str| [-1.0, 1.0].map(|side| number(text) + side * half_digit(text));
         let [base, new] = self.values;
@@ -94,7 +94,7 @@ impl Row {
         low <= most && least <= high
     }
 
-    /// As the document prints it, up to white space.
+    /// Returns the row as the document prints it, up to white space.
     fn text(&self) -> String {
         let [base, new] = self.values;
         let percent = if self.is_exception() { "6.06" } else { self.percent };
@@ -103,7 +103,7 @@ impl Row {
     }
 }
 
-/// With single blanks, and none behind a parenthesis.
+/// Returns the line with single blanks, and none behind a parenthesis.
 fn normal(line: &str) -> String {
     line.split_whitespace().collect::<Vec<&str>>().join(" ").replace("( ", "(")
 }
@@ -153,19 +153,20 @@ fn samples(mean: f64, deviation: f64, is_harmonic: bool) -> Vec<f64> {
 }
 
 /// A run with the samples that a table of document 000 may have come from.
-fn run_behind(table: &[Row]) -> Run {
-    let is_rate = table.iter().any(Row::is_rate);
+fn run_behind(table: &[PublishedRow]) -> Run {
+    let is_rate = table.iter().any(PublishedRow::is_rate);
     let decimals = table[0].values[0].split_once('.').unwrap().1.len() as u8;
     let direction = if is_rate { Direction::Higher } else { Direction::Lower };
     let metric = Metric::new("value", "unit", direction, "value").digits(decimals).primary();
-    let witness = |row: &Row| {
+    let witness = |row: &PublishedRow| {
         let percent = if row.is_exception() { "6.06" } else { row.percent };
         witnesses(row.values[0], &[(row.values[1], percent)], row.difference())
     };
     let mut cells: Cells = Vec::new();
     for mean in table.iter().filter(|row| row.statistic.ends_with("mean")) {
         let means = witness(mean);
-        let is_spread = |row: &&Row| row.statistic == "Stddev" && row.operation == mean.operation;
+        let is_spread =
+            |row: &&PublishedRow| row.statistic == "Stddev" && row.operation == mean.operation;
         let deviations = table.iter().find(is_spread).map_or(vec![0.0; 2], witness);
         for (index, kernel) in mean.kernels.iter().enumerate() {
             let samples = samples(means[index], deviations[index], is_rate);
@@ -182,7 +183,7 @@ fn printed(run: Run) -> String {
 
 #[test]
 fn rows_of_document_000_are_printed() {
-    let rows: Vec<Row> = rows().into_iter().filter(|row| row.document == "000").collect();
+    let rows: Vec<PublishedRow> = rows().into_iter().filter(|row| row.document == "000").collect();
     let mut checked = 0;
     for table in rows.chunk_by(|one, other| one.table == other.table) {
         let text = printed(run_behind(table));
@@ -220,18 +221,18 @@ fn the_table_of_sparsetruncate_is_printed_to_the_character() {
 
 #[test]
 fn the_tables_of_bonnie_are_printed_to_the_character() {
-    let rows: Vec<Row> = rows()
+    let rows: Vec<PublishedRow> = rows()
         .into_iter()
         .filter(|row| row.document == "001" && row.benchmark == "bonnie")
         .collect();
     for (version, expected) in
         [("4.14.0-rc5", tables_of_document_001()[0]), ("4.14.0-rc4", tables_of_document_001()[2])]
     {
-        let has_row = |row: &&Row| {
+        let has_row = |row: &&PublishedRow| {
             let baseline = if version == "4.14.0-rc5" { "jan-v2" } else { "janbatch-v1r1" };
             row.kernels[0] == baseline
         };
-        let table: Vec<Row> = rows.iter().filter(has_row).cloned().collect();
+        let table: Vec<PublishedRow> = rows.iter().filter(has_row).cloned().collect();
         let mut cells: Cells = Vec::new();
         for of_operation in table.chunk_by(|one, other| one.operation == other.operation) {
             let others: Vec<(&str, &str)> =

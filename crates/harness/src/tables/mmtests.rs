@@ -4,7 +4,7 @@
 //! means of the best; rates as its "multiple operations" tables (document 000), with harmonic
 //! means. A positive percentage is better, whatever the direction.
 
-use super::selection::Selection;
+use crate::judge::Selection;
 use crate::results::Direction;
 use crate::statistics::mmtests::{Sorted, pdiff, pndiff};
 use std::fmt;
@@ -14,9 +14,9 @@ const VALUE: usize = 12;
 const PERCENT: usize = 7;
 const COLUMN: usize = VALUE + PERCENT + " (%)".len();
 
-/// How two values of a row are compared.
+/// The comparison of two values of a row.
 type Difference = fn(f64, f64) -> f64;
-/// One statistic: its name, how it is computed, how it is compared.
+/// A statistic with its name, its formula and its comparison.
 type Statistic = (&'static str, fn(&Sorted) -> f64, Difference);
 
 /// Rows of a table of times, in their order.
@@ -56,10 +56,10 @@ const OF_RATES: [Statistic; 8] = [
 pub(super) struct Table {
     kernels: Vec<String>,
     decimals: usize,
-    lines: Vec<Line>,
+    lines: Vec<PrintedRow>,
 }
 
-struct Line {
+struct PrintedRow {
     statistic: &'static str,
     operation: String,
     /// Value and percentage of each kernel.
@@ -77,10 +77,12 @@ pub(super) fn table(selection: &Selection<'_>) -> Table {
     for &(statistic, compute, difference) in statistics {
         for &row in &selection.rows {
             let value = |samples| Sorted::new(samples).map_or(f64::NAN, |x| compute(&x));
-            let values: Vec<f64> =
-                selection.originals().map(|column| value(selection.samples(column, row))).collect();
+            let values: Vec<f64> = selection
+                .originals()
+                .map(|column| value(selection.samples(column, row, selection.metric)))
+                .collect();
             let cells = values.iter().map(|value| cell(*value, values[0], difference)).collect();
-            lines.push(Line { statistic, operation: row.label(with_tasks), cells });
+            lines.push(PrintedRow { statistic, operation: row.label(with_tasks), cells });
         }
     }
     Table {
@@ -90,7 +92,7 @@ pub(super) fn table(selection: &Selection<'_>) -> Table {
     }
 }
 
-/// What has no value, or nothing to be compared with, is printed as 0.
+/// Returns a value and its percentage; both are 0 where the value or the base is missing.
 fn cell(value: f64, base: f64, difference: Difference) -> (f64, f64) {
     let is_missing = |value: f64| value.is_nan() || value == -1.0;
     match (is_missing(value), is_missing(base)) {
@@ -111,7 +113,7 @@ fn split(kernel: &str) -> (&str, &str) {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let widest = |of: fn(&Line) -> usize| self.lines.iter().map(of).max().unwrap_or(0);
+        let widest = |of: fn(&PrintedRow) -> usize| self.lines.iter().map(of).max().unwrap_or(0);
         let statistics = widest(|line| line.statistic.len());
         let operations = widest(|line| line.operation.chars().count());
         let blank = statistics + 1 + operations;

@@ -1,28 +1,36 @@
 //! `quarry lab compare`: tables of runs that were taken before, in the styles that people know.
 //!
 //! ```text
-//! selection      which variants and rows several runs have in common
-//! modern         medians, intervals, verdicts
+//! modern         medians, ratios with intervals, verdicts
+//! json           every judgement, for programs
 //! mmtests        layout and rows of that tool in 2017
 //! tcp_rr         the table of document 002
 //! will_it_scale  the table of document 004
+//! matrix         a column for each variant, as experiments print them
+//! targets        what a run was to reach
 //! ```
 
+mod matrix;
 mod mmtests;
 pub mod modern;
 pub mod published;
-pub mod selection;
+mod targets;
 mod tcp_rr;
 mod will_it_scale;
 
 #[cfg(test)]
 mod golden;
 
-use crate::results::{self, Run};
-use crate::targets::TargetsOf;
+pub use matrix::{Group, Matrix};
+pub use targets::of as targets_of;
+
+use crate::judge::{Reached, Selection};
+use crate::results::{self, Cell, Metric, Run, Variant};
+use crate::statistics;
+use crate::table::Table;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use selection::Selection;
+use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -52,29 +60,88 @@ enum Style {
     TcpRr,
     /// As in document 004: a block per number of tasks, means, deviations and speed-ups.
     WillItScale,
-    /// Medians, 95 % intervals, verdicts.
+    /// Medians, ratios with 95 % intervals, verdicts.
     Modern,
+    /// The judgements behind them, as JSON.
+    Json,
 }
 
 impl CompareArgs {
     /// Reads the directories and prints their tables to `out`.
-    pub fn run(self, targets: TargetsOf<'_>, out: &mut dyn Write) -> Result<()> {
+    pub fn run(self, out: &mut dyn Write) -> Result<()> {
         let runs = self
             .directories
             .iter()
             .map(|place| Ok((place.display().to_string(), results::read(place)?)))
             .collect::<Result<Vec<(String, Run)>>>()?;
         let selection = Selection::new(&runs, self.baseline.as_deref())?;
-        for warning in selection.warnings() {
-            writeln!(out, "warning: {warning}")?;
+        if self.style != Style::Json {
+            for warning in selection.warnings() {
+                writeln!(out, "warning: {warning}")?;
+            }
         }
         let text = match self.style {
             Style::Mmtests => mmtests::table(&selection).to_string(),
             Style::TcpRr => tcp_rr::table(&selection),
             Style::WillItScale => will_it_scale::table(&selection),
-            Style::Modern => modern::tables(&selection, targets),
+            Style::Modern => modern(&selection),
+            Style::Json => serde_json::to_string_pretty(&json(&selection))?,
         };
         writeln!(out, "{text}")?;
         Ok(())
     }
+}
+
+/// The machines, the targets, the table, and how it is to be read.
+fn modern(selection: &Selection<'_>) -> String {
+    let mut text = String::new();
+    for (place, run) in selection.runs() {
+        text += &format!("{place}, {}: {}", run.meta.experiment, run.head("see meta.json."));
+    }
+    for (table, legend) in selection.runs().iter().filter_map(|(_, run)| targets::of(run)) {
+        text += &format!("\n{}\n\n{legend}\n", table.text());
+    }
+    let mut table = modern::table(selection);
+    // A name is printed once.
+    for index in (1..table.rows.len()).rev() {
+        if table.rows[index].first() == table.rows[index - 1].first() {
+            table.rows[index][0].text.clear();
+        }
+    }
+    text + &format!("\n{}\n\n{}", table.text(), modern::legend(selection))
+}
+
+/// Every judgement on the primary metric, the means last, and what was reached of targets.
+fn json(selection: &Selection<'_>) -> Value {
+    let judge = |(_, rows): &(_, Vec<_>)| {
+        let of = |column| selection.judge(column, rows, selection.metric).json();
+        selection.columns[1..].iter().map(of).collect::<Vec<Value>>()
+    };
+    let judgements: Vec<Value> = selection.subjects().iter().flat_map(judge).collect();
+    let reached = selection.runs().iter().flat_map(|(_, run)| Reached::all(run));
+    json!({
+        "schema": "quarry-judgements/1",
+        "runs": selection.runs().iter().map(|(place, _)| place).collect::<Vec<_>>(),
+        "warnings": selection.warnings(),
+        "judgements": judgements,
+        "targets": reached.map(|it| it.json()).collect::<Vec<Value>>(),
+    })
+}
+
+/// A row for each variant with the medians of all metrics on one workload; `what` stands above the
+/// variants.
+pub fn by_variant(run: &Run, workload: &str, what: &str) -> Table {
+    let medians = |variant: &Variant| {
+        let text = |metric: &Metric| {
+            let cell = Cell { workload, tasks: run.meta.tasks[0], variant: &variant.name };
+            let values: Vec<f64> = run.values(cell, metric).into_iter().flatten().collect();
+            let decimals = usize::from(metric.decimals);
+            let median = statistics::median(&values);
+            median.map_or("failed".to_owned(), |value| format!("{value:.decimals$}"))
+        };
+        let medians = run.meta.metrics.iter().map(text);
+        std::iter::once(variant.name.clone()).chain(medians).collect::<Vec<String>>()
+    };
+    let names = run.meta.metrics.iter().map(|metric| metric.name.as_str());
+    Table::of(std::iter::once(what).chain(names), run.meta.variants.iter().map(medians))
 }

@@ -1,49 +1,40 @@
 //! The table of document 004: a block per number of tasks; in it a row per variant with means,
 //! deviations and the speed-up over the first, for each workload (there: processes and threads).
 
-use super::selection::{Column, Row, Selection};
+use crate::judge::{Column, Row, Selection};
 use crate::results::Direction;
 use crate::statistics::mmtests::Sorted;
+use crate::table::Table;
 
-/// Fewest characters of a column.
-const LEAST_WIDTH: usize = 13;
-
-/// The blocks, behind a list of which number is which variant.
+/// Returns the blocks, behind a list of which number is which variant.
 pub(super) fn table(selection: &Selection<'_>) -> String {
     let columns: Vec<&Column<'_>> = selection.originals().collect();
-    let longest = columns.iter().map(|column| column.label.len()).max().unwrap_or(0).max(6);
-    let mut text = format!("{:longest$}  kern #\n\n", "kernel");
-    for (index, column) in columns.iter().enumerate() {
-        text += &format!("{:longest$}  {:>6}\n", column.label, index + 1);
-    }
-    let names = selection.rows.iter().map(|row| row.workload.len());
-    let width = names.chain([selection.metric.unit.len()]).max().unwrap_or(0) + 2;
-    let width = width.max(LEAST_WIDTH);
+    let numbers = (1..).zip(&columns);
+    let kernels = numbers.map(|(number, it)| vec![it.label.clone(), format!("{number}")]);
+    let mut blocks = vec![Table::of(["kernel", "kern #"], kernels).plain()];
     let mut tasks: Vec<u32> = selection.rows.iter().map(|row| row.tasks).collect();
     tasks.sort_unstable();
     tasks.dedup();
     for tasks in tasks {
         let rows: Vec<Row<'_>> =
             selection.rows.iter().copied().filter(|row| row.tasks == tasks).collect();
-        text += &format!("\n{}", head(&rows, &selection.metric.unit, width));
-        for (index, column) in columns.iter().enumerate() {
-            text += &line(selection, &rows, columns[0], (index + 1, column), width);
-        }
+        let line = |(number, column): (usize, &&Column<'_>)| {
+            line(selection, &rows, columns[0], (number, column))
+        };
+        let lines = (1..).zip(&columns).map(line);
+        blocks.push(Table::of(head(&rows, &selection.metric.unit), lines).plain());
     }
-    text.trim_end().to_owned()
+    blocks.join("\n\n")
 }
 
-fn head(rows: &[Row<'_>], unit: &str, width: usize) -> String {
-    let (mut first, mut second) = (format!("{:6}{:>7}", "kern #", "ntask"), format!("{:13}", ""));
+/// Returns the heads of the columns, of two lines each.
+fn head(rows: &[Row<'_>], unit: &str) -> Vec<String> {
+    let mut head = vec!["kern #".to_owned(), "ntask".to_owned()];
+    head.extend(rows.iter().map(|row| format!("{}\nspeedup", row.workload)));
     for row in rows {
-        first += &format!("{:>width$}", row.workload);
-        second += &format!("{:>width$}", "speedup");
+        head.extend([format!("{}\n{unit}", row.workload), "stdev".to_owned()]);
     }
-    for row in rows {
-        first += &format!("{:>width$}{:>width$}", row.workload, "stdev");
-        second += &format!("{unit:>width$}{:width$}", "");
-    }
-    format!("{first}\n{}\n", second.trim_end())
+    head
 }
 
 fn line(
@@ -51,31 +42,27 @@ fn line(
     rows: &[Row<'_>],
     first: &Column<'_>,
     (number, column): (usize, &Column<'_>),
-    width: usize,
-) -> String {
-    let sorted = |column: &Column<'_>, row: Row<'_>| Sorted::new(selection.samples(column, row));
-    let mut text = format!("{number:>6}{:>7}", rows[0].tasks);
-    for &row in rows {
-        let means = (sorted(first, row), sorted(column, row));
-        let cell = match means {
-            // Its own speed-up is left blank.
-            _ if number == 1 => String::new(),
-            (Some(base), Some(new)) => match selection.metric.direction {
-                Direction::Lower => speedup(base.amean(), new.amean()),
-                Direction::Higher | Direction::None => speedup(new.amean(), base.amean()),
-            },
-            _ => "failed".to_owned(),
-        };
-        text += &format!("{cell:>width$}");
+) -> Vec<String> {
+    let metric = selection.metric;
+    let sorted =
+        |column: &Column<'_>, row: Row<'_>| Sorted::new(selection.samples(column, row, metric));
+    let mut line = vec![number.to_string(), rows[0].tasks.to_string()];
+    line.extend(rows.iter().map(|row| match (sorted(first, *row), sorted(column, *row)) {
+        // The first variant has no speed-up over itself.
+        _ if number == 1 => String::new(),
+        (Some(base), Some(new)) => match metric.direction {
+            Direction::Lower => speedup(base.amean(), new.amean()),
+            Direction::Higher | Direction::None => speedup(new.amean(), base.amean()),
+        },
+        _ => "failed".to_owned(),
+    }));
+    for row in rows {
+        line.extend(match sorted(column, *row) {
+            Some(values) => [grouped(values.amean()), grouped(values.stddev())],
+            None => ["failed".to_owned(), String::new()],
+        });
     }
-    for &row in rows {
-        let (mean, deviation) = match sorted(column, row) {
-            Some(values) => (grouped(values.amean()), grouped(values.stddev())),
-            None => ("failed".to_owned(), String::new()),
-        };
-        text += &format!("{mean:>width$}{deviation:>width$}");
-    }
-    text.trim_end().to_owned() + "\n"
+    line
 }
 
 fn speedup(fast: f64, slow: f64) -> String {

@@ -1,7 +1,6 @@
 //! `churn`: whether memory grows over phases of different sizes and threads that come and go.
 
 use super::plan::{Lab, Plan, Staged};
-use super::tables;
 use crate::patterns::churn::ChurnSample;
 use anyhow::Result;
 use clap::Args;
@@ -14,6 +13,7 @@ use quarry_harness::options::{Common, Defaults};
 use quarry_harness::results::{Direction, Metric, Timeline, Verify, Workload};
 use quarry_harness::sampler::{SampleKey, Taken};
 use quarry_harness::statistics;
+use quarry_harness::tables::by_variant;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ impl Plan for Churn {
         let plan = plan.option("seconds", self.seconds);
         Ok(Some(Staged::new(plan, |run, out| {
             let title = "resident above live, MiB";
-            Ok(writeln!(out, "{}", tables::figures(title, WORKLOAD, run))?)
+            Ok(writeln!(out, "{}", by_variant(run, WORKLOAD, title).text())?)
         })))
     }
 }

@@ -8,12 +8,12 @@ use clap::Args;
 use clap::builder::ArgPredicate;
 use quarry_compare::allocators::QUARRY;
 use quarry_compare::contenders::{self, Contender, OwnWork};
-use quarry_harness::comparison::Comparison;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::{Work, WorkKind};
 use quarry_harness::options::{Common, Defaults};
 use quarry_harness::results::{Direction, Metric, Verify, Workload};
 use quarry_harness::sampler::SampleKey;
+use quarry_harness::tables::Matrix;
 use quarry_harness::usage::Usage;
 
 /// What it costs a heap to grow to a size, with populating and huge pages on and off.
@@ -74,10 +74,10 @@ impl Plan for Growth {
             ..plan
         };
         Ok(Some(Staged::new(plan.option("mib", mib), |run, out| {
-            let comparison = Comparison { run, groups: tables::all("growth", run) };
-            writeln!(out, "{}\n", comparison.tables())?;
+            let matrix = Matrix::new(run, tables::all("growth", run));
+            writeln!(out, "{}\n", matrix.tables())?;
             for metric in run.meta.metrics.iter().filter(|metric| !metric.primary) {
-                writeln!(out, "{}\n", comparison.medians_of(metric))?;
+                writeln!(out, "{}\n", matrix.medians(metric))?;
             }
             Ok(())
         })))

@@ -1,7 +1,6 @@
 //! `idle-return`: what a program that has freed everything still holds while it is idle.
 
 use super::plan::{Lab, Plan, Staged};
-use super::tables;
 use crate::patterns::idle::{BASE, IdleSample, Sizes};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -12,9 +11,10 @@ use quarry_harness::destination;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::{Work, WorkKind};
 use quarry_harness::options::{Common, Defaults};
-use quarry_harness::picture::{Line, Picture};
+use quarry_harness::picture::{Course, Picture};
 use quarry_harness::results::{Cell, Direction, Metric, Reading, Run, Timeline, Verify, Workload};
 use quarry_harness::sampler::{SampleKey, Taken};
+use quarry_harness::tables::by_variant;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
@@ -103,7 +103,7 @@ impl IdleReturn {
         let fate = fate(survivors);
         let title = format!("{} MiB of objects of 16 bytes to 1 MiB, {fate}", self.mib);
         writeln!(out, "{title}; MiB held 2 s after the last free, medians:\n")?;
-        writeln!(out, "{}", tables::figures("allocator", &fate, run))?;
+        writeln!(out, "{}", by_variant(run, &fate, "allocator").text())?;
         let mut timelines = run.samples.iter().filter_map(|sample| sample.timeline.as_ref());
         let in_group = timelines.all(|it| it.in_group);
         let counter = if in_group { "the control group of each sample" } else { "MemFree" };
@@ -183,7 +183,7 @@ fn picture(title: String, workload: &str, run: &Run) -> Picture {
             ((reading.ms - idle) / 1e3, (reading.resident as f64 - table).max(0.0) / MIB)
         };
         let points = timeline.readings.iter().map(point).filter(|(second, _)| *second >= -0.5);
-        Some(Line { name: variant.name.clone(), points: points.collect() })
+        Some(Course { name: variant.name.clone(), points: points.collect() })
     });
     Picture { title, x: "seconds since the last free", y: "resident, MiB", lines: lines.collect() }
 }

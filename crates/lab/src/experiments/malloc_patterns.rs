@@ -12,13 +12,13 @@ use nix::sys::resource::{UsageWho, getrusage};
 use quarry_compare::allocators::QUARRY;
 use quarry_compare::contenders::{self, OwnWork};
 use quarry_harness::affinity;
-use quarry_harness::comparison::{Comparison, Group};
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::{Work, WorkKind};
 use quarry_harness::options::{self, Common, Defaults};
 use quarry_harness::proc;
 use quarry_harness::results::{Direction, Measurement, Metric, Run, Verify, Workload};
 use quarry_harness::sampler::SampleKey;
+use quarry_harness::tables::{Group, Matrix};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -32,8 +32,7 @@ use std::io::Write;
 /// fresh process with the allocator preloaded, and counts only where the loader says that this
 /// allocator served it. Allocators are interleaved in randomised complete blocks; a second copy of
 /// the baseline (A/A) shows the noise. Printed are medians, and ratios paired within blocks with
-/// 95 % bootstrap intervals; an asterisk marks a ratio whose interval has nothing in common with
-/// that of the A/A copy in the same row.
+/// 95 % intervals; an asterisk marks a ratio that is judged better or worse.
 ///
 /// Time is CPU time of the process, which other processes do not lengthen, and wall-clock time for
 /// patterns of several threads and of forks; both are recorded. Threads are bound to CPUs. With
@@ -172,11 +171,10 @@ pub(crate) fn groups(patterns: &[Pattern]) -> Vec<Group> {
 pub(crate) fn print_latency(run: &Run, out: &mut dyn Write) -> Result<()> {
     for (name, _) in latency::QUANTILES {
         let workloads = vec![Pattern::Latency.to_string()];
-        let groups = tables::group(Family::Latency.name(), workloads);
-        let comparison = Comparison { run, groups };
+        let matrix = Matrix::new(run, tables::group(Family::Latency.name(), workloads));
         let metric = run.meta.metric(name)?;
-        writeln!(out, "\n{}\n", comparison.medians_of(metric))?;
-        writeln!(out, "{}", comparison.ratios_of(metric))?;
+        writeln!(out, "\n{}\n", matrix.medians(metric))?;
+        writeln!(out, "{}", matrix.ratios(metric))?;
     }
     Ok(())
 }
@@ -186,11 +184,11 @@ pub(crate) fn print_latency(run: &Run, out: &mut dyn Write) -> Result<()> {
 /// # Errors
 /// A run that does not have it, or `out` cannot be written.
 pub(crate) fn print_peaks(run: &Run, workloads: Vec<String>, out: &mut dyn Write) -> Result<()> {
-    let all = Comparison { run, groups: tables::group("all", workloads) };
+    let all = Matrix::new(run, tables::group("all", workloads));
     let memory = run.meta.metric(PEAK)?;
-    writeln!(out, "\nPeak memory:\n\n{}", all.medians_of(memory))?;
+    writeln!(out, "\nPeak memory:\n\n{}", all.medians(memory))?;
     let title = format!("Peak memory in relation to {}:", run.meta.baseline);
-    Ok(writeln!(out, "\n{title}\n\n{}", all.ratios_of(memory))?)
+    Ok(writeln!(out, "\n{title}\n\n{}", all.ratios(memory))?)
 }
 
 /// Name of the metric of peak memory.

@@ -10,7 +10,7 @@ mod empty;
 mod growth;
 mod idle_return;
 mod malloc_patterns;
-pub(crate) mod peers;
+mod peers;
 mod plan;
 mod programs;
 mod real_programs;

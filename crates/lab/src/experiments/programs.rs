@@ -12,10 +12,11 @@ use quarry_compare::allocators::GLIBC;
 use quarry_compare::contenders;
 use quarry_compare::{Interrupt, Launcher};
 use quarry_harness::experiment::Experiment;
+use quarry_harness::judge::{Judgement, Selection};
 use quarry_harness::options::{self, Common, Defaults};
 use quarry_harness::results::{Cell, Direction, Metric, Run};
 use quarry_harness::statistics;
-use quarry_harness::table;
+use quarry_harness::table::{self, Entry, Table, words};
 use std::io::Write;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -109,7 +110,7 @@ fn metrics() -> Vec<Metric> {
 fn print(run: &Run, programs: &[ReadyProgram], out: &mut dyn Write) -> Result<()> {
     writeln!(out, "{}\n", overview(programs))?;
     for variant in run.meta.variants.iter().filter(|it| it.name != run.meta.baseline) {
-        writeln!(out, "{}\n", ratios(run, programs, &variant.name))?;
+        writeln!(out, "{}\n", ratios(run, programs, &variant.name)?)?;
         writeln!(out, "{}\n", verdict(run, programs, &variant.name))?;
     }
     Ok(())
@@ -117,7 +118,8 @@ fn print(run: &Run, programs: &[ReadyProgram], out: &mut dyn Write) -> Result<()
 
 /// Describes the work of each, and the allocator's share of it.
 fn overview(programs: &[ReadyProgram]) -> String {
-    let header = ["program", "version", "what it does", "allocations", "% CPU in malloc"];
+    let words = ["program", "version", "what it does"].map(words);
+    let numbers = ["allocations", "% CPU in malloc"].map(Entry::from);
     let row = |program: &ReadyProgram| {
         let calls = program.probe.calls;
         vec![
@@ -128,13 +130,19 @@ fn overview(programs: &[ReadyProgram]) -> String {
             table::figure(100.0 * program.probe.share()),
         ]
     };
-    let rows = programs.iter().map(row).collect();
-    table::render_aligned(header.map(str::to_owned).to_vec(), rows, &[0, 1, 2])
+    Table::of(words.into_iter().chain(numbers), programs.iter().map(row)).text()
 }
 
-fn ratios(run: &Run, programs: &[ReadyProgram], variant: &str) -> String {
+/// The judgement on a metric of a program.
+fn judge(selection: &Selection<'_>, program: &str, variant: &str, metric: &Metric) -> Judgement {
+    let row = selection.rows.iter().find(|row| row.workload == program);
+    let column = selection.column(variant).expect("a variant of the run");
+    selection.judge(column, &[*row.expect("a workload of the run")], metric)
+}
+
+fn ratios(run: &Run, programs: &[ReadyProgram], variant: &str) -> Result<String> {
     let baseline = &run.meta.baseline;
-    let header = vec![
+    let head = [
         format!("{variant} / {baseline}"),
         "pairs".to_owned(),
         format!("CPU on {baseline}, s"),
@@ -144,86 +152,48 @@ fn ratios(run: &Run, programs: &[ReadyProgram], variant: &str) -> String {
         "peak".to_owned(),
         "wrong results".to_owned(),
     ];
+    let selection = Selection::of(run);
+    let metric = |name| run.meta.metric(name);
+    let (cpu, elapsed, peak) = (metric("CPU")?, metric("elapsed")?, metric("peak")?);
     let row = |program: &ReadyProgram| {
-        let Columns { pairs, wrong, taken, .. } = columns(run, &program.label.name, variant);
-        let ratio = |metric: &Metric| match program.is_fixed {
-            true => spread(&ratios_of(run, &program.label.name, variant, metric)),
-            false => "-".to_owned(),
+        let name = &program.label.name;
+        let cell = Cell { workload: name, tasks: 1, variant };
+        let wrong = run.samples_of(cell).filter(|sample| sample.failure.is_some()).count();
+        let ratio = |metric| match judge(&selection, name, variant, metric) {
+            judgement if program.is_fixed && judgement.estimate.is_some() => judgement.text(),
+            _ => "-".to_owned(),
         };
-        let alone = |metric: &Metric| median_of(run, &program.label.name, baseline, metric);
-        let [cpu, elapsed, peak] = &run.meta.metrics[..] else { return Vec::new() };
+        let alone = |metric| {
+            let values = run.values(Cell { variant: baseline, ..cell }, metric);
+            let values: Vec<f64> = values.into_iter().flatten().collect();
+            table::figure_or(statistics::median(&values), "-")
+        };
         vec![
-            program.label.name.clone(),
-            pairs.to_string(),
+            name.clone(),
+            judge(&selection, name, variant, cpu).pairs.to_string(),
             alone(cpu),
             ratio(cpu),
             ratio(elapsed),
             alone(peak),
             ratio(peak),
-            format!("{wrong} of {taken}"),
+            format!("{wrong} of {}", run.samples_of(cell).count()),
         ]
     };
-    table::render(header, programs.iter().map(row).collect())
-}
-
-/// Numbers of samples and of those that do not count.
-struct Columns {
-    pairs: usize,
-    wrong: usize,
-    taken: usize,
-}
-
-fn columns(run: &Run, workload: &str, variant: &str) -> Columns {
-    let samples: Vec<_> = run.samples_of(Cell { workload, tasks: 1, variant }).collect();
-    let wrong = samples.iter().filter(|sample| sample.failure.is_some()).count();
-    let pairs = ratios_of(run, workload, variant, run.meta.primary()).len();
-    Columns { pairs, wrong, taken: samples.len() }
-}
-
-fn ratios_of(run: &Run, workload: &str, variant: &str, metric: &Metric) -> Vec<f64> {
-    let values = |variant: &str| run.values(Cell { workload, tasks: 1, variant }, metric);
-    let pairs = statistics::paired_ratios(&values(variant), &values(&run.meta.baseline));
-    pairs.into_iter().flatten().collect()
-}
-
-fn median_of(run: &Run, workload: &str, variant: &str, metric: &Metric) -> String {
-    let values = run.values(Cell { workload, tasks: 1, variant }, metric);
-    let values: Vec<f64> = values.into_iter().flatten().collect();
-    statistics::median(&values).map_or("-".to_owned(), table::figure)
-}
-
-/// The median and, in brackets, the smallest and the largest: of six pairs these are an interval
-/// of more than 95 %, of fewer one of less.
-fn spread(ratios: &[f64]) -> String {
-    let Some(median) = statistics::median(ratios) else { return "-".to_owned() };
-    let low = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = ratios.iter().copied().fold(0.0, f64::max);
-    format!("{median:.3} [{low:.2}, {high:.2}]")
+    Ok(Table::of(head, programs.iter().map(row)).text())
 }
 
 /// Says whether any program takes more CPU time than it may.
 fn verdict(run: &Run, programs: &[ReadyProgram], variant: &str) -> String {
-    let cpu = run.meta.primary();
+    let selection = Selection::of(run);
     let above = programs.iter().filter(|program| program.is_fixed).filter_map(|program| {
-        let median = statistics::median(&ratios_of(run, &program.label.name, variant, cpu))?;
-        (median > MOST).then(|| format!("{} ({median:.3})", program.label.name))
+        let judgement = judge(&selection, &program.label.name, variant, selection.metric);
+        let is_above = judgement.ratio()? > MOST;
+        is_above.then(|| format!("{} ({})", program.label.name, judgement.centre_text()))
     });
     let above: Vec<String> = above.collect();
     let baseline = &run.meta.baseline;
     match above.is_empty() {
         true => format!("None takes more than {MOST} times the CPU time of {baseline}."),
         false => format!("Above {MOST} times the CPU time of {baseline}: {}.", above.join(", ")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_spread_is_that_of_all_pairs() {
-        assert_eq!(spread(&[]), "-");
-        assert_eq!(spread(&[1.0]), "1.000 [1.00, 1.00]");
-        assert_eq!(spread(&[1.2, 0.9, 1.0, 1.05]), "1.025 [0.90, 1.20]");
     }
 }

@@ -10,11 +10,11 @@ use clap::Args;
 use quarry_compare::allocators::QUARRY;
 use quarry_compare::contenders;
 use quarry_compare::{Interrupt, Launcher};
-use quarry_harness::comparison::Comparison;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::options::{self, Common, Defaults};
 use quarry_harness::results::{Direction, Metric, Run, Verify, Workload};
-use quarry_harness::table;
+use quarry_harness::table::{self, Entry, Table, words};
+use quarry_harness::tables::Matrix;
 use std::io::Write;
 use std::rc::Rc;
 
@@ -113,24 +113,24 @@ const NOT_OF_SERVERS: &str = "wall";
 
 fn print(run: &Run, programs: &[ReadyProgram], out: &mut dyn Write) -> Result<()> {
     writeln!(out, "{}\n", overview(programs.iter()))?;
-    let comparison = |is_member: &dyn Fn(&ReadyProgram) -> bool| {
+    let matrix = |is_member: &dyn Fn(&ReadyProgram) -> bool| {
         let members = programs.iter().filter(|program| is_member(program));
         let names = members.map(|program| program.label.name.clone()).collect();
-        Comparison { run, groups: tables::group("programs", names) }
+        Matrix::new(run, tables::group("programs", names))
     };
-    writeln!(out, "{}\n", comparison(&|_| true).tables())?;
+    writeln!(out, "{}\n", matrix(&|_| true).tables())?;
     for metric in run.meta.metrics.iter().filter(|metric| !metric.primary) {
         let Metric { name, unit, .. } = metric;
-        let some = comparison(&|program| match name.as_str() {
+        let some = matrix(&|program| match name.as_str() {
             NOT_OF_SERVERS => !program.is_server(),
             name => program.is_server() || !OF_SERVERS.contains(&name),
         });
-        if some.groups.is_empty() {
+        if some.is_empty() {
             continue;
         }
-        writeln!(out, "Medians of {name}, {unit}:\n\n{}\n", some.medians_of(metric))?;
+        writeln!(out, "Medians of {name}, {unit}:\n\n{}\n", some.medians(metric))?;
         if name == "peak RSS" {
-            writeln!(out, "{name}, paired within blocks:\n\n{}\n", some.ratios_of(metric))?;
+            writeln!(out, "{name}, paired within blocks:\n\n{}\n", some.ratios(metric))?;
         }
     }
     Ok(())
@@ -138,7 +138,8 @@ fn print(run: &Run, programs: &[ReadyProgram], out: &mut dyn Write) -> Result<()
 
 /// Describes the work of each, and the allocator's share of it.
 pub(crate) fn overview<'a>(programs: impl Iterator<Item = &'a ReadyProgram>) -> String {
-    let header = ["program", "what it does", "allocations", "MiB asked for", "% CPU in malloc"];
+    let numbers = ["allocations", "MiB asked for", "% CPU in malloc"].map(Entry::from);
+    let head = [words("program"), words("what it does")].into_iter().chain(numbers);
     let row = |program: &ReadyProgram| {
         let calls = program.probe.calls;
         vec![
@@ -149,5 +150,5 @@ pub(crate) fn overview<'a>(programs: impl Iterator<Item = &'a ReadyProgram>) -> 
             table::figure(100.0 * program.probe.share()),
         ]
     };
-    table::render_aligned(header.map(str::to_owned).to_vec(), programs.map(row).collect(), &[0, 1])
+    Table::of(head, programs.map(row)).text()
 }

@@ -7,13 +7,13 @@ use clap::Args;
 use clap::builder::ArgPredicate;
 use quarry_compare::allocators::{self, Allocator, GLIBC};
 use quarry_compare::contenders::{self, Contender};
-use quarry_harness::comparison::Comparison;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::{place_of, preload_into};
 use quarry_harness::options::{Common, Defaults};
 use quarry_harness::proc;
 use quarry_harness::results::{Direction, Measurement, Metric, Verify, Workload};
 use quarry_harness::sampler::SampleKey;
+use quarry_harness::tables::Matrix;
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -87,9 +87,8 @@ impl Plan for StartUp {
         let plan = Experiment { about, metrics, ..plan }.option("starts", each);
         Ok(Some(Staged::new(plan, move |run, out| {
             writeln!(out, "{}\n", tables::compared(run, tables::group("programs", names)))?;
-            let groups = tables::group(SLEEP, vec![SLEEP.to_owned()]);
-            let memory = Comparison { run, groups }.medians_of(&run.meta.metrics[1]);
-            Ok(writeln!(out, "{memory}")?)
+            let sleep = Matrix::new(run, tables::group(SLEEP, vec![SLEEP.to_owned()]));
+            Ok(writeln!(out, "{}", sleep.medians(run.meta.metric("resident")?))?)
         })))
     }
 }

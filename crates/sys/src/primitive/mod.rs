@@ -42,7 +42,6 @@ pub use atomics::{
 pub use backend::point;
 #[cfg(quarry_sim)]
 pub use backend::{Machine, run_on};
-pub use touch::touch;
 
 /// Says that this task waits for another one and looks again at once.
 #[inline]

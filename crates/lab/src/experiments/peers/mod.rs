@@ -3,16 +3,12 @@
 //! ```text
 //! metrics  names that its workloads and targets share
 //! part     the workloads, which are those of other experiments
-//! target   what is to be reached: the table's rows, as data
-//! reached  what a run has reached of a target, and whether that is enough
-//! targets  the table
+//! targets  what is to be reached
 //! ```
 
 mod metrics;
 mod part;
-mod reached;
-mod target;
-pub(crate) mod targets;
+mod targets;
 
 use super::cast::Cast;
 use super::idle_return;
@@ -33,12 +29,12 @@ use quarry_compare::allocators::QUARRY;
 use quarry_compare::contenders::{self, Contender};
 use quarry_compare::{Interrupt, Launcher};
 use quarry_harness::affinity;
-use quarry_harness::comparison::Comparison;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::Work;
 use quarry_harness::options::{self, Common, Defaults};
 use quarry_harness::results::{Measurement, Run};
 use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
+use quarry_harness::tables::{Matrix, targets_of};
 use std::io::Write;
 use std::rc::Rc;
 
@@ -136,7 +132,7 @@ impl Peers {
         let variants = contenders::variants(&sampler.contenders);
         let plan = self.common.experiment(EXPERIMENT, variants, baseline, workloads, sampler)?;
         let about = format!("{} ms of a pattern, the whole of everything else.", self.millis);
-        let mut plan = Experiment { about, metrics: metrics(), ..plan }
+        let mut plan = Experiment { about, metrics: metrics(), targets: targets::all(), ..plan }
             .option("millis", self.millis)
             .option("growth mib", growth_mib)
             .option("burst mib", burst_mib)
@@ -149,8 +145,8 @@ impl Peers {
 }
 
 fn print(run: &Run, parts: &[Part], programs: &[ReadyProgram], out: &mut dyn Write) -> Result<()> {
-    if let Some(targets) = targets::of(run) {
-        writeln!(out, "{}\n", targets.text())?;
+    if let Some((table, legend)) = targets_of(run) {
+        writeln!(out, "{}\n\n{legend}\n", table.text())?;
     }
     let patterns: Vec<Pattern> = parts.iter().filter_map(Part::pattern).collect();
     let names = |has: fn(&Part) -> bool| -> Vec<String> {
@@ -190,8 +186,8 @@ fn print_medians(
     if workloads.is_empty() {
         return Ok(());
     }
-    let comparison = Comparison { run, groups: tables::group(title, workloads) };
-    Ok(writeln!(out, "\n{title}\n\n{}", comparison.medians_of(run.meta.metric(metric)?))?)
+    let matrix = Matrix::new(run, tables::group(title, workloads));
+    Ok(writeln!(out, "\n{title}\n\n{}", matrix.medians(run.meta.metric(metric)?))?)
 }
 
 fn print_programs(
@@ -201,11 +197,11 @@ fn print_programs(
     out: &mut dyn Write,
 ) -> Result<()> {
     writeln!(out, "\nReal programs:\n\n{}\n", real_programs::overview(programs.iter()))?;
-    let programs = Comparison { run, groups: tables::group("programs", workloads) };
+    let programs = Matrix::new(run, tables::group("programs", workloads));
     let cpu = run.meta.metric(CPU)?;
-    writeln!(out, "{}\n\n{}\n", programs.medians_of(cpu), programs.ratios_of(cpu))?;
+    writeln!(out, "{}\n\n{}\n", programs.medians(cpu), programs.ratios(cpu))?;
     let faults = run.meta.metric("page faults")?;
-    Ok(writeln!(out, "Page faults of them:\n\n{}", programs.medians_of(faults))?)
+    Ok(writeln!(out, "Page faults of them:\n\n{}", programs.medians(faults))?)
 }
 
 impl Sampler for Parts {

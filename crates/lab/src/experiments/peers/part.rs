@@ -1,4 +1,4 @@
-//! What `peers` runs: the workloads of other experiments, as rows of one run.
+//! Workloads of other experiments, as rows of one run.
 
 use super::STARTS;
 use crate::patterns::Pattern;
@@ -14,7 +14,7 @@ const GROWING: [usize; 4] = [64, 1000, 16000, 200_000];
 pub(crate) enum Part {
     /// Of `malloc-patterns`.
     Pattern(Pattern),
-    /// Of `growth`: objects of so many bytes.
+    /// Of `growth`: objects of this many bytes.
     Growth(usize),
     /// Of `real-programs`.
     Program(&'static RealProgram),
@@ -25,7 +25,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// All of them, in the order of tables.
+    /// Returns all of them, in the order of tables.
     pub(crate) fn all() -> Vec<Self> {
         let patterns = Pattern::all().into_iter().map(Self::Pattern);
         let growing = GROWING.into_iter().map(Self::Growth);
@@ -34,7 +34,7 @@ impl Part {
         patterns.chain(growing).chain(programs).chain(others).collect()
     }
 
-    /// It as a row of a run, with what proves that it happened.
+    /// Returns the row of a run, with the proof that the work happened.
     pub(super) fn workload(&self) -> Workload {
         let verify = match self {
             Self::Growth(_) => Verify::Counter("objects".to_owned()),
@@ -60,7 +60,7 @@ impl Part {
         }
     }
 
-    /// Whether a quick run has it.
+    /// Returns true if a quick run has it.
     pub(super) fn is_quick(&self) -> bool {
         match self {
             Self::Pattern(pattern) => pattern.is_quick(),

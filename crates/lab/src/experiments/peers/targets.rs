@@ -1,152 +1,121 @@
-//! The table of targets of a run.
+//! The targets: figures that Quarry is to reach against its peers.
 
-use super::EXPERIMENT;
-use super::reached::{self, Reached};
-use super::target::{Against, Over, Relation, TARGETS, Target};
-use quarry_harness::results::Run;
-use quarry_harness::statistics::Interval;
-use quarry_harness::table;
-use quarry_harness::targets::{Outcome, Row, Targets};
+use super::part::Part;
+use super::{HELD_AFTER, PEAK, TIME};
+use crate::patterns::{Family, Pattern};
+use quarry_compare::allocators::GLIBC;
+use quarry_harness::results::{Against, Over, Relation, Target};
 
-/// The targets of a run; `None` where its experiment has none.
-pub(crate) fn of(run: &Run) -> Option<Targets> {
-    if run.meta.experiment != EXPERIMENT {
-        return None;
-    }
-    let baseline = &run.meta.baseline;
-    let header = [
-        "work",
-        "against",
-        "at most",
-        &format!("{baseline} / peer [95 %]"),
-        "verdict",
-        "peer",
-        "worst",
-        "A/A",
-    ];
-    let row = |target: &Target| {
-        let reached = reached::judge(target, run);
-        Row { cells: cells(target, &reached), outcome: reached.outcome }
-    };
-    let rows: Vec<Row> = TARGETS.iter().map(row).collect();
-    Some(Targets { header: header.map(str::to_owned).to_vec(), legend: legend(&rows), rows })
-}
+/// The peers whose peak memory counts.
+const LEAN: [&str; 4] = ["mimalloc", "snmalloc", "jemalloc", "tcmalloc"];
 
-fn cells(target: &Target, reached: &Reached) -> Vec<String> {
-    let Reached { outcome, value, interval, peer, worst, noise } = reached;
-    let of = |value: f64| table::figure(value);
-    let unit = match target.relation {
-        Relation::Ratio => String::new(),
-        Relation::Difference(unit) => format!(" {unit}"),
-    };
-    let with = |value: f64, interval: &Option<Interval>| match interval {
-        Some(Interval { low, high }) => {
-            format!("{} [{}, {}]{unit}", of(value), of(*low), of(*high))
-        }
-        None => format!("{}{unit}", of(value)),
-    };
-    let aim = match target.relation {
-        Relation::Ratio => of(target.at_most),
-        Relation::Difference(_) => format!("{:+}{unit}", target.at_most),
-    };
-    let named = match (peer, worst, target.over) {
-        (Some(peer), _, _) => peer.clone(),
-        (None, Some(_), Over::Mean) => "best of each".to_owned(),
-        _ => String::new(),
-    };
-    let worst = worst.as_ref().map(|spot| match target.over {
-        Over::EachWorkload => spot.workload.clone(),
-        Over::Mean if peer.is_some() => format!("{} {}", spot.workload, of(spot.value)),
-        Over::Mean => format!("{} {} ({})", spot.workload, of(spot.value), spot.peer),
-    });
+/// Returns the targets in the order of the table.
+pub(super) fn all() -> Vec<Target> {
+    let best = || Against::Best;
+    let each = |names: &[&str]| Against::Each(names.iter().map(|it| (*it).to_owned()).collect());
+    let any = || each(&[]);
     vec![
-        target.work.to_owned(),
-        against(target.against),
-        aim,
-        value.map_or("-".to_owned(), |value| with(value, interval)),
-        word(outcome),
-        named,
-        worst.unwrap_or_default(),
-        noise.as_ref().map_or(String::new(), |(value, interval)| with(*value, interval)),
+        time("pairs, 16 B to 32 KiB", is_pair, best(), 1.03),
+        time("batches of 1,000, 16 B to 32 KiB", |it| is_of(it, Family::Batches), best(), 1.03),
+        time("batches of 4 KiB and 32 KiB", is_large_batch, best(), 0.5),
+        time("replacement in 10,000", |it| is_of(it, Family::WorkingSets), any(), 0.85),
+        time("producer / consumer, ring", |it| is_of(it, Family::Handovers), any(), 0.7),
+        time("server, larson, mixed", |it| is_of(it, Family::Servers), any(), 0.95),
+        time("realloc", |it| is_of(it, Family::Reallocs), any(), 1.0),
+        time("calloc", |it| is_of(it, Family::Callocs), any(), 1.0),
+        time("growth", |it| matches!(it, Part::Growth(_)), each(&[GLIBC]), 0.6),
+        time("real programs, mean", is_program, any(), 0.97),
+        Target {
+            over: Over::EachWorkload,
+            ..time("real programs, each", is_program, best(), 1.03)
+        },
+        ratio("peak RSS, mean of all above", Part::has_peak, PEAK, each(&LEAN), 1.0),
+        Target {
+            over: Over::EachWorkload,
+            relation: Relation::Difference,
+            ..ratio("RSS of small processes", is_small, PEAK, each(&[GLIBC]), 512.0)
+        },
+        ratio("p99 of a free and malloc", is_latency, "p99_ns", best(), 1.0),
+        ratio("p99.9", is_latency, "p99_9_ns", best(), 1.0),
+        ratio("p99.99", is_latency, "p99_99_ns", best(), 1.0),
+        Target {
+            relation: Relation::Difference,
+            ..ratio(
+                "RSS 2 s after a burst",
+                |it| matches!(it, Part::Burst),
+                HELD_AFTER,
+                best(),
+                0.0,
+            )
+        },
+        time("a short-lived thread", |it| is_of(it, Family::ShortLives), best(), 1.0),
+        time("a fork", |it| is_of(it, Family::Forks), each(&[GLIBC]), 1.1),
     ]
 }
 
-fn against(against: Against) -> String {
-    match against {
-        Against::Best => "the best".to_owned(),
-        Against::Each([]) => "each".to_owned(),
-        Against::Each([one]) => (*one).to_owned(),
-        Against::Each(several) => format!("each of {}", several.join(", ")),
+fn ratio(
+    work: &str,
+    has: impl Fn(&Part) -> bool,
+    metric: &str,
+    against: Against,
+    at_most: f64,
+) -> Target {
+    let workloads = Part::all().into_iter().filter(has).map(|it| it.to_string()).collect();
+    Target {
+        work: work.to_owned(),
+        workloads,
+        metric: metric.to_owned(),
+        against,
+        over: Over::Mean,
+        relation: Relation::Ratio,
+        at_most,
     }
 }
 
-fn word(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Met => "met".to_owned(),
-        Outcome::Missed => "missed".to_owned(),
-        Outcome::Unclear(why) if why.is_empty() => "unclear".to_owned(),
-        Outcome::Unclear(why) => format!("unclear: {why}"),
-        Outcome::NotRun => "not run".to_owned(),
-    }
+fn time(work: &str, has: impl Fn(&Part) -> bool, against: Against, at_most: f64) -> Target {
+    ratio(work, has, TIME, against, at_most)
 }
 
-fn legend(rows: &[Row]) -> String {
-    let count = |is: fn(&Outcome) -> bool| rows.iter().filter(|row| is(&row.outcome)).count();
-    let met = count(|it| *it == Outcome::Met);
-    let missed = count(|it| *it == Outcome::Missed);
-    let rest = rows.len() - met - missed;
-    format!("{met} met, {missed} missed, {rest} neither.\n{HOW_TO_READ}")
+fn is_of(part: &Part, family: Family) -> bool {
+    matches!(part, Part::Pattern(pattern) if pattern.family() == family)
 }
 
-const HOW_TO_READ: &str = "\
-met: the whole 95 % interval lies at or below the aim; missed: above it; unclear: it spans the aim,
-or what is named is lacking. Ratios and differences are paired within rounds (Hodges-Lehmann,
-Wilcoxon); of several workloads it is the geometric mean of each round that counts. the best: on
-every workload the peer that is lowest there, picked by the same samples, so that chance can only
-flatter the peer. each: shown is the peer that decides. A/A: the copy in place of both.
-Fast paths have their budgets of instructions in crates/preload/tests/fast_path.rs.";
+fn is_pair(part: &Part) -> bool {
+    is_of(part, Family::Pairs)
+}
+
+fn is_latency(part: &Part) -> bool {
+    is_of(part, Family::Latency)
+}
+
+fn is_large_batch(part: &Part) -> bool {
+    matches!(part, Part::Pattern(Pattern::Batch { size: 4096.., .. }))
+}
+
+fn is_program(part: &Part) -> bool {
+    matches!(part, Part::Program(_))
+}
+
+/// Returns true for a process that holds next to nothing: its memory is the allocator's own.
+fn is_small(part: &Part) -> bool {
+    is_pair(part) || matches!(part, Part::SmallProcess)
+}
 
 #[cfg(test)]
 mod tests {
-    use super::super::TIME;
     use super::*;
-    use quarry_harness::results::examples::{Cells, run_of};
-    use quarry_harness::results::{Direction, Metric};
-
-    fn thread_run(experiment: &str, ours: f64) -> Run {
-        let cell = |name: &str, ns: f64| ("thread".to_owned(), 1, name.to_owned(), vec![ns; 6]);
-        let cells: Cells = vec![cell("quarry", ours), cell("glibc", 10.0), cell("other", 20.0)];
-        let metric = Metric::new(TIME, "ns", Direction::Lower, "value").primary();
-        run_of(experiment, metric, &cells)
-    }
-
-    fn text(ours: f64) -> String {
-        of(&thread_run("peers", ours)).unwrap().text()
-    }
 
     #[test]
-    fn a_row_says_what_was_reached_against_whom() {
-        let row = |text: &str| {
-            let line = text.lines().find(|line| line.contains("a short-lived thread")).unwrap();
-            line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<String>>()
-        };
-        let of = |cells: &[&str]| cells.iter().map(|it| (*it).to_owned()).collect::<Vec<String>>();
-        let aim = ["", "a short-lived thread", "the best", "1.00"];
-        let met = ["0.90 [0.90, 0.90]", "met", "glibc", "", "", ""];
-        assert_eq!(row(&text(9.0)), of(&[&aim[..], &met].concat()));
-        let missed = ["1.20 [1.20, 1.20]", "missed", "glibc", "", "", ""];
-        assert_eq!(row(&text(12.0)), of(&[&aim[..], &missed].concat()));
-        let others = TARGETS.len() - 1;
-        assert!(
-            text(9.0).contains(&format!("1 met, 0 missed, {others} neither.")),
-            "{}",
-            text(9.0)
-        );
-        assert!(text(9.0).contains("| not run |"), "{}", text(9.0));
-    }
-
-    #[test]
-    fn other_experiments_have_no_targets() {
-        assert!(of(&thread_run("malloc-patterns", 9.0)).is_none());
+    fn every_workload_has_a_target_and_every_target_a_workload() {
+        let targets = all();
+        for target in &targets {
+            assert!(!target.workloads.is_empty(), "{}", target.work);
+        }
+        for part in Part::all() {
+            let name = part.to_string();
+            let is_judged = |it: &&Target| it.metric != PEAK && it.workloads.contains(&name);
+            let own = targets.iter().filter(is_judged).count();
+            assert!(own > 0 || matches!(part, Part::SmallProcess), "{part}");
+        }
     }
 }

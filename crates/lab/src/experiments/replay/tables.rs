@@ -4,8 +4,8 @@
 use super::documents::Figure;
 use super::spec::Spec;
 use anyhow::Result;
+use quarry_harness::judge::{self, Column, Outcome, Reason, Selection};
 use quarry_harness::results::{Cell, Metric, Run};
-use quarry_harness::statistics;
 use quarry_harness::table;
 use std::io::Write;
 
@@ -21,7 +21,13 @@ pub(super) fn print(run: &Run, spec: &Spec, out: &mut dyn Write) -> Result<()> {
             header.push(short_name(metric));
         }
     }
-    let rows = cells(run).map(|cell| line(run, spec, cell)).collect();
+    let selection = Selection::of(run);
+    let mut rows = Vec::new();
+    for row in &selection.rows {
+        // In the order that was asked for.
+        let columns = run.meta.variants.iter().filter_map(|it| selection.column(&it.name));
+        rows.extend(columns.map(|column| line(&selection, spec, *row, column)));
+    }
     writeln!(out, "{}", table::render(header, rows))?;
     writeln!(
         out,
@@ -41,34 +47,25 @@ fn short_name(metric: &Metric) -> String {
     }
 }
 
-fn cells(run: &Run) -> impl Iterator<Item = Cell<'_>> {
-    run.meta.workloads.iter().flat_map(move |workload| {
-        run.meta.tasks.iter().flat_map(move |&tasks| {
-            run.meta.variants.iter().map(move |variant| Cell {
-                workload: workload.name.as_str(),
-                tasks,
-                variant: variant.name.as_str(),
-            })
-        })
-    })
-}
-
-fn line(run: &Run, spec: &Spec, cell: Cell<'_>) -> Vec<String> {
-    let Cell { workload, tasks, variant } = cell;
-    let mut line = vec![workload.to_owned(), tasks.to_string(), variant.to_owned()];
-    for metric in &run.meta.metrics {
-        let rounds = run.values(cell, metric);
-        let values: Vec<f64> = rounds.iter().copied().flatten().collect();
-        let failed = run.samples_of(cell).any(|sample| sample.failure.is_some());
-        let absent = if failed { "failed" } else { "-" };
-        line.push(statistics::median(&values).map_or(absent.to_owned(), table::figure));
+fn line<'a>(
+    selection: &Selection<'a>,
+    spec: &Spec,
+    row: judge::Row<'a>,
+    column: &Column<'a>,
+) -> Vec<String> {
+    let (judge::Row { workload, tasks }, variant) = (row, &column.label);
+    let cell = Cell { workload, tasks, variant };
+    let failed = column.run.samples_of(cell).any(|sample| sample.failure.is_some());
+    let mut line = vec![workload.to_owned(), tasks.to_string(), variant.clone()];
+    for metric in &column.run.meta.metrics {
+        let median = selection.median(column, row, metric);
+        line.push(table::figure_or(median, if failed { "failed" } else { "-" }));
         if metric.primary {
-            let baseline = Cell { variant: &run.meta.baseline, ..cell };
-            let ratios = statistics::paired_ratios(&rounds, &run.values(baseline, metric));
-            let ratios: Vec<f64> = ratios.into_iter().flatten().collect();
-            line.push(match variant == run.meta.baseline {
-                true => "1".to_owned(),
-                false => table::ratio(statistics::estimate(&ratios), None),
+            let judgement = selection.judge(column, &[row], metric);
+            line.push(match judgement.outcome {
+                Outcome::NoVerdict(Reason::Baseline) => "1".to_owned(),
+                Outcome::NoVerdict(_) => "failed".to_owned(),
+                _ => judgement.text(),
             });
             line.push(beside(spec.document.figure(workload, tasks, variant)));
         }

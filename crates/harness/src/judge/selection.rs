@@ -1,35 +1,36 @@
-//! Which variants of one or several runs stand side by side, and over which rows.
+//! Variants of one or several runs side by side, and the rows that they have in common.
 
+use super::decision::Figures;
 use crate::nearest;
 use crate::results::{Cell, Metric, Run, Variant};
-use crate::statistics::verdict::{self, Verdict};
+use crate::statistics;
 use crate::usage::Usage;
 use anyhow::{Result, bail};
 
-/// A variant of one of the runs.
+/// A variant of one of the runs, as a column of tables.
 #[derive(Clone, Debug)]
 pub struct Column<'a> {
-    /// Its run.
+    /// The run that it belongs to.
     pub run: &'a Run,
-    /// Which of the runs that is.
+    /// Index of the run.
     pub place: usize,
     /// The variant.
     pub variant: &'a Variant,
-    /// Its name, with that of the directory where two have the same.
+    /// The name in tables; it includes the directory where two variants have the same name.
     pub label: String,
 }
 
-/// What is measured beside each other: a workload with a number of tasks.
+/// A workload with a number of tasks, as a row of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row<'a> {
     /// The workload.
     pub workload: &'a str,
-    /// How many tasks.
+    /// The number of tasks.
     pub tasks: u32,
 }
 
 impl Row<'_> {
-    /// Its name where there are several numbers of tasks, if `with_tasks`.
+    /// Returns the name in tables; it includes the number of tasks if `with_tasks`.
     pub fn label(&self, with_tasks: bool) -> String {
         match with_tasks {
             true => format!("{}-{}", self.workload, self.tasks),
@@ -38,25 +39,37 @@ impl Row<'_> {
     }
 }
 
-/// What is compared.
+/// The variants and rows that are compared.
 pub struct Selection<'a> {
-    runs: &'a [(String, Run)],
+    runs: Vec<(&'a str, &'a Run)>,
     /// The baseline first.
     pub columns: Vec<Column<'a>>,
-    /// What all runs have.
+    /// The rows that all runs have.
     pub rows: Vec<Row<'a>>,
-    /// What is compared.
+    /// The metric that verdicts are about.
     pub metric: &'a Metric,
     warnings: Vec<String>,
 }
 
 impl<'a> Selection<'a> {
+    /// Selects all of one run.
+    ///
+    /// # Panics
+    /// Where the run is not valid: its baseline must be one of its variants.
+    pub fn of(run: &'a Run) -> Self {
+        Self::beside(vec![("", run)], None).expect("a run has something in common with itself")
+    }
+
     /// Puts the variants of all runs side by side.
     ///
     /// # Errors
     /// Where the runs have nothing in common, or no variant has the name of the baseline.
     pub fn new(runs: &'a [(String, Run)], baseline: Option<&str>) -> Result<Self> {
-        let (first_place, first) = &runs[0];
+        Self::beside(runs.iter().map(|(place, run)| (place.as_str(), run)).collect(), baseline)
+    }
+
+    fn beside(runs: Vec<(&'a str, &'a Run)>, baseline: Option<&str>) -> Result<Self> {
+        let (first_place, first) = runs[0];
         let metric = first.meta.primary();
         for (place, run) in &runs[1..] {
             if run.meta.experiment != first.meta.experiment {
@@ -71,96 +84,103 @@ impl<'a> Selection<'a> {
                 )));
             }
         }
-        let mut warnings = oddities(runs);
-        let rows = common_rows(runs, &mut warnings)?;
-        let columns = columns(runs, baseline)?;
+        let mut warnings = oddities(&runs);
+        let rows = common_rows(&runs, &mut warnings)?;
+        let columns = columns(&runs, baseline)?;
         Ok(Self { runs, columns, rows, metric, warnings })
     }
 
-    /// What a reader should know before the table.
+    /// Returns what a reader should know before the table.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The runs with their directories.
-    pub fn runs(&self) -> &'a [(String, Run)] {
-        self.runs
+    /// Returns the runs with their directories.
+    pub fn runs(&self) -> &[(&'a str, &'a Run)] {
+        &self.runs
     }
 
-    /// The variant that the others are compared with.
+    /// Returns the variant that the others are compared with.
     pub fn baseline(&self) -> &Column<'a> {
         &self.columns[0]
     }
 
-    /// The A/A copy of the baseline, if one ran along.
+    /// Returns the column with this label.
+    pub fn column(&self, label: &str) -> Option<&Column<'a>> {
+        self.columns.iter().find(|column| column.label == label)
+    }
+
+    /// Returns the A/A copy of the baseline, if one ran along.
     pub fn copy(&self) -> Option<&Column<'a>> {
         self.columns.iter().find(|column| self.is_copy(column))
     }
 
-    /// Whether it is the A/A copy of the baseline.
+    /// Returns true for the A/A copy of the baseline.
     pub fn is_copy(&self, column: &Column<'_>) -> bool {
         let baseline = self.baseline();
         column.place == baseline.place
             && column.variant.copy_of.as_ref() == Some(&baseline.variant.name)
     }
 
-    /// The variants without A/A copies, as the classic tables have them.
+    /// Returns the variants without A/A copies, as the classic tables have them.
     pub fn originals(&self) -> impl Iterator<Item = &Column<'a>> {
         self.columns.iter().filter(|column| column.variant.copy_of.is_none())
     }
 
-    /// Whether some rows differ only by the number of tasks.
+    /// Returns true where there are several numbers of tasks.
     pub fn has_tasks(&self) -> bool {
         self.rows.iter().any(|row| row.tasks != self.rows[0].tasks)
     }
 
-    /// Values of a metric, one per round.
-    pub fn values_of(
-        &self,
-        column: &Column<'_>,
-        row: Row<'_>,
-        metric: &Metric,
-    ) -> Vec<Option<f64>> {
+    /// Returns the values of a metric, one per round.
+    pub fn values(&self, column: &Column<'_>, row: Row<'_>, metric: &Metric) -> Figures {
         let Row { workload, tasks } = row;
         column.run.values(Cell { workload, tasks, variant: &column.variant.name }, metric)
     }
 
-    /// Values of the metric that is compared, one per round.
-    pub fn values(&self, column: &Column<'_>, row: Row<'_>) -> Vec<Option<f64>> {
-        self.values_of(column, row, self.metric)
+    /// Returns the values without gaps.
+    pub fn samples(&self, column: &Column<'_>, row: Row<'_>, metric: &Metric) -> Vec<f64> {
+        self.values(column, row, metric).into_iter().flatten().collect()
     }
 
-    /// The same without gaps.
-    pub fn samples(&self, column: &Column<'_>, row: Row<'_>) -> Vec<f64> {
-        self.values(column, row).into_iter().flatten().collect()
+    /// Returns the median of the samples.
+    pub fn median(&self, column: &Column<'_>, row: Row<'_>, metric: &Metric) -> Option<f64> {
+        statistics::median(&self.samples(column, row, metric))
     }
 
-    /// Whether its rounds are those of the baseline.
+    /// Returns true where the rounds of a column are those of the baseline.
     pub fn is_paired(&self, column: &Column<'_>) -> bool {
         column.place == self.baseline().place
     }
 
-    /// Judges a column by values that `of` gives for columns, one per round.
-    pub fn judge(
-        &self,
-        column: &Column<'_>,
-        of: impl Fn(&Column<'_>) -> Vec<Option<f64>>,
-    ) -> Option<Verdict> {
-        let direction = self.metric.direction;
-        let (values, baseline) = (of(column), of(self.baseline()));
-        let copy = self.copy().filter(|_| !self.is_copy(column)).map(&of);
-        if self.is_paired(column) {
-            return verdict::paired(&values, &baseline, copy.as_deref(), direction);
+    /// Returns the subjects of judgements with their names: every row, then the mean of the rows in
+    /// which every column has samples.
+    pub fn subjects(&self) -> Vec<(String, Vec<Row<'a>>)> {
+        let row = |row: &Row<'a>| (row.label(self.has_tasks()), vec![*row]);
+        let mut subjects: Vec<_> = self.rows.iter().map(row).collect();
+        let has_all = |row: &&Row<'a>| {
+            let samples = |column| self.samples(column, **row, self.metric);
+            self.columns.iter().all(|column| !samples(column).is_empty())
+        };
+        let complete: Vec<Row<'a>> = self.rows.iter().filter(has_all).copied().collect();
+        let name = match self.rows.len() - complete.len() {
+            0 => mean_of(complete.len()),
+            left_out => format!("{}, {left_out} left out", mean_of(complete.len())),
+        };
+        if self.rows.len() > 1 && !complete.is_empty() {
+            subjects.push((name, complete));
         }
-        let present = |values: Vec<Option<f64>>| values.into_iter().flatten().collect::<Vec<f64>>();
-        let copy = copy.map(present);
-        verdict::unpaired(&present(values), &present(baseline), copy.as_deref(), direction)
+        subjects
     }
 }
 
-/// What is odd about the runs, alone and together.
-fn oddities(runs: &[(String, Run)]) -> Vec<String> {
-    let (first_place, first) = &runs[0];
+pub(super) fn mean_of(rows: usize) -> String {
+    format!("geometric mean of {rows}")
+}
+
+/// Lists oddities of the runs, alone and together.
+fn oddities(runs: &[(&str, &Run)]) -> Vec<String> {
+    let (first_place, first) = runs[0];
     let mut warnings: Vec<String> = Vec::new();
     for (place, run) in runs {
         warnings.extend(run.warnings.iter().cloned());
@@ -182,7 +202,7 @@ fn oddities(runs: &[(String, Run)]) -> Vec<String> {
     warnings
 }
 
-fn common_rows<'a>(runs: &'a [(String, Run)], warnings: &mut Vec<String>) -> Result<Vec<Row<'a>>> {
+fn common_rows<'a>(runs: &[(&str, &'a Run)], warnings: &mut Vec<String>) -> Result<Vec<Row<'a>>> {
     let rows_of = |run: &'a Run| {
         let tasks = &run.meta.tasks;
         let rows = run.meta.workloads.iter().flat_map(move |workload| {
@@ -190,7 +210,7 @@ fn common_rows<'a>(runs: &'a [(String, Run)], warnings: &mut Vec<String>) -> Res
         });
         rows.collect::<Vec<Row<'a>>>()
     };
-    let mut common = rows_of(&runs[0].1);
+    let mut common = rows_of(runs[0].1);
     let mut left_out: Vec<Row<'a>> = Vec::new();
     for (_, run) in &runs[1..] {
         let rows = rows_of(run);
@@ -215,9 +235,9 @@ fn common_rows<'a>(runs: &'a [(String, Run)], warnings: &mut Vec<String>) -> Res
     Ok(common)
 }
 
-fn columns<'a>(runs: &'a [(String, Run)], baseline: Option<&str>) -> Result<Vec<Column<'a>>> {
+fn columns<'a>(runs: &[(&str, &'a Run)], baseline: Option<&str>) -> Result<Vec<Column<'a>>> {
     let mut columns: Vec<Column<'a>> = Vec::new();
-    for (place, (_, run)) in runs.iter().enumerate() {
+    for (place, &(_, run)) in runs.iter().enumerate() {
         let label = |variant: &Variant| variant.name.clone();
         let column = |variant| Column { run, place, variant, label: label(variant) };
         columns.extend(run.meta.variants.iter().map(column));
@@ -247,8 +267,8 @@ fn columns<'a>(runs: &'a [(String, Run)], baseline: Option<&str>) -> Result<Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::Outcome;
     use crate::results::examples::run;
-    use crate::statistics::verdict::Outcome;
 
     fn two() -> [(String, Run); 2] {
         let (ten, twenty) = ([Some(10.0); 8], [Some(20.0); 8]);
@@ -271,9 +291,10 @@ mod tests {
         let paired: Vec<bool> =
             selection.columns.iter().map(|it| selection.is_paired(it)).collect();
         assert_eq!(paired, [true, true, true, false, false]);
-        let of = |column: &Column<'_>| selection.values(column, selection.rows[0]);
-        let outcome =
-            |index: usize| selection.judge(&selection.columns[index], of).unwrap().outcome;
+        let outcome = |index: usize| {
+            let column = &selection.columns[index];
+            selection.judge(column, &selection.rows, selection.metric).outcome
+        };
         assert_eq!(
             (outcome(2), outcome(3), outcome(4)),
             (Outcome::Worse, Outcome::Worse, Outcome::Same)
