@@ -36,6 +36,10 @@ demo: ## install what is missing, build, run redis on Quarry, compare allocators
 test: ## everything that continuous integration runs
 	@scripts/test.sh $(STEPS)
 
+.PHONY: quick
+quick: ## the loop while you write: format, clippy and tests of the core, in less than a minute
+	@scripts/test.sh quick
+
 .PHONY: build
 build: ## libquarry.so, libquarry-slub.so and the command quarry
 	@echo "==> building libquarry.so"

@@ -55,7 +55,8 @@ fn stripped_files_lead_to_their_symbols_and_lines() {
         let mut debug = file.clone().into_os_string();
         debug.push(".debug");
         let symbols = output("nm", &["--defined-only"], Path::new(&debug));
-        let inner = symbols.lines().find(|line| line.contains(" t ") && line.contains("alloc_slow"));
+        let inner =
+            symbols.lines().find(|line| line.contains(" t ") && line.contains("alloc_slow"));
         let inner = inner.unwrap_or_else(|| panic!("{debug:?} names no inner function"));
         let [address, _, _] = inner.split_whitespace().collect::<Vec<_>>()[..] else {
             panic!("`{inner}` is no line of nm")
