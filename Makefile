@@ -36,18 +36,30 @@ demo: ## install what is missing, build, run redis on Quarry, compare allocators
 test: ## everything that continuous integration runs
 	@scripts/test.sh $(STEPS)
 
+.PHONY: quick
+quick: ## the loop while you write: format, clippy and tests of the core, in less than a minute
+	@scripts/test.sh quick
+
 .PHONY: build
 build: ## libquarry.so, libquarry-slub.so and the command quarry
 	@echo "==> building libquarry.so"
 	$(CARGO) build --release -p quarry-preload
+	@scripts/strip.sh $(LIBRARY)
 	@echo "==> building libquarry-slub.so"
 	$(CARGO) build --release -p quarry-preload --features slub --target-dir $(TARGET)/slub
-	cp $(TARGET)/slub/release/libquarry.so $(SLUB)
+	@cp $(TARGET)/slub/release/libquarry.so $(SLUB)
+	@scripts/strip.sh $(SLUB)
 	@echo "==> building the command quarry"
 	QUARRY_EMBED="$(abspath $(LIBRARY))" $(CARGO) build --profile tools -p quarry-cli
+	@scripts/strip.sh $(QUARRY)
 
+# Compiles nothing, so that root need not, except where nothing has been built.
 .PHONY: install
-install: build ## into PREFIX (default /usr/local)
+install: ## what make build made, into PREFIX (default /usr/local)
+	@for file in $(LIBRARY) $(SLUB) $(QUARRY); do \
+		[ -e $$file ] || { $(MAKE) --no-print-directory build; break; }; \
+	done
+	@scripts/strip.sh $(LIBRARY) $(SLUB) $(QUARRY)
 	@echo "==> installing into $(DESTDIR)$(PREFIX)"
 	install -Dm755 $(QUARRY) $(DESTDIR)$(PREFIX)/bin/quarry
 	install -Dm644 $(LIBRARY) $(DESTDIR)$(PREFIX)/lib/libquarry.so

@@ -29,7 +29,8 @@ elif command -v valgrind > /dev/null; then
     echo "check-core: with $(valgrind --version)"
     export RUSTFLAGS="${RUSTFLAGS:-} --cfg quarry_no_rseq"
     export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="valgrind --quiet --error-exitcode=9"
-    CARGO_TARGET_DIR=$out/valgrind cargo test "${packages[@]}" --lib
+    # Compiled as the step `no-rseq` of scripts/test.sh compiles.
+    CARGO_TARGET_DIR=$out/no-rseq cargo test "${packages[@]}" --lib
 else
     echo "check-core: needs miri, a nightly toolchain, or valgrind" >&2
     exit 1

@@ -31,6 +31,7 @@ need() {
 }
 
 need 'has_command cc' gcc
+need 'has_command objcopy' binutils
 need 'test -e /usr/include/stdio.h' libc6-dev
 if [[ $purpose != build ]]; then
     need 'has_command redis-server' redis-server

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Everything that must hold before a change is merged; .ci/run runs it and so does `make test`.
+# Runs everything that must hold before a change is merged, as .ci/run and `make test` do.
 #
 #   scripts/test.sh            all steps
 #   scripts/test.sh --list     their names
 #   scripts/test.sh STEP..     some of them
+#   scripts/test.sh quick      the loop while you write: the core and what it stands on
 #
-# All steps run, also after one has failed. At the end: a table of steps and seconds, and the number
-# of checks that passed and failed (a step that runs tests counts each of them).
+# All steps run, also after one has failed. The table at the end has the seconds of each step, those
+# of the CPUs in parentheses, and counts the checks that passed and failed: each test is one, and so
+# is a step without tests.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
@@ -14,24 +16,31 @@ target=${CARGO_TARGET_DIR:-target}
 logs=$target/test-logs
 # Exit status of a step that cannot run here.
 readonly SKIPPED=77
+# The crates that are compiled differently without restartable sequences, or that hold the code
+# which calls them. The cfg reaches no other crate: all of them see the same functions.
+readonly SEQUENCED=(-p quarry-sys -p quarry-core -p quarry -p quarry-preload)
+readonly CORE=(-p quarry-sys -p quarry-core -p quarry -p quarry-tidy)
 
 steps=(
     "setup      install what is missing"
     "scripts    syntax of the shell scripts"
     "format     cargo fmt --check"
+    "aarch64    libquarry.so for aarch64, and a program on it under qemu"
     "clippy     clippy, warnings are errors"
     "no-rseq    clippy and sys tests without restartable sequences"
     "sim        the seam of quarry-sys on a simulated machine"
-    "aarch64    libquarry.so for aarch64, and a program on it under qemu"
     "docs       cargo doc, warnings are errors"
-    "build      release build of the shared object and the command"
+    "build      release build of the shared objects and the command"
     "test       unit, property and integration tests"
     "programs   redis, CPython, gcc and sqlite on libquarry.so"
+    "bench      experiments run and print their tables"
     "model      model checker: every interleaving of the small cases"
     "checker    the core under the strictest memory checker at hand"
     "licences   licences, bans and sources of all packages"
-    "bench      experiments run and print their tables"
 )
+# These wait more than they compute or keep one CPU busy: they run beside the steps after them, and
+# their output comes at the end. Neither needs what those steps build.
+readonly BESIDE=" aarch64 bench "
 
 step_setup() { scripts/setup.sh test; }
 
@@ -55,8 +64,7 @@ step_clippy() {
 
 step_no_rseq() {
     local -x RUSTFLAGS="${RUSTFLAGS:-} --cfg quarry_no_rseq" CARGO_TARGET_DIR=$target/no-rseq
-    cargo clippy --workspace --all-targets -- -D warnings \
-        && cargo test -p quarry-sys
+    cargo clippy "${SEQUENCED[@]}" --all-targets -- -D warnings && cargo test -p quarry-sys
 }
 
 step_sim() {
@@ -75,11 +83,15 @@ step_build() { make --no-print-directory build; }
 step_test() {
     local -x QUARRY_LIBRARY
     QUARRY_LIBRARY=$(realpath "$target/release/libquarry.so") || return
-    cargo test --workspace --no-fail-fast -- --skip programs:: || return
+    local status=0
+    # Only this package has a step of its own for its module; others have modules of that name too.
+    cargo test -p quarry-preload --test main -- --skip programs:: || status=1
+    cargo test --workspace --exclude quarry-preload --no-fail-fast || status=1
     # The other policy keeps other accounts, and has sequences of its own, which the compiler wrote
     # into its entry points.
     QUARRY_LIBRARY=$(realpath "$target/release/libquarry-slub.so") || return
-    cargo test -p quarry-preload --test main -- abi:: sequences:: --skip of_their_own
+    cargo test -p quarry-preload --test main -- abi:: sequences:: --skip of_their_own || status=1
+    return $status
 }
 
 step_programs() {
@@ -102,6 +114,13 @@ step_licences() {
     fi
 }
 
+step_quick() {
+    # Fewer cases of the property tests than the step `test` has.
+    local -x PROPTEST_CASES=${PROPTEST_CASES:-32}
+    cargo fmt --all --check && cargo clippy "${CORE[@]}" --all-targets -- -D warnings \
+        && cargo test "${CORE[@]}" --lib --tests
+}
+
 step_bench() { make --no-print-directory bench-smoke; }
 
 # Sum of the numbers in front of "passed" or "failed" in a log of cargo test.
@@ -109,16 +128,25 @@ counted() {
     sed -n "s/^test result: .* \([0-9]*\) $1;.*/\1/p" "$2" | awk '{s += $1} END {print +s}'
 }
 
+# run_step NAME: its output goes to standard output and to $logs/NAME.log, its exit status and its
+# seconds, of the clock and of the CPUs, to $logs/NAME.end.
+run_step() {
+    local name=$1 start=$SECONDS status TIMEFORMAT='%U %S'
+    { time "step_${name//-/_}" 2>&1 < /dev/null; } 2> "$logs/$name.time" | tee "$logs/$name.log"
+    status=${PIPESTATUS[0]}
+    awk -v status="$status" -v seconds=$((SECONDS - start)) \
+        'END { printf "%d %d %d\n", status, seconds, $1 + $2 }' "$logs/$name.time" \
+        > "$logs/$name.end"
+}
+
 passed=0
 failed=0
 table=()
 ran=()
-run_step() {
-    local name=$1 title=$2 log=$logs/$1.log start=$SECONDS status result
-    printf '\n==> %s: %s\n' "$name" "$title"
-    "step_${name//-/_}" 2>&1 < /dev/null | tee "$log"
-    status=${PIPESTATUS[0]}
-    local ok=0 bad=0
+# report NAME TITLE: adds a line to the table.
+report() {
+    local log=$logs/$1.log status seconds cpu result ok bad
+    read -r status seconds cpu < "$logs/$1.end"
     ok=$(counted passed "$log")
     bad=$(counted failed "$log")
     if [[ $status == "$SKIPPED" ]]; then
@@ -133,33 +161,54 @@ run_step() {
     ran+=("$log")
     passed=$((passed + ok))
     failed=$((failed + bad))
-    table+=("$(printf '%-9s %-7s %5d s %6d passed %4d failed  %s' \
-        "$name" "$result" $((SECONDS - start)) "$ok" "$bad" "$title")")
+    table+=("$(printf '%-9s %-7s %5d s (%4d) %6d passed %4d failed  %s' \
+        "$1" "$result" "$seconds" "$cpu" "$ok" "$bad" "$2")")
 }
 
 if [[ ${1:-} == --list ]]; then
     printf '%s\n' "${steps[@]}"
     exit 0
 fi
+if [[ $* == quick ]]; then
+    steps=("quick      format, clippy and tests of the core and what it stands on")
+fi
 wanted=" $* "
 for name in "$@"; do
     if [[ " ${steps[*]%% *} " != *" $name "* ]]; then
-        echo "test.sh: no step '$name'; steps are: ${steps[*]%% *}" >&2
+        echo "test.sh: no step '$name'; steps are: ${steps[*]%% *}, or quick alone" >&2
         exit 2
     fi
 done
 
 mkdir -p "$logs"
+beside=()
 for step in "${steps[@]}"; do
     read -r name title <<< "$step"
-    if [[ $# == 0 || $wanted == *" $name "* ]]; then
-        run_step "$name" "$title"
+    [[ $# == 0 || $wanted == *" $name "* ]] || continue
+    rm -f "$logs/$name.end"
+    if [[ $BESIDE == *" $name "* ]]; then
+        printf '\n==> %s: %s, beside the next steps\n' "$name" "$title"
+        run_step "$name" > /dev/null &
+        beside+=("$step")
+    else
+        printf '\n==> %s: %s\n' "$name" "$title"
+        run_step "$name"
     fi
+done
+wait
+for step in "${beside[@]}"; do
+    read -r name title <<< "$step"
+    printf '\n==> %s: %s\n' "$name" "$title"
+    cat "$logs/$name.log"
+done
+for step in "${steps[@]}"; do
+    read -r name title <<< "$step"
+    [[ $# == 0 || $wanted == *" $name "* ]] && report "$name" "$title"
 done
 
 printf '\n'
 printf '%s\n' "${table[@]}"
-# What tests say that could not run here.
+# Tests say what could not run here.
 sed -n 's/.*\(skipped: .*\)/\1/p' "${ran[@]}" | sort -u
 printf '%d seconds; logs in %s\n' "$SECONDS" "$logs"
 printf '%d passed, %d failed\n' "$passed" "$failed"

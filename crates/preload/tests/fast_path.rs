@@ -10,8 +10,10 @@ use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
 };
 use object::{Object, ObjectSection, ObjectSymbol};
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 
 /// Steps after which a path is taken for a loop.
 const LONGEST: u32 = 1000;
@@ -165,15 +167,21 @@ fn fast_paths_stay_within_their_budgets() {
 /// A page fault brings 64 KiB of a file in: what every program executes must not be all over it.
 #[test]
 fn functions_that_are_called_often_lie_together() {
-    let bytes = fs::read(library().expect("the library is under test")).expect("it can be read");
+    let library = library().expect("the library is under test");
+    let bytes = fs::read(library).expect("it can be read");
     let file = object::File::parse(&*bytes).expect("the library is an object file");
     let section = file.section_by_name(".text").expect("the library has code");
+    // A stripped library names the file that has its symbols.
+    let link = file.gnu_debuglink().expect("the library is whole");
+    let debug = link.map(|(name, _)| library.with_file_name(OsStr::from_bytes(name)));
+    let debug = fs::read(debug.as_deref().unwrap_or(library)).expect("symbols lie beside it");
+    let symbols = object::File::parse(&*debug).expect("symbols are in an object file");
     let often = section.address()..section.address() + (128 << 10);
     let exported = BUDGETS.iter().map(|(name, _)| {
         let symbol = file.dynamic_symbols().find(|symbol| symbol.name() == Ok(name));
         symbol.unwrap_or_else(|| panic!("{name} is exported"))
     });
-    let slow = file.symbols().filter(|symbol| {
+    let slow = symbols.symbols().filter(|symbol| {
         let name = symbol.name().unwrap_or_default();
         ["7process5build", "10alloc_slow", "14refill_and_pop", "13take_fallback"]
             .iter()

@@ -44,6 +44,8 @@ fn build() -> PathBuf {
         String::from_utf8_lossy(&output.stderr)
     );
     let file = target.join("release/libquarry.so");
-    assert!(file.is_file(), "cargo built no {}", file.display());
+    let strip = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/strip.sh");
+    let stripped = Command::new(strip).arg(&file).status().expect("the script runs");
+    assert!(stripped.success(), "{} cannot be stripped", file.display());
     file
 }
