@@ -3,6 +3,7 @@
 //! The kernel links free pages through their descriptors; ours have no room for two links, and a
 //! ring is smaller than that anyway: 4 bytes per block, touched only as far as a list is used.
 //! Capacities bound what a list can hold; they are powers of two, so that no position is divided.
+//! So this is no [`List`](crate::frame::List): a block of order 0 has one link word.
 
 use crate::frame::{OsArray, Pfn, fresh_zero};
 use quarry_sys::os::{Os, OsResult};

@@ -4,7 +4,8 @@
 //! The kernel's `kmem_cache_cpu` is two things here. Its `freelist` and `slab` are the slot's cell
 //! (see the state table in `slub`); its `partial` list is this. The kernel turns interrupts off to
 //! change that list; here every slot has a lock that is only ever *tried*: who does not get it
-//! (another thread was moved away in the middle) uses the node's list instead.
+//! (another thread was moved away in the middle) uses the node's list instead. It is no
+//! [`List`](crate::frame::List): it is a stack, and the second link of a slab counts objects.
 //!
 //! Equations, under the slot's lock: `slabs = slabs on the list`; all are frozen; `objects` =
 //! objects that were free in them when each was put there (more may have come back since).
