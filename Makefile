@@ -16,7 +16,9 @@ export SAMPLES
 export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 LIBRARY := $(TARGET)/release/libquarry.so
-SLUB := $(TARGET)/release/libquarry-slub.so
+# Slab policies beside the default, each in a shared object of its own: libquarry-NAME.so.
+SLABS := slub
+OTHERS := $(SLABS:%=$(TARGET)/release/libquarry-%.so)
 QUARRY := $(TARGET)/tools/quarry
 # Experiments that replay kernel paths.
 REPLAYS := netperf-udp-stream netperf-tcp-stream udp-u-1k udp-u-4k sockperf-udp-throughput \
@@ -40,9 +42,11 @@ test: ## everything that continuous integration runs
 build: ## libquarry.so, libquarry-slub.so and the command quarry
 	@echo "==> building libquarry.so"
 	$(CARGO) build --release -p quarry-preload
-	@echo "==> building libquarry-slub.so"
-	$(CARGO) build --release -p quarry-preload --features slub --target-dir $(TARGET)/slub
-	cp $(TARGET)/slub/release/libquarry.so $(SLUB)
+	@set -e; for slab in $(SLABS); do \
+		echo "==> building libquarry-$$slab.so"; \
+		QUARRY_BUILD_SLAB=$$slab $(CARGO) build --release -p quarry-preload --target-dir $(TARGET)/$$slab; \
+		cp $(TARGET)/$$slab/release/libquarry.so $(TARGET)/release/libquarry-$$slab.so; \
+	done
 	@echo "==> building the command quarry"
 	QUARRY_EMBED="$(abspath $(LIBRARY))" $(CARGO) build --profile tools -p quarry-cli
 
@@ -51,7 +55,7 @@ install: build ## into PREFIX (default /usr/local)
 	@echo "==> installing into $(DESTDIR)$(PREFIX)"
 	install -Dm755 $(QUARRY) $(DESTDIR)$(PREFIX)/bin/quarry
 	install -Dm644 $(LIBRARY) $(DESTDIR)$(PREFIX)/lib/libquarry.so
-	install -Dm644 $(SLUB) $(DESTDIR)$(PREFIX)/lib/libquarry-slub.so
+	install -m644 $(OTHERS) $(DESTDIR)$(PREFIX)/lib
 	install -Dm644 crates/preload/include/quarry.h $(DESTDIR)$(PREFIX)/include/quarry.h
 
 .PHONY: docs

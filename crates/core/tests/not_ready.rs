@@ -1,6 +1,6 @@
 //! A stack that has not been built refuses everything, also nothing at all.
 
-use quarry_core::slab::sheaf::Sheaf;
+use quarry_core::slab::Sheaf;
 use quarry_core::stack::{Stack, StackConfig};
 use quarry_sys::percpu::NativeSlots;
 

@@ -5,6 +5,7 @@ use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::heap::options::StackOptions;
+use quarry_core::slab::{Line, Registered, SLAB_POLICIES, line_of};
 use quarry_core::stack::{HeapUse, MIN_ALIGN, Stack, StackConfig, print_stats};
 use quarry_sys::clear::clear;
 use quarry_sys::confined::{self, Confined, is_confined};
@@ -16,15 +17,18 @@ use quarry_sys::report::FdWriter;
 use quarry_sys::thread::thread_pointer;
 use quarry_sys::topology;
 
+/// The slab policy that is compiled in: what `QUARRY_BUILD_SLAB` names while this crate is built.
+pub(crate) const SLAB: &str = match option_env!("QUARRY_BUILD_SLAB") {
+    Some(name) => name,
+    None => SLAB_POLICIES[0].name,
+};
+
 /// The policies of the process-wide instance.
 pub struct ProcessConfig;
 
 impl StackConfig for ProcessConfig {
     type PerCpu = NativeSlots;
-    #[cfg(not(feature = "slub"))]
-    type Slab = quarry_core::slab::sheaf::Sheaf;
-    #[cfg(feature = "slub")]
-    type Slab = quarry_core::slab::slub::Slub;
+    type Slab = <Line<{ line_of(SLAB) }> as Registered>::Policy;
 }
 
 /// The instance. Its fast paths refuse everything until [`ensure_ready`] has built it.

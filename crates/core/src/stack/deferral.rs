@@ -15,7 +15,7 @@
 
 use super::{Stack, StackConfig};
 use crate::frame::FRAME_BYTES;
-use crate::slab::{Cache, MAX_CACHES, SlabPolicy};
+use crate::slab::{Cache, Glance, MAX_CACHES, SlabPolicy};
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -36,7 +36,7 @@ pub(super) struct Deferral {
 
 /// What it has seen of a cache.
 struct Seen {
-    changes: AtomicU64,
+    activity: AtomicU64,
     /// Objects handed out and not freed.
     live: AtomicU64,
 }
@@ -46,7 +46,7 @@ impl Deferral {
         Self {
             until_ns: AtomicU64::new(0),
             used: AtomicU32::new(0),
-            caches: [const { Seen { changes: AtomicU64::new(0), live: AtomicU64::new(0) } };
+            caches: [const { Seen { activity: AtomicU64::new(0), live: AtomicU64::new(0) } };
                 MAX_CACHES],
             reclaims: AtomicU64::new(0),
         }
@@ -113,7 +113,7 @@ impl<C: StackConfig> Stack<C> {
         let (inner, context) = (self.inner(), self.context());
         for cache in inner.caches.iter() {
             let seen = &self.deferral.caches[cache.id().index()];
-            seen.changes.store(inner.slab.changes(&context, cache), Relaxed);
+            seen.activity.store(inner.slab.activity(&context, cache).unwrap_or(0), Relaxed);
             seen.live.store(self.live_objects(cache), Relaxed);
         }
     }
@@ -122,13 +122,14 @@ impl<C: StackConfig> Stack<C> {
     fn has_freed(&self, cache: &Cache) -> bool {
         let seen = &self.deferral.caches[cache.id().index()];
         let live = seen.live.load(Relaxed);
+        let activity = || self.inner().slab.activity(&self.context(), cache);
         live > 0
-            && seen.changes.load(Relaxed) != self.inner().slab.changes(&self.context(), cache)
+            && activity().is_none_or(|now| now != seen.activity.load(Relaxed))
             && self.live_objects(cache) < live
     }
 
     fn live_objects(&self, cache: &Cache) -> u64 {
         let stats = self.inner().slab.stats(&self.context(), cache);
-        (stats.alloc_fast + stats.alloc_slow).saturating_sub(stats.free_fast + stats.free_slow)
+        stats.allocs().saturating_sub(stats.frees())
     }
 }

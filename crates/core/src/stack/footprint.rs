@@ -23,7 +23,7 @@
 
 use super::{Stack, StackConfig};
 use crate::frame::{FRAME_BYTES, Order};
-use crate::slab::SlabPolicy;
+use crate::slab::{Reclaim, SlabPolicy};
 use crate::zone::Whole;
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::lock::CountedLock;
@@ -142,7 +142,7 @@ impl<C: StackConfig> Stack<C> {
         let inner = self.inner();
         let zones = inner.pages.zones();
         let used = zones.budget().used();
-        let barns = (inner.kept.barns() / FRAME_BYTES) as u32;
+        let barns = (inner.limits.barns() / FRAME_BYTES) as u32;
         let in_use = used.saturating_sub(inner.mappings.cached_charged()).saturating_sub(barns);
         let dirty: u32 = zones.all().map(|zone| zone.dirty()).sum();
         (used.saturating_add(dirty), self.footprint.recent.note(in_use, coarse_ns()))
@@ -178,7 +178,7 @@ impl<C: StackConfig> Stack<C> {
         let zones = inner.pages.zones();
         let mut left = inner.mappings.shrink_cache(inner.pages, excess);
         if left > 0 {
-            inner.slab.relieve(&self.context());
+            inner.slab.reclaim(&self.context(), Reclaim::Pressed);
         }
         for node in zones.all().map(|zone| zone.node()) {
             let bytes = left as usize * FRAME_BYTES;

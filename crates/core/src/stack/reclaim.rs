@@ -21,7 +21,7 @@
 use super::{Stack, StackConfig};
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId, Order};
 use crate::pcp::PageAllocator;
-use crate::slab::{Idle, MAX_CACHES, SlabPolicy};
+use crate::slab::{Idle, MAX_CACHES, Reclaim, SlabPolicy};
 use crate::zone::Whole;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 
@@ -102,19 +102,19 @@ impl<C: StackConfig> Stack<C> {
     /// not.
     #[must_use]
     pub fn parked_bytes(&self) -> usize {
-        self.inner().kept.barns() + self.fast.percpu.area().held_bytes()
+        self.inner().limits.barns() + self.fast.percpu.area().held_bytes()
     }
 
     /// Of those, what is in barns. O(1).
     #[must_use]
     pub fn parked_in_barns(&self) -> usize {
-        self.inner().kept.barns()
+        self.inner().limits.barns()
     }
 
     /// What barns keep, and what the arrays of CPUs have room for. O(1).
     #[must_use]
     pub fn parked_bytes_at_most(&self) -> usize {
-        self.inner().kept.barns() + self.fast.percpu.area().all_room()
+        self.inner().limits.barns() + self.fast.percpu.area().all_room()
     }
 
     /// Bytes of freed mappings that are kept for reuse. O(1).
@@ -205,32 +205,15 @@ impl<C: StackConfig> Stack<C> {
         let mut idle = [false; MAX_CACHES];
         for cache in inner.caches.iter() {
             let stats = inner.slab.stats(&context, cache);
-            let operations =
-                stats.alloc_fast + stats.alloc_slow + stats.free_fast + stats.free_slow;
+            let operations = stats.allocs() + stats.frees();
             let seen = &mut state.operations[cache.id().index()];
             idle[cache.id().index()] = core::mem::replace(seen, operations) == operations;
         }
-        // The slots of all first, for that takes a barrier.
-        let of_slots = inner.slab.shrink_slots(
-            &context,
-            &Idle {
-                slots: &|slot| !busy[slot.index() % SLOT_GROUPS],
-                caches: &|id| idle[id.index()],
-            },
-        );
-        done.shrunk += u32::from(of_slots);
-        for cache in inner.caches.iter() {
-            if !idle[cache.id().index()] {
-                done.shrunk += u32::from(inner.slab.shrink_unneeded(&context, cache));
-                continue;
-            }
-            let stats = inner.slab.stats(&context, cache);
-            let empty_slabs = stats.total_slabs - stats.active_slabs;
-            if stats.parked_objects + empty_slabs > 0 {
-                inner.slab.shrink_idle(&context, cache);
-                done.shrunk += 1;
-            }
-        }
+        let idle = Idle {
+            slots: &|slot| !busy[slot.index() % SLOT_GROUPS],
+            caches: &|id| idle[id.index()],
+        };
+        done.shrunk += inner.slab.reclaim(&context, Reclaim::Idle(idle));
     }
 
     /// Which slots have pushed or popped anything since the last look. O(1) for those that are

@@ -4,7 +4,7 @@ use super::{Entry, Misuse, Stack, StackConfig, is_sane};
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MigrateType, Order, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes};
 use crate::pcp::Page;
-use crate::slab::{CacheId, Geometry, SlabPolicy};
+use crate::slab::{CacheId, Geometry, Reclaim, SlabPolicy};
 use quarry_sys::clear::clear;
 use quarry_sys::percpu::{Object, PerCpu, Push};
 use quarry_sys::primitive::Ordering;
@@ -185,7 +185,7 @@ impl<C: StackConfig> Stack<C> {
         self.frames().set_kind(page.pfn, 1, Kind::PAGES);
         self.large.blocks.note_allocated();
         if page.zeroed {
-            self.inner().slab.relieve(&self.context());
+            self.inner().slab.reclaim(&self.context(), Reclaim::Pressed);
         }
         self.address(page.pfn)
     }

@@ -15,7 +15,7 @@ use super::request::Owner;
 use super::{Entry, MIN_ALIGN, Misuse, Stack, StackConfig, is_sane};
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes, frames_of};
-use crate::slab::{CacheId, SlabPolicy};
+use crate::slab::{CacheId, Glance};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 

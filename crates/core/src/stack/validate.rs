@@ -29,10 +29,7 @@ impl<C: StackConfig> Stack<C> {
     /// Where an equation of the page allocator is broken.
     pub fn validate(&self) -> Result<(), &'static str> {
         let inner = self.inner();
-        for cache in inner.caches.iter() {
-            inner.slab.validate(&self.context(), cache)?;
-        }
-        inner.slab.validate_limits(&self.context())?;
+        inner.slab.validate(&self.context())?;
         inner.mappings.validate()?;
         self.arena().validate()?;
         inner.pages.validate();

@@ -5,7 +5,7 @@ use crate::explore;
 use crate::hands::Hands;
 use crate::system::{Backing, TestOs};
 use quarry_core::heap::options::StackOptions;
-use quarry_core::slab::sheaf::Sheaf;
+use quarry_core::slab::Sheaf;
 use quarry_core::slab::{CacheId, CacheParams, SlabPolicy};
 use quarry_core::stack::{Stack, StackConfig};
 use quarry_sys::percpu::{Object, PlantedBug, SteppedSlots};
@@ -171,32 +171,33 @@ fn bulk<S: SlabPolicy<SteppedSlots> + 'static>(size: usize) {
 
 /// Stamps the models on policies.
 macro_rules! stamp {
-    ($($name:ident: $policy:ty, $size:expr;)*) => {$(
+    ($($name:ident: $text:literal, $policy:ty, $($more:literal),+;)*) => {$(
         mod $name {
-            use super::{PlantedBug, bulk, draining, explore, trading};
+            use super::{PlantedBug, bulk, draining, explore, size_for, trading};
 
             #[test]
             fn trade_loses_no_object_and_hands_none_out_twice() {
-                explore(400, || trading::<$policy>($size, PlantedBug::None));
+                explore(400, || trading::<$policy>(size_for($text), PlantedBug::None));
             }
 
             #[test]
             fn slots_are_emptied_beside_a_thread_that_uses_them() {
-                explore(400, || draining::<$policy>($size, PlantedBug::None));
+                explore(400, || draining::<$policy>(size_for($text), PlantedBug::None));
             }
 
             #[test]
             fn bulk_requests_go_beside_single_ones() {
-                explore(400, || bulk::<$policy>($size));
+                explore(400, || bulk::<$policy>(size_for($text)));
             }
         }
     )*};
 }
 
-stamp! {
-    sheaf: quarry_core::slab::sheaf::Sheaf, 32 << 10;
-    slub: quarry_core::slab::slub::Slub, 8 << 10;
-    locked_slub: quarry_core::slab::slub::LockedSlub, 8 << 10;
+quarry_core::slab_policies!(stamp);
+
+/// Bytes of objects so large that a sheaf has four, or a slab of another policy.
+fn size_for(policy: &str) -> usize {
+    if policy == "sheaf" { 32 << 10 } else { 8 << 10 }
 }
 
 /// Runs an ignored test of this program in a process of its own, which must fail: an object that

@@ -5,7 +5,7 @@ use quarry_core::heap::classes;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::CacheId;
 use quarry_core::slab::CacheParams;
-use quarry_core::slab::sheaf::Sheaf;
+use quarry_core::slab::Sheaf;
 use quarry_core::stack::{ReclaimState, Stack, StackConfig};
 use quarry_sys::percpu::{ArrayId, NativeSlots, PerCpu, SlotIndex};
 use std::sync::mpsc;

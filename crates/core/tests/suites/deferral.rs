@@ -12,7 +12,7 @@ const LIMIT: usize = 8 << 20;
 const SIZE: usize = 1000;
 
 macro_rules! stamp {
-    ($($policy:ident: $type:ty;)*) => {
+    ($($policy:ident: $text:literal, $type:ty, $($more:literal),+;)*) => {
         $(
             mod $policy {
                 #[test]
@@ -34,10 +34,7 @@ macro_rules! stamp {
     };
 }
 
-stamp! {
-    sheaf: quarry_core::slab::sheaf::Sheaf;
-    slub: quarry_core::slab::slub::Slub;
-}
+quarry_core::slab_policies!(stamp);
 
 struct Full<S: SlabPolicy<VirtualSlots> + 'static> {
     bed: Bed<VirtualConfig<S>>,

@@ -9,7 +9,7 @@ use quarry_sys::percpu::VirtualSlots;
 
 /// What every policy must live through.
 macro_rules! stamp {
-    ($($policy:ident: $type:ty;)*) => {
+    ($($policy:ident: $text:literal, $type:ty, $($more:literal),+;)*) => {
         $(
             mod $policy {
                 #[test]
@@ -31,11 +31,8 @@ macro_rules! stamp {
     };
 }
 
-stamp! {
-    sheaf: quarry_core::slab::sheaf::Sheaf;
-    slub: quarry_core::slab::slub::Slub;
-    locked_slub: quarry_core::slab::slub::LockedSlub;
-}
+quarry_core::slab_policies!(stamp);
+stamp! { direct: "direct", crate::support::Direct, "", ""; }
 
 type HeapBed<S> = Bed<VirtualConfig<S>>;
 

@@ -3,7 +3,7 @@
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu};
 use quarry_core::frame::{FRAME_BYTES, PAGEBLOCK_BYTES};
 use quarry_core::heap::options::StackOptions;
-use quarry_core::slab::sheaf::Sheaf;
+use quarry_core::slab::Sheaf;
 use quarry_sys::percpu::Object;
 
 type HeapBed = Bed<VirtualConfig<Sheaf>>;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use quarry_core::frame::{FRAME_BYTES, PAGEBLOCK_BYTES};
 use quarry_core::heap::options::StackOptions;
 use quarry_core::heap::{LARGEST_BLOCK, classes};
-use quarry_core::slab::sheaf::Sheaf;
+use quarry_core::slab::Sheaf;
 use quarry_core::stack::LargeStats;
 use quarry_sys::percpu::Object;
 

@@ -3,9 +3,9 @@
 use crate::support::{Backing, Bed, Oracle, VirtualConfig, on_cpu, pattern, small};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::heap::options::StackOptions;
+use quarry_core::slab::Sheaf;
 use quarry_core::slab::SlabPolicy;
-use quarry_core::slab::sheaf::Sheaf;
-use quarry_core::slab::slub::Slub;
+use quarry_core::slab::Slub;
 use quarry_sys::percpu::VirtualSlots;
 
 type HeapBed = Bed<VirtualConfig<Sheaf>>;

@@ -16,6 +16,7 @@ mod nodes;
 mod policies;
 mod populate;
 mod reclaim;
+mod registry;
 mod slub;
 mod support;
 mod threads;

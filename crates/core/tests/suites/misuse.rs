@@ -3,8 +3,8 @@
 
 use crate::support::{Backing, Bed, TestOs, VirtualConfig, on_cpu, small, unregister};
 use quarry_core::heap::options::StackOptions;
-use quarry_core::slab::sheaf::Sheaf;
-use quarry_core::slab::slub::Slub;
+use quarry_core::slab::Sheaf;
+use quarry_core::slab::Slub;
 use quarry_core::slab::{CacheId, CacheParams};
 use quarry_core::stack::StackConfig;
 use quarry_sys::percpu::{NativeSlots, Object, PerCpu};

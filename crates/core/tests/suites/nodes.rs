@@ -2,7 +2,7 @@
 
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_core::frame::{MetadataKind, NodeId};
-use quarry_core::slab::sheaf::Sheaf;
+use quarry_core::slab::Sheaf;
 use quarry_core::slab::{CacheId, CacheParams};
 use quarry_core::stack::ReclaimState;
 use quarry_sys::percpu::{Object, SlotIndex};
@@ -43,12 +43,13 @@ impl Machine {
     }
 
     fn parked(&self, node: u8) -> u64 {
-        self.bed.stack.barn_stats(self.cache, NodeId(node)).objects
+        self.bed.stack.cache_stats(self.cache).barns[usize::from(node)].objects
     }
 
     /// How often the lock of each node's barn has been taken; the look itself takes it once.
     fn locked(&self) -> [u64; 2] {
-        [0, 1].map(|node| self.bed.stack.barn_stats(self.cache, NodeId(node)).lock.acquisitions)
+        let barns = self.bed.stack.cache_stats(self.cache).barns;
+        [0, 1].map(|node| barns[node].lock.acquisitions)
     }
 
     /// Objects that one CPU allocates and another one frees.

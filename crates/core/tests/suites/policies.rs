@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 
 /// Stamps the suite on policies.
 macro_rules! stamp {
-    ($($name:ident: $policy:ty;)*) => {$(
+    ($($name:ident: $text:literal, $policy:ty, $($more:literal),+;)*) => {$(
         mod $name {
             #[test]
             fn random_operations_agree_with_the_oracle() {
@@ -41,11 +41,8 @@ macro_rules! stamp {
     )*};
 }
 
-stamp! {
-    sheaf: quarry_core::slab::sheaf::Sheaf;
-    slub: quarry_core::slab::slub::Slub;
-    locked_slub: quarry_core::slab::slub::LockedSlub;
-}
+quarry_core::slab_policies!(stamp);
+stamp! { direct: "direct", crate::support::Direct, "", ""; }
 
 type PolicyBed<S> = Bed<VirtualConfig<S>>;
 

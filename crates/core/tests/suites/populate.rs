@@ -1,7 +1,7 @@
 //! Which slabs are brought in whole: those whose pages will all be touched, and no others.
 
 use crate::support::{VirtualConfig, on_cpu, small};
-use quarry_core::slab::sheaf::Sheaf;
+use quarry_core::slab::Sheaf;
 use quarry_core::slab::{CacheId, CacheParams};
 use quarry_core::stack::Stack;
 use quarry_sys::os::FakeOs;

@@ -3,7 +3,7 @@
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::heap::options::StackOptions;
-use quarry_core::slab::sheaf::Sheaf;
+use quarry_core::slab::Sheaf;
 use quarry_core::slab::{CacheId, CacheParams};
 use quarry_core::stack::ReclaimState;
 use quarry_sys::percpu::SlotIndex;

@@ -5,8 +5,8 @@ use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_core::frame::MetadataKind;
 use quarry_core::heap::classes;
 use quarry_core::heap::options::StackOptions;
-use quarry_core::slab::slub::{LockedSlub, Slub};
 use quarry_core::slab::{CacheId, CacheParams, SlabPolicy};
+use quarry_core::slab::{LockedSlub, Slub};
 use quarry_core::stack::print_stats;
 use quarry_sys::percpu::{Object, VirtualSlots};
 

@@ -6,8 +6,8 @@ use crate::support::{Backing, Bed, TestOs, small, unregister};
 use quarry_core::frame::NodeId;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::CacheId;
+use quarry_core::slab::Sheaf;
 use quarry_core::slab::SlabPolicy;
-use quarry_core::slab::sheaf::Sheaf;
 use quarry_core::stack::{ReclaimState, Stack, StackConfig};
 use quarry_sys::percpu::{LockedSlots, NativeSlots, Object, PerCpu, ThreadStripe};
 use std::marker::PhantomData;
@@ -20,7 +20,7 @@ use crate::support::seed::{Dice, seed};
 
 /// Stamps the suite on policies.
 macro_rules! stamp {
-    ($($name:ident: $policy:ty;)*) => {$(
+    ($($name:ident: $text:literal, $policy:ty, $($more:literal),+;)*) => {$(
         mod $name {
             use super::{LockedSlots, NativeSlots, ThreadStripe, exchange};
 
@@ -47,11 +47,8 @@ macro_rules! stamp {
     )*};
 }
 
-stamp! {
-    sheaf: quarry_core::slab::sheaf::Sheaf;
-    slub: quarry_core::slab::slub::Slub;
-    locked_slub: quarry_core::slab::slub::LockedSlub;
-}
+quarry_core::slab_policies!(stamp);
+stamp! { direct: "direct", crate::support::Direct, "", ""; }
 
 /// Steps of a thread; `QUARRY_TEST_ROUNDS` multiplies them.
 const STEPS: usize = 8_000;

@@ -5,8 +5,6 @@ use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::SlabPolicy;
-use quarry_core::slab::sheaf::Sheaf;
-use quarry_core::slab::slub::{LockedSlub, Slub};
 use quarry_sys::percpu::{Object, VirtualSlots};
 
 /// A heap on two CPUs, and what its callers hold.
@@ -95,14 +93,20 @@ fn what_is_in_use_is_what_callers_hold<S: SlabPolicy<VirtualSlots> + 'static>() 
 
 #[test]
 fn figures_of_one_object() {
-    one_object_is_what_it_takes::<Sheaf>();
-    one_object_is_what_it_takes::<Slub>();
-    one_object_is_what_it_takes::<LockedSlub>();
+    macro_rules! each {
+        ($($name:ident: $text:literal, $policy:ty, $($more:literal),+;)*) => {
+            $(one_object_is_what_it_takes::<$policy>();)*
+        };
+    }
+    quarry_core::slab_policies!(each);
 }
 
 #[test]
 fn figures_of_many() {
-    what_is_in_use_is_what_callers_hold::<Sheaf>();
-    what_is_in_use_is_what_callers_hold::<Slub>();
-    what_is_in_use_is_what_callers_hold::<LockedSlub>();
+    macro_rules! each {
+        ($($name:ident: $text:literal, $policy:ty, $($more:literal),+;)*) => {
+            $(what_is_in_use_is_what_callers_hold::<$policy>();)*
+        };
+    }
+    quarry_core::slab_policies!(each);
 }

@@ -7,9 +7,9 @@ use anyhow::{Result, bail};
 use quarry_core::frame::{MigrateType, NodeId, Order, Pfn};
 use quarry_core::heap::options::{OptionError, StackOptions};
 use quarry_core::pcp::PageRequest;
-use quarry_core::slab::sheaf::Sheaf;
-use quarry_core::slab::slub::{LockedSlub, Slub};
-use quarry_core::slab::{CacheId, CacheParams, SlabPolicy};
+use quarry_core::slab::{
+    CacheId, CacheParams, SLAB_POLICIES, SlabPolicy, SlabVisitor, with_slab_policy,
+};
 use quarry_core::stack::{Stack, StackConfig};
 use quarry_sys::os::Linux;
 use quarry_sys::percpu::{NativeSlots, PerCpu};
@@ -25,48 +25,17 @@ const RESERVE_BYTES: usize = 64 << 30;
 /// pages, as in `slub+order0+per_page`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Policies {
-    slab: SlabName,
+    /// As `QUARRY_SLAB` spells it.
+    slab: &'static str,
     /// As `QUARRY_PCP` spells it.
     pcp: String,
     /// As `QUARRY_FREE_LIST` spells it.
     free_list: Option<String>,
 }
 
-/// Lists the slab policies, so that what is done with each of them is said once.
-macro_rules! slab_policies {
-    ($($policy:ident),*) => {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        enum SlabName {
-            $($policy),*
-        }
-
-        impl SlabName {
-            const ALL: &[Self] = &[$(Self::$policy),*];
-
-            fn name(self) -> &'static str {
-                match self {
-                    $(Self::$policy => <$policy as SlabPolicy<NativeSlots>>::NAME),*
-                }
-            }
-
-            /// Builds a stack with this policy and replays on it. The stack stays until the process
-            /// ends.
-            fn replay<R: Replay>(self, options: &StackOptions, replay: R) -> Result<R::Output> {
-                match self {
-                    $(Self::$policy => {
-                        Ok(replay.on(&StackMemory::<$policy>::build(options)?))
-                    })*
-                }
-            }
-        }
-    };
-}
-
-slab_policies!(Sheaf, Slub, LockedSlub);
-
 impl fmt::Display for Policies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}+{}", self.slab.name(), self.pcp)?;
+        write!(f, "{}+{}", self.slab, self.pcp)?;
         self.free_list.iter().try_for_each(|free_list| write!(f, "+{free_list}"))
     }
 }
@@ -82,13 +51,13 @@ impl FromStr for Policies {
                 "{text}: accepted: SLAB+PCP, such as slub+order0, or SLAB+PCP+FREE_LIST"
             ))),
         };
-        let Some(slab) = SlabName::ALL.iter().find(|known| known.name() == slab) else {
-            let accepted: Vec<&str> = SlabName::ALL.iter().map(|known| known.name()).collect();
+        let Some(slab) = SLAB_POLICIES.iter().map(|known| known.name).find(|name| *name == slab)
+        else {
+            let accepted: Vec<&str> = SLAB_POLICIES.iter().map(|known| known.name).collect();
             let unknown = nearest::unknown("slab policy", slab, &accepted);
             bail!(Usage(format!("{text}: {unknown}")));
         };
-        let policies =
-            Self { slab: *slab, pcp: pcp.to_owned(), free_list: free_list.map(str::to_owned) };
+        let policies = Self { slab, pcp: pcp.to_owned(), free_list: free_list.map(str::to_owned) };
         policies.apply(&mut StackOptions::default())?;
         Ok(policies)
     }
@@ -129,7 +98,22 @@ impl Policies {
         options.pages.reserve_bytes = RESERVE_BYTES;
         options.pages.declared_cpus = declared_cpus;
         self.apply(&mut options)?;
-        self.slab.replay(&options, replay)
+        let visitor = OnStack { options: &options, replay };
+        with_slab_policy(self.slab, visitor).expect("the name comes from the registry")
+    }
+}
+
+/// Builds a stack with whichever slab policy, and replays on it.
+struct OnStack<'a, R> {
+    options: &'a StackOptions,
+    replay: R,
+}
+
+impl<R: Replay> SlabVisitor<NativeSlots> for OnStack<'_, R> {
+    type Output = Result<R::Output>;
+
+    fn visit<S: SlabPolicy<NativeSlots> + 'static>(self) -> Self::Output {
+        Ok(self.replay.on(&StackMemory::<S>::build(self.options)?))
     }
 }
 

@@ -65,7 +65,7 @@ impl CpuSlab {
     pub(super) fn push(&self, _held: &Guard<'_, ()>, links: Links<'_>, slab: Pfn, free: u32) {
         let objects = self.objects.load(Ordering::Relaxed) + free;
         links.set_next(slab, self.first());
-        links.tables.previous(slab).store(objects, Ordering::Relaxed);
+        links.words.previous(slab).store(objects, Ordering::Relaxed);
         self.set(Some(slab), self.slabs() + 1, objects);
     }
 
@@ -73,7 +73,7 @@ impl CpuSlab {
     pub(super) fn pop(&self, _held: &Guard<'_, ()>, links: Links<'_>) -> Option<Pfn> {
         let slab = self.first()?;
         let next = links.next(slab);
-        let objects = next.map_or(0, |next| links.tables.previous(next).load(Ordering::Relaxed));
+        let objects = next.map_or(0, |next| links.words.previous(next).load(Ordering::Relaxed));
         self.set(next, self.slabs() - 1, objects);
         Some(slab)
     }

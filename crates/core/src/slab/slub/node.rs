@@ -4,12 +4,12 @@
 //! Equations: `nr_partial = slabs on the list`; each of them is not frozen and has a free object;
 //! no other slab of the node is like that.
 
-use super::tables::Tables;
+use super::words::Words;
 use crate::frame::{FrameTable, FreshZero, MaybePfn, Pfn};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
-/// A list of slabs, linked by the frame table's link word and the tables' `previous`.
+/// A list of slabs, linked by the frame table's link word and the words' `previous`.
 #[derive(Default)]
 pub(super) struct PartialList {
     head: MaybePfn,
@@ -20,7 +20,7 @@ pub(super) struct PartialList {
 #[derive(Clone, Copy)]
 pub(super) struct Links<'a> {
     pub(super) frames: &'a FrameTable,
-    pub(super) tables: &'a Tables,
+    pub(super) words: &'a Words,
 }
 
 impl Links<'_> {
@@ -35,12 +35,12 @@ impl Links<'_> {
 
     /// The slab in front of `slab`, on a node's list.
     pub(super) fn previous(self, slab: Pfn) -> Option<Pfn> {
-        MaybePfn(self.tables.previous(slab).load(Ordering::Relaxed)).get()
+        MaybePfn(self.words.previous(slab).load(Ordering::Relaxed)).get()
     }
 
     fn set_previous(self, slab: Pfn, previous: Option<Pfn>) {
         let value = MaybePfn::new(previous).0;
-        self.tables.previous(slab).store(value, Ordering::Relaxed);
+        self.words.previous(slab).store(value, Ordering::Relaxed);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Checks of the equations in `page_word`, `node`, `cpu` and the module. Slow; for tests.
 
 use super::cache::{LIST, SlubCache};
+use super::era::Era;
 use super::freelist::{self, Freelist};
 use crate::frame::{PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use quarry_sys::percpu::{Object, PerCpu};
@@ -15,7 +16,7 @@ struct Census {
     inuse: u64,
 }
 
-impl<P: PerCpu, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
+impl<P: PerCpu, E: Era> SlubCache<'_, P, E> {
     /// Checks every slab, list and count of the cache. O(frames). Nobody else is at work.
     pub(super) fn validate(&self) -> Result<(), &'static str> {
         let census = self.census()?;

@@ -10,15 +10,13 @@
 //! its own. It loads that size or the span first, with acquire ordering (free on x86-64): whoever
 //! sees them sees the rest.
 
-use crate::frame::{
-    Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, MetadataKind, NodeId, Order, Pfn,
-};
+use crate::frame::{Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, MetadataKind, Order, Pfn};
 use crate::heap::options::StackOptions;
 use crate::heap::{LARGEST_REQUEST, Mappings, classes};
 use crate::pcp::PageAllocator;
 use crate::slab::{
-    BarnStats, Cache, CacheId, CacheLimits, CacheParams, CacheTable, Geometry, SlabContext,
-    SlabPolicy, SlabStats,
+    Cache, CacheId, CacheLimits, CacheParams, CacheTable, Geometry, Reclaim, SlabContext,
+    SlabPolicy, SlabStats, create_cache,
 };
 use core::cell::UnsafeCell;
 use core::mem::{ManuallyDrop, MaybeUninit, offset_of};
@@ -108,7 +106,7 @@ pub(crate) struct Inner<'a, C: StackConfig> {
     pub(crate) pages: &'a PageAllocator,
     pub(crate) metadata: &'a Metadata,
     pub(crate) caches: &'a CacheTable,
-    pub(crate) kept: &'a CacheLimits,
+    pub(crate) limits: &'a CacheLimits,
     pub(crate) slab: &'a C::Slab,
     pub(crate) mappings: &'a Mappings,
     declared_cpus: u32,
@@ -124,7 +122,7 @@ pub struct Stack<C: StackConfig> {
     ready: AtomicBool,
     is_built: AtomicBool,
     caches: CacheTable,
-    kept: CacheLimits,
+    limits: CacheLimits,
     slab: ManuallyDrop<C::Slab>,
     mappings: Mappings,
     large: LargeCounts,
@@ -169,7 +167,7 @@ impl<C: StackConfig> Stack<C> {
             ready: AtomicBool::new(false),
             is_built: AtomicBool::new(false),
             caches: CacheTable::new(),
-            kept: CacheLimits::new(),
+            limits: CacheLimits::new(),
             slab: ManuallyDrop::new(C::Slab::NEW),
             mappings: Mappings::new(),
             large: LargeCounts::new(),
@@ -260,7 +258,7 @@ impl<C: StackConfig> Stack<C> {
             pages: &built.pages,
             metadata: &built.metadata,
             caches: &self.caches,
-            kept: &self.kept,
+            limits: &self.limits,
             slab: &self.slab,
             mappings: &self.mappings,
             declared_cpus: built.declared_cpus,
@@ -274,7 +272,7 @@ impl<C: StackConfig> Stack<C> {
             pages: inner.pages,
             metadata: inner.metadata,
             caches: inner.caches,
-            kept: inner.kept,
+            limits: inner.limits,
             declared_cpus: inner.declared_cpus,
         }
     }
@@ -314,7 +312,7 @@ impl<C: StackConfig> Stack<C> {
     /// # Errors
     /// As [`CacheTable::create`].
     pub fn create_cache(&self, name: &str, params: &CacheParams) -> OsResult<CacheId> {
-        let cache = self.caches.create(&self.context(), &*self.slab, name, params)?;
+        let cache = create_cache(&self.context(), &*self.slab, name, params)?;
         self.fast.strides[cache.id().index()].store(cache.stride() as u32, Ordering::Relaxed);
         self.fast.geometry[cache.id().index()].set(cache);
         Ok(cache.id())
@@ -405,19 +403,13 @@ impl<C: StackConfig> Stack<C> {
 
     /// Takes everything out of the slots and barns of a cache and returns its empty slabs.
     pub fn shrink_cache(&self, id: CacheId) {
-        self.inner().slab.shrink(&self.context(), self.cache(id));
+        self.inner().slab.reclaim(&self.context(), Reclaim::Cache(self.cache(id)));
     }
 
     /// What a cache has done so far.
     #[must_use]
     pub fn cache_stats(&self, id: CacheId) -> SlabStats {
         self.inner().slab.stats(&self.context(), self.cache(id))
-    }
-
-    /// What a cache keeps for the CPUs of a node between them and its slabs.
-    #[must_use]
-    pub fn barn_stats(&self, id: CacheId, node: NodeId) -> BarnStats {
-        self.inner().slab.barn_stats(self.cache(id), node)
     }
 
     /// Returns to the operating system what can be returned: slots, barns, empty slabs, per-CPU
@@ -436,7 +428,7 @@ impl<C: StackConfig> Stack<C> {
     pub fn shrink_all(&self) {
         self.free_withheld();
         let inner = self.inner();
-        inner.slab.shrink_all(&self.context());
+        inner.slab.reclaim(&self.context(), Reclaim::All);
         inner.pages.drain_all();
         inner.pages.flush_extents();
     }
