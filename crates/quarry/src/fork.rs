@@ -5,7 +5,8 @@
 //! run while the gate is closed, and allocate as ever: the thread that forks has closed it.
 
 use crate::background;
-use crate::process::{KeepErrno, STACK, is_ready};
+use crate::process::{STACK, is_ready};
+use quarry_sys::errno::KeepErrno;
 use quarry_sys::gate::{Gate, GateGuard};
 use quarry_sys::glibc;
 use quarry_sys::percpu::PerCpu;
@@ -66,7 +67,7 @@ extern "C" fn in_child() {
     background::forget_thread();
     if HAD_OTHERS.load(Ordering::Relaxed) {
         if is_ready() {
-            STACK.adopt_in_child();
+            STACK.upkeep().adopt_in_child();
         }
         GATE.open_in_child();
         glibc::reset_streams();

@@ -77,8 +77,7 @@ unsafe impl Os for Confined {
         // SAFETY: the caller owns the range and has given up its contents.
         match unsafe { libc::madvise(address.as_ptr().cast(), bytes, libc::MADV_DONTNEED) } {
             0 => Ok(()),
-            // SAFETY: __errno_location returns this thread's own errno.
-            _ => Err(OsError(unsafe { *libc::__errno_location() })),
+            _ => Err(OsError(crate::errno::get())),
         }
     }
 

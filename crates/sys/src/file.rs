@@ -60,8 +60,7 @@ pub fn try_find_piece<R>(
 }
 
 fn last_error() -> OsError {
-    // SAFETY: __errno_location returns the calling thread's own errno.
-    OsError(unsafe { *libc::__errno_location() })
+    OsError(crate::errno::get())
 }
 
 /// An open file, closed when dropped.

@@ -13,6 +13,7 @@ pub mod cgroup;
 pub mod clear;
 pub mod clock;
 pub mod confined;
+pub mod errno;
 pub mod file;
 pub mod gate;
 pub mod glibc;

@@ -23,8 +23,7 @@ pub fn is_zero(address: usize) -> Option<bool> {
         if found >= 0 {
             return Some(true);
         }
-        // SAFETY: __errno_location returns this thread's own errno.
-        let error = unsafe { *libc::__errno_location() };
+        let error = crate::errno::get();
         (error == libc::EAGAIN).then_some(false)
     }
     #[cfg(any(miri, quarry_model))]

@@ -7,7 +7,8 @@
 //! * frames of slabs, of blocks and on per-CPU lists, and mapped ones, are all in the budget
 //! * frames charged for mappings, live and kept, are what the budget calls mapped
 
-use super::{Stack, StackConfig};
+use super::config::StackConfig;
+use super::instance::Stack;
 use crate::frame::{Kind, PAGEBLOCK_FRAMES, PageblockIndex};
 use crate::slab::{MAX_CACHES, SlabPolicy};
 
@@ -92,7 +93,7 @@ impl<C: StackConfig> Stack<C> {
         if census.mappings != inner.mappings.live() {
             return Err("heads of mappings != live mappings");
         }
-        let counted = self.mapping_stats();
+        let counted = self.large.mappings.stats();
         if counted.allocated - counted.freed != census.mappings as u64 {
             return Err("live mappings != mappings allocated - freed");
         }

@@ -5,6 +5,7 @@ use crate::support::{Backing, Bed, Oracle, VirtualConfig, on_cpu, pattern, small
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::SlabPolicy;
+use quarry_core::stack::Request;
 use quarry_sys::percpu::VirtualSlots;
 
 /// What every policy must live through.
@@ -58,7 +59,7 @@ fn play<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle) -> u32 {
         on_cpu(cpu);
         for size in sizes {
             for _ in 0..if size < 1000 { 80 } else { 1 } {
-                match stack.alloc_zeroed(size) {
+                match stack.alloc(Request::of(size).zeroed()) {
                     Some(object) => {
                         assert!(pattern::is_zero(object, size), "calloc of {size} is not zero");
                         oracle.insert(object, size, stack.usable_size(object), 16, 0);

@@ -33,7 +33,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Holder<S> {
     /// The figures are exact while nobody else is at work.
     fn check(&self) {
         let stack = &self.bed.stack;
-        let usage = stack.heap_use();
+        let usage = stack.stats().heap;
         let sizes = || self.held.iter().map(|object| stack.usable_size(*object));
         let used: usize = sizes().filter(|size| *size <= LARGEST_BLOCK).sum();
         let mapped: usize = sizes().filter(|size| *size > LARGEST_BLOCK).sum();
@@ -44,7 +44,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Holder<S> {
         assert_eq!(usage.used_bytes + usage.free_bytes, usage.arena_bytes, "{usage:?}");
         assert!(usage.parked_bytes <= usage.free_bytes, "{usage:?}");
         assert!(usage.arena_bytes + usage.mapped_bytes <= usage.address_space_bytes, "{usage:?}");
-        let memory = stack.memory_held();
+        let memory = stack.stats().memory;
         assert_eq!(usage.used_bytes, memory.objects + memory.blocks, "{usage:?}, {memory:?}");
         assert_eq!(usage.mapped_bytes, memory.mappings, "{usage:?}, {memory:?}");
         assert_eq!(usage.parked_bytes, memory.parked, "{usage:?}, {memory:?}");
@@ -65,7 +65,7 @@ fn one_object_is_what_it_takes<S: SlabPolicy<VirtualSlots> + 'static>() {
     on_cpu(0);
     holder.check();
     holder.alloc(64);
-    assert_eq!(holder.bed.stack.heap_use().used_bytes, 64);
+    assert_eq!(holder.bed.stack.stats().heap.used_bytes, 64);
     holder.check();
     holder.finish();
 }

@@ -169,14 +169,14 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
     #[inline]
     fn alloc(&self, (id, bytes): Self::Cache) -> Option<Buffer> {
         // SAFETY: the cache hands out objects of this size, each to one owner.
-        self.stack.cache_alloc(id).map(|object| unsafe { Buffer::new(object, bytes) })
+        self.stack.cache(id).alloc().map(|object| unsafe { Buffer::new(object, bytes) })
     }
 
     #[inline]
     fn free(&self, (id, _): Self::Cache, object: Buffer) {
         // SAFETY: replays free an object to the cache that it came from, and the buffer was its
         // only owner.
-        unsafe { self.stack.cache_free(id, object.into_address()) };
+        unsafe { self.stack.cache(id).free(object.into_address()) };
     }
 
     #[inline]
@@ -222,7 +222,7 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
         }
         counters.page_sections = self.stack.pages().pcp_totals().critical_sections;
         for cache in self.caches() {
-            let stats = self.stack.cache_stats(cache);
+            let stats = self.stack.cache(cache).stats();
             counters.slab_lock += stats.list_lock.acquisitions + stats.barn_lock.acquisitions;
             counters.slab_contended += stats.list_lock.contentions + stats.barn_lock.contentions;
             counters.slabs += stats.slabs_allocated;
@@ -231,7 +231,7 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
     }
 
     fn check_at_end(&self) -> Result<(), String> {
-        self.caches().into_iter().for_each(|cache| self.stack.shrink_cache(cache));
+        self.caches().into_iter().for_each(|cache| self.stack.cache(cache).shrink());
         self.stack.pages().drain_all();
         self.stack.validate()?;
         match self.stack.pages().zones().budget().used() {

@@ -48,8 +48,7 @@ fn is_huge_aligned(address: NonNull<u8>, bytes: usize) -> bool {
 }
 
 fn errno() -> OsError {
-    // SAFETY: __errno_location returns the calling thread's own errno slot.
-    OsError(unsafe { *libc::__errno_location() })
+    OsError(crate::errno::get())
 }
 
 fn check(result: i32) -> OsResult<()> {
