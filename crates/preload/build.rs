@@ -15,8 +15,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     // The fast path in assembler is that of the default slab policy.
     println!("cargo::rustc-check-cfg=cfg(quarry_portable)");
-    println!("cargo::rerun-if-env-changed=QUARRY_BUILD_SLAB");
-    if std::env::var("QUARRY_BUILD_SLAB").is_ok_and(|slab| slab != "sheaf") {
+    if option_env!("QUARRY_BUILD_SLAB").is_some_and(|slab| slab != "sheaf") {
         println!("cargo::rustc-cfg=quarry_portable");
     }
 }

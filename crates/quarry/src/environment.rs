@@ -111,8 +111,8 @@ fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &[u8]
             "PURGE_DELAY" => settings.purge_delay_ms = value.parse().unwrap_or(-1),
             "STATS" => statistics::prepare(value),
             "SLAB" if value != SLAB => warn(format_args!(
-                "QUARRY_SLAB={value}: {SLAB} is compiled in here; `quarry run --slab {value}` takes \
-                 the library that has {value}"
+                "QUARRY_SLAB={value}: {SLAB} is compiled in here; `quarry run --slab {value}` \
+                 takes the library that has {value}"
             )),
             _ => {}
         },

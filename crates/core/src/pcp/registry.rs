@@ -16,7 +16,7 @@ macro_rules! page_policies {
                 order0_63: "order0-63" = Order0 { batch: 63, high: 378 },
                 order0_310: "order0-310" = Order0 { batch: 310, high: 1860 }
             ];
-            V2016, "v2016", "orders 0 to 3 under one count (document 000)", [v2016: "v2016" = V2016];
+            V2016, "v2016", "orders 0 to 3, one count (document 000)", [v2016: "v2016" = V2016];
             V6_7, "v6.7", "orders 0 to 3 and 9, auto-tuned (Linux 6.7)", [v6_7: "v6.7" = V6_7];
         }
     };

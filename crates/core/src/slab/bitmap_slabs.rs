@@ -350,8 +350,8 @@ impl BitmapSlabs {
         }
     }
 
-    /// How slabs are arranged: the smallest order from 2 on that holds 8 objects and wastes at most 1/8 (of order 2..=5,
-    /// or whatever holds four objects).
+    /// How slabs are arranged: the smallest order from 2 to 5 that holds 8 objects and wastes at
+    /// most 1/8; where there is none, the smallest that holds four objects.
     #[must_use]
     pub fn layout(params: &CacheParams) -> SlabLayout {
         let stride = params.stride();

@@ -284,8 +284,9 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// The fast path of a free: false means [`free_slow`](Self::free_slow), which finds the reason
-    /// again: in assembler the path ends in jumps, and a reason would cost each an instruction. O(1), no lock, no
-    /// atomic read-modify-write, one byte read per frame. Any address may be given, also null.
+    /// again: in assembler the path ends in jumps, and a reason would cost each an instruction.
+    /// O(1), no lock, no atomic read-modify-write, one byte read per frame. Any address may be
+    /// given, also null.
     ///
     /// # Safety
     /// If an allocation starts at `address`, nobody uses it any more.

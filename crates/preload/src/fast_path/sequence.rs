@@ -1,6 +1,6 @@
 //! `malloc` and `free` of policy `sheaf` on x86-64, instruction by instruction.
 //!
-//! They do what [`Halves::alloc_fast`](quarry_core::stack::Halves::alloc_fast) and `free_fast` do, as
+//! They do what `alloc_fast` and `free_fast` of [`Halves`](quarry_core::stack::Halves) do, as
 //! `portable.rs` has them, in the same order and with the same sequences (`quarry_sys::percpu`); a
 //! compiler needs five instructions more for the first and eight more for the second, because it
 //! folds no atomic load into its use and must carry a sequence's result past its end. That is a
@@ -220,7 +220,8 @@ fast_free! {
 }
 
 /// `operator delete` with a size under a name: `free`, and a look whether a request of this size
-/// can have got an object of this class (`Halves::was_asked_fast`). What it refuses goes to `$slow`.
+/// can have got an object of this class (`Halves::was_asked_fast`). What it refuses goes to
+/// `$slow`.
 macro_rules! fast_delete {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
         $crate::fast_path::fast_free! {
