@@ -16,7 +16,9 @@ export SAMPLES
 export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 LIBRARY := $(TARGET)/release/libquarry.so
-SLUB := $(TARGET)/release/libquarry-slub.so
+# Slab policies beside the default, each in a shared object of its own: libquarry-NAME.so.
+SLABS := slub
+OTHERS := $(SLABS:%=$(TARGET)/release/libquarry-%.so)
 QUARRY := $(TARGET)/tools/quarry
 # Experiments that replay kernel paths.
 REPLAYS := netperf-udp-stream netperf-tcp-stream udp-u-1k udp-u-4k sockperf-udp-throughput \
@@ -45,10 +47,13 @@ build: ## libquarry.so, libquarry-slub.so and the command quarry
 	@echo "==> building libquarry.so"
 	$(CARGO) build --release -p quarry-preload
 	@scripts/strip.sh $(LIBRARY)
-	@echo "==> building libquarry-slub.so"
-	$(CARGO) build --release -p quarry-preload --features slub --target-dir $(TARGET)/slub
-	@cp $(TARGET)/slub/release/libquarry.so $(SLUB)
-	@scripts/strip.sh $(SLUB)
+	@set -e; for slab in $(SLABS); do \
+		echo "==> building libquarry-$$slab.so"; \
+		QUARRY_BUILD_SLAB=$$slab $(CARGO) build --release -p quarry-preload \
+			--target-dir $(TARGET)/$$slab; \
+		cp $(TARGET)/$$slab/release/libquarry.so $(TARGET)/release/libquarry-$$slab.so; \
+		scripts/strip.sh $(TARGET)/release/libquarry-$$slab.so; \
+	done
 	@echo "==> building the command quarry"
 	QUARRY_EMBED="$(abspath $(LIBRARY))" $(CARGO) build --profile tools -p quarry-cli
 	@scripts/strip.sh $(QUARRY)
@@ -56,14 +61,14 @@ build: ## libquarry.so, libquarry-slub.so and the command quarry
 # Compiles nothing, so that root need not, except where nothing has been built.
 .PHONY: install
 install: ## what make build made, into PREFIX (default /usr/local)
-	@for file in $(LIBRARY) $(SLUB) $(QUARRY); do \
+	@for file in $(LIBRARY) $(OTHERS) $(QUARRY); do \
 		[ -e $$file ] || { $(MAKE) --no-print-directory build; break; }; \
 	done
-	@scripts/strip.sh $(LIBRARY) $(SLUB) $(QUARRY)
+	@scripts/strip.sh $(LIBRARY) $(OTHERS) $(QUARRY)
 	@echo "==> installing into $(DESTDIR)$(PREFIX)"
 	install -Dm755 $(QUARRY) $(DESTDIR)$(PREFIX)/bin/quarry
 	install -Dm644 $(LIBRARY) $(DESTDIR)$(PREFIX)/lib/libquarry.so
-	install -Dm644 $(SLUB) $(DESTDIR)$(PREFIX)/lib/libquarry-slub.so
+	install -m644 $(OTHERS) $(DESTDIR)$(PREFIX)/lib
 	install -Dm644 crates/preload/include/quarry.h $(DESTDIR)$(PREFIX)/include/quarry.h
 
 .PHONY: docs

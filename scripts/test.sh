@@ -59,7 +59,7 @@ step_format() { cargo fmt --all --check; }
 
 step_clippy() {
     cargo clippy --workspace --all-targets -- -D warnings \
-        && cargo clippy -p quarry-preload --features slub -- -D warnings
+        && QUARRY_BUILD_SLAB=slub cargo clippy -p quarry-preload -- -D warnings
 }
 
 step_no_rseq() {

@@ -1,4 +1,4 @@
-//! Link options of the shared object.
+//! Link options of the shared object, and which of its two fast paths it gets.
 
 fn main() {
     // A stale `rseq_cs` after dlclose is a SIGSEGV at the next preemption: never unload.
@@ -13,4 +13,9 @@ fn main() {
     println!("cargo::rustc-link-arg-cdylib=-Wl,-T,{}/text.ld", env!("CARGO_MANIFEST_DIR"));
     println!("cargo::rerun-if-changed=text.ld");
     println!("cargo::rerun-if-changed=build.rs");
+    // The fast path in assembler is that of the default slab policy.
+    println!("cargo::rustc-check-cfg=cfg(quarry_portable)");
+    if option_env!("QUARRY_BUILD_SLAB").is_some_and(|slab| slab != "sheaf") {
+        println!("cargo::rustc-cfg=quarry_portable");
+    }
 }

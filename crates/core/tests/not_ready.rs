@@ -1,6 +1,6 @@
 //! A stack that has not been built refuses everything, also nothing at all.
 
-use quarry_core::slab::sheaf::Sheaf;
+use quarry_core::slab::Sheaf;
 use quarry_core::stack::{Stack, StackConfig};
 use quarry_sys::percpu::NativeSlots;
 
@@ -17,11 +17,11 @@ impl StackConfig for Policies {
 fn the_fast_paths_refuse_before_init() {
     let stack = Stack::<Policies>::new();
     for size in [0, 1, 16, usize::MAX] {
-        assert_eq!(stack.alloc_fast(size), None);
+        assert_eq!(stack.halves().alloc_fast(size), None);
     }
     let mut local = 0u64;
     for address in [core::ptr::null_mut(), (&raw mut local).cast()] {
         // SAFETY: no allocation starts at either address.
-        assert!(!unsafe { stack.free_fast(address) });
+        assert!(!unsafe { stack.halves().free_fast(address) });
     }
 }

@@ -12,21 +12,22 @@ use crate::libc_malloc::Next;
 use crate::malloc::free_of_size;
 use core::ffi::{CStr, c_void};
 use quarry::process;
-use quarry_core::stack::{Entry, MIN_ALIGN};
+use quarry_core::stack::{Entry, MIN_ALIGN, Request};
 use quarry_sys::report::fatal;
 
 /// `operator new` where the fast path refuses; null where there is no memory.
 #[cold]
 #[inline(never)]
 pub(crate) extern "C" fn new_slow(size: usize) -> *mut c_void {
-    process::alloc_slow(size).map_or(core::ptr::null_mut(), |object| object.as_ptr().cast())
+    process::alloc_slow(Request::of(size))
+        .map_or(core::ptr::null_mut(), |object| object.as_ptr().cast())
 }
 
 extern "C" fn new_aligned_or_null(size: usize, align: usize) -> *mut c_void {
     if !align.is_power_of_two() {
         return core::ptr::null_mut();
     }
-    process::alloc_aligned(size, align)
+    process::alloc(Request::of(size).aligned(align))
         .map_or(core::ptr::null_mut(), |object| object.as_ptr().cast())
 }
 

@@ -12,7 +12,8 @@
 use crate::front;
 use crate::libc_malloc::Next;
 use core::ffi::{c_char, c_int, c_void};
-use quarry::process::{self, KeepErrno};
+use quarry::process;
+use quarry_sys::errno::KeepErrno;
 
 /// The function and the flags with which `dlopen` goes on; two registers in the calling conventions
 /// of all our machines.

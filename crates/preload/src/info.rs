@@ -4,10 +4,10 @@
 use crate::libc_malloc;
 use core::ffi::{c_char, c_int};
 use core::fmt::{self, Write};
-use quarry::process::{self, KeepErrno, Mode, ensure_ready, print_stats_to};
+use quarry::process::{self, Mode, ensure_ready, print_stats_to};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::stack::HeapUse;
-use quarry_sys::errno;
+use quarry_sys::errno::{self, KeepErrno};
 use quarry_sys::report::warn;
 
 /// `struct mallinfo2` of glibc 2.33.
@@ -43,7 +43,7 @@ pub struct Mallinfo {
 }
 
 fn heap_use() -> HeapUse {
-    process::heap_use()
+    process::stats().unwrap_or_default().heap
 }
 
 /// Bytes held from the system, in use and free, as glibc names them.

@@ -15,11 +15,11 @@ mod cxx;
 mod dlopen;
 #[cfg(panic = "abort")]
 #[cfg_attr(
-    all(target_arch = "x86_64", not(any(feature = "slub", quarry_no_rseq))),
+    all(target_arch = "x86_64", not(any(quarry_portable, quarry_no_rseq))),
     path = "fast_path/sequence.rs"
 )]
 #[cfg_attr(
-    not(all(target_arch = "x86_64", not(any(feature = "slub", quarry_no_rseq)))),
+    not(all(target_arch = "x86_64", not(any(quarry_portable, quarry_no_rseq)))),
     path = "fast_path/portable.rs"
 )]
 mod fast_path;

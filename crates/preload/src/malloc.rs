@@ -3,10 +3,10 @@
 use crate::fast_path::{free_within, malloc_within};
 use crate::libc_malloc;
 use core::ffi::{c_int, c_void};
-use quarry::process::{self, KeepErrno, Mode, STACK, ensure_ready, free_refused};
+use quarry::process::{self, Mode, STACK, ensure_ready, free_slow as free_refused};
 use quarry_core::heap::LARGEST_REQUEST;
-use quarry_core::stack::Entry;
-use quarry_sys::errno;
+use quarry_core::stack::{Entry, Request};
+use quarry_sys::errno::{self, KeepErrno};
 use quarry_sys::percpu::Object;
 
 fn raw(object: Option<Object>) -> *mut c_void {
@@ -32,7 +32,7 @@ fn served(result: Option<Object>, forward: impl FnOnce() -> *mut c_void) -> *mut
 #[inline(never)]
 pub(crate) extern "C" fn malloc_slow(size: usize) -> *mut c_void {
     // SAFETY: malloc has no preconditions.
-    served(process::alloc_slow(size), || unsafe { libc_malloc::malloc(size) })
+    served(process::alloc_slow(Request::of(size)), || unsafe { libc_malloc::malloc(size) })
 }
 
 /// `free` where the fast path refuses.
@@ -69,8 +69,8 @@ pub unsafe extern "C" fn cfree(pointer: *mut c_void) {
 /// As [`free`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(pointer: *mut c_void, size: usize) {
-    if STACK.usable_fast(pointer.cast()).is_none_or(|bytes| bytes < size) {
-        demand(pointer, |object| STACK.demand_room(Entry::FreeSized, object, size));
+    if STACK.halves().usable_fast(pointer.cast()).is_none_or(|bytes| bytes < size) {
+        demand(pointer, |object| STACK.halves().demand_room(Entry::FreeSized, object, size));
     }
     // SAFETY: the caller's promise is passed on.
     unsafe { free_within(pointer) };
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn free_aligned_sized(pointer: *mut c_void, align: usize, 
 pub(crate) unsafe fn free_of_size(entry: Entry, pointer: *mut c_void, size: usize, align: usize) {
     // memalign rounds up.
     let align = align.checked_next_power_of_two().unwrap_or(align);
-    demand(pointer, |object| STACK.demand_size(entry, object, size, align));
+    demand(pointer, |object| STACK.halves().demand_size(entry, object, size, align));
     // SAFETY: the caller's promise is passed on.
     unsafe { free_within(pointer) };
 }
@@ -113,7 +113,9 @@ fn demand(pointer: *mut c_void, look: impl FnOnce(Object)) {
 fn calloc_slow(count: usize, size: usize) -> *mut c_void {
     let Some(bytes) = count.checked_mul(size) else { return out_of_memory() };
     // SAFETY: calloc has no preconditions.
-    served(process::alloc_zeroed_slow(bytes), || unsafe { libc_malloc::calloc(count, size) })
+    served(process::alloc_slow(Request::of(bytes).zeroed()), || unsafe {
+        libc_malloc::calloc(count, size)
+    })
 }
 
 /// C11 7.22.3.2: zeroed memory for `count` objects of `size` bytes; overflow is ENOMEM.
@@ -138,7 +140,7 @@ unsafe fn realloc_moving(pointer: *mut c_void, size: usize) -> *mut c_void {
     }
     served(
         // SAFETY: the caller's promise is passed on.
-        unsafe { process::realloc_moving(object, size) },
+        unsafe { process::realloc_slow(object, Request::of(size)) },
         // SAFETY: with Quarry disabled the pointer is the C library's.
         || unsafe { libc_malloc::realloc(pointer, size) },
     )
@@ -154,8 +156,8 @@ pub unsafe extern "C" fn realloc(pointer: *mut c_void, size: usize) -> *mut c_vo
     if pointer.is_null() {
         return malloc_within(size);
     }
-    // A size of 0 goes the slow way too: no object is small enough to stay for it.
-    if !STACK.stays_fast(pointer.cast(), size) {
+    // Size 0 never stays in place.
+    if !STACK.halves().stays_fast(pointer.cast(), size) {
         // SAFETY: the caller's promise is passed on.
         return unsafe { realloc_moving(pointer, size) };
     }
@@ -184,7 +186,9 @@ fn aligned(align: usize, size: usize) -> *mut c_void {
         return out_of_memory();
     }
     // SAFETY: memalign has no preconditions.
-    served(process::alloc_aligned(size, align), || unsafe { libc_malloc::memalign(align, size) })
+    served(process::alloc(Request::of(size).aligned(align)), || unsafe {
+        libc_malloc::memalign(align, size)
+    })
 }
 
 /// As in glibc, an alignment that is no power of two is rounded up to one.
@@ -268,7 +272,7 @@ unsafe fn usable_size_slow(pointer: *mut c_void) -> usize {
 /// `pointer` is null or came from this allocator; others abort with one line.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(pointer: *mut c_void) -> usize {
-    match Object::new(pointer.cast()).and_then(|object| STACK.usable_fast_in_use(object)) {
+    match Object::new(pointer.cast()).and_then(|object| STACK.halves().usable_fast_in_use(object)) {
         Some(bytes) => bytes,
         // SAFETY: the caller's promise is passed on.
         None => unsafe { usable_size_slow(pointer) },

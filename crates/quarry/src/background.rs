@@ -116,7 +116,7 @@ pub(crate) fn wake_reclaimer() {
     }
     if delay == 0 {
         let _inside = fork::enter();
-        STACK.purge_free();
+        STACK.upkeep().purge_free();
         return;
     }
     match STATE.load(Ordering::Relaxed) {
@@ -132,11 +132,11 @@ pub(crate) fn wake_reclaimer() {
 fn is_worth_a_thread() -> bool {
     const INTERVAL_NS: u64 = 100_000_000;
     static NEXT_COUNT_NS: AtomicU64 = AtomicU64::new(0);
-    let freeable = STACK.freeable_bytes();
-    if freeable + STACK.parked_in_barns() >= START_BYTES {
+    let freeable = STACK.upkeep().freeable_bytes();
+    if freeable + STACK.upkeep().parked_in_barns() >= START_BYTES {
         return true;
     }
-    if freeable + STACK.parked_bytes_at_most() < START_BYTES {
+    if freeable + STACK.upkeep().parked_bytes_at_most() < START_BYTES {
         return false;
     }
     let now = coarse_ns();
@@ -144,7 +144,7 @@ fn is_worth_a_thread() -> bool {
         return false;
     }
     NEXT_COUNT_NS.store(now + INTERVAL_NS, Ordering::Relaxed);
-    freeable + STACK.parked_bytes() >= START_BYTES
+    freeable + STACK.upkeep().parked_bytes() >= START_BYTES
 }
 
 /// Called at the end of slow allocations, with no lock held. O(1); see above for who is started by
@@ -172,13 +172,13 @@ fn step(delay_ms: i64) {
     let _inside = fork::enter();
     let Some(mut inline) = INLINE.try_lock() else { return };
     let inline = &mut *inline;
-    if STACK.purge_due(&mut inline.state).is_some() {
+    if STACK.upkeep().purge_due(&mut inline.state).is_some() {
         return;
     }
     let now = coarse_ns();
     if now >= inline.next_ns {
         inline.next_ns = now + delay_ms as u64 * 500_000;
-        STACK.look(&mut inline.state);
+        STACK.upkeep().look(&mut inline.state);
         limits::look_again();
     }
 }
@@ -270,11 +270,11 @@ fn run() {
 fn reclaim(state: &mut ReclaimState) -> Reclaimed {
     let step = |state: &mut ReclaimState| {
         let _inside = fork::enter();
-        STACK.purge_due(state)
+        STACK.upkeep().purge_due(state)
     };
     let mut done = {
         let _inside = fork::enter();
-        STACK.look(state)
+        STACK.upkeep().look(state)
     };
     while let Some(bytes) = step(state) {
         done.bytes += bytes;
@@ -310,7 +310,7 @@ fn attend(milliseconds: i64) {
     let wished = WISHES.load(Ordering::Acquire);
     if wished != FULFILLED.load(Ordering::Relaxed) {
         let inside = fork::enter();
-        STACK.shrink_all();
+        STACK.upkeep().shrink_all();
         drop(inside);
         FULFILLED.store(wished, Ordering::Release);
         futex::wake_all(&FULFILLED);

@@ -1,5 +1,6 @@
 //! `QUARRY_*` variables: read once, without allocating, before anything else works.
 
+use crate::process::SLAB;
 use crate::statistics;
 use core::ffi::{CStr, c_char};
 use quarry_core::heap::options::{OPTIONS, OptionError, StackOptions};
@@ -20,9 +21,6 @@ pub(crate) struct Settings {
     /// `QUARRY_PURGE_DELAY`, in milliseconds; negative = never.
     pub(crate) purge_delay_ms: i64,
 }
-
-/// The slab policy that is compiled in.
-const SLAB: &str = if cfg!(feature = "slub") { "slub" } else { "sheaf" };
 
 /// `QUARRY_DEEPBIND`.
 static KEEPS_DEEPBIND: AtomicBool = AtomicBool::new(false);
@@ -113,8 +111,8 @@ fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &[u8]
             "PURGE_DELAY" => settings.purge_delay_ms = value.parse().unwrap_or(-1),
             "STATS" => statistics::prepare(value),
             "SLAB" if value != SLAB => warn(format_args!(
-                "QUARRY_SLAB={value}: {SLAB} is compiled in here; use libquarry-slub.so for slub \
-                 and libquarry.so for sheaf, which `quarry run --slab {value}` does"
+                "QUARRY_SLAB={value}: {SLAB} is compiled in here; `quarry run --slab {value}` \
+                 takes the library that has {value}"
             )),
             _ => {}
         },

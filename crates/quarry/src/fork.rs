@@ -6,7 +6,8 @@
 //! passes through it.
 
 use crate::background;
-use crate::process::{KeepErrno, STACK, is_ready};
+use crate::process::{STACK, is_ready};
+use quarry_sys::errno::KeepErrno;
 use quarry_sys::gate::{Gate, GateGuard};
 use quarry_sys::glibc;
 use quarry_sys::locks::Visit;
@@ -38,7 +39,7 @@ pub(crate) fn with_all_outside<T>(look: impl FnOnce() -> T) -> T {
 fn visit_locks(visit: &mut Visit<'_>) {
     background::visit_locks(visit);
     if is_ready() {
-        STACK.visit_locks(visit);
+        STACK.upkeep().visit_locks(visit);
     }
 }
 

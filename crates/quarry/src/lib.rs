@@ -22,13 +22,15 @@ mod background;
 mod environment;
 mod fork;
 mod limits;
+#[doc(hidden)]
 pub mod process;
 mod statistics;
 mod system;
 
 use core::alloc::{GlobalAlloc, Layout};
 use process::Mode;
-use quarry_core::stack::MIN_ALIGN;
+use quarry_core::stack::Request;
+pub use quarry_core::stack::{HeapUse, LargeStats, MemoryHeld, StackStats};
 use quarry_sys::percpu::Object;
 
 /// The process-wide allocator, for `#[global_allocator]`.
@@ -63,6 +65,19 @@ impl Quarry {
     pub fn trim() -> usize {
         process::trim()
     }
+
+    /// What the heap has done and holds. `None` where the C library serves, or nothing was
+    /// requested yet. O(size classes * CPUs).
+    #[must_use]
+    pub fn stats() -> Option<StackStats> {
+        process::stats()
+    }
+}
+
+/// What a layout asks for.
+#[inline(always)]
+const fn request(layout: Layout) -> Request {
+    Request::of(layout.size()).aligned(layout.align())
 }
 
 /// What the instance gave, or where `QUARRY_DISABLE=1` the C library, or null.
@@ -86,11 +101,7 @@ fn is_disabled() -> bool {
 unsafe impl GlobalAlloc for Quarry {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let object = if layout.align() <= MIN_ALIGN {
-            process::alloc(layout.size())
-        } else {
-            process::alloc_aligned(layout.size(), layout.align())
-        };
+        let object = process::alloc(request(layout));
         or_system(object, || system::alloc(layout))
     }
 
@@ -98,7 +109,7 @@ unsafe impl GlobalAlloc for Quarry {
     unsafe fn dealloc(&self, pointer: *mut u8, _layout: Layout) {
         // SAFETY: the caller gives up what `alloc` gave it.
         unsafe {
-            if !process::STACK.free_fast(pointer) {
+            if !process::STACK.halves().free_fast(pointer) {
                 free_refused(pointer);
             }
         }
@@ -106,11 +117,7 @@ unsafe impl GlobalAlloc for Quarry {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        let object = if layout.align() <= MIN_ALIGN {
-            process::alloc_zeroed(layout.size())
-        } else {
-            process::alloc_zeroed_aligned(layout.size(), layout.align())
-        };
+        let object = process::alloc(request(layout).zeroed());
         or_system(object, || system::alloc_zeroed(layout))
     }
 
@@ -119,13 +126,7 @@ unsafe impl GlobalAlloc for Quarry {
         let Some(object) = Object::new(pointer) else { return core::ptr::null_mut() };
         // SAFETY: the caller gives up what `alloc` gave it where this succeeds, and it came with
         // the layout's alignment.
-        let moved = unsafe {
-            if layout.align() <= MIN_ALIGN {
-                process::realloc(object, size)
-            } else {
-                process::realloc_aligned(object, size, layout.align())
-            }
-        };
+        let moved = unsafe { process::realloc(object, Request::of(size).aligned(layout.align())) };
         // SAFETY: as above; then it came from the C library.
         or_system(moved, || unsafe { system::realloc(pointer, layout, size) })
     }
@@ -142,5 +143,5 @@ unsafe fn free_refused(pointer: *mut u8) {
         return unsafe { system::free(pointer) };
     }
     // SAFETY: the caller's promise is passed on.
-    unsafe { process::free_refused(object) };
+    unsafe { process::free_slow(object) };
 }

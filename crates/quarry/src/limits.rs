@@ -127,7 +127,8 @@ fn apply() {
 #[inline]
 pub(crate) fn before(size: usize) {
     // A mapping takes fresh memory, but for what a freed one may serve.
-    let fresh = if size > LARGEST_BLOCK { size.saturating_sub(STACK.cached_bytes()) } else { 0 };
+    let fresh =
+        if size > LARGEST_BLOCK { size.saturating_sub(STACK.upkeep().cached_bytes()) } else { 0 };
     let (fresh, held, next) = (frames(fresh as u64), held(), NEXT_LOOK.load(Relaxed));
     let reached = held.saturating_add(fresh);
     if reached >= next {
@@ -196,8 +197,8 @@ fn look(reached: u32) {
     };
     // Free memory that still holds data counts in the group but not in the budget.
     let room = headroom(group).min(frames(group.room_below_high));
-    if STACK.freeable_bytes() / FRAME_BYTES > room as usize / 2 {
-        STACK.purge_free();
+    if STACK.upkeep().freeable_bytes() / FRAME_BYTES > room as usize / 2 {
+        STACK.upkeep().purge_free();
         group = memory_limit().ok().flatten().unwrap_or(group);
     }
     if group.limit == u64::MAX {

@@ -1,14 +1,18 @@
-//! The process-wide instance: built at the first allocation, asked by everybody.
+//! The process-wide instance: built at the first allocation.
+//!
+//! This module is for `libquarry.so`, which stands on the halves of each request, and may change
+//! with any version. Programs use [`Quarry`](crate::Quarry).
 
 use crate::{background, environment, fork, limits, statistics};
 use core::ffi::{CStr, c_char};
 use core::fmt::Write;
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::heap::options::StackOptions;
-use quarry_core::stack::{HeapUse, MIN_ALIGN, Stack, StackConfig, print_stats};
+use quarry_core::slab::{Line, Registered, SLAB_POLICIES, line_of};
+use quarry_core::stack::{MIN_ALIGN, Request, Section, Stack, StackConfig, StackStats};
 use quarry_sys::broken::Broken;
-use quarry_sys::clear::clear;
 use quarry_sys::confined::{self, is_confined};
+use quarry_sys::errno::KeepErrno;
 use quarry_sys::object;
 use quarry_sys::os::{Confined, Linux, Os};
 use quarry_sys::percpu::{self, NativeSlots, Object, PerCpu};
@@ -16,15 +20,18 @@ use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering, relax, task};
 use quarry_sys::report::FdWriter;
 use quarry_sys::topology;
 
+/// The slab policy that is compiled in: what `QUARRY_BUILD_SLAB` names while this crate is built.
+pub(crate) const SLAB: &str = match option_env!("QUARRY_BUILD_SLAB") {
+    Some(name) => name,
+    None => SLAB_POLICIES[0].name,
+};
+
 /// The policies of the process-wide instance.
 pub struct ProcessConfig;
 
 impl StackConfig for ProcessConfig {
     type PerCpu = NativeSlots;
-    #[cfg(not(feature = "slub"))]
-    type Slab = quarry_core::slab::sheaf::Sheaf;
-    #[cfg(feature = "slub")]
-    type Slab = quarry_core::slab::slub::Slub;
+    type Slab = <Line<{ line_of(SLAB) }> as Registered>::Policy;
 }
 
 /// The instance. Its fast paths refuse everything until [`ensure_ready`] has built it.
@@ -55,41 +62,8 @@ pub enum Mode {
     Unavailable,
 }
 
-/// Keeps `errno` as it was: what the operating system says to the allocator is not the caller's.
-pub struct KeepErrno(i32);
-
-impl KeepErrno {
-    /// Remembers it.
-    #[must_use]
-    pub fn new() -> Self {
-        // SAFETY: __errno_location returns this thread's own errno.
-        Self(unsafe { *libc::__errno_location() })
-    }
-}
-
-impl KeepErrno {
-    /// Says what the caller is to find instead.
-    pub fn set(&mut self, value: i32) {
-        self.0 = value;
-    }
-}
-
-impl Default for KeepErrno {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Drop for KeepErrno {
-    fn drop(&mut self) {
-        // SAFETY: as in `new`.
-        unsafe { *libc::__errno_location() = self.0 };
-    }
-}
-
 /// Whether the instance has been built.
-#[must_use]
-pub fn is_ready() -> bool {
+pub(crate) fn is_ready() -> bool {
     STATE.load(Ordering::Acquire) == READY
 }
 
@@ -216,99 +190,48 @@ pub(crate) fn write_stats(fd: i32) -> core::fmt::Result {
     }
     let _inside = fork::enter();
     out.write_str("\n")?;
-    print_stats(&STACK, &mut out)
+    write!(out, "{}", STACK.report(Section::ALL))
 }
 
 /// As [`Stack::alloc`], building the instance first where needed.
 #[inline]
-pub fn alloc(size: usize) -> Option<Object> {
-    match STACK.alloc_fast(size) {
+pub fn alloc(request: Request) -> Option<Object> {
+    let is_plain = request.align <= MIN_ALIGN;
+    let object = match request.zeroed {
+        false if is_plain => STACK.halves().alloc_fast(request.size),
+        true if is_plain => alloc_zeroed_fast(request.size),
+        _ => None,
+    };
+    match object {
         Some(object) => Some(object),
-        None => alloc_slow(size),
+        None => alloc_slow(request),
     }
 }
 
 /// What [`alloc`] does where the fast path refuses. Keeps `errno`, as do all that follow.
 #[cold]
 #[inline(never)]
-pub fn alloc_slow(size: usize) -> Option<Object> {
-    serve(size, || STACK.alloc_slow(size))
+pub fn alloc_slow(request: Request) -> Option<Object> {
+    serve(request.size, || STACK.halves().alloc_slow(request))
 }
 
-/// As [`Stack::alloc_aligned`], building the instance first where needed.
-pub fn alloc_aligned(size: usize, align: usize) -> Option<Object> {
-    serve(size, || STACK.alloc_aligned(size, align))
-}
-
-/// As [`Stack::alloc_zeroed`], building the instance first where needed.
-#[inline]
-pub fn alloc_zeroed(size: usize) -> Option<Object> {
-    match alloc_zeroed_fast(size) {
-        Some(object) => Some(object),
-        None => alloc_zeroed_slow(size),
-    }
-}
-
-/// The fast path of [`alloc_zeroed`]: `None` means [`alloc_zeroed_slow`].
+/// The fast path of an allocation that is all zero: `None` means [`alloc_slow`].
 #[inline(always)]
 pub fn alloc_zeroed_fast(size: usize) -> Option<Object> {
-    let object = STACK.alloc_fast(size)?;
-    let start = object.as_ptr();
-    if size <= 64 {
-        // Without a call, and in whole words of 16: 4 ns with the free for 16 and 48 bytes where
-        // memset takes 6.6.
-        // SAFETY: the object has at least `size` bytes, is a multiple of 16 of them, and nobody
-        // else knows it.
-        unsafe {
-            start.write_bytes(0, 16);
-            if size > 32 {
-                start.add(16).write_bytes(0, 32);
-            }
-            start.add(size.saturating_sub(1) & !15).write_bytes(0, 16);
-        }
-        return Some(object);
+    let object = STACK.halves().alloc_zeroed_fast(size)?;
+    // This is how `pthread_create` allocates a table, maybe in a program that has grown without
+    // threads.
+    if size > 64 && background::may_be_due() {
+        start_thread();
     }
-    // This is how `pthread_create` allocates, maybe in a program that has grown without threads.
-    if background::may_be_due() {
-        // SAFETY: as above.
-        return Some(unsafe { clear_slow(object, size) });
-    }
-    // SAFETY: as above.
-    unsafe { clear(object, size) };
     Some(object)
 }
 
-/// # Safety
-/// `object` has at least `size` bytes and nobody else knows it.
 #[cold]
 #[inline(never)]
-unsafe fn clear_slow(object: Object, size: usize) -> Object {
+fn start_thread() {
     let _errno = KeepErrno::new();
     background::start_while_allocating();
-    // SAFETY: the caller's promise.
-    unsafe { clear(object, size) };
-    object
-}
-
-/// What [`alloc_zeroed`] does where the fast path refuses.
-#[cold]
-#[inline(never)]
-pub fn alloc_zeroed_slow(size: usize) -> Option<Object> {
-    serve(size, || STACK.alloc_zeroed(size))
-}
-
-/// As [`Stack::alloc_zeroed_aligned`], building the instance first where needed.
-pub fn alloc_zeroed_aligned(size: usize, align: usize) -> Option<Object> {
-    serve(size, || STACK.alloc_zeroed_aligned(size, align))
-}
-
-/// As [`Stack::realloc_aligned`].
-///
-/// # Safety
-/// As [`Stack::realloc_aligned`].
-pub unsafe fn realloc_aligned(object: Object, size: usize, align: usize) -> Option<Object> {
-    // SAFETY: the caller's promise is passed on.
-    serve(size, || unsafe { STACK.realloc_aligned(object, size, align) })
 }
 
 /// As [`Stack::realloc`].
@@ -316,12 +239,12 @@ pub unsafe fn realloc_aligned(object: Object, size: usize, align: usize) -> Opti
 /// # Safety
 /// As [`Stack::realloc`].
 #[inline]
-pub unsafe fn realloc(object: Object, size: usize) -> Option<Object> {
-    if STACK.stays_fast(object.as_ptr(), size) {
+pub(crate) unsafe fn realloc(object: Object, request: Request) -> Option<Object> {
+    if request.align <= MIN_ALIGN && STACK.halves().stays_fast(object.as_ptr(), request.size) {
         return Some(object);
     }
     // SAFETY: the caller's promise is passed on.
-    unsafe { realloc_moving(object, size) }
+    unsafe { realloc_slow(object, request) }
 }
 
 /// What [`realloc`] does where the object cannot stay on its fast path.
@@ -329,24 +252,26 @@ pub unsafe fn realloc(object: Object, size: usize) -> Option<Object> {
 /// # Safety
 /// As [`Stack::realloc`].
 #[inline(never)]
-pub unsafe fn realloc_moving(object: Object, size: usize) -> Option<Object> {
-    // SAFETY: the caller's promise is passed on; what was copied is used no more.
+pub unsafe fn realloc_slow(object: Object, request: Request) -> Option<Object> {
+    // SAFETY: the caller's promise is passed on; what has moved is freed once.
     unsafe {
-        if let Some(new) = STACK.copy_fast(object, size) {
-            free(object);
-            return Some(new);
+        if request.align <= MIN_ALIGN {
+            let moved = STACK.halves().move_fast(object, request.size, |object| free(object));
+            if moved.is_some() {
+                return moved;
+            }
+            if stays_large(object, request.size) {
+                return Some(object);
+            }
         }
-        if stays_large(object, size) {
-            return Some(object);
-        }
-        serve(size, || STACK.realloc_aligned(object, size, MIN_ALIGN))
+        serve(request.size, || STACK.halves().realloc_slow(object, request))
     }
 }
 
 fn stays_large(object: Object, size: usize) -> bool {
     let _errno = KeepErrno::new();
     let _inside = fork::enter();
-    STACK.stays_large(object, size)
+    STACK.halves().stays_large(object, size)
 }
 
 /// As [`Stack::usable_size`].
@@ -367,14 +292,14 @@ pub fn trim() -> usize {
     STACK.trim()
 }
 
-/// As [`Stack::heap_use`]; nothing where the instance has not been built.
+/// As [`Stack::stats`]; `None` where the instance has not been built.
 #[must_use]
-pub fn heap_use() -> HeapUse {
+pub fn stats() -> Option<StackStats> {
     if !is_ready() {
-        return HeapUse::default();
+        return None;
     }
     let _inside = fork::enter();
-    STACK.heap_use()
+    Some(STACK.stats())
 }
 
 /// As [`Stack::validate`], where the instance has been built. Whoever is on a slow path waits.
@@ -414,33 +339,26 @@ fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option<Object> {
 /// # Safety
 /// As [`Stack::free`].
 #[inline]
-pub unsafe fn free(object: Object) {
+pub(crate) unsafe fn free(object: Object) {
     // SAFETY: the caller's promise is passed on.
     unsafe {
-        if !STACK.free_fast(object.as_ptr()) {
+        if !STACK.halves().free_fast(object.as_ptr()) {
             free_slow(object);
         }
     }
-}
-
-/// # Safety
-/// As [`Stack::free`].
-#[cold]
-#[inline(never)]
-unsafe fn free_slow(object: Object) {
-    let _errno = KeepErrno::new();
-    let inside = fork::enter();
-    // SAFETY: the caller's promise is passed on.
-    unsafe { STACK.free_slow(object) };
-    drop(inside);
-    background::wake_reclaimer();
 }
 
 /// Frees what the fast path refused, and sees to it that memory goes back in time.
 ///
 /// # Safety
 /// As [`Stack::free`].
-pub unsafe fn free_refused(object: Object) {
+#[cold]
+#[inline(never)]
+pub unsafe fn free_slow(object: Object) {
+    let _errno = KeepErrno::new();
+    let inside = fork::enter();
     // SAFETY: the caller's promise is passed on.
-    unsafe { free_slow(object) };
+    unsafe { STACK.halves().free_slow(object) };
+    drop(inside);
+    background::wake_reclaimer();
 }

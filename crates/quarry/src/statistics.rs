@@ -12,6 +12,7 @@ use crate::process::{print_stats_to, write_stats};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
+use quarry_sys::errno;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use quarry_sys::report::{warn, warn_to};
 
@@ -118,10 +119,8 @@ extern "C" fn print_at_exit() {
     }
     // SAFETY: TARGET was FILE, so the name was written before and is NUL-terminated.
     let name = unsafe { CStr::from_ptr(NAME.0.get().cast()) };
-    let written = RegularFile::append_to(name).and_then(|file| {
-        // SAFETY: __errno_location returns this thread's own errno.
-        write_stats(file.0).map_err(|_| Refusal::CannotWrite(unsafe { *libc::__errno_location() }))
-    });
+    let written = RegularFile::append_to(name)
+        .and_then(|file| write_stats(file.0).map_err(|_| Refusal::CannotWrite(errno::last())));
     // The folder may have been made since the start; if not, that has been said.
     if let Err(reason) = written
         && let Some(error) = error
@@ -159,8 +158,7 @@ fn is_allowed(name: &CStr, access: c_int) -> Result<(), Refusal> {
     // SAFETY: the name is NUL-terminated; a failure sets this thread's errno.
     match unsafe { libc::access(name.as_ptr(), access) } {
         0 => Ok(()),
-        // SAFETY: __errno_location returns this thread's own errno.
-        _ => Err(Refusal::CannotOpen(unsafe { *libc::__errno_location() })),
+        _ => Err(Refusal::CannotOpen(errno::last())),
     }
 }
 
@@ -206,8 +204,7 @@ impl RegularFile {
         // SAFETY: the name is NUL-terminated and outlives the call.
         let descriptor = unsafe { libc::open(name.as_ptr(), access | wary, 0o644) };
         if descriptor < 0 {
-            // SAFETY: __errno_location returns this thread's own errno.
-            return Err(match unsafe { *libc::__errno_location() } {
+            return Err(match errno::last() {
                 libc::ELOOP | libc::ENXIO | libc::EISDIR => Refusal::NotRegular,
                 error => Refusal::CannotOpen(error),
             });

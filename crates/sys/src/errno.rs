@@ -28,3 +28,32 @@ pub fn set(value: i32) {
     // SAFETY: as for `last`; nobody else writes it.
     unsafe { *libc::__errno_location() = value };
 }
+
+/// Keeps `errno` as it was: a refusal that the allocator met is not the caller's. Sets it again
+/// when dropped.
+pub struct KeepErrno(i32);
+
+impl KeepErrno {
+    /// Remembers the value.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(last())
+    }
+
+    /// Sets the value that the caller finds instead.
+    pub fn set(&mut self, value: i32) {
+        self.0 = value;
+    }
+}
+
+impl Default for KeepErrno {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for KeepErrno {
+    fn drop(&mut self) {
+        set(self.0);
+    }
+}

@@ -14,54 +14,7 @@ struct Accepted {
     reason: &'static str,
 }
 
-/// The reason of circles that somebody is at work on; they may have gone already.
-const BEING_UNTIED: &str = "being untied";
-
-const ACCEPTED: &[Accepted] = &[
-    Accepted { folder: "core/src/pcp", members: &["locked_lists", "set"], reason: BEING_UNTIED },
-    Accepted {
-        folder: "core/src/slab",
-        members: &["barns", "cache", "self"],
-        reason: BEING_UNTIED,
-    },
-    Accepted {
-        folder: "core/src/slab/slub",
-        members: &["cpu", "node", "tables"],
-        reason: BEING_UNTIED,
-    },
-    Accepted {
-        folder: "core/src/stack",
-        members: &["deferral", "footprint", "large", "misuse", "self", "withheld"],
-        reason: BEING_UNTIED,
-    },
-    Accepted {
-        folder: "core/src/zone",
-        members: &["buddy", "fallback", "free_area", "grow", "extents", "huge", "self", "zone"],
-        reason: BEING_UNTIED,
-    },
-    Accepted { folder: "preload/src", members: &["info", "libc_malloc"], reason: BEING_UNTIED },
-    Accepted {
-        folder: "quarry/src",
-        members: &["background", "environment", "fork", "limits", "process", "statistics"],
-        reason: BEING_UNTIED,
-    },
-    Accepted {
-        folder: "quarry/src/background",
-        members: &["self", "thread"],
-        reason: BEING_UNTIED,
-    },
-    Accepted {
-        folder: "sys/src",
-        members: &["confined", "file", "os", "topology"],
-        reason: BEING_UNTIED,
-    },
-    Accepted { folder: "sys/src", members: &["lock", "thread"], reason: BEING_UNTIED },
-    Accepted {
-        folder: "sys/src/percpu",
-        members: &["locked", "room", "rseq", "self", "sequenced", "slot", "stepped"],
-        reason: BEING_UNTIED,
-    },
-];
+const ACCEPTED: &[Accepted] = &[];
 
 impl Accepted {
     /// Whether this is the circle, or what is left of it.
@@ -101,7 +54,7 @@ fn modules_form_no_circles() {
             breaches.push(Breach::new(&format!("crates/{folder}"), 0, message));
         }
     }
-    for accepted in ACCEPTED.iter().filter(|accepted| accepted.reason != BEING_UNTIED) {
+    for accepted in ACCEPTED {
         if !circles.iter().any(|(folder, circle)| accepted.covers(folder, circle)) {
             let message = format!("no circle any more: strike {:?} out here", accepted.members);
             breaches.push(Breach::new(accepted.folder, 0, message));

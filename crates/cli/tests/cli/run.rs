@@ -82,7 +82,10 @@ fn with_a_wrong_option_nothing_runs() {
     refused(&["--set", "pcp="], &format!("--set PCP=: bad value; accepted: {policies}"));
     refused(&["--set", "SPEED=9"], "--set SPEED: no such option; accepted: STATS, ");
     refused(&["--set", "PCP"], "--set PCP: no '=' in it; accepted: KEY=VALUE\n");
-    refused(&["--slab", "slob"], "--slab: SLAB=slob: bad value; accepted: sheaf or slub\n");
+    refused(
+        &["--slab", "slob"],
+        "--slab: SLAB=slob: bad value; accepted: sheaf, slub or slub-locked\n",
+    );
     refused(&["--set", "LIBRARY=/no/such.so"], "--set LIBRARY=/no/such.so: No such file ");
     refused(&["--stats=/no/such/folder/x"], "--stats=/no/such/folder/x: No such file ");
     refused(&["--set", "STATS=/dev/null"], "--stats=/dev/null: not a regular file; accepted: ");
@@ -92,7 +95,7 @@ fn with_a_wrong_option_nothing_runs() {
         .assert()
         .code(2)
         .stdout(is_empty())
-        .stderr("quarry run: QUARRY_SLAB=slob: bad value; accepted: sheaf or slub\n");
+        .stderr("quarry run: QUARRY_SLAB=slob: bad value; accepted: sheaf, slub or slub-locked\n");
 }
 
 #[test]

@@ -20,6 +20,12 @@ pub enum MetadataKind {
     Other,
 }
 
+impl MetadataKind {
+    /// All kinds.
+    pub const ALL: [Self; METADATA_KINDS] =
+        [Self::Sheaves, Self::SlabHeaders, Self::CpuSlabs, Self::Other];
+}
+
 /// Number of kinds.
 pub const METADATA_KINDS: usize = 4;
 

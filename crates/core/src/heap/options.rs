@@ -1,7 +1,8 @@
 //! What can be chosen when a stack is built, and how it is spelt in `QUARRY_*`.
 
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
-use crate::pcp::{FaultPolicy, FreeListPolicy, PageConfig, PcpPolicy};
+use crate::pcp::{FaultPolicy, FreeListPolicy, PAGE_POLICY_NAMES, PageConfig, PcpPolicy, V6_7};
+use crate::slab::{SLAB_NAMES, SLAB_POLICIES};
 use quarry_sys::percpu::SlotIndex;
 
 /// How a stack is set up.
@@ -42,7 +43,7 @@ impl Default for StackOptions {
                 nodes,
                 node_of_slot: if nodes == 1 { first_node } else { running_node },
                 declared_cpus: quarry_sys::topology::possible_cpus(),
-                pcp: PcpPolicy::V6_7,
+                pcp: PcpPolicy::V6_7(V6_7),
                 faults: FaultPolicy { populate: true, huge: true },
                 free_list: FreeListPolicy::OneSection,
             },
@@ -99,7 +100,7 @@ pub const OPTIONS: &[OptionHelp] = &[
     },
     OptionHelp {
         name: "PCP",
-        accepted: "order0, order0-63, order0-310, v2016 or v6.7",
+        accepted: PAGE_POLICY_NAMES,
         meaning: "policy of the per-CPU page lists",
     },
     OptionHelp {
@@ -144,13 +145,13 @@ pub const OPTIONS: &[OptionHelp] = &[
     },
     OptionHelp {
         name: "SLAB",
-        accepted: "sheaf or slub",
-        meaning: "slab policy; chosen by the shared object, see `quarry extent --slab`",
+        accepted: SLAB_NAMES,
+        meaning: "slab policy; chosen by the shared object, see `quarry run --slab`",
     },
     OptionHelp {
         name: "LIBRARY",
         accepted: "a file name",
-        meaning: "the shared object that `quarry extent` preloads",
+        meaning: "the shared object that `quarry run` preloads",
     },
 ];
 
@@ -178,7 +179,7 @@ impl StackOptions {
             OPTIONS.iter().find(|option| option.name == name).ok_or(OptionError::UnknownName)?;
         let bad = OptionError::BadValue { accepted: option.accepted };
         match name {
-            "PCP" => self.pages.pcp = parse_pcp(value).ok_or(bad)?,
+            "PCP" => self.pages.pcp = PcpPolicy::named(value).ok_or(bad)?,
             "FREE_LIST" => {
                 self.pages.free_list = match value {
                     "per_page" => FreeListPolicy::PerPage,
@@ -205,7 +206,7 @@ impl StackOptions {
                 return Err(bad);
             }
             "PURGE_DELAY" => self.bounds_footprint = value.parse() != Ok(-1i64),
-            "SLAB" if !matches!(value, "sheaf" | "slub") => return Err(bad),
+            "SLAB" if !SLAB_POLICIES.iter().any(|policy| policy.name == value) => return Err(bad),
             _ => {}
         }
         Ok(())
@@ -218,15 +219,4 @@ fn parse_switch(value: &str) -> Option<bool> {
         "1" => Some(true),
         _ => None,
     }
-}
-
-fn parse_pcp(value: &str) -> Option<PcpPolicy> {
-    Some(match value {
-        "order0" => PcpPolicy::Order0 { batch: 31, high: 186 },
-        "order0-63" => PcpPolicy::Order0 { batch: 63, high: 378 },
-        "order0-310" => PcpPolicy::Order0 { batch: 310, high: 1860 },
-        "v2016" => PcpPolicy::V2016,
-        "v6.7" => PcpPolicy::V6_7,
-        _ => return None,
-    })
 }

@@ -4,11 +4,12 @@
 //! * `budget.used = sum over zones of (managed - free) + mapped`
 //! * frames that are `in_pcp` by their state = pages on the lists of all slots
 
-use super::lists::PcpCounters;
-use super::policy::{SizeInputs, Sizes};
+use super::config::{FreeListPolicy, PageConfig};
+use super::lists::{PcpCounters, Tuning};
+use super::policy::SizeInputs;
+use super::request::{Page, PageRequest};
 use super::ring::RingSizes;
 use super::set::PcpSet;
-use super::{FreeListPolicy, Page, PageConfig, PageRequest, Tuning};
 use crate::frame::{
     Arena, FRAME_BYTES, Faults, FrameTable, Kind, MAX_ORDER, Memory, MigrateType, NodeId, Order,
     PAGEBLOCK_FRAMES, Pfn,
@@ -229,7 +230,7 @@ impl PageAllocator {
 
     /// Gives everything on the per-CPU lists back to the zones.
     pub fn drain_all(&self) {
-        self.pcps.slots().for_each(|slot| self.drain_slot(slot));
+        self.pcps.store.slots().for_each(|slot| self.drain_slot(slot));
     }
 
     /// Lets the zones give every pageblock that is free as a whole back. Returns the bytes.
@@ -262,39 +263,21 @@ impl PageAllocator {
     /// What the lists of a slot have done, all nodes together.
     #[must_use]
     pub fn pcp_counters(&self, slot: SlotIndex) -> PcpCounters {
-        self.pcps.counters(slot)
+        self.pcps.store.counters(slot)
     }
 
     /// What the lists of all slots have done.
     #[must_use]
     pub fn pcp_totals(&self) -> PcpCounters {
         let mut sum = PcpCounters::default();
-        self.pcps.slots().for_each(|slot| sum += self.pcp_counters(slot));
+        self.pcps.store.slots().for_each(|slot| sum += self.pcp_counters(slot));
         sum
     }
 
     /// How the lists of one slot and node are tuned at the moment.
     #[must_use]
     pub fn pcp_tuning(&self, slot: SlotIndex, node: NodeId) -> Tuning {
-        self.pcps.tuning(slot, node)
-    }
-
-    /// The bounds of the lists of a node.
-    #[must_use]
-    pub fn pcp_sizes(&self, node: NodeId) -> Sizes {
-        self.pcps.sizes(node)
-    }
-
-    /// Bytes of metadata: frame table and pageblocks of what was taken from the window.
-    #[must_use]
-    pub fn metadata_bytes(&self) -> usize {
-        self.zones.memory().metadata_bytes()
-    }
-
-    /// Bytes of address space for the per-CPU lists; they are in memory as far as they are used.
-    #[must_use]
-    pub fn pcp_bytes(&self) -> usize {
-        self.pcps.bytes()
+        self.pcps.store.tuning(slot, node)
     }
 
     /// Visits the locks of zones, arena and lists.

@@ -1,11 +1,11 @@
 //! The lists of one slot and node under their lock: what allocation, freeing and draining do there.
 
-use super::Page;
 use super::drain::Drain;
 use super::lists::{Lists, Pcp};
 use super::policy::{Policy, PolicyContext};
+use super::request::Page;
 use super::ring::SlotRings;
-use super::set::PcpSet;
+use super::store::ListStore;
 use crate::frame::{FrameState, FrameTable, NodeId, Order};
 use crate::zone::{AllocFlags, Ask, Block, Destination, Mark, Zone, Zones};
 use quarry_sys::lock::Guard;
@@ -13,7 +13,7 @@ use quarry_sys::lock::Guard;
 /// Which lists.
 #[derive(Clone, Copy)]
 pub(super) struct ListRef<'a> {
-    pub(super) set: &'a PcpSet,
+    pub(super) store: &'a ListStore,
     pub(super) zones: &'a Zones,
     pub(super) index: usize,
     pub(super) node: NodeId,
@@ -28,12 +28,12 @@ pub(super) struct LockedLists<'a> {
 impl<'a> ListRef<'a> {
     #[inline(always)]
     fn pcp(self) -> &'a Pcp {
-        self.set.pcps.at(self.index)
+        self.store.pcps.at(self.index)
     }
 
     #[inline(always)]
     fn rings(self) -> SlotRings<'a> {
-        self.set.rings.at(self.index)
+        self.store.rings.at(self.index)
     }
 
     #[inline(always)]
@@ -48,7 +48,7 @@ impl<'a> ListRef<'a> {
 
     #[inline(always)]
     pub(super) fn context(self) -> PolicyContext<'a> {
-        PolicyContext { sizes: self.set.sizes(self.node), zone: self.zone() }
+        PolicyContext { sizes: self.store.sizes, zone: self.zone() }
     }
 
     /// Takes the lock if nobody has it.

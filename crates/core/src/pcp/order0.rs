@@ -8,9 +8,12 @@ use super::policy::{DrainWalk, Policy, PolicyContext, SizeInputs, Sizes};
 use crate::frame::{MigrateType, Order};
 
 /// The policy.
-pub(super) struct Order0 {
-    pub(super) batch: u32,
-    pub(super) high: u32,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order0 {
+    /// Pages exchanged with the zone at a time.
+    pub batch: u32,
+    /// Pages at which a free gives a batch back.
+    pub high: u32,
 }
 
 impl Policy for Order0 {
@@ -23,7 +26,7 @@ impl Policy for Order0 {
     }
 
     fn sizes(&self, _inputs: SizeInputs) -> Sizes {
-        Sizes { batch: self.batch, high_min: self.high, high_max: self.high }
+        Sizes { batch: self.batch.max(1), high_min: self.high, high_max: self.high }
     }
 
     fn refill(&self, _tuning: &mut Tuning, context: PolicyContext<'_>, _order: Order) -> u32 {

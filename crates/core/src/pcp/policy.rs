@@ -4,15 +4,18 @@ use super::lists::Tuning;
 use crate::frame::{MigrateType, Order};
 use crate::zone::{Marks, Zone};
 
+/// Highest order that counts as small (`PAGE_ALLOC_COSTLY_ORDER`).
+pub(super) const COSTLY_ORDER: u8 = 3;
+
 /// What the sizes of the lists are computed from.
 #[derive(Clone, Copy, Debug)]
-pub struct SizeInputs {
+pub(super) struct SizeInputs {
     /// Frames of the zone.
-    pub managed: u32,
+    pub(super) managed: u32,
     /// Its low watermark.
-    pub low: u32,
+    pub(super) low: u32,
     /// CPUs that share it, at least 1.
-    pub cpus: u32,
+    pub(super) cpus: u32,
 }
 
 /// Frames that the sizes of a growing zone's lists are computed from: 1 GiB, the smallest zone that
@@ -21,8 +24,7 @@ const GROWING_ZONE: u32 = 1 << 18;
 
 impl SizeInputs {
     /// For one of `nodes` zones with `managed` frames each at the start.
-    #[must_use]
-    pub fn of(managed: u32, grows: bool, nodes: u8, declared_cpus: u32) -> Self {
+    pub(super) fn of(managed: u32, grows: bool, nodes: u8, declared_cpus: u32) -> Self {
         let managed = if grows { managed.max(GROWING_ZONE) } else { managed };
         let low = Marks::of(managed, managed.saturating_mul(u32::from(nodes))).low;
         Self { managed, low, cpus: (declared_cpus / u32::from(nodes)).max(1) }
@@ -31,13 +33,13 @@ impl SizeInputs {
 
 /// Bounds of the lists, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sizes {
+pub(super) struct Sizes {
     /// Exchanged with the zone per step.
-    pub batch: u32,
+    pub(super) batch: u32,
     /// `high` is tuned from here..
-    pub high_min: u32,
+    pub(super) high_min: u32,
     /// ..to here.
-    pub high_max: u32,
+    pub(super) high_max: u32,
 }
 
 /// What a policy may look at.

@@ -107,11 +107,6 @@ impl Rings {
     pub(super) fn at(&self, index: usize) -> SlotRings<'_> {
         SlotRings { rings: self, base: index * self.stride as usize }
     }
-
-    /// Bytes of address space; what was touched of it is less.
-    pub(super) fn bytes(&self) -> usize {
-        self.cells.len() * size_of::<AtomicU32>()
-    }
 }
 
 impl SlotRings<'_> {

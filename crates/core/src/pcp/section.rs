@@ -2,10 +2,11 @@
 //! number of frames.
 
 use super::allocator::PageAllocator;
-use super::v2016::COSTLY_ORDER;
-use super::{AllocFlags, FreeListPolicy, Page, PageRequest};
+use super::config::FreeListPolicy;
+use super::policy::COSTLY_ORDER;
+use super::request::{Page, PageRequest};
 use crate::frame::{FrameState, MAX_ORDER, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn};
-use crate::zone::{Ask, Block, EXTENT_FRAMES, Extent, Urgency, largest_blocks};
+use crate::zone::{AllocFlags, Ask, Block, EXTENT_FRAMES, Extent, Urgency, largest_blocks};
 use quarry_sys::percpu::SlotIndex;
 
 impl PageAllocator {
@@ -81,7 +82,7 @@ impl PageAllocator {
             .zones
             .take_extent(node, count, align)
             .or_else(|| self.alloc_extent_slow(node, count, align))?;
-        self.pcps.pcp(slot, node).bypass_alloc(1);
+        self.pcps.store.pcp(slot, node).bypass_alloc(1);
         Some(Page { pfn: extent.pfn, zeroed: extent.zeroed })
     }
 
@@ -120,7 +121,7 @@ impl PageAllocator {
         let Some(node) = self.extent_node(first, wanted) else { return false };
         let is_taken = self.zones.take_extent_at(node, first.plus(held), wanted - held);
         if is_taken {
-            self.pcps.pcp(slot, node).bypass_alloc(1);
+            self.pcps.store.pcp(slot, node).bypass_alloc(1);
         }
         is_taken
     }
@@ -133,7 +134,7 @@ impl PageAllocator {
             return None;
         }
         let extent = self.zones.take_extent_with_room(node, count)?;
-        self.pcps.pcp(slot, node).bypass_alloc(1);
+        self.pcps.store.pcp(slot, node).bypass_alloc(1);
         Some(Page { pfn: extent.pfn, zeroed: extent.zeroed })
     }
 
@@ -152,7 +153,7 @@ impl PageAllocator {
             self.refuse_free(first, Order::ZERO);
         }
         self.zones.put_extent(node, first, count);
-        self.pcps.pcp(slot, node).bypass_free(1);
+        self.pcps.store.pcp(slot, node).bypass_free(1);
     }
 
     /// Gives back `count` frames from `first` on: as an extent where they may be one, else in the

@@ -1,47 +1,22 @@
 //! The lists of all slots and nodes under one policy: allocation, freeing, draining.
 
-use super::Page;
-use super::lists::{Pcp, PcpCounters};
 use super::locked_lists::ListRef;
-use super::order0::Order0;
-use super::policy::{Policy, SizeInputs, Sizes};
-use super::ring::{RingSizes, Rings};
-use super::v6_7::V6_7;
-use super::v2016::V2016;
-use super::{PcpPolicy, Tuning};
-use crate::frame::{MAX_NODES, MigrateType, NodeId, Order, OsArray, PCP_TYPES, Pfn};
+use super::policy::{Policy, SizeInputs};
+use super::registry::{PcpPolicy, with_policy};
+use super::request::Page;
+use super::ring::RingSizes;
+use super::store::ListStore;
+use crate::frame::{MigrateType, NodeId, Order, PCP_TYPES, Pfn};
 use crate::zone::{Ask, Block, Destination, Mark, Zones};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::SlotIndex;
 
-/// The policy chosen at start-up.
-enum Chosen {
-    Order0(Order0),
-    V2016(V2016),
-    V6_7(V6_7),
-}
-
-/// Runs `$body` with `$policy` bound to the chosen policy, compiled once for each.
-macro_rules! with_policy {
-    ($set:expr, $policy:ident => $body:expr) => {
-        match &$set.policy {
-            Chosen::Order0($policy) => $body,
-            Chosen::V2016($policy) => $body,
-            Chosen::V6_7($policy) => $body,
-        }
-    };
-}
-
-/// The lists of all slots and nodes.
+/// The lists of all slots and nodes under the policy chosen at start-up.
 pub(super) struct PcpSet {
-    policy: Chosen,
-    pub(super) sizes: [Sizes; MAX_NODES],
-    pub(super) pcps: OsArray<Pcp>,
-    pub(super) rings: Rings,
-    slots: u32,
-    nodes: u8,
+    policy: PcpPolicy,
+    pub(super) store: ListStore,
 }
 
 /// The migratetype of the list that a block of this type goes to. The reserve has no list: its
@@ -61,66 +36,15 @@ impl PcpSet {
         slots: u32,
         ring_sizes: &RingSizes,
     ) -> OsResult<Self> {
-        let policy = match policy {
-            PcpPolicy::Order0 { batch, high } => {
-                Chosen::Order0(Order0 { batch: batch.max(1), high })
-            }
-            PcpPolicy::V2016 => Chosen::V2016(V2016),
-            PcpPolicy::V6_7 => Chosen::V6_7(V6_7),
-        };
         let nodes = zones.all().count() as u8;
-        let count = slots as usize * usize::from(nodes);
-        let orders = match &policy {
-            Chosen::Order0(_) => Order0::ORDERS,
-            Chosen::V2016(_) => V2016::ORDERS,
-            Chosen::V6_7(_) => V6_7::ORDERS,
-        };
-        let mut set = Self {
-            policy,
-            sizes: [Sizes::default(); MAX_NODES],
-            pcps: OsArray::zeroed(os, count)?,
-            rings: Rings::reserve(os, count, orders, ring_sizes)?,
-            slots,
-            nodes,
-        };
-        let sizes = with_policy!(set, policy => policy.sizes(inputs));
-        set.sizes = [sizes; MAX_NODES];
-        Ok(set)
-    }
-
-    pub(super) fn slots(&self) -> impl Iterator<Item = SlotIndex> {
-        (0..self.slots).map(SlotIndex)
-    }
-
-    fn nodes(&self) -> impl Iterator<Item = NodeId> {
-        (0..self.nodes).map(NodeId)
-    }
-
-    #[inline(always)]
-    fn index(&self, slot: SlotIndex, node: NodeId) -> usize {
-        slot.index() * usize::from(self.nodes) + usize::from(node.0)
-    }
-
-    #[inline(always)]
-    pub(super) fn pcp(&self, slot: SlotIndex, node: NodeId) -> &Pcp {
-        self.pcps.at(self.index(slot, node))
-    }
-
-    fn orders(&self) -> &'static [u8] {
-        fn of<P: Policy>(_: &P) -> &'static [u8] {
-            P::ORDERS
-        }
-        with_policy!(self, policy => of(policy))
-    }
-
-    /// The bounds of the lists of a node.
-    pub(super) fn sizes(&self, node: NodeId) -> Sizes {
-        self.sizes[usize::from(node.0)]
+        let (sizes, orders) = (policy.sizes(inputs), policy.orders());
+        let store = ListStore::reserve(os, (slots, nodes), sizes, orders, ring_sizes)?;
+        Ok(Self { policy, store })
     }
 
     #[inline(always)]
     fn at<'a>(&'a self, zones: &'a Zones, slot: SlotIndex, node: NodeId) -> ListRef<'a> {
-        ListRef { set: self, zones, index: self.index(slot, node), node }
+        ListRef { store: &self.store, zones, index: self.store.index(slot, node), node }
     }
 
     /// Takes one block of a node: from the list, from a refill, or from the zone; the latter two if
@@ -134,7 +58,7 @@ impl PcpSet {
         ask: &Ask,
         mark: Mark,
     ) -> Option<Page> {
-        with_policy!(self, policy => {
+        with_policy!(&self.policy, policy => {
             let list = policy.list(ask.order, listed_type(ask.migratetype));
             if let Some(list) = list
                 && let Some(mut locked) = self.at(zones, slot, node).try_lock()
@@ -183,7 +107,7 @@ impl PcpSet {
             out[filled] = Page { pfn, zeroed };
             filled += 1;
         });
-        self.pcp(slot, node).bypass_alloc(filled as u64);
+        self.store.pcp(slot, node).bypass_alloc(filled as u64);
         filled
     }
 
@@ -197,7 +121,7 @@ impl PcpSet {
         ask: &Ask,
         out: &mut [Page],
     ) -> usize {
-        with_policy!(self, policy => {
+        with_policy!(&self.policy, policy => {
             let Some(list) = policy.list(ask.order, listed_type(ask.migratetype)) else {
                 return self.bulk_at_zone(zones, slot, node, ask, Mark::Low, out);
             };
@@ -226,7 +150,7 @@ impl PcpSet {
         (node, of): (NodeId, MigrateType),
         block: Block,
     ) {
-        with_policy!(self, policy => {
+        with_policy!(&self.policy, policy => {
             if let Some(list) = policy.list(block.order, listed_type(of))
                 && let Some(mut locked) = self.at(zones, slot, node).try_lock()
             {
@@ -252,7 +176,7 @@ impl PcpSet {
     ) {
         let mut count = 0;
         zones.put(node, blocks.inspect(|_| count += 1));
-        self.pcp(slot, node).bypass_free(count);
+        self.store.pcp(slot, node).bypass_free(count);
     }
 
     /// Frees blocks of one node that were checked, in one hold of the lists, and in one critical
@@ -265,7 +189,7 @@ impl PcpSet {
         node: NodeId,
         mut blocks: impl Iterator<Item = Block> + Clone,
     ) {
-        with_policy!(self, policy => {
+        with_policy!(&self.policy, policy => {
             let Some(mut locked) = self.at(zones, slot, node).try_lock() else {
                 return self.free_at_zone(zones, slot, node, &mut blocks);
             };
@@ -305,9 +229,9 @@ impl PcpSet {
 
     /// Gives everything on the lists of a slot back to the zones. Waits for the lists.
     pub(super) fn drain_slot(&self, zones: &Zones, slot: SlotIndex) {
-        for node in self.nodes() {
+        for node in self.store.nodes() {
             let mut locked = self.at(zones, slot, node).lock();
-            with_policy!(self, policy => {
+            with_policy!(&self.policy, policy => {
                 while locked.lists.tuning.count > 0 {
                     locked.drain_chunk(policy, u32::MAX, 0);
                 }
@@ -319,9 +243,9 @@ impl PcpSet {
     /// whether work remains.
     pub(super) fn decay(&self, zones: &Zones, slot: SlotIndex) -> bool {
         let mut remains = false;
-        for node in self.nodes() {
+        for node in self.store.nodes() {
             let mut locked = self.at(zones, slot, node).lock();
-            with_policy!(self, policy => {
+            with_policy!(&self.policy, policy => {
                 let sizes = locked.at.context().sizes;
                 let excess = policy.decay(&mut locked.lists.tuning, sizes);
                 remains |= locked.lists.tuning.high > sizes.high_min || excess > 0;
@@ -333,26 +257,10 @@ impl PcpSet {
         remains
     }
 
-    /// What the lists of a slot have done, all nodes together. Waits for the lists.
-    pub(super) fn counters(&self, slot: SlotIndex) -> PcpCounters {
-        let mut sum = PcpCounters::default();
-        self.nodes().for_each(|node| sum += self.pcp(slot, node).counters());
-        sum
-    }
-
-    /// The state of the tuning of one slot and node. Waits for the lists.
-    pub(super) fn tuning(&self, slot: SlotIndex, node: NodeId) -> Tuning {
-        self.pcp(slot, node).lists.lock().tuning
-    }
-
     /// Visits the locks of all lists.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
-        (0..self.pcps.len()).for_each(|index| self.pcps.at(index).visit_locks(visit));
-    }
-
-    /// Bytes of address space for lists and rings.
-    pub(super) fn bytes(&self) -> usize {
-        self.pcps.len() * size_of::<Pcp>() + self.rings.bytes()
+        let lists = &self.store.pcps;
+        (0..lists.len()).for_each(|index| lists.at(index).visit_locks(visit));
     }
 
     /// Checks the lists of one node against counts and states. Returns the pages listed.
@@ -362,11 +270,11 @@ impl PcpSet {
     pub(super) fn validate(&self, zones: &Zones, node: NodeId) -> Result<u32, Broken> {
         let memory = zones.memory();
         let mut pages = 0;
-        for slot in self.slots() {
-            let lists = self.pcp(slot, node).lists.lock();
-            let rings = self.rings.at(self.index(slot, node));
+        for slot in self.store.slots() {
+            let lists = self.store.pcp(slot, node).lists.lock();
+            let rings = self.store.rings.at(self.store.index(slot, node));
             let mut count = 0;
-            for (list, order) in self.orders().iter().enumerate() {
+            for (list, order) in self.policy.orders().iter().enumerate() {
                 let order = Order::new(*order);
                 for position in 0..lists.rings[list].len() {
                     let pfn = rings.peek(list, lists.rings[list], position);

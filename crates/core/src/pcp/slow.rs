@@ -2,7 +2,7 @@
 //! (`__alloc_pages_slowpath` without the parts that need threads of their own).
 
 use super::allocator::PageAllocator;
-use super::{Page, PageRequest};
+use super::request::{Page, PageRequest};
 use crate::frame::MAX_NODES;
 use crate::zone::{Ask, Mark, Urgency};
 use quarry_sys::percpu::SlotIndex;

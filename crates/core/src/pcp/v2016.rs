@@ -10,14 +10,14 @@
 //! `high = 6 * batch + 8 * batch`.
 
 use super::lists::Tuning;
-use super::policy::{DrainWalk, Policy, PolicyContext, SizeInputs, Sizes, batch_before_4_20};
+use super::policy::{
+    COSTLY_ORDER, DrainWalk, Policy, PolicyContext, SizeInputs, Sizes, batch_before_4_20,
+};
 use crate::frame::{MigrateType, Order, PCP_TYPES};
 
-/// Highest order that is listed (`PAGE_ALLOC_COSTLY_ORDER`).
-pub(super) const COSTLY_ORDER: u8 = 3;
-
 /// The policy.
-pub(super) struct V2016;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct V2016;
 
 impl Policy for V2016 {
     const ORDERS: &'static [u8] = &[0, 0, 0, 1, 2, 3];

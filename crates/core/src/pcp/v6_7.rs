@@ -6,8 +6,9 @@
 //! keeps at most 2,048 pages (8 MiB) per CPU.
 
 use super::lists::Tuning;
-use super::policy::{DrainWalk, Policy, PolicyContext, SizeInputs, Sizes, batch_since_4_20};
-use super::v2016::COSTLY_ORDER;
+use super::policy::{
+    COSTLY_ORDER, DrainWalk, Policy, PolicyContext, SizeInputs, Sizes, batch_since_4_20,
+};
 use crate::frame::{MigrateType, Order, PAGEBLOCK_ORDER, PCP_TYPES};
 
 /// `CONFIG_PCP_BATCH_SCALE_MAX`: bursts grow up to `batch << 5`.
@@ -23,7 +24,8 @@ const CACHE_SLICE_PAGES: u32 = 512;
 const LOW_LISTS: usize = PCP_TYPES * (COSTLY_ORDER as usize + 1);
 
 /// The policy.
-pub(super) struct V6_7;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct V6_7;
 
 /// `high`, brought between its bounds.
 #[inline]

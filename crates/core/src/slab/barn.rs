@@ -11,7 +11,7 @@
 //! Invariants: `lowest <= level <= most`; the storage's first `level` entries are objects;
 //! `announced` differs from `level * stride` by less than `max(ANNOUNCED_BYTES, stride)`.
 
-use super::CacheLimits;
+use super::cache_limits::CacheLimits;
 use crate::frame::{Metadata, MetadataKind};
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
@@ -35,6 +35,15 @@ pub struct Traffic {
     pub batched_in: u64,
     /// Objects that left slots in batches.
     pub batched_out: u64,
+}
+
+impl core::ops::AddAssign for Traffic {
+    fn add_assign(&mut self, other: Self) {
+        self.alloc_slow += other.alloc_slow;
+        self.free_slow += other.free_slow;
+        self.batched_in += other.batched_in;
+        self.batched_out += other.batched_out;
+    }
 }
 
 struct Sheaves {
@@ -123,7 +132,7 @@ impl Barn {
     /// first 16 of them here, all at once, made nothing faster.
     pub fn hand_out(
         &self,
-        kept: &CacheLimits,
+        limits: &CacheLimits,
         most: usize,
         accept: impl FnOnce(&[Object]) -> bool,
     ) -> Option<Object> {
@@ -135,7 +144,7 @@ impl Barn {
         sheaves.traffic.alloc_slow += 1;
         sheaves.traffic.batched_in += accepted as u64;
         sheaves.level -= accepted + 1;
-        self.note_level(kept, &mut sheaves);
+        self.note_level(limits, &mut sheaves);
         Some(object)
     }
 
@@ -144,7 +153,7 @@ impl Barn {
     pub fn bring_in(
         &self,
         metadata: &Metadata,
-        kept: &CacheLimits,
+        limits: &CacheLimits,
         count: usize,
         fill: impl FnOnce(&mut [MaybeUninit<Object>], &mut Traffic) -> usize,
     ) -> usize {
@@ -155,26 +164,26 @@ impl Barn {
         debug_assert!(filled <= count);
         sheaves.traffic = traffic;
         sheaves.level += filled;
-        self.note_level(kept, &mut sheaves);
+        self.note_level(limits, &mut sheaves);
         filled
     }
 
     /// Takes objects off the top into the front of `out`; returns how many. O(out) under the lock.
-    pub fn take(&self, kept: &CacheLimits, out: &mut [MaybeUninit<Object>]) -> usize {
+    pub fn take(&self, limits: &CacheLimits, out: &mut [MaybeUninit<Object>]) -> usize {
         let mut sheaves = self.sheaves.lock();
         let count = sheaves.level.min(out.len());
         for (place, object) in out.iter_mut().zip(sheaves.top(count)) {
             place.write(*object);
         }
         sheaves.level -= count;
-        self.note_level(kept, &mut sheaves);
+        self.note_level(limits, &mut sheaves);
         count
     }
 
     /// Puts all of `objects` on top, or none where there is no room or no memory for them; says
     /// which. O(objects) under the lock.
-    pub fn put(&self, metadata: &Metadata, kept: &CacheLimits, objects: &[Object]) -> bool {
-        let put = self.bring_in(metadata, kept, objects.len(), |room, _| {
+    pub fn put(&self, metadata: &Metadata, limits: &CacheLimits, objects: &[Object]) -> bool {
+        let put = self.bring_in(metadata, limits, objects.len(), |room, _| {
             for (place, object) in room.iter_mut().zip(objects) {
                 place.write(*object);
             }
@@ -185,12 +194,12 @@ impl Barn {
 
     /// Tells everybody's counter where it has become too wrong.
     #[inline]
-    fn note_level(&self, kept: &CacheLimits, sheaves: &mut Sheaves) {
+    fn note_level(&self, limits: &CacheLimits, sheaves: &mut Sheaves) {
         sheaves.lowest = sheaves.lowest.min(sheaves.level);
         let (bytes, announced) = (sheaves.level * sheaves.stride, self.announced.load(Relaxed));
         if bytes.abs_diff(announced) >= ANNOUNCED_BYTES || bytes == 0 && announced != 0 {
             self.announced.store(bytes, Relaxed);
-            kept.barn_changed(announced, bytes);
+            limits.barn_changed(announced, bytes);
         }
     }
 
@@ -208,12 +217,13 @@ impl Barn {
 
     /// Objects in the barn now.
     pub fn objects(&self) -> u64 {
-        self.sheaves.lock().level as u64
+        self.look().0
     }
 
-    /// What exchanges have counted.
-    pub fn traffic(&self) -> Traffic {
-        self.sheaves.lock().traffic
+    /// Objects in the barn now, and what exchanges have counted, by one hold of the lock.
+    pub fn look(&self) -> (u64, Traffic) {
+        let sheaves = self.sheaves.lock();
+        (sheaves.level as u64, sheaves.traffic)
     }
 
     /// Checks the equations at the top of this file.

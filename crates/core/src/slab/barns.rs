@@ -10,25 +10,16 @@
 //! may be handed out there again. A sheaf is sorted when it leaves the CPU: what is of another node
 //! goes home, into the barn there, for whose CPUs it is as good as what they have freed themselves.
 
-use super::barn::Traffic;
-use super::{Barn, SlabContext};
+use super::barn::{Barn, Traffic};
+use super::context::SlabContext;
+use super::stats::{BarnStats, SlabStats};
 use crate::frame::{FRAME_SHIFT, MetadataKind, NodeId, Pfn};
 use core::ptr::NonNull;
 use quarry_sys::broken::Broken;
-use quarry_sys::lock::LockStats;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::{AtomicPtr, AtomicU32, Ordering};
-
-/// What a cache keeps for the CPUs of one node.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct BarnStats {
-    /// Objects in the barn.
-    pub objects: u64,
-    /// Counters of its lock.
-    pub lock: LockStats,
-}
 
 /// One barn per node.
 pub(super) struct Barns {
@@ -109,33 +100,23 @@ impl Barns {
         self.all().map(Barn::bytes).sum()
     }
 
-    pub(super) fn objects(&self) -> u64 {
-        self.all().map(Barn::objects).sum()
-    }
-
-    pub(super) fn traffic(&self) -> Traffic {
-        self.all().map(Barn::traffic).fold(Traffic::default(), |sum, one| Traffic {
-            alloc_slow: sum.alloc_slow + one.alloc_slow,
-            free_slow: sum.free_slow + one.free_slow,
-            batched_in: sum.batched_in + one.batched_in,
-            batched_out: sum.batched_out + one.batched_out,
-        })
-    }
-
-    pub(super) fn lock_stats(&self) -> LockStats {
-        let mut sum = LockStats::default();
-        self.all().for_each(|barn| sum += barn.lock_stats());
+    /// Fills in what the barns know, objects per node and locks; returns what all exchanges have
+    /// counted.
+    pub(super) fn add_stats(&self, stats: &mut SlabStats) -> Traffic {
+        let mut sum = Traffic::default();
+        for (barn, node) in self.all().zip(&mut stats.barns) {
+            let (objects, traffic) = barn.look();
+            *node = BarnStats { objects, lock: barn.lock_stats() };
+            stats.parked_objects += objects;
+            stats.barn_lock += node.lock;
+            sum += traffic;
+        }
         sum
     }
 
     /// Visits the locks of all barns.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         self.all().for_each(|barn| barn.visit_locks(visit));
-    }
-
-    pub(super) fn stats(&self, node: NodeId) -> BarnStats {
-        let barn = self.of(node);
-        BarnStats { objects: barn.objects(), lock: barn.lock_stats() }
     }
 
     pub(super) fn validate(&self) -> Result<(), Broken> {

@@ -21,10 +21,13 @@
 //! `list(slab) = floor(4 * free / objects)` for `free > 0`, none for
 //! `free = 0`, `nr_free = sum of free(slab)`.
 
+use super::cache::{Cache, CacheParams, SlabLayout};
+use super::context::{MAX_BATCH, SlabContext};
 use super::misuse::{not_in_use, overwritten};
 use super::populating::{Plan, Populating, Role};
-use super::{Cache, CacheTable, MAX_BATCH, SlabContext};
-use crate::frame::{FRAME_SHIFT, FrontList, Kind, MigrateType, Order, Pfn};
+use super::stats::SlabStats;
+use super::table::CacheTable;
+use crate::frame::{FRAME_BYTES, FrontList, Kind, MigrateType, Order, Pfn};
 use crate::pcp::{AllocFlags, PageAllocator, PageRequest};
 use core::mem::MaybeUninit;
 use quarry_sys::broken::{Broken, Check};
@@ -35,7 +38,7 @@ use quarry_sys::primitive::{AtomicU64, Ordering};
 use quarry_sys::report::fatal;
 
 /// The smallest slab: the descriptor takes four link words.
-pub(super) const MIN_ORDER: Order = Order::new(2);
+const MIN_ORDER: Order = Order::new(2);
 const BUCKETS: usize = 5;
 const EMPTY: usize = 4;
 /// Most objects of a slab whose bits fit into the descriptor.
@@ -58,7 +61,7 @@ fn term(bits: u64, index: u32) -> u64 {
 
 /// Bytes at the start of a slab of `bytes` bytes that hold the bits, 0 where the descriptor does.
 #[must_use]
-pub(super) fn header_bytes(slab_bytes: usize, stride: usize) -> usize {
+fn header_bytes(slab_bytes: usize, stride: usize) -> usize {
     let objects = slab_bytes / stride;
     if objects <= WORD_OBJECTS as usize { 0 } else { objects.div_ceil(64) * 8 }
 }
@@ -318,6 +321,25 @@ impl BitmapSlabs {
         }
     }
 
+    /// How slabs are arranged: the smallest order from 2 to 5 that holds 8 objects and wastes at
+    /// most 1/8; where there is none, the smallest that holds four objects.
+    #[must_use]
+    pub fn layout(params: &CacheParams) -> SlabLayout {
+        let stride = params.stride();
+        let fits = |order: u8| {
+            let bytes = Order::new(order).bytes();
+            let usable = bytes - header_bytes(bytes, stride).min(bytes);
+            usable / stride >= 8 && (bytes - usable / stride * stride) * 8 <= bytes
+        };
+        let lowest = MIN_ORDER.get();
+        let order = (lowest..=5).find(|order| fits(*order)).unwrap_or_else(|| {
+            let frames = (stride * 4).div_ceil(FRAME_BYTES) as u32;
+            Order::covering(frames.min(Order::MAX.frames())).get().max(lowest)
+        });
+        let order = Order::new(order);
+        SlabLayout { order, header_bytes: header_bytes(order.bytes(), stride) }
+    }
+
     /// Fills the front of `out` from slabs, taking new ones from the page allocator where needed,
     /// which are brought in as suits a cache whose CPUs keep `sheaf` objects at a time;
     /// returns how many objects there are, fewer than asked only where memory is short, and whether
@@ -334,7 +356,7 @@ impl BitmapSlabs {
             let mut lists = self.lists.lock();
             let empty = lists.nr_empty;
             let taken = lists.take(context, cache, out);
-            context.kept.empty_changed(empty, lists.nr_empty, cache.order().bytes());
+            context.limits.empty_changed(empty, lists.nr_empty, cache.order().bytes());
             let bytes = (out.len() - taken).max(sheaf) * cache.stride();
             let os = context.pages.arena().os();
             (taken, lists.populating.plan(os, cache, lists.nr_slabs, bytes))
@@ -399,7 +421,7 @@ impl BitmapSlabs {
         for piece in objects.chunks(MAX_BATCH) {
             let mut emptied = Emptied { slabs: [(Pfn(0), Order::ZERO); MAX_BATCH], count: 0 };
             // Other caches' share of the bound hardly changes meanwhile.
-            let keep = if context.kept.is_empty_enough(context.pages) { 0 } else { keep };
+            let keep = if context.limits.is_empty_enough(context.pages) { 0 } else { keep };
             let mut lists = self.lists.lock();
             let empty = lists.nr_empty;
             let mut rest = piece;
@@ -416,7 +438,7 @@ impl BitmapSlabs {
                 }
                 rest = &rest[count..];
             }
-            context.kept.empty_changed(empty, lists.nr_empty, cache.order().bytes());
+            context.limits.empty_changed(empty, lists.nr_empty, cache.order().bytes());
             drop(lists);
             emptied.give_back(context);
         }
@@ -436,7 +458,7 @@ impl BitmapSlabs {
                 lists.detach(&slab);
                 emptied.push(slab.pfn, cache.order());
             }
-            context.kept.empty_changed(kept, lists.nr_empty, cache.order().bytes());
+            context.limits.empty_changed(kept, lists.nr_empty, cache.order().bytes());
             drop(lists);
             if emptied.count == 0 {
                 return;
@@ -450,9 +472,7 @@ impl BitmapSlabs {
         cache: &'a Cache,
         object: Object,
     ) -> Slab<'a> {
-        let base = context.pages.arena().base().as_ptr() as usize;
-        let offset = object.as_ptr() as usize - base;
-        let pfn = Pfn((offset >> FRAME_SHIFT) as u32).align_down(cache.order());
+        let pfn = context.slab_of(cache, object);
         // The slab was returned while the object lay in a slot a second time.
         if context.pages.frames().kind(pfn) != cache.id().kind() {
             not_in_use(cache, object);
@@ -460,23 +480,8 @@ impl BitmapSlabs {
         Slab::at(context, cache, pfn)
     }
 
-    /// Whether `object` is free in its slab: the second look of misuse reports.
-    pub fn is_free<P: PerCpu>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        object: Object,
-    ) -> bool {
-        let slab = Self::slab_of(context, cache, object);
-        let _held = self.lists.lock();
-        let offset = object.as_ptr() as usize - slab.address.as_ptr() as usize;
-        cache.object_number(offset).is_some_and(|number| {
-            slab.bits(number / 64).load(Ordering::Relaxed) >> (number % 64) & 1 == 1
-        })
-    }
-
     /// Fills in what the slabs know: totals, partial slabs, the list lock.
-    pub fn add_stats(&self, cache: &Cache, stats: &mut super::SlabStats) {
+    pub fn add_stats(&self, cache: &Cache, stats: &mut SlabStats) {
         let lists = self.lists.lock();
         stats.total_slabs = lists.nr_slabs;
         stats.total_objects = lists.nr_slabs * u64::from(cache.objects());
@@ -524,7 +529,7 @@ impl BitmapSlabs {
     }
 
     /// Visits the list lock.
-    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
+    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("slab->list_lock", &self.lists);
     }
 }

@@ -1,14 +1,10 @@
 //! What a cache is: its objects, and how they lie in a slab.
 
-use super::{SlabContext, SlabPolicy};
 use crate::frame::{FRAME_SHIFT, Kind, Order, Pfn};
-use core::cell::UnsafeCell;
 use core::fmt::Write;
-use core::mem::{MaybeUninit, offset_of};
-use quarry_sys::lock::CountedLock;
-use quarry_sys::locks::Visit;
+use core::mem::offset_of;
 use quarry_sys::os::{OsError, OsResult};
-use quarry_sys::percpu::{ArrayId, MAX_ARRAYS, Object, PerCpu};
+use quarry_sys::percpu::{ArrayId, MAX_ARRAYS, Object};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 use quarry_sys::report::Line;
 
@@ -85,12 +81,21 @@ impl CacheParams {
     }
 
     /// Whether a slab can hold an object at all; the arithmetic of policies relies on it.
-    fn is_possible(&self) -> bool {
+    pub(super) fn is_possible(&self) -> bool {
         let possible = 1..=Order::MAX.bytes();
         possible.contains(&self.size)
             && possible.contains(&self.align)
             && self.align.is_power_of_two()
     }
+}
+
+/// How a policy arranges a slab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlabLayout {
+    /// Its order.
+    pub order: Order,
+    /// Bytes at its start that the policy keeps for itself.
+    pub header_bytes: usize,
 }
 
 /// How objects lie in a slab, for the check that `free` makes on its fast path.
@@ -178,18 +183,18 @@ pub struct Cache {
 }
 
 impl Cache {
-    fn new<P: PerCpu, S: SlabPolicy<P>>(
+    /// A cache whose slabs `layout` arranges; called only with parameters that are possible.
+    pub(super) fn new(
         id: CacheId,
         name: &str,
         params: &CacheParams,
-        declared_cpus: u32,
+        layout: impl FnOnce(&CacheParams) -> SlabLayout,
     ) -> OsResult<Self> {
         if !params.is_possible() {
             return Err(OsError(libc::EINVAL));
         }
-        let order = S::slab_order(params, declared_cpus);
+        let SlabLayout { order, header_bytes: header } = layout(params);
         let stride = params.stride();
-        let header = S::slab_header_bytes(params, order);
         let objects = order.bytes().saturating_sub(header) / stride;
         if objects == 0 {
             return Err(OsError(libc::EINVAL));
@@ -223,6 +228,11 @@ impl Cache {
     #[must_use]
     pub fn name(&self) -> &str {
         core::str::from_utf8(self.name.as_bytes()).unwrap_or("?")
+    }
+
+    /// Counts one more cache that was asked for and is this one.
+    pub(super) fn add_alias(&self) {
+        self.aliases.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Caches that were asked for later and are this one.
@@ -305,126 +315,21 @@ impl Cache {
     }
 }
 
-/// All caches of a stack. Caches are added under a lock and never removed; readers need none.
-pub struct CacheTable {
-    caches: [UnsafeCell<MaybeUninit<Cache>>; MAX_CACHES],
-    /// Caches there are; they have the numbers `1..=count`.
-    count: AtomicU32,
-    /// Of them, those that no other shares: the first ones.
-    kept_apart: AtomicU32,
-    adding: CountedLock<()>,
-}
-
-// SAFETY: entry `i` is written once, under `adding`, before `count` reaches `i` with release
-// ordering; readers look only up to `count`.
-unsafe impl Sync for CacheTable {}
-// SAFETY: as for Sync.
-unsafe impl Send for CacheTable {}
-
-impl CacheTable {
-    /// A table without caches.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            caches: [const { UnsafeCell::new(MaybeUninit::uninit()) }; MAX_CACHES],
-            count: AtomicU32::new(0),
-            kept_apart: AtomicU32::new(0),
-            adding: CountedLock::new(()),
-        }
-    }
-
-    /// Visits the lock of the table.
-    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
-        visit("caches->adding", &self.adding);
-    }
-
-    /// Adds a cache and lets the policy take it up. Where the policy merges, and there is a cache
-    /// whose objects are as far apart and so aligned as strictly, that one is returned and counts
-    /// one more alias (`slab_merge`, Linux 2.6.22).
-    ///
-    /// # Errors
-    /// `ENOSPC` where all numbers are in use, `EINVAL` where the size is 0, the alignment is no
-    /// power of two or no slab of at most 4 MiB holds an object, or what the policy says.
-    pub fn create<P: PerCpu, S: SlabPolicy<P>>(
-        &self,
-        context: &SlabContext<'_, P>,
-        policy: &S,
-        name: &str,
-        params: &CacheParams,
-    ) -> OsResult<&Cache> {
-        let _held = self.adding.lock();
-        if S::MERGES
-            && let Some(twin) = self.find_mergeable(params)
-        {
-            twin.aliases.fetch_add(1, Ordering::Relaxed);
-            return Ok(twin);
-        }
-        let number = self.count() + 1;
-        if number >= MAX_CACHES {
-            return Err(OsError(libc::ENOSPC));
-        }
-        let cache = Cache::new::<P, S>(CacheId::new(number), name, params, context.declared_cpus)?;
-        policy.create(context, &cache)?;
-        let fills_pages = cache.stride() <= context.pages.arena().os().page_size();
-        context.pages.note_touched(cache.id().kind(), fills_pages);
-        // SAFETY: we hold `adding` and `number > count`, so nobody reads this entry yet.
-        unsafe { (*self.caches[number].get()).write(cache) };
-        self.count.store(number as u32, Ordering::Release);
-        Ok(self.get(CacheId::new(number)).expect("just added"))
-    }
-
-    /// A cache that objects with these parameters can share.
-    fn find_mergeable(&self, params: &CacheParams) -> Option<&Cache> {
-        let apart = self.kept_apart.load(Ordering::Relaxed) as usize;
-        if !params.is_possible() {
-            return None;
-        }
-        self.iter().find(|cache| cache.id.index() > apart && cache.stride == params.stride())
-    }
-
-    /// Keeps all caches created so far from being shared by later ones.
-    pub fn keep_apart(&self) {
-        let _held = self.adding.lock();
-        self.kept_apart.store(self.count.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
-
-    /// The cache with this number, if there is one.
-    #[inline]
-    #[must_use]
-    pub fn get(&self, id: CacheId) -> Option<&Cache> {
-        // SAFETY: entries up to `count` are written and never change again.
-        (id.index() <= self.count())
-            .then(|| unsafe { (*self.caches[id.index()].get()).assume_init_ref() })
-    }
-
-    /// How many there are.
-    #[inline]
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.count.load(Ordering::Acquire) as usize
-    }
-
-    /// All caches, by number.
-    pub fn iter(&self) -> impl Iterator<Item = &Cache> + Clone {
-        (1..=self.count()).filter_map(|number| self.get(CacheId::new(number)))
-    }
-}
-
-impl Default for CacheTable {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::sheaf::Sheaf;
     use super::*;
-    use quarry_sys::percpu::VirtualSlots;
+    use crate::frame::FRAME_BYTES;
 
     fn cache(size: usize, align: usize) -> OsResult<Cache> {
         let params = CacheParams { size, align };
-        Cache::new::<VirtualSlots, Sheaf>(CacheId::new(1), "test", &params, 2)
+        // Bits in front, as policies with bitmaps have them.
+        Cache::new(CacheId::new(1), "test", &params, |params| {
+            let frames = params.stride().div_ceil(FRAME_BYTES).next_power_of_two() as u32;
+            let order = Order::covering(frames).max(Order::new(2));
+            let objects = order.bytes() / params.stride();
+            let header_bytes = if objects <= 64 { 0 } else { objects.div_ceil(64) * 8 };
+            SlabLayout { order, header_bytes }
+        })
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! object that is given back where it lies already was freed twice or never allocated; nothing that
 //! is recorded tells the two apart.
 
-use super::{Cache, CacheTable};
+use super::cache::{Cache, CacheId};
+use super::table::CacheTable;
 use crate::frame::{FRAME_SHIFT, Kind, Pfn};
 use crate::pcp::PageAllocator;
 use quarry_sys::percpu::Object;
@@ -65,7 +66,7 @@ fn in_front(
     let last = Pfn(slab.0.checked_sub(1)?);
     let kind = frames.kind(last);
     if kind.is_cache() {
-        let bytes = caches.get(super::CacheId::new(usize::from(kind.0)))?.stride();
+        let bytes = caches.get(CacheId::new(usize::from(kind.0)))?.stride();
         let address = (end.as_ptr() as usize - bytes) as *mut u8;
         return Some(("an object", Object::new(address)?, bytes));
     }

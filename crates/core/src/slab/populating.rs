@@ -9,7 +9,7 @@
 //! a few words are read. A program that writes nothing but zeros there is taken for one that does
 //! not touch them, and pays plain faults.
 
-use super::Cache;
+use super::cache::Cache;
 use crate::frame::{Faults, Link, Pfn};
 use crate::pcp::PageAllocator;
 use quarry_sys::os::Os;

@@ -9,23 +9,25 @@
 //! bursts than two sheaves, gets an array for such bursts; so does one that exchanges so much with
 //! the barn that larger sheaves pay. It stays until the array is drained.
 
+use super::barn::Barn;
 use super::barns::{Barns, home};
-use super::bitmap_slabs::{self, BitmapSlabs};
+use super::bitmap_slabs::BitmapSlabs;
+use super::cache::{Cache, CacheId, CacheParams, MAX_CACHES, SlabLayout};
+use super::cache_limits::CacheLimits;
+use super::context::{MAX_BATCH, SlabContext};
+use super::glance::Glance;
 use super::misuse::not_in_use;
+use super::policy::SlabPolicy;
+use super::reclaim::{Idle, Reclaim};
+use super::stats::SlabStats;
 use super::width::{Means, Miss, WIDE_SHEAF, Width};
-use super::{
-    Barn, BarnStats, Cache, CacheId, CacheLimits, CacheParams, Idle, MAX_BATCH, MAX_CACHES,
-    SlabContext, SlabPolicy, SlabStats,
-};
-use crate::frame::{NodeId, Order, Pfn};
+use crate::frame::{NodeId, Pfn};
 use crate::pcp::PageAllocator;
 use core::mem::MaybeUninit;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
-use quarry_sys::percpu::{
-    ArrayId, Arrays, LOOKED_AT, Object, PerCpu, Push, SlotIndex, WIDE_PLACES,
-};
+use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, Push, SlotIndex, WIDE_PLACES};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// Most bytes of objects that a CPU takes from slabs at a time. They are mostly untouched: what is
@@ -88,7 +90,7 @@ impl SheafCache {
 
     /// Gives up to a batch of the barns, that of the first node first, to the slabs, which keep at
     /// most `keep` empty ones; returns the number of objects.
-    fn empty_barns<P: PerCpu>(
+    fn empty_barns<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
@@ -99,7 +101,7 @@ impl SheafCache {
     }
 
     /// The same for one barn, which gives `most`.
-    fn empty_barn<P: PerCpu>(
+    fn empty_barn<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
@@ -107,7 +109,7 @@ impl SheafCache {
         keep: u32,
     ) -> usize {
         let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
-        let taken = barn.take(context.kept, &mut buffer[..most.min(MAX_BATCH)]);
+        let taken = barn.take(context.limits, &mut buffer[..most.min(MAX_BATCH)]);
         // SAFETY: take wrote the first `taken` elements.
         let sheaf = unsafe { written(&buffer, taken) };
         self.slabs.free(context, cache, sheaf, keep);
@@ -189,7 +191,7 @@ impl Sheaf {
     }
 
     /// Into the barn of the node that the objects are of if there is room, else into the slabs.
-    fn put_away<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
+    fn put_away<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
         let own = self.of(cache);
         let mut rest = objects;
         while let Some(&first) = rest.first() {
@@ -199,7 +201,7 @@ impl Sheaf {
                 count = rest.iter().take_while(|object| home(context, **object) == node).count();
             }
             let (run, behind) = rest.split_at(count);
-            if own.barns.of(node).put(context.metadata, context.kept, run) {
+            if own.barns.of(node).put(context.metadata, context.limits, run) {
                 self.bound_barns(context, cache);
             } else {
                 own.slabs.free(context, cache, run, own.keep_empty());
@@ -221,7 +223,7 @@ impl Sheaf {
         let (node, barn) = own.barns.here(context);
         let mut away = [MaybeUninit::uninit(); WIDE_SHEAF + 1];
         let (mut is_double, mut has_left, mut strangers) = (false, false, 0);
-        barn.bring_in(context.metadata, context.kept, sheaf + 1, |room, traffic| {
+        barn.bring_in(context.metadata, context.limits, sheaf + 1, |room, traffic| {
             if !percpu.pop_batch(array, &mut room[..sheaf]) {
                 return 0;
             }
@@ -259,8 +261,8 @@ impl Sheaf {
 
     /// Where the barns of all caches keep too much, they give until they are within the bound.
     #[inline]
-    fn bound_barns<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
-        if context.kept.barns() > CacheLimits::barns_most(context.pages) {
+    fn bound_barns<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
+        if context.limits.barns() > CacheLimits::barns_most(context.pages) {
             self.shrink_barns(context, cache, CacheLimits::barns_most, MAX_BATCH);
         }
     }
@@ -268,7 +270,7 @@ impl Sheaf {
     /// Barns give, until they have given `most` objects or 2 MiB, or all together keep no more than
     /// `bound`: those that keep a good part of it in turn; that of `cache` where there is no other.
     #[cold]
-    fn shrink_barns<P: PerCpu>(
+    fn shrink_barns<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
@@ -276,10 +278,10 @@ impl Sheaf {
         most: usize,
     ) {
         let (bound, mut given, mut given_bytes) = (bound(context.pages), 0, 0);
-        while context.kept.barns() > bound && given < most && given_bytes < PRESSED_STEP_BYTES {
+        while context.limits.barns() > bound && given < most && given_bytes < PRESSED_STEP_BYTES {
             let is_large = |cache: &Cache| self.of(cache).barns.bytes() > bound / LARGE_BARN;
             let caches = context.caches.iter().count();
-            let first = context.kept.next_turn() % caches.max(1);
+            let first = context.limits.next_turn() % caches.max(1);
             let mut in_turn = context.caches.iter().cycle().skip(first).take(caches);
             let giver = in_turn.find(|cache| is_large(cache)).unwrap_or(cache);
             match self.of(giver).empty_barns(context, giver, 0) {
@@ -309,13 +311,13 @@ impl Sheaf {
         let barn_has_some = own.barns.here(context).1.bytes() > 0;
         let miss = own.width.note_miss(context.percpu, place, full, barn_has_some, &mut means);
         if miss.was_refused {
-            context.kept.note_refused(context.pages, context.percpu.area(), slot);
+            context.limits.note_refused(context.pages, context.percpu.area(), slot);
         }
         miss
     }
 
     /// Gives what was taken out of an array back to the slabs.
-    fn take_back<P: PerCpu>(
+    fn take_back<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
         array: ArrayId,
@@ -328,7 +330,7 @@ impl Sheaf {
     }
 
     /// Whether the wide arrays of a slot may hold those of `cache` as well. Takes no lock.
-    fn has_width_left<P: PerCpu>(
+    fn has_width_left<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
         slot: SlotIndex,
@@ -395,29 +397,114 @@ impl Sheaf {
     }
 }
 
+impl Sheaf {
+    /// Empties the arrays of slots that `idle` names into the slabs, all by one barrier; returns
+    /// whether there was anything.
+    fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
+        let area = context.percpu.area();
+        // Who came first and has much leaves too little for others; then the one with most gives.
+        let is_too_much = area.all_room() > CacheLimits::rooms(context.pages).all;
+        let largest = match context.limits.was_crowded() || is_too_much {
+            true => area.awake().max_by_key(|slot| area.slot_room(*slot)),
+            false => None,
+        };
+        let mut any = false;
+        let which = |slot: SlotIndex, array: ArrayId| {
+            (idle.slots)(slot)
+                || largest == Some(slot)
+                || (idle.caches)(CacheId::new(array.index()))
+        };
+        context.percpu.drain_where(&which, &mut |array, objects| {
+            any = true;
+            self.take_back(context, array, objects);
+        });
+        any
+    }
+
+    /// Empties the barns of a cache, and gives its empty slabs back.
+    fn empty_cache<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
+        let own = self.of(cache);
+        while own.empty_barns(context, cache, u32::MAX) > 0 {}
+        own.slabs.trim(context, cache, 0);
+    }
+
+    /// Gives back what the barns of a cache have held all the time since the last call; returns
+    /// whether there was anything.
+    fn trim_barns<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache) -> bool {
+        let own = self.of(cache);
+        let keep = own.keep_empty();
+        let mut any = false;
+        for barn in own.barns.all() {
+            let mut left = barn.unneeded();
+            while left > 0 {
+                match own.empty_barn(context, cache, (barn, left), keep) {
+                    0 => break,
+                    taken => left -= taken,
+                }
+                any = true;
+            }
+        }
+        any
+    }
+
+    fn reclaim_idle<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> u32 {
+        // The slots of all caches first, for that takes a barrier.
+        let mut shrunk = u32::from(self.empty_slots(context, idle));
+        for cache in context.caches.iter() {
+            if !(idle.caches)(cache.id()) {
+                shrunk += u32::from(self.trim_barns(context, cache));
+            } else if self.stats(context, cache).has_spare() {
+                self.empty_cache(context, cache);
+                shrunk += 1;
+            }
+        }
+        shrunk
+    }
+
+    /// Barns give some of what they hold where they hold more than they may under pressure.
+    fn relieve<P: Arrays>(&self, context: &SlabContext<'_, P>) {
+        if context.limits.barns() > CacheLimits::barns_pressed(context.pages)
+            && let Some(first) = context.caches.iter().next()
+        {
+            self.shrink_barns(context, first, CacheLimits::barns_pressed, PRESSED_STEP_OBJECTS);
+        }
+    }
+}
+
+impl<P: Arrays> Glance<P> for Sheaf {
+    #[inline(always)]
+    fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {
+        percpu.seems_on_top(id.array(), object)
+    }
+
+    fn is_parked(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) -> bool {
+        let mut buffer = [MaybeUninit::uninit(); LOOKED_AT];
+        (1..=LOOKED_AT).rev().any(|objects| {
+            let taken = &mut buffer[..objects];
+            if !context.percpu.pop_batch(cache.id().array(), taken) {
+                return false;
+            }
+            count(&self.of(cache).batched_out, objects);
+            // SAFETY: pop_batch wrote all of them.
+            let taken = unsafe { written(taken, objects) };
+            let is_here = taken.contains(&object);
+            self.park(context, cache, taken);
+            is_here
+        })
+    }
+
+    fn activity(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<u64> {
+        let usage = context.percpu.usage(cache.id().array());
+        Some(usage.operations.wrapping_add(usage.level << 48))
+    }
+}
+
 impl<P: Arrays> SlabPolicy<P> for Sheaf {
     const NAME: &'static str = "sheaf";
     const NEW: Self = Self { caches: [const { SheafCache::new() }; MAX_CACHES] };
 
-    /// The smallest order from 2 on that holds 8 objects and wastes at most 1/8 (of order 2..=5,
-    /// or whatever holds four objects).
-    fn slab_order(params: &CacheParams, _declared_cpus: u32) -> Order {
-        let stride = params.stride();
-        let fits = |order: u8| {
-            let bytes = Order::new(order).bytes();
-            let usable = bytes - bitmap_slabs::header_bytes(bytes, stride).min(bytes);
-            usable / stride >= 8 && (bytes - usable / stride * stride) * 8 <= bytes
-        };
-        let lowest = bitmap_slabs::MIN_ORDER.get();
-        let order = (lowest..=5).find(|order| fits(*order)).unwrap_or_else(|| {
-            let frames = (stride * 4).div_ceil(crate::frame::FRAME_BYTES) as u32;
-            Order::covering(frames.min(Order::MAX.frames())).get().max(lowest)
-        });
-        Order::new(order)
-    }
-
-    fn slab_header_bytes(params: &CacheParams, order: Order) -> usize {
-        bitmap_slabs::header_bytes(order.bytes(), params.stride())
+    fn layout(params: &CacheParams, _declared_cpus: u32) -> SlabLayout {
+        BitmapSlabs::layout(params)
     }
 
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
@@ -448,27 +535,6 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         percpu.push(id.array(), object)
     }
 
-    #[inline(always)]
-    fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {
-        percpu.seems_on_top(id.array(), object)
-    }
-
-    fn is_parked(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) -> bool {
-        let mut buffer = [MaybeUninit::uninit(); LOOKED_AT];
-        (1..=LOOKED_AT).rev().any(|objects| {
-            let taken = &mut buffer[..objects];
-            if !context.percpu.pop_batch(cache.id().array(), taken) {
-                return false;
-            }
-            count(&self.of(cache).batched_out, objects);
-            // SAFETY: pop_batch wrote all of them.
-            let taken = unsafe { written(taken, objects) };
-            let is_here = taken.contains(&object);
-            self.park(context, cache, taken);
-            is_here
-        })
-    }
-
     fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
         let own = self.of(cache);
         let (percpu, array) = (context.percpu, cache.id().array());
@@ -478,7 +544,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         let Miss { sheaf, .. } = self.note_miss(context, cache, percpu.current(), false);
         let sheaf = sheaf.max(1);
         let (_, barn) = own.barns.here(context);
-        barn.hand_out(context.kept, sheaf, |rest| percpu.push_batch(array, rest))
+        barn.hand_out(context.limits, sheaf, |rest| percpu.push_batch(array, rest))
             .or_else(|| self.alloc_from_slabs(context, cache, sheaf))
     }
 
@@ -526,7 +592,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
                 taken = end;
                 continue;
             }
-            match own.barns.here(context).1.take(context.kept, piece) {
+            match own.barns.here(context).1.take(context.limits, piece) {
                 0 => break,
                 count => taken += count,
             }
@@ -562,66 +628,25 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         count(&own.free_slow, objects.len() - fast);
     }
 
-    fn shrink(&self, context: &SlabContext<'_, P>, cache: &Cache) {
-        self.shrink_slots(context, &Idle { slots: &|_| false, caches: &|id| id == cache.id() });
-        self.shrink_idle(context, cache);
-    }
-
-    fn shrink_slots(&self, context: &SlabContext<'_, P>, idle: &Idle<'_>) -> bool {
-        let area = context.percpu.area();
-        // Who came first and has much leaves too little for others; then the one with most gives.
-        let is_too_much = area.all_room() > CacheLimits::rooms(context.pages).all;
-        let largest = match context.kept.was_crowded() || is_too_much {
-            true => area.awake().max_by_key(|slot| area.slot_room(*slot)),
-            false => None,
-        };
-        let mut any = false;
-        let which = |slot: SlotIndex, array: ArrayId| {
-            (idle.slots)(slot)
-                || largest == Some(slot)
-                || (idle.caches)(CacheId::new(array.index()))
-        };
-        context.percpu.drain_where(&which, &mut |array, objects| {
-            any = true;
-            self.take_back(context, array, objects);
-        });
-        any
-    }
-
-    fn shrink_idle(&self, context: &SlabContext<'_, P>, cache: &Cache) {
-        let own = self.of(cache);
-        while own.empty_barns(context, cache, u32::MAX) > 0 {}
-        own.slabs.trim(context, cache, 0);
-    }
-
-    fn shrink_unneeded(&self, context: &SlabContext<'_, P>, cache: &Cache) -> bool {
-        let own = self.of(cache);
-        let keep = own.keep_empty();
-        let mut any = false;
-        for barn in own.barns.all() {
-            let mut left = barn.unneeded();
-            while left > 0 {
-                match own.empty_barn(context, cache, (barn, left), keep) {
-                    0 => break,
-                    taken => left -= taken,
-                }
-                any = true;
+    fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
+        match what {
+            Reclaim::All => {
+                let any = self.empty_slots(context, Idle { slots: &|_| true, caches: &|_| true });
+                context.caches.iter().for_each(|cache| self.empty_cache(context, cache));
+                u32::from(any)
+            }
+            Reclaim::Cache(cache) => {
+                let caches = &|id| id == cache.id();
+                let any = self.empty_slots(context, Idle { slots: &|_| false, caches });
+                self.empty_cache(context, cache);
+                u32::from(any)
+            }
+            Reclaim::Idle(idle) => self.reclaim_idle(context, idle),
+            Reclaim::Pressed => {
+                self.relieve(context);
+                0
             }
         }
-        any
-    }
-
-    fn relieve(&self, context: &SlabContext<'_, P>) {
-        if context.kept.barns() > CacheLimits::barns_pressed(context.pages)
-            && let Some(first) = context.caches.iter().next()
-        {
-            self.shrink_barns(context, first, CacheLimits::barns_pressed, PRESSED_STEP_OBJECTS);
-        }
-    }
-
-    fn changes(&self, context: &SlabContext<'_, P>, cache: &Cache) -> u64 {
-        let usage = context.percpu.usage(cache.id().array());
-        usage.operations.wrapping_add(usage.level << 48)
     }
 
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
@@ -629,24 +654,19 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         let mut stats = SlabStats::default();
         own.slabs.add_stats(cache, &mut stats);
         let usage = context.percpu.usage(cache.id().array());
-        let traffic = own.barns.traffic();
+        stats.parked_objects = usage.level;
+        let traffic = own.barns.add_stats(&mut stats);
         let batched_in = traffic.batched_in + own.batched_in.load(Ordering::Relaxed);
         let batched_out = traffic.batched_out + own.batched_out.load(Ordering::Relaxed);
         // level = pushes - pops + batched_in - batched_out; operations = pushes + pops.
         let pushes_more = (usage.level + batched_out).wrapping_sub(batched_in) as i64;
         let pops = (usage.operations as i64 - pushes_more).max(0) as u64 / 2;
-        stats.parked_objects = usage.level + own.barns.objects();
         stats.alloc_slow = traffic.alloc_slow + own.alloc_slow.load(Ordering::Relaxed);
         stats.free_slow = traffic.free_slow + own.free_slow.load(Ordering::Relaxed);
         let pushes = usage.operations.saturating_sub(pops);
         stats.alloc_fast = pops + own.bulk_alloc_fast.load(Ordering::Relaxed);
         stats.free_fast = pushes + own.bulk_free_fast.load(Ordering::Relaxed);
-        stats.barn_lock = own.barns.lock_stats();
         stats
-    }
-
-    fn barn_stats(&self, cache: &Cache, node: NodeId) -> BarnStats {
-        self.of(cache).barns.stats(node)
     }
 
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
@@ -656,24 +676,21 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         }
     }
 
-    fn validate(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Result<(), Broken> {
-        self.of(cache).barns.validate()?;
-        self.of(cache).slabs.validate(context, cache)
-    }
-
-    fn validate_limits(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
+    fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
         context.percpu.area().validate_room(CacheLimits::rooms(context.pages).slot)?;
         let (mut barns, mut empty) = (0, 0);
         for cache in context.caches.iter() {
             let own = self.of(cache);
+            own.barns.validate()?;
+            own.slabs.validate(context, cache)?;
             barns += own.barns.bytes();
             let mut stats = SlabStats::default();
             own.slabs.add_stats(cache, &mut stats);
             let slabs = stats.total_slabs - stats.active_slabs;
             empty += slabs as usize * cache.order().bytes();
         }
-        let (limits, kept) = (Check::of("cache limits"), context.kept);
-        limits.equal(kept.barns() as u64, barns as u64, "barns = sum of bytes announced")?;
-        limits.equal(kept.empty() as u64, empty as u64, "empty = bytes of empty slabs of caches")
+        let (check, limits) = (Check::of("cache limits"), context.limits);
+        check.equal(limits.barns() as u64, barns as u64, "barns = sum of bytes announced")?;
+        check.equal(limits.empty() as u64, empty as u64, "empty = bytes of empty slabs of caches")
     }
 }

@@ -1,9 +1,9 @@
 //! How many objects a cache's arrays hold: narrow ones two sheaves, and wide ones for CPUs that
-//! work in bursts or exchange so much with the barn that larger sheaves pay. Both as far as what
-//! all arrays may have room for goes: see [`CacheLimits::rooms`]. An array that got less room than
-//! a narrow one asks for more when it has been missed some times.
+//! work in bursts or exchange so much with the barn that larger sheaves pay. `CacheLimits::rooms`
+//! bounds the room that all arrays have together. An array that got less room than a narrow one
+//! asks for more when it has been missed some times.
 
-use super::MAX_BATCH;
+use super::context::MAX_BATCH;
 use quarry_sys::percpu::{ArrayId, Arrays, Limits, Object, SlotIndex, WIDE_OBJECTS};
 use quarry_sys::primitive::{AtomicU32, Ordering};
 

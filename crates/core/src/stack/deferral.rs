@@ -13,32 +13,25 @@
 //! something larger each time, makes one reclaim in 10 ms, and one that frees what it has is served
 //! at once.
 
-use super::{Stack, StackConfig};
-use crate::frame::FRAME_BYTES;
-use crate::slab::{Cache, MAX_CACHES, SlabPolicy};
-use quarry_sys::clock::coarse_ns;
-use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
-
-/// Nanoseconds from one reclaim that has not helped to the next: 10 ms. A reclaim takes 5 us where
-/// nobody keeps anything, and up to a millisecond where many CPUs keep much.
-const DEFERRED_NS: u64 = 10_000_000;
+use crate::slab::MAX_CACHES;
+use quarry_sys::primitive::{AtomicU32, AtomicU64};
 
 /// What the last reclaim that has not helped has seen. Written without a lock: of two at a time
 /// either is right enough.
 pub(super) struct Deferral {
     /// When the next one may come in any case; 0 where it may come now.
-    until_ns: AtomicU64,
+    pub(super) until_ns: AtomicU64,
     /// Frames in use after it.
-    used: AtomicU32,
-    caches: [Seen; MAX_CACHES],
-    reclaims: AtomicU64,
+    pub(super) used: AtomicU32,
+    pub(super) caches: [Seen; MAX_CACHES],
+    pub(super) reclaims: AtomicU64,
 }
 
 /// What it has seen of a cache.
-struct Seen {
-    changes: AtomicU64,
+pub(super) struct Seen {
+    pub(super) activity: AtomicU64,
     /// Objects handed out and not freed.
-    live: AtomicU64,
+    pub(super) live: AtomicU64,
 }
 
 impl Deferral {
@@ -46,89 +39,9 @@ impl Deferral {
         Self {
             until_ns: AtomicU64::new(0),
             used: AtomicU32::new(0),
-            caches: [const { Seen { changes: AtomicU64::new(0), live: AtomicU64::new(0) } };
+            caches: [const { Seen { activity: AtomicU64::new(0), live: AtomicU64::new(0) } };
                 MAX_CACHES],
             reclaims: AtomicU64::new(0),
         }
-    }
-}
-
-impl<C: StackConfig> Stack<C> {
-    /// Reclaims on the spot so far (the kernel's `allocstall`).
-    #[must_use]
-    pub fn direct_reclaims(&self) -> u64 {
-        self.deferral.reclaims.load(Relaxed)
-    }
-
-    /// Tries once more where a direct reclaim is worth its time and has found something. `frames`
-    /// are what the attempt may have to take.
-    #[inline]
-    pub(super) fn with_reclaim<T>(
-        &self,
-        frames: u32,
-        attempt: impl Fn() -> Option<T>,
-    ) -> Option<T> {
-        attempt().or_else(|| self.after_reclaim(frames, attempt))
-    }
-
-    /// A direct reclaim and an attempt after it.
-    #[cold]
-    pub(super) fn after_reclaim<T>(
-        &self,
-        frames: u32,
-        attempt: impl FnOnce() -> Option<T>,
-    ) -> Option<T> {
-        if !self.is_reclaim_due(frames) {
-            return None;
-        }
-        self.deferral.reclaims.fetch_add(1, Relaxed);
-        // What is freed while it runs may have come too late for it.
-        self.note_caches();
-        let found = if self.direct_reclaim() { attempt() } else { None };
-        let deferral = &self.deferral;
-        deferral.used.store(self.pages().zones().budget().used(), Relaxed);
-        let until = if found.is_none() { coarse_ns() + DEFERRED_NS } else { 0 };
-        deferral.until_ns.store(until, Relaxed);
-        found
-    }
-
-    /// Whether a reclaim for a request of `frames` frames may find anything. O(caches * slots).
-    fn is_reclaim_due(&self, frames: u32) -> bool {
-        let deferral = &self.deferral;
-        let until = deferral.until_ns.load(Relaxed);
-        if until == 0 {
-            return true;
-        }
-        let (budget, before) = (self.pages().zones().budget(), deferral.used.load(Relaxed));
-        let (used, room) = (budget.used(), budget.limit().saturating_sub(before));
-        used < before
-            || used > before && frames <= room
-            || self.cached_bytes() >= FRAME_BYTES
-            || self.withheld.is_there_for_others()
-            || coarse_ns() >= until
-            || self.inner().caches.iter().any(|cache| self.has_freed(cache))
-    }
-
-    fn note_caches(&self) {
-        let (inner, context) = (self.inner(), self.context());
-        for cache in inner.caches.iter() {
-            let seen = &self.deferral.caches[cache.id().index()];
-            seen.changes.store(inner.slab.changes(&context, cache), Relaxed);
-            seen.live.store(self.live_objects(cache), Relaxed);
-        }
-    }
-
-    /// Whether a cache has fewer objects in use than the last reclaim saw.
-    fn has_freed(&self, cache: &Cache) -> bool {
-        let seen = &self.deferral.caches[cache.id().index()];
-        let live = seen.live.load(Relaxed);
-        live > 0
-            && seen.changes.load(Relaxed) != self.inner().slab.changes(&self.context(), cache)
-            && self.live_objects(cache) < live
-    }
-
-    fn live_objects(&self, cache: &Cache) -> u64 {
-        let stats = self.inner().slab.stats(&self.context(), cache);
-        (stats.alloc_fast + stats.alloc_slow).saturating_sub(stats.free_fast + stats.free_slow)
     }
 }

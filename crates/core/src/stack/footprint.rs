@@ -21,11 +21,7 @@
 //! because memory was given back are as many as those of its growth. What could not be given back,
 //! because it lies in pieces, is not looked for again before as much has come on top of it.
 
-use super::{Stack, StackConfig};
-use crate::frame::{FRAME_BYTES, Order};
-use crate::slab::SlabPolicy;
-use crate::zone::Whole;
-use quarry_sys::clock::coarse_ns;
+use crate::frame::FRAME_BYTES;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -36,10 +32,6 @@ const WINDOW_NS: u64 = SECOND_NS / 2;
 const MARGIN_SHARE: u32 = 32;
 /// but so many frames in any case: 1 MiB.
 const MARGIN_LEAST: u32 = (1 << 20) / FRAME_BYTES as u32;
-/// The smallest free blocks that are worth a system call each: 32 KiB, whose page faults cost
-/// several times as much.
-const WORTH_A_CALL: Order = Order::new(3);
-
 /// The part of the peak that may go back at once,
 const ALLOWED_AT_ONCE: u32 = 2;
 /// and that in a second in the long run.
@@ -48,26 +40,26 @@ const ALLOWED_PER_SECOND: u64 = 4;
 /// How large the process may be.
 pub(super) struct Footprint {
     /// As large as it comes.
-    is_unbounded: AtomicBool,
-    recent: RecentPeak,
+    pub(super) is_unbounded: AtomicBool,
+    pub(super) recent: RecentPeak,
     /// Held while what is too much is given back.
-    given: CountedLock<Given>,
+    pub(super) given: CountedLock<Given>,
 }
 
 /// What has been given back lately.
-struct Given {
+pub(super) struct Given {
     /// Frames that were in memory after the last time that there were too many, as long as there
     /// are.
-    stuck: u32,
+    pub(super) stuck: u32,
     /// Frames that count against the allowance: a leaking bucket.
-    spent: u32,
+    pub(super) spent: u32,
     /// When it last leaked.
     since_ns: u64,
 }
 
 impl Given {
     /// Frames that may go back now.
-    fn allowance(&mut self, peak: u32, now_ns: u64) -> u32 {
+    pub(super) fn allowance(&mut self, peak: u32, now_ns: u64) -> u32 {
         let elapsed = now_ns.saturating_sub(self.since_ns);
         let leaked = elapsed.saturating_mul(u64::from(peak)) / (ALLOWED_PER_SECOND * SECOND_NS);
         let leaked = u32::try_from(leaked).unwrap_or(u32::MAX);
@@ -101,7 +93,7 @@ impl Footprint {
 
 /// The most frames in use at a time lately. Written without a lock: a value that is lost is seen
 /// again at the next request.
-struct RecentPeak {
+pub(super) struct RecentPeak {
     /// In this window.
     peak: AtomicU32,
     /// In the one before.
@@ -116,7 +108,7 @@ impl RecentPeak {
     }
 
     /// Notes what is in use now; returns the peak.
-    fn note(&self, in_use: u32, now_ns: u64) -> u32 {
+    pub(super) fn note(&self, in_use: u32, now_ns: u64) -> u32 {
         let mut peak = self.peak.load(Relaxed);
         if now_ns >= self.until_ns.load(Relaxed) {
             self.until_ns.store(now_ns + WINDOW_NS, Relaxed);
@@ -137,68 +129,9 @@ fn margin(peak: u32) -> u32 {
 
 /// Frames that are to go where `footprint` may be in memory and `peak` have been in use at a time,
 /// and the last time `stuck` were left.
-fn excess(footprint: u32, peak: u32, stuck: u32) -> u32 {
+pub(super) fn excess(footprint: u32, peak: u32, stuck: u32) -> u32 {
     let bound = peak.max(stuck).saturating_add(margin(peak));
     if footprint > bound { footprint - peak } else { 0 }
-}
-
-impl<C: StackConfig> Stack<C> {
-    /// Frames that may be in memory, and the most that have been in use lately.
-    fn footprint_and_peak(&self) -> (u32, u32) {
-        let inner = self.inner();
-        let zones = inner.pages.zones();
-        let used = zones.budget().used();
-        let barns = (inner.kept.barns() / FRAME_BYTES) as u32;
-        let in_use = used.saturating_sub(inner.mappings.cached_charged()).saturating_sub(barns);
-        let dirty: u32 = zones.all().map(|zone| zone.dirty()).sum();
-        (used.saturating_add(dirty), self.footprint.recent.note(in_use, coarse_ns()))
-    }
-
-    /// Called where memory may have been taken that nobody had touched: what is kept gives way to
-    /// it where the process would be larger otherwise than it has been lately. O(nodes), and no
-    /// lock, where there is nothing to do.
-    #[inline]
-    pub(super) fn bound_footprint(&self) {
-        if self.footprint.is_unbounded.load(Relaxed) {
-            return;
-        }
-        let (footprint, peak) = self.footprint_and_peak();
-        if excess(footprint, peak, 0) > 0 {
-            self.shrink_footprint();
-        }
-    }
-
-    #[cold]
-    fn shrink_footprint(&self) {
-        let Some(mut past) = self.footprint.given.try_lock() else { return };
-        // Somebody else may have done it meanwhile.
-        let (footprint, peak) = self.footprint_and_peak();
-        past.stuck = past.stuck.min(footprint);
-        let excess = excess(footprint, peak, past.stuck);
-        let excess = excess.min(past.allowance(peak, coarse_ns()));
-        if excess == 0 {
-            return;
-        }
-        past.spent += excess;
-        let inner = self.inner();
-        let zones = inner.pages.zones();
-        let mut left = inner.mappings.shrink_cache(inner.pages, excess);
-        if left > 0 {
-            inner.slab.relieve(&self.context());
-        }
-        for node in zones.all().map(|zone| zone.node()) {
-            let bytes = left as usize * FRAME_BYTES;
-            if bytes == 0 {
-                break;
-            }
-            let mut given = zones.give_back_of(node, Whole::Dirty, bytes);
-            if given < bytes {
-                given += inner.pages.purge(node, WORTH_A_CALL, bytes - given);
-            }
-            left = left.saturating_sub((given / FRAME_BYTES) as u32);
-        }
-        past.stuck = self.footprint_and_peak().0;
-    }
 }
 
 #[cfg(test)]

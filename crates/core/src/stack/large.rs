@@ -7,8 +7,6 @@
 //!
 //! Equation: `mappings in use = allocated - freed` of mappings, while nobody is at work.
 
-use super::{Stack, StackConfig};
-use core::fmt::{self, Write};
 use quarry_sys::local;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
@@ -47,7 +45,7 @@ impl Counter {
         local::add_shared(&self.resized, 1);
     }
 
-    fn stats(&self) -> LargeStats {
+    pub(super) fn stats(&self) -> LargeStats {
         LargeStats {
             allocated: self.allocated.load(Relaxed),
             freed: self.freed.load(Relaxed),
@@ -68,31 +66,4 @@ impl LargeCounts {
     pub(super) const fn new() -> Self {
         Self { blocks: Counter::new(), mappings: Counter::new() }
     }
-}
-
-impl<C: StackConfig> Stack<C> {
-    /// Blocks of pages that were asked for: above the largest object, up to 1 MiB.
-    #[must_use]
-    pub fn block_stats(&self) -> LargeStats {
-        self.large.blocks.stats()
-    }
-
-    /// Mappings that were asked for: above 1 MiB.
-    #[must_use]
-    pub fn mapping_stats(&self) -> LargeStats {
-        self.large.mappings.stats()
-    }
-}
-
-/// A line for blocks and one for mappings, in the words that `slabinfo` has for objects.
-///
-/// # Errors
-/// What the writer says.
-pub fn print_large<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
-    writeln!(out, "# large requests : operations <alloc> <free> <resize>")?;
-    for (name, stats) in [("blocks", stack.block_stats()), ("mappings", stack.mapping_stats())] {
-        let LargeStats { allocated, freed, resized } = stats;
-        writeln!(out, "{name:<17}: operations {allocated:>10} {freed:>10} {resized:>10}")?;
-    }
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! All locks of a stack, for `fork` and for statistics.
 
-use super::{Stack, StackConfig};
+use super::config::StackConfig;
+use super::instance::Stack;
 use crate::slab::SlabPolicy;
 use core::fmt::{self, Write};
 use quarry_sys::lock::LockStats;
@@ -12,7 +13,7 @@ const MOST_NAMES: usize = 24;
 
 impl<C: StackConfig> Stack<C> {
     /// Visits every lock of the stack, which is initialised. O(caches + slots).
-    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
+    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         let inner = self.inner();
         inner.pages.visit_locks(visit);
         inner.slab.visit_locks(&self.context(), visit);
@@ -29,7 +30,7 @@ impl<C: StackConfig> Stack<C> {
 ///
 /// # Errors
 /// What the writer says.
-pub fn print_locks<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
+pub(super) fn print_locks<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
     let (mut kinds, mut count) = ([("", LockStats::default()); MOST_NAMES], 0);
     stack.visit_locks(&mut |name, lock| {
         let Some(stats) = lock.stats() else { return };

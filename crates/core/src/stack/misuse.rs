@@ -1,6 +1,7 @@
 //! What is said of a pointer that cannot be freed: one line, then abort.
 
-use super::{Stack, StackConfig};
+use super::config::StackConfig;
+use super::instance::Stack;
 use crate::frame::{Kind, Pfn};
 use crate::slab::CacheId;
 use core::fmt;
@@ -63,7 +64,7 @@ impl<C: StackConfig> Stack<C> {
     #[cold]
     #[inline(never)]
     pub(super) fn misuse(&self, entry: Entry, address: *mut u8, misuse: Misuse) -> ! {
-        let stride = |id| self.cache(id).stride();
+        let stride = |id| self.known_cache(id).stride();
         match misuse {
             Misuse::NotInUse(id) => fatal(format_args!(
                 "{entry}({address:p}): object of {} bytes is not in use: freed already, or never \

@@ -1,117 +1,190 @@
 //! Statistics in the kernel's own layouts: `slabinfo` (version 2.1), `buddyinfo`, lock counters.
 
-use super::{Stack, StackConfig, print_large, print_locks};
-use crate::frame::MetadataKind;
-use crate::slab::SlabPolicy;
-use core::fmt::{self, Write};
-use quarry_sys::percpu::PerCpu;
+use super::config::StackConfig;
+use super::instance::Stack;
+use super::large::LargeStats;
+use super::locks::print_locks;
+use super::stats::StackStats;
+use crate::frame::{Memory, MetadataKind};
+use crate::slab::{SlabPolicy, SlabStats};
+use core::fmt;
+use quarry_sys::percpu::{PerCpu, SLOT_BYTES};
 
-/// All tables, as `QUARRY_STATS=1` prints them at exit.
-///
-/// # Errors
-/// What the writer says.
-pub fn print_stats<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
-    print_slabinfo(stack, out)?;
-    writeln!(out)?;
-    print_large(stack, out)?;
-    writeln!(out)?;
-    print_buddyinfo(stack, out)?;
-    writeln!(out)?;
-    print_pagesets(stack, out)?;
-    writeln!(out)?;
-    print_memory(stack, out)?;
-    writeln!(out)?;
-    print_slots(stack, out)?;
-    writeln!(out)?;
-    print_locks(stack, out)?;
-    writeln!(out)?;
-    print_metadata(stack, out)
+/// A table of a [`Report`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// `/proc/slabinfo`, with allocations and frees behind it as `slabinfo -AD` counts them.
+    Slabs,
+    /// Blocks and mappings that were requested, in the words that `slabinfo` has for objects.
+    Large,
+    /// `/proc/buddyinfo`.
+    Buddies,
+    /// What the per-CPU page lists spared the zones, all slots together.
+    PageLists,
+    /// Where the memory of the heap is, in KiB: in use, held for reuse by whom, and free.
+    Memory,
+    /// What the arrays of CPUs have room for and hold.
+    Slots,
+    /// One line per kind of lock: acquisitions, contentions, mean hold time (sampled).
+    Locks,
+    /// Bytes of descriptors by kind, and per committed frame.
+    Metadata,
 }
 
-/// `/proc/slabinfo`, with allocations and frees behind it as `slabinfo -AD` counts them.
-///
-/// # Errors
-/// What the writer says.
-pub fn print_slabinfo<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
-    writeln!(out, "slabinfo - version: 2.1 (quarry, {})", <C::Slab as SlabPolicy<_>>::NAME)?;
-    writeln!(
-        out,
-        "# name            <active_objs> <num_objs> <objsize> <objperslab> <pagesperslab> : \
-         slabdata <active_slabs> <num_slabs> <parked> : operations <alloc> <free> <%fast> <%fast>"
-    )?;
-    for cache in stack.inner().caches.iter() {
-        let stats = stack.cache_stats(cache.id());
-        if stats.slabs_allocated == 0 {
-            continue;
+impl Section {
+    /// All of them, as `QUARRY_STATS=1` prints them at exit.
+    pub const ALL: &'static [Self] = &[
+        Self::Slabs,
+        Self::Large,
+        Self::Buddies,
+        Self::PageLists,
+        Self::Memory,
+        Self::Slots,
+        Self::Locks,
+        Self::Metadata,
+    ];
+}
+
+/// Tables of a stack: prints its sections, with an empty line between them.
+pub struct Report<'a, C: StackConfig> {
+    stack: &'a Stack<C>,
+    stats: StackStats,
+    sections: &'a [Section],
+}
+
+impl<C: StackConfig> Stack<C> {
+    /// Tables of what the stack has done and holds now. O(caches * slots).
+    #[must_use]
+    pub fn report<'a>(&'a self, sections: &'a [Section]) -> Report<'a, C> {
+        Report { stack: self, stats: self.stats(), sections }
+    }
+}
+
+impl<C: StackConfig> fmt::Display for Report<'_, C> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, section) in self.sections.iter().enumerate() {
+            if index > 0 {
+                writeln!(out)?;
+            }
+            match section {
+                Section::Slabs => self.slabs(out),
+                Section::Large => large(&self.stats, out),
+                Section::Buddies => self.buddies(out),
+                Section::PageLists => page_lists(&self.stats, out),
+                Section::Memory => memory(&self.stats, out),
+                Section::Slots => slots(&self.stats, out),
+                Section::Locks => print_locks(self.stack, out),
+                Section::Metadata => self.metadata(out),
+            }?;
         }
-        let allocs = stats.alloc_fast + stats.alloc_slow;
-        let frees = stats.free_fast + stats.free_slow;
+        Ok(())
+    }
+}
+
+impl<C: StackConfig> Report<'_, C> {
+    fn slabs(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "slabinfo - version: 2.1 (quarry, {})", <C::Slab as SlabPolicy<_>>::NAME)?;
         writeln!(
             out,
-            "{:<17} {:>6} {:>6} {:>6} {:>4} {:>4} : slabdata {:>6} {:>6} {:>6} : operations \
-             {:>10} {:>10} {:>3} {:>3}",
-            core::str::from_utf8(cache.label().as_bytes()).unwrap_or("?"),
-            stats.active_objects.saturating_sub(stats.parked_objects),
-            stats.total_objects,
-            cache.stride(),
-            cache.objects(),
-            cache.order().frames(),
-            stats.active_slabs,
-            stats.total_slabs,
-            stats.parked_objects,
-            allocs,
-            frees,
-            stats.alloc_fast * 100 / allocs.max(1),
-            stats.free_fast * 100 / frees.max(1),
+            "# name            <active_objs> <num_objs> <objsize> <objperslab> <pagesperslab> : \
+             slabdata <active_slabs> <num_slabs> <parked> : operations <alloc> <free> <%fast> \
+             <%fast>"
         )?;
-    }
-    Ok(())
-}
-
-/// `/proc/buddyinfo`.
-///
-/// # Errors
-/// What the writer says.
-pub fn print_buddyinfo<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
-    for zone in stack.pages().zones().all() {
-        let stats = zone.stats();
-        write!(out, "Node {}, zone {:>8} ", stats.node.0, "Normal")?;
-        for by_type in stats.nr_free {
-            write!(out, "{:>6} ", by_type.iter().sum::<u32>())?;
+        for cache in self.stack.inner().caches.iter() {
+            let stats = self.stack.cache(cache.id()).stats();
+            let SlabStats { parked_objects, active_slabs, total_slabs, .. } = stats;
+            if stats.slabs_allocated == 0 {
+                continue;
+            }
+            let (allocs, frees) = (stats.allocs(), stats.frees());
+            writeln!(
+                out,
+                "{:<17} {:>6} {:>6} {:>6} {:>4} {:>4} : slabdata {active_slabs:>6} \
+                 {total_slabs:>6} {parked_objects:>6} : operations {allocs:>10} {frees:>10} {:>3} \
+                 {:>3}",
+                core::str::from_utf8(cache.label().as_bytes()).unwrap_or("?"),
+                stats.active_objects.saturating_sub(parked_objects),
+                stats.total_objects,
+                cache.stride(),
+                cache.objects(),
+                cache.order().frames(),
+                stats.alloc_fast * 100 / allocs.max(1),
+                stats.free_fast * 100 / frees.max(1),
+            )?;
         }
-        writeln!(out)?;
+        Ok(())
+    }
+
+    fn buddies(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for zone in self.stack.pages().zones().all() {
+            let stats = zone.stats();
+            write!(out, "Node {}, zone {:>8} ", stats.node.0, "Normal")?;
+            for by_type in stats.nr_free {
+                write!(out, "{:>6} ", by_type.iter().sum::<u32>())?;
+            }
+            writeln!(out)?;
+        }
+        Ok(())
+    }
+
+    fn metadata(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let policy = <C::Slab as SlabPolicy<_>>::BYTES_PER_FRAME;
+        let milli = Memory::metadata_per_frame_milli();
+        writeln!(
+            out,
+            "metadata: frame table {}.{:03} bytes per committed 4 KiB frame",
+            milli / 1000,
+            milli % 1000
+        )?;
+        writeln!(out, "metadata: slab policy {policy}.000 bytes per committed 4 KiB frame")?;
+        for (name, kind) in [
+            ("sheaves", MetadataKind::Sheaves),
+            ("slab headers", MetadataKind::SlabHeaders),
+            ("CPU slabs", MetadataKind::CpuSlabs),
+            ("other", MetadataKind::Other),
+        ] {
+            writeln!(out, "metadata: {name} {} bytes", self.stats.metadata_bytes(kind))?;
+        }
+        let slots = self.stack.percpu().area().slots();
+        writeln!(out, "metadata: per-CPU slots {slots} of {SLOT_BYTES} bytes of address space each")
+    }
+}
+
+/// A title, and a line for each figure.
+fn table<T: fmt::Display>(
+    out: &mut fmt::Formatter<'_>,
+    title: &str,
+    lines: impl IntoIterator<Item = (&'static str, T)>,
+) -> fmt::Result {
+    writeln!(out, "{title}")?;
+    lines.into_iter().try_for_each(|(name, value)| writeln!(out, "    {name:<20} {value:>12}"))
+}
+
+fn large(stats: &StackStats, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(out, "# large requests : operations <alloc> <free> <resize>")?;
+    for (name, stats) in [("blocks", stats.blocks), ("mappings", stats.mappings)] {
+        let LargeStats { allocated, freed, resized } = stats;
+        writeln!(out, "{name:<17}: operations {allocated:>10} {freed:>10} {resized:>10}")?;
     }
     Ok(())
 }
 
-/// What the per-CPU page lists kept from the zones, all slots together.
-///
-/// # Errors
-/// What the writer says.
-pub fn print_pagesets<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
-    let totals = stack.pages().pcp_totals();
-    writeln!(out, "pagesets")?;
-    for (name, value) in [
+fn page_lists(stats: &StackStats, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let totals = &stats.page_lists;
+    let lines = [
         ("allocs", totals.allocs + totals.bypassed_allocs),
         ("frees", totals.frees + totals.bypassed_frees),
         ("allocs_at_zone", totals.allocs_at_zone()),
         ("frees_at_zone", totals.frees_at_zone()),
         ("refills", totals.refills),
         ("drains", totals.drains),
-    ] {
-        writeln!(out, "    {name:<20} {value:>12}")?;
-    }
-    Ok(())
+    ];
+    table(out, "pagesets", lines)
 }
 
-/// Where the memory of the heap is, in KiB: in use, kept for reuse by whom, and free.
-///
-/// # Errors
-/// What the writer says.
-pub fn print_memory<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
-    let memory = stack.memory_held();
-    writeln!(out, "memory, KiB")?;
-    for (name, bytes) in [
+fn memory(stats: &StackStats, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let memory = &stats.memory;
+    let lines = [
         ("objects in use", memory.objects),
         ("objects parked", memory.parked),
         ("free in used slabs", memory.free_in_slabs),
@@ -123,54 +196,17 @@ pub fn print_memory<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fm
         ("zones free, zero", memory.free_zero + memory.withheld),
         ("mappings in use", memory.mappings),
         ("mappings kept", memory.mappings_cached),
-    ] {
-        writeln!(out, "    {name:<20} {:>12}", bytes / 1024)?;
-    }
-    Ok(())
+    ];
+    table(out, "memory, KiB", lines.map(|(name, bytes)| (name, bytes / 1024)))
 }
 
-/// What the arrays of CPUs have room for and hold, and what it took to empty them from elsewhere.
-///
-/// # Errors
-/// What the writer says.
-pub fn print_slots<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
-    let area = stack.percpu().area();
-    writeln!(out, "slots")?;
-    for (name, value) in [
-        ("slots in use", area.awake().count()),
-        ("room of arrays, KiB", area.all_room() / 1024),
-        ("objects in them, KiB", area.held_bytes() / 1024),
-        ("barriers", area.barriers() as usize),
-    ] {
-        writeln!(out, "    {name:<20} {value:>12}")?;
-    }
-    Ok(())
-}
-
-/// Bytes of descriptors by kind, and per committed frame.
-fn print_metadata<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
-    let policy = <C::Slab as SlabPolicy<_>>::BYTES_PER_FRAME;
-    let milli = crate::frame::Memory::metadata_per_frame_milli();
-    writeln!(
-        out,
-        "metadata: frame table {}.{:03} bytes per committed 4 KiB frame",
-        milli / 1000,
-        milli % 1000
-    )?;
-    writeln!(out, "metadata: slab policy {policy}.000 bytes per committed 4 KiB frame")?;
-    for (name, kind) in [
-        ("sheaves", MetadataKind::Sheaves),
-        ("slab headers", MetadataKind::SlabHeaders),
-        ("CPU slabs", MetadataKind::CpuSlabs),
-        ("other", MetadataKind::Other),
-    ] {
-        writeln!(out, "metadata: {name} {} bytes", stack.metadata_bytes(kind))?;
-    }
-    let area = stack.percpu().area();
-    writeln!(
-        out,
-        "metadata: per-CPU slots {} of {} bytes of address space each",
-        area.slots(),
-        quarry_sys::percpu::SLOT_BYTES
-    )
+fn slots(stats: &StackStats, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let slots = &stats.slots;
+    let lines = [
+        ("slots in use", slots.awake),
+        ("room of arrays, KiB", slots.room_bytes / 1024),
+        ("objects in them, KiB", slots.held_bytes / 1024),
+        ("barriers", slots.barriers as usize),
+    ];
+    table(out, "slots", lines)
 }

@@ -18,10 +18,11 @@
 //! in steps of at most 16 MiB, and a caller that has no time (a program's own thread)
 //! does one step at a time.
 
-use super::{Stack, StackConfig};
+use super::config::StackConfig;
+use super::instance::Stack;
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId, Order};
 use crate::pcp::PageAllocator;
-use crate::slab::{Idle, MAX_CACHES, SlabPolicy};
+use crate::slab::{Idle, MAX_CACHES, Reclaim, SlabPolicy};
 use crate::zone::Whole;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 
@@ -88,10 +89,30 @@ fn purge_some(pages: &PageAllocator, node: NodeId, bytes: usize) -> usize {
 }
 
 impl<C: StackConfig> Stack<C> {
+    /// Returns to the operating system what can be returned: slots, barns, empty slabs, per-CPU
+    /// page lists, free blocks of the zones, kept mappings. Returns the bytes purged.
+    pub fn trim(&self) -> usize {
+        self.shrink_all();
+        let bytes = self.purge_free();
+        // What holds nothing takes address space.
+        self.pages().give_back();
+        bytes
+    }
+
+    /// Slots, barns, empty slabs and per-CPU page lists go back to the zones. Slots of other CPUs
+    /// keep what they hold where the calling thread may not stop them (see
+    /// [`reaches_every_slot`](PerCpu::reaches_every_slot)).
+    pub(super) fn shrink_all(&self) {
+        self.free_withheld();
+        let inner = self.inner();
+        inner.slab.reclaim(&self.context(), Reclaim::All);
+        inner.pages.drain_all();
+        inner.pages.flush_extents();
+    }
+
     /// Bytes that the operating system could have at once: dirty free blocks and kept mappings.
     /// O(nodes).
-    #[must_use]
-    pub fn freeable_bytes(&self) -> usize {
+    pub(super) fn freeable_bytes(&self) -> usize {
         let inner = self.inner();
         let dirty: usize = inner.pages.zones().all().map(|zone| zone.dirty() as usize).sum();
         dirty * FRAME_BYTES + inner.mappings.cached_bytes()
@@ -100,31 +121,27 @@ impl<C: StackConfig> Stack<C> {
     /// Bytes that the next look may find unneeded beside: what caches keep in barns, and on CPUs.
     /// O(caches * slots that are awake); [`parked_bytes_at_most`](Self::parked_bytes_at_most) is
     /// not.
-    #[must_use]
-    pub fn parked_bytes(&self) -> usize {
-        self.inner().kept.barns() + self.fast.percpu.area().held_bytes()
+    pub(super) fn parked_bytes(&self) -> usize {
+        self.inner().limits.barns() + self.fast.percpu.area().held_bytes()
     }
 
     /// Of those, what is in barns. O(1).
-    #[must_use]
-    pub fn parked_in_barns(&self) -> usize {
-        self.inner().kept.barns()
+    pub(super) fn parked_in_barns(&self) -> usize {
+        self.inner().limits.barns()
     }
 
     /// What barns keep, and what the arrays of CPUs have room for. O(1).
-    #[must_use]
-    pub fn parked_bytes_at_most(&self) -> usize {
-        self.inner().kept.barns() + self.fast.percpu.area().all_room()
+    pub(super) fn parked_bytes_at_most(&self) -> usize {
+        self.inner().limits.barns() + self.fast.percpu.area().all_room()
     }
 
     /// Bytes of freed mappings that are kept for reuse. O(1).
-    #[must_use]
-    pub fn cached_bytes(&self) -> usize {
+    pub(super) fn cached_bytes(&self) -> usize {
         self.inner().mappings.cached_bytes()
     }
 
     /// Gives free blocks and kept mappings to the operating system at once; returns the bytes.
-    pub fn purge_free(&self) -> usize {
+    pub(super) fn purge_free(&self) -> usize {
         let inner = self.inner();
         let mut bytes = inner.mappings.release_cached(inner.pages);
         for zone in inner.pages.zones().all() {
@@ -159,7 +176,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// One look at everything, which notes what is due; only kept mappings go back at once.
-    pub fn look(&self, state: &mut ReclaimState) -> Reclaimed {
+    pub(super) fn look(&self, state: &mut ReclaimState) -> Reclaimed {
         let mut done = Reclaimed::default();
         self.shrink_idle_caches(state, &mut done);
         self.shrink_page_lists(state, &mut done);
@@ -179,7 +196,7 @@ impl<C: StackConfig> Stack<C> {
 
     /// Purges up to 16 MiB of what the last look found due. Returns the bytes, `None`
     /// where nothing is due any more.
-    pub fn purge_due(&self, state: &mut ReclaimState) -> Option<usize> {
+    pub(super) fn purge_due(&self, state: &mut ReclaimState) -> Option<usize> {
         let pages = &self.inner().pages;
         for zone in pages.zones().all() {
             let node = usize::from(zone.node().0);
@@ -205,32 +222,15 @@ impl<C: StackConfig> Stack<C> {
         let mut idle = [false; MAX_CACHES];
         for cache in inner.caches.iter() {
             let stats = inner.slab.stats(&context, cache);
-            let operations =
-                stats.alloc_fast + stats.alloc_slow + stats.free_fast + stats.free_slow;
+            let operations = stats.allocs() + stats.frees();
             let seen = &mut state.operations[cache.id().index()];
             idle[cache.id().index()] = core::mem::replace(seen, operations) == operations;
         }
-        // The slots of all first, for that takes a barrier.
-        let of_slots = inner.slab.shrink_slots(
-            &context,
-            &Idle {
-                slots: &|slot| !busy[slot.index() % SLOT_GROUPS],
-                caches: &|id| idle[id.index()],
-            },
-        );
-        done.shrunk += u32::from(of_slots);
-        for cache in inner.caches.iter() {
-            if !idle[cache.id().index()] {
-                done.shrunk += u32::from(inner.slab.shrink_unneeded(&context, cache));
-                continue;
-            }
-            let stats = inner.slab.stats(&context, cache);
-            let empty_slabs = stats.total_slabs - stats.active_slabs;
-            if stats.parked_objects + empty_slabs > 0 {
-                inner.slab.shrink_idle(&context, cache);
-                done.shrunk += 1;
-            }
-        }
+        let idle = Idle {
+            slots: &|slot| !busy[slot.index() % SLOT_GROUPS],
+            caches: &|id| idle[id.index()],
+        };
+        done.shrunk += inner.slab.reclaim(&context, Reclaim::Idle(idle));
     }
 
     /// Which slots have pushed or popped anything since the last look. O(1) for those that are

@@ -11,11 +11,13 @@
 //! Blocks of pages grow into the free frames behind them, and one that has to move because it grows
 //! is put, if that can be, where as many frames as it takes are free behind it: these stay free.
 
-use super::request::Owner;
-use super::{Entry, MIN_ALIGN, Misuse, Stack, StackConfig, is_sane};
+use super::config::StackConfig;
+use super::instance::{Stack, is_sane};
+use super::misuse::{Entry, Misuse};
+use super::request::{MIN_ALIGN, Owner, Request};
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, PAGEBLOCK_BYTES, Pfn};
 use crate::heap::{LARGEST_BLOCK, classes, frames_of};
-use crate::slab::{CacheId, SlabPolicy};
+use crate::slab::{CacheId, Glance};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
@@ -40,7 +42,7 @@ impl<C: StackConfig> Stack<C> {
     /// The fast path of [`usable_size`](Self::usable_size), for objects of slabs: `None` says
     /// that it must be asked. O(1), no lock. Any address may be given, also null.
     #[inline(always)]
-    pub fn usable_fast(&self, address: *mut u8) -> Option<usize> {
+    pub(super) fn usable_fast(&self, address: *mut u8) -> Option<usize> {
         let (kind, ..) = self.object_fast(address)?;
         Some(self.fast.strides[kind as usize].load(Ordering::Relaxed) as usize)
     }
@@ -48,7 +50,7 @@ impl<C: StackConfig> Stack<C> {
     /// [`usable_fast`](Self::usable_fast), which also refuses what seems to have been freed a
     /// moment ago.
     #[inline(always)]
-    pub fn usable_fast_in_use(&self, object: Object) -> Option<usize> {
+    pub(super) fn usable_fast_in_use(&self, object: Object) -> Option<usize> {
         let (kind, ..) = self.object_fast(object.as_ptr())?;
         // SAFETY: a geometry that knows objects belongs to a cache, whose number is its index.
         let id = unsafe { CacheId::new_unchecked(kind) };
@@ -61,7 +63,7 @@ impl<C: StackConfig> Stack<C> {
     pub fn usable_size(&self, object: Object) -> usize {
         let owner = self.owner(Entry::UsableSize, object.as_ptr());
         if let Owner::Object(id) = owner
-            && self.inner().slab.is_parked(&self.context(), self.cache(id), object)
+            && self.inner().slab.is_parked(&self.context(), self.known_cache(id), object)
         {
             self.misuse(Entry::UsableSize, object.as_ptr(), Misuse::NotInUse(id));
         }
@@ -70,7 +72,7 @@ impl<C: StackConfig> Stack<C> {
 
     fn bytes_of(&self, owner: Owner) -> usize {
         match owner {
-            Owner::Object(id) => self.cache(id).stride(),
+            Owner::Object(id) => self.known_cache(id).stride(),
             Owner::Pages(pfn) | Owner::Mapping(pfn) => {
                 (self.frames().link(pfn) as usize) << FRAME_SHIFT
             }
@@ -80,14 +82,14 @@ impl<C: StackConfig> Stack<C> {
     /// Whether `address` is an object of a slab that a request of `size` bytes can have got: the
     /// fast path of [`demand_size`](Self::demand_size). As [`usable_fast`](Self::usable_fast).
     #[inline(always)]
-    pub fn was_asked_fast(&self, address: *mut u8, size: usize) -> bool {
+    pub(super) fn was_asked_fast(&self, address: *mut u8, size: usize) -> bool {
         let served = |(kind, ..): (u8, _, _)| classes::SERVED.get(kind as usize);
         self.object_fast(address).and_then(served).is_some_and(|served| served.has(size))
     }
 
     /// Demands that `object` is what a request of `size` bytes at a multiple of `align`, a power of
     /// two, gets, and has not been resized since; reports anything else and aborts.
-    pub fn demand_size(&self, entry: Entry, object: Object, size: usize, align: usize) {
+    pub(super) fn demand_size(&self, entry: Entry, object: Object, size: usize, align: usize) {
         let owner = self.owner(entry, object.as_ptr());
         let class = classes::of_aligned(size, align.max(MIN_ALIGN));
         let is_right = match (owner, class) {
@@ -113,7 +115,7 @@ impl<C: StackConfig> Stack<C> {
 
     /// Demands that `object` has `size` bytes, whatever it was asked for first; reports one that is
     /// smaller and aborts.
-    pub fn demand_room(&self, entry: Entry, object: Object, size: usize) {
+    pub(super) fn demand_room(&self, entry: Entry, object: Object, size: usize) {
         let owner = self.owner(entry, object.as_ptr());
         if self.bytes_of(owner) < size {
             self.wrong_size(entry, object, size, owner);
@@ -129,41 +131,50 @@ impl<C: StackConfig> Stack<C> {
     /// Whether `address` is an object of a slab that can have `size` bytes where it is: the
     /// fast path of [`realloc`](Self::realloc). As [`usable_fast`](Self::usable_fast).
     #[inline(always)]
-    pub fn stays_fast(&self, address: *mut u8, size: usize) -> bool {
+    pub(super) fn stays_fast(&self, address: *mut u8, size: usize) -> bool {
         self.usable_fast(address).is_some_and(|old| stays(old, size))
     }
 
-    /// Copies what is to move into an object of `size` bytes or somewhat more, both by straight
-    /// paths; the caller frees `object` then. `None`, and nothing done, where they refuse.
+    /// Moves what an object holds to another one of `size` bytes or somewhat more, by fast paths
+    /// alone, and hands the old object to `free`. `None`, and nothing done, where they refuse.
     ///
     /// # Safety
-    /// `object` is used by the caller alone.
+    /// `object` is used by the caller alone, and no more where this succeeds; `free` frees it.
     #[inline]
-    pub unsafe fn copy_fast(&self, object: Object, size: usize) -> Option<Object> {
+    pub(super) unsafe fn move_fast(
+        &self,
+        object: Object,
+        size: usize,
+        free: impl FnOnce(Object),
+    ) -> Option<Object> {
         let old = self.usable_fast(object.as_ptr())?;
         let new = self.alloc_fast(with_headroom(old, size))?;
         // SAFETY: both have at least `min(old, size)` bytes and do not overlap.
         unsafe { core::ptr::copy_nonoverlapping(object.as_ptr(), new.as_ptr(), old.min(size)) };
+        free(object);
         Some(new)
     }
 
-    /// Changes the size of an allocation: in place where it can, else by moving; the contents up to
-    /// the smaller size stay. `None` where there is no memory for a larger one, and then nothing
-    /// has changed.
+    /// Changes the size of an allocation, which may be just a number of bytes: in place where it
+    /// can, else by moving; the contents up to the smaller size stay. An allocation that was
+    /// requested at an alignment must be resized with the same one. Bytes that come on top are not
+    /// cleared. `None` where there is no memory for a larger one, and then nothing has changed.
     ///
     /// # Safety
     /// `object` is used by the caller alone, and no more where this succeeds.
-    pub unsafe fn realloc(&self, object: Object, size: usize) -> Option<Object> {
-        if self.stays_fast(object.as_ptr(), size) {
+    pub unsafe fn realloc(&self, object: Object, request: impl Into<Request>) -> Option<Object> {
+        let Request { size, align, .. } = request.into();
+        if align <= MIN_ALIGN && self.stays_fast(object.as_ptr(), size) {
             return Some(object);
         }
-        // SAFETY: the caller's promise is passed on; what was copied is used no more.
+        // SAFETY: the caller's promise is passed on; what has moved is freed once.
         unsafe {
-            if let Some(new) = self.copy_fast(object, size) {
-                self.free(object);
+            if align <= MIN_ALIGN
+                && let Some(new) = self.move_fast(object, size, |object| self.free(object))
+            {
                 return Some(new);
             }
-            self.realloc_aligned(object, size, MIN_ALIGN)
+            self.realloc_aligned(object, size, align)
         }
     }
 
@@ -172,7 +183,7 @@ impl<C: StackConfig> Stack<C> {
     ///
     /// # Safety
     /// As [`realloc`](Self::realloc).
-    pub unsafe fn realloc_aligned(
+    pub(super) unsafe fn realloc_aligned(
         &self,
         object: Object,
         size: usize,
@@ -265,13 +276,13 @@ impl<C: StackConfig> Stack<C> {
                 return Some(self.adopt_block(page, frames));
             }
         }
-        let taken = if roomy > size { self.alloc_aligned(roomy, align) } else { None };
-        taken.or_else(|| self.alloc_aligned(size, align))
+        let taken = if roomy > size { self.alloc(Request::of(roomy).aligned(align)) } else { None };
+        taken.or_else(|| self.alloc(Request::of(size).aligned(align)))
     }
 
     /// Whether `object` is a block or a mapping that can have `size` bytes where it is, with
     /// nothing to be done. False also where it is an object.
-    pub fn stays_large(&self, object: Object, size: usize) -> bool {
+    pub(super) fn stays_large(&self, object: Object, size: usize) -> bool {
         let Some(frames) = frames_of(size) else { return false };
         if !self.is_ready() {
             return false;

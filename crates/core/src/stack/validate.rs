@@ -7,7 +7,8 @@
 //! * frames of slabs, of blocks and on per-CPU lists, and mapped ones, are all in the budget
 //! * frames charged for mappings, live and kept, are what the budget calls mapped
 
-use super::{Stack, StackConfig};
+use super::config::StackConfig;
+use super::instance::Stack;
 use crate::frame::{Kind, PAGEBLOCK_FRAMES, PageblockIndex};
 use crate::slab::{MAX_CACHES, SlabPolicy};
 use quarry_sys::broken::{Broken, Check};
@@ -27,10 +28,7 @@ impl<C: StackConfig> Stack<C> {
     /// The first equation that does not hold.
     pub fn validate(&self) -> Result<(), Broken> {
         let inner = self.inner();
-        for cache in inner.caches.iter() {
-            inner.slab.validate(&self.context(), cache)?;
-        }
-        inner.slab.validate_limits(&self.context())?;
+        inner.slab.validate(&self.context())?;
         inner.mappings.validate()?;
         self.arena().validate()?;
         inner.pages.validate()?;
@@ -89,7 +87,7 @@ impl<C: StackConfig> Stack<C> {
         let inner = self.inner();
         let budget = inner.pages.zones().budget();
         let kept = u64::from(inner.mappings.cached_charged());
-        let (check, counted) = (Check::of("stack"), self.mapping_stats());
+        let (check, counted) = (Check::of("stack"), self.large.mappings.stats());
         let (heads, live) = (census.mappings as u64, inner.mappings.live() as u64);
         check.equal(heads, live, "heads of mappings = live mappings")?;
         let counted = counted.allocated - counted.freed;

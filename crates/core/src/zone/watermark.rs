@@ -4,7 +4,7 @@
 //! min_free_kbytes = clamp(sqrt(16 * managed kB of all zones), 128, 262144)
 //! min = the zone's share of min_free_kbytes, in frames
 //! gap = max(min / 4, managed * 10 / 10000)
-//! low = min + gap      high = low + gap      promo = high + gap
+//! low = min + gap      high = low + gap
 //! ```
 //! Every mark is raised by the boost, which grows when a pageblock is claimed for another type.
 
@@ -27,11 +27,9 @@ pub enum Mark {
     Low,
     /// Up to it reclaim works.
     High,
-    /// Above it pages may be promoted to this node.
-    Promo,
 }
 
-/// The four marks, in frames, without the boost.
+/// The three marks, in frames, without the boost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// See [`Mark::Min`].
@@ -40,8 +38,6 @@ pub struct Marks {
     pub low: u32,
     /// See [`Mark::High`].
     pub high: u32,
-    /// See [`Mark::Promo`].
-    pub promo: u32,
 }
 
 impl Marks {
@@ -55,7 +51,7 @@ impl Marks {
         let min = kilobytes / 4 * u64::from(managed) / u64::from(total);
         let gap = (min / 4).max(u64::from(managed) * SCALE_FACTOR / 10_000);
         let mark = |gaps: u64| (min + gaps * gap) as u32;
-        Self { min: mark(0), low: mark(1), high: mark(2), promo: mark(3) }
+        Self { min: mark(0), low: mark(1), high: mark(2) }
     }
 }
 
@@ -64,7 +60,6 @@ pub(super) struct Watermarks {
     min: AtomicU32,
     low: AtomicU32,
     high: AtomicU32,
-    promo: AtomicU32,
     boost: AtomicU32,
 }
 
@@ -74,7 +69,6 @@ impl Watermarks {
             min: AtomicU32::new(0),
             low: AtomicU32::new(0),
             high: AtomicU32::new(0),
-            promo: AtomicU32::new(0),
             boost: AtomicU32::new(0),
         }
     }
@@ -83,7 +77,6 @@ impl Watermarks {
         self.min.store(marks.min, Relaxed);
         self.low.store(marks.low, Relaxed);
         self.high.store(marks.high, Relaxed);
-        self.promo.store(marks.promo, Relaxed);
     }
 
     pub(super) fn marks(&self) -> Marks {
@@ -91,7 +84,6 @@ impl Watermarks {
             min: self.min.load(Relaxed),
             low: self.low.load(Relaxed),
             high: self.high.load(Relaxed),
-            promo: self.promo.load(Relaxed),
         }
     }
 
@@ -102,7 +94,6 @@ impl Watermarks {
             Mark::Min => &self.min,
             Mark::Low => &self.low,
             Mark::High => &self.high,
-            Mark::Promo => &self.promo,
         };
         mark.load(Relaxed) + self.boost.load(Relaxed)
     }

@@ -5,7 +5,7 @@ use crate::explore;
 use crate::hands::Hands;
 use crate::system::{Backing, TestOs};
 use quarry_core::heap::options::StackOptions;
-use quarry_core::slab::sheaf::Sheaf;
+use quarry_core::slab::Sheaf;
 use quarry_core::slab::{CacheId, CacheParams, SlabPolicy};
 use quarry_core::stack::{Stack, StackConfig};
 use quarry_sys::percpu::{Object, PlantedBug, SteppedSlots};
@@ -54,7 +54,7 @@ impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
     }
 
     fn alloc(&self) -> Object {
-        let object = self.stack.cache_alloc(self.cache).expect("there is memory");
+        let object = self.stack.cache(self.cache).alloc().expect("there is memory");
         self.hands.take(object);
         object
     }
@@ -62,7 +62,7 @@ impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
     fn free(&self, object: Object) {
         self.hands.give(object);
         // SAFETY: it was in this thread's hands only.
-        unsafe { self.stack.cache_free(self.cache, object) };
+        unsafe { self.stack.cache(self.cache).free(object) };
     }
 
     /// Allocates some, leaves some, frees what another left.
@@ -84,7 +84,7 @@ impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
 
     fn trade_in_bulk(&self, count: usize) {
         let mut out = vec![MaybeUninit::uninit(); count];
-        let taken = self.stack.cache_alloc_bulk(self.cache, &mut out);
+        let taken = self.stack.cache(self.cache).alloc_bulk(&mut out);
         assert_eq!(taken, count, "there is memory for all of them");
         // SAFETY: alloc_bulk wrote the first `taken` elements, which is all of them.
         let objects: Vec<_> =
@@ -92,7 +92,7 @@ impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
         objects.iter().for_each(|object| self.hands.take(*object));
         objects.iter().for_each(|object| self.hands.give(*object));
         // SAFETY: they were in this thread's hands only.
-        unsafe { self.stack.cache_free_bulk(self.cache, &objects) };
+        unsafe { self.stack.cache(self.cache).free_bulk(&objects) };
     }
 
     /// Frees what is left; then every object is back in its slab, and every slab is given back.
@@ -101,14 +101,14 @@ impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
             self.free(object);
         }
         assert_eq!(self.hands.count(), 0);
-        let stats = self.stack.cache_stats(self.cache);
+        let stats = self.stack.cache(self.cache).stats();
         assert_eq!(stats.active_objects, stats.parked_objects, "{stats:?}");
         let allocs = stats.alloc_fast + stats.alloc_slow;
         let frees = stats.free_fast + stats.free_slow;
         // A list counts an operation before it commits, so one that starts again counts twice.
         assert!(allocs == frees || S::NAME.starts_with("slub"), "{stats:?}");
-        self.stack.shrink_cache(self.cache);
-        let stats = self.stack.cache_stats(self.cache);
+        self.stack.cache(self.cache).shrink();
+        let stats = self.stack.cache(self.cache).stats();
         assert_eq!((stats.total_slabs, stats.parked_objects), (0, 0), "{stats:?}");
         self.os.release_all();
     }
@@ -124,7 +124,7 @@ fn trading<S: SlabPolicy<SteppedSlots> + 'static>(size: usize, bug: PlantedBug) 
         })
         .collect();
     let shrinking = Arc::clone(&play);
-    threads.push(thread::spawn(move || shrinking.stack.shrink_cache(shrinking.cache)));
+    threads.push(thread::spawn(move || shrinking.stack.cache(shrinking.cache).shrink()));
     threads.into_iter().for_each(|thread| thread.join().expect("a thread of the model"));
     play.finish();
 }
@@ -135,7 +135,7 @@ fn draining<S: SlabPolicy<SteppedSlots> + 'static>(size: usize, bug: PlantedBug)
     let draining = Arc::clone(&play);
     let drainer = thread::spawn(move || {
         for _ in 0..4 {
-            draining.stack.shrink_cache(draining.cache);
+            draining.stack.cache(draining.cache).shrink();
         }
     });
     let pairing = Arc::clone(&play);
@@ -163,7 +163,7 @@ fn bulk<S: SlabPolicy<SteppedSlots> + 'static>(size: usize) {
     let single = Arc::clone(&play);
     threads.push(thread::spawn(move || {
         single.trade(3);
-        single.stack.shrink_cache(single.cache);
+        single.stack.cache(single.cache).shrink();
     }));
     threads.into_iter().for_each(|thread| thread.join().expect("a thread of the model"));
     play.finish();
@@ -171,32 +171,33 @@ fn bulk<S: SlabPolicy<SteppedSlots> + 'static>(size: usize) {
 
 /// Stamps the models on policies.
 macro_rules! stamp {
-    ($($name:ident: $policy:ty, $size:expr;)*) => {$(
+    ($($name:ident: $text:literal, $policy:ty, $($more:literal),+;)*) => {$(
         mod $name {
-            use super::{PlantedBug, bulk, draining, explore, trading};
+            use super::{PlantedBug, bulk, draining, explore, size_for, trading};
 
             #[test]
             fn trade_loses_no_object_and_hands_none_out_twice() {
-                explore(400, || trading::<$policy>($size, PlantedBug::None));
+                explore(400, || trading::<$policy>(size_for($text), PlantedBug::None));
             }
 
             #[test]
             fn slots_are_emptied_beside_a_thread_that_uses_them() {
-                explore(400, || draining::<$policy>($size, PlantedBug::None));
+                explore(400, || draining::<$policy>(size_for($text), PlantedBug::None));
             }
 
             #[test]
             fn bulk_requests_go_beside_single_ones() {
-                explore(400, || bulk::<$policy>($size));
+                explore(400, || bulk::<$policy>(size_for($text)));
             }
         }
     )*};
 }
 
-stamp! {
-    sheaf: quarry_core::slab::sheaf::Sheaf, 32 << 10;
-    slub: quarry_core::slab::slub::Slub, 8 << 10;
-    locked_slub: quarry_core::slab::slub::LockedSlub, 8 << 10;
+quarry_core::slab_policies!(stamp);
+
+/// Bytes of objects so large that a sheaf has four, or a slab of another policy.
+fn size_for(policy: &str) -> usize {
+    if policy == "sheaf" { 32 << 10 } else { 8 << 10 }
 }
 
 /// Runs an ignored test of this program in a process of its own, which must fail: an object that

@@ -5,7 +5,7 @@ use quarry_core::heap::classes;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::CacheId;
 use quarry_core::slab::CacheParams;
-use quarry_core::slab::sheaf::Sheaf;
+use quarry_core::slab::Sheaf;
 use quarry_core::stack::{ReclaimState, Stack, StackConfig};
 use quarry_sys::percpu::{ArrayId, NativeSlots, PerCpu, SlotIndex};
 use std::sync::mpsc;
@@ -54,12 +54,12 @@ fn the_arrays_of_many_cpus_are_bounded() {
         fill_all(&bed);
     }
     assert_eq!(bed.stack.validate(), Ok(()));
-    let parked = bed.stack.memory_held().parked;
+    let parked = bed.stack.stats().memory.parked;
     // Barns may keep as much as all arrays.
     let most = 2 * ALL + CPUS as usize * CPU_LEAST;
     assert!(parked <= most, "{} MiB are parked, of {}", parked / MIB, most / MIB);
     // Barns tell what they keep to within 64 KiB.
-    let counted = bed.stack.parked_bytes();
+    let counted = bed.stack.upkeep().parked_bytes();
     assert!(counted.abs_diff(parked) <= classes::COUNT << 16, "{counted} bytes of {parked}");
     let area = bed.stack.percpu().area();
     assert!(area.held_bytes() <= area.all_room());
@@ -105,7 +105,7 @@ fn who_came_late_gets_a_share() {
     fill_all(&bed);
     assert!(room() <= 4 * CPU_LEAST, "{} bytes", room());
     for _ in 0..8 {
-        bed.stack.look(&mut state);
+        bed.stack.upkeep().look(&mut state);
         for cpu in (0..8).chain([63]) {
             on_cpu(cpu);
             fill(&bed.stack, 1, 40);
@@ -138,18 +138,18 @@ fn idle_cpus_are_not_looked_at() {
     let area = bed.stack.percpu().area();
     let awake = || area.awake().map(|slot| slot.0).collect::<Vec<_>>();
     for expected in [vec![1], vec![], vec![]] {
-        bed.stack.look(&mut state);
-        let stats = bed.stack.cache_stats(CacheId::new(5));
+        bed.stack.upkeep().look(&mut state);
+        let stats = bed.stack.cache(CacheId::new(5)).stats();
         assert_eq!(stats.alloc_fast + stats.alloc_slow, 200, "what a slot has counted stays");
         assert_eq!(awake(), expected);
     }
-    assert_eq!((area.all_room(), bed.stack.parked_bytes()), (0, 0));
+    assert_eq!((area.all_room(), bed.stack.upkeep().parked_bytes()), (0, 0));
     on_cpu(2);
     fill(&bed.stack, 5, 200);
     on_cpu(1);
     fill(&bed.stack, 5, 200);
     assert_eq!(awake(), [1, 2]);
-    bed.stack.look(&mut state);
+    bed.stack.upkeep().look(&mut state);
     assert_eq!(awake(), [1, 2], "both have been used again");
     let touched: Vec<u32> = (0..CPUS).filter(|cpu| is_touched(&bed, *cpu)).collect();
     // Slot 0 is populated at the start.
@@ -177,9 +177,9 @@ fn a_look_makes_one_barrier() {
         })
         .collect();
     let park = |id| {
-        let object = bed.stack.cache_alloc(id).expect("there is memory");
+        let object = bed.stack.cache(id).alloc().expect("there is memory");
         // SAFETY: just allocated, and used by nobody.
-        unsafe { bed.stack.cache_free(id, object) };
+        unsafe { bed.stack.cache(id).free(object) };
     };
     let barriers = || bed.stack.percpu().area().barriers();
     // A process with one thread needs none.
@@ -189,10 +189,10 @@ fn a_look_makes_one_barrier() {
     for busy in [caches.len(), caches.len() / 2, 0, 0] {
         caches[..busy].iter().for_each(|id| park(*id));
         let before = barriers();
-        bed.stack.look(&mut state);
+        bed.stack.upkeep().look(&mut state);
         assert!(barriers() - before <= 1, "{} barriers", barriers() - before);
     }
-    let held: u64 = caches.iter().map(|id| bed.stack.cache_stats(*id).parked_objects).sum();
+    let held: u64 = caches.iter().map(|id| bed.stack.cache(*id).stats().parked_objects).sum();
     assert_eq!(held, 0);
     caches.iter().for_each(|id| park(*id));
     let before = barriers();

@@ -12,7 +12,7 @@ const LIMIT: usize = 8 << 20;
 const SIZE: usize = 1000;
 
 macro_rules! stamp {
-    ($($policy:ident: $type:ty;)*) => {
+    ($($policy:ident: $text:literal, $type:ty, $($more:literal),+;)*) => {
         $(
             mod $policy {
                 #[test]
@@ -34,10 +34,7 @@ macro_rules! stamp {
     };
 }
 
-stamp! {
-    sheaf: quarry_core::slab::sheaf::Sheaf;
-    slub: quarry_core::slab::slub::Slub;
-}
+quarry_core::slab_policies!(stamp);
 
 struct Full<S: SlabPolicy<VirtualSlots> + 'static> {
     bed: Bed<VirtualConfig<S>>,
@@ -77,7 +74,7 @@ fn one_reclaim_serves_many_failures<S: SlabPolicy<VirtualSlots> + 'static>() {
     let stack = &full.bed.stack;
     for pair in [None, Some(24), Some(200), Some(1500)] {
         for size in [SIZE, 30_000, 100_000, 1 << 20, 3 << 20] {
-            let (reclaims, start) = (stack.direct_reclaims(), coarse_ns());
+            let (reclaims, start) = (stack.stats().direct_reclaims, coarse_ns());
             let mut failed = 0;
             for _ in 0..200 {
                 // Small pairs go on as far as the arrays serve them.
@@ -88,7 +85,7 @@ fn one_reclaim_serves_many_failures<S: SlabPolicy<VirtualSlots> + 'static>() {
                     Some(object) => full.free([object]),
                 }
             }
-            let (reclaims, ns) = (stack.direct_reclaims() - reclaims, coarse_ns() - start);
+            let (reclaims, ns) = (stack.stats().direct_reclaims - reclaims, coarse_ns() - start);
             // Pairs that fail themselves, or take and leave a slab, account for some.
             let most = 4 + ns / 10_000_000;
             assert!(

@@ -5,11 +5,12 @@ use crate::support::{Backing, Bed, Oracle, VirtualConfig, on_cpu, pattern, small
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::SlabPolicy;
+use quarry_core::stack::Request;
 use quarry_sys::percpu::VirtualSlots;
 
 /// What every policy must live through.
 macro_rules! stamp {
-    ($($policy:ident: $type:ty;)*) => {
+    ($($policy:ident: $text:literal, $type:ty, $($more:literal),+;)*) => {
         $(
             mod $policy {
                 #[test]
@@ -31,11 +32,8 @@ macro_rules! stamp {
     };
 }
 
-stamp! {
-    sheaf: quarry_core::slab::sheaf::Sheaf;
-    slub: quarry_core::slab::slub::Slub;
-    locked_slub: quarry_core::slab::slub::LockedSlub;
-}
+quarry_core::slab_policies!(stamp);
+stamp! { direct: "direct", crate::support::Direct, "", ""; }
 
 type HeapBed<S> = Bed<VirtualConfig<S>>;
 
@@ -61,7 +59,7 @@ fn play<S: Policy>(bed: &HeapBed<S>, oracle: &mut Oracle) -> u32 {
         on_cpu(cpu);
         for size in sizes {
             for _ in 0..if size < 1000 { 80 } else { 1 } {
-                match stack.alloc_zeroed(size) {
+                match stack.alloc(Request::of(size).zeroed()) {
                     Some(object) => {
                         assert!(pattern::is_zero(object, size), "calloc of {size} is not zero");
                         oracle.insert(object, size, stack.usable_size(object), 16, 0);

@@ -3,7 +3,8 @@
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu};
 use quarry_core::frame::{FRAME_BYTES, PAGEBLOCK_BYTES};
 use quarry_core::heap::options::StackOptions;
-use quarry_core::slab::sheaf::Sheaf;
+use quarry_core::slab::Sheaf;
+use quarry_core::stack::Request;
 use quarry_sys::percpu::Object;
 
 type HeapBed = Bed<VirtualConfig<Sheaf>>;
@@ -43,7 +44,7 @@ fn freed_mappings_give_way_to_what_grows() {
     let peak = footprint(&bed);
     // Not all at once: what goes back in one go has a bound.
     free(&bed, mappings[..2].iter().copied());
-    assert!(bed.stack.cached_bytes() >= 16 * MIB, "nobody else needs memory");
+    assert!(bed.stack.upkeep().cached_bytes() >= 16 * MIB, "nobody else needs memory");
     let mut small = Vec::new();
     for count in 0..16 * MIB / 1024 {
         small.push(alloc(&bed, 1024));
@@ -51,7 +52,7 @@ fn freed_mappings_give_way_to_what_grows() {
         // The margin, and what one growth step of a sheaf brings in.
         assert!(now <= peak + 2 * MIB, "{now} bytes after {count} objects, {peak} at the peak");
     }
-    let held = bed.stack.memory_held();
+    let held = bed.stack.stats().memory;
     assert!(held.mappings_cached <= 2 * MIB, "{held:?}");
     assert_eq!(bed.stack.validate(), Ok(()));
     free(&bed, small);
@@ -89,7 +90,7 @@ fn freed_mappings_stay_where_nothing_ever_goes_back() {
     let mappings: Vec<_> = (0..2).map(|_| alloc(&bed, 8 * MIB)).collect();
     free(&bed, mappings);
     let small: Vec<_> = (0..32 * MIB / 1024).map(|_| alloc(&bed, 1024)).collect();
-    assert_eq!(bed.stack.cached_bytes(), 16 * MIB);
+    assert_eq!(bed.stack.upkeep().cached_bytes(), 16 * MIB);
     free(&bed, small);
     bed.assert_empty(&[]);
 }
@@ -136,13 +137,15 @@ fn a_kept_run_gives_its_end_only() {
     // SAFETY: 40 MiB that are ours.
     unsafe { buffer.as_ptr().write_bytes(0xa5, 40 * MIB) };
     free(&bed, [buffer]);
-    while bed.stack.cached_bytes() > 0 && bed.stack.memory_held().mappings_cached == 40 * MIB {
+    while bed.stack.upkeep().cached_bytes() > 0
+        && bed.stack.stats().memory.mappings_cached == 40 * MIB
+    {
         small.push(alloc(&bed, 32 << 10));
     }
-    let held = bed.stack.memory_held();
+    let held = bed.stack.stats().memory;
     assert!(held.mappings_cached >= 30 * MIB, "{held:?}");
-    assert_eq!(bed.stack.cached_bytes(), 40 * MIB, "the addresses stay");
-    let again = bed.stack.alloc_zeroed(40 * MIB).expect("there is memory");
+    assert_eq!(bed.stack.upkeep().cached_bytes(), 40 * MIB, "the addresses stay");
+    let again = bed.stack.alloc(Request::of(40 * MIB).zeroed()).expect("there is memory");
     assert_eq!(again, buffer);
     for page in (0..40 * MIB).step_by(FRAME_BYTES) {
         // SAFETY: within the 40 MiB.

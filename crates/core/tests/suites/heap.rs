@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use quarry_core::frame::{FRAME_BYTES, PAGEBLOCK_BYTES};
 use quarry_core::heap::options::StackOptions;
 use quarry_core::heap::{LARGEST_BLOCK, classes};
-use quarry_core::slab::sheaf::Sheaf;
-use quarry_core::stack::LargeStats;
+use quarry_core::slab::Sheaf;
+use quarry_core::stack::{LargeStats, Request};
 use quarry_sys::percpu::Object;
 
 type HeapBed = Bed<VirtualConfig<Sheaf>>;
@@ -150,9 +150,9 @@ impl Play {
         let stack = &self.bed.stack;
         let object = match (align, zeroed) {
             (1, false) => stack.alloc(size),
-            (1, true) => stack.alloc_zeroed(size),
-            (_, false) => stack.alloc_aligned(size, align),
-            (_, true) => stack.alloc_zeroed_aligned(size, align),
+            (1, true) => stack.alloc(Request::of(size).zeroed()),
+            (_, false) => stack.alloc(Request::of(size).aligned(align)),
+            (_, true) => stack.alloc(Request::of(size).aligned(align).zeroed()),
         };
         let object = object.unwrap_or_else(|| panic!("no memory for {size} at {align}"));
         assert!(!zeroed || pattern::is_zero(object, size), "calloc of {size} is not zero");
@@ -216,7 +216,7 @@ impl Play {
 
     fn validate(&self) {
         assert_eq!(self.bed.stack.validate(), Ok(()));
-        let usage = self.bed.stack.heap_use();
+        let usage = self.bed.stack.stats().heap;
         assert!(usage.used_bytes + usage.mapped_bytes >= self.oracle.bytes(), "{usage:?}");
     }
 
@@ -229,7 +229,7 @@ impl Play {
         }
         self.validate();
         self.bed.assert_empty(&[]);
-        assert_eq!(self.bed.stack.heap_use().used_bytes, 0);
+        assert_eq!(self.bed.stack.stats().heap.used_bytes, 0);
     }
 }
 
@@ -271,13 +271,13 @@ fn a_stack_that_is_not_ready_refuses_everything() {
     let bed = HeapBed::cold(Backing::Fake, 4096, 2);
     for size in [0, 1, 100, classes::LARGEST, classes::LARGEST + 1, 1 << 20, 10 << 20, usize::MAX] {
         assert_eq!(bed.stack.alloc(size), None, "{size} bytes");
-        assert_eq!(bed.stack.alloc_zeroed(size), None, "{size} bytes");
-        assert_eq!(bed.stack.alloc_aligned(size, 64), None, "{size} bytes");
-        assert_eq!(bed.stack.alloc_aligned(size, 8 << 20), None, "{size} bytes");
+        assert_eq!(bed.stack.alloc(Request::of(size).zeroed()), None, "{size} bytes");
+        assert_eq!(bed.stack.alloc(Request::of(size).aligned(64)), None, "{size} bytes");
+        assert_eq!(bed.stack.alloc(Request::of(size).aligned(8 << 20)), None, "{size} bytes");
     }
     assert!(!bed.stack.owns(std::ptr::null()));
     // SAFETY: a null pointer is no allocation.
-    assert!(!unsafe { bed.stack.free_fast(std::ptr::null_mut()) });
+    assert!(!unsafe { bed.stack.halves().free_fast(std::ptr::null_mut()) });
 }
 
 #[test]
@@ -289,8 +289,8 @@ fn a_stack_without_a_heap_does_not_serve_from_other_caches() {
     }
     for size in [0, 16, 128, 500, 4096] {
         assert_eq!(bed.stack.alloc(size), None, "{size} bytes");
-        assert_eq!(bed.stack.alloc_zeroed(size), None, "{size} bytes");
-        assert_eq!(bed.stack.alloc_aligned(size, 64), None, "{size} bytes");
+        assert_eq!(bed.stack.alloc(Request::of(size).zeroed()), None, "{size} bytes");
+        assert_eq!(bed.stack.alloc(Request::of(size).aligned(64)), None, "{size} bytes");
     }
     let block = bed.stack.alloc(classes::LARGEST + 1).expect("blocks need no classes");
     // SAFETY: it was just allocated.
@@ -332,8 +332,16 @@ fn requests_that_nothing_can_serve_are_refused() {
         (0, 1 << 63),
         (half, 1 << 62),
     ] {
-        assert_eq!(bed.stack.alloc_aligned(size, align), None, "{size} bytes at {align}");
-        assert_eq!(bed.stack.alloc_zeroed_aligned(size, align), None, "{size} bytes at {align}");
+        assert_eq!(
+            bed.stack.alloc(Request::of(size).aligned(align)),
+            None,
+            "{size} bytes at {align}"
+        );
+        assert_eq!(
+            bed.stack.alloc(Request::of(size).aligned(align).zeroed()),
+            None,
+            "{size} bytes at {align}"
+        );
     }
     let object = bed.stack.alloc(100).expect("a small request");
     for size in [half, half + 1, usize::MAX, 300 << 20] {
@@ -402,7 +410,7 @@ fn what_grows_again_finds_the_memory_of_its_predecessor() {
             play.oracle.forget(&live);
             let usable = play.bed.stack.usable_size(moved);
             play.oracle.insert(moved, size, usable, 16, 0);
-            let held = play.bed.stack.memory_held();
+            let held = play.bed.stack.stats().memory;
             let both = held.mappings + held.mappings_cached;
             assert!(both <= end * 11 / 10 + PAGEBLOCK_BYTES, "{both} bytes in round {round}");
         }
@@ -449,23 +457,23 @@ fn a_mapping_that_grows_keeps_its_contents_and_is_charged_once() {
 fn every_large_request_is_counted() {
     let stack = &Play::new(Backing::Linux, 4096, 2).bed.stack;
     let none = LargeStats::default();
-    assert_eq!((stack.block_stats(), stack.mapping_stats()), (none, none));
+    assert_eq!((stack.stats().blocks, stack.stats().mappings), (none, none));
     for (size, is_block) in [(100 << 10, true), (LARGEST_BLOCK, true), (20 << 20, false)] {
-        let before = [stack.block_stats(), stack.mapping_stats()];
+        let before = [stack.stats().blocks, stack.stats().mappings];
         let grown = size + size / 2;
         for _ in 0..20 {
             let ways = [
                 stack.alloc(size),
-                stack.alloc_zeroed(size),
-                stack.alloc_aligned(size, 1 << 16),
-                stack.alloc_zeroed_aligned(size, 1 << 16),
+                stack.alloc(Request::of(size).zeroed()),
+                stack.alloc(Request::of(size).aligned(1 << 16)),
+                stack.alloc(Request::of(size).aligned(1 << 16).zeroed()),
             ];
             for object in ways.map(|object| object.expect("memory")) {
                 // SAFETY: just allocated, and known to nobody else.
                 unsafe { stack.free(object) };
             }
         }
-        let after = [stack.block_stats(), stack.mapping_stats()];
+        let after = [stack.stats().blocks, stack.stats().mappings];
         let (counted, other) = if is_block { (0, 1) } else { (1, 0) };
         assert_eq!(after[counted].allocated - before[counted].allocated, 80, "{size}");
         assert_eq!(after[counted].freed, after[counted].allocated, "{size}");
@@ -476,7 +484,7 @@ fn every_large_request_is_counted() {
         let object = unsafe { stack.realloc(object, grown) }.expect("memory");
         // SAFETY: as above.
         unsafe { stack.free(object) };
-        let [blocks, mappings] = [stack.block_stats(), stack.mapping_stats()];
+        let [blocks, mappings] = [stack.stats().blocks, stack.stats().mappings];
         let changes = |stats: LargeStats| stats.allocated + stats.resized;
         assert!(changes(blocks) + changes(mappings) - changes(after[0]) - changes(after[1]) == 2);
         assert_eq!((blocks.freed, mappings.freed), (blocks.allocated, mappings.allocated));

@@ -3,9 +3,10 @@
 use crate::support::{Backing, Bed, Oracle, VirtualConfig, on_cpu, pattern, small};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::heap::options::StackOptions;
+use quarry_core::slab::Sheaf;
 use quarry_core::slab::SlabPolicy;
-use quarry_core::slab::sheaf::Sheaf;
-use quarry_core::slab::slub::Slub;
+use quarry_core::slab::Slub;
+use quarry_core::stack::Request;
 use quarry_sys::percpu::VirtualSlots;
 
 type HeapBed = Bed<VirtualConfig<Sheaf>>;
@@ -105,7 +106,7 @@ fn a_limit_that_holds_nothing_refuses_everything() {
     let bed = HeapBed::new(Backing::Fake, 4096, 2, &limited(0));
     for size in [0, 16, 5000, 100_000, 5 << 20] {
         assert_eq!(bed.stack.alloc(size), None, "{size} bytes");
-        assert_eq!(bed.stack.alloc_zeroed(size), None, "{size} bytes");
+        assert_eq!(bed.stack.alloc(Request::of(size).zeroed()), None, "{size} bytes");
     }
     bed.assert_empty(&[]);
 }
@@ -147,11 +148,13 @@ fn what_cannot_have_addresses_is_refused_before_anything_is_given_back() {
     let (live, freed, small) = (alloc(40 << 20), alloc(8 << 20), alloc(100));
     // SAFETY: just allocated, and used by nobody.
     unsafe { bed.stack.free(freed) };
-    let before = (bed.os.calls(), bed.stack.direct_reclaims(), bed.stack.cached_bytes());
+    let before =
+        (bed.os.calls(), bed.stack.stats().direct_reclaims, bed.stack.upkeep().cached_bytes());
     for _ in 0..10 {
         assert_eq!(bed.stack.alloc(30 << 20), None, "24 of 64 MiB are left");
     }
-    let after = (bed.os.calls(), bed.stack.direct_reclaims(), bed.stack.cached_bytes());
+    let after =
+        (bed.os.calls(), bed.stack.stats().direct_reclaims, bed.stack.upkeep().cached_bytes());
     assert_eq!(after, before, "calls, reclaims, bytes kept");
     for object in [live, small, alloc(10 << 20)] {
         // SAFETY: just allocated, and used by nobody.
@@ -168,7 +171,7 @@ fn sizes_take_turns<S: SlabPolicy<VirtualSlots> + 'static>() {
     let bed = Bed::<VirtualConfig<S>>::new(Backing::Linux, 4096, 2, &options);
     for size in [9000, 40 << 20, 160, 300_000, 5 << 20, 40_000, 30 << 20, 1000] {
         let mut objects = Vec::new();
-        while let Some(object) = bed.stack.alloc_zeroed(size) {
+        while let Some(object) = bed.stack.alloc(Request::of(size).zeroed()) {
             assert!(pattern::is_zero(object, size), "{size} bytes are not zero");
             pattern::fill(object, size, size as u64);
             objects.push(object);

@@ -3,10 +3,8 @@
 use crate::support::{Backing, Bed, VirtualConfig, small};
 use quarry_core::heap::classes;
 use quarry_core::heap::options::StackOptions;
-use quarry_core::slab::SlabPolicy;
-use quarry_core::slab::sheaf::Sheaf;
-use quarry_core::slab::slub::Slub;
-use quarry_core::stack::print_locks;
+use quarry_core::slab::{Sheaf, SlabPolicy, Slub};
+use quarry_core::stack::Section;
 use quarry_sys::percpu::VirtualSlots;
 use std::collections::BTreeMap;
 
@@ -28,7 +26,7 @@ fn visited<S: SlabPolicy<VirtualSlots> + 'static>(
     bed: &Bed<VirtualConfig<S>>,
 ) -> BTreeMap<&'static str, usize> {
     let (mut names, mut addresses) = (BTreeMap::new(), Vec::new());
-    bed.stack.visit_locks(&mut |name, lock| {
+    bed.stack.upkeep().visit_locks(&mut |name, lock| {
         assert!(lock.is_free(), "{name} is held while nobody works");
         *names.entry(name).or_insert(0) += 1;
         if lock.stats().is_some() {
@@ -78,8 +76,7 @@ fn a_visitor_meets_every_lock_of_the_policy_slub_once() {
 #[test]
 fn statistics_have_a_line_for_each_name() {
     let bed = bed::<Sheaf>();
-    let mut text = String::new();
-    print_locks(&bed.stack, &mut text).expect("a string takes every line");
+    let text = bed.stack.report(&[Section::Locks]).to_string();
     let names: Vec<&str> =
         text.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
     let counting = visited(&bed).len() - 1;

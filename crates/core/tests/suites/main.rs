@@ -17,6 +17,7 @@ mod nodes;
 mod policies;
 mod populate;
 mod reclaim;
+mod registry;
 mod slub;
 mod support;
 mod threads;

@@ -3,8 +3,8 @@
 
 use crate::support::{Backing, Bed, TestOs, VirtualConfig, on_cpu, small, unregister};
 use quarry_core::heap::options::StackOptions;
-use quarry_core::slab::sheaf::Sheaf;
-use quarry_core::slab::slub::Slub;
+use quarry_core::slab::Sheaf;
+use quarry_core::slab::Slub;
 use quarry_core::slab::{CacheId, CacheParams};
 use quarry_core::stack::StackConfig;
 use quarry_sys::percpu::{Arrays, NativeSlots, Object};
@@ -267,10 +267,10 @@ fn slub_slab() -> (Bed<VirtualConfig<Slub>>, CacheId, Vec<Object>) {
     let bed = Bed::<VirtualConfig<Slub>>::new(Backing::Fake, 4096, 2, &small());
     let id = bed.stack.create_cache("misuse", &CacheParams { size: SIZE, align: 16 }).unwrap();
     on_cpu(0);
-    let objects: Vec<_> = (0..4).map(|_| bed.stack.cache_alloc(id).unwrap()).collect();
+    let objects: Vec<_> = (0..4).map(|_| bed.stack.cache(id).alloc().unwrap()).collect();
     on_cpu(1);
     // SAFETY: it was live and is freed once.
-    unsafe { bed.stack.cache_free(id, objects[0]) };
+    unsafe { bed.stack.cache(id).free(objects[0]) };
     (bed, id, objects)
 }
 
@@ -284,7 +284,7 @@ fn twice_into_its_slab() {
 fn freed_twice_into_its_slab() {
     let (bed, id, objects) = slub_slab();
     // SAFETY: not given. It is the head of its slab's free list, and the stack finds out.
-    unsafe { bed.stack.cache_free(id, objects[0]) };
+    unsafe { bed.stack.cache(id).free(objects[0]) };
 }
 
 #[test]
@@ -298,11 +298,11 @@ fn freed_into_a_slab_given_back() {
     let (bed, id, objects) = slub_slab();
     for &object in &objects[1..] {
         // SAFETY: they were live and are freed once.
-        unsafe { bed.stack.cache_free(id, object) };
+        unsafe { bed.stack.cache(id).free(object) };
     }
-    bed.stack.shrink_cache(id);
+    bed.stack.cache(id).shrink();
     // SAFETY: not given. Its slab is no slab any more, and the stack finds out.
-    unsafe { bed.stack.cache_free(id, objects[2]) };
+    unsafe { bed.stack.cache(id).free(objects[2]) };
 }
 
 #[test]
@@ -315,11 +315,11 @@ fn more_objects_than_are_in_use() {
 fn freed_more_than_in_use() {
     let (bed, id, objects) = slub_slab();
     on_cpu(0);
-    bed.stack.shrink_cache(id);
+    bed.stack.cache(id).shrink();
     on_cpu(1);
     for &object in objects[1..].iter().chain(&objects[1..]) {
         // SAFETY: given in the first round only. In the second no object of the slab is in use.
-        unsafe { bed.stack.cache_free(id, object) };
+        unsafe { bed.stack.cache(id).free(object) };
     }
 }
 
@@ -334,12 +334,12 @@ fn a_link_that_was_written_to() {
 fn walked_into_a_written_link() {
     let (bed, id, objects) = slub_slab();
     // SAFETY: it was live and is freed once.
-    unsafe { bed.stack.cache_free(id, objects[1]) };
+    unsafe { bed.stack.cache(id).free(objects[1]) };
     // SAFETY: not given, but the object's memory is mapped.
     unsafe { objects[1].cast::<u64>().write(0x4141_4141_4141_4141) };
     on_cpu(0);
     // CPU 0 takes what has been freed into its slab once its own list is used up.
-    while bed.stack.cache_alloc(id).is_some() {}
+    while bed.stack.cache(id).alloc().is_some() {}
 }
 
 /// Writes `byte` where the last object of a slab of `size` bytes ends, with a slab of live objects
@@ -362,7 +362,7 @@ fn written_past_a_slab(size: usize, byte: u8) {
     let freed = live.iter().rposition(|other| address(other) / slab == behind).expect("one");
     // SAFETY: it was live and is freed once.
     unsafe { bed.stack.free(live.swap_remove(freed)) };
-    bed.stack.shrink_cache(quarry_core::heap::classes::of(size));
+    bed.stack.cache(quarry_core::heap::classes::of(size)).shrink();
     live.extend(allocate(300));
     let (count, mut addresses) = (live.len(), live);
     addresses.sort_unstable();

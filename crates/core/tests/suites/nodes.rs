@@ -2,7 +2,7 @@
 
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_core::frame::{MetadataKind, NodeId};
-use quarry_core::slab::sheaf::Sheaf;
+use quarry_core::slab::Sheaf;
 use quarry_core::slab::{CacheId, CacheParams};
 use quarry_core::stack::ReclaimState;
 use quarry_sys::percpu::{Object, SlotIndex};
@@ -30,7 +30,7 @@ impl Machine {
 
     fn alloc(&self, cpu: u32, count: usize) -> Vec<Object> {
         on_cpu(cpu);
-        let alloc = || self.bed.stack.cache_alloc(self.cache).expect("there is memory");
+        let alloc = || self.bed.stack.cache(self.cache).alloc().expect("there is memory");
         (0..count).map(|_| alloc()).collect()
     }
 
@@ -38,17 +38,18 @@ impl Machine {
         on_cpu(cpu);
         for object in objects {
             // SAFETY: allocated from this cache, and only the caller knew it.
-            unsafe { self.bed.stack.cache_free(self.cache, object) };
+            unsafe { self.bed.stack.cache(self.cache).free(object) };
         }
     }
 
     fn parked(&self, node: u8) -> u64 {
-        self.bed.stack.barn_stats(self.cache, NodeId(node)).objects
+        self.bed.stack.cache(self.cache).stats().barns[usize::from(node)].objects
     }
 
     /// How often the lock of each node's barn has been taken; the look itself takes it once.
     fn locked(&self) -> [u64; 2] {
-        [0, 1].map(|node| self.bed.stack.barn_stats(self.cache, NodeId(node)).lock.acquisitions)
+        let barns = self.bed.stack.cache(self.cache).stats().barns;
+        [0, 1].map(|node| barns[node].lock.acquisitions)
     }
 
     /// Objects that one CPU allocates and another one frees.
@@ -88,13 +89,13 @@ fn cpus_of_a_node_take_the_lock_of_its_barn_only() {
 fn objects_of_another_node_go_home() {
     let machine = Machine::new(2);
     let objects = machine.alloc(0, 1000);
-    let slabs = machine.bed.stack.cache_stats(machine.cache).slabs_allocated;
+    let slabs = machine.bed.stack.cache(machine.cache).stats().slabs_allocated;
     machine.free(2, objects);
     assert_eq!(machine.parked(1), 0, "the barn of node 1 has objects of node 0");
     assert!(machine.parked(0) >= 800, "{} objects came home", machine.parked(0));
     assert_eq!(machine.bed.stack.validate(), Ok(()));
     let again = machine.alloc(0, 800);
-    assert_eq!(machine.bed.stack.cache_stats(machine.cache).slabs_allocated, slabs);
+    assert_eq!(machine.bed.stack.cache(machine.cache).stats().slabs_allocated, slabs);
     assert!(machine.parked(0) < 200, "they came from the own node's barn");
     machine.free(1, again);
     machine.finish();
@@ -110,7 +111,7 @@ fn the_barn_of_an_idle_node_goes_back() {
     machine.free(0, machine.alloc(0, 3000));
     assert!(machine.parked(0) > 1800 && machine.parked(1) > 1800);
     for _ in 0..3 {
-        machine.bed.stack.look(&mut state);
+        machine.bed.stack.upkeep().look(&mut state);
         machine.free(0, machine.alloc(0, 3000));
     }
     assert_eq!(machine.parked(1), 0);
@@ -122,7 +123,7 @@ fn the_barn_of_an_idle_node_goes_back() {
 fn barns_of_nodes_that_are_not_declared_take_no_memory() {
     let taken = |nodes| {
         let machine = Machine::new(nodes);
-        let bytes = machine.bed.stack.metadata_bytes(MetadataKind::CpuSlabs);
+        let bytes = machine.bed.stack.stats().metadata_bytes(MetadataKind::CpuSlabs);
         machine.finish();
         bytes
     };

@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 
 /// Stamps the suite on policies.
 macro_rules! stamp {
-    ($($name:ident: $policy:ty;)*) => {$(
+    ($($name:ident: $text:literal, $policy:ty, $($more:literal),+;)*) => {$(
         mod $name {
             #[test]
             fn random_operations_agree_with_the_oracle() {
@@ -41,11 +41,8 @@ macro_rules! stamp {
     )*};
 }
 
-stamp! {
-    sheaf: quarry_core::slab::sheaf::Sheaf;
-    slub: quarry_core::slab::slub::Slub;
-    locked_slub: quarry_core::slab::slub::LockedSlub;
-}
+quarry_core::slab_policies!(stamp);
+stamp! { direct: "direct", crate::support::Direct, "", ""; }
 
 type PolicyBed<S> = Bed<VirtualConfig<S>>;
 
@@ -129,7 +126,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
 
     fn alloc(&mut self, cache: usize) {
         if self.has_room() {
-            let object = self.bed.stack.cache_alloc(self.caches[cache].0);
+            let object = self.bed.stack.cache(self.caches[cache].0).alloc();
             self.adopt(cache, object.expect("there is memory"));
         }
     }
@@ -139,7 +136,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
             return;
         }
         let mut out = vec![MaybeUninit::uninit(); count];
-        let taken = self.bed.stack.cache_alloc_bulk(self.caches[cache].0, &mut out);
+        let taken = self.bed.stack.cache(self.caches[cache].0).alloc_bulk(&mut out);
         assert_eq!(taken, count, "there is memory for all of them");
         for object in out {
             // SAFETY: the first `taken` elements are written, and that is all of them.
@@ -151,7 +148,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
         let Some(live) = self.oracle.remove(number) else { return };
         self.frees[live.mark] += 1;
         // SAFETY: it was live, and only the oracle knew it.
-        unsafe { self.bed.stack.cache_free(self.caches[live.mark].0, live.object) };
+        unsafe { self.bed.stack.cache(self.caches[live.mark].0).free(live.object) };
     }
 
     fn free_bulk(&mut self, cache: usize, count: usize) {
@@ -168,12 +165,12 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
             .collect();
         self.frees[cache] += objects.len() as u64;
         // SAFETY: they were live and different, and only the oracle knew them.
-        unsafe { self.bed.stack.cache_free_bulk(self.caches[cache].0, &objects) };
+        unsafe { self.bed.stack.cache(self.caches[cache].0).free_bulk(&objects) };
     }
 
     fn shrink(&mut self, cache: usize) {
-        self.bed.stack.shrink_cache(self.caches[cache].0);
-        let stats = self.bed.stack.cache_stats(self.caches[cache].0);
+        self.bed.stack.cache(self.caches[cache].0).shrink();
+        let stats = self.bed.stack.cache(self.caches[cache].0).stats();
         assert_eq!(stats.parked_objects, 0, "a shrunk cache parks nothing");
         assert_eq!(stats.total_slabs, stats.active_slabs, "a shrunk cache has no empty slab");
     }
@@ -196,7 +193,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
             if self.merged(cache) != cache {
                 continue;
             }
-            let stats = self.bed.stack.cache_stats(*id);
+            let stats = self.bed.stack.cache(*id).stats();
             let live = self.oracle.iter().filter(|live| live.mark == cache).count() as u64;
             let per_slab = u64::from(self.bed.stack.cache(*id).objects());
             assert_eq!(stats.alloc_fast + stats.alloc_slow, self.allocs[cache], "{stats:?}");
@@ -297,7 +294,7 @@ fn frees_elsewhere<S: SlabPolicy<VirtualSlots> + 'static>() {
         }
     }
     let (id, _) = play.caches[0];
-    let stats = play.bed.stack.cache_stats(id);
+    let stats = play.bed.stack.cache(id).stats();
     // 100 objects at a time: whoever takes new slabs instead of what the other CPU freed, leaks.
     assert!(stats.total_objects < 2_000, "{stats:?}");
     play.finish();

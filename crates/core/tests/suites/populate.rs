@@ -1,7 +1,7 @@
 //! Which slabs are brought in whole: those whose pages will all be touched, and no others.
 
 use crate::support::{VirtualConfig, on_cpu, small};
-use quarry_core::slab::sheaf::Sheaf;
+use quarry_core::slab::Sheaf;
 use quarry_core::slab::{CacheId, CacheParams};
 use quarry_core::stack::Stack;
 use quarry_sys::os::FakeOs;
@@ -40,7 +40,7 @@ fn grow(os: &FakeOs, stack: &SheafStack, cache: CacheId, bytes: usize, writes: W
     let before = os.populated_bytes();
     let stride = stack.cache(cache).stride();
     for _ in 0..bytes / stride {
-        let object = stack.cache_alloc(cache).expect("there is memory");
+        let object = stack.cache(cache).alloc().expect("there is memory");
         let (end, value) = match writes {
             Writes::Everywhere => (stride, 7),
             Writes::Front => (1, 7),
@@ -115,11 +115,11 @@ fn memory_that_was_used_before_is_not_populated() {
     let (os, stack) = stack();
     let cache = cache_of(&stack, 1000);
     let objects: Vec<_> =
-        (0..8 * MIB / 1000).map(|_| stack.cache_alloc(cache).expect("there is memory")).collect();
+        (0..8 * MIB / 1000).map(|_| stack.cache(cache).alloc().expect("there is memory")).collect();
     let populated = os.populated_bytes();
     // SAFETY: just allocated from this cache, and used by nobody.
-    objects.into_iter().for_each(|object| unsafe { stack.cache_free(cache, object) });
-    stack.shrink_cache(cache);
+    objects.into_iter().for_each(|object| unsafe { stack.cache(cache).free(object) });
+    stack.cache(cache).shrink();
     grow(os, &stack, cache, 7 * MIB, Writes::Front);
     assert!(os.populated_bytes() < populated + MIB);
 }

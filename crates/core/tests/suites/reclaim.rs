@@ -3,7 +3,7 @@
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::heap::options::StackOptions;
-use quarry_core::slab::sheaf::Sheaf;
+use quarry_core::slab::Sheaf;
 use quarry_core::slab::{CacheId, CacheParams};
 use quarry_core::stack::ReclaimState;
 use quarry_sys::percpu::SlotIndex;
@@ -13,10 +13,10 @@ type SheafBed = Bed<VirtualConfig<Sheaf>>;
 /// Parks objects of a cache on the running CPU.
 fn park(bed: &SheafBed, cache: CacheId, count: usize) {
     let objects: Vec<_> =
-        (0..count).map(|_| bed.stack.cache_alloc(cache).expect("there is memory")).collect();
+        (0..count).map(|_| bed.stack.cache(cache).alloc().expect("there is memory")).collect();
     for object in objects {
         // SAFETY: just allocated from this cache, and used by nobody.
-        unsafe { bed.stack.cache_free(cache, object) };
+        unsafe { bed.stack.cache(cache).free(object) };
     }
 }
 
@@ -63,20 +63,24 @@ fn purging_goes_in_bounded_steps() {
         // SAFETY: just allocated, and used by nobody.
         unsafe { bed.stack.free(block) };
     }
-    let dirty = bed.stack.freeable_bytes();
+    let dirty = bed.stack.upkeep().freeable_bytes();
     assert!(dirty >= 90 << 20, "{dirty} bytes free");
     let mut state = ReclaimState::new();
-    bed.stack.look(&mut state);
-    assert_eq!(bed.stack.purge_due(&mut state), None, "nothing has been free for a whole look");
-    bed.stack.look(&mut state);
+    bed.stack.upkeep().look(&mut state);
+    assert_eq!(
+        bed.stack.upkeep().purge_due(&mut state),
+        None,
+        "nothing has been free for a whole look"
+    );
+    bed.stack.upkeep().look(&mut state);
     let mut steps = Vec::new();
-    while let Some(bytes) = bed.stack.purge_due(&mut state) {
+    while let Some(bytes) = bed.stack.upkeep().purge_due(&mut state) {
         steps.push(bytes);
     }
     // A step ends with the block that reaches its bound.
     assert!(steps.iter().all(|bytes| *bytes <= 20 << 20), "{steps:?}");
     assert_eq!(steps.iter().sum::<usize>(), dirty);
-    assert_eq!(bed.stack.freeable_bytes(), 0);
+    assert_eq!(bed.stack.upkeep().freeable_bytes(), 0);
     bed.assert_empty(&[]);
 }
 
@@ -112,7 +116,7 @@ fn mappings_are_charged_by_the_frame() {
 /// Bytes in memory at most: in use, or free and not known to be zero.
 fn touched(bed: &SheafBed) -> usize {
     let used = bed.stack.pages().zones().budget().used() as usize * FRAME_BYTES;
-    used + bed.stack.freeable_bytes()
+    used + bed.stack.upkeep().freeable_bytes()
 }
 
 /// Allocates `bytes` of objects of `size`, calls `full`, and frees them.
@@ -151,7 +155,7 @@ fn barns_are_shrunk_before_memory_is_touched() {
         });
         assert_eq!(bed.stack.validate(), Ok(()));
     }
-    let held = bed.stack.memory_held();
+    let held = bed.stack.stats().memory;
     assert!(held.parked >= live / 2, "what nobody else needs is kept: {held:?}");
     assert!(held.empty_slabs <= 2 << 20, "{held:?}");
     bed.assert_empty(&[]);
@@ -173,7 +177,7 @@ fn all_caches_together_keep_a_bounded_amount() {
         unsafe { bed.stack.free(object) };
     }
     assert_eq!(bed.stack.validate(), Ok(()));
-    let held = bed.stack.memory_held();
+    let held = bed.stack.stats().memory;
     // Barns, arrays of 21 classes, and the wide ones of a slot.
     let most = (32 << 20) + 21 * (256 << 10) + (4 << 20);
     assert!(held.parked <= most, "{held:?}");
@@ -201,15 +205,15 @@ fn barns_make_room_within_a_limit() {
 fn barns_keep_what_was_needed() {
     let bed = bed_of(1 << 30);
     let mut state = ReclaimState::new();
-    bed.stack.look(&mut state);
-    let parked = || bed.stack.memory_held().parked;
+    bed.stack.upkeep().look(&mut state);
+    let parked = || bed.stack.stats().memory.parked;
     for _ in 0..3 {
         burst(&bed, 16 << 10, 16 << 20, || {});
-        bed.stack.look(&mut state);
+        bed.stack.upkeep().look(&mut state);
         assert!(parked() >= 14 << 20, "{} bytes parked", parked());
     }
     burst(&bed, 16 << 10, 1 << 20, || {});
-    bed.stack.look(&mut state);
+    bed.stack.upkeep().look(&mut state);
     // The array, and what a burst of 1 MiB has moved of the barn.
     assert!(parked() <= 3 << 20, "{} bytes parked", parked());
     assert_eq!(bed.stack.validate(), Ok(()));

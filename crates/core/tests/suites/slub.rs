@@ -5,9 +5,9 @@ use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_core::frame::MetadataKind;
 use quarry_core::heap::classes;
 use quarry_core::heap::options::StackOptions;
-use quarry_core::slab::slub::{LockedSlub, Slub};
 use quarry_core::slab::{CacheId, CacheParams, SlabPolicy};
-use quarry_core::stack::print_stats;
+use quarry_core::slab::{LockedSlub, Slub};
+use quarry_core::stack::Section;
 use quarry_sys::percpu::{Object, VirtualSlots};
 
 type SlubBed<S> = Bed<VirtualConfig<S>>;
@@ -29,12 +29,12 @@ fn objects<S: SlabPolicy<VirtualSlots> + 'static>(
     id: CacheId,
     count: usize,
 ) -> Vec<Object> {
-    (0..count).map(|_| bed.stack.cache_alloc(id).expect("there is memory")).collect()
+    (0..count).map(|_| bed.stack.cache(id).alloc().expect("there is memory")).collect()
 }
 
 fn free<S: SlabPolicy<VirtualSlots> + 'static>(bed: &SlubBed<S>, id: CacheId, object: Object) {
     // SAFETY: the tests free what they have allocated, once.
-    unsafe { bed.stack.cache_free(id, object) };
+    unsafe { bed.stack.cache(id).free(object) };
 }
 
 #[test]
@@ -68,17 +68,16 @@ fn classes_of_the_heap_are_nobodys_aliases() {
 #[test]
 fn its_metadata_is_counted_where_it_is_used() {
     let bed = bed::<Slub>();
-    let headers = || bed.stack.metadata_bytes(MetadataKind::SlabHeaders);
-    assert_eq!((headers(), bed.stack.metadata_bytes(MetadataKind::CpuSlabs)), (0, 0));
+    let headers = || bed.stack.stats().metadata_bytes(MetadataKind::SlabHeaders);
+    assert_eq!((headers(), bed.stack.stats().metadata_bytes(MetadataKind::CpuSlabs)), (0, 0));
     let id = cache(&bed, 256);
     assert_eq!(headers(), 0, "no slab yet");
-    assert!(bed.stack.metadata_bytes(MetadataKind::CpuSlabs) > 0);
+    assert!(bed.stack.stats().metadata_bytes(MetadataKind::CpuSlabs) > 0);
     let object = objects(&bed, id, 1)[0];
     let section = 16 * 1024 * <Slub as SlabPolicy<VirtualSlots>>::BYTES_PER_FRAME;
     assert_eq!(headers(), section);
     free(&bed, id, object);
-    let mut text = String::new();
-    print_stats(&*bed.stack, &mut text).expect("a String takes everything");
+    let text = bed.stack.report(Section::ALL).to_string();
     assert!(text.contains("slab policy 12.000 bytes per committed 4 KiB frame"), "{text}");
     bed.assert_empty(&[id]);
     assert_eq!(headers(), section, "a section stays");
@@ -97,7 +96,7 @@ fn a_refusal_of_the_system_is_survived_wherever_it_comes() {
         let mut objects = Vec::new();
         let mut refused = 0;
         for _ in 0..200 {
-            match bed.stack.cache_alloc(id) {
+            match bed.stack.cache(id).alloc() {
                 Some(object) => objects.push(object),
                 None => refused += 1,
             }
@@ -126,7 +125,7 @@ fn slabs_wait_where_the_kernel_lets_them_wait() {
     // The first object of each slab: one after the other comes to CPU 1's list.
     for (freed, object) in all.iter().step_by(per_slab).enumerate() {
         free(&bed, id, *object);
-        let stats = bed.stack.cache_stats(id);
+        let stats = bed.stack.cache(id).stats();
         let list_lock = stats.list_lock.acquisitions;
         assert_eq!(stats.partial_slabs, freed as u64 + 1, "{stats:?}");
         // Statistics take it, too: once for each look so far. 14 objects are too many, so the 15th
@@ -140,7 +139,7 @@ fn slabs_wait_where_the_kernel_lets_them_wait() {
         slab[1..].iter().for_each(|object| free(&bed, id, *object));
     }
     assert_eq!(bed.stack.validate(), Ok(()));
-    let stats = bed.stack.cache_stats(id);
+    let stats = bed.stack.cache(id).stats();
     // CPU 0 keeps its slab, CPU 1 those since the last drain, the node the fewest.
     assert_eq!(stats.active_slabs, 0, "{stats:?}");
     assert!(stats.total_slabs >= MIN_PARTIAL, "{stats:?}");
@@ -149,7 +148,7 @@ fn slabs_wait_where_the_kernel_lets_them_wait() {
     on_cpu(0);
     let before = stats.slabs_allocated;
     let again = objects(&bed, id, MIN_PARTIAL as usize * per_slab);
-    assert_eq!(bed.stack.cache_stats(id).slabs_allocated, before, "the node's slabs serve");
+    assert_eq!(bed.stack.cache(id).stats().slabs_allocated, before, "the node's slabs serve");
     again.into_iter().for_each(|object| free(&bed, id, object));
     bed.assert_empty(&[id]);
 }
@@ -162,13 +161,13 @@ fn a_cpu_takes_over_what_others_free_into_its_slab() {
     let per_slab = bed.stack.cache(id).objects() as usize;
     let mut held = objects(&bed, id, per_slab);
     let locks = |stats: quarry_core::slab::SlabStats| stats.list_lock.acquisitions;
-    let before = bed.stack.cache_stats(id);
+    let before = bed.stack.cache(id).stats();
     for round in 1..=10 {
         on_cpu(1);
         held.drain(..per_slab / 2).for_each(|object| free(&bed, id, object));
         on_cpu(0);
         held.extend(objects(&bed, id, per_slab / 2));
-        let stats = bed.stack.cache_stats(id);
+        let stats = bed.stack.cache(id).stats();
         assert_eq!(stats.refills, round, "{stats:?}");
         assert_eq!(locks(stats), locks(before) + round, "only this look took the lock");
         assert_eq!(stats.total_slabs, 1);
@@ -185,15 +184,15 @@ fn a_bulk_free_goes_slab_by_slab() {
     let per_slab = bed.stack.cache(id).objects() as usize;
     let all = objects(&bed, id, 2 * per_slab);
     let last = objects(&bed, id, 1);
-    let locks = || bed.stack.cache_stats(id).list_lock.acquisitions;
+    let locks = || bed.stack.cache(id).stats().list_lock.acquisitions;
     let before = locks();
     on_cpu(1);
     // 12 objects of two slabs in turns: a step of `LockedSlub` takes the lock once.
     let mixed: Vec<_> = (0..6).flat_map(|at| [all[at], all[per_slab + at]]).collect();
     // SAFETY: allocated above, freed once.
-    unsafe { bed.stack.cache_free_bulk(id, &mixed) };
+    unsafe { bed.stack.cache(id).free_bulk(&mixed) };
     assert_eq!(locks() - before, 2 + 1, "two slabs, and the look before");
-    assert_eq!(bed.stack.cache_stats(id).free_slow, 12);
+    assert_eq!(bed.stack.cache(id).stats().free_slow, 12);
     let rest = (6..per_slab).flat_map(|at| [all[at], all[per_slab + at]]);
     rest.chain(last).for_each(|object| free(&bed, id, object));
     bed.assert_empty(&[id]);
@@ -206,14 +205,14 @@ fn only_the_locked_slow_path_takes_the_list_lock() {
         let bed = bed::<S>();
         let id = cache(&bed, 256);
         let all = objects(&bed, id, 320);
-        let before = bed.stack.cache_stats(id);
+        let before = bed.stack.cache(id).stats();
         on_cpu(1);
         // One object of each slab stays, so that none becomes empty.
         let per_slab = bed.stack.cache(id).objects() as usize;
         let (stay, go): (Vec<_>, Vec<_>) =
             all.into_iter().enumerate().partition(|(at, _)| at % per_slab == 0);
         go.into_iter().for_each(|(_, object)| free(&bed, id, object));
-        let after = bed.stack.cache_stats(id);
+        let after = bed.stack.cache(id).stats();
         assert_eq!(bed.stack.validate(), Ok(()));
         stay.into_iter().for_each(|(_, object)| free(&bed, id, object));
         bed.assert_empty(&[id]);

@@ -6,9 +6,9 @@ use crate::support::{Backing, Bed, TestOs, small, unregister};
 use quarry_core::frame::NodeId;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::CacheId;
+use quarry_core::slab::Sheaf;
 use quarry_core::slab::SlabPolicy;
-use quarry_core::slab::sheaf::Sheaf;
-use quarry_core::stack::{ReclaimState, Stack, StackConfig};
+use quarry_core::stack::{ReclaimState, Request, Stack, StackConfig};
 use quarry_sys::percpu::{LockedSlots, NativeSlots, Object, PerCpu, ThreadStripe};
 use std::marker::PhantomData;
 use std::sync::Mutex;
@@ -20,7 +20,7 @@ use crate::support::seed::{Dice, seed};
 
 /// Stamps the suite on policies.
 macro_rules! stamp {
-    ($($name:ident: $policy:ty;)*) => {$(
+    ($($name:ident: $text:literal, $policy:ty, $($more:literal),+;)*) => {$(
         mod $name {
             use super::{LockedSlots, NativeSlots, ThreadStripe, exchange};
 
@@ -47,11 +47,8 @@ macro_rules! stamp {
     )*};
 }
 
-stamp! {
-    sheaf: quarry_core::slab::sheaf::Sheaf;
-    slub: quarry_core::slab::slub::Slub;
-    locked_slub: quarry_core::slab::slub::LockedSlub;
-}
+quarry_core::slab_policies!(stamp);
+stamp! { direct: "direct", crate::support::Direct, "", ""; }
 
 /// Steps of a thread; `QUARRY_TEST_ROUNDS` multiplies them.
 const STEPS: usize = 8_000;
@@ -127,12 +124,12 @@ impl<C: StackConfig> Trader<'_, C> {
         let size = self.size();
         let stack = self.market.stack;
         let object = match self.dice.below(8) {
-            0 => stack.alloc_zeroed(size).inspect(|object| {
+            0 => stack.alloc(Request::of(size).zeroed()).inspect(|object| {
                 assert!(pattern::is_zero(*object, size), "calloc of {size} is not zero");
             }),
             1 => {
                 let align = 1 << self.dice.below(14);
-                stack.alloc_aligned(size, align).inspect(|object| {
+                stack.alloc(Request::of(size).aligned(align)).inspect(|object| {
                     assert!((object.as_ptr() as usize).is_multiple_of(align));
                 })
             }
@@ -143,7 +140,7 @@ impl<C: StackConfig> Trader<'_, C> {
 
     fn refused(&self, size: usize) -> ! {
         let stack = self.market.stack;
-        let (usage, taken) = (stack.heap_use(), stack.pages().arena().pageblocks_taken());
+        let (usage, taken) = (stack.stats().heap, stack.pages().arena().pageblocks_taken());
         panic!("{size} bytes refused with {taken} pageblocks taken: {usage:?}")
     }
 
@@ -295,14 +292,14 @@ fn conserved<C: StackConfig>(bed: &Bed<C>) {
     assert_eq!(bed.stack.validate(), Ok(()));
     let ids: Vec<_> = (1..=quarry_core::heap::classes::COUNT).map(CacheId::new).collect();
     for &id in &ids {
-        let stats = bed.stack.cache_stats(id);
+        let stats = bed.stack.cache(id).stats();
         let allocs = stats.alloc_fast + stats.alloc_slow;
         let frees = stats.free_fast + stats.free_slow;
         // A list counts an operation before it commits, so one that starts again counts twice.
         assert!(allocs == frees || <C::Slab as SlabPolicy<_>>::NAME != "sheaf", "{stats:?}");
         assert_eq!(stats.active_objects, stats.parked_objects, "{stats:?}");
     }
-    assert_eq!(bed.stack.heap_use().mappings, 0);
+    assert_eq!(bed.stack.stats().heap.mappings, 0);
     bed.assert_empty(&ids);
 }
 
@@ -333,7 +330,7 @@ fn what_is_being_purged_is_not_refused() {
             });
         }
         while working.load(Ordering::Acquire) > 0 {
-            let _ = bed.stack.purge_free();
+            let _ = bed.stack.upkeep().purge_free();
         }
     });
     filling.into_iter().for_each(free);

@@ -5,8 +5,6 @@ use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::SlabPolicy;
-use quarry_core::slab::sheaf::Sheaf;
-use quarry_core::slab::slub::{LockedSlub, Slub};
 use quarry_sys::percpu::{Object, VirtualSlots};
 
 /// A heap on two CPUs, and what its callers hold.
@@ -35,7 +33,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Holder<S> {
     /// The figures are exact while nobody else is at work.
     fn check(&self) {
         let stack = &self.bed.stack;
-        let usage = stack.heap_use();
+        let usage = stack.stats().heap;
         let sizes = || self.held.iter().map(|object| stack.usable_size(*object));
         let used: usize = sizes().filter(|size| *size <= LARGEST_BLOCK).sum();
         let mapped: usize = sizes().filter(|size| *size > LARGEST_BLOCK).sum();
@@ -46,7 +44,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Holder<S> {
         assert_eq!(usage.used_bytes + usage.free_bytes, usage.arena_bytes, "{usage:?}");
         assert!(usage.parked_bytes <= usage.free_bytes, "{usage:?}");
         assert!(usage.arena_bytes + usage.mapped_bytes <= usage.address_space_bytes, "{usage:?}");
-        let memory = stack.memory_held();
+        let memory = stack.stats().memory;
         assert_eq!(usage.used_bytes, memory.objects + memory.blocks, "{usage:?}, {memory:?}");
         assert_eq!(usage.mapped_bytes, memory.mappings, "{usage:?}, {memory:?}");
         assert_eq!(usage.parked_bytes, memory.parked, "{usage:?}, {memory:?}");
@@ -67,7 +65,7 @@ fn one_object_is_what_it_takes<S: SlabPolicy<VirtualSlots> + 'static>() {
     on_cpu(0);
     holder.check();
     holder.alloc(64);
-    assert_eq!(holder.bed.stack.heap_use().used_bytes, 64);
+    assert_eq!(holder.bed.stack.stats().heap.used_bytes, 64);
     holder.check();
     holder.finish();
 }
@@ -95,14 +93,20 @@ fn what_is_in_use_is_what_callers_hold<S: SlabPolicy<VirtualSlots> + 'static>() 
 
 #[test]
 fn figures_of_one_object() {
-    one_object_is_what_it_takes::<Sheaf>();
-    one_object_is_what_it_takes::<Slub>();
-    one_object_is_what_it_takes::<LockedSlub>();
+    macro_rules! each {
+        ($($name:ident: $text:literal, $policy:ty, $($more:literal),+;)*) => {
+            $(one_object_is_what_it_takes::<$policy>();)*
+        };
+    }
+    quarry_core::slab_policies!(each);
 }
 
 #[test]
 fn figures_of_many() {
-    what_is_in_use_is_what_callers_hold::<Sheaf>();
-    what_is_in_use_is_what_callers_hold::<Slub>();
-    what_is_in_use_is_what_callers_hold::<LockedSlub>();
+    macro_rules! each {
+        ($($name:ident: $text:literal, $policy:ty, $($more:literal),+;)*) => {
+            $(what_is_in_use_is_what_callers_hold::<$policy>();)*
+        };
+    }
+    quarry_core::slab_policies!(each);
 }

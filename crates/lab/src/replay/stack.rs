@@ -5,9 +5,9 @@ use anyhow::{Result, bail};
 use quarry_core::frame::{MigrateType, NodeId, Order, Pfn};
 use quarry_core::heap::options::{OptionError, StackOptions};
 use quarry_core::pcp::PageRequest;
-use quarry_core::slab::sheaf::Sheaf;
-use quarry_core::slab::slub::{LockedSlub, Slub};
-use quarry_core::slab::{CacheId, CacheParams, SlabPolicy};
+use quarry_core::slab::{
+    CacheId, CacheParams, SLAB_POLICIES, SlabPolicy, SlabVisitor, with_slab_policy,
+};
 use quarry_core::stack::{Stack, StackConfig};
 use quarry_harness::nearest;
 use quarry_harness::usage::Usage;
@@ -25,50 +25,34 @@ const RESERVE_BYTES: usize = 64 << 30;
 /// A slab policy with a page policy, written `slub+order0`; perhaps with a way to free lists of
 /// pages, as in `slub+order0+per_page`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub(crate) struct Policies {
-    slab: SlabName,
+    /// As `QUARRY_SLAB` spells it.
+    slab: String,
     /// As `QUARRY_PCP` spells it.
     pcp: String,
     /// As `QUARRY_FREE_LIST` spells it.
     free_list: Option<String>,
 }
 
-/// Lists the slab policies, so that what is done with each of them is said once.
-macro_rules! slab_policies {
-    ($($policy:ident),*) => {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-        enum SlabName {
-            $($policy),*
-        }
-
-        impl SlabName {
-            const ALL: &[Self] = &[$(Self::$policy),*];
-
-            fn name(self) -> &'static str {
-                match self {
-                    $(Self::$policy => <$policy as SlabPolicy<NativeSlots>>::NAME),*
-                }
-            }
-
-            /// Builds a stack with this policy and replays on it. The stack stays until the process
-            /// ends.
-            fn replay<R: Replay>(self, options: &StackOptions, replay: R) -> Result<R::Output> {
-                match self {
-                    $(Self::$policy => {
-                        Ok(replay.on(&StackMemory::<$policy>::build(options)?))
-                    })*
-                }
-            }
-        }
-    };
-}
-
-slab_policies!(Sheaf, Slub, LockedSlub);
-
 impl fmt::Display for Policies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}+{}", self.slab.name(), self.pcp)?;
+        write!(f, "{}+{}", self.slab, self.pcp)?;
         self.free_list.iter().try_for_each(|free_list| write!(f, "+{free_list}"))
+    }
+}
+
+impl From<Policies> for String {
+    fn from(policies: Policies) -> Self {
+        policies.to_string()
+    }
+}
+
+impl TryFrom<String> for Policies {
+    type Error = anyhow::Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
     }
 }
 
@@ -83,13 +67,17 @@ impl FromStr for Policies {
                 "{text}: accepted: SLAB+PCP, such as slub+order0, or SLAB+PCP+FREE_LIST"
             ))),
         };
-        let Some(slab) = SlabName::ALL.iter().find(|known| known.name() == slab) else {
-            let accepted: Vec<&str> = SlabName::ALL.iter().map(|known| known.name()).collect();
+        let Some(slab) = SLAB_POLICIES.iter().map(|known| known.name).find(|name| *name == slab)
+        else {
+            let accepted: Vec<&str> = SLAB_POLICIES.iter().map(|known| known.name).collect();
             let unknown = nearest::unknown("slab policy", slab, &accepted);
             bail!(Usage(format!("{text}: {unknown}")));
         };
-        let policies =
-            Self { slab: *slab, pcp: pcp.to_owned(), free_list: free_list.map(str::to_owned) };
+        let policies = Self {
+            slab: slab.to_owned(),
+            pcp: pcp.to_owned(),
+            free_list: free_list.map(str::to_owned),
+        };
         policies.apply(&mut StackOptions::default())?;
         Ok(policies)
     }
@@ -130,7 +118,22 @@ impl Policies {
         options.pages.reserve_bytes = RESERVE_BYTES;
         options.pages.declared_cpus = declared_cpus;
         self.apply(&mut options)?;
-        self.slab.replay(&options, replay)
+        let visitor = OnStack { options: &options, replay };
+        with_slab_policy(&self.slab, visitor).expect("the name comes from the registry")
+    }
+}
+
+/// Builds a stack with whichever slab policy, and replays on it.
+struct OnStack<'a, R> {
+    options: &'a StackOptions,
+    replay: R,
+}
+
+impl<R: Replay> SlabVisitor<NativeSlots> for OnStack<'_, R> {
+    type Output = Result<R::Output>;
+
+    fn visit<S: SlabPolicy<NativeSlots> + 'static>(self) -> Self::Output {
+        Ok(self.replay.on(&StackMemory::<S>::build(self.options)?))
     }
 }
 
@@ -186,14 +189,14 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
     #[inline]
     fn alloc(&self, (id, bytes): Self::Cache) -> Option<Buffer> {
         // SAFETY: the cache hands out objects of this size, each to one owner.
-        self.stack.cache_alloc(id).map(|object| unsafe { Buffer::new(object, bytes) })
+        self.stack.cache(id).alloc().map(|object| unsafe { Buffer::new(object, bytes) })
     }
 
     #[inline]
     fn free(&self, (id, _): Self::Cache, object: Buffer) {
         // SAFETY: replays free an object to the cache that it came from, and the buffer was its
         // only owner.
-        unsafe { self.stack.cache_free(id, object.into_address()) };
+        unsafe { self.stack.cache(id).free(object.into_address()) };
     }
 
     #[inline]
@@ -239,7 +242,7 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
         }
         counters.page_sections = self.stack.pages().pcp_totals().critical_sections;
         for cache in self.caches() {
-            let stats = self.stack.cache_stats(cache);
+            let stats = self.stack.cache(cache).stats();
             counters.slab_lock += stats.list_lock.acquisitions + stats.barn_lock.acquisitions;
             counters.slab_contended += stats.list_lock.contentions + stats.barn_lock.contentions;
             counters.slabs += stats.slabs_allocated;
@@ -248,7 +251,7 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
     }
 
     fn check_at_end(&self) -> Result<(), String> {
-        self.caches().into_iter().for_each(|cache| self.stack.shrink_cache(cache));
+        self.caches().into_iter().for_each(|cache| self.stack.cache(cache).shrink());
         self.stack.pages().drain_all();
         self.stack.validate().map_err(|broken| broken.to_string())?;
         match self.stack.pages().zones().budget().used() {

@@ -1,11 +1,11 @@
 //! `malloc` and `free` of policy `sheaf` on x86-64, instruction by instruction.
 //!
-//! They do the work of [`Stack::alloc_fast`](quarry_core::stack::Stack::alloc_fast) and
-//! `free_fast`, which `portable.rs` calls, in the same order and by the same sequences: the text of
-//! those comes from `quarry_sys`. A compiler needs five instructions more for the first and eight
-//! more for the second, because it folds no atomic load into its use and must carry a sequence's
-//! result past its end. That is a tenth of the time of a pair. Change both or neither: the tests of
-//! either path are the same.
+//! They do the work of `alloc_fast` and `free_fast` of [`Halves`](quarry_core::stack::Halves),
+//! which `portable.rs` calls, in the same order and by the same sequences: the text of those comes
+//! from `quarry_sys`. A compiler needs five instructions more for the first and eight more for the
+//! second, because it folds no atomic load into its use and must carry a sequence's result past its
+//! end. That is a tenth of the time of a pair. Change both or neither: the tests of either path are
+//! the same.
 //!
 //! Plain loads stand here for acquire loads: on x86-64 every load is one, and the assembler does
 //! not reorder.
@@ -196,7 +196,7 @@ fast_free! {
 }
 
 /// `operator delete` with a size under a name: `free`, and a look whether a request of this size
-/// can have got an object of this class (`Stack::was_asked_fast`). Where not, it jumps to `$slow`.
+/// can have got an object of this class (`Halves::was_asked_fast`). Where not, it jumps to `$slow`.
 macro_rules! fast_delete {
     ($(#[$attribute:meta])* $name:ident, $slow:ident) => {
         $crate::fast_path::fast_free! {

@@ -8,8 +8,9 @@ mod suite;
 mod tuning;
 
 use super::*;
-use crate::frame::FrameState;
+use crate::frame::{FrameState, MigrateType, NodeId, Order, Pfn};
 use quarry_sys::os::FakeOs;
+use quarry_sys::percpu::SlotIndex;
 use std::collections::BTreeMap;
 
 /// 64 MiB of address space, one growing node, all else as in the default stack.
@@ -22,7 +23,7 @@ pub(crate) const TINY: PageConfig = PageConfig {
     node_of_slot: |_| NodeId(0),
     declared_cpus: 2,
     faults: FaultPolicy { populate: true, huge: true },
-    pcp: PcpPolicy::V6_7,
+    pcp: PcpPolicy::V6_7(V6_7),
     free_list: FreeListPolicy::OneSection,
 };
 

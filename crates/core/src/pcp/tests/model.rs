@@ -11,7 +11,7 @@ fn small() -> PageAllocator {
     let config = PageConfig {
         initial_frames: 32,
         grow: false,
-        pcp: PcpPolicy::Order0 { batch: 2, high: 3 },
+        pcp: PcpPolicy::Order0(Order0 { batch: 2, high: 3 }),
         ..TINY
     };
     PageAllocator::build_with(

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::frame::MigrateType::{Movable, Reclaimable, Unmovable};
+use crate::pcp::registry::page_policies;
 use proptest::prelude::*;
 use std::sync::Barrier;
 
@@ -123,7 +124,7 @@ fn busy_lists(pcp: PcpPolicy) {
     let slot = SlotIndex(2);
     let single = pages.alloc(slot, request(0, Movable)).unwrap();
     let before = pages.pcp_counters(slot);
-    let busy = pages.pcps.pcp(slot, NodeId(0)).lists.lock();
+    let busy = pages.pcps.store.pcp(slot, NodeId(0)).lists.lock();
     let other = pages.alloc(slot, request(0, Movable)).unwrap();
     let mut bulk = [other; 10];
     assert_eq!(pages.alloc_bulk(slot, request(1, Movable), &mut bulk), 10);
@@ -317,7 +318,10 @@ macro_rules! suite {
     };
 }
 
-suite!(order0, PcpPolicy::Order0 { batch: 31, high: 186 });
-suite!(order0_large, PcpPolicy::Order0 { batch: 310, high: 1860 });
-suite!(v2016, PcpPolicy::V2016);
-suite!(v6_7, PcpPolicy::V6_7);
+macro_rules! every {
+    ($($type:ident, $page:literal, $about:literal,
+       [$($id:ident: $name:literal = $value:expr),+];)+) => {
+        $($(suite!($id, PcpPolicy::$type($value));)+)+
+    };
+}
+page_policies!(every);

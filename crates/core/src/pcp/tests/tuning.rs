@@ -224,7 +224,7 @@ fn the_current_drain_takes_whole_lists_beginning_with_the_one_freed_to() {
 
 #[test]
 fn lists_are_freed_to_and_taken_from_at_the_head_and_drained_at_the_tail() {
-    let config = PageConfig { pcp: PcpPolicy::Order0 { batch: 4, high: 1000 }, ..TINY };
+    let config = PageConfig { pcp: PcpPolicy::Order0(Order0 { batch: 4, high: 1000 }), ..TINY };
     let pages = build(config, &RingSizes::default());
     let slot = SlotIndex(0);
     let alloc = || pages.alloc(slot, request(0, Unmovable)).unwrap().pfn;
@@ -248,14 +248,14 @@ fn refills(pcp: PcpPolicy, order: u8) -> (u64, u64) {
 
 #[test]
 fn high_orders_reach_the_zone_once_per_batch_or_every_time() {
-    let vanilla = PcpPolicy::Order0 { batch: 31, high: 186 };
+    let vanilla = PcpPolicy::Order0(Order0 { batch: 31, high: 186 });
     assert_eq!(refills(vanilla, 0), (256_u64.div_ceil(31), 0));
     assert_eq!(refills(vanilla, 1), (0, 256), "vanilla: every block of order 1 takes the lock");
-    assert_eq!(refills(PcpPolicy::V2016, 1), (256_u64.div_ceil(31), 0));
-    assert_eq!(refills(PcpPolicy::V2016, 3), (256_u64.div_ceil(31), 0));
-    assert_eq!(refills(PcpPolicy::V2016, 4), (0, 256));
-    assert_eq!(refills(PcpPolicy::V6_7, 3), (256_u64.div_ceil(7), 0));
-    assert_eq!(refills(PcpPolicy::V6_7, 0), (3, 0), "63 + 126 + 252 blocks");
+    assert_eq!(refills(PcpPolicy::V2016(V2016), 1), (256_u64.div_ceil(31), 0));
+    assert_eq!(refills(PcpPolicy::V2016(V2016), 3), (256_u64.div_ceil(31), 0));
+    assert_eq!(refills(PcpPolicy::V2016(V2016), 4), (0, 256));
+    assert_eq!(refills(PcpPolicy::V6_7(V6_7), 3), (256_u64.div_ceil(7), 0));
+    assert_eq!(refills(PcpPolicy::V6_7(V6_7), 0), (3, 0), "63 + 126 + 252 blocks");
 }
 
 #[test]

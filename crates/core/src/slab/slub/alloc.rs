@@ -5,6 +5,7 @@
 
 use super::cache::{GUARD, LIST, SlubCache, guard_of};
 use super::cpu::count;
+use super::era::Era;
 use super::freelist::Freelist;
 use super::node::{Node, SlabChain};
 use super::order;
@@ -16,7 +17,7 @@ use quarry_sys::primitive::Ordering;
 /// Times the slow path looks at its CPU again after it has been moved to another one.
 const TRIES: u32 = 4;
 
-impl<P: Lists, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
+impl<P: Lists, E: Era> SlubCache<'_, P, E> {
     /// Takes an object from wherever there is one. `None` where there is no memory.
     pub(super) fn alloc_slow(&self) -> Option<Object> {
         let mut misses = 0;
@@ -55,7 +56,7 @@ impl<P: Lists, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
 
     /// Takes over what has been freed into the slab that a guard named.
     fn refill(&self, slot: SlotIndex, slab: Pfn, misses: &mut u64) -> Option<Freelist> {
-        let _held = (!LOCKLESS).then(|| self.node_of(slab).list.lock());
+        let _held = (!E::LOCKLESS).then(|| self.node_of(slab).list.lock());
         let chain = self.word(slab).take_frozen(self.tag(), misses)?;
         count(&self.cpu(slot).refills, 1);
         Some(self.taken(slab, chain))
@@ -172,7 +173,7 @@ impl<P: Lists, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
         };
         let page = context.pages.alloc(slot, request)?;
         let slab = page.pfn;
-        if self.tables.grow(context, slab).is_err() {
+        if self.tables.words.grow(context, slab).is_err() {
             context.pages.free(slot, slab, cache.order());
             return None;
         }

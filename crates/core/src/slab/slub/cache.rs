@@ -2,13 +2,16 @@
 //! objects, slabs and nodes.
 
 use super::cpu::CpuSlab;
+use super::era::Era;
 use super::freelist::{self, Freelist};
 use super::node::{Node, SlabLinks};
 use super::page_word::{FreedChain, PageWord, TakenChain};
 use super::tables::Tables;
-use crate::frame::{FRAME_SHIFT, NodeId, Pfn};
+use crate::frame::{NodeId, Pfn};
+use crate::slab::cache::Cache;
+use crate::slab::context::SlabContext;
 use crate::slab::misuse::written_after_free;
-use crate::slab::{Cache, SlabContext};
+use core::marker::PhantomData;
 use quarry_sys::percpu::{ArrayId, Lists, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 use quarry_sys::report::fatal;
@@ -27,14 +30,15 @@ pub(super) fn guard_of(slab: Pfn) -> u64 {
     u64::from(slab.0) + 1
 }
 
-/// One cache of one policy, `LOCKLESS` as for [`Slub`](super::Slub).
-pub(super) struct SlubCache<'a, P: Lists, const LOCKLESS: bool> {
+/// One cache of one policy, as version `E` of the kernel treats it.
+pub(super) struct SlubCache<'a, P: Lists, E: Era> {
     pub(super) context: &'a SlabContext<'a, P>,
     pub(super) cache: &'a Cache,
     pub(super) tables: &'a Tables,
+    pub(super) era: PhantomData<E>,
 }
 
-impl<'a, P: Lists, const LOCKLESS: bool> SlubCache<'a, P, LOCKLESS> {
+impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
     pub(super) fn array(&self) -> ArrayId {
         self.cache.id().array()
     }
@@ -45,7 +49,7 @@ impl<'a, P: Lists, const LOCKLESS: bool> SlubCache<'a, P, LOCKLESS> {
     }
 
     pub(super) fn word(&self, slab: Pfn) -> &'a PageWord {
-        self.tables.word(slab)
+        self.tables.words.word(slab)
     }
 
     pub(super) fn cpu(&self, slot: SlotIndex) -> &'a CpuSlab {
@@ -53,11 +57,11 @@ impl<'a, P: Lists, const LOCKLESS: bool> SlubCache<'a, P, LOCKLESS> {
     }
 
     pub(super) fn links(&self) -> SlabLinks<'a> {
-        SlabLinks { frames: self.context.pages.frames(), tables: self.tables }
+        SlabLinks { frames: self.context.pages.frames(), words: &self.tables.words }
     }
 
     /// The nodes of the stack.
-    pub(super) fn nodes(&self) -> impl Iterator<Item = &'a Node> + use<'a, P, LOCKLESS> {
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &'a Node> + use<'a, P, E> {
         self.tables.nodes(self.cache.id())
     }
 
@@ -75,9 +79,7 @@ impl<'a, P: Lists, const LOCKLESS: bool> SlubCache<'a, P, LOCKLESS> {
 
     /// The slab that an object lies in.
     pub(super) fn slab_of(&self, object: Object) -> Pfn {
-        let base = self.context.pages.arena().base().as_ptr() as usize;
-        let offset = object.as_ptr() as usize - base;
-        Pfn((offset >> FRAME_SHIFT) as u32).align_down(self.cache.order())
+        self.context.slab_of(self.cache, object)
     }
 
     /// Object `number` of a slab.
@@ -108,10 +110,7 @@ impl<'a, P: Lists, const LOCKLESS: bool> SlubCache<'a, P, LOCKLESS> {
     /// The objects of a list, in order. They may be relinked while they are walked only behind the
     /// walk. Aborts where a link leads to no object of the cache: the program has written to the
     /// object that holds it, which is free.
-    pub(super) fn walk(
-        &self,
-        list: Freelist,
-    ) -> impl Iterator<Item = Object> + use<'_, P, LOCKLESS> {
+    pub(super) fn walk(&self, list: Freelist) -> impl Iterator<Item = Object> + use<'_, P, E> {
         let (mut next, mut left) = (list.head, list.count);
         core::iter::from_fn(move || {
             let object = next?;

@@ -70,7 +70,7 @@ impl CpuSlab {
     pub(super) fn push(&self, _held: &Guard<'_, ()>, links: SlabLinks<'_>, slab: Pfn, free: u32) {
         let objects = self.objects.load(Ordering::Relaxed) + free;
         links.set_next(slab, self.head());
-        links.tables.previous(slab).store(objects, Ordering::Relaxed);
+        links.words.previous(slab).store(objects, Ordering::Relaxed);
         self.set(Link::to(slab), self.slabs() + 1, objects);
     }
 
@@ -79,7 +79,7 @@ impl CpuSlab {
         let slab = self.first()?;
         let next = links.next(slab);
         let objects =
-            next.get().map_or(0, |next| links.tables.previous(next).load(Ordering::Relaxed));
+            next.get().map_or(0, |next| links.words.previous(next).load(Ordering::Relaxed));
         self.set(next, self.slabs() - 1, objects);
         Some(slab)
     }

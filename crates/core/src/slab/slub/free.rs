@@ -2,26 +2,27 @@
 
 use super::cache::{SlubCache, guard_of};
 use super::cpu::count;
+use super::era::Era;
 use super::freelist::{self, Freelist};
 use super::node::{Node, PartialList, SlabChain};
 use super::order;
 use super::page_word::{FreedChain, Put};
 use crate::frame::{Kind, Links, Order, Pfn};
-use crate::slab::MAX_BATCH;
+use crate::slab::context::MAX_BATCH;
 use crate::slab::misuse::not_in_use;
 use quarry_sys::lock::Guard;
 use quarry_sys::percpu::{Lists, Object, Push, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
-impl<P: Lists, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
+impl<P: Lists, E: Era> SlubCache<'_, P, E> {
     /// Gives objects of one slab back to it: `head` to `tail`, linked, `count` of them.
     ///
     /// # Safety
     /// They are allocated objects of this cache in the slab `slab`, and nobody uses them.
-    pub(super) unsafe fn free_run(&self, slab: Pfn, head: Object, tail: Object, count: u32) {
+    pub(super) unsafe fn free_chain(&self, slab: Pfn, head: Object, tail: Object, count: u32) {
         let chain = self.freed(slab, head, count);
         let node = self.node_of(slab);
-        let mut list = (!LOCKLESS).then(|| node.list.lock());
+        let mut list = (!E::LOCKLESS).then(|| node.list.lock());
         let mut misses = 0;
         let mut put = self.put(slab, chain, tail, list.is_some(), &mut misses);
         if put == Put::NeedsListLock {
@@ -54,7 +55,7 @@ impl<P: Lists, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
         misses: &mut u64,
     ) -> Put {
         self.word(slab).put(self.tag(), chain, list_locked, misses, |next| {
-            // SAFETY: the object is being freed and nobody uses it (`free_run`'s promise).
+            // SAFETY: the object is being freed and nobody uses it (`free_chain`'s promise).
             unsafe { self.link(slab, tail, next) };
         })
     }
@@ -74,7 +75,7 @@ impl<P: Lists, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
     pub(super) fn free_list(&self, slab: Pfn, list: Freelist) {
         if let (Some(head), Some(tail)) = (list.head, self.walk(list).last()) {
             // SAFETY: the list is ours, its objects count as in use and lie in `slab`.
-            unsafe { self.free_run(slab, head, tail, list.count) };
+            unsafe { self.free_chain(slab, head, tail, list.count) };
         }
     }
 
@@ -89,7 +90,7 @@ impl<P: Lists, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
                     if let Some((of, head, tail, count)) = other {
                         // SAFETY: the list is ours, its objects count as in use; these lie in `of`
                         // and are linked in this order.
-                        unsafe { self.free_run(of, head, tail, count) };
+                        unsafe { self.free_chain(of, head, tail, count) };
                     }
                     Some((slab, object, object, 1))
                 }
@@ -97,7 +98,7 @@ impl<P: Lists, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
         }
         if let Some((of, head, tail, count)) = chain {
             // SAFETY: as above.
-            unsafe { self.free_run(of, head, tail, count) };
+            unsafe { self.free_chain(of, head, tail, count) };
         }
     }
 
@@ -133,7 +134,7 @@ impl<P: Lists, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
                 if let Some((head, tail, count)) = chain {
                     self.count_free_slow(count);
                     // SAFETY: the caller's promise; just linked, all in `slab`.
-                    unsafe { self.free_run(slab, head, tail, count) };
+                    unsafe { self.free_chain(slab, head, tail, count) };
                 }
             }
         }

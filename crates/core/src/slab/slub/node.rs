@@ -4,20 +4,20 @@
 //! Equations: `nr_partial = slabs on the list`; each of them is not frozen and has a free object;
 //! no other slab of the node is like that.
 
-use super::tables::Tables;
+use super::words::Words;
 use crate::frame::{FrameTable, FreshZero, Link, Links, List, Pfn};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
-/// A list of slabs, linked by the frame table's link word and the tables' `previous`.
+/// A list of slabs, linked by the frame table's link word and the words' `previous`.
 pub(super) type PartialList = List<Pfn>;
 
 /// Where the links of slabs are.
 #[derive(Clone, Copy)]
 pub(super) struct SlabLinks<'a> {
     pub(super) frames: &'a FrameTable,
-    pub(super) tables: &'a Tables,
+    pub(super) words: &'a Words,
 }
 
 impl Links for SlabLinks<'_> {
@@ -33,11 +33,11 @@ impl Links for SlabLinks<'_> {
 
     /// The slab in front of `slab`, on a node's list.
     fn previous(&self, slab: Pfn) -> Link<Pfn> {
-        Link::from_word(self.tables.previous(slab).load(Ordering::Relaxed))
+        Link::from_word(self.words.previous(slab).load(Ordering::Relaxed))
     }
 
     fn set_previous(&self, slab: Pfn, previous: Link<Pfn>) {
-        self.tables.previous(slab).store(previous.word(), Ordering::Relaxed);
+        self.words.previous(slab).store(previous.word(), Ordering::Relaxed);
     }
 }
 

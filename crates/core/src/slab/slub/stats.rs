@@ -1,9 +1,10 @@
 //! What a cache has done and holds, summed over nodes and slots.
 
 use super::cache::{LIST, POPS, PUSHES, SlubCache};
+use super::era::Era;
 use super::node::PartialList;
 use crate::frame::{Links, Pfn};
-use crate::slab::SlabStats;
+use crate::slab::stats::SlabStats;
 use quarry_sys::percpu::{Lists, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
@@ -19,7 +20,7 @@ struct FreeCount {
     partial_slabs: u64,
 }
 
-impl<P: Lists, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
+impl<P: Lists, E: Era> SlubCache<'_, P, E> {
     /// O(used slots + slabs on lists). A snapshot: its parts are read one after the other.
     pub(super) fn stats(&self) -> SlabStats {
         let mut stats = SlabStats::default();

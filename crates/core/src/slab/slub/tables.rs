@@ -2,36 +2,27 @@
 //!
 //! | array | bytes | per | what |
 //! |---|---|---|---|
-//! | words | 8 | frame | the [`PageWord`] of the slab that starts there: document 002's 0.2 % |
-//! | previous | 4 | frame | second link of a slab on a list; the first is the frame table's |
+//! | words | 12 | frame | [`Words`] |
 //! | nodes | 128 | cache and node | [`Node`] |
 //! | cpus | 64 | slot and cache | [`CpuSlab`]; one slot's lie together |
 //! | slots | 64 | slot | [`Slot`]: the lock of its partial lists |
 //!
-//! Slabs of order 0 have one frame and so one link word in the frame table, which is why the second
-//! link needs an array. All are made when the first cache is created, so that a stack with
-//! another policy pays nothing; those with an entry per frame grow as far as slabs lie.
+//! All are made when the first cache is created, so that a stack with another policy pays nothing.
 
 use super::cpu::CpuSlab;
 use super::node::Node;
-use super::page_word::PageWord;
-use crate::frame::{
-    DOWN, FRAME_BYTES, FreshZero, GrowingArray, MetadataKind, NodeId, OsArray, Pfn, Window,
-};
-use crate::slab::{CacheId, CacheTable, MAX_CACHES, SlabContext};
+use super::words::Words;
+use crate::frame::{FreshZero, NodeId, OsArray};
+use crate::slab::cache::{CacheId, MAX_CACHES};
+use crate::slab::context::SlabContext;
+use crate::slab::table::CacheTable;
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::{Os, OsResult};
-use quarry_sys::percpu::{PerCpu, SlotIndex};
-use quarry_sys::primitive::{AtomicBool, AtomicU32, Ordering};
-
-/// Bytes per frame that the policy adds to the frame table.
-pub(super) const BYTES_PER_FRAME: usize = size_of::<PageWord>() + size_of::<AtomicU32>();
-
-/// Frames whose entries become accessible together: 64 MiB of memory.
-const SECTION_FRAMES: usize = 16 * 1024;
+use quarry_sys::percpu::{Lists, SlotIndex};
+use quarry_sys::primitive::{AtomicBool, Ordering};
 
 /// What all caches of a slot share, on a cache line of its own.
 #[repr(C, align(64))]
@@ -54,12 +45,8 @@ unsafe impl FreshZero for Slot {}
 
 /// The arrays.
 pub(super) struct Tables {
-    words: GrowingArray<PageWord>,
-    previous: GrowingArray<AtomicU32, DOWN>,
-    /// Held while these two grow.
-    growth: CountedLock<()>,
-    /// What they lie in; dropped after them.
-    _window: Window,
+    /// What is recorded of slabs.
+    pub(super) words: Words,
     nodes: OsArray<Node>,
     cpus: OsArray<CpuSlab>,
     slots: OsArray<Slot>,
@@ -68,46 +55,13 @@ pub(super) struct Tables {
 
 impl Tables {
     fn reserve(os: &'static dyn Os, frames: usize, slots: usize, nodes: usize) -> OsResult<Self> {
-        let of_previous = GrowingArray::<AtomicU32, DOWN>::span(os, frames);
-        let bytes = of_previous + GrowingArray::<PageWord>::span(os, frames);
-        let window = Window::choose(os, bytes, os.page_size().max(FRAME_BYTES))?;
-        let edge = window.at(of_previous);
         Ok(Self {
-            words: GrowingArray::new(os, edge, frames),
-            previous: GrowingArray::new(os, edge, frames),
-            growth: CountedLock::new(()),
-            _window: window,
+            words: Words::reserve(os, frames)?,
             nodes: OsArray::zeroed(os, MAX_CACHES * nodes)?,
             cpus: OsArray::zeroed(os, MAX_CACHES * slots)?,
             slots: OsArray::zeroed(os, slots)?,
             nodes_each: nodes,
         })
-    }
-
-    /// Makes the entries of `slab` accessible, and of all frames in front of it.
-    pub(super) fn grow<P: PerCpu>(&self, context: &SlabContext<'_, P>, slab: Pfn) -> OsResult<()> {
-        if slab.index() < self.previous.len() {
-            return Ok(());
-        }
-        let _held = self.growth.lock();
-        let (known, capacity) = (self.previous.len(), self.words.capacity());
-        let len = (slab.index() + 1).next_multiple_of(SECTION_FRAMES).min(capacity);
-        if len > known {
-            self.words.grow(len)?;
-            self.previous.grow(len)?;
-            context.metadata.count(MetadataKind::SlabHeaders, (len - known) * BYTES_PER_FRAME);
-        }
-        Ok(())
-    }
-
-    /// The packed word of the slab at `slab`.
-    pub(super) fn word(&self, slab: Pfn) -> &PageWord {
-        self.words.at(slab.index())
-    }
-
-    /// The second link of the slab at `slab`.
-    pub(super) fn previous(&self, slab: Pfn) -> &AtomicU32 {
-        self.previous.at(slab.index())
     }
 
     /// A cache's part of a node.
@@ -136,7 +90,7 @@ impl Tables {
 
     /// Visits the locks of the tables, of the nodes of `caches`, and of slots.
     pub(super) fn visit_locks(&self, caches: &CacheTable, visit: &mut Visit<'_>) {
-        visit("slub->growth", &self.growth);
+        self.words.visit_locks(visit);
         for cache in caches.iter() {
             self.nodes(cache.id()).for_each(|node| node.visit_locks(visit));
         }
@@ -179,7 +133,7 @@ impl LateTables {
     }
 
     /// Reserves the tables if nobody has. One thread at a time: the table of caches sees to it.
-    pub(super) fn build<P: PerCpu>(&self, context: &SlabContext<'_, P>) -> OsResult<&Tables> {
+    pub(super) fn build<P: Lists>(&self, context: &SlabContext<'_, P>) -> OsResult<&Tables> {
         if self.get().is_none() {
             let arena = context.pages.arena();
             let slots = context.percpu.area().slots() as usize;

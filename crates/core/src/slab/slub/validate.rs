@@ -1,6 +1,7 @@
 //! Checks of the equations in `page_word`, `node`, `cpu` and the module. Slow; for tests.
 
 use super::cache::{LIST, SlubCache};
+use super::era::Era;
 use super::freelist::{self, Freelist};
 use super::node::PartialList;
 use crate::frame::{PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
@@ -17,7 +18,7 @@ struct Census {
     inuse: u64,
 }
 
-impl<P: Lists, const LOCKLESS: bool> SlubCache<'_, P, LOCKLESS> {
+impl<P: Lists, E: Era> SlubCache<'_, P, E> {
     /// Checks every slab, list and count of the cache. O(frames). Nobody else is at work.
     pub(super) fn validate(&self) -> Result<(), Broken> {
         let census = self.census()?;

@@ -8,9 +8,9 @@ const GIB: u32 = 1 << 18;
 #[test]
 fn marks_are_those_of_the_kernel() {
     // sqrt(16 * 1048576 kB) = 4096 kB = 1024 frames; gap = max(256, 262144 * 10 / 10000).
-    assert_eq!(Marks::of(GIB, GIB), Marks { min: 1024, low: 1286, high: 1548, promo: 1810 });
+    assert_eq!(Marks::of(GIB, GIB), Marks { min: 1024, low: 1286, high: 1548 });
     // 64 MiB: 1024 kB; the gap is a quarter of min.
-    assert_eq!(Marks::of(GIB / 16, GIB / 16), Marks { min: 256, low: 320, high: 384, promo: 448 });
+    assert_eq!(Marks::of(GIB / 16, GIB / 16), Marks { min: 256, low: 320, high: 384 });
     // Never below 128 kB, never above 256 MiB.
     assert_eq!(Marks::of(16, 16).min, 32);
     assert_eq!(Marks::of(u32::MAX, u32::MAX).min, 65536);

@@ -58,7 +58,7 @@ impl<C: StackConfig> Bed<C> {
         let _ = self.stack.trim();
         assert_eq!(self.stack.validate(), Ok(()));
         for &id in caches {
-            let stats = self.stack.cache_stats(id);
+            let stats = self.stack.cache(id).stats();
             assert_eq!(stats.total_slabs, 0, "an empty cache keeps slabs: {stats:?}");
             assert_eq!((stats.active_objects, stats.parked_objects), (0, 0));
         }

@@ -1,6 +1,7 @@
 //! What the suites share: stacks over systems that can fail, virtual CPUs, patterns and an oracle.
 
 mod bed;
+mod direct;
 mod oracle;
 pub(crate) mod pattern;
 mod random;
@@ -9,6 +10,7 @@ mod system;
 mod unregister;
 
 pub(crate) use bed::{Bed, VirtualConfig, on_cpu, small};
+pub(crate) use direct::Direct;
 pub(crate) use oracle::Oracle;
 pub(crate) use random::check;
 pub(crate) use system::{Backing, TestOs};

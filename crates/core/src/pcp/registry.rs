@@ -1,0 +1,100 @@
+//! The page policies, one line each. The options, the dispatch and the property suite read them
+//! here.
+
+use super::order0::Order0;
+use super::policy::{Policy, SizeInputs, Sizes};
+use super::v6_7::V6_7;
+use super::v2016::V2016;
+
+/// Calls the macro `$callback` with all lines. A line is `Type, "page in docs/policies",
+/// "what it is", [identifier: "name" = value, ..];`.
+macro_rules! page_policies {
+    ($callback:ident) => {
+        $callback! {
+            Order0, "order0", "single pages, fixed batch and high (Linux up to 5.13)", [
+                order0: "order0" = Order0 { batch: 31, high: 186 },
+                order0_63: "order0-63" = Order0 { batch: 63, high: 378 },
+                order0_310: "order0-310" = Order0 { batch: 310, high: 1860 }
+            ];
+            V2016, "v2016", "orders 0 to 3, one count (document 000)", [v2016: "v2016" = V2016];
+            V6_7, "v6.7", "orders 0 to 3 and 9, auto-tuned (Linux 6.7)", [v6_7: "v6.7" = V6_7];
+        }
+    };
+}
+#[cfg(test)]
+pub(super) use page_policies;
+
+/// Writes names as a list for people: `a, b or c`.
+macro_rules! one_of {
+    ($only:literal) => { $only };
+    ($one:literal $other:literal) => { concat!($one, " or ", $other) };
+    ($one:literal $($more:literal)+) => { concat!($one, ", ", $crate::pcp::one_of!($($more)+)) };
+}
+pub(crate) use one_of;
+
+/// A name of the registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegisteredPages {
+    /// The name.
+    pub name: &'static str,
+    /// What it stands for.
+    pub policy: PcpPolicy,
+    /// Name of its page in `docs/policies`, without the extension.
+    pub page: &'static str,
+    /// What it is, in some words.
+    pub about: &'static str,
+}
+
+macro_rules! define {
+    ($($type:ident, $page:literal, $about:literal,
+       [$($id:ident: $name:literal = $value:expr),+];)+) => {
+        /// Which policy the per-CPU lists follow.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum PcpPolicy {
+            $(#[doc = $about] $type($type)),+
+        }
+
+        /// All page policies by name.
+        pub const PAGE_POLICIES: &[RegisteredPages] = &[$($(RegisteredPages {
+            name: $name,
+            policy: PcpPolicy::$type($value),
+            page: $page,
+            about: $about,
+        }),+),+];
+
+        /// Their names, as a list for people.
+        pub const PAGE_POLICY_NAMES: &str = one_of!($($($name)+)+);
+
+        /// Runs `$body` with `$policy` bound to the chosen policy, compiled once for each type.
+        macro_rules! with_policy {
+            ($chosen:expr, $policy:ident => $body:expr) => {
+                match $chosen {
+                    $($crate::pcp::registry::PcpPolicy::$type($policy) => $body),+
+                }
+            };
+        }
+        pub(super) use with_policy;
+    };
+}
+page_policies!(define);
+
+impl PcpPolicy {
+    /// The policy of this name, if there is one.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        PAGE_POLICIES.iter().find(|known| known.name == name).map(|known| known.policy)
+    }
+
+    /// The order of each list.
+    pub(super) fn orders(&self) -> &'static [u8] {
+        fn of<P: Policy>(_: &P) -> &'static [u8] {
+            P::ORDERS
+        }
+        with_policy!(self, policy => of(policy))
+    }
+
+    /// The bounds for a zone.
+    pub(super) fn sizes(&self, inputs: SizeInputs) -> Sizes {
+        with_policy!(self, policy => policy.sizes(inputs))
+    }
+}

@@ -1,0 +1,69 @@
+//! The lists of all slots and nodes, and their bounds: what every policy works on.
+
+use super::lists::{Pcp, PcpCounters, Tuning};
+use super::policy::Sizes;
+use super::ring::{RingSizes, Rings};
+use crate::frame::{NodeId, OsArray};
+use quarry_sys::os::{Os, OsResult};
+use quarry_sys::percpu::SlotIndex;
+
+/// The lists.
+pub(super) struct ListStore {
+    /// Bounds of the lists of every node.
+    pub(super) sizes: Sizes,
+    pub(super) pcps: OsArray<Pcp>,
+    pub(super) rings: Rings,
+    slots: u32,
+    nodes: u8,
+}
+
+impl ListStore {
+    /// Reserves lists for `slots` slots of each of `nodes` nodes, with one list per entry of
+    /// `orders`.
+    pub(super) fn reserve(
+        os: &'static dyn Os,
+        (slots, nodes): (u32, u8),
+        sizes: Sizes,
+        orders: &'static [u8],
+        rings: &RingSizes,
+    ) -> OsResult<Self> {
+        let count = slots as usize * usize::from(nodes);
+        Ok(Self {
+            sizes,
+            pcps: OsArray::zeroed(os, count)?,
+            rings: Rings::reserve(os, count, orders, rings)?,
+            slots,
+            nodes,
+        })
+    }
+
+    pub(super) fn slots(&self) -> impl Iterator<Item = SlotIndex> {
+        (0..self.slots).map(SlotIndex)
+    }
+
+    pub(super) fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        (0..self.nodes).map(NodeId)
+    }
+
+    #[inline(always)]
+    pub(super) fn index(&self, slot: SlotIndex, node: NodeId) -> usize {
+        slot.index() * usize::from(self.nodes) + usize::from(node.0)
+    }
+
+    #[inline(always)]
+    pub(super) fn pcp(&self, slot: SlotIndex, node: NodeId) -> &Pcp {
+        self.pcps.at(self.index(slot, node))
+    }
+
+    /// What the lists of a slot have done, all nodes together. Waits for the lists.
+    pub(super) fn counters(&self, slot: SlotIndex) -> PcpCounters {
+        let mut sum = PcpCounters::default();
+        self.nodes().for_each(|node| sum += self.pcp(slot, node).counters());
+        sum
+    }
+
+    /// The state of the tuning of one slot and node. Waits for the lists.
+    pub(super) fn tuning(&self, slot: SlotIndex, node: NodeId) -> Tuning {
+        self.pcp(slot, node).lists.lock().tuning
+    }
+}

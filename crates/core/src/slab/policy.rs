@@ -1,0 +1,140 @@
+//! The trait of slab policies.
+
+use super::cache::{Cache, CacheId, CacheParams, SlabLayout};
+use super::context::SlabContext;
+use super::glance::Glance;
+use super::misuse::not_in_use;
+use super::reclaim::Reclaim;
+use super::stats::SlabStats;
+use crate::frame::Pfn;
+use core::mem::MaybeUninit;
+use quarry_sys::broken::Broken;
+use quarry_sys::locks::Visit;
+use quarry_sys::os::OsResult;
+use quarry_sys::percpu::{Object, PerCpu, Push};
+
+/// How the objects of caches travel between callers and slabs.
+///
+/// Every method is safe to call from any thread at any time. Slow paths hold no lock when they
+/// call the page allocator. A policy is one type; what it must have is what every policy has, and
+/// what it may have beside stands in [`Glance`].
+pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
+    /// The policy's name, as options and tables print it.
+    const NAME: &'static str;
+
+    /// A policy without caches; all zero bytes.
+    const NEW: Self;
+
+    /// Whether caches whose objects lie equally share one (see
+    /// [`CacheTable::add`](super::CacheTable::add)).
+    const MERGES: bool = false;
+
+    /// Bytes of metadata per frame that the policy adds to the frame table's.
+    const BYTES_PER_FRAME: usize = 0;
+
+    /// How slabs of a cache with these parameters are arranged.
+    fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout;
+
+    /// Takes up a new cache.
+    ///
+    /// # Errors
+    /// Where the OS refuses memory, or the slots have no room for one more cache.
+    fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()>;
+
+    /// Takes an object from the running CPU, or `None`: then [`alloc_slow`](Self::alloc_slow).
+    fn alloc_fast(percpu: &P, id: CacheId) -> Option<Object>;
+
+    /// Gives an object to the running CPU; `Refused`: then [`free_slow`](Self::free_slow). `slab`
+    /// is called by policies that have to know the slab.
+    ///
+    /// # Safety
+    /// `object` is an allocated object of the cache, in the slab that `slab` names, and its user
+    /// has given it up.
+    unsafe fn free_fast(
+        percpu: &P,
+        id: CacheId,
+        object: Object,
+        slab: impl FnOnce() -> Pfn,
+    ) -> Push;
+
+    /// Takes an object from wherever there is one. `None` where there is no memory.
+    fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object>;
+
+    /// Gives an object back.
+    ///
+    /// # Safety
+    /// `object` is an allocated object of the cache, and its user has given it up.
+    unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object);
+
+    /// Fills the front of `out` and returns how many objects there are, fewer than asked only where
+    /// memory is short. By default one after the other.
+    fn alloc_bulk(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        out: &mut [MaybeUninit<Object>],
+    ) -> usize {
+        for (taken, place) in out.iter_mut().enumerate() {
+            let fast = Self::alloc_fast(context.percpu, cache.id());
+            match fast.or_else(|| self.alloc_slow(context, cache)) {
+                Some(object) => place.write(object),
+                None => return taken,
+            };
+        }
+        out.len()
+    }
+
+    /// Gives objects back. By default one after the other.
+    ///
+    /// # Safety
+    /// Each of `objects` is an allocated object of the cache, all differ, and their user has given
+    /// them up.
+    unsafe fn free_bulk(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
+        for &object in objects {
+            let slab = || context.slab_of(cache, object);
+            // SAFETY: the caller's promise is passed on; the slab is the object's.
+            match unsafe { Self::free_fast(context.percpu, cache.id(), object, slab) } {
+                Push::Stored => {}
+                // SAFETY: the caller's promise is passed on.
+                Push::Refused => unsafe { self.free_slow(context, cache, object) },
+                Push::Duplicate => not_in_use(cache, object),
+            }
+        }
+    }
+
+    /// Gives back what `what` names; returns how many caches, and slots taken together as one, had
+    /// something to give. A policy that holds nothing of the kind does nothing.
+    fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32;
+
+    /// What the cache has done so far. A snapshot: its parts are read one after the other.
+    fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats;
+
+    /// Visits the locks of all caches.
+    fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>);
+
+    /// Checks the invariants of every cache, and those that the caches have together; no other
+    /// thread uses any of them meanwhile.
+    ///
+    /// # Errors
+    /// The first equation that does not hold.
+    fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken>;
+}
+
+/// Adds a cache to the table of `context` and lets the policy take it up.
+///
+/// # Errors
+/// As [`CacheTable::add`](super::CacheTable::add).
+pub fn create_cache<'a, P: PerCpu, S: SlabPolicy<P>>(
+    context: &SlabContext<'a, P>,
+    policy: &S,
+    name: &str,
+    params: &CacheParams,
+) -> OsResult<&'a Cache> {
+    let layout = |params: &CacheParams| S::layout(params, context.declared_cpus);
+    context.caches.add(name, params, S::MERGES, layout, |cache| {
+        policy.create(context, cache)?;
+        let fills_pages = cache.stride() <= context.pages.arena().os().page_size();
+        context.pages.note_touched(cache.id().kind(), fills_pages);
+        Ok(())
+    })
+}

@@ -1,0 +1,30 @@
+//! What a policy is asked to give back.
+
+use super::cache::{Cache, CacheId};
+use quarry_sys::percpu::SlotIndex;
+
+/// How much of what is not in use a policy gives back, and why.
+#[derive(Clone, Copy)]
+pub enum Reclaim<'a> {
+    /// Everything that all caches hold: out of slots and barns into slabs, and empty slabs to the
+    /// page allocator.
+    All,
+    /// The same for one cache.
+    Cache(&'a Cache),
+    /// What idle slots and idle caches hold, and of other caches what their CPUs have not needed
+    /// since the last call.
+    Idle(Idle<'a>),
+    /// Some of what caches hold between CPUs and slabs, down to what they may always hold: a
+    /// request was served from memory that was never touched.
+    Pressed,
+}
+
+/// Which slots and caches have not allocated or freed anything for a while. Both functions always
+/// give the same answer for the same argument.
+#[derive(Clone, Copy)]
+pub struct Idle<'a> {
+    /// Slots, whatever the cache.
+    pub slots: &'a dyn Fn(SlotIndex) -> bool,
+    /// Caches, on whatever CPU.
+    pub caches: &'a dyn Fn(CacheId) -> bool,
+}

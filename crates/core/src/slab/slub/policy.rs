@@ -1,0 +1,129 @@
+//! The policy: what a stack asks of it, handed to the cache that it is about.
+
+use super::cache::{SlubCache, guard_of};
+use super::era::{Era, Locked, Lockless};
+use super::order;
+use super::page_word;
+use super::tables::LateTables;
+use super::words::BYTES_PER_FRAME;
+use crate::frame::{MetadataKind, Pfn};
+use crate::slab::cache::{Cache, CacheId, CacheParams, SlabLayout};
+use crate::slab::context::SlabContext;
+use crate::slab::glance::Glance;
+use crate::slab::policy::SlabPolicy;
+use crate::slab::reclaim::Reclaim;
+use crate::slab::stats::SlabStats;
+use core::marker::PhantomData;
+use quarry_sys::broken::Broken;
+use quarry_sys::locks::Visit;
+use quarry_sys::os::{OsError, OsResult};
+use quarry_sys::percpu::{Lists, Object, Push};
+
+/// The policy, as version `E` of the kernel has it.
+pub struct SlubOf<E: Era> {
+    tables: LateTables,
+    era: PhantomData<E>,
+}
+
+/// SLUB of Linux 3.1 to 6.17, whose slow paths need no lock in most cases.
+pub type Slub = SlubOf<Lockless>;
+
+/// SLUB with the slow path from before Linux 3.1: every slow free takes the list lock.
+pub type LockedSlub = SlubOf<Locked>;
+
+impl<E: Era> SlubOf<E> {
+    fn of<'a, P: Lists>(
+        &'a self,
+        context: &'a SlabContext<'a, P>,
+        cache: &'a Cache,
+    ) -> SlubCache<'a, P, E> {
+        let tables = self.tables.get().expect("a cache has been created");
+        SlubCache { context, cache, tables, era: PhantomData }
+    }
+}
+
+impl<P: Lists, E: Era> Glance<P> for SlubOf<E> {}
+
+impl<P: Lists, E: Era> SlabPolicy<P> for SlubOf<E> {
+    const NAME: &'static str = E::NAME;
+    const NEW: Self = Self { tables: LateTables::new(), era: PhantomData };
+    const MERGES: bool = true;
+    const BYTES_PER_FRAME: usize = BYTES_PER_FRAME;
+
+    fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout {
+        SlabLayout { order: order::slab_order(params.stride(), declared_cpus), header_bytes: 0 }
+    }
+
+    fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
+        if cache.objects() > page_word::MAX_OBJECTS {
+            return Err(OsError(libc::EINVAL));
+        }
+        let tables = self.tables.build(context)?;
+        context.metadata.count(MetadataKind::CpuSlabs, tables.bytes_per_cache());
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn alloc_fast(percpu: &P, id: CacheId) -> Option<Object> {
+        // SAFETY: cells of this policy are lists, and objects on them are linked.
+        unsafe { percpu.list_pop(id.array()) }
+    }
+
+    #[inline(always)]
+    unsafe fn free_fast(
+        percpu: &P,
+        id: CacheId,
+        object: Object,
+        slab: impl FnOnce() -> Pfn,
+    ) -> Push {
+        // SAFETY: cells of this policy are lists; the caller gives the object up.
+        unsafe { percpu.list_push(id.array(), guard_of(slab()), object) }
+    }
+
+    fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
+        self.of(context, cache).alloc_slow()
+    }
+
+    unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
+        let own = self.of(context, cache);
+        own.count_free_slow(1);
+        // SAFETY: the caller gives up the object, which lies in its slab.
+        unsafe { own.free_chain(context.slab_of(cache, object), object, object, 1) };
+    }
+
+    unsafe fn free_bulk(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.of(context, cache).free_bulk(objects) };
+    }
+
+    fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
+        let shrink = |cache: &Cache| self.of(context, cache).shrink();
+        match what {
+            Reclaim::All => context.caches.iter().for_each(shrink),
+            Reclaim::Cache(cache) => shrink(cache),
+            Reclaim::Idle(idle) => {
+                let is_due = |cache: &&Cache| {
+                    (idle.caches)(cache.id()) && self.of(context, cache).stats().has_spare()
+                };
+                return context.caches.iter().filter(is_due).map(shrink).count() as u32;
+            }
+            // Nothing lies between CPUs and slabs.
+            Reclaim::Pressed => {}
+        }
+        0
+    }
+
+    fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
+        self.of(context, cache).stats()
+    }
+
+    fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
+        if let Some(tables) = self.tables.get() {
+            tables.visit_locks(context.caches, visit);
+        }
+    }
+
+    fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
+        context.caches.iter().try_for_each(|cache| self.of(context, cache).validate())
+    }
+}

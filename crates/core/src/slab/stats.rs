@@ -1,0 +1,79 @@
+//! What a cache has done and holds, in the words that all policies share.
+
+use crate::frame::MAX_NODES;
+use quarry_sys::lock::LockStats;
+
+/// What a cache has done so far; `slabinfo` prints it.
+///
+/// While no thread is at work, and with bulk requests counted by their objects:
+/// * allocations - frees = `active_objects - parked_objects` = objects that callers have
+/// * `slabs_allocated - slabs_freed = total_slabs`
+/// * `partial_slabs <= active_slabs <= total_slabs`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlabStats {
+    /// Objects in use by callers or parked on per-CPU lists.
+    pub active_objects: u64,
+    /// Objects of all slabs.
+    pub total_objects: u64,
+    /// Slabs with at least one object in use or parked.
+    pub active_slabs: u64,
+    /// Slabs held.
+    pub total_slabs: u64,
+    /// Slabs on partial lists.
+    pub partial_slabs: u64,
+    /// Objects on per-CPU lists and in barns.
+    pub parked_objects: u64,
+    /// Allocations served by the per-CPU form.
+    pub alloc_fast: u64,
+    /// Allocations that went further.
+    pub alloc_slow: u64,
+    /// Frees served by the per-CPU form.
+    pub free_fast: u64,
+    /// Frees that went further.
+    pub free_slow: u64,
+    /// Slabs taken from the page allocator.
+    pub slabs_allocated: u64,
+    /// Slabs given back.
+    pub slabs_freed: u64,
+    /// Times a CPU took over what others had freed into its slab (`ALLOC_REFILL`).
+    pub refills: u64,
+    /// Times a CPU let go of a slab that was used up (`DEACTIVATE_BYPASS`).
+    pub deactivations: u64,
+    /// Compare-and-swaps of a slab's word that somebody else was faster at (`CMPXCHG_DOUBLE_FAIL`).
+    pub cmpxchg_fails: u64,
+    /// Counters of the lock that guards the slabs.
+    pub list_lock: LockStats,
+    /// Counters of the locks of all barns, where the policy has barns.
+    pub barn_lock: LockStats,
+    /// What the barn of each node holds, where the policy has barns.
+    pub barns: [BarnStats; MAX_NODES],
+}
+
+impl SlabStats {
+    /// Objects handed out so far.
+    #[must_use]
+    pub fn allocs(&self) -> u64 {
+        self.alloc_fast + self.alloc_slow
+    }
+
+    /// Objects given back so far.
+    #[must_use]
+    pub fn frees(&self) -> u64 {
+        self.free_fast + self.free_slow
+    }
+
+    /// Whether a shrink would find anything: parked objects, or slabs without an object in use.
+    #[must_use]
+    pub fn has_spare(&self) -> bool {
+        self.parked_objects > 0 || self.total_slabs > self.active_slabs
+    }
+}
+
+/// What a barn holds for the CPUs of one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BarnStats {
+    /// Objects in the barn.
+    pub objects: u64,
+    /// Counters of its lock.
+    pub lock: LockStats,
+}

@@ -1,0 +1,73 @@
+//! Keeping the process within its recent footprint (see `footprint`).
+
+use super::config::StackConfig;
+use super::footprint::excess;
+use super::instance::Stack;
+use crate::frame::{FRAME_BYTES, Order};
+use crate::slab::{Reclaim, SlabPolicy};
+use crate::zone::Whole;
+use quarry_sys::clock::coarse_ns;
+use quarry_sys::primitive::Ordering::Relaxed;
+
+/// The smallest free blocks that are worth a system call each: 32 KiB, whose page faults cost
+/// several times as much.
+const WORTH_A_CALL: Order = Order::new(3);
+
+impl<C: StackConfig> Stack<C> {
+    /// Frames that may be in memory, and the most that have been in use lately.
+    fn footprint_and_peak(&self) -> (u32, u32) {
+        let inner = self.inner();
+        let zones = inner.pages.zones();
+        let used = zones.budget().used();
+        let barns = (inner.limits.barns() / FRAME_BYTES) as u32;
+        let in_use = used.saturating_sub(inner.mappings.cached_charged()).saturating_sub(barns);
+        let dirty: u32 = zones.all().map(|zone| zone.dirty()).sum();
+        (used.saturating_add(dirty), self.footprint.recent.note(in_use, coarse_ns()))
+    }
+
+    /// Called where memory may have been taken that nobody had touched: what is kept gives way to
+    /// it where the process would be larger otherwise than it has been lately. O(nodes), and no
+    /// lock, where there is nothing to do.
+    #[inline]
+    pub(super) fn bound_footprint(&self) {
+        if self.footprint.is_unbounded.load(Relaxed) {
+            return;
+        }
+        let (footprint, peak) = self.footprint_and_peak();
+        if excess(footprint, peak, 0) > 0 {
+            self.shrink_footprint();
+        }
+    }
+
+    #[cold]
+    fn shrink_footprint(&self) {
+        let Some(mut past) = self.footprint.given.try_lock() else { return };
+        // Somebody else may have done it meanwhile.
+        let (footprint, peak) = self.footprint_and_peak();
+        past.stuck = past.stuck.min(footprint);
+        let excess = excess(footprint, peak, past.stuck);
+        let excess = excess.min(past.allowance(peak, coarse_ns()));
+        if excess == 0 {
+            return;
+        }
+        past.spent += excess;
+        let inner = self.inner();
+        let zones = inner.pages.zones();
+        let mut left = inner.mappings.shrink_cache(inner.pages, excess);
+        if left > 0 {
+            inner.slab.reclaim(&self.context(), Reclaim::Pressed);
+        }
+        for node in zones.all().map(|zone| zone.node()) {
+            let bytes = left as usize * FRAME_BYTES;
+            if bytes == 0 {
+                break;
+            }
+            let mut given = zones.give_back_of(node, Whole::Dirty, bytes);
+            if given < bytes {
+                given += inner.pages.purge(node, WORTH_A_CALL, bytes - given);
+            }
+            left = left.saturating_sub((given / FRAME_BYTES) as u32);
+        }
+        past.stuck = self.footprint_and_peak().0;
+    }
+}

@@ -1,0 +1,12 @@
+//! The policies of a stack, as types.
+
+use crate::slab::SlabPolicy;
+use quarry_sys::percpu::PerCpu;
+
+/// The policies of a stack.
+pub trait StackConfig: 'static {
+    /// How CPUs are told apart.
+    type PerCpu: PerCpu;
+    /// How slab objects travel.
+    type Slab: SlabPolicy<Self::PerCpu>;
+}

@@ -1,0 +1,60 @@
+//! What the fast paths of allocation and free read.
+//!
+//! It is all zero until `init` has built everything else, and zero refuses every request: no size
+//! is below the first one too large (0 is a size too), no address is within the span. So the fast
+//! path needs no "is it initialised" of its own. It loads that size or the span first, with acquire
+//! ordering (free on x86-64): a thread that sees them sees the rest.
+
+use crate::slab::Geometry;
+use quarry_sys::percpu::PerCpu;
+use quarry_sys::primitive::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
+
+/// What the fast paths of allocation and free read.
+pub(super) struct FastPath<P> {
+    /// First size that is too large for a class; 0 until the stack is ready.
+    pub(super) small_end: AtomicUsize,
+    /// Start of the window's frames.
+    pub(super) base: AtomicUsize,
+    /// Bytes from there on whose frames have kinds; 0 until the stack is ready. A copy of the
+    /// arena's, which grows: who meets an address behind it goes the slow way, where it is brought
+    /// up to date.
+    pub(super) span: AtomicUsize,
+    /// One kind per frame, from where that of address 0 would be: a kind is found without the base.
+    pub(super) kinds: AtomicPtr<AtomicU8>,
+    pub(super) percpu: P,
+    pub(super) geometry: [Geometry; 256],
+    /// Bytes of an object of each cache; 0 where there is none.
+    pub(super) strides: [AtomicU32; 256],
+}
+
+impl<P: PerCpu> FastPath<P> {
+    /// Refuses everything.
+    pub(super) const fn new() -> Self {
+        Self {
+            small_end: AtomicUsize::new(0),
+            base: AtomicUsize::new(0),
+            span: AtomicUsize::new(0),
+            kinds: AtomicPtr::new(core::ptr::null_mut()),
+            percpu: P::INERT,
+            geometry: [const { Geometry::none() }; 256],
+            strides: [const { AtomicU32::new(0) }; 256],
+        }
+    }
+}
+
+/// Where fast paths in assembler find what they read: offsets in a [`Stack`].
+#[derive(Clone, Copy)]
+pub struct StackOffsets {
+    /// First size that is too large for a class.
+    pub small_end: usize,
+    /// Start of the window's frames.
+    pub base: usize,
+    /// Bytes from there on whose frames have kinds.
+    pub span: usize,
+    /// Address of the bytes with the kinds of frames, from where that of address 0 would be.
+    pub kinds: usize,
+    /// The slots.
+    pub percpu: usize,
+    /// The [`Geometry`] of each kind.
+    pub geometry: usize,
+}

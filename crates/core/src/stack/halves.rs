@@ -1,0 +1,133 @@
+//! The fast and the slow half of each request, apart.
+//!
+//! This is the face for a library that puts something of its own between the halves, as
+//! `libquarry.so` does: errno, the gate that `fork` closes, the start of a thread. Other users call
+//! [`Stack::alloc`] and its like, which are both halves.
+//!
+//! The fast halves take any address, also null. All are O(1), take no lock and make no atomic
+//! read-modify-write.
+
+use super::config::StackConfig;
+use super::instance::Stack;
+use super::misuse::Entry;
+use super::request::Request;
+use quarry_sys::percpu::Object;
+
+/// See the module; from [`Stack::halves`].
+pub struct Halves<'a, C: StackConfig>(&'a Stack<C>);
+
+impl<C: StackConfig> Stack<C> {
+    /// The halves of each request: not for users of a stack, but for a library on top of it.
+    #[inline(always)]
+    pub fn halves(&self) -> Halves<'_, C> {
+        Halves(self)
+    }
+}
+
+impl<C: StackConfig> Halves<'_, C> {
+    /// Allocates `size` bytes: `None` means [`alloc_slow`](Self::alloc_slow), also for a stack that
+    /// is not ready.
+    #[inline(always)]
+    pub fn alloc_fast(self, size: usize) -> Option<Object> {
+        self.0.alloc_fast(size)
+    }
+
+    /// [`Stack::alloc`] without another look at the fast path.
+    pub fn alloc_slow(self, request: Request) -> Option<Object> {
+        self.0.alloc_refused(request)
+    }
+
+    /// Allocates `size` bytes that are all zero: `None` means [`alloc_slow`](Self::alloc_slow).
+    #[inline(always)]
+    pub fn alloc_zeroed_fast(self, size: usize) -> Option<Object> {
+        self.0.alloc_zeroed_fast(size)
+    }
+
+    /// Frees an object: false means [`free_slow`](Self::free_slow).
+    ///
+    /// # Safety
+    /// If an allocation starts at `address`, its user has given it up.
+    #[inline(always)]
+    pub unsafe fn free_fast(self, address: *mut u8) -> bool {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.0.free_fast(address) }
+    }
+
+    /// Frees an allocation; reports a pointer that is none and aborts.
+    ///
+    /// # Safety
+    /// As [`free_fast`](Self::free_fast).
+    pub unsafe fn free_slow(self, object: Object) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.0.free_slow(object) };
+    }
+
+    /// Bytes of an object: `None` means [`Stack::usable_size`].
+    #[inline(always)]
+    pub fn usable_fast(self, address: *mut u8) -> Option<usize> {
+        self.0.usable_fast(address)
+    }
+
+    /// [`usable_fast`](Self::usable_fast), which also refuses what seems to have been freed a
+    /// moment ago.
+    #[inline(always)]
+    pub fn usable_fast_in_use(self, object: Object) -> Option<usize> {
+        self.0.usable_fast_in_use(object)
+    }
+
+    /// Whether `address` is an object that can have `size` bytes where it is. False for size 0.
+    #[inline(always)]
+    pub fn stays_fast(self, address: *mut u8, size: usize) -> bool {
+        self.0.stays_fast(address, size)
+    }
+
+    /// Moves what an object holds to another one of `size` bytes or somewhat more, and hands the
+    /// old object to `free`. `None`, and nothing done, means [`realloc_slow`](Self::realloc_slow).
+    ///
+    /// # Safety
+    /// `object` is used by the caller alone, and no more where this succeeds; `free` frees it.
+    #[inline]
+    pub unsafe fn move_fast(
+        self,
+        object: Object,
+        size: usize,
+        free: impl FnOnce(Object),
+    ) -> Option<Object> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.0.move_fast(object, size, free) }
+    }
+
+    /// Whether `object` is a block or a mapping that can have `size` bytes where it is, with
+    /// nothing to be done. False also where it is an object.
+    pub fn stays_large(self, object: Object, size: usize) -> bool {
+        self.0.stays_large(object, size)
+    }
+
+    /// [`Stack::realloc`] without another look at the fast paths.
+    ///
+    /// # Safety
+    /// As [`Stack::realloc`].
+    pub unsafe fn realloc_slow(self, object: Object, request: Request) -> Option<Object> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.0.realloc_aligned(object, request.size, request.align) }
+    }
+
+    /// Whether `address` is an object that a request of `size` bytes can have got: false means
+    /// [`demand_size`](Self::demand_size).
+    #[inline(always)]
+    pub fn was_asked_fast(self, address: *mut u8, size: usize) -> bool {
+        self.0.was_asked_fast(address, size)
+    }
+
+    /// Demands that `object` is what a request of `size` bytes at a multiple of `align`, a power of
+    /// two, gets, and has not been resized since; reports anything else and aborts.
+    pub fn demand_size(self, entry: Entry, object: Object, size: usize, align: usize) {
+        self.0.demand_size(entry, object, size, align);
+    }
+
+    /// Demands that `object` has `size` bytes, whatever was requested first; reports one that is
+    /// smaller and aborts.
+    pub fn demand_room(self, entry: Entry, object: Object, size: usize) {
+        self.0.demand_room(entry, object, size);
+    }
+}

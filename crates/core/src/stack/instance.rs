@@ -1,0 +1,264 @@
+//! The stack itself: what it is made of, and how it is built.
+
+use super::config::StackConfig;
+use super::deferral::Deferral;
+use super::fast_path::{FastPath, StackOffsets};
+use super::footprint::Footprint;
+use super::large::LargeCounts;
+use super::withheld::Withheld;
+use crate::frame::{Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, Pfn};
+use crate::heap::options::StackOptions;
+use crate::heap::{LARGEST_REQUEST, Mappings, classes};
+use crate::pcp::PageAllocator;
+use crate::slab::{
+    CacheId, CacheLimits, CacheParams, CacheTable, SlabContext, SlabPolicy, create_cache,
+};
+use core::cell::UnsafeCell;
+use core::mem::{ManuallyDrop, MaybeUninit, offset_of};
+use quarry_sys::os::{Os, OsResult};
+use quarry_sys::percpu::{Object, PerCpu};
+use quarry_sys::primitive::{AtomicBool, AtomicU8, Ordering};
+
+/// What needs the operating system to be built.
+struct Built {
+    pages: PageAllocator,
+    metadata: Metadata,
+    declared_cpus: u32,
+}
+
+/// Everything but the fast path.
+pub(super) struct Inner<'a, C: StackConfig> {
+    pub(super) pages: &'a PageAllocator,
+    pub(super) metadata: &'a Metadata,
+    pub(super) caches: &'a CacheTable,
+    pub(super) limits: &'a CacheLimits,
+    pub(super) slab: &'a C::Slab,
+    pub(super) mappings: &'a Mappings,
+    declared_cpus: u32,
+}
+
+/// One instance of Quarry.
+///
+/// What can stand in memory that nobody has written does: a new stack is all zero bytes, so that a
+/// static one touches only the pages of what it uses. Nothing of it is dropped: its memory is its
+/// system's, and addresses into that outlive it.
+pub struct Stack<C: StackConfig> {
+    pub(super) fast: FastPath<C::PerCpu>,
+    ready: AtomicBool,
+    is_built: AtomicBool,
+    pub(super) caches: CacheTable,
+    pub(super) limits: CacheLimits,
+    pub(super) slab: ManuallyDrop<C::Slab>,
+    pub(super) mappings: Mappings,
+    pub(super) large: LargeCounts,
+    /// Requests of each class of `malloc` that its arrays could not serve, as far as they count.
+    pub(super) misses: [AtomicU8; classes::COUNT + 1],
+    pub(super) deferral: Deferral,
+    pub(super) withheld: Withheld,
+    pub(super) footprint: Footprint,
+    built: UnsafeCell<MaybeUninit<Built>>,
+}
+
+// SAFETY: `built` is written once by `init` before `is_built` is set with release ordering, and
+// read only after that was seen; what it holds synchronises itself.
+unsafe impl<C: StackConfig> Sync for Stack<C> {}
+// SAFETY: nothing in a stack belongs to a thread.
+unsafe impl<C: StackConfig> Send for Stack<C> {}
+
+impl<C: StackConfig> Stack<C> {
+    /// See [`StackOffsets`].
+    pub const OFFSETS: StackOffsets = StackOffsets {
+        small_end: offset_of!(Self, fast.small_end),
+        base: offset_of!(Self, fast.base),
+        span: offset_of!(Self, fast.span),
+        kinds: offset_of!(Self, fast.kinds),
+        percpu: offset_of!(Self, fast.percpu),
+        geometry: offset_of!(Self, fast.geometry),
+    };
+
+    /// A stack that refuses every request until [`init`](Self::init).
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            fast: FastPath::new(),
+            ready: AtomicBool::new(false),
+            is_built: AtomicBool::new(false),
+            caches: CacheTable::new(),
+            limits: CacheLimits::new(),
+            slab: ManuallyDrop::new(C::Slab::NEW),
+            mappings: Mappings::new(),
+            large: LargeCounts::new(),
+            misses: [const { AtomicU8::new(0) }; classes::COUNT + 1],
+            deferral: Deferral::new(),
+            withheld: Withheld::new(),
+            footprint: Footprint::new(),
+            built: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+
+    /// Builds everything. Call once, from one thread.
+    ///
+    /// # Errors
+    /// What the OS says; the stack then refuses every request, and `init` may be tried again: it
+    /// goes on from where it failed, with the window that it may have already.
+    ///
+    /// # Panics
+    /// Where the stack is ready already.
+    pub fn init(&self, os: &'static dyn Os, options: &StackOptions) -> OsResult<()> {
+        assert!(!self.is_ready(), "a stack is initialised once");
+        self.fast.percpu.init(os)?;
+        if !self.is_built.load(Ordering::Acquire) {
+            self.build(os, options)?;
+        }
+        if options.heap {
+            self.create_classes()?;
+        }
+        if options.heap && options.pages.faults.populate {
+            let percpu = &self.fast.percpu;
+            percpu.area().populate(os, percpu.current());
+        }
+        let arena = self.inner().pages.arena();
+        let base = arena.base().as_ptr() as usize;
+        self.fast.base.store(base, Ordering::Relaxed);
+        debug_assert!(base.is_multiple_of(1 << FRAME_SHIFT), "the first kind is that of the base");
+        let kinds = self.inner().pages.frames().kinds().as_ptr();
+        self.fast.kinds.store(kinds.wrapping_sub(base >> FRAME_SHIFT), Ordering::Relaxed);
+        self.fast.span.store(arena.span_bytes(), Ordering::Release);
+        self.ready.store(true, Ordering::Release);
+        if options.heap {
+            self.fast.small_end.store(classes::LARGEST + 1, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn build(&self, os: &'static dyn Os, options: &StackOptions) -> OsResult<()> {
+        let slots = self.fast.percpu.area().slots();
+        let pages = PageAllocator::build(os, &options.pages, slots)?;
+        let metadata = Metadata::new(os);
+        if !options.bounds_footprint {
+            self.footprint.unbound();
+        }
+        let built = Built { pages, metadata, declared_cpus: options.pages.declared_cpus };
+        // SAFETY: nobody reads `built` before `is_built`, and the caller initialises from one
+        // thread.
+        unsafe { (*self.built.get()).write(built) };
+        self.is_built.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn create_classes(&self) -> OsResult<()> {
+        for class in self.caches.count() + 1..=classes::COUNT {
+            let size = classes::SIZES[class] as usize;
+            let mut name = quarry_sys::report::Line::<24>::default();
+            let _ = core::fmt::Write::write_fmt(&mut name, format_args!("malloc-{size}"));
+            let name = core::str::from_utf8(name.as_bytes()).unwrap_or("malloc");
+            let id = self.create_cache(name, &CacheParams { size, align: 16 })?;
+            assert_eq!(id.index(), class, "classes are the first caches");
+        }
+        self.caches.keep_apart();
+        Ok(())
+    }
+
+    /// Whether [`init`](Self::init) has succeeded.
+    #[inline]
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(super) fn inner(&self) -> Inner<'_, C> {
+        assert!(self.is_built.load(Ordering::Acquire), "the stack is not initialised");
+        // SAFETY: `is_built` is set after `built` was written, and it never changes again.
+        let built = unsafe { (*self.built.get()).assume_init_ref() };
+        Inner {
+            pages: &built.pages,
+            metadata: &built.metadata,
+            caches: &self.caches,
+            limits: &self.limits,
+            slab: &self.slab,
+            mappings: &self.mappings,
+            declared_cpus: built.declared_cpus,
+        }
+    }
+
+    pub(super) fn context(&self) -> SlabContext<'_, C::PerCpu> {
+        let inner = self.inner();
+        SlabContext {
+            percpu: &self.fast.percpu,
+            pages: inner.pages,
+            metadata: inner.metadata,
+            caches: inner.caches,
+            limits: inner.limits,
+            declared_cpus: inner.declared_cpus,
+        }
+    }
+
+    /// The page allocator: zones and per-CPU page lists.
+    #[inline]
+    pub fn pages(&self) -> &PageAllocator {
+        self.inner().pages
+    }
+
+    /// The slots.
+    #[inline]
+    pub fn percpu(&self) -> &C::PerCpu {
+        &self.fast.percpu
+    }
+
+    pub(super) fn arena(&self) -> &Arena {
+        self.pages().arena()
+    }
+
+    pub(super) fn frames(&self) -> &FrameTable {
+        self.pages().frames()
+    }
+
+    /// Whether an address lies among the frames in use, or between them. O(1), needs no
+    /// initialisation.
+    #[inline]
+    #[must_use]
+    pub fn owns(&self, address: *const u8) -> bool {
+        let span = self.fast.span.load(Ordering::Acquire);
+        (address as usize).wrapping_sub(self.fast.base.load(Ordering::Relaxed)) < span
+            || self.is_ready() && self.pfn(address).is_some()
+    }
+
+    /// Creates a cache for objects of its own.
+    ///
+    /// # Errors
+    /// As [`CacheTable::create`].
+    pub fn create_cache(&self, name: &str, params: &CacheParams) -> OsResult<CacheId> {
+        let cache = create_cache(&self.context(), &*self.slab, name, params)?;
+        self.fast.strides[cache.id().index()].store(cache.stride() as u32, Ordering::Relaxed);
+        self.fast.geometry[cache.id().index()].set(cache);
+        Ok(cache.id())
+    }
+
+    /// The frame that holds an address, if it may be ours; the slow way, which sees to it that
+    /// fast paths know all of the span from then on.
+    pub(super) fn pfn(&self, address: *const u8) -> Option<Pfn> {
+        let arena = self.arena();
+        let span = arena.span_bytes();
+        if self.fast.span.load(Ordering::Relaxed) < span {
+            self.fast.span.store(span, Ordering::Release);
+        }
+        arena.pfn(address)
+    }
+
+    pub(super) fn address(&self, pfn: Pfn) -> Object {
+        self.arena().address(pfn)
+    }
+}
+
+impl<C: StackConfig> Default for Stack<C> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Whether a request can be served at all.
+pub(super) fn is_sane(size: usize) -> bool {
+    size <= LARGEST_REQUEST
+}
+
+const _: () = assert!(FRAME_SHIFT == 12 && Kind::NONE.0 == 0);

@@ -1,0 +1,49 @@
+//! One instance of everything: slots, page allocator, caches, heap.
+//!
+//! A stack is a value. `malloc` uses one static instance; the lab builds the variants that it
+//! compares; tests build tiny ones. Its policies are type parameters, so that each fast path is
+//! compiled for its own policy.
+//!
+//! A user sees [`Stack`] and [`CacheRef`]; a library on top of a stack also [`Stack::halves`] and
+//! [`Stack::upkeep`]. Files use only those to their left:
+//!
+//! ```text
+//! config, deferral, fast_path, footprint, large, withheld -> instance -> misuse -> request
+//!     -> resize, caches, locks, direct_reclaim, bounding, withholding, reclaim -> halves, upkeep
+//!     -> stats -> print, validate
+//! ```
+
+mod bounding;
+mod caches;
+mod config;
+mod deferral;
+mod direct_reclaim;
+mod fast_path;
+mod footprint;
+mod halves;
+mod instance;
+mod large;
+mod locks;
+mod misuse;
+mod print;
+mod reclaim;
+mod request;
+mod resize;
+mod stats;
+mod upkeep;
+mod validate;
+mod withheld;
+mod withholding;
+
+pub use caches::CacheRef;
+pub use config::StackConfig;
+pub use fast_path::StackOffsets;
+pub use halves::Halves;
+pub use instance::Stack;
+pub use large::LargeStats;
+pub use misuse::{Entry, Misuse};
+pub use print::{Report, Section};
+pub use reclaim::{ReclaimState, Reclaimed};
+pub use request::{MIN_ALIGN, Request};
+pub use stats::{HeapUse, MemoryHeld, SlotUse, StackStats};
+pub use upkeep::Upkeep;

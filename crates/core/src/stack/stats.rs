@@ -1,0 +1,202 @@
+//! What a stack has done and holds, as one value.
+
+use super::config::StackConfig;
+use super::instance::Stack;
+use super::large::LargeStats;
+use crate::frame::{FRAME_BYTES, METADATA_KINDS, MetadataKind, NodeId, PAGEBLOCK_BYTES};
+use crate::pcp::PcpCounters;
+use crate::slab::{Cache, SlabPolicy, SlabStats};
+use quarry_sys::percpu::{PerCpu, SlotIndex};
+use quarry_sys::primitive::Ordering::Relaxed;
+
+/// A snapshot; its parts are read one after the other, and exact while no other thread is at work.
+///
+/// Equations: `used_bytes + free_bytes = arena_bytes`; `parked_bytes <= free_bytes`; what callers
+/// hold is `used_bytes + mapped_bytes`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeapUse {
+    /// Address space of zones and mappings.
+    pub address_space_bytes: usize,
+    /// Memory of the zones, in use or free, and of mappings kept for reuse.
+    pub arena_bytes: usize,
+    /// Memory of live mappings.
+    pub mapped_bytes: usize,
+    /// Live mappings.
+    pub mappings: usize,
+    /// Objects and blocks in use, in bytes; mappings are not among them.
+    pub used_bytes: usize,
+    /// Free objects of slabs, parked ones included.
+    pub free_objects: usize,
+    /// What is not in use: free objects and what slabs have beside objects, pages on the lists of
+    /// CPUs, free memory of the zones, mappings kept for reuse.
+    pub free_bytes: usize,
+    /// Of the free objects, those in the slots of CPUs and in barns.
+    pub parked_objects: usize,
+    /// Bytes of those.
+    pub parked_bytes: usize,
+}
+
+/// Where the memory of a heap is, in bytes; its parts are read one after the other. Their sum
+/// without `free_zero` and `withheld` is what may be resident, beside Quarry's own tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryHeld {
+    /// Objects of slabs that are in use.
+    pub objects: usize,
+    /// Objects in the arrays of CPUs and in barns.
+    pub parked: usize,
+    /// Free objects of slabs that have others in use.
+    pub free_in_slabs: usize,
+    /// Objects of slabs that have none in use.
+    pub empty_slabs: usize,
+    /// What slabs have beside their objects.
+    pub around_objects: usize,
+    /// Blocks of pages in use.
+    pub blocks: usize,
+    /// Freed blocks that are out of the program's reach and hold no memory.
+    pub withheld: usize,
+    /// Pages on the lists of CPUs.
+    pub page_lists: usize,
+    /// Free memory of the zones that may hold data.
+    pub free_dirty: usize,
+    /// Free memory of the zones that is known to be zero.
+    pub free_zero: usize,
+    /// Mappings in use, as far as they are charged to the budget.
+    pub mappings: usize,
+    /// Freed mappings that are kept, likewise.
+    pub mappings_cached: usize,
+}
+
+/// What the arrays of CPUs have room for and hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotUse {
+    /// Slots that have room for something.
+    pub awake: usize,
+    /// Bytes of objects that arrays have room for.
+    pub room_bytes: usize,
+    /// Bytes of objects in them.
+    pub held_bytes: usize,
+    /// Barriers that it took to empty them from other CPUs.
+    pub barriers: u64,
+}
+
+/// A snapshot; its parts are read one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StackStats {
+    /// How much memory is in use and free.
+    pub heap: HeapUse,
+    /// Where the memory is.
+    pub memory: MemoryHeld,
+    /// Blocks of pages that were requested: above the largest object, up to 1 MiB.
+    pub blocks: LargeStats,
+    /// Mappings that were requested: above 1 MiB.
+    pub mappings: LargeStats,
+    /// What the per-CPU page lists have done.
+    pub page_lists: PcpCounters,
+    /// What the arrays of CPUs hold.
+    pub slots: SlotUse,
+    /// Reclaims on the spot, for requests that had found nothing (the kernel's `allocstall`).
+    pub direct_reclaims: u64,
+    metadata: [usize; METADATA_KINDS],
+}
+
+impl StackStats {
+    /// Bytes of Quarry's own descriptors of one kind.
+    #[must_use]
+    pub fn metadata_bytes(&self, kind: MetadataKind) -> usize {
+        self.metadata[kind as usize]
+    }
+
+    /// Adds what a cache has; returns the bytes of its slabs.
+    fn add_cache(&mut self, cache: &Cache, stats: &SlabStats) -> usize {
+        let bytes = |objects: u64| objects as usize * cache.stride();
+        let empty = stats.total_slabs.saturating_sub(stats.active_slabs);
+        let empty = bytes(empty * u64::from(cache.objects()));
+        let free = stats.total_objects.saturating_sub(stats.active_objects);
+        let all = stats.total_slabs as usize * cache.order().bytes();
+        let memory = &mut self.memory;
+        memory.objects += bytes(stats.active_objects.saturating_sub(stats.parked_objects));
+        memory.parked += bytes(stats.parked_objects);
+        memory.free_in_slabs += bytes(free).saturating_sub(empty);
+        memory.empty_slabs += empty;
+        memory.around_objects += all.saturating_sub(bytes(stats.total_objects));
+        self.heap.free_objects += (free + stats.parked_objects) as usize;
+        self.heap.parked_objects += stats.parked_objects as usize;
+        all
+    }
+}
+
+impl<C: StackConfig> Stack<C> {
+    /// What the stack has done and holds now. O(caches * slots).
+    #[must_use]
+    pub fn stats(&self) -> StackStats {
+        let inner = self.inner();
+        let mut stats = StackStats {
+            blocks: self.large.blocks.stats(),
+            mappings: self.large.mappings.stats(),
+            page_lists: inner.pages.pcp_totals(),
+            direct_reclaims: self.deferral.reclaims.load(Relaxed),
+            slots: self.slot_use(),
+            ..StackStats::default()
+        };
+        let mut slabs = 0;
+        for cache in inner.caches.iter() {
+            slabs += stats.add_cache(cache, &inner.slab.stats(&self.context(), cache));
+        }
+        self.add_memory(&mut stats.memory, slabs);
+        self.add_heap_use(&mut stats);
+        for kind in MetadataKind::ALL {
+            stats.metadata[kind as usize] = inner.metadata.bytes(kind);
+        }
+        stats
+    }
+
+    fn slot_use(&self) -> SlotUse {
+        let area = self.fast.percpu.area();
+        SlotUse {
+            awake: area.awake().count(),
+            room_bytes: area.all_room(),
+            held_bytes: area.held_bytes(),
+            barriers: area.barriers(),
+        }
+    }
+
+    /// Adds what lies outside of slabs, which take `slabs` bytes.
+    fn add_memory(&self, memory: &mut MemoryHeld, slabs: usize) {
+        let inner = self.inner();
+        let zones = inner.pages.zones();
+        for zone in zones.all() {
+            memory.page_lists += self.listed_bytes(zone.node());
+            memory.free_dirty += zone.dirty() as usize * FRAME_BYTES;
+            memory.free_zero += zone.free().saturating_sub(zone.dirty()) as usize * FRAME_BYTES;
+        }
+        let mapped = zones.budget().mapped() as usize * FRAME_BYTES;
+        let used = zones.budget().used() as usize * FRAME_BYTES;
+        memory.withheld = self.withheld.frames() as usize * FRAME_BYTES;
+        let others = mapped + slabs + memory.page_lists + memory.withheld;
+        memory.blocks = used.saturating_sub(others);
+        memory.mappings_cached = inner.mappings.cached_charged() as usize * FRAME_BYTES;
+        memory.mappings = mapped.saturating_sub(memory.mappings_cached);
+    }
+
+    /// Bytes of frames of a node that wait in page lists.
+    fn listed_bytes(&self, node: NodeId) -> usize {
+        let slots = (0..self.fast.percpu.area().slots()).map(SlotIndex);
+        let frames = slots.map(|slot| self.inner().pages.pcp_tuning(slot, node).count as usize);
+        frames.sum::<usize>() * FRAME_BYTES
+    }
+
+    /// Adds the sums that follow from the parts.
+    fn add_heap_use(&self, stats: &mut StackStats) {
+        let (inner, memory) = (self.inner(), &stats.memory);
+        let zones: usize = inner.pages.zones().all().map(|zone| zone.managed() as usize).sum();
+        let heap = &mut stats.heap;
+        heap.address_space_bytes = self.arena().pageblocks_taken() * PAGEBLOCK_BYTES;
+        heap.arena_bytes = zones * FRAME_BYTES + memory.mappings_cached;
+        heap.mapped_bytes = memory.mappings;
+        heap.mappings = inner.mappings.live();
+        // Other threads may have taken more since the zones were looked at.
+        heap.used_bytes = (memory.objects + memory.blocks).min(heap.arena_bytes);
+        heap.free_bytes = heap.arena_bytes - heap.used_bytes;
+        heap.parked_bytes = memory.parked;
+    }
+}

@@ -1,0 +1,83 @@
+//! What a background thread does for a stack, and asks it.
+//!
+//! This is the face for a library that looks after a stack, as `libquarry.so` does; users call
+//! [`Stack::trim`] and [`Stack::reclaim`].
+
+use super::config::StackConfig;
+use super::instance::Stack;
+use super::reclaim::{ReclaimState, Reclaimed};
+use quarry_sys::locks::Visit;
+
+/// See the module; from [`Stack::upkeep`].
+pub struct Upkeep<'a, C: StackConfig>(&'a Stack<C>);
+
+impl<C: StackConfig> Stack<C> {
+    /// What looks after a stack: not for its users, but for a library on top of it.
+    #[inline(always)]
+    pub fn upkeep(&self) -> Upkeep<'_, C> {
+        Upkeep(self)
+    }
+}
+
+impl<C: StackConfig> Upkeep<'_, C> {
+    /// Bytes that the operating system could have at once: dirty free blocks and cached mappings.
+    /// O(nodes).
+    #[must_use]
+    pub fn freeable_bytes(self) -> usize {
+        self.0.freeable_bytes()
+    }
+
+    /// Bytes in barns. O(1).
+    #[must_use]
+    pub fn parked_in_barns(self) -> usize {
+        self.0.parked_in_barns()
+    }
+
+    /// Bytes in barns and in the arrays of CPUs. O(caches * slots that are awake).
+    #[must_use]
+    pub fn parked_bytes(self) -> usize {
+        self.0.parked_bytes()
+    }
+
+    /// Bytes in barns, and what the arrays of CPUs have room for. O(1).
+    #[must_use]
+    pub fn parked_bytes_at_most(self) -> usize {
+        self.0.parked_bytes_at_most()
+    }
+
+    /// Bytes of freed mappings in the mapping cache. O(1).
+    #[must_use]
+    pub fn cached_bytes(self) -> usize {
+        self.0.cached_bytes()
+    }
+
+    /// One look at everything, which notes what is due; only cached mappings go back at once.
+    pub fn look(self, state: &mut ReclaimState) -> Reclaimed {
+        self.0.look(state)
+    }
+
+    /// Purges up to 16 MiB of what the last look found due. Returns the bytes, `None` where nothing
+    /// is due any more.
+    pub fn purge_due(self, state: &mut ReclaimState) -> Option<usize> {
+        self.0.purge_due(state)
+    }
+
+    /// Gives free blocks and cached mappings to the operating system at once; returns the bytes.
+    pub fn purge_free(self) -> usize {
+        self.0.purge_free()
+    }
+
+    /// Slots, barns, empty slabs and per-CPU page lists go back to the zones. Slots of other CPUs
+    /// stay as they are where the calling thread may not stop them (see
+    /// [`reaches_every_slot`](quarry_sys::percpu::PerCpu::reaches_every_slot)).
+    pub fn shrink_all(self) {
+        self.0.shrink_all();
+    }
+
+    /// Visits every lock of the stack. A library calls `adopt_in_child` of each in the child of a
+    /// fork: what other threads held for one step of a fast path is let go there. O(caches +
+    /// slots).
+    pub fn visit_locks(self, visit: &mut Visit<'_>) {
+        self.0.visit_locks(visit);
+    }
+}

@@ -1,0 +1,48 @@
+//! Every registered policy is accepted by its option and has a page.
+
+use quarry_core::heap::options::{OptionError, StackOptions};
+use quarry_core::pcp::{PAGE_POLICIES, PcpPolicy};
+use quarry_core::slab::{SLAB_POLICIES, SlabPolicy, SlabVisitor, line_of, with_slab_policy};
+use quarry_sys::percpu::VirtualSlots;
+use std::path::Path;
+
+/// Asserts that a policy is accepted by `option`, named in what the option says it accepts, and
+/// described by a page that names it.
+fn is_known(option: &str, name: &str, page: &str, about: &str) {
+    assert_eq!(StackOptions::default().set(option, name), Ok(()), "{option}={name}");
+    let refused = StackOptions::default().set(option, "no such policy");
+    let Err(OptionError::BadValue { accepted }) = refused else { panic!("{refused:?}") };
+    assert!(accepted.split([',', ' ']).any(|known| known == name), "{name} in {accepted}");
+    let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/policies");
+    let path = pages.join(format!("{page}.md"));
+    let text = std::fs::read_to_string(&path).expect("every policy has a page");
+    assert!(text.contains(&format!("`{name}`")), "{name} on {}", path.display());
+    assert!(!about.is_empty());
+}
+
+#[test]
+fn slab_policies_are_known_everywhere() {
+    struct Name;
+    impl SlabVisitor<VirtualSlots> for Name {
+        type Output = &'static str;
+
+        fn visit<S: SlabPolicy<VirtualSlots> + 'static>(self) -> &'static str {
+            S::NAME
+        }
+    }
+    for (line, policy) in SLAB_POLICIES.iter().enumerate() {
+        is_known("SLAB", policy.name, policy.page, policy.about);
+        assert_eq!(with_slab_policy(policy.name, Name), Some(policy.name));
+        assert_eq!(line_of(policy.name), line);
+    }
+    assert_eq!(with_slab_policy("slob", Name), None);
+}
+
+#[test]
+fn page_policies_are_known_everywhere() {
+    for policy in PAGE_POLICIES {
+        is_known("PCP", policy.name, policy.page, policy.about);
+        assert_eq!(PcpPolicy::named(policy.name), Some(policy.policy));
+    }
+    assert_eq!(PcpPolicy::named("v5"), None);
+}
