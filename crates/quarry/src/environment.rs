@@ -10,7 +10,7 @@ use quarry_sys::file::find_piece;
 use quarry_sys::primitive::{AtomicBool, Ordering};
 use quarry_sys::report::warn;
 
-/// What concerns the process rather than the stack.
+/// Settings of the process rather than of the stack.
 pub(crate) struct Settings {
     /// `QUARRY_DISABLE=1`.
     pub(crate) disable: bool,
@@ -75,8 +75,8 @@ fn each_entry(mut visit: impl FnMut(&[u8])) {
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
         return;
     }
-    // SAFETY: `environ` is either null or a null-terminated array of NUL-terminated strings; nobody
-    // changes it while the first allocation is under way.
+    // SAFETY: `environ` is either null or a null-terminated array of NUL-terminated strings; no
+    // thread changes it while the first allocation is under way.
     unsafe {
         let mut entry = environ;
         if entry.is_null() {

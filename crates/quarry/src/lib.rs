@@ -74,13 +74,13 @@ impl Quarry {
     }
 }
 
-/// What a layout asks for.
+/// The request of a layout.
 #[inline(always)]
 const fn request(layout: Layout) -> Request {
     Request::of(layout.size()).aligned(layout.align())
 }
 
-/// What the instance gave, or where `QUARRY_DISABLE=1` the C library, or null.
+/// The instance's memory, or where `QUARRY_DISABLE=1` the C library's, or null.
 #[inline]
 fn or_system(object: Option<Object>, system: impl FnOnce() -> *mut u8) -> *mut u8 {
     match object {
@@ -133,7 +133,7 @@ unsafe impl GlobalAlloc for Quarry {
 }
 
 /// # Safety
-/// `pointer` is null or came from [`Quarry`], and nobody uses it any more.
+/// `pointer` is null or came from [`Quarry`], and its user has given it up.
 #[cold]
 #[inline(never)]
 unsafe fn free_refused(pointer: *mut u8) {

@@ -1,4 +1,7 @@
-//! What can be chosen when a stack is built, and how it is spelt in `QUARRY_*`.
+//! The choices of a stack, and their spelling in `QUARRY_*`.
+//!
+//! The table also has the options of the process-wide instance and of the command: the command
+//! checks them all, and must not link the instance, whose constructors would run in it.
 
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
 use crate::pcp::{FaultPolicy, FreeListPolicy, PAGE_POLICY_NAMES, PageConfig, PcpPolicy, V6_7};
@@ -12,7 +15,7 @@ pub struct StackOptions {
     pub pages: PageConfig,
     /// Whether the size classes of `malloc` are created.
     pub heap: bool,
-    /// Whether what is kept goes back before the process is larger for it than it has lately been.
+    /// Whether freed memory goes back before it makes the process larger than it has lately been.
     pub bounds_footprint: bool,
 }
 
@@ -20,7 +23,7 @@ pub struct StackOptions {
 /// nothing, and is halved until the system grants it.
 pub const DEFAULT_RESERVE: usize = 1 << 40;
 
-/// On a machine of one node nobody needs to be asked.
+/// The node on a machine of one node, where the system need not be asked.
 fn first_node(_slot: SlotIndex) -> NodeId {
     NodeId(0)
 }

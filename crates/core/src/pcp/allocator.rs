@@ -1,6 +1,6 @@
 //! The page allocator: zones and the per-CPU lists in front of them.
 //!
-//! Invariants, while nobody is at work:
+//! Invariants, while no thread is at work:
 //! * `budget.used = sum over zones of (managed - free) + mapped`
 //! * frames that are `in_pcp` by their state = pages on the lists of all slots
 
@@ -115,7 +115,7 @@ impl PageAllocator {
     /// watermarks that the request must respect.
     #[inline]
     pub fn alloc(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
-        // Rights beyond the usual are for those who have found nothing without them.
+        // Rights beyond the usual are for requests that have found nothing without them.
         let ask = Ask { flags: Default::default(), ..request.ask() };
         match self.pcps.alloc(&self.zones, slot, request.node, &ask, Mark::Low) {
             Some(page) => Some(page),
@@ -278,7 +278,7 @@ impl PageAllocator {
         self.pcps.store.tuning(slot, node)
     }
 
-    /// Checks every equation of zones, lists and budget. O(frames); nobody else may be at work.
+    /// Checks every equation of zones, lists and budget. O(frames); no other thread may be at work.
     ///
     /// # Panics
     /// With the equation that does not hold.

@@ -10,7 +10,7 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
 fresh_zero! {
-    /// What the policies steer by. The names are those of `struct per_cpu_pages` (Linux 6.7).
+    /// The state that policies steer by. The names are those of `struct per_cpu_pages` (Linux 6.7).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Tuning {
         /// Pages on all lists.
@@ -25,7 +25,7 @@ fresh_zero! {
         pub prev_free_high_order: bool,
     }
 
-    /// What the lists of a slot have done. All values only grow.
+    /// Counts of the work of a slot's lists. All values only grow.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct PcpCounters {
         /// Blocks handed out from the lists, those fetched for the purpose included.
@@ -82,7 +82,7 @@ impl core::ops::AddAssign for PcpCounters {
 }
 
 fresh_zero! {
-    /// What the lock guards.
+    /// The state that the lock guards.
     pub(super) struct Lists {
         pub(super) tuning: Tuning,
         pub(super) rings: [Ring; MAX_LISTS],

@@ -39,7 +39,8 @@ pub struct SlabStats {
     pub refills: u64,
     /// Times a CPU let go of a slab that was used up (`DEACTIVATE_BYPASS`).
     pub deactivations: u64,
-    /// Compare-and-swaps of a slab's word that somebody else was faster at (`CMPXCHG_DOUBLE_FAIL`).
+    /// Compare-and-swaps of a slab's word that another thread was faster at
+    /// (`CMPXCHG_DOUBLE_FAIL`).
     pub cmpxchg_fails: u64,
     /// Counters of the lock that guards the slabs.
     pub list_lock: LockStats,

@@ -9,7 +9,7 @@ use quarry_sys::clock::coarse_ns;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 /// Nanoseconds from one reclaim that has not helped to the next: 10 ms. A reclaim takes 5 us where
-/// nobody keeps anything, and up to a millisecond where many CPUs keep much.
+/// nothing is held, and up to a millisecond where many CPUs hold much.
 const DEFERRED_NS: u64 = 10_000_000;
 
 impl<C: StackConfig> Stack<C> {
@@ -35,7 +35,7 @@ impl<C: StackConfig> Stack<C> {
             return None;
         }
         self.deferral.reclaims.fetch_add(1, Relaxed);
-        // What is freed while it runs may have come too late for it.
+        // Objects that are freed while the reclaim runs may come too late for it.
         self.note_caches();
         let found = if self.direct_reclaim() { attempt() } else { None };
         let deferral = &self.deferral;

@@ -19,7 +19,7 @@ use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::{AtomicBool, AtomicU8, Ordering};
 
-/// What needs the operating system to be built.
+/// The parts that need the operating system to be built.
 struct Built {
     pages: PageAllocator,
     metadata: Metadata,
@@ -39,9 +39,8 @@ pub(super) struct Inner<'a, C: StackConfig> {
 
 /// One instance of Quarry.
 ///
-/// What can stand in memory that nobody has written does: a new stack is all zero bytes, so that a
-/// static one touches only the pages of what it uses. Nothing of it is dropped: its memory is its
-/// system's, and addresses into that outlive it.
+/// A new stack is all zero bytes, so that a static one touches only the pages of what it uses.
+/// Nothing of it is dropped: its memory is its system's, and addresses into that outlive it.
 pub struct Stack<C: StackConfig> {
     pub(super) fast: FastPath<C::PerCpu>,
     ready: AtomicBool,
@@ -139,8 +138,7 @@ impl<C: StackConfig> Stack<C> {
             self.footprint.unbound();
         }
         let built = Built { pages, metadata, declared_cpus: options.pages.declared_cpus };
-        // SAFETY: nobody reads `built` before `is_built`, and the caller initialises from one
-        // thread.
+        // SAFETY: no thread reads `built` before `is_built`, and one thread initialises.
         unsafe { (*self.built.get()).write(built) };
         self.is_built.store(true, Ordering::Release);
         Ok(())

@@ -1,12 +1,13 @@
 //! `realloc` and `malloc_usable_size`: in place where that is possible, by page tables where the
 //! pages are many, else by copying.
 //!
-//! Who asks for a little more will ask again. So what has to move because it grows by at most an
-//! eighth moves to where a quarter more than its old bytes have room: a block that grows by small
-//! steps to `n` bytes then moves at most `log(n) / log(1.25)` times, and `4 n` bytes are copied in
-//! all. The price: such a block of `old` bytes that was asked to be `size > old` has at most
-//! `1.25 * old * 9/8 < 1.41 * size` bytes. What grows by more, as containers that double do, gets
-//! what it asks for.
+//! A program that asks for a little more will ask again. So an allocation that has to move because
+//! it grows by at most an eighth gets a quarter more than its old bytes: a block that grows by
+//! small steps to `n` bytes then moves at most `log(n) / log(1.25)` times, and `4 n` bytes are
+//! copied in all. The price: such a block of `old` bytes that was asked to be `size > old` has at
+//! most
+//! `1.25 * old * 9/8 < 1.41 * size` bytes. An allocation that grows by more, as
+//! that of a container that doubles, gets what it asks for.
 //!
 //! Blocks of pages grow into the free frames behind them, and one that has to move because it grows
 //! is put, if that can be, where as many frames as it takes are free behind it: these stay free.
@@ -194,14 +195,14 @@ impl<C: StackConfig> Stack<C> {
         }
         let owner = self.owner(Entry::Realloc, object.as_ptr());
         let old = self.bytes_of(owner);
-        // What moves in place moves to a pageblock.
+        // A mapping that moves by page tables moves to a pageblock.
         if align <= PAGEBLOCK_BYTES
             && let Some(resized) = self.resize_in_place(owner, object, old, size)
         {
             return Some(resized);
         }
         let Some(new) = self.alloc_to_grow(old, size, align) else {
-            // What shrinks has memory enough.
+            // An allocation that shrinks has memory enough.
             return (size <= old).then_some(object);
         };
         // SAFETY: both allocations have at least `min(old, size)` bytes and do not overlap.

@@ -40,7 +40,7 @@ static BLOCKED: Signals = Signals(UnsafeCell::new(MaybeUninit::zeroed()));
 
 /// Looks for glibc's function behind `PTHREAD_STACK_MIN`, which has no public name (2.15). The
 /// loader takes a lock for that, under which others may wait for threads that allocate: called
-/// where nobody else can have it.
+/// where no other thread can have it.
 pub(crate) fn find_least_stack() {
     // SAFETY: the name is NUL-terminated.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr()) };
@@ -64,9 +64,9 @@ fn stack_bytes(attributes: &libc::pthread_attr_t) -> usize {
 
 /// Starts the thread, detached; returns whether there is one.
 pub(super) fn create() -> bool {
-    // SAFETY: the attributes and both signal sets live until the calls are done, and nobody else
-    // uses `BLOCKED` meanwhile (see there); the entry point lives as long as the process (the
-    // shared object is linked with -z nodelete).
+    // SAFETY: the attributes and both signal sets live until the calls are done, and no other
+    // thread uses `BLOCKED` meanwhile (see there); the entry point lives as long as the process
+    // (the shared object is linked with -z nodelete).
     unsafe {
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {

@@ -28,7 +28,7 @@ pub(super) struct CpuSlab {
     pub(super) refills: AtomicU64,
     /// Times a CPU let go of a slab that was used up.
     pub(super) deactivations: AtomicU64,
-    /// Compare-and-swaps of packed words that somebody else was faster at.
+    /// Compare-and-swaps of packed words that another thread was faster at.
     pub(super) cmpxchg_fails: AtomicU64,
 }
 
@@ -60,8 +60,8 @@ impl CpuSlab {
         self.objects.store(objects, Ordering::Relaxed);
     }
 
-    /// Puts a frozen slab with `free` free objects in front. A slab's second link, which nobody
-    /// needs here, remembers the objects of the list from it on.
+    /// Puts a frozen slab with `free` free objects in front. A slab's second link, which is
+    /// free here, remembers the objects of the list from it on.
     pub(super) fn push(&self, _held: &Guard<'_, ()>, links: Links<'_>, slab: Pfn, free: u32) {
         let objects = self.objects.load(Ordering::Relaxed) + free;
         links.set_next(slab, self.first());

@@ -22,7 +22,7 @@ use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 use quarry_sys::primitive::{AtomicBool, Ordering};
 
-/// What all caches of a slot share, on a cache line of its own.
+/// The state that all caches of a slot share, on a cache line of its own.
 #[repr(C, align(64))]
 struct Slot {
     /// Guards the partial lists.
@@ -119,7 +119,7 @@ impl LateTables {
         Self { tables: UnsafeCell::new(MaybeUninit::uninit()), ready: AtomicBool::new(false) }
     }
 
-    /// Reserves the tables if nobody has. One thread at a time: the table of caches sees to it.
+    /// Reserves the tables at the first call. One thread at a time: the table of caches sees to it.
     pub(super) fn build<P: PerCpu>(&self, context: &SlabContext<'_, P>) -> OsResult<&Tables> {
         if self.get().is_none() {
             let arena = context.pages.arena();
@@ -127,7 +127,7 @@ impl LateTables {
             let nodes = context.pages.zones().all().count();
             let frames = arena.frames() as usize;
             let tables = Tables::reserve(arena.os(), frames, slots, nodes)?;
-            // SAFETY: nobody reads before `ready`, and nobody else is building.
+            // SAFETY: no thread reads before `ready`, and only one builds.
             unsafe { (*self.tables.get()).write(tables) };
             self.ready.store(true, Ordering::Release);
         }
@@ -146,7 +146,7 @@ impl LateTables {
 impl Drop for LateTables {
     fn drop(&mut self) {
         if self.get().is_some() {
-            // SAFETY: written, and nobody else has a reference to what is being dropped.
+            // SAFETY: written, and no other reference to what is being dropped exists.
             unsafe { (*self.tables.get()).assume_init_drop() };
         }
     }

@@ -7,7 +7,7 @@ use crate::frame::{PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::Ordering;
 
-/// What a walk over all slabs has found.
+/// The findings of a walk over all slabs.
 #[derive(Default)]
 struct Census {
     slabs: u64,
@@ -17,7 +17,7 @@ struct Census {
 }
 
 impl<P: PerCpu, E: Era> SlubCache<'_, P, E> {
-    /// Checks every slab, list and count of the cache. O(frames). Nobody else is at work.
+    /// Checks every slab, list and count of the cache. O(frames). No other thread is at work.
     pub(super) fn validate(&self) -> Result<(), &'static str> {
         let census = self.census()?;
         let allocated: u64 =
@@ -99,7 +99,7 @@ impl<P: PerCpu, E: Era> SlubCache<'_, P, E> {
             if seen > state.free() {
                 return Err("inuse + length of the free list > objects");
             }
-            // SAFETY: on the slab's free list, so linked, and nobody else is at work.
+            // SAFETY: on the slab's free list, so linked, and no other thread is at work.
             next = unsafe { freelist::next(object) };
         }
         if seen != state.free() {
