@@ -44,7 +44,8 @@ build: ## libquarry.so, libquarry-slub.so and the command quarry
 	$(CARGO) build --release -p quarry-preload
 	@set -e; for slab in $(SLABS); do \
 		echo "==> building libquarry-$$slab.so"; \
-		QUARRY_BUILD_SLAB=$$slab $(CARGO) build --release -p quarry-preload --target-dir $(TARGET)/$$slab; \
+		QUARRY_BUILD_SLAB=$$slab \
+			$(CARGO) build --release -p quarry-preload --target-dir $(TARGET)/$$slab; \
 		cp $(TARGET)/$$slab/release/libquarry.so $(TARGET)/release/libquarry-$$slab.so; \
 	done
 	@echo "==> building the command quarry"

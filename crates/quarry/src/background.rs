@@ -25,7 +25,7 @@
 //! on other CPUs asks this thread and waits for a moment; without this thread they stay where they
 //! are.
 //!
-//! The thread must not be what keeps a process alive, or holds rights that the program has given
+//! The thread must not keep a process alive, or hold rights that the program has given
 //! up: at each look, and once a second while it sleeps, it sees whether it is the last thread, and
 //! gives up what the main thread has given up.
 //!
@@ -123,8 +123,8 @@ pub(crate) fn wake_reclaimer() {
     }
 }
 
-/// Whether there is enough to give back. O(nodes), but for a count of what CPUs hold, where that
-/// decides, at most ten times a second.
+/// Returns whether there is enough to give back. O(nodes), but for a count of what CPUs hold, where
+/// that decides, at most ten times a second.
 fn is_worth_a_thread() -> bool {
     const INTERVAL_NS: u64 = 100_000_000;
     static NEXT_COUNT_NS: AtomicU64 = AtomicU64::new(0);
@@ -152,8 +152,8 @@ pub(crate) fn start_while_allocating() {
     }
 }
 
-/// Whether [`start_while_allocating`] is worth a call: there are threads, but none of ours, and
-/// enough is in use.
+/// Returns whether [`start_while_allocating`] is worth a call: there are threads, but none of ours,
+/// and enough is in use.
 #[inline]
 pub(crate) fn may_be_due() -> bool {
     STATE.load(Ordering::Relaxed) == NONE

@@ -25,7 +25,7 @@ pub(crate) struct Settings {
 /// `QUARRY_DEEPBIND`.
 static KEEPS_DEEPBIND: AtomicBool = AtomicBool::new(false);
 
-/// Whether RTLD_DEEPBIND is to be left alone.
+/// Returns whether RTLD_DEEPBIND is to be left alone.
 pub(crate) fn keeps_deepbind() -> bool {
     KEEPS_DEEPBIND.load(Ordering::Relaxed)
 }
@@ -48,7 +48,7 @@ pub(crate) fn apply(options: &mut StackOptions) -> Settings {
     settings
 }
 
-/// Whether `QUARRY_SANDBOX=1`, which must be known before anything is asked of the system.
+/// Returns whether `QUARRY_SANDBOX=1`, which must be known before anything is asked of the system.
 pub(crate) fn asks_for_confinement() -> bool {
     let mut asks = false;
     each_entry(|entry| {

@@ -38,7 +38,7 @@ use quarry_sys::percpu::Object;
 pub struct Quarry;
 
 impl Quarry {
-    /// Whether `address` lies in memory that Quarry manages. O(1).
+    /// Returns whether `address` lies in memory that Quarry manages. O(1).
     #[must_use]
     pub fn owns(address: *const u8) -> bool {
         process::STACK.owns(address)
@@ -66,7 +66,7 @@ impl Quarry {
         process::trim()
     }
 
-    /// What the heap has done and holds. `None` where the C library serves, or nothing was
+    /// The counts of the heap and its memory. `None` where the C library serves, or nothing was
     /// requested yet. O(size classes * CPUs).
     #[must_use]
     pub fn stats() -> Option<StackStats> {

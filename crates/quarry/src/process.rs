@@ -62,7 +62,7 @@ pub enum Mode {
     Unavailable,
 }
 
-/// Whether the instance has been built.
+/// Returns whether the instance has been built.
 pub(crate) fn is_ready() -> bool {
     STATE.load(Ordering::Acquire) == READY
 }
@@ -83,8 +83,8 @@ pub fn limit() -> Option<usize> {
     (ensure_ready() == Mode::Ready).then(limits::effective)?
 }
 
-/// Whether an object may be opened so that it binds the C library's `malloc` and `free`: where the
-/// C library serves the program as well, and where `QUARRY_DEEPBIND=1` asks for it.
+/// Returns whether an object may be opened so that it binds the C library's `malloc` and `free`:
+/// where the C library serves the program as well, and where `QUARRY_DEEPBIND=1` asks for it.
 #[must_use]
 pub fn allows_deepbind() -> bool {
     ensure_ready() == Mode::Disabled || environment::keeps_deepbind()

@@ -27,13 +27,13 @@ static COPY: AtomicU32 = AtomicU32::new(libc::STDERR_FILENO as u32);
 /// Where the copy is put at least: out of the way of programs that count on the lowest free
 /// descriptors.
 const COPY_FROM: c_int = 100;
-/// What standard error was when the process started; a device of this number does not exist.
+/// The device of standard error when the process started; a device of this number does not exist.
 static DEVICE: AtomicU64 = AtomicU64::new(u64::MAX);
 static INODE: AtomicU64 = AtomicU64::new(0);
 
 static IS_PREPARED: AtomicBool = AtomicBool::new(false);
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
-/// Whether it has been said at the start that the file cannot be written.
+/// True if it has been said at the start that the file cannot be written.
 static HAS_COMPLAINED: AtomicBool = AtomicBool::new(false);
 
 static NAME: FileName = FileName(UnsafeCell::new([0; FILE_NAME_BYTES]));
@@ -138,7 +138,7 @@ fn complain(descriptor: c_int, name: &CStr, reason: &Refusal) {
     );
 }
 
-/// Whether a file can be written, as far as that can be seen without making or opening it.
+/// Returns whether a file can be written, as far as that can be seen without making or opening it.
 fn look_at(name: &CStr) -> Result<(), Refusal> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the name is NUL-terminated; lstat fills `status` where it succeeds, and only then it

@@ -13,9 +13,9 @@ use quarry_sys::percpu::SlotIndex;
 pub struct StackOptions {
     /// Zones and per-CPU page lists.
     pub pages: PageConfig,
-    /// Whether the size classes of `malloc` are created.
+    /// True if the size classes of `malloc` are created.
     pub heap: bool,
-    /// Whether freed memory goes back before it makes the process larger than it has lately been.
+    /// True if freed memory goes back before it makes the process larger than it has lately been.
     pub bounds_footprint: bool,
 }
 
@@ -34,7 +34,7 @@ fn running_node(_slot: SlotIndex) -> NodeId {
 }
 
 impl Default for StackOptions {
-    /// What `libquarry.so` starts with.
+    /// The options that `libquarry.so` starts with.
     fn default() -> Self {
         let nodes = (quarry_sys::topology::memory_node_limit() as usize).min(MAX_NODES) as u8;
         Self {
@@ -63,7 +63,7 @@ pub enum OptionError {
     UnknownName,
     /// The value is not of the kind that `accepted` describes.
     BadValue {
-        /// What would be accepted.
+        /// The accepted values.
         accepted: &'static str,
     },
 }
@@ -75,7 +75,7 @@ pub struct OptionHelp {
     pub name: &'static str,
     /// Accepted values.
     pub accepted: &'static str,
-    /// What it does.
+    /// Its effect.
     pub meaning: &'static str,
 }
 

@@ -37,7 +37,7 @@ impl PageAllocator {
     /// Reserves the arena and sets up zones and `slots` per-CPU lists for each of them.
     ///
     /// # Errors
-    /// What the OS says.
+    /// The OS's refusal.
     pub fn build(os: &'static dyn Os, config: &PageConfig, slots: u32) -> OsResult<Self> {
         Self::build_with(os, config, slots, line, &RingSizes::default())
     }
@@ -46,7 +46,7 @@ impl PageAllocator {
     /// nodes, and with the capacities of the per-CPU lists.
     ///
     /// # Errors
-    /// What the OS says.
+    /// The OS's refusal.
     pub fn build_with(
         os: &'static dyn Os,
         config: &PageConfig,
@@ -76,7 +76,7 @@ impl PageAllocator {
         })
     }
 
-    /// What is recorded of each frame.
+    /// The records of frames.
     #[inline]
     pub fn frames(&self) -> &FrameTable {
         self.zones.memory().frames()
@@ -198,7 +198,8 @@ impl PageAllocator {
         }
     }
 
-    /// Whether this frame is kept as part of an extent, or a free block reaches over it from below.
+    /// Returns whether this frame is part of a free extent, or a free block reaches over it
+    /// from below.
     fn is_inside_free(&self, pfn: Pfn) -> bool {
         let kept = self.zones.memory().pageblocks().of(pfn).extents();
         if kept.count_in(pfn.0 % PAGEBLOCK_FRAMES, 1) == 1 {
@@ -258,13 +259,13 @@ impl PageAllocator {
         self.zones.zone(node).purge(self.zones.memory(), smallest, most_bytes)
     }
 
-    /// What the lists of a slot have done, all nodes together.
+    /// The counts of a slot's lists, all nodes together.
     #[must_use]
     pub fn pcp_counters(&self, slot: SlotIndex) -> PcpCounters {
         self.pcps.store.counters(slot)
     }
 
-    /// What the lists of all slots have done.
+    /// The counts of the lists of all slots.
     #[must_use]
     pub fn pcp_totals(&self) -> PcpCounters {
         let mut sum = PcpCounters::default();

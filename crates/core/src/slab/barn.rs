@@ -117,7 +117,7 @@ impl Barn {
         }
     }
 
-    /// Sets how many objects are kept, and their distance in bytes. Before the first exchange.
+    /// Sets how many objects it may hold, and their distance in bytes. Before the first exchange.
     pub fn configure(&self, most: usize, stride: usize) {
         let mut sheaves = self.sheaves.lock();
         debug_assert!(sheaves.storage.is_none());

@@ -38,7 +38,7 @@ impl Barns {
         }
     }
 
-    /// Makes the barns of all nodes, and sets how many objects each keeps, and their distance in
+    /// Makes the barns of all nodes, and sets how many objects each may hold, and their distance in
     /// bytes. Before the first exchange.
     pub(super) fn configure<P: PerCpu>(
         &self,

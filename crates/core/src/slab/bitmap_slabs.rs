@@ -48,9 +48,9 @@ const FREE_MASK: u64 = (1 << FREE_BITS) - 1;
 /// is wasted at the smallest order.
 const _: () = assert!((MIN_ORDER.bytes() / super::cache::MIN_ALIGN) as u64 <= FREE_MASK);
 
-/// What word `index` of the bits adds to the digest of its slab, in the digest's place. A change of
-/// one word that lies within 32 neighbouring bits always shows: the product by an odd number loses
-/// nothing modulo 2^53, and the bits above are folded onto others.
+/// The term that word `index` of the bits adds to the digest of its slab, in the digest's place. A
+/// change of one word that lies within 32 neighbouring bits always shows: the product by an odd
+/// number loses nothing modulo 2^53, and the bits above are folded onto others.
 fn term(bits: u64, index: u32) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let multiplier = ODD.wrapping_mul(u64::from(2 * index + 1));
@@ -160,7 +160,7 @@ impl<'a> Slab<'a> {
             .fold(0, u64::wrapping_add)
     }
 
-    /// Whether the bits are as they were left; only the program can have changed them.
+    /// Returns whether the bits are as they were left; only the program can have changed them.
     fn is_intact(&self) -> bool {
         self.has_word_bits() || self.digest() == self.word().load(Ordering::Relaxed) & !FREE_MASK
     }

@@ -69,7 +69,7 @@ impl CacheLimits {
     /// Bytes of slabs without an object in use. Counted beside the locks, so a moment late.
     #[must_use]
     pub fn empty(&self) -> usize {
-        // What has been counted out may not have been counted in yet.
+        // A slab may be counted out before it is counted in.
         (self.empty.load(Relaxed) as isize).max(0) as usize
     }
 
@@ -93,7 +93,7 @@ impl CacheLimits {
         share(pages, PRESSED_SHARE).max(PRESSED_LEAST)
     }
 
-    /// Whether there are enough empty slabs.
+    /// Returns whether there are enough empty slabs.
     pub(super) fn is_empty_enough(&self, pages: &PageAllocator) -> bool {
         self.empty() >= share(pages, EMPTY_SHARE).max(EMPTY_LEAST)
     }
@@ -121,7 +121,7 @@ impl CacheLimits {
         }
     }
 
-    /// Whether a slot was refused room since the last call.
+    /// Returns whether a slot was refused room since the last call.
     pub(super) fn was_crowded(&self) -> bool {
         self.crowded.load(Relaxed) != 0 && self.crowded.swap(0, Relaxed) != 0
     }

@@ -1,5 +1,5 @@
-//! Which new slabs of a cache are brought into memory whole, by one call, which costs half of what
-//! the page faults of their pages would.
+//! The choice of new slabs that are brought into memory whole, by one call, which costs half of
+//! what the page faults of their pages would.
 //!
 //! Objects of up to a page lie in every page of their slab: a program that writes into each of them
 //! touches all of it. Of larger ones programs often touch only the front, so a cache of such
@@ -35,9 +35,9 @@ pub(super) struct Populating {
     sample: MaybePfn,
     /// Slabs made since then.
     since: u32,
-    /// Whether the last sample was dense.
+    /// True if the last sample was dense.
     is_dense: bool,
-    /// Whether there has been one.
+    /// True once there has been one.
     has_looked: bool,
 }
 
@@ -143,7 +143,7 @@ impl Plan {
     }
 }
 
-/// Whether at least 7/8 of the pages of a slab have been written, as far as can be seen.
+/// Returns whether at least 7/8 of the pages of a slab have been written, as far as can be seen.
 fn is_dense(pages: &PageAllocator, cache: &Cache, slab: Pfn) -> bool {
     let arena = pages.arena();
     let (start, page) = (arena.address(slab).as_ptr() as usize, arena.os().page_size());
@@ -162,8 +162,8 @@ fn is_dense(pages: &PageAllocator, cache: &Cache, slab: Pfn) -> bool {
     true
 }
 
-/// Whether something other than zeros was found in the page at `page` inside of `object`: where
-/// each sixty-fourth byte of the object is, for such is the alignment of what is large.
+/// Returns whether something other than zeros was found in the page at `page` inside of `object`:
+/// where each sixty-fourth byte of the object is, for such is the alignment of what is large.
 fn is_written(object: usize, page: usize) -> bool {
     let first = object + (page - object).next_multiple_of(64);
     PLACES.iter().any(|offset| peek::is_zero(first + offset) == Some(false))

@@ -119,7 +119,7 @@ impl SheafCache {
     }
 }
 
-/// Whether `object` is one of `objects`: looks at all of them, several at a time.
+/// Returns whether `object` is one of `objects`: looks at all of them, several at a time.
 fn is_among(objects: &[Object], object: Object) -> bool {
     objects.iter().fold(false, |found, other| found | (*other == object))
 }
@@ -327,7 +327,7 @@ impl Sheaf {
         own.slabs.free(context, cache, objects, own.keep_empty());
     }
 
-    /// Whether the wide arrays of a slot may hold those of `cache` as well. Takes no lock.
+    /// Returns whether the wide arrays of a slot may hold those of `cache` as well. Takes no lock.
     fn has_width_left<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,

@@ -25,7 +25,7 @@ const TURN_SCORE: u64 = 8;
 const ROOM_SCORE: u64 = 8;
 /// and where it gets none, after this many more: asking takes a lock that all CPUs share.
 const REFUSED_SCORE: u64 = 256;
-/// What the score of an array that was refused begins with.
+/// The score of an array right after it was refused.
 const REFUSED: u64 = 1 << 16;
 /// Word of an array's cell with its misses: `{- : 32 | score : 31 | ran empty last : 1}`. The upper
 /// half is not ours.
@@ -38,7 +38,7 @@ pub(super) struct Miss {
     pub(super) sheaf: usize,
     /// There is more room in the array now.
     pub(super) has_grown: bool,
-    /// It asked for more room in vain.
+    /// The array asked for more room in vain.
     pub(super) was_refused: bool,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Miss {
 pub(super) struct Means<'a> {
     /// Bounds of its growth. A function, because finding them takes longer than a miss.
     pub(super) limits: &'a dyn Fn() -> Limits,
-    /// Whether it may be wide, within those bounds.
+    /// True if it may be wide, within those bounds.
     pub(super) may_widen: &'a dyn Fn() -> bool,
     /// Takes the objects of arrays that lose their room for it.
     pub(super) take: &'a mut dyn FnMut(ArrayId, &[Object]),

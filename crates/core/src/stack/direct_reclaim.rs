@@ -45,7 +45,8 @@ impl<C: StackConfig> Stack<C> {
         found
     }
 
-    /// Whether a reclaim for a request of `frames` frames may find anything. O(caches * slots).
+    /// Returns whether a reclaim for a request of `frames` frames may find anything. O(caches *
+    /// slots).
     fn is_reclaim_due(&self, frames: u32) -> bool {
         let deferral = &self.deferral;
         let until = deferral.until_ns.load(Relaxed);
@@ -71,7 +72,7 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Whether a cache has fewer objects in use than the last reclaim saw.
+    /// Returns whether a cache has fewer objects in use than the last reclaim saw.
     fn has_freed(&self, cache: &Cache) -> bool {
         let seen = &self.deferral.caches[cache.id().index()];
         let live = seen.live.load(Relaxed);

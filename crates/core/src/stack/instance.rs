@@ -98,7 +98,7 @@ impl<C: StackConfig> Stack<C> {
     /// Builds everything. Call once, from one thread.
     ///
     /// # Errors
-    /// What the OS says; the stack then refuses every request, and `init` may be tried again: it
+    /// The OS's refusal; the stack then refuses every request, and `init` may be tried again: it
     /// goes on from where it failed, with the window that it may have already.
     ///
     /// # Panics
@@ -157,7 +157,7 @@ impl<C: StackConfig> Stack<C> {
         Ok(())
     }
 
-    /// Whether [`init`](Self::init) has succeeded.
+    /// Returns whether [`init`](Self::init) has succeeded.
     #[inline]
     pub(super) fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire)
@@ -211,7 +211,7 @@ impl<C: StackConfig> Stack<C> {
         self.pages().frames()
     }
 
-    /// Whether an address lies among the frames in use, or between them. O(1), needs no
+    /// Returns whether an address lies among the frames in use, or between them. O(1), needs no
     /// initialisation.
     #[inline]
     #[must_use]
@@ -254,7 +254,7 @@ impl<C: StackConfig> Default for Stack<C> {
     }
 }
 
-/// Whether a request can be served at all.
+/// Returns whether a request can be served at all.
 pub(super) fn is_sane(size: usize) -> bool {
     size <= LARGEST_REQUEST
 }

@@ -6,7 +6,7 @@
 //!
 //! 1. a cache without an operation since the last look gives its parked objects to its slabs, and
 //!    its empty slabs to the page allocator; of other caches, the CPUs that have not allocated or
-//!    freed anything since then give theirs, and the barn what it has kept all the while;
+//!    freed anything since then give theirs, and barns the objects not needed since then;
 //! 2. per-CPU page lists without use give their pages to the zones, others decay;
 //! 3. freed mappings that have been in the mapping cache for the delay are released;
 //! 4. free blocks of the zones that were dirty at the last look and still are go to the operating
@@ -231,8 +231,8 @@ impl<C: StackConfig> Stack<C> {
         done.shrunk += inner.slab.reclaim(&context, Reclaim::Idle(idle));
     }
 
-    /// Which slots have pushed or popped anything since the last look. O(1) for those that are
-    /// asleep or were never used.
+    /// Finds the slots that have pushed or popped anything since the last look. O(1) for those that
+    /// are asleep or were never used.
     fn busy_slots(&self, state: &mut ReclaimState) -> [bool; SLOT_GROUPS] {
         let area = self.fast.percpu.area();
         let mut operations = [0u64; SLOT_GROUPS];

@@ -14,14 +14,14 @@ use quarry_sys::primitive::Ordering;
 /// Alignment that every allocation has.
 pub const MIN_ALIGN: usize = 16;
 
-/// What is asked of [`Stack::alloc`]: `Request::of(100).aligned(64).zeroed()`.
+/// A request to [`Stack::alloc`]: `Request::of(100).aligned(64).zeroed()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Bytes.
     pub size: usize,
     /// The address is a multiple of this power of two, and of [`MIN_ALIGN`].
     pub align: usize,
-    /// Whether all bytes are 0. Memory that is known to be zero is not cleared again.
+    /// True if all bytes are 0. Memory that is known to be zero is not cleared again.
     pub zeroed: bool,
 }
 
@@ -47,7 +47,7 @@ impl Request {
         Self { zeroed: true, ..self }
     }
 
-    /// Whether an object of any class that is large enough will do.
+    /// Returns whether an object of any class that is large enough will do.
     #[inline(always)]
     const fn is_plain(self) -> bool {
         self.align <= MIN_ALIGN && !self.zeroed
@@ -180,7 +180,8 @@ impl<C: StackConfig> Stack<C> {
         Some(object)
     }
 
-    /// Whether the size classes of `malloc` exist. Without them their numbers may be other caches'.
+    /// Returns whether the size classes of `malloc` exist. Without them their numbers may be other
+    /// caches'.
     fn has_classes(&self) -> bool {
         self.fast.small_end.load(Ordering::Acquire) != 0
     }
@@ -225,9 +226,9 @@ impl<C: StackConfig> Stack<C> {
         taken
     }
 
-    /// Whether no reclaim can make room for this many frames: they are more than the limit, or they
-    /// are a good part of the window and live mappings leave fewer addresses. (A smaller request is
-    /// not refused by a count that other threads are about to change.)
+    /// Returns whether no reclaim can make room for this many frames: they are more than the limit,
+    /// or they are a good part of the window and live mappings leave fewer addresses. (A smaller
+    /// request is not refused by a count that other threads are about to change.)
     fn is_hopeless(&self, frames: u32) -> bool {
         const GOOD_PART: u32 = 64;
         let (arena, zones) = (self.arena(), self.pages().zones());

@@ -33,7 +33,8 @@ fn with_headroom(old: usize, size: usize) -> usize {
     (old + old / 4).min(if size <= classes::LARGEST { classes::LARGEST } else { LARGEST_BLOCK })
 }
 
-/// Whether an object of `old` bytes stays one of `size`: it holds as many, and wastes at most half.
+/// Returns whether an object of `old` bytes stays one of `size`: it holds as many, and wastes at
+/// most half.
 #[inline(always)]
 fn stays(old: usize, size: usize) -> bool {
     size.wrapping_sub(old / 2) <= old - old / 2
@@ -80,8 +81,9 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Whether `address` is an object of a slab that a request of `size` bytes can have got: the
-    /// fast path of [`demand_size`](Self::demand_size). As [`usable_fast`](Self::usable_fast).
+    /// Returns whether `address` is an object of a slab that a request of `size` bytes can have
+    /// got: the fast path of [`demand_size`](Self::demand_size). As
+    /// [`usable_fast`](Self::usable_fast).
     #[inline(always)]
     pub(super) fn was_asked_fast(&self, address: *mut u8, size: usize) -> bool {
         let served = |(kind, ..): (u8, _, _)| classes::SERVED.get(kind as usize);
@@ -129,7 +131,7 @@ impl<C: StackConfig> Stack<C> {
         self.misuse(entry, object.as_ptr(), Misuse::WrongSize { claimed, bytes })
     }
 
-    /// Whether `address` is an object of a slab that can have `size` bytes where it is: the
+    /// Returns whether `address` is an object of a slab that can have `size` bytes where it is: the
     /// fast path of [`realloc`](Self::realloc). As [`usable_fast`](Self::usable_fast).
     #[inline(always)]
     pub(super) fn stays_fast(&self, address: *mut u8, size: usize) -> bool {
@@ -281,8 +283,8 @@ impl<C: StackConfig> Stack<C> {
         taken.or_else(|| self.alloc(Request::of(size).aligned(align)))
     }
 
-    /// Whether `object` is a block or a mapping that can have `size` bytes where it is, with
-    /// nothing to be done. False also where it is an object.
+    /// Returns whether `object` is a block or a mapping that can have `size` bytes where it is,
+    /// with nothing to be done. False also where it is an object.
     pub(super) fn stays_large(&self, object: Object, size: usize) -> bool {
         let Some(frames) = frames_of(size) else { return false };
         if !self.is_ready() {

@@ -42,12 +42,12 @@ impl Withheld {
         }
     }
 
-    /// Whether a block is withheld. Takes no lock.
+    /// Returns whether a block is withheld. Takes no lock.
     pub(super) fn is_some(&self) -> bool {
         self.frames() > 0
     }
 
-    /// Whether a block is withheld that can probably be freed. Takes no lock.
+    /// Returns whether a block is withheld that can probably be freed. Takes no lock.
     pub(super) fn is_there_for_others(&self) -> bool {
         self.is_some() && !self.is_stuck.load(Relaxed)
     }

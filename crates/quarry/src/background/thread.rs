@@ -21,7 +21,7 @@ use quarry_sys::topology::run_anywhere;
 
 /// Bytes of stack for our own use: `ReclaimState` and a few batches, four times over.
 const STACK_BYTES: usize = 64 << 10;
-/// What is added for the C library's use where it does not say how much that is.
+/// Bytes added for the C library's use where it does not say how much it needs.
 const LIBRARY_BYTES: usize = 256 << 10;
 
 type LeastStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
@@ -47,7 +47,7 @@ pub(crate) fn find_least_stack() {
     LEAST_STACK.store(found as usize, Ordering::Relaxed);
 }
 
-/// What the stack of a thread with these attributes must have.
+/// The least stack of a thread with these attributes.
 fn stack_bytes(attributes: &libc::pthread_attr_t) -> usize {
     if LEAST_STACK.load(Ordering::Relaxed) == 0 && is_single_threaded() {
         find_least_stack();
@@ -92,7 +92,7 @@ pub(super) fn create() -> bool {
             result = libc::pthread_create(thread.as_mut_ptr(), attributes, run, null_mut());
         }
         if result == 0 {
-            // It goes on for ever, so its number stays valid.
+            // The thread never ends, so its number stays valid.
             run_anywhere(thread.assume_init());
         }
         libc::pthread_sigmask(libc::SIG_SETMASK, before, null_mut());

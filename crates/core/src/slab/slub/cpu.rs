@@ -1,4 +1,4 @@
-//! What a cache keeps per CPU beside the cell of the slot: a short list of partial slabs, and
+//! A cache's part of a CPU beside the cell of the slot: a short list of partial slabs, and
 //! counters.
 //!
 //! The kernel's `kmem_cache_cpu` is two things here. Its `freelist` and `slab` are the slot's cell

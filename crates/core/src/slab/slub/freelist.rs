@@ -31,7 +31,7 @@ pub(super) struct Freelist {
 }
 
 impl Freelist {
-    /// What was taken from a slab whose object number `n` is `object(n)`.
+    /// The objects taken from a slab whose object number `n` is `object(n)`.
     pub(super) fn taken(chain: TakenChain, object: impl Fn(u32) -> Object) -> Self {
         Self { head: Some(object(chain.first)), count: chain.count }
     }

@@ -40,7 +40,7 @@ const FROZEN: u64 = 1 << FROZEN_SHIFT;
 /// Most objects of a slab: `objects` has 15 bits (`MAX_OBJS_PER_PAGE`, Linux 3.x).
 pub(super) const MAX_OBJECTS: u32 = (1 << 15) - 1;
 
-/// What the word says of a slab at one moment.
+/// The state of a slab at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SlabState(u64);
 
@@ -73,7 +73,7 @@ impl SlabState {
         self.objects() - self.inuse()
     }
 
-    /// Whether the slab belongs to a CPU.
+    /// Returns whether the slab belongs to a CPU.
     pub(super) fn is_frozen(self) -> bool {
         self.0 & FROZEN != 0
     }
@@ -116,7 +116,7 @@ pub(super) struct TakenChain {
     pub(super) count: u32,
 }
 
-/// What became of objects that were put back.
+/// The outcome of putting objects back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Put {
     /// The slab is frozen: its CPU finds them there.
@@ -145,7 +145,7 @@ pub(super) struct PageWord(AtomicU64);
 unsafe impl crate::frame::FreshZero for PageWord {}
 
 impl PageWord {
-    /// What it says now.
+    /// The state now.
     pub(super) fn state(&self) -> SlabState {
         SlabState(self.0.load(Ordering::Acquire))
     }

@@ -1,4 +1,4 @@
-//! What a cache has done and holds, summed over nodes and slots.
+//! The counts of a cache, summed over nodes and slots.
 
 use super::cache::{LIST, POPS, PUSHES, SlubCache};
 use super::era::Era;

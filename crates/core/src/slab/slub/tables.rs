@@ -1,4 +1,4 @@
-//! Where SLUB keeps what it knows of slabs, nodes and CPUs: arrays of its own, counted.
+//! SLUB's records of slabs, nodes and CPUs: arrays of its own, counted as metadata.
 //!
 //! | array | bytes | per | what |
 //! |---|---|---|---|
@@ -27,7 +27,7 @@ use quarry_sys::primitive::{AtomicBool, Ordering};
 struct Slot {
     /// Guards the partial lists.
     lock: CountedLock<()>,
-    /// Whether any cache has had something to do here: most slots of a large machine have not, and
+    /// True if any cache has had something to do here: most slots of a large machine have not, and
     /// looking at them would fault in their pages.
     used: AtomicBool,
 }
@@ -43,7 +43,7 @@ unsafe impl FreshZero for Slot {}
 
 /// The arrays.
 pub(super) struct Tables {
-    /// What is recorded of slabs.
+    /// The records of slabs.
     pub(super) words: Words,
     nodes: OsArray<Node>,
     cpus: OsArray<CpuSlab>,

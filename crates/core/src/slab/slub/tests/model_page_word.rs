@@ -33,7 +33,7 @@ struct Slab {
     word: PageWord,
     /// Number + 1 of the object behind each.
     links: [AtomicU32; OBJECTS as usize],
-    /// Whether the slab is on its node's list.
+    /// True if the slab is on its node's list.
     listed: CountedLock<bool>,
     /// The owner of each object: a thread's number, `FREE` or `OWNER`.
     held: [AtomicU32; OBJECTS as usize],
