@@ -247,7 +247,7 @@ pub(crate) unsafe fn realloc(object: Object, request: Request) -> Option<Object>
     unsafe { realloc_slow(object, request) }
 }
 
-/// [`realloc`] where the object cannot stay on its fast path.
+/// [`Stack::realloc`] where the object cannot stay on its fast path.
 ///
 /// # Safety
 /// As [`Stack::realloc`].

@@ -42,7 +42,7 @@ impl<P: PerCpu> FastPath<P> {
     }
 }
 
-/// Where fast paths in assembler find what they read: offsets in a [`Stack`].
+/// Where fast paths in assembler find what they read: offsets in a [`Stack`](super::Stack).
 #[derive(Clone, Copy)]
 pub struct StackOffsets {
     /// First size that is too large for a class.

@@ -224,7 +224,7 @@ impl<C: StackConfig> Stack<C> {
     /// Creates a cache for objects of its own.
     ///
     /// # Errors
-    /// As [`CacheTable::create`].
+    /// As [`CacheTable::add`](crate::slab::CacheTable::add).
     pub fn create_cache(&self, name: &str, params: &CacheParams) -> OsResult<CacheId> {
         let cache = create_cache(&self.context(), &*self.slab, name, params)?;
         self.fast.strides[cache.id().index()].store(cache.stride() as u32, Ordering::Relaxed);
