@@ -49,8 +49,8 @@ build: ## libquarry.so, libquarry-slub.so and the command quarry
 	@scripts/strip.sh $(LIBRARY)
 	@set -e; for slab in $(SLABS); do \
 		echo "==> building libquarry-$$slab.so"; \
-		QUARRY_BUILD_SLAB=$$slab $(CARGO) build --release -p quarry-preload \
-			--target-dir $(TARGET)/$$slab; \
+		QUARRY_BUILD_SLAB=$$slab \
+			$(CARGO) build --release -p quarry-preload --target-dir $(TARGET)/$$slab; \
 		cp $(TARGET)/$$slab/release/libquarry.so $(TARGET)/release/libquarry-$$slab.so; \
 		scripts/strip.sh $(TARGET)/release/libquarry-$$slab.so; \
 	done

@@ -1,4 +1,4 @@
-//! What is done when the program or the shared object is loaded that Quarry is linked into.
+//! The constructor of the program or shared object that Quarry is linked into.
 
 use crate::environment;
 
@@ -6,10 +6,10 @@ use crate::environment;
 /// and the `rseq_cs` of every thread that allocated point into it, and its heap may hold objects.
 ///
 /// This is the best moment for it: constructors run under the loader's lock, which the first
-/// allocation could only wait for, with who knows what locks of the program held.
+/// allocation could only wait for, with unknown locks of the program held.
 ///
-/// Statistics are prepared here, too: a program that never allocates is told that it did not, and
-/// nobody learns at the end only that they cannot be written.
+/// Statistics are prepared here, too: the user of a program that never allocates is told that it
+/// did not, and learns at the start if they cannot be written.
 extern "C" fn at_load() {
     quarry_sys::object::pin();
     environment::prepare_statistics();

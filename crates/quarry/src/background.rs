@@ -7,24 +7,25 @@
 //!
 //! The C library calls `free` under locks that `pthread_create` takes as well: with the list of
 //! stacks locked it frees the thread-local storage of ended threads. So `free` starts the thread
-//! only in a process without other threads, where nobody holds such a lock. One with several (which
-//! is not surprised by one more) gets it from an allocation, as soon as its heap has grown to those
-//! 32 MiB; under that lock nothing is allocated (glibc 2.36, `nptl/nptl-stack.c`). Where the heap
-//! has grown before, with one thread, that is the allocation of `pthread_create` itself: it says
-//! that the process has several threads and then asks `calloc` for the new one's table of
+//! only in a process without other threads, where no thread holds such a lock. One with several
+//! (which is not surprised by one more) gets it from an allocation, as soon as its heap has grown
+//! to those 32 MiB; under that lock nothing is allocated (glibc 2.36, `nptl/nptl-stack.c`). Where
+//! the heap has grown before, with one thread, that is the allocation of `pthread_create` itself:
+//! it says that the process has several threads and then asks `calloc` for the new one's table of
 //! thread-local storage, no lock held. Only a stack of an earlier thread needs none, so the one
 //! exception is the child of a fork that starts its first thread on a stack which its parent's
 //! threads have left.
 //!
-//! Where no thread may be started or none can be had, whoever frees does the looks instead, a
-//! bounded step at a time, and a program that is idle keeps what it has.
+//! Where no thread may be started or none can be had, the threads that free do the looks instead, a
+//! bounded step at a time, and an idle program keeps its memory.
 //!
 //! Only this thread stops the sequences of other CPUs in a process with several threads, by a
 //! system call that `malloc` of the C library does not make: a filter of system calls that the
-//! program has put before its own threads may kill for it. Whoever needs what other CPUs have
-//! parked asks this thread and waits for a moment; where there is none, it stays where it is.
+//! program has put before its own threads may kill for it. A caller that needs the objects parked
+//! on other CPUs asks this thread and waits for a moment; without this thread they stay where they
+//! are.
 //!
-//! The thread must not be what keeps a process alive, or holds rights that the program has given
+//! The thread must not keep a process alive, or hold rights that the program has given
 //! up: at each look, and once a second while it sleeps, it sees whether it is the last thread, and
 //! gives up what the main thread has given up.
 //!
@@ -47,7 +48,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, futex, task};
 
-/// Bytes to give back that are worth a thread.
+/// Bytes to give back from which on a thread is worth its cost.
 const START_BYTES: usize = 32 << 20;
 const START_FRAMES: u32 = (START_BYTES / FRAME_BYTES) as u32;
 /// Looks without anything to give back after which the thread goes to sleep.
@@ -76,7 +77,7 @@ static FULFILLED: AtomicU32 = AtomicU32::new(0);
 /// When a request may wait for that again, on the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Looks by those who free, where there is no thread.
+/// The looks of freeing threads, where there is no thread of ours.
 struct Inline {
     state: ReclaimState,
     /// When the next look is due, on the monotonic clock.
@@ -127,8 +128,8 @@ pub(crate) fn wake_reclaimer() {
     }
 }
 
-/// Whether there is enough to give back. O(nodes), but for a count of what CPUs hold, where that
-/// decides, at most ten times a second.
+/// Returns whether there is enough to give back. O(nodes), but for a count of what CPUs hold, where
+/// that decides, at most ten times a second.
 fn is_worth_a_thread() -> bool {
     const INTERVAL_NS: u64 = 100_000_000;
     static NEXT_COUNT_NS: AtomicU64 = AtomicU64::new(0);
@@ -156,8 +157,8 @@ pub(crate) fn start_while_allocating() {
     }
 }
 
-/// Whether [`start_while_allocating`] is worth a call: there are threads, but none of ours, and
-/// enough is in use.
+/// Returns whether [`start_while_allocating`] is worth a call: there are threads, but none of ours,
+/// and enough is in use.
 #[inline]
 pub(crate) fn may_be_due() -> bool {
     STATE.load(Ordering::Relaxed) == NONE
@@ -249,7 +250,7 @@ fn ring() {
     futex::wake_all(&BELL);
 }
 
-/// What the thread does all its life.
+/// The thread's work.
 fn run() {
     STACK.percpu().leave_barrier_to(Some(task::current()));
     let mut state = ReclaimState::new();
@@ -315,12 +316,12 @@ fn attend(milliseconds: i64) {
         FULFILLED.store(wished, Ordering::Release);
         futex::wake_all(&FULFILLED);
     }
-    // What was wished before the bell was read is done; if it has rung since, this does not wait.
+    // Wishes from before the bell was read are fulfilled; if it has rung since, this does not wait.
     wait(&BELL, heard, milliseconds);
     thread::watch_process();
 }
 
-/// Waits until the word is another than `seen`, somebody wakes, or the time is over.
+/// Waits until the word differs from `seen`, a wake-up comes, or the time is over.
 fn wait(word: &AtomicU32, seen: u32, milliseconds: i64) {
     futex::wait_at_most(word, seen, milliseconds as u64 * 1_000_000);
 }

@@ -10,7 +10,7 @@ use quarry_sys::file::find_piece;
 use quarry_sys::primitive::{AtomicBool, Ordering};
 use quarry_sys::report::warn;
 
-/// What concerns the process rather than the stack.
+/// Settings of the process rather than of the stack.
 pub(crate) struct Settings {
     /// `QUARRY_DISABLE=1`.
     pub(crate) disable: bool,
@@ -25,7 +25,7 @@ pub(crate) struct Settings {
 /// `QUARRY_DEEPBIND`.
 static KEEPS_DEEPBIND: AtomicBool = AtomicBool::new(false);
 
-/// Whether RTLD_DEEPBIND is to be left alone.
+/// Returns whether RTLD_DEEPBIND is to be left alone.
 pub(crate) fn keeps_deepbind() -> bool {
     KEEPS_DEEPBIND.load(Ordering::Relaxed)
 }
@@ -48,7 +48,7 @@ pub(crate) fn apply(options: &mut StackOptions) -> Settings {
     settings
 }
 
-/// Whether `QUARRY_SANDBOX=1`, which must be known before anything is asked of the system.
+/// Returns whether `QUARRY_SANDBOX=1`, which must be known before anything is asked of the system.
 pub(crate) fn asks_for_confinement() -> bool {
     let mut asks = false;
     each_entry(|entry| {
@@ -75,8 +75,8 @@ fn each_entry(mut visit: impl FnMut(&[u8])) {
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
         return;
     }
-    // SAFETY: `environ` is either null or a null-terminated array of NUL-terminated strings; nobody
-    // changes it while the first allocation is under way.
+    // SAFETY: `environ` is either null or a null-terminated array of NUL-terminated strings; no
+    // thread changes it while the first allocation is under way.
     unsafe {
         let mut entry = environ;
         if entry.is_null() {

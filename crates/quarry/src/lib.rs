@@ -38,7 +38,7 @@ use quarry_sys::percpu::Object;
 pub struct Quarry;
 
 impl Quarry {
-    /// Whether `address` lies in memory that Quarry manages. O(1).
+    /// Returns whether `address` lies in memory that Quarry manages. O(1).
     #[must_use]
     pub fn owns(address: *const u8) -> bool {
         process::STACK.owns(address)
@@ -66,7 +66,7 @@ impl Quarry {
         process::trim()
     }
 
-    /// What the heap has done and holds. `None` where the C library serves, or nothing was
+    /// The counts of the heap and its memory. `None` where the C library serves, or nothing was
     /// requested yet. O(size classes * CPUs).
     #[must_use]
     pub fn stats() -> Option<StackStats> {
@@ -74,13 +74,13 @@ impl Quarry {
     }
 }
 
-/// What a layout asks for.
+/// The request of a layout.
 #[inline(always)]
 const fn request(layout: Layout) -> Request {
     Request::of(layout.size()).aligned(layout.align())
 }
 
-/// What the instance gave, or where `QUARRY_DISABLE=1` the C library, or null.
+/// The instance's memory, or where `QUARRY_DISABLE=1` the C library's, or null.
 #[inline]
 fn or_system(object: Option<Object>, system: impl FnOnce() -> *mut u8) -> *mut u8 {
     match object {
@@ -133,7 +133,7 @@ unsafe impl GlobalAlloc for Quarry {
 }
 
 /// # Safety
-/// `pointer` is null or came from [`Quarry`], and nobody uses it any more.
+/// `pointer` is null or came from [`Quarry`], and its user has given it up.
 #[cold]
 #[inline(never)]
 unsafe fn free_refused(pointer: *mut u8) {

@@ -42,7 +42,7 @@ const REFUSAL_LOOK_NS: u64 = 5_000_000;
 
 /// Bytes of memory and swap of the machine, as of the start.
 static MACHINE: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// Whether the kernel refuses what is larger than that.
+/// True if the kernel refuses what is larger than that.
 static GUESSING: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = 0;
 const NO: u32 = 1;
@@ -57,7 +57,8 @@ static BESIDE: AtomicU32 = AtomicU32::new(0);
 static HEEDED: AtomicBool = AtomicBool::new(true);
 /// The limit that the option has set, or the program itself since, in frames.
 static OWN: AtomicU32 = AtomicU32::new(u32::MAX);
-/// What the last look at the group's files allowed, in frames; all ones where there is no limit.
+/// The limit that the last look at the group's files found, in frames; all ones where there is no
+/// limit.
 static GROUP: AtomicU32 = AtomicU32::new(u32::MAX);
 
 /// Takes over the settings.
@@ -75,7 +76,7 @@ pub(crate) fn ask_machine() {
     }
 }
 
-/// Whether the kernel would refuse a request of `size` bytes by its size alone. O(1).
+/// Returns whether the kernel would refuse a request of `size` bytes by its size alone. O(1).
 #[inline]
 pub(crate) fn is_beyond_machine(size: usize) -> bool {
     size > MACHINE.load(Relaxed) && is_guessing()
@@ -132,7 +133,7 @@ pub(crate) fn before(size: usize) {
     let (fresh, held, next) = (frames(fresh as u64), held(), NEXT_LOOK.load(Relaxed));
     let reached = held.saturating_add(fresh);
     if reached >= next {
-        // What is beyond the limit, or beyond all frames, is refused first.
+        // A request beyond the limit, or beyond all frames, is refused first.
         let used = STACK.pages().zones().budget().used().saturating_add(fresh);
         if used <= lowest() && used != u32::MAX {
             look(reached);
@@ -192,7 +193,7 @@ fn look(reached: u32) {
             NEXT_LOOK.store(reached.saturating_add(STEPS_WITHOUT_LIMIT * STEP_FRAMES), Relaxed);
             return set_group(u32::MAX);
         }
-        // What was known holds, and the next step looks again.
+        // The last known limit holds, and the next step looks again.
         Err(_) => return,
     };
     // Free memory that still holds data counts in the group but not in the budget.
@@ -225,8 +226,8 @@ fn frames(bytes: u64) -> u32 {
     u32::try_from(bytes / FRAME_BYTES as u64).unwrap_or(u32::MAX)
 }
 
-/// What heaps may fill: for the kernel's own needs and its stocks per CPU, 1/32 and at least 2 MiB
-/// are left.
+/// The part of a group's limit that heaps may fill: for the kernel's own needs and its stocks per
+/// CPU, 1/32 and at least 2 MiB are left.
 fn bound(group: MemoryLimit) -> u32 {
     let limit = frames(group.limit);
     limit.saturating_sub((limit / 32).max(512))

@@ -50,7 +50,7 @@ const DISABLED: u32 = 3;
 static STATE: AtomicU32 = AtomicU32::new(UNTOUCHED);
 static BUILDER: AtomicUsize = AtomicUsize::new(0);
 
-/// What the process may use.
+/// The allocator that serves the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The instance serves.
@@ -62,13 +62,13 @@ pub enum Mode {
     Unavailable,
 }
 
-/// Whether the instance has been built.
+/// Returns whether the instance has been built.
 pub(crate) fn is_ready() -> bool {
     STATE.load(Ordering::Acquire) == READY
 }
 
 /// Sets the most bytes that the heap may hold, in place of the option; false where the C library
-/// serves, or nobody can yet.
+/// serves, or the instance cannot be built yet.
 pub fn set_limit(bytes: usize) -> bool {
     let is_served = ensure_ready() == Mode::Ready;
     if is_served {
@@ -83,21 +83,21 @@ pub fn limit() -> Option<usize> {
     (ensure_ready() == Mode::Ready).then(limits::effective)?
 }
 
-/// Whether an object may be opened so that it binds the C library's `malloc` and `free`: where the
-/// C library serves the program as well, and where `QUARRY_DEEPBIND=1` asks for it.
+/// Returns whether an object may be opened so that it binds the C library's `malloc` and `free`:
+/// where the C library serves the program as well, and where `QUARRY_DEEPBIND=1` asks for it.
 #[must_use]
 pub fn allows_deepbind() -> bool {
     ensure_ready() == Mode::Disabled || environment::keeps_deepbind()
 }
 
-/// Builds the instance if nobody has. Threads that come meanwhile wait for the builder.
+/// Builds the instance at the first call. Threads that come meanwhile wait for the builder.
 pub fn ensure_ready() -> Mode {
     match STATE.load(Ordering::Acquire) {
         READY => return Mode::Ready,
         DISABLED => return Mode::Disabled,
         _ => {}
     }
-    // A child never sees an instance that somebody else was about to build.
+    // A child never sees an instance that another thread was about to build.
     let _inside = fork::enter();
     loop {
         match STATE.compare_exchange(UNTOUCHED, BUILDING, Ordering::Acquire, Ordering::Acquire) {
@@ -130,7 +130,7 @@ fn confine_if_asked() {
     }
 }
 
-/// What `malloc` of the C library does not ask.
+/// Asks the system what `malloc` of the C library does not ask.
 fn ask_the_system() {
     if !is_confined() {
         topology::ask();
@@ -208,7 +208,7 @@ pub fn alloc(request: Request) -> Option<Object> {
     }
 }
 
-/// What [`alloc`] does where the fast path refuses. Keeps `errno`, as do all that follow.
+/// [`alloc`] where the fast path refuses. Keeps `errno`, as do all functions that follow.
 #[cold]
 #[inline(never)]
 pub fn alloc_slow(request: Request) -> Option<Object> {
@@ -247,7 +247,7 @@ pub(crate) unsafe fn realloc(object: Object, request: Request) -> Option<Object>
     unsafe { realloc_slow(object, request) }
 }
 
-/// What [`realloc`] does where the object cannot stay on its fast path.
+/// [`Stack::realloc`] where the object cannot stay on its fast path.
 ///
 /// # Safety
 /// As [`Stack::realloc`].
@@ -302,7 +302,7 @@ pub fn stats() -> Option<StackStats> {
     Some(STACK.stats())
 }
 
-/// As [`Stack::validate`], where the instance has been built. Whoever is on a slow path waits.
+/// As [`Stack::validate`], where the instance has been built. Threads on slow paths wait.
 ///
 /// # Errors
 /// As there.
@@ -323,10 +323,10 @@ fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option<Object> {
     let inside = fork::enter();
     limits::before(size);
     let mut object = request().or_else(|| if limits::is_raised() { request() } else { None });
-    // Neither who waits for another thread nor who starts one is waited for by a fork.
+    // A fork must not wait for a thread that waits for another one, or starts one.
     drop(inside);
     if object.is_none() && size <= LARGEST_BLOCK && background::empty_slots_at_limit() {
-        // What was found nowhere else may have been in the slots of other CPUs.
+        // The slots of other CPUs may have had the only free objects.
         let _inside = fork::enter();
         object = request();
     }

@@ -1,11 +1,11 @@
 //! Where statistics go when the process ends: `QUARRY_STATS`.
 //!
 //! By then a program may have closed standard error and opened files of its own under that number,
-//! and anybody may have put something under the name of the file. Nothing is ever written where
-//! it was not asked for, and nothing waits for a reader.
+//! and another user may have put something under the name of the file. Statistics go only where
+//! they were requested, and never wait for a reader.
 //!
-//! What keeps them from being written is said when the process starts, where it can be seen by
-//! then: nobody should learn after hours that there are none.
+//! A reason that keeps them from being written is reported when the process starts, if it is
+//! visible by then: a user should not learn after hours that there are none.
 
 use crate::environment;
 use crate::process::{print_stats_to, write_stats};
@@ -27,13 +27,13 @@ static COPY: AtomicU32 = AtomicU32::new(libc::STDERR_FILENO as u32);
 /// Where the copy is put at least: out of the way of programs that count on the lowest free
 /// descriptors.
 const COPY_FROM: c_int = 100;
-/// What standard error was when the process started; a device of this number does not exist.
+/// The device of standard error when the process started; a device of this number does not exist.
 static DEVICE: AtomicU64 = AtomicU64::new(u64::MAX);
 static INODE: AtomicU64 = AtomicU64::new(0);
 
 static IS_PREPARED: AtomicBool = AtomicBool::new(false);
 static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
-/// Whether it has been said at the start that the file cannot be written.
+/// True if it has been said at the start that the file cannot be written.
 static HAS_COMPLAINED: AtomicBool = AtomicBool::new(false);
 
 static NAME: FileName = FileName(UnsafeCell::new([0; FILE_NAME_BYTES]));
@@ -90,7 +90,7 @@ fn set_target(value: &str) {
         }
     }
     if target == FILE {
-        // SAFETY: nobody reads before TARGET says so below, and only the builder of the stack
+        // SAFETY: no thread reads before TARGET says so below, and only the builder of the stack
         // writes; the value and a NUL fit.
         let name = unsafe {
             let name = NAME.0.get().cast::<u8>();
@@ -138,7 +138,7 @@ fn complain(descriptor: c_int, name: &CStr, reason: &Refusal) {
     );
 }
 
-/// Whether a file can be written, as far as that can be seen without making or opening it.
+/// Returns whether a file can be written, as far as that can be seen without making or opening it.
 fn look_at(name: &CStr) -> Result<(), Refusal> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the name is NUL-terminated; lstat fills `status` where it succeeds, and only then it
@@ -199,7 +199,7 @@ impl RegularFile {
     /// Opens it, or makes it; the error goes on after its name.
     fn append_to(name: &CStr) -> Result<Self, Refusal> {
         let access = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
-        // A pipe without a reader would wait for one; a link leads where somebody else wants.
+        // A pipe without a reader would wait for one; a link leads where another user wants.
         let wary = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
         // SAFETY: the name is NUL-terminated and outlives the call.
         let descriptor = unsafe { libc::open(name.as_ptr(), access | wary, 0o644) };
@@ -218,7 +218,7 @@ impl RegularFile {
 
 impl Drop for RegularFile {
     fn drop(&mut self) {
-        // SAFETY: we opened it, and nobody else knows it.
+        // SAFETY: we opened it, and only we know it.
         unsafe { libc::close(self.0) };
     }
 }

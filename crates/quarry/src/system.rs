@@ -23,7 +23,7 @@ pub(crate) fn alloc_zeroed(layout: Layout) -> *mut u8 {
     }
     let pointer = alloc(layout);
     if !pointer.is_null() {
-        // SAFETY: fresh, `size` bytes, known to nobody else.
+        // SAFETY: fresh, `size` bytes, known only to us.
         unsafe { pointer.write_bytes(0, layout.size()) };
     }
     pointer
@@ -54,7 +54,7 @@ pub(crate) unsafe fn realloc(pointer: *mut u8, layout: Layout, size: usize) -> *
 }
 
 /// # Safety
-/// `pointer` came from here, and nobody uses it any more.
+/// `pointer` came from here, and its user has given it up.
 pub(crate) unsafe fn free(pointer: *mut u8) {
     // SAFETY: the caller's promise is passed on.
     unsafe { libc::free(pointer.cast()) };

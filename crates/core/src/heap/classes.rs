@@ -96,7 +96,7 @@ pub struct Served {
 impl Served {
     const NONE: Self = Self { least: 0, width: 0 };
 
-    /// Whether a request of `size` bytes can have got an object of this class.
+    /// Returns whether a request of `size` bytes can have got an object of this class.
     #[inline(always)]
     #[must_use]
     pub const fn has(&self, size: usize) -> bool {
@@ -104,7 +104,7 @@ impl Served {
     }
 }
 
-/// What each class serves, for the look that is taken at the size when an object is deleted; entry
+/// The requests of each class, for the check of the size when an object is deleted; entry
 /// 0 is no class. Entries are as far apart as those of [`Geometry`](crate::slab::Geometry).
 pub static SERVED: [Served; COUNT + 1] = {
     let mut served = [const { Served::NONE }; COUNT + 1];

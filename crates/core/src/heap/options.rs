@@ -1,4 +1,7 @@
-//! What can be chosen when a stack is built, and how it is spelt in `QUARRY_*`.
+//! The choices of a stack, and their spelling in `QUARRY_*`.
+//!
+//! The table also has the options of the process-wide instance and of the command: the command
+//! checks them all, and must not link the instance, whose constructors would run in it.
 
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
 use crate::pcp::{FaultPolicy, FreeListPolicy, PAGE_POLICY_NAMES, PageConfig, PcpPolicy, V6_7};
@@ -10,9 +13,9 @@ use quarry_sys::percpu::SlotIndex;
 pub struct StackOptions {
     /// Zones and per-CPU page lists.
     pub pages: PageConfig,
-    /// Whether the size classes of `malloc` are created.
+    /// True if the size classes of `malloc` are created.
     pub heap: bool,
-    /// Whether what is kept goes back before the process is larger for it than it has lately been.
+    /// True if freed memory goes back before it makes the process larger than it has lately been.
     pub bounds_footprint: bool,
 }
 
@@ -20,7 +23,7 @@ pub struct StackOptions {
 /// nothing, and is halved until the system grants it.
 pub const DEFAULT_RESERVE: usize = 1 << 40;
 
-/// On a machine of one node nobody needs to be asked.
+/// The node on a machine of one node, where the system need not be asked.
 fn first_node(_slot: SlotIndex) -> NodeId {
     NodeId(0)
 }
@@ -31,7 +34,7 @@ fn running_node(_slot: SlotIndex) -> NodeId {
 }
 
 impl Default for StackOptions {
-    /// What `libquarry.so` starts with.
+    /// The options that `libquarry.so` starts with.
     fn default() -> Self {
         let nodes = (quarry_sys::topology::memory_node_limit() as usize).min(MAX_NODES) as u8;
         Self {
@@ -60,7 +63,7 @@ pub enum OptionError {
     UnknownName,
     /// The value is not of the kind that `accepted` describes.
     BadValue {
-        /// What would be accepted.
+        /// The accepted values.
         accepted: &'static str,
     },
 }
@@ -72,7 +75,7 @@ pub struct OptionHelp {
     pub name: &'static str,
     /// Accepted values.
     pub accepted: &'static str,
-    /// What it does.
+    /// Its effect.
     pub meaning: &'static str,
 }
 

@@ -1,6 +1,6 @@
 //! The page allocator: zones and the per-CPU lists in front of them.
 //!
-//! Invariants, while nobody is at work:
+//! Invariants, while no thread is at work:
 //! * `budget.used = sum over zones of (managed - free) + mapped`
 //! * frames that are `in_pcp` by their state = pages on the lists of all slots
 
@@ -39,7 +39,7 @@ impl PageAllocator {
     /// Reserves the arena and sets up zones and `slots` per-CPU lists for each of them.
     ///
     /// # Errors
-    /// What the OS says.
+    /// The OS's refusal.
     pub fn build(os: &'static dyn Os, config: &PageConfig, slots: u32) -> OsResult<Self> {
         Self::build_with(os, config, slots, line, &RingSizes::default())
     }
@@ -48,7 +48,7 @@ impl PageAllocator {
     /// nodes, and with the capacities of the per-CPU lists.
     ///
     /// # Errors
-    /// What the OS says.
+    /// The OS's refusal.
     pub fn build_with(
         os: &'static dyn Os,
         config: &PageConfig,
@@ -78,7 +78,7 @@ impl PageAllocator {
         })
     }
 
-    /// What is recorded of each frame.
+    /// The records of frames.
     #[inline]
     pub fn frames(&self) -> &FrameTable {
         self.zones.memory().frames()
@@ -117,7 +117,7 @@ impl PageAllocator {
     /// watermarks that the request must respect.
     #[inline]
     pub fn alloc(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
-        // Rights beyond the usual are for those who have found nothing without them.
+        // Rights beyond the usual are for requests that have found nothing without them.
         let ask = Ask { flags: Default::default(), ..request.ask() };
         match self.pcps.alloc(&self.zones, slot, request.node, &ask, Mark::Low) {
             Some(page) => Some(page),
@@ -200,7 +200,8 @@ impl PageAllocator {
         }
     }
 
-    /// Whether this frame is kept as part of an extent, or a free block reaches over it from below.
+    /// Returns whether this frame is part of a free extent, or a free block reaches over it
+    /// from below.
     fn is_inside_free(&self, pfn: Pfn) -> bool {
         let kept = self.zones.memory().pageblocks().of(pfn).extents();
         if kept.count_in(pfn.0 % PAGEBLOCK_FRAMES, 1) == 1 {
@@ -260,13 +261,13 @@ impl PageAllocator {
         self.zones.purge(node, smallest, most_bytes)
     }
 
-    /// What the lists of a slot have done, all nodes together.
+    /// The counts of a slot's lists, all nodes together.
     #[must_use]
     pub fn pcp_counters(&self, slot: SlotIndex) -> PcpCounters {
         self.pcps.store.counters(slot)
     }
 
-    /// What the lists of all slots have done.
+    /// The counts of the lists of all slots.
     #[must_use]
     pub fn pcp_totals(&self) -> PcpCounters {
         let mut sum = PcpCounters::default();
@@ -286,7 +287,7 @@ impl PageAllocator {
         self.pcps.visit_locks(visit);
     }
 
-    /// Checks every equation of zones, lists and budget. O(frames); nobody else may be at work.
+    /// Checks every equation of zones, lists and budget. O(frames); no other thread may be at work.
     ///
     /// # Errors
     /// The first equation that does not hold.

@@ -31,7 +31,7 @@ pub struct PageConfig {
     pub limit_frames: u32,
     /// Frames that every zone gets at the start; 0 = grow on demand.
     pub initial_frames: u32,
-    /// Whether zones take more pageblocks from the arena on demand.
+    /// True if zones take more pageblocks from the arena on demand.
     pub grow: bool,
     /// NUMA nodes, 1..=MAX_NODES.
     pub nodes: u8,

@@ -11,7 +11,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
 fresh_zero! {
-    /// What the policies steer by. The names are those of `struct per_cpu_pages` (Linux 6.7).
+    /// The state that policies steer by. The names are those of `struct per_cpu_pages` (Linux 6.7).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Tuning {
         /// Pages on all lists.
@@ -26,7 +26,7 @@ fresh_zero! {
         pub prev_free_high_order: bool,
     }
 
-    /// What the lists of a slot have done. All values only grow.
+    /// Counts of the work of a slot's lists. All values only grow.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct PcpCounters {
         /// Blocks handed out from the lists, those fetched for the purpose included.
@@ -83,7 +83,7 @@ impl core::ops::AddAssign for PcpCounters {
 }
 
 fresh_zero! {
-    /// What the lock guards.
+    /// The state that the lock guards.
     pub(super) struct Lists {
         pub(super) tuning: Tuning,
         pub(super) rings: [Ring; MAX_LISTS],

@@ -10,7 +10,7 @@ use crate::frame::{FrameState, FrameTable, NodeId, Order};
 use crate::zone::{AllocFlags, Ask, Block, Destination, Mark, Zone, Zones};
 use quarry_sys::lock::Guard;
 
-/// Which lists.
+/// A reference to the lists of one slot and node.
 #[derive(Clone, Copy)]
 pub(super) struct ListRef<'a> {
     pub(super) store: &'a ListStore,
@@ -51,7 +51,7 @@ impl<'a> ListRef<'a> {
         PolicyContext { sizes: self.store.sizes, zone: self.zone() }
     }
 
-    /// Takes the lock if nobody has it.
+    /// Takes the lock if it is free.
     #[inline(always)]
     pub(super) fn try_lock(self) -> Option<LockedLists<'a>> {
         Some(LockedLists { at: self, lists: self.pcp().lists.try_lock()? })
@@ -155,7 +155,7 @@ impl<'a> LockedLists<'a> {
     }
 
     /// Gives `pages` pages back, beginning with `list`, in chunks of the policy; the lists are
-    /// released between chunks, and `None` says that somebody else took them then.
+    /// released between chunks, and `None` says that another thread took them then.
     #[cold]
     #[inline(never)]
     pub(super) fn drain<P: Policy>(

@@ -1,4 +1,4 @@
-//! What a policy of the per-CPU lists decides.
+//! The decisions of a policy of the per-CPU lists.
 
 use super::lists::Tuning;
 use crate::frame::{MigrateType, Order};
@@ -7,7 +7,7 @@ use crate::zone::{Marks, Zone};
 /// Highest order that counts as small (`PAGE_ALLOC_COSTLY_ORDER`).
 pub(super) const COSTLY_ORDER: u8 = 3;
 
-/// What the sizes of the lists are computed from.
+/// The inputs to the sizes of the lists.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SizeInputs {
     /// Frames of the zone.
@@ -19,7 +19,7 @@ pub(super) struct SizeInputs {
 }
 
 /// Frames that the sizes of a growing zone's lists are computed from: 1 GiB, the smallest zone that
-/// has the full batch. What such a zone happens to have at the start says nothing of its program.
+/// has the full batch. Its size at the start says nothing of its program.
 const GROWING_ZONE: u32 = 1 << 18;
 
 impl SizeInputs {
@@ -42,7 +42,7 @@ pub(super) struct Sizes {
     pub(super) high_max: u32,
 }
 
-/// What a policy may look at.
+/// The facts that a policy may look at.
 #[derive(Clone, Copy)]
 pub(super) struct PolicyContext<'a> {
     pub(super) sizes: Sizes,

@@ -37,18 +37,18 @@ pub(crate) use one_of;
 pub struct RegisteredPages {
     /// The name.
     pub name: &'static str,
-    /// What it stands for.
+    /// The policy.
     pub policy: PcpPolicy,
     /// Name of its page in `docs/policies`, without the extension.
     pub page: &'static str,
-    /// What it is, in some words.
+    /// A description in some words.
     pub about: &'static str,
 }
 
 macro_rules! define {
     ($($type:ident, $page:literal, $about:literal,
        [$($id:ident: $name:literal = $value:expr),+];)+) => {
-        /// Which policy the per-CPU lists follow.
+        /// The policy of the per-CPU lists.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum PcpPolicy {
             $(#[doc = $about] $type($type)),+

@@ -1,4 +1,4 @@
-//! What is asked of the page allocator, and what it hands out.
+//! Requests to the page allocator, and the blocks that it hands out.
 
 use crate::frame::{MigrateType, NodeId, Order, Pfn};
 use crate::zone::{AllocFlags, Ask};
@@ -8,16 +8,16 @@ use crate::zone::{AllocFlags, Ask};
 pub struct Page {
     /// Its first frame.
     pub pfn: Pfn,
-    /// Whether every byte is known to be zero.
+    /// True if every byte is known to be zero.
     pub zeroed: bool,
 }
 
-/// What is asked of the page allocator.
+/// A request to the page allocator.
 #[derive(Clone, Copy, Debug)]
 pub struct PageRequest {
     /// Size of the block.
     pub order: Order,
-    /// What it will hold.
+    /// The kind of its future contents.
     pub migratetype: MigrateType,
     /// Rights beyond the usual.
     pub flags: AllocFlags,

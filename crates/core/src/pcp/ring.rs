@@ -116,7 +116,7 @@ impl SlotRings<'_> {
         self.rings.cells.at(self.base + (self.rings.offset[list] + inside) as usize)
     }
 
-    /// Whether `list` has no room for one more block.
+    /// Returns whether `list` has no room for one more block.
     #[inline]
     pub(super) fn is_full(&self, list: usize, ring: Ring) -> bool {
         ring.len > self.rings.mask[list]

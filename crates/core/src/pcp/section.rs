@@ -111,7 +111,7 @@ impl PageAllocator {
     }
 
     /// Makes `held` frames, which were taken by [`alloc_exact`](Self::alloc_exact), `wanted` ones
-    /// ([`EXTENT_FRAMES`] both), if those behind them are kept as extents. Returns whether they
+    /// ([`EXTENT_FRAMES`] both), if those behind them are free extents. Returns whether they
     /// were.
     pub fn extend_exact(&self, slot: SlotIndex, first: Pfn, held: u32, wanted: u32) -> bool {
         debug_assert!(wanted > held);
@@ -127,7 +127,7 @@ impl PageAllocator {
     }
 
     /// Takes `count` movable frames for what will grow: with as many free ones behind them. `None`
-    /// where no such extent is kept.
+    /// where there is no such free extent.
     pub fn alloc_extent_with_room(&self, slot: SlotIndex, count: u32) -> Option<Page> {
         let node = (self.node_of_slot)(slot);
         if !EXTENT_FRAMES.contains(&count) {
@@ -138,7 +138,7 @@ impl PageAllocator {
         Some(Page { pfn: extent.pfn, zeroed: extent.zeroed })
     }
 
-    /// The node of frames that may be kept as an extent: of one movable pageblock.
+    /// The node of frames that may be a free extent: frames of one movable pageblock.
     #[inline]
     fn extent_node(&self, first: Pfn, count: u32) -> Option<NodeId> {
         let tag = self.zones.memory().pageblocks().of(first).tag();

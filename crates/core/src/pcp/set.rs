@@ -20,7 +20,7 @@ pub(super) struct PcpSet {
 }
 
 /// The migratetype of the list that a block of this type goes to. The reserve has no list: its
-/// blocks are kept with the movable ones, and find their way back through their pageblock.
+/// blocks go to the movable ones, and find their way back through their pageblock.
 #[inline]
 pub(super) fn listed_type(of: MigrateType) -> MigrateType {
     if of.index() < PCP_TYPES { of } else { MigrateType::Movable }
@@ -112,7 +112,7 @@ impl PcpSet {
     }
 
     /// Takes up to `out.len()` blocks of a node in one hold of the lists, refilling them as often
-    /// as needed; or straight from the zone, in one critical section, where there is no list.
+    /// as needed; or from the zone, in one critical section, where there is no list.
     pub(super) fn alloc_bulk(
         &self,
         zones: &Zones,

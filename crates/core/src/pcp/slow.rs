@@ -1,4 +1,4 @@
-//! What happens when neither the lists nor the zone above its low mark have a block
+//! The slow path: neither the lists nor the zone above its low mark have a block
 //! (`__alloc_pages_slowpath` without the parts that need threads of their own).
 
 use super::allocator::PageAllocator;
@@ -44,8 +44,8 @@ impl PageAllocator {
     /// Takes back everything that lies idle, and tries again.
     fn alloc_last(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
         self.drain_all();
-        // Another purge could otherwise take what has just come back before it is looked at. Below
-        // this lock the lists of a CPU are only tried, never waited for.
+        // Another purge could otherwise take blocks that have just come back before we look at
+        // them. Below this lock the lists of a CPU are only tried, never waited for.
         let mut held = [const { None }; MAX_NODES];
         for (zone, held) in self.zones.all().zip(&mut held) {
             *held = Some(zone.hold_purges());

@@ -1,4 +1,4 @@
-//! The lists of all slots and nodes, and their bounds: what every policy works on.
+//! The lists of all slots and nodes, and their bounds, for every policy.
 
 use super::lists::{Pcp, PcpCounters, Tuning};
 use super::policy::Sizes;
@@ -55,7 +55,7 @@ impl ListStore {
         self.pcps.at(self.index(slot, node))
     }
 
-    /// What the lists of a slot have done, all nodes together. Waits for the lists.
+    /// The counts of a slot's lists, all nodes together. Waits for the lists.
     pub(super) fn counters(&self, slot: SlotIndex) -> PcpCounters {
         let mut sum = PcpCounters::default();
         self.nodes().for_each(|node| sum += self.pcp(slot, node).counters());

@@ -3,7 +3,7 @@
 //! Three lists of single pages by migratetype, then one list per order 1..=3 for all of them. A
 //! refill takes `batch` *blocks*, for it saves operations under the lock; a drain gives back
 //! `batch` *pages*, for it bounds the memory held. All lists share one count, in pages, which only
-//! the drain corrects: nobody else can know how many pages it took.
+//! the drain corrects: only the drain knows how many pages it took.
 //!
 //! The document raises `high` so that a refill rarely brings a drain upon the next free, but its
 //! multiplier is not known. Ours leaves room for one refill of order 3 above the stock mark:

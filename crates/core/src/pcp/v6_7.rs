@@ -34,7 +34,8 @@ fn clamped_high(tuning: &mut Tuning, sizes: Sizes) -> u32 {
     tuning.high
 }
 
-/// Whether frees of high orders come in such a row that all of them should go (`free_high`).
+/// Returns whether frees of high orders come in such a row that all of them should go
+/// (`free_high`).
 #[inline]
 fn note_high_order(tuning: &mut Tuning, sizes: Sizes, order: Order) -> bool {
     if !(1..=COSTLY_ORDER).contains(&order.get()) {

@@ -2,11 +2,11 @@
 //!
 //! The kernel's CPUs own sheaves and exchange pointers to them. Here a CPU's objects lie at a fixed
 //! place in its slot, which saves the fast path one dependent load; an exchange copies pointers
-//! between slot and barn, by one restartable sequence, under the barn's lock. So a sheaf is no
-//! thing of its own but however many objects an exchange moves, and the barn is one stack of them.
+//! between slot and barn, by one restartable sequence, under the barn's lock. So a sheaf is not a
+//! thing of its own but the objects that one exchange moves, and the barn is one stack of objects.
 //!
-//! What an exchange has to count is counted under the same lock, in the lines that it has got
-//! anyway: a counter of its own for each would be one more line that CPUs take from each other.
+//! Counters of exchanges stand under the same lock, in cache lines that the exchange touches
+//! anyway: separate counters would be one more line that CPUs take from each other.
 //!
 //! Invariants: `lowest <= level <= most`; the storage's first `level` entries are objects;
 //! `announced` differs from `level * stride` by less than `max(ANNOUNCED_BYTES, stride)`.
@@ -21,10 +21,11 @@ use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering::Relaxed};
 
-/// Bytes by which what [`CacheLimits`] was told may be wrong, per barn: its counter is everybody's.
+/// Bytes by which the announcement of a barn to [`CacheLimits`] may be wrong: all CPUs share that
+/// counter.
 const ANNOUNCED_BYTES: usize = 64 << 10;
 
-/// What exchanges between CPUs and barn have counted.
+/// Counts of exchanges between CPUs and barn.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Traffic {
     /// Requests that found their array empty.
@@ -96,7 +97,7 @@ impl Sheaves {
 #[repr(align(64))]
 pub struct Barn {
     sheaves: CountedLock<Sheaves>,
-    /// Bytes that [`CacheLimits`] was told of last. Written under the lock.
+    /// Bytes announced to [`CacheLimits`] last. Written under the lock.
     announced: AtomicUsize,
 }
 
@@ -118,7 +119,7 @@ impl Barn {
         }
     }
 
-    /// Sets how many objects are kept, and their distance in bytes. Before the first exchange.
+    /// Sets how many objects it may hold, and their distance in bytes. Before the first exchange.
     pub fn configure(&self, most: usize, stride: usize) {
         let mut sheaves = self.sheaves.lock();
         debug_assert!(sheaves.storage.is_none());
@@ -192,7 +193,7 @@ impl Barn {
         put == objects.len()
     }
 
-    /// Tells everybody's counter where it has become too wrong.
+    /// Announces the level where the last announcement has become too wrong.
     #[inline]
     fn note_level(&self, limits: &CacheLimits, sheaves: &mut Sheaves) {
         sheaves.lowest = sheaves.lowest.min(sheaves.level);
@@ -203,7 +204,7 @@ impl Barn {
         }
     }
 
-    /// Objects that were in the barn all the time since the last call.
+    /// The lowest number of objects in the barn since the last call: these were not needed.
     pub fn unneeded(&self) -> usize {
         let mut sheaves = self.sheaves.lock();
         let level = sheaves.level;

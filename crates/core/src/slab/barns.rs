@@ -2,13 +2,13 @@
 //! that CPUs of different nodes do not wait for each other, and objects stay near the CPUs that get
 //! them.
 //!
-//! The first node's stands in the policy itself; those of others take memory where a stack has
-//! declared others.
+//! The first node's barn stands in the policy itself; the others take memory only where a stack has
+//! declared more nodes.
 //!
 //! In the kernel an object of another node's memory goes past sheaf and barn to its slab. Here the
 //! fast path does not look whose memory it frees, so such objects do enter a CPU's array, and
-//! may be handed out there again. A sheaf is sorted when it leaves the CPU: what is of another node
-//! goes home, into the barn there, for whose CPUs it is as good as what they have freed themselves.
+//! may be handed out there again. A sheaf is sorted when it leaves the CPU: objects of another node
+//! go home, into the barn there, whose CPUs use them like objects that they have freed themselves.
 
 use super::barn::{Barn, Traffic};
 use super::context::SlabContext;
@@ -21,12 +21,12 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::{AtomicPtr, AtomicU32, Ordering};
 
-/// One barn per node.
+/// A barn for each node.
 pub(super) struct Barns {
     first: Barn,
     /// Those of the nodes from 1 on.
     others: AtomicPtr<Barn>,
-    /// How many those are; a new stack is all zero bytes.
+    /// The number of `others`; 0 in a new stack, which is all zero bytes.
     more_nodes: AtomicU32,
 }
 
@@ -40,7 +40,7 @@ impl Barns {
         }
     }
 
-    /// Makes the barns of all nodes, and sets how many objects each keeps, and their distance in
+    /// Makes the barns of all nodes, and sets how many objects each may hold, and their distance in
     /// bytes. Before the first exchange.
     pub(super) fn configure<P: PerCpu>(
         &self,
@@ -55,7 +55,7 @@ impl Barns {
             let others: NonNull<Barn> =
                 context.metadata.alloc(bytes, align_of::<Barn>(), kind)?.cast();
             for node in 0..nodes - 1 {
-                // SAFETY: the memory is ours, aligned, and has room for so many barns.
+                // SAFETY: the memory is ours, aligned, and has room for `nodes - 1` barns.
                 unsafe { others.add(node).write(Barn::new()) };
             }
             self.others.store(others.as_ptr(), Ordering::Release);
@@ -95,7 +95,7 @@ impl Barns {
         (0..self.nodes()).map(|node| self.of(NodeId(node as u8)))
     }
 
-    /// Bytes of objects in all of them, as far as they have told.
+    /// Bytes of objects in all of them, as announced.
     pub(super) fn bytes(&self) -> usize {
         self.all().map(Barn::bytes).sum()
     }

@@ -50,9 +50,9 @@ const FREE_MASK: u64 = (1 << FREE_BITS) - 1;
 /// is wasted at the smallest order.
 const _: () = assert!((MIN_ORDER.bytes() / super::cache::MIN_ALIGN) as u64 <= FREE_MASK);
 
-/// What word `index` of the bits adds to the digest of its slab, in the digest's place. A change of
-/// one word that lies within 32 neighbouring bits always shows: the product by an odd number loses
-/// nothing modulo 2^53, and the bits above are folded onto others.
+/// The term that word `index` of the bits adds to the digest of its slab, in the digest's place. A
+/// change of one word that lies within 32 neighbouring bits always shows: the product by an odd
+/// number loses nothing modulo 2^53, and the bits above are folded onto others.
 fn term(bits: u64, index: u32) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let multiplier = ODD.wrapping_mul(u64::from(2 * index + 1));
@@ -88,14 +88,14 @@ struct Emptied {
     count: usize,
 }
 
-/// What was made of a block that became a slab.
+/// How a block became a slab.
 struct Made {
     role: Role,
-    /// Nobody had touched its memory yet.
+    /// Its memory was never touched.
     is_fresh: bool,
 }
 
-/// A slab and what is needed to read it.
+/// A slab with all that is needed to read it.
 struct Slab<'a> {
     pages: &'a PageAllocator,
     caches: &'a CacheTable,
@@ -154,7 +154,7 @@ impl<'a> Slab<'a> {
             .fold(0, u64::wrapping_add)
     }
 
-    /// Whether the bits are as they were left: nobody but the program can have changed them.
+    /// Returns whether the bits are as they were left; only the program can have changed them.
     fn is_intact(&self) -> bool {
         self.has_word_bits() || self.digest() == self.word().load(Ordering::Relaxed) & !FREE_MASK
     }
@@ -204,7 +204,7 @@ impl<'a> Slab<'a> {
     }
 
     /// Marks those objects free that `objects` begins with and that lie in this slab; returns how
-    /// many. What was allocated together is mostly freed together: such runs are long.
+    /// many. Objects that were allocated together are mostly freed together, so these are many.
     fn put_batch(&self, objects: &[Object]) -> usize {
         let start = self.address.as_ptr() as usize;
         let bytes = self.cache.order().bytes();
@@ -343,7 +343,7 @@ impl BitmapSlabs {
     /// Fills the front of `out` from slabs, taking new ones from the page allocator where needed,
     /// which are brought in as suits a cache whose CPUs keep `sheaf` objects at a time;
     /// returns how many objects there are, fewer than asked only where memory is short, and whether
-    /// memory that nobody had touched yet was taken for them.
+    /// memory that was never touched was taken for them.
     pub fn alloc<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,
@@ -383,7 +383,7 @@ impl BitmapSlabs {
         (taken, is_fresh)
     }
 
-    /// A slab that nobody else knows, all objects free, and what is to be known of it.
+    /// A new slab, all objects free, that only the caller knows.
     fn new_slab<'a, P: PerCpu>(
         &self,
         context: &SlabContext<'a, P>,
@@ -400,7 +400,7 @@ impl BitmapSlabs {
         let page = context.pages.alloc(slot, request)?;
         let role = match page.zeroed {
             true => plan.bring_in(context.pages, cache, page.pfn),
-            // Somebody has touched some of it before.
+            // Some of it has been touched before.
             false => Role::Ordinary,
         };
         let slab = Slab::at(context, cache, page.pfn);

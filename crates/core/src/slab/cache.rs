@@ -1,4 +1,4 @@
-//! What a cache is: its objects, and how they lie in a slab.
+//! A cache: its objects, and how they lie in a slab.
 
 use crate::frame::{FRAME_SHIFT, Kind, Order, Pfn};
 use core::fmt::Write;
@@ -64,7 +64,7 @@ impl CacheId {
     }
 }
 
-/// What is asked of a new cache.
+/// The parameters of a new cache.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheParams {
     /// Bytes asked for per object.
@@ -80,7 +80,7 @@ impl CacheParams {
         self.size.max(1).next_multiple_of(self.align.max(MIN_ALIGN))
     }
 
-    /// Whether a slab can hold an object at all; the arithmetic of policies relies on it.
+    /// Returns whether a slab can hold an object at all; the arithmetic of policies relies on it.
     pub(super) fn is_possible(&self) -> bool {
         let possible = 1..=Order::MAX.bytes();
         possible.contains(&self.size)
@@ -117,7 +117,7 @@ pub struct Geometry {
 pub struct GeometryOffsets {
     /// The multiplier: 64 bits.
     pub magic: usize,
-    /// What is left of an offset within its slab: 32 bits.
+    /// The mask that leaves an offset within its slab: 32 bits.
     pub mask: usize,
     /// The first object's offset: 32 bits.
     pub first: usize,
@@ -144,13 +144,13 @@ impl Geometry {
         self.magic.store(cache.magic, Ordering::Release);
     }
 
-    /// Whether there is a cache; whoever sees it may use the cache's slots.
+    /// Returns whether there is a cache; a caller that sees it may use the cache's slots.
     #[inline(always)]
     pub fn is_set(&self) -> bool {
         self.magic.load(Ordering::Acquire) != 0
     }
 
-    /// Whether an object starts at `offset` (from the start of the window).
+    /// Returns whether an object starts at `offset` (from the start of the window).
     #[inline(always)]
     pub fn is_object(&self, offset: usize) -> bool {
         let magic = self.magic.load(Ordering::Relaxed);
@@ -208,8 +208,8 @@ impl Cache {
             stride,
             order,
             header,
-            // What is left over lies in front, beside the header, so that no multiple of the stride
-            // behind the last object looks like an object to `Geometry`.
+            // The rest of the slab lies in front, beside the header, so that no multiple of the
+            // stride behind the last object looks like an object to `Geometry`.
             first_object: order.bytes() - objects * stride,
             objects: objects as u32,
             magic: (u64::MAX / stride as u64) + 1,

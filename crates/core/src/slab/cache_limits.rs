@@ -1,15 +1,16 @@
-//! How much all caches of a stack keep together beyond what is in use, and how much they may.
+//! How much all caches of a stack hold together beyond what is in use, and how much they may.
 //!
-//! What barns keep has been given to this process and goes back to the operating system only when
-//! nobody has needed it for a while, as free memory of the zones does: keeping it in barns instead
-//! costs nothing until somebody else needs memory. So barns may keep much, and are *shrunk* before
-//! others are served from memory that nobody has touched yet, down to what they may keep even then
-//! (in the kernel, `kswapd` calls shrinkers before a zone is empty).
+//! Objects in barns are memory that this process has already, as free memory of the zones is: both
+//! go back to the operating system after a while without use. Until another part of the process
+//! needs memory, barns cost nothing. So barns may hold much, and are *shrunk* before requests are
+//! served from memory that was never touched, down to what they may hold even then (in the kernel,
+//! `kswapd` calls shrinkers before a zone is empty).
 //!
-//! What the arrays of CPUs have room for is bounded beside, for each slot and for all, because a
-//! machine with many CPUs has many of them: see [`CacheLimits::rooms`].
+//! The room of the arrays of CPUs has bounds of its own, for each slot and for all, because a
+//! machine with many CPUs has many arrays: see [`CacheLimits::rooms`].
 //!
-//! Equations, while nobody is at work: `barns` = sum over caches of bytes announced by their barn;
+//! Equations, while no thread is at work: `barns` = sum over caches of bytes announced by their
+//! barn;
 //! `empty` = sum over caches of empty slabs * bytes of a slab.
 
 use crate::frame::FRAME_BYTES;
@@ -17,38 +18,38 @@ use crate::pcp::PageAllocator;
 use quarry_sys::percpu::{Limits, SlotArea, SlotIndex};
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-/// What barns may keep together while nobody else needs memory: what is worth a thread that gives
-/// memory back.
+/// Soft cap on the bytes in barns without pressure; equals the reclaim thread's start threshold.
 const BARNS_LEAST: usize = 32 << 20;
-/// Of what is in use, barns may keep this part then.
+/// Without pressure, barns may hold this part of what is in use.
 const BARNS_SHARE: usize = 8;
-/// What barns may always keep together. With 8 MiB a program of 50 was larger by a twentieth.
+/// Bytes that barns may always hold together. With 8 MiB a program of 50 MiB was larger by a
+/// twentieth.
 const PRESSED_LEAST: usize = 2 << 20;
-/// Of what is in use, barns may always keep this part.
+/// Barns may always hold this part of what is in use.
 const PRESSED_SHARE: usize = 32;
-/// What the arrays of one slot may have room for: 12 MiB are the narrow ones of all classes of
-/// `malloc`, and a program that uses all at random was a fifth slower with 8 MiB. What bounds a
-/// machine of many CPUs is what all slots may have together. (tcmalloc begins with 1.5 MiB for a
-/// CPU and lets it take what another one leaves.)
+/// Room of the arrays of one slot: the narrow arrays of all classes of `malloc` take 12 MiB, and a
+/// program that uses all classes at random was a fifth slower with 8 MiB. On a machine of many CPUs
+/// the bound for all slots together decides. (tcmalloc begins with 1.5 MiB for a CPU and lets it
+/// take what another one leaves.)
 const SLOT_MOST: usize = 16 << 20;
-/// What those of a slot may always have room for, however much others have.
+/// Room that the arrays of a slot may always have, however much others have.
 const SLOT_LEAST: usize = 256 << 10;
-/// What empty slabs may always amount to.
+/// Bytes of empty slabs that caches may always hold.
 const EMPTY_LEAST: usize = 2 << 20;
-/// Of what is in use, empty slabs may be this part.
+/// Empty slabs may be this part of what is in use.
 const EMPTY_SHARE: usize = 128;
 
-/// Bytes kept by all caches of a stack.
+/// Bytes that all caches of a stack hold beyond what is in use.
 pub struct CacheLimits {
     barns: AtomicUsize,
     empty: AtomicUsize,
     turn: AtomicUsize,
-    /// Whether an array of a slot with little room got no more since somebody has looked.
+    /// An array of a slot with little room was refused more since the last look.
     crowded: AtomicU32,
 }
 
 impl CacheLimits {
-    /// Nothing kept.
+    /// Nothing held.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -59,7 +60,7 @@ impl CacheLimits {
         }
     }
 
-    /// Bytes of objects in barns, as far as they have told.
+    /// Bytes of objects in barns, as announced.
     #[must_use]
     pub fn barns(&self) -> usize {
         self.barns.load(Relaxed)
@@ -68,12 +69,12 @@ impl CacheLimits {
     /// Bytes of slabs without an object in use. Counted beside the locks, so a moment late.
     #[must_use]
     pub fn empty(&self) -> usize {
-        // What has been counted out may not have been counted in yet.
+        // A slab may be counted out before it is counted in.
         (self.empty.load(Relaxed) as isize).max(0) as usize
     }
 
-    /// Most bytes that barns may keep now. Near the limit, little more than under pressure: what
-    /// they keep counts as used.
+    /// Most bytes that barns may hold now. Near the limit of the heap that is little more than
+    /// under pressure, for their objects count as used.
     pub(super) fn barns_most(pages: &PageAllocator) -> usize {
         let budget = pages.zones().budget();
         let left = budget.limit().saturating_sub(budget.used()) as usize * FRAME_BYTES;
@@ -81,23 +82,23 @@ impl CacheLimits {
         most.min(Self::barns_pressed(pages) + left / 2)
     }
 
-    /// What the arrays of slots may have room for: all together as much as barns may keep, for it
-    /// is the same memory, on other shelves.
+    /// Bounds of the room of arrays. All together may have as much as barns may hold: it is the
+    /// same kind of memory, elsewhere.
     pub(super) fn rooms(pages: &PageAllocator) -> Limits {
         Limits { slot: SLOT_MOST, all: Self::barns_most(pages), least: SLOT_LEAST }
     }
 
-    /// Most bytes that barns may keep where others need memory.
+    /// Most bytes that barns may hold under pressure.
     pub(super) fn barns_pressed(pages: &PageAllocator) -> usize {
         share(pages, PRESSED_SHARE).max(PRESSED_LEAST)
     }
 
-    /// Whether empty slabs are too many by now.
+    /// Returns whether there are enough empty slabs.
     pub(super) fn is_empty_enough(&self, pages: &PageAllocator) -> bool {
         self.empty() >= share(pages, EMPTY_SHARE).max(EMPTY_LEAST)
     }
 
-    /// What a barn announces has changed.
+    /// A barn announces another number of bytes.
     pub(super) fn barn_changed(&self, before: usize, after: usize) {
         self.barns.fetch_add(after.wrapping_sub(before), Relaxed);
     }
@@ -110,8 +111,8 @@ impl CacheLimits {
         }
     }
 
-    /// An array of `slot` that would have needed more room got none. Where others have what it
-    /// lacks, they are to give some.
+    /// Notes that an array of `slot` needed more room and got none. If other slots have the room
+    /// that it lacks, the next reclaim makes one of them give.
     pub(super) fn note_refused(&self, pages: &PageAllocator, area: &SlotArea, slot: SlotIndex) {
         let is_full = area.all_room() + SLOT_LEAST > Self::rooms(pages).all;
         let is_poor = area.slot_room(slot) <= 2 * SLOT_LEAST;
@@ -120,12 +121,12 @@ impl CacheLimits {
         }
     }
 
-    /// Whether that has happened since the last call.
+    /// Returns whether a slot was refused room since the last call.
     pub(super) fn was_crowded(&self) -> bool {
         self.crowded.load(Relaxed) != 0 && self.crowded.swap(0, Relaxed) != 0
     }
 
-    /// Whose turn it is to give, as a number that goes up.
+    /// A number that goes up with each call: it says whose turn it is to give.
     pub(super) fn next_turn(&self) -> usize {
         self.turn.fetch_add(1, Relaxed)
     }

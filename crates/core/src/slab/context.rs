@@ -1,4 +1,4 @@
-//! What a slab policy works with.
+//! The parts of a stack that slab policies use.
 
 use super::cache::Cache;
 use super::cache_limits::CacheLimits;
@@ -20,7 +20,7 @@ pub struct SlabContext<'a, P: PerCpu> {
     pub metadata: &'a Metadata,
     /// All caches of the stack.
     pub caches: &'a CacheTable,
-    /// What caches may hold together beyond what is in use, and what they do hold.
+    /// Bytes that caches hold together beyond what is in use, and bounds for them.
     pub limits: &'a CacheLimits,
     /// CPUs that formulas of the kernel are fed with.
     pub declared_cpus: u32,

@@ -1,4 +1,4 @@
-//! What a policy can tell of parked objects without taking them out.
+//! Facts that a policy can tell of parked objects without taking them out.
 
 use super::cache::{Cache, CacheId};
 use super::context::SlabContext;
@@ -7,14 +7,15 @@ use quarry_sys::percpu::{Object, PerCpu};
 /// The optional part of a policy: answers that it has at a glance. Every default is "I cannot
 /// tell", so a policy that parks nothing implements this with an empty block.
 pub trait Glance<P: PerCpu>: Sized {
-    /// Whether `object` seems to lie among the running CPU's free objects. False positives are
-    /// rare, and [`is_parked`](Self::is_parked) has none.
+    /// Returns whether `object` seems to lie among the running CPU's free objects. False positives
+    /// are rare, and [`is_parked`](Self::is_parked) has none.
     #[inline(always)]
     fn seems_parked(_percpu: &P, _id: CacheId, _object: Object) -> bool {
         false
     }
 
-    /// Whether `object` is free already and lies where the running CPU would hand it out next.
+    /// Returns whether `object` is free already and lies where the running CPU would hand it out
+    /// next.
     fn is_parked(&self, _context: &SlabContext<'_, P>, _cache: &Cache, _object: Object) -> bool {
         false
     }

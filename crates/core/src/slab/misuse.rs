@@ -1,8 +1,8 @@
-//! What the program did wrong, as slabs find it: one line, then abort.
+//! Reports of misuse that slabs find: one line, then abort.
 //!
-//! What lies on a CPU's list may have been freed, or may never have been handed out yet. So an
-//! object that is given back where it lies already was freed twice or never allocated; nothing that
-//! is recorded tells the two apart.
+//! An object on a CPU's list may have been freed, or may never have been handed out yet. So an
+//! object that is given back where it lies already was freed twice or never allocated; no record
+//! tells the two apart.
 
 use super::cache::{Cache, CacheId};
 use super::table::CacheTable;
@@ -54,8 +54,8 @@ pub(super) fn written_after_free(cache: &Cache, object: Object) -> ! {
     ))
 }
 
-/// What ends where `slab` begins: a word for it, its address, its bytes. O(frames), on the way to
-/// an abort.
+/// The object or block that ends where `slab` begins: a word for it, its address, its bytes.
+/// O(frames), on the way to an abort.
 fn in_front(
     pages: &PageAllocator,
     caches: &CacheTable,

@@ -25,7 +25,7 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
     /// A policy without caches; all zero bytes.
     const NEW: Self;
 
-    /// Whether caches whose objects lie equally share one (see
+    /// True if caches whose objects lie equally share one (see
     /// [`CacheTable::add`](super::CacheTable::add)).
     const MERGES: bool = false;
 
@@ -106,7 +106,7 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
     /// something to give. A policy that holds nothing of the kind does nothing.
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32;
 
-    /// What the cache has done so far. A snapshot: its parts are read one after the other.
+    /// The counts of the cache. A snapshot: its parts are read one after the other.
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats;
 
     /// Visits the locks of all caches.

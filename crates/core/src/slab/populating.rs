@@ -1,13 +1,13 @@
-//! Which new slabs of a cache are brought into memory whole, by one call, which costs half of what
-//! the page faults of their pages would.
+//! The choice of new slabs that are brought into memory whole, by one call, which costs half of
+//! what the page faults of their pages would.
 //!
-//! Objects of up to a page lie in every page of their slab: whoever writes into each of them
-//! touches it all. Of larger ones programs often touch only the front, so a cache of such objects
-//! leaves a slab to plain faults now and then, the *sample*, looks later in how many of its pages
-//! something was written, and populates as long as the last sample was dense. Pages that hold the
-//! start of an object count as written; of the others, which were zero when they were handed out,
-//! a few words are read. A program that writes nothing but zeros there is taken for one that does
-//! not touch them, and pays plain faults.
+//! Objects of up to a page lie in every page of their slab: a program that writes into each of them
+//! touches all of it. Of larger ones programs often touch only the front, so a cache of such
+//! objects leaves a slab to plain faults now and then, the *sample*, looks later in how many of its
+//! pages something was written, and populates as long as the last sample was dense. Pages that hold
+//! the start of an object count as written; of the others, which were zero when they were handed
+//! out, a few words are read. A program that writes nothing but zeros there is taken for one that
+//! does not touch them, and pays plain faults.
 
 use super::cache::Cache;
 use crate::frame::{Faults, Link, Pfn};
@@ -15,38 +15,38 @@ use crate::pcp::PageAllocator;
 use quarry_sys::os::Os;
 use quarry_sys::peek;
 
-/// A cache has this many times as much in slabs as a request brings in: what is then in memory
-/// without being used adds an eighth at most.
+/// Slabs are populated once the cache has this many times as much in slabs as the request brings
+/// in: memory that is never used then adds an eighth at most.
 const SLABS_SHARE: u64 = 8;
-/// A sample is looked at when so many slabs more have been made: its objects have been handed out
+/// A sample is looked at once this many more slabs have been made: its objects have been handed out
 /// by then, unless another CPU holds them.
 const LOOK_AFTER: u32 = 4;
-/// While samples are dense, one slab in so many is the next one;
+/// While samples are dense, one slab in this many becomes the next sample;
 const SAMPLE_EVERY: u32 = 32;
-/// while they are not, one in so many: to look at what is not there makes the kernel map it.
+/// while they are not, one in this many: a look at an absent page makes the kernel map it.
 const SPARSE_SAMPLE_EVERY: u32 = 16;
 
 /// Where a page is looked at, in bytes behind the first place that is looked at.
 const PLACES: [usize; 4] = [0, 64, 1024, 2560];
 
-/// What a cache knows of how much of its slabs is touched.
+/// A cache's knowledge of how much of its slabs is touched.
 pub(super) struct Populating {
     /// A slab that was left to plain faults and not looked at yet.
     sample: Link<Pfn>,
     /// Slabs made since then.
     since: u32,
-    /// Whether the last sample was dense.
+    /// True if the last sample was dense.
     is_dense: bool,
-    /// Whether there has been one.
+    /// True once there has been one.
     has_looked: bool,
 }
 
-/// What one request does with the slabs that it makes.
+/// The treatment of the slabs that one request makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Plan {
-    /// Whether slabs are populated where their objects fill their pages.
+    /// Slabs are populated where their objects fill their pages.
     is_due: bool,
-    /// Whether that needs no evidence.
+    /// Objects lie in every page, so no sample is needed.
     fills_pages: bool,
     is_dense: bool,
     wants_sample: bool,
@@ -54,10 +54,10 @@ pub(super) struct Plan {
     look_at: Option<Pfn>,
 }
 
-/// What a new slab is to its cache.
+/// The use of a new slab to its cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Role {
-    /// Populated or not, it says nothing.
+    /// None: populated or not, it tells nothing.
     Ordinary,
     /// Left to plain faults, so that it can be seen what is touched of it.
     Sample,
@@ -68,7 +68,7 @@ impl Populating {
         Self { sample: Link::NONE, since: 0, is_dense: false, has_looked: false }
     }
 
-    /// What a request for `bytes` of objects does, in a cache that has `slabs` slabs.
+    /// The plan of a request for `bytes` of objects, in a cache that has `slabs` slabs.
     pub(super) fn plan(&self, os: &dyn Os, cache: &Cache, slabs: u64, bytes: usize) -> Plan {
         let slab_bytes = cache.order().bytes();
         let brings_in = bytes.max(slab_bytes) as u64;
@@ -86,7 +86,7 @@ impl Populating {
         }
     }
 
-    /// Takes over what a plan has found out.
+    /// Records the findings of a plan.
     pub(super) fn looked(&mut self, plan: &Plan) {
         self.is_dense = plan.is_dense;
         self.has_looked = true;
@@ -143,7 +143,7 @@ impl Plan {
     }
 }
 
-/// Whether at least 7/8 of the pages of a slab have been written, as far as can be seen.
+/// Returns whether at least 7/8 of the pages of a slab have been written, as far as can be seen.
 fn is_dense(pages: &PageAllocator, cache: &Cache, slab: Pfn) -> bool {
     let arena = pages.arena();
     let (start, page) = (arena.address(slab).as_ptr() as usize, arena.os().page_size());
@@ -162,8 +162,8 @@ fn is_dense(pages: &PageAllocator, cache: &Cache, slab: Pfn) -> bool {
     true
 }
 
-/// Whether something other than zeros was found in the page at `page` inside of `object`: where
-/// each sixty-fourth byte of the object is, for such is the alignment of what is large.
+/// Returns whether something other than zeros was found in the page at `page` inside of `object`:
+/// where each sixty-fourth byte of the object is, for such is the alignment of what is large.
 fn is_written(object: usize, page: usize) -> bool {
     let first = object + (page - object).next_multiple_of(64);
     PLACES.iter().any(|offset| peek::is_zero(first + offset) == Some(false))

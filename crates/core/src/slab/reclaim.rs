@@ -1,4 +1,4 @@
-//! What a policy is asked to give back.
+//! A request to a policy to give memory back.
 
 use super::cache::{Cache, CacheId};
 use quarry_sys::percpu::SlotIndex;
@@ -11,16 +11,16 @@ pub enum Reclaim<'a> {
     All,
     /// The same for one cache.
     Cache(&'a Cache),
-    /// What idle slots and idle caches hold, and of other caches what their CPUs have not needed
-    /// since the last call.
+    /// The objects of idle slots and idle caches, and of other caches the objects in barns that
+    /// their CPUs have not needed since the last call.
     Idle(Idle<'a>),
     /// Some of what caches hold between CPUs and slabs, down to what they may always hold: a
     /// request was served from memory that was never touched.
     Pressed,
 }
 
-/// Which slots and caches have not allocated or freed anything for a while. Both functions always
-/// give the same answer for the same argument.
+/// The slots and caches that have not allocated or freed anything for a while. Both functions
+/// always give the same answer for the same argument.
 #[derive(Clone, Copy)]
 pub struct Idle<'a> {
     /// Slots, whatever the cache.

@@ -25,13 +25,13 @@ pub struct RegisteredPolicy {
     pub name: &'static str,
     /// Name of its page in `docs/policies`, without the extension.
     pub page: &'static str,
-    /// What it is, in some words.
+    /// A description in some words.
     pub about: &'static str,
 }
 
 /// Something to be done with a policy that is known by its name.
 pub trait SlabVisitor<P: PerCpu> {
-    /// What comes of it.
+    /// The result.
     type Output;
 
     /// Does it.

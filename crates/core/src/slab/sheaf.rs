@@ -6,8 +6,8 @@
 //! section and one restartable sequence.
 //!
 //! A CPU that runs empty and full by turns, because its program allocates and frees in larger
-//! bursts than two sheaves, gets an array for such bursts; so does one that exchanges so much with
-//! the barn that larger sheaves pay. It stays until the array is drained.
+//! bursts than two sheaves, gets an array for such bursts; so does one that exchanges much with
+//! the barn, so that larger sheaves pay. It stays until the array is drained.
 
 use super::barn::Barn;
 use super::barns::{Barns, home};
@@ -30,22 +30,22 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, Push, SlotIndex, WIDE_PLACES};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
-/// Most bytes of objects that a CPU takes from slabs at a time. They are mostly untouched: what is
-/// taken and not needed would be handed out later in place of objects that are in memory. (Twice as
-/// many each time while nobody runs full saved nothing where a heap grows, and a quarter more page
-/// faults came back.)
+/// Most bytes of objects that a CPU takes from slabs at a time. Most of these objects are
+/// untouched: those taken and not needed would be handed out later in place of objects that are in
+/// memory. (Doubling the number each time while no CPU runs full saved nothing where a heap grows,
+/// and page faults rose by a quarter.)
 const REFILL_BYTES: usize = 32 << 10;
-/// Most objects in a barn: the pointers to them take 32 KiB. What all barns may keep together
-/// bounds them before, where objects are large.
+/// Most objects in a barn: the pointers to them take 32 KiB. Where objects are large, the bound on
+/// the bytes of all barns is reached first.
 const BARN_OBJECTS: usize = 4096;
-/// A barn is asked to give where it keeps more than this part of what all may.
+/// A barn gives first if it holds more than this part of what all barns may hold.
 const LARGE_BARN: usize = 64;
-/// What barns give at a time where others need memory, in bytes and in objects (about 60 us).
+/// Most that barns give at a time under pressure, in bytes and in objects (about 60 us).
 const PRESSED_STEP_BYTES: usize = 2 << 20;
 const PRESSED_STEP_OBJECTS: usize = 2048;
 /// Most bytes of objects in all wide arrays of a slot.
 const SLOT_WIDE_BYTES: usize = 4 << 20;
-/// Empty slabs that a cache keeps, in bytes.
+/// Bytes of empty slabs that a cache may hold.
 const EMPTY_BYTES: usize = 512 << 10;
 
 /// One cache's part of the policy.
@@ -53,9 +53,9 @@ struct SheafCache {
     barns: Barns,
     slabs: BitmapSlabs,
     width: Width,
-    /// Empty slabs kept.
+    /// Empty slabs that the cache may hold.
     keep_empty: AtomicU32,
-    /// What the barn has not counted: requests that went past it.
+    /// Requests that went past the barn, which has not counted them.
     alloc_slow: AtomicU64,
     free_slow: AtomicU64,
     /// Objects of bulk requests that came out of slots, and that went into them.
@@ -121,7 +121,7 @@ impl SheafCache {
     }
 }
 
-/// Whether `object` is one of `objects`: looks at all of them, several at a time.
+/// Returns whether `object` is one of `objects`: looks at all of them, several at a time.
 fn is_among(objects: &[Object], object: Object) -> bool {
     objects.iter().fold(false, |found, other| found | (*other == object))
 }
@@ -139,8 +139,8 @@ unsafe fn written(buffer: &[MaybeUninit<Object>], count: usize) -> &[Object] {
     unsafe { core::slice::from_raw_parts(buffer.as_ptr().cast(), count) }
 }
 
-/// Moves what is not `ours` from `objects` to the front of `others`, which has room for all; the
-/// rest closes ranks. Returns how many were moved.
+/// Moves the objects that are not `ours` from `objects` to the front of `others`, which has room
+/// for all, and closes the gaps. Returns how many were moved.
 ///
 /// # Safety
 /// `objects` are initialised.
@@ -200,18 +200,18 @@ impl Sheaf {
                 node = home(context, first);
                 count = rest.iter().take_while(|object| home(context, **object) == node).count();
             }
-            let (run, behind) = rest.split_at(count);
-            if own.barns.of(node).put(context.metadata, context.limits, run) {
+            let (alike, behind) = rest.split_at(count);
+            if own.barns.of(node).put(context.metadata, context.limits, alike) {
                 self.bound_barns(context, cache);
             } else {
-                own.slabs.free(context, cache, run, own.keep_empty());
+                own.slabs.free(context, cache, alike, own.keep_empty());
             }
             rest = behind;
         }
     }
 
     /// Moves a sheaf of the running CPU's array, and `object`, for which it had no room, into the
-    /// barn of its node; what is of other nodes, to theirs. Returns whether there was room for it.
+    /// barn of its node; objects of other nodes go to their barns. Returns whether there was room.
     fn bring_in<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -259,7 +259,7 @@ impl Sheaf {
         has_left
     }
 
-    /// Where the barns of all caches keep too much, they give until they are within the bound.
+    /// Where the barns of all caches hold too much, they give until they are within the bound.
     #[inline]
     fn bound_barns<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache) {
         if context.limits.barns() > CacheLimits::barns_most(context.pages) {
@@ -267,8 +267,8 @@ impl Sheaf {
         }
     }
 
-    /// Barns give, until they have given `most` objects or 2 MiB, or all together keep no more than
-    /// `bound`: those that keep a good part of it in turn; that of `cache` where there is no other.
+    /// Barns give until they have given `most` objects or 2 MiB, or hold no more than `bound`
+    /// together. Large barns give in turn; if there is none, the barns of `cache` give.
     #[cold]
     fn shrink_barns<P: Arrays>(
         &self,
@@ -316,7 +316,7 @@ impl Sheaf {
         miss
     }
 
-    /// Gives what was taken out of an array back to the slabs.
+    /// Gives objects that were taken out of an array back to the slabs.
     fn take_back<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -329,7 +329,7 @@ impl Sheaf {
         own.slabs.free(context, cache, objects, own.keep_empty());
     }
 
-    /// Whether the wide arrays of a slot may hold those of `cache` as well. Takes no lock.
+    /// Returns whether the wide arrays of a slot may hold those of `cache` as well. Takes no lock.
     fn has_width_left<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -402,7 +402,7 @@ impl Sheaf {
     /// whether there was anything.
     fn empty_slots<P: Arrays>(&self, context: &SlabContext<'_, P>, idle: Idle<'_>) -> bool {
         let area = context.percpu.area();
-        // Who came first and has much leaves too little for others; then the one with most gives.
+        // A slot that came first and has much leaves too little for others: the largest gives.
         let is_too_much = area.all_room() > CacheLimits::rooms(context.pages).all;
         let largest = match context.limits.was_crowded() || is_too_much {
             true => area.awake().max_by_key(|slot| area.slot_room(*slot)),

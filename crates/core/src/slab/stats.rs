@@ -1,9 +1,9 @@
-//! What a cache has done and holds, in the words that all policies share.
+//! The counts of a cache, in the words that all policies share.
 
 use crate::frame::MAX_NODES;
 use quarry_sys::lock::LockStats;
 
-/// What a cache has done so far; `slabinfo` prints it.
+/// The counts of a cache; `slabinfo` prints them.
 ///
 /// While no thread is at work, and with bulk requests counted by their objects:
 /// * allocations - frees = `active_objects - parked_objects` = objects that callers have
@@ -39,13 +39,14 @@ pub struct SlabStats {
     pub refills: u64,
     /// Times a CPU let go of a slab that was used up (`DEACTIVATE_BYPASS`).
     pub deactivations: u64,
-    /// Compare-and-swaps of a slab's word that somebody else was faster at (`CMPXCHG_DOUBLE_FAIL`).
+    /// Compare-and-swaps of a slab's word that another thread was faster at
+    /// (`CMPXCHG_DOUBLE_FAIL`).
     pub cmpxchg_fails: u64,
     /// Counters of the lock that guards the slabs.
     pub list_lock: LockStats,
     /// Counters of the locks of all barns, where the policy has barns.
     pub barn_lock: LockStats,
-    /// What the barn of each node holds, where the policy has barns.
+    /// The barn of each node, where the policy has barns.
     pub barns: [BarnStats; MAX_NODES],
 }
 
@@ -62,14 +63,15 @@ impl SlabStats {
         self.free_fast + self.free_slow
     }
 
-    /// Whether a shrink would find anything: parked objects, or slabs without an object in use.
+    /// Returns whether a shrink would find anything: parked objects, or slabs without an object in
+    /// use.
     #[must_use]
     pub fn has_spare(&self) -> bool {
         self.parked_objects > 0 || self.total_slabs > self.active_slabs
     }
 }
 
-/// What a barn holds for the CPUs of one node.
+/// The barn of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BarnStats {
     /// Objects in the barn.

@@ -1,5 +1,5 @@
 //! How many objects a cache's arrays hold: narrow ones two sheaves, and wide ones for CPUs that
-//! work in bursts or exchange so much with the barn that larger sheaves pay. `CacheLimits::rooms`
+//! work in bursts or exchange much with the barn, so that larger sheaves pay. `CacheLimits::rooms`
 //! bounds the room that all arrays have together. An array that got less room than a narrow one
 //! asks for more when it has been missed some times.
 
@@ -21,38 +21,38 @@ const WIDE_SCORE: u64 = 16;
 /// to which each time counts that it runs full after it ran empty; a single miss counts 1 where a
 /// wide array exchanges more at a time.
 const TURN_SCORE: u64 = 8;
-/// An array with less room than a narrow one asks for more after so many misses,
+/// An array with less room than a narrow one asks for more after this many misses,
 const ROOM_SCORE: u64 = 8;
-/// and where it gets none, after so many more: it takes a lock that all CPUs share to ask.
+/// and where it gets none, after this many more: asking takes a lock that all CPUs share.
 const REFUSED_SCORE: u64 = 256;
-/// What the score of an array that was refused begins with.
+/// The score of an array right after it was refused.
 const REFUSED: u64 = 1 << 16;
 /// Word of an array's cell with its misses: `{- : 32 | score : 31 | ran empty last : 1}`. The upper
 /// half is not ours.
 const MISSES: usize = 2;
 const MISSES_MASK: u64 = 0xffff_ffff;
 
-/// What a CPU that ran empty or full finds.
+/// The findings of a CPU that ran empty or full.
 pub(super) struct Miss {
     /// Objects to exchange with the barn; 0 where the array has no room.
     pub(super) sheaf: usize,
     /// There is more room in the array now.
     pub(super) has_grown: bool,
-    /// It asked for more room in vain.
+    /// The array asked for more room in vain.
     pub(super) was_refused: bool,
 }
 
-/// What an array may do about its room.
+/// The means by which an array gets more room.
 pub(super) struct Means<'a> {
-    /// How far it may grow; to find that out takes longer than a miss.
+    /// Bounds of its growth. A function, because finding them takes longer than a miss.
     pub(super) limits: &'a dyn Fn() -> Limits,
-    /// Whether it may be wide, but for these.
+    /// True if it may be wide, within those bounds.
     pub(super) may_widen: &'a dyn Fn() -> bool,
-    /// Who gets the objects of arrays that lose their room for it.
+    /// Takes the objects of arrays that lose their room for it.
     pub(super) take: &'a mut dyn FnMut(ArrayId, &[Object]),
 }
 
-/// The arrays of one cache. Set once, before anybody uses them.
+/// The arrays of one cache. Set once, before their first use.
 pub(super) struct Width {
     /// Objects per sheaf of a narrow array.
     narrow_sheaf: AtomicU32,
@@ -98,9 +98,8 @@ impl Width {
         self.wide_bytes.load(Ordering::Relaxed) as usize
     }
 
-    /// Notes that the array of `slot`, the running CPU's, ran `full`, or else empty, and lets it
-    /// have more room where that has become due and there are the `means`. A lost update costs a
-    /// turn.
+    /// Notes that the array of `slot`, the running CPU's, ran `full`, or else empty, and gives it
+    /// more room where that has become due and the `means` allow it. A lost update costs a turn.
     pub(super) fn note_miss<P: Arrays>(
         &self,
         percpu: &P,
@@ -121,7 +120,7 @@ impl Width {
         let gain = match full && seen & 1 == 1 {
             _ if is_short => 1,
             true => TURN_SCORE,
-            // What grows takes from the slabs: for that a larger array would save nothing.
+            // A growing heap takes from the slabs: a larger array would save nothing.
             false => u64::from(barn_has_some && self.wide_sheaf() > self.narrow_sheaf()),
         };
         let mut score = match (seen >> 1) + gain {
@@ -140,7 +139,7 @@ impl Width {
         }
         let now = score << 1 | u64::from(!full);
         if now != seen {
-            // What the other half has become since is a hint that may be lost.
+            // A change of the other half since then may be lost: it is a hint.
             word.store(all & !MISSES_MASK | now, Ordering::Relaxed);
         }
         if has_grown {

@@ -25,8 +25,8 @@ impl<C: StackConfig> Stack<C> {
         (used.saturating_add(dirty), self.footprint.recent.note(in_use, coarse_ns()))
     }
 
-    /// Called where memory may have been taken that nobody had touched: what is kept gives way to
-    /// it where the process would be larger otherwise than it has been lately. O(nodes), and no
+    /// Called where a request may have taken memory that was never touched: freed memory gives way
+    /// to it if the process would otherwise be larger than it has been lately. O(nodes), and no
     /// lock, where there is nothing to do.
     #[inline]
     pub(super) fn bound_footprint(&self) {
@@ -42,7 +42,7 @@ impl<C: StackConfig> Stack<C> {
     #[cold]
     fn shrink_footprint(&self) {
         let Some(mut past) = self.footprint.given.try_lock() else { return };
-        // Somebody else may have done it meanwhile.
+        // Another thread may have done it meanwhile.
         let (footprint, peak) = self.footprint_and_peak();
         past.stuck = past.stuck.min(footprint);
         let excess = excess(footprint, peak, past.stuck);

@@ -132,7 +132,7 @@ impl<C: StackConfig> CacheRef<'_, C> {
         stack.inner().slab.reclaim(&stack.context(), Reclaim::Cache(cache));
     }
 
-    /// What the cache has done so far. O(slots).
+    /// The counts of the cache. O(slots).
     #[must_use]
     pub fn stats(self) -> SlabStats {
         let (stack, cache) = (self.stack, self.stack.known_cache(self.id));

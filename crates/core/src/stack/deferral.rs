@@ -1,10 +1,10 @@
 //! When the next direct reclaim is worth its time (the kernel defers compaction that has failed).
 //!
-//! A reclaim takes back whatever is kept. What another one right after it would find is what has
-//! been freed since, or charged since and is not in use. So after a reclaim that has not helped its
+//! A reclaim takes back whatever is held. Another one right after it would find only memory that
+//! was freed since, or charged since and is not in use. So after a reclaim that has not helped its
 //! request, the next requests that find nothing are refused without one, for 10 ms at most, unless
 //!
-//! * fewer frames are in use than the reclaim left, or a freed mapping is kept;
+//! * fewer frames are in use than the reclaim left, or a freed mapping is cached;
 //! * frames have been charged since that would be enough for the request;
 //! * a cache has freed more objects than it has handed out since. (That some of its objects took
 //!   the places of others, and left a slab empty, is seen 10 ms late.)
@@ -16,7 +16,7 @@
 use crate::slab::MAX_CACHES;
 use quarry_sys::primitive::{AtomicU32, AtomicU64};
 
-/// What the last reclaim that has not helped has seen. Written without a lock: of two at a time
+/// The findings of the last reclaim that has not helped. Written without a lock: of two at a time
 /// either is right enough.
 pub(super) struct Deferral {
     /// When the next one may come in any case; 0 where it may come now.
@@ -27,7 +27,7 @@ pub(super) struct Deferral {
     pub(super) reclaims: AtomicU64,
 }
 
-/// What it has seen of a cache.
+/// Its findings of a cache.
 pub(super) struct Seen {
     pub(super) activity: AtomicU64,
     /// Objects handed out and not freed.

@@ -9,7 +9,7 @@ use quarry_sys::clock::coarse_ns;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 /// Nanoseconds from one reclaim that has not helped to the next: 10 ms. A reclaim takes 5 us where
-/// nobody keeps anything, and up to a millisecond where many CPUs keep much.
+/// nothing is held, and up to a millisecond where many CPUs hold much.
 const DEFERRED_NS: u64 = 10_000_000;
 
 impl<C: StackConfig> Stack<C> {
@@ -35,7 +35,7 @@ impl<C: StackConfig> Stack<C> {
             return None;
         }
         self.deferral.reclaims.fetch_add(1, Relaxed);
-        // What is freed while it runs may have come too late for it.
+        // Objects that are freed while the reclaim runs may come too late for it.
         self.note_caches();
         let found = if self.direct_reclaim() { attempt() } else { None };
         let deferral = &self.deferral;
@@ -45,7 +45,8 @@ impl<C: StackConfig> Stack<C> {
         found
     }
 
-    /// Whether a reclaim for a request of `frames` frames may find anything. O(caches * slots).
+    /// Returns whether a reclaim for a request of `frames` frames may find anything. O(caches *
+    /// slots).
     fn is_reclaim_due(&self, frames: u32) -> bool {
         let deferral = &self.deferral;
         let until = deferral.until_ns.load(Relaxed);
@@ -71,7 +72,7 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Whether a cache has fewer objects in use than the last reclaim saw.
+    /// Returns whether a cache has fewer objects in use than the last reclaim saw.
     fn has_freed(&self, cache: &Cache) -> bool {
         let seen = &self.deferral.caches[cache.id().index()];
         let live = seen.live.load(Relaxed);

@@ -1,15 +1,15 @@
-//! What the fast paths of allocation and free read.
+//! The data of the fast paths of allocation and free.
 //!
-//! It is all zero until `init` has built everything else, and zero refuses every request: no size
-//! is below the first one too large (0 is a size too), no address is within the span. So the fast
-//! path needs no "is it initialised" of its own. It loads that size or the span first, with acquire
-//! ordering (free on x86-64): a thread that sees them sees the rest.
+//! They are all zero until `init` has built everything else, and zero refuses every request: no
+//! size is below the first one too large (0 is a size too), no address is within the span. So the
+//! fast path needs no "is it initialised" of its own. It loads that size or the span first, with
+//! acquire ordering (free on x86-64): a thread that sees them sees the rest.
 
 use crate::slab::Geometry;
 use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
 
-/// What the fast paths of allocation and free read.
+/// The data of the fast paths of allocation and free.
 pub(super) struct FastPath<P> {
     /// First size that is too large for a class; 0 until the stack is ready.
     pub(super) small_end: AtomicUsize,
@@ -42,7 +42,7 @@ impl<P: PerCpu> FastPath<P> {
     }
 }
 
-/// Where fast paths in assembler find what they read: offsets in a [`Stack`].
+/// Where fast paths in assembler find what they read: offsets in a [`Stack`](super::Stack).
 #[derive(Clone, Copy)]
 pub struct StackOffsets {
     /// First size that is too large for a class.

@@ -1,25 +1,24 @@
-//! How large the process may be for the sake of what is kept: no larger than it has been lately
-//! for the sake of what is in use.
+//! How large freed memory may make the process: no larger than memory in use has made it lately.
 //!
-//! To keep freed memory costs nothing as long as the process has been as large anyway; its peak,
+//! Holding freed memory costs nothing as long as the process has been as large anyway: its peak,
 //! which is what a machine must have, does not change. A program that allocates and frees 10 MiB
 //! over and over again is as large while it has them as it is between. But one that goes on to grow
-//! would be larger by what is kept than it has to be. So what is kept gives way to memory that
-//! others are about to touch: freed mappings, oldest first, what barns keep, and free memory of the
+//! would be larger than it has to be by the freed memory. So freed memory gives way to memory that
+//! is about to be touched: cached mappings, oldest first, objects in barns, and free memory of the
 //! zones that holds data.
 //!
 //! "Lately" is a time between one and two windows of half a second: after that the thread that
 //! gives memory back has its turn.
 //!
-//! What goes back is touched again by a program that alternates between kinds of memory. So no more
+//! A program that alternates between kinds of memory touches again what has gone back. So no more
 //! than an allowance goes: half of the peak at once, and a quarter of it in a second in the long
 //! run. Beyond that the process may be larger. (With four times as much PHP took 7 % more time, and
 //! realloc by pages four times as long.)
 //!
 //! Each time that there is too much, it goes back down to the peak, and not only to the bound above
 //! it. So between two such times the process has grown by the margin, and page faults that come
-//! because memory was given back are as many as those of its growth. What could not be given back,
-//! because it lies in pieces, is not looked for again before as much has come on top of it.
+//! because memory was given back are as many as those of its growth. Memory that could not be given
+//! back, because it lies in pieces, is not looked for again before as much has come on top.
 
 use crate::frame::FRAME_BYTES;
 use quarry_sys::lock::CountedLock;
@@ -30,7 +29,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 const WINDOW_NS: u64 = SECOND_NS / 2;
 /// The process may be larger than its recent peak by this part of it,
 const MARGIN_SHARE: u32 = 32;
-/// but so many frames in any case: 1 MiB.
+/// but by this many frames in any case: 1 MiB.
 const MARGIN_LEAST: u32 = (1 << 20) / FRAME_BYTES as u32;
 /// The part of the peak that may go back at once,
 const ALLOWED_AT_ONCE: u32 = 2;
@@ -39,14 +38,14 @@ const ALLOWED_PER_SECOND: u64 = 4;
 
 /// How large the process may be.
 pub(super) struct Footprint {
-    /// As large as it comes.
+    /// The process may be as large as it gets.
     pub(super) is_unbounded: AtomicBool,
     pub(super) recent: RecentPeak,
-    /// Held while what is too much is given back.
+    /// Held while the excess is given back.
     pub(super) given: CountedLock<Given>,
 }
 
-/// What has been given back lately.
+/// Frames that have been given back lately.
 pub(super) struct Given {
     /// Frames that were in memory after the last time that there were too many, as long as there
     /// are.

@@ -75,7 +75,8 @@ impl<C: StackConfig> Halves<'_, C> {
         self.0.usable_fast_in_use(object)
     }
 
-    /// Whether `address` is an object that can have `size` bytes where it is. False for size 0.
+    /// Returns whether `address` is an object that can have `size` bytes where it is. False for
+    /// size 0.
     #[inline(always)]
     pub fn stays_fast(self, address: *mut u8, size: usize) -> bool {
         self.0.stays_fast(address, size)
@@ -97,8 +98,8 @@ impl<C: StackConfig> Halves<'_, C> {
         unsafe { self.0.move_fast(object, size, free) }
     }
 
-    /// Whether `object` is a block or a mapping that can have `size` bytes where it is, with
-    /// nothing to be done. False also where it is an object.
+    /// Returns whether `object` is a block or a mapping that can have `size` bytes where it is,
+    /// with nothing to be done. False also where it is an object.
     pub fn stays_large(self, object: Object, size: usize) -> bool {
         self.0.stays_large(object, size)
     }
@@ -112,8 +113,8 @@ impl<C: StackConfig> Halves<'_, C> {
         unsafe { self.0.realloc_aligned(object, request.size, request.align) }
     }
 
-    /// Whether `address` is an object that a request of `size` bytes can have got: false means
-    /// [`demand_size`](Self::demand_size).
+    /// Returns whether `address` is an object that a request of `size` bytes can have got: false
+    /// means [`demand_size`](Self::demand_size).
     #[inline(always)]
     pub fn was_asked_fast(self, address: *mut u8, size: usize) -> bool {
         self.0.was_asked_fast(address, size)

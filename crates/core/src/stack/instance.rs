@@ -19,7 +19,7 @@ use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{Object, PerCpu};
 use quarry_sys::primitive::{AtomicBool, AtomicU8, Ordering};
 
-/// What needs the operating system to be built.
+/// The parts that need the operating system to be built.
 struct Built {
     pages: PageAllocator,
     metadata: Metadata,
@@ -39,9 +39,8 @@ pub(super) struct Inner<'a, C: StackConfig> {
 
 /// One instance of Quarry.
 ///
-/// What can stand in memory that nobody has written does: a new stack is all zero bytes, so that a
-/// static one touches only the pages of what it uses. Nothing of it is dropped: its memory is its
-/// system's, and addresses into that outlive it.
+/// A new stack is all zero bytes, so that a static one touches only the pages of what it uses.
+/// Nothing of it is dropped: its memory is its system's, and addresses into that outlive it.
 pub struct Stack<C: StackConfig> {
     pub(super) fast: FastPath<C::PerCpu>,
     ready: AtomicBool,
@@ -99,7 +98,7 @@ impl<C: StackConfig> Stack<C> {
     /// Builds everything. Call once, from one thread.
     ///
     /// # Errors
-    /// What the OS says; the stack then refuses every request, and `init` may be tried again: it
+    /// The OS's refusal; the stack then refuses every request, and `init` may be tried again: it
     /// goes on from where it failed, with the window that it may have already.
     ///
     /// # Panics
@@ -139,8 +138,7 @@ impl<C: StackConfig> Stack<C> {
             self.footprint.unbound();
         }
         let built = Built { pages, metadata, declared_cpus: options.pages.declared_cpus };
-        // SAFETY: nobody reads `built` before `is_built`, and the caller initialises from one
-        // thread.
+        // SAFETY: no thread reads `built` before `is_built`, and one thread initialises.
         unsafe { (*self.built.get()).write(built) };
         self.is_built.store(true, Ordering::Release);
         Ok(())
@@ -159,7 +157,7 @@ impl<C: StackConfig> Stack<C> {
         Ok(())
     }
 
-    /// Whether [`init`](Self::init) has succeeded.
+    /// Returns whether [`init`](Self::init) has succeeded.
     #[inline]
     pub(super) fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Acquire)
@@ -213,7 +211,7 @@ impl<C: StackConfig> Stack<C> {
         self.pages().frames()
     }
 
-    /// Whether an address lies among the frames in use, or between them. O(1), needs no
+    /// Returns whether an address lies among the frames in use, or between them. O(1), needs no
     /// initialisation.
     #[inline]
     #[must_use]
@@ -226,7 +224,7 @@ impl<C: StackConfig> Stack<C> {
     /// Creates a cache for objects of its own.
     ///
     /// # Errors
-    /// As [`CacheTable::create`].
+    /// As [`CacheTable::add`](crate::slab::CacheTable::add).
     pub fn create_cache(&self, name: &str, params: &CacheParams) -> OsResult<CacheId> {
         let cache = create_cache(&self.context(), &*self.slab, name, params)?;
         self.fast.strides[cache.id().index()].store(cache.stride() as u32, Ordering::Relaxed);
@@ -256,7 +254,7 @@ impl<C: StackConfig> Default for Stack<C> {
     }
 }
 
-/// Whether a request can be served at all.
+/// Returns whether a request can be served at all.
 pub(super) fn is_sane(size: usize) -> bool {
     size <= LARGEST_REQUEST
 }

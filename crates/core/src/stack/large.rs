@@ -1,11 +1,11 @@
-//! What was asked for above the largest object, counted exactly: caches count their own objects,
-//! and blocks and mappings would not be seen at all.
+//! Counts of the requests above the largest object. Caches count their own objects; blocks and
+//! mappings have no other counters.
 //!
-//! Counted are allocations that were handed out and taken back, however they were asked for, and
-//! whether their memory was fresh or had been kept. What a `realloc` makes larger or smaller
-//! where it is, or moves by page tables, stays the same allocation and is counted as resized.
+//! An allocation counts when it is handed out and when it is taken back, however it was requested,
+//! whether its memory is fresh or comes from the mapping cache. A `realloc` that resizes it in
+//! place, or moves it by page tables, leaves it the same allocation and counts as resized.
 //!
-//! Equation: `mappings in use = allocated - freed` of mappings, while nobody is at work.
+//! Equation: `mappings in use = allocated - freed` of mappings, while no thread is at work.
 
 use quarry_sys::local;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! What is said of a pointer that cannot be freed: one line, then abort.
+//! The report of a pointer that cannot be freed: one line, then abort.
 
 use super::config::StackConfig;
 use super::instance::Stack;
@@ -37,7 +37,7 @@ impl fmt::Display for Entry {
     }
 }
 
-/// What is wrong with it.
+/// The fault of the pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misuse {
     /// The object was freed already, or never allocated.
@@ -92,8 +92,8 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// A frame with metadata that no allocation starts in: somebody else's, inside a block, or free
-    /// again. O(frames), on the way to an abort.
+    /// The misuse of a frame with metadata in which no allocation starts: not ours, inside a block,
+    /// or free again. O(frames), on the way to an abort.
     pub(super) fn unowned(&self, pfn: Pfn) -> Misuse {
         let frames = self.frames();
         if self.arena().is_excluded(pfn.pageblock()) {

@@ -19,11 +19,11 @@ pub enum Section {
     Large,
     /// `/proc/buddyinfo`.
     Buddies,
-    /// What the per-CPU page lists spared the zones, all slots together.
+    /// The work that per-CPU page lists spared the zones, all slots together.
     PageLists,
     /// Where the memory of the heap is, in KiB: in use, held for reuse by whom, and free.
     Memory,
-    /// What the arrays of CPUs have room for and hold.
+    /// The room and the objects of the arrays of CPUs.
     Slots,
     /// One line per kind of lock: acquisitions, contentions, mean hold time (sampled).
     Locks,

@@ -1,22 +1,22 @@
-//! Giving memory back: while nobody asks for it, what a background thread does a few times a
-//! second; and on the spot, where a request has found nothing.
+//! Giving memory back: in the background, a few times a second, what has not been used for a while;
+//! and on the spot, where a request has found nothing.
 //!
 //! In the background there are four stages, from what callers touched last to what the operating
 //! system gets:
 //!
 //! 1. a cache without an operation since the last look gives its parked objects to its slabs, and
 //!    its empty slabs to the page allocator; of other caches, the CPUs that have not allocated or
-//!    freed anything since then give theirs, and the barn what it has kept all the while;
+//!    freed anything since then give theirs, and barns the objects not needed since then;
 //! 2. per-CPU page lists without use give their pages to the zones, others decay;
-//! 3. freed mappings that have been kept for the delay are released;
+//! 3. freed mappings that have been in the mapping cache for the delay are released;
 //! 4. free blocks of the zones that were dirty at the last look and still are go to the operating
 //!    system, whole pageblocks first; those take their address space along, as do whole ones that
 //!    hold nothing, but for some that a zone keeps.
 //!
 //! "Dirty at the last look and still" is counted, not tracked per block: of `dirty(then)` and
-//! `dirty(now)` frames the smaller number was not needed in between. What is found due so is purged
-//! in steps of at most 16 MiB, and a caller that has no time (a program's own thread)
-//! does one step at a time.
+//! `dirty(now)` frames the smaller number was not needed in between, and is due. Due frames are
+//! purged in steps of at most 16 MiB; a caller that has no time (a program's own thread) does one
+//! step at a time.
 
 use super::config::StackConfig;
 use super::instance::Stack;
@@ -28,14 +28,14 @@ use quarry_sys::percpu::{PerCpu, SlotIndex};
 
 /// Most bytes purged in one step: some milliseconds.
 const PURGE_STEP_BYTES: usize = 16 << 20;
-/// Frames of pageblocks that are free as a whole which a zone keeps without regard to what is in
-/// use, 16 MiB: so much address space a program that comes and goes may take again at once.
+/// Frames of free pageblocks that a zone keeps however little is in use, 16 MiB: address space that
+/// a program which frees and allocates by turns takes again at once.
 const KEPT_WHOLE_FRAMES: u32 = 4096;
 /// Slots that are told apart; with more of them, a slot is idle if all are that share its number
 /// modulo this.
 const SLOT_GROUPS: usize = 256;
 
-/// What the last look saw. Owned by whoever reclaims; a new one sees nothing as idle.
+/// The findings of the last look. The caller that reclaims owns it; a new one sees nothing as idle.
 pub struct ReclaimState {
     operations: [u64; MAX_CACHES],
     slot_operations: [u64; SLOT_GROUPS],
@@ -67,7 +67,7 @@ impl Default for ReclaimState {
     }
 }
 
-/// What one look has done.
+/// The work of one look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reclaimed {
     /// Bytes given back to the operating system.
@@ -76,8 +76,8 @@ pub struct Reclaimed {
     pub shrunk: u32,
 }
 
-/// Gives about `bytes` of dirty memory of a node back: whole pageblocks, and only where there are
-/// none what lies in between.
+/// Gives about `bytes` of dirty memory of a node back: whole pageblocks, and where there are none,
+/// smaller blocks.
 fn purge_some(pages: &PageAllocator, node: NodeId, bytes: usize) -> usize {
     let mut given = pages.zones().give_back_of(node, Whole::Dirty, bytes);
     for smallest in [Order::PAGEBLOCK, Order::ZERO] {
@@ -90,18 +90,16 @@ fn purge_some(pages: &PageAllocator, node: NodeId, bytes: usize) -> usize {
 
 impl<C: StackConfig> Stack<C> {
     /// Returns to the operating system what can be returned: slots, barns, empty slabs, per-CPU
-    /// page lists, free blocks of the zones, kept mappings. Returns the bytes purged.
+    /// page lists, free blocks of the zones, cached mappings. Returns the bytes purged.
     pub fn trim(&self) -> usize {
         self.shrink_all();
         let bytes = self.purge_free();
-        // What holds nothing takes address space.
+        // Clean pageblocks hold no memory, but address space.
         self.pages().give_back();
         bytes
     }
 
-    /// Slots, barns, empty slabs and per-CPU page lists go back to the zones. Slots of other CPUs
-    /// keep what they hold where the calling thread may not stop them (see
-    /// [`reaches_every_slot`](PerCpu::reaches_every_slot)).
+    /// See [`Upkeep::shrink_all`](super::upkeep::Upkeep::shrink_all).
     pub(super) fn shrink_all(&self) {
         self.free_withheld();
         let inner = self.inner();
@@ -110,7 +108,7 @@ impl<C: StackConfig> Stack<C> {
         inner.pages.flush_extents();
     }
 
-    /// Bytes that the operating system could have at once: dirty free blocks and kept mappings.
+    /// Bytes that the operating system could have at once: dirty free blocks and cached mappings.
     /// O(nodes).
     pub(super) fn freeable_bytes(&self) -> usize {
         let inner = self.inner();
@@ -118,29 +116,29 @@ impl<C: StackConfig> Stack<C> {
         dirty * FRAME_BYTES + inner.mappings.cached_bytes()
     }
 
-    /// Bytes that the next look may find unneeded beside: what caches keep in barns, and on CPUs.
+    /// Bytes that the next look may find unneeded beside those: in barns, and on CPUs.
     /// O(caches * slots that are awake); [`parked_bytes_at_most`](Self::parked_bytes_at_most) is
     /// not.
     pub(super) fn parked_bytes(&self) -> usize {
         self.inner().limits.barns() + self.fast.percpu.area().held_bytes()
     }
 
-    /// Of those, what is in barns. O(1).
+    /// The part of them that is in barns. O(1).
     pub(super) fn parked_in_barns(&self) -> usize {
         self.inner().limits.barns()
     }
 
-    /// What barns keep, and what the arrays of CPUs have room for. O(1).
+    /// Bytes in barns, and the room of the arrays of CPUs. O(1).
     pub(super) fn parked_bytes_at_most(&self) -> usize {
         self.inner().limits.barns() + self.fast.percpu.area().all_room()
     }
 
-    /// Bytes of freed mappings that are kept for reuse. O(1).
+    /// Bytes of freed mappings in the mapping cache. O(1).
     pub(super) fn cached_bytes(&self) -> usize {
         self.inner().mappings.cached_bytes()
     }
 
-    /// Gives free blocks and kept mappings to the operating system at once; returns the bytes.
+    /// Gives free blocks and cached mappings to the operating system at once; returns the bytes.
     pub(super) fn purge_free(&self) -> usize {
         let inner = self.inner();
         let mut bytes = inner.mappings.release_cached(inner.pages);
@@ -151,8 +149,8 @@ impl<C: StackConfig> Stack<C> {
         bytes
     }
 
-    /// What is kept for later goes back, because a request found nothing now: other caches' parked
-    /// objects and empty slabs, per-CPU page lists, freed mappings. Returns whether there was
+    /// Gives back what is held for later, because a request found nothing now: parked objects and
+    /// empty slabs of all caches, per-CPU page lists, freed mappings. Returns whether there was
     /// anything. O(caches * slots).
     #[cold]
     pub(super) fn direct_reclaim(&self) -> bool {
@@ -160,13 +158,13 @@ impl<C: StackConfig> Stack<C> {
         let before = pages.zones().budget().used();
         self.inner().mappings.release_cached(pages);
         self.shrink_all();
-        // What one node has left may be all that another lacks.
+        // A free pageblock of one node may be all that another node lacks.
         let given_back = pages.zones().is_crowded() && pages.give_back() > 0;
         given_back || pages.zones().budget().used() < before
     }
 
-    /// One look at everything, and all that is found due goes back. Takes each lock for short
-    /// moments only; bounded by what there is to give back.
+    /// Looks at everything, and gives back all that it finds due. Takes each lock for short moments
+    /// only; the work is bounded by what there is to give back.
     pub fn reclaim(&self, state: &mut ReclaimState) -> Reclaimed {
         let mut done = self.look(state);
         while let Some(bytes) = self.purge_due(state) {
@@ -175,7 +173,7 @@ impl<C: StackConfig> Stack<C> {
         done
     }
 
-    /// One look at everything, which notes what is due; only kept mappings go back at once.
+    /// Looks at everything and notes what is due; only cached mappings go back at once.
     pub(super) fn look(&self, state: &mut ReclaimState) -> Reclaimed {
         let mut done = Reclaimed::default();
         self.shrink_idle_caches(state, &mut done);
@@ -187,7 +185,7 @@ impl<C: StackConfig> Stack<C> {
             let node = usize::from(zone.node().0);
             state.due[node] = zone.dirty().min(state.dirty[node]);
             state.dirty[node] = zone.dirty();
-            // Address space is the program's as well.
+            // The program needs address space for itself as well.
             let kept = KEPT_WHOLE_FRAMES + inner.pages.zones().budget().used() / 8;
             inner.pages.zones().give_back_of(zone.node(), Whole::CleanBeyond(kept), usize::MAX);
         }
@@ -233,8 +231,8 @@ impl<C: StackConfig> Stack<C> {
         done.shrunk += inner.slab.reclaim(&context, Reclaim::Idle(idle));
     }
 
-    /// Which slots have pushed or popped anything since the last look. O(1) for those that are
-    /// asleep or were never used.
+    /// Finds the slots that have pushed or popped anything since the last look. O(1) for those that
+    /// are asleep or were never used.
     fn busy_slots(&self, state: &mut ReclaimState) -> [bool; SLOT_GROUPS] {
         let area = self.fast.percpu.area();
         let mut operations = [0u64; SLOT_GROUPS];

@@ -14,14 +14,14 @@ use quarry_sys::primitive::Ordering;
 /// Alignment that every allocation has.
 pub const MIN_ALIGN: usize = 16;
 
-/// What is asked of [`Stack::alloc`]: `Request::of(100).aligned(64).zeroed()`.
+/// A request to [`Stack::alloc`]: `Request::of(100).aligned(64).zeroed()`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Bytes.
     pub size: usize,
     /// The address is a multiple of this power of two, and of [`MIN_ALIGN`].
     pub align: usize,
-    /// Whether all bytes are 0. Memory that is known to be zero is not cleared again.
+    /// True if all bytes are 0. Memory that is known to be zero is not cleared again.
     pub zeroed: bool,
 }
 
@@ -47,7 +47,7 @@ impl Request {
         Self { zeroed: true, ..self }
     }
 
-    /// Whether an object of any class that is large enough will do.
+    /// Returns whether an object of any class that is large enough will do.
     #[inline(always)]
     const fn is_plain(self) -> bool {
         self.align <= MIN_ALIGN && !self.zeroed
@@ -64,10 +64,10 @@ impl From<usize> for Request {
 /// Requests of a class that a coarser one serves. With 16 or 32 nothing more is saved.
 const MISSES_OF_COLD_CLASS: u8 = 8;
 
-/// Requests of up to so many bytes are cleared without a call.
+/// Requests of up to this many bytes are cleared without a call.
 const FEW_BYTES: usize = 64;
 
-/// What an address in the window belongs to.
+/// The owner of an address in the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Object(CacheId),
@@ -130,7 +130,7 @@ impl<C: StackConfig> Stack<C> {
         }
         let take = |class| inner.slab.alloc_slow(&self.context(), inner.caches.get(class)?);
         let frames = inner.caches.get(serving).map_or(1, |cache| cache.order().frames());
-        // Where there is no memory for slabs, what either class has left serves.
+        // Where there is no memory for slabs, a free object of either class serves.
         let object = self
             .with_reclaim(frames, || take(serving))
             .or_else(|| take(class))
@@ -180,12 +180,14 @@ impl<C: StackConfig> Stack<C> {
         Some(object)
     }
 
-    /// Whether the size classes of `malloc` exist. Without them their numbers may be other caches'.
+    /// Returns whether the size classes of `malloc` exist. Without them their numbers may be other
+    /// caches'.
     fn has_classes(&self) -> bool {
         self.fast.small_end.load(Ordering::Acquire) != 0
     }
 
-    /// Whatever serves the request; the bytes behind so many first ones are known to be zero.
+    /// Allocates by whatever serves the request, and returns the offset from which on all bytes are
+    /// known to be zero.
     fn alloc_any(&self, size: usize, align: usize) -> Option<(Object, usize)> {
         debug_assert!(align.is_power_of_two());
         if align <= MIN_ALIGN && size <= classes::LARGEST {
@@ -198,7 +200,8 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// A block of pages or a mapping; the bytes behind so many first ones are known to be zero.
+    /// Allocates a block of pages or a mapping, and returns the offset from which on all bytes are
+    /// known to be zero.
     fn alloc_large(&self, size: usize, align: usize) -> Option<(Object, usize)> {
         if !self.is_ready() || !is_sane(size) || !is_sane(align) {
             return None;
@@ -211,9 +214,9 @@ impl<C: StackConfig> Stack<C> {
         let taken = attempt().or_else(|| {
             self.after_reclaim(frames, || {
                 if size > LARGEST_BLOCK {
-                    // What caches gave back is no longer counted, but still in memory: a mapping
-                    // would come on top of it, and a control group's limit does not wait for a
-                    // look.
+                    // Memory that caches gave back is no longer counted, but still resident: a
+                    // mapping would come on top of it, and the kernel enforces the limit of the
+                    // control group immediately.
                     self.purge_free();
                 }
                 attempt()
@@ -223,9 +226,9 @@ impl<C: StackConfig> Stack<C> {
         taken
     }
 
-    /// Whether no reclaim can make room for so many frames: they are more than the limit, or they
-    /// are a good part of the window and live mappings leave fewer addresses. (Less than that is
-    /// not refused by a count that others are about to change.)
+    /// Returns whether no reclaim can make room for this many frames: they are more than the limit,
+    /// or they are a good part of the window and live mappings leave fewer addresses. (A smaller
+    /// request is not refused by a count that other threads are about to change.)
     fn is_hopeless(&self, frames: u32) -> bool {
         const GOOD_PART: u32 = 64;
         let (arena, zones) = (self.arena(), self.pages().zones());
@@ -289,7 +292,7 @@ impl<C: StackConfig> Stack<C> {
     /// given, also null.
     ///
     /// # Safety
-    /// If an allocation starts at `address`, nobody uses it any more.
+    /// If an allocation starts at `address`, its user has given it up.
     #[inline(always)]
     pub(super) unsafe fn free_fast(&self, address: *mut u8) -> bool {
         let Some((kind, geometry, offset)) = self.object_fast(address) else { return false };
@@ -298,7 +301,7 @@ impl<C: StackConfig> Stack<C> {
         let (id, object) =
             unsafe { (CacheId::new_unchecked(kind), Object::new_unchecked(address)) };
         let slab = || geometry.slab(offset);
-        // SAFETY: an object of this cache starts at the address, and nobody uses it (caller).
+        // SAFETY: an object of this cache starts at the address, and is given up (caller).
         unsafe { C::Slab::free_fast(&self.fast.percpu, id, object, slab) == Push::Stored }
     }
 
@@ -308,7 +311,7 @@ impl<C: StackConfig> Stack<C> {
     /// As [`free_fast`](Self::free_fast).
     pub(super) unsafe fn free_slow(&self, object: Object) {
         match self.owner(Entry::Free, object.as_ptr()) {
-            // SAFETY: an object of this cache starts there, and nobody uses it (caller's promise).
+            // SAFETY: an object of this cache starts there, and is given up (caller's promise).
             Owner::Object(id) => unsafe { self.cache(id).free(object) },
             Owner::Pages(pfn) => {
                 let frames = self.frames().link(pfn);
@@ -338,7 +341,7 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// What starts at `address`; reports anything else and aborts.
+    /// The owner of the allocation that starts at `address`; reports anything else and aborts.
     pub(super) fn owner(&self, entry: Entry, address: *mut u8) -> Owner {
         let Some(pfn) = self.is_ready().then(|| self.pfn(address)).flatten() else {
             self.misuse(entry, address, Misuse::Foreign);

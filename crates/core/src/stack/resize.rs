@@ -1,12 +1,13 @@
 //! `realloc` and `malloc_usable_size`: in place where that is possible, by page tables where the
 //! pages are many, else by copying.
 //!
-//! Who asks for a little more will ask again. So what has to move because it grows by at most an
-//! eighth moves to where a quarter more than its old bytes have room: a block that grows by small
-//! steps to `n` bytes then moves at most `log(n) / log(1.25)` times, and `4 n` bytes are copied in
-//! all. The price: such a block of `old` bytes that was asked to be `size > old` has at most
-//! `1.25 * old * 9/8 < 1.41 * size` bytes. What grows by more, as containers that double do, gets
-//! what it asks for.
+//! A program that asks for a little more will ask again. So an allocation that has to move because
+//! it grows by at most an eighth gets a quarter more than its old bytes: a block that grows by
+//! small steps to `n` bytes then moves at most `log(n) / log(1.25)` times, and `4 n` bytes are
+//! copied in all. The price: such a block of `old` bytes that was asked to be `size > old` has at
+//! most
+//! `1.25 * old * 9/8 < 1.41 * size` bytes. An allocation that grows by more, as
+//! that of a container that doubles, gets what it asks for.
 //!
 //! Blocks of pages grow into the free frames behind them, and one that has to move because it grows
 //! is put, if that can be, where as many frames as it takes are free behind it: these stay free.
@@ -32,7 +33,8 @@ fn with_headroom(old: usize, size: usize) -> usize {
     (old + old / 4).min(if size <= classes::LARGEST { classes::LARGEST } else { LARGEST_BLOCK })
 }
 
-/// Whether an object of `old` bytes stays one of `size`: it holds as many, and wastes at most half.
+/// Returns whether an object of `old` bytes stays one of `size`: it holds as many, and wastes at
+/// most half.
 #[inline(always)]
 fn stays(old: usize, size: usize) -> bool {
     size.wrapping_sub(old / 2) <= old - old / 2
@@ -79,8 +81,9 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
-    /// Whether `address` is an object of a slab that a request of `size` bytes can have got: the
-    /// fast path of [`demand_size`](Self::demand_size). As [`usable_fast`](Self::usable_fast).
+    /// Returns whether `address` is an object of a slab that a request of `size` bytes can have
+    /// got: the fast path of [`demand_size`](Self::demand_size). As
+    /// [`usable_fast`](Self::usable_fast).
     #[inline(always)]
     pub(super) fn was_asked_fast(&self, address: *mut u8, size: usize) -> bool {
         let served = |(kind, ..): (u8, _, _)| classes::SERVED.get(kind as usize);
@@ -128,7 +131,7 @@ impl<C: StackConfig> Stack<C> {
         self.misuse(entry, object.as_ptr(), Misuse::WrongSize { claimed, bytes })
     }
 
-    /// Whether `address` is an object of a slab that can have `size` bytes where it is: the
+    /// Returns whether `address` is an object of a slab that can have `size` bytes where it is: the
     /// fast path of [`realloc`](Self::realloc). As [`usable_fast`](Self::usable_fast).
     #[inline(always)]
     pub(super) fn stays_fast(&self, address: *mut u8, size: usize) -> bool {
@@ -194,14 +197,14 @@ impl<C: StackConfig> Stack<C> {
         }
         let owner = self.owner(Entry::Realloc, object.as_ptr());
         let old = self.bytes_of(owner);
-        // What moves in place moves to a pageblock.
+        // A mapping that moves by page tables moves to a pageblock.
         if align <= PAGEBLOCK_BYTES
             && let Some(resized) = self.resize_in_place(owner, object, old, size)
         {
             return Some(resized);
         }
         let Some(new) = self.alloc_to_grow(old, size, align) else {
-            // What shrinks has memory enough.
+            // An allocation that shrinks has memory enough.
             return (size <= old).then_some(object);
         };
         // SAFETY: both allocations have at least `min(old, size)` bytes and do not overlap.
@@ -280,8 +283,8 @@ impl<C: StackConfig> Stack<C> {
         taken.or_else(|| self.alloc(Request::of(size).aligned(align)))
     }
 
-    /// Whether `object` is a block or a mapping that can have `size` bytes where it is, with
-    /// nothing to be done. False also where it is an object.
+    /// Returns whether `object` is a block or a mapping that can have `size` bytes where it is,
+    /// with nothing to be done. False also where it is an object.
     pub(super) fn stays_large(&self, object: Object, size: usize) -> bool {
         let Some(frames) = frames_of(size) else { return false };
         if !self.is_ready() {

@@ -1,4 +1,4 @@
-//! What a stack has done and holds, as one value.
+//! The counts of a stack and its memory, as one value.
 
 use super::config::StackConfig;
 use super::instance::Stack;
@@ -17,7 +17,7 @@ use quarry_sys::primitive::Ordering::Relaxed;
 pub struct HeapUse {
     /// Address space of zones and mappings.
     pub address_space_bytes: usize,
-    /// Memory of the zones, in use or free, and of mappings kept for reuse.
+    /// Memory of the zones, in use or free, and of cached mappings.
     pub arena_bytes: usize,
     /// Memory of live mappings.
     pub mapped_bytes: usize,
@@ -27,8 +27,8 @@ pub struct HeapUse {
     pub used_bytes: usize,
     /// Free objects of slabs, parked ones included.
     pub free_objects: usize,
-    /// What is not in use: free objects and what slabs have beside objects, pages on the lists of
-    /// CPUs, free memory of the zones, mappings kept for reuse.
+    /// All memory that is not in use: free objects and the rest of slabs, pages on the lists of
+    /// CPUs, free memory of the zones, cached mappings.
     pub free_bytes: usize,
     /// Of the free objects, those in the slots of CPUs and in barns.
     pub parked_objects: usize,
@@ -48,7 +48,7 @@ pub struct MemoryHeld {
     pub free_in_slabs: usize,
     /// Objects of slabs that have none in use.
     pub empty_slabs: usize,
-    /// What slabs have beside their objects.
+    /// The rest of slabs, beside their objects.
     pub around_objects: usize,
     /// Blocks of pages in use.
     pub blocks: usize,
@@ -62,11 +62,11 @@ pub struct MemoryHeld {
     pub free_zero: usize,
     /// Mappings in use, as far as they are charged to the budget.
     pub mappings: usize,
-    /// Freed mappings that are kept, likewise.
+    /// Cached mappings, likewise.
     pub mappings_cached: usize,
 }
 
-/// What the arrays of CPUs have room for and hold.
+/// The arrays of CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotUse {
     /// Slots that have room for something.
@@ -90,9 +90,9 @@ pub struct StackStats {
     pub blocks: LargeStats,
     /// Mappings that were requested: above 1 MiB.
     pub mappings: LargeStats,
-    /// What the per-CPU page lists have done.
+    /// The per-CPU page lists.
     pub page_lists: PcpCounters,
-    /// What the arrays of CPUs hold.
+    /// The arrays of CPUs.
     pub slots: SlotUse,
     /// Reclaims on the spot, for requests that had found nothing (the kernel's `allocstall`).
     pub direct_reclaims: u64,
@@ -126,7 +126,7 @@ impl StackStats {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// What the stack has done and holds now. O(caches * slots).
+    /// The counts of the stack and its memory now. O(caches * slots).
     #[must_use]
     pub fn stats(&self) -> StackStats {
         let inner = self.inner();

@@ -1,4 +1,4 @@
-//! What a background thread does for a stack, and asks it.
+//! The work of a background thread for a stack, and its questions.
 //!
 //! This is the face for a library that looks after a stack, as `libquarry.so` does; users call
 //! [`Stack::trim`] and [`Stack::reclaim`].
@@ -12,7 +12,7 @@ use quarry_sys::locks::Visit;
 pub struct Upkeep<'a, C: StackConfig>(&'a Stack<C>);
 
 impl<C: StackConfig> Stack<C> {
-    /// What looks after a stack: not for its users, but for a library on top of it.
+    /// The upkeep of a stack: not for its users, but for a library on top of it.
     #[inline(always)]
     pub fn upkeep(&self) -> Upkeep<'_, C> {
         Upkeep(self)

@@ -3,9 +3,9 @@
 //! With one look at every frame that was taken from the window:
 //! * frames of kind `c` = slabs of cache `c`, each of its order
 //! * heads of kind MAPPING = live mappings = mappings that were counted as allocated - freed
-//! * a free block is of no kind, nor is a frame that a zone keeps as part of an extent
+//! * a free block is of no kind, nor is a frame that a zone holds as part of a free extent
 //! * frames of slabs, of blocks and on per-CPU lists, and mapped ones, are all in the budget
-//! * frames charged for mappings, live and kept, are what the budget calls mapped
+//! * frames charged for live and cached mappings = the budget's mapped frames
 
 use super::config::StackConfig;
 use super::instance::Stack;

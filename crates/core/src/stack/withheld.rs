@@ -1,14 +1,14 @@
 //! A large block that was freed a moment ago, kept out of the program's reach.
 //!
-//! Whoever reads or writes memory that it has freed finds what is there now, and mostly goes on. So
-//! the block that is freed first in a while is made inaccessible, and only then, when the next such
-//! block takes its place, goes to the page allocator: its stale pointers fault meanwhile. That is
-//! up to three system calls for one of the blocks freed within 100 ms, and one to have it back;
-//! a program that frees large blocks all the time keeps its speed, and one that rarely does finds
-//! its errors.
+//! A program that reads or writes memory that it has freed finds whatever is there now, and mostly
+//! goes on. So the first block freed in a while becomes inaccessible, and goes to the page
+//! allocator only when the next such block takes its place: stale pointers to it fault meanwhile.
+//! That is up to three system calls for one of the blocks freed within 100 ms, and one to get it
+//! back; a program that frees large blocks all the time keeps its speed, and one that rarely does
+//! finds its errors.
 //!
-//! What is withheld has no pages in memory, but counts as used. A request that finds nothing else
-//! gets it back.
+//! A withheld block has no pages in memory, but counts as used. A request that finds nothing else
+//! gets it.
 
 use crate::frame::Pfn;
 use quarry_sys::lock::CountedLock;
@@ -20,7 +20,7 @@ pub(super) struct Withheld {
     /// When the last one was withheld, or the system refused that. A lost update withholds one
     /// more.
     pub(super) since_ns: AtomicU64,
-    /// Frames of it, for those who only ask.
+    /// Frames of it, readable without the lock.
     frames: AtomicU32,
     /// The system has refused to make it accessible.
     pub(super) is_stuck: AtomicBool,
@@ -48,17 +48,17 @@ impl Withheld {
         visit("withheld->block", &self.block);
     }
 
-    /// Whether a block is withheld. Takes no lock.
+    /// Returns whether a block is withheld. Takes no lock.
     pub(super) fn is_some(&self) -> bool {
         self.frames() > 0
     }
 
-    /// Whether a block is withheld that can probably be had back. Takes no lock.
+    /// Returns whether a block is withheld that can probably be freed. Takes no lock.
     pub(super) fn is_there_for_others(&self) -> bool {
         self.is_some() && !self.is_stuck.load(Relaxed)
     }
 
-    /// Withholds another block, or none; nothing has been refused of it yet.
+    /// Records that another block is withheld, or none; the system has refused nothing of it yet.
     pub(super) fn set(&self, held: &mut Option<Block>, block: Option<Block>) {
         *held = block;
         self.frames.store(block.map_or(0, |block| block.frames), Relaxed);

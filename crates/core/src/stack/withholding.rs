@@ -18,7 +18,7 @@ const LEAST_FRAMES: u32 = 32;
 const INTERVAL_NS: u64 = 100_000_000;
 
 impl<C: StackConfig> Stack<C> {
-    /// Frees a block that nobody owns any more, at once or after it has been out of reach for a
+    /// Frees a block that has no owner any more, at once or after it has been out of reach for a
     /// while.
     pub(super) fn free_block(&self, pfn: Pfn, frames: u32) {
         let block = Block { pfn, frames };
@@ -37,7 +37,7 @@ impl<C: StackConfig> Stack<C> {
             return false;
         }
         self.withheld.since_ns.store(now, Relaxed);
-        // Nobody knows how large the system's pages are where they are larger than ours.
+        // A page of the system that is larger than a frame may hold other blocks as well.
         if self.arena().os().page_size() > 1 << FRAME_SHIFT {
             return false;
         }
@@ -53,8 +53,8 @@ impl<C: StackConfig> Stack<C> {
         is_withheld
     }
 
-    /// Frees the block that is withheld, if there is one and the system lets us have it back;
-    /// returns whether it did.
+    /// Frees the withheld block, if there is one and the system makes it accessible again; returns
+    /// whether it did.
     pub(super) fn free_withheld(&self) -> bool {
         if !self.withheld.is_some() {
             return false;
@@ -70,17 +70,18 @@ impl<C: StackConfig> Stack<C> {
         true
     }
 
-    /// Makes a block inaccessible, which leaves memory then; returns whether it is, even in part.
+    /// Makes a block inaccessible and gives its pages back; returns whether any of it is
+    /// inaccessible.
     fn hide(&self, block: Block) -> bool {
         let (os, address, bytes) = self.place(block);
         match os.set_accessible(address, bytes, false) {
             Ok(()) => {
-                // Refused, it stays in memory.
+                // If the system refuses, the pages stay in memory.
                 let _ = os.purge(address, bytes);
                 true
             }
-            // Of a block that the program has made several mappings of, some may have changed
-            // before there were too many: what cannot be had back must not be handed out.
+            // The call may have changed a part of the block before the process had too many
+            // mappings: a block that cannot be made accessible again must not be handed out.
             Err(OsError(libc::ENOMEM)) => !self.show(block),
             Err(_) => false,
         }

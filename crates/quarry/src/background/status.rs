@@ -1,4 +1,4 @@
-//! What `/proc` says of the process as a whole, read without allocating.
+//! The state of the process as a whole from `/proc`, read without allocating.
 
 use core::str::from_utf8;
 use quarry_sys::file::find_piece;
@@ -7,11 +7,11 @@ use quarry_sys::file::find_piece;
 /// of the main thread, which stays there until all others have ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Status {
-    /// It has ended by `pthread_exit`.
+    /// The main thread has ended by `pthread_exit`.
     pub(super) main_has_ended: bool,
     /// Threads that there are, the main thread always counted.
     pub(super) threads: u32,
-    /// It has taken the vow of `PR_SET_NO_NEW_PRIVS`.
+    /// The main thread has set `PR_SET_NO_NEW_PRIVS`.
     pub(super) no_new_privileges: bool,
 }
 

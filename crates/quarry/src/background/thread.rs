@@ -21,7 +21,7 @@ use quarry_sys::topology::run_anywhere;
 
 /// Bytes of stack for our own use: `ReclaimState` and a few batches, four times over.
 const STACK_BYTES: usize = 64 << 10;
-/// What is added for the C library's use where it does not say how much that is.
+/// Bytes added for the C library's use where it does not say how much it needs.
 const LIBRARY_BYTES: usize = 256 << 10;
 
 type LeastStack = unsafe extern "C" fn(*const libc::pthread_attr_t) -> usize;
@@ -40,14 +40,14 @@ static BLOCKED: Signals = Signals(UnsafeCell::new(MaybeUninit::zeroed()));
 
 /// Looks for glibc's function behind `PTHREAD_STACK_MIN`, which has no public name (2.15). The
 /// loader takes a lock for that, under which others may wait for threads that allocate: called
-/// where nobody else can have it.
+/// where no other thread can have it.
 pub(crate) fn find_least_stack() {
     // SAFETY: the name is NUL-terminated.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__pthread_get_minstack".as_ptr()) };
     LEAST_STACK.store(found as usize, Ordering::Relaxed);
 }
 
-/// What the stack of a thread with these attributes must have.
+/// The least stack of a thread with these attributes.
 fn stack_bytes(attributes: &libc::pthread_attr_t) -> usize {
     if LEAST_STACK.load(Ordering::Relaxed) == 0 && is_single_threaded() {
         find_least_stack();
@@ -64,9 +64,9 @@ fn stack_bytes(attributes: &libc::pthread_attr_t) -> usize {
 
 /// Starts the thread, detached; returns whether there is one.
 pub(super) fn create() -> bool {
-    // SAFETY: the attributes and both signal sets live until the calls are done, and nobody else
-    // uses `BLOCKED` meanwhile (see there); the entry point lives as long as the process (the
-    // shared object is linked with -z nodelete).
+    // SAFETY: the attributes and both signal sets live until the calls are done, and no other
+    // thread uses `BLOCKED` meanwhile (see there); the entry point lives as long as the process
+    // (the shared object is linked with -z nodelete).
     unsafe {
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
@@ -92,7 +92,7 @@ pub(super) fn create() -> bool {
             result = libc::pthread_create(thread.as_mut_ptr(), attributes, run, null_mut());
         }
         if result == 0 {
-            // It goes on for ever, so its number stays valid.
+            // The thread never ends, so its number stays valid.
             run_anywhere(thread.assume_init());
         }
         libc::pthread_sigmask(libc::SIG_SETMASK, before, null_mut());

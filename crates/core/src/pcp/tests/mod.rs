@@ -69,7 +69,7 @@ impl<'a> Owner<'a> {
         self.owned.len()
     }
 
-    /// Takes a page into possession: nobody else may own a frame of it, and if it is said to be
+    /// Takes a page into possession: no one else may own a frame of it, and if it is said to be
     /// zero it is.
     pub(super) fn receive(&mut self, page: Page, frames: u32) {
         let end = page.pfn.0 + frames;

@@ -118,7 +118,7 @@ fn random_traffic(pcp: PcpPolicy, steps: &[Step], short: bool, per_page: bool, g
     assert_eq!(pages.zones().budget().used(), 0, "all came back");
 }
 
-/// Lists in other hands send everybody to the zone.
+/// Lists that another thread holds send every request to the zone.
 fn busy_lists(pcp: PcpPolicy) {
     let pages = build(PageConfig { pcp, ..TINY }, &RingSizes::default());
     let slot = SlotIndex(2);

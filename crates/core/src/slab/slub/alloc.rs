@@ -185,7 +185,7 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
         context.pages.frames().set_kind(slab, cache.order().frames(), cache.id().kind());
         self.node_of(slab).slabs_allocated.fetch_add(1, Ordering::Relaxed);
         let objects = (0..cache.objects()).map(|number| self.object(slab, number));
-        // SAFETY: the slab is new: all its objects are free and nobody else knows them.
+        // SAFETY: the slab is new: all its objects are free, and only we know them.
         Some((slab, unsafe { Freelist::linked(objects) }))
     }
 }

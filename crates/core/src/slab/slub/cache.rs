@@ -138,7 +138,7 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         }
     }
 
-    /// Whether an object of this cache starts there.
+    /// Returns whether an object of this cache starts there.
     fn is_object(&self, address: Object) -> bool {
         let pages = self.context.pages;
         let Some(pfn) = pages.arena().pfn(address.as_ptr()) else { return false };

@@ -1,4 +1,4 @@
-//! What a cache keeps per CPU beside the cell of the slot: a short list of partial slabs, and
+//! A cache's part of a CPU beside the cell of the slot: a short list of partial slabs, and
 //! counters.
 //!
 //! The kernel's `kmem_cache_cpu` is two things here. Its `freelist` and `slab` are the slot's cell
@@ -29,7 +29,7 @@ pub(super) struct CpuSlab {
     pub(super) refills: AtomicU64,
     /// Times a CPU let go of a slab that was used up.
     pub(super) deactivations: AtomicU64,
-    /// Compare-and-swaps of packed words that somebody else was faster at.
+    /// Compare-and-swaps of packed words that another thread was faster at.
     pub(super) cmpxchg_fails: AtomicU64,
 }
 
@@ -65,8 +65,8 @@ impl CpuSlab {
         self.objects.store(objects, Ordering::Relaxed);
     }
 
-    /// Puts a frozen slab with `free` free objects in front. A slab's second link, which nobody
-    /// needs here, remembers the objects of the list from it on.
+    /// Puts a frozen slab with `free` free objects in front. A slab's second link, which is
+    /// free here, remembers the objects of the list from it on.
     pub(super) fn push(&self, _held: &Guard<'_, ()>, links: SlabLinks<'_>, slab: Pfn, free: u32) {
         let objects = self.objects.load(Ordering::Relaxed) + free;
         links.set_next(slab, self.head());

@@ -1,11 +1,11 @@
-//! In what the versions of the kernel's SLUB differ.
+//! The differences between versions of the kernel's SLUB.
 
-/// What one version does its own way. A version is a type without values.
+/// One version's own ways. A version is a type without values.
 pub trait Era: Send + Sync + 'static {
     /// The policy's name.
     const NAME: &'static str;
 
-    /// Whether a free beyond the CPU's own slab, and a look into a slab for what others have freed,
+    /// True if a free beyond the CPU's own slab, and a look into a slab for what others have freed,
     /// does without the node's list lock wherever it can.
     const LOCKLESS: bool;
 }

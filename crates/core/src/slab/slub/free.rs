@@ -18,7 +18,8 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
     /// Gives objects of one slab back to it: `head` to `tail`, linked, `count` of them.
     ///
     /// # Safety
-    /// They are allocated objects of this cache in the slab `slab`, and nobody uses them.
+    /// They are allocated objects of this cache in the slab `slab`, and their user has given them
+    /// up.
     pub(super) unsafe fn free_chain(&self, slab: Pfn, head: Object, tail: Object, count: u32) {
         let chain = self.freed(slab, head, count);
         let node = self.node_of(slab);
@@ -55,7 +56,7 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
         misses: &mut u64,
     ) -> Put {
         self.word(slab).put(self.tag(), chain, list_locked, misses, |next| {
-            // SAFETY: the object is being freed and nobody uses it (`free_chain`'s promise).
+            // SAFETY: the object is being freed and not used (`free_chain`'s promise).
             unsafe { self.link(slab, tail, next) };
         })
     }

@@ -19,7 +19,7 @@ pub(super) unsafe fn next(object: Object) -> Option<Object> {
 /// `object` is free and the caller's.
 pub(super) unsafe fn set_next(object: Object, next: Option<Object>) {
     let link = next.map_or(core::ptr::null_mut(), Object::as_ptr);
-    // SAFETY: as for `next`; nobody else looks at the object.
+    // SAFETY: as for `next`; no other thread looks at the object.
     unsafe { object.cast::<*mut u8>().write(link) };
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Freelist {
 }
 
 impl Freelist {
-    /// What was taken from a slab whose object number `n` is `object(n)`.
+    /// The objects taken from a slab whose object number `n` is `object(n)`.
     pub(super) fn taken(chain: TakenChain, object: impl Fn(u32) -> Object) -> Self {
         Self { head: Some(object(chain.first)), count: chain.count }
     }

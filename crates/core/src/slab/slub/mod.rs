@@ -26,11 +26,11 @@
 //! | let go | guard: s + 1 -> 0 | owns `s`, frozen |
 //! | drain | guard: -> all ones -> 0, list: -> 0 | owns `s` and the list |
 //!
-//! The guard alone says who owns `s`: whoever stores it away owns `s`, whatever happened since it
-//! was read. Objects of a list count as in use in their own slabs and may be of another slab than
-//! the guard's (a *fill* that came late), so a list is never trusted to be of one slab: who takes
-//! it whole sorts it. A store that fails changes nothing, and then the thread gives what it has to
-//! the objects' own slab, which is always possible.
+//! The guard alone says which thread owns `s`: the thread that stores it away owns `s`, whatever
+//! happened since it was read. Objects of a list count as in use in their own slabs and may be of
+//! another slab than the guard's (a *fill* that came late), so a list is never trusted to be of one
+//! slab: who takes it whole sorts it. A store that fails changes nothing, and then the thread gives
+//! what it has to the objects' own slab, which is always possible.
 //!
 //! # Where a slab is
 //! ```text

@@ -1,4 +1,4 @@
-//! What a cache keeps per NUMA node: slabs that have both objects in use and free ones, under the
+//! A cache's part of a NUMA node: slabs that have both objects in use and free ones, under the
 //! list lock, and how many slabs there are.
 //!
 //! Equations: `nr_partial = slabs on the list`; each of them is not frozen and has a free object;

@@ -1,4 +1,4 @@
-//! How large a slab is, and how much of what is free is kept where: formulas of Linux 3.0 to 6.17.
+//! The order of slabs, and the lengths of partial lists: formulas of Linux 3.0 to 6.17.
 //!
 //! The order follows from the number of *declared* CPUs: more CPUs want more objects per slab, so
 //! that the list lock is taken less often. That is why document 003 could measure slabs of order 1

@@ -14,7 +14,7 @@
 //! object that is not on the slab's own free list is in use, also while it waits on a CPU's list.
 //!
 //! A *frozen* slab belongs to one CPU (its guard names it, or it is on that CPU's partial list) or
-//! to the thread that is just moving it between such places. What everybody may do to a slab:
+//! to the thread that is just moving it between such places. What any thread may do to a slab:
 //!
 //! | state | put objects | take all free objects | change the state |
 //! |---|---|---|---|
@@ -23,8 +23,8 @@
 //! | none free, on no list | anybody, who thereby freezes and owns it | - | - |
 //!
 //! A free list is pushed to in chains but only ever taken whole, so a head that has gone and come
-//! back in between (ABA) does no harm: nobody relies on what hung behind it. The cache's number is
-//! in the word because a slab may be given back and reused between the look at a guard and the
+//! back in between (ABA) does no harm: no thread relies on what hung behind it. The cache's number
+//! is in the word because a slab may be given back and reused between the look at a guard and the
 //! compare-and-swap: the swap then fails.
 
 use quarry_sys::local;
@@ -40,7 +40,7 @@ const FROZEN: u64 = 1 << FROZEN_SHIFT;
 /// Most objects of a slab: `objects` has 15 bits (`MAX_OBJS_PER_PAGE`, Linux 3.x).
 pub(super) const MAX_OBJECTS: u32 = (1 << 15) - 1;
 
-/// What the word says of a slab at one moment.
+/// The state of a slab at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SlabState(u64);
 
@@ -73,7 +73,7 @@ impl SlabState {
         self.objects() - self.inuse()
     }
 
-    /// Whether the slab belongs to a CPU.
+    /// Returns whether the slab belongs to a CPU.
     pub(super) fn is_frozen(self) -> bool {
         self.0 & FROZEN != 0
     }
@@ -116,7 +116,7 @@ pub(super) struct TakenChain {
     pub(super) count: u32,
 }
 
-/// What became of objects that were put back.
+/// The outcome of putting objects back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Put {
     /// The slab is frozen: its CPU finds them there.
@@ -145,12 +145,12 @@ pub(super) struct PageWord(AtomicU64);
 unsafe impl crate::frame::FreshZero for PageWord {}
 
 impl PageWord {
-    /// What it says now.
+    /// The state now.
     pub(super) fn state(&self) -> SlabState {
         SlabState(self.0.load(Ordering::Acquire))
     }
 
-    /// A new slab: frozen, owned by the caller, all objects taken. Nobody else knows it yet.
+    /// A new slab: frozen, owned by the caller, all objects taken. Only the caller knows it yet.
     pub(super) fn start(&self, cache: u8, objects: u32) {
         self.0.store(SlabState::taken(cache, objects).0, Ordering::Release);
     }
@@ -222,7 +222,7 @@ impl PageWord {
     }
 
     /// Takes all free objects of the caller's own frozen slab; where it has none, unfreezes it: it
-    /// then belongs to nobody, until the first of its objects comes back.
+    /// then belongs to no CPU, until the first of its objects comes back.
     pub(super) fn take_or_unfreeze(&self, misses: &mut u64) -> Option<TakenChain> {
         loop {
             let old = self.state();

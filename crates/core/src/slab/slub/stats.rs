@@ -1,4 +1,4 @@
-//! What a cache has done and holds, summed over nodes and slots.
+//! The counts of a cache, summed over nodes and slots.
 
 use super::cache::{LIST, POPS, PUSHES, SlubCache};
 use super::era::Era;
@@ -9,7 +9,7 @@ use quarry_sys::percpu::{Lists, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
 /// Slabs of a node's list that are looked at, half from either end; the rest is taken to be like
-/// them (`MAX_PARTIAL_TO_SCAN`, Linux 6.10), so that nobody waits long for the list lock.
+/// them (`MAX_PARTIAL_TO_SCAN`, Linux 6.10), so that no thread waits long for the list lock.
 const MAX_SCANNED: u32 = 10_000;
 
 /// Free objects of slabs, slabs without an object in use, and slabs with both.

@@ -1,4 +1,4 @@
-//! Where SLUB keeps what it knows of slabs, nodes and CPUs: arrays of its own, counted.
+//! SLUB's records of slabs, nodes and CPUs: arrays of its own, counted as metadata.
 //!
 //! | array | bytes | per | what |
 //! |---|---|---|---|
@@ -24,12 +24,12 @@ use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{Lists, SlotIndex};
 use quarry_sys::primitive::{AtomicBool, Ordering};
 
-/// What all caches of a slot share, on a cache line of its own.
+/// The state that all caches of a slot share, on a cache line of its own.
 #[repr(C, align(64))]
 struct Slot {
     /// Guards the partial lists.
     lock: CountedLock<()>,
-    /// Whether any cache has had something to do here: most slots of a large machine have not, and
+    /// True if any cache has had something to do here: most slots of a large machine have not, and
     /// looking at them would fault in their pages.
     used: AtomicBool,
 }
@@ -45,7 +45,7 @@ unsafe impl FreshZero for Slot {}
 
 /// The arrays.
 pub(super) struct Tables {
-    /// What is recorded of slabs.
+    /// The records of slabs.
     pub(super) words: Words,
     nodes: OsArray<Node>,
     cpus: OsArray<CpuSlab>,
@@ -132,7 +132,7 @@ impl LateTables {
         Self { tables: UnsafeCell::new(MaybeUninit::uninit()), ready: AtomicBool::new(false) }
     }
 
-    /// Reserves the tables if nobody has. One thread at a time: the table of caches sees to it.
+    /// Reserves the tables at the first call. One thread at a time: the table of caches sees to it.
     pub(super) fn build<P: Lists>(&self, context: &SlabContext<'_, P>) -> OsResult<&Tables> {
         if self.get().is_none() {
             let arena = context.pages.arena();
@@ -140,7 +140,7 @@ impl LateTables {
             let nodes = context.pages.zones().all().count();
             let frames = arena.frames() as usize;
             let tables = Tables::reserve(arena.os(), frames, slots, nodes)?;
-            // SAFETY: nobody reads before `ready`, and nobody else is building.
+            // SAFETY: no thread reads before `ready`, and only one builds.
             unsafe { (*self.tables.get()).write(tables) };
             self.ready.store(true, Ordering::Release);
         }
@@ -159,7 +159,7 @@ impl LateTables {
 impl Drop for LateTables {
     fn drop(&mut self) {
         if self.get().is_some() {
-            // SAFETY: written, and nobody else has a reference to what is being dropped.
+            // SAFETY: written, and no other reference to what is being dropped exists.
             unsafe { (*self.tables.get()).assume_init_drop() };
         }
     }

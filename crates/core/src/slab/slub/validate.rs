@@ -9,7 +9,7 @@ use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::{Lists, Object};
 use quarry_sys::primitive::Ordering;
 
-/// What a walk over all slabs has found.
+/// The findings of a walk over all slabs.
 #[derive(Default)]
 struct Census {
     slabs: u64,
@@ -19,7 +19,7 @@ struct Census {
 }
 
 impl<P: Lists, E: Era> SlubCache<'_, P, E> {
-    /// Checks every slab, list and count of the cache. O(frames). Nobody else is at work.
+    /// Checks every slab, list and count of the cache. O(frames). No other thread is at work.
     pub(super) fn validate(&self) -> Result<(), Broken> {
         let census = self.census()?;
         let allocated: u64 =
@@ -90,7 +90,7 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
             check.that(self.is_object_of(slab, object), "a slab's free list stays in the slab")?;
             seen += 1;
             check.that(seen <= state.free(), "inuse + length of the free list <= objects")?;
-            // SAFETY: on the slab's free list, so linked, and nobody else is at work.
+            // SAFETY: on the slab's free list, so linked, and no other thread is at work.
             next = unsafe { freelist::next(object) };
         }
         check.equal(seen, state.free(), "length of the free list = objects - inuse")?;

@@ -1,4 +1,4 @@
-//! What SLUB records of slabs: two arrays with an entry per frame, which grow as far as slabs lie.
+//! SLUB's records of slabs: two arrays with an entry per frame, which grow as far as slabs lie.
 //!
 //! | array | bytes | what |
 //! |---|---|---|
@@ -29,7 +29,7 @@ pub(super) struct Words {
     previous: GrowingArray<AtomicU32, DOWN>,
     /// Held while these two grow.
     growth: CountedLock<()>,
-    /// What they lie in; dropped after them.
+    /// The addresses that they lie at; dropped after them.
     _window: Window,
 }
 

@@ -13,7 +13,7 @@ const CACHE: u8 = 7;
 const OBJECTS: u32 = 4;
 /// In `held`: on the slab's own free list.
 const FREE: u32 = 0;
-/// In `held`: taken from the slab by the thread that owns it, for nobody yet.
+/// In `held`: taken from the slab by the thread that owns it, for no user yet.
 const OWNER: u32 = 99;
 
 /// A rule that a scenario may break.
@@ -33,9 +33,9 @@ struct Slab {
     word: PageWord,
     /// Number + 1 of the object behind each.
     links: [AtomicU32; OBJECTS as usize],
-    /// Whether the slab is on its node's list.
+    /// True if the slab is on its node's list.
     listed: CountedLock<bool>,
-    /// Who has each object: a thread's number, `FREE` or `OWNER`.
+    /// The owner of each object: a thread's number, `FREE` or `OWNER`.
     held: [AtomicU32; OBJECTS as usize],
     /// Threads that own the slab: it is frozen and theirs.
     owners: AtomicU32,
@@ -272,7 +272,7 @@ fn frees_while_the_owner_lets_go(broken: Broken) {
     slab.finish();
 }
 
-/// The slab is full and nobody's; all free at once, and a taker may find it on the list.
+/// The slab is full and has no owner; all free at once, and a taker may find it on the list.
 fn frees_against_a_taker(broken: Broken) {
     let slab = Arc::new(Slab::new([1, 2, 3, 3], broken));
     assert_eq!(slab.let_go(3), []);
