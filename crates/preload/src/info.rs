@@ -2,6 +2,7 @@
 //! `malloc_trim`, and the few of Quarry's own `quarry.h`.
 
 use crate::libc_malloc;
+use crate::mallinfo::{Mallinfo, Mallinfo2};
 use core::ffi::{c_char, c_int};
 use core::fmt::{self, Write};
 use quarry::process::{self, Mode, ensure_ready, print_stats_to};
@@ -9,38 +10,6 @@ use quarry_core::frame::FRAME_BYTES;
 use quarry_core::stack::HeapUse;
 use quarry_sys::errno::{self, KeepErrno};
 use quarry_sys::report::warn;
-
-/// `struct mallinfo2` of glibc 2.33.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct Mallinfo2 {
-    arena: usize,
-    ordblks: usize,
-    smblks: usize,
-    hblks: usize,
-    hblkhd: usize,
-    usmblks: usize,
-    fsmblks: usize,
-    uordblks: usize,
-    fordblks: usize,
-    keepcost: usize,
-}
-
-/// `struct mallinfo`, whose fields are too narrow: they saturate.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct Mallinfo {
-    arena: c_int,
-    ordblks: c_int,
-    smblks: c_int,
-    hblks: c_int,
-    hblkhd: c_int,
-    usmblks: c_int,
-    fsmblks: c_int,
-    uordblks: c_int,
-    fordblks: c_int,
-    keepcost: c_int,
-}
 
 fn heap_use() -> HeapUse {
     process::stats().unwrap_or_default().heap

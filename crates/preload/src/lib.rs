@@ -29,6 +29,7 @@ mod front;
 mod info;
 #[cfg(panic = "abort")]
 mod libc_malloc;
+mod mallinfo;
 #[cfg(panic = "abort")]
 mod malloc;
 #[cfg(panic = "abort")]

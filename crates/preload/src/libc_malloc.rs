@@ -1,6 +1,6 @@
 //! The C library's own allocator, for `QUARRY_DISABLE=1`: the next definitions behind ours.
 
-use crate::info::{Mallinfo, Mallinfo2};
+use crate::mallinfo::{Mallinfo, Mallinfo2};
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::transmute_copy;
 use quarry_sys::primitive::{AtomicPtr, Ordering};

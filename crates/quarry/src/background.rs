@@ -37,8 +37,9 @@ mod thread;
 
 pub(crate) use thread::find_least_stack;
 
-use crate::process::STACK;
-use crate::{fork, limits};
+use crate::instance::STACK;
+use crate::{gate, limits};
+use core::ffi::c_void;
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::stack::{ReclaimState, Reclaimed};
 use quarry_sys::clock::coarse_ns;
@@ -116,7 +117,7 @@ pub(crate) fn wake_reclaimer() {
         return;
     }
     if delay == 0 {
-        let _inside = fork::enter();
+        let _inside = gate::enter();
         STACK.upkeep().purge_free();
         return;
     }
@@ -170,7 +171,7 @@ pub(crate) fn may_be_due() -> bool {
 /// delay has passed, the next look.
 #[cold]
 fn step(delay_ms: i64) {
-    let _inside = fork::enter();
+    let _inside = gate::enter();
     let Some(mut inline) = INLINE.try_lock() else { return };
     let inline = &mut *inline;
     if STACK.upkeep().purge_due(&mut inline.state).is_some() {
@@ -194,7 +195,7 @@ fn start() {
     if !moves(NONE, STARTING) {
         return;
     }
-    let created = thread::create();
+    let created = thread::create(body);
     let is_new = moves(STARTING, if created { RUNNING } else { NONE });
     debug_assert!(is_new, "only the starter leaves STARTING");
     if !created {
@@ -251,7 +252,13 @@ fn ring() {
 }
 
 /// The thread's work.
-fn run() {
+extern "C" fn body(_: *mut c_void) -> *mut c_void {
+    thread::begin();
+    run()
+}
+
+/// Works until the process ends.
+fn run() -> ! {
     STACK.percpu().leave_barrier_to(Some(task::current()));
     let mut state = ReclaimState::new();
     let mut quiet = 0;
@@ -270,11 +277,11 @@ fn run() {
 /// One look, and all that it finds due. A fork waits for a step of it only.
 fn reclaim(state: &mut ReclaimState) -> Reclaimed {
     let step = |state: &mut ReclaimState| {
-        let _inside = fork::enter();
+        let _inside = gate::enter();
         STACK.upkeep().purge_due(state)
     };
     let mut done = {
-        let _inside = fork::enter();
+        let _inside = gate::enter();
         STACK.upkeep().look(state)
     };
     while let Some(bytes) = step(state) {
@@ -310,7 +317,7 @@ fn attend(milliseconds: i64) {
     let heard = BELL.load(Ordering::Acquire);
     let wished = WISHES.load(Ordering::Acquire);
     if wished != FULFILLED.load(Ordering::Relaxed) {
-        let inside = fork::enter();
+        let inside = gate::enter();
         STACK.upkeep().shrink_all();
         drop(inside);
         FULFILLED.store(wished, Ordering::Release);

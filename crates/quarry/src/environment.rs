@@ -1,12 +1,11 @@
-//! `QUARRY_*` variables: read once, without allocating, before anything else works.
+//! What `QUARRY_*` variables set: applied once, without allocating, before anything else works.
 
-use crate::process::SLAB;
+use crate::instance::SLAB;
 use crate::statistics;
-use core::ffi::{CStr, c_char};
+use crate::variables::each_entry;
 use quarry_core::heap::options::{OPTIONS, OptionError, StackOptions};
 use quarry_core::pcp::FaultPolicy;
 use quarry_sys::confined::is_confined;
-use quarry_sys::file::find_piece;
 use quarry_sys::primitive::{AtomicBool, Ordering};
 use quarry_sys::report::warn;
 
@@ -30,10 +29,6 @@ pub(crate) fn keeps_deepbind() -> bool {
     KEEPS_DEEPBIND.load(Ordering::Relaxed)
 }
 
-unsafe extern "C" {
-    static environ: *const *const c_char;
-}
-
 /// Applies every `QUARRY_*` variable to `options`. A name or value that is not accepted prints one
 /// line and changes nothing. Programs with raised privileges (AT_SECURE) are not configured.
 pub(crate) fn apply(options: &mut StackOptions) -> Settings {
@@ -48,16 +43,6 @@ pub(crate) fn apply(options: &mut StackOptions) -> Settings {
     settings
 }
 
-/// Returns whether `QUARRY_SANDBOX=1`, which must be known before anything is asked of the system.
-pub(crate) fn asks_for_confinement() -> bool {
-    let mut asks = false;
-    each_entry(|entry| {
-        asks |= entry == b"QUARRY_SANDBOX=1";
-        asks &= entry != b"QUARRY_SANDBOX=0";
-    });
-    asks
-}
-
 /// Lets statistics be printed at exit, if they are asked for.
 pub(crate) fn prepare_statistics() {
     each_entry(|entry| {
@@ -67,31 +52,6 @@ pub(crate) fn prepare_statistics() {
         }
     });
     statistics::register();
-}
-
-/// Calls `visit` for each entry of the environment; for none in programs with raised privileges.
-fn each_entry(mut visit: impl FnMut(&[u8])) {
-    // SAFETY: getauxval has no preconditions.
-    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
-        return;
-    }
-    // SAFETY: `environ` is either null or a null-terminated array of NUL-terminated strings; no
-    // thread changes it while the first allocation is under way.
-    unsafe {
-        let mut entry = environ;
-        if entry.is_null() {
-            // Before libc has started: the loader or a `.preinit_array` allocates.
-            let _ = find_piece(c"/proc/self/environ", 0, |entry| {
-                visit(entry);
-                None::<()>
-            });
-            return;
-        }
-        while !(*entry).is_null() {
-            visit(CStr::from_ptr(*entry).to_bytes());
-            entry = entry.add(1);
-        }
-    }
 }
 
 fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &[u8]) {

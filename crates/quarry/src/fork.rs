@@ -6,34 +6,15 @@
 //! passes through it.
 
 use crate::background;
-use crate::process::{STACK, is_ready};
+use crate::gate::GATE;
+use crate::instance::{STACK, is_ready};
 use quarry_sys::errno::KeepErrno;
-use quarry_sys::gate::{Gate, GateGuard};
 use quarry_sys::glibc;
 use quarry_sys::locks::Visit;
-use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicBool, Ordering};
-
-static GATE: Gate = Gate::new();
 
 /// True if the last fork began while other threads existed.
 static HAD_OTHERS: AtomicBool = AtomicBool::new(false);
-
-/// Enters the gate for the work of a slow path; a fork waits until the guard is dropped. Does not
-/// keep `errno`.
-#[inline]
-pub(crate) fn enter() -> GateGuard<'static> {
-    // Before the instance is ready, a thread does not know its CPU.
-    GATE.enter(|| if is_ready() { STACK.percpu().current().index() } else { 0 })
-}
-
-/// Runs `look` while no other thread is inside.
-pub(crate) fn with_all_outside<T>(look: impl FnOnce() -> T) -> T {
-    GATE.close();
-    let seen = look();
-    GATE.open();
-    seen
-}
 
 /// Visits every lock of the instance.
 fn visit_locks(visit: &mut Visit<'_>) {

@@ -17,15 +17,26 @@
 //! everything to the C library.
 #![no_std]
 
+// Files use only those above them; `system` stands alone.
+//
+//     instance, variables
+//     gate
+//     limits, statistics
+//     background, environment
+//     fork, at_load
+//     process
 mod at_load;
 mod background;
 mod environment;
 mod fork;
+mod gate;
+mod instance;
 mod limits;
 #[doc(hidden)]
 pub mod process;
 mod statistics;
 mod system;
+mod variables;
 
 use core::alloc::{GlobalAlloc, Layout};
 use process::Mode;

@@ -16,7 +16,7 @@
 //!
 //! Where the files cannot be read for a while, as without descriptors, the last limit holds.
 
-use crate::process::STACK;
+use crate::instance::STACK;
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::zone::Zone;

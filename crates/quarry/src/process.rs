@@ -3,51 +3,23 @@
 //! This module is for `libquarry.so`, which stands on the halves of each request, and may change
 //! with any version. Programs use [`Quarry`](crate::Quarry).
 
-use crate::{background, environment, fork, limits, statistics};
-use core::ffi::{CStr, c_char};
-use core::fmt::Write;
+use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready};
+use crate::{background, environment, fork, gate, limits, statistics, variables};
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::heap::options::StackOptions;
-use quarry_core::slab::{Line, Registered, SLAB_POLICIES, line_of};
-use quarry_core::stack::{MIN_ALIGN, Request, Section, Stack, StackConfig, StackStats};
+use quarry_core::stack::{MIN_ALIGN, Request, StackStats};
 use quarry_sys::broken::Broken;
 use quarry_sys::confined::{self, is_confined};
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::object;
 use quarry_sys::os::{Confined, Linux, Os};
-use quarry_sys::percpu::{self, NativeSlots, Object, PerCpu};
-use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering, relax, task};
-use quarry_sys::report::FdWriter;
+use quarry_sys::percpu::{self, Object, PerCpu};
+use quarry_sys::primitive::{AtomicUsize, Ordering, relax, task};
 use quarry_sys::topology;
 
-/// The slab policy that is compiled in: what `QUARRY_BUILD_SLAB` names while this crate is built.
-pub(crate) const SLAB: &str = match option_env!("QUARRY_BUILD_SLAB") {
-    Some(name) => name,
-    None => SLAB_POLICIES[0].name,
-};
+pub use crate::instance::{ProcessConfig, STACK};
+pub use crate::statistics::print_stats_to;
 
-/// The policies of the process-wide instance.
-pub struct ProcessConfig;
-
-impl StackConfig for ProcessConfig {
-    type PerCpu = NativeSlots;
-    type Slab = <Line<{ line_of(SLAB) }> as Registered>::Policy;
-}
-
-/// The instance. Its fast paths refuse everything until [`ensure_ready`] has built it.
-pub static STACK: Stack<ProcessConfig> = Stack::new();
-
-unsafe extern "C" {
-    /// glibc's name of the program without its directory.
-    static program_invocation_short_name: *const c_char;
-}
-
-const UNTOUCHED: u32 = 0;
-const BUILDING: u32 = 1;
-const READY: u32 = 2;
-const DISABLED: u32 = 3;
-
-static STATE: AtomicU32 = AtomicU32::new(UNTOUCHED);
 static BUILDER: AtomicUsize = AtomicUsize::new(0);
 
 /// The allocator that serves the process.
@@ -60,11 +32,6 @@ pub enum Mode {
     /// The operating system refused the first window, or the caller is inside the building of
     /// the instance itself; a later call may succeed.
     Unavailable,
-}
-
-/// Returns whether the instance has been built.
-pub(crate) fn is_ready() -> bool {
-    STATE.load(Ordering::Acquire) == READY
 }
 
 /// Sets the most bytes that the heap may hold, in place of the option; false where the C library
@@ -98,7 +65,7 @@ pub fn ensure_ready() -> Mode {
         _ => {}
     }
     // A child never sees an instance that another thread was about to build.
-    let _inside = fork::enter();
+    let _inside = gate::enter();
     loop {
         match STATE.compare_exchange(UNTOUCHED, BUILDING, Ordering::Acquire, Ordering::Acquire) {
             Ok(_) => return build(),
@@ -125,7 +92,7 @@ pub fn start() {
 }
 
 fn confine_if_asked() {
-    if environment::asks_for_confinement() {
+    if variables::asks_for_confinement() {
         confined::confine();
     }
 }
@@ -168,29 +135,6 @@ fn build() -> Mode {
     statistics::register();
     object::pin();
     Mode::Ready
-}
-
-/// Prints the statistics to a file descriptor; what cannot be written is dropped.
-pub fn print_stats_to(fd: i32) {
-    let _ = write_stats(fd);
-}
-
-/// Writes the statistics to a file descriptor; `errno` says why that failed.
-pub(crate) fn write_stats(fd: i32) -> core::fmt::Result {
-    let mut out = FdWriter(fd);
-    // SAFETY: getpid has no preconditions; glibc sets the short name before any constructor runs,
-    // and it stays a NUL-terminated string.
-    let (pid, name) = unsafe { (libc::getpid(), CStr::from_ptr(program_invocation_short_name)) };
-    let name = name.to_str().unwrap_or("?");
-    write!(out, "quarry {}: {name}[{pid}]", env!("CARGO_PKG_VERSION"))?;
-    match STATE.load(Ordering::Acquire) {
-        READY => {}
-        DISABLED => return out.write_str(": QUARRY_DISABLE=1, the C library serves\n"),
-        _ => return out.write_str(": nothing was asked of it\n"),
-    }
-    let _inside = fork::enter();
-    out.write_str("\n")?;
-    write!(out, "{}", STACK.report(Section::ALL))
 }
 
 /// As [`Stack::alloc`], building the instance first where needed.
@@ -270,7 +214,7 @@ pub unsafe fn realloc_slow(object: Object, request: Request) -> Option<Object> {
 
 fn stays_large(object: Object, size: usize) -> bool {
     let _errno = KeepErrno::new();
-    let _inside = fork::enter();
+    let _inside = gate::enter();
     STACK.halves().stays_large(object, size)
 }
 
@@ -278,7 +222,7 @@ fn stays_large(object: Object, size: usize) -> bool {
 #[must_use]
 pub fn usable_size(object: Object) -> usize {
     let _errno = KeepErrno::new();
-    let _inside = fork::enter();
+    let _inside = gate::enter();
     STACK.usable_size(object)
 }
 
@@ -288,7 +232,7 @@ pub fn trim() -> usize {
         return 0;
     }
     background::empty_slots();
-    let _inside = fork::enter();
+    let _inside = gate::enter();
     STACK.trim()
 }
 
@@ -298,7 +242,7 @@ pub fn stats() -> Option<StackStats> {
     if !is_ready() {
         return None;
     }
-    let _inside = fork::enter();
+    let _inside = gate::enter();
     Some(STACK.stats())
 }
 
@@ -310,7 +254,7 @@ pub fn validate() -> Result<(), Broken> {
     if !is_ready() {
         return Ok(());
     }
-    fork::with_all_outside(|| STACK.validate())
+    gate::with_all_outside(|| STACK.validate())
 }
 
 /// Runs `request` of `size` bytes on the instance, if it serves; once more where it has found
@@ -320,14 +264,14 @@ fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option<Object> {
     if ensure_ready() != Mode::Ready || limits::is_beyond_machine(size) {
         return None;
     }
-    let inside = fork::enter();
+    let inside = gate::enter();
     limits::before(size);
     let mut object = request().or_else(|| if limits::is_raised() { request() } else { None });
     // A fork must not wait for a thread that waits for another one, or starts one.
     drop(inside);
     if object.is_none() && size <= LARGEST_BLOCK && background::empty_slots_at_limit() {
         // The slots of other CPUs may have had the only free objects.
-        let _inside = fork::enter();
+        let _inside = gate::enter();
         object = request();
     }
     background::start_while_allocating();
@@ -356,7 +300,7 @@ pub(crate) unsafe fn free(object: Object) {
 #[inline(never)]
 pub unsafe fn free_slow(object: Object) {
     let _errno = KeepErrno::new();
-    let inside = fork::enter();
+    let inside = gate::enter();
     // SAFETY: the caller's promise is passed on.
     unsafe { STACK.halves().free_slow(object) };
     drop(inside);

@@ -7,14 +7,16 @@
 //! A reason that keeps them from being written is reported when the process starts, if it is
 //! visible by then: a user should not learn after hours that there are none.
 
-use crate::environment;
-use crate::process::{print_stats_to, write_stats};
+use crate::instance::{DISABLED, READY, STACK, STATE};
+use crate::{gate, variables};
 use core::cell::UnsafeCell;
-use core::ffi::{CStr, c_int};
+use core::ffi::{CStr, c_char, c_int};
+use core::fmt::Write;
 use core::mem::MaybeUninit;
+use quarry_core::stack::Section;
 use quarry_sys::errno;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use quarry_sys::report::{warn, warn_to};
+use quarry_sys::report::{FdWriter, warn, warn_to};
 
 const NOWHERE: u32 = 0;
 const STANDARD_ERROR: u32 = 1;
@@ -99,7 +101,7 @@ fn set_target(value: &str) {
             CStr::from_ptr(name.cast())
         };
         // The C library's malloc would not look. This may come before the process is confined.
-        if !environment::asks_for_confinement()
+        if !variables::asks_for_confinement()
             && let Err(reason) = look_at(name)
         {
             complain(libc::STDERR_FILENO, name, &reason);
@@ -258,4 +260,32 @@ impl core::fmt::Display for Reason {
             error => return write!(out, "errno {error}"),
         })
     }
+}
+
+unsafe extern "C" {
+    /// glibc's name of the program without its directory.
+    static program_invocation_short_name: *const c_char;
+}
+
+/// Prints the statistics to a file descriptor; what cannot be written is dropped.
+pub fn print_stats_to(fd: i32) {
+    let _ = write_stats(fd);
+}
+
+/// Writes the statistics to a file descriptor; `errno` says why that failed.
+fn write_stats(fd: i32) -> core::fmt::Result {
+    let mut out = FdWriter(fd);
+    // SAFETY: getpid has no preconditions; glibc sets the short name before any constructor runs,
+    // and it stays a NUL-terminated string.
+    let (pid, name) = unsafe { (libc::getpid(), CStr::from_ptr(program_invocation_short_name)) };
+    let name = name.to_str().unwrap_or("?");
+    write!(out, "quarry {}: {name}[{pid}]", env!("CARGO_PKG_VERSION"))?;
+    match STATE.load(Ordering::Acquire) {
+        READY => {}
+        DISABLED => return out.write_str(": QUARRY_DISABLE=1, the C library serves\n"),
+        _ => return out.write_str(": nothing was asked of it\n"),
+    }
+    let _inside = gate::enter();
+    out.write_str("\n")?;
+    write!(out, "{}", STACK.report(Section::ALL))
 }

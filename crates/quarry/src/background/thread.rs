@@ -62,8 +62,8 @@ fn stack_bytes(attributes: &libc::pthread_attr_t) -> usize {
     (least + STACK_BYTES).next_multiple_of(4096)
 }
 
-/// Starts the thread, detached; returns whether there is one.
-pub(super) fn create() -> bool {
+/// Starts the thread with `body`, detached; returns whether there is one.
+pub(super) fn create(body: extern "C" fn(*mut c_void) -> *mut c_void) -> bool {
     // SAFETY: the attributes and both signal sets live until the calls are done, and no other
     // thread uses `BLOCKED` meanwhile (see there); the entry point lives as long as the process
     // (the shared object is linked with -z nodelete).
@@ -86,10 +86,10 @@ pub(super) fn create() -> bool {
         libc::pthread_attr_setschedparam(attributes, &raw const ordinary);
         libc::pthread_attr_setinheritsched(attributes, libc::PTHREAD_EXPLICIT_SCHED);
         let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
-        let mut result = libc::pthread_create(thread.as_mut_ptr(), attributes, run, null_mut());
+        let mut result = libc::pthread_create(thread.as_mut_ptr(), attributes, body, null_mut());
         if result != 0 {
             libc::pthread_attr_setinheritsched(attributes, libc::PTHREAD_INHERIT_SCHED);
-            result = libc::pthread_create(thread.as_mut_ptr(), attributes, run, null_mut());
+            result = libc::pthread_create(thread.as_mut_ptr(), attributes, body, null_mut());
         }
         if result == 0 {
             // The thread never ends, so its number stays valid.
@@ -101,7 +101,8 @@ pub(super) fn create() -> bool {
     }
 }
 
-extern "C" fn run(_: *mut c_void) -> *mut c_void {
+/// Sets up the running thread: its name, its priority and its rights.
+pub(super) fn begin() {
     let ordinary = libc::sched_param { sched_priority: 0 };
     // SAFETY: the name is a NUL-terminated string of at most 16 bytes; the parameters are valid for
     // the call.
@@ -111,8 +112,6 @@ extern "C" fn run(_: *mut c_void) -> *mut c_void {
     }
     privileges::begin();
     watch_process();
-    super::run();
-    null_mut()
 }
 
 /// Sees whether the thread is the last one, and whether the main thread has given up rights.

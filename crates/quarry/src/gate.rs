@@ -1,0 +1,25 @@
+//! The gate of the instance: a thread that works on it in several steps is inside, and `fork` closes
+//! it.
+
+use crate::instance::{STACK, is_ready};
+use quarry_sys::gate::{Gate, GateGuard};
+use quarry_sys::percpu::PerCpu;
+
+/// See the module.
+pub(crate) static GATE: Gate = Gate::new();
+
+/// Enters the gate for the work of a slow path; a fork waits until the guard is dropped. Does not
+/// keep `errno`.
+#[inline]
+pub(crate) fn enter() -> GateGuard<'static> {
+    // Before the instance is ready, a thread does not know its CPU.
+    GATE.enter(|| if is_ready() { STACK.percpu().current().index() } else { 0 })
+}
+
+/// Runs `look` while no other thread is inside.
+pub(crate) fn with_all_outside<T>(look: impl FnOnce() -> T) -> T {
+    GATE.close();
+    let seen = look();
+    GATE.open();
+    seen
+}

@@ -1,0 +1,37 @@
+//! The process-wide instance itself: a stack with the policies that are compiled in, and how far
+//! its building is.
+
+use quarry_core::slab::{Line, Registered, SLAB_POLICIES, line_of};
+use quarry_core::stack::{Stack, StackConfig};
+use quarry_sys::percpu::NativeSlots;
+use quarry_sys::primitive::{AtomicU32, Ordering};
+
+/// The slab policy that is compiled in: what `QUARRY_BUILD_SLAB` names while this crate is built.
+pub(crate) const SLAB: &str = match option_env!("QUARRY_BUILD_SLAB") {
+    Some(name) => name,
+    None => SLAB_POLICIES[0].name,
+};
+
+/// The policies of the process-wide instance.
+pub struct ProcessConfig;
+
+impl StackConfig for ProcessConfig {
+    type PerCpu = NativeSlots;
+    type Slab = <Line<{ line_of(SLAB) }> as Registered>::Policy;
+}
+
+/// The instance. Its fast paths refuse everything until [`ensure_ready`](crate::process::ensure_ready) has built it.
+pub static STACK: Stack<ProcessConfig> = Stack::new();
+
+pub(crate) const UNTOUCHED: u32 = 0;
+pub(crate) const BUILDING: u32 = 1;
+pub(crate) const READY: u32 = 2;
+pub(crate) const DISABLED: u32 = 3;
+
+/// How far the building of the instance is.
+pub(crate) static STATE: AtomicU32 = AtomicU32::new(UNTOUCHED);
+
+/// Returns whether the instance has been built.
+pub(crate) fn is_ready() -> bool {
+    STATE.load(Ordering::Acquire) == READY
+}

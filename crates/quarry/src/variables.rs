@@ -1,0 +1,43 @@
+//! The entries of the environment: read without allocating, and before the C library has started.
+
+use core::ffi::{CStr, c_char};
+use quarry_sys::file::find_piece;
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
+
+/// Calls `visit` for each entry of the environment; for none in programs with raised privileges.
+pub(crate) fn each_entry(mut visit: impl FnMut(&[u8])) {
+    // SAFETY: getauxval has no preconditions.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return;
+    }
+    // SAFETY: `environ` is either null or a null-terminated array of NUL-terminated strings; no
+    // thread changes it while the first allocation is under way.
+    unsafe {
+        let mut entry = environ;
+        if entry.is_null() {
+            // Before libc has started: the loader or a `.preinit_array` allocates.
+            let _ = find_piece(c"/proc/self/environ", 0, |entry| {
+                visit(entry);
+                None::<()>
+            });
+            return;
+        }
+        while !(*entry).is_null() {
+            visit(CStr::from_ptr(*entry).to_bytes());
+            entry = entry.add(1);
+        }
+    }
+}
+
+/// Returns whether `QUARRY_SANDBOX=1`, which must be known before anything is asked of the system.
+pub(crate) fn asks_for_confinement() -> bool {
+    let mut asks = false;
+    each_entry(|entry| {
+        asks |= entry == b"QUARRY_SANDBOX=1";
+        asks &= entry != b"QUARRY_SANDBOX=0";
+    });
+    asks
+}
