@@ -1,5 +1,5 @@
-//! The gate of the instance: a thread that works on it in several steps is inside, and `fork` closes
-//! it.
+//! The gate of the instance: a thread that works on it in several steps is inside, and `fork`
+//! closes it.
 
 use crate::instance::{STACK, is_ready};
 use quarry_sys::gate::{Gate, GateGuard};

@@ -20,7 +20,8 @@ impl StackConfig for ProcessConfig {
     type Slab = <Line<{ line_of(SLAB) }> as Registered>::Policy;
 }
 
-/// The instance. Its fast paths refuse everything until [`ensure_ready`](crate::process::ensure_ready) has built it.
+/// The instance. Its fast paths refuse everything until
+/// [`ensure_ready`](crate::process::ensure_ready) has built it.
 pub static STACK: Stack<ProcessConfig> = Stack::new();
 
 pub(crate) const UNTOUCHED: u32 = 0;
