@@ -63,8 +63,8 @@ struct Shared {
     longest_ns: AtomicU64,
 }
 
-/// Runs rounds along `path` until as much time as `scale` says has passed in what is measured, after
-/// a warm-up round and its time.
+/// Runs rounds along `path` until as much time as `scale` says has passed in what is measured,
+/// after a warm-up round and its time.
 ///
 /// # Panics
 /// If there is no memory left, or a CPU is not ours to use.
