@@ -97,12 +97,7 @@ impl Content {
 enum Proof {
     /// The program ends by itself and prints the same on every allocator, and these words are in
     /// the last line for the full and the quick amount.
-    Prints {
-        #[serde(deserialize_with = "forever")]
-        full: &'static str,
-        #[serde(deserialize_with = "forever")]
-        quick: &'static str,
-    },
+    Prints { full: String, quick: String },
     /// The program is a server, and every reply is compared with the right one.
     Replies(Server),
 }

@@ -27,9 +27,11 @@ impl RealProgram {
         let folder = tempfile::Builder::new().prefix("quarry-real").tempdir()?;
         let amount = self.amount(quick);
         let program = program(self, file, folder.path(), amount)?;
-        let check = match self.proof {
-            Proof::Prints { full, quick: less } => Check::Output(if quick { less } else { full }),
-            Proof::Replies(server) => {
+        let check = match &self.proof {
+            Proof::Prints { full, quick: less } => {
+                Check::Output(if quick { less } else { full }.clone())
+            }
+            &Proof::Replies(server) => {
                 server.protocol().prepare(folder.path())?;
                 let socket = folder.path().join("socket");
                 let place = socket.clone();

@@ -359,11 +359,4 @@ pub(crate) mod tests {
             assert_eq!(replayed.counters.page_sections * u64::from(length), replayed.sent);
         }
     }
-
-    #[test]
-    fn every_path_can_be_walked() {
-        for path in TABLES.keys() {
-            run_briefly(&of_amount(path, 8, false), 1);
-        }
-    }
 }
