@@ -47,7 +47,7 @@ stop_redis() {
 }
 
 sqlite_script() {
-    sed 's/@AMOUNT@/200000/' crates/lab/src/real_programs/work/stones.sql
+    sed 's/@AMOUNT@/200000/' crates/lab/data/work/stones.sql
 }
 
 say "quarry run --stats -- redis-server"

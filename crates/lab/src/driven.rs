@@ -133,7 +133,8 @@ impl Script {
         };
         let Self { name, version, what, rounds, is_fixed, .. } = self;
         let label = Label { name, version, what };
-        let mut ready = ReadyProgram::new(label, program, Check::Output(""), folder, launcher)?;
+        let mut ready =
+            ReadyProgram::new(label, program, Check::Output(String::new()), folder, launcher)?;
         ready.last_round = rounds.unwrap_or(u32::MAX);
         ready.is_fixed = is_fixed;
         Ok(ready)

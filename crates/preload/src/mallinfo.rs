@@ -5,7 +5,7 @@ use core::ffi::c_int;
 /// `struct mallinfo2` of glibc 2.33.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-pub struct Mallinfo2 {
+pub(crate) struct Mallinfo2 {
     pub(crate) arena: usize,
     pub(crate) ordblks: usize,
     pub(crate) smblks: usize,
@@ -21,7 +21,7 @@ pub struct Mallinfo2 {
 /// `struct mallinfo`, whose fields are too narrow: they saturate.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-pub struct Mallinfo {
+pub(crate) struct Mallinfo {
     pub(crate) arena: c_int,
     pub(crate) ordblks: c_int,
     pub(crate) smblks: c_int,

@@ -60,7 +60,7 @@ impl Work for EmptySample {
             window.cpu_ns,
             window.wall_ns,
             window.cpu_ns,
-            &self.timing.to_string(),
+            if self.timing == Timing::Bare { "bare" } else { "window" },
         );
         Ok(Measurement { verified: window.verified, ..measurement })
     }
@@ -71,8 +71,8 @@ impl Plan for Empty {
     const WORK: Option<WorkKind> = Some(WorkKind::of::<EmptySample>());
 
     fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
-        let parse = |name: &String| name.parse::<Timing>();
-        let mut timings = self.common.variants.iter().map(parse).collect::<Result<Vec<_>>>()?;
+        let find = |name: &String| Timing::find(name);
+        let mut timings = self.common.variants.iter().map(find).collect::<Result<Vec<_>>>()?;
         let names: Vec<&str> = self.common.variants.iter().map(String::as_str).collect();
         let baseline = self.common.baseline(&names, names[0])?.to_owned();
         let mut variants: Vec<Variant> =
@@ -80,12 +80,12 @@ impl Plan for Empty {
         let original = names.iter().position(|name| *name == baseline).unwrap_or(0);
         timings.push(timings[original]);
         variants.push(variants[original].copy());
-        let workload = |work: &EmptyWork| Workload::new(&work.to_string(), Verify::PerOperation(1));
+        let workload = |(_, name): &(_, &str)| Workload::new(name, Verify::PerOperation(1));
         let workloads = EmptyWork::ALL.iter().map(workload).collect();
         let cpu = affinity::choose(&affinity::allowed(), 1)[0];
         let millis = self.millis;
         let sampler = move |key: SampleKey| {
-            let (work, timing) = (EmptyWork::ALL[key.workload], timings[key.variant]);
+            let (work, timing) = (EmptyWork::ALL[key.workload].0, timings[key.variant]);
             let order = EmptySample { work, timing, millis, cpu }.order();
             Ok(launch::sample(&order, None, &[])?.into())
         };

@@ -156,12 +156,12 @@ impl Plan for MallocPatterns {
 
 /// The patterns by their families.
 pub(crate) fn groups(patterns: &[Pattern]) -> Vec<Group> {
-    let group = |family: &Family| {
-        let members = patterns.iter().filter(|pattern| pattern.family() == *family);
+    let group = |family: Family| {
+        let members = patterns.iter().filter(|pattern| pattern.family() == family);
         let workloads: Vec<String> = members.map(ToString::to_string).collect();
         tables::group(family.name(), workloads)
     };
-    Family::ALL.iter().flat_map(group).collect()
+    Family::all().flat_map(group).collect()
 }
 
 /// Quantiles, which other patterns do not have.

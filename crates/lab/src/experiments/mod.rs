@@ -35,18 +35,18 @@ const REGISTRY: &[Entry] = &[
     Entry::of::<growth::Growth>(),
     Entry::of::<start_up::StartUp>(),
     Entry::of::<churn::Churn>(),
-    Entry::of::<replay::Replaying<replay::NetperfUdpStream>>(),
-    Entry::of::<replay::Replaying<replay::NetperfTcpStream>>(),
-    Entry::of::<replay::Replaying<replay::UdpU1k>>(),
-    Entry::of::<replay::Replaying<replay::UdpU4k>>(),
-    Entry::of::<replay::Replaying<replay::SockperfUdpThroughput>>(),
-    Entry::of::<replay::Replaying<replay::SockperfTcpThroughput>>(),
-    Entry::of::<replay::Replaying<replay::SockperfUnderLoad>>(),
-    Entry::of::<replay::Replaying<replay::TcpRr>>(),
-    Entry::of::<replay::Replaying<replay::Hackbench>>(),
-    Entry::of::<replay::Replaying<replay::Fsmark>>(),
-    Entry::of::<replay::Replaying<replay::PageFault1>>(),
-    Entry::of::<replay::Replaying<replay::ListFree>>(),
+    Entry::of_replay("netperf-udp-stream"),
+    Entry::of_replay("netperf-tcp-stream"),
+    Entry::of_replay("udp-u-1k"),
+    Entry::of_replay("udp-u-4k"),
+    Entry::of_replay("sockperf-udp-throughput"),
+    Entry::of_replay("sockperf-tcp-throughput"),
+    Entry::of_replay("sockperf-under-load"),
+    Entry::of_replay("tcp-rr"),
+    Entry::of_replay("hackbench"),
+    Entry::of_replay("fsmark"),
+    Entry::of_replay("page-fault1"),
+    Entry::of_replay("list-free"),
     Entry::of::<empty::Empty>(),
 ];
 
@@ -59,11 +59,11 @@ impl Chosen {
         (self.0)(&mut Lab { find_library, out })
     }
 
-    fn among(registry: &[Entry], matches: &ArgMatches) -> Result<Self, clap::Error> {
+    fn among(registry: &'static [Entry], matches: &ArgMatches) -> Result<Self, clap::Error> {
         let (name, options) = matches.subcommand().expect("clap asks for a subcommand");
         let entry = registry.iter().find(|entry| entry.name == name);
         let entry = entry.expect("clap accepts no other subcommand");
-        Ok(Self((entry.parse)(options)?))
+        Ok(Self((entry.parse)(entry.name, options)?))
     }
 }
 
@@ -80,7 +80,8 @@ impl FromArgMatches for Chosen {
 
 impl Subcommand for Chosen {
     fn augment_subcommands(command: Command) -> Command {
-        with_entries(command, REGISTRY)
+        // Other commands, and the processes of samples above all, read no help of experiments.
+        command.defer(|command| with_entries(command, REGISTRY))
     }
 
     fn augment_subcommands_for_update(command: Command) -> Command {

@@ -86,6 +86,14 @@ impl Staged {
         Self { interrupt: Some(interrupt), broken, ..self }
     }
 
+    /// Makes what is left to do once options have been read: it stages an experiment, if there is
+    /// anything to measure, and conducts it.
+    pub(crate) fn ready(
+        stage: impl FnOnce(&mut Lab<'_>) -> Result<Option<Self>> + 'static,
+    ) -> Ready {
+        Box::new(|lab| stage(lab)?.map_or(Ok(()), |staged| staged.conduct(lab.out)))
+    }
+
     /// Takes the samples and prints the tables; fails afterwards where something is missing.
     fn conduct(self, out: &mut dyn Write) -> Result<()> {
         let about = self.experiment.about.clone();
@@ -112,9 +120,10 @@ pub(crate) struct Entry {
     pub(crate) name: &'static str,
     /// The work of its sample processes.
     pub(crate) work: Option<WorkKind>,
+    /// Adds its options, and its help, to a command; the text is its name.
+    pub(crate) augment: fn(&'static str, Command) -> Command,
     /// Reads its options.
-    pub(crate) parse: fn(&ArgMatches) -> Result<Ready, clap::Error>,
-    augment: fn(Command) -> Command,
+    pub(crate) parse: fn(&'static str, &ArgMatches) -> Result<Ready, clap::Error>,
 }
 
 impl Entry {
@@ -123,19 +132,16 @@ impl Entry {
         Self {
             name: P::NAME,
             work: P::WORK,
-            augment: P::augment_args,
-            parse: |options| {
+            augment: |_, command| P::augment_args(command),
+            parse: |_, options| {
                 let plan = P::from_arg_matches(options)?;
-                Ok(Box::new(|lab| match plan.stage(lab)? {
-                    Some(staged) => staged.conduct(lab.out),
-                    None => Ok(()),
-                }))
+                Ok(Staged::ready(|lab| plan.stage(lab)))
             },
         }
     }
 
     /// Returns its subcommand.
     pub(crate) fn command(&self) -> Command {
-        (self.augment)(Command::new(self.name))
+        (self.augment)(self.name, Command::new(self.name))
     }
 }

@@ -2,10 +2,10 @@
 
 use super::heap::Heap;
 use super::window::{self, Budget, Done, Window, process_cpu_ns};
+use anyhow::Result;
+use quarry_harness::nearest;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::hint::black_box;
-use std::str::FromStr;
 use std::time::Instant;
 
 /// Steps, or pairs of calls, per chunk: as long as the chunks of the patterns of malloc.
@@ -30,8 +30,8 @@ pub(crate) enum Timing {
 }
 
 impl EmptyWork {
-    /// All of it, in the order of tables.
-    pub(crate) const ALL: [Self; 2] = [Self::Steps, Self::Calls];
+    /// All of it with its names, in the order of tables.
+    pub(crate) const ALL: [(Self, &str); 2] = [(Self::Steps, "steps"), (Self::Calls, "calls")];
 
     /// Does it for the budget.
     pub(crate) fn run(self, budget: Budget, timing: Timing) -> Window {
@@ -65,6 +65,18 @@ impl EmptyWork {
 }
 
 impl Timing {
+    /// Returns the one of this name.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn find(name: &str) -> Result<Self> {
+        match name {
+            "window" => Ok(Self::Window),
+            "bare" => Ok(Self::Bare),
+            _ => Err(nearest::unknown("timing", name, &["window", "bare"])),
+        }
+    }
+
     /// Not generic: both must run the same instructions, at the same places. As two copies of a
     /// loop of calls they differed by 6 %, for no other reason than where the copies lay.
     fn run(self, budget: Budget, chunk: &mut dyn FnMut() -> Done) -> Window {
@@ -119,33 +131,6 @@ fn after(steps: u64) -> u64 {
     state
 }
 
-impl fmt::Display for EmptyWork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Steps => "steps",
-            Self::Calls => "calls",
-        })
-    }
-}
-
-impl fmt::Display for Timing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Window => "window",
-            Self::Bare => "bare",
-        })
-    }
-}
-
-impl FromStr for Timing {
-    type Err = anyhow::Error;
-
-    fn from_str(name: &str) -> anyhow::Result<Self> {
-        let known = [Self::Window, Self::Bare].into_iter().find(|it| it.to_string() == name);
-        known.ok_or_else(|| quarry_harness::nearest::unknown("timing", name, &["window", "bare"]))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,11 +140,11 @@ mod tests {
     fn every_step_is_accounted_for() {
         let budget =
             Budget { warm_up: Duration::from_micros(50), measured: Duration::from_micros(200) };
-        for work in EmptyWork::ALL {
+        for (work, name) in EmptyWork::ALL {
             for timing in [Timing::Window, Timing::Bare] {
                 let window = work.run(budget, timing);
-                assert!(window.operations >= CHUNK && window.wall_ns > 0, "{work} {timing}");
-                assert_eq!(window.verified, window.operations, "{work} {timing}");
+                assert!(window.operations >= CHUNK && window.wall_ns > 0, "{name} {timing:?}");
+                assert_eq!(window.verified, window.operations, "{name} {timing:?}");
             }
         }
     }
@@ -175,7 +160,7 @@ mod tests {
 
     #[test]
     fn names_lead_back() {
-        assert_eq!("bare".parse::<Timing>().unwrap(), Timing::Bare);
-        assert!("bear".parse::<Timing>().unwrap_err().to_string().contains("did you mean bare"));
+        assert_eq!(Timing::find("bare").unwrap(), Timing::Bare);
+        assert!(Timing::find("bear").unwrap_err().to_string().contains("did you mean bare"));
     }
 }

@@ -93,16 +93,24 @@ impl Queue {
     }
 }
 
-/// Spins, then yields, until `ready` gives a value.
-fn wait_until<T>(mut ready: impl FnMut() -> Option<T>) -> T {
-    loop {
-        for _ in 0..SPINS {
-            if let Some(value) = ready() {
-                return value;
-            }
-            hint::spin_loop();
-        }
+/// Spins, and now and then yields: `spins` is how often it has been called.
+pub(super) fn wait(spins: &mut u32) {
+    *spins += 1;
+    if spins.is_multiple_of(SPINS) {
         thread::yield_now();
+    } else {
+        hint::spin_loop();
+    }
+}
+
+/// Waits until `ready` gives a value.
+fn wait_until<T>(mut ready: impl FnMut() -> Option<T>) -> T {
+    let mut spins = 0;
+    loop {
+        match ready() {
+            Some(value) => return value,
+            None => wait(&mut spins),
+        }
     }
 }
 

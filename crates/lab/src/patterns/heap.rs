@@ -166,6 +166,43 @@ impl Block {
     }
 }
 
+/// Places for blocks, each marked with the number of its place; what they hold is freed at the end.
+pub(super) struct Places {
+    heap: Heap,
+    pub(super) blocks: Vec<Option<Block>>,
+}
+
+impl Places {
+    /// Allocates a block of each of these sizes.
+    pub(super) fn new(heap: Heap, sizes: impl Iterator<Item = usize>) -> Self {
+        let allocate = |(mark, size)| Some(heap.allocate(size, mark as u64));
+        Self { heap, blocks: sizes.enumerate().map(allocate).collect() }
+    }
+
+    /// Frees the block of a place, then allocates another. Returns how many were freed.
+    #[inline(always)]
+    pub(super) fn replace(&mut self, mark: usize, size: usize) -> u64 {
+        let place = &mut self.blocks[mark];
+        let mut freed = 0;
+        if let Some(old) = place.take() {
+            self.heap.free(old, mark as u64);
+            freed = 1;
+        }
+        *place = Some(self.heap.allocate(size, mark as u64));
+        freed
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        for (mark, place) in self.blocks.iter_mut().enumerate() {
+            if let Some(block) = place.take() {
+                self.heap.free(block, mark as u64);
+            }
+        }
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn out_of_memory(size: usize) -> ! {

@@ -11,6 +11,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Time for which the process shows its memory, before it allocates and before it frees.
@@ -56,7 +57,7 @@ impl Work for IdleSample {
         let heap = Heap::of_this_process();
         let most = self.mib << 20;
         watched::announce("base", &[]);
-        watched::nap(BASE);
+        thread::sleep(BASE);
         let start = Instant::now();
         // The fewest bytes per object are 24 on average, in samples by bytes.
         let mut table = Table::<Entry>::new((most / 24) as usize + (2 << 20));
@@ -65,7 +66,7 @@ impl Work for IdleSample {
         entries.shuffle(&mut StdRng::seed_from_u64(2));
         let table_bytes = size_of_val(entries) as u64;
         watched::announce("full", &[table_bytes]);
-        watched::nap(BASE);
+        thread::sleep(BASE);
         let (mut live, mut verified) = (0, 0);
         for (number, entry) in entries.iter_mut().enumerate() {
             if self.survivors != 0 && number % self.survivors == 0 {

@@ -1,9 +1,9 @@
 //! A server whose threads end and leave their blocks to successors (after the benchmark of Larson
 //! and Krishnan, 1998: memory is freed by other threads than those that allocated it).
 
-use super::heap::{Block, Heap};
+use super::heap::{Heap, Places};
 use super::others::Others;
-use super::window::{self, Budget, Done, Window};
+use super::window::{Budget, Done, Window};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::thread;
@@ -16,59 +16,33 @@ const LIFE: usize = 10_000;
 
 /// The blocks that are left to a successor.
 struct Estate {
-    blocks: Vec<Option<Block>>,
+    places: Places,
     random: StdRng,
 }
 
 impl Estate {
     fn new(heap: Heap, seed: u64) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
-        let allocate = |mark| Some(heap.allocate(random.random_range(SIZES), mark as u64));
-        Self { blocks: (0..BLOCKS).map(allocate).collect(), random }
+        let sizes = (0..BLOCKS).map(|_| random.random_range(SIZES));
+        Self { places: Places::new(heap, sizes), random }
     }
 
     /// The life of one thread.
-    fn replace(&mut self, heap: Heap) -> Done {
+    fn replace(&mut self) -> Done {
         let mut verified = 0;
         for _ in 0..LIFE {
             let mark = self.random.random_range(0..BLOCKS);
-            if let Some(old) = self.blocks[mark].take() {
-                heap.free(old, mark as u64);
-                verified += 1;
-            }
-            let size = self.random.random_range(SIZES);
-            self.blocks[mark] = Some(heap.allocate(size, mark as u64));
+            verified += self.places.replace(mark, self.random.random_range(SIZES));
         }
         Done { operations: LIFE as u64, verified }
-    }
-
-    fn settle(mut self, heap: Heap) {
-        for (mark, place) in self.blocks.iter_mut().enumerate() {
-            if let Some(block) = place.take() {
-                heap.free(block, mark as u64);
-            }
-        }
     }
 }
 
 /// Every chunk is a thread of its own. An operation is one replacement.
 pub(super) fn run(heap: Heap, budget: Budget, others: Others<'_>) -> Window {
     let generation = |estate: &mut Estate| {
-        thread::scope(|scope| scope.spawn(|| estate.replace(heap)).join())
+        thread::scope(|scope| scope.spawn(|| estate.replace()).join())
             .expect("every mark was found")
     };
-    others.beside(
-        |number, stop| {
-            let mut estate = Estate::new(heap, 2 + number as u64);
-            let done = stop.until(|| generation(&mut estate));
-            estate.settle(heap);
-            done
-        },
-        || {
-            let mut estate = Estate::new(heap, 1);
-            let window = window::measure(budget, || generation(&mut estate));
-            estate.settle(heap);
-            window
-        },
-    )
+    others.alike(budget, |number| Estate::new(heap, 1 + number), generation)
 }

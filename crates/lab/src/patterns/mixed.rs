@@ -1,9 +1,9 @@
 //! Everything at once: sizes from a few bytes to megabytes, short and long lives, and blocks that
 //! another thread frees.
 
-use super::heap::{Block, Heap};
+use super::heap::{Block, Heap, Places};
 use super::others::Others;
-use super::window::{self, Budget, Done, Window};
+use super::window::{Budget, Done, Window};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,15 +29,14 @@ fn draw_size(random: &mut StdRng) -> usize {
 struct Mixer<'a> {
     heap: Heap,
     random: StdRng,
-    own: Vec<Option<Block>>,
+    own: Places,
     shared: &'a [AtomicUsize],
 }
 
 impl<'a> Mixer<'a> {
     fn new(heap: Heap, seed: u64, shared: &'a [AtomicUsize]) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
-        let allocate = |mark| Some(heap.allocate(draw_size(&mut random), mark as u64));
-        let own = (0..OWN).map(allocate).collect();
+        let own = Places::new(heap, (0..OWN).map(|_| draw_size(&mut random)));
         Self { heap, random, own, shared }
     }
 
@@ -52,7 +51,7 @@ impl<'a> Mixer<'a> {
             } else {
                 let mark = self.random.random_range(0..OWN);
                 let block = self.heap.allocate(size, mark as u64);
-                self.own[mark].replace(block).map(|old| (old, mark))
+                self.own.blocks[mark].replace(block).map(|old| (old, mark))
             };
             if let Some((old, mark)) = old {
                 self.heap.free(old, mark as u64);
@@ -60,16 +59,6 @@ impl<'a> Mixer<'a> {
             }
         }
         Done { operations: CHUNK as u64, verified }
-    }
-}
-
-impl Drop for Mixer<'_> {
-    fn drop(&mut self) {
-        for (mark, place) in self.own.iter_mut().enumerate() {
-            if let Some(block) = place.take() {
-                self.heap.free(block, mark as u64);
-            }
-        }
     }
 }
 
@@ -85,16 +74,8 @@ fn exchange(place: &AtomicUsize, block: Block) -> Block {
 pub(super) fn run(heap: Heap, budget: Budget, others: Others<'_>) -> Window {
     let first = |mark| AtomicUsize::new(heap.allocate(64, mark as u64).into_word());
     let shared: Vec<AtomicUsize> = (0..SHARED).map(first).collect();
-    let window = others.beside(
-        |number, stop| {
-            let mut mixer = Mixer::new(heap, 2 + number as u64, &shared);
-            stop.until(|| mixer.chunk())
-        },
-        || {
-            let mut mixer = Mixer::new(heap, 1, &shared);
-            window::measure(budget, || mixer.chunk())
-        },
-    );
+    let make = |number| Mixer::new(heap, 1 + number, &shared);
+    let window = others.alike(budget, make, Mixer::chunk);
     for (mark, place) in shared.into_iter().enumerate() {
         // SAFETY: every place holds a block, and all threads have ended.
         heap.free(unsafe { Block::from_word(place.into_inner()) }, mark as u64);

@@ -28,7 +28,9 @@ use heap::Heap;
 use others::Others;
 use resize::Steps;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::LazyLock;
 use window::{Budget, Window};
 
 /// One workload.
@@ -65,7 +67,7 @@ pub(crate) enum Pattern {
 }
 
 /// A family of workloads, for summaries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) enum Family {
     Pairs,
     Batches,
@@ -81,42 +83,48 @@ pub(crate) enum Family {
 
 impl Family {
     /// All of them, in the order of tables.
-    pub(crate) const ALL: [Self; 10] = [
-        Self::Pairs,
-        Self::Batches,
-        Self::WorkingSets,
-        Self::Handovers,
-        Self::Servers,
-        Self::Reallocs,
-        Self::Callocs,
-        Self::ShortLives,
-        Self::Forks,
-        Self::Latency,
-    ];
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        TABLE.iter().map(|of| of.family)
+    }
 
     /// Returns its name in tables.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Pairs => "pairs",
-            Self::Batches => "batches of 1,000",
-            Self::WorkingSets => "working set of 10,000",
-            Self::Handovers => "producer / consumer",
-            Self::Servers => "servers and mixed stress",
-            Self::Reallocs => "realloc",
-            Self::Callocs => "calloc",
-            Self::ShortLives => "short-lived threads",
-            Self::Forks => "forks",
-            Self::Latency => "latency",
-        }
+        TABLE.iter().find(|of| of.family == self).map_or("", |of| &of.name)
     }
 }
 
-const SIZES: [usize; 6] = [16, 64, 256, 1024, 4096, 32768];
-const LARGEST: [usize; 2] = [1024, 32768];
-const PAYLOADS: [usize; 4] = [64, 512, 4096, 16384];
+/// The patterns of a family.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Patterns {
+    name: String,
+    family: Family,
+    patterns: Vec<Row>,
+}
+
+/// All patterns; samples run without it, for reading it takes memory.
+static TABLE: LazyLock<Vec<Patterns>> = LazyLock::new(|| {
+    let text = include_str!("../../data/patterns.toml");
+    let mut table: BTreeMap<String, _> = toml::from_str(text).expect("a test reads all of them");
+    table.remove("family").unwrap_or_default()
+});
+
+/// A pattern with its name.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    name: String,
+    work: Pattern,
+    #[serde(default = "yes")]
+    quick: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
 /// Most threads of a ring; it has as many as there are CPUs.
 const RING_MOST: usize = 4;
-const ZEROED: [usize; 4] = [1 << 10, 32 << 10, 1 << 20, 64 << 20];
 
 /// The outcome of a sample of a pattern: its window, and further figures by name.
 #[derive(Clone, Debug)]
@@ -134,50 +142,24 @@ impl From<Window> for Outcome {
 impl Pattern {
     /// Every workload of the experiment, in the order of tables.
     pub(crate) fn all() -> Vec<Self> {
-        let mut all: Vec<Self> = SIZES.map(|size| Self::Pair { size }).to_vec();
-        for order in [FreeOrder::Lifo, FreeOrder::Fifo, FreeOrder::Shuffled] {
-            all.extend(SIZES.map(|size| Self::Batch { size, order }));
-        }
-        for threads in [1, 2] {
-            all.extend(LARGEST.map(|largest| Self::WorkingSet { largest, threads }));
-        }
-        all.extend(PAYLOADS.map(|payload| Self::Handover { payload }));
-        all.extend(PAYLOADS.map(|payload| Self::Ring { payload }));
-        all.extend([Self::Server, Self::Larson, Self::Mixed]);
-        let steps = [Steps::Small, Steps::Geometric, Steps::Pages];
-        all.extend(steps.map(|steps| Self::Realloc { steps }));
-        all.extend(ZEROED.map(|size| Self::Calloc { size }));
-        all.extend([Self::ShortLives, Self::Fork, Self::Latency]);
-        all
+        TABLE.iter().flat_map(|of| &of.patterns).map(|row| row.work).collect()
     }
 
-    /// Returns whether a quick run has it: of several sizes it has the ends or one, and it lacks
-    /// the one that takes longer than all others.
+    fn row(self) -> (Family, &'static Row) {
+        let row_in = |of: &'static Patterns| {
+            Some((of.family, of.patterns.iter().find(|row| row.work == self)?))
+        };
+        TABLE.iter().find_map(row_in).expect("every pattern that runs is in the table")
+    }
+
+    /// Returns whether a quick run has it.
     pub(crate) fn is_quick(self) -> bool {
-        match self {
-            Self::Pair { size } | Self::Batch { size, .. } => size == 16 || size == 32768,
-            Self::Handover { payload } | Self::Ring { payload } => payload == 512,
-            Self::WorkingSet { largest, .. } => largest == 32768,
-            Self::Realloc { steps } => steps != Steps::Pages,
-            Self::Calloc { size } => size == 1 << 10 || size == 1 << 20,
-            _ => true,
-        }
+        self.row().1.quick
     }
 
     /// The family that it belongs to.
     pub(crate) fn family(self) -> Family {
-        match self {
-            Self::Pair { .. } => Family::Pairs,
-            Self::Batch { .. } => Family::Batches,
-            Self::WorkingSet { .. } => Family::WorkingSets,
-            Self::Handover { .. } | Self::Ring { .. } => Family::Handovers,
-            Self::Server | Self::Larson | Self::Mixed => Family::Servers,
-            Self::Realloc { .. } => Family::Reallocs,
-            Self::Calloc { .. } => Family::Callocs,
-            Self::ShortLives => Family::ShortLives,
-            Self::Fork => Family::Forks,
-            Self::Latency => Family::Latency,
-        }
+        self.row().0
     }
 
     /// Returns whether it has further threads or processes, so that it spends time waiting and only
@@ -223,28 +205,7 @@ impl Pattern {
 
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pair { size } => write!(f, "pair-{size}"),
-            Self::Batch { size, order: FreeOrder::Lifo } => write!(f, "batch-lifo-{size}"),
-            Self::Batch { size, order: FreeOrder::Fifo } => write!(f, "batch-fifo-{size}"),
-            Self::Batch { size, order: FreeOrder::Shuffled } => write!(f, "batch-shuffled-{size}"),
-            Self::WorkingSet { largest, threads: 1 } => write!(f, "random-{largest}"),
-            Self::WorkingSet { largest, threads } => {
-                write!(f, "random-{threads}-threads-{largest}")
-            }
-            Self::Handover { payload } => write!(f, "handover-{payload}"),
-            Self::Ring { payload } => write!(f, "ring-{payload}"),
-            Self::Server => write!(f, "server"),
-            Self::Larson => write!(f, "larson"),
-            Self::Mixed => write!(f, "mixed"),
-            Self::Realloc { steps: Steps::Small } => write!(f, "realloc-small"),
-            Self::Realloc { steps: Steps::Geometric } => write!(f, "realloc-geometric"),
-            Self::Realloc { steps: Steps::Pages } => write!(f, "realloc-pages"),
-            Self::Calloc { size } => write!(f, "calloc-{size}"),
-            Self::ShortLives => write!(f, "thread"),
-            Self::Fork => write!(f, "fork"),
-            Self::Latency => write!(f, "latency"),
-        }
+        f.write_str(&self.row().1.name)
     }
 }
 
@@ -265,7 +226,7 @@ mod tests {
 
     #[test]
     fn every_family_has_members() {
-        for family in Family::ALL {
+        for family in Family::all() {
             assert!(Pattern::all().iter().any(|pattern| pattern.family() == family), "{family:?}");
         }
     }

@@ -1,6 +1,6 @@
 //! Threads that work beside the one that is measured.
 
-use super::window::{Done, Window};
+use super::window::{self, Budget, Done, Window};
 use quarry_harness::affinity;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -65,5 +65,24 @@ impl Others<'_> {
             }
             window
         })
+    }
+    /// Measures chunks of work on a state of this thread, while every other thread does the same to
+    /// one of its own. `make` makes the state of a thread by its number; the measured one has 0.
+    pub(super) fn alike<S>(
+        &self,
+        budget: Budget,
+        make: impl Fn(u64) -> S + Sync,
+        chunk: impl Fn(&mut S) -> Done + Sync,
+    ) -> Window {
+        self.beside(
+            |number, stop| {
+                let mut state = make(1 + number as u64);
+                stop.until(|| chunk(&mut state))
+            },
+            || {
+                let mut state = make(0);
+                window::measure(budget, || chunk(&mut state))
+            },
+        )
     }
 }

@@ -1,20 +1,16 @@
 //! Threads in a ring, each allocating for the next and freeing what the one before allocated. The
 //! cost of passing the blocks on is measured with preallocated ones and subtracted.
 
-use super::handover::{BURST, CAPACITY, CHUNK_BURSTS, Queue, WORDS};
+use super::handover::{BURST, CAPACITY, CHUNK_BURSTS, Queue, WORDS, wait};
 use super::heap::{Heap, PREALLOCATED};
 use super::others::Others;
 use super::window::{self, Budget, Done, Window};
 use quarry_harness::statistics::median;
-use std::hint;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 /// A block is used again only when its burst has left the queue.
 const _: () = assert!(PREALLOCATED >= (CAPACITY + BURST) * WORDS);
-
-/// Looks at unchanged queues before the CPU is offered to others.
-const SPINS: u32 = 200;
 
 /// One place in the ring.
 struct Place<'a> {
@@ -50,15 +46,6 @@ impl Place<'_> {
         }
         self.outbox.put_burst(self.heap, &mut self.sent, self.payload);
         self.receive();
-    }
-}
-
-fn wait(spins: &mut u32) {
-    *spins += 1;
-    if spins.is_multiple_of(SPINS) {
-        thread::yield_now();
-    } else {
-        hint::spin_loop();
     }
 }
 

@@ -61,16 +61,8 @@ fn accept(heap: Heap, random: &mut StdRng) -> Done {
 
 /// An operation is a request.
 pub(super) fn run(heap: Heap, budget: Budget, others: Others<'_>) -> Window {
-    others.beside(
-        |number, stop| {
-            let mut random = StdRng::seed_from_u64(2 + number as u64);
-            stop.until(|| accept(heap, &mut random))
-        },
-        || {
-            let mut random = StdRng::seed_from_u64(1);
-            window::measure(budget, || accept(heap, &mut random))
-        },
-    )
+    let make = |number| StdRng::seed_from_u64(1 + number);
+    others.alike(budget, make, |random| accept(heap, random))
 }
 
 /// A thread that allocates and frees little and ends, again and again. An operation is a thread.

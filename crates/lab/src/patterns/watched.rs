@@ -33,11 +33,6 @@ pub(crate) fn announce(phase: &str, numbers: &[u64]) {
     unsafe { libc::write(libc::STDOUT_FILENO, line.as_ptr().cast(), length) };
 }
 
-/// Does nothing for a while.
-pub(crate) fn nap(duration: Duration) {
-    std::thread::sleep(duration);
-}
-
 /// Waits until the parent closes the pipe.
 pub(crate) fn wait_for_the_end() {
     let mut byte = 0u8;

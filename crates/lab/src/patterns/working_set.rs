@@ -1,8 +1,8 @@
 //! Replace random blocks of a working set: sizes mixed, lifetimes without order.
 
-use super::heap::{Block, Heap};
+use super::heap::{Heap, Places};
 use super::others::Others;
-use super::window::{self, Budget, Done, Window};
+use super::window::{Budget, Done, Window};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -26,9 +26,8 @@ struct Replacement {
 
 /// The blocks of one thread, and what will be done to them.
 pub(super) struct WorkingSet {
-    heap: Heap,
     script: Vec<Replacement>,
-    blocks: Vec<Option<Block>>,
+    places: Places,
     position: usize,
 }
 
@@ -42,23 +41,14 @@ impl WorkingSet {
                 size: draw_size(&mut random, largest),
             })
             .collect();
-        let blocks = (0..BLOCKS)
-            .map(|index| Some(heap.allocate(draw_size(&mut random, largest).into(), index as u64)))
-            .collect();
-        Self { heap, script, blocks, position: 0 }
+        let sizes = (0..BLOCKS).map(|_| draw_size(&mut random, largest).into());
+        Self { script, places: Places::new(heap, sizes), position: 0 }
     }
 
     /// Replaces one block.
     #[inline(always)]
     fn replace(&mut self, step: Replacement) -> u64 {
-        let place = &mut self.blocks[usize::from(step.index)];
-        let mut freed = 0;
-        if let Some(old) = place.take() {
-            self.heap.free(old, step.index.into());
-            freed = 1;
-        }
-        *place = Some(self.heap.allocate(step.size.into(), step.index.into()));
-        freed
+        self.places.replace(step.index.into(), step.size.into())
     }
 
     /// Some replacements.
@@ -86,28 +76,10 @@ impl WorkingSet {
     }
 }
 
-impl Drop for WorkingSet {
-    fn drop(&mut self) {
-        for (index, place) in self.blocks.iter_mut().enumerate() {
-            if let Some(block) = place.take() {
-                self.heap.free(block, index as u64);
-            }
-        }
-    }
-}
-
 /// One thread, and as many others beside it that do the same to blocks of their own.
 pub(super) fn run(heap: Heap, budget: Budget, largest: usize, others: Others<'_>) -> Window {
-    others.beside(
-        |number, stop| {
-            let mut set = WorkingSet::new(heap, largest, 10_001 + number as u64);
-            stop.until(|| set.chunk())
-        },
-        || {
-            let mut set = WorkingSet::new(heap, largest, 10_000);
-            window::measure(budget, || set.chunk())
-        },
-    )
+    let make = |number| WorkingSet::new(heap, largest, 10_000 + number);
+    others.alike(budget, make, WorkingSet::chunk)
 }
 
 /// A size with a logarithm that is uniform between those of [`SMALLEST`] and `largest`: as many

@@ -1,66 +1,124 @@
-//! Real programs, each with a fixed amount of work whose result is checked.
+//! Real programs, each with a fixed amount of work whose result is checked: read from
+//! `data/real_programs.toml`, with what they work on in `data/work`.
 //!
 //! ```text
-//! table      the programs: what runs, with which files, and what proves that it was right
-//! generated  inputs that are made: a C file, a puzzle, pages
+//! generated  inputs that are made: a C file, a puzzle
 //! ready      one program, ready to be run: its folder, its command, its check
 //! clients    what talks to servers, and compares every reply
 //! traffic    requests to a store of keys and values, and what they must bring
-//! redis, memcached, pages   that traffic, and pages, as each server's protocol has them
-//! work/      scripts that the programs run
+//! stores     that traffic in the protocols of redis and memcached
+//! pages      pages over HTTP
 //! ```
 
 mod clients;
 mod generated;
-mod memcached;
 mod pages;
 mod ready;
-mod redis;
-mod table;
+mod stores;
 mod traffic;
-
-pub(crate) use table::ALL;
 
 use clients::Protocol;
 use quarry_harness::launch::place_of;
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
-/// One of the programs, as the table has it. In texts, `@DIR@` stands for the folder that its files
-/// lie in, and `@AMOUNT@` for the amount of work.
+/// All of them, in the order of tables.
+pub(crate) static ALL: LazyLock<Vec<RealProgram>> = LazyLock::new(|| {
+    let text = include_str!("../../data/real_programs.toml");
+    let mut all: BTreeMap<String, Vec<RealProgram>> =
+        toml::from_str(text).expect("a test reads all of them");
+    all.remove("program").unwrap_or_default()
+});
+
+/// One of the programs; the file says what the fields are.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct RealProgram {
     /// Its name in tables.
+    #[serde(deserialize_with = "forever")]
     pub(crate) name: &'static str,
     /// The work that it is made to do.
-    pub(crate) what: &'static str,
+    pub(crate) what: String,
     /// Debian's package of it.
-    pub(crate) package: &'static str,
-    /// The file that is executed.
-    executable: &'static str,
-    arguments: &'static [&'static str],
-    variables: &'static [(&'static str, &'static str)],
-    files: &'static [(&'static str, Content)],
-    /// The one of the files that it reads as its standard input.
-    stdin: Option<&'static str>,
+    pub(crate) package: String,
+    executable: String,
+    arguments: Vec<String>,
+    #[serde(default)]
+    variables: BTreeMap<String, String>,
+    #[serde(default)]
+    files: BTreeMap<String, Content>,
+    stdin: Option<String>,
     full: u64,
     quick: u64,
     proof: Proof,
 }
 
+/// Reads a text that stays as long as the process.
+fn forever<'de, D: Deserializer<'de>>(from: D) -> Result<&'static str, D::Error> {
+    String::deserialize(from).map(|text| &*text.leak())
+}
+
 /// A file that a program works on.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
 enum Content {
-    /// A text.
-    Text(&'static str),
+    /// A text of the folder `work`.
+    Text(String),
     /// A text that is made for an amount of work.
-    Made(fn(u64) -> String),
+    Made(String),
+}
+
+impl Content {
+    /// Its text, before amount and folder are filled in.
+    fn text(&self, amount: u64) -> String {
+        match self {
+            Self::Text(name) => match name.as_str() {
+                "nginx.conf" => include_str!("../../data/work/nginx.conf"),
+                "objects.py" => include_str!("../../data/work/objects.py"),
+                "stones.sql" => include_str!("../../data/work/stones.sql"),
+                "trees.lua" => include_str!("../../data/work/trees.lua"),
+                _ => panic!("no text {name}"),
+            }
+            .to_owned(),
+            Self::Made(what) => match what.as_str() {
+                "functions" => generated::functions(amount),
+                "queens" => generated::queens(amount),
+                _ => panic!("nothing makes {what}"),
+            },
+        }
+    }
 }
 
 /// The proof that the work was done, and done right.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
 enum Proof {
     /// The program ends by itself and prints the same on every allocator, and these words are in
     /// the last line for the full and the quick amount.
-    Prints { full: &'static str, quick: &'static str },
-    /// The program is a server at `@DIR@/socket`, and every reply is compared with the right one.
-    Replies(fn() -> Box<dyn Protocol>),
+    Prints { full: String, quick: String },
+    /// The program is a server, and every reply is compared with the right one.
+    Replies(Server),
+}
+
+/// A server by its protocol.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Server {
+    Redis,
+    Memcached,
+    Pages,
+}
+
+impl Server {
+    fn protocol(self) -> Box<dyn Protocol> {
+        match self {
+            Self::Redis => Box::new(stores::REDIS),
+            Self::Memcached => Box::new(stores::MEMCACHED),
+            Self::Pages => Box::new(pages::Pages),
+        }
+    }
 }
 
 impl RealProgram {
@@ -68,7 +126,7 @@ impl RealProgram {
     pub(crate) fn place(&self) -> Result<PathBuf, String> {
         let Self { name, package, .. } = self;
         let advice = || format!("{name}: not installed; it is in Debian's package {package}");
-        place_of(self.executable).ok_or_else(advice)
+        place_of(&self.executable).ok_or_else(advice)
     }
 
     /// The amount of work; what one is of is the program's matter.
@@ -82,24 +140,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names_are_unique_quick_is_less_and_every_file_is_there() {
+        for (index, program) in ALL.iter().enumerate() {
+            assert!(ALL[..index].iter().all(|other| other.name != program.name));
+            assert!(program.quick < program.full, "{}", program.name);
+            assert!(!program.what.is_empty() && !program.package.is_empty());
+            assert!(program.files.values().all(|file| !file.text(8).is_empty()));
+            assert!(program.stdin.as_ref().is_none_or(|name| program.files.contains_key(name)));
+        }
+    }
+
+    #[test]
     fn absent_programs_name_their_package() {
-        let absent = RealProgram {
-            name: "nobody",
-            what: "",
-            package: "nobody-server",
-            executable: "quarry-no-such-program",
-            arguments: &[],
-            variables: &[],
-            files: &[],
-            stdin: None,
-            full: 2,
-            quick: 1,
-            proof: Proof::Prints { full: "", quick: "" },
-        };
+        let text = "name = 'nobody'\nwhat = ''\npackage = 'nobody-server'\narguments = []\n\
+                    executable = 'quarry-no-such-program'\nfull = 2\nquick = 1\n\
+                    proof.replies = 'pages'";
+        let absent: RealProgram = toml::from_str(text).unwrap();
         let expected = "nobody: not installed; it is in Debian's package nobody-server";
         assert_eq!(absent.place().unwrap_err(), expected);
         assert!(ALL.iter().all(|it| {
-            it.place().map_or_else(|advice| advice.contains(it.package), |file| file.is_absolute())
+            it.place().map_or_else(|advice| advice.contains(&it.package), |file| file.is_absolute())
         }));
     }
 }

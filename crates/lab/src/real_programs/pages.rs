@@ -12,11 +12,8 @@ const FILES: usize = 24;
 const ONE_MADE_IN: u32 = 4;
 const PARTS: usize = 5;
 
-pub(super) fn protocol() -> Box<dyn Protocol> {
-    Box::new(Pages)
-}
-
-struct Pages;
+/// The server's protocol.
+pub(super) struct Pages;
 
 impl Protocol for Pages {
     fn prepare(&self, folder: &Path) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Makes one program ready to be run: its files in a folder of its own, its command, its check.
 
 use super::clients;
-use super::{Content, Proof, RealProgram};
+use super::{Proof, RealProgram};
 use crate::ready_program::{Check, Label, ReadyProgram, Server};
 use anyhow::{Context, Result};
 use quarry_compare::{Launcher, Program, allocators};
@@ -27,23 +27,25 @@ impl RealProgram {
         let folder = tempfile::Builder::new().prefix("quarry-real").tempdir()?;
         let amount = self.amount(quick);
         let program = program(self, file, folder.path(), amount)?;
-        let check = match self.proof {
-            Proof::Prints { full, quick: less } => Check::Output(if quick { less } else { full }),
-            Proof::Replies(protocol) => {
-                protocol().prepare(folder.path())?;
+        let check = match &self.proof {
+            Proof::Prints { full, quick: less } => {
+                Check::Output(if quick { less } else { full }.clone())
+            }
+            &Proof::Replies(server) => {
+                server.protocol().prepare(folder.path())?;
                 let socket = folder.path().join("socket");
                 let place = socket.clone();
                 let clients = Box::new(move |runs: &dyn Fn() -> bool| {
-                    clients::ask(&*protocol(), &place, amount, runs)
+                    clients::ask(&*server.protocol(), &place, amount, runs)
                 });
                 Check::Clients(Server { socket, clients })
             }
         };
-        let package = allocators::installed(self.package);
+        let package = allocators::installed(&self.package);
         let label = Label {
             name: self.name.to_owned(),
             version: package.unwrap_or_else(|| self.name.to_owned()),
-            what: self.what.to_owned(),
+            what: self.what.clone(),
         };
         ReadyProgram::new(label, program, check, folder, launcher)
     }
@@ -52,19 +54,16 @@ impl RealProgram {
 fn program(what: &RealProgram, file: PathBuf, folder: &Path, amount: u64) -> Result<Program> {
     let place = folder.to_str().context("TMPDIR is not UTF-8")?;
     let fill = |text: &str| text.replace("@DIR@", place).replace("@AMOUNT@", &amount.to_string());
-    for (name, content) in what.files {
-        let text = match content {
-            Content::Text(text) => fill(text),
-            Content::Made(make) => make(amount),
-        };
+    for (name, content) in &what.files {
+        let text = fill(&content.text(amount));
         fs::write(folder.join(name), text).with_context(|| format!("{place}/{name}"))?;
     }
-    let words = std::iter::once(what.executable).chain(what.arguments.iter().copied());
-    let set = |(key, value): &(&str, &str)| ((*key).to_owned(), OsString::from(value));
+    let words = std::iter::once(&what.executable).chain(&what.arguments);
+    let set = |(key, value): (&String, &String)| (key.clone(), OsString::from(value));
     Ok(Program {
         file,
         command: words.map(|word| fill(word).into()).collect(),
-        stdin: what.stdin.map(|name| folder.join(name)),
+        stdin: what.stdin.as_ref().map(|name| folder.join(name)),
         variables: what.variables.iter().map(set).collect(),
         timeout: LIMIT,
         may_serve_itself: false,

@@ -1,20 +1,18 @@
 //! Groups of senders and receivers that hand messages to each other, on pinned threads.
 
 use super::flight::Flight;
-use super::memory::{Counters, KernelMemory};
+use super::memory::KernelMemory;
 use super::path::{Path, Plan};
 use super::queue::Queue;
-use super::stage::{Observed, Stage, spawn};
+use super::stage::{Replayed, Scale, Stage, spawn};
 use super::worker::Worker;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{self, yield_now};
 use std::time::{Duration, Instant};
 
-/// Threads and the groups in which they talk to each other.
+/// Groups of threads that talk to each other; who is in one group sends nothing to another.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Crew<'a> {
-    /// Groups; who is in one group sends nothing to another.
-    pub(crate) groups: usize,
+pub(crate) struct Crew {
     /// Senders of a group. Each sends to every receiver of the group in turn.
     pub(crate) senders: usize,
     /// Receivers of a group, each with a queue of its own.
@@ -27,11 +25,10 @@ pub(crate) struct Crew<'a> {
     pub(crate) pipe: bool,
     /// True if system calls count references to files, as between threads.
     pub(crate) shared_files: bool,
-    /// Messages per second of each sender, evenly spaced; `None` = as many as possible. With a pace
-    /// or without: tags are times, and the receivers note how long each message took.
+    /// With a load, tags are times, and the receivers note how long each message took.
     pub(crate) load: Option<Load>,
-    /// CPUs that are used in turn: the `n`th sender on the `n`th, the `n`th receiver on the next.
-    pub(crate) cpus: &'a [usize],
+    /// A fixed amount of work instead of a fixed time: turns of each sender.
+    pub(crate) turns: Option<u64>,
 }
 
 /// The pressure of senders where latency is measured.
@@ -45,42 +42,17 @@ pub(crate) enum Load {
 
 /// The length of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Length {
+enum Length {
     /// Until this time is over.
     Time(Duration),
     /// This many turns of each sender: a burst to each receiver of its group.
     Turns(u64),
 }
 
-/// The result of a replay.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Replayed {
-    /// Messages that were sent.
-    pub(crate) sent: u64,
-    /// Messages that were received with their payload intact.
-    pub(crate) verified: u64,
-    /// Wall-clock time.
-    pub(crate) wall_ns: u64,
-    /// CPU time of the process.
-    pub(crate) cpu_ns: u64,
-    /// Counts of the memory meanwhile.
-    pub(crate) counters: Counters,
-    /// Time that each message took, in nanoseconds, ascending; empty where it is not measured.
-    pub(crate) latencies: Vec<u64>,
-}
-
-impl Replayed {
-    /// Adds what was observed to the account.
-    pub(super) fn add(&mut self, observed: Observed) {
-        self.wall_ns += observed.wall.as_nanos() as u64;
-        self.cpu_ns += observed.cpu_ns;
-        self.counters = self.counters.plus(observed.counters);
-    }
-}
-
 /// The state that all threads of a crew share.
 struct Scene<'a, M: KernelMemory> {
-    crew: &'a Crew<'a>,
+    crew: &'a Crew,
+    scale: Scale<'a>,
     memory: &'a M,
     plan: &'a Plan<M::Cache>,
     queues: &'a [Queue],
@@ -91,16 +63,17 @@ struct Scene<'a, M: KernelMemory> {
     origin: Instant,
 }
 
-/// Lets a crew send along `path` for `warm_up`, then for `measured`.
+/// Lets a crew of `scale.tasks` groups send along `path`; the `n`th sender is on the `n`th CPU, the
+/// `n`th receiver on the next. A tenth of a fixed number of turns is the warm-up.
 ///
 /// # Panics
 /// If there is no memory left, a CPU is not ours to use, or the path does not suit the crew:
 /// answers and batches need a queue with one sender, unless it is a pipe.
-pub(crate) fn run<M: KernelMemory>(
+pub(super) fn run<M: KernelMemory>(
     memory: &M,
     path: &Path,
-    crew: Crew<'_>,
-    (warm_up, measured): (Length, Length),
+    crew: Crew,
+    scale: Scale<'_>,
 ) -> Replayed {
     let plan = path.plan(memory);
     let aligned = plan.longest_batch == 1
@@ -110,16 +83,21 @@ pub(crate) fn run<M: KernelMemory>(
     assert!(alone || crew.pipe || (plan.longest_batch == 1 && plan.legs[2].is_empty()));
     assert!(crew.pipe || plan.pieces.iter().all(|piece| !piece.recycled), "sockets keep no piece");
     let queue = || Queue::new(plan.pieces.len(), crew.capacity, crew.senders as u32);
-    let queues: Vec<Queue> = (0..crew.groups * crew.receivers).map(|_| queue()).collect();
-    let stage = Stage::new(crew.groups * crew.senders);
+    let queues: Vec<Queue> = (0..scale.tasks * crew.receivers).map(|_| queue()).collect();
+    let stage = Stage::new(scale.tasks * crew.senders);
     let scene = Scene {
         crew: &crew,
+        scale,
         memory,
         plan: &plan,
         queues: &queues,
         stage: &stage,
         sent: AtomicU64::new(0),
         origin: Instant::now(),
+    };
+    let (warm_up, measured) = match crew.turns {
+        Some(turns) => (Length::Turns(turns.div_ceil(10)), Length::Turns(turns)),
+        None => (Length::Time(scale.warm_up), Length::Time(scale.measured)),
     };
     let replayed = scene.play(warm_up, measured);
     let worker = Worker::new(memory, &plan);
@@ -129,7 +107,8 @@ pub(crate) fn run<M: KernelMemory>(
 
 impl<M: KernelMemory> Scene<'_, M> {
     fn play(&self, warm_up: Length, measured: Length) -> Replayed {
-        let Crew { groups, senders, receivers, cpus, .. } = *self.crew;
+        let Crew { senders, receivers, .. } = *self.crew;
+        let Scale { tasks: groups, cpus, .. } = self.scale;
         thread::scope(|scope| {
             for index in 0..groups * senders {
                 spawn(scope, cpus, index, move || Sender::new(self, index).follow());
@@ -301,14 +280,10 @@ impl<'a, M: KernelMemory> Sender<'a, M> {
 #[cfg(test)]
 mod tests {
     use super::super::memory::tests::Uncached;
-    use super::super::path::{Piece, Role, Source, Work, alloc, free};
+    use super::super::path::tests::path;
     use super::*;
 
-    const PAGE: Piece = Piece::new("page", Source::pages(0));
-    const TURNS: (Length, Length) = (Length::Turns(1), Length::Turns(10));
-
-    const PAIRS: Crew<'_> = Crew {
-        groups: 2,
+    const PAIRS: Crew = Crew {
         senders: 1,
         receivers: 1,
         burst: 30,
@@ -316,25 +291,22 @@ mod tests {
         pipe: false,
         shared_files: false,
         load: None,
-        cpus: &[],
+        turns: Some(10),
     };
 
-    fn one_page(batch: u32) -> Path {
-        path_of(PAGE, batch)
+    /// Two groups.
+    const SCALE: Scale<'_> =
+        Scale { tasks: 2, cpus: &[], warm_up: Duration::ZERO, measured: Duration::ZERO };
+
+    /// A page, or one that is recycled, for so many messages.
+    fn one(page: &str, batch: u32) -> Path {
+        let steps = ["sender alloc", "receiver free"].map(|it| format!("{it} {page} per {batch}"));
+        path(&steps.each_ref().map(String::as_str), Some(page), 100)
     }
 
-    fn path_of(page: Piece, batch: u32) -> Path {
-        Path {
-            steps: vec![alloc(page, Role::Sender, batch), free(page, Role::Receiver, batch)],
-            carrier: Some(page),
-            payload: 100,
-            work: Work::default(),
-        }
-    }
-
-    fn check(path: &Path, crew: Crew<'_>, messages: u64) -> Replayed {
+    fn check(path: &Path, crew: Crew, messages: u64) -> Replayed {
         let memory = Uncached::default();
-        let replayed = run(&memory, path, crew, TURNS);
+        let replayed = run(&memory, path, crew, SCALE);
         assert_eq!((replayed.sent, replayed.verified), (messages, messages));
         assert_eq!(memory.check_at_end(), Ok(()));
         replayed
@@ -342,34 +314,31 @@ mod tests {
 
     #[test]
     fn everything_sent_is_received_and_freed() {
-        let replayed = check(&one_page(1), PAIRS, 2 * 10 * 30);
+        let replayed = check(&one("page", 1), PAIRS, 2 * 10 * 30);
         assert_eq!(replayed.counters.zone_allocs, replayed.sent);
         assert!(replayed.latencies.is_empty());
         let capacity = 100;
-        check(&one_page(1), Crew { capacity, ..PAIRS }, 2 * 10 * 30);
-        check(&one_page(40), PAIRS, 2 * 10 * 30);
+        check(&one("page", 1), Crew { capacity, ..PAIRS }, 2 * 10 * 30);
+        check(&one("page", 40), PAIRS, 2 * 10 * 30);
     }
 
     #[test]
     fn every_sender_of_a_group_reaches_every_receiver() {
         let crew = Crew { senders: 3, receivers: 2, burst: 1, capacity: 5, ..PAIRS };
-        check(&one_page(1), crew, 2 * 10 * 3 * 2);
+        check(&one("page", 1), crew, 2 * 10 * 3 * 2);
         let pipe = Crew { pipe: true, shared_files: true, ..crew };
-        check(&path_of(PAGE.recycled(), 40), pipe, 2 * 10 * 3 * 2);
+        check(&one("kept", 40), pipe, 2 * 10 * 3 * 2);
     }
 
     #[test]
     fn answers_come_back_before_the_next_request() {
-        let answer = Piece::new("answer", Source::pages(0));
-        let path = Path {
-            steps: vec![
-                alloc(PAGE, Role::Sender, 1),
-                free(PAGE, Role::Receiver, 1),
-                alloc(answer, Role::Receiver, 1),
-                free(answer, Role::Sender, 1),
-            ],
-            ..one_page(1)
-        };
+        let steps = [
+            "sender alloc page",
+            "receiver free page",
+            "receiver alloc answer",
+            "sender free answer",
+        ];
+        let path = path(&steps, Some("page"), 100);
         let replayed = check(&path, Crew { burst: 1, capacity: 1, ..PAIRS }, 20);
         assert_eq!(replayed.counters.zone_allocs, 2 * 20);
     }
@@ -377,7 +346,7 @@ mod tests {
     #[test]
     fn latencies_are_those_of_the_window() {
         let crew = Crew { burst: 1, capacity: 100, load: Some(Load::Rate(50_000)), ..PAIRS };
-        let replayed = check(&one_page(1), crew, 20);
+        let replayed = check(&one("page", 1), crew, 20);
         assert_eq!(replayed.latencies.len(), 20);
         assert!(replayed.latencies.is_sorted());
         assert!(replayed.wall_ns >= 9 * 20_000, "ten messages, 20 us apart");
@@ -387,6 +356,6 @@ mod tests {
     #[should_panic(expected = "alone")]
     fn batches_of_several_senders_do_not_mix() {
         let crew = Crew { senders: 2, burst: 1, capacity: 5, ..PAIRS };
-        run(&Uncached::default(), &one_page(40), crew, TURNS);
+        run(&Uncached::default(), &one("page", 40), crew, SCALE);
     }
 }

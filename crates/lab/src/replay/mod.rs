@@ -1,7 +1,7 @@
 //! Workloads of the documents as sequences of kernel allocations, on stacks with chosen policies.
 //!
 //! ```text
-//! kernels   the paths of the documents' benchmarks, as tables, and who walks them
+//! kernels   the paths of the documents' benchmarks, read from data, and who walks them
 //! path      a path: what is allocated and freed, from what, by whom, once for how many messages
 //! crew      groups of senders and receivers that hand messages to each other
 //! solo      tasks that allocate and free by themselves
@@ -18,10 +18,10 @@ pub(crate) mod crew;
 mod flight;
 pub(crate) mod kernels;
 pub(crate) mod memory;
-pub(crate) mod path;
+mod path;
 mod queue;
 pub(crate) mod solo;
 pub(crate) mod stack;
-mod stage;
+pub(crate) mod stage;
 pub(crate) mod timed;
 mod worker;

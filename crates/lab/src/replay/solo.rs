@@ -1,19 +1,20 @@
 //! Tasks that allocate and free by themselves, in phases: faults and `munmap`, creation and
 //! reclaim, lists of pages that are freed.
 
-use super::crew::Replayed;
 use super::flight::Flight;
 use super::memory::KernelMemory;
 use super::path::{Path, Plan};
-use super::stage::{Stage, spawn};
+use super::stage::{Replayed, Scale, Stage, spawn};
 use super::worker::Worker;
+use serde::Deserialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// The legs that are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Timed {
     /// Both; each task goes round by itself.
     Both,
@@ -35,18 +36,14 @@ pub(crate) enum Space {
 }
 
 /// The work of the tasks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Solo<'a> {
-    /// Number of tasks.
-    pub(crate) tasks: usize,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Solo {
     /// Messages of a round: the first leg for all of them, then the second.
     pub(crate) round: u32,
     /// The part that is measured.
     pub(crate) timed: Timed,
     /// The data that every message reads, and the second leg writes.
     pub(crate) space: Space,
-    /// CPUs that are used in turn.
-    pub(crate) cpus: &'a [usize],
 }
 
 /// The order to a task.
@@ -66,38 +63,38 @@ struct Shared {
     longest_ns: AtomicU64,
 }
 
-/// Runs rounds along `path` until as much time as `measured` has passed in what is measured, after
-/// a warm-up round and the time `warm_up`.
+/// Runs rounds along `path` until as much time as `scale` says has passed in what is measured,
+/// after a warm-up round and its time.
 ///
 /// # Panics
 /// If there is no memory left, or a CPU is not ours to use.
-pub(crate) fn run<M: KernelMemory>(
+pub(super) fn run<M: KernelMemory>(
     memory: &M,
     path: &Path,
-    solo: Solo<'_>,
-    (warm_up, measured): (Duration, Duration),
+    solo: Solo,
+    scale: Scale<'_>,
 ) -> Replayed {
     let plan = path.plan(memory);
-    let stage = Stage::new(solo.tasks);
+    let stage = Stage::new(scale.tasks);
     let zero = || AtomicU64::new(0);
     let shared = Shared { sent: zero(), verified: zero(), longest_ns: zero() };
-    let spaces: Vec<RwLock<()>> = (0..solo.tasks).map(|_| RwLock::new(())).collect();
+    let spaces: Vec<RwLock<()>> = (0..scale.tasks).map(|_| RwLock::new(())).collect();
     thread::scope(|scope| {
-        for index in 0..solo.tasks {
+        for index in 0..scale.tasks {
             let (stage, shared, plan) = (&stage, &shared, &plan);
             let space = match solo.space {
                 Space::None => None,
                 Space::Private => Some(&spaces[index]),
                 Space::Shared => Some(&spaces[0]),
             };
-            spawn(scope, solo.cpus, index, move || {
+            spawn(scope, scale.cpus, index, move || {
                 let mut task = Task::new(memory, plan, solo.round, space);
                 stage.follow(|order| task.carry_out(order, shared));
             });
         }
-        rounds(memory, &stage, &shared, solo.timed, warm_up);
+        rounds(memory, &stage, &shared, solo.timed, scale.warm_up);
         let (sent, verified) = (shared.sent.load(Relaxed), shared.verified.load(Relaxed));
-        let replayed = rounds(memory, &stage, &shared, solo.timed, measured);
+        let replayed = rounds(memory, &stage, &shared, solo.timed, scale.measured);
         stage.end();
         Replayed {
             sent: shared.sent.load(Relaxed) - sent,
@@ -194,30 +191,21 @@ impl<'a, M: KernelMemory> Task<'a, M> {
 #[cfg(test)]
 mod tests {
     use super::super::memory::tests::Uncached;
-    use super::super::path::{Piece, Role, Source, Work, alloc, free_list};
+    use super::super::path::tests::path;
     use super::*;
 
-    const PAGE: Piece = Piece::new("page", Source::pages(0)).cleared(64);
-    const TABLE: Piece = Piece::new("table", Source::pages(0));
-
-    fn faults() -> Path {
-        Path {
-            steps: vec![
-                alloc(PAGE, Role::Sender, 1),
-                alloc(TABLE, Role::Sender, 8),
-                free_list(PAGE, Role::Receiver, 16),
-                free_list(TABLE, Role::Receiver, 64),
-            ],
-            carrier: Some(TABLE),
-            payload: 8,
-            work: Work::default(),
-        }
-    }
-
     fn check(timed: Timed, space: Space) -> Replayed {
+        let steps = [
+            "sender alloc page",
+            "sender alloc table per 8",
+            "receiver free-list page per 16",
+            "receiver free-list table per 64",
+        ];
         let memory = Uncached::default();
-        let solo = Solo { tasks: 2, round: 64, timed, space, cpus: &[] };
-        let replayed = run(&memory, &faults(), solo, (Duration::ZERO, Duration::from_millis(1)));
+        let solo = Solo { round: 64, timed, space };
+        let measured = Duration::from_millis(1);
+        let scale = Scale { tasks: 2, cpus: &[], warm_up: Duration::ZERO, measured };
+        let replayed = run(&memory, &path(&steps, Some("table"), 8), solo, scale);
         assert!(replayed.sent >= 2 * 64 && replayed.sent.is_multiple_of(64));
         assert_eq!(replayed.verified, replayed.sent);
         assert_eq!(memory.check_at_end(), Ok(()));

@@ -263,12 +263,9 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::kernels::files::fsmark;
-    use super::super::kernels::hackbench::{Medium, hackbench};
-    use super::super::kernels::network::{LINUX_2_6_29, LINUX_4_9, tcp_rr, tcp_stream};
-    use super::super::kernels::pages::{list_free, page_fault};
-    use super::super::kernels::{Cast, Scale, Scenario};
-    use super::super::solo::Space;
+    use super::super::kernels::tests::{of_amount, of_bytes};
+    use super::super::kernels::{Cast, Scenario};
+    use super::super::stage::Scale;
     use super::*;
     use std::time::Duration;
 
@@ -280,9 +277,10 @@ mod tests {
         type Output = f64;
 
         fn on<M: KernelMemory>(mut self, memory: &M) -> f64 {
-            if let Cast::Crew { turns, .. } = &mut self.0.cast {
-                *turns = turns.or(Some(100));
+            if let Cast::Crew(crew) = &mut self.0.cast {
+                crew.turns = crew.turns.or(Some(100));
             }
+            self.0.path.work = Default::default();
             let scale = Scale {
                 tasks: self.1,
                 cpus: &[],
@@ -312,15 +310,15 @@ mod tests {
     fn every_policy_carries_every_path_and_gives_everything_back() {
         for policies in ["slub+order0", "slub+v2016", "slub-locked+order0-310", "sheaf+v6.7"] {
             for scenario in [
-                LINUX_2_6_29.udp_stream(1024, None, 0),
-                LINUX_4_9.udp_stream(16384, None, 0),
-                tcp_stream(3312),
-                tcp_rr(),
-                hackbench(Medium::Pipe, false, 2),
-                hackbench(Medium::Socket, true, 2),
-                fsmark(500),
-                page_fault(2048, Space::Shared),
-                list_free(14, 2),
+                of_bytes("udp-linux-2-6-29", 1024),
+                of_bytes("udp-linux-4-9", 16384),
+                of_bytes("tcp-stream", 3312),
+                of_bytes("tcp-transactions", 1),
+                of_amount("pipe", 2, false),
+                of_amount("socket", 2, true),
+                of_amount("files", 500, false),
+                of_amount("page-fault", 2048, true),
+                of_amount("page-lists", 2, false),
             ] {
                 run(policies, scenario, 2);
             }
@@ -330,7 +328,7 @@ mod tests {
     /// Document 003: two locks of the zone for every packet, none with lists for order 1.
     #[test]
     fn lists_for_higher_orders_spare_the_zone() {
-        let packets = || LINUX_2_6_29.udp_stream(4096, None, 0);
+        let packets = || of_bytes("udp-linux-2-6-29", 4096);
         let order0 = zone_locks("slub+order0", packets());
         assert!((2.0..2.1).contains(&order0), "{order0}");
         for policies in ["slub+v2016", "sheaf+v6.7"] {
@@ -342,7 +340,7 @@ mod tests {
     /// Document 004: ten times the batch, a tenth of the zone's locks.
     #[test]
     fn a_larger_batch_spares_the_zone() {
-        let faults = || page_fault(32_768, Space::Private);
+        let faults = || of_amount("page-fault", 32_768, false);
         let (small, large) =
             (zone_locks("slub+order0", faults()), zone_locks("slub+order0-310", faults()));
         assert!((8.0..12.0).contains(&(small / large)), "{small} to {large}");

@@ -25,6 +25,45 @@ pub(super) struct Observed {
     pub(super) counters: Counters,
 }
 
+/// The scale of a replay, and its CPUs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale<'a> {
+    /// Tasks at once.
+    pub(crate) tasks: usize,
+    /// CPUs that are used in turn.
+    pub(crate) cpus: &'a [usize],
+    /// Length of the warm-up.
+    pub(crate) warm_up: Duration,
+    /// Length of the measurement, where there is no fixed amount of work.
+    pub(crate) measured: Duration,
+}
+
+/// The result of a replay.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Replayed {
+    /// Messages that were sent.
+    pub(crate) sent: u64,
+    /// Messages that were received with their payload intact.
+    pub(crate) verified: u64,
+    /// Wall-clock time.
+    pub(crate) wall_ns: u64,
+    /// CPU time of the process.
+    pub(crate) cpu_ns: u64,
+    /// Counts of the memory meanwhile.
+    pub(crate) counters: Counters,
+    /// Time that each message took, in nanoseconds, ascending; empty where it is not measured.
+    pub(crate) latencies: Vec<u64>,
+}
+
+impl Replayed {
+    /// Adds what was observed to the account.
+    pub(super) fn add(&mut self, observed: Observed) {
+        self.wall_ns += observed.wall.as_nanos() as u64;
+        self.cpu_ns += observed.cpu_ns;
+        self.counters = self.counters.plus(observed.counters);
+    }
+}
+
 impl<O: Copy> Stage<O> {
     /// Makes one for `threads` threads that take orders.
     pub(super) fn new(threads: usize) -> Self {

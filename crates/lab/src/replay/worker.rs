@@ -2,7 +2,7 @@
 
 use super::flight::Flight;
 use super::memory::{Buffer, KernelMemory};
-use super::path::{Act, From, Plan, PlannedStep};
+use super::path::{Act, From, Plan, Step};
 use std::hint::black_box;
 
 /// Fills the payloads; tags are written over their beginnings.
@@ -132,7 +132,7 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
     /// The steps of a later leg that are due after message `message` of `count`.
     #[inline]
     fn later_leg(&mut self, leg: usize, message: u32, count: u32, flight: &mut Flight) {
-        for &PlannedStep { act, piece, batch } in &self.plan.legs[leg] {
+        for &Step { act, piece, batch } in &self.plan.legs[leg] {
             let is_last = message + 1 == count || (message + 1).is_multiple_of(batch);
             if !is_last {
                 continue;
@@ -151,7 +151,7 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
     fn alloc(&mut self, piece: usize, flight: &mut Flight) {
         let planned = &self.plan.pieces[piece];
         let kept = if planned.recycled { flight.kept.take() } else { None };
-        let fresh = kept.or_else(|| match planned.from {
+        let fresh = kept.or_else(|| match planned.source {
             From::Cache(cache) => self.memory.alloc(cache),
             From::Pages(pages) => self.memory.alloc_pages(pages),
         });
@@ -172,14 +172,14 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
 
     #[inline]
     fn give(&self, piece: usize, buffer: Buffer) {
-        match self.plan.pieces[piece].from {
+        match self.plan.pieces[piece].source {
             From::Cache(cache) => self.memory.free(cache, buffer),
             From::Pages(pages) => self.memory.free_pages(pages, buffer),
         }
     }
 
     fn free_list(&mut self, piece: usize, pieces: usize, flight: &mut Flight) {
-        let From::Pages(pages) = self.plan.pieces[piece].from else {
+        let From::Pages(pages) = self.plan.pieces[piece].source else {
             return (0..pieces).for_each(|_| self.free(piece, flight));
         };
         self.list.extend(flight.held[piece].drain(..pieces));
@@ -190,28 +190,21 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
 #[cfg(test)]
 mod tests {
     use super::super::memory::tests::Uncached;
-    use super::super::path::{Path, Piece, Role, Source, Step, Work, alloc, free, free_list};
+    use super::super::path::tests::path;
     use super::*;
-
-    const PAGE: Piece = Piece::new("page", Source::pages(0)).cleared(64);
-    const TABLE: Piece = Piece::new("table", Source::pages(0));
-
-    fn path(steps: &[Step], carrier: Option<Piece>) -> Path {
-        let work = Work { sender: 16, receiver: 8 };
-        Path { steps: steps.to_vec(), carrier, payload: 100, work }
-    }
 
     #[test]
     fn batches_end_with_the_burst() {
         let memory = Uncached::default();
         let path = path(
             &[
-                alloc(PAGE, Role::Sender, 40),
-                alloc(TABLE, Role::Sender, 1),
-                free(PAGE, Role::Receiver, 40),
-                free_list(TABLE, Role::Receiver, 16),
+                "sender alloc page per 40",
+                "sender alloc table",
+                "receiver free page per 40",
+                "receiver free-list table per 16",
             ],
-            Some(PAGE),
+            Some("page"),
+            100,
         );
         let plan = path.plan(&memory);
         let mut worker = Worker::new(&memory, &plan);
@@ -230,7 +223,7 @@ mod tests {
     #[test]
     fn payloads_that_somebody_wrote_over_are_found() {
         let memory = Uncached::default();
-        let path = path(&[alloc(PAGE, Role::Sender, 1), free(PAGE, Role::Receiver, 1)], Some(PAGE));
+        let path = path(&["sender alloc page", "receiver free page"], Some("page"), 100);
         let plan = path.plan(&memory);
         let mut worker = Worker::new(&memory, &plan);
         let mut flight = worker.flight();
@@ -245,12 +238,13 @@ mod tests {
         let memory = Uncached::default();
         let path = path(
             &[
-                alloc(PAGE, Role::Sender, 1),
-                free(PAGE, Role::Receiver, 1),
-                alloc(TABLE, Role::Receiver, 2),
-                free(TABLE, Role::Sender, 2),
+                "sender alloc page",
+                "receiver free page",
+                "receiver alloc table per 2",
+                "sender free table per 2",
             ],
             None,
+            100,
         );
         let plan = path.plan(&memory);
         let mut worker = Worker::new(&memory, &plan);
@@ -266,8 +260,7 @@ mod tests {
     #[test]
     fn a_recycled_piece_is_kept_for_the_next() {
         let memory = Uncached::default();
-        let page = PAGE.recycled();
-        let path = path(&[alloc(page, Role::Sender, 1), free(page, Role::Receiver, 1)], Some(page));
+        let path = path(&["sender alloc kept", "receiver free kept"], Some("kept"), 100);
         let plan = path.plan(&memory);
         let mut worker = Worker::new(&memory, &plan);
         let mut flight = worker.flight();

@@ -6,7 +6,6 @@
 //! allocator timed.
 
 use super::sample::ReplaySample;
-use crate::replay::kernels::network::PACKET_WORK;
 use anyhow::{Result, bail};
 use quarry_harness::environment::Environment;
 use quarry_harness::results::Measurement;
@@ -17,9 +16,10 @@ use std::io::Write;
 const DOCUMENT_SHARE: f64 = 0.123_699 + 0.115_231;
 
 /// Measures the shares of all rows, each by the least of `samples`, and prints them. `path` gives
-/// the sample of a row.
+/// the sample of a row, whose messages cost `work` bytes of copying on either side.
 pub(super) fn print(
     rows: &[String],
+    work: usize,
     path: impl Fn(&str) -> ReplaySample,
     samples: u32,
     out: &mut dyn Write,
@@ -34,16 +34,16 @@ pub(super) fn print(
     ];
     let mut lines = Vec::new();
     for row in rows {
-        lines.push(line(&path(row), samples)?);
+        lines.push(line(&path(row), work, samples)?);
     }
     let machine = Environment::capture().summary();
     let policies = path(&rows[0]).policies;
-    let what = format!("{policies}, one thread; {PACKET_WORK} bytes of work on either side");
+    let what = format!("{policies}, one thread; {work} bytes of work on either side");
     writeln!(out, "{machine}\n{what}; the least of {samples} samples.\n")?;
     Ok(writeln!(out, "{}", table::render(header.map(str::to_owned).to_vec(), lines))?)
 }
 
-fn line(path: &ReplaySample, samples: u32) -> Result<Vec<String>> {
+fn line(path: &ReplaySample, work: usize, samples: u32) -> Result<Vec<String>> {
     // Disturbances only add to a sample.
     let least = |path: ReplaySample, figure: &dyn Fn(&Measurement) -> f64| {
         let mut least = f64::INFINITY;
@@ -57,12 +57,12 @@ fn line(path: &ReplaySample, samples: u32) -> Result<Vec<String>> {
         |taken: &Measurement| taken.figure("page_ns").unwrap_or(0.0) / taken.operations as f64;
     let alone = ReplaySample { alone: true, ..path.clone() };
     let total = least(alone.clone(), &cpu)?;
-    let bare = least(ReplaySample { work: 0, ..alone.clone() }, &cpu)?;
+    let bare = least(ReplaySample { bare: true, ..alone.clone() }, &cpu)?;
     let pages = least(ReplaySample { timed: true, ..alone }, &in_pages)?;
     if total <= bare {
         bail!("{}: other work takes no time: the machine is too busy to calibrate", path.row);
     }
-    let per_byte = (total - bare) / PACKET_WORK as f64;
+    let per_byte = (total - bare) / work as f64;
     let fitting = (pages / DOCUMENT_SHARE - bare) / per_byte;
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     Ok(vec![

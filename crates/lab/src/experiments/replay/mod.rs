@@ -3,36 +3,41 @@
 
 mod calibrate;
 mod documents;
-mod kinds;
 mod sample;
 mod spec;
 mod tables;
-mod unit;
 
-pub(crate) use kinds::*;
-
-use super::plan::{Lab, Plan, Staged};
-use crate::replay::kernels::network::PACKET_WORK;
+use super::plan::{Entry, Lab, Staged};
 use crate::replay::stack::Policies;
 use anyhow::{Result, bail};
-use clap::Args;
 use clap::builder::ArgPredicate;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 use quarry_harness::affinity;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::WorkKind;
-use quarry_harness::options::Common;
+use quarry_harness::options::{Common, Defaults};
 use quarry_harness::results::{Variant, Verify, Workload};
 use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 use quarry_harness::usage::Usage;
 use sample::ReplaySample;
-use spec::{Amount, Kind, Row};
+use spec::{Amount, Row, Spec};
+
+/// The defaults that all have; those of an experiment take the place of the others.
+struct Usual;
+
+impl Defaults for Usual {
+    const VARIANTS: &'static str = "";
+    const SAMPLES: &'static str = "10";
+    const QUICK_SAMPLES: &'static str = "1";
+    const MOST_TASKS: u32 = 1024;
+}
 
 // A docstring would become the help.
 #[derive(Args)]
-#[command(about = K::SPEC.about, long_about = K::SPEC.help())]
-pub(super) struct Replaying<K: Kind> {
+struct Options {
     #[command(flatten)]
-    common: Common<K>,
+    common: Common<Usual>,
     /// CPUs that the kernel's formulas are told of [default: those of the document's machine].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8192))]
     declared_cpus: Option<u32>,
@@ -53,33 +58,64 @@ pub(super) struct Replaying<K: Kind> {
     calibrate: bool,
 }
 
-impl<K: Kind> Plan for Replaying<K> {
-    const NAME: &'static str = K::SPEC.name;
-    const WORK: Option<WorkKind> = Some(WorkKind::of::<ReplaySample>());
+impl Entry {
+    /// The entry of the replay of this name.
+    pub(super) const fn of_replay(name: &'static str) -> Self {
+        let work = Some(WorkKind::of::<ReplaySample>());
+        let parse = |name: &str, matches: &ArgMatches| {
+            let replaying = parse(name, matches)?;
+            Ok(Staged::ready(|lab| replaying.stage(lab)))
+        };
+        Self { name, work, augment, parse }
+    }
+}
 
+fn spec_of(name: &str) -> &'static Spec {
+    Spec::find(name).expect("a test looks for every entry")
+}
+
+fn augment(name: &str, command: Command) -> Command {
+    let spec = spec_of(name);
+    let command = Options::augment_args(command).about(&*spec.about).long_about(spec.help());
+    let command = command.mut_arg("variants", |arg| arg.default_value(&*spec.variants));
+    command.mut_arg("tasks", |arg| arg.default_value(&*spec.tasks))
+}
+
+fn parse(name: &str, matches: &ArgMatches) -> Result<Replaying, clap::Error> {
+    let mut options = Options::from_arg_matches(matches)?;
+    let spec = spec_of(name);
+    if matches.value_source("tasks") == Some(ValueSource::DefaultValue) {
+        let tasks = if options.common.quick { &spec.quick_tasks } else { &spec.tasks };
+        let numbers = tasks.split(',').map(|number| number.parse().expect("a number of tasks"));
+        options.common.tasks = numbers.collect();
+    }
+    Ok(Replaying { spec, options })
+}
+
+/// An experiment with its options.
+struct Replaying {
+    spec: &'static Spec,
+    options: Options,
+}
+
+impl Replaying {
     fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
-        let spec = K::SPEC;
-        if self.amount.is_some() && spec.amount.is_none() {
+        let Self { spec, ref options } = self;
+        if options.amount.is_some() && spec.amount.is_none() {
             bail!(Usage(format!("--amount: nothing to choose in {}", spec.name)));
         }
-        let mut policies = self
-            .common
-            .variants
-            .iter()
-            .map(|text| text.parse::<Policies>())
-            .collect::<Result<Vec<_>>>()?;
+        let parse = |text: &String| text.parse::<Policies>();
+        let mut policies: Vec<_> =
+            options.common.variants.iter().map(parse).collect::<Result<_>>()?;
         let mut variants: Vec<Variant> = policies.iter().map(variant_of).collect();
         let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
-        let baseline = self.common.baseline(&names, names[0])?.to_owned();
+        let baseline = options.common.baseline(&names, names[0])?.to_owned();
         let original = names.iter().position(|name| *name == baseline).unwrap_or(0);
         let rows = self.rows()?;
-        if self.calibrate {
-            calibrate::print(
-                &rows,
-                |row| self.path(row, &policies[original]),
-                self.common.samples,
-                lab.out,
-            )?;
+        if options.calibrate {
+            let work = spec.row(&rows[0])?.scenario(self.amount()).path.work.sender;
+            let path = |row: &str| self.path(row, &policies[original]);
+            calibrate::print(&rows, work, path, options.common.samples, lab.out)?;
             return Ok(None);
         }
         policies.push(policies[original].clone());
@@ -88,54 +124,53 @@ impl<K: Kind> Plan for Replaying<K> {
         let workloads = rows.iter().map(workload).collect();
         let on_each = |row| policies.iter().map(|policies| self.path(row, policies)).collect();
         let sampler = ReplayedPaths { paths: rows.iter().map(|row| on_each(row)).collect() };
-        let plan = self.common.experiment(spec.name, variants, &baseline, workloads, sampler)?;
-        let mut plan = Experiment { metrics: spec.unit.metrics(), ..plan }
+        let plan =
+            options.common.experiment(&spec.name, variants, &baseline, workloads, sampler)?;
+        let mut plan = Experiment { metrics: spec.metrics(), ..plan }
             .option("declared_cpus", self.declared_cpus())
-            .option("millis", self.millis);
+            .option("millis", options.millis);
         if spec.amount.is_some() {
             plan = plan.option("amount", self.amount());
         }
-        let options = plan.options.iter().map(|(name, value)| format!("{name} {value}"));
-        let options = options.collect::<Vec<_>>().join(", ");
-        plan.about = format!("fresh process per sample; {options}.");
+        let settings = plan.options.iter().map(|(name, value)| format!("{name} {value}"));
+        let settings = settings.collect::<Vec<_>>().join(", ");
+        plan.about = format!("fresh process per sample; {settings}.");
         Ok(Some(Staged::new(plan, |run, out| tables::print(run, spec, out))))
     }
-}
 
-impl<K: Kind> Replaying<K> {
     /// Names of the rows that run.
     fn rows(&self) -> Result<Vec<String>> {
-        for name in &self.only {
-            K::SPEC.row(name)?;
+        for name in &self.options.only {
+            self.spec.row(name)?;
         }
-        let wanted = |row: &Row| match self.only.is_empty() {
-            true => row.quick || !self.common.quick,
-            false => self.only.contains(&row.name),
+        let wanted = |row: &Row| match self.options.only.is_empty() {
+            true => row.quick || !self.options.common.quick,
+            false => self.options.only.contains(&row.name),
         };
-        Ok((K::SPEC.rows)().into_iter().filter(wanted).map(|row| row.name).collect())
+        Ok(self.spec.rows().into_iter().filter(wanted).map(|row| row.name).collect())
     }
 
     fn declared_cpus(&self) -> u32 {
-        self.declared_cpus.unwrap_or(K::SPEC.declared_cpus)
+        self.options.declared_cpus.unwrap_or(self.spec.declared_cpus)
     }
 
     fn amount(&self) -> u32 {
-        let Some(Amount { usual, quick, .. }) = K::SPEC.amount else { return 0 };
-        self.amount.unwrap_or(if self.common.quick { quick } else { usual })
+        let Some(Amount { usual, quick, .. }) = &self.spec.amount else { return 0 };
+        self.options.amount.unwrap_or(if self.options.common.quick { *quick } else { *usual })
     }
 
     /// A row on these policies, for one task.
     fn path(&self, row: &str, policies: &Policies) -> ReplaySample {
         ReplaySample {
-            experiment: K::SPEC.name.to_owned(),
+            experiment: self.spec.name.clone(),
             row: row.to_owned(),
             policies: policies.clone(),
             declared_cpus: self.declared_cpus(),
             tasks: 1,
             amount: self.amount(),
-            millis: self.millis,
+            millis: self.options.millis,
             cpus: affinity::choose(&affinity::allowed(), self.declared_cpus() as usize),
-            work: PACKET_WORK,
+            bare: false,
             alone: false,
             timed: false,
         }

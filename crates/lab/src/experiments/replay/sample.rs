@@ -1,12 +1,11 @@
 //! One sample of a replay, taken in a process of its own.
 
-use super::kinds;
-use super::spec::{Row, Settings, Spec};
-use crate::replay::crew::Replayed;
-use crate::replay::kernels::{Cast, Scale, Scenario};
+use super::spec::{Row, Spec};
+use crate::replay::kernels::{Cast, Scenario};
 use crate::replay::memory::KernelMemory;
-use crate::replay::solo::{Space, Timed};
+use crate::replay::solo::{Solo, Space, Timed};
 use crate::replay::stack::{Policies, Replay};
+use crate::replay::stage::{Replayed, Scale};
 use crate::replay::timed::TimedPages;
 use anyhow::{Result, anyhow, bail};
 use quarry_harness::launch::{self, Work};
@@ -34,8 +33,8 @@ pub(super) struct ReplaySample {
     pub(super) millis: u64,
     /// CPUs of the threads, in turn.
     pub(super) cpus: Vec<usize>,
-    /// Bytes of work outside of the allocator, per packet.
-    pub(super) work: usize,
+    /// For calibration: there is no work outside of the allocator.
+    pub(super) bare: bool,
     /// For calibration: one thread walks the path by itself.
     pub(super) alone: bool,
     /// For calibration: times the calls to the page allocator.
@@ -78,10 +77,11 @@ impl Work for ReplaySample {
 
     fn measure(self) -> Result<Measurement> {
         end_with_the_first_panic();
-        let spec: &Spec = kinds::find(&self.experiment)?;
-        let row = spec.row(&self.row)?;
-        let settings = Settings { amount: self.amount, work: self.work };
-        let mut scenario = (row.scenario)(&settings);
+        let row = Spec::find(&self.experiment)?.row(&self.row)?;
+        let mut scenario = row.scenario(self.amount);
+        if self.bare {
+            scenario.path.work = Default::default();
+        }
         if self.alone {
             scenario = alone(scenario);
         }
@@ -109,7 +109,7 @@ impl ReplaySample {
 
     fn measurement(&self, replayed: &Replayed, row: &Row) -> Measurement {
         let Replayed { sent, verified, wall_ns, cpu_ns, .. } = *replayed;
-        let bits = row.bits * if row.received { verified } else { sent };
+        let bits = row.bits() * if row.received { verified } else { sent };
         // Time of one task per operation of its own.
         let time_ns = wall_ns * u64::from(self.tasks);
         let served_by = self.policies.to_string();
@@ -117,9 +117,8 @@ impl ReplaySample {
             .with(&replayed.counters.named())
             .with(&[("bits", bits)]);
         measurement.verified = verified;
-        if let Some(latencies) = Latencies::of(&replayed.latencies) {
-            measurement.figures.extend(latencies.named());
-        }
+        let latencies = latencies(&replayed.latencies);
+        measurement.figures.extend(latencies.map(|(name, value)| (name.to_owned(), value)));
         measurement
     }
 }
@@ -127,10 +126,10 @@ impl ReplaySample {
 /// A scenario for one thread that goes round by itself.
 fn alone(scenario: Scenario) -> Scenario {
     let round = match scenario.cast {
-        Cast::Crew { burst, .. } => burst,
-        Cast::Solo { round, .. } => round,
+        Cast::Crew(crew) => crew.burst,
+        Cast::Solo(solo) => solo.round,
     };
-    let cast = Cast::Solo { round, timed: Timed::Both, space: Space::None };
+    let cast = Cast::Solo(Solo { round, timed: Timed::Both, space: Space::None });
     Scenario { cast, ..scenario }
 }
 
@@ -142,49 +141,40 @@ fn end_with_the_first_panic() {
     }));
 }
 
-/// A summary of how long messages took, in microseconds.
-struct Latencies {
-    mean: f64,
-    p50: f64,
-    p99: f64,
-    p999: f64,
-}
-
-impl Latencies {
-    /// Of nanoseconds in ascending order; `None` of none.
-    fn of(ascending: &[u64]) -> Option<Self> {
-        let micros = |ns: u64| ns as f64 / 1000.0;
-        let last = ascending.len().checked_sub(1)?;
+/// Sums up how long messages took, in microseconds: of nanoseconds in ascending order; nothing of
+/// none.
+fn latencies(ascending: &[u64]) -> impl Iterator<Item = (&'static str, f64)> {
+    let micros = |ns: u64| ns as f64 / 1000.0;
+    let figures = ascending.len().checked_sub(1).map(|last| {
         let quantile = |q: f64| micros(ascending[(last as f64 * q).round() as usize]);
-        let mean = micros(ascending.iter().sum()) / ascending.len() as f64;
-        let (p50, p99, p999) = (quantile(0.5), quantile(0.99), quantile(0.999));
-        Some(Self { mean, p50, p99, p999 })
-    }
-
-    fn named(&self) -> [(String, f64); 4] {
-        let Self { mean, p50, p99, p999 } = *self;
-        [("latency_mean", mean), ("latency_p50", p50), ("latency_p99", p99), ("latency_p999", p999)]
-            .map(|(name, value)| (name.to_owned(), value))
-    }
+        [
+            ("latency_mean", micros(ascending.iter().sum()) / ascending.len() as f64),
+            ("latency_p50", quantile(0.5)),
+            ("latency_p99", quantile(0.99)),
+            ("latency_p999", quantile(0.999)),
+        ]
+    });
+    figures.into_iter().flatten()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::kernels::network::LINUX_2_6_29;
 
     #[test]
     fn one_thread_walks_in_the_same_bursts() {
-        let alone = alone(LINUX_2_6_29.udp_stream(4096, None, 100));
-        assert_eq!((alone.path.steps.len(), alone.path.work.sender), (4, 100));
-        assert!(matches!(alone.cast, Cast::Solo { round: 30, timed: Timed::Both, .. }));
+        let row = Spec::find("udp-u-4k").unwrap().row("stream").unwrap();
+        let alone = alone(row.scenario(0));
+        assert_eq!((alone.path.pieces.len(), alone.path.work.sender), (2, 15 << 10));
+        let solo = Solo { round: 30, timed: Timed::Both, space: Space::None };
+        assert!(matches!(alone.cast, Cast::Solo(cast) if cast == solo));
     }
 
     #[test]
     fn latencies_are_summed_up_in_microseconds() {
         let ascending: Vec<u64> = (0..=1000).map(|n| n * 1000).collect();
-        let Latencies { mean, p50, p99, p999 } = Latencies::of(&ascending).unwrap();
-        assert_eq!((mean, p50, p99, p999), (500.0, 500.0, 990.0, 999.0));
-        assert!(Latencies::of(&[]).is_none());
+        let figures: Vec<f64> = latencies(&ascending).map(|(_, figure)| figure).collect();
+        assert_eq!(figures, [500.0, 500.0, 990.0, 999.0]);
+        assert_eq!(latencies(&[]).count(), 0);
     }
 }

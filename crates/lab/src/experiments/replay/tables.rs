@@ -35,7 +35,8 @@ pub(super) fn print(run: &Run, spec: &Spec, out: &mut dyn Write) -> Result<()> {
          samples on.\nOf the document: the ratio of its two kernels, and its figure. Locks, zone \
          calls, critical sections\nof frees and slab locks are per operation, slabs made per \
          1,000. \"Found held\": of 100 times.\nDocument {}: {}",
-        spec.document.number, spec.document.finding
+        spec.document.number,
+        spec.document.finding.split_whitespace().collect::<Vec<_>>().join(" ")
     )?;
     Ok(())
 }
