@@ -49,7 +49,7 @@ fn siblings(cpu: usize) -> Vec<usize> {
 }
 
 /// Numbers of a kernel list such as `0-3,8`.
-fn parse_list(text: &str) -> Vec<usize> {
+pub(crate) fn parse_list(text: &str) -> Vec<usize> {
     let mut cpus = Vec::new();
     for range in text.trim().split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -68,7 +68,10 @@ mod tests {
     fn reads_kernel_lists() {
         assert_eq!(parse_list("0-3,8\n"), [0, 1, 2, 3, 8]);
         assert_eq!(parse_list("5"), [5]);
-        assert!(parse_list("").is_empty());
+        assert_eq!(parse_list("0-3,8,10-11").len(), 7);
+        for none in ["", "x-y", "5-2"] {
+            assert!(parse_list(none).is_empty(), "{none}");
+        }
     }
 
     #[test]
