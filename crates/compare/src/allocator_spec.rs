@@ -3,9 +3,9 @@
 use crate::allocators::{self, Allocator, QUARRY};
 use crate::contenders::Contender;
 use anyhow::{Context, Result, bail};
+use procfs::process::{MMapPath, Process};
 use quarry_harness::nearest;
 use quarry_harness::usage::Usage;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Quarry's shared objects and options, which come with the command.
@@ -170,14 +170,13 @@ fn is_variable(key: &str) -> bool {
 
 /// The file of the C library that this process runs on.
 fn libc_of_this_process() -> Result<PathBuf> {
-    let maps = fs::read_to_string("/proc/self/maps").context("/proc/self/maps")?;
-    let paths = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..]));
-    let is_libc = |path: &&str| {
-        let name = path.rsplit('/').next().unwrap_or_default();
-        name.starts_with("libc.so") || name.starts_with("libc-2")
-    };
-    let mut found = paths.filter(is_libc);
-    found.next().map(PathBuf::from).context("this process has no C library of its own to compare")
+    let maps = Process::myself().and_then(|it| it.maps()).context("/proc/self/maps")?;
+    let paths = maps.into_iter().filter_map(|map| match map.pathname {
+        MMapPath::Path(path) => Some(path),
+        _ => None,
+    });
+    let mut found = paths.filter(|path| allocators::is_libc(path));
+    found.next().context("this process has no C library of its own to compare")
 }
 
 #[cfg(test)]

@@ -253,17 +253,18 @@ impl Allocator {
         let server = Path::new(&measurement.served_by);
         let is_right = match &self.preload {
             Some(preload) => server.canonicalize().is_ok_and(|server| server == *preload),
-            None => {
-                let name = server.file_name().unwrap_or_default().to_string_lossy();
-                name.starts_with("libc.so") || name.starts_with("libc-2")
-            }
+            None => is_libc(server),
         };
-        if is_right {
-            Ok(())
-        } else {
-            Err(format!("was meant for {}, but served by {}", self.name, measurement.served_by))
-        }
+        let fault =
+            || format!("was meant for {}, but served by {}", self.name, measurement.served_by);
+        is_right.then_some(()).ok_or_else(fault)
     }
+}
+
+/// Returns whether a file is glibc, by its name.
+pub(super) fn is_libc(file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default().as_encoded_bytes();
+    name.starts_with(b"libc.so") || name.starts_with(b"libc-2")
 }
 
 #[cfg(test)]

@@ -189,7 +189,7 @@ fn governors(patient: &Patient) -> Option<String> {
     let folder = "sys/devices/system/cpu";
     let mut governors: BTreeMap<String, usize> = BTreeMap::new();
     for name in patient.names(folder) {
-        if let Some(governor) = patient.text(&format!("{folder}/{name}/cpufreq/scaling_governor")) {
+        if let Some(governor) = patient.text(format!("{folder}/{name}/cpufreq/scaling_governor")) {
             *governors.entry(governor).or_default() += 1;
         }
     }
@@ -202,7 +202,7 @@ fn mitigations(patient: &Patient) -> Option<String> {
     let folder = "sys/devices/system/cpu/vulnerabilities";
     let mut names = patient.names(folder);
     names.retain(|name| {
-        let state = patient.text(&format!("{folder}/{name}"));
+        let state = patient.text(format!("{folder}/{name}"));
         state.is_some_and(|state| state.starts_with("Mitigation"))
     });
     (!names.is_empty()).then(|| names.join(", "))
@@ -293,7 +293,7 @@ mod tests {
         let finding = |about: &str, severity| (about.to_owned(), severity);
         let note = finding("noise", Severity::Note);
         let of = |about| vec![finding(about, Severity::Warning), note.clone()];
-        assert_eq!(found(quiet), [note.clone()]);
+        assert_eq!(found(quiet), vec![note.clone()]);
         assert_eq!(found(Measured { steal: 0.02, ..quiet }), of("CPU steal"));
         assert_eq!(found(Measured { busy: 1.5, ..quiet }), of("busy CPUs"));
         assert_eq!(found(Measured { clock_step_ns: 4e6, ..quiet }), of("timer resolution"));
