@@ -1,7 +1,7 @@
 //! The specification of a contender: an allocator with its settings.
 
-use crate::allocators::{self, Allocator, QUARRY};
-use crate::contenders::Contender;
+use crate::allocators::{self, Allocator, Maybe, QUARRY};
+use crate::contenders::{self, Contender, Found};
 use anyhow::{Context, Result, bail};
 use procfs::process::{MMapPath, Process};
 use quarry_harness::nearest;
@@ -19,31 +19,12 @@ pub struct BuiltIn<'a> {
 /// Slab policies that have a shared object of their own.
 const SLABS: [&str; 1] = ["slub"];
 
-/// The contenders of a request, sorted by whether they are there.
-#[derive(Debug, Default)]
-pub(super) struct Contenders {
-    /// There.
-    pub(super) contenders: Vec<Contender>,
-    /// Not there: one line each, with what to do about it.
-    pub(super) absent: Vec<String>,
-}
-
 /// Looks for what was asked for: `NAME`, `NAME:KEY=VALUE` or `NAME=FILE`.
 ///
 /// # Errors
 /// A name or a setting that is not known, or the same twice.
-pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<Contenders> {
-    let mut found = Contenders::default();
-    for specification in specifications {
-        let name = label(specification);
-        if found.contenders.iter().any(|present| present.name() == name) {
-            bail!(Usage(format!("--allocators: {name} is named twice")));
-        }
-        match find_one(specification, name, built_in)? {
-            Ok(contender) => found.contenders.push(contender),
-            Err(advice) => found.absent.push(advice),
-        }
-    }
+pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<Found> {
+    let found = contenders::sort(specifications, |it| find_one(it, label(it), built_in))?;
     match (&found.contenders[..], &found.absent[..]) {
         // The one that is left would be compared with itself.
         ([only], [_, ..]) => bail!(
@@ -56,8 +37,6 @@ pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<
         _ => Ok(found),
     }
 }
-
-type Maybe<T> = std::result::Result<T, String>;
 
 fn find_one(specification: &str, label: &str, built_in: &BuiltIn<'_>) -> Result<Maybe<Contender>> {
     let (name, settings) = match specification.find([':', '=']) {
@@ -119,11 +98,7 @@ fn look_for(name: &str) -> Result<Maybe<Allocator>> {
     if !name.contains('=') && !known.contains(&name) {
         return Err(nearest::unknown("allocator", name, &[&known[..], &["NAME=FILE"]].concat()));
     }
-    let mut found = allocators::find(&[name.to_owned()], &|| bail!("built in"))?;
-    Ok(match found.allocators.pop() {
-        Some(allocator) => Ok(allocator),
-        None => Err(found.absent.concat()),
-    })
+    allocators::find(name, &|| bail!("built in"))
 }
 
 /// Names that need no file.
@@ -183,7 +158,7 @@ fn libc_of_this_process() -> Result<PathBuf> {
 mod tests {
     use super::*;
 
-    fn found(specifications: &[&str]) -> Result<Contenders> {
+    fn found(specifications: &[&str]) -> Result<Found> {
         let find = |slab: Option<&str>| match slab {
             None => Ok(PathBuf::from("/lib/libquarry.so")),
             Some(slab) => bail!("libquarry-{slab}.so not found"),
@@ -269,7 +244,7 @@ mod tests {
         let error = format!("{:#}", found(&["quarry-slob"]).unwrap_err());
         assert!(error.contains("did you mean quarry-slub"), "{error}");
         let error = found(&["glibc", "glibc"]).unwrap_err().to_string();
-        assert_eq!(error, "--allocators: glibc is named twice");
+        assert_eq!(error, "allocator glibc is named twice");
     }
 
     #[test]

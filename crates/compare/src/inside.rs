@@ -1,6 +1,7 @@
 //! Marks of memory management inside a program: the runtime of a sanitizer, or an allocator under
 //! names of its own.
 
+use crate::known::{EmbeddedAllocator, KNOWN, Sanitizer};
 use memchr::memmem::{self, Finder};
 use object::elf::{FileHeader64, SHN_UNDEF};
 use object::endian::Endianness;
@@ -21,32 +22,6 @@ pub struct Embedded {
     pub mark: String,
 }
 
-/// Runtimes with a `malloc` of their own that must be the only one: the name, the function by which
-/// instrumented code starts it, how the file names of its shared objects begin (of GCC, of Clang).
-const SANITIZERS: [(&str, &str, [&str; 2]); 5] = [
-    ("AddressSanitizer", "__asan_init", ["libasan.so", "libclang_rt.asan"]),
-    ("HWAddressSanitizer", "__hwasan_init", ["libhwasan.so", "libclang_rt.hwasan"]),
-    ("LeakSanitizer", "__lsan_init", ["liblsan.so", "libclang_rt.lsan"]),
-    ("MemorySanitizer", "__msan_init", ["libmsan.so", "libclang_rt.msan"]),
-    ("ThreadSanitizer", "__tsan_init", ["libtsan.so", "libclang_rt.tsan"]),
-];
-
-/// Functions by which allocators are known that go by names of their own, and whether a program
-/// that only refers to one, in a library, has made the allocator its own as well.
-const ALLOCATORS: [(&str, &str, bool); 8] = [
-    ("_rjem_malloc", "jemalloc", true),
-    ("_rjem_mallocx", "jemalloc", true),
-    ("je_malloc", "jemalloc", true),
-    ("mallctl", "jemalloc", false),
-    ("tc_malloc", "tcmalloc", false),
-    ("mi_malloc", "mimalloc", false),
-    ("rpmalloc", "rpmalloc", false),
-    ("sn_rust_alloc", "snmalloc", false),
-];
-
-/// Texts of allocators, for programs without a table of symbols.
-const TEXTS: [(&str, &str); 2] =
-    [("<jemalloc>: ", "jemalloc"), ("mimalloc: warning: ", "mimalloc")];
 /// Constants of a program are read for them up to this size.
 const MOST_CONSTANTS: u64 = 256 << 20;
 
@@ -56,31 +31,34 @@ pub fn sanitizer(program: &Program<'_>) -> Option<Embedded> {
     for library in program.import_libraries().into_iter().flatten().flatten() {
         libraries.push(String::from_utf8_lossy(library.name()).into_owned());
     }
-    let named = |prefixes: &[&str]| {
-        let is_it = |library: &&String| prefixes.iter().any(|prefix| library.starts_with(prefix));
+    let named = |prefixes: &[String]| {
+        let is_it =
+            |library: &&String| prefixes.iter().any(|prefix| library.starts_with(prefix.as_str()));
         libraries.iter().find(is_it).cloned()
     };
-    SANITIZERS.iter().find_map(|(name, start, prefixes)| {
-        let mark = named(prefixes)
-            .or_else(|| has_symbol(program, start, true).then(|| (*start).to_owned()))?;
-        Some(Embedded { name, mark })
+    KNOWN.sanitizers.iter().find_map(|Sanitizer { name, start, libraries }| {
+        let start = || has_symbol(program, start, true).then(|| start.clone());
+        Some(Embedded { name, mark: named(libraries).or_else(start)? })
     })
 }
 
 /// The allocator that serves a program beside `malloc`, as far as its symbols or texts tell.
 pub fn allocator(program: &Program<'_>) -> Option<Embedded> {
-    let by_symbol =
-        ALLOCATORS.iter().find(|(mark, _, or_referred)| has_symbol(program, mark, *or_referred));
-    if let Some((mark, name, _)) = by_symbol {
-        return Some(Embedded { name, mark: (*mark).to_owned() });
+    for EmbeddedAllocator { name, functions, is_own_if_referred, .. } in &KNOWN.embedded {
+        if let Some(mark) = functions.iter().find(|it| has_symbol(program, it, *is_own_if_referred))
+        {
+            return Some(Embedded { name, mark: mark.clone() });
+        }
     }
     if !program.elf_symbol_table().is_empty() {
         return None;
     }
     let constants = program.section_by_name(".rodata")?;
     let bytes = (constants.size() <= MOST_CONSTANTS).then(|| constants.data().ok())??;
-    let found = TEXTS.iter().find(|(text, _)| memmem::find(bytes, text.as_bytes()).is_some());
-    found.map(|(text, name)| Embedded { name, mark: format!("the text {text:?}") })
+    KNOWN.embedded.iter().find_map(|EmbeddedAllocator { name, text, .. }| {
+        let text = text.as_ref().filter(|it| memmem::find(bytes, it.as_bytes()).is_some())?;
+        Some(Embedded { name, mark: format!("the text {text:?}") })
+    })
 }
 
 /// Returns whether a program defines a function, or, with `or_referred`, mentions it at least.

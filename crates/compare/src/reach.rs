@@ -9,6 +9,7 @@ use super::witness::{Calls, ProcessRecord};
 use crate::contenders::Contender;
 use crate::inside;
 use crate::interpose::{Obstacle, obstacle};
+use crate::known::KNOWN;
 use object::read::ReadCache;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -75,15 +76,6 @@ fn remedy(obstacle: &Obstacle) -> &'static str {
         Obstacle::Unreadable(_) => "make it readable",
     }
 }
-
-/// Runtimes that allocate by themselves: name of the executable, why, remedy.
-const RUNTIMES: [(&str, &str, &str); 5] = [
-    ("php", "PHP allocates by itself", "set USE_ZEND_ALLOC=0"),
-    ("java", "the Java heap is the JVM's own", "look at the options of its collector"),
-    ("node", "JavaScript objects live in V8's own heap", "look at --max-semi-space-size"),
-    ("dotnet", "the .NET heap is the runtime's own", "look at the options of its collector"),
-    ("beam", "Erlang allocates by itself", "set ERL_FLAGS=\"+Mea min\""),
-];
 
 /// The allocator that a program carries inside, as far as can be told.
 fn allocator_inside(program: &Path) -> Option<&'static str> {
@@ -195,9 +187,9 @@ impl Probe {
             return (why.to_owned(), "set PYTHONMALLOC=malloc".to_owned());
         }
         let name = self.busiest.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if let Some((_, why, remedy)) = RUNTIMES.iter().find(|(start, ..)| name.starts_with(start))
-        {
-            return (format!(": {why}"), (*remedy).to_owned());
+        let mut runtimes = KNOWN.runtimes.iter();
+        if let Some(own) = runtimes.find(|it| name.starts_with(&it.executable)) {
+            return (format!(": {}", own.why), own.remedy.clone());
         }
         if let Some(inside) = allocator_inside(&self.busiest) {
             let why = format!(": it carries {inside} inside");
