@@ -170,7 +170,7 @@ mod tests {
 
     fn raw(end: End, served: Option<Result<Served>>) -> Raw {
         Raw {
-            report: Report::empty(end),
+            report: Report { end, ..Report::default() },
             said: Vec::new(),
             stdout: Vec::new(),
             stderr: b"cannot\n\n".to_vec(),

@@ -300,7 +300,6 @@ fn unserved_of(
 mod tests {
     use super::*;
     use crate::allocators;
-    use crate::supervisor::End;
     use crate::weight::{self, Weight};
 
     const LIBC: &str = "libc";
@@ -313,7 +312,7 @@ mod tests {
         let contender = Contender::from(allocators::glibc());
         let libc = allocator_spec::file_of(&contender).unwrap().display().to_string();
         let seen = seen.iter().map(|(pid, path, ticks)| (*pid, PathBuf::from(path), *ticks));
-        let report = Report { pid: 1, seen: seen.collect(), ..Report::empty(End::Exited(0)) };
+        let report = Report { pid: 1, seen: seen.collect(), ..Report::default() };
         let record = |(pid, path, malloc): &(i32, &str, &str)| ProcessRecord {
             pid: *pid,
             executable: PathBuf::from(path),
