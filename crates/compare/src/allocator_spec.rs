@@ -66,9 +66,6 @@ fn find_one(specification: &str, label: &str, built_in: &BuiltIn<'_>) -> Result<
 
 /// The file that is preloaded. glibc is preloaded as well: a program that links another malloc
 /// would otherwise run on that.
-///
-/// # Errors
-/// If the C library cannot be found.
 pub(super) fn file_of(contender: &Contender) -> Result<PathBuf> {
     match &contender.allocator.preload {
         Some(file) => Ok(file.clone()),

@@ -79,9 +79,6 @@ pub(super) fn find(name: &str, quarry: FindLibrary<'_>) -> Result<Maybe<Allocato
 }
 
 /// A library that is not there makes an allocator absent; one that was named wrongly is an error.
-///
-/// # Errors
-/// That one.
 pub(super) fn or_absent<T>(label: &str, found: Result<T>) -> Result<Maybe<T>> {
     match found {
         Ok(found) => Ok(Ok(found)),

@@ -140,10 +140,7 @@ impl Launcher {
         if let Some(failure) = raw.failure(program.timeout) {
             return Err(failure.into());
         }
-        let served_by = match program.may_serve_itself {
-            true => reach::serves_start(contender, &raw.report, &raw.said)?,
-            false => reach::served(contender, &raw.report, &raw.said)?,
-        };
+        let served_by = reach::served(contender, &raw.report, &raw.said, program.may_serve_itself)?;
         Ok((raw, served_by))
     }
 

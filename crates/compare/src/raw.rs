@@ -122,20 +122,13 @@ pub fn difference(expected: &[u8], found: &[u8]) -> Option<String> {
     if expected == found {
         return None;
     }
-    let lines = |bytes: &'_ [u8]| -> Vec<Vec<u8>> {
-        bytes.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
-    };
-    let (expected, found) = (lines(expected), lines(found));
-    let at = expected.iter().zip(&found).position(|(a, b)| a != b);
-    let at = at.unwrap_or(expected.len().min(found.len()));
-    let shown = |lines: &[Vec<u8>]| match lines.get(at) {
+    let lines = |bytes| <[u8]>::split(bytes, |byte| *byte == b'\n');
+    let same = lines(expected).zip(lines(found)).take_while(|(a, b)| a == b).count();
+    let shown = |bytes| match lines(bytes).nth(same) {
         None => "nothing".to_owned(),
-        Some(line) => {
-            let text: String = String::from_utf8_lossy(line).chars().take(60).collect();
-            format!("\"{text}\"")
-        }
+        Some(line) => format!("\"{:.60}\"", String::from_utf8_lossy(line)),
     };
-    Some(format!("line {}: {} instead of {}", at + 1, shown(&found), shown(&expected)))
+    Some(format!("line {}: {} instead of {}", same + 1, shown(found), shown(expected)))
 }
 
 #[cfg(test)]

@@ -31,9 +31,7 @@ const MOST_UNSERVED: f64 = 0.1;
 /// Why there is no verdict, and what would help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NoVerdict {
-    /// Why.
     pub(super) why: String,
-    /// The remedy.
     pub(super) remedy: String,
 }
 
@@ -91,7 +89,6 @@ pub struct Probe {
     pub calls: Calls,
     /// CPU time of all processes, which includes the counting.
     pub(super) cpu_ns: u64,
-    /// Wall-clock time of the run.
     pub(super) wall_ns: u64,
     has_python: bool,
     /// The program into which nothing was preloaded, where that is more than a small part.
@@ -201,7 +198,8 @@ impl Probe {
 }
 
 /// Checks that a contender served a sample, and returns the object that served it. A process that
-/// was only forked has no record of its own: the record of its executable elsewhere counts.
+/// was only forked has no record of its own: the record of its executable elsewhere counts. With
+/// `only_start` the children of the process that was started may be served by others.
 ///
 /// # Errors
 /// The program that another allocator served.
@@ -209,34 +207,14 @@ pub(super) fn served(
     contender: &Contender,
     report: &Report,
     said: &[ProcessRecord],
-) -> Result<String, String> {
-    check(contender, report, said, false)
-}
-
-/// Checks the same of the process that was started alone, not of its children.
-///
-/// # Errors
-/// If another allocator served it.
-pub(super) fn serves_start(
-    contender: &Contender,
-    report: &Report,
-    said: &[ProcessRecord],
-) -> Result<String, String> {
-    check(contender, report, said, true)
-}
-
-fn check(
-    contender: &Contender,
-    report: &Report,
-    said: &[ProcessRecord],
-    main_alone: bool,
+    only_start: bool,
 ) -> Result<String, String> {
     let name = contender.name();
     let mut faults: BTreeMap<&Path, Option<String>> = BTreeMap::new();
     for one in said {
         let malloc = malloc_of(one);
-        let fault = || Some(format!("its malloc is that of {malloc}"));
-        let fault = if allocator_spec::is_of(contender, malloc) { None } else { fault() };
+        let is_right = allocator_spec::is_of(contender, malloc);
+        let fault = (!is_right).then(|| format!("its malloc is that of {malloc}"));
         let known = faults.entry(&one.executable).or_default();
         *known = known.take().or(fault);
     }
@@ -245,7 +223,7 @@ fn check(
     let refusal = |executable: &Path, fault: String| {
         format!("not served by {name}: {}: {fault}", executable.display())
     };
-    if !main_alone && let Some((executable, fault)) = unserved_of(report, fault) {
+    if !only_start && let Some((executable, fault)) = unserved_of(report, fault) {
         return Err(refusal(&executable, fault));
     }
     let main = said.iter().rfind(|one| one.pid == report.pid);
@@ -325,7 +303,7 @@ mod tests {
 
     fn fault(seen: &[(i32, &str, u64)], said: &[(i32, &str, &str)]) -> Option<String> {
         let (contender, report, said) = scene(seen, said);
-        served(&contender, &report, &said).err()
+        served(&contender, &report, &said, false).err()
     }
 
     #[test]
@@ -362,7 +340,7 @@ mod tests {
         let (contender, report, mut said) = scene(&[(1, "/python", 9)], &[(1, "/python", LIBC)]);
         let libc = std::mem::replace(&mut said[0].malloc, "python".to_owned());
         said[0].next_malloc = libc.clone();
-        assert_eq!(served(&contender, &report, &said), Ok(libc));
+        assert_eq!(served(&contender, &report, &said, false), Ok(libc));
     }
 
     fn probe(allocations: u64, ns: u64, bytes: u64, has_python: bool) -> Probe {

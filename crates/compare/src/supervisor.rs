@@ -59,7 +59,6 @@ pub(super) struct Order {
     pub(super) stdin: Option<OsString>,
     pub(super) stdout: OsString,
     pub(super) stderr: OsString,
-    /// The time after which it is ended.
     pub(super) timeout: Duration,
     /// Divides what processes share among them, instead of counting it in each.
     pub(super) proportional: bool,
@@ -86,14 +85,12 @@ pub fn supervise(args: &SuperviseArgs, out: &mut dyn Write) -> Result<()> {
 pub(super) enum End {
     /// By itself, with a status.
     Exited(i32),
-    /// By a signal.
     Signalled(i32),
     /// Killed when its time was over.
     TimedOut,
     /// Killed because the command ended.
     #[default]
     Cancelled,
-    /// It could not be started.
     NotStarted(String),
 }
 
@@ -110,7 +107,6 @@ pub(super) struct Look {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Report {
     pub(super) end: End,
-    /// The process that was started.
     pub(super) pid: i32,
     /// From its start to its end.
     pub(super) wall_ns: u64,

@@ -14,7 +14,6 @@ pub(super) struct Process {
     pub(super) pid: i32,
     /// User and system time, in clock ticks.
     pub(super) cpu_ticks: u64,
-    /// Resident memory, in bytes.
     pub(super) resident: u64,
     /// Peak of its resident memory since its exec, in bytes.
     pub(super) peak: u64,

@@ -12,9 +12,7 @@ pub(super) struct Patient {
     pub(super) root: PathBuf,
     /// CPUs that this process may run on.
     pub(super) allowed: Vec<usize>,
-    /// `GLIBC_TUNABLES`.
     pub(super) tunables: String,
-    /// Version of glibc, such as 2.36.
     pub(super) glibc: String,
     /// Binaries that are built without optimisation.
     pub(super) debug_builds: Vec<&'static str>,
