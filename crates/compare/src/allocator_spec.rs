@@ -2,11 +2,10 @@
 
 use crate::allocators::{self, Allocator, Maybe, QUARRY};
 use crate::contenders::{self, Contender, Found};
-use anyhow::{Context, Result, bail};
-use procfs::process::{MMapPath, Process};
+use anyhow::{Result, bail};
 use quarry_harness::nearest;
 use quarry_harness::usage::Usage;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Quarry's shared objects and options, which come with the command.
 pub struct BuiltIn<'a> {
@@ -62,24 +61,6 @@ fn find_one(specification: &str, label: &str, built_in: &BuiltIn<'_>) -> Result<
             settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
         Contender::from(allocator).with(label, &pairs)
     }))
-}
-
-/// The file that is preloaded. glibc is preloaded as well: a program that links another malloc
-/// would otherwise run on that.
-pub(super) fn file_of(contender: &Contender) -> Result<PathBuf> {
-    match &contender.allocator.preload {
-        Some(file) => Ok(file.clone()),
-        None => libc_of_this_process(),
-    }
-}
-
-/// Returns whether an object, as a loader names it, is this allocator's.
-pub(super) fn is_of(contender: &Contender, object: &str) -> bool {
-    let Ok(file) = file_of(contender) else { return false };
-    let canonical = |path: &Path| path.canonicalize().ok();
-    // The second holds for a file without a name, which the command may have unpacked itself into.
-    canonical(&file).is_some_and(|file| Some(file) == canonical(Path::new(object)))
-        || file == Path::new(object)
 }
 
 /// Returns the name of a specification in tables: settings are part of it, a file is not.
@@ -138,17 +119,6 @@ fn other_settings(name: &str, text: &str) -> Result<Vec<(String, String)>> {
 
 fn is_variable(key: &str) -> bool {
     !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-}
-
-/// The file of the C library that this process runs on.
-fn libc_of_this_process() -> Result<PathBuf> {
-    let maps = Process::myself().and_then(|it| it.maps()).context("/proc/self/maps")?;
-    let paths = maps.into_iter().filter_map(|map| match map.pathname {
-        MMapPath::Path(path) => Some(path),
-        _ => None,
-    });
-    let mut found = paths.filter(|path| allocators::is_libc(path));
-    found.next().context("this process has no C library of its own to compare")
 }
 
 #[cfg(test)]
@@ -242,14 +212,5 @@ mod tests {
         assert!(error.contains("did you mean quarry-slub"), "{error}");
         let error = found(&["glibc", "glibc"]).unwrap_err().to_string();
         assert_eq!(error, "allocator glibc is named twice");
-    }
-
-    #[test]
-    fn glibc_is_a_file_as_well() {
-        let found = found(&["glibc"]).unwrap();
-        let file = file_of(&found.contenders[0]).unwrap();
-        assert!(file.is_absolute() && is_of(&found.contenders[0], file.to_str().unwrap()));
-        assert!(!is_of(&found.contenders[0], "/bin/sh"));
-        assert!(!is_of(&found.contenders[0], "/no/such"));
     }
 }

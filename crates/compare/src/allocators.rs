@@ -3,7 +3,8 @@
 
 use crate::interpose;
 use crate::known::KNOWN;
-use anyhow::Result;
+use anyhow::{Context, Result};
+use procfs::process::{MMapPath, Process};
 use quarry_harness::launch::{NOT_PRELOADABLE, is_preloadable};
 use quarry_harness::nearest;
 use quarry_harness::results::{Measurement, Variant};
@@ -162,21 +163,40 @@ impl Allocator {
     /// # Errors
     /// Who served it instead.
     pub fn check(&self, measurement: &Measurement) -> std::result::Result<(), String> {
-        let server = Path::new(&measurement.served_by);
-        let is_right = match &self.preload {
-            Some(preload) => server.canonicalize().is_ok_and(|server| server == *preload),
-            None => is_libc(server),
-        };
         let fault =
             || format!("was meant for {}, but served by {}", self.name, measurement.served_by);
-        is_right.then_some(()).ok_or_else(fault)
+        self.is_in(Path::new(&measurement.served_by)).then_some(()).ok_or_else(fault)
     }
-}
 
-/// Returns whether a file is glibc, by its name.
-pub(super) fn is_libc(file: &Path) -> bool {
-    let name = file.file_name().unwrap_or_default().as_encoded_bytes();
-    name.starts_with(b"libc.so") || name.starts_with(b"libc-2")
+    /// The file that is preloaded under programs. glibc is preloaded as well: a program that links
+    /// another malloc would otherwise run on that.
+    ///
+    /// # Errors
+    /// If this process has no C library of its own.
+    pub(super) fn file(&self) -> Result<PathBuf> {
+        if let Some(file) = &self.preload {
+            return Ok(file.clone());
+        }
+        let maps = Process::myself().and_then(|it| it.maps()).context("/proc/self/maps")?;
+        let is_libc = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+            name.starts_with(b"libc.so") || name.starts_with(b"libc-2")
+        };
+        let mut libraries = maps.into_iter().filter_map(|map| match map.pathname {
+            MMapPath::Path(path) => Some(path).filter(is_libc),
+            _ => None,
+        });
+        libraries.next().context("this process has no C library of its own to compare")
+    }
+
+    /// Returns whether an object, as a loader names it, is this allocator's.
+    pub(super) fn is_in(&self, object: &Path) -> bool {
+        let Ok(file) = self.file() else { return false };
+        // The second holds for a file without a name, which the command may have unpacked itself
+        // into.
+        file.canonicalize().is_ok_and(|file| object.canonicalize().is_ok_and(|it| it == file))
+            || file == object
+    }
 }
 
 #[cfg(test)]
@@ -245,12 +265,13 @@ mod tests {
         std::fs::copy("/proc/self/exe", &file).unwrap();
         let spec = format!("a={}", file.display());
         let [glibc, other] = ["glibc", &spec].map(|name| look(name).unwrap().unwrap());
-        let (on_libc, on_other) =
-            (measured_on("/lib/libc.so.6"), measured_on(file.to_str().unwrap()));
+        let libc = glibc.file().unwrap().display().to_string();
+        let (on_libc, on_other) = (measured_on(&libc), measured_on(file.to_str().unwrap()));
+        assert!(glibc.check(&measured_on("/no/such")).is_err());
         assert_eq!(glibc.check(&on_libc), Ok(()));
         assert_eq!(other.check(&on_other), Ok(()));
         assert!(glibc.check(&on_other).is_err());
         let error = other.check(&on_libc).unwrap_err();
-        assert_eq!(error, "was meant for a, but served by /lib/libc.so.6");
+        assert_eq!(error, format!("was meant for a, but served by {libc}"));
     }
 }

@@ -2,12 +2,12 @@
 //! names of its own.
 
 use crate::known::{EmbeddedAllocator, KNOWN, Sanitizer};
-use memchr::memmem::{self, Finder};
-use object::elf::{FileHeader64, SHN_UNDEF};
+use memchr::memmem;
+use object::elf::FileHeader64;
 use object::endian::Endianness;
-use object::read::elf::{ElfFile, Sym, SymbolTable};
-use object::read::{Object, ObjectSection, ReadCache};
-use std::collections::HashSet;
+use object::read::elf::ElfFile;
+use object::read::{Object, ObjectSection, ObjectSymbol, ReadCache};
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 
 /// A 64-bit ELF file that is read as needed.
@@ -36,17 +36,21 @@ pub fn sanitizer(program: &Program<'_>) -> Option<Embedded> {
             |library: &&String| prefixes.iter().any(|prefix| library.starts_with(prefix.as_str()));
         libraries.iter().find(is_it).cloned()
     };
+    let marks = marks(program);
     KNOWN.sanitizers.iter().find_map(|Sanitizer { name, start, libraries }| {
-        let start = || has_symbol(program, start, true).then(|| start.clone());
+        let start = || marks.contains_key(start.as_str()).then(|| start.clone());
         Some(Embedded { name, mark: named(libraries).or_else(start)? })
     })
 }
 
 /// The allocator that serves a program beside `malloc`, as far as its symbols or texts tell.
 pub fn allocator(program: &Program<'_>) -> Option<Embedded> {
+    let marks = marks(program);
     for EmbeddedAllocator { name, functions, is_own_if_referred, .. } in &KNOWN.embedded {
-        if let Some(mark) = functions.iter().find(|it| has_symbol(program, it, *is_own_if_referred))
-        {
+        let is_in = |it: &&String| {
+            marks.get(it.as_str()).is_some_and(|is_defined| *is_defined || *is_own_if_referred)
+        };
+        if let Some(mark) = functions.iter().find(is_in) {
             return Some(Embedded { name, mark: mark.clone() });
         }
     }
@@ -61,31 +65,18 @@ pub fn allocator(program: &Program<'_>) -> Option<Embedded> {
     })
 }
 
-/// Returns whether a program defines a function, or, with `or_referred`, mentions it at least.
-fn has_symbol(program: &Program<'_>, name: &str, or_referred: bool) -> bool {
-    let tables = [program.elf_dynamic_symbol_table(), program.elf_symbol_table()];
-    tables.into_iter().any(|table| is_in(program, table, name, or_referred).unwrap_or(false))
-}
-
-/// Looks for the name first: tables of symbols are long, and hardly one has it.
-fn is_in<'data>(
-    program: &Program<'data>,
-    table: &SymbolTable<'data, FileHeader64<Endianness>, &'data ReadCache<File>>,
-    name: &str,
-    or_referred: bool,
-) -> object::read::Result<bool> {
-    if table.is_empty() {
-        return Ok(false);
+/// Those symbols of a program that give something away, and whether it defines them.
+fn marks<'data>(program: &'data Program<'_>) -> HashMap<&'data str, bool> {
+    let functions = KNOWN.embedded.iter().flat_map(|it| &it.functions);
+    let known = functions.chain(KNOWN.sanitizers.iter().map(|it| &it.start));
+    let known: HashSet<&[u8]> = known.map(|it| it.as_bytes()).collect();
+    let mut marks = HashMap::new();
+    for symbol in program.symbols().chain(program.dynamic_symbols()) {
+        if symbol.name_bytes().is_ok_and(|name| known.contains(name))
+            && let Ok(name) = symbol.name()
+        {
+            *marks.entry(name).or_default() |= !symbol.is_undefined();
+        }
     }
-    let endian = program.endian();
-    let names = program.section_by_index(table.string_section())?.data()?;
-    // Names may share their ends, so the byte before says nothing.
-    let wanted = [name.as_bytes(), b"\0"].concat();
-    let places: HashSet<u32> =
-        Finder::new(&wanted).find_iter(names).filter_map(|place| place.try_into().ok()).collect();
-    let is_it = |symbol: &object::elf::Sym64<Endianness>| {
-        places.contains(&symbol.st_name(endian))
-            && (or_referred || symbol.st_shndx(endian) != SHN_UNDEF)
-    };
-    Ok(!places.is_empty() && table.iter().any(is_it))
+    marks
 }

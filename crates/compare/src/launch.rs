@@ -1,7 +1,6 @@
 //! Starts samples of programs: each under a supervisor, with the witness and an allocator
 //! preloaded, and a server's clients beside it.
 
-use super::allocator_spec;
 use super::interrupt::Interrupt;
 use super::raw::{self, Clients, Raw, Served};
 use super::reach;
@@ -160,7 +159,7 @@ impl Launcher {
         }
         let mut set = vec![
             (witness::variable().into(), file.clone().into()),
-            ("LD_PRELOAD".into(), preload(witness, &allocator_spec::file_of(contender)?)?),
+            ("LD_PRELOAD".into(), preload(witness, &contender.allocator.file()?)?),
         ];
         set.extend(program.variables.iter().map(|(key, value)| (key.into(), value.clone())));
         set.extend(contender.settings.iter().map(|(key, value)| (key.into(), value.into())));

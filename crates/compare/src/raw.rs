@@ -1,10 +1,10 @@
 //! A sample of a program as it came, before it is judged.
 
-use super::supervisor::{End, Look, Report};
+use super::supervisor::{End, Report};
 use super::witness::ProcessRecord;
 use anyhow::Result;
 use quarry_harness::launch::last_line;
-use quarry_harness::results::{Measurement, Reading, Timeline};
+use quarry_harness::results::{Measurement, Timeline};
 use std::time::Duration;
 
 /// Work of a server's clients while the server runs; the server is asked to end when they return.
@@ -97,9 +97,7 @@ impl Raw {
 
     /// Memory over time.
     pub fn timeline(&self) -> Timeline {
-        let reading = |look: &Look| Reading { ms: look.ms, resident: look.resident, charged: 0 };
-        let readings = self.report.looks.iter().map(reading).collect();
-        Timeline { readings, phases: Vec::new(), in_group: false }
+        self.report.timeline.clone()
     }
 }
 

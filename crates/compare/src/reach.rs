@@ -1,9 +1,9 @@
 //! Decides whether an allocator can make a difference to a program at all, and if not, why and what
 //! would help.
 
-use super::allocator_spec;
 use super::raw::Raw;
 use super::supervisor::Report;
+use super::tree::Seen;
 use super::weight::Influence;
 use super::witness::{Calls, ProcessRecord};
 use crate::contenders::Contender;
@@ -103,8 +103,8 @@ impl Probe {
         let Raw { report, said, .. } = raw;
         let mut calls = Calls::default();
         said.iter().for_each(|one| calls += one.calls);
-        let busiest = report.seen.iter().max_by_key(|(_, _, ticks)| *ticks);
-        let busiest = busiest.filter(|(_, _, ticks)| *ticks > 0);
+        let busiest = report.seen.values().filter(|it| it.cpu_ticks > 0);
+        let busiest = busiest.max_by_key(|it| it.cpu_ticks).map(|it| it.executable.clone());
         let has_spoken = |path: &Path| said.iter().any(|one| one.executable == path);
         let silent = unserved_of(report, |path| (!has_spoken(path)).then(String::new));
         Self {
@@ -113,7 +113,7 @@ impl Probe {
             wall_ns: report.wall_ns,
             has_python: said.iter().any(|one| one.has_python),
             unserved: silent.map(|(path, _)| path),
-            busiest: busiest.map_or_else(|| program.to_owned(), |(_, path, _)| path.clone()),
+            busiest: busiest.unwrap_or_else(|| program.to_owned()),
         }
     }
 
@@ -213,7 +213,7 @@ pub(super) fn served(
     let mut faults: BTreeMap<&Path, Option<String>> = BTreeMap::new();
     for one in said {
         let malloc = malloc_of(one);
-        let is_right = allocator_spec::is_of(contender, malloc);
+        let is_right = contender.allocator.is_in(Path::new(malloc));
         let fault = (!is_right).then(|| format!("its malloc is that of {malloc}"));
         let known = faults.entry(&one.executable).or_default();
         *known = known.take().or(fault);
@@ -260,9 +260,12 @@ fn unserved_of(
     // A process that still shows our own executable had not come to its exec, and one that shows
     // none was about to end: neither says what it ran.
     let is_known = |it: &Path| it != this && !it.as_os_str().is_empty();
-    for (_, executable, ticks) in report.seen.iter().filter(|(_, it, _)| is_known(it)) {
+    for Seen { executable, cpu_ticks } in report.seen.values() {
+        if !is_known(executable) {
+            continue;
+        }
         // Each counts for something, however short it was.
-        let weight = ticks + 1;
+        let weight = cpu_ticks + 1;
         all += weight;
         let Some(fault) = fault(executable) else { continue };
         unserved += weight;
@@ -288,8 +291,11 @@ mod tests {
         said: &[(i32, &str, &str)],
     ) -> (Contender, Report, Vec<ProcessRecord>) {
         let contender = Contender::from(allocators::glibc());
-        let libc = allocator_spec::file_of(&contender).unwrap().display().to_string();
-        let seen = seen.iter().map(|(pid, path, ticks)| (*pid, PathBuf::from(path), *ticks));
+        let libc = contender.allocator.file().unwrap().display().to_string();
+        let of = |(pid, path, cpu_ticks): &(i32, &str, u64)| {
+            (*pid, Seen { executable: PathBuf::from(path), cpu_ticks: *cpu_ticks })
+        };
+        let seen = seen.iter().map(of);
         let report = Report { pid: 1, seen: seen.collect(), ..Report::default() };
         let record = |(pid, path, malloc): &(i32, &str, &str)| ProcessRecord {
             pid: *pid,

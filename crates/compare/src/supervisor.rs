@@ -6,6 +6,7 @@
 //! ends everything when its standard input closes, so nothing outlives the command, even when that
 //! is killed. The byte [`FINISH`] there asks a server, which would not end by itself, to do so.
 
+use super::interrupt::listen_to;
 use super::tree::{Seen, Tree};
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -14,11 +15,13 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signalfd::SignalFd;
 use nix::sys::time::TimeValLike;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use quarry_harness::results::{Reading, Timeline};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
@@ -94,15 +97,6 @@ pub(super) enum End {
     NotStarted(String),
 }
 
-/// Resident memory of all processes at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Look {
-    /// Since the start.
-    pub(super) ms: f64,
-    /// In bytes; what processes share counts in each of them, unless it was to be divided.
-    pub(super) resident: u64,
-}
-
 /// The report on a sample that has ended.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Report {
@@ -117,8 +111,9 @@ pub(super) struct Report {
     pub(super) major_faults: u64,
     pub(super) voluntary_switches: u64,
     pub(super) involuntary_switches: u64,
-    /// What was seen of the processes while they ran.
-    pub(super) looks: Vec<Look>,
+    /// Resident memory of all processes over time; what processes share counts in each of them,
+    /// unless it was to be divided.
+    pub(super) timeline: Timeline,
     /// Most memory that was resident: all processes together where they were looked at, or the
     /// largest of them as the kernel saw it. 0 where the program was too short to be seen.
     pub(super) peak_bytes: u64,
@@ -128,18 +123,15 @@ pub(super) struct Report {
     pub(super) final_bytes: Option<u64>,
     /// Processes that lived on when the program had ended, and were ended.
     pub(super) left_running: usize,
-    /// The processes that were seen: id, executable, CPU ticks.
-    pub(super) seen: Vec<(i32, PathBuf, u64)>,
+    /// The processes that were seen, by id.
+    pub(super) seen: BTreeMap<i32, Seen>,
 }
 
 impl Order {
     /// Runs the sample in this process. A program that fails is no error.
     fn supervise(&self) -> Result<Report> {
         set_child_subreaper(true).context("PR_SET_CHILD_SUBREAPER")?;
-        let signals = SigSet::from_iter([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT]);
-        signals.thread_block()?;
-        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-        let signals = SignalFd::with_flags(&signals, flags)?;
+        let signals = listen_to([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT])?;
         // Exec leaves the peak of this process in the record of the child.
         let own_peak = peak_of(UsageWho::RUSAGE_SELF)?;
         let mut command = self.command()?;
@@ -248,7 +240,7 @@ impl Watch {
             start,
             main,
             ended: None,
-            tree: Tree::below(std::process::id() as i32).dividing(proportional),
+            tree: Tree::below(std::process::id() as i32, proportional),
             pace: Pace { next: start + FIRST_LOOK, gap: FIRST_LOOK },
             activity: Activity { window_began: start, ticks_then: 0, last: start, idle: false },
             report: Report { pid: main, ..Report::default() },
@@ -301,7 +293,8 @@ impl Watch {
         match nix::unistd::read(stdin, &mut byte) {
             Ok(1) if byte == [FINISH] => {
                 self.look();
-                self.report.final_bytes = self.report.looks.last().map(|look| look.resident);
+                self.report.final_bytes =
+                    self.report.timeline.readings.last().map(|it| it.resident);
                 // The process may have ended meanwhile.
                 let _ = kill(Pid::from_raw(self.main), Signal::SIGTERM);
                 false
@@ -340,7 +333,7 @@ impl Watch {
         let living = self.tree.look();
         let resident = living.iter().map(|process| process.resident).sum();
         let ms = began.duration_since(self.start).as_secs_f64() * 1e3;
-        self.report.looks.push(Look { ms, resident });
+        self.report.timeline.readings.push(Reading { ms, resident, charged: 0 });
         let largest = living.iter().map(|process| process.peak).max().unwrap_or(0);
         self.report.peak_bytes = self.report.peak_bytes.max(resident).max(largest);
         self.activity.note(began, living.iter().map(|process| process.cpu_ticks).sum());
@@ -373,7 +366,6 @@ impl Watch {
         let exact = peak_of(UsageWho::RUSAGE_CHILDREN)?;
         // Up to its exec the child was as large as this process; below that nothing can be said.
         let peak_bytes = self.report.peak_bytes.max(if exact > own_peak { exact } else { 0 });
-        let seen = |(pid, Seen { executable, cpu_ticks })| (pid, executable, cpu_ticks);
         Ok(Report {
             end,
             wall_ns: wall.as_nanos() as u64,
@@ -384,7 +376,7 @@ impl Watch {
             major_faults: usage.major_page_faults() as u64,
             voluntary_switches: usage.voluntary_context_switches() as u64,
             involuntary_switches: usage.involuntary_context_switches() as u64,
-            seen: self.tree.seen.into_iter().map(seen).collect(),
+            seen: self.tree.seen,
             ..self.report
         })
     }

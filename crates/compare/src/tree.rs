@@ -5,6 +5,7 @@ use nix::unistd::Pid;
 use procfs::ProcError;
 use procfs::process::{self, Stat, all_processes};
 use quarry_harness::proc;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -20,7 +21,7 @@ pub(super) struct Process {
 }
 
 /// The part of a process that is remembered.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Seen {
     /// The last program that it ran.
     pub(super) executable: PathBuf,
@@ -40,14 +41,9 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// The descendants of `root`.
-    pub(super) fn below(root: i32) -> Self {
-        Self { root, proportional: false, seen: BTreeMap::new() }
-    }
-
-    /// Reads them again, with shared memory divided among them or not.
-    pub(super) fn dividing(self, proportional: bool) -> Self {
-        Self { proportional, ..self }
+    /// The descendants of `root`, with shared memory divided among them or not.
+    pub(super) fn below(root: i32, proportional: bool) -> Self {
+        Self { root, proportional, seen: BTreeMap::new() }
     }
 
     /// Looks at all of them; those that have ended and wait for their parent are left out.
@@ -135,7 +131,7 @@ mod tests {
         let mut line = String::new();
         let pipe = child.stdout.take().unwrap();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(pipe), &mut line).unwrap();
-        let mut tree = Tree::below(child.id() as i32);
+        let mut tree = Tree::below(child.id() as i32, false);
         // The process may still be on its way through exec, with nothing resident.
         let living = loop {
             match tree.look() {
@@ -146,7 +142,7 @@ mod tests {
         assert_eq!(living.len(), 1, "{living:?}");
         assert!(living[0].resident > 0 && living[0].peak >= living[0].resident);
         assert!(!tree.seen[&living[0].pid].executable.as_os_str().is_empty());
-        let divided = Tree::below(child.id() as i32).dividing(true).look()[0].resident;
+        let divided = Tree::below(child.id() as i32, true).look()[0].resident;
         assert!((1..living[0].resident).contains(&divided), "the C library is shared: {divided}");
         assert_eq!(children_by_parent(child.id() as i32), [living[0].pid]);
         assert_eq!(tree.signal(Signal::SIGKILL), 1);

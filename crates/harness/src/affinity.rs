@@ -27,17 +27,9 @@ pub fn choose(allowed: &[usize], count: usize) -> Vec<usize> {
 }
 
 fn spread(allowed: &[usize], count: usize, siblings: impl Fn(usize) -> Vec<usize>) -> Vec<usize> {
-    let mut chosen: Vec<usize> = Vec::new();
-    let mut taken: Vec<usize> = Vec::new();
-    for &cpu in allowed.iter().rev() {
-        if !taken.contains(&cpu) {
-            taken.extend(siblings(cpu));
-            chosen.push(cpu);
-        }
-    }
-    let rest: Vec<usize> =
-        allowed.iter().rev().copied().filter(|cpu| !chosen.contains(cpu)).collect();
-    chosen.extend(rest);
+    let mut chosen: Vec<usize> = allowed.iter().rev().copied().collect();
+    // The last of each core, then the others.
+    chosen.sort_by_key(|&cpu| siblings(cpu).iter().any(|it| *it > cpu && allowed.contains(it)));
     chosen.truncate(count);
     chosen
 }
