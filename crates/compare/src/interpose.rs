@@ -51,7 +51,11 @@ pub enum Obstacle {
         library: String,
     },
     /// The program is built with a sanitizer whose `malloc` must be the only one.
-    #[error("is built with {} ({}), which needs a malloc of its own to find anything", .0.name, .0.mark)]
+    #[error(
+        "is built with {} ({}), which needs a malloc of its own to find anything",
+        .0.name,
+        .0.mark
+    )]
     Sanitizer(Embedded),
     /// The program defines `malloc` itself, which comes first in the loader's search.
     #[error("defines malloc itself, which is preferred to any other")]
@@ -313,7 +317,7 @@ mod tests {
             (CALLS_MALLOC, "-static", Some(Obstacle::Static)),
             (CALLS_MALLOC, "-static-pie", Some(Obstacle::Static)),
             (OWN, "-rdynamic", Some(Obstacle::OwnMalloc)),
-            // A program without `-pie` may hold the address of libc's malloc; that is no definition.
+            // Without `-pie` it may hold the address of libc's malloc; that is no definition.
             (ADDRESS, "-no-pie -fno-pie", None),
             (go, "-static", Some(Obstacle::Go)),
             (go, "", Some(Obstacle::Go)),

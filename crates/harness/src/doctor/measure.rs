@@ -16,39 +16,28 @@ const LOOPS: usize = 3000;
 pub(super) fn measure() -> Option<Measured> {
     let before = KernelStats::current().ok()?;
     std::thread::sleep(WATCH);
-    let spent = Spent::between(&before, &KernelStats::current().ok()?)?;
+    let (steal, busy) = spent(&before, &KernelStats::current().ok()?)?;
     let durations = loops();
     let (variation, worst) = spread(&durations)?;
-    let (steal, busy) = (spent.steal, spent.busy);
     Some(Measured { steal, busy, clock_step_ns: clock_step(), variation, worst })
 }
 
-/// Where CPU time went.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Spent {
-    /// Share of all CPU time.
-    steal: f64,
-    /// In CPUs.
-    busy: f64,
-}
-
-impl Spent {
-    fn between(before: &KernelStats, after: &KernelStats) -> Option<Self> {
-        let (was, is) = (&before.total, &after.total);
-        let between = |before: Option<u64>, after: Option<u64>| {
-            after.unwrap_or(0).saturating_sub(before.unwrap_or(0)) as f64
-        };
-        // Guests are counted under user already.
-        let busy = |it: &CpuTime| {
-            it.user + it.nice + it.system + it.irq.unwrap_or(0) + it.softirq.unwrap_or(0)
-        };
-        let steal = between(was.steal, is.steal);
-        let busy = between(Some(busy(was)), Some(busy(is)));
-        let idle = between(Some(was.idle), Some(is.idle)) + between(was.iowait, is.iowait);
-        let all = busy + idle + steal;
-        let cpus = after.cpu_time.len() as f64;
-        (all > 0.0).then(|| Self { steal: steal / all, busy: busy / all * cpus })
-    }
+/// The share of all CPU time that was stolen between two readings, and how many CPUs were busy.
+fn spent(before: &KernelStats, after: &KernelStats) -> Option<(f64, f64)> {
+    let (was, is) = (&before.total, &after.total);
+    let between = |before: Option<u64>, after: Option<u64>| {
+        after.unwrap_or(0).saturating_sub(before.unwrap_or(0)) as f64
+    };
+    // Guests are counted under user already.
+    let busy = |it: &CpuTime| {
+        it.user + it.nice + it.system + it.irq.unwrap_or(0) + it.softirq.unwrap_or(0)
+    };
+    let steal = between(was.steal, is.steal);
+    let busy = between(Some(busy(was)), Some(busy(is)));
+    let idle = between(Some(was.idle), Some(is.idle)) + between(was.iowait, is.iowait);
+    let all = busy + idle + steal;
+    let cpus = after.cpu_time.len() as f64;
+    (all > 0.0).then(|| (steal / all, busy / all * cpus))
 }
 
 /// Durations of equal loops in ns.
@@ -104,9 +93,8 @@ mod tests {
         };
         let (before, after) =
             (stat("100 0 100 1000 0 0 0 10 0 0"), stat("150 0 100 1130 0 0 0 30 0 0"));
-        let spent = Spent::between(&before, &after);
-        assert_eq!(spent, Some(Spent { steal: 0.1, busy: 0.5 }));
-        assert_eq!(Spent::between(&before, &before), None, "no time has passed");
+        assert_eq!(spent(&before, &after), Some((0.1, 0.5)));
+        assert_eq!(spent(&before, &before), None, "no time has passed");
     }
 
     #[test]
