@@ -1,12 +1,11 @@
 //! The specification of a contender: an allocator with its settings.
 
-use crate::allocators::{self, Allocator, QUARRY};
-use crate::contenders::Contender;
-use anyhow::{Context, Result, bail};
+use crate::allocators::{self, Allocator, Maybe, QUARRY};
+use crate::contenders::{self, Contender, Found};
+use anyhow::{Result, bail};
 use quarry_harness::nearest;
 use quarry_harness::usage::Usage;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Quarry's shared objects and options, which come with the command.
 pub struct BuiltIn<'a> {
@@ -19,31 +18,12 @@ pub struct BuiltIn<'a> {
 /// Slab policies that have a shared object of their own.
 const SLABS: [&str; 1] = ["slub"];
 
-/// The contenders of a request, sorted by whether they are there.
-#[derive(Debug, Default)]
-pub(super) struct Contenders {
-    /// There.
-    pub(super) contenders: Vec<Contender>,
-    /// Not there: one line each, with what to do about it.
-    pub(super) absent: Vec<String>,
-}
-
 /// Looks for what was asked for: `NAME`, `NAME:KEY=VALUE` or `NAME=FILE`.
 ///
 /// # Errors
 /// A name or a setting that is not known, or the same twice.
-pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<Contenders> {
-    let mut found = Contenders::default();
-    for specification in specifications {
-        let name = label(specification);
-        if found.contenders.iter().any(|present| present.name() == name) {
-            bail!(Usage(format!("--allocators: {name} is named twice")));
-        }
-        match find_one(specification, name, built_in)? {
-            Ok(contender) => found.contenders.push(contender),
-            Err(advice) => found.absent.push(advice),
-        }
-    }
+pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<Found> {
+    let found = contenders::sort(specifications, |it| find_one(it, label(it), built_in))?;
     match (&found.contenders[..], &found.absent[..]) {
         // The one that is left would be compared with itself.
         ([only], [_, ..]) => bail!(
@@ -56,8 +36,6 @@ pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<
         _ => Ok(found),
     }
 }
-
-type Maybe<T> = std::result::Result<T, String>;
 
 fn find_one(specification: &str, label: &str, built_in: &BuiltIn<'_>) -> Result<Maybe<Contender>> {
     let (name, settings) = match specification.find([':', '=']) {
@@ -85,27 +63,6 @@ fn find_one(specification: &str, label: &str, built_in: &BuiltIn<'_>) -> Result<
     }))
 }
 
-/// The file that is preloaded. glibc is preloaded as well: a program that links another malloc
-/// would otherwise run on that.
-///
-/// # Errors
-/// If the C library cannot be found.
-pub(super) fn file_of(contender: &Contender) -> Result<PathBuf> {
-    match &contender.allocator.preload {
-        Some(file) => Ok(file.clone()),
-        None => libc_of_this_process(),
-    }
-}
-
-/// Returns whether an object, as a loader names it, is this allocator's.
-pub(super) fn is_of(contender: &Contender, object: &str) -> bool {
-    let Ok(file) = file_of(contender) else { return false };
-    let canonical = |path: &Path| path.canonicalize().ok();
-    // The second holds for a file without a name, which the command may have unpacked itself into.
-    canonical(&file).is_some_and(|file| Some(file) == canonical(Path::new(object)))
-        || file == Path::new(object)
-}
-
 /// Returns the name of a specification in tables: settings are part of it, a file is not.
 fn label(specification: &str) -> &str {
     match specification.find([':', '=']) {
@@ -119,11 +76,7 @@ fn look_for(name: &str) -> Result<Maybe<Allocator>> {
     if !name.contains('=') && !known.contains(&name) {
         return Err(nearest::unknown("allocator", name, &[&known[..], &["NAME=FILE"]].concat()));
     }
-    let mut found = allocators::find(&[name.to_owned()], &|| bail!("built in"))?;
-    Ok(match found.allocators.pop() {
-        Some(allocator) => Ok(allocator),
-        None => Err(found.absent.concat()),
-    })
+    allocators::find(name, &|| bail!("built in"))
 }
 
 /// Names that need no file.
@@ -168,23 +121,11 @@ fn is_variable(key: &str) -> bool {
     !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// The file of the C library that this process runs on.
-fn libc_of_this_process() -> Result<PathBuf> {
-    let maps = fs::read_to_string("/proc/self/maps").context("/proc/self/maps")?;
-    let paths = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..]));
-    let is_libc = |path: &&str| {
-        let name = path.rsplit('/').next().unwrap_or_default();
-        name.starts_with("libc.so") || name.starts_with("libc-2")
-    };
-    let mut found = paths.filter(is_libc);
-    found.next().map(PathBuf::from).context("this process has no C library of its own to compare")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn found(specifications: &[&str]) -> Result<Contenders> {
+    fn found(specifications: &[&str]) -> Result<Found> {
         let find = |slab: Option<&str>| match slab {
             None => Ok(PathBuf::from("/lib/libquarry.so")),
             Some(slab) => bail!("libquarry-{slab}.so not found"),
@@ -211,11 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_make_quarry_something_else_are_refused() {
-        let error = found(&["quarry:DISABLE=1"]).unwrap_err().to_string();
-        assert_eq!(error, "--allocators: what serves then is glibc: compare that");
-        assert!(found(&["quarry:LIBRARY=/x.so"]).is_err());
-        // The slab policy is another file, which is not there.
+    fn a_slab_policy_is_another_file() {
         let absent = found(&["glibc", "quarry", "quarry:SLAB=slub"]).unwrap().absent;
         assert_eq!(absent, ["quarry:SLAB=slub: libquarry-slub.so not found"]);
     }
@@ -225,8 +162,6 @@ mod tests {
         let found = found(&["glibc:MALLOC_ARENA_MAX=1"]).unwrap();
         let expected = ("MALLOC_ARENA_MAX".to_owned(), "1".to_owned());
         assert_eq!(found.contenders[0].settings, [expected]);
-        let error = self::found(&["glibc:fast"]).unwrap_err().to_string();
-        assert!(error.contains("accepted after the colon: VARIABLE=VALUE"), "{error}");
     }
 
     #[test]
@@ -264,21 +199,17 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_list_the_nearest() {
-        let error = format!("{:#}", found(&["jemaloc"]).unwrap_err());
-        assert!(error.contains("no allocator jemaloc; did you mean jemalloc"), "{error}");
-        let error = format!("{:#}", found(&["quarry-slob"]).unwrap_err());
-        assert!(error.contains("did you mean quarry-slub"), "{error}");
-        let error = found(&["glibc", "glibc"]).unwrap_err().to_string();
-        assert_eq!(error, "--allocators: glibc is named twice");
-    }
-
-    #[test]
-    fn glibc_is_a_file_as_well() {
-        let found = found(&["glibc"]).unwrap();
-        let file = file_of(&found.contenders[0]).unwrap();
-        assert!(file.is_absolute() && is_of(&found.contenders[0], file.to_str().unwrap()));
-        assert!(!is_of(&found.contenders[0], "/bin/sh"));
-        assert!(!is_of(&found.contenders[0], "/no/such"));
+    fn mistakes_of_usage_are_named() {
+        for (specifications, why) in [
+            (&["quarry:DISABLE=1"][..], "--allocators: what serves then is glibc: compare that"),
+            (&["quarry:LIBRARY=/x.so"], "--allocators: name another library as NAME=FILE"),
+            (&["glibc:fast"], "accepted after the colon: VARIABLE=VALUE"),
+            (&["jemaloc"], "no allocator jemaloc; did you mean jemalloc"),
+            (&["quarry-slob"], "did you mean quarry-slub"),
+            (&["glibc", "glibc"], "allocator glibc is named twice"),
+        ] {
+            let error = found(specifications).unwrap_err();
+            assert!(Usage::is_cause_of(&error) && error.to_string().contains(why), "{error}");
+        }
     }
 }

@@ -2,7 +2,9 @@
 //! other shared object.
 
 use crate::interpose;
-use anyhow::{Result, bail};
+use crate::known::KNOWN;
+use anyhow::{Context, Result};
+use procfs::process::{MMapPath, Process};
 use quarry_harness::launch::{NOT_PRELOADABLE, is_preloadable};
 use quarry_harness::nearest;
 use quarry_harness::results::{Measurement, Variant};
@@ -19,56 +21,8 @@ pub const GLIBC: &str = "glibc";
 /// Name of this project's own.
 pub const QUARRY: &str = "quarry";
 
-/// A shared object that Debian packages, under one name or another from release to release.
-struct Packaged {
-    name: &'static str,
-    choices: &'static [Package],
-}
-
-struct Package {
-    name: &'static str,
-    file: &'static str,
-}
-
-const PACKAGED: &[Packaged] = &[
-    Packaged {
-        name: "jemalloc",
-        choices: &[Package { name: "libjemalloc2", file: "libjemalloc.so.2" }],
-    },
-    Packaged {
-        name: "tcmalloc",
-        choices: &[
-            Package { name: "libtcmalloc-minimal4", file: "libtcmalloc_minimal.so.4" },
-            Package { name: "libtcmalloc-minimal4t64", file: "libtcmalloc_minimal.so.4" },
-        ],
-    },
-    Packaged {
-        name: "mimalloc",
-        choices: &[
-            Package { name: "libmimalloc2.0", file: "libmimalloc.so.2.0" },
-            Package { name: "libmimalloc3", file: "libmimalloc.so.3" },
-        ],
-    },
-    Packaged {
-        name: "tbbmalloc",
-        choices: &[Package { name: "libtbbmalloc2", file: "libtbbmalloc_proxy.so.2" }],
-    },
-    Packaged { name: "snmalloc", choices: &[unpackaged("libsnmallocshim.so")] },
-    Packaged { name: "rpmalloc", choices: &[unpackaged("librpmallocwrap.so")] },
-    Packaged { name: "hoard", choices: &[unpackaged("libhoard.so")] },
-    Packaged { name: "hardened_malloc", choices: &[unpackaged("libhardened_malloc.so")] },
-];
-
-/// Names of the newest versions that `make peers` builds, as `lib<name>.so`.
-const BUILT: &[&str] = &["jemalloc-new", "mimalloc2", "mimalloc3", "rpmalloc", "snmalloc"];
-
 /// Names the folder that `make peers` has filled.
 const PEERS_VARIABLE: &str = "QUARRY_PEERS";
-
-/// A shared object that Debian has no package of; the user may have built and installed it.
-const fn unpackaged(file: &'static str) -> Package {
-    Package { name: "", file }
-}
 
 /// An allocator that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,34 +35,14 @@ pub struct Allocator {
     pub description: String,
 }
 
-/// The allocators of a request, sorted by whether they are there.
-#[derive(Debug, Default)]
-pub struct Allocators {
-    /// There.
-    pub allocators: Vec<Allocator>,
-    /// Not there: one line each, with what to do about it.
-    pub absent: Vec<String>,
-}
+/// Something that is there, or a line that says what to do about its absence.
+pub(super) type Maybe<T> = std::result::Result<T, String>;
 
-/// Looks for allocators: names that are known, or `NAME=FILE`.
+/// Looks for an allocator: a name that is known, or `NAME=FILE`.
 ///
 /// # Errors
-/// A name that is not known, or the same name twice.
-pub fn find(names: &[String], quarry: FindLibrary<'_>) -> Result<Allocators> {
-    let mut found = Allocators::default();
-    for name in names {
-        if found.allocators.iter().any(|present| present.name == *name) {
-            bail!(Usage(format!("allocator {name} is named twice")));
-        }
-        match look_for(name, quarry)? {
-            Ok(allocator) => found.allocators.push(allocator),
-            Err(advice) => found.absent.push(advice),
-        }
-    }
-    Ok(found)
-}
-
-fn look_for(name: &str, quarry: FindLibrary<'_>) -> Result<std::result::Result<Allocator, String>> {
+/// A name that is not known.
+pub(super) fn find(name: &str, quarry: FindLibrary<'_>) -> Result<Maybe<Allocator>> {
     if name == GLIBC {
         return Ok(Ok(glibc()));
     }
@@ -118,46 +52,35 @@ fn look_for(name: &str, quarry: FindLibrary<'_>) -> Result<std::result::Result<A
     if let Some((name, file)) = name.split_once('=') {
         return Ok(Ok(preloaded(name, shared_object(name, file)?, None)));
     }
-    if let Some(built) = look_for_built(name) {
-        return Ok(Ok(built));
-    }
-    let Some(packaged) = PACKAGED.iter().find(|packaged| packaged.name == name) else {
-        if BUILT.contains(&name) {
-            return Ok(Err(format!(
-                "{name}: not built; `make peers` builds it, and {PEERS_VARIABLE} names its folder"
-            )));
-        }
+    let Some(sought) = KNOWN.allocators.iter().find(|it| it.name == name) else {
         return Err(nearest::unknown("allocator", name, &[&known()[..], &["NAME=FILE"]].concat()));
     };
-    let place = |file: &str| {
-        let path =
-            folders().into_iter().map(|folder| folder.join(file)).find(|path| path.is_file());
-        path?.canonicalize().ok()
-    };
-    let found = packaged.choices.iter().find_map(|package| place(package.file));
-    let names = packaged.choices.iter().map(|package| package.name);
-    let packages: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
-    Ok(match found {
-        Some(path) => {
-            let version = packages.iter().find_map(|package| installed(package));
-            Ok(preloaded(name, path, version))
-        }
-        None if packages.is_empty() => Err(format!(
+    if let Some(built) = sought.is_built.then(|| look_for_built(name)).flatten() {
+        return Ok(Ok(built));
+    }
+    let folders =
+        [&format!("/usr/lib/{ARCH}-linux-gnu"), "/usr/lib64", "/usr/lib", "/usr/local/lib"];
+    let mut places =
+        sought.files.iter().flat_map(|file| folders.map(|folder| Path::new(folder).join(file)));
+    if let Some(path) = places.find_map(|path| path.canonicalize().ok()) {
+        let version = sought.packages.iter().find_map(|package| installed(package));
+        return Ok(Ok(preloaded(name, path, version)));
+    }
+    Ok(Err(if !sought.packages.is_empty() {
+        let packages = sought.packages.join(" or ");
+        format!("{name}: not installed; it is in Debian's package {packages}")
+    } else if sought.files.is_empty() {
+        format!("{name}: not built; `make peers` builds it, and {PEERS_VARIABLE} names its folder")
+    } else {
+        format!(
             "{name}: not installed, and Debian has no package of it; give {name}=FILE once it is \
              built"
-        )),
-        None => {
-            let packages = packages.join(" or ");
-            Err(format!("{name}: not installed; it is in Debian's package {packages}"))
-        }
-    })
+        )
+    }))
 }
 
 /// A library that is not there makes an allocator absent; one that was named wrongly is an error.
-///
-/// # Errors
-/// That one.
-pub fn or_absent<T>(label: &str, found: Result<T>) -> Result<std::result::Result<T, String>> {
+pub(super) fn or_absent<T>(label: &str, found: Result<T>) -> Result<Maybe<T>> {
     match found {
         Ok(found) => Ok(Ok(found)),
         Err(error) if Usage::is_cause_of(&error) => Err(error),
@@ -185,9 +108,6 @@ fn shared_object(name: &str, file: &str) -> Result<PathBuf> {
 /// One of those that `make peers` builds: in the folder that is named, else in `peers` beside this
 /// command or beside its folder, which is where they are in a cargo target.
 fn look_for_built(name: &str) -> Option<Allocator> {
-    if !BUILT.contains(&name) {
-        return None;
-    }
     let folders = match std::env::var_os(PEERS_VARIABLE).filter(|named| !named.is_empty()) {
         Some(named) => vec![PathBuf::from(named)],
         None => {
@@ -212,7 +132,7 @@ pub fn glibc() -> Allocator {
 }
 
 /// A shared object that is there.
-pub fn preloaded(name: &str, path: PathBuf, version: Option<String>) -> Allocator {
+pub(super) fn preloaded(name: &str, path: PathBuf, version: Option<String>) -> Allocator {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let description = version.map_or(file.clone(), |version| format!("{file}, {version}"));
     Allocator { name: name.to_owned(), preload: Some(path), description }
@@ -227,16 +147,9 @@ pub fn installed(package: &str) -> Option<String> {
 }
 
 /// Names that need no file.
-pub fn known() -> Vec<&'static str> {
-    let packaged = PACKAGED.iter().map(|packaged| packaged.name);
-    let built = BUILT.iter().copied();
-    let only_built = built.filter(|name| PACKAGED.iter().all(|packaged| packaged.name != *name));
-    std::iter::once(GLIBC).chain(packaged).chain(only_built).chain([QUARRY]).collect()
-}
-
-fn folders() -> Vec<PathBuf> {
-    let triplet = format!("/usr/lib/{ARCH}-linux-gnu");
-    [triplet.as_str(), "/usr/lib64", "/usr/lib", "/usr/local/lib"].map(PathBuf::from).to_vec()
+pub(super) fn known() -> Vec<&'static str> {
+    let named = KNOWN.allocators.iter().map(|it| it.name.as_str());
+    std::iter::once(GLIBC).chain(named).chain([QUARRY]).collect()
 }
 
 impl Allocator {
@@ -250,32 +163,49 @@ impl Allocator {
     /// # Errors
     /// Who served it instead.
     pub fn check(&self, measurement: &Measurement) -> std::result::Result<(), String> {
-        let server = Path::new(&measurement.served_by);
-        let is_right = match &self.preload {
-            Some(preload) => server.canonicalize().is_ok_and(|server| server == *preload),
-            None => {
-                let name = server.file_name().unwrap_or_default().to_string_lossy();
-                name.starts_with("libc.so") || name.starts_with("libc-2")
-            }
-        };
-        if is_right {
-            Ok(())
-        } else {
-            Err(format!("was meant for {}, but served by {}", self.name, measurement.served_by))
+        let fault =
+            || format!("was meant for {}, but served by {}", self.name, measurement.served_by);
+        self.is_in(Path::new(&measurement.served_by)).then_some(()).ok_or_else(fault)
+    }
+
+    /// The file that is preloaded under programs. glibc is preloaded as well: a program that links
+    /// another malloc would otherwise run on that.
+    ///
+    /// # Errors
+    /// If this process has no C library of its own.
+    pub(super) fn file(&self) -> Result<PathBuf> {
+        if let Some(file) = &self.preload {
+            return Ok(file.clone());
         }
+        let maps = Process::myself().and_then(|it| it.maps()).context("/proc/self/maps")?;
+        let is_libc = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+            name.starts_with(b"libc.so") || name.starts_with(b"libc-2")
+        };
+        let mut libraries = maps.into_iter().filter_map(|map| match map.pathname {
+            MMapPath::Path(path) => Some(path).filter(is_libc),
+            _ => None,
+        });
+        libraries.next().context("this process has no C library of its own to compare")
+    }
+
+    /// Returns whether an object, as a loader names it, is this allocator's.
+    pub(super) fn is_in(&self, object: &Path) -> bool {
+        let Ok(file) = self.file() else { return false };
+        // The second holds for a file without a name, which the command may have unpacked itself
+        // into.
+        file.canonicalize().is_ok_and(|file| object.canonicalize().is_ok_and(|it| it == file))
+            || file == object
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use anyhow::bail;
 
-    fn no_quarry() -> Result<PathBuf> {
-        bail!("libquarry.so not found")
-    }
-
-    fn names(names: &[&str]) -> Vec<String> {
-        names.iter().map(|name| (*name).to_owned()).collect()
+    fn look(name: &str) -> Result<Maybe<Allocator>> {
+        find(name, &|| bail!("libquarry.so not found"))
     }
 
     fn measured_on(file: &str) -> Measurement {
@@ -284,49 +214,47 @@ mod tests {
 
     #[test]
     fn absent_ones_are_named_with_what_to_do() {
-        let found = find(&names(&["glibc", "quarry"]), &no_quarry).unwrap();
-        assert_eq!(found.allocators.len(), 1);
-        assert_eq!(found.absent, ["quarry: libquarry.so not found"]);
+        assert_eq!(look("quarry").unwrap().unwrap_err(), "quarry: libquarry.so not found");
         let wrong = || bail!(Usage("QUARRY_LIBRARY=/x: no such file".to_owned()));
-        assert!(find(&names(&["glibc", "quarry"]), &wrong).is_err(), "named, and not there");
-        let error = find(&names(&["glibc", "x=/no/such.so"]), &no_quarry).unwrap_err();
+        assert!(find("quarry", &wrong).is_err(), "named, and not there");
+        let error = look("x=/no/such.so").unwrap_err();
         assert!(error.to_string().starts_with("x=/no/such.so: No such file"), "{error}");
     }
 
     #[test]
     fn unknown_names_are_refused_with_what_is_accepted() {
-        let error = find(&names(&["xyz"]), &no_quarry).unwrap_err().to_string();
+        let error = look("xyz").unwrap_err().to_string();
         let accepted = "accepted: glibc, jemalloc, tcmalloc, mimalloc, tbbmalloc, snmalloc, \
                         rpmalloc, hoard, hardened_malloc, jemalloc-new, mimalloc2, mimalloc3, \
                         quarry, NAME=FILE";
         assert_eq!(error, format!("no allocator xyz; {accepted}"));
-        let error = find(&names(&["mimaloc"]), &no_quarry).unwrap_err().to_string();
+        let error = look("mimaloc").unwrap_err().to_string();
         assert!(error.starts_with("no allocator mimaloc; did you mean mimalloc"), "{error}");
-        assert!(find(&names(&["glibc", "glibc"]), &no_quarry).is_err());
     }
 
     #[test]
-    fn each_packaged_one_is_there_or_its_package_is_named() {
-        for Packaged { name, choices } in PACKAGED {
-            let found = find(&names(&[name]), &no_quarry).unwrap();
-            match found.allocators.first() {
-                Some(allocator) => assert!(allocator.preload.as_ref().unwrap().is_absolute()),
-                None => assert!(found.absent[0].contains(choices[0].name), "{}", found.absent[0]),
+    fn each_that_is_known_is_there_or_its_package_is_named() {
+        for known in &KNOWN.allocators {
+            let advice = match known.packages.first() {
+                Some(package) => package,
+                None if known.files.is_empty() => "`make peers` builds it",
+                None => "Debian has no package of it",
+            };
+            match look(&known.name).unwrap() {
+                Ok(allocator) => assert!(allocator.preload.unwrap().is_absolute()),
+                Err(said) => assert!(said.contains(advice), "{said}"),
             }
         }
     }
 
     #[test]
-    fn built_ones_are_found_with_their_versions_or_said_to_be_missing() {
+    fn built_ones_are_found_with_their_versions() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(built_in(folder.path(), "mimalloc3"), None);
         std::fs::write(folder.path().join("libmimalloc3.so"), "").unwrap();
         std::fs::write(folder.path().join("libmimalloc3.version"), "mimalloc 3.9\n").unwrap();
         let found = built_in(folder.path(), "mimalloc3").unwrap();
         assert_eq!(found.description, "libmimalloc3.so, mimalloc 3.9");
-        let found = find(&names(&["mimalloc3"]), &no_quarry).unwrap();
-        let said = found.absent.iter().any(|line| line.contains("`make peers` builds it"));
-        assert!(said || !found.allocators.is_empty(), "{found:?}");
     }
 
     #[test]
@@ -336,14 +264,14 @@ mod tests {
         // The executable of this test is a position-independent object, too.
         std::fs::copy("/proc/self/exe", &file).unwrap();
         let spec = format!("a={}", file.display());
-        let found = find(&names(&["glibc", &spec]), &no_quarry).unwrap();
-        let [glibc, other] = &found.allocators[..] else { panic!("{found:?}") };
-        let (on_libc, on_other) =
-            (measured_on("/lib/libc.so.6"), measured_on(file.to_str().unwrap()));
+        let [glibc, other] = ["glibc", &spec].map(|name| look(name).unwrap().unwrap());
+        let libc = glibc.file().unwrap().display().to_string();
+        let (on_libc, on_other) = (measured_on(&libc), measured_on(file.to_str().unwrap()));
+        assert!(glibc.check(&measured_on("/no/such")).is_err());
         assert_eq!(glibc.check(&on_libc), Ok(()));
         assert_eq!(other.check(&on_other), Ok(()));
         assert!(glibc.check(&on_other).is_err());
         let error = other.check(&on_libc).unwrap_err();
-        assert_eq!(error, "was meant for a, but served by /lib/libc.so.6");
+        assert_eq!(error, format!("was meant for a, but served by {libc}"));
     }
 }

@@ -32,7 +32,7 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
     let figures = Figure::parse_all(&request.metrics)?;
     let contenders = present(request, built_in, out)?;
     let baseline = baseline_of(&contenders, request.baseline.as_deref())?;
-    let library = allocator_spec::file_of(&contenders[0])?;
+    let library = contenders[0].allocator.file()?;
     if let Some(no_verdict) = reach::before_it_runs(&request.interpreter, &library) {
         return refuse(&no_verdict, out);
     }

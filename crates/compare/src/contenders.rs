@@ -1,10 +1,11 @@
 //! Allocators with their settings, as the variants of a run.
 
-use crate::allocators::{self, Allocator, FindLibrary};
+use crate::allocators::{self, Allocator, FindLibrary, Maybe};
 use anyhow::{Error, Result, bail};
 use quarry_harness::launch::{self, Order};
 use quarry_harness::results::{Measurement, Variant};
 use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
+use quarry_harness::usage::Usage;
 use quarry_harness::watch::{self, Watched};
 use std::io::Write;
 use std::time::Duration;
@@ -20,23 +21,52 @@ pub struct Contender {
     pub settings: Vec<(String, String)>,
 }
 
+/// The contenders of a request, sorted by whether they are there.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) contenders: Vec<Contender>,
+    /// Those that are not there: one line each, with what to do about it.
+    pub(super) absent: Vec<String>,
+}
+
+/// Takes what `look` finds under each name.
+///
+/// # Errors
+/// Those of `look`, or the same name twice.
+pub(super) fn sort(
+    names: &[String],
+    look: impl Fn(&str) -> Result<Maybe<Contender>>,
+) -> Result<Found> {
+    let mut found = Found::default();
+    for name in names {
+        match look(name)? {
+            Err(advice) => found.absent.push(advice),
+            Ok(it) if found.contenders.iter().any(|present| present.name() == it.name()) => {
+                bail!(Usage(format!("allocator {} is named twice", it.name())));
+            }
+            Ok(it) => found.contenders.push(it),
+        }
+    }
+    Ok(found)
+}
+
 /// Looks for allocators by name or `NAME=FILE`, and says on `out` which are absent.
 ///
 /// # Errors
-/// A name that is not known, or none is there.
+/// A name that is not known, the same twice, or none is there.
 pub fn find(
     names: &[String],
     find_library: FindLibrary<'_>,
     out: &mut dyn Write,
 ) -> Result<Vec<Contender>> {
-    let found = allocators::find(names, find_library)?;
+    let found = sort(names, |name| Ok(allocators::find(name, find_library)?.map(Contender::from)))?;
     for absent in &found.absent {
         writeln!(out, "absent: {absent}")?;
     }
-    if found.allocators.is_empty() {
+    if found.contenders.is_empty() {
         bail!("--variants: none of the allocators is there");
     }
-    Ok(found.allocators.into_iter().map(Contender::from).collect())
+    Ok(found.contenders)
 }
 
 impl From<Allocator> for Contender {

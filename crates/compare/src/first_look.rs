@@ -14,9 +14,7 @@ use std::time::Duration;
 pub(super) struct FirstLook {
     /// The one that stands for all of them: in the middle, by the allocator's influence.
     pub(super) probe: Probe,
-    /// Number of runs.
     pub(super) runs: usize,
-    /// The weight of the allocator's influence.
     pub(super) weight: Weight,
     /// True if a process lives on until it counts as idle.
     pub(super) idles: bool,
@@ -29,9 +27,6 @@ pub(super) fn python_malloc() -> Option<OsString> {
 
 impl FirstLook {
     /// Runs the program under the counter: once, or as often as it takes to judge by.
-    ///
-    /// # Errors
-    /// If it could not be run, or failed.
     pub(super) fn at(program: &SupervisedProgram) -> Result<Self> {
         let spinner = ProgressBar::new_spinner().with_message("counting calls of malloc");
         spinner.enable_steady_tick(Duration::from_millis(200));

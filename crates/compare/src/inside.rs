@@ -1,12 +1,13 @@
 //! Marks of memory management inside a program: the runtime of a sanitizer, or an allocator under
 //! names of its own.
 
-use memchr::memmem::{self, Finder};
-use object::elf::{FileHeader64, SHN_UNDEF};
+use crate::known::{EmbeddedAllocator, KNOWN, Sanitizer};
+use memchr::memmem;
+use object::elf::FileHeader64;
 use object::endian::Endianness;
-use object::read::elf::{ElfFile, Sym, SymbolTable};
-use object::read::{Object, ObjectSection, ReadCache};
-use std::collections::HashSet;
+use object::read::elf::ElfFile;
+use object::read::{Object, ObjectSection, ObjectSymbol, ReadCache};
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 
 /// A 64-bit ELF file that is read as needed.
@@ -21,32 +22,6 @@ pub struct Embedded {
     pub mark: String,
 }
 
-/// Runtimes with a `malloc` of their own that must be the only one: the name, the function by which
-/// instrumented code starts it, how the file names of its shared objects begin (of GCC, of Clang).
-const SANITIZERS: [(&str, &str, [&str; 2]); 5] = [
-    ("AddressSanitizer", "__asan_init", ["libasan.so", "libclang_rt.asan"]),
-    ("HWAddressSanitizer", "__hwasan_init", ["libhwasan.so", "libclang_rt.hwasan"]),
-    ("LeakSanitizer", "__lsan_init", ["liblsan.so", "libclang_rt.lsan"]),
-    ("MemorySanitizer", "__msan_init", ["libmsan.so", "libclang_rt.msan"]),
-    ("ThreadSanitizer", "__tsan_init", ["libtsan.so", "libclang_rt.tsan"]),
-];
-
-/// Functions by which allocators are known that go by names of their own, and whether a program
-/// that only refers to one, in a library, has made the allocator its own as well.
-const ALLOCATORS: [(&str, &str, bool); 8] = [
-    ("_rjem_malloc", "jemalloc", true),
-    ("_rjem_mallocx", "jemalloc", true),
-    ("je_malloc", "jemalloc", true),
-    ("mallctl", "jemalloc", false),
-    ("tc_malloc", "tcmalloc", false),
-    ("mi_malloc", "mimalloc", false),
-    ("rpmalloc", "rpmalloc", false),
-    ("sn_rust_alloc", "snmalloc", false),
-];
-
-/// Texts of allocators, for programs without a table of symbols.
-const TEXTS: [(&str, &str); 2] =
-    [("<jemalloc>: ", "jemalloc"), ("mimalloc: warning: ", "mimalloc")];
 /// Constants of a program are read for them up to this size.
 const MOST_CONSTANTS: u64 = 256 << 20;
 
@@ -56,58 +31,52 @@ pub fn sanitizer(program: &Program<'_>) -> Option<Embedded> {
     for library in program.import_libraries().into_iter().flatten().flatten() {
         libraries.push(String::from_utf8_lossy(library.name()).into_owned());
     }
-    let named = |prefixes: &[&str]| {
-        let is_it = |library: &&String| prefixes.iter().any(|prefix| library.starts_with(prefix));
+    let named = |prefixes: &[String]| {
+        let is_it =
+            |library: &&String| prefixes.iter().any(|prefix| library.starts_with(prefix.as_str()));
         libraries.iter().find(is_it).cloned()
     };
-    SANITIZERS.iter().find_map(|(name, start, prefixes)| {
-        let mark = named(prefixes)
-            .or_else(|| has_symbol(program, start, true).then(|| (*start).to_owned()))?;
-        Some(Embedded { name, mark })
+    let marks = marks(program);
+    KNOWN.sanitizers.iter().find_map(|Sanitizer { name, start, libraries }| {
+        let start = || marks.contains_key(start.as_str()).then(|| start.clone());
+        Some(Embedded { name, mark: named(libraries).or_else(start)? })
     })
 }
 
 /// The allocator that serves a program beside `malloc`, as far as its symbols or texts tell.
 pub fn allocator(program: &Program<'_>) -> Option<Embedded> {
-    let by_symbol =
-        ALLOCATORS.iter().find(|(mark, _, or_referred)| has_symbol(program, mark, *or_referred));
-    if let Some((mark, name, _)) = by_symbol {
-        return Some(Embedded { name, mark: (*mark).to_owned() });
+    let marks = marks(program);
+    for EmbeddedAllocator { name, functions, is_own_if_referred, .. } in &KNOWN.embedded {
+        let is_in = |it: &&String| {
+            marks.get(it.as_str()).is_some_and(|is_defined| *is_defined || *is_own_if_referred)
+        };
+        if let Some(mark) = functions.iter().find(is_in) {
+            return Some(Embedded { name, mark: mark.clone() });
+        }
     }
     if !program.elf_symbol_table().is_empty() {
         return None;
     }
     let constants = program.section_by_name(".rodata")?;
     let bytes = (constants.size() <= MOST_CONSTANTS).then(|| constants.data().ok())??;
-    let found = TEXTS.iter().find(|(text, _)| memmem::find(bytes, text.as_bytes()).is_some());
-    found.map(|(text, name)| Embedded { name, mark: format!("the text {text:?}") })
+    KNOWN.embedded.iter().find_map(|EmbeddedAllocator { name, text, .. }| {
+        let text = text.as_ref().filter(|it| memmem::find(bytes, it.as_bytes()).is_some())?;
+        Some(Embedded { name, mark: format!("the text {text:?}") })
+    })
 }
 
-/// Returns whether a program defines a function, or, with `or_referred`, mentions it at least.
-fn has_symbol(program: &Program<'_>, name: &str, or_referred: bool) -> bool {
-    let tables = [program.elf_dynamic_symbol_table(), program.elf_symbol_table()];
-    tables.into_iter().any(|table| is_in(program, table, name, or_referred).unwrap_or(false))
-}
-
-/// Looks for the name first: tables of symbols are long, and hardly one has it.
-fn is_in<'data>(
-    program: &Program<'data>,
-    table: &SymbolTable<'data, FileHeader64<Endianness>, &'data ReadCache<File>>,
-    name: &str,
-    or_referred: bool,
-) -> object::read::Result<bool> {
-    if table.is_empty() {
-        return Ok(false);
+/// Those symbols of a program that give something away, and whether it defines them.
+fn marks<'data>(program: &'data Program<'_>) -> HashMap<&'data str, bool> {
+    let functions = KNOWN.embedded.iter().flat_map(|it| &it.functions);
+    let known = functions.chain(KNOWN.sanitizers.iter().map(|it| &it.start));
+    let known: HashSet<&[u8]> = known.map(|it| it.as_bytes()).collect();
+    let mut marks = HashMap::new();
+    for symbol in program.symbols().chain(program.dynamic_symbols()) {
+        if symbol.name_bytes().is_ok_and(|name| known.contains(name))
+            && let Ok(name) = symbol.name()
+        {
+            *marks.entry(name).or_default() |= !symbol.is_undefined();
+        }
     }
-    let endian = program.endian();
-    let names = program.section_by_index(table.string_section())?.data()?;
-    // Names may share their ends, so the byte before says nothing.
-    let wanted = [name.as_bytes(), b"\0"].concat();
-    let places: HashSet<u32> =
-        Finder::new(&wanted).find_iter(names).filter_map(|place| place.try_into().ok()).collect();
-    let is_it = |symbol: &object::elf::Sym64<Endianness>| {
-        places.contains(&symbol.st_name(endian))
-            && (or_referred || symbol.st_shndx(endian) != SHN_UNDEF)
-    };
-    Ok(!places.is_empty() && table.iter().any(is_it))
+    marks
 }

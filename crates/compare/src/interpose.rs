@@ -2,6 +2,7 @@
 //! if not, why not. `LD_PRELOAD` itself stays silent in all these cases.
 
 use crate::inside::{self, Program};
+use crate::known::KNOWN;
 use nix::sys::stat::Mode;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use object::elf::{FileHeader32, FileHeader64};
@@ -21,21 +22,28 @@ pub use crate::inside::Embedded;
 const CLASS_64: u8 = 2;
 
 /// Why a program's allocations do not, or not all, reach the library.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Obstacle {
     /// No program interpreter: nothing is loaded into it.
+    #[error("is statically linked: no library can be preloaded")]
     Static,
     /// A Go program without any call of `malloc`.
+    #[error("is a Go program: its runtime allocates without malloc")]
     Go,
     /// A Go program that links C code.
+    #[error("is a Go program: only what its C code allocates reaches Quarry")]
     GoWithC,
     /// Set-user-ID or set-group-ID: the loader ignores `LD_PRELOAD` paths.
+    #[error("is set-user-ID or set-group-ID: the loader ignores preloaded libraries")]
     SetId,
     /// Gains capabilities when it is executed, with the same effect.
+    #[error("gains capabilities when executed: the loader ignores preloaded libraries")]
     Capabilities,
     /// Its loader belongs to another C library.
+    #[error("is loaded by {0}: the library needs glibc's loader")]
     OtherLibc(String),
     /// The program is for another machine or word size than the library.
+    #[error("is for {program}, the library for {library}: it cannot be preloaded")]
     OtherMachine {
         /// The program's machine.
         program: String,
@@ -43,52 +51,26 @@ pub enum Obstacle {
         library: String,
     },
     /// The program is built with a sanitizer whose `malloc` must be the only one.
+    #[error(
+        "is built with {} ({}), which needs a malloc of its own to find anything",
+        .0.name,
+        .0.mark
+    )]
     Sanitizer(Embedded),
     /// The program defines `malloc` itself, which comes first in the loader's search.
+    #[error("defines malloc itself, which is preferred to any other")]
     OwnMalloc,
     /// The program calls another allocator by names that no library can take.
+    #[error(
+        "has {} inside ({}) and serves itself: only what is asked of malloc by that name reaches \
+         Quarry",
+        .0.name,
+        .0.mark
+    )]
     OwnAllocator(Embedded),
     /// The program could not be read.
+    #[error("cannot be looked into ({0}): it may not reach Quarry")]
     Unreadable(String),
-}
-
-impl fmt::Display for Obstacle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Static => f.write_str("is statically linked: no library can be preloaded"),
-            Self::Go => f.write_str("is a Go program: its runtime allocates without malloc"),
-            Self::GoWithC => {
-                f.write_str("is a Go program: only what its C code allocates reaches Quarry")
-            }
-            Self::SetId => f.write_str(
-                "is set-user-ID or set-group-ID: the loader ignores preloaded libraries",
-            ),
-            Self::Capabilities => f.write_str(
-                "gains capabilities when executed: the loader ignores preloaded libraries",
-            ),
-            Self::OtherLibc(loader) => {
-                write!(f, "is loaded by {loader}: the library needs glibc's loader")
-            }
-            Self::OtherMachine { program, library } => {
-                write!(f, "is for {program}, the library for {library}: it cannot be preloaded")
-            }
-            Self::Sanitizer(Embedded { name, mark }) => write!(
-                f,
-                "is built with {name} ({mark}), which needs a malloc of its own to find anything"
-            ),
-            Self::OwnMalloc => {
-                f.write_str("defines malloc itself, which is preferred to any other")
-            }
-            Self::OwnAllocator(Embedded { name, mark }) => write!(
-                f,
-                "has {name} inside ({mark}) and serves itself: only what is asked of malloc by \
-                 that name reaches Quarry"
-            ),
-            Self::Unreadable(error) => {
-                write!(f, "cannot be looked into ({error}): it may not reach Quarry")
-            }
-        }
-    }
 }
 
 impl Obstacle {
@@ -123,25 +105,11 @@ struct Machine {
     machine: u16,
 }
 
-/// Names of machines in ELF headers (`e_machine`, Linux 6.18, `elf-em.h`).
-const MACHINES: [(u16, &str); 10] = [
-    (2, "SPARC"),
-    (3, "i386"),
-    (8, "MIPS"),
-    (20, "PowerPC"),
-    (21, "PowerPC"),
-    (22, "s390"),
-    (40, "ARM"),
-    (62, "x86-64"),
-    (183, "AArch64"),
-    (243, "RISC-V"),
-];
-
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bits = if self.class == CLASS_64 { 64 } else { 32 };
-        match MACHINES.iter().find(|(number, _)| *number == self.machine) {
-            Some((_, name)) => write!(f, "{name} ({bits} bits)"),
+        match KNOWN.machines.get(&self.machine.to_string()) {
+            Some(name) => write!(f, "{name} ({bits} bits)"),
             None => write!(f, "machine {} ({bits} bits)", self.machine),
         }
     }
@@ -307,19 +275,18 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let library = folder.path().join("library.so");
             let shop = Self { folder, library: library.clone() };
-            let built = shop.compile("library.so", "int x;\n", &["-shared", "-fPIC"]).unwrap();
-            assert_eq!(built, library);
+            shop.compile("library.so", "int x;\n", "-shared -fPIC");
             shop
         }
 
-        /// Compiles with `cc`; `None` where the compiler lacks what the options ask for.
-        fn compile(&self, name: &str, source: &str, options: &[&str]) -> Option<PathBuf> {
-            let (input, output) =
-                (self.folder.path().join(format!("{name}.c")), self.folder.path().join(name));
+        fn compile(&self, name: &str, source: &str, options: &str) -> PathBuf {
+            let output = self.folder.path().join(name);
+            let input = output.with_extension("c");
             fs::write(&input, source).unwrap();
-            let result =
-                Command::new("cc").args(options).arg("-o").arg(&output).arg(&input).output();
-            result.expect("cc is installed").status.success().then_some(output)
+            let mut compiler = Command::new("cc");
+            compiler.args(options.split_whitespace()).arg("-o").arg(&output).arg(&input);
+            assert!(compiler.status().expect("cc is installed").success(), "{options}");
+            output
         }
 
         fn obstacle(&self, program: &Path) -> Option<Obstacle> {
@@ -328,51 +295,45 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_programs_have_none() {
+    fn obstacles_are_seen_in_what_the_linker_has_made() {
+        const QUIET: &str = "int main(void) { return 0; }\n";
+        const OWN: &str = "#include <stddef.h>\nstatic char heap[64];\n\
+                           void *malloc(size_t n) { return n < 64 ? heap : NULL; }\n\
+                           int main(void) { return !malloc(10); }\n";
+        const ADDRESS: &str = "#include <stdlib.h>\nvoid *(*volatile f)(size_t) = malloc;\n\
+                               int main(void) { return !f(10); }\n";
+        let mark = "__attribute__((section(\".go.buildinfo\"))) char info[] = \"go\";\n";
+        let go = &format!("{mark}int main(void) {{ return info[0] != 'g'; }}\n");
+        let go_with_c = &format!("{mark}{CALLS_MALLOC}");
+        let musl = "/lib/ld-musl-x86_64.so.1";
+        let by_musl = format!("-Wl,--dynamic-linker={musl}");
         let shop = Workshop::new();
-        for options in [&["-pie", "-fPIE"][..], &["-no-pie"], &["-s"]] {
-            let program = shop.compile("plain", CALLS_MALLOC, options).unwrap();
-            assert_eq!(shop.obstacle(&program), None, "{options:?}");
+        for (source, options, expected) in [
+            (CALLS_MALLOC, "-pie -fPIE", None),
+            (CALLS_MALLOC, "-no-pie", None),
+            (CALLS_MALLOC, "-s", None),
+            // Not a call of malloc in it, yet its libraries may well call it.
+            (QUIET, "", None),
+            (CALLS_MALLOC, "-static", Some(Obstacle::Static)),
+            (CALLS_MALLOC, "-static-pie", Some(Obstacle::Static)),
+            (OWN, "-rdynamic", Some(Obstacle::OwnMalloc)),
+            // Without `-pie` it may hold the address of libc's malloc; that is no definition.
+            (ADDRESS, "-no-pie -fno-pie", None),
+            (go, "-static", Some(Obstacle::Go)),
+            (go, "", Some(Obstacle::Go)),
+            (go_with_c, "", Some(Obstacle::GoWithC)),
+            (CALLS_MALLOC, &by_musl, Some(Obstacle::OtherLibc(musl.to_owned()))),
+        ] {
+            let program = shop.compile("program", source, options);
+            assert_eq!(shop.obstacle(&program), expected, "{options} {source}");
         }
-        // Not a call of malloc in it, yet its libraries may well call it.
-        let program = shop.compile("quiet", "int main(void) { return 0; }\n", &[]).unwrap();
-        assert_eq!(shop.obstacle(&program), None);
     }
 
     #[test]
-    fn static_programs() {
+    fn programs_of_other_machines_are_told_by_their_headers() {
         let shop = Workshop::new();
-        for options in ["-static", "-static-pie"] {
-            let program = shop.compile("static", CALLS_MALLOC, &[options]).unwrap();
-            assert_eq!(shop.obstacle(&program), Some(Obstacle::Static), "{options}");
-        }
-    }
-
-    #[test]
-    fn programs_with_their_own_malloc() {
-        let shop = Workshop::new();
-        let source = "#include <stddef.h>\nstatic char heap[64];\n\
-                      void *malloc(size_t n) { return n < 64 ? heap : NULL; }\n\
-                      int main(void) { return !malloc(10); }\n";
-        let exported = shop.compile("own", source, &["-rdynamic"]).unwrap();
-        assert_eq!(shop.obstacle(&exported), Some(Obstacle::OwnMalloc));
-        // A program without `-pie` may hold the address of libc's malloc; that is no definition.
-        let source = "#include <stdlib.h>\nvoid *(*volatile f)(size_t) = malloc;\n\
-                      int main(void) { return !f(10); }\n";
-        let address = shop.compile("address", source, &["-no-pie", "-fno-pie"]).unwrap();
-        assert_eq!(shop.obstacle(&address), None);
-    }
-
-    #[test]
-    fn programs_of_other_loaders_and_machines() {
-        let shop = Workshop::new();
-        let loader = "-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1";
-        let musl = shop.compile("musl", CALLS_MALLOC, &[loader]).unwrap();
-        let expected = Obstacle::OtherLibc("/lib/ld-musl-x86_64.so.1\0".replace('\0', ""));
-        assert_eq!(shop.obstacle(&musl), Some(expected));
-
         // The same file with another machine or class in its header.
-        let plain = fs::read(shop.compile("plain", CALLS_MALLOC, &[]).unwrap()).unwrap();
+        let plain = fs::read(shop.compile("plain", CALLS_MALLOC, "")).unwrap();
         for (offset, value, name) in [(18, 8, "MIPS (64 bits)"), (4, 1, "x86-64 (32 bits)")] {
             let mut bytes = plain.clone();
             bytes[offset] = value;
@@ -381,20 +342,6 @@ mod tests {
             let found = shop.obstacle(&foreign).map(|it| it.to_string()).unwrap_or_default();
             assert!(found.starts_with(&format!("is for {name}, the library for ")), "{found}");
         }
-    }
-
-    #[test]
-    fn go_programs_are_told_by_their_sections() {
-        let shop = Workshop::new();
-        let mark = "__attribute__((section(\".go.buildinfo\"))) char info[] = \"go\";\n";
-        let pure = format!("{mark}int main(void) {{ return info[0] != 'g'; }}\n");
-        let with_c = format!("{mark}{CALLS_MALLOC}");
-        let program = shop.compile("go", &pure, &["-static"]).unwrap();
-        assert_eq!(shop.obstacle(&program), Some(Obstacle::Go));
-        let program = shop.compile("godynamic", &pure, &[]).unwrap();
-        assert_eq!(shop.obstacle(&program), Some(Obstacle::Go));
-        let program = shop.compile("cgo", &with_c, &[]).unwrap();
-        assert_eq!(shop.obstacle(&program), Some(Obstacle::GoWithC));
     }
 
     #[test]

@@ -21,10 +21,8 @@ impl Interrupt {
     /// # Errors
     /// If the system refuses.
     pub fn listen() -> Result<Self> {
-        let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
-        signals.thread_block()?;
-        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-        Ok(Self { signals: SignalFd::with_flags(&signals, flags)?, signal: Cell::new(None) })
+        let signals = listen_to([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP])?;
+        Ok(Self { signals, signal: Cell::new(None) })
     }
 
     /// The signal that has come, if one has.
@@ -39,4 +37,11 @@ impl Interrupt {
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.signals.as_fd()
     }
+}
+
+/// Blocks signals in this thread, and receives them by a descriptor instead.
+pub(super) fn listen_to(signals: [Signal; 3]) -> Result<SignalFd> {
+    let signals = SigSet::from_iter(signals);
+    signals.thread_block()?;
+    Ok(SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?)
 }

@@ -1,11 +1,10 @@
 //! Starts samples of programs: each under a supervisor, with the witness and an allocator
 //! preloaded, and a server's clients beside it.
 
-use super::allocator_spec;
 use super::interrupt::Interrupt;
 use super::raw::{self, Clients, Raw, Served};
 use super::reach;
-use super::supervisor::{End, FINISH, Report, SUPERVISE_COMMAND};
+use super::supervisor::{End, FINISH, Order, Report, SUPERVISE_COMMAND};
 use super::witness::{self, Witnesses};
 use crate::allocators;
 use crate::contenders::Contender;
@@ -24,12 +23,12 @@ use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -140,10 +139,7 @@ impl Launcher {
         if let Some(failure) = raw.failure(program.timeout) {
             return Err(failure.into());
         }
-        let served_by = match program.may_serve_itself {
-            true => reach::serves_start(contender, &raw.report, &raw.said)?,
-            false => reach::served(contender, &raw.report, &raw.said)?,
-        };
+        let served_by = reach::served(contender, &raw.report, &raw.said, program.may_serve_itself)?;
         Ok((raw, served_by))
     }
 
@@ -161,38 +157,30 @@ impl Launcher {
         if self.is_open.get() {
             fs::set_permissions(&file, Permissions::from_mode(0o666))?;
         }
-        // Also where the file has been replaced meanwhile.
-        let mut supervisor = Command::new("/proc/self/exe");
-        supervisor.arg(SUPERVISE_COMMAND);
-        supervisor.arg("--stdout").arg(&stdout).arg("--stderr").arg(&stderr);
-        if let Some(stdin) = &program.stdin {
-            supervisor.arg("--stdin").arg(stdin);
-        }
-        supervisor.arg(format!("--timeout-ms={}", program.timeout.as_millis()));
-        if program.proportional {
-            supervisor.arg("--proportional");
-        }
-        for key in cleared_variables() {
-            supervisor.arg("--unset").arg(key);
-        }
-        let mut set = |key: &str, value: &OsString| {
-            let mut assignment = OsString::from(key);
-            assignment.push("=");
-            assignment.push(value);
-            supervisor.arg("--set").arg(assignment);
-        };
-        set(witness::variable(), &file.clone().into());
-        set("LD_PRELOAD", &preload(witness, &allocator_spec::file_of(contender)?)?);
-        program.variables.iter().for_each(|(key, value)| set(key, value));
-        contender.settings.iter().for_each(|(key, value)| set(key, &value.into()));
+        let mut set = vec![
+            (witness::variable().into(), file.clone().into()),
+            ("LD_PRELOAD".into(), preload(witness, &contender.allocator.file()?)?),
+        ];
+        set.extend(program.variables.iter().map(|(key, value)| (key.into(), value.clone())));
+        set.extend(contender.settings.iter().map(|(key, value)| (key.into(), value.into())));
         let statistics = place("statistics");
         if with_statistics {
             // Every process appends.
             let _ = fs::remove_file(&statistics);
-            set("QUARRY_STATS", &statistics.clone().into());
+            set.push(("QUARRY_STATS".into(), statistics.clone().into()));
         }
-        supervisor.arg("--").arg(&program.file).args(&program.command);
-        let (report, served) = self.answer_of(&mut supervisor, clients)?;
+        let order = Order {
+            stdin: program.stdin.clone().map(PathBuf::into_os_string),
+            stdout: stdout.clone().into(),
+            stderr: stderr.clone().into(),
+            timeout: program.timeout,
+            proportional: program.proportional,
+            set,
+            unset: cleared_variables(),
+            file: program.file.clone().into(),
+            command: program.command.clone(),
+        };
+        let (report, served) = self.answer_of(&order, clients)?;
         Ok(Raw {
             report,
             served,
@@ -206,35 +194,41 @@ impl Launcher {
         })
     }
 
-    /// Waits for the supervisor's report, and for what the clients saw.
+    /// Starts a supervisor, and waits for its report and for what the clients saw.
     fn answer_of(
         &self,
-        supervisor: &mut Command,
+        order: &Order,
         clients: Option<&Clients>,
     ) -> Result<(Report, Option<Result<Served>>)> {
+        let place = self.scratch.path().join("order");
+        fs::write(&place, serde_json::to_vec(order)?)?;
+        // The executable of this process, also where its file has been replaced meanwhile.
+        let mut supervisor = Command::new("/proc/self/exe");
+        supervisor.arg(SUPERVISE_COMMAND).arg(place);
         supervisor.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // The terminal's Ctrl-C is for the command; it tells its supervisor.
         supervisor.process_group(0);
         let mut child = supervisor.spawn().context("cannot start a sample")?;
-        let runs = AtomicBool::new(true);
-        let (done, told) = UnixStream::pair()?;
+        let (runs, stdin) = (AtomicBool::new(true), Mutex::new(child.stdin.take()));
         let (answer, served) = thread::scope(|scope| {
             let thread = clients.map(|clients| {
-                let runs = &runs;
-                scope.spawn(move || {
+                scope.spawn(|| {
                     let served = clients(&|| runs.load(Ordering::Relaxed));
-                    drop(done);
+                    if let Some(stdin) = &mut *stdin.lock().unwrap_or_else(PoisonError::into_inner)
+                    {
+                        // The process may have ended; its report says so.
+                        let _ = stdin.write_all(&[FINISH]);
+                    }
                     served
                 })
             });
-            let answer = self.hear(&mut child, thread.is_some().then_some(&told));
+            let answer = self.hear(&mut child, &stdin);
             runs.store(false, Ordering::Relaxed);
-            let served = thread.map(|thread| {
-                thread.join().unwrap_or_else(|_| Err(anyhow!("the clients panicked")))
-            });
-            (answer, served)
+            let panicked = |_| Err(anyhow!("the clients panicked"));
+            (answer, thread.map(|thread| thread.join().unwrap_or_else(panicked)))
         });
         let answer = answer?;
+        drop(stdin);
         let output = child.wait_with_output()?;
         if !output.status.success() {
             bail!("the sample's supervisor: {}", end_of(&output));
@@ -244,32 +238,22 @@ impl Launcher {
     }
 
     /// Reads what the supervisor says to its end. On an interruption its standard input is closed,
-    /// and it ends its processes and answers; when `clients` hang up, it is told that the work is
-    /// done.
-    fn hear(&self, child: &mut Child, mut clients: Option<&UnixStream>) -> Result<Vec<u8>> {
+    /// and it ends its processes and answers.
+    fn hear(&self, child: &mut Child, stdin: &Mutex<Option<ChildStdin>>) -> Result<Vec<u8>> {
         let mut answer = Vec::new();
         let mut pipe = child.stdout.take().context("no pipe")?;
         loop {
-            let mut events = vec![
+            let mut events = [
                 PollFd::new(pipe.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.interrupt.descriptor(), PollFlags::POLLIN),
             ];
-            events.extend(clients.map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
             match poll(&mut events, PollTimeout::NONE) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => bail!("poll: {error}"),
             }
             let has_answer = events[0].any().unwrap_or(true);
-            let have_hung_up = events.get(2).is_some_and(|it| it.any().unwrap_or(true));
             if self.interrupt.signal().is_some() {
-                drop(child.stdin.take());
-            }
-            if have_hung_up {
-                clients = None;
-                if let Some(stdin) = &mut child.stdin {
-                    // The process may have ended; its report says so.
-                    let _ = stdin.write_all(&[FINISH]);
-                }
+                drop(stdin.lock().unwrap_or_else(PoisonError::into_inner).take());
             }
             if has_answer {
                 let mut part = [0; 16384];

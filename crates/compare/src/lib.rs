@@ -4,6 +4,7 @@
 //! allocators          who can serve a sample, where it is, and the proof that it did
 //! contenders          allocators with their settings, as the variants of a run
 //! interpose           whether a preloaded library would serve a program, and if not, why not
+//! known               data: other people's allocators, sanitizers, runtimes
 //! inside              sanitizers and allocators that a program carries inside
 //! compare             `quarry compare`: an experiment whose one workload is a program
 //! request             what it is asked
@@ -35,6 +36,7 @@ pub mod inside;
 pub mod interpose;
 mod interrupt;
 mod judgement;
+mod known;
 mod launch;
 mod raw;
 mod reach;

@@ -1,10 +1,10 @@
 //! A sample of a program as it came, before it is judged.
 
-use super::supervisor::{End, Look, Report};
+use super::supervisor::{End, Report};
 use super::witness::ProcessRecord;
 use anyhow::Result;
 use quarry_harness::launch::last_line;
-use quarry_harness::results::{Measurement, Reading, Timeline};
+use quarry_harness::results::{Measurement, Timeline};
 use std::time::Duration;
 
 /// Work of a server's clients while the server runs; the server is asked to end when they return.
@@ -97,9 +97,7 @@ impl Raw {
 
     /// Memory over time.
     pub fn timeline(&self) -> Timeline {
-        let reading = |look: &Look| Reading { ms: look.ms, resident: look.resident, charged: 0 };
-        let readings = self.report.looks.iter().map(reading).collect();
-        Timeline { readings, phases: Vec::new(), in_group: false }
+        self.report.timeline.clone()
     }
 }
 
@@ -122,20 +120,13 @@ pub fn difference(expected: &[u8], found: &[u8]) -> Option<String> {
     if expected == found {
         return None;
     }
-    let lines = |bytes: &'_ [u8]| -> Vec<Vec<u8>> {
-        bytes.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect()
-    };
-    let (expected, found) = (lines(expected), lines(found));
-    let at = expected.iter().zip(&found).position(|(a, b)| a != b);
-    let at = at.unwrap_or(expected.len().min(found.len()));
-    let shown = |lines: &[Vec<u8>]| match lines.get(at) {
+    let lines = |bytes| <[u8]>::split(bytes, |byte| *byte == b'\n');
+    let same = lines(expected).zip(lines(found)).take_while(|(a, b)| a == b).count();
+    let shown = |bytes| match lines(bytes).nth(same) {
         None => "nothing".to_owned(),
-        Some(line) => {
-            let text: String = String::from_utf8_lossy(line).chars().take(60).collect();
-            format!("\"{text}\"")
-        }
+        Some(line) => format!("\"{:.60}\"", String::from_utf8_lossy(line)),
     };
-    Some(format!("line {}: {} instead of {}", at + 1, shown(&found), shown(&expected)))
+    Some(format!("line {}: {} instead of {}", same + 1, shown(found), shown(expected)))
 }
 
 #[cfg(test)]
@@ -170,7 +161,7 @@ mod tests {
 
     fn raw(end: End, served: Option<Result<Served>>) -> Raw {
         Raw {
-            report: Report::empty(end),
+            report: Report { end, ..Report::default() },
             said: Vec::new(),
             stdout: Vec::new(),
             stderr: b"cannot\n\n".to_vec(),

@@ -1,14 +1,15 @@
 //! Decides whether an allocator can make a difference to a program at all, and if not, why and what
 //! would help.
 
-use super::allocator_spec;
 use super::raw::Raw;
 use super::supervisor::Report;
+use super::tree::Seen;
 use super::weight::Influence;
 use super::witness::{Calls, ProcessRecord};
 use crate::contenders::Contender;
 use crate::inside;
 use crate::interpose::{Obstacle, obstacle};
+use crate::known::KNOWN;
 use object::read::ReadCache;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -30,9 +31,7 @@ const MOST_UNSERVED: f64 = 0.1;
 /// Why there is no verdict, and what would help.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NoVerdict {
-    /// Why.
     pub(super) why: String,
-    /// The remedy.
     pub(super) remedy: String,
 }
 
@@ -76,15 +75,6 @@ fn remedy(obstacle: &Obstacle) -> &'static str {
     }
 }
 
-/// Runtimes that allocate by themselves: name of the executable, why, remedy.
-const RUNTIMES: [(&str, &str, &str); 5] = [
-    ("php", "PHP allocates by itself", "set USE_ZEND_ALLOC=0"),
-    ("java", "the Java heap is the JVM's own", "look at the options of its collector"),
-    ("node", "JavaScript objects live in V8's own heap", "look at --max-semi-space-size"),
-    ("dotnet", "the .NET heap is the runtime's own", "look at the options of its collector"),
-    ("beam", "Erlang allocates by itself", "set ERL_FLAGS=\"+Mea min\""),
-];
-
 /// The allocator that a program carries inside, as far as can be told.
 fn allocator_inside(program: &Path) -> Option<&'static str> {
     let cache = ReadCache::new(File::open(program).ok()?);
@@ -99,7 +89,6 @@ pub struct Probe {
     pub calls: Calls,
     /// CPU time of all processes, which includes the counting.
     pub(super) cpu_ns: u64,
-    /// Wall-clock time of the run.
     pub(super) wall_ns: u64,
     has_python: bool,
     /// The program into which nothing was preloaded, where that is more than a small part.
@@ -114,8 +103,8 @@ impl Probe {
         let Raw { report, said, .. } = raw;
         let mut calls = Calls::default();
         said.iter().for_each(|one| calls += one.calls);
-        let busiest = report.seen.iter().max_by_key(|(_, _, ticks)| *ticks);
-        let busiest = busiest.filter(|(_, _, ticks)| *ticks > 0);
+        let busiest = report.seen.values().filter(|it| it.cpu_ticks > 0);
+        let busiest = busiest.max_by_key(|it| it.cpu_ticks).map(|it| it.executable.clone());
         let has_spoken = |path: &Path| said.iter().any(|one| one.executable == path);
         let silent = unserved_of(report, |path| (!has_spoken(path)).then(String::new));
         Self {
@@ -124,7 +113,7 @@ impl Probe {
             wall_ns: report.wall_ns,
             has_python: said.iter().any(|one| one.has_python),
             unserved: silent.map(|(path, _)| path),
-            busiest: busiest.map_or_else(|| program.to_owned(), |(_, path, _)| path.clone()),
+            busiest: busiest.unwrap_or_else(|| program.to_owned()),
         }
     }
 
@@ -195,9 +184,9 @@ impl Probe {
             return (why.to_owned(), "set PYTHONMALLOC=malloc".to_owned());
         }
         let name = self.busiest.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if let Some((_, why, remedy)) = RUNTIMES.iter().find(|(start, ..)| name.starts_with(start))
-        {
-            return (format!(": {why}"), (*remedy).to_owned());
+        let mut runtimes = KNOWN.runtimes.iter();
+        if let Some(own) = runtimes.find(|it| name.starts_with(&it.executable)) {
+            return (format!(": {}", own.why), own.remedy.clone());
         }
         if let Some(inside) = allocator_inside(&self.busiest) {
             let why = format!(": it carries {inside} inside");
@@ -209,7 +198,8 @@ impl Probe {
 }
 
 /// Checks that a contender served a sample, and returns the object that served it. A process that
-/// was only forked has no record of its own: the record of its executable elsewhere counts.
+/// was only forked has no record of its own: the record of its executable elsewhere counts. With
+/// `only_start` the children of the process that was started may be served by others.
 ///
 /// # Errors
 /// The program that another allocator served.
@@ -217,34 +207,14 @@ pub(super) fn served(
     contender: &Contender,
     report: &Report,
     said: &[ProcessRecord],
-) -> Result<String, String> {
-    check(contender, report, said, false)
-}
-
-/// Checks the same of the process that was started alone, not of its children.
-///
-/// # Errors
-/// If another allocator served it.
-pub(super) fn serves_start(
-    contender: &Contender,
-    report: &Report,
-    said: &[ProcessRecord],
-) -> Result<String, String> {
-    check(contender, report, said, true)
-}
-
-fn check(
-    contender: &Contender,
-    report: &Report,
-    said: &[ProcessRecord],
-    main_alone: bool,
+    only_start: bool,
 ) -> Result<String, String> {
     let name = contender.name();
     let mut faults: BTreeMap<&Path, Option<String>> = BTreeMap::new();
     for one in said {
         let malloc = malloc_of(one);
-        let fault = || Some(format!("its malloc is that of {malloc}"));
-        let fault = if allocator_spec::is_of(contender, malloc) { None } else { fault() };
+        let is_right = contender.allocator.is_in(Path::new(malloc));
+        let fault = (!is_right).then(|| format!("its malloc is that of {malloc}"));
         let known = faults.entry(&one.executable).or_default();
         *known = known.take().or(fault);
     }
@@ -253,7 +223,7 @@ fn check(
     let refusal = |executable: &Path, fault: String| {
         format!("not served by {name}: {}: {fault}", executable.display())
     };
-    if !main_alone && let Some((executable, fault)) = unserved_of(report, fault) {
+    if !only_start && let Some((executable, fault)) = unserved_of(report, fault) {
         return Err(refusal(&executable, fault));
     }
     let main = said.iter().rfind(|one| one.pid == report.pid);
@@ -290,9 +260,12 @@ fn unserved_of(
     // A process that still shows our own executable had not come to its exec, and one that shows
     // none was about to end: neither says what it ran.
     let is_known = |it: &Path| it != this && !it.as_os_str().is_empty();
-    for (_, executable, ticks) in report.seen.iter().filter(|(_, it, _)| is_known(it)) {
+    for Seen { executable, cpu_ticks } in report.seen.values() {
+        if !is_known(executable) {
+            continue;
+        }
         // Each counts for something, however short it was.
-        let weight = ticks + 1;
+        let weight = cpu_ticks + 1;
         all += weight;
         let Some(fault) = fault(executable) else { continue };
         unserved += weight;
@@ -308,7 +281,6 @@ fn unserved_of(
 mod tests {
     use super::*;
     use crate::allocators;
-    use crate::supervisor::End;
     use crate::weight::{self, Weight};
 
     const LIBC: &str = "libc";
@@ -319,9 +291,12 @@ mod tests {
         said: &[(i32, &str, &str)],
     ) -> (Contender, Report, Vec<ProcessRecord>) {
         let contender = Contender::from(allocators::glibc());
-        let libc = allocator_spec::file_of(&contender).unwrap().display().to_string();
-        let seen = seen.iter().map(|(pid, path, ticks)| (*pid, PathBuf::from(path), *ticks));
-        let report = Report { pid: 1, seen: seen.collect(), ..Report::empty(End::Exited(0)) };
+        let libc = contender.allocator.file().unwrap().display().to_string();
+        let of = |(pid, path, cpu_ticks): &(i32, &str, u64)| {
+            (*pid, Seen { executable: PathBuf::from(path), cpu_ticks: *cpu_ticks })
+        };
+        let seen = seen.iter().map(of);
+        let report = Report { pid: 1, seen: seen.collect(), ..Report::default() };
         let record = |(pid, path, malloc): &(i32, &str, &str)| ProcessRecord {
             pid: *pid,
             executable: PathBuf::from(path),
@@ -334,7 +309,7 @@ mod tests {
 
     fn fault(seen: &[(i32, &str, u64)], said: &[(i32, &str, &str)]) -> Option<String> {
         let (contender, report, said) = scene(seen, said);
-        served(&contender, &report, &said).err()
+        served(&contender, &report, &said, false).err()
     }
 
     #[test]
@@ -371,7 +346,7 @@ mod tests {
         let (contender, report, mut said) = scene(&[(1, "/python", 9)], &[(1, "/python", LIBC)]);
         let libc = std::mem::replace(&mut said[0].malloc, "python".to_owned());
         said[0].next_malloc = libc.clone();
-        assert_eq!(served(&contender, &report, &said), Ok(libc));
+        assert_eq!(served(&contender, &report, &said, false), Ok(libc));
     }
 
     fn probe(allocations: u64, ns: u64, bytes: u64, has_python: bool) -> Probe {

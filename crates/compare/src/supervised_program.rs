@@ -13,29 +13,19 @@ use std::rc::Rc;
 
 /// A program under a supervisor, on the contender of each variant.
 pub(super) struct SupervisedProgram {
-    /// The program.
     pub(super) program: Program,
     /// One for each variant.
     pub(super) contenders: Vec<Contender>,
-    /// Figures that the program prints.
     pub(super) figures: Vec<Figure>,
     check_output: bool,
     launcher: Launcher,
-    reference: RefCell<Option<Reference>>,
-}
-
-/// The output of the first good sample.
-struct Reference {
-    by: String,
-    output: Vec<u8>,
+    /// The contender of the first good sample, and its output.
+    first: RefCell<Option<(String, Vec<u8>)>>,
 }
 
 impl SupervisedProgram {
     /// Makes the folder that samples write into. `check_output`: whether all samples must print the
     /// same; `interrupt` tells when to stop.
-    ///
-    /// # Errors
-    /// If that cannot be made, or nothing in it could be preloaded.
     pub(super) fn new(
         program: Program,
         contenders: Vec<Contender>,
@@ -44,14 +34,11 @@ impl SupervisedProgram {
         interrupt: &Rc<Interrupt>,
     ) -> Result<Self> {
         let launcher = Launcher::new(Rc::clone(interrupt))?;
-        let reference = RefCell::new(None);
-        Ok(Self { program, contenders, figures, check_output, launcher, reference })
+        let first = RefCell::new(None);
+        Ok(Self { program, contenders, figures, check_output, launcher, first })
     }
 
     /// Runs the program once under the counter, on glibc.
-    ///
-    /// # Errors
-    /// If it could not be made, or the program failed.
     pub(super) fn probe(&self) -> Result<Raw> {
         self.launcher.probe(&self.program, None)
     }
@@ -60,16 +47,11 @@ impl SupervisedProgram {
         if !self.check_output {
             return Ok(());
         }
-        let mut reference = self.reference.borrow_mut();
-        let Some(first) = &*reference else {
-            let by = contender.name().to_owned();
-            *reference = Some(Reference { by, output: raw.stdout.clone() });
-            return Ok(());
-        };
-        match difference(&first.output, &raw.stdout) {
-            None => Ok(()),
-            Some(what) => Err(format!("printed something else than on {}: {what}", first.by)),
-        }
+        let mut first = self.first.borrow_mut();
+        let (by, output) =
+            first.get_or_insert_with(|| (contender.name().to_owned(), raw.stdout.clone()));
+        let what = difference(output, &raw.stdout);
+        what.map_or(Ok(()), |what| Err(format!("printed something else than on {by}: {what}")))
     }
 
     fn measured(&self, raw: &Raw, served_by: &str) -> Result<Measurement, String> {

@@ -6,7 +6,8 @@
 //! ends everything when its standard input closes, so nothing outlives the command, even when that
 //! is killed. The byte [`FINISH`] there asks a server, which would not end by itself, to do so.
 
-use super::tree::{Process, Seen, Tree};
+use super::interrupt::listen_to;
+use super::tree::{Seen, Tree};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nix::errno::Errno;
@@ -14,16 +15,17 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signalfd::SignalFd;
 use nix::sys::time::TimeValLike;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use quarry_harness::results::{Reading, Timeline};
 use serde::{Deserialize, Serialize};
-use std::ffi::{OsStr, OsString};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -46,33 +48,29 @@ pub const SUPERVISE_COMMAND: &str = "__supervise";
 /// The byte on standard input that says that the program has done its work.
 pub(super) const FINISH: u8 = b'.';
 
-/// Runs one sample of a program; `quarry compare` starts it.
+/// Arguments of [`SUPERVISE_COMMAND`].
 #[derive(Args)]
 pub struct SuperviseArgs {
-    /// Where the program's standard input comes from [default: nothing].
-    #[arg(long)]
-    stdin: Option<PathBuf>,
-    /// Where its standard output goes.
-    #[arg(long)]
-    stdout: PathBuf,
-    /// Where its standard error goes.
-    #[arg(long)]
-    stderr: PathBuf,
-    /// When it is ended.
-    #[arg(long)]
-    timeout_ms: u64,
+    /// The file with the [`Order`].
+    order: PathBuf,
+}
+
+/// What a supervisor is told.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Order {
+    /// Where the program's standard input comes from; `None`: nothing.
+    pub(super) stdin: Option<OsString>,
+    pub(super) stdout: OsString,
+    pub(super) stderr: OsString,
+    pub(super) timeout: Duration,
     /// Divides what processes share among them, instead of counting it in each.
-    #[arg(long)]
-    proportional: bool,
-    /// Variables that are set, KEY=VALUE.
-    #[arg(long = "set")]
-    set: Vec<OsString>,
-    /// Variables that are removed.
-    #[arg(long = "unset")]
-    unset: Vec<OsString>,
-    /// The file, then its name and arguments.
-    #[arg(required = true, num_args = 2.., trailing_var_arg = true, allow_hyphen_values = true)]
-    command: Vec<OsString>,
+    pub(super) proportional: bool,
+    /// Variables that are set and removed.
+    pub(super) set: Vec<(OsString, OsString)>,
+    pub(super) unset: Vec<OsString>,
+    pub(super) file: OsString,
+    /// Name and arguments.
+    pub(super) command: Vec<OsString>,
 }
 
 /// Takes one sample in this process, as the command asks its supervisor to.
@@ -80,110 +78,84 @@ pub struct SuperviseArgs {
 /// # Errors
 /// If the sample could not be taken.
 pub fn supervise(args: &SuperviseArgs, out: &mut dyn Write) -> Result<()> {
-    let report = args.supervise()?;
+    let order: Order = serde_json::from_reader(File::open(&args.order)?)?;
+    let report = order.supervise()?;
     Ok(writeln!(out, "{}", serde_json::to_string(&report)?)?)
 }
 
 /// The way in which the program ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum End {
     /// By itself, with a status.
     Exited(i32),
-    /// By a signal.
     Signalled(i32),
     /// Killed when its time was over.
     TimedOut,
     /// Killed because the command ended.
+    #[default]
     Cancelled,
-    /// It could not be started.
     NotStarted(String),
 }
 
-/// Resident memory of all processes at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Look {
-    /// Since the start.
-    pub(super) ms: f64,
-    /// In bytes; what processes share counts in each of them, unless it was to be divided.
-    pub(super) resident: u64,
-}
-
 /// The report on a sample that has ended.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Report {
-    /// The way in which the program ended.
     pub(super) end: End,
-    /// Its process.
     pub(super) pid: i32,
     /// From its start to its end.
     pub(super) wall_ns: u64,
-    /// User time of all its processes.
+    /// CPU times, page faults and context switches of all processes.
     pub(super) user_ns: u64,
-    /// System time of all its processes.
     pub(super) sys_ns: u64,
+    pub(super) minor_faults: u64,
+    pub(super) major_faults: u64,
+    pub(super) voluntary_switches: u64,
+    pub(super) involuntary_switches: u64,
+    /// Resident memory of all processes over time; what processes share counts in each of them,
+    /// unless it was to be divided.
+    pub(super) timeline: Timeline,
     /// Most memory that was resident: all processes together where they were looked at, or the
     /// largest of them as the kernel saw it. 0 where the program was too short to be seen.
     pub(super) peak_bytes: u64,
-    /// Page faults without and with reading from a file.
-    pub(super) minor_faults: u64,
-    /// See `minor_faults`.
-    pub(super) major_faults: u64,
-    /// Context switches: those that wait, and those that were made to.
-    pub(super) voluntary_switches: u64,
-    /// See `voluntary_switches`.
-    pub(super) involuntary_switches: u64,
-    /// Memory over time.
-    pub(super) looks: Vec<Look>,
     /// Resident bytes two seconds after the last activity, where a process lived that long.
     pub(super) idle_bytes: Option<u64>,
     /// Resident bytes when it was asked to end because its work was done.
     pub(super) final_bytes: Option<u64>,
     /// Processes that lived on when the program had ended, and were ended.
     pub(super) left_running: usize,
-    /// The processes that were seen: id, executable, CPU ticks.
-    pub(super) seen: Vec<(i32, PathBuf, u64)>,
+    /// The processes that were seen, by id.
+    pub(super) seen: BTreeMap<i32, Seen>,
 }
 
-impl SuperviseArgs {
-    /// Runs the sample in this process.
-    ///
-    /// # Errors
-    /// If this process could not do its part; a program that fails is no error.
-    pub(super) fn supervise(&self) -> Result<Report> {
+impl Order {
+    /// Runs the sample in this process. A program that fails is no error.
+    fn supervise(&self) -> Result<Report> {
         set_child_subreaper(true).context("PR_SET_CHILD_SUBREAPER")?;
-        let signals = SigSet::from_iter([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT]);
-        signals.thread_block()?;
-        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-        let signals = SignalFd::with_flags(&signals, flags)?;
+        let signals = listen_to([Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT])?;
         // Exec leaves the peak of this process in the record of the child.
         let own_peak = peak_of(UsageWho::RUSAGE_SELF)?;
         let mut command = self.command()?;
         let start = Instant::now();
         let mut watch = match spawn_unblocked(&mut command)? {
             Ok(child) => Watch::new(child.id() as i32, start, self.proportional),
-            Err(error) => return Ok(Report::empty(End::NotStarted(error.to_string()))),
+            Err(error) => {
+                return Ok(Report { end: End::NotStarted(error.to_string()), ..Report::default() });
+            }
         };
-        let deadline = start + Duration::from_millis(self.timeout_ms);
+        let deadline = start + self.timeout;
         let end = watch.until_end(&signals, deadline)?;
         watch.report(end, own_peak)
     }
 
     fn command(&self) -> Result<Command> {
-        let mut command = Command::new(&self.command[0]);
-        command.arg0(&self.command[1]).args(&self.command[2..]);
+        let (name, arguments) = self.command.split_first().context("a command has a name")?;
+        let mut command = Command::new(&self.file);
+        command.arg0(name).args(arguments);
+        self.unset.iter().for_each(|key| _ = command.env_remove(key));
+        command.envs(self.set.iter().cloned());
         // A signal from the terminal must not reach the child before it reaches us.
         command.process_group(0);
-        for key in &self.unset {
-            command.env_remove(key);
-        }
-        for assignment in &self.set {
-            let bytes = assignment.as_bytes();
-            let Some(at) = bytes.iter().position(|byte| *byte == b'=') else {
-                bail!("--set {}: no '='", assignment.display());
-            };
-            command.env(OsStr::from_bytes(&bytes[..at]), OsStr::from_bytes(&bytes[at + 1..]));
-        }
-        let named = |path: &PathBuf| path.display().to_string();
+        let named = |path: &OsString| path.display().to_string();
         command.stdin(match &self.stdin {
             Some(path) => File::open(path).with_context(|| named(path))?.into(),
             None => Stdio::null(),
@@ -232,12 +204,9 @@ struct Watch {
     ended: Option<(End, Duration)>,
     tree: Tree,
     pace: Pace,
-    looks: Vec<Look>,
-    peak_bytes: u64,
     activity: Activity,
-    idle_bytes: Option<u64>,
-    final_bytes: Option<u64>,
-    left_running: usize,
+    /// The part of the report that is known so far.
+    report: Report,
 }
 
 /// When the processes last used CPU time.
@@ -271,14 +240,10 @@ impl Watch {
             start,
             main,
             ended: None,
-            tree: Tree::below(std::process::id() as i32).dividing(proportional),
+            tree: Tree::below(std::process::id() as i32, proportional),
             pace: Pace { next: start + FIRST_LOOK, gap: FIRST_LOOK },
-            looks: Vec::new(),
-            peak_bytes: 0,
             activity: Activity { window_began: start, ticks_then: 0, last: start, idle: false },
-            idle_bytes: None,
-            final_bytes: None,
-            left_running: 0,
+            report: Report { pid: main, ..Report::default() },
         }
     }
 
@@ -313,7 +278,7 @@ impl Watch {
                 return Ok(end);
             }
             if Instant::now() >= self.pace.next && self.look() && self.ended.is_some() {
-                self.left_running = self.tree.look().len();
+                self.report.left_running = self.tree.look().len();
                 self.end_all();
                 break;
             }
@@ -328,7 +293,8 @@ impl Watch {
         match nix::unistd::read(stdin, &mut byte) {
             Ok(1) if byte == [FINISH] => {
                 self.look();
-                self.final_bytes = self.looks.last().map(|look| look.resident);
+                self.report.final_bytes =
+                    self.report.timeline.readings.last().map(|it| it.resident);
                 // The process may have ended meanwhile.
                 let _ = kill(Pid::from_raw(self.main), Signal::SIGTERM);
                 false
@@ -367,12 +333,12 @@ impl Watch {
         let living = self.tree.look();
         let resident = living.iter().map(|process| process.resident).sum();
         let ms = began.duration_since(self.start).as_secs_f64() * 1e3;
-        self.looks.push(Look { ms, resident });
+        self.report.timeline.readings.push(Reading { ms, resident, charged: 0 });
         let largest = living.iter().map(|process| process.peak).max().unwrap_or(0);
-        self.peak_bytes = self.peak_bytes.max(resident).max(largest);
-        self.activity.note(began, ticks_of(&living));
+        self.report.peak_bytes = self.report.peak_bytes.max(resident).max(largest);
+        self.activity.note(began, living.iter().map(|process| process.cpu_ticks).sum());
         if self.activity.falls_idle(began) {
-            self.idle_bytes = Some(resident);
+            self.report.idle_bytes = Some(resident);
         }
         self.pace.advance(self.start, began.elapsed());
         self.activity.idle
@@ -399,11 +365,9 @@ impl Watch {
         let wall = self.ended.map_or_else(|| self.start.elapsed(), |(_, wall)| wall);
         let exact = peak_of(UsageWho::RUSAGE_CHILDREN)?;
         // Up to its exec the child was as large as this process; below that nothing can be said.
-        let peak_bytes = self.peak_bytes.max(if exact > own_peak { exact } else { 0 });
-        let seen = |(pid, Seen { executable, cpu_ticks })| (pid, executable, cpu_ticks);
+        let peak_bytes = self.report.peak_bytes.max(if exact > own_peak { exact } else { 0 });
         Ok(Report {
             end,
-            pid: self.main,
             wall_ns: wall.as_nanos() as u64,
             user_ns: usage.user_time().num_microseconds() as u64 * 1000,
             sys_ns: usage.system_time().num_microseconds() as u64 * 1000,
@@ -412,40 +376,10 @@ impl Watch {
             major_faults: usage.major_page_faults() as u64,
             voluntary_switches: usage.voluntary_context_switches() as u64,
             involuntary_switches: usage.involuntary_context_switches() as u64,
-            looks: self.looks,
-            idle_bytes: self.idle_bytes,
-            final_bytes: self.final_bytes,
-            left_running: self.left_running,
-            seen: self.tree.seen.into_iter().map(seen).collect(),
+            seen: self.tree.seen,
+            ..self.report
         })
     }
-}
-
-impl Report {
-    /// Makes one that says only how the sample ended.
-    pub(super) fn empty(end: End) -> Self {
-        Self {
-            end,
-            pid: 0,
-            wall_ns: 0,
-            user_ns: 0,
-            sys_ns: 0,
-            peak_bytes: 0,
-            minor_faults: 0,
-            major_faults: 0,
-            voluntary_switches: 0,
-            involuntary_switches: 0,
-            looks: Vec::new(),
-            idle_bytes: None,
-            final_bytes: None,
-            left_running: 0,
-            seen: Vec::new(),
-        }
-    }
-}
-
-fn ticks_of(processes: &[Process]) -> u64 {
-    processes.iter().map(|process| process.cpu_ticks).sum()
 }
 
 fn peak_of(who: UsageWho) -> Result<u64> {

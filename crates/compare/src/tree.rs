@@ -2,29 +2,26 @@
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use procfs::ProcError;
+use procfs::process::{self, Stat, all_processes};
 use quarry_harness::proc;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::ErrorKind;
 use std::path::PathBuf;
 
 /// A process at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Process {
-    /// Its id.
     pub(super) pid: i32,
     /// User and system time, in clock ticks.
     pub(super) cpu_ticks: u64,
-    /// Resident memory, in bytes.
     pub(super) resident: u64,
     /// Peak of its resident memory since its exec, in bytes.
     pub(super) peak: u64,
-    parent: i32,
-    state: char,
 }
 
 /// The part of a process that is remembered.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Seen {
     /// The last program that it ran.
     pub(super) executable: PathBuf,
@@ -36,7 +33,6 @@ pub(super) struct Seen {
 #[derive(Debug)]
 pub(super) struct Tree {
     root: i32,
-    page_size: u64,
     /// True if memory that processes share is divided among them (PSS) instead of counted in each
     /// (RSS).
     proportional: bool,
@@ -45,55 +41,51 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// The descendants of `root`.
-    pub(super) fn below(root: i32) -> Self {
-        let page_size = proc::page_size();
-        Self { root, page_size, proportional: false, seen: BTreeMap::new() }
-    }
-
-    /// Reads them again, with shared memory divided among them or not.
-    pub(super) fn dividing(self, proportional: bool) -> Self {
-        Self { proportional, ..self }
+    /// The descendants of `root`, with shared memory divided among them or not.
+    pub(super) fn below(root: i32, proportional: bool) -> Self {
+        Self { root, proportional, seen: BTreeMap::new() }
     }
 
     /// Looks at all of them; those that have ended and wait for their parent are left out.
     pub(super) fn look(&mut self) -> Vec<Process> {
-        let mut living = self.living();
-        for process in &mut living {
-            process.peak = proc::peak(process.pid as u32).unwrap_or(0).max(process.resident);
-            if self.proportional {
-                // Of a process that is about to end the kernel says nothing.
-                process.resident =
-                    proc::proportional(process.pid as u32).unwrap_or(process.resident);
-            }
-            let seen = self.seen.entry(process.pid).or_default();
-            seen.cpu_ticks = seen.cpu_ticks.max(process.cpu_ticks);
-            if let Ok(executable) = fs::read_link(format!("/proc/{}/exe", process.pid)) {
+        let mut living = Vec::new();
+        for (process, stat) in self.living() {
+            let pid = stat.pid;
+            let cpu_ticks = stat.utime + stat.stime;
+            let resident = stat.rss * procfs::page_size();
+            let peak = proc::peak(pid as u32).unwrap_or(0).max(resident);
+            // Of a process that is about to end the kernel says nothing.
+            let divided = self.proportional.then(|| proc::proportional(pid as u32)).flatten();
+            living.push(Process { pid, cpu_ticks, resident: divided.unwrap_or(resident), peak });
+            let seen = self.seen.entry(pid).or_default();
+            seen.cpu_ticks = seen.cpu_ticks.max(cpu_ticks);
+            if let Ok(executable) = process.exe() {
                 seen.executable = executable;
             }
         }
         living
     }
 
-    fn living(&self) -> Vec<Process> {
+    fn living(&self) -> Vec<(process::Process, Stat)> {
         let mut found = Vec::new();
         let mut waiting = vec![self.root];
         while let Some(pid) = waiting.pop() {
-            waiting.extend(children_of(pid));
-            if pid == self.root {
-                continue;
+            let Ok(process) = process::Process::new(pid) else { continue };
+            waiting.extend(children_of(&process));
+            if let Ok(stat) = process.stat()
+                && pid != self.root
+                && !matches!(stat.state, 'Z' | 'X')
+            {
+                found.push((process, stat));
             }
-            let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            found.extend(parse_stat(pid, &text, self.page_size));
         }
-        found.retain(|process| !matches!(process.state, 'Z' | 'X'));
         found
     }
 
     /// Sends a signal to all of them. Returns how many there were.
     pub(super) fn signal(&self, signal: Signal) -> usize {
         let living = self.living();
-        for process in &living {
+        for (process, _) in &living {
             // The process may have ended meanwhile.
             let _ = kill(Pid::from_raw(process.pid), signal);
         }
@@ -103,14 +95,13 @@ impl Tree {
 
 /// Returns the processes that the threads of a process have started and those that have fallen to
 /// it. Kernels without `CONFIG_PROC_CHILDREN` are asked for the parent of every process instead.
-fn children_of(pid: i32) -> Vec<i32> {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+fn children_of(parent: &process::Process) -> Vec<i32> {
     let mut children = Vec::new();
-    for thread in threads.flatten() {
-        match fs::read_to_string(thread.path().join("children")) {
-            Ok(text) => children.extend(text.split(' ').filter_map(|it| it.parse::<i32>().ok())),
-            Err(error) if error.kind() == ErrorKind::NotFound && thread.path().exists() => {
-                return children_by_parent(pid);
+    for thread in parent.tasks().into_iter().flatten().flatten() {
+        match thread.children() {
+            Ok(own) => children.extend(own.into_iter().map(|pid| pid as i32)),
+            Err(ProcError::NotFound(_)) if thread.stat().is_ok() => {
+                return children_by_parent(parent.pid);
             }
             Err(_) => {}
         }
@@ -119,45 +110,15 @@ fn children_of(pid: i32) -> Vec<i32> {
 }
 
 fn children_by_parent(parent: i32) -> Vec<i32> {
-    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let is_child = |pid: &i32| {
-        let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        parse_stat(*pid, &text, 1).is_some_and(|process| process.parent == parent)
-    };
-    pids.filter(is_child).collect()
-}
-
-/// Reads a line of `/proc/PID/stat` (proc_pid_stat(5)). The name, which may hold anything, ends at
-/// the last parenthesis.
-fn parse_stat(pid: i32, text: &str, page_size: u64) -> Option<Process> {
-    let fields: Vec<&str> = text.get(text.rfind(')')? + 1..)?.split_whitespace().collect();
-    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    Some(Process {
-        pid,
-        state: fields.first()?.chars().next()?,
-        parent: fields.get(1)?.parse().ok()?,
-        cpu_ticks: number(11)? + number(12)?,
-        resident: number(21)? * page_size,
-        peak: 0,
-    })
+    let all = all_processes().into_iter().flatten().flatten();
+    let is_child = |it: &process::Process| it.stat().is_ok_and(|stat| stat.ppid == parent);
+    all.filter(is_child).map(|it| it.pid).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::process::{Command, Stdio};
-
-    #[test]
-    fn names_with_parentheses_are_read() {
-        let text = "7 (a) R (b) c) S 3 7 7 0 -1 4194560 100 0 0 0 11 5 0 0 20 0 1 0 100 2000000 \
-                    250 18446744073709551615";
-        let process = parse_stat(7, text, 4096).unwrap();
-        assert_eq!((process.parent, process.state, process.cpu_ticks), (3, 'S', 16));
-        assert_eq!(process.resident, 250 * 4096);
-        assert_eq!(parse_stat(7, "7 (cut", 4096), None);
-        assert_eq!(parse_stat(7, "7 (cut) S 3", 4096), None);
-    }
 
     #[test]
     fn children_and_grandchildren_are_seen_and_ended() {
@@ -170,7 +131,7 @@ mod tests {
         let mut line = String::new();
         let pipe = child.stdout.take().unwrap();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(pipe), &mut line).unwrap();
-        let mut tree = Tree::below(child.id() as i32);
+        let mut tree = Tree::below(child.id() as i32, false);
         // The process may still be on its way through exec, with nothing resident.
         let living = loop {
             match tree.look() {
@@ -181,7 +142,7 @@ mod tests {
         assert_eq!(living.len(), 1, "{living:?}");
         assert!(living[0].resident > 0 && living[0].peak >= living[0].resident);
         assert!(!tree.seen[&living[0].pid].executable.as_os_str().is_empty());
-        let divided = Tree::below(child.id() as i32).dividing(true).look()[0].resident;
+        let divided = Tree::below(child.id() as i32, true).look()[0].resident;
         assert!((1..living[0].resident).contains(&divided), "the C library is shared: {divided}");
         assert_eq!(children_by_parent(child.id() as i32), [living[0].pid]);
         assert_eq!(tree.signal(Signal::SIGKILL), 1);

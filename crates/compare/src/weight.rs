@@ -26,7 +26,6 @@ const DOUBT: f64 = 2.0;
 pub(super) struct Influence {
     /// Share of the CPU time that an allocator has an influence on.
     pub(super) share: f64,
-    /// Wall-clock time of the run.
     pub(super) wall_ns: u64,
 }
 
@@ -35,11 +34,9 @@ pub(super) struct Influence {
 pub(super) enum Weight {
     /// One more run under the counter.
     Unknown,
-    /// No comparison.
     Nothing,
     /// A comparison, and a line that says how little can come of it.
     Little,
-    /// A comparison.
     Enough,
 }
 

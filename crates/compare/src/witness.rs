@@ -15,19 +15,15 @@ const COUNTER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libquarry-count
 /// A program that was executed, in the sample's process tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ProcessRecord {
-    /// The process.
     pub(super) pid: i32,
-    /// The program that it ran.
     pub(super) executable: PathBuf,
     /// The object that the loader found `malloc` in.
     pub(super) malloc: String,
     /// The object that it found `malloc` in behind the executable.
     pub(super) next_malloc: String,
-    /// True if CPython is in it.
     pub(super) has_python: bool,
     /// Most memory that was resident, in bytes; 0 where it did not come to its own end.
     pub(super) peak_bytes: u64,
-    /// Calls that the counter counted.
     pub(super) calls: Calls,
 }
 
@@ -56,17 +52,12 @@ impl std::ops::AddAssign for Calls {
 /// The two shared objects, where they can be preloaded from.
 #[derive(Debug)]
 pub(super) struct Witnesses {
-    /// Says what serves.
     pub(super) witness: PathBuf,
-    /// Counts.
     pub(super) counter: PathBuf,
 }
 
 impl Witnesses {
     /// Writes them into a folder.
-    ///
-    /// # Errors
-    /// If that cannot be written.
     pub(super) fn unpack(folder: &Path) -> Result<Self> {
         let write = |name: &str, bytes: &[u8]| {
             let path = folder.join(name);
@@ -85,18 +76,12 @@ pub(super) fn variable() -> &'static str {
 }
 
 /// Makes an empty file for a sample.
-///
-/// # Errors
-/// If it cannot be made.
 pub(super) fn create(path: &Path) -> Result<()> {
     let file = File::create(path).with_context(|| path.display().to_string())?;
     Ok(file.set_len(layout::FILE_BYTES as u64)?)
 }
 
 /// Reads the records in the order in which programs were executed.
-///
-/// # Errors
-/// If the file cannot be read.
 pub(super) fn read(path: &Path) -> Result<Vec<ProcessRecord>> {
     let bytes = fs::read(path).with_context(|| path.display().to_string())?;
     let taken = number32(&bytes, 0) as usize;

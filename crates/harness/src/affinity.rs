@@ -27,17 +27,9 @@ pub fn choose(allowed: &[usize], count: usize) -> Vec<usize> {
 }
 
 fn spread(allowed: &[usize], count: usize, siblings: impl Fn(usize) -> Vec<usize>) -> Vec<usize> {
-    let mut chosen: Vec<usize> = Vec::new();
-    let mut taken: Vec<usize> = Vec::new();
-    for &cpu in allowed.iter().rev() {
-        if !taken.contains(&cpu) {
-            taken.extend(siblings(cpu));
-            chosen.push(cpu);
-        }
-    }
-    let rest: Vec<usize> =
-        allowed.iter().rev().copied().filter(|cpu| !chosen.contains(cpu)).collect();
-    chosen.extend(rest);
+    let mut chosen: Vec<usize> = allowed.iter().rev().copied().collect();
+    // The last of each core, then the others.
+    chosen.sort_by_key(|&cpu| siblings(cpu).iter().any(|it| *it > cpu && allowed.contains(it)));
     chosen.truncate(count);
     chosen
 }
@@ -49,7 +41,7 @@ fn siblings(cpu: usize) -> Vec<usize> {
 }
 
 /// Numbers of a kernel list such as `0-3,8`.
-fn parse_list(text: &str) -> Vec<usize> {
+pub(crate) fn parse_list(text: &str) -> Vec<usize> {
     let mut cpus = Vec::new();
     for range in text.trim().split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -68,7 +60,10 @@ mod tests {
     fn reads_kernel_lists() {
         assert_eq!(parse_list("0-3,8\n"), [0, 1, 2, 3, 8]);
         assert_eq!(parse_list("5"), [5]);
-        assert!(parse_list("").is_empty());
+        assert_eq!(parse_list("0-3,8,10-11").len(), 7);
+        for none in ["", "x-y", "5-2"] {
+            assert!(parse_list(none).is_empty(), "{none}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::usage::Usage;
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// The rule for a file that is there already.
@@ -33,18 +33,15 @@ impl Destination {
     /// One of usage, where it cannot be written or is in the way.
     pub fn open(option: &str, place: &Path, present: Present) -> Result<Self> {
         let name = format!("{option} {}", place.display());
-        let mut options = OpenOptions::new();
-        options.write(true);
-        let (opened, is_new) = match (options.clone().create_new(true).open(place), present) {
-            (Err(error), Present::Refused(accepted))
-                if error.kind() == ErrorKind::AlreadyExists =>
-            {
+        let is_new = place.symlink_metadata().is_err();
+        let opened = match present {
+            Present::Refused(accepted) if !is_new => {
                 bail!(Usage(format!("{name}: there already; {accepted}")));
             }
-            (Err(error), Present::Replaced) if error.kind() == ErrorKind::AlreadyExists => {
-                (options.open(place), false)
+            Present::Refused(_) => File::create_new(place),
+            Present::Replaced => {
+                OpenOptions::new().write(true).create(true).truncate(false).open(place)
             }
-            (opened, _) => (opened, true),
         };
         let refusal =
             |error| Usage(format!("{name}: {error}; accepted: a file that can be written"));

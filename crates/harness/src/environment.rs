@@ -1,6 +1,7 @@
 //! The facts about the machine that a reader of results needs. No names of hosts or users.
 
 use crate::affinity;
+use procfs::{CpuInfo, Current};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::process::Command;
@@ -38,11 +39,8 @@ pub struct Environment {
 impl Environment {
     /// Looks at this machine; the findings of the doctor are left to the caller.
     pub fn capture() -> Self {
-        let cpuinfo = read("/proc/cpuinfo");
-        let field = |name: &str| {
-            let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
-            Some(fields.find(|(key, _)| key.trim() == name)?.1.trim().to_owned())
-        };
+        let cpuinfo = CpuInfo::current().ok();
+        let field = |name: &str| Some(cpuinfo.as_ref()?.get_field(0, name)?.to_owned());
         let flags = field("flags").unwrap_or_default();
         Self {
             quarry: env!("CARGO_PKG_VERSION").to_owned(),

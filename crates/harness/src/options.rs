@@ -206,13 +206,13 @@ mod tests {
         Cli::try_parse_from([&["x"], arguments].concat()).unwrap().common
     }
 
+    fn owned(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(ToString::to_string).collect()
+    }
+
     #[test]
     fn quick_changes_only_what_is_not_said() {
-        let common = parse(&[]);
-        assert_eq!(
-            (common.samples, common.variants.as_slice()),
-            (20, &["a".to_owned(), "b".to_owned()][..])
-        );
+        assert_eq!((parse(&[]).samples, parse(&[]).variants), (20, owned(&["a", "b"])));
         assert_eq!(parse(&["--quick"]).samples, 3);
         assert_eq!(parse(&["--quick", "--samples=9"]).samples, 9);
         assert!(Cli::try_parse_from(["x", "--samples=0"]).is_err());
@@ -232,8 +232,7 @@ mod tests {
     #[test]
     fn names_are_chosen_by_their_beginnings() {
         let of = |prefixes: &[&str]| {
-            let prefixes: Vec<String> = prefixes.iter().map(|it| (*it).to_owned()).collect();
-            named(vec!["ab", "ac", "b"], &prefixes, "letter", |it| *it != "ac")
+            named(vec!["ab", "ac", "b"], &owned(prefixes), "letter", |it| *it != "ac")
         };
         assert_eq!(of(&[]).unwrap(), ["ab", "b"]);
         assert_eq!(of(&["b", "a"]).unwrap(), ["ab", "ac", "b"]);
@@ -243,10 +242,7 @@ mod tests {
 
     #[test]
     fn names_are_chosen_exactly() {
-        let of = |chosen: &[&str]| {
-            let chosen: Vec<String> = chosen.iter().map(|it| (*it).to_owned()).collect();
-            exactly(&["ab", "b"], &chosen, "letter")
-        };
+        let of = |chosen: &[&str]| exactly(&["ab", "b"], &owned(chosen), "letter");
         assert_eq!(of(&[]).unwrap(), ["ab", "b"]);
         assert_eq!(of(&["b"]).unwrap(), ["b"]);
         assert!(of(&["a"]).unwrap_err().to_string().starts_with("no letter a; "));

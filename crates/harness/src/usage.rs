@@ -1,20 +1,11 @@
 //! Errors of usage, told apart from failures at run time.
 
-use std::fmt;
-
 /// An unknown name, a value that is not accepted, a file that cannot be what it was named for: the
 /// command has run nothing and ends with status 2, as for an option that it does not know. The text
 /// names what was wrong and what is accepted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct Usage(pub String);
-
-impl fmt::Display for Usage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Usage {}
 
 impl Usage {
     /// Returns whether an error is one of usage, also where context was added to it.

@@ -29,6 +29,7 @@ mod front;
 mod info;
 #[cfg(panic = "abort")]
 mod libc_malloc;
+#[cfg(panic = "abort")]
 mod mallinfo;
 #[cfg(panic = "abort")]
 mod malloc;

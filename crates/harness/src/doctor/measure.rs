@@ -2,7 +2,7 @@
 
 use super::patient::Measured;
 use crate::statistics::{self, mmtests::Sorted};
-use std::fs;
+use procfs::{CpuTime, CurrentSI, KernelStats};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -14,56 +14,30 @@ const LOOPS: usize = 3000;
 
 /// Looks at this machine for a good second; `None` where it has no `/proc/stat`.
 pub(super) fn measure() -> Option<Measured> {
-    let read = || fs::read_to_string("/proc/stat").ok();
-    let before = read()?;
+    let before = KernelStats::current().ok()?;
     std::thread::sleep(WATCH);
-    let spent = Spent::between(&before, &read()?)?;
+    let (steal, busy) = spent(&before, &KernelStats::current().ok()?)?;
     let durations = loops();
     let (variation, worst) = spread(&durations)?;
-    let (steal, busy) = (spent.steal, spent.busy);
     Some(Measured { steal, busy, clock_step_ns: clock_step(), variation, worst })
 }
 
-/// Where CPU time went.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Spent {
-    /// Share of all CPU time.
-    steal: f64,
-    /// In CPUs.
-    busy: f64,
-}
-
-impl Spent {
-    /// Between two readings of `/proc/stat`.
-    fn between(before: &str, after: &str) -> Option<Self> {
-        let (before_ticks, after_ticks) = (ticks(before)?, ticks(after)?);
-        let spent: Vec<f64> = before_ticks
-            .iter()
-            .zip(&after_ticks)
-            .map(|(before, after)| after.saturating_sub(*before) as f64)
-            .collect();
-        // user nice system idle iowait irq softirq steal; guests are counted under user already.
-        let [user, nice, system, idle, iowait, irq, softirq, steal] = spent[..] else {
-            return None;
-        };
-        let busy = user + nice + system + irq + softirq;
-        let all = busy + idle + iowait + steal;
-        let cpus = after.lines().filter(|line| is_cpu(line)).count() as f64;
-        (all > 0.0).then(|| Self { steal: steal / all, busy: busy / all * cpus })
-    }
-}
-
-/// Returns whether a line is about one CPU, and not about all of them.
-fn is_cpu(line: &str) -> bool {
-    line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|it: char| it.is_ascii_digit()))
-}
-
-/// The first eight numbers of the line for all CPUs.
-fn ticks(stat: &str) -> Option<Vec<u64>> {
-    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    let numbers: Option<Vec<u64>> =
-        line.split_whitespace().take(8).map(|word| word.parse().ok()).collect();
-    numbers.filter(|numbers| numbers.len() == 8)
+/// The share of all CPU time that was stolen between two readings, and how many CPUs were busy.
+fn spent(before: &KernelStats, after: &KernelStats) -> Option<(f64, f64)> {
+    let (was, is) = (&before.total, &after.total);
+    let between = |before: Option<u64>, after: Option<u64>| {
+        after.unwrap_or(0).saturating_sub(before.unwrap_or(0)) as f64
+    };
+    // Guests are counted under user already.
+    let busy = |it: &CpuTime| {
+        it.user + it.nice + it.system + it.irq.unwrap_or(0) + it.softirq.unwrap_or(0)
+    };
+    let steal = between(was.steal, is.steal);
+    let busy = between(Some(busy(was)), Some(busy(is)));
+    let idle = between(Some(was.idle), Some(is.idle)) + between(was.iowait, is.iowait);
+    let all = busy + idle + steal;
+    let cpus = after.cpu_time.len() as f64;
+    (all > 0.0).then(|| (steal / all, busy / all * cpus))
 }
 
 /// Durations of equal loops in ns.
@@ -108,16 +82,19 @@ fn clock_step() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use procfs::FromBufReadSI;
 
     #[test]
     fn time_is_attributed() {
-        let before = "cpu  100 0 100 1000 0 0 0 10 0 0\ncpu0 1\ncpu1 1\nintr 5\n";
-        let after = "cpu  150 0 100 1130 0 0 0 30 0 0\ncpu0 1\ncpu1 1\nintr 5\n";
-        let spent = Spent::between(before, after).unwrap();
-        assert_eq!(spent, Spent { steal: 0.1, busy: 0.5 });
-        assert_eq!(Spent::between(before, before), None, "no time has passed");
-        assert_eq!(Spent::between("", after), None);
-        assert_eq!(Spent::between("cpu  1 2 3\n", after), None);
+        let stat = |total: &str| {
+            let text =
+                format!("cpu  {total}\ncpu0 1 0 0 0\ncpu1 1 0 0 0\nctxt 1\nbtime 1\nprocesses 1\n");
+            KernelStats::from_buf_read(text.as_bytes(), procfs::current_system_info()).unwrap()
+        };
+        let (before, after) =
+            (stat("100 0 100 1000 0 0 0 10 0 0"), stat("150 0 100 1130 0 0 0 30 0 0"));
+        assert_eq!(spent(&before, &after), Some((0.1, 0.5)));
+        assert_eq!(spent(&before, &before), None, "no time has passed");
     }
 
     #[test]

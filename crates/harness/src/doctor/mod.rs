@@ -3,16 +3,14 @@
 //! Every check looks at a `Patient`: the files below a root, and facts that only the process knows.
 //! So tests can show it any machine. Measurements, which take a moment, stand apart.
 
-mod cpu;
-mod finding;
+mod checks;
 mod measure;
 mod patient;
-mod system;
 
 use crate::affinity;
 use anyhow::{Result, bail};
+use checks::{Finding, Severity, examine};
 use clap::Args;
-use finding::{Finding, Severity};
 use patient::Patient;
 use serde::Serialize;
 use std::io::Write;
@@ -66,7 +64,8 @@ impl DoctorArgs {
 pub fn brief() -> Vec<String> {
     let findings = examine(&this_machine());
     let matters = |finding: &&Finding| finding.severity > Severity::Note;
-    findings.iter().filter(matters).map(Finding::brief).collect()
+    let brief = |it: &Finding| format!("{}: {}: {}", it.severity.word(), it.about, it.seen);
+    findings.iter().filter(matters).map(brief).collect()
 }
 
 fn this_machine() -> Patient {
@@ -83,14 +82,6 @@ fn this_machine() -> Patient {
 /// Nothing in the file says so, but cargo's folder has the name of the profile.
 fn is_debug_library(library: &Path) -> bool {
     library.parent().and_then(Path::file_name).is_some_and(|name| name == "debug")
-}
-
-/// The findings, the worst first.
-fn examine(patient: &Patient) -> Vec<Finding> {
-    let mut findings = cpu::findings(patient);
-    findings.extend(system::findings(patient));
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    findings
 }
 
 fn text(findings: &[Finding], is_virtual: bool) -> String {
@@ -125,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_worst_comes_first_and_is_mended() {
-        let (_folder, mut patient) = patient(&[VIRTUAL, LAYOUT]);
+        let (_folder, mut patient) = patient([VIRTUAL, LAYOUT]);
         patient.debug_builds = vec!["quarry"];
         let findings = examine(&patient);
         let severities: Vec<Severity> = findings.iter().map(|it| it.severity).collect();
@@ -141,12 +132,12 @@ mod tests {
 
     #[test]
     fn claims_are_lowered_in_a_virtual_machine() {
-        let said = |files: &[(&str, &str)]| {
-            let (_folder, patient) = patient(files);
+        let said = |file| {
+            let (_folder, patient) = patient([file]);
             text(&examine(&patient), patient.hypervisor().is_some())
         };
-        assert!(said(&[VIRTUAL]).contains("absolute times and the behaviour of many cores cannot"));
-        assert!(said(&[LAYOUT]).contains("Nothing that is known to distort timings"));
+        assert!(said(VIRTUAL).contains("absolute times and the behaviour of many cores cannot"));
+        assert!(said(LAYOUT).contains("Nothing that is known to distort timings"));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! The machine that is looked at: its files, and what only this process knows.
 
+use crate::affinity;
+use procfs::{FromRead, ProcessCGroups};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A machine. `root` is `/`, or a folder with the files of another one in tests.
 #[derive(Clone, Debug)]
@@ -10,9 +12,7 @@ pub(super) struct Patient {
     pub(super) root: PathBuf,
     /// CPUs that this process may run on.
     pub(super) allowed: Vec<usize>,
-    /// `GLIBC_TUNABLES`.
     pub(super) tunables: String,
-    /// Version of glibc, such as 2.36.
     pub(super) glibc: String,
     /// Binaries that are built without optimisation.
     pub(super) debug_builds: Vec<&'static str>,
@@ -36,11 +36,9 @@ pub(super) struct Measured {
 }
 
 impl Patient {
-    /// The text of a file, trimmed; `None` where it cannot be read or is empty.
-    pub(super) fn read(&self, path: &str) -> Option<String> {
-        let text = fs::read_to_string(self.root.join(path)).ok()?;
-        let text = text.trim();
-        (!text.is_empty()).then(|| text.to_owned())
+    /// The text of a file, trimmed; `None` where it cannot be read.
+    pub(super) fn text(&self, path: impl AsRef<Path>) -> Option<String> {
+        Some(fs::read_to_string(self.root.join(path)).ok()?.trim().to_owned())
     }
 
     /// Names in a folder, in order.
@@ -52,21 +50,20 @@ impl Patient {
         names
     }
 
-    /// A field of `/proc/cpuinfo`, of the first CPU.
-    pub(super) fn cpuinfo(&self, field: &str) -> Option<String> {
-        let text = self.read("proc/cpuinfo")?;
-        let line =
-            text.lines().find(|line| line.split(':').next().map(str::trim) == Some(field))?;
-        Some(line.split_once(':')?.1.trim().to_owned())
+    /// The value of the first line of a file that begins with a name and a colon.
+    pub(super) fn field(&self, file: &str, name: &str) -> Option<String> {
+        let text = self.text(file)?;
+        let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+        Some(fields.find(|(key, _)| key.trim() == name)?.1.trim().to_owned())
     }
 
     /// Returns the hypervisor that it runs on, if any.
     pub(super) fn hypervisor(&self) -> Option<String> {
-        let flags = self.cpuinfo("flags").unwrap_or_default();
-        let vendor = self.read("sys/class/dmi/id/sys_vendor");
+        let flags = self.field("proc/cpuinfo", "flags").unwrap_or_default();
+        let vendor = self.text("sys/class/dmi/id/sys_vendor");
         let known = ["QEMU", "VMware", "Xen", "innotek", "Microsoft", "Amazon EC2", "Google"];
         let is_known = |name: &String| known.iter().any(|it| name.contains(it));
-        match self.read("sys/hypervisor/type") {
+        match self.text("sys/hypervisor/type") {
             Some(kind) => Some(kind),
             // Metal instances of clouds have the same vendor as their virtual machines.
             None if flags.split(' ').any(|flag| flag == "hypervisor") => {
@@ -80,57 +77,38 @@ impl Patient {
 
     /// CPUs that are online.
     pub(super) fn online(&self) -> usize {
-        self.read("sys/devices/system/cpu/online").map_or(0, |list| count(&list))
+        self.text("sys/devices/system/cpu/online")
+            .map_or(0, |list| affinity::parse_list(&list).len())
     }
 
     /// The values of a control group's file, from the process's own group to the outermost; of both
     /// versions, `controller` being that of version 1.
     pub(super) fn group_values(&self, v2: &str, controller: &str, v1: &str) -> Vec<String> {
-        let groups = self.read("proc/self/cgroup").unwrap_or_default();
+        let groups = ProcessCGroups::from_file(self.root.join("proc/self/cgroup"));
         let mut values = Vec::new();
-        for line in groups.lines() {
-            let mut parts = line.splitn(3, ':').skip(1);
-            let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
-            let (base, file) = match controllers {
-                "" => ("sys/fs/cgroup".to_owned(), v2),
-                list if list.split(',').any(|it| it == controller) => {
-                    (format!("sys/fs/cgroup/{controller}"), v1)
-                }
-                _ => continue,
+        for group in groups.into_iter().flatten() {
+            let (base, file) = match group.controllers.iter().any(|it| it == controller) {
+                true => (format!("sys/fs/cgroup/{controller}"), v1),
+                false if group.hierarchy == 0 => ("sys/fs/cgroup".to_owned(), v2),
+                false => continue,
             };
-            let mut path = path.trim_matches('/').to_owned();
-            loop {
-                let folder = format!("{base}/{path}");
-                values.extend(self.read(&format!("{}/{file}", folder.trim_end_matches('/'))));
-                match path.rfind('/') {
-                    Some(end) => path.truncate(end),
-                    None if path.is_empty() => break,
-                    None => path.clear(),
-                }
-            }
+            let path = group.pathname.trim_matches('/');
+            let folders = Path::new(path).ancestors();
+            values.extend(folders.filter_map(|it| self.text(Path::new(&base).join(it).join(file))));
         }
         values
     }
 }
 
-/// Returns how many numbers a list such as `0-3,8` has.
-fn count(list: &str) -> usize {
-    let range = |part: &str| {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        let (from, to) = (from.trim().parse::<usize>().ok()?, to.trim().parse::<usize>().ok()?);
-        (from..=to).size_hint().1
-    };
-    list.split(',').filter_map(range).sum()
-}
-
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::finding::Finding;
     use super::*;
     use tempfile::TempDir;
 
     /// A machine about which there is nothing to say but its files.
-    pub(in crate::doctor) fn patient(files: &[(&str, &str)]) -> (TempDir, Patient) {
+    pub(in crate::doctor) fn patient<'a>(
+        files: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> (TempDir, Patient) {
         let folder = tempfile::tempdir().unwrap();
         for (path, text) in files {
             let place = folder.path().join(path);
@@ -148,24 +126,9 @@ pub(super) mod tests {
         (folder, patient)
     }
 
-    /// The one finding about something, by an examination of a machine with these files.
-    pub(in crate::doctor) fn found_by(
-        examination: fn(&Patient) -> Vec<Finding>,
-        files: &[(&str, &str)],
-        about: &str,
-    ) -> Option<Finding> {
-        let (_folder, patient) = patient(files);
-        examination(&patient).into_iter().find(|finding| finding.about == about)
-    }
-
-    #[test]
-    fn lists_of_cpus_are_counted() {
-        assert_eq!(["0", "0-3", "0-3,8,10-11", "", "x-y", "5-2"].map(count), [1, 4, 7, 0, 0, 0]);
-    }
-
     #[test]
     fn groups_are_followed_outwards() {
-        let (_folder, patient) = patient(&[
+        let (_folder, patient) = patient([
             ("proc/self/cgroup", "3:cpu,cpuacct:/a\n0::/x/y\n"),
             ("sys/fs/cgroup/cpu/a/quota", "1"),
             ("sys/fs/cgroup/cpu/quota", "2"),

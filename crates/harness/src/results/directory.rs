@@ -163,13 +163,7 @@ mod tests {
         (folder, place, run)
     }
 
-    fn error_after(change: impl FnOnce(&Path)) -> String {
-        let (_folder, place, _) = written();
-        change(&place);
-        format!("{:#}", read(&place).unwrap_err())
-    }
-
-    fn replace(file: &Path, from: &str, to: &str) {
+    fn replace_in(file: &Path, from: &str, to: &str) {
         let text = fs::read_to_string(file).unwrap();
         assert!(text.contains(from), "{text}");
         fs::write(file, text.replacen(from, to, 1)).unwrap();
@@ -187,7 +181,7 @@ mod tests {
     #[test]
     fn directories_of_the_earlier_version_are_read() {
         let (_folder, place, mut run) = written();
-        replace(&place.join(META), SCHEMA, EARLIER_SCHEMA);
+        replace_in(&place.join(META), SCHEMA, EARLIER_SCHEMA);
         run.meta.schema = EARLIER_SCHEMA.to_owned();
         assert_eq!(read(&place).unwrap().meta, run.meta);
     }
@@ -217,38 +211,40 @@ mod tests {
 
     #[test]
     fn damage_is_named_with_file_and_line() {
-        let samples = |from: &'static str, to: &'static str| {
-            error_after(|place| replace(&place.join(SAMPLES), from, to))
-        };
-        assert!(samples("\"round\":2", "\"round\":two").contains("samples.jsonl:2: "));
-        assert!(
-            samples("\"variant\":\"b\"", "\"variant\":\"c\"")
-                .contains("samples.jsonl:3: meta.json has no variant c")
-        );
-        assert!(samples("\"tasks\":1", "\"tasks\":3").contains("samples.jsonl:1: "));
-        assert!(
-            samples("\"verified\":1000", "\"verified\":999")
-                .contains("samples.jsonl:1: verified 999 of 1000")
-        );
-        assert!(samples("signal 9\"", "signal 9\"}\n{\"x\":\"").contains("samples.jsonl:4: "));
-        let meta = |from: &'static str, to: &'static str| {
-            error_after(|place| replace(&place.join(META), from, to))
-        };
-        assert!(meta(SCHEMA, "quarry-lab/99").contains("meta.json:2: schema quarry-lab/99"));
-        assert!(meta("\"seed\": 1", "\"seed\": \"x\"").contains("meta.json:4: "));
-        assert!(meta("\"seed\": 1", "\"seed\" 1").contains("meta.json:4: "));
-        assert!(
-            meta("\"baseline\": \"a\"", "\"baseline\": \"z\"").contains("no variant is called z")
-        );
+        for (file, from, to, error) in [
+            (SAMPLES, "\"round\":2", "\"round\":two", "samples.jsonl:2: "),
+            (
+                SAMPLES,
+                "\"variant\":\"b\"",
+                "\"variant\":\"c\"",
+                "samples.jsonl:3: meta.json has no variant c",
+            ),
+            (SAMPLES, "\"tasks\":1", "\"tasks\":3", "samples.jsonl:1: "),
+            (
+                SAMPLES,
+                "\"verified\":1000",
+                "\"verified\":999",
+                "samples.jsonl:1: verified 999 of 1000",
+            ),
+            (SAMPLES, "signal 9\"", "signal 9\"}\n{\"x\":\"", "samples.jsonl:4: "),
+            (META, SCHEMA, "quarry-lab/99", "meta.json:2: schema quarry-lab/99"),
+            (META, "\"seed\": 1", "\"seed\": \"x\"", "meta.json:4: "),
+            (META, "\"seed\": 1", "\"seed\" 1", "meta.json:4: "),
+            (META, "\"baseline\": \"a\"", "\"baseline\": \"z\"", "no variant is called z"),
+        ] {
+            let (_folder, place, _) = written();
+            replace_in(&place.join(file), from, to);
+            let found = format!("{:#}", read(&place).unwrap_err());
+            assert!(found.contains(error), "{found}");
+        }
     }
 
     #[test]
     fn foreign_directories_are_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let error = format!("{:#}", read(folder.path()).unwrap_err());
-        assert!(error.contains("meta.json: no such file"), "{error}");
+        let error = || format!("{:#}", read(folder.path()).unwrap_err());
+        assert!(error().contains("meta.json: no such file"), "{}", error());
         fs::write(folder.path().join(META), "[1, 2]").unwrap();
-        let error = format!("{:#}", read(folder.path()).unwrap_err());
-        assert!(error.contains("meta.json:1: no schema"), "{error}");
+        assert!(error().contains("meta.json:1: no schema"), "{}", error());
     }
 }

@@ -1,5 +1,6 @@
 //! A memory control group of its own for a sample, where the machine permits one.
 
+use procfs::{FromRead, ProcessCGroups};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -44,22 +45,14 @@ impl Drop for ControlGroup {
 
 /// The folder of this process's group, and the name of the file that counts its memory.
 fn own_group() -> Option<(PathBuf, &'static str)> {
-    let text = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let fields = text.lines().filter_map(|line| {
-        let mut fields = line.splitn(3, ':').skip(1);
-        Some((fields.next()?, fields.next()?.trim_start_matches('/')))
-    });
-    let mut found = None;
-    for (controllers, path) in fields {
-        if controllers.split(',').any(|name| name == "memory") {
-            let folder = existing("/sys/fs/cgroup/memory", path)?;
-            return Some((folder, "memory.usage_in_bytes"));
-        }
-        if controllers.is_empty() {
-            found = existing("/sys/fs/cgroup", path).map(|folder| (folder, "memory.current"));
-        }
-    }
-    found
+    let groups = ProcessCGroups::from_file("/proc/self/cgroup").ok()?.0;
+    let v1 = groups.iter().find(|it| it.controllers.iter().any(|name| name == "memory"));
+    let (root, usage) = match v1 {
+        Some(_) => ("/sys/fs/cgroup/memory", "memory.usage_in_bytes"),
+        None => ("/sys/fs/cgroup", "memory.current"),
+    };
+    let group = v1.or_else(|| groups.iter().find(|it| it.hierarchy == 0))?;
+    Some((existing(root, group.pathname.trim_start_matches('/'))?, usage))
 }
 
 /// In a container the path may be that of the host; then the root of the mount is the group.
