@@ -11,7 +11,7 @@ PAGES ?=
 PROGRAMS ?=
 SAMPLES ?=
 CARGO ?= cargo
-# Where rustup puts cargo, for shells that have not been told.
+# rustup puts cargo there; not every shell has been told.
 export SAMPLES
 export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(or $(CARGO_TARGET_DIR),target)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tests of sys and core over the fake operating system and locked slots, under the strictest
-# checker that this machine has. Says which one it used.
+# Runs the tests of sys and core, over the fake operating system and locked slots, under the
+# strictest checker that this machine has, and says which one it is.
 #
 #   miri       where its component is installed
 #   address    AddressSanitizer of the nightly toolchain

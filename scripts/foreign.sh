@@ -62,7 +62,7 @@ fail() {
         unexpected=$((unexpected + 1))
     fi
 }
-# What cannot hold of an allocator that is not the one it was written for, and why.
+# inapplicable NAME REASON: counts a test that only the allocator it was written for can pass.
 inapplicable() { apart=$((apart + 1)); printf '  %s: does not apply: %s\n' "$@"; }
 suite() { passed=0 failed=0 apart=0; printf '%s\n' "$1"; }
 counts() { printf '  %d passed, %d failed, %d do not apply\n' $passed $failed $apart; }

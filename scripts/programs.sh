@@ -3,7 +3,7 @@
 #
 #   scripts/programs.sh              all of them, on a machine that is left alone
 #   scripts/programs.sh NAME..       these: see scripts/programs and `quarry lab run real-programs`
-#   SAMPLES=1 scripts/programs.sh    all, with so many samples of each: do they work, not how fast
+#   SAMPLES=1 scripts/programs.sh    all, with one sample of each: do they work, not how fast
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -24,8 +24,8 @@ export RUNS
 mkdir -p "$RUNS"
 quarry() { "$command" "$@"; }
 
-# What a block's command is here: RESULTS_OPTIONS take the place of the same options of
-# `quarry lab run`, or stand at its end.
+# with_options LINE: prints the command LINE with RESULTS_OPTIONS, which replace the same options of
+# `quarry lab run` or stand at its end.
 with_options() {
     local line=$1 option word
     local -a words options kept
@@ -43,7 +43,7 @@ with_options() {
     printf '%s' "$line"
 }
 
-# quiet: whether the machine is left alone, within 5 minutes.
+# quiet: succeeds as soon as the machine is left alone, and fails after 5 minutes.
 quiet() {
     local cpus load second
     cpus=$(nproc)

@@ -117,7 +117,7 @@ candidate() {
     fail "Debian has none of: ${1//|/ }"
 }
 
-# Debian starts a service as soon as it is installed; nobody asked for one.
+# without_services COMMAND..: Debian starts a service as soon as it is installed; not here.
 without_services() {
     local policy=/usr/sbin/policy-rc.d
     if [[ -e $policy ]]; then

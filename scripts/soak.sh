@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# The tests that find more the longer they run, for SOAK_MINUTES (default 60): the stress programs
-# with fresh seeds, the property tests with fresh cases, the real programs and the tests of other
-# allocators again and again. Stops at the first failure; what failed is in the output, seed
-# included.
+# Runs the tests that find more the longer they run, for SOAK_MINUTES (default 60): the stress
+# programs with fresh seeds, the property tests with fresh cases, the real programs and the tests of
+# other allocators again and again. Stops at the first failure; the output holds its seed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -3,13 +3,13 @@
 fn main() {
     // A stale `rseq_cs` after dlclose is a SIGSEGV at the next preemption: never unload.
     println!("cargo::rustc-link-arg-cdylib=-Wl,-z,nodelete");
-    // Nothing of ours is called at exit: each child of a fork would bring it into memory for that.
+    // The library does nothing at exit: a handler would cost each child of a fork a page fault.
     println!("cargo::rustc-link-arg-cdylib=-Wl,-fini=no_such_function");
     // Bind everything when loaded: the first call of a lazily bound symbol may come from inside
     // the allocator.
     println!("cargo::rustc-link-arg-cdylib=-Wl,-z,now");
     println!("cargo::rustc-link-arg-cdylib=-Wl,-soname,libquarry.so");
-    // Where functions lie.
+    // Puts the functions of the fast path together.
     println!("cargo::rustc-link-arg-cdylib=-Wl,-T,{}/text.ld", env!("CARGO_MANIFEST_DIR"));
     println!("cargo::rerun-if-changed=text.ld");
     println!("cargo::rerun-if-changed=build.rs");

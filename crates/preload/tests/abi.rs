@@ -41,8 +41,8 @@ fn figures_and_malloc_info() {
     }
 }
 
-/// Whether `xml` is one element `root` whose tags match. Enough of XML for what malloc_info prints:
-/// a declaration, elements, attributes, text.
+/// Checks that `xml` is one element `root` whose tags match. Knows as much of XML as malloc_info
+/// prints: a declaration, elements, attributes, text.
 fn well_formed(xml: &str, root: &str) -> Result<(), String> {
     let mut open: Vec<&str> = Vec::new();
     let mut roots = Vec::new();
@@ -80,7 +80,7 @@ fn well_formed(xml: &str, root: &str) -> Result<(), String> {
     }
 }
 
-/// `name="value"` as often as there is text.
+/// Checks that `text` is a list of `name="value"`.
 fn check_attributes(mut text: &str) -> Result<(), String> {
     while !text.is_empty() {
         let (name, rest) = text.split_once("=\"").ok_or(format!("attribute `{text}`"))?;

@@ -15,14 +15,14 @@ fn what_a_plugin_frees_is_ours() {
     deepbind("libquarry").finish().success();
 }
 
-/// The loader lets such a program stand for the `malloc` whose address it takes.
+/// The loader resolves `malloc` to such a program where the program takes its address.
 #[test]
 fn programs_at_fixed_addresses() {
     let run = Run::new(fixed_program("deepbind_fixed.c")).arg(plugin("deepbind_plugin.c"));
     run.arg("libquarry").finish().success();
 }
 
-/// The flag stays where the C library serves, and where somebody wants it.
+/// The flag stays where the C library serves, and where the user asks for it.
 #[test]
 fn kept_where_nothing_is_split_or_on_request() {
     for variable in ["QUARRY_DISABLE", "QUARRY_DEEPBIND"] {
@@ -39,7 +39,7 @@ fn namespaces_of_their_own_are_left_alone() {
     deepbind("separate").without_stats().finish().success();
 }
 
-/// The loader takes RUNPATH and $ORIGIN from whoever its return address belongs to.
+/// The loader takes RUNPATH and $ORIGIN from the object that its return address lies in.
 #[test]
 fn the_loader_still_sees_who_calls() {
     let folder = scratch();

@@ -20,7 +20,7 @@ fn one_line_with(outcome: Outcome, words: &[&str]) {
     assert_eq!(outcome.stdout, "quarry secure=0\n", "{outcome}");
     let lines: Vec<&str> = outcome.stderr.lines().collect();
     let [line] = lines.as_slice() else { panic!("{} lines, not one\n{outcome}", lines.len()) };
-    assert!(line.starts_with("quarry: "), "a line of somebody else\n{outcome}");
+    assert!(line.starts_with("quarry: "), "a line that is not ours\n{outcome}");
     for word in words {
         assert!(line.contains(word), "`{word}` is not named\n{outcome}");
     }
@@ -132,7 +132,7 @@ fn statistics_on_standard_error() {
     assert_eq!(outcome.stderr, "", "{outcome}");
 }
 
-/// Another file may have the number by then that standard error, or its copy, had at the start.
+/// At exit, another file may have the number that standard error or its copy had at the start.
 #[test]
 fn statistics_in_no_file_of_the_program() {
     for (all, is_printed) in [(None, true), (Some("all"), false)] {
@@ -145,13 +145,13 @@ fn statistics_in_no_file_of_the_program() {
     }
 }
 
-/// A pipe would block until somebody reads, and a link leads into a file of somebody else.
+/// A pipe blocks until it is read, and a link may lead into a file of another owner.
 #[test]
 fn statistics_in_regular_files_only() {
     let folder = scratch();
     let (pipe, link, other) = (folder.join("pipe"), folder.join("link"), folder.join("other"));
     make_pipe(&pipe);
-    fs::write(&other, "of somebody else\n").expect("scratch is writable");
+    fs::write(&other, "of another owner\n").expect("scratch is writable");
     symlink(&other, &link).expect("scratch is writable");
     let dangling = folder.join("dangling");
     symlink(folder.join("nowhere"), &dangling).expect("scratch is writable");
@@ -170,7 +170,7 @@ fn statistics_in_regular_files_only() {
     for link in [&link, &dangling] {
         refused(link, "not a regular file");
     }
-    assert_eq!(fs::read_to_string(&other).expect("the file"), "of somebody else\n");
+    assert_eq!(fs::read_to_string(&other).expect("the file"), "of another owner\n");
     assert!(!folder.join("nowhere").exists());
     refused(Path::new("/dev/null"), "not a regular file");
     refused(&folder, "not a regular file");
@@ -183,7 +183,7 @@ fn make_pipe(path: &Path) {
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0, "{path:?}");
 }
 
-/// What is kept and reused is one more request all the same.
+/// A request that a cached mapping serves counts like any other.
 #[test]
 fn statistics_count_every_large_request() {
     let outcome = Run::new(program("stats_large.c")).finish().success();
@@ -201,13 +201,13 @@ fn statistics_count_every_large_request() {
     }
 }
 
-/// What `ls` and its relatives do at exit: they close standard error before anybody else's turn.
+/// At exit `ls` and its relatives close standard error before the library has its turn.
 #[test]
 fn statistics_that_cannot_be_written_are_told_before_standard_error_is_closed() {
     let folder = scratch();
     let missing = folder.join("no/such/folder");
     let read_only = folder.join("read-only");
-    fs::write(&read_only, "of somebody else\n").expect("scratch is writable");
+    fs::write(&read_only, "of another owner\n").expect("scratch is writable");
     let refusals = [(&missing, "no such folder"), (&folder, "is not a regular file")];
     for (file, reason) in refusals {
         let run = Run::new("ls").without_stats().env("QUARRY_STATS", file).arg(&folder);
@@ -246,7 +246,7 @@ fn statistics_that_no_disk_holds_are_told() {
     one_line_with(outcome, &[&file.display().to_string(), "cannot be written (file size limit)"]);
 }
 
-/// Where the program asks for nothing there is a line that says so.
+/// The statistics of a program without requests are a line that says so.
 #[test]
 fn statistics_of_a_program_that_allocates_nothing() {
     let source = "int main(void) { return 0; }\n";

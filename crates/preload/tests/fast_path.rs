@@ -1,4 +1,4 @@
-//! What the fast paths are made of: a change that makes one longer says so here.
+//! Budgets of the fast paths: a change that makes one longer raises a number here.
 //!
 //! A fast path begins at the entry of a function, takes no conditional jump, follows the others
 //! and calls, and ends where the function returns. Nearly every call of a running program walks it.
@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 /// Steps after which a path is taken for a loop.
 const LONGEST: u32 = 1000;
 
-/// What a path is made of; as a budget, the most that it may be.
+/// Counts of the parts of a path; as a budget, the most that it may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Makeup {
     instructions: u32,
@@ -136,7 +136,7 @@ impl Code<'_> {
     }
 }
 
-/// What is longer than its budget allows, in words.
+/// Names the counts that exceed their budget.
 fn excess(path: &Makeup, budget: &Makeup) -> Vec<String> {
     let pairs = path.figures().into_iter().zip(budget.figures());
     pairs

@@ -1,9 +1,9 @@
-//! Where something is refused: no restartable sequences, no membarrier, little address space, no
+//! Processes that the system refuses something: restartable sequences, membarrier, address space,
 //! file descriptors.
 
 use crate::support::{Run, program, scratch};
 
-/// What must hold on every path: threads, forks, signals, and everything mixed.
+/// Runs the programs that must succeed on every path: threads, forks, signals, and all mixed.
 fn lives_through(start: impl Fn(&'static str) -> Run) {
     for (source, arguments) in [
         ("life_threads.c", ""),
@@ -57,7 +57,7 @@ fn limited(limit: &str, sizes: &str) {
         .success();
 }
 
-/// As `ulimit -v` and batch systems set it.
+/// `ulimit -v` and batch systems set such limits.
 #[test]
 fn little_address_space() {
     for limit in ["as 128", "as 256"] {

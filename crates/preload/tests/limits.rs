@@ -82,7 +82,7 @@ fn page_cache_counts_as_used_where_it_is_dirty() {
     in_group_of_files("dirty", &["1", "2"]);
 }
 
-/// What cannot be is refused by a comparison.
+/// The library refuses an impossible size by a comparison.
 #[test]
 fn impossible_requests_make_no_system_calls() {
     let run = Run::new(program("limits_impossible.c")).without_stats().arg("calls");

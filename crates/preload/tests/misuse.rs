@@ -196,7 +196,7 @@ const KINDS: &[(&str, End, End)] = &[
     ("aligned_delete_mismatch", Reported, Reported),
     ("free_stack", Reported, Reported),
 ];
-/// Of them, those of hardened_malloc.
+/// The first kinds of the list are those of the tests of hardened_malloc.
 const OF_HARDENED_MALLOC: usize = 30;
 
 fn stopped(ends: impl Iterator<Item = End>) -> usize {
@@ -219,7 +219,7 @@ fn kinds_of_misuse_end_as_documented() {
     assert!(stopped(sheaf.into_iter()) >= 20);
 }
 
-/// Where `make build` has built the library with the other policy.
+/// Needs the library with the other policy, which `make build` puts beside the first.
 #[test]
 fn kinds_of_misuse_end_as_documented_under_slub() {
     let slub = library().map(|library| library.with_file_name("libquarry-slub.so"));

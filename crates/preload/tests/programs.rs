@@ -21,7 +21,7 @@ fn installed(name: &str, package: &str) -> PathBuf {
         .unwrap_or_else(|| panic!("{name} is not installed: apt-get install {package}"))
 }
 
-/// What a helper prints when it runs without the library; it must succeed.
+/// Runs a helper without the library and returns what it prints; it must succeed.
 fn answer(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(

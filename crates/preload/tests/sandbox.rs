@@ -8,7 +8,7 @@ fn start(source: &'static str) -> Run {
     Run::new(program(source)).without_stats()
 }
 
-/// What the allocator has to do, it does without a thread as long as there is little to give back.
+/// The allocator needs no thread as long as there is little to give back.
 #[test]
 fn filter_of_openssh() {
     start("sandbox_openssh.c").arg("keep").finish().success();
@@ -28,7 +28,7 @@ fn filter_of_all_threads() {
     start("sandbox_threads.c").arg("all").env("QUARRY_SANDBOX", "1").finish().success();
 }
 
-/// Here the launcher is served as well: it has no filter yet.
+/// The library serves the launcher too, which has no filter yet.
 #[test]
 fn filter_from_before_the_start() {
     start("sandbox_start.c").env("QUARRY_SANDBOX", "1").finish().success();

@@ -17,12 +17,12 @@ use std::ops::Range;
 /// Bytes of a `struct rseq_cs`: version, flags, start, length, address of the abort handler.
 const DESCRIPTOR: u64 = 32;
 
-/// What the kernel is told of a sequence, and where a restart of it leads.
+/// The range of a sequence as the kernel knows it, and the target of its restart.
 #[derive(Debug)]
 struct Sequence {
-    /// From the restart on: the descriptor is armed first.
+    /// Begins at the restart, which arms the descriptor first.
     armed: Range<u64>,
-    /// What runs under the descriptor.
+    /// First instruction that runs under the descriptor.
     start: u64,
 }
 

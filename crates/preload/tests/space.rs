@@ -1,5 +1,5 @@
-//! Address space: limits that the program sets for itself, somebody else's mappings beside the
-//! heap's, pages that cannot be moved, mappings that run out.
+//! Address space: limits that the program sets for itself, foreign mappings beside the heap's,
+//! pages that cannot be moved, mappings that run out.
 
 use crate::support::{Run, program};
 use crate::surroundings::where_allowed;
@@ -8,8 +8,8 @@ fn start(source: &'static str) -> Run {
     Run::new(program(source))
 }
 
-/// A reservation counts in the limit: it starved threads, mappings and shared objects, and the heap
-/// itself was not held by it.
+/// A reservation of all addresses would count against the limit: it would starve threads, mappings
+/// and shared objects without bounding the heap.
 #[test]
 fn limit_set_by_the_running_program() {
     start("space_limit.c").finish().success();
@@ -20,8 +20,8 @@ fn address_space_in_proportion_to_what_is_in_use() {
     start("space_counted.c").finish().success();
 }
 
-/// Data was moved into the hole that the kernel had left, or copied over what somebody else had
-/// mapped there.
+/// The kernel leaves a hole there. Data must neither move into it nor overwrite the memory that
+/// another part of the program has mapped into it meanwhile.
 #[test]
 fn moves_that_fail_after_the_target_was_unmapped() {
     for who in ["nobody", "fills"] {

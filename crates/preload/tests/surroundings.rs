@@ -1,12 +1,12 @@
-//! What a process may meet in its life: forks at every moment, threads that vanish, memory that is
-//! locked, files that are missing, calls that fail. `docs/surroundings.md` lists all of it.
+//! Surroundings that a process may meet: forks at every moment, threads that vanish, locked memory,
+//! missing files, calls that fail. `docs/surroundings.md` lists all of them.
 
 use std::fs;
 use std::path::Path;
 
 use crate::support::{Outcome, Run, program, skipped};
 
-/// What a program ends with that was not allowed to make its surroundings; it says why.
+/// Exit code of a program that may not create its surroundings; its output says why.
 const NOT_ALLOWED: i32 = 77;
 
 /// Runs a program that may need rights which this test run does not have; says so where it was
@@ -44,7 +44,7 @@ fn handlers_of_fork_that_allocate() {
     start("around_atfork.c").finish().success();
 }
 
-/// Nothing is missing in a child, whatever the threads of its parent were doing.
+/// The accounts of a child add up, whatever the threads of its parent were doing.
 #[test]
 fn what_a_child_inherits_adds_up() {
     start("around_fork_sums.c").env("QUARRY_PURGE_DELAY", "1").finish().success();
@@ -95,8 +95,8 @@ fn locked_memory() {
     where_allowed(start("around_locked.c").env("QUARRY_PURGE_DELAY", "0"));
 }
 
-/// Also as before Linux 5.18, which does not know MADV_DONTNEED_LOCKED (24): the filter answers as
-/// that kernel does.
+/// The second run answers MADV_DONTNEED_LOCKED (24) by a filter, as kernels before Linux 5.18 do,
+/// which do not know it.
 #[test]
 fn locked_buffers_that_were_freed() {
     where_allowed(start("around_locked_buffer.c"));
@@ -109,7 +109,7 @@ fn user_namespace_of_its_own() {
     where_allowed(start("around_namespace.c"));
 }
 
-/// What must work everywhere, in a second.
+/// Programs that must work everywhere; each takes a second.
 const LIFE: [(&str, &str); 3] =
     [("life_fork.c", ""), ("stress.c", "41 4 8000 fork"), ("stress.c", "42 32 800")];
 
@@ -154,7 +154,7 @@ fn calls_refused_by_a_filter() {
 fn rights_given_up() {
     for how in ["user", "capabilities", "first", "effective", "vow"] {
         let run = start("around_privileges.c").arg(how).env("QUARRY_PURGE_DELAY", "20");
-        // As nobody it cannot write them.
+        // The user that the program becomes cannot write them.
         where_allowed(run.without_stats());
     }
 }
@@ -175,8 +175,8 @@ fn started_by_a_real_time_thread() {
     where_allowed(start("around_realtime.c"));
 }
 
-/// A program of some hundred runs that checks every invariant after each. That takes milliseconds
-/// per TiB of address space, and nobody else may be at work.
+/// Starts a program that runs some hundred times and checks every invariant after each run. A check
+/// takes milliseconds per TiB of address space, and no other thread may work meanwhile.
 fn start_validated(source: &'static str) -> Run {
     start(source).env("QUARRY_RESERVE", "1G").env("QUARRY_BACKGROUND", "0").limit_s(600)
 }
@@ -232,8 +232,8 @@ fn meminfo(name: &str) -> u64 {
     number.and_then(|number| number.parse().ok()).expect("the kernel prints this line")
 }
 
-/// Address space that is only reserved must not count where the system promises no more than it
-/// has. The share is raised first, so that nobody else on this machine meets the promise's end.
+/// Reserved address space must not count where the system promises no more memory than it has. The
+/// test raises the share first, so that no other program on this machine is refused.
 #[test]
 fn strict_overcommit() {
     const FILES: [&str; 2] = ["/proc/sys/vm/overcommit_ratio", "/proc/sys/vm/overcommit_memory"];

@@ -102,3 +102,4 @@ fn merge_likely(memory: &Memory, pfn: Pfn, order: Order) -> bool {
     let higher = pfn.align_down(above).buddy(above);
     memory.frames().state(higher).is_buddy(above)
 }
+// x

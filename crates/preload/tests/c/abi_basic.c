@@ -1,7 +1,7 @@
 /* malloc, free, malloc_usable_size: every size, alignment, usable size, disjoint objects. */
 #include "check.h"
 
-/* What C asks for: an object of `size` bytes may hold any type that fits. */
+/* C demands that an object of `size` bytes may hold any type that fits. */
 static size_t natural_alignment(size_t size)
 {
     return size >= 16 ? 16 : 8;

@@ -49,8 +49,8 @@ static void mallinfo_follows(void)
     CHECK(after < before + MIB, "%zu bytes in use before, %zu after", before, after);
 }
 
-/* Exact, and as glibc adds up: what is cached or kept for reuse is free, and nothing is counted
-   twice. Nobody else is at work here. */
+/* The sums are exact, as in glibc: cached memory counts as free, and nothing counts twice. No other
+   thread works here. */
 static void mallinfo_adds_up(void)
 {
     struct mallinfo2 before = mallinfo2();

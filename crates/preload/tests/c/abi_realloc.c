@@ -94,7 +94,7 @@ static void random_walk(void)
     }
 }
 
-/* As glibc does: frees and answers NULL, errno as it was. */
+/* glibc frees the object, answers NULL and leaves errno alone. */
 static void realloc_to_nothing(void)
 {
     for (size_t i = 0; i < LENGTH(EDGE_SIZES); i++) {

@@ -62,7 +62,7 @@ static long answer(long number, long a, long b, long c, long d, long e, long f)
     return system_call(number, a, b, c, d, e, f);
 }
 
-/* What the allocator asks of the system beside memory: all but sleeping and waking fails too. */
+/* Calls of the allocator for other things than memory fail too, except sleeping and waking. */
 long syscall(long number, ...)
 {
     va_list rest;

@@ -28,7 +28,7 @@ static void wait_for(pid_t child)
 {
     int status = 0;
     while (waitpid(child, &status, 0) != child) {
-        /* Who has become a child meanwhile waits for a sibling. */
+        /* A thread that has become a child meanwhile waits for a sibling. */
         if (is_child && errno == ECHILD)
             return;
         CHECK(errno == EINTR, "waitpid");

@@ -1,5 +1,5 @@
 /*
- * What a child of fork inherits adds up, whatever the threads of its parent were doing: they
+ * The accounts of a child of fork add up, whatever the threads of its parent were doing: they
  * allocate and free objects of every size, one gives everything back, and the reclaim thread runs.
  */
 #include "deadline.h"

@@ -20,7 +20,7 @@ static int run(void)
     /* Now each size that is asked for has slabs of its own. */
     int first = play();
     int second = play();
-    /* What was freed serves again; pages that other sizes hold may be cut differently. */
+    /* Freed memory serves again; pages that other sizes hold may be cut differently. */
     CHECK(second <= first + 2, "%d requests refused, then %d", first, second);
     return cold + first > 0 ? WAS_REFUSED : 0;
 }

@@ -1,6 +1,7 @@
 /*
- * unshare(CLONE_NEWUSER) is refused with EINVAL where a process has a second thread. A program that
- * has freed less than 32 MiB has none of ours. Exits with 77 and a reason where nobody may do it.
+ * The kernel refuses unshare(CLONE_NEWUSER) with EINVAL where a process has a second thread. Quarry
+ * starts none before a program has freed 32 MiB. Exits with 77 and a reason where the kernel
+ * refuses the call to every process.
  */
 #include "check.h"
 

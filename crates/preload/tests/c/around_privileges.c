@@ -16,7 +16,7 @@
 
 enum { NOBODY = 65534 };
 
-/* Whether the line `name` of every thread's status is `value`. */
+/* Returns whether the line `name` of every thread's status is `value`. */
 static int all_have(const char *name, const char *value)
 {
     DIR *tasks = opendir("/proc/self/task");

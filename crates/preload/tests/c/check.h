@@ -1,6 +1,6 @@
 /*
- * What every test program needs: checks that say what happened, proof that Quarry serves the
- * program, and contents that can be recognised again.
+ * Parts of every test program: checks that say what happened, proof that Quarry serves the program,
+ * and contents that can be recognised again.
  */
 #ifndef QUARRY_TEST_CHECK_H
 #define QUARRY_TEST_CHECK_H
@@ -66,7 +66,7 @@ static inline size_t opaque_size(size_t size)
     return size;
 }
 
-/* Whether another allocator stands in for Quarry, to try the program itself. */
+/* Returns whether another allocator stands in for Quarry, to try the program itself. */
 static UNUSED int testing_a_peer(void)
 {
     return getenv("TEST_PEER") != NULL;
@@ -93,7 +93,7 @@ static UNUSED size_t libc_bytes(void)
 static UNUSED const char *file_of_symbol(const char *name)
 {
     void *address = dlsym(RTLD_DEFAULT, name);
-    CHECK(address != NULL, "nobody defines %s", name);
+    CHECK(address != NULL, "no object defines %s", name);
     Dl_info info;
     CHECK(dladdr(address, &info) != 0, "%s lies in no file", name);
     return info.dli_fname;

@@ -1,4 +1,4 @@
-// What operator new does when it cannot: the new-handler, bad_alloc, null for nothrow; and
+// operator new fails in every way that C++ knows: the new-handler, bad_alloc, null for nothrow; and
 // exceptions that cross everything on their way.
 #include "check.h"
 

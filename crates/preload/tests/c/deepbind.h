@@ -1,4 +1,4 @@
-/* What the plugin of `deepbind` and `deepbind_search` gives its program. */
+/* Functions that the plugin of `deepbind` and `deepbind_search` gives its program. */
 #include <stddef.h>
 
 struct plugin {

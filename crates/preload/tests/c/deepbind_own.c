@@ -1,4 +1,4 @@
-/* The program `deepbind`, with an allocator of its own, which nobody stands in front of. */
+/* The program `deepbind` with an allocator of its own, which no library replaces. */
 #include "check.h"
 
 static char heap[1 << 20];

@@ -1,6 +1,6 @@
 /*
  * Calls dlopen through a library with a RUNPATH of its own: what that names is found, with and
- * without RTLD_DEEPBIND, and nobody else finds it.
+ * without RTLD_DEEPBIND, and a search from any other object misses it.
  * usage: deepbind_search CALLER BARE-NAME FOLDER-IN-ORIGIN
  */
 #include "check.h"

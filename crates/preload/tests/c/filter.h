@@ -10,13 +10,13 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-/* What the C library's malloc calls (2.36: sysmalloc, systrim, heaps, arenas, its locks). */
+/* System calls of the C library's malloc (2.36: sysmalloc, systrim, heaps, arenas, its locks). */
 static const int OF_MALLOC[] UNUSED = {
     SYS_mmap,  SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise,           SYS_brk,
     SYS_futex, SYS_openat, SYS_read,   SYS_close,    SYS_sched_getaffinity, SYS_getrandom,
 };
 
-/* What else a thread calls that does nothing but allocate, say why it fails, and end. */
+/* Other calls of a thread that only allocates, says why it fails, and ends. */
 static const int OF_THREADS[] UNUSED = {
     SYS_write, SYS_exit, SYS_exit_group, SYS_rt_sigprocmask, SYS_set_robust_list, SYS_rseq,
 };

@@ -1,5 +1,5 @@
 /*
- * What musl's libc-test asks of malloc, written anew: malloc(0) gives objects of their own, a
+ * The demands of musl's libc-test on malloc, written anew: malloc(0) gives objects of their own, a
  * program whose break cannot grow and whose address space is nearly full still gets small objects,
  * and one that asks for all there is is refused with ENOMEM and goes on.
  */

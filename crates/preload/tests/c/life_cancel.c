@@ -57,7 +57,7 @@ static void *cancelled(void *number)
     CHECK(0, "the cancellation was lost");
 }
 
-/* What is written to standard error goes to `end` from here on. */
+/* Standard error goes to `end` from here on. */
 static void hear(int end)
 {
     CHECK(end >= 0 && dup2(end, 2) == 2, "cannot hear standard error");

@@ -28,7 +28,7 @@ int main(int count, char **arguments)
         return 0;
     }
     static void *blocks[2000];
-    CHECK(limit() == SIZE_MAX || limit() > 512 * MIB, "a limit that nobody has set: %zu", limit());
+    CHECK(limit() == SIZE_MAX || limit() > 512 * MIB, "an unset limit: %zu", limit());
     size_t before = limit();
     CHECK(set_limit(64 * MIB + 100) == 0, "no limit can be set");
     CHECK(limit() == 64 * MIB, "%zu is not what was set, in whole frames", limit());

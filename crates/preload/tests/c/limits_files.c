@@ -13,7 +13,7 @@
 
 static int version;
 
-/* What the group is said to have; `others` is what it uses beside this process. */
+/* Figures of the group; `others` is what it uses beside this process. */
 static struct figures {
     size_t limit, high, others, active, dirty;
 } group;
@@ -66,7 +66,7 @@ static int hide_groups(void)
         unsigned user = getuid(), users = getgid();
         if (unshare(CLONE_NEWNS | CLONE_NEWUSER) != 0)
             return 0;
-        /* Who has no number there may not make files. */
+        /* A user without a number there may not make files. */
         write_file("/proc/self/setgroups", "deny");
         write_file("/proc/self/uid_map", "0 %u 1\n", user);
         write_file("/proc/self/gid_map", "0 %u 1\n", users);
@@ -99,7 +99,7 @@ static size_t fill(size_t most)
     return bytes;
 }
 
-/* What a neighbour has released is there for small requests, too. */
+/* Small requests can use the memory that a neighbour has released, too. */
 static void released(void)
 {
     group = (struct figures){.limit = 256 * MIB, .others = 200 * MIB};
@@ -159,7 +159,7 @@ static void cache(void)
     CHECK(bytes >= 96 * MIB, "%zu bytes beside 140 MiB of clean cache", bytes);
 }
 
-/* What has to be written first is not there at once. */
+/* Pages that have to be written first are not free at once. */
 static void dirty(void)
 {
     group = (struct figures){

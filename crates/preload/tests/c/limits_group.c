@@ -1,8 +1,9 @@
 /*
  * usage: limits_group LIMIT_MIB alone|shared
- * In a control group with a limit far below what is asked for: malloc says NULL with ENOMEM before
- * the kernel kills anybody, everything that was handed out can be touched, and what is freed can be
- * had again, in other sizes too. `shared`: another process of the group holds a quarter of it.
+ * The program asks for far more than the limit of its control group: malloc answers NULL with
+ * ENOMEM before the kernel kills a process, all memory that it handed out can be touched, and freed
+ * memory serves again, in other sizes too. `shared`: another process of the group holds a quarter
+ * of it.
  */
 #include "memory.h"
 

@@ -64,7 +64,7 @@ static int machine(void)
     static const size_t parts[] = {101, 200, 400};
     for (size_t i = 0; i < LENGTH(parts); i++) {
         size_t size = whole / 100 * parts[i];
-        /* Where everything is granted, all address space bounds, and everybody has less of it. */
+        /* In this mode only the address space bounds a request, and 128 TiB exceed it. */
         if (before == 1 && size > 128 * KIB * MIB)
             break;
         errno = 0;

@@ -1,4 +1,4 @@
-/* What the memory tests share: what the kernel counts for us, and objects of mixed sizes. */
+/* Shared by the memory tests: counts of the kernel, and objects of mixed sizes. */
 #ifndef QUARRY_TEST_MEMORY_H
 #define QUARRY_TEST_MEMORY_H
 
@@ -36,7 +36,7 @@ static UNUSED void reset_peak(void)
     close(file);
 }
 
-/* Of the calling thread: the reclaim thread has some of its own. */
+/* Counts those of the calling thread: the reclaim thread has some of its own. */
 static UNUSED long minor_faults(void)
 {
     struct rusage usage;
@@ -49,7 +49,7 @@ static UNUSED unsigned threads_now(void)
     return (unsigned)field_of("/proc/self/status", "Threads:");
 }
 
-/* Frees more than a thread is worth: demands that the process has so many then, ours included. */
+/* Frees enough to start the reclaim thread, and demands that the process then has `threads`. */
 static UNUSED void give_a_thread_reason(unsigned threads)
 {
     static void *blocks[48];

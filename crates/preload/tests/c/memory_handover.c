@@ -10,7 +10,8 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
-enum { RING = 1 << 12 };
+/* Objects in the ring, and how many change hands at a time. */
+enum { RING = 1 << 12, BATCH = 1 << 6 };
 
 static struct object ring[RING];
 static sem_t filled, empty;
@@ -23,9 +24,11 @@ static void *only_frees(void *unused)
 {
     size_t oldest = 0, next = 0, bytes = 0;
     for (size_t number = 0;; number++) {
-        sem_wait(&filled);
+        if (number % BATCH == 0)
+            sem_wait(&filled);
         struct object got = ring[number % RING];
-        sem_post(&empty);
+        if (number % BATCH == BATCH - 1)
+            sem_post(&empty);
         if (got.start == NULL)
             break;
         held[next++ % held_most] = got;
@@ -46,7 +49,8 @@ static void *only_frees(void *unused)
 static void pass(size_t size)
 {
     static size_t number;
-    sem_wait(&empty);
+    if (number % BATCH == 0)
+        sem_wait(&empty);
     unsigned char *start = NULL;
     if (size != 0) {
         start = malloc(size);
@@ -57,7 +61,8 @@ static void pass(size_t size)
             most_live = now;
     }
     ring[number++ % RING] = (struct object){start, size};
-    sem_post(&filled);
+    if (number % BATCH == 0 || size == 0)
+        sem_post(&filled);
 }
 
 int main(int argc, char **argv)
@@ -74,7 +79,7 @@ int main(int argc, char **argv)
     memset(held, 1, held_most * sizeof(struct object));
     memset(ring, 1, sizeof(ring));
     sem_init(&filled, 0, 0);
-    sem_init(&empty, 0, RING);
+    sem_init(&empty, 0, RING / BATCH);
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, only_frees, NULL) == 0, "pthread_create");
     size_t before = resident_bytes();

@@ -16,7 +16,7 @@ static void fill(struct objects *objects, int by_bytes, uint64_t *random)
 {
     while (objects->bytes < 512 * MIB) {
         size_t size = same_count(random, 16, MIB);
-        /* As many bytes of each power: the smaller ones as much more often. */
+        /* Each power gets the same number of bytes, so that smaller ones come more often. */
         if (!by_bytes)
             add_object(objects, size);
         else

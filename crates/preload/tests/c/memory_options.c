@@ -1,7 +1,7 @@
 /*
  * usage: memory_options at-once|never|no-thread|small|trim|late|early
- * What QUARRY_PURGE_DELAY and QUARRY_BACKGROUND promise, what a small program may expect, and what
- * malloc_trim gives back.
+ * Holds the promises of QUARRY_PURGE_DELAY, QUARRY_BACKGROUND and malloc_trim, and those to a small
+ * program.
  */
 #include "memory.h"
 

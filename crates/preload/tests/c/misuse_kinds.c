@@ -1,6 +1,6 @@
 /*
  * One kind of misuse per run, named as in the tests of hardened_malloc; without an argument, their
- * names. Ends with "survived" on standard output where nobody has stopped it.
+ * names. Ends with "survived" on standard output where no check has stopped it.
  */
 #include "check.h"
 

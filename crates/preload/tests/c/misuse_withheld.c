@@ -13,7 +13,7 @@ int main(void) {
     memset(in_front, 1, 200000);
     memset(block, 1, BYTES);
     memset(behind, 1, 200000);
-    // What programs with secrets do.
+    // Programs with secrets do the same.
     CHECK(madvise(block, 8 * PAGE, MADV_DONTDUMP) == 0, "the front is no mapping of its own");
     char *many = mmap(NULL, 2UL * MOST_MAPPINGS * PAGE, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -1,6 +1,6 @@
 /*
- * Somebody else maps something where the heap would grow: it is left alone, memory is handed out
- * around it, and it is not taken for an allocation.
+ * The program maps something where the heap would grow: the heap leaves it alone, hands out memory
+ * around it, and does not take it for an allocation.
  */
 #include "deadline.h"
 
@@ -14,7 +14,7 @@ int main(void)
     static unsigned char *strangers[STRANGERS], *blocks[BLOCKS];
     size_t sizes[] = {3 * MIB, 700 * KIB, 20 * KIB, 9 * MIB};
     require_quarry();
-    deadline(80, "allocating beside somebody else's memory");
+    deadline(80, "allocating beside foreign memory");
     char *begin = malloc(100), *large = malloc(3 * MIB);
     CHECK(begin != NULL && large != NULL, "malloc");
     char *ends[] = {begin, large};
@@ -43,7 +43,7 @@ int main(void)
             CHECK_PATTERN(blocks[i], size, (uint64_t)i);
             free(blocks[i]);
         }
-        check_heap("beside somebody else's memory");
+        check_heap("beside foreign memory");
         malloc_trim(0);
     }
     for (int i = 0; i < STRANGERS; i++)
@@ -51,5 +51,5 @@ int main(void)
     printf("%p\n", (void *)strangers[0]);
     fflush(stdout);
     free(opaque(strangers[0]));
-    CHECK(0, "free of somebody else's memory went unnoticed");
+    CHECK(0, "free of foreign memory went unnoticed");
 }

@@ -26,7 +26,7 @@ static void *body(void *argument)
     return argument;
 }
 
-/* What a program does beside allocating: all of it must work. */
+/* Everything else that a program does beside allocating must work. */
 static void use_address_space(const char *when)
 {
     pthread_t threads[THREADS];

@@ -24,7 +24,7 @@ int main(void)
         void *block = malloc(100 * MIB);
         CHECK(block != NULL, "malloc number %d", i);
         memset(block, i, 100 * MIB);
-        /* Also what was mapped before anything was locked; and who locks seldom unlocks. */
+        /* Covers mappings from before the first lock, too; programs that lock seldom unlock. */
         if (mlock(block, 100 * MIB) != 0)
             return not_allowed("mlock");
         free(block);

@@ -1,8 +1,8 @@
 /*
  * A kernel that refuses to move pages after it has unmapped the target, as mremap may at a limit of
  * address space, or for a source of several mappings (Linux 5.7 to 6.16). `fills` says whether
- * somebody else maps something into the hole at once. Contents stay, and what is not ours is never
- * touched.
+ * another part of the program maps something into the hole at once. Contents stay, and Quarry never
+ * touches foreign memory.
  */
 #include "deadline.h"
 
@@ -41,7 +41,7 @@ static void check_strangers(void)
 {
     for (size_t i = 0; i < LENGTH(strangers) && strangers[i] != NULL; i++)
         for (size_t at = 0; at < stranger_bytes[i]; at += at % PAGE == 0 ? PAGE - 1 : 1)
-            CHECK(strangers[i][at] == 0xab, "what somebody else had mapped was overwritten");
+            CHECK(strangers[i][at] == 0xab, "a foreign mapping was overwritten");
 }
 
 int main(int count, char **arguments)

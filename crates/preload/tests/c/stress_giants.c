@@ -1,8 +1,8 @@
 /*
- * Threads that allocate larger and larger blocks until there is no memory for the next one, write
+ * Threads allocate larger and larger blocks until there is no memory for the next one, write
  * the first word of each, and free them all, over and over again. Sizes grow by 2, 3, 5 or as
- * Fibonacci's numbers. Most of them are address space that nobody touches, and most rounds end with
- * a request that is refused.
+ * Fibonacci's numbers. Most of the memory stays untouched, and most rounds end with a refused
+ * request.
  * usage: stress_giants THREADS ROUNDS [marks]
  * With `marks` threads do not yield, and all rounds lie between two calls of getppid.
  */

@@ -1,5 +1,5 @@
-//! OpenSSH's server, with a real login over the loopback: before it knows who somebody is, it talks
-//! to him in a process behind a filter that ends it at the first call which is not on its list.
+//! OpenSSH's server, with a real login over the loopback. Before authentication it talks to the
+//! client in a process behind a filter, which ends it at the first call that is not on a list.
 
 use std::fs;
 use std::net::TcpListener;
@@ -54,12 +54,12 @@ impl Server {
         server
     }
 
-    /// It writes its file when it listens.
+    /// The server writes this file as soon as it listens.
     fn pid(&self) -> Option<i32> {
         fs::read_to_string(self.folder.join("pid")).ok()?.trim().parse().ok()
     }
 
-    /// What a command says that runs in a login of root's.
+    /// Runs a command in a login of root and returns what it prints.
     fn login(&self, command: &str) -> String {
         let known = self.folder.join("known");
         let mut client = Command::new(installed("ssh", "openssh-client"));
@@ -106,7 +106,7 @@ fn free_port() -> u16 {
 fn sshd_lets_somebody_in() {
     // SAFETY: geteuid has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
-        skipped("only root can log in as somebody");
+        skipped("only root can log in as another user");
         return;
     }
     let mut server = Server::start(scratch());

@@ -1,10 +1,10 @@
-//! Which shared object is under test.
+//! Finds or builds the shared object under test.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Whether another allocator stands in for Quarry, to try the programs themselves.
+/// Returns whether another allocator stands in for Quarry, to try the programs themselves.
 pub(crate) fn testing_a_peer() -> bool {
     std::env::var_os("TEST_PEER").is_some()
 }

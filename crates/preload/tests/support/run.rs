@@ -26,8 +26,7 @@ const CLEARED: [&str; 6] = [
     "PYTHONMALLOC",
 ];
 
-/// Where this test run compiles and writes; it stays until the next run, to be looked at. What runs
-/// before this one have left is removed.
+/// Folder in which this test run compiles and writes. It stays until the next run removes it.
 pub(crate) fn own_folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -48,7 +47,7 @@ pub(crate) fn own_folder() -> &'static Path {
 pub(crate) fn scratch() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let folder = own_folder().join(format!("run-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
-    fs::create_dir(&folder).expect("nobody else makes this folder");
+    fs::create_dir(&folder).expect("the number of the folder is new");
     folder
 }
 
@@ -192,17 +191,17 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// What the program has written to standard output so far.
+    /// Returns what the program has written to standard output so far.
     pub(crate) fn stdout_so_far(&self) -> String {
         read(&self.scratch.join("stdout"))
     }
 
-    /// What `/proc` says of the program, in the file `name`.
+    /// Returns the program's file `name` in `/proc`.
     pub(crate) fn proc_file(&self, name: &str) -> String {
         read(&Path::new("/proc").join(self.child.id().to_string()).join(name))
     }
 
-    /// Whether the program has ended, without waiting for it.
+    /// Returns whether the program has ended, without waiting for it.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().expect("the child is ours").is_some()
     }
@@ -293,7 +292,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Of a long output the end tells most.
+/// Returns the end of a long output, which tells most.
 fn tail(text: &str) -> &str {
     const BYTES: usize = 8000;
     let mut start = text.len().saturating_sub(BYTES);
@@ -324,8 +323,8 @@ fn describe(command: &Command) -> String {
     words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// Where the threads of the process group `group` stand: from /proc, and from the debugger if there
-/// is one. Often it is a child that hangs, and its parent only waits.
+/// Describes where the threads of the process group `group` stand, from /proc and from the debugger
+/// if there is one. Often a child hangs, and its parent only waits.
 fn describe_hang(group: u32) -> String {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     processes

@@ -1,4 +1,4 @@
-//! What a test says that cannot run here.
+//! The line of a test that cannot run here.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! What `QUARRY_STATS=FILE` has left behind.
+//! Reads the statistics that `QUARRY_STATS=FILE` has left.
 
 use std::path::Path;
 
