@@ -44,10 +44,14 @@ impl fmt::Display for LibraryError {
             Self::NotFound { name, places } => {
                 let places: Vec<_> =
                     places.iter().map(|place| place.display().to_string()).collect();
+                let make =
+                    match name.strip_prefix("libquarry-").and_then(|it| it.strip_suffix(".so")) {
+                        Some(slab) => format!("make build SLABS={slab}"),
+                        None => "make build".to_owned(),
+                    };
                 write!(
                     f,
-                    "{name} not found in {}; build it (cargo build --release -p quarry-preload) or \
-                     name it in {LIBRARY_VARIABLE}",
+                    "{name} not found in {}; build it ({make}) or name it in {LIBRARY_VARIABLE}",
                     places.join(", ")
                 )
             }

@@ -164,6 +164,19 @@ fn fast_paths_stay_within_their_budgets() {
     assert!(breaches.is_empty(), "{}", breaches.join("\n"));
 }
 
+/// Parts of the names of functions that nearly every program executes.
+const OFTEN: [&str; 9] = [
+    "7process5build",
+    "10alloc_slow",
+    "13alloc_refused",
+    "14refill_and_pop",
+    "8take_one",
+    "13take_fallback",
+    "10add_frames",
+    "11note_mapped",
+    "zones5Zones4grow",
+];
+
 /// A page fault brings 64 KiB of a file in: what every program executes must not be all over it.
 #[test]
 fn functions_that_are_called_often_lie_together() {
@@ -183,9 +196,7 @@ fn functions_that_are_called_often_lie_together() {
     });
     let slow = symbols.symbols().filter(|symbol| {
         let name = symbol.name().unwrap_or_default();
-        ["7process5build", "10alloc_slow", "14refill_and_pop", "13take_fallback"]
-            .iter()
-            .any(|part| name.contains(part))
+        OFTEN.iter().any(|part| name.contains(part))
     });
     let (mut checked, mut all) = (0, exported.chain(slow));
     for symbol in &mut all {
@@ -193,7 +204,7 @@ fn functions_that_are_called_often_lie_together() {
         assert!(often.contains(&address), "{name} lies at {address:#x}, outside of {often:x?}");
         checked += 1;
     }
-    assert!(checked > BUDGETS.len() + 4, "names in text.ld fit nothing any more");
+    assert!(checked >= BUDGETS.len() + OFTEN.len(), "a name fits no function any more");
 }
 
 #[test]

@@ -148,10 +148,13 @@ fn commits_through_one_plain_register(sequence: &[Instruction]) -> bool {
     let is_plain_store = commit.mnemonic() == Mnemonic::Mov
         && commit.op0_kind() == OpKind::Memory
         && commit.memory_index() == Register::None;
+    // A word is changed by what was loaded of it; or a word that was given is stored, where the
+    // old one was found as expected.
+    let (_, written) = inputs_and_outputs(before);
+    let is_given = !written.contains(&commit.op1_register().full_register());
     let is_load_of_the_same = |load: &Instruction| {
-        // A word is changed by what was loaded of it, or stored where it was found as expected.
-        let is_wanted = load.op0_register() == commit.op1_register()
-            || load.mnemonic() == Mnemonic::Cmp && load.op0_kind() == OpKind::Register;
+        let is_compared = load.mnemonic() == Mnemonic::Cmp && load.op0_kind() == OpKind::Register;
+        let is_wanted = load.op0_register() == commit.op1_register() || (is_given && is_compared);
         load.op1_kind() == OpKind::Memory
             && load.memory_base() == commit.memory_base()
             && load.memory_index() == Register::None

@@ -152,7 +152,7 @@ pub fn alloc(request: Request) -> Option<Object> {
     }
 }
 
-/// [`alloc`] where the fast path refuses. Keeps `errno`, as do all functions that follow.
+/// [`alloc`] where the fast path refuses. Keeps `errno`.
 #[cold]
 #[inline(never)]
 pub fn alloc_slow(request: Request) -> Option<Object> {

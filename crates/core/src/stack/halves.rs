@@ -32,7 +32,7 @@ impl<C: StackConfig> Halves<'_, C> {
         self.0.alloc_fast(size)
     }
 
-    /// [`Stack::alloc`] without another look at the fast path.
+    /// [`Stack::alloc`] where the fast path has refused.
     pub fn alloc_slow(self, request: Request) -> Option<Object> {
         self.0.alloc_refused(request)
     }

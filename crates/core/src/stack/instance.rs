@@ -6,7 +6,7 @@ use super::fast_path::{FastPath, StackOffsets};
 use super::footprint::Footprint;
 use super::large::LargeCounts;
 use super::withheld::Withheld;
-use crate::frame::{Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, Pfn};
+use crate::frame::{Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, Order, Pfn};
 use crate::heap::options::StackOptions;
 use crate::heap::{LARGEST_REQUEST, Mappings, classes};
 use crate::pcp::PageAllocator;
@@ -259,4 +259,4 @@ pub(super) fn is_sane(size: usize) -> bool {
     size <= LARGEST_REQUEST
 }
 
-const _: () = assert!(FRAME_SHIFT == 12 && Kind::NONE.0 == 0);
+const _: () = assert!(FRAME_SHIFT == 12 && Kind::NONE.0 == 0 && Order::ZERO.get() == 0);

@@ -36,10 +36,12 @@ pub(super) fn print_locks<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write)
         let Some(stats) = lock.stats() else { return };
         let known = kinds[..count].iter().position(|(known, _)| *known == name);
         let kind = known.unwrap_or(count);
-        assert!(kind < MOST_NAMES, "locks have more names than MOST_NAMES");
-        count = count.max(kind + 1);
-        kinds[kind].0 = name;
-        kinds[kind].1 += stats;
+        debug_assert!(kind < MOST_NAMES, "locks have more names than MOST_NAMES");
+        if let Some(kind_of_lock) = kinds.get_mut(kind) {
+            count = count.max(kind + 1);
+            kind_of_lock.0 = name;
+            kind_of_lock.1 += stats;
+        }
     });
     writeln!(
         out,

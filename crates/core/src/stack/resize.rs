@@ -6,8 +6,8 @@
 //! small steps to `n` bytes then moves at most `log(n) / log(1.25)` times, and `4 n` bytes are
 //! copied in all. The price: such a block of `old` bytes that was asked to be `size > old` has at
 //! most
-//! `1.25 * old * 9/8 < 1.41 * size` bytes. An allocation that grows by more, as
-//! that of a container that doubles, gets what it asks for.
+//! `1.25 * old * 9/8 < 1.41 * size` bytes. An allocation that grows by more, as that of a container
+//! that doubles, gets what it asks for.
 //!
 //! Blocks of pages grow into the free frames behind them, and one that has to move because it grows
 //! is put, if that can be, where as many frames as it takes are free behind it: these stay free.

@@ -119,6 +119,8 @@ fn rank_sum_probabilities(n: usize, m: usize) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
 
     /// Critical values of tables: the statistic rejects at or below them (two-sided, 5 %).
     #[test]
@@ -169,5 +171,29 @@ mod tests {
         assert!(low > 5.0 && high < 15.0 && (10.0 - low - (high - 10.0)).abs() < 1e-9);
         assert_eq!(of_pairs(&[]), None);
         assert_eq!(of_pairs(&[2.0]).unwrap(), Estimate { centre: 2.0, interval: None });
+    }
+
+    /// Of many runs of a known shift, about 95 % have an interval around it.
+    #[test]
+    fn intervals_cover_as_often_as_they_say() {
+        let mut random = StdRng::seed_from_u64(1);
+        let mut draw = |count| -> Vec<f64> {
+            // Skewed, as times are: most lie close together, a few come late.
+            (0..count).map(|_| random.random_range(0.0_f64..1.0).powi(3)).collect()
+        };
+        let mut differences = |shift: f64| -> Vec<f64> {
+            draw(15).into_iter().zip(draw(15)).map(|(one, other)| one - other + shift).collect()
+        };
+        let covers = |estimate: Option<Estimate>, shift: f64| {
+            let Interval { low, high } = estimate.unwrap().interval.unwrap();
+            (low..=high).contains(&shift)
+        };
+        let paired = (0..400).filter(|_| covers(of_pairs(&differences(0.3)), 0.3)).count();
+        assert!((366..=396).contains(&paired), "{paired} of 400 paired");
+        let mut samples =
+            |shift: f64| -> Vec<f64> { draw(12).into_iter().map(|value| value + shift).collect() };
+        let unpaired =
+            (0..400).filter(|_| covers(of_samples(&samples(0.3), &samples(0.0)), 0.3)).count();
+        assert!((366..=396).contains(&unpaired), "{unpaired} of 400 unpaired");
     }
 }

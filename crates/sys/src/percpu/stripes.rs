@@ -253,7 +253,7 @@ impl Stripes {
     ///
     /// # Safety
     /// As [`Lists::list_pop`](super::Lists::list_pop).
-    #[inline(never)]
+    #[cfg_attr(all(target_arch = "x86_64", not(quarry_no_rseq)), inline(never))]
     pub(super) unsafe fn list_pop<C: ChooseSlot>(
         &self,
         area: &SlotArea,
@@ -276,7 +276,7 @@ impl Stripes {
     ///
     /// # Safety
     /// As [`Lists::list_push`](super::Lists::list_push).
-    #[inline(never)]
+    #[cfg_attr(all(target_arch = "x86_64", not(quarry_no_rseq)), inline(never))]
     pub(super) unsafe fn list_push<C: ChooseSlot>(
         &self,
         area: &SlotArea,

@@ -37,7 +37,7 @@ fn free_neighbours_are_one_extent_though_no_buddies() {
 }
 
 #[test]
-fn a_extent_grows_into_what_is_free_behind_it() {
+fn an_extent_grows_into_what_is_free_behind_it() {
     let zones = zones(&FIXED);
     let extents: Vec<Extent> = (0..3).map(|_| run(&zones, 100)).collect();
     zones.put_extent(NODE, extents[1].pfn, 100);
@@ -134,7 +134,7 @@ enum Step {
     TakeExtent { count: u32, align: u8 },
     TakeBlocks { order: u8, of: MigrateType, count: u32 },
     Put { which: usize, count: usize },
-    TakeRunWithRoom { count: u32 },
+    TakeWithRoom { count: u32 },
     Extend { which: usize, more: u32 },
     Trim { which: usize, kept: u32 },
     Reserve { which: usize },
@@ -154,7 +154,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (prop_oneof![3 => 0u8..=4, 1 => 5u8..=10], of, 1u32..20)
             .prop_map(|(order, of, count)| Step::TakeBlocks { order, of, count }),
         10 => (any::<usize>(), 1usize..12).prop_map(|(which, count)| Step::Put { which, count }),
-        3 => prop_oneof![9u32..40, EXTENT_FRAMES].prop_map(|count| Step::TakeRunWithRoom { count }),
+        3 => prop_oneof![9u32..40, EXTENT_FRAMES].prop_map(|count| Step::TakeWithRoom { count }),
         4 => (any::<usize>(), 1u32..60).prop_map(|(which, more)| Step::Extend { which, more }),
         2 => (any::<usize>(), any::<u32>()).prop_map(|(which, kept)| Step::Trim { which, kept }),
         1 => any::<usize>().prop_map(|which| Step::Reserve { which }),
@@ -315,7 +315,7 @@ impl World {
         let memory = self.zones.memory();
         match *step {
             Step::TakeExtent { count, align } => self.take_extent(count, Order::new(align)),
-            Step::TakeRunWithRoom { count } => self.take_extent_with_room(count),
+            Step::TakeWithRoom { count } => self.take_extent_with_room(count),
             Step::Extend { which, more } => self.extend(which, more),
             Step::TakeBlocks { order, of, count } => self.take_blocks(order, of, count),
             Step::Put { which, count } => (0..count).for_each(|more| self.put(which + 3 * more)),

@@ -67,7 +67,7 @@ impl Slab {
         assert_eq!(self.owners.fetch_sub(1, SeqCst), 1, "a slab has one owner");
     }
 
-    /// Puts object `number` of thread `me` back, as `free_run` does.
+    /// Puts object `number` of thread `me` back, as `free_chain` does.
     fn free(&self, me: u32, number: u32) {
         assert_eq!(self.held[number as usize].swap(FREE, SeqCst), me, "objects have one holder");
         let chain = FreedChain { first: number, count: 1 };
