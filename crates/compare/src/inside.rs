@@ -3,11 +3,11 @@
 
 use crate::known::{EmbeddedAllocator, KNOWN, Sanitizer};
 use memchr::memmem;
-use object::elf::FileHeader64;
+use object::elf::{FileHeader64, SHN_UNDEF};
 use object::endian::Endianness;
-use object::read::elf::ElfFile;
-use object::read::{Object, ObjectSection, ObjectSymbol, ReadCache};
-use std::collections::{HashMap, HashSet};
+use object::read::elf::{ElfFile, Sym, SymbolTable};
+use object::read::{Object, ObjectSection, ReadCache};
+use std::collections::HashMap;
 use std::fs::File;
 
 /// A 64-bit ELF file that is read as needed.
@@ -66,17 +66,42 @@ pub fn allocator(program: &Program<'_>) -> Option<Embedded> {
 }
 
 /// Those symbols of a program that give something away, and whether it defines them.
-fn marks<'data>(program: &'data Program<'_>) -> HashMap<&'data str, bool> {
-    let functions = KNOWN.embedded.iter().flat_map(|it| &it.functions);
-    let known = functions.chain(KNOWN.sanitizers.iter().map(|it| &it.start));
-    let known: HashSet<&[u8]> = known.map(|it| it.as_bytes()).collect();
+fn marks(program: &Program<'_>) -> HashMap<&'static str, bool> {
     let mut marks = HashMap::new();
-    for symbol in program.symbols().chain(program.dynamic_symbols()) {
-        if symbol.name_bytes().is_ok_and(|name| known.contains(name))
-            && let Ok(name) = symbol.name()
-        {
-            *marks.entry(name).or_default() |= !symbol.is_undefined();
-        }
+    for table in [program.elf_symbol_table(), program.elf_dynamic_symbol_table()] {
+        // A table that cannot be read gives nothing away.
+        let _ = add_marks(program, table, &mut marks);
     }
     marks
+}
+
+/// Adds those of one table. Looks for the names first: tables of symbols are long, and hardly one
+/// has any of them.
+fn add_marks<'data>(
+    program: &Program<'data>,
+    table: &SymbolTable<'data, FileHeader64<Endianness>, &'data ReadCache<File>>,
+    marks: &mut HashMap<&'static str, bool>,
+) -> object::read::Result<()> {
+    if table.is_empty() {
+        return Ok(());
+    }
+    let names = program.section_by_index(table.string_section())?.data()?;
+    let mut places: HashMap<u32, &'static str> = HashMap::new();
+    let functions = KNOWN.embedded.iter().flat_map(|it| &it.functions);
+    for known in functions.chain(KNOWN.sanitizers.iter().map(|it| &it.start)) {
+        // Names may share their ends, so the byte before says nothing.
+        let text = [known.as_bytes(), b"\0"].concat();
+        let found = memmem::find_iter(names, &text).filter_map(|place| u32::try_from(place).ok());
+        places.extend(found.map(|place| (place, known.as_str())));
+    }
+    if places.is_empty() {
+        return Ok(());
+    }
+    let endian = program.endian();
+    for symbol in table.iter() {
+        if let Some(name) = places.get(&symbol.st_name(endian)) {
+            *marks.entry(*name).or_default() |= symbol.st_shndx(endian) != SHN_UNDEF;
+        }
+    }
+    Ok(())
 }

@@ -107,6 +107,9 @@ impl Launcher {
     /// # Errors
     /// If it could not be made, or the program failed.
     pub fn probe(&self, program: &Program, clients: Option<&Clients>) -> Result<Raw> {
+        if self.interrupt.signal().is_some() {
+            bail!("interrupted");
+        }
         let glibc = Contender::from(allocators::glibc());
         let raw = self.run(program, &glibc, &self.witnesses.counter, false, clients)?;
         match raw.failure(program.timeout) {

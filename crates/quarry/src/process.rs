@@ -7,6 +7,8 @@ use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready};
 use crate::{background, environment, fork, gate, limits, statistics, variables};
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::heap::options::StackOptions;
+#[cfg(doc)]
+use quarry_core::stack::Stack;
 use quarry_core::stack::{MIN_ALIGN, Request, StackStats};
 use quarry_sys::broken::Broken;
 use quarry_sys::confined::{self, is_confined};

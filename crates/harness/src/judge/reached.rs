@@ -247,7 +247,8 @@ impl<'a, 's> Contest<'a, 's> {
         };
         let several = item.pairs.iter().filter(|_| self.rows.len() > 1);
         let worst = several.filter_map(worst).max_by(|a, b| a.value.total_cmp(&b.value));
-        let has_one = self.target.against != Against::Best || item.pairs.len() == 1;
+        let has_one = (self.target.against != Against::Best || item.pairs.len() == 1)
+            && item.estimate.is_some();
         Reached {
             target: self.target,
             success: item.success,

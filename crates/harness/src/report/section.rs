@@ -87,7 +87,7 @@ fn glance(selection: &Selection<'_>, palette: &Palette) -> Markup {
         p.note {
             (selection.metric.name) " as a multiple of " b { (selection.baseline().label) }
             (axes::better(selection.metric.direction)) ". ▲ better, ▼ worse, = within "
-            (format!("{:.0}", MARGIN * 100.0)) " %, ? undecided."
+            (format!("{:.0}", MARGIN * 100.0)) " %, ↑ higher, ↓ lower, ? undecided."
         }
         (grid(&table, palette, "wide glance"))
     }
@@ -102,6 +102,8 @@ fn brief(judgement: &Judgement) -> Entry {
         Outcome::Better => (" ▲", "better", Tone::Better),
         Outcome::Worse => (" ▼", "worse", Tone::Worse),
         Outcome::Same => (" =", "same", Tone::Number),
+        Outcome::Higher => (" ↑", "higher", Tone::Number),
+        Outcome::Lower => (" ↓", "lower", Tone::Number),
         outcome => (" ?", outcome.word(), Tone::Muted),
     };
     let hint = format!("{name}: {}", judgement.text());

@@ -87,7 +87,7 @@ impl<'a> Matrix<'a> {
     fn ratio(&self, column: &Column<'a>, rows: &[Row<'a>], metric: &Metric) -> String {
         let judgement = self.selection.judge(column, rows, metric);
         match (judgement.interval(), judgement.outcome.is_difference()) {
-            _ if judgement.estimate.is_none() => "failed".to_owned(),
+            _ if judgement.estimate.is_none() => judgement.outcome.word().to_owned(),
             (None, _) => judgement.text(),
             (Some(_), true) if !judgement.is_copy => judgement.text() + " *",
             (Some(_), _) => judgement.text() + "  ",
@@ -114,7 +114,8 @@ impl<'a> Matrix<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::examples::run;
+    use crate::results::Direction;
+    use crate::results::examples::{Cells, run, run_of};
 
     fn matrix(run: &Run) -> Matrix<'_> {
         Matrix::new(run, vec![Group { name: "g".to_owned(), workloads: vec!["w".to_owned()] }])
@@ -132,5 +133,31 @@ mod tests {
         assert!(text.contains("| 2.000 [2.000, 2.000] * |"), "{text}");
         assert!(text.contains("| 1.000 [1.000, 1.000]   |"), "{text}");
         assert!(matrix(&run).medians(run.meta.primary()).contains("| 25.0 |"));
+    }
+
+    #[test]
+    fn a_row_without_an_estimate_says_why() {
+        let time = || Metric::new("time", "ns", Direction::Lower, "value").primary();
+        let cell =
+            |work: &str, name: &str, ns: f64| (work.to_owned(), 1, name.to_owned(), vec![ns; 6]);
+        let cells: Cells = vec![
+            cell("w", "base", 4.0),
+            cell("w", "other", 8.0),
+            cell("v", "base", 4.0),
+            cell("v", "other", 0.0),
+        ];
+        let both = |run: &Run| {
+            let workloads = vec!["w".to_owned(), "v".to_owned()];
+            let matrix = Matrix::new(run, vec![Group { name: "g".to_owned(), workloads }]);
+            matrix.ratios(run.meta.primary())
+        };
+        // A mean of factors has none where one of them is nothing; the row itself is a difference.
+        let mut run = run_of("test", time(), &cells);
+        let text = both(&run);
+        assert!(text.contains("| g (mean)") && text.contains(" no ratio |"), "{text}");
+        run.meta.strict = true;
+        run.samples[0].failure = Some("signal 9".to_owned());
+        let text = both(&run);
+        assert!(text.contains(" the baseline failed |"), "{text}");
     }
 }

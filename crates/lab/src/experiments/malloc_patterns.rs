@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// malloc and free under four patterns, against other allocators.
+/// malloc and free, and their family, under all patterns of use, against other allocators.
 ///
 /// Pairs (allocate, free), batches of 1,000 freed in three orders, random replacement in a working
 /// set of 10,000 blocks on one and two threads, producer and consumer, threads in a ring (less

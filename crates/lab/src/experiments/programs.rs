@@ -21,7 +21,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// Servers, runtimes and tools beside glibc: time, memory and results of each.
+/// Servers, runtimes and tools, each with a fixed amount of work, beside glibc.
 ///
 /// Those that take more than one command are driven by the scripts of a folder: databases that are
 /// filled, asked and checked, a browser, an office. Those of `real-programs` follow. A program

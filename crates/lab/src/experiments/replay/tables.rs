@@ -65,7 +65,7 @@ fn line<'a>(
             let judgement = selection.judge(column, &[row], metric);
             line.push(match judgement.outcome {
                 Outcome::NoVerdict(Reason::Baseline) => "1".to_owned(),
-                Outcome::NoVerdict(_) => "failed".to_owned(),
+                outcome @ Outcome::NoVerdict(_) => outcome.word().to_owned(),
                 _ => judgement.text(),
             });
             line.push(beside(spec.document.figure(workload, tasks, variant)));
