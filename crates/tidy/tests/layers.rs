@@ -3,6 +3,7 @@
 use quarry_tidy::rust::{RustFile, line_of, words};
 use quarry_tidy::workspace::{cargo_metadata, file_names, members, root};
 use quarry_tidy::{Breach, expect_none};
+use serde_json::Value;
 
 /// Crates from the bottom up; those in one row do not know each other.
 const CRATES: &[&[&str]] = &[
@@ -26,6 +27,18 @@ const INSIDE_MALLOC: &[&str] = &["quarry-sys", "quarry-core", "quarry", "quarry-
 
 fn layer(name: &str) -> Option<usize> {
     CRATES.iter().position(|row| row.contains(&name))
+}
+
+/// What the crates of the workspace depend on: who, on whom, and how.
+fn dependencies(metadata: &Value) -> Vec<(&str, &str, &Value)> {
+    let mut all = Vec::new();
+    for package in members(metadata) {
+        let name = package["name"].as_str().unwrap_or_default();
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            all.push((name, dependency["name"].as_str().unwrap_or_default(), dependency));
+        }
+    }
+    all
 }
 
 #[test]
@@ -61,17 +74,13 @@ fn crates_depend_only_on_lower_layers() {
 fn code_inside_malloc_uses_no_crate_but_libc() {
     let metadata = cargo_metadata();
     let mut breaches = Vec::new();
-    for package in members(&metadata) {
-        let name = package["name"].as_str().unwrap_or_default();
-        for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            let on = dependency["name"].as_str().unwrap_or_default();
-            let for_tests = dependency["kind"] == "dev"
-                || dependency["target"].as_str() == Some("cfg(quarry_model)");
-            let ours = on == "libc" || layer(on).is_some();
-            if INSIDE_MALLOC.contains(&name) && !for_tests && !ours {
-                let message = format!("{name} must not use {on}: only libc and lower layers");
-                breaches.push(Breach::new(name, 0, message));
-            }
+    for (name, on, dependency) in dependencies(&metadata) {
+        let for_tests = dependency["kind"] == "dev"
+            || dependency["target"].as_str() == Some("cfg(quarry_model)");
+        let ours = on == "libc" || layer(on).is_some();
+        if INSIDE_MALLOC.contains(&name) && !for_tests && !ours {
+            let message = format!("{name} must not use {on}: only libc and lower layers");
+            breaches.push(Breach::new(name, 0, message));
         }
     }
     expect_none("dependencies of the core", &breaches);
@@ -82,13 +91,9 @@ fn code_inside_malloc_uses_no_crate_but_libc() {
 fn measuring_knows_no_allocator() {
     let metadata = cargo_metadata();
     let mut breaches = Vec::new();
-    for package in members(&metadata) {
-        let name = package["name"].as_str().unwrap_or_default();
-        for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            let on = dependency["name"].as_str().unwrap_or_default();
-            if ["quarry-harness", "quarry-compare"].contains(&name) && INSIDE_MALLOC.contains(&on) {
-                breaches.push(Breach::new(name, 0, format!("{name} must not use {on}")));
-            }
+    for (name, on, _) in dependencies(&metadata) {
+        if ["quarry-harness", "quarry-compare"].contains(&name) && INSIDE_MALLOC.contains(&on) {
+            breaches.push(Breach::new(name, 0, format!("{name} must not use {on}")));
         }
     }
     expect_none("dependencies of measuring", &breaches);
