@@ -36,7 +36,7 @@ pub fn sanitizer(program: &Program<'_>) -> Option<Embedded> {
             |library: &&String| prefixes.iter().any(|prefix| library.starts_with(prefix.as_str()));
         libraries.iter().find(is_it).cloned()
     };
-    let marks = marks(program);
+    let marks = marks(program, KNOWN.sanitizers.iter().map(|it| &it.start));
     KNOWN.sanitizers.iter().find_map(|Sanitizer { name, start, libraries }| {
         let start = || marks.contains_key(start.as_str()).then(|| start.clone());
         Some(Embedded { name, mark: named(libraries).or_else(start)? })
@@ -45,7 +45,7 @@ pub fn sanitizer(program: &Program<'_>) -> Option<Embedded> {
 
 /// The allocator that serves a program beside `malloc`, as far as its symbols or texts tell.
 pub fn allocator(program: &Program<'_>) -> Option<Embedded> {
-    let marks = marks(program);
+    let marks = marks(program, KNOWN.embedded.iter().flat_map(|it| &it.functions));
     for EmbeddedAllocator { name, functions, is_own_if_referred, .. } in &KNOWN.embedded {
         let is_in = |it: &&String| {
             marks.get(it.as_str()).is_some_and(|is_defined| *is_defined || *is_own_if_referred)
@@ -65,12 +65,15 @@ pub fn allocator(program: &Program<'_>) -> Option<Embedded> {
     })
 }
 
-/// Those symbols of a program that give something away, and whether it defines them.
-fn marks(program: &Program<'_>) -> HashMap<&'static str, bool> {
+/// Those of the `wanted` symbols that a program has, and whether it defines them.
+fn marks(
+    program: &Program<'_>,
+    wanted: impl Iterator<Item = &'static String> + Clone,
+) -> HashMap<&'static str, bool> {
     let mut marks = HashMap::new();
     for table in [program.elf_symbol_table(), program.elf_dynamic_symbol_table()] {
         // A table that cannot be read gives nothing away.
-        let _ = add_marks(program, table, &mut marks);
+        let _ = add_marks(program, table, wanted.clone(), &mut marks);
     }
     marks
 }
@@ -80,6 +83,7 @@ fn marks(program: &Program<'_>) -> HashMap<&'static str, bool> {
 fn add_marks<'data>(
     program: &Program<'data>,
     table: &SymbolTable<'data, FileHeader64<Endianness>, &'data ReadCache<File>>,
+    wanted: impl Iterator<Item = &'static String>,
     marks: &mut HashMap<&'static str, bool>,
 ) -> object::read::Result<()> {
     if table.is_empty() {
@@ -87,8 +91,7 @@ fn add_marks<'data>(
     }
     let names = program.section_by_index(table.string_section())?.data()?;
     let mut places: HashMap<u32, &'static str> = HashMap::new();
-    let functions = KNOWN.embedded.iter().flat_map(|it| &it.functions);
-    for known in functions.chain(KNOWN.sanitizers.iter().map(|it| &it.start)) {
+    for known in wanted {
         // Names may share their ends, so the byte before says nothing.
         let text = [known.as_bytes(), b"\0"].concat();
         let found = memmem::find_iter(names, &text).filter_map(|place| u32::try_from(place).ok());
