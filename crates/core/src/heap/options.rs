@@ -5,7 +5,7 @@
 
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
 use crate::pcp::{FaultPolicy, FreeListPolicy, PAGE_POLICY_NAMES, PageConfig, PcpPolicy, V6_7};
-use crate::slab::{SLAB_NAMES, SLAB_POLICIES};
+use crate::slab::{Mechanisms, SLAB_NAMES, SLAB_POLICIES};
 use quarry_sys::percpu::SlotIndex;
 
 /// How a stack is set up.
@@ -13,6 +13,8 @@ use quarry_sys::percpu::SlotIndex;
 pub struct StackOptions {
     /// Zones and per-CPU page lists.
     pub pages: PageConfig,
+    /// Mechanisms that the slab policy uses.
+    pub mechanisms: Mechanisms,
     /// True if the size classes of `malloc` are created.
     pub heap: bool,
     /// True if freed memory goes back before it makes the process larger than it has lately been.
@@ -46,10 +48,12 @@ impl Default for StackOptions {
                 nodes,
                 node_of_slot: if nodes == 1 { first_node } else { running_node },
                 declared_cpus: quarry_sys::topology::possible_cpus(),
+                declared_frames: 0,
                 pcp: PcpPolicy::V6_7(V6_7),
                 faults: FaultPolicy { populate: true, huge: true },
                 free_list: FreeListPolicy::OneSection,
             },
+            mechanisms: Mechanisms::ALL,
             heap: true,
             bounds_footprint: true,
         }
@@ -152,6 +156,11 @@ pub const OPTIONS: &[OptionHelp] = &[
         meaning: "slab policy; chosen by the shared object, see `quarry run --slab`",
     },
     OptionHelp {
+        name: "SLAB_WITHOUT",
+        accepted: Mechanisms::ACCEPTED,
+        meaning: "mechanisms that the slab policy does without, if it has them",
+    },
+    OptionHelp {
         name: "LIBRARY",
         accepted: "a file name",
         meaning: "the shared object that `quarry run` preloads",
@@ -209,6 +218,7 @@ impl StackOptions {
                 return Err(bad);
             }
             "PURGE_DELAY" => self.bounds_footprint = value.parse() != Ok(-1i64),
+            "SLAB_WITHOUT" => self.mechanisms = Mechanisms::without(value).ok_or(bad)?,
             "SLAB" if !SLAB_POLICIES.iter().any(|policy| policy.name == value) => return Err(bad),
             _ => {}
         }

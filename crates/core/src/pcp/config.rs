@@ -39,6 +39,8 @@ pub struct PageConfig {
     pub node_of_slot: fn(SlotIndex) -> NodeId,
     /// CPUs that formulas of the kernel are fed with.
     pub declared_cpus: u32,
+    /// Frames of the machine that formulas of the kernel are fed with; 0 = as many as zones have.
+    pub declared_frames: u32,
     /// Policy of the per-CPU lists.
     pub pcp: PcpPolicy,
     /// How fresh memory is brought in.

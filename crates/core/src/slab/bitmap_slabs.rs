@@ -444,6 +444,20 @@ impl BitmapSlabs {
         }
     }
 
+    /// Visits the number of every object that is free in its slab. O(objects).
+    pub fn visit_free<P: PerCpu>(
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        slab: Pfn,
+        visit: &mut dyn FnMut(u32),
+    ) {
+        let slab = Slab::at(context, cache, slab);
+        for index in 0..slab.words() {
+            let bits = slab.bits(index).load(Ordering::Relaxed);
+            (0..64).filter(|bit| bits >> bit & 1 != 0).for_each(|bit| visit(index * 64 + bit));
+        }
+    }
+
     /// Returns the empty slabs beyond `keep`.
     pub fn trim<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: &Cache, keep: u32) {
         loop {

@@ -2,8 +2,9 @@
 
 use super::cache::Cache;
 use super::cache_limits::CacheLimits;
+use super::mechanisms::Mechanisms;
 use super::table::CacheTable;
-use crate::frame::{FRAME_SHIFT, Metadata, Pfn};
+use crate::frame::{FRAME_SHIFT, Metadata, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use crate::pcp::PageAllocator;
 use quarry_sys::percpu::{Object, PerCpu};
 
@@ -24,6 +25,8 @@ pub struct SlabContext<'a, P: PerCpu> {
     pub limits: &'a CacheLimits,
     /// CPUs that formulas of the kernel are fed with.
     pub declared_cpus: u32,
+    /// Mechanisms that the policy uses.
+    pub mechanisms: Mechanisms,
 }
 
 impl<P: PerCpu> SlabContext<'_, P> {
@@ -33,5 +36,23 @@ impl<P: PerCpu> SlabContext<'_, P> {
         let base = self.pages.arena().base().as_ptr() as usize;
         let offset = object.as_ptr() as usize - base;
         Pfn((offset >> FRAME_SHIFT) as u32).align_down(cache.order())
+    }
+
+    /// The slabs of a cache, each by its first frame, for checks and reports: exact only while no
+    /// other thread allocates or frees. O(frames).
+    pub fn slabs_of<'c>(&'c self, cache: &'c Cache) -> impl Iterator<Item = Pfn> + 'c {
+        let memory = self.pages.zones().memory();
+        let frames = cache.order().frames();
+        // A slab above a pageblock is a head in the first of its pageblocks only.
+        (0..memory.pageblocks().count())
+            .map(PageblockIndex)
+            .filter(move |index| memory.pageblocks().at(*index).tag().node().is_some())
+            .flat_map(move |index| {
+                (0..PAGEBLOCK_FRAMES).step_by(frames as usize).map(move |at| index.first().plus(at))
+            })
+            .filter(move |slab| {
+                let is_head = slab.is_aligned(cache.order());
+                is_head && memory.frames().kind(*slab) == cache.id().kind()
+            })
     }
 }

@@ -9,7 +9,7 @@
 //! `docs/policies`. Files use only those to their left, and of each row only those above:
 //!
 //! ```text
-//! stats    cache, cache_limits -> table, reclaim -> context, misuse -> glance -> policy
+//! stats    mechanisms, cache, cache_limits -> table, reclaim -> context, misuse -> glance -> policy
 //! parts    populating -> bitmap_slabs    barn -> barns    width
 //! policies sheaf    slub
 //! registry
@@ -22,6 +22,7 @@ mod cache;
 mod cache_limits;
 mod context;
 mod glance;
+mod mechanisms;
 mod misuse;
 mod policy;
 mod populating;
@@ -39,6 +40,7 @@ pub use cache::{Cache, CacheId, CacheParams, Geometry, GeometryOffsets, MAX_CACH
 pub use cache_limits::CacheLimits;
 pub use context::{MAX_BATCH, SlabContext};
 pub use glance::Glance;
+pub use mechanisms::Mechanisms;
 pub use policy::{SlabPolicy, create_cache};
 pub use reclaim::{Idle, Reclaim};
 pub use registry::{

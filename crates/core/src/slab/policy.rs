@@ -6,7 +6,7 @@ use super::glance::Glance;
 use super::misuse::not_in_use;
 use super::reclaim::Reclaim;
 use super::stats::SlabStats;
-use crate::frame::Pfn;
+use crate::frame::{Order, Pfn};
 use core::mem::MaybeUninit;
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
@@ -28,6 +28,11 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
     /// True if caches whose objects lie equally share one (see
     /// [`CacheTable::add`](super::CacheTable::add)).
     const MERGES: bool = false;
+
+    /// Bytes of the largest request that the policy's `kmalloc` serves from a cache; larger ones
+    /// are passed through to the page allocator. Without a bound of its own, a policy has caches up
+    /// to the largest block (`KMALLOC_MAX_SIZE`).
+    const LARGEST_KMALLOC: usize = Order::MAX.bytes();
 
     /// Bytes of metadata per frame that the policy adds to the frame table's.
     const BYTES_PER_FRAME: usize = 0;
@@ -109,6 +114,17 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
     /// The counts of the cache. A snapshot: its parts are read one after the other.
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats;
 
+    /// Visits the number of every object of a slab that is free in it, for reports of objects that
+    /// were never freed. Objects in slots, barns and lists are not in their slab: a caller shrinks
+    /// the cache first, and nobody uses it meanwhile. O(objects).
+    fn visit_free(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        slab: Pfn,
+        visit: &mut dyn FnMut(u32),
+    );
+
     /// Visits the locks of all caches.
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>);
 
@@ -131,7 +147,8 @@ pub fn create_cache<'a, P: PerCpu, S: SlabPolicy<P>>(
     params: &CacheParams,
 ) -> OsResult<&'a Cache> {
     let layout = |params: &CacheParams| S::layout(params, context.declared_cpus);
-    context.caches.add(name, params, S::MERGES, layout, |cache| {
+    let merges = S::MERGES && context.mechanisms.merging;
+    context.caches.add(name, params, merges, layout, |cache| {
         policy.create(context, cache)?;
         let fills_pages = cache.stride() <= context.pages.arena().os().page_size();
         context.pages.note_touched(cache.id().kind(), fills_pages);

@@ -669,6 +669,16 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         stats
     }
 
+    fn visit_free(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        slab: Pfn,
+        visit: &mut dyn FnMut(u32),
+    ) {
+        BitmapSlabs::visit_free(context, cache, slab, visit);
+    }
+
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
         for own in context.caches.iter().map(|cache| self.of(cache)) {
             own.slabs.visit_locks(visit);

@@ -11,7 +11,8 @@ use crate::heap::options::StackOptions;
 use crate::heap::{LARGEST_REQUEST, Mappings, classes};
 use crate::pcp::PageAllocator;
 use crate::slab::{
-    CacheId, CacheLimits, CacheParams, CacheTable, SlabContext, SlabPolicy, create_cache,
+    CacheId, CacheLimits, CacheParams, CacheTable, Mechanisms, SlabContext, SlabPolicy,
+    create_cache,
 };
 use core::cell::UnsafeCell;
 use core::mem::{ManuallyDrop, MaybeUninit, offset_of};
@@ -24,6 +25,7 @@ struct Built {
     pages: PageAllocator,
     metadata: Metadata,
     declared_cpus: u32,
+    mechanisms: Mechanisms,
 }
 
 /// Everything but the fast path.
@@ -35,6 +37,7 @@ pub(super) struct Inner<'a, C: StackConfig> {
     pub(super) slab: &'a C::Slab,
     pub(super) mappings: &'a Mappings,
     declared_cpus: u32,
+    mechanisms: Mechanisms,
 }
 
 /// One instance of Quarry.
@@ -137,7 +140,8 @@ impl<C: StackConfig> Stack<C> {
         if !options.bounds_footprint {
             self.footprint.unbound();
         }
-        let built = Built { pages, metadata, declared_cpus: options.pages.declared_cpus };
+        let declared_cpus = options.pages.declared_cpus;
+        let built = Built { pages, metadata, declared_cpus, mechanisms: options.mechanisms };
         // SAFETY: no thread reads `built` before `is_built`, and one thread initialises.
         unsafe { (*self.built.get()).write(built) };
         self.is_built.store(true, Ordering::Release);
@@ -176,6 +180,7 @@ impl<C: StackConfig> Stack<C> {
             slab: &self.slab,
             mappings: &self.mappings,
             declared_cpus: built.declared_cpus,
+            mechanisms: built.mechanisms,
         }
     }
 
@@ -188,6 +193,7 @@ impl<C: StackConfig> Stack<C> {
             caches: inner.caches,
             limits: inner.limits,
             declared_cpus: inner.declared_cpus,
+            mechanisms: inner.mechanisms,
         }
     }
 

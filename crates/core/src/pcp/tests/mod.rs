@@ -22,6 +22,7 @@ pub(crate) const TINY: PageConfig = PageConfig {
     nodes: 1,
     node_of_slot: |_| NodeId(0),
     declared_cpus: 2,
+    declared_frames: 0,
     faults: FaultPolicy { populate: true, huge: true },
     pcp: PcpPolicy::V6_7(V6_7),
     free_list: FreeListPolicy::OneSection,

@@ -117,6 +117,16 @@ impl<P: Lists, E: Era> SlabPolicy<P> for SlubOf<E> {
         self.of(context, cache).stats()
     }
 
+    fn visit_free(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        slab: Pfn,
+        visit: &mut dyn FnMut(u32),
+    ) {
+        self.of(context, cache).visit_free(slab, visit);
+    }
+
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
         if let Some(tables) = self.tables.get() {
             tables.visit_locks(context.caches, visit);

@@ -4,7 +4,7 @@ use super::cache::{LIST, SlubCache};
 use super::era::Era;
 use super::freelist::{self, Freelist};
 use super::node::PartialList;
-use crate::frame::{PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
+use crate::frame::Pfn;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::{Lists, Object};
 use quarry_sys::primitive::Ordering;
@@ -64,19 +64,19 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
     /// Looks at every frame that may start a slab of the cache.
     fn census(&self) -> Result<Census, Broken> {
         let mut census = Census::default();
-        let memory = self.context.pages.zones().memory();
-        let frames = self.cache.order().frames() as usize;
-        for index in (0..memory.pageblocks().count()).map(PageblockIndex) {
-            let in_zone = memory.pageblocks().at(index).tag().node().is_some();
-            let heads = (0..if in_zone { PAGEBLOCK_FRAMES } else { 0 }).step_by(frames);
-            for slab in heads.map(|offset| index.first().plus(offset)) {
-                let is_head = slab.is_aligned(self.cache.order());
-                if is_head && memory.frames().kind(slab) == self.cache.id().kind() {
-                    self.count_slab(slab, &mut census)?;
-                }
-            }
+        for slab in self.context.slabs_of(self.cache) {
+            self.count_slab(slab, &mut census)?;
         }
         Ok(census)
+    }
+
+    /// Visits the number of every object on the slab's own free list.
+    pub(super) fn visit_free(&self, slab: Pfn, visit: &mut dyn FnMut(u32)) {
+        let free = self.word(slab).state();
+        let head = free.head().map(|number| self.object(slab, number));
+        for object in self.walk(Freelist { head, count: free.free() }) {
+            visit(self.number(slab, object));
+        }
     }
 
     fn count_slab(&self, slab: Pfn, census: &mut Census) -> Result<(), Broken> {

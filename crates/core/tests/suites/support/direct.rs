@@ -96,6 +96,16 @@ impl<P: PerCpu> SlabPolicy<P> for Direct {
         stats
     }
 
+    fn visit_free(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        slab: Pfn,
+        visit: &mut dyn FnMut(u32),
+    ) {
+        BitmapSlabs::visit_free(context, cache, slab, visit);
+    }
+
     fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
         context.caches.iter().for_each(|cache| self.of(cache).slabs.visit_locks(visit));
     }

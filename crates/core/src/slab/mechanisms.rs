@@ -1,0 +1,55 @@
+//! Mechanisms that a policy may be told to do without, to see what each of them is worth.
+
+/// The mechanisms that a stack's slab policy uses, of those that it has. A policy ignores the
+/// others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mechanisms {
+    /// Caches whose objects lie equally are one cache (`slub`, unless `slub_nomerge`).
+    pub merging: bool,
+    /// CPUs keep lists of partly free slabs (`slub-4.9`, `CONFIG_SLUB_CPU_PARTIAL`).
+    pub cpu_partial: bool,
+    /// CPUs gather the objects of other nodes in arrays (`slab`, unless `noaliencache`).
+    pub alien: bool,
+    /// The CPUs of a node share an array (`slab`).
+    pub shared: bool,
+}
+
+impl Mechanisms {
+    /// All of them.
+    pub const ALL: Self = Self { merging: true, cpu_partial: true, alien: true, shared: true };
+
+    /// What [`without`](Self::without) accepts.
+    pub const ACCEPTED: &'static str =
+        "merging, cpu-partial, alien or shared, or several of them with commas";
+
+    /// All but those that `names` lists; `None` where one of them is no mechanism.
+    #[must_use]
+    pub fn without(names: &str) -> Option<Self> {
+        let mut used = Self::ALL;
+        for name in names.split(',').filter(|name| !name.is_empty()) {
+            *match name {
+                "merging" => &mut used.merging,
+                "cpu-partial" => &mut used.cpu_partial,
+                "alien" => &mut used.alien,
+                "shared" => &mut used.shared,
+                _ => return None,
+            } = false;
+        }
+        Some(used)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Mechanisms;
+
+    #[test]
+    fn mechanisms_are_switched_off_by_name() {
+        assert_eq!(Mechanisms::without(""), Some(Mechanisms::ALL));
+        let both = Mechanisms { merging: false, shared: false, ..Mechanisms::ALL };
+        assert_eq!(Mechanisms::without("merging,shared"), Some(both));
+        let rest = Mechanisms { cpu_partial: false, alien: false, ..Mechanisms::ALL };
+        assert_eq!(Mechanisms::without("alien,cpu-partial"), Some(rest));
+        assert_eq!(Mechanisms::without("merging,barns"), None);
+    }
+}
