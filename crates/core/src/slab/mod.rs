@@ -9,7 +9,8 @@
 //! `docs/policies`. Files use only those to their left, and of each row only those above:
 //!
 //! ```text
-//! stats    mechanisms, cache, cache_limits -> table, reclaim -> context, misuse -> glance -> policy
+//! stats    mechanisms    cache, cache_limits -> table, reclaim -> context, misuse -> glance
+//!          -> policy
 //! parts    populating -> bitmap_slabs    barn -> barns    width
 //! policies sheaf    slub
 //! registry
