@@ -11,7 +11,8 @@ use quarry_sys::percpu::{Arrays, Lists, PerCpu};
 macro_rules! slab_policies {
     ($callback:ident) => {
         $callback! {
-            sheaf: "sheaf", $crate::slab::Sheaf, "sheaf", "arrays per CPU, sheaves, bits (6.18)";
+            sheaf: "sheaf", $crate::slab::Sheaf, "sheaf", "arrays per CPU, barns, bits (ours)";
+            sheaf_6_18: "sheaf-6.18", $crate::slab::KernelSheaf, "sheaf-6.18", "sheaves (6.18)";
             slub: "slub", $crate::slab::Slub, "slub", "a slab per CPU, lists in objects (6.17)";
             slub_locked: "slub-locked", $crate::slab::LockedSlub, "slub", "slub before Linux 3.1";
         }
