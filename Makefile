@@ -17,7 +17,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 LIBRARY := $(TARGET)/release/libquarry.so
 # Slab policies beside the default, each in a shared object of its own: libquarry-NAME.so.
-SLABS := slub
+SLABS := slub-2.6.29 slub-3.0 slub-3.1 slub-4.9
 OTHERS := $(SLABS:%=$(TARGET)/release/libquarry-%.so)
 QUARRY := $(TARGET)/tools/quarry
 # Experiments that replay kernel paths.
@@ -43,7 +43,7 @@ quick: ## the loop while you write: format, clippy and tests of the core, in les
 	@scripts/test.sh quick
 
 .PHONY: build
-build: ## libquarry.so, libquarry-slub.so and the command quarry
+build: ## libquarry.so, libquarry-NAME.so of other slab policies, and the command quarry
 	@echo "==> building libquarry.so"
 	$(CARGO) build --release -p quarry-preload
 	@scripts/strip.sh $(LIBRARY)

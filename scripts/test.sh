@@ -59,7 +59,7 @@ step_format() { cargo fmt --all --check; }
 
 step_clippy() {
     cargo clippy --workspace --all-targets -- -D warnings \
-        && QUARRY_BUILD_SLAB=slub cargo clippy -p quarry-preload -- -D warnings
+        && QUARRY_BUILD_SLAB=slub-4.9 cargo clippy -p quarry-preload -- -D warnings
 }
 
 step_no_rseq() {
@@ -89,7 +89,7 @@ step_test() {
     cargo test --workspace --exclude quarry-preload --no-fail-fast || status=1
     # The other policy keeps other accounts, and has sequences of its own, which the compiler wrote
     # into its entry points.
-    QUARRY_LIBRARY=$(realpath "$target/release/libquarry-slub.so") || return
+    QUARRY_LIBRARY=$(realpath "$target/release/libquarry-slub-4.9.so") || return
     cargo test -p quarry-preload --test main -- abi:: sequences:: --skip of_their_own || status=1
     return $status
 }

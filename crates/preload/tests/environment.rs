@@ -266,8 +266,9 @@ fn statistics_of_a_program_that_allocates_nothing() {
 #[test]
 fn a_slab_policy_that_the_library_has_not() {
     let library = library().expect("the library is under test");
-    let is_slub = library.to_string_lossy().contains("slub");
-    let (own, other) = if is_slub { ("slub", "sheaf") } else { ("sheaf", "slub") };
+    let file = library.file_name().expect("a file").to_string_lossy().into_owned();
+    let slab = file.strip_prefix("libquarry-").and_then(|rest| rest.strip_suffix(".so"));
+    let (own, other) = (slab.unwrap_or("sheaf"), if slab.is_some() { "sheaf" } else { "slub" });
     let outcome = environment().env("QUARRY_SLAB", other).finish();
     let expected = format!("QUARRY_SLAB={other}: {own} is compiled in here");
     one_line_with(outcome, &[&expected, "quarry run --slab"]);

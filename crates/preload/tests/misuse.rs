@@ -222,7 +222,7 @@ fn kinds_of_misuse_end_as_documented() {
 /// Needs the library with the other policy, which `make build` puts beside the first.
 #[test]
 fn kinds_of_misuse_end_as_documented_under_slub() {
-    let slub = library().map(|library| library.with_file_name("libquarry-slub.so"));
+    let slub = library().map(|library| library.with_file_name("libquarry-slub-4.9.so"));
     let Some(slub) = slub.filter(|slub| slub.exists()) else { return };
     for (name, _, expected) in KINDS {
         let run = Run::new(program("misuse_kinds.c")).env("LD_PRELOAD", &slub);

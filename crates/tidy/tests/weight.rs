@@ -21,7 +21,7 @@ fn built() -> Vec<(PathBuf, u64)> {
     };
     let release = library.parent().expect("the library lies in a folder").to_owned();
     let others = [
-        (release.join("libquarry-slub.so"), LIBRARY_LIMIT),
+        (release.join("libquarry-slub-4.9.so"), LIBRARY_LIMIT),
         (release.with_file_name("tools").join("quarry"), COMMAND_LIMIT),
     ];
     let others = others.into_iter().filter(|(file, _)| file.exists());

@@ -5,7 +5,7 @@
 
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
 use crate::pcp::{FaultPolicy, FreeListPolicy, PAGE_POLICY_NAMES, PageConfig, PcpPolicy, V6_7};
-use crate::slab::{Mechanisms, SLAB_NAMES, SLAB_POLICIES};
+use crate::slab::{Mechanisms, SLAB_NAMES, slab_policy};
 use quarry_sys::percpu::SlotIndex;
 
 /// How a stack is set up.
@@ -219,7 +219,7 @@ impl StackOptions {
             }
             "PURGE_DELAY" => self.bounds_footprint = value.parse() != Ok(-1i64),
             "SLAB_WITHOUT" => self.mechanisms = Mechanisms::without(value).ok_or(bad)?,
-            "SLAB" if !SLAB_POLICIES.iter().any(|policy| policy.name == value) => return Err(bad),
+            "SLAB" if slab_policy(value).is_none() => return Err(bad),
             _ => {}
         }
         Ok(())

@@ -46,11 +46,11 @@ pub use mechanisms::Mechanisms;
 pub use policy::{SlabPolicy, create_cache};
 pub use reclaim::{Idle, Reclaim};
 pub use registry::{
-    Line, Registered, RegisteredPolicy, SLAB_NAMES, SLAB_POLICIES, SlabVisitor, line_of,
-    with_slab_policy,
+    Line, Registered, RegisteredPolicy, SLAB_ALIASES, SLAB_NAMES, SLAB_POLICIES, SlabVisitor,
+    line_of, slab_names, slab_policy, with_slab_policy,
 };
 pub use sheaf::Sheaf;
 pub use sheaf_6_18::KernelSheaf;
-pub use slub::{LockedSlub, Slub};
+pub use slub::{Slub2_6_29, Slub3_0, Slub3_1, Slub4_9};
 pub use stats::{BarnStats, SlabStats};
 pub use table::CacheTable;

@@ -3,7 +3,7 @@
 use crate::support::{Backing, Bed, VirtualConfig, small};
 use quarry_core::heap::classes;
 use quarry_core::heap::options::StackOptions;
-use quarry_core::slab::{Sheaf, SlabPolicy, Slub};
+use quarry_core::slab::{Sheaf, SlabPolicy, Slub4_9};
 use quarry_core::stack::Section;
 use quarry_sys::percpu::VirtualSlots;
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ fn a_visitor_meets_every_lock_of_the_policy_sheaf_once() {
 
 #[test]
 fn a_visitor_meets_every_lock_of_the_policy_slub_once() {
-    let mut names = visited(&bed::<Slub>());
+    let mut names = visited(&bed::<Slub4_9>());
     assert_eq!(names.remove("percpu->stripe"), Some(1));
     let of_slub =
         [("slab->list_lock", classes::COUNT * NODES), ("slub->growth", 1), ("slub->slot_lock", 1)];

@@ -4,7 +4,7 @@
 use crate::support::{Backing, Bed, TestOs, VirtualConfig, on_cpu, small, unregister};
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::Sheaf;
-use quarry_core::slab::Slub;
+use quarry_core::slab::Slub4_9;
 use quarry_core::slab::{CacheId, CacheParams};
 use quarry_core::stack::StackConfig;
 use quarry_sys::percpu::{Arrays, NativeSlots, Object};
@@ -263,8 +263,8 @@ fn freed_twice_unregistered() {
 }
 
 /// A slab of `slub` with one object in use, and another that CPU 1 has freed into it.
-fn slub_slab() -> (Bed<VirtualConfig<Slub>>, CacheId, Vec<Object>) {
-    let bed = Bed::<VirtualConfig<Slub>>::new(Backing::Fake, 4096, 2, &small());
+fn slub_slab() -> (Bed<VirtualConfig<Slub4_9>>, CacheId, Vec<Object>) {
+    let bed = Bed::<VirtualConfig<Slub4_9>>::new(Backing::Fake, 4096, 2, &small());
     let id = bed.stack.create_cache("misuse", &CacheParams { size: SIZE, align: 16 }).unwrap();
     on_cpu(0);
     let objects: Vec<_> = (0..4).map(|_| bed.stack.cache(id).alloc().unwrap()).collect();

@@ -6,7 +6,7 @@ use quarry_core::frame::MetadataKind;
 use quarry_core::heap::classes;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::{CacheId, CacheParams, SlabPolicy};
-use quarry_core::slab::{LockedSlub, Slub};
+use quarry_core::slab::{Slub3_0, Slub4_9};
 use quarry_core::stack::Section;
 use quarry_sys::percpu::{Object, VirtualSlots};
 
@@ -39,7 +39,7 @@ fn free<S: SlabPolicy<VirtualSlots> + 'static>(bed: &SlubBed<S>, id: CacheId, ob
 
 #[test]
 fn caches_that_lie_equally_are_one() {
-    let bed = bed::<Slub>();
+    let bed = bed::<Slub4_9>();
     let create = |name, size, align| {
         bed.stack.create_cache(name, &CacheParams { size, align }).expect("a cache")
     };
@@ -59,7 +59,7 @@ fn caches_that_lie_equally_are_one() {
 #[test]
 fn classes_of_the_heap_are_nobodys_aliases() {
     let options = StackOptions { heap: true, ..small() };
-    let bed = SlubBed::<Slub>::new(Backing::Fake, 4096, 1, &options);
+    let bed = SlubBed::<Slub4_9>::new(Backing::Fake, 4096, 1, &options);
     let (first, second) = (cache(&bed, 64), cache(&bed, 64));
     assert_eq!(first.index(), classes::COUNT + 1);
     assert_eq!(first, second);
@@ -67,14 +67,14 @@ fn classes_of_the_heap_are_nobodys_aliases() {
 
 #[test]
 fn its_metadata_is_counted_where_it_is_used() {
-    let bed = bed::<Slub>();
+    let bed = bed::<Slub4_9>();
     let headers = || bed.stack.stats().metadata_bytes(MetadataKind::SlabHeaders);
     assert_eq!((headers(), bed.stack.stats().metadata_bytes(MetadataKind::CpuSlabs)), (0, 0));
     let id = cache(&bed, 256);
     assert_eq!(headers(), 0, "no slab yet");
     assert!(bed.stack.stats().metadata_bytes(MetadataKind::CpuSlabs) > 0);
     let object = objects(&bed, id, 1)[0];
-    let section = 16 * 1024 * <Slub as SlabPolicy<VirtualSlots>>::BYTES_PER_FRAME;
+    let section = 16 * 1024 * <Slub4_9 as SlabPolicy<VirtualSlots>>::BYTES_PER_FRAME;
     assert_eq!(headers(), section);
     free(&bed, id, object);
     let text = bed.stack.report(Section::ALL).to_string();
@@ -87,7 +87,7 @@ fn its_metadata_is_counted_where_it_is_used() {
 #[test]
 fn a_refusal_of_the_system_is_survived_wherever_it_comes() {
     for nth in 1.. {
-        let bed = bed::<Slub>();
+        let bed = bed::<Slub4_9>();
         let before = bed.os.calls();
         bed.os.fail(nth, 1);
         let params = CacheParams { size: 512, align: 16 };
@@ -117,7 +117,7 @@ fn a_refusal_of_the_system_is_survived_wherever_it_comes() {
 fn slabs_wait_where_the_kernel_lets_them_wait() {
     const CPU_PARTIAL: u64 = 13;
     const MIN_PARTIAL: u64 = 5;
-    let bed = bed::<Slub>();
+    let bed = bed::<Slub4_9>();
     let id = cache(&bed, 256);
     let per_slab = bed.stack.cache(id).objects() as usize;
     let all = objects(&bed, id, 40 * per_slab);
@@ -156,7 +156,7 @@ fn slabs_wait_where_the_kernel_lets_them_wait() {
 /// What others free into a CPU's own slab is taken over whole, without a lock.
 #[test]
 fn a_cpu_takes_over_what_others_free_into_its_slab() {
-    let bed = bed::<Slub>();
+    let bed = bed::<Slub4_9>();
     let id = cache(&bed, 256);
     let per_slab = bed.stack.cache(id).objects() as usize;
     let mut held = objects(&bed, id, per_slab);
@@ -179,7 +179,7 @@ fn a_cpu_takes_over_what_others_free_into_its_slab() {
 /// Bulk frees put the objects of one slab back in one step.
 #[test]
 fn a_bulk_free_goes_slab_by_slab() {
-    let bed = bed::<LockedSlub>();
+    let bed = bed::<Slub3_0>();
     let id = cache(&bed, 256);
     let per_slab = bed.stack.cache(id).objects() as usize;
     let all = objects(&bed, id, 2 * per_slab);
@@ -187,7 +187,7 @@ fn a_bulk_free_goes_slab_by_slab() {
     let locks = || bed.stack.cache(id).stats().list_lock.acquisitions;
     let before = locks();
     on_cpu(1);
-    // 12 objects of two slabs in turns: a step of `LockedSlub` takes the lock once.
+    // 12 objects of two slabs in turns: a step of `Slub3_0` takes the lock once.
     let mixed: Vec<_> = (0..6).flat_map(|at| [all[at], all[per_slab + at]]).collect();
     // SAFETY: allocated above, freed once.
     unsafe { bed.stack.cache(id).free_bulk(&mixed) };
@@ -219,8 +219,8 @@ fn only_the_locked_slow_path_takes_the_list_lock() {
         let locks = after.list_lock.acquisitions - before.list_lock.acquisitions;
         (locks, after.free_slow - before.free_slow)
     }
-    let (lockless, frees) = locks_of_remote_frees::<Slub>();
-    let (locked, locked_frees) = locks_of_remote_frees::<LockedSlub>();
+    let (lockless, frees) = locks_of_remote_frees::<Slub4_9>();
+    let (locked, locked_frees) = locks_of_remote_frees::<Slub3_0>();
     assert_eq!((frees, locked_frees), (310, 310));
     assert!(locked >= frees, "{locked} locks for {frees} frees");
     // The statistics take it, too.

@@ -10,18 +10,34 @@ pub trait Era: Send + Sync + 'static {
     const LOCKLESS: bool;
 }
 
-/// Linux 3.1 to 6.17: the packed word of a slab changes by compare-and-swap (document 002).
-pub enum Lockless {}
+/// Linux 2.6.29.
+pub enum V2_6_29 {}
 
-impl Era for Lockless {
-    const NAME: &'static str = "slub";
+impl Era for V2_6_29 {
+    const NAME: &'static str = "slub-2.6.29";
+    const LOCKLESS: bool = false;
+}
+
+/// Linux 3.0.
+pub enum V3_0 {}
+
+impl Era for V3_0 {
+    const NAME: &'static str = "slub-3.0";
+    const LOCKLESS: bool = false;
+}
+
+/// Linux 3.1.
+pub enum V3_1 {}
+
+impl Era for V3_1 {
+    const NAME: &'static str = "slub-3.1";
     const LOCKLESS: bool = true;
 }
 
-/// Before Linux 3.1: every slow free takes a lock.
-pub enum Locked {}
+/// Linux 4.9.
+pub enum V4_9 {}
 
-impl Era for Locked {
-    const NAME: &'static str = "slub-locked";
-    const LOCKLESS: bool = false;
+impl Era for V4_9 {
+    const NAME: &'static str = "slub-4.9";
+    const LOCKLESS: bool = true;
 }

@@ -42,7 +42,7 @@
 //!
 //! Differences to the kernel: no fallback to a smaller order where memory is short (a cache's
 //! geometry is fixed), no preference for the list's head or tail when a slab is let go, and, in
-//! `LockedSlub`, the node's list lock where Linux 3.0 had a lock bit per slab.
+//! the versions before 3.1, the node's list lock where Linux 3.0 had a lock bit per slab.
 //!
 //! # Files
 //! Each uses only those to its left:
@@ -71,4 +71,4 @@ mod tests;
 mod validate;
 mod words;
 
-pub use policy::{LockedSlub, Slub};
+pub use policy::{Slub2_6_29, Slub3_0, Slub3_1, Slub4_9};

@@ -1,7 +1,7 @@
 //! The policy: what a stack asks of it, handed to the cache that it is about.
 
 use super::cache::{SlubCache, guard_of};
-use super::era::{Era, Locked, Lockless};
+use super::era::{Era, V2_6_29, V3_0, V3_1, V4_9};
 use super::order;
 use super::page_word;
 use super::tables::LateTables;
@@ -25,11 +25,17 @@ pub struct SlubOf<E: Era> {
     era: PhantomData<E>,
 }
 
-/// SLUB of Linux 3.1 to 6.17, whose slow paths need no lock in most cases.
-pub type Slub = SlubOf<Lockless>;
+/// SLUB of Linux 2.6.29 (document 003).
+pub type Slub2_6_29 = SlubOf<V2_6_29>;
 
-/// SLUB with the slow path from before Linux 3.1: every slow free takes the list lock.
-pub type LockedSlub = SlubOf<Locked>;
+/// SLUB of Linux 3.0: what document 002 starts from.
+pub type Slub3_0 = SlubOf<V3_0>;
+
+/// SLUB of Linux 3.1: document 002's slow paths without a lock.
+pub type Slub3_1 = SlubOf<V3_1>;
+
+/// SLUB of Linux 4.9 (document 000).
+pub type Slub4_9 = SlubOf<V4_9>;
 
 impl<E: Era> SlubOf<E> {
     fn of<'a, P: Lists>(
