@@ -4,7 +4,9 @@
 //! checks them all, and must not link the instance, whose constructors would run in it.
 
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
-use crate::pcp::{FaultPolicy, FreeListPolicy, PAGE_POLICY_NAMES, PageConfig, PcpPolicy, V6_7};
+use crate::pcp::{
+    CACHE_SLICE_BYTES, FaultPolicy, FreeListPolicy, PAGE_POLICY_NAMES, PageConfig, PcpPolicy, V6_7,
+};
 use crate::slab::{Mechanisms, SLAB_NAMES, SLAB_POLICIES};
 use quarry_sys::percpu::SlotIndex;
 
@@ -49,6 +51,7 @@ impl Default for StackOptions {
                 node_of_slot: if nodes == 1 { first_node } else { running_node },
                 declared_cpus: quarry_sys::topology::possible_cpus(),
                 declared_frames: 0,
+                cache_slice_bytes: CACHE_SLICE_BYTES,
                 pcp: PcpPolicy::V6_7(V6_7),
                 faults: FaultPolicy { populate: true, huge: true },
                 free_list: FreeListPolicy::OneSection,

@@ -6,7 +6,6 @@
 
 use super::config::{FreeListPolicy, PageConfig};
 use super::lists::{PcpCounters, Tuning};
-use super::policy::SizeInputs;
 use super::request::{Page, PageRequest};
 use super::ring::RingSizes;
 use super::set::PcpSet;
@@ -66,8 +65,7 @@ impl PageAllocator {
             distance,
         };
         let zones = Zones::build(os, &zones)?;
-        let inputs =
-            SizeInputs::of(config.initial_frames, config.grow, config.nodes, config.declared_cpus);
+        let inputs = config.size_inputs();
         let pcps = PcpSet::reserve(os, config.pcp, &zones, inputs, slots, rings)?;
         Ok(Self {
             zones,

@@ -31,9 +31,10 @@ mod v6_7;
 
 pub use crate::zone::AllocFlags;
 pub use allocator::PageAllocator;
-pub use config::{FaultPolicy, FreeListPolicy, PageConfig};
+pub use config::{FaultPolicy, FreeListPolicy, Machine, PageConfig};
 pub use lists::{PcpCounters, Tuning};
 pub use order0::Order0;
+pub(crate) use policy::CACHE_SLICE_BYTES;
 pub(crate) use registry::one_of;
 pub use registry::{PAGE_POLICIES, PAGE_POLICY_NAMES, PcpPolicy, RegisteredPages};
 pub use request::{Page, PageRequest};

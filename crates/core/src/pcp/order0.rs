@@ -26,7 +26,7 @@ impl Policy for Order0 {
     }
 
     fn sizes(&self, _inputs: SizeInputs) -> Sizes {
-        Sizes { batch: self.batch.max(1), high_min: self.high, high_max: self.high }
+        Sizes::fixed(self.batch.max(1), self.high)
     }
 
     fn refill(&self, _tuning: &mut Tuning, context: PolicyContext<'_>, _order: Order) -> u32 {

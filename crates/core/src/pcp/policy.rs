@@ -16,7 +16,15 @@ pub(super) struct SizeInputs {
     pub(super) low: u32,
     /// CPUs that share it, at least 1.
     pub(super) cpus: u32,
+    /// True if `managed` is the memory of a declared machine. A process without one has no fixed
+    /// amount of memory.
+    pub(super) declared: bool,
+    /// Bytes of a CPU's share of the last data cache.
+    pub(super) cache_slice_bytes: u32,
 }
+
+/// A CPU's share of the last data cache where nobody asks the machine: 2 MiB, as on current servers.
+pub(crate) const CACHE_SLICE_BYTES: u32 = 2 << 20;
 
 /// Frames that the sizes of a growing zone's lists are computed from: 1 GiB, the smallest zone that
 /// has the full batch. Its size at the start says nothing of its program.
@@ -26,8 +34,23 @@ impl SizeInputs {
     /// For one of `nodes` zones with `managed` frames each at the start.
     pub(super) fn of(managed: u32, grows: bool, nodes: u8, declared_cpus: u32) -> Self {
         let managed = if grows { managed.max(GROWING_ZONE) } else { managed };
-        let low = Marks::of(managed, managed.saturating_mul(u32::from(nodes))).low;
-        Self { managed, low, cpus: (declared_cpus / u32::from(nodes)).max(1) }
+        Self::sharing(managed, managed.saturating_mul(u32::from(nodes)), nodes, declared_cpus)
+    }
+
+    /// For one of `nodes` equal nodes of a machine with `frames` frames.
+    pub(super) fn declared(frames: u32, nodes: u8, declared_cpus: u32) -> Self {
+        let managed = frames / u32::from(nodes);
+        Self { declared: true, ..Self::sharing(managed, frames, nodes, declared_cpus) }
+    }
+
+    fn sharing(managed: u32, total: u32, nodes: u8, declared_cpus: u32) -> Self {
+        Self {
+            managed,
+            low: Marks::of(managed, total).low,
+            cpus: (declared_cpus / u32::from(nodes)).max(1),
+            declared: false,
+            cache_slice_bytes: CACHE_SLICE_BYTES,
+        }
     }
 }
 
@@ -40,6 +63,16 @@ pub(super) struct Sizes {
     pub(super) high_min: u32,
     /// ..to here.
     pub(super) high_max: u32,
+    /// Whether a row of frees of high orders leaves one batch alone, because the cache has room for
+    /// it (`PCPF_FREE_HIGH_BATCH`, Linux 6.7).
+    pub(super) keeps_a_batch: bool,
+}
+
+impl Sizes {
+    /// Lists of a fixed `high`.
+    pub(super) fn fixed(batch: u32, high: u32) -> Self {
+        Self { batch, high_min: high, high_max: high, keeps_a_batch: false }
+    }
 }
 
 /// The facts that a policy may look at.

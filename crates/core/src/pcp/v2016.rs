@@ -35,7 +35,7 @@ impl Policy for V2016 {
     fn sizes(&self, inputs: SizeInputs) -> Sizes {
         let batch = batch_before_4_20(inputs.managed);
         let high = 6 * batch + (batch << COSTLY_ORDER);
-        Sizes { batch, high_min: high, high_max: high }
+        Sizes::fixed(batch, high)
     }
 
     fn refill(&self, _tuning: &mut Tuning, context: PolicyContext<'_>, _order: Order) -> u32 {

@@ -9,17 +9,14 @@ use super::lists::Tuning;
 use super::policy::{
     COSTLY_ORDER, DrainWalk, Policy, PolicyContext, SizeInputs, Sizes, batch_since_4_20,
 };
-use crate::frame::{MigrateType, Order, PAGEBLOCK_ORDER, PCP_TYPES};
+use crate::frame::{FRAME_BYTES, MigrateType, Order, PAGEBLOCK_ORDER, PCP_TYPES};
 
 /// `CONFIG_PCP_BATCH_SCALE_MAX`: bursts grow up to `batch << 5`.
 const BATCH_SCALE_MAX: u8 = 5;
 /// `MIN_PERCPU_PAGELIST_HIGH_FRACTION`: `high_max` is an eighth of the zone, divided by its CPUs.
 const HIGH_FRACTION: u32 = 8;
-/// Most pages that user space keeps per CPU.
+/// Most pages that a CPU keeps in a process that declares no memory.
 const HIGH_MOST: u32 = 2048;
-/// Pages of a CPU's share of the data caches. Linux asks the machine; 2 MiB is what a core of a
-/// current server has. Above three batches it sets `PCPF_FREE_HIGH_BATCH`.
-const CACHE_SLICE_PAGES: u32 = 512;
 /// Lists of orders 0..=3.
 const LOW_LISTS: usize = PCP_TYPES * (COSTLY_ORDER as usize + 1);
 
@@ -42,7 +39,7 @@ fn note_high_order(tuning: &mut Tuning, sizes: Sizes, order: Order) -> bool {
         tuning.prev_free_high_order = false;
         return false;
     }
-    let keeps_a_batch = CACHE_SLICE_PAGES > 3 * sizes.batch;
+    let keeps_a_batch = sizes.keeps_a_batch;
     let free_high = tuning.free_count >= sizes.batch + sizes.high_min / 2
         && tuning.prev_free_high_order
         && (!keeps_a_batch || tuning.count >= sizes.batch);
@@ -53,7 +50,7 @@ fn note_high_order(tuning: &mut Tuning, sizes: Sizes, order: Order) -> bool {
 /// The mark at which frees drain, after tuning (`nr_pcp_high`).
 #[inline]
 fn high_mark(tuning: &mut Tuning, context: PolicyContext<'_>, free_high: bool) -> u32 {
-    let Sizes { batch, high_min, high_max } = context.sizes;
+    let Sizes { batch, high_min, high_max, .. } = context.sizes;
     let high = clamped_high(tuning, context.sizes);
     if high == 0 {
         return 0;
@@ -110,8 +107,14 @@ impl Policy for V6_7 {
 
     fn sizes(&self, inputs: SizeInputs) -> Sizes {
         let batch = batch_since_4_20(inputs.managed);
-        let high = |total: u32| (total / inputs.cpus).max(4 * batch).min(HIGH_MOST);
-        Sizes { batch, high_min: high(inputs.low), high_max: high(inputs.managed / HIGH_FRACTION) }
+        let most = if inputs.declared { u32::MAX } else { HIGH_MOST };
+        let high = |total: u32| (total / inputs.cpus).max(4 * batch).min(most);
+        Sizes {
+            batch,
+            high_min: high(inputs.low),
+            high_max: high(inputs.managed / HIGH_FRACTION),
+            keeps_a_batch: inputs.cache_slice_bytes / FRAME_BYTES as u32 > 3 * batch,
+        }
     }
 
     #[inline]
@@ -120,7 +123,7 @@ impl Policy for V6_7 {
     }
 
     fn refill(&self, tuning: &mut Tuning, context: PolicyContext<'_>, order: Order) -> u32 {
-        let Sizes { batch: base, high_min, high_max } = context.sizes;
+        let Sizes { batch: base, high_min, high_max, .. } = context.sizes;
         let mut high = clamped_high(tuning, context.sizes);
         if high < base {
             return 1;

@@ -23,6 +23,7 @@ pub(crate) const TINY: PageConfig = PageConfig {
     node_of_slot: |_| NodeId(0),
     declared_cpus: 2,
     declared_frames: 0,
+    cache_slice_bytes: CACHE_SLICE_BYTES,
     faults: FaultPolicy { populate: true, huge: true },
     pcp: PcpPolicy::V6_7(V6_7),
     free_list: FreeListPolicy::OneSection,
