@@ -5,7 +5,7 @@
 
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
 use crate::pcp::{
-    CACHE_SLICE_BYTES, FaultPolicy, FreeListPolicy, PAGE_POLICY_NAMES, PageConfig, PcpPolicy, V6_7,
+    CACHE_SLICE_BYTES, FaultPolicy, FreeListPolicy, PAGE_POLICY_NAMES, PageConfig, PcpPolicy, V6_18,
 };
 use crate::slab::{Mechanisms, SLAB_NAMES, SLAB_POLICIES};
 use quarry_sys::percpu::SlotIndex;
@@ -52,7 +52,7 @@ impl Default for StackOptions {
                 declared_cpus: quarry_sys::topology::possible_cpus(),
                 declared_frames: 0,
                 cache_slice_bytes: CACHE_SLICE_BYTES,
-                pcp: PcpPolicy::V6_7(V6_7),
+                pcp: PcpPolicy::V6_18(V6_18),
                 faults: FaultPolicy { populate: true, huge: true },
                 free_list: FreeListPolicy::OneSection,
             },

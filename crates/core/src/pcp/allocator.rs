@@ -6,6 +6,7 @@
 
 use super::config::{FreeListPolicy, PageConfig};
 use super::lists::{PcpCounters, Tuning};
+use super::policy::{BATCH_SCALE_MAX, Sizes};
 use super::request::{Page, PageRequest};
 use super::ring::RingSizes;
 use super::set::PcpSet;
@@ -40,7 +41,9 @@ impl PageAllocator {
     /// # Errors
     /// The OS's refusal.
     pub fn build(os: &'static dyn Os, config: &PageConfig, slots: u32) -> OsResult<Self> {
-        Self::build_with(os, config, slots, line, &RingSizes::default())
+        let Sizes { high_max, batch, .. } = config.pcp.sizes(config.size_inputs());
+        let rings = RingSizes::fitting(high_max, batch << BATCH_SCALE_MAX);
+        Self::build_with(os, config, slots, line, &rings)
     }
 
     /// [`build`](Self::build) with a distance between nodes, by which requests fall back to other
