@@ -12,7 +12,7 @@
 //! stats    mechanisms    cache, cache_limits -> table, reclaim -> context, misuse -> glance
 //!          -> policy
 //! parts    populating -> bitmap_slabs    barn -> barns    width
-//! policies sheaf    slub
+//! policies sheaf    slqb    slub
 //! registry
 //! ```
 
@@ -30,6 +30,7 @@ mod populating;
 mod reclaim;
 mod registry;
 mod sheaf;
+mod slqb;
 mod slub;
 mod stats;
 mod table;
@@ -49,6 +50,7 @@ pub use registry::{
     with_slab_policy,
 };
 pub use sheaf::Sheaf;
+pub use slqb::Slqb;
 pub use slub::{LockedSlub, Slub};
 pub use stats::{BarnStats, SlabStats};
 pub use table::CacheTable;

@@ -14,6 +14,7 @@ macro_rules! slab_policies {
             sheaf: "sheaf", $crate::slab::Sheaf, "sheaf", "arrays per CPU, sheaves, bits (6.18)";
             slub: "slub", $crate::slab::Slub, "slub", "a slab per CPU, lists in objects (6.17)";
             slub_locked: "slub-locked", $crate::slab::LockedSlub, "slub", "slub before Linux 3.1";
+            slqb: "slqb", $crate::slab::Slqb, "slqb", "queues of objects per CPU (2009)";
         }
     };
 }
