@@ -12,7 +12,7 @@
 //! stats    mechanisms    cache, cache_limits -> table, reclaim -> context, misuse -> glance
 //!          -> policy
 //! parts    populating -> bitmap_slabs    barn -> barns    width
-//! policies sheaf    sheaf_6_18    slub    linux_slab
+//! policies sheaf    sheaf_6_18    slub    linux_slab    slqb
 //! registry
 //! ```
 
@@ -32,6 +32,7 @@ mod reclaim;
 mod registry;
 mod sheaf;
 mod sheaf_6_18;
+mod slqb;
 mod slub;
 mod stats;
 mod table;
@@ -54,5 +55,7 @@ pub use registry::{
 pub use sheaf::Sheaf;
 pub use sheaf_6_18::KernelSheaf;
 pub use slub::{Slub2_6_29, Slub3_0, Slub3_1, Slub4_9};
+pub use slqb::Slqb;
+pub use slub::{LockedSlub, Slub};
 pub use stats::{BarnStats, SlabStats};
 pub use table::CacheTable;
