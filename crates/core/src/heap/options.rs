@@ -4,7 +4,9 @@
 //! checks them all, and must not link the instance, whose constructors would run in it.
 
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
-use crate::pcp::{FaultPolicy, FreeListPolicy, PAGE_POLICY_NAMES, PageConfig, PcpPolicy, V6_7};
+use crate::pcp::{
+    CACHE_SLICE_BYTES, FaultPolicy, FreeListPolicy, PAGE_POLICY_NAMES, PageConfig, PcpPolicy, V6_18,
+};
 use crate::slab::{Mechanisms, SLAB_NAMES, slab_policy};
 use quarry_sys::percpu::SlotIndex;
 
@@ -49,7 +51,8 @@ impl Default for StackOptions {
                 node_of_slot: if nodes == 1 { first_node } else { running_node },
                 declared_cpus: quarry_sys::topology::possible_cpus(),
                 declared_frames: 0,
-                pcp: PcpPolicy::V6_7(V6_7),
+                cache_slice_bytes: CACHE_SLICE_BYTES,
+                pcp: PcpPolicy::V6_18(V6_18),
                 faults: FaultPolicy { populate: true, huge: true },
                 free_list: FreeListPolicy::OneSection,
             },

@@ -47,8 +47,9 @@ impl PcpSet {
         ListRef { store: &self.store, zones, index: self.store.index(slot, node), node }
     }
 
-    /// Takes one block of a node: from the list, from a refill, or from the zone; the latter two if
-    /// the zone stays above `mark`.
+    /// Takes one block of a node: from the list, from a refill, or from the zone. The latter two
+    /// serve only while the zone stays above `mark`; under a policy that tests every request, the
+    /// list as well.
     #[inline]
     pub(super) fn alloc(
         &self,
@@ -59,6 +60,9 @@ impl PcpSet {
         mark: Mark,
     ) -> Option<Page> {
         with_policy!(&self.policy, policy => {
+            if policy.tests_every_request() && !zones.zone(node).admits(ask, mark) {
+                return None;
+            }
             let list = policy.list(ask.order, listed_type(ask.migratetype));
             if let Some(list) = list
                 && let Some(mut locked) = self.at(zones, slot, node).try_lock()
@@ -125,6 +129,9 @@ impl PcpSet {
             let Some(list) = policy.list(ask.order, listed_type(ask.migratetype)) else {
                 return self.bulk_at_zone(zones, slot, node, ask, Mark::Low, out);
             };
+            if policy.tests_every_request() && !zones.zone(node).admits(ask, Mark::Low) {
+                return 0;
+            }
             let Some(mut locked) = self.at(zones, slot, node).try_lock() else {
                 return self.bulk_at_zone(zones, slot, node, ask, Mark::Low, out);
             };

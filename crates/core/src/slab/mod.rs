@@ -12,7 +12,7 @@
 //! stats    mechanisms    cache, cache_limits -> table, reclaim -> context, misuse -> glance
 //!          -> policy
 //! parts    populating -> bitmap_slabs    barn -> barns    width
-//! policies sheaf    sheaf_6_18    slub
+//! policies sheaf    sheaf_6_18    slub    linux_slab
 //! registry
 //! ```
 
@@ -23,6 +23,7 @@ mod cache;
 mod cache_limits;
 mod context;
 mod glance;
+mod linux_slab;
 mod mechanisms;
 mod misuse;
 mod policy;
@@ -42,6 +43,7 @@ pub use cache::{Cache, CacheId, CacheParams, Geometry, GeometryOffsets, MAX_CACH
 pub use cache_limits::CacheLimits;
 pub use context::{MAX_BATCH, SlabContext};
 pub use glance::Glance;
+pub use linux_slab::LinuxSlab;
 pub use mechanisms::Mechanisms;
 pub use policy::{SlabPolicy, create_cache};
 pub use reclaim::{Idle, Reclaim};

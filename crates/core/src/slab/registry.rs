@@ -17,6 +17,7 @@ macro_rules! slab_policies {
             slub_3_0: "slub-3.0", $crate::slab::Slub3_0, "slub", "kmalloc to 8 KiB";
             slub_3_1: "slub-3.1", $crate::slab::Slub3_1, "slub", "slow paths without a lock";
             slub_4_9: "slub-4.9", $crate::slab::Slub4_9, "slub", "partial lists per CPU, too";
+            slab: "slab", $crate::slab::LinuxSlab, "slab", "arrays per CPU and node (2.6.36)";
         }
     };
 }

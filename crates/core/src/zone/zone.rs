@@ -7,7 +7,7 @@
 //!
 //! Invariant: while the lock is free, `Published` agrees with `State`, field by field.
 
-use super::ask::AllocFlags;
+use super::ask::{AllocFlags, Ask};
 use super::counts::Counts;
 use super::extents::Extents;
 use super::free_area::{FreeAreas, smallest_filled};
@@ -178,6 +178,21 @@ impl Zone {
             filled: self.published.filled.load(Relaxed),
         };
         levels.are_above(self.marks.effective(mark), order, flags)
+    }
+
+    /// Returns whether the zone serves a request down to `mark`, and notes whether it is below its
+    /// high mark (the tests of `get_page_from_freelist`, Linux 6.7: first the high mark, then the
+    /// request's). A zone that may still grow is short of nothing, however little of it is free.
+    #[inline]
+    #[must_use]
+    pub(crate) fn admits(&self, ask: &Ask, mark: Mark) -> bool {
+        if !self.is_below_high() {
+            if self.watermark_ok(ask.order, Mark::High, ask.flags) {
+                return true;
+            }
+            self.set_below_high(!self.can_grow());
+        }
+        self.watermark_ok(ask.order, mark, ask.flags)
     }
 
     /// The watermarks without the boost.
