@@ -18,6 +18,7 @@ mod policies;
 mod populate;
 mod reclaim;
 mod registry;
+mod sheaf_6_18;
 mod slub;
 mod support;
 mod threads;

@@ -16,7 +16,7 @@ use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, Push, SlotIndex};
-use quarry_sys::primitive::Ordering;
+use quarry_sys::primitive::{AtomicBool, Ordering};
 
 /// Bytes of the largest objects of `kmalloc`'s caches (`KMALLOC_MAX_CACHE_SIZE`, Linux 6.18: two
 /// pages).
@@ -26,6 +26,8 @@ pub(super) const LARGEST_KMALLOC: usize = 2 * FRAME_BYTES;
 pub struct KernelSheaf {
     caches: [SheafCache; MAX_CACHES],
     pool: Pool,
+    /// The stack has several nodes. Set when the first cache is taken up.
+    has_nodes: AtomicBool,
 }
 
 impl KernelSheaf {
@@ -132,7 +134,11 @@ impl<P: Arrays> Glance<P> for KernelSheaf {
 
 impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
     const NAME: &'static str = "sheaf-6.18";
-    const NEW: Self = Self { caches: [const { SheafCache::new() }; MAX_CACHES], pool: Pool::new() };
+    const NEW: Self = Self {
+        caches: [const { SheafCache::new() }; MAX_CACHES],
+        pool: Pool::new(),
+        has_nodes: AtomicBool::new(false),
+    };
     const LARGEST_KMALLOC: usize = LARGEST_KMALLOC;
 
     fn layout(params: &CacheParams, _declared_cpus: u32) -> SlabLayout {
@@ -140,7 +146,16 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
     }
 
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
-        self.of(context, cache).own.configure(context, cache)
+        let view = self.of(context, cache);
+        view.own.configure(context, cache)?;
+        self.has_nodes.store(view.looks_at_frees(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn looks_at_frees(&self) -> bool {
+        // The kernel compares the nodes of slab and CPU in front of the sheaves, too.
+        self.has_nodes.load(Ordering::Relaxed)
     }
 
     #[inline(always)]
