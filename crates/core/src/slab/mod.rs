@@ -12,7 +12,7 @@
 //! stats    mechanisms    cache, cache_limits -> table, reclaim -> context, misuse -> glance
 //!          -> policy
 //! parts    populating -> bitmap_slabs    barn -> barns    width
-//! policies sheaf    slub
+//! policies sheaf -> slam    slub
 //! registry
 //! ```
 
@@ -30,6 +30,7 @@ mod populating;
 mod reclaim;
 mod registry;
 mod sheaf;
+mod slam;
 mod slub;
 mod stats;
 mod table;
@@ -41,7 +42,7 @@ pub use cache::{Cache, CacheId, CacheParams, Geometry, GeometryOffsets, MAX_CACH
 pub use cache_limits::CacheLimits;
 pub use context::{MAX_BATCH, SlabContext};
 pub use glance::Glance;
-pub use mechanisms::Mechanisms;
+pub use mechanisms::{Mechanisms, SlamMode};
 pub use policy::{SlabPolicy, create_cache};
 pub use reclaim::{Idle, Reclaim};
 pub use registry::{
@@ -49,6 +50,7 @@ pub use registry::{
     with_slab_policy,
 };
 pub use sheaf::Sheaf;
+pub use slam::Slam;
 pub use slub::{LockedSlub, Slub};
 pub use stats::{BarnStats, SlabStats};
 pub use table::CacheTable;
