@@ -67,6 +67,7 @@ impl Machine {
             },
             declared_cpus: cpus,
             declared_frames: 0,
+            cache_slice_bytes: 2 << 20,
             faults: FaultPolicy { populate: false, huge: false },
             pcp: PcpPolicy::named("v6.7").expect("a page policy"),
             free_list: FreeListPolicy::OneSection,
