@@ -90,10 +90,17 @@ fn v5_14_keeps_four_batches_while_memory_is_reclaimed() {
     let near = surroundings(zone, 780);
     let mut tuning = Tuning { count: 300, ..Tuning::default() };
     assert_eq!(V5_14.after_free(&mut tuning, near, Order::ZERO), 0);
-    zone.set_reclaim_active(true);
+    let active = pages.zones().reclaiming(|_| true);
     assert_eq!(V5_14.after_free(&mut tuning, near, Order::ZERO), 63);
     tuning.count = 251;
     assert_eq!(V5_14.after_free(&mut tuning, near, Order::ZERO), 0);
+    let another = pages.zones().reclaiming(|_| true);
+    drop(active);
+    assert!(zone.is_reclaim_active(), "two reclaims: the mark stays until both have ended");
+    drop(another);
+    assert!(!zone.is_reclaim_active());
+    drop(pages.zones().reclaiming(|zone| zone.is_below_high()));
+    assert!(!zone.is_reclaim_active(), "a zone that was not chosen");
 }
 
 #[test]
