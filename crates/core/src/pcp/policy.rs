@@ -65,15 +65,15 @@ pub(super) struct Sizes {
     pub(super) high_min: u32,
     /// ..to here.
     pub(super) high_max: u32,
-    /// Whether a row of frees of high orders leaves one batch alone, because the cache has room for
+    /// Pages that a row of frees of high orders leaves alone: one batch, if the cache has room for
     /// it (`PCPF_FREE_HIGH_BATCH`, Linux 6.7).
-    pub(super) keeps_a_batch: bool,
+    pub(super) kept: u32,
 }
 
 impl Sizes {
     /// Lists of a fixed `high`.
     pub(super) fn fixed(batch: u32, high: u32) -> Self {
-        Self { batch, high_min: high, high_max: high, keeps_a_batch: false }
+        Self { batch, high_min: high, high_max: high, kept: 0 }
     }
 }
 

@@ -53,10 +53,10 @@ fn lists_of_a_declared_machine_have_room_for_its_bounds() {
 fn a_small_slice_of_the_cache_keeps_no_batch() {
     let keeps = |cache_slice_bytes| {
         let inputs = SizeInputs { cache_slice_bytes, ..SizeInputs::declared(GIB, 1, 2) };
-        V6_7.sizes(inputs).keeps_a_batch
+        V6_7.sizes(inputs).kept
     };
     // More than three batches: 189 pages, 756 KiB.
-    assert_eq!([756 << 10, 760 << 10].map(keeps), [false, true]);
+    assert_eq!([756 << 10, 760 << 10].map(keeps), [0, 63]);
 }
 
 #[test]

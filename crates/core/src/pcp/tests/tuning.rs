@@ -19,7 +19,7 @@ pub(super) fn sizes(policy: &impl Policy, managed: u32, cpus: u32) -> Sizes {
 
 /// Bounds of lists that tune themselves, on a machine with large caches.
 pub(super) fn tuned(batch: u32, high_min: u32, high_max: u32) -> Sizes {
-    Sizes { batch, high_min, high_max, keeps_a_batch: true }
+    Sizes { batch, high_min, high_max, kept: batch }
 }
 
 #[test]
