@@ -49,7 +49,7 @@ fn note_high_order<R: Release>(tuning: &mut Tuning, sizes: Sizes, order: Order) 
     }
     let free_high = tuning.free_count >= R::row(sizes)
         && tuning.prev_free_high_order
-        && (!sizes.keeps_a_batch || tuning.count >= sizes.batch);
+        && tuning.count >= sizes.kept;
     tuning.prev_free_high_order = true;
     free_high
 }
@@ -122,12 +122,13 @@ impl<R: Release> Policy for R {
     fn sizes(&self, inputs: SizeInputs) -> Sizes {
         let batch = batch_since_4_20(inputs.managed);
         let bound = R::bound(&inputs);
+        let cache_pages = inputs.cache_slice_bytes / FRAME_BYTES as u32;
         let high = |total: u32| (total / inputs.cpus).max(4 * batch).min(bound);
         Sizes {
             batch,
             high_min: high(inputs.low),
             high_max: high(inputs.managed / HIGH_FRACTION),
-            keeps_a_batch: inputs.cache_slice_bytes / FRAME_BYTES as u32 > 3 * batch,
+            kept: if cache_pages > 3 * batch { batch } else { 0 },
         }
     }
 

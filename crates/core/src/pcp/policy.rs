@@ -25,7 +25,7 @@ pub(super) struct SizeInputs {
     pub(super) cache_slice_bytes: u32,
 }
 
-/// A CPU's share of the last data cache where nobody asks the machine: 2 MiB, as on current servers.
+/// A CPU's share of the last data cache where nobody asks the machine: 2 MiB, as servers have it.
 pub(crate) const CACHE_SLICE_BYTES: u32 = 2 << 20;
 
 /// Frames that the sizes of a growing zone's lists are computed from: 1 GiB, the smallest zone that
@@ -65,15 +65,15 @@ pub(super) struct Sizes {
     pub(super) high_min: u32,
     /// ..to here.
     pub(super) high_max: u32,
-    /// Whether a row of frees of high orders leaves one batch alone, because the cache has room for
+    /// Pages that a row of frees of high orders leaves alone: one batch, if the cache has room for
     /// it (`PCPF_FREE_HIGH_BATCH`, Linux 6.7).
-    pub(super) keeps_a_batch: bool,
+    pub(super) kept: u32,
 }
 
 impl Sizes {
     /// Lists of a fixed `high`.
     pub(super) fn fixed(batch: u32, high: u32) -> Self {
-        Self { batch, high_min: high, high_max: high, keeps_a_batch: false }
+        Self { batch, high_min: high, high_max: high, kept: 0 }
     }
 }
 

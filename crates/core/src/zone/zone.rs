@@ -72,7 +72,8 @@ pub struct Zone {
     /// True if the last attempt to grow failed.
     pub(super) stuck: AtomicBool,
     below_high: AtomicBool,
-    reclaim_active: AtomicBool,
+    /// Reclaims that run for this zone.
+    reclaims: AtomicU32,
 }
 
 impl Zone {
@@ -103,7 +104,7 @@ impl Zone {
             marks: Watermarks::new(),
             stuck: AtomicBool::new(false),
             below_high: AtomicBool::new(false),
-            reclaim_active: AtomicBool::new(false),
+            reclaims: AtomicU32::new(0),
         }
     }
 
@@ -221,12 +222,16 @@ impl Zone {
     #[inline]
     #[must_use]
     pub fn is_reclaim_active(&self) -> bool {
-        self.reclaim_active.load(Relaxed)
+        self.reclaims.load(Relaxed) != 0
     }
 
-    /// Tells the per-CPU lists to keep less while memory is being reclaimed.
-    pub fn set_reclaim_active(&self, active: bool) {
-        self.reclaim_active.store(active, Relaxed);
+    /// See [`Zones::reclaiming`](super::Zones::reclaiming).
+    pub(super) fn begin_reclaim(&self) {
+        self.reclaims.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn end_reclaim(&self) {
+        self.reclaims.fetch_sub(1, Relaxed);
     }
 
     /// Returns whether the zone takes pageblocks from the window on demand, and gives them back.

@@ -53,10 +53,10 @@ fn lists_of_a_declared_machine_have_room_for_its_bounds() {
 fn a_small_slice_of_the_cache_keeps_no_batch() {
     let keeps = |cache_slice_bytes| {
         let inputs = SizeInputs { cache_slice_bytes, ..SizeInputs::declared(GIB, 1, 2) };
-        V6_7.sizes(inputs).keeps_a_batch
+        V6_7.sizes(inputs).kept
     };
     // More than three batches: 189 pages, 756 KiB.
-    assert_eq!([756 << 10, 760 << 10].map(keeps), [false, true]);
+    assert_eq!([756 << 10, 760 << 10].map(keeps), [0, 63]);
 }
 
 #[test]
@@ -90,10 +90,17 @@ fn v5_14_keeps_four_batches_while_memory_is_reclaimed() {
     let near = surroundings(zone, 780);
     let mut tuning = Tuning { count: 300, ..Tuning::default() };
     assert_eq!(V5_14.after_free(&mut tuning, near, Order::ZERO), 0);
-    zone.set_reclaim_active(true);
+    let active = pages.zones().reclaiming(|_| true);
     assert_eq!(V5_14.after_free(&mut tuning, near, Order::ZERO), 63);
     tuning.count = 251;
     assert_eq!(V5_14.after_free(&mut tuning, near, Order::ZERO), 0);
+    let another = pages.zones().reclaiming(|_| true);
+    drop(active);
+    assert!(zone.is_reclaim_active(), "two reclaims: the mark stays until both have ended");
+    drop(another);
+    assert!(!zone.is_reclaim_active());
+    drop(pages.zones().reclaiming(|zone| zone.is_below_high()));
+    assert!(!zone.is_reclaim_active(), "a zone that was not chosen");
 }
 
 #[test]

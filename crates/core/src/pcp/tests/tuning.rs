@@ -19,7 +19,7 @@ pub(super) fn sizes(policy: &impl Policy, managed: u32, cpus: u32) -> Sizes {
 
 /// Bounds of lists that tune themselves, on a machine with large caches.
 pub(super) fn tuned(batch: u32, high_min: u32, high_max: u32) -> Sizes {
-    Sizes { batch, high_min, high_max, keeps_a_batch: true }
+    Sizes { batch, high_min, high_max, kept: batch }
 }
 
 #[test]
@@ -150,12 +150,12 @@ fn pressure_lowers_the_mark() {
     let pages = some_zones();
     let zone = pages.zones().zone(NodeId(0));
     let near = surroundings(zone, 2048);
-    zone.set_reclaim_active(true);
+    let active = pages.zones().reclaiming(|_| true);
     let mut tuning = Tuning { high: 1000, count: 300, ..Tuning::default() };
     // Drains to min(4 * batch, high) = 252: 63 pages at least, 252 - 63 at most.
     assert_eq!(V6_18.after_free(&mut tuning, near, Order::ZERO), 63);
     assert_eq!(tuning.high, 937);
-    zone.set_reclaim_active(false);
+    drop(active);
     zone.set_below_high(true);
     let mut tuning = Tuning { high: 1000, count: 300, ..Tuning::default() };
     assert_eq!(V6_18.after_free(&mut tuning, near, Order::ZERO), 63, "count itself is the mark");
