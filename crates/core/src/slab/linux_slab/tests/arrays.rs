@@ -1,6 +1,10 @@
 //! The arrays of CPUs, the shared array behind them, and the slabs behind that.
 
-use super::*;
+use super::machine::Machine;
+use crate::frame::MetadataKind;
+use crate::slab::{Cache, SlabPolicy, SlabStats};
+use quarry_sys::percpu::Object;
+use std::vec::Vec;
 
 const LIMIT: usize = 120;
 const BATCH: usize = 60;
@@ -154,7 +158,7 @@ fn a_cache_that_takes_the_number_of_another_starts_anew() {
     let objects = machine.alloc_all(0, cache, 500);
     machine.free_all(0, cache, &objects);
     machine.finish();
-    let bytes = || machine.metadata.bytes(crate::frame::MetadataKind::CpuSlabs);
+    let bytes = || machine.metadata.bytes(MetadataKind::CpuSlabs);
     let before = bytes();
     machine.policy.create(&machine.context(), cache).expect("it is empty");
     assert_eq!(machine.stats(cache), {

@@ -1,6 +1,8 @@
 //! Objects of other nodes.
 
-use super::*;
+use super::machine::{Machine, on_cpu};
+use quarry_sys::percpu::{Arrays, Object};
+use std::vec::Vec;
 
 const ALIENS: usize = 12;
 
@@ -69,7 +71,7 @@ fn strangers_in_an_array_go_home_when_they_leave_it() {
     let cache = machine.cache(64);
     let strangers = machine.alloc_all(0, cache, 60);
     let own = machine.alloc_all(2, cache, 200);
-    CPU.set(2);
+    on_cpu(2);
     assert!(machine.percpu.push_batch(cache.id().array(), &strangers[..60]));
     let (fill, rest) = own.split_at(60);
     machine.free_all(2, cache, fill);

@@ -1,6 +1,12 @@
 //! The reaper: what is taken back when it was not used for some seconds.
 
-use super::*;
+use super::machine::{Machine, on_cpu};
+use super::{now_ns, set_now};
+use crate::slab::linux_slab::node::Lists;
+use crate::slab::{Cache, Reclaim, SlabPolicy};
+use std::vec::Vec;
+
+const SECOND: u64 = 1_000_000_000;
 
 /// A machine with a cache to look at, and one for large objects, each of which takes a slow path,
 /// so that the reaper of its CPU looks at the clock.
@@ -18,12 +24,12 @@ impl Machine {
 
     /// Lets a CPU look at the clock after `seconds`.
     fn tick(&self, cpu: u32, seconds: u64) {
-        NOW_NS.set(NOW_NS.get() + seconds * SECOND);
+        set_now(now_ns() + seconds * SECOND);
         let large = self.caches.iter().last().expect("it has been created");
         let object = self.alloc(cpu, large);
         self.free(cpu, large, object);
         if self.level(cpu, large) > 0 {
-            CPU.set(cpu);
+            on_cpu(cpu);
             self.policy.reclaim(&self.context(), Reclaim::Cache(large));
         }
     }
@@ -115,7 +121,7 @@ fn free_slabs_that_were_not_needed_go() {
     machine.tick(0, 0);
     let objects = machine.alloc_all(1, cache, 1000);
     machine.free_all(1, cache, &objects);
-    let free_slabs = || machine.with_lists(0, cache, super::super::node::Lists::free_slabs);
+    let free_slabs = || machine.with_lists(0, cache, Lists::free_slabs);
     let kept = free_slabs();
     assert!((5..=6).contains(&kept), "{kept} slabs");
     // They were touched by the allocations; then nobody needs them.
