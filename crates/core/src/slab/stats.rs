@@ -44,6 +44,9 @@ pub struct SlabStats {
     pub cmpxchg_fails: u64,
     /// Counters of the lock that guards the slabs.
     pub list_lock: LockStats,
+    /// Counters of the lock bits of slabs, where the policy has such bits; hold times are not
+    /// measured.
+    pub slab_lock: LockStats,
     /// Counters of the locks of all barns, where the policy has barns.
     pub barn_lock: LockStats,
     /// The barn of each node, where the policy has barns.

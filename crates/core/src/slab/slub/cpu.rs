@@ -29,8 +29,11 @@ pub(super) struct CpuSlab {
     pub(super) refills: AtomicU64,
     /// Times a CPU let go of a slab that was used up.
     pub(super) deactivations: AtomicU64,
-    /// Compare-and-swaps of packed words that another thread was faster at.
-    pub(super) cmpxchg_fails: AtomicU64,
+    /// Compare-and-swaps of packed words that another thread was faster at, or lock bits of slabs
+    /// that were found held.
+    pub(super) misses: AtomicU64,
+    /// Lock bits of slabs taken.
+    pub(super) slab_locks: AtomicU64,
 }
 
 // SAFETY: made of atomics whose default is 0.
@@ -70,7 +73,7 @@ impl CpuSlab {
     pub(super) fn push(&self, _held: &Guard<'_, ()>, links: SlabLinks<'_>, slab: Pfn, free: u32) {
         let objects = self.objects.load(Ordering::Relaxed) + free;
         links.set_next(slab, self.head());
-        links.words.previous(slab).store(objects, Ordering::Relaxed);
+        links.second(slab).store(objects, Ordering::Relaxed);
         self.set(Link::to(slab), self.slabs() + 1, objects);
     }
 
@@ -78,8 +81,7 @@ impl CpuSlab {
     pub(super) fn pop(&self, _held: &Guard<'_, ()>, links: SlabLinks<'_>) -> Option<Pfn> {
         let slab = self.first()?;
         let next = links.next(slab);
-        let objects =
-            next.get().map_or(0, |next| links.words.previous(next).load(Ordering::Relaxed));
+        let objects = next.get().map_or(0, |next| links.second(next).load(Ordering::Relaxed));
         self.set(next, self.slabs() - 1, objects);
         Some(slab)
     }

@@ -60,10 +60,15 @@ mod cpu;
 mod era;
 mod free;
 mod freelist;
+mod lock_word;
+mod locked;
+mod lockless;
 mod node;
 mod order;
 mod page_word;
 mod policy;
+mod slow_path;
+mod state;
 mod stats;
 mod tables;
 #[cfg(test)]

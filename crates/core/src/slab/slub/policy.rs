@@ -2,10 +2,10 @@
 
 use super::cache::{SlubCache, guard_of};
 use super::era::{Era, V2_6_29, V3_0, V3_1, V4_9};
-use super::order;
-use super::page_word;
+use super::slow_path::SlowPath;
+use super::state::SlabWord;
 use super::tables::LateTables;
-use super::words::BYTES_PER_FRAME;
+use super::words::bytes_per_frame;
 use crate::frame::{MetadataKind, Pfn};
 use crate::slab::cache::{Cache, CacheId, CacheParams, SlabLayout};
 use crate::slab::context::SlabContext;
@@ -21,7 +21,7 @@ use quarry_sys::percpu::{Lists, Object, Push};
 
 /// The policy, as version `E` of the kernel has it.
 pub struct SlubOf<E: Era> {
-    tables: LateTables,
+    tables: LateTables<E::Word>,
     era: PhantomData<E>,
 }
 
@@ -50,18 +50,22 @@ impl<E: Era> SlubOf<E> {
 
 impl<P: Lists, E: Era> Glance<P> for SlubOf<E> {}
 
-impl<P: Lists, E: Era> SlabPolicy<P> for SlubOf<E> {
+impl<P: Lists, E: Era> SlabPolicy<P> for SlubOf<E>
+where
+    E::Word: SlowPath<P, E>,
+{
     const NAME: &'static str = E::NAME;
     const NEW: Self = Self { tables: LateTables::new(), era: PhantomData };
     const MERGES: bool = true;
-    const BYTES_PER_FRAME: usize = BYTES_PER_FRAME;
+    const LARGEST_KMALLOC: usize = E::LARGEST_KMALLOC;
+    const BYTES_PER_FRAME: usize = bytes_per_frame::<E::Word>();
 
     fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout {
-        SlabLayout { order: order::slab_order(params.stride(), declared_cpus), header_bytes: 0 }
+        SlabLayout { order: E::slab_order(params.stride(), declared_cpus), header_bytes: 0 }
     }
 
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
-        if cache.objects() > page_word::MAX_OBJECTS {
+        if cache.objects() > E::Word::MAX_OBJECTS {
             return Err(OsError(libc::EINVAL));
         }
         let tables = self.tables.build(context)?;

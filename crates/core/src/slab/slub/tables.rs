@@ -2,7 +2,7 @@
 //!
 //! | array | bytes | per | what |
 //! |---|---|---|---|
-//! | words | 12 | frame | [`Words`] |
+//! | words | 8 or 12 | frame | [`Words`] |
 //! | nodes | 128 | cache and node | [`Node`] |
 //! | cpus | 64 | slot and cache | [`CpuSlab`]; one slot's lie together |
 //! | slots | 64 | slot | [`Slot`]: the lock of its partial lists |
@@ -11,6 +11,7 @@
 
 use super::cpu::CpuSlab;
 use super::node::Node;
+use super::state::SlabWord;
 use super::words::Words;
 use crate::frame::{FreshZero, NodeId, OsArray};
 use crate::slab::cache::{CacheId, MAX_CACHES};
@@ -44,16 +45,16 @@ impl Default for Slot {
 unsafe impl FreshZero for Slot {}
 
 /// The arrays.
-pub(super) struct Tables {
+pub(super) struct Tables<W> {
     /// The records of slabs.
-    pub(super) words: Words,
+    pub(super) words: Words<W>,
     nodes: OsArray<Node>,
     cpus: OsArray<CpuSlab>,
     slots: OsArray<Slot>,
     nodes_each: usize,
 }
 
-impl Tables {
+impl<W: SlabWord> Tables<W> {
     fn reserve(os: &'static dyn Os, frames: usize, slots: usize, nodes: usize) -> OsResult<Self> {
         Ok(Self {
             words: Words::reserve(os, frames)?,
@@ -104,36 +105,42 @@ impl Tables {
         &self.slots.at(slot.index()).lock
     }
 
-    /// All slots.
-    pub(super) fn slots(&self) -> impl Iterator<Item = SlotIndex> + use<> {
-        (0..self.slots.len() as u32).map(SlotIndex)
-    }
-
     /// The slots in which a cache has had something to do.
     pub(super) fn used_slots(&self) -> impl Iterator<Item = SlotIndex> {
-        self.slots().filter(|slot| self.slots.at(slot.index()).used.load(Ordering::Acquire))
+        let slots = (0..self.slots.len() as u32).map(SlotIndex);
+        slots.filter(|slot| self.slots.at(slot.index()).used.load(Ordering::Acquire))
     }
 }
 
 /// The tables of a policy, from its first cache on.
-pub(super) struct LateTables {
-    tables: UnsafeCell<MaybeUninit<Tables>>,
+pub(super) struct LateTables<W> {
+    tables: UnsafeCell<MaybeUninit<Tables<W>>>,
     ready: AtomicBool,
 }
 
 // SAFETY: `tables` is written once by `build` before `ready` is set with release ordering, and read
 // only after `ready` was seen; what it holds may be shared.
-unsafe impl Sync for LateTables {}
+unsafe impl<W: Sync> Sync for LateTables<W> {}
 // SAFETY: nothing in the tables belongs to a thread.
-unsafe impl Send for LateTables {}
+unsafe impl<W: Send> Send for LateTables<W> {}
 
-impl LateTables {
+impl<W> LateTables<W> {
     pub(super) const fn new() -> Self {
         Self { tables: UnsafeCell::new(MaybeUninit::uninit()), ready: AtomicBool::new(false) }
     }
 
+    /// The tables, if there is a cache.
+    pub(super) fn get(&self) -> Option<&Tables<W>> {
+        // SAFETY: `ready` is set after the tables were written, and they never change again.
+        self.ready
+            .load(Ordering::Acquire)
+            .then(|| unsafe { (*self.tables.get()).assume_init_ref() })
+    }
+}
+
+impl<W: SlabWord> LateTables<W> {
     /// Reserves the tables at the first call. One thread at a time: the table of caches sees to it.
-    pub(super) fn build<P: Lists>(&self, context: &SlabContext<'_, P>) -> OsResult<&Tables> {
+    pub(super) fn build<P: Lists>(&self, context: &SlabContext<'_, P>) -> OsResult<&Tables<W>> {
         if self.get().is_none() {
             let arena = context.pages.arena();
             let slots = context.percpu.area().slots() as usize;
@@ -146,17 +153,9 @@ impl LateTables {
         }
         Ok(self.get().expect("just built"))
     }
-
-    /// The tables, if there is a cache.
-    pub(super) fn get(&self) -> Option<&Tables> {
-        // SAFETY: `ready` is set after the tables were written, and they never change again.
-        self.ready
-            .load(Ordering::Acquire)
-            .then(|| unsafe { (*self.tables.get()).assume_init_ref() })
-    }
 }
 
-impl Drop for LateTables {
+impl<W> Drop for LateTables<W> {
     fn drop(&mut self) {
         if self.get().is_some() {
             // SAFETY: written, and no other reference to what is being dropped exists.

@@ -2,7 +2,8 @@
 //! decides every interleaving. Beside each scenario stands the same one with a rule of the table in
 //! `page_word` broken, which has to be found.
 
-use crate::slab::slub::page_word::{FreedChain, PageWord, Put, TakenChain};
+use crate::slab::slub::page_word::{PageWord, Put};
+use crate::slab::slub::state::{FreedChain, SlabWord, TakenChain};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::primitive::{AtomicU32, Ordering::SeqCst};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
@@ -76,11 +77,11 @@ impl Slab {
         };
         let mut misses = 0;
         let unlocked = self.broken == Broken::EmptiesWithoutLock;
-        let mut put = self.word.put(CACHE, chain, unlocked, &mut misses, link);
+        let mut put = self.word.put(CACHE, chain, (true, unlocked), &mut misses, link);
         let mut listed = None;
         if put == Put::NeedsListLock {
             listed = Some(self.listed.lock());
-            put = self.word.put(CACHE, chain, true, &mut misses, link);
+            put = self.word.put(CACHE, chain, (true, true), &mut misses, link);
         }
         match put {
             Put::ToFrozen | Put::ToPartial => {}
@@ -89,9 +90,9 @@ impl Slab {
                 self.own();
                 self.unfreeze();
             }
-            Put::Emptied => {
+            Put::Emptied(was_listed) => {
                 let mut listed = listed.unwrap_or_else(|| self.listed.lock());
-                assert!(*listed, "an emptied slab is on the list");
+                assert!(*listed && was_listed, "an emptied slab is on the list");
                 *listed = false;
                 drop(listed);
                 self.give_back();
@@ -101,8 +102,8 @@ impl Slab {
     }
 
     fn give_back(&self) {
-        assert_eq!(self.word.state().inuse(), 0);
-        assert!(!self.word.state().is_frozen());
+        let state = self.word.load().state();
+        assert_eq!((state.inuse, state.frozen), (0, false));
         self.word.end();
         assert_eq!(self.given_back.fetch_add(1, SeqCst), 0, "given back once");
     }
@@ -116,10 +117,10 @@ impl Slab {
         let mut listed = self.listed.lock();
         let state = early.unwrap_or_else(|| self.word.unfreeze(&mut misses));
         assert!(!*listed, "a frozen slab is on no list");
-        if state.inuse() == 0 {
+        if state.inuse == 0 {
             drop(listed);
             self.give_back();
-        } else if state.head().is_some() {
+        } else if state.head.is_some() {
             *listed = true;
         }
     }
@@ -165,8 +166,8 @@ impl Slab {
     fn refill(&self, me: u32) -> Vec<u32> {
         let chain = if self.broken == Broken::TakesFromUnfrozen {
             // As `take_or_unfreeze`, which is for the owner only.
-            let state = self.word.state();
-            (state.cache() == CACHE && state.head().is_some())
+            let word = self.word.load();
+            (word.cache() == CACHE && word.state().head.is_some())
                 .then(|| self.word.take_or_unfreeze(&mut 0))
                 .flatten()
         } else {
@@ -199,10 +200,10 @@ impl Slab {
             }
         }
         let given_back = self.given_back.load(SeqCst) == 1;
-        let state = self.word.state();
-        assert!(given_back || state.inuse() == 0, "all objects are back");
-        assert_eq!(state.cache() == 0, given_back);
-        assert_eq!(self.owners.load(SeqCst), u32::from(state.is_frozen()));
+        let state = self.word.load().state();
+        assert!(given_back || state.inuse == 0, "all objects are back");
+        assert_eq!(self.word.agrees(0), given_back);
+        assert_eq!(self.owners.load(SeqCst), u32::from(state.frozen));
         assert!(!*self.listed.lock(), "the last free takes the slab off the list");
     }
 }
