@@ -18,6 +18,7 @@ mod policies;
 mod populate;
 mod reclaim;
 mod registry;
+mod slam;
 mod slub;
 mod support;
 mod threads;
