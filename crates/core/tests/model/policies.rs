@@ -7,7 +7,7 @@ use crate::system::{Backing, TestOs};
 use quarry_core::frame::NodeId;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::{CacheId, CacheParams, SlabPolicy};
-use quarry_core::slab::{LinuxSlab, Sheaf};
+use quarry_core::slab::{LinuxSlab, Sheaf, Slam};
 use quarry_core::stack::{Stack, StackConfig};
 use quarry_sys::percpu::{Object, PlantedBug, SlotIndex, SteppedSlots};
 use shuttle::sync::Arc;
@@ -16,6 +16,7 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::process::Command;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 struct Config<S>(PhantomData<S>);
 
@@ -232,12 +233,62 @@ quarry_core::slab_policies!(stamp);
 /// Bytes of objects so large that a sheaf has four, or a slab of another policy.
 fn size_for(policy: &str) -> usize {
     match policy {
-        "sheaf" => 32 << 10,
+        "sheaf" | "slam" => 32 << 10,
         "sheaf-6.18" => 64 << 10,
         // With a shared array, and slabs of two objects.
         "slab" => 2 << 10,
         _ => 8 << 10,
     }
+}
+
+/// Objects of more bursts than an array holds.
+const BURST: usize = 20;
+
+/// One thread works in bursts, one leaves what another one frees, and a fourth one shrinks the
+/// cache: CPUs of `slam` change their modes while others push to their inboxes and take from them.
+fn changing() {
+    let play = Arc::new(Play::<Slam>::new(size_for("slam"), PlantedBug::None));
+    let start = |work: fn(&Play<Slam>)| {
+        let play = Arc::clone(&play);
+        thread::spawn(move || work(&play))
+    };
+    let threads = [
+        start(|play| {
+            for _ in 0..2 {
+                let own: Vec<_> = (0..BURST).map(|_| play.alloc()).collect();
+                own.into_iter().for_each(|object| play.free(object));
+            }
+        }),
+        start(|play| {
+            for _ in 0..2 * BURST {
+                let object = play.alloc();
+                play.left.lock().unwrap().push(object);
+            }
+        }),
+        start(|play| {
+            for _ in 0..3 * BURST {
+                let found = play.left.lock().unwrap().pop();
+                match found {
+                    Some(object) => play.free(object),
+                    None => thread::yield_now(),
+                }
+            }
+        }),
+        start(|play| play.stack.cache(play.cache).shrink()),
+    ];
+    threads.into_iter().for_each(|thread| thread.join().expect("a thread of the model"));
+    MODE_CHANGES.fetch_add(play.stack.cache(play.cache).stats().mode_changes, Relaxed);
+    assert_eq!(play.stack.validate(), Ok(()));
+    play.finish();
+}
+
+/// Changes in all runs of the model.
+static MODE_CHANGES: AtomicU64 = AtomicU64::new(0);
+
+#[test]
+fn slam_changes_modes_beside_threads_that_use_them() {
+    explore(200, changing);
+    assert!(MODE_CHANGES.load(Relaxed) > 0, "the model reaches other modes");
 }
 
 /// Runs an ignored test of this program in a process of its own, which must fail: an object that

@@ -19,6 +19,7 @@ mod populate;
 mod reclaim;
 mod registry;
 mod sheaf_6_18;
+mod slam;
 mod slub;
 mod support;
 mod threads;

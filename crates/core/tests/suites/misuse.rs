@@ -1,13 +1,15 @@
 //! Pointers that cannot be freed: one line that says why, then abort. Each case runs in a process
 //! of its own.
 
-use crate::support::{Backing, Bed, TestOs, VirtualConfig, on_cpu, small, unregister};
+use crate::support::{
+    Backing, Bed, TestOs, VirtualConfig, fix_slam_mode, on_cpu, small, unregister,
+};
 use quarry_core::frame::NodeId;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::LinuxSlab;
 use quarry_core::slab::Sheaf;
 use quarry_core::slab::Slub4_9;
-use quarry_core::slab::{CacheId, CacheParams};
+use quarry_core::slab::{CacheId, CacheParams, Slam, SlamMode};
 use quarry_core::stack::StackConfig;
 use quarry_sys::percpu::{Arrays, NativeSlots, Object};
 use std::os::unix::process::ExitStatusExt;
@@ -342,6 +344,84 @@ fn walked_into_a_written_link() {
     on_cpu(0);
     // CPU 0 takes what has been freed into its slab once its own list is used up.
     while bed.stack.cache(id).alloc().is_some() {}
+}
+
+/// A cache of `slam` whose CPU has much in its stock.
+fn stocked() -> (Bed<VirtualConfig<Slam>>, CacheId, Vec<Object>) {
+    fix_slam_mode(Some(SlamMode::Linked));
+    on_cpu(0);
+    let bed = Bed::<VirtualConfig<Slam>>::new(Backing::Fake, 4096, 2, &small());
+    let params = CacheParams { size: SIZE, align: 16 };
+    let id = bed.stack.create_cache("test", &params).expect("a cache");
+    let objects: Vec<Object> =
+        (0..8192).map(|_| bed.stack.cache(id).alloc().expect("there is memory")).collect();
+    for &object in &objects {
+        // SAFETY: each was live and is freed once.
+        unsafe { bed.stack.cache(id).free(object) };
+    }
+    (bed, id, objects)
+}
+
+#[test]
+fn a_bundle_that_was_written_to() {
+    let line = ": overwritten: the program wrote to an object of 48 bytes that is free";
+    for test in ["took_a_written_bundle", "took_a_written_link"] {
+        aborts(test, line);
+    }
+}
+
+/// Writes to all objects that it has freed, at a word of each.
+fn write_to_freed(word: usize) {
+    let (bed, id, objects) = stocked();
+    for object in &objects {
+        // SAFETY: not given, but the object's memory is mapped. What is written is an object's
+        // address, so that only a digest tells it from what was there.
+        unsafe { object.cast::<u64>().add(word).write(objects[7].as_ptr() as u64) };
+    }
+    while bed.stack.cache(id).alloc().is_some() {}
+}
+
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn took_a_written_bundle() {
+    write_to_freed(3);
+}
+
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn took_a_written_link() {
+    write_to_freed(0);
+}
+
+#[test]
+fn twice_into_a_stock() {
+    for test in ["freed_twice_and_shrunk", "freed_twice_with_a_sheaf_between"] {
+        aborts(test, NOT_IN_USE);
+    }
+}
+
+/// One of the two lies in the stock, the other one in the array.
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn freed_twice_and_shrunk() {
+    let (bed, id, objects) = stocked();
+    // SAFETY: what is tried.
+    unsafe { bed.stack.cache(id).free(objects[100]) };
+    bed.stack.cache(id).shrink();
+}
+
+/// The first one leaves the array when the second one comes.
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn freed_twice_with_a_sheaf_between() {
+    let (bed, id, objects) = stocked();
+    let last = objects.len() - 1;
+    for _ in 0..2 * ROOM {
+        for index in (last - 40..=last).rev() {
+            // SAFETY: what is tried.
+            unsafe { bed.stack.cache(id).free(objects[index]) };
+        }
+    }
 }
 
 /// Writes `byte` where the last object of a slab of `size` bytes ends, with a slab of live objects

@@ -61,6 +61,20 @@ macro_rules! stamp {
 quarry_core::slab_policies!(stamp);
 stamp! { direct: "direct", crate::support::Direct, "", ""; }
 
+/// The suite for one policy, with whatever the thread has set for its beds; `shares` if it may not
+/// take new slabs instead of what another CPU has freed.
+pub(crate) fn all<S: SlabPolicy<VirtualSlots> + 'static>(shares: bool) {
+    for slots in [1, 2, 64] {
+        random_operations::<S>(slots);
+    }
+    sizes_and_alignments::<S>();
+    if shares {
+        frees_elsewhere::<S>();
+    }
+    bulk::<S>();
+    impossible::<S>();
+}
+
 type PolicyBed<S> = Bed<VirtualConfig<S>>;
 
 /// Most bytes that a random sequence holds: far from what 64 MiB of address space can give, so

@@ -17,7 +17,7 @@ use quarry_sys::primitive::Access;
 use quarry_sys::primitive::touch::touch_bytes;
 
 /// Most objects of a bundle: as many words as a cache line has.
-pub(super) const BUNDLE_MOST: usize = 8;
+pub(super) const BUNDLE_MOST: usize = if cfg!(quarry_model) { 2 } else { 8 };
 /// Bits of a digest.
 const DIGEST_BITS: u32 = 20;
 const DIGEST: u64 = (1 << DIGEST_BITS) - 1;
