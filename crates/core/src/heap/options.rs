@@ -7,7 +7,7 @@ use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
 use crate::pcp::{
     CACHE_SLICE_BYTES, FaultPolicy, FreeListPolicy, PAGE_POLICY_NAMES, PageConfig, PcpPolicy, V6_18,
 };
-use crate::slab::{Mechanisms, SLAB_NAMES, slab_policy};
+use crate::slab::{Mechanisms, SLAB_NAMES, SlamMode, slab_policy};
 use quarry_sys::percpu::SlotIndex;
 
 /// How a stack is set up.
@@ -164,6 +164,11 @@ pub const OPTIONS: &[OptionHelp] = &[
         meaning: "mechanisms that the slab policy does without, if it has them",
     },
     OptionHelp {
+        name: "SLAM_MODE",
+        accepted: SlamMode::ACCEPTED,
+        meaning: "mode of the slab policy slam (auto: each CPU chooses by its traffic)",
+    },
+    OptionHelp {
         name: "LIBRARY",
         accepted: "a file name",
         meaning: "the shared object that `quarry run` preloads",
@@ -221,7 +226,12 @@ impl StackOptions {
                 return Err(bad);
             }
             "PURGE_DELAY" => self.bounds_footprint = value.parse() != Ok(-1i64),
-            "SLAB_WITHOUT" => self.mechanisms = Mechanisms::without(value).ok_or(bad)?,
+            "SLAB_WITHOUT" => {
+                let slam_mode = self.mechanisms.slam_mode;
+                let without = Mechanisms::without(value).ok_or(bad)?;
+                self.mechanisms = Mechanisms { slam_mode, ..without };
+            }
+            "SLAM_MODE" => self.mechanisms.slam_mode = SlamMode::named(value).ok_or(bad)?,
             "SLAB" if slab_policy(value).is_none() => return Err(bad),
             _ => {}
         }

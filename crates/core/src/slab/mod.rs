@@ -12,7 +12,7 @@
 //! stats    mechanisms    cache, cache_limits -> table, reclaim -> context, misuse -> glance
 //!          -> policy
 //! parts    populating -> bitmap_slabs    barn -> barns    width
-//! policies sheaf    sheaf_6_18    slub    linux_slab
+//! policies sheaf -> slam    sheaf_6_18    slub    linux_slab    slqb
 //! registry
 //! ```
 
@@ -32,6 +32,8 @@ mod reclaim;
 mod registry;
 mod sheaf;
 mod sheaf_6_18;
+mod slam;
+mod slqb;
 mod slub;
 mod stats;
 mod table;
@@ -44,7 +46,7 @@ pub use cache_limits::CacheLimits;
 pub use context::{MAX_BATCH, SlabContext};
 pub use glance::Glance;
 pub use linux_slab::LinuxSlab;
-pub use mechanisms::Mechanisms;
+pub use mechanisms::{Mechanisms, SlamMode};
 pub use policy::{SlabPolicy, create_cache};
 pub use reclaim::{Idle, Reclaim};
 pub use registry::{
@@ -53,6 +55,8 @@ pub use registry::{
 };
 pub use sheaf::Sheaf;
 pub use sheaf_6_18::KernelSheaf;
+pub use slam::Slam;
+pub use slqb::Slqb;
 pub use slub::{Slub2_6_29, Slub3_0, Slub3_1, Slub4_9};
 pub use stats::{BarnStats, SlabStats};
 pub use table::CacheTable;

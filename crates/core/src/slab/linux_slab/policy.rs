@@ -26,7 +26,7 @@ pub struct LinuxSlab {
 }
 
 impl LinuxSlab {
-    fn tables(&self) -> &Tables {
+    pub(super) fn tables(&self) -> &Tables {
         self.tables.get().expect("a cache has been created")
     }
 
