@@ -1,9 +1,10 @@
 //! The policy: what a stack asks of it, handed to the cache that it is about.
 
 use super::cache::{SheafCache, View, count, written};
+use super::capacity;
 use super::pool::Pool;
 use super::sheaf::Sheaf;
-use crate::frame::{FRAME_BYTES, Pfn};
+use crate::frame::Pfn;
 use crate::slab::bitmap_slabs::BitmapSlabs;
 use crate::slab::cache::{Cache, CacheId, CacheParams, MAX_CACHES, SlabLayout};
 use crate::slab::context::SlabContext;
@@ -17,10 +18,6 @@ use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, Push, SlotIndex};
 use quarry_sys::primitive::{AtomicBool, Ordering};
-
-/// Bytes of the largest objects of `kmalloc`'s caches (`KMALLOC_MAX_CACHE_SIZE`, Linux 6.18: two
-/// pages).
-pub(super) const LARGEST_KMALLOC: usize = 2 * FRAME_BYTES;
 
 /// The policy; see the module.
 pub struct KernelSheaf {
@@ -139,7 +136,7 @@ impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
         pool: Pool::new(),
         has_nodes: AtomicBool::new(false),
     };
-    const LARGEST_KMALLOC: usize = LARGEST_KMALLOC;
+    const LARGEST_KMALLOC: usize = capacity::LARGEST_KMALLOC;
 
     fn layout(params: &CacheParams, _declared_cpus: u32) -> SlabLayout {
         BitmapSlabs::layout(params)
