@@ -9,8 +9,8 @@
 //! `docs/policies`. Files use only those to their left, and of each row only those above:
 //!
 //! ```text
-//! stats    mechanisms    cache, cache_limits -> table, reclaim -> context, misuse -> glance
-//!          -> policy
+//! stats    mechanisms    params -> cache, cache_limits -> table, reclaim -> context, misuse -> glance
+//!          -> policy -> remaining
 //! parts    populating -> bitmap_slabs    barn -> barns    width
 //! policies sheaf    slub
 //! registry
@@ -25,10 +25,12 @@ mod context;
 mod glance;
 mod mechanisms;
 mod misuse;
+mod params;
 mod policy;
 mod populating;
 mod reclaim;
 mod registry;
+mod remaining;
 mod sheaf;
 mod slub;
 mod stats;
@@ -37,18 +39,20 @@ mod width;
 
 pub use barn::Barn;
 pub use bitmap_slabs::BitmapSlabs;
-pub use cache::{Cache, CacheId, CacheParams, Geometry, GeometryOffsets, MAX_CACHES, SlabLayout};
+pub use cache::{Cache, CacheId, Geometry, GeometryOffsets, MAX_CACHES, SlabLayout};
 pub use cache_limits::CacheLimits;
 pub use context::{MAX_BATCH, SlabContext};
 pub use glance::Glance;
 pub use mechanisms::Mechanisms;
+pub use params::{CacheOptions, CacheParams, Constructor};
 pub use policy::{SlabPolicy, create_cache};
 pub use reclaim::{Idle, Reclaim};
 pub use registry::{
     Line, Registered, RegisteredPolicy, SLAB_NAMES, SLAB_POLICIES, SlabVisitor, line_of,
     with_slab_policy,
 };
+pub use remaining::Remaining;
 pub use sheaf::Sheaf;
 pub use slub::{LockedSlub, Slub};
 pub use stats::{BarnStats, SlabStats};
-pub use table::CacheTable;
+pub use table::{CacheRequest, CacheTable};

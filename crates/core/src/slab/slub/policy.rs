@@ -7,9 +7,10 @@ use super::page_word;
 use super::tables::LateTables;
 use super::words::BYTES_PER_FRAME;
 use crate::frame::{MetadataKind, Pfn};
-use crate::slab::cache::{Cache, CacheId, CacheParams, SlabLayout};
+use crate::slab::cache::{Cache, CacheId, SlabLayout};
 use crate::slab::context::SlabContext;
 use crate::slab::glance::Glance;
+use crate::slab::params::CacheParams;
 use crate::slab::policy::SlabPolicy;
 use crate::slab::reclaim::Reclaim;
 use crate::slab::stats::SlabStats;
@@ -48,6 +49,7 @@ impl<P: Lists, E: Era> SlabPolicy<P> for SlubOf<E> {
     const NAME: &'static str = E::NAME;
     const NEW: Self = Self { tables: LateTables::new(), era: PhantomData };
     const MERGES: bool = true;
+    const LINKS_THROUGH_OBJECTS: bool = true;
     const BYTES_PER_FRAME: usize = BYTES_PER_FRAME;
 
     fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout {
@@ -59,7 +61,11 @@ impl<P: Lists, E: Era> SlabPolicy<P> for SlubOf<E> {
             return Err(OsError(libc::EINVAL));
         }
         let tables = self.tables.build(context)?;
-        context.metadata.count(MetadataKind::CpuSlabs, tables.bytes_per_cache());
+        if cache.is_reused() {
+            self.of(context, cache).start();
+        } else {
+            context.metadata.count(MetadataKind::CpuSlabs, tables.bytes_per_cache());
+        }
         Ok(())
     }
 
