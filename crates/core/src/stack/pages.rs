@@ -121,7 +121,7 @@ impl<C: StackConfig> Stack<C> {
     /// The user of the block has given it up.
     pub unsafe fn free_pages(&self, pages: *mut u8, order: Order) {
         let pfn = self.disown_pages(pages, order);
-        self.pages().free(self.fast.percpu.current(), pfn, order);
+        self.pages().free_list(self.fast.percpu.current(), &[(pfn, order)]);
     }
 
     /// Gives blocks back, many in one critical section; reports anything else and aborts.
