@@ -61,6 +61,10 @@ impl RawReserve {
     #[must_use]
     pub unsafe fn from_raw(address: *mut u8) -> Option<Self> {
         let object = NonNull::new(address)?;
+        // The fast path knows all addresses that are ours from here on.
+        if !STACK.owns(address) {
+            return None;
+        }
         let bytes = STACK.halves().usable_fast(address)?;
         if bytes < size_of::<Head>() || !address.cast::<Head>().is_aligned() {
             return None;

@@ -189,21 +189,27 @@ impl<C: StackConfig> CacheRef<'_, C> {
     /// Whether it is in use is not looked at. O(1).
     #[inline]
     pub fn demand(self, address: *mut u8) -> Object {
+        self.object(address).unwrap_or_else(|| self.demand_slow(address))
+    }
+
+    /// The object of this cache at `address`, where the fast path knows it.
+    #[inline]
+    fn object(self, address: *mut u8) -> Option<Object> {
         let start = address.wrapping_sub(self.link());
-        match self.stack.object_fast(start) {
-            // An object is not null.
-            Some((kind, ..)) if kind == self.id.kind().0 => {
-                Object::new(address).expect("an object starts there")
-            }
-            _ => self.refuse(address),
-        }
+        let (kind, ..) = self.stack.object_fast(start)?;
+        if kind == self.id.kind().0 { Object::new(address) } else { None }
     }
 
     #[cold]
     #[inline(never)]
-    fn refuse(self, address: *mut u8) -> ! {
+    fn demand_slow(self, address: *mut u8) -> Object {
         let stack = self.stack;
-        let misuse = match stack.pfn(address).map(|pfn| (pfn, stack.frames().kind(pfn))) {
+        let found = stack.pfn(address).map(|pfn| (pfn, stack.frames().kind(pfn)));
+        // The fast path knows all of the span from now on.
+        if let Some(object) = self.object(address) {
+            return object;
+        }
+        let misuse = match found {
             None => Misuse::Foreign,
             Some((_, kind)) if kind == self.id.kind() => Misuse::InsideObject(self.id),
             Some((_, kind)) if kind.is_cache() => {
