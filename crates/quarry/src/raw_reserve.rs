@@ -72,7 +72,8 @@ impl RawReserve {
         let head = object.cast::<Head>();
         // SAFETY: an object of the heap that is large enough starts there, whatever it holds.
         let mark = unsafe { (&raw const (*head.as_ptr()).mark).read() };
-        (mark == address as usize ^ MARK).then_some(Self(head))
+        // What is no reserve must not become one that is dropped.
+        (mark == address as usize ^ MARK).then(|| Self(head))
     }
 
     /// The address of the reserve, for [`from_raw`](Self::from_raw).
