@@ -8,7 +8,7 @@ mod skip;
 mod stats;
 mod syscalls;
 
-pub(crate) use compile::{fixed_program, plugin, program};
+pub(crate) use compile::{example, fixed_program, linked_program, plugin, program};
 pub(crate) use group::Group;
 pub(crate) use library::{libraries, library, slab_policy, testing_a_peer};
 pub(crate) use run::{Outcome, Run, Running, scratch};

@@ -6,8 +6,8 @@ use crate::slab::linux_slab::LinuxSlab;
 use crate::slab::linux_slab::cache::SlabCache;
 use crate::slab::linux_slab::node::Lists;
 use crate::slab::{
-    Cache, CacheLimits, CacheParams, CacheTable, Mechanisms, Reclaim, SlabContext, SlabPolicy,
-    SlabStats, create_cache,
+    Cache, CacheLimits, CacheOptions, CacheParams, CacheTable, Mechanisms, Reclaim, SlabContext,
+    SlabPolicy, SlabStats, create_cache,
 };
 use core::cell::Cell;
 use quarry_sys::os::FakeOs;
@@ -92,7 +92,8 @@ impl Machine {
 
     pub(super) fn cache(&self, size: usize) -> &Cache {
         let params = CacheParams { size, align: 16 };
-        create_cache(&self.context(), &*self.policy, "test", &params).expect("a cache")
+        create_cache(&self.context(), &*self.policy, "test", &params, &CacheOptions::default())
+            .expect("a cache")
     }
 
     pub(super) fn alloc(&self, cpu: u32, cache: &Cache) -> Object {
