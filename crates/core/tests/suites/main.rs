@@ -11,6 +11,7 @@ mod failing;
 mod footprint;
 mod heap;
 mod limits;
+mod linux_slab;
 mod locks;
 mod misuse;
 mod nodes;
