@@ -1,5 +1,5 @@
-//! The policy `slab` in a whole stack: refusals of the system, its metadata, the background's looks.
-//! What each of its mechanisms does is shown beside its code.
+//! The policy `slab` in a whole stack: refusals of the system, its metadata, the background's
+//! looks. What each of its mechanisms does is shown beside its code.
 
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_core::frame::{MetadataKind, NodeId};
@@ -120,7 +120,7 @@ fn a_heap_of_two_nodes_lives_on_the_memory_of_both() {
         all.push(object);
     }
     assert_eq!(bed.stack.validate(), Ok(()));
-    let mib = all.len() * 4096 >> 20;
+    let mib = all.len() * 4096 / (1 << 20);
     assert!(mib > 100, "{mib} MiB of 128");
     // What is of either node is served to a CPU of either.
     let some = all.split_off(all.len() - 300);
