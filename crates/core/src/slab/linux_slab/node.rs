@@ -205,13 +205,16 @@ impl Lists {
             let slab = slabs.of(object);
             let inuse = slab.inuse();
             slab.put(object);
+            self.free_objects += 1;
+            if inuse > 1 && self.partial.last() == Some(slab.pfn) {
+                continue;
+            }
             if inuse == slabs.cache().objects() {
                 self.full.remove(&links, slab.pfn);
             } else {
                 self.partial.remove(&links, slab.pfn);
                 self.partial_slabs -= 1;
             }
-            self.free_objects += 1;
             if inuse > 1 {
                 self.partial.push_back(&links, slab.pfn);
                 self.partial_slabs += 1;
