@@ -12,6 +12,7 @@ mod failing;
 mod footprint;
 mod heap;
 mod limits;
+mod linux_slab;
 mod locks;
 mod misuse;
 mod nodes;
