@@ -3,7 +3,7 @@
 use crate::support::{Backing, Bed, VirtualConfig, small};
 use quarry_core::heap::classes;
 use quarry_core::heap::options::StackOptions;
-use quarry_core::slab::{Sheaf, SlabPolicy, Slub};
+use quarry_core::slab::{Sheaf, SlabPolicy, Slqb, Slub};
 use quarry_core::stack::Section;
 use quarry_sys::percpu::VirtualSlots;
 use std::collections::BTreeMap;
@@ -71,6 +71,20 @@ fn a_visitor_meets_every_lock_of_the_policy_slub_once() {
     let of_slub =
         [("slab->list_lock", classes::COUNT * NODES), ("slub->growth", 1), ("slub->slot_lock", 1)];
     assert_eq!(names, OF_ALL.into_iter().chain(of_slub).collect());
+}
+
+#[test]
+fn a_visitor_meets_every_lock_of_the_policy_slqb_once() {
+    let mut names = visited(&bed::<Slqb>());
+    assert_eq!(names.remove("percpu->stripe"), Some(1));
+    // One node, so it has no list of its own.
+    let of_slqb = [
+        ("slqb->growth", 1),
+        ("slqb->page_lock", classes::COUNT),
+        ("slqb->remote_free", classes::COUNT),
+        ("slqb->rlist", classes::COUNT),
+    ];
+    assert_eq!(names, OF_ALL.into_iter().chain(of_slqb).collect());
 }
 
 #[test]
