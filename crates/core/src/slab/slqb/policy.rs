@@ -23,6 +23,12 @@ pub struct Slqb {
 }
 
 impl Slqb {
+    /// The tables, if there is a cache.
+    #[cfg(test)]
+    pub(super) fn tables(&self) -> Option<&super::tables::Tables> {
+        self.tables.get()
+    }
+
     pub(super) fn of<'a, P: Lists>(
         &'a self,
         context: &'a SlabContext<'a, P>,
