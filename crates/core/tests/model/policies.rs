@@ -170,10 +170,10 @@ fn bulk<S: SlabPolicy<SteppedSlots> + 'static>(size: usize) {
     play.finish();
 }
 
-/// Remote claims: a producer allocates on CPU 0, a consumer frees on CPU 1 what it finds, and a third
-/// thread runs on CPU 0 as well, so that it comes between the steps of the producer. With a batch
-/// of one object and a high mark of four, each free of the consumer soon brings an object back, and
-/// each allocation of the producer claims what is there.
+/// Remote claims: a producer allocates on CPU 0, a consumer frees on CPU 1 what it finds, and a
+/// third thread runs on CPU 0 as well, so that it comes between the steps of the producer. With a
+/// batch of one object and a high mark of four, each free of the consumer soon brings an object
+/// back, and each allocation of the producer claims what is there.
 fn claiming(bug: PlantedBug) {
     let play = Arc::new(Play::<Slqb>::new(256 << 10, bug));
     let spawn = |cpu: u32, work: fn(&Play<Slqb>)| {

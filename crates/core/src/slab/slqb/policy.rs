@@ -78,9 +78,7 @@ impl<P: Lists> SlabPolicy<P> for Slqb {
     }
 
     fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
-        let own = self.of(context, cache);
-        own.trim_if_due(context.percpu.current());
-        own.alloc_slow()
+        self.of(context, cache).alloc_slow()
     }
 
     unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {

@@ -1,5 +1,5 @@
-//! Tests of the parts that callers do not see: every rule of the policy, by its counters. The policy
-//! as a whole: the suites, and the model `tests/model`.
+//! Tests of the parts that callers do not see: every rule of the policy, by its counters. The
+//! policy as a whole: the suites, and the model `tests/model`.
 
 mod bed;
 mod nodes;
