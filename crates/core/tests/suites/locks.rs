@@ -3,7 +3,7 @@
 use crate::support::{Backing, Bed, VirtualConfig, small};
 use quarry_core::heap::classes;
 use quarry_core::heap::options::StackOptions;
-use quarry_core::slab::{KernelSheaf, LinuxSlab, Sheaf, SlabPolicy, Slub4_9};
+use quarry_core::slab::{KernelSheaf, LinuxSlab, Sheaf, SlabPolicy, Slqb, Slub4_9};
 use quarry_core::stack::Section;
 use quarry_sys::percpu::VirtualSlots;
 use std::collections::BTreeMap;
@@ -90,6 +90,20 @@ fn a_visitor_meets_every_lock_of_the_policy_sheaf_6_18_once() {
     let of_cpu = [("sheaf->pool", 1), ("sheaf->spare", 1)];
     let of_caches = [("slab->list_lock", classes::COUNT), ("barn->lock", classes::COUNT * NODES)];
     assert_eq!(names, OF_ALL.into_iter().chain(of_cpu).chain(of_caches).collect());
+}
+
+#[test]
+fn a_visitor_meets_every_lock_of_the_policy_slqb_once() {
+    let mut names = visited(&bed::<Slqb>());
+    assert_eq!(names.remove("percpu->stripe"), Some(1));
+    // One node, so it has no list of its own.
+    let of_slqb = [
+        ("slqb->growth", 1),
+        ("slqb->page_lock", classes::COUNT),
+        ("slqb->remote_free", classes::COUNT),
+        ("slqb->rlist", classes::COUNT),
+    ];
+    assert_eq!(names, OF_ALL.into_iter().chain(of_slqb).collect());
 }
 
 #[test]
