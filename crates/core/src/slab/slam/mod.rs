@@ -19,7 +19,7 @@
 //! changes: a CPU does it by one store, and no other CPU is stopped or asked.
 //!
 //! Stock and inbox are the same structure ([`stock::Stock`]): one atomic word that names a chain of
-//! *bundles*. A bundle is up to eight objects whose addresses lie in the first of them
+//! *bundles*. A bundle is up to 16 objects whose addresses lie in the first of them
 //! (`bundle.rs`). Bundles are pushed one chain at a time and taken all at once, so compare-and-swap
 //! suffices, and a reclaim takes them from any CPU without a barrier.
 //!
