@@ -12,7 +12,7 @@ macro_rules! slab_policies {
     ($callback:ident) => {
         $callback! {
             sheaf: "sheaf", $crate::slab::Sheaf, "sheaf", "arrays per CPU, sheaves, bits (6.18)";
-            slam: "slam", $crate::slab::Slam, "slam", "ours: a mode per cache and CPU, by its traffic";
+            slam: "slam", $crate::slab::Slam, "slam", "ours: a mode per cache and CPU";
             slub: "slub", $crate::slab::Slub, "slub", "a slab per CPU, lists in objects (6.17)";
             slub_locked: "slub-locked", $crate::slab::LockedSlub, "slub", "slub before Linux 3.1";
         }
