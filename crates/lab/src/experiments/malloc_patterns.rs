@@ -34,6 +34,7 @@ use std::io::Write;
 /// randomised complete blocks; a second copy of the baseline (A/A) shows the noise. Printed are
 /// medians, and ratios paired within blocks with 95 % intervals; an asterisk marks a ratio that is
 /// judged better or worse.
+///
 /// Time is CPU time of the process, which other processes do not lengthen, and wall-clock time for
 /// patterns of several threads and of forks; both are recorded. Threads are bound to CPUs. With
 /// one CPU they share it and their rows say nothing about memory that moves between CPUs. Peak
