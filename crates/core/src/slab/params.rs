@@ -73,9 +73,10 @@ mod tests {
     #[test]
     fn objects_share_no_more_cache_lines_than_they_must() {
         let align = |size, align| CacheParams { size, align }.hardware_aligned().align;
-        assert_eq!([1, 16, 17, 32, 33, 64, 65, 4096].map(|size| align(size, 1)), [
-            1, 16, 32, 32, 64, 64, 64, 64
-        ]);
+        assert_eq!(
+            [1, 16, 17, 32, 33, 64, 65, 4096].map(|size| align(size, 1)),
+            [1, 16, 32, 32, 64, 64, 64, 64]
+        );
         assert_eq!(align(24, 128), 128, "a stricter alignment stays");
     }
 }

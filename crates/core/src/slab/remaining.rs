@@ -66,8 +66,7 @@ impl Remaining {
             if let Some(place) = self.named.iter_mut().find(|place| place.is_none()) {
                 // SAFETY: the slab is the cache's, it has this many objects, and each of them is
                 // larger than its link.
-                let object =
-                    unsafe { cache.object_at(address, number).add(cache.link_bytes()) };
+                let object = unsafe { cache.object_at(address, number).add(cache.link_bytes()) };
                 *place = Some(object);
             }
             self.objects += 1;

@@ -85,7 +85,9 @@ impl CacheTable {
         take_up: impl Fn(&Cache) -> OsResult<()>,
     ) -> OsResult<&Cache> {
         let _held = self.adding.lock();
-        if request.merges && let Some(twin) = self.find_mergeable(request) {
+        if request.merges
+            && let Some(twin) = self.find_mergeable(request)
+        {
             twin.add_alias();
             return Ok(twin);
         }

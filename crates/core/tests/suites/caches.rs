@@ -173,9 +173,8 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
     /// Takes up what constructors have made.
     fn note_made(&mut self) {
         for address in MADE.with_borrow_mut(std::mem::take) {
-            let is_live = |entry: &Entry| {
-                entry.live.iter().any(|object| object.as_ptr() as usize == address)
-            };
+            let is_live =
+                |entry: &Entry| entry.live.iter().any(|object| object.as_ptr() as usize == address);
             assert!(!self.entries.iter().any(is_live), "{address:#x} is made while it is in use");
             self.values.insert(address, (new_value(address), 0));
             self.constructed += 1;

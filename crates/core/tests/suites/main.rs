@@ -15,6 +15,7 @@ mod limits;
 mod locks;
 mod misuse;
 mod nodes;
+mod pages;
 mod policies;
 mod populate;
 mod reclaim;
