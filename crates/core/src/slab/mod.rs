@@ -9,8 +9,8 @@
 //! `docs/policies`. Files use only those to their left, and of each row only those above:
 //!
 //! ```text
-//! stats    mechanisms    params -> cache, cache_limits -> table, reclaim -> context, misuse -> glance
-//!          -> policy -> remaining
+//! stats    mechanisms    params -> cache, cache_limits -> table, reclaim -> context, misuse
+//!          -> glance -> policy -> remaining
 //! parts    populating -> bitmap_slabs    barn -> barns    width
 //! policies sheaf    slub
 //! registry
