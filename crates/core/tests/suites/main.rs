@@ -19,6 +19,7 @@ mod populate;
 mod reclaim;
 mod registry;
 mod slub;
+mod slub_misuse;
 mod support;
 mod threads;
 mod usage;

@@ -2,6 +2,7 @@
 
 use crate::support::{Backing, Bed, Oracle, VirtualConfig, check, on_cpu, small};
 use proptest::prelude::*;
+use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::{CacheId, CacheParams, SlabPolicy};
 use quarry_sys::os::OsError;
 use quarry_sys::percpu::{Object, VirtualSlots};
@@ -96,7 +97,11 @@ struct Play<S: SlabPolicy<VirtualSlots> + 'static> {
 
 impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
     fn new(slots: u32, params: &[CacheParams]) -> Self {
-        let bed = PolicyBed::<S>::new(Backing::Fake, 4096, slots, &small());
+        Self::with(&small(), slots, params)
+    }
+
+    fn with(options: &StackOptions, slots: u32, params: &[CacheParams]) -> Self {
+        let bed = PolicyBed::<S>::new(Backing::Fake, 4096, slots, options);
         let caches: Vec<_> = params
             .iter()
             .map(|params| (bed.stack.create_cache("test", params).expect("a cache"), *params))
@@ -226,10 +231,18 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
 }
 
 fn random_operations<S: SlabPolicy<VirtualSlots> + 'static>(slots: u32) {
+    random_operations_with::<S>(&small(), slots);
+}
+
+/// The suite's random operations, on a stack with these options.
+pub(crate) fn random_operations_with<S: SlabPolicy<VirtualSlots> + 'static>(
+    options: &StackOptions,
+    slots: u32,
+) {
     let caches = prop::collection::vec(params(), 3);
     let steps = prop::collection::vec(step(), 1..120);
     check(24, (caches, steps), |(caches, steps)| {
-        let mut play = Play::<S>::new(slots, &caches);
+        let mut play = Play::<S>::with(options, slots, &caches);
         for (number, (cpu, op)) in steps.iter().enumerate() {
             on_cpu(*cpu);
             play.run(op);

@@ -21,7 +21,6 @@
 //! locks here: a program cannot turn preemption off.
 
 use super::state::{SlabState, SlabWord};
-use crate::slab::stats::SlabStats;
 use quarry_sys::primitive::{AtomicU32, Ordering, futex, relax, task};
 
 const FIELD_BITS: u32 = 13;
@@ -142,6 +141,7 @@ impl Drop for HeldSlab<'_> {
 }
 
 impl SlabWord for LockWord {
+    const HAS_LOCK: bool = true;
     const MAX_OBJECTS: u32 = FIELD - 1;
 
     fn state(&self, objects: u32) -> SlabState {
@@ -160,8 +160,37 @@ impl SlabWord for LockWord {
     fn end(&self) {
         self.lock(&mut 0).bits = 0;
     }
+}
 
-    fn misses_of(stats: &mut SlabStats) -> &mut u64 {
-        &mut stats.slab_lock.contentions
+#[cfg(all(test, not(quarry_model)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bit_has_one_holder() {
+        let word = LockWord::default();
+        word.start(1, 5);
+        let mut held = word.try_lock().expect("the bit is free");
+        assert!(word.try_lock().is_none());
+        assert!(word.try_lock().is_none(), "trying in vain releases nothing");
+        let state = held.state(5);
+        assert_eq!(state, SlabState::taken(5));
+        held.set(state.with_frozen(false));
+        assert_eq!(word.state(5), state, "nobody sees a change before the release");
+        drop(held);
+        assert_eq!(word.state(5), state.with_frozen(false));
+        assert!(word.try_lock().is_some());
+        word.end();
+        assert_eq!(word.0.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_full_slab_of_the_most_objects_fits() {
+        let most = LockWord::MAX_OBJECTS;
+        let freed = super::super::state::FreedChain { first: most - 1, count: 1 };
+        for state in [SlabState::taken(most), SlabState::taken(most).with_freed(freed)] {
+            assert_eq!(unpack(pack(state), most), state);
+            assert_eq!(pack(state) & !STATE, 0);
+        }
     }
 }

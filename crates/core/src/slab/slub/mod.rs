@@ -56,6 +56,7 @@
 
 mod alloc;
 mod cache;
+mod cell;
 mod cpu;
 mod era;
 mod free;

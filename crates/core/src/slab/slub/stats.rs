@@ -1,6 +1,7 @@
 //! The counts of a cache, summed over nodes and slots.
 
-use super::cache::{LIST, POPS, PUSHES, SlubCache};
+use super::cache::SlubCache;
+use super::cell::{LIST, POPS, PUSHES};
 use super::era::Era;
 use super::node::PartialList;
 use super::state::SlabWord;
@@ -25,7 +26,7 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
     /// O(used slots + slabs on lists). A snapshot: its parts are read one after the other.
     pub(super) fn stats(&self) -> SlabStats {
         let mut stats = SlabStats::default();
-        let (mut free, mut misses) = (FreeCount::default(), 0);
+        let mut free = FreeCount::default();
         for node in self.nodes() {
             stats.slabs_allocated += node.slabs_allocated.load(Ordering::Relaxed);
             stats.slabs_freed += node.slabs_freed.load(Ordering::Relaxed);
@@ -39,15 +40,17 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
             stats.alloc_slow += cpu.alloc_slow.load(Ordering::Relaxed);
             stats.free_slow += cpu.free_slow.load(Ordering::Relaxed);
             stats.refills += cpu.refills.load(Ordering::Relaxed);
-            misses += cpu.misses.load(Ordering::Relaxed);
-            stats.slab_lock.acquisitions += cpu.slab_locks.load(Ordering::Relaxed);
+            if E::Word::HAS_LOCK {
+                stats.slab_lock += cpu.slab_lock_stats();
+            } else {
+                stats.cmpxchg_fails += cpu.misses.load(Ordering::Relaxed);
+            }
             stats.deactivations += cpu.deactivations.load(Ordering::Relaxed);
             stats.alloc_fast += self.cell(slot, POPS);
             stats.free_fast += self.cell(slot, PUSHES);
             stats.parked_objects += self.cell(slot, LIST) & 0xf_ffff;
             self.for_each_frozen(slot, |slab| self.count_slab_free(slab, &mut free));
         }
-        *E::Word::misses_of(&mut stats) = misses;
         stats.total_slabs = stats.slabs_allocated.saturating_sub(stats.slabs_freed);
         stats.total_objects = stats.total_slabs * u64::from(self.cache.objects());
         stats.active_objects = stats.total_objects.saturating_sub(free.objects);
