@@ -89,8 +89,8 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         self.tables.node(self.cache.id(), self.node_id_of(slab))
     }
 
-    /// Returns a slab without objects in use, not frozen and on no list, to the page allocator. Each
-    /// goes by itself, as in the kernel (`discard_slab`), so that each costs the zone a section.
+    /// Returns a slab without objects in use, not frozen and on no list, to the page allocator.
+    /// Each goes by itself, as in the kernel (`discard_slab`), and costs the zone a section.
     pub(super) fn discard(&self, slab: Pfn) {
         let (context, order) = (self.context, self.cache.order());
         self.node_of(slab).slabs_freed.fetch_add(1, Ordering::Relaxed);

@@ -11,6 +11,7 @@
 
 use super::cell::{POPS, PUSHES};
 use super::cpu::CpuSlab;
+use super::lock_word::Holder;
 use super::node::Node;
 use super::state::SlabWord;
 use super::words::Words;
@@ -31,6 +32,8 @@ use quarry_sys::primitive::{AtomicBool, Ordering};
 struct Slot {
     /// Guards the partial lists.
     lock: CountedLock<()>,
+    /// Who holds the lock bit of a slab.
+    holder: Holder,
     /// True if any cache has had something to do here: most slots of a large machine have not, and
     /// looking at them would fault in their pages.
     used: AtomicBool,
@@ -38,7 +41,7 @@ struct Slot {
 
 impl Default for Slot {
     fn default() -> Self {
-        Self { lock: CountedLock::new(()), used: AtomicBool::new(false) }
+        Self { lock: CountedLock::new(()), holder: Holder::default(), used: AtomicBool::new(false) }
     }
 }
 
@@ -146,6 +149,11 @@ impl<W: SlabWord> Tables<W> {
     /// The lock of a slot's partial lists, of all caches.
     pub(super) fn slot_lock(&self, slot: SlotIndex) -> &CountedLock<()> {
         &self.slots.at(slot.index()).lock
+    }
+
+    /// Who holds the lock bit of a slab, as far as a slot knows.
+    pub(super) fn holder(&self, slot: SlotIndex) -> &Holder {
+        &self.slots.at(slot.index()).holder
     }
 
     /// The slots in which a cache has had something to do.

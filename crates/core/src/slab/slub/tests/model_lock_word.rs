@@ -40,7 +40,7 @@ impl Slab {
     fn full(broken: Broken) -> Self {
         let word = LockWord::default();
         word.start(1, OBJECTS);
-        let mut held = word.lock(&mut 0);
+        let mut held = word.lock();
         held.set(held.state(OBJECTS).with_frozen(false));
         drop(held);
         let (free, given_back) = (AtomicU32::new(0), AtomicU32::new(0));
@@ -49,7 +49,7 @@ impl Slab {
 
     /// Frees object `number`, as `free_chain` of `locked.rs` does.
     fn free(&self, number: u32) {
-        let mut held = self.word.lock(&mut 0);
+        let mut held = self.word.lock();
         let old = held.state(OBJECTS);
         assert_eq!(self.free.swap(old.free() + 1, SeqCst), old.free(), "one holder of the bit");
         let new = old.with_freed(FreedChain { first: number, count: 1 });
@@ -91,7 +91,7 @@ impl Slab {
         let held = if late { None } else { Some(self.word.try_lock()?) };
         *listed = false;
         drop(listed);
-        let mut held = held.unwrap_or_else(|| self.word.lock(&mut 0));
+        let mut held = held.unwrap_or_else(|| self.word.lock());
         let state = held.state(OBJECTS);
         assert!(state.is_listed(), "a slab of the list is not frozen and has free objects");
         held.set(state.with_all_taken().with_frozen(true));
@@ -102,7 +102,7 @@ impl Slab {
     /// Puts `count` objects back into the slab, which the caller has frozen, and hands it over.
     fn let_go(&self, count: u32) {
         (0..count).for_each(|number| self.free(number));
-        let mut held = self.word.lock(&mut 0);
+        let mut held = self.word.lock();
         let state = held.state(OBJECTS).with_frozen(false);
         held.set(state);
         if state.inuse == 0 {
