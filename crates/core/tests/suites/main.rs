@@ -24,6 +24,7 @@ mod registry;
 mod sheaf_6_18;
 mod slam;
 mod slub;
+mod slub_misuse;
 mod support;
 mod threads;
 mod usage;

@@ -261,7 +261,7 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
 }
 
 fn random_operations<S: SlabPolicy<VirtualSlots> + 'static>(slots: u32) {
-    random_operations_on::<S>(slots, &small());
+    random_operations_with::<S>(&small(), slots);
 }
 
 /// Neighbouring CPUs are of different nodes, so that most objects are freed on a node that is not
@@ -271,15 +271,19 @@ fn mechanisms_of_slab_can_be_left_out() {
     for without in ["", "alien", "shared", "alien,shared"] {
         let mut options = small();
         options.mechanisms = Mechanisms::without(without).expect("names of mechanisms");
-        random_operations_on::<LinuxSlab>(2, &options);
+        random_operations_with::<LinuxSlab>(&options, 2);
         options.pages.reserve_bytes = 256 << 20;
         options.pages.nodes = 2;
         options.pages.node_of_slot = |slot| NodeId(slot.0 as u8 % 2);
-        random_operations_on::<LinuxSlab>(4, &options);
+        random_operations_with::<LinuxSlab>(&options, 4);
     }
 }
 
-fn random_operations_on<S: SlabPolicy<VirtualSlots> + 'static>(slots: u32, options: &StackOptions) {
+/// The suite's random operations, on a stack with these options.
+pub(crate) fn random_operations_with<S: SlabPolicy<VirtualSlots> + 'static>(
+    options: &StackOptions,
+    slots: u32,
+) {
     let caches = prop::collection::vec(params(), 3);
     let steps = prop::collection::vec(step(), 1..120);
     check(24, (caches, steps), |(caches, steps)| {

@@ -242,8 +242,10 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
         counters.page_sections = self.stack.pages().pcp_totals().critical_sections;
         for cache in self.caches() {
             let stats = self.stack.cache(cache).stats();
-            counters.slab_lock += stats.list_lock.acquisitions + stats.barn_lock.acquisitions;
-            counters.slab_contended += stats.list_lock.contentions + stats.barn_lock.contentions;
+            for lock in [stats.list_lock, stats.slab_lock, stats.barn_lock] {
+                counters.slab_lock += lock.acquisitions;
+                counters.slab_contended += lock.contentions;
+            }
             counters.slabs += stats.slabs_allocated;
         }
         counters
