@@ -14,7 +14,7 @@ use crate::slab::slqb::policy::Slqb;
 use crate::slab::stats::SlabStats;
 use crate::slab::table::CacheTable;
 use quarry_sys::os::FakeOs;
-use quarry_sys::percpu::{Object, PerCpu, SlotIndex, VirtualSlots};
+use quarry_sys::percpu::{Lists, Object, SlotIndex, VirtualSlots};
 use std::cell::Cell;
 
 thread_local! {
@@ -26,8 +26,8 @@ pub(super) fn on_cpu(cpu: u32) {
     CPU.set(cpu);
 }
 
-pub(super) struct Bed {
-    percpu: Box<VirtualSlots>,
+pub(super) struct Bed<P: Lists = VirtualSlots> {
+    percpu: Box<P>,
     pages: PageAllocator,
     metadata: Metadata,
     caches: CacheTable,
@@ -40,18 +40,38 @@ pub(super) struct Bed {
 impl Bed {
     /// A cache of objects of `size` bytes on 4 virtual CPUs.
     pub(super) fn new(size: usize, config: &PageConfig) -> Self {
-        let os: &'static FakeOs = Box::leak(Box::new(FakeOs::new(4096)));
-        let percpu = Box::new(VirtualSlots::INERT);
-        percpu.choice().declare(4, || CPU.get());
-        percpu.init(os).expect("the fake OS refuses nothing");
         on_cpu(0);
+        Self::with(size, config, |percpu: &VirtualSlots| percpu.choice().declare(4, || CPU.get()))
+    }
+
+    /// Allocates `count` objects on a CPU.
+    pub(super) fn alloc(&self, cpu: u32, count: usize) -> Vec<Object> {
+        on_cpu(cpu);
+        (0..count).map(|_| self.try_alloc().expect("there is memory")).collect()
+    }
+
+    /// Frees objects on a CPU, first to last.
+    pub(super) fn free(&self, cpu: u32, objects: impl IntoIterator<Item = Object>) {
+        on_cpu(cpu);
+        objects.into_iter().for_each(|object| self.free_one(object));
+    }
+}
+
+impl<P: Lists> Bed<P> {
+    /// A cache of objects of `size` bytes on slots that `declare` sets up.
+    pub(super) fn with(size: usize, config: &PageConfig, declare: impl FnOnce(&P)) -> Self {
+        let os: &'static FakeOs = Box::leak(Box::new(FakeOs::new(4096)));
+        let percpu = Box::new(P::INERT);
+        declare(&percpu);
+        percpu.init(os).expect("the fake OS refuses nothing");
+        let slots = percpu.area().slots();
         let mut bed = Self {
             percpu,
-            pages: PageAllocator::build(os, config, 4).expect("the fake OS refuses nothing"),
+            pages: PageAllocator::build(os, config, slots).expect("the fake OS refuses nothing"),
             metadata: Metadata::new(os),
             caches: CacheTable::new(),
             limits: CacheLimits::new(),
-            policy: <Slqb as SlabPolicy<VirtualSlots>>::NEW,
+            policy: <Slqb as SlabPolicy<P>>::NEW,
             id: CacheId::new(1),
         };
         let params = CacheParams { size, align: 16 };
@@ -62,7 +82,7 @@ impl Bed {
         bed
     }
 
-    pub(super) fn context(&self) -> SlabContext<'_, VirtualSlots> {
+    pub(super) fn context(&self) -> SlabContext<'_, P> {
         SlabContext {
             percpu: &self.percpu,
             pages: &self.pages,
@@ -83,7 +103,7 @@ impl Bed {
     }
 
     /// Calls `look` with the cache as the policy's own files see it.
-    pub(super) fn own<R>(&self, look: impl FnOnce(&SlqbCache<'_, VirtualSlots>) -> R) -> R {
+    pub(super) fn own<R>(&self, look: impl FnOnce(&SlqbCache<'_, P>) -> R) -> R {
         let context = self.context();
         look(&self.policy.of(&context, self.cache()))
     }
@@ -104,19 +124,10 @@ impl Bed {
             .or_else(|| self.policy.alloc_slow(&self.context(), self.cache()))
     }
 
-    /// Allocates `count` objects on a CPU.
-    pub(super) fn alloc(&self, cpu: u32, count: usize) -> Vec<Object> {
-        on_cpu(cpu);
-        (0..count).map(|_| self.try_alloc().expect("there is memory")).collect()
-    }
-
-    /// Frees objects on a CPU, first to last.
-    pub(super) fn free(&self, cpu: u32, objects: impl IntoIterator<Item = Object>) {
-        on_cpu(cpu);
-        for object in objects {
-            // SAFETY: the tests free what they have allocated, once.
-            unsafe { self.policy.free_bulk(&self.context(), self.cache(), &[object]) };
-        }
+    /// Frees an object.
+    pub(super) fn free_one(&self, object: Object) {
+        // SAFETY: the tests free what they have allocated, once.
+        unsafe { self.policy.free_bulk(&self.context(), self.cache(), &[object]) };
     }
 
     pub(super) fn stats(&self) -> SlabStats {

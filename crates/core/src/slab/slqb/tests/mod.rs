@@ -2,6 +2,8 @@
 //! policy as a whole: the suites, and the model `tests/model`.
 
 mod bed;
+#[cfg(quarry_model)]
+mod model_trim;
 mod nodes;
 mod rules;
 mod trim;
