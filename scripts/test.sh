@@ -97,9 +97,9 @@ step_programs() {
     cargo test -p quarry-preload --test main programs:: -- --skip programs::short::
 }
 
-# What an allocator owes to every program, under each slab policy. Skipped are accounts that only the
-# default policy keeps, stray writes that it alone promises to survive, and what tries all libraries
-# at once.
+# What an allocator owes to every program, under each slab policy. Skipped are accounts that only
+# the default policy keeps, stray writes that not every policy survives, and what tries all
+# libraries at once.
 step_policies() {
     local slab status=0
     local -x QUARRY_LIBRARY
