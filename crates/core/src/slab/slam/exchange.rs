@@ -25,7 +25,11 @@ pub(super) type Buffer = [MaybeUninit<Object>; MOST];
 impl<P: Arrays> SlamCache<'_, P> {
     /// Serves a miss from the CPU's stock or inbox, up to `sheaf` objects, where there are some.
     #[inline]
-    pub(super) fn take_bundles(&self, cpu: &CpuCache, sheaf: usize) -> Option<Object> {
+    pub(super) fn take_bundles(
+        &self,
+        (slot, cpu): (SlotIndex, &CpuCache),
+        sheaf: usize,
+    ) -> Option<Object> {
         let (from, chain) = cpu.stocks().into_iter().find_map(|stock| {
             let chain = stock.take();
             chain.head.map(|_| (stock, chain))
@@ -37,7 +41,9 @@ impl<P: Arrays> SlamCache<'_, P> {
         // What is left of an inbox is the CPU's own from now on.
         self.keep(cpu, from, rest);
         // SAFETY: `untie` wrote the first `taken` elements, at least a bundle's.
-        let (object, rest) = unsafe { written(&buffer, taken) }.split_last()?;
+        let objects = unsafe { written(&buffer, taken) };
+        self.own(slot, objects);
+        let (object, rest) = objects.split_last()?;
         local::add(&cpu.alloc_slow, 1);
         if self.context.percpu.push_batch(self.array(), rest) {
             local::add(&cpu.batched_in, rest.len() as u64);
