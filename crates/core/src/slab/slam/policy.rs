@@ -151,10 +151,8 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
         let seen = Miss::Full { foreign, leaving: miss.sheaf };
         let mode = cpu.note(seen, context.mechanisms.slam_mode);
         let remote = mode == SlamMode::Remote;
-        if mode == SlamMode::Array
-            || miss.has_grown
-            || !own.make_way((slot, cpu), object, miss.sheaf, remote)
-        {
+        let is_shared = mode == SlamMode::Array || remote && !foreign;
+        if is_shared || miss.has_grown || !own.make_way((slot, cpu), object, miss.sheaf, remote) {
             self.sheaf.free_missed(context, cache, object, miss);
         }
     }
