@@ -411,21 +411,27 @@ impl Sheaf {
         self.park(context, cache, &[object]);
     }
 
-    /// Serves a request that missed the array from the barn, else from the slabs. Calls `pressed`
-    /// where memory that was never touched was taken, when the barns have given what they must.
+    /// Serves a request that missed the array from the barn, else from the slabs. Lets `taken` look
+    /// at the objects that come to the CPU with it, and calls `pressed` where memory that was never
+    /// touched was taken, when the barns have given what they must.
     #[inline]
     pub(super) fn alloc_missed<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
         miss: Miss,
+        taken: impl Fn(&[Object]),
         pressed: impl FnOnce(),
     ) -> Option<Object> {
         let sheaf = miss.sheaf.max(1);
         let (percpu, array) = (context.percpu, cache.id().array());
         let (_, barn) = self.of(cache).barns.here(context);
-        barn.hand_out(context.limits, sheaf, |rest| percpu.push_batch(array, rest))
-            .or_else(|| self.alloc_from_slabs(context, cache, sheaf, pressed))
+        let accept = |rest: &[Object]| {
+            taken(rest);
+            percpu.push_batch(array, rest)
+        };
+        barn.hand_out(context.limits, sheaf, accept)
+            .or_else(|| self.alloc_from_slabs(context, cache, sheaf, taken, pressed))
     }
 
     /// Frees an object that missed the array: into the array, if it has more room by now, else
@@ -462,6 +468,7 @@ impl Sheaf {
         context: &SlabContext<'_, P>,
         cache: &Cache,
         sheaf: usize,
+        taken_too: impl Fn(&[Object]),
         pressed: impl FnOnce(),
     ) -> Option<Object> {
         let own = self.of(cache);
@@ -477,6 +484,7 @@ impl Sheaf {
         // SAFETY: the slabs wrote the first `taken` elements.
         let (object, rest) = unsafe { written(&buffer, taken) }.split_last()?;
         count(&own.alloc_slow, 1);
+        taken_too(rest);
         self.park(context, cache, rest);
         Some(*object)
     }
@@ -684,7 +692,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
             return Some(object);
         }
         let miss = self.note_miss(context, cache, percpu.current(), (false, true));
-        self.alloc_missed(context, cache, miss, || {})
+        self.alloc_missed(context, cache, miss, |_| {}, || {})
     }
 
     unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {

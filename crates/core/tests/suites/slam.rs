@@ -70,7 +70,7 @@ fn locks(bed: &SlamBed, id: CacheId, work: impl FnOnce()) -> (u64, u64) {
 fn long_bursts_come_back_without_a_lock() {
     let (bed, id) = bed();
     let (barn, slabs) = locks(&bed, id, || bursts(&bed, id, 2, LONG));
-    assert!(barn > 100 && slabs > 0, "mode array: {barn} and {slabs}");
+    assert!(barn > 50 && slabs > 0, "mode array at first: {barn} and {slabs}");
     bursts(&bed, id, 2, LONG);
     assert_eq!(stats(&bed, id).mode_changes, 1, "linked");
     bursts(&bed, id, 1, LONG);

@@ -1,9 +1,7 @@
-//! Traffic that changes: two threads work on small sets of their own, then one allocates what the
-//! other frees, then both allocate and free more at a time than an allocator keeps for a CPU. All
-//! blocks have one size, so that one cache sees all of it.
-//!
-//! Who allocates in the second phase changes from cycle to cycle. A cycle takes some milliseconds,
-//! and a sample has whole ones.
+//! Traffic that changes: two threads work on small sets of their own, then the first allocates what
+//! the second frees, then both allocate and free more at a time than an allocator keeps for a CPU.
+//! All blocks have one size, so that one cache sees all of it. A cycle of these phases takes some
+//! milliseconds, and a sample has whole ones.
 
 use super::handover::{self, BURST, HEAD, Queue};
 use super::heap::{Block, Heap};
@@ -30,8 +28,8 @@ struct Shared {
     /// Arrivals at the meeting point.
     arrived: AtomicUsize,
     is_over: AtomicBool,
-    /// From the first thread to the second, and back.
-    queues: [Queue; 2],
+    /// From the first thread to the second.
+    queue: Queue,
 }
 
 /// One of the two threads.
@@ -42,9 +40,8 @@ struct Side<'a> {
     set: Vec<Option<Block>>,
     long: Vec<Option<Block>>,
     meetings: usize,
-    cycles: usize,
-    sent: usize,
-    received: usize,
+    /// Heads that the thread has sent or received.
+    passed: usize,
 }
 
 fn places(count: usize) -> Vec<Option<Block>> {
@@ -56,7 +53,7 @@ fn places(count: usize) -> Vec<Option<Block>> {
 impl<'a> Side<'a> {
     fn new(heap: Heap, shared: &'a Shared, number: usize) -> Self {
         let (set, long) = (places(SET), places(LONG));
-        Self { heap, shared, number, set, long, meetings: 0, cycles: 0, sent: 0, received: 0 }
+        Self { heap, shared, number, set, long, meetings: 0, passed: 0 }
     }
 
     /// Waits for the other thread. Returns false if there is no other cycle.
@@ -82,22 +79,18 @@ impl<'a> Side<'a> {
 
     /// A phase in which blocks change hands. Returns when all have been freed.
     fn hand_over(&mut self) {
-        let queue = &self.shared.queues[self.cycles % 2];
-        if self.cycles % 2 == self.number {
-            for _ in 0..HANDED_BURSTS {
-                handover::send_burst(self.heap, queue, &mut self.sent, HEAD);
+        let queue = &self.shared.queue;
+        let all = self.passed + HANDED_BURSTS * BURST;
+        while self.passed < all {
+            if self.number == 0 {
+                handover::send_burst(self.heap, queue, &mut self.passed, HEAD);
+                continue;
             }
-            let all = self.sent;
-            handover::wait_until(|| (queue.received() == all).then_some(()));
-        } else {
-            let all = self.received + HANDED_BURSTS * BURST;
-            while self.received < all {
-                let received = self.received;
-                let sent =
-                    handover::wait_until(|| Some(queue.sent()).filter(|sent| *sent > received));
-                queue.free_up_to(self.heap, &mut self.received, sent);
-            }
+            let passed = self.passed;
+            let sent = handover::wait_until(|| Some(queue.sent()).filter(|sent| *sent > passed));
+            queue.free_up_to(self.heap, &mut self.passed, sent);
         }
+        handover::wait_until(|| (queue.received() == all).then_some(()));
     }
 
     /// A phase of long bursts.
@@ -118,7 +111,6 @@ impl<'a> Side<'a> {
         self.hand_over();
         self.meet();
         self.burst();
-        self.cycles += 1;
     }
 
     fn finish(self) {
@@ -129,8 +121,11 @@ impl<'a> Side<'a> {
 }
 
 pub(super) fn run(heap: Heap, budget: Budget, others: Others<'_>) -> Window {
-    let queues = [Queue::new(), Queue::new()];
-    let shared = Shared { arrived: AtomicUsize::new(0), is_over: AtomicBool::new(false), queues };
+    let shared = Shared {
+        arrived: AtomicUsize::new(0),
+        is_over: AtomicBool::new(false),
+        queue: Queue::new(),
+    };
     thread::scope(|scope| {
         let other = scope.spawn(|| {
             others.pin(0);
@@ -161,7 +156,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn both_threads_do_whole_cycles_by_turns() {
+    fn both_threads_do_whole_cycles() {
         let budget = Budget { warm_up: Duration::ZERO, measured: Duration::from_millis(1) };
         let window = run(Heap::of_this_process(), budget, Others { count: 1, cpus: &[] });
         assert!(window.operations >= BLOCKS as u64);

@@ -23,9 +23,13 @@ const INBOX_BYTES: u64 = 1 << 20;
 pub(super) type Buffer = [MaybeUninit<Object>; MOST];
 
 impl<P: Arrays> SlamCache<'_, P> {
-    /// Serves a miss from the CPU's stock or inbox, up to `sheaf` objects, where there are some.
+    /// Serves a miss from the CPU's inbox or stock, up to `sheaf` objects, where there are some.
     #[inline]
-    pub(super) fn take_bundles(&self, cpu: &CpuCache, sheaf: usize) -> Option<Object> {
+    pub(super) fn take_bundles(
+        &self,
+        (slot, cpu): (SlotIndex, &CpuCache),
+        sheaf: usize,
+    ) -> Option<Object> {
         let (from, chain) = cpu.stocks().into_iter().find_map(|stock| {
             let chain = stock.take();
             chain.head.map(|_| (stock, chain))
@@ -34,10 +38,11 @@ impl<P: Arrays> SlamCache<'_, P> {
         let most = sheaf.clamp(self.bundle, MOST);
         let (taken, rest) = self.untie(chain, &mut buffer[..most]);
         self.count_out(from, chain.bundles - rest.bundles);
-        // What is left of an inbox is the CPU's own from now on.
         self.keep(cpu, from, rest);
         // SAFETY: `untie` wrote the first `taken` elements, at least a bundle's.
-        let (object, rest) = unsafe { written(&buffer, taken) }.split_last()?;
+        let objects = unsafe { written(&buffer, taken) };
+        self.own(slot, objects);
+        let (object, rest) = objects.split_last()?;
         local::add(&cpu.alloc_slow, 1);
         if self.context.percpu.push_batch(self.array(), rest) {
             local::add(&cpu.batched_in, rest.len() as u64);
@@ -67,17 +72,18 @@ impl<P: Arrays> SlamCache<'_, P> {
         (taken, chain)
     }
 
-    /// Puts the rest of a chain that came `from` the CPU's stock or inbox into its stock.
+    /// Puts the rest of a chain back that came `from` one of the CPU's stocks.
     #[inline]
     fn keep(&self, cpu: &CpuCache, from: &Stock, rest: Chain) {
-        let is_moved = !core::ptr::eq(from, &cpu.stock);
-        from.note_lowest(if is_moved { 0 } else { rest.bundles });
-        if is_moved {
+        let is_opened = core::ptr::eq(from, &cpu.inbox);
+        let home = if is_opened { &cpu.opened } else { from };
+        from.note_lowest(if is_opened { 0 } else { rest.bundles });
+        if is_opened {
             self.count_out(from, rest.bundles);
-            self.count_in(&cpu.stock, rest.bundles);
+            self.count_in(home, rest.bundles);
         }
-        if let Err(rest) = cpu.stock.put_back(rest) {
-            self.push_behind(&cpu.stock, rest);
+        if let Err(rest) = home.put_back(rest) {
+            self.push_behind(home, rest);
         }
     }
 

@@ -18,7 +18,7 @@
 //! CPU that allocates from its slab.
 //!
 //! The mode is a hint. Every mode uses up what others have left: a CPU whose array is empty takes
-//! from its stock, from its inbox, from the barn, from the slabs. So nothing is drained when a mode
+//! from its inbox, from its stock, from the barn, from the slabs. So nothing is drained when a mode
 //! changes: a CPU does it by one store, and no other CPU is stopped or asked.
 //!
 //! Stock and inbox are the same structure ([`stock::Stock`]): one atomic word that names a chain of

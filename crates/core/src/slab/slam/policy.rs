@@ -23,6 +23,9 @@ use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Arrays, Object, Push, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
+/// Of the objects that come to a CPU together every so many are looked at.
+const OWNED_STEP: usize = 16;
+
 /// The policy; see the module.
 pub struct Slam {
     /// Arrays, barns and slabs.
@@ -45,10 +48,14 @@ impl<P: Arrays> SlamCache<'_, P> {
         self.cache.id().array()
     }
 
-    /// Notes that `slot` got an object by a miss: its slab is the slot's.
+    /// Notes that `slot` got objects by a miss: their slabs are the slot's. Objects that come
+    /// together mostly are neighbours, so a look at a few of them meets all slabs.
     #[inline]
-    fn own(&self, slot: SlotIndex, object: Object) {
-        self.tables.owners.note(self.context.slab_of(self.cache, object), slot);
+    pub(super) fn own(&self, slot: SlotIndex, objects: &[Object]) {
+        let step = (self.cache.objects() as usize / 2).clamp(1, OWNED_STEP);
+        for object in objects.iter().rev().step_by(step) {
+            self.tables.owners.note(self.context.slab_of(self.cache, *object), slot);
+        }
     }
 }
 
@@ -124,11 +131,10 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
         let mode = cpu.note(Miss::Empty, context.mechanisms.slam_mode);
         let may_widen = mode != SlamMode::Remote;
         let miss = self.sheaf.note_miss(context, cache, slot, (false, may_widen));
-        let object = own
-            .take_bundles(cpu, miss.sheaf)
-            .or_else(|| self.sheaf.alloc_missed(context, cache, miss, || self.relieve(context)))?;
-        own.own(slot, object);
-        Some(object)
+        own.take_bundles((slot, cpu), miss.sheaf).or_else(|| {
+            let taken = |objects: &[Object]| own.own(slot, objects);
+            self.sheaf.alloc_missed(context, cache, miss, taken, || self.relieve(context))
+        })
     }
 
     unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
@@ -146,10 +152,8 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
         let seen = Miss::Full { foreign, leaving: miss.sheaf };
         let mode = cpu.note(seen, context.mechanisms.slam_mode);
         let remote = mode == SlamMode::Remote;
-        if mode == SlamMode::Array
-            || miss.has_grown
-            || !own.make_way((slot, cpu), object, miss.sheaf, remote)
-        {
+        let is_shared = mode == SlamMode::Array || remote && !foreign;
+        if is_shared || miss.has_grown || !own.make_way((slot, cpu), object, miss.sheaf, remote) {
             self.sheaf.free_missed(context, cache, object, miss);
         }
     }

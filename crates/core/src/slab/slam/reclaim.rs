@@ -50,10 +50,10 @@ impl<P: Arrays> SlamCache<'_, P> {
         given
     }
 
-    /// Gives all that a slot holds for the cache; returns whether there was anything.
+    /// Gives all that waits for a slot; returns whether there was anything.
     fn give_all(&self, cpu: &CpuCache) -> bool {
         let given = cpu.stocks().map(|stock| self.give_some(stock, u64::MAX));
-        given != [0, 0]
+        given.into_iter().any(|bundles| bundles > 0)
     }
 
     /// Puts back the rest of a chain that was taken from `stock`, to it or to the slabs.

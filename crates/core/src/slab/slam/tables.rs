@@ -37,6 +37,8 @@ pub(super) struct CpuCache {
     pub(super) batched_out: AtomicU64,
     /// Objects that others have freed for the CPU.
     pub(super) inbox: Stock,
+    /// The rest of an inbox that the CPU has opened: others would push in front of it.
+    pub(super) opened: Stock,
     /// Times that the mode was changed.
     pub(super) changes: AtomicU64,
 }
@@ -58,9 +60,10 @@ impl CpuCache {
         mode
     }
 
-    /// Stock and inbox.
-    pub(super) fn stocks(&self) -> [&Stock; 2] {
-        [&self.stock, &self.inbox]
+    /// All that wait for the CPU, the first one first: objects that have just been freed elsewhere
+    /// are warmer than a stock.
+    pub(super) fn stocks(&self) -> [&Stock; 3] {
+        [&self.opened, &self.inbox, &self.stock]
     }
 }
 

@@ -13,7 +13,8 @@
 //! To stay remote 1/2 and 1/4 are enough, and to stay linked half of [`LONG`].
 //!
 //! A mode that is not the present one must fit [`WINS`] looks in a row (looks without an opinion do
-//! not count) until the CPU takes it. A CPU whose misses are few has no reason to change.
+//! not count) until the CPU takes it. A long run has lasted for more looks than that already. A CPU
+//! whose misses are few has no reason to change.
 
 use crate::slab::mechanisms::SlamMode;
 use quarry_sys::primitive::{AtomicU64, Ordering};
@@ -136,7 +137,8 @@ impl Seen {
             None => {}
             Some(mode) if mode == self.mode => self.wins = 0,
             Some(mode) => {
-                self.wins = if mode == self.rival { self.wins + 1 } else { 1 };
+                let looks = if mode == SlamMode::Linked { WINS } else { 1 };
+                self.wins = if mode == self.rival { self.wins + looks } else { looks };
                 self.rival = mode;
                 if self.wins >= WINS {
                     (self.mode, self.wins) = (mode, 0);
