@@ -5,6 +5,7 @@ use crate::library::{self, LibraryError};
 use crate::options::Setting;
 use crate::program::{self, CannotRun, CommandLine};
 use quarry_compare::{BuiltIn, Ending, Request, Runs, compare};
+use quarry_core::slab::slab_names;
 use quarry_harness::Usage;
 use std::env;
 use std::io::{self, Write};
@@ -131,7 +132,8 @@ pub(crate) fn run(args: CompareArgs, out: &mut dyn Write) -> i32 {
         Ok(setting) => Ok((format!("QUARRY_{}", setting.key), setting.value)),
         Err(error) => Err(Usage(format!("--allocators: {error}")).into()),
     };
-    let built_in = BuiltIn { find: &find, setting: &setting };
+    let slabs: Vec<&str> = slab_names().collect();
+    let built_in = BuiltIn { slabs: &slabs, find: &find, setting: &setting };
     match compare(&request, &built_in, out) {
         Ok(Ending::Complete) => 0,
         Ok(Ending::Incomplete) => EXIT_INCOMPLETE,

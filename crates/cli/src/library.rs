@@ -2,6 +2,7 @@
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use quarry_compare::interpose;
+use quarry_core::slab::slab_policy;
 use quarry_harness::Usage;
 use quarry_harness::launch::{NOT_PRELOADABLE, is_preloadable};
 use std::ffi::OsString;
@@ -78,9 +79,9 @@ impl LibraryError {
     }
 }
 
-/// File name of the shared object with a slab policy.
+/// File name of the shared object with a slab policy, whose name may be an alias.
 fn file_name(slab: Option<&str>) -> String {
-    match slab {
+    match slab.map(|name| slab_policy(name).map_or(name, |policy| policy.name)) {
         None | Some(DEFAULT_SLAB) => "libquarry.so".to_owned(),
         Some(slab) => format!("libquarry-{slab}.so"),
     }
@@ -194,7 +195,8 @@ mod tests {
     fn one_library_per_slab_policy() {
         assert_eq!(file_name(None), "libquarry.so");
         assert_eq!(file_name(Some("sheaf")), "libquarry.so");
-        assert_eq!(file_name(Some("slub")), "libquarry-slub.so");
+        assert_eq!(file_name(Some("slub-3.0")), "libquarry-slub-3.0.so");
+        assert_eq!(file_name(Some("slub")), "libquarry-slub-4.9.so", "an alias");
     }
 
     #[test]

@@ -9,14 +9,13 @@ use std::path::PathBuf;
 
 /// Quarry's shared objects and options, which come with the command.
 pub struct BuiltIn<'a> {
+    /// Slab policies: `quarry-NAME` is the shared object that has one.
+    pub slabs: &'a [&'a str],
     /// Finds the shared object with a slab policy; `None` is the default one.
     pub find: &'a dyn Fn(Option<&str>) -> Result<PathBuf>,
     /// Checks `KEY=VALUE` and gives the name of the variable and the value.
     pub setting: &'a dyn Fn(&str) -> Result<(String, String)>,
 }
-
-/// Slab policies that have a shared object of their own.
-const SLABS: [&str; 1] = ["slub"];
 
 /// Looks for what was asked for: `NAME`, `NAME:KEY=VALUE` or `NAME=FILE`.
 ///
@@ -45,7 +44,7 @@ fn find_one(specification: &str, label: &str, built_in: &BuiltIn<'_>) -> Result<
         _ => (specification, ""),
     };
     let slab = name.strip_prefix(QUARRY).and_then(|rest| rest.strip_prefix('-'));
-    let is_quarry = name == QUARRY || slab.is_some_and(|slab| SLABS.contains(&slab));
+    let is_quarry = name == QUARRY || slab.is_some_and(|slab| built_in.slabs.contains(&slab));
     let (allocator, settings) = if is_quarry {
         let mut settings = quarry_settings(settings, built_in)?;
         // The slab policy is compiled in.
@@ -54,7 +53,7 @@ fn find_one(specification: &str, label: &str, built_in: &BuiltIn<'_>) -> Result<
         let found = found.map(|path| allocators::preloaded(label, path, None));
         (allocators::or_absent(label, found)?, settings)
     } else {
-        (look_for(name)?, other_settings(name, settings)?)
+        (look_for(name, built_in)?, other_settings(name, settings)?)
     };
     Ok(allocator.map(|allocator| {
         let pairs: Vec<(&str, &str)> =
@@ -71,19 +70,15 @@ fn label(specification: &str) -> &str {
     }
 }
 
-fn look_for(name: &str) -> Result<Maybe<Allocator>> {
-    let known = known();
+fn look_for(name: &str, built_in: &BuiltIn<'_>) -> Result<Maybe<Allocator>> {
+    let mut known = allocators::known();
     if !name.contains('=') && !known.contains(&name) {
-        return Err(nearest::unknown("allocator", name, &[&known[..], &["NAME=FILE"]].concat()));
+        let others: Vec<_> = built_in.slabs.iter().map(|slab| format!("{QUARRY}-{slab}")).collect();
+        known.extend(others.iter().map(String::as_str));
+        known.push("NAME=FILE");
+        return Err(nearest::unknown("allocator", name, &known));
     }
     allocators::find(name, &|| bail!("built in"))
-}
-
-/// Names that need no file.
-pub(super) fn known() -> Vec<&'static str> {
-    let mut known = allocators::known();
-    known.push("quarry-slub");
-    known
 }
 
 fn quarry_settings(text: &str, built_in: &BuiltIn<'_>) -> Result<Vec<(String, String)>> {
@@ -134,7 +129,8 @@ mod tests {
             Some((key, value)) => Ok((format!("QUARRY_{key}"), value.to_owned())),
             None => bail!("--set {text}: no '='"),
         };
-        let built_in = BuiltIn { find: &find, setting: &setting };
+        let built_in =
+            BuiltIn { slabs: &["sheaf", "slub-4.9", "slub"], find: &find, setting: &setting };
         let specifications: Vec<String> = specifications.iter().map(|s| (*s).to_owned()).collect();
         super::find(&specifications, &built_in)
     }

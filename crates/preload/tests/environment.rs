@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
-use crate::support::{Outcome, Run, library, program, scratch};
+use crate::support::{Outcome, Run, libraries, library, program, scratch, slab_policy};
+use quarry_core::slab::slab_names;
 
 fn environment() -> Run {
     Run::new(program("environment.c")).without_stats()
@@ -43,8 +44,8 @@ fn unknown_name() {
 #[test]
 fn wrong_values() {
     for (name, value, accepted) in [
-        ("QUARRY_PCP", "bogus", ["order0", "v2016", "v6.7"].as_slice()),
-        ("QUARRY_PCP", "", ["order0", "v2016", "v6.7"].as_slice()),
+        ("QUARRY_PCP", "bogus", ["order0", "v2016", "v6.18"].as_slice()),
+        ("QUARRY_PCP", "", ["order0", "v2016", "v6.18"].as_slice()),
         ("QUARRY_FREE_LIST", "bogus", ["per_page", "one_section"].as_slice()),
         ("QUARRY_DISABLE", "yes", ["0", "1"].as_slice()),
         ("QUARRY_LIMIT", "12Q", [].as_slice()),
@@ -64,11 +65,15 @@ fn one_line_for_each_mistake() {
     assert_eq!(outcome.stderr.lines().count(), 2, "{outcome}");
 }
 
+/// All page policies.
+const POLICIES: [&str; 8] =
+    ["order0", "order0-63", "order0-310", "v2016", "v5.14", "v5.18", "v6.7", "v6.18"];
+
 /// Every policy that can be chosen serves the same programs.
 #[test]
 fn every_accepted_value() {
     for (name, values) in [
-        ("QUARRY_PCP", ["order0", "order0-63", "order0-310", "v2016", "v6.7"].as_slice()),
+        ("QUARRY_PCP", POLICIES.as_slice()),
         ("QUARRY_FREE_LIST", ["per_page", "one_section"].as_slice()),
         ("QUARRY_RESERVE", ["1G", "64G"].as_slice()),
         ("QUARRY_LIMIT", ["8G"].as_slice()),
@@ -262,17 +267,48 @@ fn statistics_of_a_program_that_allocates_nothing() {
     assert_eq!(outcome.stderr.lines().count(), 1, "{outcome}");
 }
 
-/// The slab policy is compiled in: another one is another library.
+/// The slab policy is compiled in: another one is another library, of all those that are built.
 #[test]
 fn a_slab_policy_that_the_library_has_not() {
-    let library = library().expect("the library is under test");
-    let is_slub = library.to_string_lossy().contains("slub");
-    let (own, other) = if is_slub { ("slub", "sheaf") } else { ("sheaf", "slub") };
-    let outcome = environment().env("QUARRY_SLAB", other).finish();
-    let expected = format!("QUARRY_SLAB={other}: {own} is compiled in here");
-    one_line_with(outcome, &[&expected, "quarry run --slab"]);
-    let outcome = environment().env("QUARRY_SLAB", own).finish().success();
-    assert_eq!(outcome.stderr, "", "{outcome}");
+    let mut tried = 0;
+    for library in libraries() {
+        let own = slab_policy(&library);
+        let run =
+            |slab| environment().env("LD_PRELOAD", &library).env("QUARRY_SLAB", slab).finish();
+        for name in slab_names() {
+            let meant = quarry_core::slab::slab_policy(name).expect("it is a name").name;
+            if meant == own {
+                let outcome = run(name).success();
+                assert_eq!(outcome.stdout, "quarry secure=0\n", "{outcome}");
+                assert_eq!(outcome.stderr, "", "{outcome}");
+            } else {
+                let expected = format!("QUARRY_SLAB={name}: {own} is compiled in here");
+                one_line_with(run(name), &[&expected, "quarry run --slab"]);
+            }
+        }
+        let accepted: Vec<&str> = slab_names().collect();
+        one_line_with(run("slob"), &[&["QUARRY_SLAB=slob"], &accepted[..]].concat());
+        tried += 1;
+    }
+    assert!(tried > 0, "no library is there");
+}
+
+/// Mechanisms that a policy has not are mechanisms that it does without already.
+#[test]
+fn mechanisms_can_be_left_out() {
+    for library in libraries() {
+        for without in ["merging", "cpu-partial", "alien", "shared", "alien,shared,cpu-partial"] {
+            let stress = Run::new(program("stress.c")).args(["7", "4", "4000", "fork"]);
+            let run = stress.env("LD_PRELOAD", &library).env("QUARRY_SLAB_WITHOUT", without);
+            let outcome = run.finish().success();
+            assert_eq!(outcome.stderr, "", "{outcome}");
+            let served = format!("(quarry, {})", slab_policy(&library));
+            assert!(outcome.stats().text().contains(&served), "{served}\n{outcome}");
+        }
+        let bogus = environment().env("LD_PRELOAD", &library).env("QUARRY_SLAB_WITHOUT", "luck");
+        let accepted = ["QUARRY_SLAB_WITHOUT=luck", "merging", "cpu-partial", "alien", "shared"];
+        one_line_with(bogus.finish(), &accepted);
+    }
 }
 
 /// Each process of a family appends its own tables.

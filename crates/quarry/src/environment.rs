@@ -5,6 +5,7 @@ use crate::statistics;
 use crate::variables::each_entry;
 use quarry_core::heap::options::{OPTIONS, OptionError, StackOptions};
 use quarry_core::pcp::FaultPolicy;
+use quarry_core::slab::slab_policy;
 use quarry_sys::confined::is_confined;
 use quarry_sys::primitive::{AtomicBool, Ordering};
 use quarry_sys::report::warn;
@@ -70,10 +71,12 @@ fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &[u8]
             "CGROUP" => settings.cgroup = value == "1",
             "PURGE_DELAY" => settings.purge_delay_ms = value.parse().unwrap_or(-1),
             "STATS" => statistics::prepare(value),
-            "SLAB" if value != SLAB => warn(format_args!(
-                "QUARRY_SLAB={value}: {SLAB} is compiled in here; `quarry run --slab {value}` \
+            "SLAB" if slab_policy(value).is_none_or(|wanted| wanted.name != SLAB) => {
+                warn(format_args!(
+                    "QUARRY_SLAB={value}: {SLAB} is compiled in here; `quarry run --slab {value}` \
                  takes the library that has {value}"
-            )),
+                ))
+            }
             _ => {}
         },
         Err(OptionError::UnknownName) => {

@@ -6,18 +6,22 @@ use quarry_core::stack::{Stack, StackConfig};
 use quarry_sys::percpu::NativeSlots;
 use quarry_sys::primitive::{AtomicU32, Ordering};
 
-/// The slab policy that is compiled in: what `QUARRY_BUILD_SLAB` names while this crate is built.
-pub(crate) const SLAB: &str = match option_env!("QUARRY_BUILD_SLAB") {
-    Some(name) => name,
-    None => SLAB_POLICIES[0].name,
+/// The line of the slab policy that is compiled in: the one that `QUARRY_BUILD_SLAB` names while
+/// this crate is built, or the default.
+const LINE: usize = match option_env!("QUARRY_BUILD_SLAB") {
+    Some(name) => line_of(name),
+    None => 0,
 };
+
+/// Its name.
+pub(crate) const SLAB: &str = SLAB_POLICIES[LINE].name;
 
 /// The policies of the process-wide instance.
 pub struct ProcessConfig;
 
 impl StackConfig for ProcessConfig {
     type PerCpu = NativeSlots;
-    type Slab = <Line<{ line_of(SLAB) }> as Registered>::Policy;
+    type Slab = <Line<LINE> as Registered>::Policy;
 }
 
 /// The instance. Its fast paths refuse everything until

@@ -74,7 +74,7 @@ fn with_a_wrong_option_nothing_runs() {
             .stderr(starts_with(format!("quarry run: {line}")))
             .stderr(predicate::function(|text: &str| text.lines().count() == 1));
     };
-    let policies = "order0, order0-63, order0-310, v2016 or v6.7\n";
+    let policies = "order0, order0-63, order0-310, v2016, v5.14, v5.18, v6.7 or v6.18\n";
     refused(
         &["--set", "PCP=order1"],
         &format!("--set PCP=order1: bad value; accepted: {policies}"),
@@ -82,10 +82,7 @@ fn with_a_wrong_option_nothing_runs() {
     refused(&["--set", "pcp="], &format!("--set PCP=: bad value; accepted: {policies}"));
     refused(&["--set", "SPEED=9"], "--set SPEED: no such option; accepted: STATS, ");
     refused(&["--set", "PCP"], "--set PCP: no '=' in it; accepted: KEY=VALUE\n");
-    refused(
-        &["--slab", "slob"],
-        "--slab: SLAB=slob: bad value; accepted: sheaf, slub or slub-locked\n",
-    );
+    refused(&["--slab", "slob"], "--slab: SLAB=slob: bad value; accepted: sheaf, ");
     refused(&["--set", "LIBRARY=/no/such.so"], "--set LIBRARY=/no/such.so: No such file ");
     refused(&["--stats=/no/such/folder/x"], "--stats=/no/such/folder/x: No such file ");
     refused(&["--set", "STATS=/dev/null"], "--stats=/dev/null: not a regular file; accepted: ");
@@ -95,7 +92,7 @@ fn with_a_wrong_option_nothing_runs() {
         .assert()
         .code(2)
         .stdout(is_empty())
-        .stderr("quarry run: QUARRY_SLAB=slob: bad value; accepted: sheaf, slub or slub-locked\n");
+        .stderr(starts_with("quarry run: QUARRY_SLAB=slob: bad value; accepted: sheaf, "));
 }
 
 #[test]
@@ -104,11 +101,11 @@ fn a_slab_policy_is_a_library_of_its_own() {
     for options in [&["--slab", "slub"][..], &["--set", "SLAB=slub"]] {
         let mut command = shop.run();
         command.args(options).args(["--", "env"]);
-        command.assert().success().stdout(contains("libquarry-slub.so\n"));
+        command.assert().success().stdout(contains("libquarry-slub-4.9.so\n"));
     }
     let mut command = shop.run();
-    command.env("QUARRY_SLAB", "slub").args(["--", "env"]);
-    command.assert().success().stdout(contains("libquarry-slub.so\n"));
+    command.env("QUARRY_SLAB", "slub-4.9").args(["--", "env"]);
+    command.assert().success().stdout(contains("libquarry-slub-4.9.so\n"));
 }
 
 /// Such an option was taken for the command.

@@ -11,11 +11,11 @@ pub(crate) struct Workshop {
 }
 
 impl Workshop {
-    /// Builds the stand-ins for the default library and for the one with the policy `slub`.
+    /// Builds the stand-ins for the default library and for the one with the policy `slub-4.9`.
     pub(crate) fn new() -> Self {
         let shop = Self { folder: tempfile::tempdir().expect("a temporary folder") };
         shop.compile("libquarry.so", "int quarry_stand_in;\n", &["-shared", "-fPIC"]);
-        fs::copy(shop.path("libquarry.so"), shop.path("libquarry-slub.so")).expect("a copy");
+        fs::copy(shop.path("libquarry.so"), shop.path("libquarry-slub-4.9.so")).expect("a copy");
         shop
     }
 

@@ -47,8 +47,9 @@ impl PcpSet {
         ListRef { store: &self.store, zones, index: self.store.index(slot, node), node }
     }
 
-    /// Takes one block of a node: from the list, from a refill, or from the zone; the latter two if
-    /// the zone stays above `mark`.
+    /// Takes one block of a node: from the list, from a refill, or from the zone. The latter two
+    /// serve only while the zone stays above `mark`; under a policy that tests every request, the
+    /// list as well.
     #[inline]
     pub(super) fn alloc(
         &self,
@@ -58,20 +59,47 @@ impl PcpSet {
         ask: &Ask,
         mark: Mark,
     ) -> Option<Page> {
-        with_policy!(&self.policy, policy => {
-            let list = policy.list(ask.order, listed_type(ask.migratetype));
-            if let Some(list) = list
-                && let Some(mut locked) = self.at(zones, slot, node).try_lock()
-            {
-                policy.before_alloc(&mut locked.lists.tuning);
-                if let Some(page) = locked.pop(list, ask.order) {
-                    return Some(page);
-                }
-                if let Some(page) = locked.refill_and_pop(policy, list, ask, mark) {
-                    return Some(page);
-                }
+        match self.policy {
+            PcpPolicy::V6_18(policy) => self.alloc_under(&policy, zones, (slot, node), ask, mark),
+            _ => self.alloc_as_chosen(zones, (slot, node), ask, mark),
+        }
+    }
+
+    /// The policies besides the default one, which would lose registers to them in one function.
+    #[inline(never)]
+    fn alloc_as_chosen(
+        &self,
+        zones: &Zones,
+        at: (SlotIndex, NodeId),
+        ask: &Ask,
+        mark: Mark,
+    ) -> Option<Page> {
+        with_policy!(&self.policy, policy => self.alloc_under(policy, zones, at, ask, mark))
+    }
+
+    #[inline(always)]
+    fn alloc_under<P: Policy>(
+        &self,
+        policy: &P,
+        zones: &Zones,
+        (slot, node): (SlotIndex, NodeId),
+        ask: &Ask,
+        mark: Mark,
+    ) -> Option<Page> {
+        if policy.tests_every_request() && !zones.zone(node).admits(ask, mark) {
+            return None;
+        }
+        if let Some(list) = policy.list(ask.order, listed_type(ask.migratetype))
+            && let Some(mut locked) = self.at(zones, slot, node).try_lock()
+        {
+            policy.before_alloc(&mut locked.lists.tuning);
+            if let Some(page) = locked.pop(list, ask.order) {
+                return Some(page);
             }
-        });
+            if let Some(page) = locked.refill_and_pop(&self.policy, list, ask, mark) {
+                return Some(page);
+            }
+        }
         self.alloc_at_zone(zones, slot, node, ask, mark)
     }
 
@@ -121,24 +149,26 @@ impl PcpSet {
         ask: &Ask,
         out: &mut [Page],
     ) -> usize {
-        with_policy!(&self.policy, policy => {
-            let Some(list) = policy.list(ask.order, listed_type(ask.migratetype)) else {
-                return self.bulk_at_zone(zones, slot, node, ask, Mark::Low, out);
-            };
-            let Some(mut locked) = self.at(zones, slot, node).try_lock() else {
-                return self.bulk_at_zone(zones, slot, node, ask, Mark::Low, out);
-            };
-            let mut filled = 0;
-            while filled < out.len() {
-                let page = locked
-                    .pop(list, ask.order)
-                    .or_else(|| locked.refill_and_pop(policy, list, ask, Mark::Low));
-                let Some(page) = page else { break };
-                out[filled] = page;
-                filled += 1;
-            }
-            filled
-        })
+        let policy = &self.policy;
+        let Some(list) = policy.list(ask.order, listed_type(ask.migratetype)) else {
+            return self.bulk_at_zone(zones, slot, node, ask, Mark::Low, out);
+        };
+        if policy.tests_every_request() && !zones.zone(node).admits(ask, Mark::Low) {
+            return 0;
+        }
+        let Some(mut locked) = self.at(zones, slot, node).try_lock() else {
+            return self.bulk_at_zone(zones, slot, node, ask, Mark::Low, out);
+        };
+        let mut filled = 0;
+        while filled < out.len() {
+            let page = locked
+                .pop(list, ask.order)
+                .or_else(|| locked.refill_and_pop(policy, list, ask, Mark::Low));
+            let Some(page) = page else { break };
+            out[filled] = page;
+            filled += 1;
+        }
+        filled
     }
 
     /// Frees one block that was checked.
@@ -147,21 +177,45 @@ impl PcpSet {
         &self,
         zones: &Zones,
         slot: SlotIndex,
+        owner: (NodeId, MigrateType),
+        block: Block,
+    ) {
+        match self.policy {
+            PcpPolicy::V6_18(policy) => self.free_under(&policy, zones, slot, owner, block),
+            _ => self.free_as_chosen(zones, slot, owner, block),
+        }
+    }
+
+    #[inline(never)]
+    fn free_as_chosen(
+        &self,
+        zones: &Zones,
+        slot: SlotIndex,
+        owner: (NodeId, MigrateType),
+        block: Block,
+    ) {
+        with_policy!(&self.policy, policy => self.free_under(policy, zones, slot, owner, block));
+    }
+
+    #[inline(always)]
+    fn free_under<P: Policy>(
+        &self,
+        policy: &P,
+        zones: &Zones,
+        slot: SlotIndex,
         (node, of): (NodeId, MigrateType),
         block: Block,
     ) {
-        with_policy!(&self.policy, policy => {
-            if let Some(list) = policy.list(block.order, listed_type(of))
-                && let Some(mut locked) = self.at(zones, slot, node).try_lock()
-            {
-                locked.lists.counters.critical_sections += 1;
-                let drain = locked.push(policy, list, block);
-                if drain > 0 {
-                    locked.drain(policy, drain, list);
-                }
-                return;
+        if let Some(list) = policy.list(block.order, listed_type(of))
+            && let Some(mut locked) = self.at(zones, slot, node).try_lock()
+        {
+            locked.lists.counters.critical_sections += 1;
+            let drain = locked.push(policy, list, block);
+            if drain > 0 {
+                locked.drain(&self.policy, drain, list);
             }
-        });
+            return;
+        }
         self.free_at_zone(zones, slot, node, &mut core::iter::once(block));
     }
 
@@ -187,55 +241,65 @@ impl PcpSet {
         zones: &Zones,
         slot: SlotIndex,
         node: NodeId,
+        blocks: impl Iterator<Item = Block> + Clone,
+    ) {
+        match &self.policy {
+            PcpPolicy::V6_18(policy) => self.section_under(policy, zones, (slot, node), blocks),
+            _ => self.section_under(&self.policy, zones, (slot, node), blocks),
+        }
+    }
+
+    #[inline(never)]
+    fn section_under<P: Policy>(
+        &self,
+        policy: &P,
+        zones: &Zones,
+        (slot, node): (SlotIndex, NodeId),
         mut blocks: impl Iterator<Item = Block> + Clone,
     ) {
-        with_policy!(&self.policy, policy => {
-            let Some(mut locked) = self.at(zones, slot, node).try_lock() else {
-                return self.free_at_zone(zones, slot, node, &mut blocks);
+        let Some(mut locked) = self.at(zones, slot, node).try_lock() else {
+            return self.free_at_zone(zones, slot, node, &mut blocks);
+        };
+        locked.lists.counters.critical_sections += 1;
+        let list_of = |block: &Block| {
+            let of = zones.memory().pageblocks().of(block.pfn).migratetype();
+            policy.list(block.order, listed_type(of))
+        };
+        let (mut rest, mut unlisted) = (blocks.clone(), false);
+        while let Some(block) = rest.next() {
+            let Some(list) = list_of(&block) else {
+                unlisted = true;
+                continue;
             };
-            locked.lists.counters.critical_sections += 1;
-            let list_of = |block: &Block| {
-                let of = zones.memory().pageblocks().of(block.pfn).migratetype();
-                policy.list(block.order, listed_type(of))
-            };
-            let (mut rest, mut unlisted) = (blocks.clone(), false);
-            while let Some(block) = rest.next() {
-                let Some(list) = list_of(&block) else {
-                    unlisted = true;
-                    continue;
-                };
-                let drain = locked.push(policy, list, block);
-                if drain > 0 {
-                    match locked.drain(policy, drain, list) {
-                        Some(again) => locked = again,
-                        None => {
-                            let listed = rest.clone().filter(|block| list_of(block).is_some());
-                            let mut listed = listed.peekable();
-                            if listed.peek().is_some() {
-                                self.free_at_zone(zones, slot, node, &mut listed);
-                            }
-                            unlisted |= rest.any(|block| list_of(&block).is_none());
-                            break;
+            let drain = locked.push(policy, list, block);
+            if drain > 0 {
+                match locked.drain(&self.policy, drain, list) {
+                    Some(again) => locked = again,
+                    None => {
+                        let listed = rest.clone().filter(|block| list_of(block).is_some());
+                        let mut listed = listed.peekable();
+                        if listed.peek().is_some() {
+                            self.free_at_zone(zones, slot, node, &mut listed);
                         }
+                        unlisted |= rest.any(|block| list_of(&block).is_none());
+                        break;
                     }
                 }
             }
-            if unlisted {
-                let mut unlisted = blocks.filter(|block| list_of(block).is_none());
-                self.free_at_zone(zones, slot, node, &mut unlisted);
-            }
-        });
+        }
+        if unlisted {
+            let mut unlisted = blocks.filter(|block| list_of(block).is_none());
+            self.free_at_zone(zones, slot, node, &mut unlisted);
+        }
     }
 
     /// Gives everything on the lists of a slot back to the zones. Waits for the lists.
     pub(super) fn drain_slot(&self, zones: &Zones, slot: SlotIndex) {
         for node in self.store.nodes() {
             let mut locked = self.at(zones, slot, node).lock();
-            with_policy!(&self.policy, policy => {
-                while locked.lists.tuning.count > 0 {
-                    locked.drain_chunk(policy, u32::MAX, 0);
-                }
-            });
+            while locked.lists.tuning.count > 0 {
+                locked.drain_chunk(&self.policy, u32::MAX, 0);
+            }
         }
     }
 
@@ -245,14 +309,12 @@ impl PcpSet {
         let mut remains = false;
         for node in self.store.nodes() {
             let mut locked = self.at(zones, slot, node).lock();
-            with_policy!(&self.policy, policy => {
-                let sizes = locked.at.context().sizes;
-                let excess = policy.decay(&mut locked.lists.tuning, sizes);
-                remains |= locked.lists.tuning.high > sizes.high_min || excess > 0;
-                if excess > 0 {
-                    locked.drain(policy, excess, 0);
-                }
-            });
+            let sizes = locked.at.context().sizes;
+            let excess = self.policy.decay(&mut locked.lists.tuning, sizes);
+            remains |= locked.lists.tuning.high > sizes.high_min || excess > 0;
+            if excess > 0 {
+                locked.drain(&self.policy, excess, 0);
+            }
         }
         remains
     }

@@ -12,7 +12,7 @@
 //! stats    mechanisms    params -> cache, cache_limits -> table, reclaim -> context, misuse
 //!          -> glance -> policy -> remaining
 //! parts    populating -> bitmap_slabs    barn -> barns    width
-//! policies sheaf    slub
+//! policies sheaf -> slam    sheaf_6_18    slub    linux_slab    slqb
 //! registry
 //! ```
 
@@ -23,6 +23,7 @@ mod cache;
 mod cache_limits;
 mod context;
 mod glance;
+mod linux_slab;
 mod mechanisms;
 mod misuse;
 mod params;
@@ -32,6 +33,9 @@ mod reclaim;
 mod registry;
 mod remaining;
 mod sheaf;
+mod sheaf_6_18;
+mod slam;
+mod slqb;
 mod slub;
 mod stats;
 mod table;
@@ -43,16 +47,20 @@ pub use cache::{Cache, CacheId, Geometry, GeometryOffsets, MAX_CACHES, SlabLayou
 pub use cache_limits::CacheLimits;
 pub use context::{MAX_BATCH, SlabContext};
 pub use glance::Glance;
-pub use mechanisms::Mechanisms;
+pub use linux_slab::LinuxSlab;
+pub use mechanisms::{Mechanisms, SlamMode};
 pub use params::{CacheOptions, CacheParams, Constructor};
 pub use policy::{SlabPolicy, create_cache};
 pub use reclaim::{Idle, Reclaim};
 pub use registry::{
-    Line, Registered, RegisteredPolicy, SLAB_NAMES, SLAB_POLICIES, SlabVisitor, line_of,
-    with_slab_policy,
+    Line, Registered, RegisteredPolicy, SLAB_ALIASES, SLAB_NAMES, SLAB_POLICIES, SlabVisitor,
+    line_of, slab_names, slab_policy, with_slab_policy,
 };
 pub use remaining::Remaining;
 pub use sheaf::Sheaf;
-pub use slub::{LockedSlub, Slub};
+pub use sheaf_6_18::KernelSheaf;
+pub use slam::Slam;
+pub use slqb::Slqb;
+pub use slub::{Slub2_6_29, Slub3_0, Slub3_1, Slub4_9};
 pub use stats::{BarnStats, SlabStats};
 pub use table::{CacheRequest, CacheTable};

@@ -11,9 +11,15 @@ use quarry_sys::percpu::{Arrays, Lists, PerCpu};
 macro_rules! slab_policies {
     ($callback:ident) => {
         $callback! {
-            sheaf: "sheaf", $crate::slab::Sheaf, "sheaf", "arrays per CPU, sheaves, bits (6.18)";
-            slub: "slub", $crate::slab::Slub, "slub", "a slab per CPU, lists in objects (6.17)";
-            slub_locked: "slub-locked", $crate::slab::LockedSlub, "slub", "slub before Linux 3.1";
+            sheaf: "sheaf", $crate::slab::Sheaf, "sheaf", "arrays per CPU, barns, bits (ours)";
+            sheaf_6_18: "sheaf-6.18", $crate::slab::KernelSheaf, "sheaf-6.18", "sheaves (6.18)";
+            slub_2_6_29: "slub-2.6.29", $crate::slab::Slub2_6_29, "slub", "a lock bit per slab";
+            slub_3_0: "slub-3.0", $crate::slab::Slub3_0, "slub", "kmalloc to 8 KiB";
+            slub_3_1: "slub-3.1", $crate::slab::Slub3_1, "slub", "slow paths without a lock";
+            slub_4_9: "slub-4.9", $crate::slab::Slub4_9, "slub", "partial lists per CPU, too";
+            slab: "slab", $crate::slab::LinuxSlab, "slab", "arrays per CPU and node (2.6.36)";
+            slqb: "slqb", $crate::slab::Slqb, "slqb", "queues of objects per CPU (2009)";
+            slam: "slam", $crate::slab::Slam, "slam", "ours: a mode per cache and CPU";
         }
     };
 }
@@ -27,6 +33,33 @@ pub struct RegisteredPolicy {
     pub page: &'static str,
     /// A description in some words.
     pub about: &'static str,
+}
+
+/// Other names of policies, each with the name that it stands for.
+pub const SLAB_ALIASES: &[(&str, &str)] = &[("slub", "slub-4.9")];
+
+/// The policy of this name, or of what the name is an alias of.
+#[must_use]
+pub fn slab_policy(name: &str) -> Option<&'static RegisteredPolicy> {
+    SLAB_POLICIES.iter().find(|policy| policy.name == behind_alias(name))
+}
+
+/// All names that are accepted, aliases last.
+pub fn slab_names() -> impl Iterator<Item = &'static str> {
+    let names = SLAB_POLICIES.iter().map(|policy| policy.name);
+    names.chain(SLAB_ALIASES.iter().map(|(alias, _)| *alias))
+}
+
+/// The name that an alias stands for, or the name itself.
+const fn behind_alias(name: &str) -> &str {
+    let mut index = 0;
+    while index < SLAB_ALIASES.len() {
+        if is_same(SLAB_ALIASES[index].0.as_bytes(), name.as_bytes()) {
+            return SLAB_ALIASES[index].1;
+        }
+        index += 1;
+    }
+    name
 }
 
 /// Something to be done with a policy that is known by its name.
@@ -47,13 +80,14 @@ pub trait Registered {
     type Policy;
 }
 
-/// The line of a policy, for a choice at compile time: `<Line<{ line_of("slub") }> as
-/// Registered>::Policy`.
+/// The line of a policy, by its name or an alias, for a choice at compile time:
+/// `<Line<{ line_of("slub") }> as Registered>::Policy`.
 ///
 /// # Panics
 /// Where there is no such policy, which stops the build of whoever asks at compile time.
 #[must_use]
 pub const fn line_of(name: &str) -> usize {
+    let name = behind_alias(name);
     let mut line = 0;
     while line < SLAB_POLICIES.len() {
         if is_same(SLAB_POLICIES[line].name.as_bytes(), name.as_bytes()) {
@@ -78,15 +112,15 @@ macro_rules! define {
         pub const SLAB_POLICIES: &[RegisteredPolicy] =
             &[$(RegisteredPolicy { name: $name, page: $page, about: $about }),+];
 
-        /// Their names, as a list for people.
-        pub const SLAB_NAMES: &str = one_of!($($name)+);
+        /// Their names and the aliases, as a list for people.
+        pub const SLAB_NAMES: &str = one_of!($($name)+ "slub");
 
-        /// Runs a visitor with the policy of this name, if there is one.
+        /// Runs a visitor with the policy of this name or alias, if there is one.
         pub fn with_slab_policy<P: Arrays + Lists, V: SlabVisitor<P>>(
             name: &str,
             visitor: V,
         ) -> Option<V::Output> {
-            match name {
+            match behind_alias(name) {
                 $($name => Some(visitor.visit::<$policy>()),)+
                 _ => None,
             }

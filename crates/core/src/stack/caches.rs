@@ -157,6 +157,9 @@ impl<C: StackConfig> CacheRef<'_, C> {
     #[inline]
     pub unsafe fn free_fast(self, object: Object) -> bool {
         let fast = &self.stack.fast;
+        if self.stack.slab.looks_at_frees() {
+            return false;
+        }
         // SAFETY: the object is one of this cache (caller's promise).
         let start = unsafe { self.start(object) };
         let offset = start.as_ptr() as usize - fast.base.load(Ordering::Relaxed);
@@ -274,6 +277,21 @@ impl<C: StackConfig> CacheRef<'_, C> {
     pub fn shrink(self) {
         let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
         stack.inner().slab.reclaim(&stack.context(), Reclaim::Cache(cache));
+    }
+
+    /// Visits every object that is free in its slab: after a shrink, and while nobody uses the
+    /// cache, those are all but the ones in use. O(frames + objects).
+    pub fn visit_free(self, visit: &mut dyn FnMut(Object)) {
+        let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
+        let context = stack.context();
+        for slab in context.slabs_of(cache) {
+            let start = stack.inner().pages.arena().address(slab);
+            stack.inner().slab.visit_free(&context, cache, slab, &mut |number| {
+                assert!(number < cache.objects(), "a slab has no object {number}");
+                // SAFETY: the slab is the cache's, and has that many objects.
+                visit(unsafe { cache.object_at(start, number) });
+            });
+        }
     }
 
     /// The counts of the cache. O(slots).

@@ -5,7 +5,7 @@ use quarry_core::frame::FRAME_BYTES;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::Sheaf;
 use quarry_core::slab::SlabPolicy;
-use quarry_core::slab::Slub;
+use quarry_core::slab::Slub4_9;
 use quarry_core::stack::Request;
 use quarry_sys::percpu::VirtualSlots;
 
@@ -192,5 +192,5 @@ fn sizes_take_turns<S: SlabPolicy<VirtualSlots> + 'static>() {
 #[test]
 fn address_space_that_one_size_has_left_serves_any_other() {
     sizes_take_turns::<Sheaf>();
-    sizes_take_turns::<Slub>();
+    sizes_take_turns::<Slub4_9>();
 }

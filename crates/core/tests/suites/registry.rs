@@ -2,7 +2,10 @@
 
 use quarry_core::heap::options::{OptionError, StackOptions};
 use quarry_core::pcp::{PAGE_POLICIES, PcpPolicy};
-use quarry_core::slab::{SLAB_POLICIES, SlabPolicy, SlabVisitor, line_of, with_slab_policy};
+use quarry_core::slab::{
+    SLAB_ALIASES, SLAB_NAMES, SLAB_POLICIES, SlabPolicy, SlabVisitor, line_of, slab_names,
+    slab_policy, with_slab_policy,
+};
 use quarry_sys::percpu::VirtualSlots;
 use std::path::Path;
 
@@ -17,6 +20,10 @@ fn is_known(option: &str, name: &str, page: &str, about: &str) {
     let path = pages.join(format!("{page}.md"));
     let text = std::fs::read_to_string(&path).expect("every policy has a page");
     assert!(text.contains(&format!("`{name}`")), "{name} on {}", path.display());
+    let index = std::fs::read_to_string(pages.join("README.md")).expect("the index of policies");
+    let (name, page) = (format!("| `{name}`"), format!("]({page}.md)"));
+    let is_listed = index.lines().any(|row| row.starts_with(&name) && row.contains(&page));
+    assert!(is_listed, "docs/policies/README.md has no row {name} with a link to {page}");
     assert!(!about.is_empty());
 }
 
@@ -36,6 +43,16 @@ fn slab_policies_are_known_everywhere() {
         assert_eq!(line_of(policy.name), line);
     }
     assert_eq!(with_slab_policy("slob", Name), None);
+    assert_eq!(slab_policy("slob"), None);
+    for (alias, name) in SLAB_ALIASES {
+        is_known("SLAB", alias, slab_policy(alias).expect("an alias of a policy").page, alias);
+        assert_eq!(slab_policy(alias).map(|policy| policy.name), Some(*name));
+        assert_eq!(with_slab_policy(alias, Name), Some(*name));
+        assert_eq!(line_of(alias), line_of(name));
+    }
+    assert!(
+        slab_names().eq(SLAB_NAMES.split([',', ' ']).filter(|name| !["", "or"].contains(name)))
+    );
 }
 
 #[test]

@@ -5,8 +5,8 @@ use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_core::frame::MetadataKind;
 use quarry_core::heap::classes;
 use quarry_core::heap::options::StackOptions;
-use quarry_core::slab::{CacheId, CacheParams, SlabPolicy};
-use quarry_core::slab::{LockedSlub, Slub};
+use quarry_core::slab::{CacheId, CacheParams, Mechanisms, SlabPolicy};
+use quarry_core::slab::{Slub2_6_29, Slub3_0, Slub3_1, Slub4_9};
 use quarry_core::stack::Section;
 use quarry_sys::percpu::{Object, VirtualSlots};
 
@@ -39,7 +39,7 @@ fn free<S: SlabPolicy<VirtualSlots> + 'static>(bed: &SlubBed<S>, id: CacheId, ob
 
 #[test]
 fn caches_that_lie_equally_are_one() {
-    let bed = bed::<Slub>();
+    let bed = bed::<Slub4_9>();
     let create = |name, size, align| {
         bed.stack.create_cache(name, &CacheParams { size, align }).expect("a cache")
     };
@@ -59,7 +59,7 @@ fn caches_that_lie_equally_are_one() {
 #[test]
 fn classes_of_the_heap_are_nobodys_aliases() {
     let options = StackOptions { heap: true, ..small() };
-    let bed = SlubBed::<Slub>::new(Backing::Fake, 4096, 1, &options);
+    let bed = SlubBed::<Slub4_9>::new(Backing::Fake, 4096, 1, &options);
     let (first, second) = (cache(&bed, 64), cache(&bed, 64));
     assert_eq!(first.index(), classes::COUNT + 1);
     assert_eq!(first, second);
@@ -67,14 +67,14 @@ fn classes_of_the_heap_are_nobodys_aliases() {
 
 #[test]
 fn its_metadata_is_counted_where_it_is_used() {
-    let bed = bed::<Slub>();
+    let bed = bed::<Slub4_9>();
     let headers = || bed.stack.stats().metadata_bytes(MetadataKind::SlabHeaders);
     assert_eq!((headers(), bed.stack.stats().metadata_bytes(MetadataKind::CpuSlabs)), (0, 0));
     let id = cache(&bed, 256);
     assert_eq!(headers(), 0, "no slab yet");
     assert!(bed.stack.stats().metadata_bytes(MetadataKind::CpuSlabs) > 0);
     let object = objects(&bed, id, 1)[0];
-    let section = 16 * 1024 * <Slub as SlabPolicy<VirtualSlots>>::BYTES_PER_FRAME;
+    let section = 16 * 1024 * <Slub4_9 as SlabPolicy<VirtualSlots>>::BYTES_PER_FRAME;
     assert_eq!(headers(), section);
     free(&bed, id, object);
     let text = bed.stack.report(Section::ALL).to_string();
@@ -87,7 +87,7 @@ fn its_metadata_is_counted_where_it_is_used() {
 #[test]
 fn a_refusal_of_the_system_is_survived_wherever_it_comes() {
     for nth in 1.. {
-        let bed = bed::<Slub>();
+        let bed = bed::<Slub4_9>();
         let before = bed.os.calls();
         bed.os.fail(nth, 1);
         let params = CacheParams { size: 512, align: 16 };
@@ -117,7 +117,7 @@ fn a_refusal_of_the_system_is_survived_wherever_it_comes() {
 fn slabs_wait_where_the_kernel_lets_them_wait() {
     const CPU_PARTIAL: u64 = 13;
     const MIN_PARTIAL: u64 = 5;
-    let bed = bed::<Slub>();
+    let bed = bed::<Slub4_9>();
     let id = cache(&bed, 256);
     let per_slab = bed.stack.cache(id).objects() as usize;
     let all = objects(&bed, id, 40 * per_slab);
@@ -156,7 +156,7 @@ fn slabs_wait_where_the_kernel_lets_them_wait() {
 /// What others free into a CPU's own slab is taken over whole, without a lock.
 #[test]
 fn a_cpu_takes_over_what_others_free_into_its_slab() {
-    let bed = bed::<Slub>();
+    let bed = bed::<Slub4_9>();
     let id = cache(&bed, 256);
     let per_slab = bed.stack.cache(id).objects() as usize;
     let mut held = objects(&bed, id, per_slab);
@@ -179,50 +179,108 @@ fn a_cpu_takes_over_what_others_free_into_its_slab() {
 /// Bulk frees put the objects of one slab back in one step.
 #[test]
 fn a_bulk_free_goes_slab_by_slab() {
-    let bed = bed::<LockedSlub>();
+    let bed = bed::<Slub3_0>();
     let id = cache(&bed, 256);
     let per_slab = bed.stack.cache(id).objects() as usize;
     let all = objects(&bed, id, 2 * per_slab);
     let last = objects(&bed, id, 1);
-    let locks = || bed.stack.cache(id).stats().list_lock.acquisitions;
+    let locks = || bed.stack.cache(id).stats().slab_lock.acquisitions;
     let before = locks();
     on_cpu(1);
-    // 12 objects of two slabs in turns: a step of `LockedSlub` takes the lock once.
+    // 12 objects of two slabs in turns: each step holds the bit of one slab.
     let mixed: Vec<_> = (0..6).flat_map(|at| [all[at], all[per_slab + at]]).collect();
     // SAFETY: allocated above, freed once.
     unsafe { bed.stack.cache(id).free_bulk(&mixed) };
-    assert_eq!(locks() - before, 2 + 1, "two slabs, and the look before");
+    assert_eq!(locks() - before, 2, "two slabs");
     assert_eq!(bed.stack.cache(id).stats().free_slow, 12);
     let rest = (6..per_slab).flat_map(|at| [all[at], all[per_slab + at]]);
     rest.chain(last).for_each(|object| free(&bed, id, object));
     bed.assert_empty(&[id]);
 }
 
-/// Frees to a slab that no CPU owns take no lock, or the list lock, as the variant says.
+/// Locks that 16 slabs cost whose objects are freed on another CPU, the first of each last: of the
+/// list, of slabs, and the slabs that the node keeps.
+fn remote_frees<S: SlabPolicy<VirtualSlots> + 'static>(without: &str) -> (u64, u64, u64) {
+    let mut options = small();
+    options.pages.declared_cpus = 16;
+    options.mechanisms = Mechanisms::without(without).expect("a mechanism");
+    on_cpu(0);
+    let bed = SlubBed::<S>::new(Backing::Fake, 4096, 2, &options);
+    let id = cache(&bed, 256);
+    let per_slab = bed.stack.cache(id).objects() as usize;
+    let all = objects(&bed, id, 16 * per_slab);
+    let own = objects(&bed, id, 1);
+    let before = bed.stack.cache(id).stats();
+    on_cpu(1);
+    let (last, first): (Vec<_>, Vec<_>) =
+        all.into_iter().enumerate().partition(|(at, _)| at % per_slab == 0);
+    first.into_iter().chain(last).for_each(|(_, object)| free(&bed, id, object));
+    let after = bed.stack.cache(id).stats();
+    assert_eq!(after.free_slow - before.free_slow, 16 * per_slab as u64);
+    assert_eq!(bed.stack.validate(), Ok(()));
+    own.into_iter().for_each(|object| free(&bed, id, object));
+    bed.assert_empty(&[id]);
+    // The statistics take the list lock, too; one slab is CPU 0's.
+    let list = after.list_lock.acquisitions - before.list_lock.acquisitions - 1;
+    let slab = after.slab_lock.acquisitions - before.slab_lock.acquisitions;
+    (list, slab, after.total_slabs - 1)
+}
+
+/// Slabs of 32 objects come onto the list by their first free, and leave it with their last one.
 #[test]
-fn only_the_locked_slow_path_takes_the_list_lock() {
-    fn locks_of_remote_frees<S: SlabPolicy<VirtualSlots> + 'static>() -> (u64, u64) {
+fn each_era_locks_and_keeps_as_its_kernel_did() {
+    // One list lock for the first object of each slab, one for the last. Every free holds a bit.
+    assert_eq!(remote_frees::<Slub2_6_29>(""), (32, 512, 0));
+    assert_eq!(remote_frees::<Slub3_0>(""), (32, 512, 0));
+    // ilog2(256) = 8: the ninth one on the list goes with its last object.
+    assert_eq!(remote_frees::<Slub3_1>(""), (32, 0, 8));
+    // clamp(ilog2(256) / 2, 5, 10) = 5: the fifth goes.
+    assert_eq!(remote_frees::<Slub4_9>("cpu-partial"), (32, 0, 4));
+    // The 15th slab hands 14 from the CPU's list to the node, each of which takes the list lock
+    // once more with its last object, until 4 are left; the last two slabs are still the CPU's.
+    assert_eq!(remote_frees::<Slub4_9>(""), (15, 0, 6));
+}
+
+/// The lockless slow path costs 4 bytes per frame: document 002's trade.
+#[test]
+fn what_the_words_cost() {
+    fn bytes<S: SlabPolicy<VirtualSlots> + 'static>() -> (usize, usize) {
         let bed = bed::<S>();
         let id = cache(&bed, 256);
-        let all = objects(&bed, id, 320);
-        let before = bed.stack.cache(id).stats();
-        on_cpu(1);
-        // One object of each slab stays, so that none becomes empty.
-        let per_slab = bed.stack.cache(id).objects() as usize;
-        let (stay, go): (Vec<_>, Vec<_>) =
-            all.into_iter().enumerate().partition(|(at, _)| at % per_slab == 0);
-        go.into_iter().for_each(|(_, object)| free(&bed, id, object));
-        let after = bed.stack.cache(id).stats();
-        assert_eq!(bed.stack.validate(), Ok(()));
-        stay.into_iter().for_each(|(_, object)| free(&bed, id, object));
-        bed.assert_empty(&[id]);
-        let locks = after.list_lock.acquisitions - before.list_lock.acquisitions;
-        (locks, after.free_slow - before.free_slow)
+        let object = objects(&bed, id, 1)[0];
+        free(&bed, id, object);
+        let headers = bed.stack.stats().metadata_bytes(MetadataKind::SlabHeaders);
+        (S::BYTES_PER_FRAME, headers / (16 * 1024))
     }
-    let (lockless, frees) = locks_of_remote_frees::<Slub>();
-    let (locked, locked_frees) = locks_of_remote_frees::<LockedSlub>();
-    assert_eq!((frees, locked_frees), (310, 310));
-    assert!(locked >= frees, "{locked} locks for {frees} frees");
-    // The statistics take it, too.
-    assert!(lockless == 1, "{lockless} locks for {frees} frees");
+    assert_eq!([bytes::<Slub2_6_29>(), bytes::<Slub3_0>()], [(8, 8); 2]);
+    assert_eq!([bytes::<Slub3_1>(), bytes::<Slub4_9>()], [(12, 12); 2]);
+}
+
+#[test]
+fn kmalloc_passes_through_what_its_kernel_passed_through() {
+    fn largest<S: SlabPolicy<VirtualSlots>>() -> usize {
+        S::LARGEST_KMALLOC
+    }
+    assert_eq!(largest::<Slub2_6_29>(), 4096);
+    let later = [largest::<Slub3_0>(), largest::<Slub3_1>(), largest::<Slub4_9>()];
+    assert_eq!(later, [8192; 3]);
+}
+
+#[test]
+fn each_mechanism_can_be_left_out() {
+    for without in ["cpu-partial", "merging", "cpu-partial,merging"] {
+        let mut options = small();
+        options.mechanisms = Mechanisms::without(without).expect("mechanisms");
+        for slots in [2, 64] {
+            crate::policies::random_operations_with::<Slub4_9>(&options, slots);
+        }
+    }
+}
+
+#[test]
+fn without_merging_caches_that_lie_equally_are_two() {
+    let mut options = small();
+    options.mechanisms.merging = false;
+    let bed = SlubBed::<Slub4_9>::new(Backing::Fake, 4096, 2, &options);
+    assert_ne!(cache(&bed, 256), cache(&bed, 256));
 }

@@ -3,12 +3,14 @@
 //! In this order: what others have freed into the CPU's own slab; a slab of the CPU's partial list;
 //! slabs of the node's partial list, until half a CPU's list is full of them; a new slab.
 
-use super::cache::{GUARD, LIST, SlubCache, guard_of};
+use super::cache::{SlubCache, guard_of};
+use super::cell::{GUARD, LIST};
 use super::cpu::count;
 use super::era::Era;
 use super::freelist::Freelist;
-use super::node::{Node, SlabChain};
-use super::order;
+use super::node::Node;
+use super::slow_path::SlowPath;
+use super::state::SlabWord;
 use crate::frame::{MigrateType, Order, Pfn};
 use crate::pcp::{AllocFlags, PageRequest};
 use quarry_sys::percpu::{Lists, Object, SlotIndex};
@@ -17,13 +19,16 @@ use quarry_sys::primitive::Ordering;
 /// Times the slow path looks at its CPU again after it has been moved to another one.
 const TRIES: u32 = 4;
 
-impl<P: Lists, E: Era> SlubCache<'_, P, E> {
+impl<P: Lists, E: Era> SlubCache<'_, P, E>
+where
+    E::Word: SlowPath<P, E>,
+{
     /// Takes an object from wherever there is one. `None` where there is no memory.
     pub(super) fn alloc_slow(&self) -> Option<Object> {
         let mut misses = 0;
         let mut slot = self.context.percpu.current();
         let object = self.alloc_counting(&mut slot, &mut misses);
-        count(&self.cpu(slot).cmpxchg_fails, misses);
+        count(&self.cpu(slot).misses, misses);
         object
     }
 
@@ -42,7 +47,7 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
             if self.store(*slot, GUARD, guard, 0) {
                 // The slab is ours now, and only we may unfreeze it.
                 count(&self.cpu(*slot).deactivations, 1);
-                if let Some(chain) = self.word(slab).take_or_unfreeze(misses) {
+                if let Some(chain) = E::Word::deactivate(self, slab, misses) {
                     count(&self.cpu(*slot).alloc_slow, 1);
                     return self.activate(*slot, slab, self.taken(slab, chain), misses);
                 }
@@ -56,8 +61,7 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
 
     /// Takes over what has been freed into the slab that a guard named.
     fn refill(&self, slot: SlotIndex, slab: Pfn, misses: &mut u64) -> Option<Freelist> {
-        let _held = (!E::LOCKLESS).then(|| self.node_of(slab).list.lock());
-        let chain = self.word(slab).take_frozen(self.tag(), misses)?;
+        let chain = E::Word::refill(self, slab, misses)?;
         count(&self.cpu(slot).refills, 1);
         Some(self.taken(slab, chain))
     }
@@ -89,25 +93,21 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
         if list.count > 0 {
             self.free_list(slab, list);
         }
-        if !self.word(slab).unfreeze_if_full(misses) {
-            self.park(slab);
-        }
+        E::Word::let_go(self, slab, misses);
         object
     }
 
     /// A frozen slab that is ours, and objects from it.
     fn acquire(&self, slot: SlotIndex, misses: &mut u64) -> Option<(Pfn, Freelist)> {
         while let Some(slab) = self.pop_cpu_partial(slot) {
-            if let Some(chain) = self.word(slab).take_or_unfreeze(misses) {
+            if let Some(chain) = E::Word::deactivate(self, slab, misses) {
                 return Some((slab, self.taken(slab, chain)));
             }
         }
         let local = self.context.pages.node_of(slot);
         let own = self.tables.node(self.cache.id(), local);
-        self.take_partial(slot, own, 0, misses)
-            .or_else(|| {
-                self.take_remote(slot, own, order::min_partial(self.cache.stride()), misses)
-            })
+        E::Word::take_partial(self, slot, own, 0, misses)
+            .or_else(|| self.take_remote(slot, own, self.min_partial(), misses))
             .or_else(|| self.new_slab(slot))
             .or_else(|| self.take_remote(slot, own, 0, misses))
     }
@@ -122,7 +122,7 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
     ) -> Option<(Pfn, Freelist)> {
         self.nodes()
             .filter(|node| !core::ptr::eq(*node, own))
-            .find_map(|node| self.take_partial(slot, node, keep, misses))
+            .find_map(|node| E::Word::take_partial(self, slot, node, keep, misses))
     }
 
     fn pop_cpu_partial(&self, slot: SlotIndex) -> Option<Pfn> {
@@ -130,36 +130,6 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
         cpu.first()?;
         let held = self.tables.slot_lock(slot).try_lock()?;
         cpu.pop(&held, self.links())
-    }
-
-    /// The first slab of a node's list, and more for the slot's list until it has half of what it
-    /// may hold, all under one hold of the list lock. Nothing where the list has `keep` or fewer.
-    fn take_partial(
-        &self,
-        slot: SlotIndex,
-        node: &Node,
-        keep: u32,
-        misses: &mut u64,
-    ) -> Option<(Pfn, Freelist)> {
-        let links = self.links();
-        if node.nr_partial() <= keep {
-            return None;
-        }
-        let mut list = node.list.lock();
-        let slab = node.pop_front(&mut list, links)?;
-        let chain = self.word(slab).freeze_and_take(misses);
-        let limit = order::cpu_partial(self.cache.stride()) / 2;
-        let mut available = chain.count;
-        let mut more = SlabChain::default();
-        while available <= limit
-            && let Some(slab) = node.pop_front(&mut list, links)
-        {
-            available += self.word(slab).freeze(misses).free();
-            more.push(links, slab);
-        }
-        drop(list);
-        self.park_chain(slot, more);
-        Some((slab, self.taken(slab, chain)))
     }
 
     /// A slab from the page allocator.

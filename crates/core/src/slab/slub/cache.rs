@@ -1,13 +1,14 @@
 //! One cache as an operation sees it: the context, the cache, the tables, and the ways between
 //! objects, slabs and nodes.
 
+use super::cell::GUARD;
 use super::cpu::CpuSlab;
 use super::era::Era;
 use super::freelist::{self, Freelist};
-use super::node::{Node, SlabLinks};
-use super::page_word::{FreedChain, PageWord, TakenChain};
+use super::node::{Node, SlabChain, SlabLinks};
+use super::state::{FreedChain, SlabState, SlabWord, TakenChain};
 use super::tables::Tables;
-use crate::frame::{NodeId, Pfn};
+use crate::frame::{Kind, NodeId, Pfn};
 use crate::slab::cache::Cache;
 use crate::slab::context::SlabContext;
 use crate::slab::misuse::written_after_free;
@@ -16,14 +17,6 @@ use quarry_sys::percpu::{ArrayId, Lists, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 use quarry_sys::report::fatal;
 
-/// Word of a cell that holds the list of free objects.
-pub(super) const LIST: usize = 0;
-/// Word of a cell that names the slab, by its frame's number + 1.
-pub(super) const GUARD: usize = 1;
-/// Words of a cell that count pops and pushes.
-pub(super) const POPS: usize = 2;
-pub(super) const PUSHES: usize = 3;
-
 /// The guard of the slab at `slab`.
 #[inline(always)]
 pub(super) fn guard_of(slab: Pfn) -> u64 {
@@ -31,10 +24,10 @@ pub(super) fn guard_of(slab: Pfn) -> u64 {
 }
 
 /// One cache of one policy, as version `E` of the kernel treats it.
-pub(super) struct SlubCache<'a, P: Lists, E: Era> {
+pub struct SlubCache<'a, P: Lists, E: Era> {
     pub(super) context: &'a SlabContext<'a, P>,
     pub(super) cache: &'a Cache,
-    pub(super) tables: &'a Tables,
+    pub(super) tables: &'a Tables<E::Word>,
     pub(super) era: PhantomData<E>,
 }
 
@@ -43,13 +36,32 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         self.cache.id().array()
     }
 
-    /// The number by which packed words know the cache.
+    /// The number by which words know the cache.
     pub(super) fn tag(&self) -> u8 {
         self.cache.id().kind().0
     }
 
-    pub(super) fn word(&self, slab: Pfn) -> &'a PageWord {
+    pub(super) fn word(&self, slab: Pfn) -> &'a E::Word {
         self.tables.words.word(slab)
+    }
+
+    pub(super) fn state(&self, slab: Pfn) -> SlabState {
+        self.word(slab).state(self.cache.objects())
+    }
+
+    /// True if the slabs that a free finds full wait on the CPU's partial list.
+    pub(super) fn parks(&self) -> bool {
+        E::CPU_PARTIAL && self.context.mechanisms.cpu_partial
+    }
+
+    /// Slabs that a node wants on its list.
+    pub(super) fn min_partial(&self) -> u32 {
+        E::min_partial(self.cache.stride())
+    }
+
+    /// Returns whether a node keeps one more slab although it is empty.
+    pub(super) fn keeps_empty(&self, node: &Node) -> bool {
+        E::keeps_empty(node.nr_partial(), self.min_partial())
     }
 
     pub(super) fn cpu(&self, slot: SlotIndex) -> &'a CpuSlab {
@@ -57,7 +69,7 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
     }
 
     pub(super) fn links(&self) -> SlabLinks<'a> {
-        SlabLinks { frames: self.context.pages.frames(), words: &self.tables.words }
+        SlabLinks { frames: self.context.pages.frames(), previous: &self.tables.words.previous }
     }
 
     /// The nodes of the stack.
@@ -75,6 +87,23 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
     /// The node that a slab's memory belongs to.
     pub(super) fn node_of(&self, slab: Pfn) -> &'a Node {
         self.tables.node(self.cache.id(), self.node_id_of(slab))
+    }
+
+    /// Returns a slab without objects in use, not frozen and on no list, to the page allocator.
+    /// Each goes by itself, as in the kernel (`discard_slab`), and costs the zone a section.
+    pub(super) fn discard(&self, slab: Pfn) {
+        let (context, order) = (self.context, self.cache.order());
+        self.node_of(slab).slabs_freed.fetch_add(1, Ordering::Relaxed);
+        self.word(slab).end();
+        context.pages.frames().set_kind(slab, order.frames(), Kind::NONE);
+        context.pages.free(context.percpu.current(), slab, order);
+    }
+
+    /// [`discard`](Self::discard), of several slabs.
+    pub(super) fn discard_chain(&self, mut chain: SlabChain) {
+        while let Some(slab) = chain.pop(self.links()) {
+            self.discard(slab);
+        }
     }
 
     /// The slab that an object lies in.

@@ -13,7 +13,7 @@
 use super::node::{SlabChain, SlabLinks};
 use crate::frame::{FreshZero, Link, Links, Pfn};
 use quarry_sys::local;
-use quarry_sys::lock::Guard;
+use quarry_sys::lock::{Guard, LockStats};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// One cache's part of one slot.
@@ -29,8 +29,11 @@ pub(super) struct CpuSlab {
     pub(super) refills: AtomicU64,
     /// Times a CPU let go of a slab that was used up.
     pub(super) deactivations: AtomicU64,
-    /// Compare-and-swaps of packed words that another thread was faster at.
-    pub(super) cmpxchg_fails: AtomicU64,
+    /// Compare-and-swaps of packed words that another thread was faster at, or lock bits of slabs
+    /// that were found held.
+    pub(super) misses: AtomicU64,
+    /// Lock bits of slabs taken.
+    pub(super) slab_locks: AtomicU64,
 }
 
 // SAFETY: made of atomics whose default is 0.
@@ -45,6 +48,23 @@ pub(super) fn count(counter: &AtomicU64, by: u64) {
 }
 
 impl CpuSlab {
+    /// Forgets the counts of an earlier cache of the same number. No thread uses it yet.
+    pub(super) fn restart(&self) {
+        let counts = [&self.alloc_slow, &self.free_slow, &self.refills, &self.deactivations];
+        for count in counts.into_iter().chain([&self.misses, &self.slab_locks]) {
+            count.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The counts of lock bits of slabs.
+    pub(super) fn slab_lock_stats(&self) -> LockStats {
+        LockStats {
+            acquisitions: self.slab_locks.load(Ordering::Relaxed),
+            contentions: self.misses.load(Ordering::Relaxed),
+            ..LockStats::default()
+        }
+    }
+
     fn head(&self) -> Link<Pfn> {
         Link::from_word(self.head.load(Ordering::Relaxed))
     }
@@ -70,7 +90,7 @@ impl CpuSlab {
     pub(super) fn push(&self, _held: &Guard<'_, ()>, links: SlabLinks<'_>, slab: Pfn, free: u32) {
         let objects = self.objects.load(Ordering::Relaxed) + free;
         links.set_next(slab, self.head());
-        links.words.previous(slab).store(objects, Ordering::Relaxed);
+        links.second(slab).store(objects, Ordering::Relaxed);
         self.set(Link::to(slab), self.slabs() + 1, objects);
     }
 
@@ -78,8 +98,7 @@ impl CpuSlab {
     pub(super) fn pop(&self, _held: &Guard<'_, ()>, links: SlabLinks<'_>) -> Option<Pfn> {
         let slab = self.first()?;
         let next = links.next(slab);
-        let objects =
-            next.get().map_or(0, |next| links.words.previous(next).load(Ordering::Relaxed));
+        let objects = next.get().map_or(0, |next| links.second(next).load(Ordering::Relaxed));
         self.set(next, self.slabs() - 1, objects);
         Some(slab)
     }

@@ -4,72 +4,31 @@ use super::cache::{SlubCache, guard_of};
 use super::cpu::count;
 use super::era::Era;
 use super::freelist::{self, Freelist};
-use super::node::{Node, PartialList, SlabChain};
-use super::order;
-use super::page_word::{FreedChain, Put};
-use crate::frame::{Kind, Links, Order, Pfn};
+use super::node::{Node, SlabChain};
+use super::slow_path::SlowPath;
+use crate::frame::{Links, Pfn};
 use crate::slab::context::MAX_BATCH;
 use crate::slab::misuse::not_in_use;
-use quarry_sys::lock::Guard;
-use quarry_sys::percpu::{Lists, Object, Push, SlotIndex};
-use quarry_sys::primitive::Ordering;
+use quarry_sys::percpu::{Lists, Object, Push};
 
-impl<P: Lists, E: Era> SlubCache<'_, P, E> {
+impl<P: Lists, E: Era> SlubCache<'_, P, E>
+where
+    E::Word: SlowPath<P, E>,
+{
     /// Gives objects of one slab back to it: `head` to `tail`, linked, `count` of them.
     ///
     /// # Safety
     /// They are allocated objects of this cache in the slab `slab`, and their user has given them
     /// up.
-    pub(super) unsafe fn free_chain(&self, slab: Pfn, head: Object, tail: Object, count: u32) {
-        let chain = self.freed(slab, head, count);
-        let node = self.node_of(slab);
-        let mut list = (!E::LOCKLESS).then(|| node.list.lock());
+    pub(super) unsafe fn free_chain(&self, slab: Pfn, head: Object, tail: Object, objects: u32) {
         let mut misses = 0;
-        let mut put = self.put(slab, chain, tail, list.is_some(), &mut misses);
-        if put == Put::NeedsListLock {
-            list = Some(node.list.lock());
-            put = self.put(slab, chain, tail, true, &mut misses);
-        }
-        let slot = self.context.percpu.current();
-        super::cpu::count(&self.cpu(slot).cmpxchg_fails, misses);
-        match (put, list) {
-            (Put::ToFrozen | Put::ToPartial, _) => {}
-            (Put::Froze, list) => {
-                drop(list);
-                self.park(slab);
-            }
-            (Put::Emptied, Some(list)) => self.emptied(slab, node, list),
-            (Put::NotInUse | Put::WrongCache, list) => {
-                drop(list);
-                not_in_use(self.cache, head);
-            }
-            (Put::Emptied | Put::NeedsListLock, _) => unreachable!("the list lock was held"),
-        }
+        // SAFETY: the caller's promise is passed on.
+        unsafe { E::Word::free_chain(self, slab, (head, tail, objects), &mut misses) };
+        self.count_misses(misses);
     }
 
-    fn put(
-        &self,
-        slab: Pfn,
-        chain: FreedChain,
-        tail: Object,
-        list_locked: bool,
-        misses: &mut u64,
-    ) -> Put {
-        self.word(slab).put(self.tag(), chain, list_locked, misses, |next| {
-            // SAFETY: the object is being freed and not used (`free_chain`'s promise).
-            unsafe { self.link(slab, tail, next) };
-        })
-    }
-
-    /// A slab of the node's list whose last object came back: gone if the list has enough.
-    fn emptied(&self, slab: Pfn, node: &Node, mut list: Guard<'_, PartialList>) {
-        if node.nr_partial() >= order::min_partial(self.cache.stride()) {
-            node.remove(&mut list, self.links(), slab);
-            drop(list);
-            let mut chain = SlabChain::default();
-            chain.push(self.links(), slab);
-            self.discard(chain);
-        }
+    fn count_misses(&self, misses: u64) {
+        count(&self.cpu(self.context.percpu.current()).misses, misses);
     }
 
     /// Gives a list that was taken from a slab back to it.
@@ -157,86 +116,11 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
         count(&self.cpu(slot).free_slow, u64::from(objects));
     }
 
-    /// Puts a frozen slab of ours onto the running CPU's partial list; a list that holds too many
-    /// free objects already goes to the node first.
-    pub(super) fn park(&self, slab: Pfn) {
-        let slot = self.context.percpu.current();
-        let cpu = self.cpu(slot);
-        let Some(held) = self.tables.slot_lock(slot).try_lock() else {
-            let mut chain = SlabChain::default();
-            chain.push(self.links(), slab);
-            return self.unfreeze(chain);
-        };
-        let limit = order::cpu_partial(self.cache.stride());
-        let overflow = cpu.take_above(&held, limit);
-        cpu.push(&held, self.links(), slab, self.word(slab).state().free());
-        drop(held);
-        if let Some(chain) = overflow {
-            self.unfreeze(chain);
-        }
-    }
-
-    /// Puts frozen slabs of ours onto a slot's partial list, whatever it holds.
-    pub(super) fn park_chain(&self, slot: SlotIndex, mut chain: SlabChain) {
-        if chain.head.get().is_none() {
-            return;
-        }
-        match self.tables.slot_lock(slot).try_lock() {
-            Some(held) => {
-                while let Some(slab) = chain.pop(self.links()) {
-                    let free = self.word(slab).state().free();
-                    self.cpu(slot).push(&held, self.links(), slab, free);
-                }
-            }
-            None => self.unfreeze(chain),
-        }
-    }
-
-    /// Hands frozen slabs of ours to their nodes: those with free objects go onto the list, those
-    /// without onto none, empty ones back to the page allocator if the list has enough.
-    pub(super) fn unfreeze(&self, mut chain: SlabChain) {
-        let links = self.links();
-        let mut empty = SlabChain::default();
+    /// Hands frozen slabs of ours to their nodes.
+    fn unfreeze(&self, chain: SlabChain) {
         let mut misses = 0;
-        let mut next = chain.pop(links);
-        while let Some(first) = next {
-            let id = self.node_id_of(first);
-            let node = self.tables.node(self.cache.id(), id);
-            let mut list = node.list.lock();
-            while let Some(slab) = next.filter(|slab| self.node_id_of(*slab) == id) {
-                next = chain.pop(links);
-                let state = self.word(slab).unfreeze(&mut misses);
-                let enough = node.nr_partial() >= order::min_partial(self.cache.stride());
-                if state.inuse() == 0 && enough {
-                    empty.push(links, slab);
-                } else if state.head().is_some() {
-                    node.push_back(&mut list, links, slab);
-                }
-            }
-        }
-        count(&self.cpu(self.context.percpu.current()).cmpxchg_fails, misses);
-        self.discard(empty);
-    }
-
-    /// Returns slabs without objects in use, not frozen and on no list, to the page allocator.
-    pub(super) fn discard(&self, mut chain: SlabChain) {
-        let (context, order) = (self.context, self.cache.order());
-        let mut pages = [(Pfn::NONE, Order::ZERO); MAX_BATCH];
-        let mut filled = 0;
-        while let Some(slab) = chain.pop(self.links()) {
-            self.node_of(slab).slabs_freed.fetch_add(1, Ordering::Relaxed);
-            self.word(slab).end();
-            context.pages.frames().set_kind(slab, order.frames(), Kind::NONE);
-            pages[filled] = (slab, order);
-            filled += 1;
-            if filled == pages.len() {
-                context.pages.free_list(context.percpu.current(), &pages);
-                filled = 0;
-            }
-        }
-        if filled > 0 {
-            context.pages.free_list(context.percpu.current(), &pages[..filled]);
-        }
+        E::Word::unfreeze_chain(self, chain, &mut misses);
+        self.count_misses(misses);
     }
 
     /// Takes everything from slots and returns what is empty.
@@ -244,9 +128,7 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
         self.context.percpu.drain_lists(self.array(), &mut |guard, head, nr| {
             self.free_mixed(Freelist { head, count: nr as u32 });
             if guard != 0 {
-                let mut chain = SlabChain::default();
-                chain.push(self.links(), Pfn((guard - 1) as u32));
-                self.unfreeze(chain);
+                self.unfreeze(SlabChain::of(self.links(), Pfn((guard - 1) as u32)));
             }
         });
         for slot in self.tables.used_slots() {
@@ -260,7 +142,7 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
         }
         for node in self.nodes() {
             let empty = self.take_empty(node);
-            self.discard(empty);
+            self.discard_chain(empty);
         }
     }
 
@@ -271,7 +153,7 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
         let mut next = list.first();
         while let Some(slab) = next {
             next = links.next(slab).get();
-            if self.word(slab).state().inuse() == 0 {
+            if self.state(slab).inuse == 0 {
                 node.remove(&mut list, links, slab);
                 empty.push(links, slab);
             }

@@ -1,6 +1,6 @@
 //! Free objects linked through themselves: the first word of each is the address of the next, or 0.
 
-use super::page_word::TakenChain;
+use super::state::TakenChain;
 use quarry_sys::percpu::Object;
 
 /// The object behind a free one.
@@ -25,7 +25,7 @@ pub(super) unsafe fn set_next(object: Object, next: Option<Object>) {
 
 /// Linked objects that one thread owns, ending with a link of 0.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Freelist {
+pub struct Freelist {
     pub(super) head: Option<Object>,
     pub(super) count: u32,
 }

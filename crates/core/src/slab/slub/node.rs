@@ -4,20 +4,26 @@
 //! Equations: `nr_partial = slabs on the list`; each of them is not frozen and has a free object;
 //! no other slab of the node is like that.
 
-use super::words::Words;
-use crate::frame::{FrameTable, FreshZero, Link, Links, List, Pfn};
+use crate::frame::{DOWN, FrameTable, FreshZero, GrowingArray, Link, Links, List, Pfn};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
-use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
+use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// A list of slabs, linked by the frame table's link word and the words' `previous`.
+/// A list of slabs, linked by the frame table's link word and an array of second links.
 pub(super) type PartialList = List<Pfn>;
 
 /// Where the links of slabs are.
 #[derive(Clone, Copy)]
 pub(super) struct SlabLinks<'a> {
     pub(super) frames: &'a FrameTable,
-    pub(super) words: &'a Words,
+    pub(super) previous: &'a GrowingArray<AtomicU32, DOWN>,
+}
+
+impl SlabLinks<'_> {
+    /// The second link of a slab.
+    pub(super) fn second(&self, slab: Pfn) -> &AtomicU32 {
+        self.previous.at(slab.index())
+    }
 }
 
 impl Links for SlabLinks<'_> {
@@ -33,23 +39,25 @@ impl Links for SlabLinks<'_> {
 
     /// The slab in front of `slab`, on a node's list.
     fn previous(&self, slab: Pfn) -> Link<Pfn> {
-        Link::from_word(self.words.previous(slab).load(Ordering::Relaxed))
+        Link::from_word(self.second(slab).load(Ordering::Relaxed))
     }
 
     fn set_previous(&self, slab: Pfn, previous: Link<Pfn>) {
-        self.words.previous(slab).store(previous.word(), Ordering::Relaxed);
+        self.second(slab).store(previous.word(), Ordering::Relaxed);
     }
 }
 
 /// One cache's part of one node.
 #[repr(C, align(64))]
-pub(super) struct Node {
+pub struct Node {
     pub(super) list: CountedLock<PartialList>,
     /// Slabs on the list; written under its lock, read by those who would take it for nothing.
     nr_partial: AtomicU32,
     /// Slabs taken from the page allocator, and given back.
     pub(super) slabs_allocated: AtomicU64,
     pub(super) slabs_freed: AtomicU64,
+    /// True for the numbers of caches that there are, or were.
+    taken_up: AtomicBool,
 }
 
 impl Default for Node {
@@ -59,6 +67,7 @@ impl Default for Node {
             nr_partial: AtomicU32::new(0),
             slabs_allocated: AtomicU64::new(0),
             slabs_freed: AtomicU64::new(0),
+            taken_up: AtomicBool::new(false),
         }
     }
 }
@@ -67,6 +76,14 @@ impl Default for Node {
 unsafe impl FreshZero for Node {}
 
 impl Node {
+    /// Starts for a new cache; returns whether there was an earlier one of the same number, whose
+    /// slabs are forgotten. No thread uses the cache yet.
+    pub(super) fn take_up(&self) -> bool {
+        self.slabs_allocated.store(0, Ordering::Relaxed);
+        self.slabs_freed.store(0, Ordering::Relaxed);
+        self.taken_up.swap(true, Ordering::Relaxed)
+    }
+
     /// Visits the list lock.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("slab->list_lock", &self.list);
@@ -100,11 +117,18 @@ impl Node {
 /// Slabs chained by their first link alone, on their way from one place to another; no list, for
 /// nothing is ever taken out of the middle.
 #[derive(Default)]
-pub(super) struct SlabChain {
+pub struct SlabChain {
     pub(super) head: Link<Pfn>,
 }
 
 impl SlabChain {
+    /// A chain of one slab.
+    pub(super) fn of(links: SlabLinks<'_>, slab: Pfn) -> Self {
+        let mut chain = Self::default();
+        chain.push(links, slab);
+        chain
+    }
+
     pub(super) fn push(&mut self, links: SlabLinks<'_>, slab: Pfn) {
         links.set_next(slab, self.head);
         self.head = Link::to(slab);

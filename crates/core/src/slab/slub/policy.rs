@@ -1,12 +1,12 @@
 //! The policy: what a stack asks of it, handed to the cache that it is about.
 
 use super::cache::{SlubCache, guard_of};
-use super::era::{Era, Locked, Lockless};
-use super::order;
-use super::page_word;
+use super::era::{Era, V2_6_29, V3_0, V3_1, V4_9};
+use super::slow_path::SlowPath;
+use super::state::SlabWord;
 use super::tables::LateTables;
-use super::words::BYTES_PER_FRAME;
-use crate::frame::{MetadataKind, Pfn};
+use super::words::bytes_per_frame;
+use crate::frame::Pfn;
 use crate::slab::cache::{Cache, CacheId, SlabLayout};
 use crate::slab::context::SlabContext;
 use crate::slab::glance::Glance;
@@ -22,15 +22,21 @@ use quarry_sys::percpu::{Lists, Object, Push};
 
 /// The policy, as version `E` of the kernel has it.
 pub struct SlubOf<E: Era> {
-    tables: LateTables,
+    tables: LateTables<E::Word>,
     era: PhantomData<E>,
 }
 
-/// SLUB of Linux 3.1 to 6.17, whose slow paths need no lock in most cases.
-pub type Slub = SlubOf<Lockless>;
+/// SLUB of Linux 2.6.29 (document 003).
+pub type Slub2_6_29 = SlubOf<V2_6_29>;
 
-/// SLUB with the slow path from before Linux 3.1: every slow free takes the list lock.
-pub type LockedSlub = SlubOf<Locked>;
+/// SLUB of Linux 3.0: what document 002 starts from.
+pub type Slub3_0 = SlubOf<V3_0>;
+
+/// SLUB of Linux 3.1: document 002's slow paths without a lock.
+pub type Slub3_1 = SlubOf<V3_1>;
+
+/// SLUB of Linux 4.9 (document 000).
+pub type Slub4_9 = SlubOf<V4_9>;
 
 impl<E: Era> SlubOf<E> {
     fn of<'a, P: Lists>(
@@ -45,27 +51,27 @@ impl<E: Era> SlubOf<E> {
 
 impl<P: Lists, E: Era> Glance<P> for SlubOf<E> {}
 
-impl<P: Lists, E: Era> SlabPolicy<P> for SlubOf<E> {
+impl<P: Lists, E: Era> SlabPolicy<P> for SlubOf<E>
+where
+    E::Word: SlowPath<P, E>,
+{
     const NAME: &'static str = E::NAME;
     const NEW: Self = Self { tables: LateTables::new(), era: PhantomData };
     const MERGES: bool = true;
+    const LARGEST_KMALLOC: usize = E::LARGEST_KMALLOC;
     const LINKS_THROUGH_OBJECTS: bool = true;
-    const BYTES_PER_FRAME: usize = BYTES_PER_FRAME;
+    const BYTES_PER_FRAME: usize = bytes_per_frame::<E::Word>();
 
     fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout {
-        SlabLayout { order: order::slab_order(params.stride(), declared_cpus), header_bytes: 0 }
+        SlabLayout { order: E::slab_order(params.stride(), declared_cpus), header_bytes: 0 }
     }
 
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
-        if cache.objects() > page_word::MAX_OBJECTS {
+        if cache.objects() > E::Word::MAX_OBJECTS {
             return Err(OsError(libc::EINVAL));
         }
         let tables = self.tables.build(context)?;
-        if cache.is_reused() {
-            self.of(context, cache).start();
-        } else {
-            context.metadata.count(MetadataKind::CpuSlabs, tables.bytes_per_cache());
-        }
+        tables.take_up(context, cache.id());
         Ok(())
     }
 

@@ -1,8 +1,10 @@
 //! The counts of a cache, summed over nodes and slots.
 
-use super::cache::{LIST, POPS, PUSHES, SlubCache};
+use super::cache::SlubCache;
+use super::cell::{LIST, POPS, PUSHES};
 use super::era::Era;
 use super::node::PartialList;
+use super::state::SlabWord;
 use crate::frame::{Links, Pfn};
 use crate::slab::stats::SlabStats;
 use quarry_sys::percpu::{Lists, SlotIndex};
@@ -21,31 +23,6 @@ struct FreeCount {
 }
 
 impl<P: Lists, E: Era> SlubCache<'_, P, E> {
-    /// Counts from 0 on, for a new cache in place of one that is gone: no sequence works on its
-    /// cells.
-    pub(super) fn start(&self) {
-        for node in self.nodes() {
-            node.slabs_allocated.store(0, Ordering::Relaxed);
-            node.slabs_freed.store(0, Ordering::Relaxed);
-        }
-        for slot in self.tables.used_slots() {
-            let cpu = self.cpu(slot);
-            for counter in [
-                &cpu.alloc_slow,
-                &cpu.free_slow,
-                &cpu.refills,
-                &cpu.deactivations,
-                &cpu.cmpxchg_fails,
-            ] {
-                counter.store(0, Ordering::Relaxed);
-            }
-            for word in [POPS, PUSHES] {
-                let counted = self.context.percpu.area().word(slot, self.array(), word);
-                counted.store(0, Ordering::Relaxed);
-            }
-        }
-    }
-
     /// O(used slots + slabs on lists). A snapshot: its parts are read one after the other.
     pub(super) fn stats(&self) -> SlabStats {
         let mut stats = SlabStats::default();
@@ -63,8 +40,12 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
             stats.alloc_slow += cpu.alloc_slow.load(Ordering::Relaxed);
             stats.free_slow += cpu.free_slow.load(Ordering::Relaxed);
             stats.refills += cpu.refills.load(Ordering::Relaxed);
+            if E::Word::HAS_LOCK {
+                stats.slab_lock += cpu.slab_lock_stats();
+            } else {
+                stats.cmpxchg_fails += cpu.misses.load(Ordering::Relaxed);
+            }
             stats.deactivations += cpu.deactivations.load(Ordering::Relaxed);
-            stats.cmpxchg_fails += cpu.cmpxchg_fails.load(Ordering::Relaxed);
             stats.alloc_fast += self.cell(slot, POPS);
             stats.free_fast += self.cell(slot, PUSHES);
             stats.parked_objects += self.cell(slot, LIST) & 0xf_ffff;
@@ -79,10 +60,10 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
     }
 
     fn count_slab_free(&self, slab: Pfn, free: &mut FreeCount) {
-        let state = self.word(slab).state();
+        let state = self.state(slab);
         free.objects += u64::from(state.free());
-        free.empty_slabs += u64::from(state.inuse() == 0);
-        free.partial_slabs += u64::from(state.inuse() > 0 && state.free() > 0);
+        free.empty_slabs += u64::from(state.inuse == 0);
+        free.partial_slabs += u64::from(state.inuse > 0 && state.free() > 0);
     }
 
     fn count_list(&self, list: &PartialList, nr: u32, free: &mut FreeCount) {

@@ -2,24 +2,27 @@
 //!
 //! | array | bytes | per | what |
 //! |---|---|---|---|
-//! | words | 12 | frame | [`Words`] |
+//! | words | 8 or 12 | frame | [`Words`] |
 //! | nodes | 128 | cache and node | [`Node`] |
 //! | cpus | 64 | slot and cache | [`CpuSlab`]; one slot's lie together |
 //! | slots | 64 | slot | [`Slot`]: the lock of its partial lists |
 //!
 //! All are made when the first cache is created, so that a stack with another policy pays nothing.
 
+use super::cell::{POPS, PUSHES};
 use super::cpu::CpuSlab;
+use super::lock_word::Holder;
 use super::node::Node;
+use super::state::SlabWord;
 use super::words::Words;
-use crate::frame::{FreshZero, NodeId, OsArray};
+use crate::frame::{FreshZero, MetadataKind, NodeId, OsArray};
 use crate::slab::cache::{CacheId, MAX_CACHES};
 use crate::slab::context::SlabContext;
 use crate::slab::table::CacheTable;
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use quarry_sys::lock::CountedLock;
-use quarry_sys::locks::Visit;
+use quarry_sys::lock::{CountedLock, LockStats};
+use quarry_sys::locks::{AnyLock, Visit};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{Lists, SlotIndex};
 use quarry_sys::primitive::{AtomicBool, Ordering};
@@ -29,6 +32,8 @@ use quarry_sys::primitive::{AtomicBool, Ordering};
 struct Slot {
     /// Guards the partial lists.
     lock: CountedLock<()>,
+    /// Who holds the lock bit of a slab.
+    holder: Holder,
     /// True if any cache has had something to do here: most slots of a large machine have not, and
     /// looking at them would fault in their pages.
     used: AtomicBool,
@@ -36,24 +41,40 @@ struct Slot {
 
 impl Default for Slot {
     fn default() -> Self {
-        Self { lock: CountedLock::new(()), used: AtomicBool::new(false) }
+        Self { lock: CountedLock::new(()), holder: Holder::default(), used: AtomicBool::new(false) }
     }
 }
 
 // SAFETY: a free lock with counters of 0 is all zero bytes.
 unsafe impl FreshZero for Slot {}
 
+/// The lock bits of slabs, for statistics: `fork` finds them free, because they are taken inside
+/// the gate only.
+struct SlabLocks(LockStats);
+
+impl AnyLock for SlabLocks {
+    fn is_free(&self) -> bool {
+        true
+    }
+
+    fn stats(&self) -> Option<LockStats> {
+        Some(self.0)
+    }
+
+    fn adopt_in_child(&self) {}
+}
+
 /// The arrays.
-pub(super) struct Tables {
+pub(super) struct Tables<W> {
     /// The records of slabs.
-    pub(super) words: Words,
+    pub(super) words: Words<W>,
     nodes: OsArray<Node>,
     cpus: OsArray<CpuSlab>,
     slots: OsArray<Slot>,
     nodes_each: usize,
 }
 
-impl Tables {
+impl<W: SlabWord> Tables<W> {
     fn reserve(os: &'static dyn Os, frames: usize, slots: usize, nodes: usize) -> OsResult<Self> {
         Ok(Self {
             words: Words::reserve(os, frames)?,
@@ -74,9 +95,21 @@ impl Tables {
         (0..self.nodes_each as u8).map(move |node| self.node(cache, NodeId(node)))
     }
 
-    /// Bytes that one cache's nodes and slots take.
-    pub(super) fn bytes_per_cache(&self) -> usize {
-        self.nodes_each * size_of::<Node>() + self.slots.len() * size_of::<CpuSlab>()
+    /// Takes up a cache, and forgets the counts of an earlier one of the same number.
+    pub(super) fn take_up<P: Lists>(&self, context: &SlabContext<'_, P>, cache: CacheId) {
+        let earlier = self.nodes(cache).filter(|node| node.take_up()).count();
+        if earlier == 0 {
+            let (of_nodes, of_slots) = (size_of::<Node>(), size_of::<CpuSlab>());
+            let bytes = self.nodes_each * of_nodes + self.slots.len() * of_slots;
+            context.metadata.count(MetadataKind::CpuSlabs, bytes);
+            return;
+        }
+        for slot in self.used_slots() {
+            self.cpu(cache, slot).restart();
+            for word in [POPS, PUSHES] {
+                context.percpu.area().word(slot, cache.array(), word).store(0, Ordering::Relaxed);
+            }
+        }
     }
 
     /// A cache's part of a slot.
@@ -94,9 +127,23 @@ impl Tables {
         for cache in caches.iter() {
             self.nodes(cache.id()).for_each(|node| node.visit_locks(visit));
         }
+        if W::HAS_LOCK {
+            visit("slub->slab_lock", &SlabLocks(self.slab_locks(caches)));
+        }
         for slot in self.used_slots() {
             visit("slub->slot_lock", &self.slots.at(slot.index()).lock);
         }
+    }
+
+    /// The counts of the lock bits of all slabs.
+    fn slab_locks(&self, caches: &CacheTable) -> LockStats {
+        let mut sum = LockStats::default();
+        for slot in self.used_slots() {
+            for cache in caches.iter() {
+                sum += self.cpu(cache.id(), slot).slab_lock_stats();
+            }
+        }
+        sum
     }
 
     /// The lock of a slot's partial lists, of all caches.
@@ -104,36 +151,47 @@ impl Tables {
         &self.slots.at(slot.index()).lock
     }
 
-    /// All slots.
-    pub(super) fn slots(&self) -> impl Iterator<Item = SlotIndex> + use<> {
-        (0..self.slots.len() as u32).map(SlotIndex)
+    /// Who holds the lock bit of a slab, as far as a slot knows.
+    pub(super) fn holder(&self, slot: SlotIndex) -> &Holder {
+        &self.slots.at(slot.index()).holder
     }
 
     /// The slots in which a cache has had something to do.
     pub(super) fn used_slots(&self) -> impl Iterator<Item = SlotIndex> {
-        self.slots().filter(|slot| self.slots.at(slot.index()).used.load(Ordering::Acquire))
+        let slots = (0..self.slots.len() as u32).map(SlotIndex);
+        slots.filter(|slot| self.slots.at(slot.index()).used.load(Ordering::Acquire))
     }
 }
 
 /// The tables of a policy, from its first cache on.
-pub(super) struct LateTables {
-    tables: UnsafeCell<MaybeUninit<Tables>>,
+pub(super) struct LateTables<W> {
+    tables: UnsafeCell<MaybeUninit<Tables<W>>>,
     ready: AtomicBool,
 }
 
 // SAFETY: `tables` is written once by `build` before `ready` is set with release ordering, and read
 // only after `ready` was seen; what it holds may be shared.
-unsafe impl Sync for LateTables {}
+unsafe impl<W: Sync> Sync for LateTables<W> {}
 // SAFETY: nothing in the tables belongs to a thread.
-unsafe impl Send for LateTables {}
+unsafe impl<W: Send> Send for LateTables<W> {}
 
-impl LateTables {
+impl<W> LateTables<W> {
     pub(super) const fn new() -> Self {
         Self { tables: UnsafeCell::new(MaybeUninit::uninit()), ready: AtomicBool::new(false) }
     }
 
+    /// The tables, if there is a cache.
+    pub(super) fn get(&self) -> Option<&Tables<W>> {
+        // SAFETY: `ready` is set after the tables were written, and they never change again.
+        self.ready
+            .load(Ordering::Acquire)
+            .then(|| unsafe { (*self.tables.get()).assume_init_ref() })
+    }
+}
+
+impl<W: SlabWord> LateTables<W> {
     /// Reserves the tables at the first call. One thread at a time: the table of caches sees to it.
-    pub(super) fn build<P: Lists>(&self, context: &SlabContext<'_, P>) -> OsResult<&Tables> {
+    pub(super) fn build<P: Lists>(&self, context: &SlabContext<'_, P>) -> OsResult<&Tables<W>> {
         if self.get().is_none() {
             let arena = context.pages.arena();
             let slots = context.percpu.area().slots() as usize;
@@ -146,17 +204,9 @@ impl LateTables {
         }
         Ok(self.get().expect("just built"))
     }
-
-    /// The tables, if there is a cache.
-    pub(super) fn get(&self) -> Option<&Tables> {
-        // SAFETY: `ready` is set after the tables were written, and they never change again.
-        self.ready
-            .load(Ordering::Acquire)
-            .then(|| unsafe { (*self.tables.get()).assume_init_ref() })
-    }
 }
 
-impl Drop for LateTables {
+impl<W> Drop for LateTables<W> {
     fn drop(&mut self) {
         if self.get().is_some() {
             // SAFETY: written, and no other reference to what is being dropped exists.

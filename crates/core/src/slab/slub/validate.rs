@@ -1,9 +1,11 @@
 //! Checks of the equations in `page_word`, `node`, `cpu` and the module. Slow; for tests.
 
-use super::cache::{LIST, SlubCache};
+use super::cache::SlubCache;
+use super::cell::LIST;
 use super::era::Era;
 use super::freelist::{self, Freelist};
 use super::node::PartialList;
+use super::state::SlabWord;
 use crate::frame::Pfn;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::{Lists, Object};
@@ -41,8 +43,8 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
             let mut misplaced = false;
             let mut walked = 0u64;
             self.for_each_frozen(slot, |slab| {
-                let state = self.word(slab).state();
-                misplaced |= !state.is_frozen() || state.cache() != self.tag();
+                let state = self.state(slab);
+                misplaced |= !state.frozen || !self.is_own(slab);
                 walked += 1;
             });
             let slot_check = cache.at(slot.0);
@@ -72,20 +74,20 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
 
     /// Visits the number of every object on the slab's own free list.
     pub(super) fn visit_free(&self, slab: Pfn, visit: &mut dyn FnMut(u32)) {
-        let free = self.word(slab).state();
-        let head = free.head().map(|number| self.object(slab, number));
+        let free = self.state(slab);
+        let head = free.head.map(|number| self.object(slab, number));
         for object in self.walk(Freelist { head, count: free.free() }) {
             visit(self.number(slab, object));
         }
     }
 
     fn count_slab(&self, slab: Pfn, census: &mut Census) -> Result<(), Broken> {
-        let state = self.word(slab).state();
+        let state = self.state(slab);
         let check = Check::of("slub slab").at(slab.0);
-        let is_own = state.cache() == self.tag() && state.objects() == self.cache.objects();
+        let is_own = self.word(slab).agrees(self.tag()) && state.objects == self.cache.objects();
         check.that(is_own, "cache and objects of a slab's word = its cache's")?;
         let mut seen = 0;
-        let mut next = state.head().map(|number| self.object(slab, number));
+        let mut next = state.head.map(|number| self.object(slab, number));
         while let Some(object) = next {
             check.that(self.is_object_of(slab, object), "a slab's free list stays in the slab")?;
             seen += 1;
@@ -95,10 +97,16 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
         }
         check.equal(seen, state.free(), "length of the free list = objects - inuse")?;
         census.slabs += 1;
-        census.inuse += u64::from(state.inuse());
-        census.frozen += u64::from(state.is_frozen());
-        census.partial += u64::from(!state.is_frozen() && state.head().is_some());
+        census.inuse += u64::from(state.inuse);
+        census.frozen += u64::from(state.frozen);
+        census.partial += u64::from(state.is_listed());
         Ok(())
+    }
+
+    /// Returns whether both records name the slab as the cache's.
+    fn is_own(&self, slab: Pfn) -> bool {
+        let kind = self.context.pages.frames().kind(slab);
+        kind == self.cache.id().kind() && self.word(slab).agrees(self.tag())
     }
 
     fn is_object_of(&self, slab: Pfn, object: Object) -> bool {
@@ -110,11 +118,10 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
     fn walk_node(&self, list: &PartialList) -> Result<u64, Broken> {
         let mut walked = 0;
         list.validate(&self.links(), |slab| {
-            let (state, listed) = (self.word(slab).state(), Check::of("slub node").at(slab.0));
-            let is_partial = !state.is_frozen() && state.head().is_some();
-            listed.that(is_partial, "a slab on a node's list is not frozen, and not full")?;
+            let (state, listed) = (self.state(slab), Check::of("slub node").at(slab.0));
             listed
-                .that(state.cache() == self.tag(), "cache of a slab on a node's list = its own")?;
+                .that(state.is_listed(), "a slab on a node's list is not frozen, and not full")?;
+            listed.that(self.is_own(slab), "cache of a slab on a node's list = its own")?;
             walked += 1;
             Ok(())
         })?;
@@ -129,8 +136,7 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
         let (mut walked, check) = (0, Check::of("slub CPU"));
         for object in self.walk(list) {
             let slab = self.slab_of(object);
-            let is_own =
-                self.word(slab).state().cache() == self.tag() && self.is_object_of(slab, object);
+            let is_own = self.is_own(slab) && self.is_object_of(slab, object);
             check.that(is_own, "a CPU's list holds objects of the cache")?;
             walked += 1;
             check.that(walked <= count, "length of a CPU's list <= its count")?;

@@ -2,13 +2,13 @@
 //!
 //! | array | bytes | what |
 //! |---|---|---|
-//! | words | 8 | the [`PageWord`] of the slab that starts there: document 002's 0.2 % |
+//! | words | 4 or 8 | the word of the slab that starts there: with a lock bit, or packed |
 //! | previous | 4 | second link of a slab on a list; the first is the frame table's |
 //!
 //! Slabs of order 0 have one frame and so one link word in the frame table, which is why the second
 //! link needs an array.
 
-use super::page_word::PageWord;
+use super::state::SlabWord;
 use crate::frame::{DOWN, FRAME_BYTES, GrowingArray, MetadataKind, Pfn, Window};
 use crate::slab::context::SlabContext;
 use quarry_sys::lock::CountedLock;
@@ -17,27 +17,30 @@ use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::Lists;
 use quarry_sys::primitive::AtomicU32;
 
-/// Bytes per frame that the policy adds to the frame table.
-pub(super) const BYTES_PER_FRAME: usize = size_of::<PageWord>() + size_of::<AtomicU32>();
+/// Bytes per frame that a policy with words `W` adds to the frame table.
+pub(super) const fn bytes_per_frame<W>() -> usize {
+    size_of::<W>() + size_of::<AtomicU32>()
+}
 
 /// Frames whose entries become accessible together: 64 MiB of memory.
 const SECTION_FRAMES: usize = 16 * 1024;
 
 /// The arrays.
-pub(super) struct Words {
-    words: GrowingArray<PageWord>,
-    previous: GrowingArray<AtomicU32, DOWN>,
+pub(super) struct Words<W> {
+    words: GrowingArray<W>,
+    /// The second links.
+    pub(super) previous: GrowingArray<AtomicU32, DOWN>,
     /// Held while these two grow.
     growth: CountedLock<()>,
     /// The addresses that they lie at; dropped after them.
     _window: Window,
 }
 
-impl Words {
+impl<W: SlabWord> Words<W> {
     /// Reserves addresses for the entries of `frames` frames.
     pub(super) fn reserve(os: &'static dyn Os, frames: usize) -> OsResult<Self> {
         let of_previous = GrowingArray::<AtomicU32, DOWN>::span(os, frames);
-        let bytes = of_previous + GrowingArray::<PageWord>::span(os, frames);
+        let bytes = of_previous + GrowingArray::<W>::span(os, frames);
         let window = Window::choose(os, bytes, os.page_size().max(FRAME_BYTES))?;
         let edge = window.at(of_previous);
         Ok(Self {
@@ -59,7 +62,9 @@ impl Words {
         if len > known {
             self.words.grow(len)?;
             self.previous.grow(len)?;
-            context.metadata.count(MetadataKind::SlabHeaders, (len - known) * BYTES_PER_FRAME);
+            context
+                .metadata
+                .count(MetadataKind::SlabHeaders, (len - known) * bytes_per_frame::<W>());
         }
         Ok(())
     }
@@ -69,13 +74,8 @@ impl Words {
         visit("slub->growth", &self.growth);
     }
 
-    /// The packed word of the slab at `slab`.
-    pub(super) fn word(&self, slab: Pfn) -> &PageWord {
+    /// The word of the slab at `slab`.
+    pub(super) fn word(&self, slab: Pfn) -> &W {
         self.words.at(slab.index())
-    }
-
-    /// The second link of the slab at `slab`.
-    pub(super) fn previous(&self, slab: Pfn) -> &AtomicU32 {
-        self.previous.at(slab.index())
     }
 }

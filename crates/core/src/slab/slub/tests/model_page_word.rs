@@ -2,12 +2,13 @@
 //! decides every interleaving. Beside each scenario stands the same one with a rule of the table in
 //! `page_word` broken, which has to be found.
 
-use crate::slab::slub::page_word::{FreedChain, PageWord, Put, TakenChain};
+use super::explore::{check, expect_failure, join};
+use crate::slab::slub::page_word::{PageWord, Put};
+use crate::slab::slub::state::{FreedChain, SlabWord, TakenChain};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::primitive::{AtomicU32, Ordering::SeqCst};
-use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::Arc;
-use shuttle::{Config, FailurePersistence, Runner, thread};
+use shuttle::thread;
 
 const CACHE: u8 = 7;
 const OBJECTS: u32 = 4;
@@ -76,11 +77,11 @@ impl Slab {
         };
         let mut misses = 0;
         let unlocked = self.broken == Broken::EmptiesWithoutLock;
-        let mut put = self.word.put(CACHE, chain, unlocked, &mut misses, link);
+        let mut put = self.word.put(CACHE, chain, (true, unlocked), &mut misses, link);
         let mut listed = None;
         if put == Put::NeedsListLock {
             listed = Some(self.listed.lock());
-            put = self.word.put(CACHE, chain, true, &mut misses, link);
+            put = self.word.put(CACHE, chain, (true, true), &mut misses, link);
         }
         match put {
             Put::ToFrozen | Put::ToPartial => {}
@@ -89,9 +90,9 @@ impl Slab {
                 self.own();
                 self.unfreeze();
             }
-            Put::Emptied => {
+            Put::Emptied(was_listed) => {
                 let mut listed = listed.unwrap_or_else(|| self.listed.lock());
-                assert!(*listed, "an emptied slab is on the list");
+                assert!(*listed && was_listed, "an emptied slab is on the list");
                 *listed = false;
                 drop(listed);
                 self.give_back();
@@ -101,8 +102,8 @@ impl Slab {
     }
 
     fn give_back(&self) {
-        assert_eq!(self.word.state().inuse(), 0);
-        assert!(!self.word.state().is_frozen());
+        let state = self.word.load().state();
+        assert_eq!((state.inuse, state.frozen), (0, false));
         self.word.end();
         assert_eq!(self.given_back.fetch_add(1, SeqCst), 0, "given back once");
     }
@@ -116,10 +117,10 @@ impl Slab {
         let mut listed = self.listed.lock();
         let state = early.unwrap_or_else(|| self.word.unfreeze(&mut misses));
         assert!(!*listed, "a frozen slab is on no list");
-        if state.inuse() == 0 {
+        if state.inuse == 0 {
             drop(listed);
             self.give_back();
-        } else if state.head().is_some() {
+        } else if state.head.is_some() {
             *listed = true;
         }
     }
@@ -165,8 +166,8 @@ impl Slab {
     fn refill(&self, me: u32) -> Vec<u32> {
         let chain = if self.broken == Broken::TakesFromUnfrozen {
             // As `take_or_unfreeze`, which is for the owner only.
-            let state = self.word.state();
-            (state.cache() == CACHE && state.head().is_some())
+            let word = self.word.load();
+            (word.cache() == CACHE && word.state().head.is_some())
                 .then(|| self.word.take_or_unfreeze(&mut 0))
                 .flatten()
         } else {
@@ -199,55 +200,17 @@ impl Slab {
             }
         }
         let given_back = self.given_back.load(SeqCst) == 1;
-        let state = self.word.state();
-        assert!(given_back || state.inuse() == 0, "all objects are back");
-        assert_eq!(state.cache() == 0, given_back);
-        assert_eq!(self.owners.load(SeqCst), u32::from(state.is_frozen()));
+        let state = self.word.load().state();
+        assert!(given_back || state.inuse == 0, "all objects are back");
+        assert_eq!(self.word.agrees(0), given_back);
+        assert_eq!(self.owners.load(SeqCst), u32::from(state.frozen));
         assert!(!*self.listed.lock(), "the last free takes the slab off the list");
     }
-}
-
-fn run<S: Scheduler + 'static>(
-    scheduler: S,
-    persistence: FailurePersistence,
-    scenario: fn(Broken),
-    broken: Broken,
-) {
-    let mut config = Config::new();
-    config.failure_persistence = persistence;
-    Runner::new(scheduler, config).run(move || scenario(broken));
-}
-
-/// Runs of a scenario under each scheduler; QUARRY_MODEL_RUNS sets another number.
-fn runs() -> usize {
-    let chosen = std::env::var("QUARRY_MODEL_RUNS").ok().map(|runs| runs.parse());
-    chosen.map_or(3_000, |runs| runs.expect("QUARRY_MODEL_RUNS is a number"))
-}
-
-fn check(scenario: fn(Broken)) {
-    run(RandomScheduler::new(runs()), FailurePersistence::Print, scenario, Broken::Nothing);
-    run(PctScheduler::new(3, runs()), FailurePersistence::Print, scenario, Broken::Nothing);
-}
-
-fn expect_failure(scenario: fn(Broken), broken: Broken) {
-    let fails = |scheduler: fn(fn(Broken), Broken)| {
-        std::thread::spawn(move || scheduler(scenario, broken)).join().is_err()
-    };
-    let found = fails(|scenario, broken| {
-        run(RandomScheduler::new(10 * runs()), FailurePersistence::None, scenario, broken);
-    }) || fails(|scenario, broken| {
-        run(PctScheduler::new(3, 10 * runs()), FailurePersistence::None, scenario, broken);
-    });
-    assert!(found, "the broken rule went unnoticed");
 }
 
 fn spawn(slab: &Arc<Slab>, body: impl FnOnce(&Slab) + Send + 'static) -> thread::JoinHandle<()> {
     let slab = slab.clone();
     thread::spawn(move || body(&slab))
-}
-
-fn join(threads: impl IntoIterator<Item = thread::JoinHandle<()>>) {
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
 /// Two threads free into a slab that its owner uses up and lets go.
@@ -312,17 +275,17 @@ fn a_late_refill(broken: Broken) {
 
 #[test]
 fn no_object_is_lost_when_the_owner_lets_go() {
-    check(frees_while_the_owner_lets_go);
+    check(frees_while_the_owner_lets_go, Broken::Nothing);
 }
 
 #[test]
 fn a_slab_is_emptied_once() {
-    check(frees_against_a_taker);
+    check(frees_against_a_taker, Broken::Nothing);
 }
 
 #[test]
 fn a_late_refill_takes_only_what_is_frozen() {
-    check(a_late_refill);
+    check(a_late_refill, Broken::Nothing);
 }
 
 #[test]
