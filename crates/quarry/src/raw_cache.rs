@@ -123,12 +123,12 @@ impl RawCache {
     #[inline]
     #[must_use]
     pub fn alloc(self) -> Option<NonNull<u8>> {
-        STACK.cache(self.id).alloc_fast().or_else(|| self.alloc_slow())
+        STACK.cache(self.id).alloc_fast().or_else(|| self.alloc_missed())
     }
 
     #[cold]
     #[inline(never)]
-    fn alloc_slow(self) -> Option<NonNull<u8>> {
+    fn alloc_missed(self) -> Option<NonNull<u8>> {
         let cache = STACK.cache(self.id);
         process::serve(cache.order().bytes(), || cache.alloc_slow())
     }
@@ -156,7 +156,7 @@ impl RawCache {
         // SAFETY: the caller's promise is passed on.
         unsafe {
             if !STACK.cache(self.id).free_fast(object) {
-                self.free_slow(object);
+                self.free_missed(object);
             }
         }
     }
@@ -165,7 +165,7 @@ impl RawCache {
     /// As [`free`](Self::free).
     #[cold]
     #[inline(never)]
-    unsafe fn free_slow(self, object: NonNull<u8>) {
+    unsafe fn free_missed(self, object: NonNull<u8>) {
         // SAFETY: the caller's promise is passed on.
         process::giving_back(|| unsafe { STACK.cache(self.id).free_slow(object) });
     }

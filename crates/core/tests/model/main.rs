@@ -11,6 +11,7 @@ mod system;
 
 mod barn;
 mod hands;
+mod numbers;
 mod policies;
 
 use shuttle::Config;

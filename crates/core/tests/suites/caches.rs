@@ -29,6 +29,11 @@ macro_rules! stamp {
             }
 
             #[test]
+            fn constructed_objects_stay_as_they_were_left_under_any_traffic() {
+                super::traffic::<$policy>();
+            }
+
+            #[test]
             fn objects_that_were_never_freed_are_named() {
                 super::never_freed::<$policy>();
             }
@@ -370,6 +375,22 @@ fn random_lives<S: SlabPolicy<VirtualSlots> + 'static>(slots: u32) {
         play.check();
         play.finish();
     });
+}
+
+/// Long bursts, and objects that another CPU frees: what makes policies change their ways.
+fn traffic<S: SlabPolicy<VirtualSlots> + 'static>() {
+    for shape in [0, 2] {
+        let mut play = Play::<S>::new(2);
+        play.create(shape, 4, true, false);
+        for round in 0..10 {
+            on_cpu(0);
+            play.alloc(0, 4000);
+            on_cpu(round / 4 % 2);
+            play.free(0, usize::MAX, false);
+        }
+        play.check();
+        play.finish();
+    }
 }
 
 fn never_freed<S: SlabPolicy<VirtualSlots> + 'static>() {

@@ -59,6 +59,12 @@ impl<P: Arrays> SlamCache<'_, P> {
     }
 }
 
+/// The only mode that a cache may have, where there is one. Bundles overwrite the object that heads
+/// them, so objects that a constructor has made stay in arrays.
+fn fixed_mode<P: Arrays>(context: &SlabContext<'_, P>, cache: &Cache) -> Option<SlamMode> {
+    if cache.has_constructor() { Some(SlamMode::Array) } else { context.mechanisms.slam_mode }
+}
+
 impl Slam {
     #[inline]
     pub(super) fn of<'a, P: Arrays>(
@@ -128,7 +134,7 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
         }
         let (own, slot) = (self.of(context, cache), percpu.current());
         let cpu = own.tables.cpu(cache.id(), slot);
-        let mode = cpu.note(Miss::Empty, context.mechanisms.slam_mode);
+        let mode = cpu.note(Miss::Empty, fixed_mode(context, cache));
         let may_widen = mode != SlamMode::Remote;
         let miss = self.sheaf.note_miss(context, cache, slot, (false, may_widen));
         own.take_bundles((slot, cpu), miss.sheaf).or_else(|| {
@@ -150,7 +156,7 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
         let miss = self.sheaf.note_miss(context, cache, slot, (true, may_widen));
         let foreign = own.owner(object).is_some_and(|owner| owner != slot);
         let seen = Miss::Full { foreign, leaving: miss.sheaf };
-        let mode = cpu.note(seen, context.mechanisms.slam_mode);
+        let mode = cpu.note(seen, fixed_mode(context, cache));
         let remote = mode == SlamMode::Remote;
         let is_shared = mode == SlamMode::Array || remote && !foreign;
         if is_shared || miss.has_grown || !own.make_way((slot, cpu), object, miss.sheaf, remote) {
