@@ -13,9 +13,11 @@ fn main() {
     println!("cargo::rustc-link-arg-cdylib=-Wl,-T,{}/text.ld", env!("CARGO_MANIFEST_DIR"));
     println!("cargo::rerun-if-changed=text.ld");
     println!("cargo::rerun-if-changed=build.rs");
-    // The fast path in assembler is that of the default slab policy.
+    // The fast path in assembler is that of the default slab policy, and of those whose fast path
+    // is the same.
+    const OF_ARRAYS: [&str; 2] = ["sheaf", "slam"];
     println!("cargo::rustc-check-cfg=cfg(quarry_portable)");
-    if option_env!("QUARRY_BUILD_SLAB").is_some_and(|slab| slab != "sheaf") {
+    if option_env!("QUARRY_BUILD_SLAB").is_some_and(|slab| !OF_ARRAYS.contains(&slab)) {
         println!("cargo::rustc-cfg=quarry_portable");
     }
 }

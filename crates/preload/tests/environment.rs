@@ -43,8 +43,8 @@ fn unknown_name() {
 #[test]
 fn wrong_values() {
     for (name, value, accepted) in [
-        ("QUARRY_PCP", "bogus", ["order0", "v2016", "v6.7"].as_slice()),
-        ("QUARRY_PCP", "", ["order0", "v2016", "v6.7"].as_slice()),
+        ("QUARRY_PCP", "bogus", ["order0", "v2016", "v6.18"].as_slice()),
+        ("QUARRY_PCP", "", ["order0", "v2016", "v6.18"].as_slice()),
         ("QUARRY_FREE_LIST", "bogus", ["per_page", "one_section"].as_slice()),
         ("QUARRY_DISABLE", "yes", ["0", "1"].as_slice()),
         ("QUARRY_LIMIT", "12Q", [].as_slice()),
@@ -64,11 +64,15 @@ fn one_line_for_each_mistake() {
     assert_eq!(outcome.stderr.lines().count(), 2, "{outcome}");
 }
 
+/// All page policies.
+const POLICIES: [&str; 8] =
+    ["order0", "order0-63", "order0-310", "v2016", "v5.14", "v5.18", "v6.7", "v6.18"];
+
 /// Every policy that can be chosen serves the same programs.
 #[test]
 fn every_accepted_value() {
     for (name, values) in [
-        ("QUARRY_PCP", ["order0", "order0-63", "order0-310", "v2016", "v6.7"].as_slice()),
+        ("QUARRY_PCP", POLICIES.as_slice()),
         ("QUARRY_FREE_LIST", ["per_page", "one_section"].as_slice()),
         ("QUARRY_RESERVE", ["1G", "64G"].as_slice()),
         ("QUARRY_LIMIT", ["8G"].as_slice()),

@@ -5,6 +5,9 @@
 //! while the lock is held, so that counting needs no atomic read-modify-write of its own. A process
 //! with one thread takes and releases it by plain stores: its second thread finds it free.
 //!
+//! Holding is measured in samples, waiting always: whoever waits reads the clock twice, which takes
+//! less time than the futex and the spinning that it does anyway.
+//!
 //! A task that waits for itself (a signal handler that allocates while it interrupts the
 //! allocator's slow path) would wait forever; the lock reports it in one line instead.
 
@@ -38,6 +41,9 @@ pub struct LockStats {
     pub hold_samples: u64,
     /// Sum of the measured hold times, in nanoseconds.
     pub hold_ns: u64,
+    /// Sum of the times that `lock` waited while another task held the lock, spinning and sleeping,
+    /// in nanoseconds.
+    pub wait_ns: u64,
 }
 
 impl core::ops::AddAssign for LockStats {
@@ -46,6 +52,7 @@ impl core::ops::AddAssign for LockStats {
         self.contentions += other.contentions;
         self.hold_samples += other.hold_samples;
         self.hold_ns += other.hold_ns;
+        self.wait_ns += other.wait_ns;
     }
 }
 
@@ -55,8 +62,8 @@ pub struct CountedLock<T> {
     owner: AtomicUsize,
     acquisitions: AtomicU64,
     contentions: AtomicU64,
-    hold_samples: AtomicU64,
     hold_ns: AtomicU64,
+    wait_ns: AtomicU64,
     value: UnsafeCell<T>,
 }
 
@@ -65,6 +72,12 @@ pub struct CountedLock<T> {
 unsafe impl<T: Send> Sync for CountedLock<T> {}
 // SAFETY: owning the lock is owning the `T`.
 unsafe impl<T: Send> Send for CountedLock<T> {}
+
+/// Adds to a counter that only the holder of the lock writes.
+#[inline]
+fn add(counter: &AtomicU64, nanoseconds: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + nanoseconds, Ordering::Relaxed);
+}
 
 /// Proof that the lock is held; releases it when dropped. Stays with its task, which is marked as
 /// the lock's owner.
@@ -85,8 +98,8 @@ impl<T> CountedLock<T> {
             owner: AtomicUsize::new(0),
             acquisitions: AtomicU64::new(0),
             contentions: AtomicU64::new(0),
-            hold_samples: AtomicU64::new(0),
             hold_ns: AtomicU64::new(0),
+            wait_ns: AtomicU64::new(0),
             value: UnsafeCell::new(value),
         }
     }
@@ -140,6 +153,7 @@ impl<T> CountedLock<T> {
         if self.owner.load(Ordering::Relaxed) == task::current() {
             crate::report::entered_again();
         }
+        let since_ns = monotonic_ns();
         let mut rounds = 0;
         loop {
             if self.word.load(Ordering::Relaxed) == FREE
@@ -159,6 +173,7 @@ impl<T> CountedLock<T> {
         }
         // A failed `try_lock` counts too, without holding the lock: only an atomic sum is exact.
         self.contentions.fetch_add(1, Ordering::Relaxed);
+        add(&self.wait_ns, monotonic_ns().saturating_sub(since_ns));
     }
 
     fn sleep(&self) {
@@ -172,13 +187,17 @@ impl<T> CountedLock<T> {
         self.word.load(Ordering::Relaxed) != FREE
     }
 
-    /// The counters, read without the lock: each is exact, their combination a snapshot.
+    /// The counters, read without the lock: each is exact, their combination a snapshot. A sample
+    /// counts from the moment at which its holder takes the lock. Where the clock cannot be read
+    /// (see [`monotonic_ns`]), times are 0.
     pub fn stats(&self) -> LockStats {
+        let acquisitions = self.acquisitions.load(Ordering::Relaxed);
         LockStats {
-            acquisitions: self.acquisitions.load(Ordering::Relaxed),
+            acquisitions,
             contentions: self.contentions.load(Ordering::Relaxed),
-            hold_samples: self.hold_samples.load(Ordering::Relaxed),
+            hold_samples: acquisitions / HOLD_SAMPLE,
             hold_ns: self.hold_ns.load(Ordering::Relaxed),
+            wait_ns: self.wait_ns.load(Ordering::Relaxed),
         }
     }
 }
@@ -206,10 +225,7 @@ impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         let lock = self.lock;
         if self.since_ns != 0 {
-            let held = monotonic_ns().saturating_sub(self.since_ns);
-            lock.hold_ns.store(lock.hold_ns.load(Ordering::Relaxed) + held, Ordering::Relaxed);
-            lock.hold_samples
-                .store(lock.hold_samples.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            add(&lock.hold_ns, monotonic_ns().saturating_sub(self.since_ns));
         }
         lock.owner.store(0, Ordering::Relaxed);
         if task::is_alone() {

@@ -245,6 +245,58 @@ pub fn node_of_cpu(cpu: u32) -> u32 {
     (0..node_number_limit()).find(has_cpu).unwrap_or(0)
 }
 
+/// Bytes of the last cache that holds data, divided by the CPUs that share it, as the first CPU
+/// sees it (`per_cpu_data_slice_size`, Linux 6.7); 0 where the system does not say, or where the
+/// process may not ask. Reads up to three small files for each cache, at every call.
+#[must_use]
+pub fn data_cache_slice() -> u32 {
+    /// A CPU has fewer caches than that.
+    const MOST: u32 = 16;
+    if is_confined() {
+        return 0;
+    }
+    // The last one is the largest; they have no holes between them.
+    let caches = (0..MOST).map_while(DataCache::read);
+    caches.last().map_or(0, |cache| cache.slice())
+}
+
+/// A cache of the first CPU.
+struct DataCache {
+    bytes: u32,
+    /// CPUs that share it.
+    sharing: u32,
+    /// True if it holds data.
+    holds_data: bool,
+}
+
+impl DataCache {
+    /// `None` where there is no such cache.
+    fn read(index: u32) -> Option<Self> {
+        fn file<R>(index: u32, name: &str, look: impl FnMut(&[u8]) -> Option<R>) -> Option<R> {
+            let mut path = Line::<80>::default();
+            let folder = "/sys/devices/system/cpu/cpu0/cache/index";
+            write!(path, "{folder}{index}/{name}\0").ok()?;
+            find_piece(CStr::from_bytes_with_nul(path.as_bytes()).ok()?, b'\n', look)
+        }
+        let kind = |text: &[u8]| Some(text.starts_with(b"Data") || text.starts_with(b"Unified"));
+        Some(Self {
+            holds_data: file(index, "type", kind)?,
+            bytes: file(index, "size", kibibytes)?,
+            sharing: file(index, "shared_cpu_list", NumberList::parse)?.count,
+        })
+    }
+
+    fn slice(&self) -> u32 {
+        if self.holds_data { self.bytes / self.sharing.max(1) } else { 0 }
+    }
+}
+
+/// Bytes of a size as `/sys` writes it, such as `32K`.
+fn kibibytes(text: &[u8]) -> Option<u32> {
+    let text = core::str::from_utf8(text).ok()?.trim();
+    text.strip_suffix('K')?.parse::<u32>().ok()?.checked_mul(1024)
+}
+
 /// When the system gives huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
@@ -315,6 +367,16 @@ mod tests {
         for wrong in ["", "x", "3-1", "1-", "0-4294967295"] {
             assert_eq!(list(wrong), None, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_slice_of_a_cache_is_its_share_of_one_cpu() {
+        assert_eq!(kibibytes(b"32768K\n"), Some(32 << 20));
+        assert_eq!([&b"32M"[..], b"K", b"", b"4194304K"].map(kibibytes), [None; 4]);
+        let last = DataCache { bytes: 32 << 20, sharing: 8, holds_data: true };
+        assert_eq!(last.slice(), 4 << 20);
+        assert_eq!(DataCache { holds_data: false, ..last }.slice(), 0);
+        assert!(data_cache_slice() <= 1 << 30, "less than any cache of a CPU");
     }
 
     #[test]

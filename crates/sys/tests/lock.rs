@@ -1,6 +1,7 @@
 //! The counted lock: what it counts, fork, and the message of a thread that waits for itself.
 #![cfg(not(quarry_model))]
 
+use quarry_sys::clock::monotonic_ns;
 use quarry_sys::lock::{CountedLock, HOLD_SAMPLE, LockStats};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -27,8 +28,8 @@ fn one_acquisition_in_so_many_has_its_hold_time_measured() {
         let before = lock.stats();
         assert_eq!(before.hold_samples, sample - 1);
         let guard = lock.lock();
-        let from = quarry_sys::clock::monotonic_ns();
-        while quarry_sys::clock::monotonic_ns() < from + 1_000 {}
+        let from = monotonic_ns();
+        while monotonic_ns() < from + 1_000 {}
         drop(guard);
         let after = lock.stats();
         assert_eq!(after.hold_samples, sample);
@@ -83,11 +84,21 @@ fn a_waiter_sleeps_and_counts_once() {
             }
         };
         until_asleep(thread);
+        assert_eq!(lock.stats().wait_ns, 0, "counted when the wait is over");
+        let from = monotonic_ns();
+        while monotonic_ns() < from + 1_000 {}
         *guard = 41;
     });
     assert_eq!(*lock.lock(), 42);
     let stats = lock.stats();
     assert_eq!((stats.acquisitions, stats.contentions), (3, 1));
+    assert!(stats.wait_ns >= 1_000, "the waiter slept at least so long: {stats:?}");
+}
+
+#[test]
+fn the_counters_of_a_lock_have_not_grown_beyond_their_words() {
+    // word, owner, acquisitions, contentions, hold_ns, wait_ns
+    assert_eq!(size_of::<CountedLock<()>>(), 6 * 8);
 }
 
 /// Many threads, short sections: the sum is right, and every acquisition is counted.
@@ -118,9 +129,16 @@ fn sections_exclude_each_other() {
 
 #[test]
 fn counters_add_up() {
-    let mut sum = LockStats { acquisitions: 1, contentions: 2, hold_samples: 3, hold_ns: 4 };
+    let stats = |by| LockStats {
+        acquisitions: by,
+        contentions: 2 * by,
+        hold_samples: 3 * by,
+        hold_ns: 4 * by,
+        wait_ns: 5 * by,
+    };
+    let mut sum = stats(1);
     sum += sum;
-    assert_eq!(sum, LockStats { acquisitions: 2, contentions: 4, hold_samples: 6, hold_ns: 8 });
+    assert_eq!(sum, stats(2));
 }
 
 const AGAIN: &str = "QUARRY_TEST_LOCK_AGAIN";

@@ -4,8 +4,10 @@
 //! checks them all, and must not link the instance, whose constructors would run in it.
 
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
-use crate::pcp::{FaultPolicy, FreeListPolicy, PAGE_POLICY_NAMES, PageConfig, PcpPolicy, V6_7};
-use crate::slab::{Mechanisms, SLAB_NAMES, slab_policy};
+use crate::pcp::{
+    CACHE_SLICE_BYTES, FaultPolicy, FreeListPolicy, PAGE_POLICY_NAMES, PageConfig, PcpPolicy, V6_18,
+};
+use crate::slab::{Mechanisms, SLAB_NAMES, SlamMode, slab_policy};
 use quarry_sys::percpu::SlotIndex;
 
 /// How a stack is set up.
@@ -49,7 +51,8 @@ impl Default for StackOptions {
                 node_of_slot: if nodes == 1 { first_node } else { running_node },
                 declared_cpus: quarry_sys::topology::possible_cpus(),
                 declared_frames: 0,
-                pcp: PcpPolicy::V6_7(V6_7),
+                cache_slice_bytes: CACHE_SLICE_BYTES,
+                pcp: PcpPolicy::V6_18(V6_18),
                 faults: FaultPolicy { populate: true, huge: true },
                 free_list: FreeListPolicy::OneSection,
             },
@@ -161,6 +164,11 @@ pub const OPTIONS: &[OptionHelp] = &[
         meaning: "mechanisms that the slab policy does without, if it has them",
     },
     OptionHelp {
+        name: "SLAM_MODE",
+        accepted: SlamMode::ACCEPTED,
+        meaning: "mode of the slab policy slam (auto: each CPU chooses by its traffic)",
+    },
+    OptionHelp {
         name: "LIBRARY",
         accepted: "a file name",
         meaning: "the shared object that `quarry run` preloads",
@@ -218,7 +226,12 @@ impl StackOptions {
                 return Err(bad);
             }
             "PURGE_DELAY" => self.bounds_footprint = value.parse() != Ok(-1i64),
-            "SLAB_WITHOUT" => self.mechanisms = Mechanisms::without(value).ok_or(bad)?,
+            "SLAB_WITHOUT" => {
+                let slam_mode = self.mechanisms.slam_mode;
+                let without = Mechanisms::without(value).ok_or(bad)?;
+                self.mechanisms = Mechanisms { slam_mode, ..without };
+            }
+            "SLAM_MODE" => self.mechanisms.slam_mode = SlamMode::named(value).ok_or(bad)?,
             "SLAB" if slab_policy(value).is_none() => return Err(bad),
             _ => {}
         }

@@ -6,7 +6,7 @@
 
 use super::config::{FreeListPolicy, PageConfig};
 use super::lists::{PcpCounters, Tuning};
-use super::policy::SizeInputs;
+use super::policy::{BATCH_SCALE_MAX, Sizes};
 use super::request::{Page, PageRequest};
 use super::ring::RingSizes;
 use super::set::PcpSet;
@@ -41,7 +41,9 @@ impl PageAllocator {
     /// # Errors
     /// The OS's refusal.
     pub fn build(os: &'static dyn Os, config: &PageConfig, slots: u32) -> OsResult<Self> {
-        Self::build_with(os, config, slots, line, &RingSizes::default())
+        let Sizes { high_max, batch, .. } = config.pcp.sizes(config.size_inputs());
+        let rings = RingSizes::fitting(high_max, batch << BATCH_SCALE_MAX);
+        Self::build_with(os, config, slots, line, &rings)
     }
 
     /// [`build`](Self::build) with a distance between nodes, by which requests fall back to other
@@ -66,8 +68,7 @@ impl PageAllocator {
             distance,
         };
         let zones = Zones::build(os, &zones)?;
-        let inputs =
-            SizeInputs::of(config.initial_frames, config.grow, config.nodes, config.declared_cpus);
+        let inputs = config.size_inputs();
         let pcps = PcpSet::reserve(os, config.pcp, &zones, inputs, slots, rings)?;
         Ok(Self {
             zones,

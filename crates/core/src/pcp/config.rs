@@ -1,5 +1,6 @@
 //! How a page allocator is set up.
 
+use super::policy::SizeInputs;
 use super::registry::PcpPolicy;
 use crate::frame::{MAX_NODES, NodeId};
 use quarry_sys::percpu::SlotIndex;
@@ -22,6 +23,18 @@ pub struct FaultPolicy {
     pub huge: bool,
 }
 
+/// A machine that the kernel's formulas are fed with, in place of the one that runs: the machine of
+/// a document, say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Its CPUs, at least 1.
+    pub cpus: u32,
+    /// Its memory, in frames of all nodes together; 0 = as many as zones have.
+    pub frames: u32,
+    /// Its NUMA nodes, 1..=[`MAX_NODES`].
+    pub nodes: u8,
+}
+
 /// How a page allocator is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct PageConfig {
@@ -39,14 +52,66 @@ pub struct PageConfig {
     pub node_of_slot: fn(SlotIndex) -> NodeId,
     /// CPUs that formulas of the kernel are fed with.
     pub declared_cpus: u32,
-    /// Frames of the machine that formulas of the kernel are fed with; 0 = as many as zones have.
+    /// Frames of the machine, all nodes together, that formulas of the kernel are fed with; 0 = as
+    /// many as zones have.
     pub declared_frames: u32,
+    /// Bytes of a CPU's share of the last data cache; 0 = what the machine says at the start.
+    pub cache_slice_bytes: u32,
     /// Policy of the per-CPU lists.
     pub pcp: PcpPolicy,
     /// How fresh memory is brought in.
     pub faults: FaultPolicy,
     /// Policy for lists of pages.
     pub free_list: FreeListPolicy,
+}
+
+/// The node of a slot where nodes are declared: slots are dealt to the nodes in turn.
+fn dealt<const NODES: u32>(slot: SlotIndex) -> NodeId {
+    NodeId((slot.0 % NODES) as u8)
+}
+
+/// [`dealt`] for every number of nodes, from one on.
+const DEALT: [fn(SlotIndex) -> NodeId; MAX_NODES] = [
+    dealt::<1>, dealt::<2>, dealt::<3>, dealt::<4>, dealt::<5>, dealt::<6>, dealt::<7>, dealt::<8>,
+];
+
+impl PageConfig {
+    /// Feeds the kernel's formulas with `machine`. Where it has another number of nodes than this
+    /// one, its nodes are fake: each has a zone of its own, slots are dealt to them in turn, and
+    /// the system, which gives the memory, knows nothing of them.
+    ///
+    /// # Panics
+    /// Where it has no CPU, no node, or more than [`MAX_NODES`] of them.
+    pub fn declare(&mut self, machine: Machine) {
+        let Machine { cpus, frames, nodes } = machine;
+        assert!(cpus > 0, "a machine has CPUs");
+        assert!(
+            (1..=MAX_NODES).contains(&usize::from(nodes)),
+            "a machine has 1 to {MAX_NODES} nodes, not {nodes}"
+        );
+        self.declared_cpus = cpus;
+        self.declared_frames = frames;
+        if nodes != self.nodes {
+            self.nodes = nodes;
+            self.node_of_slot = DEALT[usize::from(nodes) - 1];
+        }
+    }
+
+    /// The inputs to the sizes of the lists of one node.
+    pub(super) fn size_inputs(&self) -> SizeInputs {
+        let inputs = match self.declared_frames {
+            0 => SizeInputs::of(self.initial_frames, self.grow, self.nodes, self.declared_cpus),
+            frames => SizeInputs::declared(frames, self.nodes, self.declared_cpus),
+        };
+        SizeInputs { cache_slice_bytes: self.cache_slice(), ..inputs }
+    }
+
+    fn cache_slice(&self) -> u32 {
+        match self.cache_slice_bytes {
+            0 => quarry_sys::topology::data_cache_slice(),
+            declared => declared,
+        }
+    }
 }
 
 const _: () = assert!(MAX_NODES <= u8::MAX as usize);

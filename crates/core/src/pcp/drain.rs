@@ -33,8 +33,10 @@ impl<'a> Drain<'a> {
         first: usize,
     ) -> Self {
         let left = pages.min(lists.tuning.count);
-        // The 2016 drain knows no list to begin with.
-        let first = if walk == DrainWalk::GrowingBatches { 0 } else { first };
+        let first = match walk {
+            DrainWalk::GrowingBatches { first } => first,
+            DrainWalk::WholeLists => first,
+        };
         let at = (first + orders.len() - 1) % orders.len();
         Self { lists, rings, frames, orders, walk, left, at, turn: 0 }
     }
@@ -46,10 +48,14 @@ impl<'a> Drain<'a> {
             let listed = self.lists.rings[self.at].len();
             if listed != 0 {
                 // One block for this list, one for each empty one before it and what the last one
-                // fell short of, so that full lists give more; a list that is alone gives all.
-                let alone = passed == self.orders.len() as u32;
-                let whole = self.walk == DrainWalk::WholeLists || alone;
-                self.turn = if whole { u32::MAX } else { self.turn + passed };
+                // fell short of, so that full lists give more. As many as there are lists mean that
+                // no other list has any: then this one gives all.
+                let lists = self.orders.len() as u32;
+                self.turn = match self.walk {
+                    DrainWalk::WholeLists => u32::MAX,
+                    DrainWalk::GrowingBatches { .. } if self.turn + passed == lists => self.left,
+                    DrainWalk::GrowingBatches { .. } => self.turn + passed,
+                };
                 return Some(());
             }
         }

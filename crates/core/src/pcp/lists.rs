@@ -22,6 +22,8 @@ fresh_zero! {
         pub free_count: u32,
         /// Refills of order 0 take `batch << alloc_factor` pages.
         pub alloc_factor: u8,
+        /// The next drain takes `batch << free_factor` pages (Linux 5.14 to 6.6).
+        pub free_factor: u8,
         /// The previous free was of order 1..=3.
         pub prev_free_high_order: bool,
     }

@@ -88,8 +88,8 @@ impl<'a> LockedLists<'a> {
     }
 
     /// Fetches blocks for an empty list in one critical section, appends them in the order in which
-    /// they come, and takes the first. High-order atomic requests do not refill: they go to the
-    /// zone and its reserve.
+    /// they come, and takes the first. A refill has no right to the high-order reserve: a request
+    /// that has goes to the zone where a refill finds nothing (`rmqueue_bulk` to Linux 6.19).
     #[cold]
     #[inline(never)]
     pub(super) fn refill_and_pop<P: Policy>(
@@ -99,18 +99,15 @@ impl<'a> LockedLists<'a> {
         ask: &Ask,
         mark: Mark,
     ) -> Option<Page> {
-        let zone = self.at.zone();
-        if ask.flags.high_atomic || !zone.watermark_ok(ask.order, mark, ask.flags) {
+        if !policy.tests_every_request() && !self.at.zone().admits(ask, mark) {
             return None;
-        }
-        if !zone.is_below_high() && !zone.can_grow() {
-            zone.set_below_high(!zone.watermark_ok(ask.order, Mark::High, ask.flags));
         }
         let lists = &mut *self.lists;
         let wanted = policy.refill(&mut lists.tuning, self.at.context(), ask.order);
         let (rings, ring) = (self.at.rings(), &mut lists.rings[list]);
         let wanted = wanted.min(rings.room(list, *ring));
-        let got = self.at.zones.take(self.at.node, ask, wanted, Destination::Pcp, |pfn, _| {
+        let plain = Ask { flags: AllocFlags::default(), ..*ask };
+        let got = self.at.zones.take(self.at.node, &plain, wanted, Destination::Pcp, |pfn, _| {
             rings.push_tail(list, ring, pfn);
         });
         lists.tuning.count += got << ask.order.get();
@@ -166,9 +163,10 @@ impl<'a> LockedLists<'a> {
     ) -> Option<Self> {
         let chunk = policy.drain_chunk(self.at.context().sizes);
         loop {
-            let done = self.drain_chunk(policy, pages.min(chunk), list);
-            pages = pages.saturating_sub(done);
-            if pages == 0 || done == 0 {
+            // A chunk may take a few pages more than it should; the rest does not take fewer.
+            self.drain_chunk(policy, pages.min(chunk), list);
+            pages = pages.saturating_sub(chunk);
+            if pages == 0 || self.lists.tuning.count == 0 {
                 break;
             }
             let at = self.at;
@@ -183,19 +181,19 @@ impl<'a> LockedLists<'a> {
         Some(self)
     }
 
-    /// Gives up to `pages` pages back in one critical section of the zone; returns how many left.
-    pub(super) fn drain_chunk<P: Policy>(&mut self, _policy: &P, pages: u32, list: usize) -> u32 {
+    /// Gives up to `pages` pages back in one critical section of the zone, or as few more as the
+    /// last block has.
+    pub(super) fn drain_chunk<P: Policy>(&mut self, policy: &P, pages: u32, list: usize) {
         let before = self.lists.tuning.count;
         if before == 0 {
-            return 0;
+            return;
         }
         let (frames, rings) = (self.at.frames(), self.at.rings());
-        let how = (P::ORDERS, P::WALK);
+        let how = (P::ORDERS, policy.walk());
         let drain = Drain::new(&mut self.lists, rings, frames, how, pages, list);
         self.at.zones.put(self.at.node, drain);
         let done = before - self.lists.tuning.count;
         self.lists.counters.drains += 1;
         self.lists.counters.drained_pages += u64::from(done);
-        done
     }
 }

@@ -4,13 +4,14 @@
 //! only those to their left:
 //!
 //! ```text
-//! ring -> lists -> policy -> order0, v2016, v6_7 -> registry -> config
+//! ring -> lists -> policy -> auto_tuned -> order0, v2016, v5_14, v6_7, v6_18 -> registry -> config
 //! request, drain, store -> locked_lists -> set -> allocator -> section, slow
 //! ```
 
 #![deny(unsafe_code)]
 
 mod allocator;
+mod auto_tuned;
 mod config;
 mod drain;
 mod lists;
@@ -27,16 +28,21 @@ mod store;
 #[cfg(test)]
 pub(crate) mod tests;
 mod v2016;
+mod v5_14;
+mod v6_18;
 mod v6_7;
 
 pub use crate::zone::AllocFlags;
 pub use allocator::PageAllocator;
-pub use config::{FaultPolicy, FreeListPolicy, PageConfig};
+pub use config::{FaultPolicy, FreeListPolicy, Machine, PageConfig};
 pub use lists::{PcpCounters, Tuning};
 pub use order0::Order0;
+pub(crate) use policy::CACHE_SLICE_BYTES;
 pub(crate) use registry::one_of;
 pub use registry::{PAGE_POLICIES, PAGE_POLICY_NAMES, PcpPolicy, RegisteredPages};
 pub use request::{Page, PageRequest};
 pub use ring::RingSizes;
+pub use v5_14::V5_14;
 pub use v6_7::V6_7;
+pub use v6_18::V6_18;
 pub use v2016::V2016;

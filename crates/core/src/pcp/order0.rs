@@ -1,7 +1,8 @@
 //! `order0`: single pages only, one list per migratetype, fixed `batch` and `high`.
 //!
 //! The kernel up to 5.13: batch 31 and high 186 to 4.18, 63 and 378 since; document 004 measured
-//! 310 and 1,860. Blocks of any other order go to the zone.
+//! 310 and 1,860. Blocks of any other order go to the zone. A drain begins with the second list,
+//! that of movable pages, because the kernel counts on before it looks.
 
 use super::lists::Tuning;
 use super::policy::{DrainWalk, Policy, PolicyContext, SizeInputs, Sizes};
@@ -18,7 +19,10 @@ pub struct Order0 {
 
 impl Policy for Order0 {
     const ORDERS: &'static [u8] = &[0, 0, 0];
-    const WALK: DrainWalk = DrainWalk::GrowingBatches;
+
+    fn walk(&self) -> DrainWalk {
+        DrainWalk::GrowingBatches { first: 1 }
+    }
 
     #[inline]
     fn list(&self, order: Order, migratetype: MigrateType) -> Option<usize> {
@@ -26,7 +30,7 @@ impl Policy for Order0 {
     }
 
     fn sizes(&self, _inputs: SizeInputs) -> Sizes {
-        Sizes { batch: self.batch.max(1), high_min: self.high, high_max: self.high }
+        Sizes::fixed(self.batch.max(1), self.high)
     }
 
     fn refill(&self, _tuning: &mut Tuning, context: PolicyContext<'_>, _order: Order) -> u32 {
@@ -36,9 +40,5 @@ impl Policy for Order0 {
     #[inline]
     fn after_free(&self, tuning: &mut Tuning, context: PolicyContext<'_>, _order: Order) -> u32 {
         if tuning.count >= context.sizes.high_max { context.sizes.batch } else { 0 }
-    }
-
-    fn drain_chunk(&self, _sizes: Sizes) -> u32 {
-        u32::MAX
     }
 }

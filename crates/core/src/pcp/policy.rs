@@ -1,11 +1,14 @@
 //! The decisions of a policy of the per-CPU lists.
 
 use super::lists::Tuning;
-use crate::frame::{MigrateType, Order};
+use crate::frame::{MigrateType, Order, PCP_TYPES};
 use crate::zone::{Marks, Zone};
 
 /// Highest order that counts as small (`PAGE_ALLOC_COSTLY_ORDER`).
 pub(super) const COSTLY_ORDER: u8 = 3;
+
+/// `CONFIG_PCP_BATCH_SCALE_MAX`: no refill is larger than `batch << 5` pages (Linux 6.7).
+pub(super) const BATCH_SCALE_MAX: u8 = 5;
 
 /// The inputs to the sizes of the lists.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +19,14 @@ pub(super) struct SizeInputs {
     pub(super) low: u32,
     /// CPUs that share it, at least 1.
     pub(super) cpus: u32,
+    /// True if `managed` is the memory of a declared machine; a process has no fixed amount of it.
+    pub(super) declared: bool,
+    /// Bytes of a CPU's share of the last data cache.
+    pub(super) cache_slice_bytes: u32,
 }
+
+/// A CPU's share of the last data cache where nobody asks the machine: 2 MiB, as on current servers.
+pub(crate) const CACHE_SLICE_BYTES: u32 = 2 << 20;
 
 /// Frames that the sizes of a growing zone's lists are computed from: 1 GiB, the smallest zone that
 /// has the full batch. Its size at the start says nothing of its program.
@@ -26,8 +36,23 @@ impl SizeInputs {
     /// For one of `nodes` zones with `managed` frames each at the start.
     pub(super) fn of(managed: u32, grows: bool, nodes: u8, declared_cpus: u32) -> Self {
         let managed = if grows { managed.max(GROWING_ZONE) } else { managed };
-        let low = Marks::of(managed, managed.saturating_mul(u32::from(nodes))).low;
-        Self { managed, low, cpus: (declared_cpus / u32::from(nodes)).max(1) }
+        Self::sharing(managed, managed.saturating_mul(u32::from(nodes)), nodes, declared_cpus)
+    }
+
+    /// For one of `nodes` equal nodes of a machine with `frames` frames.
+    pub(super) fn declared(frames: u32, nodes: u8, declared_cpus: u32) -> Self {
+        let managed = frames / u32::from(nodes);
+        Self { declared: true, ..Self::sharing(managed, frames, nodes, declared_cpus) }
+    }
+
+    fn sharing(managed: u32, total: u32, nodes: u8, declared_cpus: u32) -> Self {
+        Self {
+            managed,
+            low: Marks::of(managed, total).low,
+            cpus: (declared_cpus / u32::from(nodes)).max(1),
+            declared: false,
+            cache_slice_bytes: CACHE_SLICE_BYTES,
+        }
     }
 }
 
@@ -40,6 +65,16 @@ pub(super) struct Sizes {
     pub(super) high_min: u32,
     /// ..to here.
     pub(super) high_max: u32,
+    /// Pages that a row of frees of high orders leaves alone: one batch, if the cache has room for
+    /// it (`PCPF_FREE_HIGH_BATCH`, Linux 6.7).
+    pub(super) kept: u32,
+}
+
+impl Sizes {
+    /// Lists of a fixed `high`.
+    pub(super) fn fixed(batch: u32, high: u32) -> Self {
+        Self { batch, high_min: high, high_max: high, kept: 0 }
+    }
 }
 
 /// The facts that a policy may look at.
@@ -52,9 +87,12 @@ pub(super) struct PolicyContext<'a> {
 /// The way in which a drain goes round the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DrainWalk {
-    /// One more block from a list for each empty list passed on the way to it; all from the only
-    /// list that has any (`free_pcppages_bulk`, Linux 2.6.32 to 5.17).
-    GrowingBatches,
+    /// From list `first` on: one more block from a list for each empty list passed on the way to
+    /// it; all from the only list that has any (`free_pcppages_bulk`, Linux 2.6.32 to 5.17).
+    GrowingBatches {
+        /// The list that is looked at first. The kernel increments before it looks, from 0.
+        first: usize,
+    },
     /// All of the list that was freed to, then all of the next (Linux 5.18+).
     WholeLists,
 }
@@ -64,8 +102,17 @@ pub(super) enum DrainWalk {
 pub(super) trait Policy {
     /// The order of each list.
     const ORDERS: &'static [u8];
+
     /// How drains go round.
-    const WALK: DrainWalk;
+    fn walk(&self) -> DrainWalk;
+
+    /// Returns whether every request is tested against the watermarks of the zone before it looks
+    /// at the lists, as in the kernel (`get_page_from_freelist`); otherwise only those that a list
+    /// cannot serve are.
+    #[inline]
+    fn tests_every_request(&self) -> bool {
+        true
+    }
 
     /// The list for blocks of `order` and `migratetype`, or `None` where the zone serves them.
     fn list(&self, order: Order, migratetype: MigrateType) -> Option<usize>;
@@ -84,13 +131,31 @@ pub(super) trait Policy {
     fn after_free(&self, tuning: &mut Tuning, context: PolicyContext<'_>, order: Order) -> u32;
 
     /// Most pages to drain in one critical section of the zone.
-    fn drain_chunk(&self, sizes: Sizes) -> u32;
+    fn drain_chunk(&self, _sizes: Sizes) -> u32 {
+        u32::MAX
+    }
 
     /// Lowers `high` after a while without use; returns the pages to drain.
     fn decay(&self, _tuning: &mut Tuning, _sizes: Sizes) -> u32 {
         0
     }
 }
+
+/// Blocks of `order` that stand for a refill of `batch` pages: `batch >> order`, but two at least
+/// where any are listed at all (Linux 5.14+).
+#[inline]
+pub(super) fn scaled_to(order: Order, batch: u32) -> u32 {
+    if batch > 1 { (batch >> order.get()).max(2) } else { batch }
+}
+
+/// The list of a block of orders 0..=3: one for each migratetype of each order (Linux 5.14+).
+#[inline]
+pub(super) fn low_list(order: Order, migratetype: MigrateType) -> usize {
+    PCP_TYPES * order.index() + migratetype.index()
+}
+
+/// Lists of orders 0..=3 where each migratetype has its own.
+pub(super) const LOW_LISTS: usize = PCP_TYPES * (COSTLY_ORDER as usize + 1);
 
 /// `2^n - 1` pages nearest to `pages`, so that two tasks that take turns with batches do not always
 /// meet on the same cache colours (`zone_batchsize`).

@@ -3,7 +3,9 @@
 
 use super::order0::Order0;
 use super::policy::{Policy, SizeInputs, Sizes};
+use super::v5_14::V5_14;
 use super::v6_7::V6_7;
+use super::v6_18::V6_18;
 use super::v2016::V2016;
 
 /// Calls the macro `$callback` with all lines. A line is `Type, "page in docs/policies",
@@ -17,7 +19,14 @@ macro_rules! page_policies {
                 order0_310: "order0-310" = Order0 { batch: 310, high: 1860 }
             ];
             V2016, "v2016", "orders 0 to 3, one count (document 000)", [v2016: "v2016" = V2016];
+            V5_14, "v5.14", "orders 0 to 3 and 9, high from the low watermark (Linux 5.14)", [
+                v5_14: "v5.14" = V5_14 { frees_high: false },
+                v5_18: "v5.18" = V5_14 { frees_high: true }
+            ];
             V6_7, "v6.7", "orders 0 to 3 and 9, auto-tuned (Linux 6.7)", [v6_7: "v6.7" = V6_7];
+            V6_18, "v6.18", "orders 0 to 3 and 9, auto-tuned (Linux 6.18)", [
+                v6_18: "v6.18" = V6_18
+            ];
         }
     };
 }

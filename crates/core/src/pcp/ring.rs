@@ -5,16 +5,19 @@
 //! Capacities bound what a list can hold; they are powers of two, so that no position is divided.
 //! So this is no [`List`](crate::frame::List): a block of order 0 has one link word.
 
-use crate::frame::{OsArray, Pfn, fresh_zero};
+use crate::frame::{OsArray, PAGEBLOCK_FRAMES, Pfn, fresh_zero};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 
-/// Most lists of a policy: 3 migratetypes x orders 0..=3, and two of order 9 (Linux 6.x).
-pub(super) const MAX_LISTS: usize = 14;
+/// Most lists of a policy: 3 migratetypes x orders 0..=3 and 9 (Linux 5.14 to 5.19).
+pub(super) const MAX_LISTS: usize = 15;
 
 /// Where an empty list starts: far enough from a page's edge that a list which goes a little up and
 /// down touches one page of its ring.
 const START: u32 = 512;
+
+/// Pages that no list needs room for: 4 GiB on one CPU.
+const MOST_PAGES: u32 = 1 << 20;
 
 /// Blocks that a list may hold, by its order. Powers of two.
 #[derive(Clone, Copy, Debug)]
@@ -28,14 +31,24 @@ pub struct RingSizes {
 }
 
 impl Default for RingSizes {
-    /// Room for all that the policies' own limits allow: at most 2,048 pages plus a refill of 2,016
-    /// under the auto-tuned policy, `high` plus `batch` under the others.
+    /// Room for lists of 2,048 pages at most and a refill of 2,016.
     fn default() -> Self {
         Self { single: 4096, small: 1024, huge: 64 }
     }
 }
 
 impl RingSizes {
+    /// Room for `high` pages and a refill of `refill` pages, of whichever order.
+    pub(super) fn fitting(high: u32, refill: u32) -> Self {
+        let pages = high.saturating_add(refill).min(MOST_PAGES);
+        let (least, single) = (Self::default(), pages.next_power_of_two());
+        Self {
+            single: single.max(least.single),
+            small: (single / 4).max(least.small),
+            huge: (single / PAGEBLOCK_FRAMES).next_power_of_two().max(least.huge),
+        }
+    }
+
     fn of(&self, order: u8) -> u32 {
         let size = match order {
             0 => self.single,

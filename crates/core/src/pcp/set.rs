@@ -47,8 +47,9 @@ impl PcpSet {
         ListRef { store: &self.store, zones, index: self.store.index(slot, node), node }
     }
 
-    /// Takes one block of a node: from the list, from a refill, or from the zone; the latter two if
-    /// the zone stays above `mark`.
+    /// Takes one block of a node: from the list, from a refill, or from the zone. The latter two
+    /// serve only while the zone stays above `mark`; under a policy that tests every request, the
+    /// list as well.
     #[inline]
     pub(super) fn alloc(
         &self,
@@ -58,20 +59,47 @@ impl PcpSet {
         ask: &Ask,
         mark: Mark,
     ) -> Option<Page> {
-        with_policy!(&self.policy, policy => {
-            let list = policy.list(ask.order, listed_type(ask.migratetype));
-            if let Some(list) = list
-                && let Some(mut locked) = self.at(zones, slot, node).try_lock()
-            {
-                policy.before_alloc(&mut locked.lists.tuning);
-                if let Some(page) = locked.pop(list, ask.order) {
-                    return Some(page);
-                }
-                if let Some(page) = locked.refill_and_pop(policy, list, ask, mark) {
-                    return Some(page);
-                }
+        match self.policy {
+            PcpPolicy::V6_18(policy) => self.alloc_under(&policy, zones, (slot, node), ask, mark),
+            _ => self.alloc_as_chosen(zones, (slot, node), ask, mark),
+        }
+    }
+
+    /// The policies besides the default one, which would lose registers to them in one function.
+    #[inline(never)]
+    fn alloc_as_chosen(
+        &self,
+        zones: &Zones,
+        at: (SlotIndex, NodeId),
+        ask: &Ask,
+        mark: Mark,
+    ) -> Option<Page> {
+        with_policy!(&self.policy, policy => self.alloc_under(policy, zones, at, ask, mark))
+    }
+
+    #[inline(always)]
+    fn alloc_under<P: Policy>(
+        &self,
+        policy: &P,
+        zones: &Zones,
+        (slot, node): (SlotIndex, NodeId),
+        ask: &Ask,
+        mark: Mark,
+    ) -> Option<Page> {
+        if policy.tests_every_request() && !zones.zone(node).admits(ask, mark) {
+            return None;
+        }
+        if let Some(list) = policy.list(ask.order, listed_type(ask.migratetype))
+            && let Some(mut locked) = self.at(zones, slot, node).try_lock()
+        {
+            policy.before_alloc(&mut locked.lists.tuning);
+            if let Some(page) = locked.pop(list, ask.order) {
+                return Some(page);
             }
-        });
+            if let Some(page) = locked.refill_and_pop(policy, list, ask, mark) {
+                return Some(page);
+            }
+        }
         self.alloc_at_zone(zones, slot, node, ask, mark)
     }
 
@@ -125,6 +153,9 @@ impl PcpSet {
             let Some(list) = policy.list(ask.order, listed_type(ask.migratetype)) else {
                 return self.bulk_at_zone(zones, slot, node, ask, Mark::Low, out);
             };
+            if policy.tests_every_request() && !zones.zone(node).admits(ask, Mark::Low) {
+                return 0;
+            }
             let Some(mut locked) = self.at(zones, slot, node).try_lock() else {
                 return self.bulk_at_zone(zones, slot, node, ask, Mark::Low, out);
             };
@@ -147,21 +178,45 @@ impl PcpSet {
         &self,
         zones: &Zones,
         slot: SlotIndex,
+        owner: (NodeId, MigrateType),
+        block: Block,
+    ) {
+        match self.policy {
+            PcpPolicy::V6_18(policy) => self.free_under(&policy, zones, slot, owner, block),
+            _ => self.free_as_chosen(zones, slot, owner, block),
+        }
+    }
+
+    #[inline(never)]
+    fn free_as_chosen(
+        &self,
+        zones: &Zones,
+        slot: SlotIndex,
+        owner: (NodeId, MigrateType),
+        block: Block,
+    ) {
+        with_policy!(&self.policy, policy => self.free_under(policy, zones, slot, owner, block));
+    }
+
+    #[inline(always)]
+    fn free_under<P: Policy>(
+        &self,
+        policy: &P,
+        zones: &Zones,
+        slot: SlotIndex,
         (node, of): (NodeId, MigrateType),
         block: Block,
     ) {
-        with_policy!(&self.policy, policy => {
-            if let Some(list) = policy.list(block.order, listed_type(of))
-                && let Some(mut locked) = self.at(zones, slot, node).try_lock()
-            {
-                locked.lists.counters.critical_sections += 1;
-                let drain = locked.push(policy, list, block);
-                if drain > 0 {
-                    locked.drain(policy, drain, list);
-                }
-                return;
+        if let Some(list) = policy.list(block.order, listed_type(of))
+            && let Some(mut locked) = self.at(zones, slot, node).try_lock()
+        {
+            locked.lists.counters.critical_sections += 1;
+            let drain = locked.push(policy, list, block);
+            if drain > 0 {
+                locked.drain(policy, drain, list);
             }
-        });
+            return;
+        }
         self.free_at_zone(zones, slot, node, &mut core::iter::once(block));
     }
 

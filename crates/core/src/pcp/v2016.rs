@@ -5,9 +5,13 @@
 //! `batch` *pages*, for it bounds the memory held. All lists share one count, in pages, which only
 //! the drain corrects: only the drain knows how many pages it took.
 //!
-//! The document raises `high` so that a refill rarely brings a drain upon the next free, but its
-//! multiplier is not known. Ours leaves room for one refill of order 3 above the stock mark:
-//! `high = 6 * batch + 8 * batch`.
+//! The document raises `high` so that a refill rarely brings a drain upon the next free. Its own
+//! hunk for that is not in the archives; the first version of the series (21 November 2016) has
+//! `high = 3 * batch + 8 * batch`, no list of changes up to version 6 names another value, and the
+//! author speaks of the same comment in version 5. So 341 pages for a batch of 31.
+//!
+//! From version 3 on a drain begins with list 0 (`pindex` starts as `UINT_MAX`), whichever list was
+//! freed to.
 
 use super::lists::Tuning;
 use super::policy::{
@@ -21,7 +25,10 @@ pub struct V2016;
 
 impl Policy for V2016 {
     const ORDERS: &'static [u8] = &[0, 0, 0, 1, 2, 3];
-    const WALK: DrainWalk = DrainWalk::GrowingBatches;
+
+    fn walk(&self) -> DrainWalk {
+        DrainWalk::GrowingBatches { first: 0 }
+    }
 
     #[inline]
     fn list(&self, order: Order, migratetype: MigrateType) -> Option<usize> {
@@ -34,8 +41,8 @@ impl Policy for V2016 {
 
     fn sizes(&self, inputs: SizeInputs) -> Sizes {
         let batch = batch_before_4_20(inputs.managed);
-        let high = 6 * batch + (batch << COSTLY_ORDER);
-        Sizes { batch, high_min: high, high_max: high }
+        let high = batch * PCP_TYPES as u32 + (batch << COSTLY_ORDER);
+        Sizes::fixed(batch, high)
     }
 
     fn refill(&self, _tuning: &mut Tuning, context: PolicyContext<'_>, _order: Order) -> u32 {
@@ -45,9 +52,5 @@ impl Policy for V2016 {
     #[inline]
     fn after_free(&self, tuning: &mut Tuning, context: PolicyContext<'_>, _order: Order) -> u32 {
         if tuning.count >= context.sizes.high_max { context.sizes.batch } else { 0 }
-    }
-
-    fn drain_chunk(&self, _sizes: Sizes) -> u32 {
-        u32::MAX
     }
 }

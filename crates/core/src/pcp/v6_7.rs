@@ -1,173 +1,31 @@
-//! `v6.7`: the auto-tuned lists of Linux 6.7 and later, orders 0..=3 by migratetype and order 9.
+//! `v6.7`: the auto-tuned lists as Linux 6.7 had them.
 //!
-//! A burst of allocations doubles the next refill (63, 126, .. 2,016 pages of order 0); a burst of
-//! frees makes drains as large as the burst; `high` rises while it pays and decays when idle.
-//! User space has no fixed amount of memory to take an eighth of, so `high_max` is bounded: a list
-//! keeps at most 2,048 pages (8 MiB) per CPU.
+//! A row of freed blocks of orders 1..=3 counts from one batch on, a drain is one critical section,
+//! and order 9 has one list. `high_max` is an eighth of the zone, divided by its CPUs, and has no
+//! other bound.
 
-use super::lists::Tuning;
-use super::policy::{
-    COSTLY_ORDER, DrainWalk, Policy, PolicyContext, SizeInputs, Sizes, batch_since_4_20,
-};
-use crate::frame::{MigrateType, Order, PAGEBLOCK_ORDER, PCP_TYPES};
-
-/// `CONFIG_PCP_BATCH_SCALE_MAX`: bursts grow up to `batch << 5`.
-const BATCH_SCALE_MAX: u8 = 5;
-/// `MIN_PERCPU_PAGELIST_HIGH_FRACTION`: `high_max` is an eighth of the zone, divided by its CPUs.
-const HIGH_FRACTION: u32 = 8;
-/// Most pages that user space keeps per CPU.
-const HIGH_MOST: u32 = 2048;
-/// Pages of a CPU's share of the data caches. Linux asks the machine; 2 MiB is what a core of a
-/// current server has. Above three batches it sets `PCPF_FREE_HIGH_BATCH`.
-const CACHE_SLICE_PAGES: u32 = 512;
-/// Lists of orders 0..=3.
-const LOW_LISTS: usize = PCP_TYPES * (COSTLY_ORDER as usize + 1);
+use super::auto_tuned::Release;
+use super::policy::{SizeInputs, Sizes};
+use crate::frame::{MigrateType, PAGEBLOCK_ORDER};
 
 /// The policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct V6_7;
 
-/// `high`, brought between its bounds.
-#[inline]
-fn clamped_high(tuning: &mut Tuning, sizes: Sizes) -> u32 {
-    tuning.high = tuning.high.clamp(sizes.high_min, sizes.high_max);
-    tuning.high
-}
+impl Release for V6_7 {
+    const ORDERS: &'static [u8] = &[0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, PAGEBLOCK_ORDER];
+    const RELEASES_BETWEEN_BATCHES: bool = false;
+    const TESTS_EVERY_REQUEST: bool = true;
 
-/// Returns whether frees of high orders come in such a row that all of them should go
-/// (`free_high`).
-#[inline]
-fn note_high_order(tuning: &mut Tuning, sizes: Sizes, order: Order) -> bool {
-    if !(1..=COSTLY_ORDER).contains(&order.get()) {
-        tuning.prev_free_high_order = false;
-        return false;
-    }
-    let keeps_a_batch = CACHE_SLICE_PAGES > 3 * sizes.batch;
-    let free_high = tuning.free_count >= sizes.batch + sizes.high_min / 2
-        && tuning.prev_free_high_order
-        && (!keeps_a_batch || tuning.count >= sizes.batch);
-    tuning.prev_free_high_order = true;
-    free_high
-}
-
-/// The mark at which frees drain, after tuning (`nr_pcp_high`).
-#[inline]
-fn high_mark(tuning: &mut Tuning, context: PolicyContext<'_>, free_high: bool) -> u32 {
-    let Sizes { batch, high_min, high_max } = context.sizes;
-    let high = clamped_high(tuning, context.sizes);
-    if high == 0 {
-        return 0;
-    }
-    if free_high {
-        tuning.high = high.saturating_sub(batch << BATCH_SCALE_MAX).max(high_min);
-        return 0;
-    }
-    let burst = tuning.free_count.max(batch);
-    if context.zone.is_reclaim_active() {
-        tuning.high = high.saturating_sub(burst).max(high_min);
-        return tuning.high.min(4 * batch);
-    }
-    if high_min == high_max {
-        return high;
-    }
-    if context.zone.is_below_high() {
-        tuning.high = high.saturating_sub(burst).max(high_min);
-        return tuning.count.max(high_min);
-    }
-    if tuning.count >= high {
-        let need = tuning.free_count + batch;
-        if tuning.high < need {
-            tuning.high = need.clamp(high_min, high_max);
-        }
-    }
-    high
-}
-
-/// Pages to drain once `count` has reached `high` (`nr_pcp_free`).
-fn drain_pages(tuning: &Tuning, batch: u32, high: u32, free_high: bool) -> u32 {
-    if free_high {
-        tuning.count.min(batch << BATCH_SCALE_MAX)
-    } else if high < batch {
-        1
-    } else {
-        tuning.free_count.max(batch).min((high - batch).max(1))
-    }
-}
-
-impl Policy for V6_7 {
-    const ORDERS: &'static [u8] =
-        &[0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, PAGEBLOCK_ORDER, PAGEBLOCK_ORDER];
-    const WALK: DrainWalk = DrainWalk::WholeLists;
-
-    #[inline]
-    fn list(&self, order: Order, migratetype: MigrateType) -> Option<usize> {
-        match order.get() {
-            0..=COSTLY_ORDER => Some(PCP_TYPES * order.index() + migratetype.index()),
-            PAGEBLOCK_ORDER => Some(LOW_LISTS + usize::from(migratetype == MigrateType::Movable)),
-            _ => None,
-        }
+    fn huge_list(_migratetype: MigrateType) -> usize {
+        0
     }
 
-    fn sizes(&self, inputs: SizeInputs) -> Sizes {
-        let batch = batch_since_4_20(inputs.managed);
-        let high = |total: u32| (total / inputs.cpus).max(4 * batch).min(HIGH_MOST);
-        Sizes { batch, high_min: high(inputs.low), high_max: high(inputs.managed / HIGH_FRACTION) }
-    }
-
-    #[inline]
-    fn before_alloc(&self, tuning: &mut Tuning) {
-        tuning.free_count >>= 1;
-    }
-
-    fn refill(&self, tuning: &mut Tuning, context: PolicyContext<'_>, order: Order) -> u32 {
-        let Sizes { batch: base, high_min, high_max } = context.sizes;
-        let mut high = clamped_high(tuning, context.sizes);
-        if high < base {
-            return 1;
-        }
-        let single = order == Order::ZERO;
-        let mut batch = if single { base << tuning.alloc_factor } else { base };
-        if high_min != high_max && !context.zone.is_below_high() {
-            high = (high + batch).min(high_max);
-            tuning.high = high;
-        }
-        if single {
-            let most = high.saturating_sub(tuning.count).saturating_sub(base).max(base);
-            if batch <= most && tuning.alloc_factor < BATCH_SCALE_MAX {
-                tuning.alloc_factor += 1;
-            }
-            batch = batch.min(most);
-        }
-        if batch > 1 { (batch >> order.get()).max(2) } else { batch }
-    }
-
-    #[inline]
-    fn after_free(&self, tuning: &mut Tuning, context: PolicyContext<'_>, order: Order) -> u32 {
-        let batch = context.sizes.batch;
-        tuning.alloc_factor >>= 1;
-        let free_high = note_high_order(tuning, context.sizes, order);
-        if tuning.free_count < batch << BATCH_SCALE_MAX {
-            tuning.free_count += order.frames();
-        }
-        let high = high_mark(tuning, context, free_high);
-        if tuning.count < high {
-            return 0;
-        }
-        drain_pages(tuning, batch, high, free_high)
-    }
-
-    fn drain_chunk(&self, sizes: Sizes) -> u32 {
+    fn row(sizes: Sizes) -> u32 {
         sizes.batch
     }
 
-    fn decay(&self, tuning: &mut Tuning, sizes: Sizes) -> u32 {
-        if tuning.high > sizes.high_min {
-            tuning.high = tuning
-                .count
-                .saturating_sub(sizes.batch << BATCH_SCALE_MAX)
-                .max(tuning.high - tuning.high / 8)
-                .max(sizes.high_min);
-        }
-        tuning.count.saturating_sub(tuning.high)
+    fn bound(_inputs: &SizeInputs) -> u32 {
+        u32::MAX
     }
 }

@@ -12,11 +12,42 @@ pub struct Mechanisms {
     pub alien: bool,
     /// The CPUs of a node share an array (`slab`).
     pub shared: bool,
+    /// The only mode of `slam`; it chooses for itself where this is `None`.
+    pub slam_mode: Option<SlamMode>,
+}
+
+/// A way in which a CPU keeps the free objects of a cache (`slam`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlamMode {
+    /// In its array; those beyond it in the barn that all CPUs share.
+    Array,
+    /// Those beyond its array in a stock of its own, linked through the objects.
+    Linked,
+    /// Those that another CPU took from their slabs go to that CPU.
+    Remote,
+}
+
+impl SlamMode {
+    /// What [`named`](Self::named) accepts.
+    pub const ACCEPTED: &'static str = "auto, array, linked or remote";
+
+    /// The choice with this name, `Some(None)` for `auto`; `None` where there is none.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Option<Self>> {
+        Some(match name {
+            "auto" => None,
+            "array" => Some(Self::Array),
+            "linked" => Some(Self::Linked),
+            "remote" => Some(Self::Remote),
+            _ => return None,
+        })
+    }
 }
 
 impl Mechanisms {
     /// All of them.
-    pub const ALL: Self = Self { merging: true, cpu_partial: true, alien: true, shared: true };
+    pub const ALL: Self =
+        Self { merging: true, cpu_partial: true, alien: true, shared: true, slam_mode: None };
 
     /// What [`without`](Self::without) accepts.
     pub const ACCEPTED: &'static str =
@@ -41,7 +72,14 @@ impl Mechanisms {
 
 #[cfg(test)]
 mod tests {
-    use super::Mechanisms;
+    use super::{Mechanisms, SlamMode};
+
+    #[test]
+    fn modes_have_names() {
+        assert_eq!(SlamMode::named("auto"), Some(None));
+        assert_eq!(SlamMode::named("remote"), Some(Some(SlamMode::Remote)));
+        assert_eq!(SlamMode::named("list"), None);
+    }
 
     #[test]
     fn mechanisms_are_switched_off_by_name() {

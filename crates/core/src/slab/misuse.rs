@@ -44,7 +44,7 @@ pub(super) fn overwritten(
     }
 }
 
-/// The link in a free object of `slub` leads nowhere.
+/// The link in a free object of `slub` or `slqb` leads nowhere.
 #[cold]
 #[inline(never)]
 pub(super) fn written_after_free(cache: &Cache, object: Object) -> ! {

@@ -12,7 +12,7 @@
 //! stats    mechanisms    cache, cache_limits -> table, reclaim -> context, misuse -> glance
 //!          -> policy
 //! parts    populating -> bitmap_slabs    barn -> barns    width
-//! policies sheaf    slub
+//! policies sheaf    slub    linux_slab    slqb    sheaf_6_18    slam
 //! registry
 //! ```
 
@@ -23,6 +23,7 @@ mod cache;
 mod cache_limits;
 mod context;
 mod glance;
+mod linux_slab;
 mod mechanisms;
 mod misuse;
 mod policy;
@@ -30,6 +31,9 @@ mod populating;
 mod reclaim;
 mod registry;
 mod sheaf;
+mod sheaf_6_18;
+mod slam;
+mod slqb;
 mod slub;
 mod stats;
 mod table;
@@ -41,7 +45,8 @@ pub use cache::{Cache, CacheId, CacheParams, Geometry, GeometryOffsets, MAX_CACH
 pub use cache_limits::CacheLimits;
 pub use context::{MAX_BATCH, SlabContext};
 pub use glance::Glance;
-pub use mechanisms::Mechanisms;
+pub use linux_slab::LinuxSlab;
+pub use mechanisms::{Mechanisms, SlamMode};
 pub use policy::{SlabPolicy, create_cache};
 pub use reclaim::{Idle, Reclaim};
 pub use registry::{
@@ -49,6 +54,9 @@ pub use registry::{
     line_of, slab_names, slab_policy, with_slab_policy,
 };
 pub use sheaf::Sheaf;
+pub use sheaf_6_18::KernelSheaf;
+pub use slam::Slam;
+pub use slqb::Slqb;
 pub use slub::{Slub2_6_29, Slub3_0, Slub3_1, Slub4_9};
 pub use stats::{BarnStats, SlabStats};
 pub use table::CacheTable;

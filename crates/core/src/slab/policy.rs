@@ -46,6 +46,13 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
     /// Where the OS refuses memory, or the slots have no room for one more cache.
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()>;
 
+    /// Returns whether every free goes to [`free_slow`](Self::free_slow), although
+    /// [`free_fast`](Self::free_fast) could serve it: the policy looks at each object first.
+    #[inline(always)]
+    fn looks_at_frees(&self) -> bool {
+        false
+    }
+
     /// Takes an object from the running CPU, or `None`: then [`alloc_slow`](Self::alloc_slow).
     fn alloc_fast(percpu: &P, id: CacheId) -> Option<Object>;
 
@@ -97,6 +104,11 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
     unsafe fn free_bulk(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
         for &object in objects {
             let slab = || context.slab_of(cache, object);
+            if self.looks_at_frees() {
+                // SAFETY: the caller's promise is passed on.
+                unsafe { self.free_slow(context, cache, object) };
+                continue;
+            }
             // SAFETY: the caller's promise is passed on; the slab is the object's.
             match unsafe { Self::free_fast(context.percpu, cache.id(), object, slab) } {
                 Push::Stored => {}

@@ -11,11 +11,15 @@ use quarry_sys::percpu::{Arrays, Lists, PerCpu};
 macro_rules! slab_policies {
     ($callback:ident) => {
         $callback! {
-            sheaf: "sheaf", $crate::slab::Sheaf, "sheaf", "arrays per CPU, sheaves, bits (6.18)";
+            sheaf: "sheaf", $crate::slab::Sheaf, "sheaf", "arrays per CPU, barns, bits (ours)";
+            sheaf_6_18: "sheaf-6.18", $crate::slab::KernelSheaf, "sheaf-6.18", "sheaves (6.18)";
             slub_2_6_29: "slub-2.6.29", $crate::slab::Slub2_6_29, "slub", "a lock bit per slab";
             slub_3_0: "slub-3.0", $crate::slab::Slub3_0, "slub", "kmalloc to 8 KiB";
             slub_3_1: "slub-3.1", $crate::slab::Slub3_1, "slub", "slow paths without a lock";
             slub_4_9: "slub-4.9", $crate::slab::Slub4_9, "slub", "partial lists per CPU, too";
+            slab: "slab", $crate::slab::LinuxSlab, "slab", "arrays per CPU and node (2.6.36)";
+            slqb: "slqb", $crate::slab::Slqb, "slqb", "queues of objects per CPU (2009)";
+            slam: "slam", $crate::slab::Slam, "slam", "ours: a mode per cache and CPU, by its traffic";
         }
     };
 }

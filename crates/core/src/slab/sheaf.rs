@@ -9,7 +9,7 @@
 //! bursts than two sheaves, gets an array for such bursts; so does one that exchanges much with
 //! the barn, so that larger sheaves pay. It stays until the array is drained.
 
-use super::barn::Barn;
+use super::barn::{Barn, Traffic};
 use super::barns::{Barns, home};
 use super::bitmap_slabs::BitmapSlabs;
 use super::cache::{Cache, CacheId, CacheParams, MAX_CACHES, SlabLayout};
@@ -122,7 +122,7 @@ impl SheafCache {
 }
 
 /// Returns whether `object` is one of `objects`: looks at all of them, several at a time.
-fn is_among(objects: &[Object], object: Object) -> bool {
+pub(super) fn is_among(objects: &[Object], object: Object) -> bool {
     objects.iter().fold(false, |found, other| found | (*other == object))
 }
 
@@ -134,7 +134,7 @@ fn count(counter: &AtomicU64, by: usize) {
 ///
 /// # Safety
 /// The first `count` elements are initialised.
-unsafe fn written(buffer: &[MaybeUninit<Object>], count: usize) -> &[Object] {
+pub(super) unsafe fn written(buffer: &[MaybeUninit<Object>], count: usize) -> &[Object] {
     // SAFETY: MaybeUninit<T> has the layout of T, and the caller vouches for the front.
     unsafe { core::slice::from_raw_parts(buffer.as_ptr().cast(), count) }
 }
@@ -191,7 +191,12 @@ impl Sheaf {
     }
 
     /// Into the barn of the node that the objects are of if there is room, else into the slabs.
-    fn put_away<P: Arrays>(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
+    pub(super) fn put_away<P: Arrays>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        objects: &[Object],
+    ) {
         let own = self.of(cache);
         let mut rest = objects;
         while let Some(&first) = rest.first() {
@@ -294,18 +299,20 @@ impl Sheaf {
         }
     }
 
-    /// Notes that the array of `slot`, the running CPU's, ran `full`, or else empty.
-    fn note_miss<P: Arrays>(
+    /// Notes that the array of `slot`, the running CPU's, ran `full`, or else empty. Only where it
+    /// `may_widen` the array may get a wide place.
+    #[inline]
+    pub(super) fn note_miss<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
         slot: SlotIndex,
-        full: bool,
+        (full, may_widen): (bool, bool),
     ) -> Miss {
         let (own, place) = (self.of(cache), (slot, cache.id().array()));
         let mut means = Means {
             limits: &|| CacheLimits::rooms(context.pages),
-            may_widen: &|| self.has_width_left(context, slot, cache),
+            may_widen: &|| may_widen && self.has_width_left(context, slot, cache),
             take: &mut |array, objects| self.take_back(context, array, objects),
         };
         let barn_has_some = own.barns.here(context).1.bytes() > 0;
@@ -314,6 +321,17 @@ impl Sheaf {
             context.limits.note_refused(context.pages, context.percpu.area(), slot);
         }
         miss
+    }
+
+    /// Gives objects back to the slabs of their cache.
+    pub(super) fn free_to_slabs<P: Arrays>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        objects: &[Object],
+    ) {
+        let own = self.of(cache);
+        own.slabs.free(context, cache, objects, own.keep_empty());
     }
 
     /// Gives objects that were taken out of an array back to the slabs.
@@ -373,12 +391,58 @@ impl Sheaf {
         self.park(context, cache, &[object]);
     }
 
+    /// Serves a request that missed the array from the barn, else from the slabs. Calls `pressed`
+    /// where memory that was never touched was taken, when the barns have given what they must.
+    #[inline]
+    pub(super) fn alloc_missed<P: Arrays>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        miss: Miss,
+        pressed: impl FnOnce(),
+    ) -> Option<Object> {
+        let sheaf = miss.sheaf.max(1);
+        let (percpu, array) = (context.percpu, cache.id().array());
+        let (_, barn) = self.of(cache).barns.here(context);
+        barn.hand_out(context.limits, sheaf, |rest| percpu.push_batch(array, rest))
+            .or_else(|| self.alloc_from_slabs(context, cache, sheaf, pressed))
+    }
+
+    /// Frees an object that missed the array: into the array, if it has more room by now, else
+    /// beside a sheaf that leaves it.
+    #[inline]
+    pub(super) fn free_missed<P: Arrays>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        object: Object,
+        miss: Miss,
+    ) {
+        let Miss { sheaf, has_grown, .. } = miss;
+        if has_grown {
+            match context.percpu.push(cache.id().array(), object) {
+                // The array has counted it.
+                Push::Stored => return,
+                Push::Duplicate => not_in_use(cache, object),
+                Push::Refused => {}
+            }
+        }
+        if sheaf == 0 {
+            count(&self.of(cache).free_slow, 1);
+            return self.put_away(context, cache, &[object]);
+        }
+        if !self.bring_in(context, cache, object, sheaf) {
+            self.free_past_barn(context, cache, object);
+        }
+    }
+
     /// Some objects from the slabs: one is the answer, the others enter the array.
     fn alloc_from_slabs<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
         cache: &Cache,
         sheaf: usize,
+        pressed: impl FnOnce(),
     ) -> Option<Object> {
         let own = self.of(cache);
         let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
@@ -386,6 +450,7 @@ impl Sheaf {
         let (taken, is_fresh) = own.slabs.alloc(context, cache, own.width.narrow_sheaf(), wanted);
         if is_fresh {
             self.relieve(context);
+            pressed();
         }
         // Lowest address on top: what is handed out first lies together.
         buffer[..taken].reverse();
@@ -471,6 +536,58 @@ impl Sheaf {
     }
 }
 
+impl Sheaf {
+    /// The counts of a cache, with the exchanges of `others` between its arrays and elsewhere.
+    pub(super) fn stats_with<P: Arrays>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        others: Traffic,
+    ) -> SlabStats {
+        let own = self.of(cache);
+        let mut stats = SlabStats::default();
+        own.slabs.add_stats(cache, &mut stats);
+        let usage = context.percpu.usage(cache.id().array());
+        stats.parked_objects = usage.level;
+        let mut traffic = own.barns.add_stats(&mut stats);
+        traffic += others;
+        let batched_in = traffic.batched_in + own.batched_in.load(Ordering::Relaxed);
+        let batched_out = traffic.batched_out + own.batched_out.load(Ordering::Relaxed);
+        // level = pushes - pops + batched_in - batched_out; operations = pushes + pops.
+        let pushes_more = (usage.level + batched_out).wrapping_sub(batched_in) as i64;
+        let pops = (usage.operations as i64 - pushes_more).max(0) as u64 / 2;
+        stats.alloc_slow = traffic.alloc_slow + own.alloc_slow.load(Ordering::Relaxed);
+        stats.free_slow = traffic.free_slow + own.free_slow.load(Ordering::Relaxed);
+        let pushes = usage.operations.saturating_sub(pops);
+        stats.alloc_fast = pops + own.bulk_alloc_fast.load(Ordering::Relaxed);
+        stats.free_fast = pushes + own.bulk_free_fast.load(Ordering::Relaxed);
+        stats
+    }
+
+    /// Checks the invariants of all caches; others than barns have announced `others` bytes.
+    pub(super) fn validate_with<P: Arrays>(
+        &self,
+        context: &SlabContext<'_, P>,
+        others: usize,
+    ) -> Result<(), Broken> {
+        context.percpu.area().validate_room(CacheLimits::rooms(context.pages).slot)?;
+        let (mut barns, mut empty) = (others, 0);
+        for cache in context.caches.iter() {
+            let own = self.of(cache);
+            own.barns.validate()?;
+            own.slabs.validate(context, cache)?;
+            barns += own.barns.bytes();
+            let mut stats = SlabStats::default();
+            own.slabs.add_stats(cache, &mut stats);
+            let slabs = stats.total_slabs - stats.active_slabs;
+            empty += slabs as usize * cache.order().bytes();
+        }
+        let (check, limits) = (Check::of("cache limits"), context.limits);
+        check.equal(limits.barns() as u64, barns as u64, "barns = sum of bytes announced")?;
+        check.equal(limits.empty() as u64, empty as u64, "empty = bytes of empty slabs of caches")
+    }
+}
+
 impl<P: Arrays> Glance<P> for Sheaf {
     #[inline(always)]
     fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {
@@ -536,43 +653,23 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
     }
 
     fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
-        let own = self.of(cache);
         let (percpu, array) = (context.percpu, cache.id().array());
         if let Some(object) = percpu.pop_unregistered(array) {
             return Some(object);
         }
-        let Miss { sheaf, .. } = self.note_miss(context, cache, percpu.current(), false);
-        let sheaf = sheaf.max(1);
-        let (_, barn) = own.barns.here(context);
-        barn.hand_out(context.limits, sheaf, |rest| percpu.push_batch(array, rest))
-            .or_else(|| self.alloc_from_slabs(context, cache, sheaf))
+        let miss = self.note_miss(context, cache, percpu.current(), (false, true));
+        self.alloc_missed(context, cache, miss, || {})
     }
 
     unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
-        let own = self.of(cache);
-        let array = cache.id().array();
         let percpu = context.percpu;
-        match percpu.push_unregistered(array, object) {
+        match percpu.push_unregistered(cache.id().array(), object) {
             Push::Stored => return,
             Push::Duplicate => not_in_use(cache, object),
             Push::Refused => {}
         }
-        let Miss { sheaf, has_grown, .. } = self.note_miss(context, cache, percpu.current(), true);
-        if has_grown {
-            match percpu.push(array, object) {
-                // The array has counted it.
-                Push::Stored => return,
-                Push::Duplicate => not_in_use(cache, object),
-                Push::Refused => {}
-            }
-        }
-        if sheaf == 0 {
-            count(&own.free_slow, 1);
-            return self.put_away(context, cache, &[object]);
-        }
-        if !self.bring_in(context, cache, object, sheaf) {
-            self.free_past_barn(context, cache, object);
-        }
+        let miss = self.note_miss(context, cache, percpu.current(), (true, true));
+        self.free_missed(context, cache, object, miss);
     }
 
     fn alloc_bulk(
@@ -650,23 +747,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
     }
 
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
-        let own = self.of(cache);
-        let mut stats = SlabStats::default();
-        own.slabs.add_stats(cache, &mut stats);
-        let usage = context.percpu.usage(cache.id().array());
-        stats.parked_objects = usage.level;
-        let traffic = own.barns.add_stats(&mut stats);
-        let batched_in = traffic.batched_in + own.batched_in.load(Ordering::Relaxed);
-        let batched_out = traffic.batched_out + own.batched_out.load(Ordering::Relaxed);
-        // level = pushes - pops + batched_in - batched_out; operations = pushes + pops.
-        let pushes_more = (usage.level + batched_out).wrapping_sub(batched_in) as i64;
-        let pops = (usage.operations as i64 - pushes_more).max(0) as u64 / 2;
-        stats.alloc_slow = traffic.alloc_slow + own.alloc_slow.load(Ordering::Relaxed);
-        stats.free_slow = traffic.free_slow + own.free_slow.load(Ordering::Relaxed);
-        let pushes = usage.operations.saturating_sub(pops);
-        stats.alloc_fast = pops + own.bulk_alloc_fast.load(Ordering::Relaxed);
-        stats.free_fast = pushes + own.bulk_free_fast.load(Ordering::Relaxed);
-        stats
+        self.stats_with(context, cache, Traffic::default())
     }
 
     fn visit_free(
@@ -687,20 +768,6 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
     }
 
     fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
-        context.percpu.area().validate_room(CacheLimits::rooms(context.pages).slot)?;
-        let (mut barns, mut empty) = (0, 0);
-        for cache in context.caches.iter() {
-            let own = self.of(cache);
-            own.barns.validate()?;
-            own.slabs.validate(context, cache)?;
-            barns += own.barns.bytes();
-            let mut stats = SlabStats::default();
-            own.slabs.add_stats(cache, &mut stats);
-            let slabs = stats.total_slabs - stats.active_slabs;
-            empty += slabs as usize * cache.order().bytes();
-        }
-        let (check, limits) = (Check::of("cache limits"), context.limits);
-        check.equal(limits.barns() as u64, barns as u64, "barns = sum of bytes announced")?;
-        check.equal(limits.empty() as u64, empty as u64, "empty = bytes of empty slabs of caches")
+        self.validate_with(context, 0)
     }
 }

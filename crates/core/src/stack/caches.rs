@@ -76,6 +76,10 @@ impl<C: StackConfig> CacheRef<'_, C> {
     #[inline]
     pub unsafe fn free(self, object: Object) {
         let fast = &self.stack.fast;
+        if self.stack.slab.looks_at_frees() {
+            // SAFETY: the caller's promise is passed on.
+            return unsafe { self.free_slow(object) };
+        }
         let offset = object.as_ptr() as usize - fast.base.load(Ordering::Relaxed);
         let slab = || fast.geometry[self.id.index()].slab(offset);
         // SAFETY: the caller's promise is passed on; `slab` follows from the cache's geometry.

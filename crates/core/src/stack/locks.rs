@@ -26,7 +26,8 @@ impl<C: StackConfig> Stack<C> {
     }
 }
 
-/// One line per kind of lock that counts: acquisitions, contentions, mean hold time (sampled).
+/// One line per kind of lock that counts: acquisitions, contentions, the time spent waiting, mean
+/// hold time (sampled).
 ///
 /// # Errors
 /// What the writer says.
@@ -45,12 +46,13 @@ pub(super) fn print_locks<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write)
     });
     writeln!(
         out,
-        "{:<24} {:>14} {:>12} {:>16}",
-        "lock", "acquisitions", "contentions", "holdtime-avg-ns"
+        "{:<24} {:>14} {:>12} {:>18} {:>16}",
+        "lock", "acquisitions", "contentions", "waittime-total-ns", "holdtime-avg-ns"
     )?;
-    for (name, LockStats { acquisitions, contentions, hold_ns, hold_samples }) in &kinds[..count] {
+    for (name, stats) in &kinds[..count] {
+        let LockStats { acquisitions, contentions, hold_samples, hold_ns, wait_ns } = stats;
         let mean = hold_ns / hold_samples.max(&1);
-        writeln!(out, "{name:<24} {acquisitions:>14} {contentions:>12} {mean:>16}")?;
+        writeln!(out, "{name:<24} {acquisitions:>14} {contentions:>12} {wait_ns:>18} {mean:>16}")?;
     }
     Ok(())
 }

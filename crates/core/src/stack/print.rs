@@ -25,7 +25,8 @@ pub enum Section {
     Memory,
     /// The room and the objects of the arrays of CPUs.
     Slots,
-    /// One line per kind of lock: acquisitions, contentions, mean hold time (sampled).
+    /// One line per kind of lock: acquisitions, contentions, the time spent waiting, mean hold time
+    /// (sampled).
     Locks,
     /// Bytes of descriptors by kind, and per committed frame.
     Metadata,

@@ -23,7 +23,7 @@ use super::instance::Stack;
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId, Order};
 use crate::pcp::PageAllocator;
 use crate::slab::{Idle, MAX_CACHES, Reclaim, SlabPolicy};
-use crate::zone::Whole;
+use crate::zone::{Whole, Zone};
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 
 /// Most bytes purged in one step: some milliseconds.
@@ -103,6 +103,7 @@ impl<C: StackConfig> Stack<C> {
     pub(super) fn shrink_all(&self) {
         self.free_withheld();
         let inner = self.inner();
+        let _active = inner.pages.zones().reclaiming(|_| true);
         inner.slab.reclaim(&self.context(), Reclaim::All);
         inner.pages.drain_all();
         inner.pages.flush_extents();
@@ -176,6 +177,8 @@ impl<C: StackConfig> Stack<C> {
     /// Looks at everything and notes what is due; only cached mappings go back at once.
     pub(super) fn look(&self, state: &mut ReclaimState) -> Reclaimed {
         let mut done = Reclaimed::default();
+        // Where memory is short it is not only given back: what lists get meanwhile is needed.
+        let _active = self.pages().zones().reclaiming(Zone::is_below_high);
         self.shrink_idle_caches(state, &mut done);
         self.shrink_page_lists(state, &mut done);
         let inner = self.inner();

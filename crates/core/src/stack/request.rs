@@ -296,6 +296,9 @@ impl<C: StackConfig> Stack<C> {
     #[inline(always)]
     pub(super) unsafe fn free_fast(&self, address: *mut u8) -> bool {
         let Some((kind, geometry, offset)) = self.object_fast(address) else { return false };
+        if self.slab.looks_at_frees() {
+            return false;
+        }
         // SAFETY: a geometry that knows objects belongs to a cache, whose number is its index; an
         // address inside the window is not null.
         let (id, object) =

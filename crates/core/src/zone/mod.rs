@@ -12,7 +12,7 @@
 //! | `fallback` | blocks of other migratetypes |
 //! | `request`, `extent_request`, `highatomic`, `stats` | what takes one critical section |
 //! | `grow`, `give_back`, `purge`, `validate` | what takes several, or looks at every frame |
-//! | `zones` | all zones, with the budget and the memory that they share |
+//! | `zones`, `reclaiming` | all zones, with the budget and the memory that they share |
 #![deny(unsafe_code)]
 
 mod ask;
@@ -30,6 +30,7 @@ mod grow;
 mod highatomic;
 mod huge;
 mod purge;
+mod reclaiming;
 mod request;
 mod stats;
 mod steps;
@@ -48,6 +49,7 @@ pub use counts::{FallbackCounts, Traffic};
 pub use extents::{EXTENT_FRAMES, Extent};
 pub use give_back::Whole;
 pub(crate) use grow::Urgency;
+pub use reclaiming::Reclaiming;
 pub use stats::ZoneStats;
 pub use watermark::{Mark, Marks};
 pub use zone::Zone;

@@ -7,7 +7,7 @@
 //!
 //! Invariant: while the lock is free, `Published` agrees with `State`, field by field.
 
-use super::ask::AllocFlags;
+use super::ask::{AllocFlags, Ask};
 use super::counts::Counts;
 use super::extents::Extents;
 use super::free_area::{FreeAreas, smallest_filled};
@@ -72,7 +72,8 @@ pub struct Zone {
     /// True if the last attempt to grow failed.
     pub(super) stuck: AtomicBool,
     below_high: AtomicBool,
-    reclaim_active: AtomicBool,
+    /// Reclaims that run for this zone.
+    reclaims: AtomicU32,
 }
 
 impl Zone {
@@ -103,7 +104,7 @@ impl Zone {
             marks: Watermarks::new(),
             stuck: AtomicBool::new(false),
             below_high: AtomicBool::new(false),
-            reclaim_active: AtomicBool::new(false),
+            reclaims: AtomicU32::new(0),
         }
     }
 
@@ -180,6 +181,21 @@ impl Zone {
         levels.are_above(self.marks.effective(mark), order, flags)
     }
 
+    /// Returns whether the zone serves a request down to `mark`, and notes whether it is below its
+    /// high mark (the tests of `get_page_from_freelist`, Linux 6.7: first the high mark, then the
+    /// request's). A zone that may still grow is short of nothing, however little of it is free.
+    #[inline]
+    #[must_use]
+    pub(crate) fn admits(&self, ask: &Ask, mark: Mark) -> bool {
+        if !self.is_below_high() {
+            if self.watermark_ok(ask.order, Mark::High, ask.flags) {
+                return true;
+            }
+            self.set_below_high(!self.can_grow());
+        }
+        self.watermark_ok(ask.order, mark, ask.flags)
+    }
+
     /// The watermarks without the boost.
     #[must_use]
     pub fn marks(&self) -> Marks {
@@ -206,12 +222,16 @@ impl Zone {
     #[inline]
     #[must_use]
     pub fn is_reclaim_active(&self) -> bool {
-        self.reclaim_active.load(Relaxed)
+        self.reclaims.load(Relaxed) != 0
     }
 
-    /// Tells the per-CPU lists to keep less while memory is being reclaimed.
-    pub fn set_reclaim_active(&self, active: bool) {
-        self.reclaim_active.store(active, Relaxed);
+    /// See [`Zones::reclaiming`](super::Zones::reclaiming).
+    pub(super) fn begin_reclaim(&self) {
+        self.reclaims.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn end_reclaim(&self) {
+        self.reclaims.fetch_sub(1, Relaxed);
     }
 
     /// Returns whether the zone takes pageblocks from the window on demand, and gives them back.

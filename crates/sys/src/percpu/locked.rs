@@ -156,6 +156,11 @@ unsafe impl<C: ChooseSlot> Lists for LockedSlots<C> {
         unsafe { self.stripes.list_push(&self.area, &self.choice, array, guard, object) }
     }
 
+    unsafe fn list_push_below(&self, array: ArrayId, object: Object) -> Push {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.stripes.list_push_below(&self.area, &self.choice, array, object) }
+    }
+
     fn compare_store(
         &self,
         slot: SlotIndex,

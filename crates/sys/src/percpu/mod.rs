@@ -10,8 +10,9 @@
 //!   refuses pops as it refuses pushes: a sequence may see the header of an array that is just
 //!   being opened beside its old bounds.
 //! * **list** ([`Lists`]; SLUB, SLQB): `word0 = {head >> 4 : 44 | nr : 20}`, `word1` = a guard that
-//!   a push must match (the slab whose objects the list holds; all ones while a drain stops the
-//!   list), `word2`, `word3` = pops and pushes, attempts that were interrupted included.
+//!   a push must match (the slab whose objects the list holds) or whose lower half bounds the list;
+//!   all ones while a drain stops the list. `word2`, `word3` = pops and pushes, attempts that were
+//!   interrupted included.
 //!
 //! Each primitive has exactly one committing store. A thread that is preempted, migrated or hit by
 //! a signal before that store starts again; afterwards the operation has happened.

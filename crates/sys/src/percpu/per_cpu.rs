@@ -167,6 +167,14 @@ pub unsafe trait Lists: PerCpu {
     /// The cell is used as a list; the first word of `object` may be overwritten.
     unsafe fn list_push(&self, array: ArrayId, guard: u64, object: Object) -> Push;
 
+    /// Puts an object at the head of the running CPU's list if that has fewer objects than the
+    /// lower half of the cell's guard says (at most 2^20 - 1; 0 in fresh memory and after a drain).
+    /// The upper half is the caller's. O(1).
+    ///
+    /// # Safety
+    /// As [`list_push`](Self::list_push).
+    unsafe fn list_push_below(&self, array: ArrayId, object: Object) -> Push;
+
     /// Stores `new` in `word` (0..4) of a cell of slot `slot` if the running CPU is `slot`'s and
     /// the word holds `expected`. Returns whether it did; never while a drain has the list stopped.
     /// For cells that are used as lists; `new` is not all ones. O(1).

@@ -319,6 +319,44 @@ unsafe impl Sequences for Rseq {
         Push::Stored
     }
 
+    #[inline(always)]
+    unsafe fn list_push_below(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push {
+        let (rseq, index, slots) = self.registers(area);
+        // SAFETY: as for `list_push`. The bound has 32 bits with a sign: a stopped list, whose
+        // guard is all ones, has a bound of -1 and so refuses.
+        unsafe {
+            asm!(
+                enter!("{refused}"),
+                "add {t}, {cell}",
+                "mov {o:e}, dword ptr [{t} + 8]",
+                "mov {h}, qword ptr [{t}]",
+                "mov {r}, {h}",
+                "shr {r}, 20",
+                "shl {r}, 4",
+                "cmp {r}, {object}",
+                "je {duplicate}",
+                "and {h:e}, 0xfffff",
+                "cmp {h:e}, {o:e}",
+                "jge {refused}",
+                "mov qword ptr [{object}], {r}",
+                "inc {h:e}",
+                "mov {r}, {object}",
+                "shl {r}, 16",
+                "or {h}, {r}",
+                "inc qword ptr [{t} + 24]",
+                "mov qword ptr [{t}], {h}",
+                end_sequence!(""),
+                t = out(reg) _, h = out(reg) _, r = out(reg) _, o = out(reg) _,
+                rseq = in(reg) rseq, index = in(reg) index, slots = in(reg) slots,
+                cell = in(reg) array.index() << CELL_SHIFT, object = in(reg) object.as_ptr(),
+                refused = label { return Push::Refused },
+                duplicate = label { return Push::Duplicate },
+                options(nostack)
+            );
+        }
+        Push::Stored
+    }
+
     fn compare_store(
         &self,
         area: &SlotArea,

@@ -438,6 +438,17 @@ unsafe impl<Q: Sequences> Lists for Sequenced<Q> {
         unsafe { self.stripes.list_push(&self.area, &ThreadStripe, array, guard, object) }
     }
 
+    #[inline(always)]
+    unsafe fn list_push_below(&self, array: ArrayId, object: Object) -> Push {
+        // SAFETY: the caller's promise is passed on.
+        let push = unsafe { self.sequences.list_push_below(&self.area, array, object) };
+        if push != Push::Refused || self.has_slot() {
+            return push;
+        }
+        // SAFETY: the caller's promise is passed on; a refused object is still the caller's.
+        unsafe { self.stripes.list_push_below(&self.area, &ThreadStripe, array, object) }
+    }
+
     fn compare_store(
         &self,
         slot: SlotIndex,

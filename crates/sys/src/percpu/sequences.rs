@@ -68,6 +68,12 @@ pub unsafe trait Sequences: Sync {
     unsafe fn list_push(&self, area: &SlotArea, array: ArrayId, guard: u64, object: Object)
     -> Push;
 
+    /// See [`Lists::list_push_below`](super::Lists::list_push_below).
+    ///
+    /// # Safety
+    /// As [`Lists::list_push_below`](super::Lists::list_push_below).
+    unsafe fn list_push_below(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push;
+
     /// See [`Lists::compare_store`](super::Lists::compare_store); slot and word exist.
     fn compare_store(
         &self,

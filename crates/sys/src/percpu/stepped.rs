@@ -81,11 +81,13 @@ pub enum PlantedBug {
     CompareStoreIgnoresStop,
     /// A pop from a list ignores that the list is stopped.
     ListPopIgnoresStop,
+    /// A bounded push to a list takes the guard of a stopped list for a bound without end.
+    ListPushBelowIgnoresStop,
     /// `compare_store` writes to the slot that it is given, also from another CPU.
     CompareStoreIgnoresCpu,
 }
 
-const BUGS: [PlantedBug; 9] = [
+const BUGS: [PlantedBug; 10] = [
     PlantedBug::None,
     PlantedBug::CommitsAfterPreemption,
     PlantedBug::BarrierDoesNothing,
@@ -94,6 +96,7 @@ const BUGS: [PlantedBug; 9] = [
     PlantedBug::FreshBoundsAdmitPops,
     PlantedBug::CompareStoreIgnoresStop,
     PlantedBug::ListPopIgnoresStop,
+    PlantedBug::ListPushBelowIgnoresStop,
     PlantedBug::CompareStoreIgnoresCpu,
 ];
 
@@ -333,16 +336,34 @@ impl Attempt<'_> {
     }
 
     fn list_push(&self, array: ArrayId, guard: u64, object: Object) -> Result<Push, Interrupted> {
-        let address = object.as_ptr() as u64;
         if self.load(self.word(array, 1))? != guard {
             return Ok(Push::Refused);
         }
         let list = self.load(self.word(array, 0))?;
+        self.link(array, list, LIST_MAX, object)
+    }
+
+    fn list_push_below(&self, array: ArrayId, object: Object) -> Result<Push, Interrupted> {
+        let below = self.load(self.word(array, 1))? as u32 as i32;
+        let list = self.load(self.word(array, 0))?;
+        let stopped = below < 0 && !self.stepped.has(PlantedBug::ListPushBelowIgnoresStop);
+        let below = if stopped { 0 } else { u64::from(below as u32) };
+        self.link(array, list, below, object)
+    }
+
+    fn link(
+        &self,
+        array: ArrayId,
+        list: u64,
+        below: u64,
+        object: Object,
+    ) -> Result<Push, Interrupted> {
+        let address = object.as_ptr() as u64;
         let head = (list >> 20) << 4;
         if head == address {
             return Ok(Push::Duplicate);
         }
-        if list & LIST_MAX == LIST_MAX {
+        if list & LIST_MAX >= below {
             return Ok(Push::Refused);
         }
         self.store(link(&object), head)?;
@@ -473,6 +494,13 @@ unsafe impl Sequences for Stepped {
             return Push::Refused;
         }
         self.run(area, |attempt| attempt.list_push(array, guard, object))
+    }
+
+    unsafe fn list_push_below(&self, area: &SlotArea, array: ArrayId, object: Object) -> Push {
+        if !self.registered() {
+            return Push::Refused;
+        }
+        self.run(area, |attempt| attempt.list_push_below(array, object))
     }
 
     fn compare_store(

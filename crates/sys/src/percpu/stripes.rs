@@ -98,6 +98,28 @@ impl SlotGuard<'_> {
         Cell { header, begin, end }
     }
 
+    /// Puts an object at the head of the list if that has fewer than `below`.
+    ///
+    /// # Safety
+    /// As [`Lists::list_push`](super::Lists::list_push).
+    unsafe fn link(&self, array: ArrayId, below: u64, object: Object) -> Push {
+        let word = self.word(array, 0);
+        let value = word.load(Ordering::Relaxed);
+        let (head, address) = ((value >> 20) << 4, object.as_ptr() as u64);
+        if head == address {
+            return Push::Duplicate;
+        }
+        if value & LIST_MAX >= below {
+            return Push::Refused;
+        }
+        touch_bytes(object.as_ptr(), size_of::<u64>(), Access::Write);
+        // SAFETY: the caller owns the object and lets its first word be overwritten.
+        unsafe { object.cast::<u64>().write(head) };
+        word.store(((address >> 4) << 20) | ((value & LIST_MAX) + 1), Ordering::Relaxed);
+        self.count(array, 3);
+        Push::Stored
+    }
+
     /// Adds one to a counter of the cell.
     fn count(&self, array: ArrayId, word: usize) {
         let word = self.word(array, word);
@@ -289,22 +311,26 @@ impl Stripes {
         if slot.word(array, 1).load(Ordering::Relaxed) != guard {
             return Push::Refused;
         }
-        let word = slot.word(array, 0);
-        let value = word.load(Ordering::Relaxed);
-        let head = (value >> 20) << 4;
-        if head == object.as_ptr() as u64 {
-            return Push::Duplicate;
-        }
-        if value & LIST_MAX == LIST_MAX {
-            return Push::Refused;
-        }
-        touch_bytes(object.as_ptr(), size_of::<u64>(), Access::Write);
-        // SAFETY: the caller owns the object and lets its first word be overwritten.
-        unsafe { object.cast::<u64>().write(head) };
-        let address = object.as_ptr() as u64;
-        word.store(((address >> 4) << 20) | ((value & LIST_MAX) + 1), Ordering::Relaxed);
-        slot.count(array, 3);
-        Push::Stored
+        // SAFETY: the caller's promise is passed on.
+        unsafe { slot.link(array, LIST_MAX, object) }
+    }
+
+    /// Not inlined: as [`list_push`](Self::list_push).
+    ///
+    /// # Safety
+    /// As [`Lists::list_push_below`](super::Lists::list_push_below).
+    #[cfg_attr(all(target_arch = "x86_64", not(quarry_no_rseq)), inline(never))]
+    pub(super) unsafe fn list_push_below<C: ChooseSlot>(
+        &self,
+        area: &SlotArea,
+        choice: &C,
+        array: ArrayId,
+        object: Object,
+    ) -> Push {
+        let Some(slot) = self.enter(area, choice) else { return Push::Refused };
+        let below = u64::from(slot.word(array, 1).load(Ordering::Relaxed) as u32);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { slot.link(array, below, object) }
     }
 
     pub(super) fn compare_store(

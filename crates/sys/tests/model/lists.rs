@@ -199,6 +199,58 @@ fn complete(bug: PlantedBug) {
     });
 }
 
+/// Bounded pushes and pops beside drains and beside who sets the bound: objects are conserved, and
+/// no list is longer than its bound.
+fn bounded(bug: PlantedBug) {
+    const BOUND: u64 = 2;
+    let slots = Slots::new(2, bug);
+    let objects = Objects::new(4);
+    let (mut drained, mut hands) = (Drained::default(), Vec::new());
+    let drain = |drained: &mut Drained| {
+        slots.drain_lists(LIST, &mut |guard, head, count| {
+            let list = objects.walk(head);
+            assert_eq!(list.len(), count, "the list and its count");
+            assert!(count as u64 <= guard, "{count} objects under a bound of {guard}");
+            drained.objects.extend(list);
+        })
+    };
+    shuttle::thread::scope(|scope| {
+        let workers: Vec<_> = (0..2)
+            .map(|index| {
+                let (slots, objects) = (&slots, &objects);
+                scope.spawn(move || push_bounded(slots, objects, index, BOUND))
+            })
+            .collect();
+        for _ in 0..2 {
+            assert!(drain(&mut drained));
+        }
+        for worker in workers {
+            hands.extend(worker.join().expect("no panic"));
+        }
+    });
+    assert!(drain(&mut drained));
+    hands.extend(drained.objects);
+    all_once(hands, 0..4);
+}
+
+fn push_bounded(slots: &Slots, objects: &Objects, index: usize, bound: u64) -> Vec<usize> {
+    let mut hand = vec![2 * index, 2 * index + 1];
+    for round in 0..4 {
+        let Some(object) = hand.pop() else { break };
+        // SAFETY: the object is in this hand only; LIST is used as a list.
+        match unsafe { slots.list_push_below(LIST, objects.get(object)) } {
+            Push::Stored if round == 2 => hand.extend(popped(slots, objects)),
+            Push::Stored => {}
+            Push::Refused => {
+                hand.push(object);
+                slots.compare_store(slots.current(), LIST, 1, 0, bound);
+            }
+            Push::Duplicate => panic!("{object} is in a hand and on a list"),
+        }
+    }
+    hand
+}
+
 /// The barrier is refused from the middle on: marks go away again, guards stay.
 fn refusal(bug: PlantedBug) {
     let slots = Slots::new(1, bug);
@@ -258,6 +310,10 @@ mod holds {
         check(|| super::whole_lists(PlantedBug::None));
     }
     #[test]
+    fn bounded() {
+        check(|| super::bounded(PlantedBug::None));
+    }
+    #[test]
     fn complete() {
         check(|| super::complete(PlantedBug::None));
     }
@@ -284,6 +340,10 @@ mod finds {
     #[test]
     fn compare_store_ignores_stop() {
         expect_failure(|| super::whole_lists(PlantedBug::CompareStoreIgnoresStop));
+    }
+    #[test]
+    fn list_push_below_ignores_stop() {
+        expect_failure(|| super::bounded(PlantedBug::ListPushBelowIgnoresStop));
     }
     #[test]
     fn list_pop_ignores_stop() {

@@ -78,6 +78,9 @@ fn a_waiter_sleeps_where_the_section_is_long() {
     let (given, taken) = (outcome.events[1].0, outcome.events[2].0);
     assert!(taken - given >= WAKE_NS, "it was woken in {} ns", taken - given);
     assert!(taken - given < WAKE_NS + 10 * TRANSFER_NS + CALL_NS, "{outcome:?}");
+    // The waiter came while the holder had most of its section before it.
+    let wait_ns = lock.0.stats().wait_ns;
+    assert!((90_000..100_000 + WAKE_NS + CALL_NS).contains(&wait_ns), "it waited {wait_ns} ns");
 }
 
 /// Hold times are measured by the machine's clock: exactly as long as the section.

@@ -17,6 +17,7 @@ const CAPACITY: usize = 6;
 /// Capacity in the wide place.
 const WIDE: usize = 9;
 const LIST: ArrayId = ArrayId::new(8);
+/// The guard of the list, and so the bound of a bounded push.
 const GUARD: u64 = 5;
 
 /// A disturbance of a thread inside a sequence.
@@ -61,12 +62,15 @@ enum Operation {
     ListPush,
     ListPushOther,
     ListPushAgain,
+    ListPushBelow,
+    ListPushBelowFull,
+    ListPushBelowAgain,
     CompareStore,
     CompareStoreOther,
     Widen,
 }
 
-const OPERATIONS: [Operation; 18] = [
+const OPERATIONS: [Operation; 21] = [
     Operation::Pop,
     Operation::PopEmpty,
     Operation::Push,
@@ -82,6 +86,9 @@ const OPERATIONS: [Operation; 18] = [
     Operation::ListPush,
     Operation::ListPushOther,
     Operation::ListPushAgain,
+    Operation::ListPushBelow,
+    Operation::ListPushBelowFull,
+    Operation::ListPushBelowAgain,
     Operation::CompareStore,
     Operation::CompareStoreOther,
     Operation::Widen,
@@ -95,6 +102,7 @@ impl Operation {
             Self::PopBatchShort => 2,
             Self::PushFull => CAPACITY,
             Self::PushBatchFull => CAPACITY - 2,
+            Self::ListPushBelowFull => GUARD as usize,
             _ => 3,
         }
     }
@@ -103,6 +111,7 @@ impl Operation {
         use Operation as O;
         matches!(self, O::ListPop | O::ListPopEmpty | O::ListPush | O::ListPushOther)
             || matches!(self, O::ListPushAgain | O::CompareStore | O::CompareStoreOther)
+            || matches!(self, O::ListPushBelow | O::ListPushBelowFull | O::ListPushBelowAgain)
     }
 
     /// How far below the end of the array the object lies that is pushed again.
@@ -121,9 +130,13 @@ impl Operation {
             O::Pop | O::ListPop => Answer::Objects(vec![2]),
             O::PopBatch => Answer::Objects(vec![0, 1, 2]),
             O::PopEmpty | O::ListPopEmpty | O::PopBatchShort => Answer::Objects(vec![]),
-            O::Push | O::ListPush | O::PushBatch => Answer::Push(Push::Stored),
-            O::PushFull | O::PushBatchFull | O::ListPushOther => Answer::Push(Push::Refused),
-            O::PushAgain | O::PushBelowAgain | O::ListPushAgain => Answer::Push(Push::Duplicate),
+            O::Push | O::ListPush | O::ListPushBelow | O::PushBatch => Answer::Push(Push::Stored),
+            O::PushFull | O::PushBatchFull | O::ListPushOther | O::ListPushBelowFull => {
+                Answer::Push(Push::Refused)
+            }
+            O::PushAgain | O::PushBelowAgain | O::ListPushAgain | O::ListPushBelowAgain => {
+                Answer::Push(Push::Duplicate)
+            }
             O::CompareStore | O::Widen => Answer::Swapped(true),
             O::CompareStoreOther => Answer::Swapped(false),
         }
@@ -139,6 +152,7 @@ impl Operation {
         match self {
             Self::PushBatch | Self::PushBatchFull => vec![10, 11, 12],
             Self::Push | Self::PushFull | Self::ListPush | Self::ListPushOther => vec![10],
+            Self::ListPushBelow | Self::ListPushBelowFull => vec![10],
             _ => vec![],
         }
     }
@@ -363,6 +377,8 @@ fn perform(stage: &Stage, slot: SlotIndex) -> Answer {
         // SAFETY: the object is new, or the head of the list.
         Answer::Push(unsafe { slots.list_push(LIST, guard, object) })
     };
+    // SAFETY: as above.
+    let list_push_below = |object| Answer::Push(unsafe { slots.list_push_below(LIST, object) });
     marker();
     let answer = match stage.operation {
         O::Pop | O::PopEmpty => Answer::Objects(slots.pop(ARRAY).into_iter().map(number).collect()),
@@ -385,6 +401,8 @@ fn perform(stage: &Stage, slot: SlotIndex) -> Answer {
         O::ListPush => list_push(GUARD, new),
         O::ListPushOther => list_push(GUARD + 1, new),
         O::ListPushAgain => list_push(GUARD, top),
+        O::ListPushBelow | O::ListPushBelowFull => list_push_below(new),
+        O::ListPushBelowAgain => list_push_below(top),
         O::CompareStore => Answer::Swapped(slots.compare_store(slot, LIST, 1, GUARD, GUARD + 1)),
         O::CompareStoreOther => Answer::Swapped(slots.compare_store(slot, LIST, 1, 77, 78)),
         O::Widen => Answer::Swapped(slots.widen(ARRAY)),

@@ -24,6 +24,7 @@ pub(crate) enum Op {
     SetGuard(bool, u64),
     ListPush(u64),
     ListPushAgain,
+    ListPushBelow,
     ListPop,
     DrainLists,
     /// `PushAgain`, resolved: the object that was there in the slot that was current.
@@ -48,6 +49,7 @@ pub(crate) fn any_op() -> impl Strategy<Value = Op> {
         2 => (any::<bool>(), 0..3u64).prop_map(|(right, guard)| Op::SetGuard(right, guard)),
         8 => (0..3u64).prop_map(Op::ListPush),
         2 => Just(Op::ListPushAgain),
+        4 => Just(Op::ListPushBelow),
         6 => Just(Op::ListPop),
         1 => Just(Op::DrainLists),
     ]
@@ -142,7 +144,7 @@ impl<'a, S: Backend> Oracle<'a, S> {
     /// Runs an operation; finds out where it happened, and whether it was right there.
     fn step_on_one_slot(&mut self, op: &Op) {
         let fresh = [self.next_tag, self.spare.last().copied().unwrap_or(0)];
-        if self.spare.is_empty() && matches!(op, Op::ListPush(_)) {
+        if self.spare.is_empty() && matches!(op, Op::ListPush(_) | Op::ListPushBelow) {
             return;
         }
         let before = self.slots.current();
@@ -150,7 +152,8 @@ impl<'a, S: Backend> Oracle<'a, S> {
         let outcome = self.run(&resolved, before, fresh);
         let after = self.slots.current();
         self.next_tag += CAPACITY_B + 2;
-        if let (Op::ListPush(_), Outcome::Pushed(Push::Stored)) = (&resolved, &outcome) {
+        let pushes = matches!(resolved, Op::ListPush(_) | Op::ListPushBelow);
+        if pushes && outcome == Outcome::Pushed(Push::Stored) {
             self.spare.pop();
         }
         if let (Op::ListPop, Outcome::Taken(Some(object))) = (&resolved, &outcome) {
@@ -237,6 +240,11 @@ impl<'a, S: Backend> Oracle<'a, S> {
                 // SAFETY: as above; a push of the head of the only list with this guard changes
                 // nothing.
                 Outcome::Pushed(unsafe { slots.list_push(LIST, *guard, object) })
+            }
+            Op::ListPushBelow => {
+                let object = self.objects.get(fresh[1]);
+                // SAFETY: as above.
+                Outcome::Pushed(unsafe { slots.list_push_below(LIST, object) })
             }
             Op::ListPop => {
                 // SAFETY: LIST holds only objects of ours that were pushed.
@@ -393,6 +401,11 @@ fn apply(model: &mut SlotModel, op: &Op, here: bool, fresh: [usize; 2]) -> Outco
                 Outcome::Pushed(Push::Refused)
             }
         }
+        Op::ListPushBelow if (model.list.stack.len() as u64) < model.list.guard => {
+            model.list.stack.push(fresh[1]);
+            Outcome::Pushed(Push::Stored)
+        }
+        Op::ListPushBelow => Outcome::Pushed(Push::Refused),
         Op::ListRepeat(guard, head) => {
             let same = *guard == model.list.guard && model.list.stack.last() == Some(head);
             Outcome::Pushed(if same { Push::Duplicate } else { Push::Refused })

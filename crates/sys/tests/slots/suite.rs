@@ -188,6 +188,38 @@ fn full_lists_refuse<S: Backend>() {
     }
 }
 
+/// A bounded push goes by the lower half of the guard, and refuses where there is none, or where
+/// the list is stopped.
+fn bounded_lists_refuse<S: Backend>() {
+    let slots = Slots::<S>::new();
+    S::enter(0);
+    let objects = Objects::new(8);
+    // SAFETY: LIST is a list; its objects are ours, and each is pushed once.
+    let push = |index: usize| unsafe { slots.list_push_below(LIST, objects.get(index)) };
+    assert_eq!(push(0), Push::Refused, "fresh memory has no bound");
+    let bound = |slot| slots.compare_store(slot, LIST, 1, 0, 7 << 32 | 3);
+    (0..slots.area().slots()).map(quarry_sys::percpu::SlotIndex).for_each(|slot| {
+        bound(slot);
+    });
+    while slots.area().word(slots.current(), LIST, 1).load(Ordering::Relaxed) == 0 {
+        bound(slots.current());
+    }
+    let pushed: Vec<Push> = (0..4).map(push).collect();
+    let level = slots.area().list_usage(LIST);
+    if S::DECLARED {
+        assert_eq!(pushed, [Push::Stored, Push::Stored, Push::Stored, Push::Refused]);
+        assert_eq!((level.level, level.pushes), (3, 3));
+        assert_eq!(push(2), Push::Duplicate, "a full list still knows its head");
+    }
+    let mut drained = 0;
+    assert!(slots.drain_lists(LIST, &mut |guard, _, count| {
+        assert!(guard == 7 << 32 | 3 && count <= 3, "{count} objects under {guard:x}");
+        drained += count as u64;
+    }));
+    assert_eq!(drained, level.level);
+    assert_eq!(push(5), Push::Refused, "a drain takes the bound");
+}
+
 /// Each call to the OS fails, alone or with the next: `init` finds a way around, or returns an
 /// error and can be repeated.
 fn init_repeats_and_fails_cleanly<S: Backend>() {
@@ -226,7 +258,7 @@ macro_rules! suite {
             suite!(@cases follows_the_oracle closed_until_prepared empty_batches_succeed
                 a_neighbours_top_is_no_duplicate huge_batches_are_refused drains_in_pieces
                 layouts_run_out wide_places_run_out
-                full_lists_refuse init_repeats_and_fails_cleanly);
+                full_lists_refuse bounded_lists_refuse init_repeats_and_fails_cleanly);
         })+
     };
     (@cases $($case:ident)+) => {

@@ -124,6 +124,7 @@ unsafe impl<const N: u32> Lists for Virtual<N> {
     forward! { unsafe
         fn list_pop(&self, array: ArrayId) -> Option<Object>;
         fn list_push(&self, array: ArrayId, guard: u64, object: Object) -> Push;
+        fn list_push_below(&self, array: ArrayId, object: Object) -> Push;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Tests of the per-CPU lists and of the page allocator as a whole.
 
+mod eras;
 mod misuse;
 #[cfg(quarry_model)]
 mod model;
@@ -23,8 +24,9 @@ pub(crate) const TINY: PageConfig = PageConfig {
     node_of_slot: |_| NodeId(0),
     declared_cpus: 2,
     declared_frames: 0,
+    cache_slice_bytes: CACHE_SLICE_BYTES,
     faults: FaultPolicy { populate: true, huge: true },
-    pcp: PcpPolicy::V6_7(V6_7),
+    pcp: PcpPolicy::V6_18(V6_18),
     free_list: FreeListPolicy::OneSection,
 };
 

@@ -8,15 +8,46 @@ use std::sync::Barrier;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Alloc { slot: u32, node: u8, order: u8, of: MigrateType },
-    Bulk { slot: u32, order: u8, of: MigrateType, count: usize },
-    Exact { slot: u32, count: u32, align: u8 },
-    Free { slot: u32, which: usize },
-    FreeList { slot: u32, which: usize, count: usize },
-    DrainSlot { slot: u32 },
-    Decay { slot: u32 },
-    Purge { node: u8 },
-    Reclaim { node: u8, active: bool },
+    Alloc {
+        slot: u32,
+        node: u8,
+        order: u8,
+        of: MigrateType,
+    },
+    Bulk {
+        slot: u32,
+        order: u8,
+        of: MigrateType,
+        count: usize,
+    },
+    Exact {
+        slot: u32,
+        count: u32,
+        align: u8,
+    },
+    Free {
+        slot: u32,
+        which: usize,
+    },
+    FreeList {
+        slot: u32,
+        which: usize,
+        count: usize,
+    },
+    DrainSlot {
+        slot: u32,
+    },
+    Decay {
+        slot: u32,
+    },
+    Purge {
+        node: u8,
+    },
+    /// Runs the steps up to the next one of its kind while memory is reclaimed, or not.
+    Reclaim {
+        node: u8,
+        active: bool,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -83,9 +114,7 @@ fn run(owner: &mut Owner<'_>, pages: &PageAllocator, step: &Step) {
         Step::Purge { node } => {
             pages.purge(NodeId(node), Order::ZERO, usize::MAX);
         }
-        Step::Reclaim { node, active } => {
-            pages.zones().zone(NodeId(node)).set_reclaim_active(active);
-        }
+        Step::Reclaim { .. } => {}
     }
 }
 
@@ -101,7 +130,12 @@ fn random_traffic(pcp: PcpPolicy, steps: &[Step], short: bool, per_page: bool, g
     };
     let pages = build(config, &if short { SHORT } else { RingSizes::default() });
     let mut owner = Owner::new(&pages);
+    let mut active = None;
     for step in steps {
+        if let Step::Reclaim { node, active: is_active } = *step {
+            let concerns = |zone: &crate::zone::Zone| zone.node() == NodeId(node);
+            active = is_active.then(|| pages.zones().reclaiming(concerns));
+        }
         run(&mut owner, &pages, step);
         let listed: u32 = (0..4)
             .flat_map(|slot| (0..2).map(move |node| (SlotIndex(slot), NodeId(node))))
@@ -109,6 +143,7 @@ fn random_traffic(pcp: PcpPolicy, steps: &[Step], short: bool, per_page: bool, g
             .sum();
         assert_eq!(pages.zones().budget().used(), owner.frames() + listed, "handed out + listed");
     }
+    drop(active);
     assert_eq!(pages.validate(), Ok(()));
     while owner.len() > 0 {
         run(&mut owner, &pages, &Step::Free { slot: 0, which: 0 });

@@ -7,38 +7,43 @@ use crate::pcp::drain::Drain;
 use crate::pcp::lists::Lists;
 use crate::pcp::policy::{DrainWalk, Policy, PolicyContext, SizeInputs, Sizes};
 use crate::pcp::ring::{MAX_LISTS, Ring, Rings};
-use crate::pcp::v6_7::V6_7;
+use crate::pcp::v6_18::V6_18;
 use crate::pcp::v2016::V2016;
 use crate::zone::Zone;
 
-const GIB: u32 = 1 << 18;
+pub(super) const GIB: u32 = 1 << 18;
 
-fn sizes(policy: &impl Policy, managed: u32, cpus: u32) -> Sizes {
+pub(super) fn sizes(policy: &impl Policy, managed: u32, cpus: u32) -> Sizes {
     policy.sizes(SizeInputs::of(managed, false, 1, cpus))
+}
+
+/// Bounds of lists that tune themselves, on a machine with large caches.
+pub(super) fn tuned(batch: u32, high_min: u32, high_max: u32) -> Sizes {
+    Sizes { batch, high_min, high_max, kept: batch }
 }
 
 #[test]
 fn sizes_follow_the_zone_and_its_cpus() {
     // Low mark of 1 GiB: 1,286 frames; an eighth of it: 32,768, bounded by 8 MiB a CPU.
-    assert_eq!(sizes(&V6_7, GIB, 2), Sizes { batch: 63, high_min: 643, high_max: 2048 });
-    assert_eq!(sizes(&V6_7, GIB, 16), Sizes { batch: 63, high_min: 252, high_max: 2048 });
-    assert_eq!(sizes(&V6_7, GIB, 64), Sizes { batch: 63, high_min: 252, high_max: 512 });
-    assert_eq!(sizes(&V6_7, GIB / 4, 16), Sizes { batch: 15, high_min: 60, high_max: 512 });
-    assert_eq!(sizes(&V6_7, GIB / 16, 4).batch, 3);
+    assert_eq!(sizes(&V6_18, GIB, 2), tuned(63, 643, 2048));
+    assert_eq!(sizes(&V6_18, GIB, 16), tuned(63, 252, 2048));
+    assert_eq!(sizes(&V6_18, GIB, 64), tuned(63, 252, 512));
+    assert_eq!(sizes(&V6_18, GIB / 4, 16), tuned(15, 60, 512));
+    assert_eq!(sizes(&V6_18, GIB / 16, 4).batch, 3);
     // A growing zone is sized as one of 1 GiB, however little it has at the start.
-    assert_eq!(V6_7.sizes(SizeInputs::of(0, true, 1, 2)), sizes(&V6_7, GIB, 2));
+    assert_eq!(V6_18.sizes(SizeInputs::of(0, true, 1, 2)), sizes(&V6_18, GIB, 2));
     // Two zones share the CPUs.
     assert_eq!(SizeInputs::of(GIB, false, 2, 16).cpus, 8);
-    // 2016: batch 31; stock high 186, and room for a refill of 31 blocks of order 3.
-    assert_eq!(sizes(&V2016, GIB, 16), Sizes { batch: 31, high_min: 434, high_max: 434 });
+    // 2016: batch 31; three batches of single pages, and a refill of 31 blocks of order 3.
+    assert_eq!(sizes(&V2016, GIB, 16), Sizes::fixed(31, 341));
 }
 
 /// A zone for policies to look at.
-fn surroundings(zone: &Zone, high_max: u32) -> PolicyContext<'_> {
-    PolicyContext { sizes: Sizes { batch: 63, high_min: 252, high_max }, zone }
+pub(super) fn surroundings(zone: &Zone, high_max: u32) -> PolicyContext<'_> {
+    PolicyContext { sizes: tuned(63, 252, high_max), zone }
 }
 
-fn some_zones() -> PageAllocator {
+pub(super) fn some_zones() -> PageAllocator {
     build(PageConfig { initial_frames: 4096, grow: false, ..TINY }, &RingSizes::default())
 }
 
@@ -47,16 +52,16 @@ fn refills_of_order_0_double_up_to_2016() {
     let pages = some_zones();
     let near = surroundings(pages.zones().zone(NodeId(0)), 100_000);
     let mut tuning = Tuning::default();
-    let refills: Vec<u32> = (0..7).map(|_| V6_7.refill(&mut tuning, near, Order::ZERO)).collect();
+    let refills: Vec<u32> = (0..7).map(|_| V6_18.refill(&mut tuning, near, Order::ZERO)).collect();
     assert_eq!(refills, [63, 126, 252, 504, 1008, 2016, 2016]);
-    V6_7.after_free(&mut tuning, near, Order::ZERO);
+    V6_18.after_free(&mut tuning, near, Order::ZERO);
     assert_eq!(tuning.alloc_factor, 2, "a free halves the factor");
     // Never more than fits below high: 2,048 - 0 - 63.
     let near = surroundings(pages.zones().zone(NodeId(0)), 2048);
     let mut tuning = Tuning { alloc_factor: 5, high: 2048, ..Tuning::default() };
-    assert_eq!(V6_7.refill(&mut tuning, near, Order::ZERO), 1985);
+    assert_eq!(V6_18.refill(&mut tuning, near, Order::ZERO), 1985);
     tuning.count = 2040;
-    assert_eq!(V6_7.refill(&mut tuning, near, Order::ZERO), 63, "but a batch at least");
+    assert_eq!(V6_18.refill(&mut tuning, near, Order::ZERO), 63, "but a batch at least");
 }
 
 #[test]
@@ -65,7 +70,7 @@ fn refills_of_higher_orders_are_scaled_down() {
     let near = surroundings(pages.zones().zone(NodeId(0)), 2048);
     let refill = |order| {
         let mut tuning = Tuning { alloc_factor: 4, ..Tuning::default() };
-        V6_7.refill(&mut tuning, near, Order::new(order))
+        V6_18.refill(&mut tuning, near, Order::new(order))
     };
     assert_eq!([1, 2, 3, 9].map(refill), [31, 15, 7, 2]);
     let mut tuning = Tuning::default();
@@ -82,10 +87,10 @@ fn frees_in_a_row_are_counted_and_allocations_halve_the_count() {
     let mut tuning = Tuning::default();
     for _ in 0..300 {
         tuning.count += 8;
-        V6_7.after_free(&mut tuning, near, Order::new(3));
+        V6_18.after_free(&mut tuning, near, Order::new(3));
     }
     assert_eq!(tuning.free_count, 2016, "63 << 5 is the most that is counted");
-    V6_7.before_alloc(&mut tuning);
+    V6_18.before_alloc(&mut tuning);
     assert_eq!(tuning.free_count, 1008);
 }
 
@@ -97,7 +102,7 @@ fn high_rises_with_bursts_of_frees_and_decays() {
     let mut drained = Vec::new();
     for _ in 0..400 {
         tuning.count += 1;
-        let drain = V6_7.after_free(&mut tuning, near, Order::ZERO);
+        let drain = V6_18.after_free(&mut tuning, near, Order::ZERO);
         if drain > 0 {
             drained.push((tuning.count, drain));
             tuning.count -= drain;
@@ -107,11 +112,11 @@ fn high_rises_with_bursts_of_frees_and_decays() {
     assert_eq!(drained[0], (252, 189));
     assert_eq!(tuning.high, 315);
     let mut tuning = Tuning { high: 2048, count: 2000, ..Tuning::default() };
-    assert_eq!(V6_7.decay(&mut tuning, near.sizes), 208);
+    assert_eq!(V6_18.decay(&mut tuning, near.sizes), 208);
     assert_eq!(tuning.high, 1792, "an eighth less");
     let mut rounds = 0;
     while tuning.high > 252 {
-        tuning.count -= V6_7.decay(&mut tuning, near.sizes).min(tuning.count);
+        tuning.count -= V6_18.decay(&mut tuning, near.sizes).min(tuning.count);
         rounds += 1;
     }
     assert!(rounds < 20, "{rounds} rounds to the lower bound");
@@ -126,7 +131,7 @@ fn a_row_of_high_order_frees_empties_the_lists() {
     let drain = loop {
         tuning.count += 2;
         frees += 1;
-        let drain = V6_7.after_free(&mut tuning, near, Order::new(1));
+        let drain = V6_18.after_free(&mut tuning, near, Order::new(1));
         if drain > 0 {
             break drain;
         }
@@ -136,7 +141,7 @@ fn a_row_of_high_order_frees_empties_the_lists() {
     assert_eq!(tuning.high, 252, "and high falls by 63 << 5, to the lower bound at least");
     tuning.count = 0;
     tuning.count += 1;
-    V6_7.after_free(&mut tuning, near, Order::ZERO);
+    V6_18.after_free(&mut tuning, near, Order::ZERO);
     assert!(!tuning.prev_free_high_order, "another order ends the row");
 }
 
@@ -145,23 +150,23 @@ fn pressure_lowers_the_mark() {
     let pages = some_zones();
     let zone = pages.zones().zone(NodeId(0));
     let near = surroundings(zone, 2048);
-    zone.set_reclaim_active(true);
+    let active = pages.zones().reclaiming(|_| true);
     let mut tuning = Tuning { high: 1000, count: 300, ..Tuning::default() };
     // Drains to min(4 * batch, high) = 252: 63 pages at least, 252 - 63 at most.
-    assert_eq!(V6_7.after_free(&mut tuning, near, Order::ZERO), 63);
+    assert_eq!(V6_18.after_free(&mut tuning, near, Order::ZERO), 63);
     assert_eq!(tuning.high, 937);
-    zone.set_reclaim_active(false);
+    drop(active);
     zone.set_below_high(true);
     let mut tuning = Tuning { high: 1000, count: 300, ..Tuning::default() };
-    assert_eq!(V6_7.after_free(&mut tuning, near, Order::ZERO), 63, "count itself is the mark");
+    assert_eq!(V6_18.after_free(&mut tuning, near, Order::ZERO), 63, "count itself is the mark");
     assert_eq!(tuning.high, 937);
     let mut tuning = Tuning { high: 1000, ..Tuning::default() };
-    V6_7.refill(&mut tuning, near, Order::ZERO);
+    V6_18.refill(&mut tuning, near, Order::ZERO);
     assert_eq!(tuning.high, 1000, "high does not rise below the zone's high mark");
 }
 
 /// Lists with `blocks[i]` blocks each; drains `pages` pages and returns the lists in turn.
-fn drained(
+pub(super) fn drained(
     orders: &'static [u8],
     walk: DrainWalk,
     blocks: &[u32],
@@ -198,16 +203,16 @@ fn drained(
 #[test]
 fn the_2016_drain_starves_order_3() {
     // Document 000's reviewers: with batch 7, 1 + 1 + 1 + 2 + 4 = 9 pages go before order 3's turn.
-    let lists = drained(V2016::ORDERS, V2016::WALK, &[9; 6], 7, 3);
+    let lists = drained(V2016::ORDERS, V2016.walk(), &[9; 6], 7, 3);
     assert_eq!(lists, [0, 1, 2, 3, 4]);
 }
 
 #[test]
 fn the_2016_drain_takes_more_from_lists_behind_empty_ones() {
-    let lists = drained(V2016::ORDERS, V2016::WALK, &[9, 0, 0, 9, 0, 0], 12, 0);
+    let lists = drained(V2016::ORDERS, V2016.walk(), &[9, 0, 0, 9, 0, 0], 12, 0);
     // 1 from list 0; 3 (past two empty ones) from list 3; again 3 past two empty ones from list 0.
     assert_eq!(lists, [0, 3, 3, 3, 0, 0, 0, 3]);
-    let alone = drained(V2016::ORDERS, V2016::WALK, &[0, 9, 0, 0, 0, 0], 5, 0);
+    let alone = drained(V2016::ORDERS, V2016.walk(), &[0, 9, 0, 0, 0, 0], 5, 0);
     assert_eq!(alone, [1; 5], "a list that is alone gives all");
 }
 
@@ -215,10 +220,10 @@ fn the_2016_drain_takes_more_from_lists_behind_empty_ones() {
 fn the_current_drain_takes_whole_lists_beginning_with_the_one_freed_to() {
     let mut blocks = [0; 14];
     (blocks[0], blocks[4], blocks[11]) = (5, 3, 2);
-    let lists = drained(V6_7::ORDERS, V6_7::WALK, &blocks, 11, 4);
+    let lists = drained(V6_18::ORDERS, V6_18.walk(), &blocks, 11, 4);
     // Three blocks of order 1, then one of order 3, which overshoots by 3 pages.
     assert_eq!(lists, [4, 4, 4, 11]);
-    let all = drained(V6_7::ORDERS, V6_7::WALK, &blocks, u32::MAX, 4);
+    let all = drained(V6_18::ORDERS, V6_18.walk(), &blocks, u32::MAX, 4);
     assert_eq!(all, [4, 4, 4, 11, 11, 0, 0, 0, 0, 0]);
 }
 
@@ -254,8 +259,8 @@ fn high_orders_reach_the_zone_once_per_batch_or_every_time() {
     assert_eq!(refills(PcpPolicy::V2016(V2016), 1), (256_u64.div_ceil(31), 0));
     assert_eq!(refills(PcpPolicy::V2016(V2016), 3), (256_u64.div_ceil(31), 0));
     assert_eq!(refills(PcpPolicy::V2016(V2016), 4), (0, 256));
-    assert_eq!(refills(PcpPolicy::V6_7(V6_7), 3), (256_u64.div_ceil(7), 0));
-    assert_eq!(refills(PcpPolicy::V6_7(V6_7), 0), (3, 0), "63 + 126 + 252 blocks");
+    assert_eq!(refills(PcpPolicy::V6_18(V6_18), 3), (256_u64.div_ceil(7), 0));
+    assert_eq!(refills(PcpPolicy::V6_18(V6_18), 0), (3, 0), "63 + 126 + 252 blocks");
 }
 
 #[test]

@@ -79,7 +79,11 @@ impl<P: PerCpu> SlabPolicy<P> for Direct {
 
     fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
         match what {
-            Reclaim::All => context.caches.iter().for_each(|cache| self.trim(context, cache)),
+            Reclaim::All => {
+                let mut zones = context.pages.zones().all();
+                assert!(zones.all(|zone| zone.is_reclaim_active()), "page lists keep less now");
+                context.caches.iter().for_each(|cache| self.trim(context, cache));
+            }
             Reclaim::Cache(cache) => self.trim(context, cache),
             // A slab that becomes empty goes at once.
             Reclaim::Idle(_) | Reclaim::Pressed => {}

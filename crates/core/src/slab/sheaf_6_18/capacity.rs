@@ -1,0 +1,39 @@
+//! How many objects a sheaf holds.
+
+/// Objects of a sheaf (Linux 6.18: the `sheaf_capacity` that the caches of maple nodes and of
+/// `vm_area_struct` ask for; other caches have no sheaves).
+const DEFAULT: usize = 32;
+/// Most objects of a sheaf: the buffers on the stack have room for them.
+pub(super) const MOST: usize = 64;
+/// Most bytes of the objects of a sheaf: 32 of the largest objects that the kernel's `kmalloc`
+/// serves from a cache. Larger objects have smaller sheaves, and those above it none, as a cache
+/// of the kernel that asks for none.
+const MOST_BYTES: usize = DEFAULT * super::policy::LARGEST_KMALLOC;
+
+/// Objects of a sheaf of a cache whose objects are `stride` bytes apart; 0 for a cache without
+/// sheaves.
+pub(super) fn of(stride: usize) -> usize {
+    DEFAULT.min(MOST_BYTES / stride)
+}
+
+/// Empty slabs that a cache keeps (`min_partial`, Linux 3.2 to 6.18).
+pub(super) fn empty_slabs(stride: usize) -> u32 {
+    (stride.ilog2() / 2).clamp(5, 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sheaves_of_large_objects_are_smaller() {
+        let capacities = [16, 4096, 8192, 16 << 10, 32 << 10, 256 << 10, 257 << 10].map(of);
+        assert_eq!(capacities, [32, 32, 32, 16, 8, 1, 0]);
+        assert!(DEFAULT <= MOST);
+    }
+
+    #[test]
+    fn empty_slabs_follow_the_size() {
+        assert_eq!([16, 1024, 4096, 32 << 10, 4 << 20].map(empty_slabs), [5, 5, 6, 7, 10]);
+    }
+}

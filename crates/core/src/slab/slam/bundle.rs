@@ -1,0 +1,182 @@
+//! Bundles: a few objects whose addresses lie in the first of them.
+//!
+//! A list through the objects touches every one of them. A bundle touches one of up to eight: its
+//! first object, the *head*, holds `{address of the next bundle's head >> 4 : 44 | digest : 20}` in
+//! word 0 and the addresses of the other objects in the words behind it: one cache line.
+//!
+//! A program that writes to an object after it has freed it may change these words. The digest
+//! finds that out, whatever was written, but for one case in a million.
+//!
+//! Equation: `digest(head) = fold(next) ^ hash(addresses of the others)`.
+
+use crate::slab::cache::Cache;
+use crate::slab::misuse::written_after_free;
+use core::mem::MaybeUninit;
+use quarry_sys::percpu::Object;
+use quarry_sys::primitive::Access;
+use quarry_sys::primitive::touch::touch_bytes;
+
+/// Most objects of a bundle: as many words as a cache line has.
+pub(super) const BUNDLE_MOST: usize = 8;
+/// Bits of a digest.
+const DIGEST_BITS: u32 = 20;
+const DIGEST: u64 = (1 << DIGEST_BITS) - 1;
+
+/// Objects of a bundle where objects are `stride` bytes apart: at least 16, so two.
+pub(super) fn size(stride: usize) -> usize {
+    (stride / size_of::<u64>()).clamp(2, BUNDLE_MOST)
+}
+
+/// Word 0 of a head that links to `next`, for a digest of the other words.
+fn first_word(next: Option<Object>, hash: u64) -> u64 {
+    let link = next.map_or(0, |next| next.as_ptr() as u64) >> 4;
+    link << DIGEST_BITS | (hash ^ fold(link)) & DIGEST
+}
+
+/// The digest's part of a link.
+fn fold(link: u64) -> u64 {
+    (link ^ link >> DIGEST_BITS ^ link >> (2 * DIGEST_BITS)) & DIGEST
+}
+
+fn link(word: u64) -> u64 {
+    word >> DIGEST_BITS
+}
+
+/// The digest's part of the addresses behind the first word.
+fn hash(addresses: impl Iterator<Item = u64>) -> u64 {
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let sum = addresses.fold(ODD, |sum, address| sum.rotate_left(7) ^ address);
+    sum.wrapping_mul(ODD) >> (u64::BITS - DIGEST_BITS)
+}
+
+/// Makes a bundle of `objects`, linked to none, and returns its head.
+///
+/// # Safety
+/// `objects` are `size(stride)` different free objects of one cache, and the caller's.
+#[inline]
+pub(super) unsafe fn tie(objects: &[Object]) -> Object {
+    let (head, others) = (objects[0], &objects[1..]);
+    touch_bytes(head.as_ptr(), size_of_val(objects), Access::Write);
+    let words = head.cast::<u64>();
+    let hash = hash(others.iter().map(|object| object.as_ptr() as u64));
+    // SAFETY: the head has at least as many words as the bundle has objects, it is aligned to 16,
+    // and the caller's.
+    unsafe {
+        words.write(first_word(None, hash));
+        for (index, object) in others.iter().enumerate() {
+            words.add(index + 1).write(object.as_ptr() as u64);
+        }
+    }
+    head
+}
+
+/// Links a bundle to another one.
+///
+/// # Safety
+/// `head` is the head of a bundle that is the caller's.
+#[inline]
+pub(super) unsafe fn set_next(head: Object, next: Option<Object>) {
+    let first = head.cast::<u64>();
+    // SAFETY: objects have at least 16 bytes, aligned to 16; a head begins with its link.
+    unsafe {
+        let old = first.read();
+        first.write(first_word(next, old ^ fold(link(old))));
+    }
+}
+
+/// Writes the objects of a bundle to `out`, the head last, and returns the bundle behind it. Aborts
+/// where the program has written to the head since it was freed.
+///
+/// # Safety
+/// `head` is the head of a bundle of objects of `cache`, as many as `out` has room for, that is the
+/// caller's.
+#[inline]
+pub(super) unsafe fn untie(
+    cache: &Cache,
+    head: Object,
+    out: &mut [MaybeUninit<Object>],
+) -> Option<Object> {
+    touch_bytes(head.as_ptr(), size_of_val(out), Access::Read);
+    let (last, others) = out.split_last_mut().expect("a bundle has two objects or more");
+    let words = head.cast::<u64>();
+    // SAFETY: as for `tie`.
+    let first = unsafe { words.read() };
+    let behind = (1..=others.len()).map(|index| {
+        // SAFETY: as for `tie`; the word may hold anything by now.
+        unsafe { words.add(index).read() }
+    });
+    if first & DIGEST != hash(behind.clone()) ^ fold(link(first)) {
+        written_after_free(cache, head);
+    }
+    for (place, address) in others.iter_mut().zip(behind) {
+        // SAFETY: the digest says that these are the addresses that `tie` wrote.
+        place.write(unsafe { Object::new_unchecked(address as *mut u8) });
+    }
+    last.write(head);
+    Object::new((link(first) << 4) as *mut u8)
+}
+
+/// Returns the bundle behind one. Aborts as [`untie`].
+///
+/// # Safety
+/// As [`untie`], for bundles of `size` objects.
+pub(super) unsafe fn next(cache: &Cache, head: Object, size: usize) -> Option<Object> {
+    let mut out = [MaybeUninit::uninit(); BUNDLE_MOST];
+    // SAFETY: the caller's promise is passed on.
+    unsafe { untie(cache, head, &mut out[..size]) }
+}
+
+#[cfg(all(test, not(quarry_model)))]
+mod tests {
+    use super::*;
+    use crate::frame::Order;
+    use crate::slab::cache::{CacheId, CacheParams, SlabLayout};
+
+    #[repr(align(64))]
+    struct Memory([[u64; 8]; 8]);
+
+    fn cache() -> Cache {
+        let layout = |_: &CacheParams| SlabLayout { order: Order::new(2), header_bytes: 0 };
+        let params = CacheParams { size: 64, align: 64 };
+        Cache::new(CacheId::new(1), "test", &params, layout).expect("small enough")
+    }
+
+    #[test]
+    fn a_bundle_holds_its_objects_and_one_link() {
+        let mut memory = Memory([[0; 8]; 8]);
+        let objects: Vec<Object> =
+            memory.0.iter_mut().map(|object| core::ptr::NonNull::from(object).cast()).collect();
+        for size in 2..=BUNDLE_MOST {
+            let mut out = [MaybeUninit::uninit(); BUNDLE_MOST];
+            // SAFETY: the memory is the test's.
+            unsafe {
+                let head = tie(&objects[..size]);
+                assert_eq!(next(&cache(), head, size), None);
+                for link in [Some(objects[7]), None, Some(objects[3])] {
+                    set_next(head, link);
+                    assert_eq!(untie(&cache(), head, &mut out[..size]), link);
+                }
+                let found: Vec<Object> =
+                    out[..size].iter().map(|object| object.assume_init()).collect();
+                assert_eq!(found[size - 1], objects[0]);
+                assert_eq!(found[..size - 1], objects[1..size]);
+            }
+        }
+    }
+
+    #[test]
+    fn the_digest_sees_each_word() {
+        let addresses = [0x7000_1230, 0x7000_4560, 0x7000_7890];
+        let whole = hash(addresses.into_iter());
+        for (index, bit) in (0..3).flat_map(|index| (0..64).map(move |bit| (index, bit))) {
+            let mut changed = addresses;
+            changed[index] ^= 1 << bit;
+            assert_ne!(hash(changed.into_iter()), whole, "bit {bit} of word {index}");
+        }
+    }
+
+    #[test]
+    fn a_bundle_has_the_size_of_its_line() {
+        assert_eq!([16, 24, 32, 48, 64, 4096].map(size), [2, 3, 4, 6, 8, 8]);
+    }
+}

@@ -1,0 +1,254 @@
+//! What moves between a CPU's array, its stock and the inboxes of others.
+
+use super::bundle::{self, BUNDLE_MOST};
+use super::policy::SlamCache;
+use super::stock::{Chain, Stock};
+use super::tables::CpuCache;
+use crate::slab::cache_limits::CacheLimits;
+use crate::slab::misuse::not_in_use;
+use crate::slab::sheaf::{is_among, written};
+use core::mem::MaybeUninit;
+use quarry_sys::local;
+use quarry_sys::percpu::{Arrays, Object, SlotIndex};
+
+/// Most objects that one miss moves.
+const MOST: usize = 128;
+/// Most objects and bytes of an inbox: SLQB's high water mark. Its CPU does not come to fetch them,
+/// so what is beyond goes where every CPU finds it.
+const INBOX_OBJECTS: u64 = 1024;
+const INBOX_BYTES: u64 = 1 << 20;
+
+/// Objects on their way.
+pub(super) type Buffer = [MaybeUninit<Object>; MOST];
+
+impl<P: Arrays> SlamCache<'_, P> {
+    /// Serves a miss from the CPU's stock or inbox, up to `sheaf` objects, where there are some.
+    #[inline]
+    pub(super) fn take_bundles(&self, cpu: &CpuCache, sheaf: usize) -> Option<Object> {
+        let (from, chain) = cpu.stocks().into_iter().find_map(|stock| {
+            let chain = stock.take();
+            chain.head.map(|_| (stock, chain))
+        })?;
+        let mut buffer = [MaybeUninit::uninit(); MOST];
+        let most = sheaf.clamp(self.bundle, MOST);
+        let (taken, rest) = self.untie(chain, &mut buffer[..most]);
+        self.count_out(from, chain.bundles - rest.bundles);
+        // What is left of an inbox is the CPU's own from now on.
+        self.keep(cpu, from, rest);
+        // SAFETY: `untie` wrote the first `taken` elements, at least a bundle's.
+        let (object, rest) = unsafe { written(&buffer, taken) }.split_last()?;
+        local::add(&cpu.alloc_slow, 1);
+        if self.context.percpu.push_batch(self.array(), rest) {
+            local::add(&cpu.batched_in, rest.len() as u64);
+        } else {
+            self.sheaf.put_away(self.context, self.cache, rest);
+        }
+        Some(*object)
+    }
+
+    /// Unties bundles of a chain into `out`, from its end to its front, while whole ones fit;
+    /// returns how many objects, which lie at the front of `out`, and the rest of the chain.
+    pub(super) fn untie(
+        &self,
+        mut chain: Chain,
+        out: &mut [MaybeUninit<Object>],
+    ) -> (usize, Chain) {
+        let mut taken = 0;
+        while taken + self.bundle <= out.len()
+            && let Some(head) = chain.head
+        {
+            let place = &mut out[taken..taken + self.bundle];
+            // SAFETY: the chain was taken, so its bundles, of `self.bundle` objects, are ours.
+            let next = unsafe { bundle::untie(self.cache, head, place) };
+            taken += self.bundle;
+            chain = Chain { head: next, bundles: chain.bundles - 1 };
+        }
+        (taken, chain)
+    }
+
+    /// Puts the rest of a chain that came `from` the CPU's stock or inbox into its stock.
+    #[inline]
+    fn keep(&self, cpu: &CpuCache, from: &Stock, rest: Chain) {
+        let is_moved = !core::ptr::eq(from, &cpu.stock);
+        from.note_lowest(if is_moved { 0 } else { rest.bundles });
+        if is_moved {
+            self.count_out(from, rest.bundles);
+            self.count_in(&cpu.stock, rest.bundles);
+        }
+        if let Err(rest) = cpu.stock.put_back(rest) {
+            self.push_behind(&cpu.stock, rest);
+        }
+    }
+
+    /// Pushes a chain whose last bundle is not known. O(bundles), after another thread of the CPU
+    /// has come in between.
+    #[cold]
+    fn push_behind(&self, stock: &Stock, chain: Chain) {
+        let Some(mut last) = chain.head else { return };
+        // SAFETY: the chain was taken, so its bundles are ours.
+        while let Some(next) = unsafe { bundle::next(self.cache, last, self.bundle) } {
+            last = next;
+        }
+        // SAFETY: the chain is ours, and `last` its last bundle.
+        if !unsafe { stock.push(chain, last) } {
+            self.count_out(stock, chain.bundles);
+            self.give(chain);
+        }
+    }
+
+    /// Gives all objects of a chain that was taken, and counted out, to the slabs.
+    pub(super) fn give(&self, mut chain: Chain) {
+        let mut buffer: Buffer = [MaybeUninit::uninit(); MOST];
+        while chain.head.is_some() {
+            let (taken, rest) = self.untie(chain, &mut buffer);
+            // SAFETY: `untie` wrote the first `taken` elements.
+            let objects = unsafe { written(&buffer, taken) };
+            self.sheaf.free_to_slabs(self.context, self.cache, objects);
+            chain = rest;
+        }
+    }
+
+    /// Frees `object` to a full array from which `sheaf` objects leave, for the CPU's own stock or,
+    /// if `remote`, for the CPUs that took them. Returns false, with nothing done, where the array
+    /// does not have as many.
+    pub(super) fn make_way(
+        &self,
+        (slot, cpu): (SlotIndex, &CpuCache),
+        object: Object,
+        sheaf: usize,
+        remote: bool,
+    ) -> bool {
+        let percpu = self.context.percpu;
+        let leaving = sheaf.min(MOST) / self.bundle * self.bundle;
+        let mut buffer: Buffer = [MaybeUninit::uninit(); MOST];
+        if leaving == 0 || !percpu.pop_batch(self.array(), &mut buffer[..leaving]) {
+            return false;
+        }
+        // SAFETY: pop_batch wrote all of them.
+        let objects = unsafe { written(&buffer, leaving) };
+        // A full array refuses before it looks for a duplicate on top.
+        if is_among(objects, object) {
+            not_in_use(self.cache, object);
+        }
+        local::add(&cpu.free_slow, 1);
+        local::add(&cpu.batched_out, leaving as u64);
+        self.park(cpu, &[object]);
+        if remote {
+            self.send(slot, cpu, objects);
+        } else {
+            self.stock(cpu, objects);
+        }
+        true
+    }
+
+    /// Puts objects into the running CPU's array, or where there is no room into the barn.
+    fn park(&self, cpu: &CpuCache, objects: &[Object]) {
+        if self.context.percpu.push_batch(self.array(), objects) {
+            local::add(&cpu.batched_in, objects.len() as u64);
+        } else {
+            self.sheaf.put_away(self.context, self.cache, objects);
+        }
+    }
+
+    /// Puts whole bundles of objects into the CPU's stock, within what all barns and stocks may
+    /// hold together; else the objects go to the barn.
+    fn stock(&self, cpu: &CpuCache, objects: &[Object]) {
+        let limits = self.context.limits;
+        let is_enough = limits.barns() > CacheLimits::barns_most(self.context.pages);
+        if is_enough || !self.push(&cpu.stock, objects) {
+            self.sheaf.put_away(self.context, self.cache, objects);
+        }
+    }
+
+    /// Ties whole bundles of objects and pushes them to a stock; returns false where it is full.
+    fn push(&self, stock: &Stock, objects: &[Object]) -> bool {
+        debug_assert!(objects.len().is_multiple_of(self.bundle));
+        let (mut chain, mut last) = (Chain::EMPTY, None);
+        for objects in objects.chunks_exact(self.bundle) {
+            // SAFETY: the objects are free, and the caller's alone.
+            unsafe {
+                let head = bundle::tie(objects);
+                chain.push(head);
+                last = last.or(Some(head));
+            }
+        }
+        let Some(last) = last else { return true };
+        // Counted first: who takes them counts them out.
+        self.count_in(stock, chain.bundles);
+        // SAFETY: the chain was just made, and `last` was pushed to it first.
+        let is_pushed = unsafe { stock.push(chain, last) };
+        if !is_pushed {
+            self.count_out(stock, chain.bundles);
+        }
+        is_pushed
+    }
+
+    /// Sends objects to the CPUs that took them from their slabs, whole bundles at a time. The CPU
+    /// keeps its own, and those that fill no bundle.
+    fn send(&self, slot: SlotIndex, cpu: &CpuCache, objects: &[Object]) {
+        let mut rest: [Object; MOST] = [core::ptr::NonNull::dangling(); MOST];
+        rest[..objects.len()].copy_from_slice(objects);
+        let rest = &mut rest[..objects.len()];
+        let (mut from, mut kept) = (0, 0);
+        let mut own: [Object; MOST] = [core::ptr::NonNull::dangling(); MOST];
+        while from < rest.len() {
+            let owner = self.owner(rest[from]);
+            let mut to = from;
+            for index in from..rest.len() {
+                if self.owner(rest[index]) == owner {
+                    rest.swap(to, index);
+                    to += 1;
+                }
+            }
+            let group = &rest[from..to];
+            let whole = match owner {
+                Some(owner) if owner != slot => self.deliver(owner, group),
+                _ => 0,
+            };
+            let left = &group[whole..];
+            own[kept..kept + left.len()].copy_from_slice(left);
+            kept += left.len();
+            from = to;
+        }
+        if kept > objects.len() / 2 {
+            // Keeping them would fill the array again at once.
+            self.sheaf.put_away(self.context, self.cache, &own[..kept]);
+        } else {
+            self.park(cpu, &own[..kept]);
+        }
+    }
+
+    /// The slot that took the object's slab, as far as is known.
+    pub(super) fn owner(&self, object: Object) -> Option<SlotIndex> {
+        let owner = self.tables.owners.of(self.context.slab_of(self.cache, object))?;
+        (owner.0 < self.context.percpu.area().slots()).then_some(owner)
+    }
+
+    /// Puts objects into a slot's inbox, whole bundles of them; returns how many.
+    fn deliver(&self, owner: SlotIndex, objects: &[Object]) -> usize {
+        let inbox = &self.tables.cpu(self.cache.id(), owner).inbox.0;
+        let held = inbox.bundles() * self.bundle as u64;
+        let whole = objects.len() / self.bundle * self.bundle;
+        let most = INBOX_OBJECTS.min(INBOX_BYTES / self.cache.stride() as u64);
+        if held + whole as u64 > most.max(2 * BUNDLE_MOST as u64) {
+            self.sheaf.put_away(self.context, self.cache, &objects[..whole]);
+            return whole;
+        }
+        if self.push(inbox, &objects[..whole]) { whole } else { 0 }
+    }
+
+    /// Counts bundles that come to a stock.
+    fn count_in(&self, stock: &Stock, bundles: u64) {
+        stock.note_bytes(self.context.limits, self.bytes_of(bundles));
+    }
+
+    /// Counts bundles that have left a stock.
+    pub(super) fn count_out(&self, stock: &Stock, bundles: u64) {
+        stock.note_bytes(self.context.limits, -self.bytes_of(bundles));
+    }
+
+    /// Bytes of the objects of this many bundles.
+    pub(super) fn bytes_of(&self, bundles: u64) -> i64 {
+        bundles as i64 * (self.bundle * self.cache.stride()) as i64
+    }
+}

@@ -1,0 +1,221 @@
+//! The policy: what a stack asks of it.
+
+use super::bundle;
+use super::tables::{LateTables, Tables};
+use super::traffic::Miss;
+use crate::frame::Pfn;
+use crate::slab::barn::Traffic as Exchanges;
+use crate::slab::cache::{Cache, CacheId, CacheParams, MAX_CACHES, SlabLayout};
+use crate::slab::context::SlabContext;
+use crate::slab::glance::Glance;
+use crate::slab::mechanisms::SlamMode;
+use crate::slab::misuse::not_in_use;
+use crate::slab::policy::SlabPolicy;
+use crate::slab::reclaim::Reclaim;
+use crate::slab::sheaf::Sheaf;
+use crate::slab::stats::SlabStats;
+use core::mem::MaybeUninit;
+use quarry_sys::broken::Broken;
+use quarry_sys::local;
+use quarry_sys::locks::Visit;
+use quarry_sys::os::OsResult;
+use quarry_sys::percpu::{ArrayId, Arrays, Object, Push, SlotIndex};
+use quarry_sys::primitive::Ordering;
+
+/// The policy; see the module.
+pub struct Slam {
+    /// Arrays, barns and slabs.
+    pub(super) sheaf: Sheaf,
+    tables: LateTables,
+}
+
+/// One cache, with all that is needed to work on it.
+pub(super) struct SlamCache<'a, P: Arrays> {
+    pub(super) context: &'a SlabContext<'a, P>,
+    pub(super) cache: &'a Cache,
+    pub(super) sheaf: &'a Sheaf,
+    pub(super) tables: &'a Tables,
+    /// Objects of a bundle.
+    pub(super) bundle: usize,
+}
+
+impl<P: Arrays> SlamCache<'_, P> {
+    pub(super) fn array(&self) -> ArrayId {
+        self.cache.id().array()
+    }
+
+    /// Notes that `slot` got an object by a miss: its slab is the slot's.
+    #[inline]
+    fn own(&self, slot: SlotIndex, object: Object) {
+        self.tables.owners.note(self.context.slab_of(self.cache, object), slot);
+    }
+}
+
+impl Slam {
+    #[inline]
+    pub(super) fn of<'a, P: Arrays>(
+        &'a self,
+        context: &'a SlabContext<'a, P>,
+        cache: &'a Cache,
+    ) -> SlamCache<'a, P> {
+        let tables = self.tables.get().expect("a cache has been created");
+        let bundle = bundle::size(cache.stride());
+        SlamCache { context, cache, sheaf: &self.sheaf, tables, bundle }
+    }
+
+    /// The tables, if there is a cache.
+    pub(super) fn tables(&self) -> Option<&Tables> {
+        self.tables.get()
+    }
+
+    /// The mode that a slot is in with a cache, for tests and reports.
+    #[must_use]
+    pub fn mode(&self, cache: CacheId, slot: SlotIndex) -> SlamMode {
+        let tables = self.tables.get();
+        tables.map_or(SlamMode::Array, |tables| tables.look(cache, slot).traffic.mode())
+    }
+}
+
+impl<P: Arrays> Glance<P> for Slam {
+    #[inline(always)]
+    fn seems_parked(percpu: &P, id: CacheId, object: Object) -> bool {
+        <Sheaf as Glance<P>>::seems_parked(percpu, id, object)
+    }
+
+    fn is_parked(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) -> bool {
+        self.sheaf.is_parked(context, cache, object)
+    }
+
+    fn activity(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<u64> {
+        self.sheaf.activity(context, cache)
+    }
+}
+
+impl<P: Arrays> SlabPolicy<P> for Slam {
+    const NAME: &'static str = "slam";
+    const NEW: Self = Self { sheaf: <Sheaf as SlabPolicy<P>>::NEW, tables: LateTables::new() };
+
+    fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout {
+        <Sheaf as SlabPolicy<P>>::layout(params, declared_cpus)
+    }
+
+    fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
+        let tables = self.tables.build(context, cache.id())?;
+        tables.cpus(cache.id()).for_each(|cpu| cpu.traffic.reset());
+        self.sheaf.create(context, cache)
+    }
+
+    #[inline(always)]
+    fn alloc_fast(percpu: &P, id: CacheId) -> Option<Object> {
+        percpu.pop(id.array())
+    }
+
+    #[inline(always)]
+    unsafe fn free_fast(
+        percpu: &P,
+        id: CacheId,
+        object: Object,
+        _slab: impl FnOnce() -> Pfn,
+    ) -> Push {
+        percpu.push(id.array(), object)
+    }
+
+    fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
+        let percpu = context.percpu;
+        if let Some(object) = percpu.pop_unregistered(cache.id().array()) {
+            return Some(object);
+        }
+        let (own, slot) = (self.of(context, cache), percpu.current());
+        let cpu = own.tables.cpu(cache.id(), slot);
+        let mode = cpu.traffic.note(Miss::Empty, context.mechanisms.slam_mode);
+        let may_widen = mode != SlamMode::Remote;
+        let miss = self.sheaf.note_miss(context, cache, slot, (false, may_widen));
+        let object = own
+            .take_bundles(cpu, miss.sheaf)
+            .or_else(|| self.sheaf.alloc_missed(context, cache, miss, || self.relieve(context)))?;
+        own.own(slot, object);
+        Some(object)
+    }
+
+    unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {
+        let percpu = context.percpu;
+        match percpu.push_unregistered(cache.id().array(), object) {
+            Push::Stored => return,
+            Push::Duplicate => not_in_use(cache, object),
+            Push::Refused => {}
+        }
+        let (own, slot) = (self.of(context, cache), percpu.current());
+        let cpu = own.tables.cpu(cache.id(), slot);
+        let may_widen = cpu.traffic.mode() != SlamMode::Remote;
+        let miss = self.sheaf.note_miss(context, cache, slot, (true, may_widen));
+        let foreign = own.owner(object).is_some_and(|owner| owner != slot);
+        let seen = Miss::Full { foreign, leaving: miss.sheaf };
+        let mode = cpu.traffic.note(seen, context.mechanisms.slam_mode);
+        let remote = mode == SlamMode::Remote;
+        if mode == SlamMode::Array
+            || miss.has_grown
+            || !own.make_way((slot, cpu), object, miss.sheaf, remote)
+        {
+            self.sheaf.free_missed(context, cache, object, miss);
+        }
+    }
+
+    fn alloc_bulk(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        out: &mut [MaybeUninit<Object>],
+    ) -> usize {
+        let own = self.of(context, cache);
+        let cpu = own.tables.cpu(cache.id(), context.percpu.current());
+        let taken = own.take_into(cpu, out);
+        local::add(&cpu.alloc_slow, taken as u64);
+        taken + self.sheaf.alloc_bulk(context, cache, &mut out[taken..])
+    }
+
+    unsafe fn free_bulk(&self, context: &SlabContext<'_, P>, cache: &Cache, objects: &[Object]) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.sheaf.free_bulk(context, cache, objects) };
+    }
+
+    fn reclaim(&self, context: &SlabContext<'_, P>, what: Reclaim<'_>) -> u32 {
+        let stocks = self.reclaim_stocks(context, what);
+        stocks.max(self.sheaf.reclaim(context, what))
+    }
+
+    fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
+        let own = self.of(context, cache);
+        let (mut exchanges, mut bundles) = (Exchanges::default(), 0);
+        for cpu in own.tables.cpus(cache.id()) {
+            exchanges.alloc_slow += cpu.alloc_slow.load(Ordering::Relaxed);
+            exchanges.free_slow += cpu.free_slow.load(Ordering::Relaxed);
+            exchanges.batched_in += cpu.batched_in.load(Ordering::Relaxed);
+            exchanges.batched_out += cpu.batched_out.load(Ordering::Relaxed);
+            bundles += cpu.stocks().iter().map(|stock| stock.bundles()).sum::<u64>();
+        }
+        let mut stats = self.sheaf.stats_with(context, cache, exchanges);
+        stats.parked_objects += bundles * own.bundle as u64;
+        stats
+    }
+
+    fn visit_free(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        slab: Pfn,
+        visit: &mut dyn FnMut(u32),
+    ) {
+        self.sheaf.visit_free(context, cache, slab, visit);
+    }
+
+    fn visit_locks(&self, context: &SlabContext<'_, P>, visit: &mut Visit<'_>) {
+        self.sheaf.visit_locks(context, visit);
+    }
+
+    fn validate(&self, context: &SlabContext<'_, P>) -> Result<(), Broken> {
+        let announced = self.validate_stocks(context)?;
+        self.sheaf.validate_with(context, announced)
+    }
+}
+
+const _: () = assert!(MAX_CACHES <= 128, "the tables of a slot have a cell for each cache");

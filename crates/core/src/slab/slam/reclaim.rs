@@ -1,0 +1,142 @@
+//! Stocks and inboxes that give back what is not needed. A chain is taken by one exchange, so no
+//! CPU is stopped for it.
+
+use super::exchange::Buffer;
+use super::policy::{Slam, SlamCache};
+use super::stock::{Chain, Stock};
+use super::tables::CpuCache;
+use crate::slab::cache::Cache;
+use crate::slab::cache_limits::CacheLimits;
+use crate::slab::context::SlabContext;
+use crate::slab::reclaim::{Idle, Reclaim};
+use crate::slab::sheaf::written;
+use core::mem::MaybeUninit;
+use quarry_sys::percpu::{Arrays, Object};
+
+/// Most that stocks give at a time under pressure: as barns.
+const PRESSED_BYTES: i64 = 2 << 20;
+
+impl<P: Arrays> SlamCache<'_, P> {
+    /// Takes objects of the CPU's stock and inbox into the front of `out`, whole bundles; returns
+    /// how many.
+    pub(super) fn take_into(&self, cpu: &CpuCache, out: &mut [MaybeUninit<Object>]) -> usize {
+        let mut taken = 0;
+        for stock in cpu.stocks() {
+            let chain = stock.take();
+            let (count, rest) = self.untie(chain, &mut out[taken..]);
+            taken += count;
+            self.count_out(stock, chain.bundles - rest.bundles);
+            self.put_back(stock, rest);
+        }
+        taken
+    }
+
+    /// Gives up to `most` bundles of a stock to the slabs; returns how many.
+    fn give_some(&self, stock: &Stock, most: u64) -> u64 {
+        let mut chain = stock.take();
+        let mut given = 0;
+        let mut buffer: Buffer = [MaybeUninit::uninit(); size_of::<Buffer>() / size_of::<Object>()];
+        while given < most && chain.head.is_some() {
+            let room = (most - given).min((buffer.len() / self.bundle) as u64) as usize;
+            let (taken, rest) = self.untie(chain, &mut buffer[..room * self.bundle]);
+            let bundles = chain.bundles - rest.bundles;
+            self.count_out(stock, bundles);
+            // SAFETY: `untie` wrote the first `taken` elements.
+            let objects = unsafe { written(&buffer, taken) };
+            self.sheaf.free_to_slabs(self.context, self.cache, objects);
+            (given, chain) = (given + bundles, rest);
+        }
+        self.put_back(stock, chain);
+        given
+    }
+
+    /// Gives all that a slot holds for the cache; returns whether there was anything.
+    fn give_all(&self, cpu: &CpuCache) -> bool {
+        let given = cpu.stocks().map(|stock| self.give_some(stock, u64::MAX));
+        given != [0, 0]
+    }
+
+    /// Puts back the rest of a chain that was taken from `stock`, to it or to the slabs.
+    fn put_back(&self, stock: &Stock, rest: Chain) {
+        stock.note_lowest(rest.bundles);
+        if let Err(rest) = stock.put_back(rest) {
+            self.count_out(stock, rest.bundles);
+            self.give(rest);
+        }
+    }
+}
+
+impl Slam {
+    /// What [`SlabPolicy::reclaim`](crate::slab::SlabPolicy::reclaim) asks of stocks; in front of
+    /// what it asks of arrays, barns and slabs. Returns the number of caches that gave something.
+    pub(super) fn reclaim_stocks<P: Arrays>(
+        &self,
+        context: &SlabContext<'_, P>,
+        what: Reclaim<'_>,
+    ) -> u32 {
+        let Some(tables) = self.tables() else { return 0 };
+        let give_all = |cache: &Cache| {
+            let own = self.of(context, cache);
+            let given = tables.cpus(cache.id()).filter(|cpu| own.give_all(cpu)).count();
+            u32::from(given > 0)
+        };
+        match what {
+            Reclaim::All => context.caches.iter().map(give_all).sum(),
+            Reclaim::Cache(cache) => give_all(cache),
+            Reclaim::Idle(idle) => {
+                context.caches.iter().map(|cache| self.trim_stocks(context, cache, idle)).sum()
+            }
+            Reclaim::Pressed => {
+                self.relieve(context);
+                0
+            }
+        }
+    }
+
+    /// Gives back the stocks of idle slots and of an idle cache, and of others those bundles that
+    /// were there all the time since the last call.
+    fn trim_stocks<P: Arrays>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        idle: Idle<'_>,
+    ) -> u32 {
+        let own = self.of(context, cache);
+        let mut any = false;
+        for slot in own.tables.slots() {
+            let cpu = own.tables.look(cache.id(), slot);
+            if (idle.caches)(cache.id()) || (idle.slots)(slot) {
+                any |= own.give_all(cpu);
+                continue;
+            }
+            for stock in cpu.stocks() {
+                let unneeded = stock.unneeded();
+                any |= unneeded > 0 && own.give_some(stock, unneeded) > 0;
+            }
+        }
+        u32::from(any)
+    }
+
+    /// Under pressure stocks give until they and the barns hold no more than they may, or have
+    /// given 2 MiB: those of all caches and CPUs, in turn.
+    #[cold]
+    pub(super) fn relieve<P: Arrays>(&self, context: &SlabContext<'_, P>) {
+        let Some(tables) = self.tables() else { return };
+        let bound = CacheLimits::barns_pressed(context.pages);
+        let caches = context.caches.iter().count();
+        let first = context.limits.next_turn() % caches.max(1);
+        let mut left = PRESSED_BYTES;
+        for cache in context.caches.iter().cycle().skip(first).take(caches) {
+            let own = self.of(context, cache);
+            for stock in tables.cpus(cache.id()).flat_map(CpuCache::stocks) {
+                if left <= 0 || context.limits.barns() <= bound {
+                    return;
+                }
+                if stock.bundles() > 0 {
+                    let most = (left / own.bytes_of(1)).max(1) as u64;
+                    left -= own.bytes_of(own.give_some(stock, most));
+                }
+            }
+        }
+    }
+}

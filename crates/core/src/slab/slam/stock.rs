@@ -1,0 +1,202 @@
+//! A stock: bundles that wait for one CPU, on a chain that one atomic word names.
+//!
+//! The word is `{head >> 4 : 44 | bundles : 20}`. Any thread pushes a chain, by compare-and-swap,
+//! and takes the whole chain, by a swap. Nobody takes part of a chain that others can see: who wants
+//! one bundle takes all, and puts the rest back. So a head that was seen and is seen again still
+//! names a chain that nobody else has, and the swap cannot be fooled (no ABA).
+//!
+//! Equations, while no thread is at work: `bundles = bundles on the chain <= 2^20 - 1`;
+//! `lowest <= bundles`; `announced + unannounced = bundles * bytes of a bundle`.
+
+use super::bundle;
+use crate::slab::cache_limits::CacheLimits;
+use quarry_sys::local;
+use quarry_sys::percpu::Object;
+use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
+
+/// Most bundles of a stock.
+const MOST: u64 = 0xf_ffff;
+/// Bytes by which the announcement of a stock to [`CacheLimits`] may be wrong: all CPUs share that
+/// counter.
+const ANNOUNCED_BYTES: i64 = 64 << 10;
+
+/// Bundles that one thread owns, linked by their heads; the last one's link is null.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chain {
+    pub(super) head: Option<Object>,
+    pub(super) bundles: u64,
+}
+
+impl Chain {
+    pub(super) const EMPTY: Self = Self { head: None, bundles: 0 };
+
+    fn of(word: u64) -> Self {
+        Self { head: Object::new(((word >> 20) << 4) as *mut u8), bundles: word & MOST }
+    }
+
+    fn word(self) -> u64 {
+        let head = self.head.map_or(0, |head| head.as_ptr() as u64);
+        (head >> 4) << 20 | self.bundles
+    }
+
+    /// Puts a bundle in front.
+    ///
+    /// # Safety
+    /// `head` is the head of a bundle, and the caller's; it is the chain's from then on.
+    pub(super) unsafe fn push(&mut self, head: Object) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { bundle::set_next(head, self.head) };
+        *self = Self { head: Some(head), bundles: self.bundles + 1 };
+    }
+}
+
+/// See the module.
+pub(super) struct Stock {
+    word: AtomicU64,
+    /// Bytes that came and went since the last announcement, as a signed number.
+    unannounced: AtomicU64,
+    /// Fewest bundles since the last [`unneeded`](Self::unneeded).
+    lowest: AtomicU32,
+}
+
+impl Stock {
+    /// Bundles now.
+    pub(super) fn bundles(&self) -> u64 {
+        self.chain().bundles
+    }
+
+    /// The chain as it is now; it may be another thread's a moment later.
+    pub(super) fn chain(&self) -> Chain {
+        Chain::of(self.word.load(Ordering::Acquire))
+    }
+
+    /// Takes the whole chain.
+    #[inline]
+    pub(super) fn take(&self) -> Chain {
+        if self.word.load(Ordering::Relaxed) == 0 {
+            return Chain::EMPTY;
+        }
+        Chain::of(self.word.swap(0, Ordering::AcqRel))
+    }
+
+    /// Puts a chain in front of what is there; `last` is its last bundle. Returns false where the
+    /// stock would hold too many bundles: the chain is still the caller's then.
+    ///
+    /// # Safety
+    /// The chain is the caller's, and `last` its last bundle.
+    pub(super) unsafe fn push(&self, chain: Chain, last: Object) -> bool {
+        loop {
+            let old = self.word.load(Ordering::Relaxed);
+            let there = Chain::of(old);
+            if there.bundles + chain.bundles > MOST {
+                return false;
+            }
+            // SAFETY: the last bundle is the caller's until the exchange succeeds.
+            unsafe { bundle::set_next(last, there.head) };
+            let bundles = there.bundles + chain.bundles;
+            if local::compare_exchange(&self.word, old, Chain { bundles, ..chain }.word()) {
+                return true;
+            }
+        }
+    }
+
+    /// Puts back what is left of a chain that was taken. Returns the chain where others have pushed
+    /// something since.
+    #[inline]
+    pub(super) fn put_back(&self, rest: Chain) -> Result<(), Chain> {
+        let is_back = rest.head.is_none() || local::compare_exchange(&self.word, 0, rest.word());
+        if is_back { Ok(()) } else { Err(rest) }
+    }
+
+    /// Notes that the stock was down to this many bundles.
+    #[inline]
+    pub(super) fn note_lowest(&self, bundles: u64) {
+        if u64::from(self.lowest.load(Ordering::Relaxed)) > bundles {
+            self.lowest.store(bundles as u32, Ordering::Relaxed);
+        }
+    }
+
+    /// The fewest bundles since the last call: these were not needed.
+    pub(super) fn unneeded(&self) -> u64 {
+        let bundles = self.bundles();
+        u64::from(self.lowest.swap(bundles as u32, Ordering::Relaxed)).min(bundles)
+    }
+
+    /// Counts bytes that came (or, below 0, went), and announces them where they have become many.
+    #[inline]
+    pub(super) fn note_bytes(&self, limits: &CacheLimits, bytes: i64) {
+        let before = self.unannounced.fetch_add(bytes as u64, Ordering::Relaxed) as i64;
+        if (before + bytes).abs() >= ANNOUNCED_BYTES {
+            let due = self.unannounced.swap(0, Ordering::Relaxed);
+            limits.barn_changed(0, due as usize);
+        }
+    }
+
+    /// Bytes that the stock has not announced, as a signed number.
+    pub(super) fn unannounced(&self) -> i64 {
+        self.unannounced.load(Ordering::Relaxed) as i64
+    }
+}
+
+#[cfg(all(test, not(quarry_model)))]
+mod tests {
+    use super::*;
+    use crate::frame::Order;
+    use crate::slab::cache::{Cache, CacheId, CacheParams, SlabLayout};
+
+    #[repr(align(16))]
+    struct Memory([[u64; 2]; 4]);
+
+    fn cache() -> Cache {
+        let layout = |_: &CacheParams| SlabLayout { order: Order::new(2), header_bytes: 0 };
+        let params = CacheParams { size: 16, align: 16 };
+        Cache::new(CacheId::new(1), "test", &params, layout).expect("small enough")
+    }
+
+    fn stock() -> Stock {
+        Stock { word: AtomicU64::new(0), unannounced: AtomicU64::new(0), lowest: AtomicU32::new(0) }
+    }
+
+    #[test]
+    fn a_chain_is_taken_whole_and_put_back() {
+        let mut memory = Memory([[0; 2]; 4]);
+        let heads: Vec<Object> =
+            memory.0.iter_mut().map(|head| core::ptr::NonNull::from(head).cast()).collect();
+        let (stock, cache) = (stock(), cache());
+        assert!(stock.take().head.is_none());
+        for pair in heads.chunks(2) {
+            let mut chain = Chain::EMPTY;
+            // SAFETY: the memory is the test's, and each head is used once.
+            unsafe {
+                pair.iter().for_each(|head| chain.push(bundle::tie(&[*head, pair[0]])));
+                assert!(stock.push(chain, pair[0]));
+            }
+        }
+        assert_eq!(stock.bundles(), 4);
+        let all = stock.take();
+        assert_eq!((all.bundles, stock.bundles()), (4, 0));
+        let mut found = Vec::new();
+        let mut next = all.head;
+        while let Some(head) = next {
+            found.push(head);
+            // SAFETY: the chain is the test's.
+            next = unsafe { bundle::next(&cache, head, 2) };
+        }
+        assert_eq!(found, [heads[3], heads[2], heads[1], heads[0]]);
+        let rest = Chain { head: Some(heads[2]), bundles: 3 };
+        assert!(stock.put_back(rest).is_ok());
+        assert_eq!(stock.put_back(rest).map_err(|rest| rest.bundles), Err(3));
+        assert_eq!(stock.bundles(), 3);
+    }
+
+    #[test]
+    fn bytes_are_announced_when_they_are_many() {
+        let (stock, limits) = (stock(), CacheLimits::new());
+        stock.note_bytes(&limits, 40 << 10);
+        assert_eq!((limits.barns(), stock.unannounced()), (0, 40 << 10));
+        stock.note_bytes(&limits, 40 << 10);
+        assert_eq!((limits.barns(), stock.unannounced()), (80 << 10, 0));
+        stock.note_bytes(&limits, -(80 << 10));
+        assert_eq!((limits.barns(), stock.unannounced()), (0, 0));
+    }
+}

@@ -1,0 +1,161 @@
+//! The records of caches and CPUs: arrays of the policy's own, counted as metadata.
+//!
+//! | array | bytes | per | what |
+//! |---|---|---|---|
+//! | cells | 128 | slot and cache | [`CpuCache`]; one slot's lie together |
+//! | used | 1 | slot | whether any cache has had something to do there |
+//! | owners | 4 | 4,096 slabs | [`Owners`] |
+//!
+//! All are made when the first cache is created, so that a stack with another policy pays nothing.
+//! Only pages that are touched take memory.
+
+use super::owners::Owners;
+use super::stock::Stock;
+use super::traffic::Traffic;
+use crate::frame::{FreshZero, MetadataKind, OsArray};
+use crate::slab::cache::{CacheId, MAX_CACHES};
+use crate::slab::context::SlabContext;
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use quarry_sys::os::{Os, OsResult};
+use quarry_sys::percpu::{PerCpu, SlotIndex};
+use quarry_sys::primitive::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+/// One cache's part of one slot: a line for the slot's own CPU, and one that others write, too.
+#[repr(C, align(64))]
+pub(super) struct CpuCache {
+    /// Objects that the CPU has freed beyond its array.
+    pub(super) stock: Stock,
+    pub(super) traffic: Traffic,
+    /// Requests that found the array empty, and frees that found it full, served here.
+    pub(super) alloc_slow: AtomicU64,
+    pub(super) free_slow: AtomicU64,
+    /// Objects that entered and left the array meanwhile.
+    pub(super) batched_in: AtomicU64,
+    pub(super) batched_out: AtomicU64,
+    /// Objects that others have freed for the CPU.
+    pub(super) inbox: Inbox,
+}
+
+/// A stock that other CPUs push to, on a line of its own.
+#[repr(C, align(64))]
+pub(super) struct Inbox(pub(super) Stock);
+
+// SAFETY: made of atomics whose initial value is 0: an empty chain, mode array, nothing counted.
+unsafe impl FreshZero for CpuCache {}
+
+impl CpuCache {
+    /// Stock and inbox.
+    pub(super) fn stocks(&self) -> [&Stock; 2] {
+        [&self.stock, &self.inbox.0]
+    }
+}
+
+/// The arrays.
+pub(super) struct Tables {
+    cells: OsArray<CpuCache>,
+    used: OsArray<AtomicU8>,
+    pub(super) owners: Owners,
+}
+
+impl Tables {
+    fn reserve(os: &'static dyn Os, slots: usize) -> OsResult<Self> {
+        Ok(Self {
+            cells: OsArray::zeroed(os, MAX_CACHES * slots)?,
+            used: OsArray::zeroed(os, slots)?,
+            owners: Owners::reserve(os)?,
+        })
+    }
+
+    /// A cache's part of a slot, which is used from then on.
+    #[inline]
+    pub(super) fn cpu(&self, cache: CacheId, slot: SlotIndex) -> &CpuCache {
+        let used = self.used.at(slot.index());
+        if used.load(Ordering::Relaxed) == 0 {
+            used.store(1, Ordering::Release);
+        }
+        self.cells.at(slot.index() * MAX_CACHES + cache.index())
+    }
+
+    /// A cache's part of a slot that is used.
+    pub(super) fn look(&self, cache: CacheId, slot: SlotIndex) -> &CpuCache {
+        self.cells.at(slot.index() * MAX_CACHES + cache.index())
+    }
+
+    /// The slots that are used: most slots of a large machine are not, and looking at them would
+    /// fault in their pages.
+    pub(super) fn slots(&self) -> impl Iterator<Item = SlotIndex> + '_ {
+        let is_used = |slot: &SlotIndex| self.used.at(slot.index()).load(Ordering::Acquire) != 0;
+        (0..self.used.len() as u32).map(SlotIndex).filter(is_used)
+    }
+
+    /// A cache's parts of all slots that are used.
+    pub(super) fn cpus(&self, cache: CacheId) -> impl Iterator<Item = &CpuCache> {
+        self.slots().map(move |slot| self.look(cache, slot))
+    }
+}
+
+/// The tables of a policy, from its first cache on.
+pub(super) struct LateTables {
+    tables: UnsafeCell<MaybeUninit<Tables>>,
+    ready: AtomicBool,
+    /// A bit for each cache whose part is counted as metadata.
+    counted: [AtomicU64; MAX_CACHES.div_ceil(64)],
+}
+
+// SAFETY: `tables` is written once by `build` before `ready` is set with release ordering, and read
+// only after `ready` was seen; what it holds may be shared.
+unsafe impl Sync for LateTables {}
+// SAFETY: nothing in the tables belongs to a thread.
+unsafe impl Send for LateTables {}
+
+impl LateTables {
+    pub(super) const fn new() -> Self {
+        Self {
+            tables: UnsafeCell::new(MaybeUninit::uninit()),
+            ready: AtomicBool::new(false),
+            counted: [const { AtomicU64::new(0) }; MAX_CACHES.div_ceil(64)],
+        }
+    }
+
+    /// Reserves the tables at the first call, and counts the part of `cache`, once. One thread at a
+    /// time: the table of caches sees to it.
+    pub(super) fn build<P: PerCpu>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: CacheId,
+    ) -> OsResult<&Tables> {
+        let slots = context.percpu.area().slots() as usize;
+        let count = |bytes| context.metadata.count(MetadataKind::CpuSlabs, bytes);
+        if self.get().is_none() {
+            let tables = Tables::reserve(context.pages.arena().os(), slots)?;
+            // SAFETY: no thread reads before `ready`, and only one builds.
+            unsafe { (*self.tables.get()).write(tables) };
+            self.ready.store(true, Ordering::Release);
+            count(slots + Owners::bytes());
+        }
+        let (word, bit) = (&self.counted[cache.index() / 64], 1 << (cache.index() % 64));
+        if word.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+            count(slots * size_of::<CpuCache>());
+        }
+        Ok(self.get().expect("just built"))
+    }
+
+    /// The tables, if there is a cache.
+    #[inline]
+    pub(super) fn get(&self) -> Option<&Tables> {
+        // SAFETY: `ready` is set after the tables were written, and they never change again.
+        self.ready
+            .load(Ordering::Acquire)
+            .then(|| unsafe { (*self.tables.get()).assume_init_ref() })
+    }
+}
+
+impl Drop for LateTables {
+    fn drop(&mut self) {
+        if self.get().is_some() {
+            // SAFETY: written, and no other reference to what is being dropped exists.
+            unsafe { (*self.tables.get()).assume_init_drop() };
+        }
+    }
+}

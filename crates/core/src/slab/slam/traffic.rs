@@ -1,0 +1,261 @@
+//! The traffic of one (cache, CPU), as its slow paths see it, and the mode that fits.
+//!
+//! A *miss* is a request that found the array empty or full; a *run* is what frees have pushed out
+//! of the array since it last ran empty. Every [`LOOK`] misses the CPU looks at what it has seen:
+//!
+//! | seen since the last look, the first line that fits | mode that fits |
+//! |---|---|
+//! | of the misses at least 3/4 are frees, and of those at least 1/2 of objects that another CPU took (while the mode is remote: 1/2 and 1/4) | remote |
+//! | a run ended that was of at least [`LONG`] objects (while the mode is linked: half of that) | linked |
+//! | a run ended, all that did were shorter | array |
+//! | no run ended: the CPU only allocates, or is within a run | no opinion |
+//!
+//! A mode that is not the present one must fit [`WINS`] looks in a row (looks without an opinion do
+//! not count) until the CPU takes it. A CPU whose misses are few has no reason to change.
+
+use crate::slab::mechanisms::SlamMode;
+use quarry_sys::primitive::{AtomicU64, Ordering};
+
+/// Misses from one look to the next.
+pub(super) const LOOK: u64 = if cfg!(quarry_model) { 2 } else { 16 };
+/// Looks that a mode must win in a row.
+pub(super) const WINS: u64 = if cfg!(quarry_model) { 1 } else { 2 };
+/// Objects of a run that makes a burst long: more than a barn holds, so that some went to their
+/// slabs.
+pub(super) const LONG: u64 = if cfg!(quarry_model) { 4 } else { 4096 };
+/// Largest run that is counted.
+const RUN_MOST: u64 = 0xffff;
+
+/// One miss.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Miss {
+    /// The array was empty.
+    Empty,
+    /// The array was full; `foreign` if another CPU took the object from its slab, and `leaving`
+    /// objects leave the array.
+    Full { foreign: bool, leaving: usize },
+}
+
+/// What has been seen since the last look, and the mode; one word in memory:
+/// `{- : 9 | fulls : 8 | foreign : 8 | misses : 8 | run : 16 | was full : 1 | long : 1 | ended : 1 |
+/// wins : 8 | rival : 2 | mode : 2}`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    mode: SlamMode,
+    rival: SlamMode,
+    wins: u64,
+    /// A run ended, a long one.
+    ended: bool,
+    long: bool,
+    was_full: bool,
+    run: u64,
+    misses: u64,
+    foreign: u64,
+    fulls: u64,
+}
+
+fn mode_of(bits: u64) -> SlamMode {
+    match bits & 3 {
+        1 => SlamMode::Linked,
+        2 => SlamMode::Remote,
+        _ => SlamMode::Array,
+    }
+}
+
+impl Seen {
+    fn of(word: u64) -> Self {
+        Self {
+            mode: mode_of(word),
+            rival: mode_of(word >> 2),
+            wins: word >> 4 & 0xff,
+            ended: word >> 12 & 1 != 0,
+            long: word >> 13 & 1 != 0,
+            was_full: word >> 14 & 1 != 0,
+            run: word >> 15 & RUN_MOST,
+            misses: word >> 31 & 0xff,
+            foreign: word >> 39 & 0xff,
+            fulls: word >> 47 & 0xff,
+        }
+    }
+
+    fn word(self) -> u64 {
+        self.mode as u64
+            | (self.rival as u64) << 2
+            | self.wins << 4
+            | u64::from(self.ended) << 12
+            | u64::from(self.long) << 13
+            | u64::from(self.was_full) << 14
+            | self.run << 15
+            | self.misses << 31
+            | self.foreign << 39
+            | self.fulls << 47
+    }
+
+    fn note(&mut self, miss: Miss) {
+        match miss {
+            Miss::Full { foreign, leaving } => {
+                self.fulls += 1;
+                self.foreign += u64::from(foreign);
+                self.run = (self.run + leaving as u64).min(RUN_MOST);
+                self.was_full = true;
+            }
+            Miss::Empty => {
+                let least = if self.mode == SlamMode::Linked { LONG / 2 } else { LONG };
+                self.ended |= self.was_full;
+                self.long |= self.was_full && self.run >= least;
+                (self.was_full, self.run) = (false, 0);
+            }
+        }
+        self.misses += 1;
+        if self.misses >= LOOK {
+            let fits = self.fits();
+            self.vote(fits);
+            (self.misses, self.fulls, self.foreign) = (0, 0, 0);
+            (self.ended, self.long) = (false, false);
+        }
+    }
+
+    /// The mode that fits what was seen; the table at the top of this file.
+    fn fits(&self) -> Option<SlamMode> {
+        let is_remote = match self.mode {
+            SlamMode::Remote => 2 * self.fulls >= self.misses && 4 * self.foreign >= self.fulls,
+            _ => 4 * self.fulls >= 3 * self.misses && 2 * self.foreign >= self.fulls,
+        };
+        match self {
+            _ if is_remote && self.fulls > 0 => Some(SlamMode::Remote),
+            _ if self.long => Some(SlamMode::Linked),
+            _ if self.ended => Some(SlamMode::Array),
+            _ => None,
+        }
+    }
+
+    fn vote(&mut self, fits: Option<SlamMode>) {
+        match fits {
+            None => {}
+            Some(mode) if mode == self.mode => self.wins = 0,
+            Some(mode) => {
+                self.wins = if mode == self.rival { self.wins + 1 } else { 1 };
+                self.rival = mode;
+                if self.wins >= WINS {
+                    (self.mode, self.wins) = (mode, 0);
+                }
+            }
+        }
+    }
+}
+
+/// The word of one (cache, CPU). Its own CPU writes it, by plain stores: an update that is lost to
+/// another thread costs a miss.
+pub(super) struct Traffic(AtomicU64);
+
+impl Traffic {
+    /// Notes a miss; returns the mode from then on, `fixed` where that is one.
+    #[inline]
+    pub(super) fn note(&self, miss: Miss, fixed: Option<SlamMode>) -> SlamMode {
+        let mut seen = Seen::of(self.0.load(Ordering::Relaxed));
+        seen.note(miss);
+        seen.mode = fixed.unwrap_or(seen.mode);
+        self.0.store(seen.word(), Ordering::Relaxed);
+        seen.mode
+    }
+
+    /// The mode now.
+    pub(super) fn mode(&self) -> SlamMode {
+        mode_of(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Forgets everything.
+    pub(super) fn reset(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(quarry_model)))]
+mod tests {
+    use super::*;
+
+    const LOCAL: Miss = Miss::Full { foreign: false, leaving: 64 };
+    const FOREIGN: Miss = Miss::Full { foreign: true, leaving: 64 };
+
+    fn after(traffic: &Traffic, misses: impl IntoIterator<Item = Miss>) -> SlamMode {
+        misses.into_iter().for_each(|miss| {
+            traffic.note(miss, None);
+        });
+        traffic.mode()
+    }
+
+    /// `runs` times as many frees as push `objects` out, then as many allocations.
+    fn bursts(runs: usize, objects: usize) -> impl Iterator<Item = Miss> {
+        let misses = objects / 64;
+        (0..runs * 2).flat_map(move |half| {
+            std::iter::repeat_n(if half % 2 == 0 { LOCAL } else { Miss::Empty }, misses)
+        })
+    }
+
+    #[test]
+    fn a_word_holds_all_that_was_seen() {
+        let mut seen = Seen::of(0);
+        assert_eq!(seen.word(), 0);
+        for step in 0..2_000u64 {
+            let leaving = (step * 37 % 900) as usize;
+            let miss = match step * step % 7 {
+                0 | 3 => Miss::Empty,
+                remainder => Miss::Full { foreign: remainder % 2 == 0, leaving },
+            };
+            seen.note(miss);
+            assert_eq!(Seen::of(seen.word()), seen);
+        }
+    }
+
+    #[test]
+    fn each_mode_is_reached_from_its_traffic_and_left_again() {
+        let traffic = Traffic(AtomicU64::new(0));
+        assert_eq!(after(&traffic, bursts(20, 128)), SlamMode::Array);
+        assert_eq!(after(&traffic, bursts(4, 8192)), SlamMode::Linked);
+        assert_eq!(after(&traffic, [FOREIGN; 48]), SlamMode::Remote);
+        assert_eq!(after(&traffic, bursts(20, 128)), SlamMode::Array);
+        assert_eq!(after(&traffic, [FOREIGN; 48]), SlamMode::Remote);
+        assert_eq!(after(&traffic, bursts(4, 8192)), SlamMode::Linked);
+        assert_eq!(after(&traffic, bursts(20, 128)), SlamMode::Array);
+    }
+
+    #[test]
+    fn a_mode_has_to_win_in_a_row() {
+        let traffic = Traffic(AtomicU64::new(0));
+        let look = LOOK as usize;
+        for _ in 0..20 {
+            // One look for remote, one for array.
+            assert_eq!(after(&traffic, std::iter::repeat_n(FOREIGN, look)), SlamMode::Array);
+            assert_eq!(after(&traffic, bursts(1, 64 * look / 2)), SlamMode::Array);
+        }
+        let twice = std::iter::repeat_n(FOREIGN, look * WINS as usize);
+        assert_eq!(after(&traffic, twice), SlamMode::Remote);
+    }
+
+    #[test]
+    fn a_mode_is_not_left_for_a_little_less_of_its_traffic() {
+        let traffic = Traffic(AtomicU64::new(0));
+        after(&traffic, bursts(4, 8192));
+        assert_eq!(after(&traffic, bursts(8, 3072)), SlamMode::Linked, "not below LONG / 2");
+        let traffic = Traffic(AtomicU64::new(0));
+        assert_eq!(after(&traffic, bursts(8, 3072)), SlamMode::Array);
+        after(&traffic, [FOREIGN; 64]);
+        let some = [FOREIGN, LOCAL, LOCAL, Miss::Empty].into_iter().cycle().take(640);
+        assert_eq!(after(&traffic, some), SlamMode::Remote);
+    }
+
+    #[test]
+    fn who_only_allocates_has_no_reason_to_change() {
+        let traffic = Traffic(AtomicU64::new(0));
+        after(&traffic, bursts(4, 8192));
+        assert_eq!(after(&traffic, [Miss::Empty; 1000]), SlamMode::Linked);
+    }
+
+    #[test]
+    fn a_fixed_mode_stays() {
+        let traffic = Traffic(AtomicU64::new(0));
+        for _ in 0..1000 {
+            assert_eq!(traffic.note(FOREIGN, Some(SlamMode::Linked)), SlamMode::Linked);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Free objects linked through themselves: the first word of each is the address of the next, or 0.
+
+use quarry_sys::percpu::Object;
+
+/// The object behind a free one.
+///
+/// # Safety
+/// `object` is a linked free object that the caller owns.
+pub(super) unsafe fn next(object: Object) -> Option<Object> {
+    // SAFETY: objects have at least 16 bytes, aligned to 16; the first word of a linked one is its
+    // link (caller's promise).
+    Object::new(unsafe { object.cast::<*mut u8>().read() })
+}
+
+/// Links a free object to the next.
+///
+/// # Safety
+/// `object` is free and the caller's.
+pub(super) unsafe fn set_next(object: Object, next: Option<Object>) {
+    let link = next.map_or(core::ptr::null_mut(), Object::as_ptr);
+    // SAFETY: as for `next`; no other thread looks at the object.
+    unsafe { object.cast::<*mut u8>().write(link) };
+}
+
+/// Linked objects that one thread owns: the first, and how many. The link of the last is 0.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Freelist {
+    pub(super) head: Option<Object>,
+    pub(super) count: u32,
+}
+
+impl Freelist {
+    /// The list in a word of a per-CPU cell.
+    pub(super) fn of_word(word: u64) -> Self {
+        let head = Object::new(((word >> 20) << 4) as *mut u8);
+        Self { head, count: (word & 0xf_ffff) as u32 }
+    }
+
+    /// The list as a word of a per-CPU cell.
+    pub(super) fn word(&self) -> u64 {
+        let head = self.head.map_or(0, |head| head.as_ptr() as u64);
+        (head >> 4) << 20 | u64::from(self.count)
+    }
+}
+
+/// A list that also knows its last object (`kmlist`), so that it is joined to another in O(1).
+///
+/// Equations: `head = none <=> tail = none <=> count = 0`; the link of `tail` is 0; `tail` is
+/// `count - 1` links behind `head`.
+#[derive(Debug, Default)]
+pub(super) struct Chain {
+    pub(super) list: Freelist,
+    pub(super) tail: Option<Object>,
+}
+
+// SAFETY: addresses of objects; a chain belongs to one thread at a time, and so do its objects.
+unsafe impl Send for Chain {}
+
+impl Chain {
+    /// Objects on it.
+    pub(super) fn count(&self) -> u32 {
+        self.list.count
+    }
+
+    /// Adds an object at the end.
+    ///
+    /// # Safety
+    /// It is free and the caller's, who owns those on the chain as well.
+    pub(super) unsafe fn push_back(&mut self, object: Object) {
+        // SAFETY: the caller's promise.
+        unsafe { set_next(object, None) };
+        let one = Freelist { head: Some(object), count: 1 };
+        // SAFETY: the caller's promise.
+        unsafe { self.append(Self { list: one, tail: Some(object) }) };
+    }
+
+    /// Adds another chain at the end.
+    ///
+    /// # Safety
+    /// The caller owns the objects of both.
+    pub(super) unsafe fn append(&mut self, other: Self) {
+        let Some(tail) = self.tail else {
+            *self = other;
+            return;
+        };
+        if other.tail.is_some() {
+            // SAFETY: the caller's promise.
+            unsafe { set_next(tail, other.list.head) };
+            self.list.count += other.list.count;
+            self.tail = other.tail;
+        }
+    }
+
+    /// Takes everything.
+    pub(super) fn take(&mut self) -> Self {
+        core::mem::take(self)
+    }
+}

@@ -1,0 +1,69 @@
+//! `slqb`: SLQB, "Slab allocator with queues of objects" (Nick Piggin; patch of January 2009).
+//!
+//! A CPU has a list of free objects, whichever slabs they are of: allocation takes the head, a free
+//! puts it back, both one restartable sequence, until the list holds `hiwater` objects. Then a batch
+//! leaves it. Objects of the CPU's own slabs go back into these. The others are gathered for the CPU
+//! that their slab belongs to, and brought to it a batch at a time; that CPU takes them over, all in
+//! one step, when its list is empty.
+//!
+//! ```text
+//!           CPU 0                                        CPU 1
+//!   malloc / free                                  malloc / free
+//!        |                                              |
+//!   [ list, <= hiwater ] <----- claimed, if    [ list, <= hiwater ]
+//!        |   ^                  `check` is set         |
+//!  batch |   | one object            |                 | batch
+//!        v   |                       |                 v
+//!   [ own slabs ]            [ remote ] <------- [ outgoing ]   (to one list at a time)
+//! ```
+//!
+//! # Who owns an object
+//! A thread may lose its CPU between any two steps. Each step below moves objects from one owner to
+//! the next; in between they are the thread's, whatever CPU it is on, and it can always get rid of
+//! them: into their slabs, or to any list.
+//!
+//! | step | by | and if the thread lost its CPU since it looked |
+//! |---|---|---|
+//! | take or put one object | one sequence | it happened on the CPU that the sequence ran on |
+//! | set the cell's bound | `compare_store` of the guard, 0 -> bound | nothing is stored |
+//! | take the whole list | `compare_store` of the list -> 0 | nothing is stored, the free tries again |
+//! | leave a list | `compare_store` of the list, 0 -> objects | they wait in the slot's `remote` |
+//! | take an object of a slab | lock `partial` of that list | it is of another CPU's slab: no harm |
+//! | put objects into slabs | lock `partial` of their list | the lock is the list's, not the CPU's |
+//! | gather | lock `outgoing` of the slot | they are gathered for the CPU that it was on |
+//! | bring, claim | lock `remote` of the list | claimed objects are left to the slot: see above |
+//! | drain a cell | guard -> all ones, barrier, list -> 0 | the drain owns the list |
+//!
+//! A guard names its slot, so that a drain knows whose list it has taken. The three locks are never
+//! held together, and none is held when a slab is asked for or given back.
+//!
+//! Differences to the kernel: no colours; a CPU's list has no tail, so a list that is trimmed is
+//! walked; on a machine with several nodes the fast path of a free refuses, and the path behind it
+//! looks at the node; where no memory is to be had, other CPUs' slabs serve; a shrink gives back
+//! everything.
+//!
+//! # Files
+//! Each uses only those to its left:
+//!
+//! ```text
+//! sizes -> slab_word -> slabs, chain -> list -> tables -> cache -> free -> trim, alloc ->
+//! stats, validate -> policy
+//! ```
+
+mod alloc;
+mod cache;
+mod chain;
+mod free;
+mod list;
+mod policy;
+mod sizes;
+mod slab_word;
+mod slabs;
+mod stats;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod trim;
+mod validate;
+
+pub use policy::Slqb;

@@ -1,0 +1,170 @@
+//! The policy's records of slabs, of lists and of slots: arrays of its own, counted as metadata.
+//!
+//! | array | bytes | per | what |
+//! |---|---|---|---|
+//! | slabs | 8 | frame | [`Slabs`] |
+//! | lists | 384 | cache, and slot or node | [`CacheList`]; those of one slot lie together |
+//! | slots | 64 | slot | true where any cache has had something to do |
+//!
+//! A machine with one node has no lists of nodes: there every object is of this node. All arrays are
+//! made when the first cache is created, so that a stack with another policy pays nothing.
+
+use super::list::CacheList;
+use super::slab_word::ListId;
+use super::slabs::Slabs;
+use crate::frame::{FreshZero, NodeId, OsArray};
+use crate::slab::cache::{CacheId, MAX_CACHES};
+use crate::slab::context::SlabContext;
+use crate::slab::table::CacheTable;
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use quarry_sys::locks::Visit;
+use quarry_sys::os::{Os, OsError, OsResult};
+use quarry_sys::percpu::{PerCpu, SlotIndex};
+use quarry_sys::primitive::{AtomicBool, Ordering};
+
+const _: () = assert!(size_of::<CacheList>() <= 384, "the size that the table above names");
+
+/// True if any cache has had something to do in a slot: most slots of a large machine have not, and
+/// looking at their lists would fault in their pages. On a cache line of its own.
+#[repr(C, align(64))]
+struct Used(AtomicBool);
+
+// SAFETY: a zero byte is `false`.
+unsafe impl FreshZero for Used {}
+
+/// The arrays.
+pub(super) struct Tables {
+    /// The records of slabs.
+    pub(super) slabs: Slabs,
+    lists: OsArray<CacheList>,
+    slots: OsArray<Used>,
+    nodes: usize,
+    /// Caches whose lists have been counted as metadata.
+    counted: [AtomicBool; MAX_CACHES],
+}
+
+impl Tables {
+    fn reserve(os: &'static dyn Os, frames: usize, slots: usize, nodes: usize) -> OsResult<Self> {
+        let lists = slots + nodes;
+        if lists > ListId::END {
+            return Err(OsError(libc::ENOSPC));
+        }
+        Ok(Self {
+            slabs: Slabs::reserve(os, frames)?,
+            lists: OsArray::zeroed(os, MAX_CACHES * lists)?,
+            slots: OsArray::zeroed(os, slots)?,
+            nodes,
+            counted: [const { AtomicBool::new(false) }; MAX_CACHES],
+        })
+    }
+
+    /// Nodes that have lists: none on a machine with one node.
+    pub(super) fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    /// The list of a slot.
+    pub(super) fn of_slot(&self, slot: SlotIndex) -> ListId {
+        let used = &self.slots.at(slot.index()).0;
+        if !used.load(Ordering::Relaxed) {
+            used.store(true, Ordering::Release);
+        }
+        ListId(slot.0 as u16)
+    }
+
+    /// The list of a node.
+    pub(super) fn of_node(&self, node: NodeId) -> ListId {
+        debug_assert!(usize::from(node.0) < self.nodes);
+        ListId((self.slots.len() + usize::from(node.0)) as u16)
+    }
+
+    /// The slot that a list belongs to, unless it is a node's.
+    pub(super) fn slot_of(&self, list: ListId) -> Option<SlotIndex> {
+        (list.index() < self.slots.len()).then_some(SlotIndex(u32::from(list.0)))
+    }
+
+    /// One of a cache's lists.
+    pub(super) fn list(&self, cache: CacheId, list: ListId) -> &CacheList {
+        self.lists.at(list.index() * MAX_CACHES + cache.index())
+    }
+
+    /// The slots in which a cache has had something to do.
+    pub(super) fn used_slots(&self) -> impl Iterator<Item = SlotIndex> + Clone {
+        let is_used = |slot: &SlotIndex| self.slots.at(slot.index()).0.load(Ordering::Acquire);
+        (0..self.slots.len() as u32).map(SlotIndex).filter(is_used)
+    }
+
+    /// The lists of these slots, and those of all nodes.
+    pub(super) fn used_lists(&self) -> impl Iterator<Item = ListId> + Clone {
+        let nodes = (0..self.nodes as u8).map(|node| self.of_node(NodeId(node)));
+        self.used_slots().map(|slot| ListId(slot.0 as u16)).chain(nodes)
+    }
+
+    /// Bytes that one cache's lists take; 0 where they have been counted already.
+    pub(super) fn count_lists(&self, cache: CacheId) -> usize {
+        let is_counted = self.counted[cache.index()].swap(true, Ordering::Relaxed);
+        if is_counted { 0 } else { (self.slots.len() + self.nodes) * size_of::<CacheList>() }
+    }
+
+    /// Visits the locks of the tables, and of the lists of `caches`.
+    pub(super) fn visit_locks(&self, caches: &CacheTable, visit: &mut Visit<'_>) {
+        self.slabs.visit_locks(visit);
+        for list in self.used_lists() {
+            let is_cpu = self.slot_of(list).is_some();
+            caches.iter().for_each(|cache| self.list(cache.id(), list).visit_locks(is_cpu, visit));
+        }
+    }
+}
+
+/// The tables of a policy, from its first cache on.
+pub(super) struct LateTables {
+    tables: UnsafeCell<MaybeUninit<Tables>>,
+    ready: AtomicBool,
+}
+
+// SAFETY: `tables` is written once by `build` before `ready` is set with release ordering, and read
+// only after `ready` was seen; what it holds may be shared.
+unsafe impl Sync for LateTables {}
+// SAFETY: nothing in the tables belongs to a thread.
+unsafe impl Send for LateTables {}
+
+impl LateTables {
+    pub(super) const fn new() -> Self {
+        Self { tables: UnsafeCell::new(MaybeUninit::uninit()), ready: AtomicBool::new(false) }
+    }
+
+    /// Reserves the tables at the first call. One thread at a time: the table of caches sees to it.
+    pub(super) fn build<P: PerCpu>(&self, context: &SlabContext<'_, P>) -> OsResult<&Tables> {
+        if self.get().is_none() {
+            let arena = context.pages.arena();
+            let slots = context.percpu.area().slots() as usize;
+            let nodes = match context.pages.zones().all().count() {
+                1 => 0,
+                several => several,
+            };
+            let tables = Tables::reserve(arena.os(), arena.frames() as usize, slots, nodes)?;
+            // SAFETY: no thread reads before `ready`, and only one builds.
+            unsafe { (*self.tables.get()).write(tables) };
+            self.ready.store(true, Ordering::Release);
+        }
+        Ok(self.get().expect("just built"))
+    }
+
+    /// The tables, if there is a cache.
+    pub(super) fn get(&self) -> Option<&Tables> {
+        // SAFETY: `ready` is set after the tables were written, and they never change again.
+        self.ready
+            .load(Ordering::Acquire)
+            .then(|| unsafe { (*self.tables.get()).assume_init_ref() })
+    }
+}
+
+impl Drop for LateTables {
+    fn drop(&mut self) {
+        if self.get().is_some() {
+            // SAFETY: written, and no other reference to what is being dropped exists.
+            unsafe { (*self.tables.get()).assume_init_drop() };
+        }
+    }
+}
