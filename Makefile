@@ -16,10 +16,15 @@ export SAMPLES
 export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 LIBRARY := $(TARGET)/release/libquarry.so
-# Slab policies beside the default, each in a shared object of its own: libquarry-NAME.so.
-SLABS := slub-2.6.29 slub-3.0 slub-3.1 slub-4.9
+# Slab policies beside the default, each in a shared object of its own: libquarry-NAME.so. They are
+# the lines of the registry but for the first.
+REGISTRY := crates/core/src/slab/registry.rs
+SLABS := $(shell sed -n 's/^ *[a-z0-9_]*: "\([^"]*\)", .*/\1/p' $(REGISTRY) | sed 1d)
 OTHERS := $(SLABS:%=$(TARGET)/release/libquarry-%.so)
 QUARRY := $(TARGET)/tools/quarry
+# What a shared object is built from.
+SOURCES := Cargo.toml Cargo.lock \
+	$(shell find $(addprefix crates/,sys core quarry preload) -name tests -prune -o -type f -print)
 # Experiments that replay kernel paths.
 REPLAYS := netperf-udp-stream netperf-tcp-stream udp-u-1k udp-u-4k sockperf-udp-throughput \
 	sockperf-tcp-throughput sockperf-under-load tcp-rr hackbench fsmark page-fault1 list-free
@@ -47,16 +52,23 @@ build: ## libquarry.so, libquarry-NAME.so of other slab policies, and the comman
 	@echo "==> building libquarry.so"
 	$(CARGO) build --release -p quarry-preload
 	@scripts/strip.sh $(LIBRARY)
-	@set -e; for slab in $(SLABS); do \
-		echo "==> building libquarry-$$slab.so"; \
-		QUARRY_BUILD_SLAB=$$slab \
-			$(CARGO) build --release -p quarry-preload --target-dir $(TARGET)/$$slab; \
-		cp $(TARGET)/$$slab/release/libquarry.so $(TARGET)/release/libquarry-$$slab.so; \
-		scripts/strip.sh $(TARGET)/release/libquarry-$$slab.so; \
-	done
+	@$(MAKE) --no-print-directory $(OTHERS)
 	@echo "==> building the command quarry"
 	QUARRY_EMBED="$(abspath $(LIBRARY))" $(CARGO) build --profile tools -p quarry-cli
 	@scripts/strip.sh $(QUARRY)
+
+# One folder for all of them: from one to the next, cargo compiles only the crates that the policy
+# changes, quarry and quarry-preload. It remembers the last policy alone, so make asks the times.
+$(TARGET)/release/libquarry-%.so: $(SOURCES)
+	@echo "==> building $(@F)"
+	QUARRY_BUILD_SLAB=$* $(CARGO) build --release -p quarry-preload --target-dir $(TARGET)/slabs
+	@mkdir -p $(@D)
+	cp $(TARGET)/slabs/release/libquarry.so $@
+	@scripts/strip.sh $@
+
+.PHONY: slabs
+slabs: ## names of the slab policies beside the default, each a libquarry-NAME.so
+	@printf '%s\n' $(SLABS)
 
 # Compiles nothing, so that root need not, except where nothing has been built.
 .PHONY: install

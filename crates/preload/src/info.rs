@@ -1,15 +1,14 @@
 //! The functions by which a program asks an allocator about itself: `mallinfo`, `malloc_info`,
-//! `malloc_trim`, and the few of Quarry's own `quarry.h`.
+//! `malloc_trim`.
 
 use crate::libc_malloc;
 use crate::mallinfo::{Mallinfo, Mallinfo2};
-use core::ffi::{c_char, c_int};
+use core::ffi::c_int;
 use core::fmt::{self, Write};
 use quarry::process::{self, Mode, ensure_ready, print_stats_to};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::stack::HeapUse;
-use quarry_sys::errno::{self, KeepErrno};
-use quarry_sys::report::warn;
+use quarry_sys::errno::KeepErrno;
 
 fn heap_use() -> HeapUse {
     process::stats().unwrap_or_default().heap
@@ -144,50 +143,4 @@ pub unsafe extern "C" fn malloc_info(options: c_int, stream: *mut libc::FILE) ->
         usage.arena_bytes + usage.mapped_bytes,
     );
     if written.is_ok() { 0 } else { -1 }
-}
-
-/// The version of the library, as `"0.1.0"`.
-#[unsafe(no_mangle)]
-pub extern "C" fn quarry_version() -> *const c_char {
-    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
-}
-
-/// Prints the statistics to a file descriptor.
-#[unsafe(no_mangle)]
-pub extern "C" fn quarry_stats_print(fd: c_int) {
-    let _errno = KeepErrno::new();
-    if ensure_ready() == Mode::Ready {
-        print_stats_to(fd);
-    }
-}
-
-/// Sets the most bytes that the heap may hold; 0, or -1 with `ENOTSUP` where the C library serves.
-#[unsafe(no_mangle)]
-pub extern "C" fn quarry_set_limit(bytes: usize) -> c_int {
-    if process::set_limit(bytes) {
-        return 0;
-    }
-    errno::set(libc::ENOTSUP);
-    -1
-}
-
-/// Most bytes that the heap may hold now, `SIZE_MAX` where there is no limit. O(1).
-#[unsafe(no_mangle)]
-pub extern "C" fn quarry_limit() -> usize {
-    let _errno = KeepErrno::new();
-    process::limit().unwrap_or(usize::MAX)
-}
-
-/// 0 where every invariant of the heap holds; else one line says which does not, and the result is
-/// -1. Nobody else may use the heap meanwhile. O(frames taken).
-#[unsafe(no_mangle)]
-pub extern "C" fn quarry_validate() -> c_int {
-    let _errno = KeepErrno::new();
-    match process::validate() {
-        Ok(()) => 0,
-        Err(broken) => {
-            warn(format_args!("broken invariant: {broken}"));
-            -1
-        }
-    }
 }

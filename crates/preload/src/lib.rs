@@ -10,6 +10,8 @@
 #![cfg_attr(panic = "abort", expect(unreachable_pub, reason = "exported to C by their names"))]
 
 #[cfg(panic = "abort")]
+mod cache_api;
+#[cfg(panic = "abort")]
 mod cxx;
 #[cfg(panic = "abort")]
 mod dlopen;
@@ -25,6 +27,8 @@ mod dlopen;
 mod fast_path;
 #[cfg(panic = "abort")]
 mod front;
+#[cfg(panic = "abort")]
+mod heap_api;
 #[cfg(panic = "abort")]
 mod info;
 #[cfg(panic = "abort")]

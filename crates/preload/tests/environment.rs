@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 
-use crate::support::{Outcome, Run, library, program, scratch};
+use crate::support::{Outcome, Run, libraries, library, program, scratch, slab_policy};
+use quarry_core::slab::slab_names;
 
 fn environment() -> Run {
     Run::new(program("environment.c")).without_stats()
@@ -266,18 +267,48 @@ fn statistics_of_a_program_that_allocates_nothing() {
     assert_eq!(outcome.stderr.lines().count(), 1, "{outcome}");
 }
 
-/// The slab policy is compiled in: another one is another library.
+/// The slab policy is compiled in: another one is another library, of all those that are built.
 #[test]
 fn a_slab_policy_that_the_library_has_not() {
-    let library = library().expect("the library is under test");
-    let file = library.file_name().expect("a file").to_string_lossy().into_owned();
-    let slab = file.strip_prefix("libquarry-").and_then(|rest| rest.strip_suffix(".so"));
-    let (own, other) = (slab.unwrap_or("sheaf"), if slab.is_some() { "sheaf" } else { "slub" });
-    let outcome = environment().env("QUARRY_SLAB", other).finish();
-    let expected = format!("QUARRY_SLAB={other}: {own} is compiled in here");
-    one_line_with(outcome, &[&expected, "quarry run --slab"]);
-    let outcome = environment().env("QUARRY_SLAB", own).finish().success();
-    assert_eq!(outcome.stderr, "", "{outcome}");
+    let mut tried = 0;
+    for library in libraries() {
+        let own = slab_policy(&library);
+        let run =
+            |slab| environment().env("LD_PRELOAD", &library).env("QUARRY_SLAB", slab).finish();
+        for name in slab_names() {
+            let meant = quarry_core::slab::slab_policy(name).expect("it is a name").name;
+            if meant == own {
+                let outcome = run(name).success();
+                assert_eq!(outcome.stdout, "quarry secure=0\n", "{outcome}");
+                assert_eq!(outcome.stderr, "", "{outcome}");
+            } else {
+                let expected = format!("QUARRY_SLAB={name}: {own} is compiled in here");
+                one_line_with(run(name), &[&expected, "quarry run --slab"]);
+            }
+        }
+        let accepted: Vec<&str> = slab_names().collect();
+        one_line_with(run("slob"), &[&["QUARRY_SLAB=slob"], &accepted[..]].concat());
+        tried += 1;
+    }
+    assert!(tried > 0, "no library is there");
+}
+
+/// Mechanisms that a policy has not are mechanisms that it does without already.
+#[test]
+fn mechanisms_can_be_left_out() {
+    for library in libraries() {
+        for without in ["merging", "cpu-partial", "alien", "shared", "alien,shared,cpu-partial"] {
+            let stress = Run::new(program("stress.c")).args(["7", "4", "4000", "fork"]);
+            let run = stress.env("LD_PRELOAD", &library).env("QUARRY_SLAB_WITHOUT", without);
+            let outcome = run.finish().success();
+            assert_eq!(outcome.stderr, "", "{outcome}");
+            let served = format!("(quarry, {})", slab_policy(&library));
+            assert!(outcome.stats().text().contains(&served), "{served}\n{outcome}");
+        }
+        let bogus = environment().env("LD_PRELOAD", &library).env("QUARRY_SLAB_WITHOUT", "luck");
+        let accepted = ["QUARRY_SLAB_WITHOUT=luck", "merging", "cpu-partial", "alien", "shared"];
+        one_line_with(bogus.finish(), &accepted);
+    }
 }
 
 /// Each process of a family appends its own tables.

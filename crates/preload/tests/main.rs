@@ -6,15 +6,18 @@
 //!   be tried against another allocator (`QUARRY_LIBRARY=FILE`) or plain glibc (no library). The
 //!   modules `misuse`, `environment`, `programs`, `sequences`, `shared_object` and `fast_path`
 //!   ask for Quarry and fail there.
+//! * `QUARRY_WRITE_HEADER=1` lets the module `header` write `include/quarry.h` anew.
 //! * `QUARRY_SOAK_SECONDS=N` makes the stress test go on for N seconds with fresh seeds.
 
 mod abi;
+mod caches;
 mod cxx;
 mod deepbind;
 mod environment;
 #[cfg(target_arch = "x86_64")]
 mod fast_path;
 mod foreign;
+mod header;
 mod hostile;
 mod life;
 mod limits;

@@ -25,24 +25,40 @@
 //     background, environment
 //     fork, at_load
 //     process
+//     raw_cache, pages
+//     raw_reserve
+//     cache
+//     constructed
 mod at_load;
 mod background;
+mod cache;
+mod constructed;
 mod environment;
 mod fork;
 mod gate;
 mod instance;
 mod limits;
 #[doc(hidden)]
+pub mod pages;
+#[doc(hidden)]
 pub mod process;
+mod raw_cache;
+mod raw_reserve;
 mod statistics;
 mod system;
 mod variables;
 
+pub use cache::{Cache, CacheBox, Reserve};
+pub use constructed::{CacheGuard, ConstructedCache};
 use core::alloc::{GlobalAlloc, Layout};
+pub use pages::{PageFlags, PagePool, Pages};
 use process::Mode;
+pub use quarry_core::slab::{CacheOptions, CacheParams, Constructor, Remaining, SlabStats};
 use quarry_core::stack::Request;
 pub use quarry_core::stack::{HeapUse, LargeStats, MemoryHeld, StackStats};
 use quarry_sys::percpu::Object;
+pub use raw_cache::{CacheError, RawCache};
+pub use raw_reserve::RawReserve;
 
 /// The process-wide allocator, for `#[global_allocator]`.
 #[derive(Clone, Copy, Debug, Default)]

@@ -261,7 +261,7 @@ pub fn validate() -> Result<(), Broken> {
 
 /// Runs `request` of `size` bytes on the instance, if it serves; once more where it has found
 /// nothing and the control group has room by now.
-fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option<Object> {
+pub(crate) fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option<Object> {
     let _errno = KeepErrno::new();
     if ensure_ready() != Mode::Ready || limits::is_beyond_machine(size) {
         return None;
@@ -278,6 +278,40 @@ fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option<Object> {
     }
     background::start_while_allocating();
     object
+}
+
+/// Runs `work` of about `size` bytes as one slow path of the instance, if that serves.
+pub(crate) fn on_instance<T>(size: usize, work: impl FnOnce() -> T) -> Option<T> {
+    let _errno = KeepErrno::new();
+    if ensure_ready() != Mode::Ready || limits::is_beyond_machine(size) {
+        return None;
+    }
+    let inside = gate::enter();
+    limits::before(size);
+    let done = work();
+    drop(inside);
+    background::start_while_allocating();
+    Some(done)
+}
+
+/// Runs `work` that gives memory back as one slow path of the instance, which serves.
+pub(crate) fn giving_back<T>(work: impl FnOnce() -> T) -> T {
+    let _errno = KeepErrno::new();
+    let inside = gate::enter();
+    let done = work();
+    drop(inside);
+    background::wake_reclaimer();
+    done
+}
+
+/// Runs `work` while no other thread is on a slow path, and so that a drain reaches every slot.
+pub(crate) fn exclusively<T>(work: impl FnOnce() -> T) -> T {
+    let _errno = KeepErrno::new();
+    if is_confined() {
+        background::empty_slots();
+        return gate::with_all_outside(work);
+    }
+    gate::with_all_outside(|| STACK.percpu().lending_barrier(work))
 }
 
 /// As [`Stack::free`].

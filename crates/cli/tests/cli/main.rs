@@ -2,6 +2,7 @@
 
 mod compare;
 mod lab;
+mod libraries;
 mod obstacles;
 mod peers;
 mod programs;

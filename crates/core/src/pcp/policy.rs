@@ -25,7 +25,7 @@ pub(super) struct SizeInputs {
     pub(super) cache_slice_bytes: u32,
 }
 
-/// A CPU's share of the last data cache where nobody asks the machine: 2 MiB, as on current servers.
+/// A CPU's share of the last data cache where nobody asks the machine: 2 MiB, as servers have it.
 pub(crate) const CACHE_SLICE_BYTES: u32 = 2 << 20;
 
 /// Frames that the sizes of a growing zone's lists are computed from: 1 GiB, the smallest zone that

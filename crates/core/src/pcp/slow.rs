@@ -1,5 +1,6 @@
 //! The slow path: neither the lists nor the zone above its low mark have a block
-//! (`__alloc_pages_slowpath` without the parts that need threads of their own).
+//! (`__alloc_pages_slowpath` without the parts that need threads of their own). A request that
+//! cannot wait gets what the reserve has.
 
 use super::allocator::PageAllocator;
 use super::request::{Page, PageRequest};
@@ -13,6 +14,9 @@ impl PageAllocator {
     #[cold]
     #[inline(never)]
     pub(super) fn alloc_slow(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
+        if request.flags.non_block {
+            return self.alloc_without_waiting(slot, request);
+        }
         let usual = Ask { flags: Default::default(), ..request.ask() };
         for node in self.zones.fallback_order(request.node) {
             if !self.zones.flush_extents_for(node, usual.order) {
@@ -24,6 +28,17 @@ impl PageAllocator {
             }
         }
         self.alloc_reserve(slot, request).or_else(|| self.alloc_last(slot, request))
+    }
+
+    /// Serves a request that cannot wait: goes into the reserve, and makes blocks of extents, but
+    /// calls no operating system and takes nothing from other CPUs (no `__GFP_DIRECT_RECLAIM`).
+    fn alloc_without_waiting(&self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
+        self.alloc_reserve(slot, request).or_else(|| {
+            for node in self.zones.fallback_order(request.node) {
+                self.zones.flush_extents_for(node, request.order);
+            }
+            self.alloc_reserve(slot, request)
+        })
     }
 
     /// Tries all nodes down to their min mark, with the rights of the request.

@@ -1,5 +1,5 @@
-//! `v5.14`: the lists of Linux 5.14, orders 0..=3 and 9 by migratetype, a fixed `high`; and `v5.18`,
-//! which drains whole lists and lets rows of high orders go, up to 6.6.
+//! `v5.14`: the lists of Linux 5.14, orders 0..=3 and 9 by migratetype, a fixed `high`. `v5.18`, up
+//! to Linux 6.6, drains whole lists and lets rows of high orders go.
 //!
 //! `high` is what the low watermark allows each CPU: where all lists are full, reclaim has not yet
 //! begun. Frees in a row double the next drain (`free_factor`), allocations halve it. Refills are

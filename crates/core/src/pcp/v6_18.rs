@@ -1,4 +1,4 @@
-//! `v6.18`: the auto-tuned lists of Linux 6.18 with its stable patches of January 2026; the default.
+//! `v6.18`: the auto-tuned lists of Linux 6.18 with stable patches of January 2026; the default.
 //!
 //! Since 6.7 order 9 has got a list for movable blocks and one for others (6.10); a row of freed
 //! blocks of orders 1..=3 must be longer before it counts, by half of `high_min` (6.16); and drains

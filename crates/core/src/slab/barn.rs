@@ -119,11 +119,15 @@ impl Barn {
         }
     }
 
-    /// Sets how many objects it may hold, and their distance in bytes. Before the first exchange.
+    /// Sets how many objects it may hold, and their distance in bytes, and counts from 0. The barn
+    /// is empty; one that has been used before may hold as many objects as then.
     pub fn configure(&self, most: usize, stride: usize) {
         let mut sheaves = self.sheaves.lock();
-        debug_assert!(sheaves.storage.is_none());
+        debug_assert!(sheaves.level == 0);
+        debug_assert!(sheaves.storage.is_none() || sheaves.most == most);
         (sheaves.most, sheaves.stride) = (most, stride);
+        sheaves.traffic = Traffic::default();
+        sheaves.lowest = 0;
     }
 
     /// Lets `accept` have a copy of up to `most - 1` objects, and returns one more. Where it

@@ -41,7 +41,7 @@ impl Barns {
     }
 
     /// Makes the barns of all nodes, and sets how many objects each may hold, and their distance in
-    /// bytes. Before the first exchange.
+    /// bytes. No barn holds anything.
     pub(super) fn configure<P: PerCpu>(
         &self,
         context: &SlabContext<'_, P>,

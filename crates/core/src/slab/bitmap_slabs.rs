@@ -21,9 +21,10 @@
 //! `list(slab) = floor(4 * free / objects)` for `free > 0`, none for
 //! `free = 0`, `nr_free = sum of free(slab)`.
 
-use super::cache::{Cache, CacheParams, SlabLayout};
+use super::cache::{Cache, SlabLayout};
 use super::context::{MAX_BATCH, SlabContext};
 use super::misuse::{not_in_use, overwritten};
+use super::params::{CacheParams, MIN_ALIGN};
 use super::populating::{Plan, Populating, Role};
 use super::stats::SlabStats;
 use super::table::CacheTable;
@@ -48,7 +49,7 @@ const FREE_BITS: u32 = 11;
 const FREE_MASK: u64 = (1 << FREE_BITS) - 1;
 /// Most objects of a slab whose objects are at least 16 bytes and of whose memory an eighth or less
 /// is wasted at the smallest order.
-const _: () = assert!((MIN_ORDER.bytes() / super::cache::MIN_ALIGN) as u64 <= FREE_MASK);
+const _: () = assert!((MIN_ORDER.bytes() / MIN_ALIGN) as u64 <= FREE_MASK);
 
 /// The term that word `index` of the bits adds to the digest of its slab, in the digest's place. A
 /// change of one word that lies within 32 neighbouring bits always shows: the product by an odd
@@ -321,6 +322,14 @@ impl BitmapSlabs {
         }
     }
 
+    /// Counts as for a new cache. There is no slab.
+    pub fn start(&self) {
+        let mut lists = self.lists.lock();
+        debug_assert!(lists.nr_slabs == 0);
+        (lists.slabs_allocated, lists.slabs_freed) = (0, 0);
+        lists.populating = Populating::new();
+    }
+
     /// How slabs are arranged: the smallest order from 2 to 5 that holds 8 objects and wastes at
     /// most 1/8; where there is none, the smallest that holds four objects.
     #[must_use]
@@ -405,6 +414,8 @@ impl BitmapSlabs {
         };
         let slab = Slab::at(context, cache, page.pfn);
         slab.reset();
+        // SAFETY: the block is a slab of this cache, and nobody else knows it yet.
+        unsafe { cache.construct(slab.address) };
         context.pages.frames().set_kind(page.pfn, cache.order().frames(), cache.id().kind());
         Some((slab, Made { role, is_fresh: page.zeroed }))
     }

@@ -1,5 +1,6 @@
 //! A cache: its objects, and how they lie in a slab.
 
+use super::params::{CacheOptions, CacheParams, MIN_ALIGN};
 use crate::frame::{FRAME_SHIFT, Kind, Order, Pfn};
 use core::fmt::Write;
 use core::mem::offset_of;
@@ -11,9 +12,6 @@ use quarry_sys::report::Line;
 /// Numbers of caches are 1..MAX_CACHES: one per-CPU array each.
 pub const MAX_CACHES: usize = MAX_ARRAYS;
 const _: () = assert!(MAX_CACHES <= Kind::LAST_CACHE as usize + 1);
-
-/// Objects are aligned to this at least: what `malloc` owes on 64-bit machines.
-pub(super) const MIN_ALIGN: usize = 16;
 
 /// A cache's number, which is also the kind of its frames and its per-CPU array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,31 +59,6 @@ impl CacheId {
     #[must_use]
     pub const fn kind(self) -> Kind {
         Kind(self.0)
-    }
-}
-
-/// The parameters of a new cache.
-#[derive(Clone, Copy, Debug)]
-pub struct CacheParams {
-    /// Bytes asked for per object.
-    pub size: usize,
-    /// Alignment of objects, a power of two; at least 16 is used.
-    pub align: usize,
-}
-
-impl CacheParams {
-    /// Bytes from one object to the next: the size, rounded to the alignment.
-    #[must_use]
-    pub fn stride(&self) -> usize {
-        self.size.max(1).next_multiple_of(self.align.max(MIN_ALIGN))
-    }
-
-    /// Returns whether a slab can hold an object at all; the arithmetic of policies relies on it.
-    pub(super) fn is_possible(&self) -> bool {
-        let possible = 1..=Order::MAX.bytes();
-        possible.contains(&self.size)
-            && possible.contains(&self.align)
-            && self.align.is_power_of_two()
     }
 }
 
@@ -144,6 +117,11 @@ impl Geometry {
         self.magic.store(cache.magic, Ordering::Release);
     }
 
+    /// Forgets the cache: there is none any more.
+    pub fn clear(&self) {
+        self.magic.store(0, Ordering::Relaxed);
+    }
+
     /// Returns whether there is a cache; a caller that sees it may use the cache's slots.
     #[inline(always)]
     pub fn is_set(&self) -> bool {
@@ -168,11 +146,28 @@ impl Geometry {
     }
 }
 
+/// The number of a new cache, and who had that number before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Identity {
+    pub(super) id: CacheId,
+    /// How many caches the table has had by now, this one included.
+    pub(super) generation: u32,
+    /// Another cache had this number.
+    pub(super) is_reused: bool,
+}
+
 /// One cache. Immutable once created, but for the number of its aliases.
+///
+/// Where a policy links free objects through themselves and the cache has a constructor, the link
+/// would destroy what the constructor has made. So such objects begin with room for the link, which
+/// callers never see: policies know an object by its start, callers by the address `link_bytes`
+/// behind it. (The kernel moves its free pointer behind the object instead.)
 pub struct Cache {
-    id: CacheId,
+    identity: Identity,
     name: Line<24>,
     size: usize,
+    options: CacheOptions,
+    link_bytes: usize,
     stride: usize,
     order: Order,
     header: usize,
@@ -185,16 +180,20 @@ pub struct Cache {
 impl Cache {
     /// A cache whose slabs `layout` arranges; called only with parameters that are possible.
     pub(super) fn new(
-        id: CacheId,
+        identity: Identity,
         name: &str,
-        params: &CacheParams,
+        (params, options): (&CacheParams, &CacheOptions),
+        links: bool,
         layout: impl FnOnce(&CacheParams) -> SlabLayout,
     ) -> OsResult<Self> {
-        if !params.is_possible() {
+        let needs_link = links && options.constructor.is_some();
+        let link_bytes = if needs_link { params.align.max(MIN_ALIGN) } else { 0 };
+        let whole = CacheParams { size: params.size.saturating_add(link_bytes), ..*params };
+        if !params.is_possible() || !whole.is_possible() {
             return Err(OsError(libc::EINVAL));
         }
-        let SlabLayout { order, header_bytes: header } = layout(params);
-        let stride = params.stride();
+        let SlabLayout { order, header_bytes: header } = layout(&whole);
+        let stride = whole.stride();
         let objects = order.bytes().saturating_sub(header) / stride;
         if objects == 0 {
             return Err(OsError(libc::EINVAL));
@@ -202,9 +201,11 @@ impl Cache {
         let mut text = Line::default();
         let _ = text.write_str(name);
         Ok(Self {
-            id,
+            identity,
             name: text,
             size: params.size,
+            options: *options,
+            link_bytes,
             stride,
             order,
             header,
@@ -221,7 +222,62 @@ impl Cache {
     #[inline]
     #[must_use]
     pub fn id(&self) -> CacheId {
-        self.id
+        self.identity.id
+    }
+
+    /// Tells it from all other caches of its stack that ever had its number.
+    #[must_use]
+    pub fn generation(&self) -> u32 {
+        self.identity.generation
+    }
+
+    /// Returns whether a cache that is gone had its number: then a policy has records of that one,
+    /// which it makes those of a new cache, and counts as metadata no second time.
+    #[must_use]
+    pub fn is_reused(&self) -> bool {
+        self.identity.is_reused
+    }
+
+    /// Objects that a CPU shall keep at hand, where its creator has said so (`sheaf_capacity`,
+    /// Linux 6.18).
+    #[must_use]
+    pub fn capacity(&self) -> Option<u16> {
+        self.options.capacity
+    }
+
+    /// Returns whether its objects come from a constructor.
+    #[must_use]
+    pub fn has_constructor(&self) -> bool {
+        self.options.constructor.is_some()
+    }
+
+    /// Bytes of each object in front of the address that callers know: see the type.
+    #[inline]
+    #[must_use]
+    pub fn link_bytes(&self) -> usize {
+        self.link_bytes
+    }
+
+    /// Returns whether others may share it.
+    pub(super) fn is_mergeable(&self) -> bool {
+        self.options.are_mergeable()
+    }
+
+    /// Makes the objects of a new slab what its users get, where the cache has a constructor. A
+    /// policy calls this wherever it has taken a slab from the page allocator, before any object of
+    /// it can be found, and with no lock held. O(objects).
+    ///
+    /// # Safety
+    /// `slab` is the address of a slab of this cache that only the caller knows.
+    pub unsafe fn construct(&self, slab: Object) {
+        let Some(constructor) = self.options.constructor else { return };
+        for number in 0..self.objects {
+            // SAFETY: the object lies in the slab, and is `link_bytes` larger than what the
+            // constructor gets; the caller of `create_cache` vouches for the constructor.
+            unsafe {
+                constructor(self.object_at(slab, number).add(self.link_bytes).as_ptr().cast());
+            }
+        }
     }
 
     /// Its name, cut to 24 bytes.
@@ -233,6 +289,15 @@ impl Cache {
     /// Counts one more cache that was asked for and is this one.
     pub(super) fn add_alias(&self) {
         self.aliases.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts one such cache less; false where there is none.
+    pub(super) fn drop_alias(&self) -> bool {
+        let aliases = self.aliases();
+        if aliases > 0 {
+            self.aliases.store(aliases - 1, Ordering::Relaxed);
+        }
+        aliases > 0
     }
 
     /// Caches that were asked for later and are this one.
@@ -259,7 +324,7 @@ impl Cache {
         self.size
     }
 
-    /// Bytes from one object to the next, all of them usable.
+    /// Bytes from one object to the next, all of them usable but those of its link.
     #[must_use]
     pub fn stride(&self) -> usize {
         self.stride
@@ -323,7 +388,8 @@ mod tests {
     fn cache(size: usize, align: usize) -> OsResult<Cache> {
         let params = CacheParams { size, align };
         // Bits in front, as policies with bitmaps have them.
-        Cache::new(CacheId::new(1), "test", &params, |params| {
+        let identity = Identity { id: CacheId::new(1), generation: 1, is_reused: false };
+        Cache::new(identity, "test", (&params, &CacheOptions::default()), false, |params| {
             let frames = params.stride().div_ceil(FRAME_BYTES).next_power_of_two() as u32;
             let order = Order::covering(frames).max(Order::new(2));
             let objects = order.bytes() / params.stride();

@@ -9,10 +9,10 @@
 //! `docs/policies`. Files use only those to their left, and of each row only those above:
 //!
 //! ```text
-//! stats    mechanisms    cache, cache_limits -> table, reclaim -> context, misuse -> glance
-//!          -> policy
+//! stats    mechanisms    params -> cache, cache_limits -> table, reclaim -> context, misuse
+//!          -> glance -> policy -> remaining
 //! parts    populating -> bitmap_slabs    barn -> barns    width
-//! policies sheaf    slub    linux_slab    slqb    sheaf_6_18    slam
+//! policies sheaf -> slam    sheaf_6_18    slub    linux_slab    slqb
 //! registry
 //! ```
 
@@ -26,10 +26,12 @@ mod glance;
 mod linux_slab;
 mod mechanisms;
 mod misuse;
+mod params;
 mod policy;
 mod populating;
 mod reclaim;
 mod registry;
+mod remaining;
 mod sheaf;
 mod sheaf_6_18;
 mod slam;
@@ -41,22 +43,24 @@ mod width;
 
 pub use barn::Barn;
 pub use bitmap_slabs::BitmapSlabs;
-pub use cache::{Cache, CacheId, CacheParams, Geometry, GeometryOffsets, MAX_CACHES, SlabLayout};
+pub use cache::{Cache, CacheId, Geometry, GeometryOffsets, MAX_CACHES, SlabLayout};
 pub use cache_limits::CacheLimits;
 pub use context::{MAX_BATCH, SlabContext};
 pub use glance::Glance;
 pub use linux_slab::LinuxSlab;
 pub use mechanisms::{Mechanisms, SlamMode};
+pub use params::{CacheOptions, CacheParams, Constructor};
 pub use policy::{SlabPolicy, create_cache};
 pub use reclaim::{Idle, Reclaim};
 pub use registry::{
     Line, Registered, RegisteredPolicy, SLAB_ALIASES, SLAB_NAMES, SLAB_POLICIES, SlabVisitor,
     line_of, slab_names, slab_policy, with_slab_policy,
 };
+pub use remaining::Remaining;
 pub use sheaf::Sheaf;
 pub use sheaf_6_18::KernelSheaf;
 pub use slam::Slam;
 pub use slqb::Slqb;
 pub use slub::{Slub2_6_29, Slub3_0, Slub3_1, Slub4_9};
 pub use stats::{BarnStats, SlabStats};
-pub use table::CacheTable;
+pub use table::{CacheRequest, CacheTable};

@@ -1,11 +1,13 @@
 //! The trait of slab policies.
 
-use super::cache::{Cache, CacheId, CacheParams, SlabLayout};
+use super::cache::{Cache, CacheId, SlabLayout};
 use super::context::SlabContext;
 use super::glance::Glance;
 use super::misuse::not_in_use;
+use super::params::{CacheOptions, CacheParams};
 use super::reclaim::Reclaim;
 use super::stats::SlabStats;
+use super::table::CacheRequest;
 use crate::frame::{Order, Pfn};
 use core::mem::MaybeUninit;
 use quarry_sys::broken::Broken;
@@ -29,6 +31,11 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
     /// [`CacheTable::add`](super::CacheTable::add)).
     const MERGES: bool = false;
 
+    /// True if the policy may write to the first word of an object that is free, to link it to
+    /// another. Objects of caches with a constructor then begin with room for that word (see
+    /// [`Cache`]).
+    const LINKS_THROUGH_OBJECTS: bool = false;
+
     /// Bytes of the largest request that the policy's `kmalloc` serves from a cache; larger ones
     /// are passed through to the page allocator. Without a bound of its own, a policy has caches up
     /// to the largest block (`KMALLOC_MAX_SIZE`).
@@ -40,7 +47,8 @@ pub trait SlabPolicy<P: PerCpu>: Glance<P> + Sync {
     /// How slabs of a cache with these parameters are arranged.
     fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout;
 
-    /// Takes up a new cache.
+    /// Takes up a new cache. Where [`Cache::is_reused`], its number was that of a cache that has
+    /// been emptied and is gone: the policy starts as for a new one, and counts no metadata twice.
     ///
     /// # Errors
     /// Where the OS refuses memory, or the slots have no room for one more cache.
@@ -157,10 +165,12 @@ pub fn create_cache<'a, P: PerCpu, S: SlabPolicy<P>>(
     policy: &S,
     name: &str,
     params: &CacheParams,
+    options: &CacheOptions,
 ) -> OsResult<&'a Cache> {
     let layout = |params: &CacheParams| S::layout(params, context.declared_cpus);
     let merges = S::MERGES && context.mechanisms.merging;
-    context.caches.add(name, params, merges, layout, |cache| {
+    let request = CacheRequest { name, params, options, merges, links: S::LINKS_THROUGH_OBJECTS };
+    context.caches.add(&request, layout, |cache| {
         policy.create(context, cache)?;
         let fills_pages = cache.stride() <= context.pages.arena().os().page_size();
         context.pages.note_touched(cache.id().kind(), fills_pages);

@@ -12,11 +12,12 @@
 use super::barn::{Barn, Traffic};
 use super::barns::{Barns, home};
 use super::bitmap_slabs::BitmapSlabs;
-use super::cache::{Cache, CacheId, CacheParams, MAX_CACHES, SlabLayout};
+use super::cache::{Cache, CacheId, MAX_CACHES, SlabLayout};
 use super::cache_limits::CacheLimits;
 use super::context::{MAX_BATCH, SlabContext};
 use super::glance::Glance;
 use super::misuse::not_in_use;
+use super::params::CacheParams;
 use super::policy::SlabPolicy;
 use super::reclaim::{Idle, Reclaim};
 use super::stats::SlabStats;
@@ -26,7 +27,7 @@ use crate::pcp::PageAllocator;
 use core::mem::MaybeUninit;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
-use quarry_sys::os::OsResult;
+use quarry_sys::os::{OsError, OsResult};
 use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, Push, SlotIndex, WIDE_PLACES};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
@@ -65,6 +66,8 @@ struct SheafCache {
     /// operations.
     batched_in: AtomicU64,
     batched_out: AtomicU64,
+    /// Single operations that the arrays had counted for a cache that is gone.
+    operations_before: AtomicU64,
 }
 
 impl SheafCache {
@@ -80,7 +83,24 @@ impl SheafCache {
             bulk_free_fast: AtomicU64::new(0),
             batched_in: AtomicU64::new(0),
             batched_out: AtomicU64::new(0),
+            operations_before: AtomicU64::new(0),
         }
+    }
+
+    /// Counts from 0 on: `operations` were counted for a cache that had this number before.
+    fn start(&self, operations: u64) {
+        for counter in [
+            &self.alloc_slow,
+            &self.free_slow,
+            &self.bulk_alloc_fast,
+            &self.bulk_free_fast,
+            &self.batched_in,
+            &self.batched_out,
+        ] {
+            counter.store(0, Ordering::Relaxed);
+        }
+        self.operations_before.store(operations, Ordering::Relaxed);
+        self.slabs.start();
     }
 
     /// Objects that a CPU takes from slabs at a time.
@@ -547,7 +567,8 @@ impl Sheaf {
         let own = self.of(cache);
         let mut stats = SlabStats::default();
         own.slabs.add_stats(cache, &mut stats);
-        let usage = context.percpu.usage(cache.id().array());
+        let mut usage = context.percpu.usage(cache.id().array());
+        usage.operations -= own.operations_before.load(Ordering::Relaxed).min(usage.operations);
         stats.parked_objects = usage.level;
         let mut traffic = own.barns.add_stats(&mut stats);
         traffic += others;
@@ -631,9 +652,14 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         own.barns.configure(context, BARN_OBJECTS, cache.stride())?;
         let (area, array) = (context.percpu.area(), cache.id().array());
         let (narrow, wide) = own.width.set(cache.stride());
+        let others = MAX_CACHES - 1 - context.caches.count().max(cache.id().index());
+        match area.define(array, narrow.min(area.fair_capacity(others))) {
+            Err(OsError(libc::EEXIST)) => area.define_again(array, narrow)?,
+            defined => defined?,
+        }
         area.weigh(array, cache.stride());
-        area.define(array, narrow)?;
         area.define_wide(array, wide);
+        own.start(context.percpu.usage(array).operations);
         Ok(())
     }
 

@@ -42,6 +42,8 @@ pub struct SlabStats {
     /// Compare-and-swaps of a slab's word that another thread was faster at
     /// (`CMPXCHG_DOUBLE_FAIL`).
     pub cmpxchg_fails: u64,
+    /// Times a CPU changed its mode, where the policy has modes.
+    pub mode_changes: u64,
     /// Counters of the lock that guards the slabs.
     pub list_lock: LockStats,
     /// Counters of the lock bits of slabs, where the policy has such bits; hold times are not

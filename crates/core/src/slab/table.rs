@@ -1,25 +1,52 @@
 //! All caches of a stack, by number.
 
-use super::cache::{Cache, CacheId, CacheParams, MAX_CACHES, SlabLayout};
+use super::cache::{Cache, CacheId, Identity, MAX_CACHES, SlabLayout};
+use super::params::{CacheOptions, CacheParams};
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::{OsError, OsResult};
-use quarry_sys::primitive::{AtomicU32, Ordering};
+use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
-/// All caches of a stack. Caches are added under a lock and never removed; readers need none.
+const WORDS: usize = MAX_CACHES.div_ceil(64);
+
+/// A request for a cache.
+#[derive(Clone, Copy)]
+pub struct CacheRequest<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its objects.
+    pub params: &'a CacheParams,
+    /// The rest.
+    pub options: &'a CacheOptions,
+    /// True if a cache whose objects lie equally may serve in its place.
+    pub merges: bool,
+    /// True if its policy links free objects through themselves.
+    pub links: bool,
+}
+
+/// All caches of a stack. Caches are added and removed under a lock; readers need none.
+///
+/// A number is used again once its cache has been removed, the lowest free one first.
+///
+/// Equation: bit `n` of `live` is set iff there is a cache with number `n`, and then entry `n` does
+/// not change, but for the number of its aliases.
 pub struct CacheTable {
     caches: [UnsafeCell<MaybeUninit<Cache>>; MAX_CACHES],
-    /// Caches there are; they have the numbers `1..=count`.
-    count: AtomicU32,
+    live: [AtomicU64; WORDS],
+    /// Numbers that a cache has had: `1..=used`.
+    used: AtomicU32,
+    /// Caches that there have been.
+    created: AtomicU32,
     /// Of them, those that no other shares: the first ones.
     kept_apart: AtomicU32,
     adding: CountedLock<()>,
 }
 
-// SAFETY: entry `i` is written once, under `adding`, before `count` reaches `i` with release
-// ordering; readers look only up to `count`.
+// SAFETY: entry `n` is written under `adding`, before bit `n` of `live` is set with release
+// ordering and after it was clear; readers look only where they see the bit. Who clears it promises
+// that nobody reads the entry any more.
 unsafe impl Sync for CacheTable {}
 // SAFETY: as for Sync.
 unsafe impl Send for CacheTable {}
@@ -30,7 +57,9 @@ impl CacheTable {
     pub const fn new() -> Self {
         Self {
             caches: [const { UnsafeCell::new(MaybeUninit::uninit()) }; MAX_CACHES],
-            count: AtomicU32::new(0),
+            live: [const { AtomicU64::new(0) }; WORDS],
+            used: AtomicU32::new(0),
+            created: AtomicU32::new(0),
             kept_apart: AtomicU32::new(0),
             adding: CountedLock::new(()),
         }
@@ -47,66 +76,99 @@ impl CacheTable {
     ///
     /// # Errors
     /// `ENOSPC` where all numbers are in use, `EINVAL` where the size is 0, the alignment is no
-    /// power of two or no slab of at most 4 MiB holds an object, or what `take_up` says.
+    /// power of two or no slab of at most 4 MiB holds an object, or what `take_up` says. (Where it
+    /// says `EBUSY`, the next number is tried.)
     pub fn add(
         &self,
-        name: &str,
-        params: &CacheParams,
-        merges: bool,
-        layout: impl FnOnce(&CacheParams) -> SlabLayout,
-        take_up: impl FnOnce(&Cache) -> OsResult<()>,
+        request: &CacheRequest<'_>,
+        layout: impl Fn(&CacheParams) -> SlabLayout,
+        take_up: impl Fn(&Cache) -> OsResult<()>,
     ) -> OsResult<&Cache> {
         let _held = self.adding.lock();
-        if merges && let Some(twin) = self.find_mergeable(params) {
+        if request.merges
+            && let Some(twin) = self.find_mergeable(request)
+        {
             twin.add_alias();
             return Ok(twin);
         }
-        let number = self.count() + 1;
-        if number >= MAX_CACHES {
-            return Err(OsError(libc::ENOSPC));
+        let used = self.used.load(Ordering::Relaxed) as usize;
+        let generation = self.created.load(Ordering::Relaxed) + 1;
+        let mut refused = OsError(libc::ENOSPC);
+        for id in (1..MAX_CACHES).map(CacheId::new).filter(|id| self.get(*id).is_none()) {
+            let identity = Identity { id, generation, is_reused: id.index() <= used };
+            let wish = (request.params, request.options);
+            let cache = Cache::new(identity, request.name, wish, request.links, &layout)?;
+            match take_up(&cache) {
+                Ok(()) => {}
+                Err(OsError(libc::EBUSY)) => {
+                    refused = OsError(libc::EBUSY);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            // SAFETY: we hold `adding` and the bit is clear, so no thread reads this entry.
+            unsafe { (*self.caches[id.index()].get()).write(cache) };
+            self.created.store(generation, Ordering::Relaxed);
+            self.used.store(used.max(id.index()) as u32, Ordering::Relaxed);
+            self.live[id.index() / 64].fetch_or(1 << (id.index() % 64), Ordering::Release);
+            return Ok(self.get(id).expect("just added"));
         }
-        let cache = Cache::new(CacheId::new(number), name, params, layout)?;
-        take_up(&cache)?;
-        // SAFETY: we hold `adding` and `number > count`, so no thread reads this entry yet.
-        unsafe { (*self.caches[number].get()).write(cache) };
-        self.count.store(number as u32, Ordering::Release);
-        Ok(self.get(CacheId::new(number)).expect("just added"))
+        Err(refused)
     }
 
-    /// A cache that objects with these parameters can share.
-    fn find_mergeable(&self, params: &CacheParams) -> Option<&Cache> {
+    /// A cache that objects of such a request can share.
+    fn find_mergeable(&self, request: &CacheRequest<'_>) -> Option<&Cache> {
         let apart = self.kept_apart.load(Ordering::Relaxed) as usize;
-        if !params.is_possible() {
+        if !request.params.is_possible() || !request.options.are_mergeable() {
             return None;
         }
-        self.iter().find(|cache| cache.id().index() > apart && cache.stride() == params.stride())
+        let stride = request.params.stride();
+        self.iter().find(|cache| {
+            cache.id().index() > apart && cache.is_mergeable() && cache.stride() == stride
+        })
     }
 
     /// Keeps all caches created so far from being shared by later ones.
     pub fn keep_apart(&self) {
         let _held = self.adding.lock();
-        self.kept_apart.store(self.count.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.kept_apart.store(self.used.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// Lets go of one alias of a cache; false where it has none, and is one cache only.
+    pub(crate) fn drop_alias(&self, cache: &Cache) -> bool {
+        let _held = self.adding.lock();
+        cache.drop_alias()
+    }
+
+    /// Removes the cache with this number.
+    ///
+    /// # Safety
+    /// No thread has a reference to it, nor is about to get one.
+    pub(crate) unsafe fn remove(&self, id: CacheId) {
+        let _held = self.adding.lock();
+        self.live[id.index() / 64].fetch_and(!(1 << (id.index() % 64)), Ordering::Relaxed);
     }
 
     /// The cache with this number, if there is one.
     #[inline]
     #[must_use]
     pub fn get(&self, id: CacheId) -> Option<&Cache> {
-        // SAFETY: entries up to `count` are written and never change again.
-        (id.index() <= self.count())
-            .then(|| unsafe { (*self.caches[id.index()].get()).assume_init_ref() })
+        let is_live = self.live[id.index() / 64].load(Ordering::Acquire) >> (id.index() % 64) & 1;
+        // SAFETY: while its bit is set, the entry is written and does not change.
+        (is_live == 1).then(|| unsafe { (*self.caches[id.index()].get()).assume_init_ref() })
     }
 
     /// How many there are.
     #[inline]
     #[must_use]
     pub fn count(&self) -> usize {
-        self.count.load(Ordering::Acquire) as usize
+        self.live.iter().map(|word| word.load(Ordering::Acquire).count_ones() as usize).sum()
     }
 
     /// All caches, by number.
     pub fn iter(&self) -> impl Iterator<Item = &Cache> + Clone {
-        (1..=self.count()).filter_map(|number| self.get(CacheId::new(number)))
+        let used = self.used.load(Ordering::Acquire) as usize;
+        (1..=used).filter_map(|number| self.get(CacheId::new(number)))
     }
 }
 

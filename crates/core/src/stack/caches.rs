@@ -3,7 +3,8 @@
 use super::config::StackConfig;
 use super::instance::Stack;
 use super::misuse::{Entry, Misuse};
-use crate::slab::{Cache, CacheId, Reclaim, SlabPolicy, SlabStats};
+use crate::frame::{FRAME_BYTES, Kind};
+use crate::slab::{Cache, CacheId, MAX_BATCH, Reclaim, Remaining, SlabPolicy, SlabStats};
 use core::mem::MaybeUninit;
 use core::ops::Deref;
 use quarry_sys::percpu::{Object, Push};
@@ -39,33 +40,98 @@ impl<C: StackConfig> Stack<C> {
         CacheRef { stack: self, id }
     }
 
+    /// The cache with this number, if there is one. O(1).
+    #[inline]
+    pub fn find_cache(&self, id: CacheId) -> Option<&Cache> {
+        self.caches.get(id)
+    }
+
     /// # Panics
     /// Where there is no such cache.
     pub(super) fn known_cache(&self, id: CacheId) -> &Cache {
         self.inner().caches.get(id).expect("cache numbers come from create_cache")
     }
+
+    /// Shrinks a cache and lets go of it; its number may then be another cache's. Where it stands
+    /// for several that were merged, it only loses one of them. O(slots + frames).
+    ///
+    /// # Errors
+    /// The objects that are in use; then the cache stays as it was.
+    ///
+    /// # Safety
+    /// Meanwhile nobody uses the cache, nor is on a slow path of the stack: `libquarry.so` closes
+    /// its gate. After success nobody uses it any more.
+    pub unsafe fn destroy_cache(&self, id: CacheId) -> Result<(), Remaining> {
+        let (inner, context, cache) = (self.inner(), self.context(), self.known_cache(id));
+        if inner.caches.drop_alias(cache) {
+            return Ok(());
+        }
+        inner.slab.reclaim(&context, Reclaim::Cache(cache));
+        if inner.slab.stats(&context, cache).total_slabs > 0 {
+            return Err(Remaining::of(&context, inner.slab, cache));
+        }
+        self.fast.geometry[id.index()].clear();
+        self.fast.strides[id.index()].store(0, Ordering::Relaxed);
+        // SAFETY: nobody has a reference to it (caller's promise), and ours ends here.
+        unsafe { inner.caches.remove(id) };
+        Ok(())
+    }
 }
 
 impl<C: StackConfig> CacheRef<'_, C> {
+    /// Bytes of a link in front of the objects that callers know.
+    #[inline]
+    fn link(self) -> usize {
+        if !C::Slab::LINKS_THROUGH_OBJECTS {
+            return 0;
+        }
+        self.stack.fast.links[self.id.index()].load(Ordering::Relaxed) as usize
+    }
+
+    /// The object that callers get.
+    #[inline]
+    fn shown(self, start: Object) -> Object {
+        // SAFETY: objects of a cache with links are larger than those.
+        unsafe { start.add(self.link()) }
+    }
+
+    /// The start of an object, as policies know it.
+    ///
+    /// # Safety
+    /// `object` is one of this cache.
+    #[inline]
+    unsafe fn start(self, object: Object) -> Object {
+        // SAFETY: the link lies in front of it (caller's promise).
+        unsafe { object.sub(self.link()) }
+    }
+
     /// Takes an object, or `None` where there is no memory. O(1) where the running CPU has one.
     #[inline]
     pub fn alloc(self) -> Option<Object> {
-        let fast = &self.stack.fast;
-        // A stack that is not ready has no caches, and no slots that may be used yet.
-        if fast.geometry[self.id.index()].is_set()
-            && let Some(object) = C::Slab::alloc_fast(&fast.percpu, self.id)
-        {
-            return Some(object);
-        }
-        self.alloc_slow()
+        self.alloc_fast().or_else(|| self.alloc_slow())
     }
 
+    /// Takes an object from the running CPU; `None` means [`alloc_slow`](Self::alloc_slow), also
+    /// for a stack that is not ready. O(1), no lock.
+    #[inline]
+    pub fn alloc_fast(self) -> Option<Object> {
+        let fast = &self.stack.fast;
+        // A stack that is not ready has no caches, and no slots that may be used yet.
+        if !fast.geometry[self.id.index()].is_set() {
+            return None;
+        }
+        C::Slab::alloc_fast(&fast.percpu, self.id).map(|start| self.shown(start))
+    }
+
+    /// Takes an object from wherever there is one, or `None` where there is no memory.
     #[cold]
     #[inline(never)]
-    fn alloc_slow(self) -> Option<Object> {
+    pub fn alloc_slow(self) -> Option<Object> {
         let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
         let frames = cache.order().frames();
-        stack.with_reclaim(frames, || stack.inner().slab.alloc_slow(&stack.context(), cache))
+        stack
+            .with_reclaim(frames, || stack.inner().slab.alloc_slow(&stack.context(), cache))
+            .map(|start| self.shown(start))
     }
 
     /// Gives an object back. O(1) where the running CPU has room for it. Aborts where it was freed
@@ -75,32 +141,91 @@ impl<C: StackConfig> CacheRef<'_, C> {
     /// `object` was allocated from this cache of this stack, and its user has given it up.
     #[inline]
     pub unsafe fn free(self, object: Object) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe {
+            if !self.free_fast(object) {
+                self.free_slow(object);
+            }
+        }
+    }
+
+    /// Gives an object to the running CPU; false means [`free_slow`](Self::free_slow). Aborts where
+    /// it was freed a moment ago. O(1), no lock.
+    ///
+    /// # Safety
+    /// As [`free`](Self::free).
+    #[inline]
+    pub unsafe fn free_fast(self, object: Object) -> bool {
         let fast = &self.stack.fast;
         if self.stack.slab.looks_at_frees() {
-            // SAFETY: the caller's promise is passed on.
-            return unsafe { self.free_slow(object) };
+            return false;
         }
-        let offset = object.as_ptr() as usize - fast.base.load(Ordering::Relaxed);
+        // SAFETY: the object is one of this cache (caller's promise).
+        let start = unsafe { self.start(object) };
+        let offset = start.as_ptr() as usize - fast.base.load(Ordering::Relaxed);
         let slab = || fast.geometry[self.id.index()].slab(offset);
         // SAFETY: the caller's promise is passed on; `slab` follows from the cache's geometry.
-        match unsafe { C::Slab::free_fast(&fast.percpu, self.id, object, slab) } {
-            Push::Stored => {}
-            // SAFETY: the caller's promise is passed on.
-            Push::Refused => unsafe { self.free_slow(object) },
+        match unsafe { C::Slab::free_fast(&fast.percpu, self.id, start, slab) } {
+            Push::Stored => true,
+            Push::Refused => false,
             Push::Duplicate => {
                 self.stack.misuse(Entry::Free, object.as_ptr(), Misuse::NotInUse(self.id))
             }
         }
     }
 
+    /// Gives an object back where the fast path has refused.
+    ///
     /// # Safety
     /// As [`free`](Self::free).
     #[cold]
     #[inline(never)]
-    unsafe fn free_slow(self, object: Object) {
+    pub unsafe fn free_slow(self, object: Object) {
         let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
         // SAFETY: the caller's promise is passed on.
-        unsafe { stack.inner().slab.free_slow(&stack.context(), cache, object) };
+        unsafe {
+            stack.inner().slab.free_slow(&stack.context(), cache, self.start(object));
+        }
+    }
+
+    /// Demands that an object of this cache starts at `address`; reports anything else and aborts.
+    /// Whether it is in use is not looked at. O(1).
+    #[inline]
+    pub fn demand(self, address: *mut u8) -> Object {
+        self.object(address).unwrap_or_else(|| self.demand_slow(address))
+    }
+
+    /// The object of this cache at `address`, where the fast path knows it.
+    #[inline]
+    fn object(self, address: *mut u8) -> Option<Object> {
+        let start = address.wrapping_sub(self.link());
+        let (kind, ..) = self.stack.object_fast(start)?;
+        if kind == self.id.kind().0 { Object::new(address) } else { None }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn demand_slow(self, address: *mut u8) -> Object {
+        let stack = self.stack;
+        let found = stack.pfn(address).map(|pfn| (pfn, stack.frames().kind(pfn)));
+        // The fast path knows all of the span from now on.
+        if let Some(object) = self.object(address) {
+            return object;
+        }
+        let misuse = match found {
+            None => Misuse::Foreign,
+            Some((_, kind)) if kind == self.id.kind() => Misuse::InsideObject(self.id),
+            Some((_, kind)) if kind.is_cache() => {
+                Misuse::OtherCache { of: CacheId::new(usize::from(kind.0)), given: self.id }
+            }
+            Some((_, Kind::PAGES | Kind::MAPPING))
+                if (address as usize).is_multiple_of(FRAME_BYTES) =>
+            {
+                Misuse::NoObject(self.id)
+            }
+            Some((pfn, _)) => stack.unowned(pfn),
+        };
+        stack.misuse(Entry::CacheFree, address, misuse)
     }
 
     /// Fills the front of `out` with objects; returns how many, fewer than asked only where memory
@@ -108,15 +233,21 @@ impl<C: StackConfig> CacheRef<'_, C> {
     pub fn alloc_bulk(self, out: &mut [MaybeUninit<Object>]) -> usize {
         let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
         let slab = stack.inner().slab;
-        let taken = slab.alloc_bulk(&stack.context(), cache, out);
-        if taken == out.len() {
-            return taken;
+        let mut taken = slab.alloc_bulk(&stack.context(), cache, out);
+        if taken < out.len() {
+            let more = stack.after_reclaim(cache.order().frames(), || {
+                let more = slab.alloc_bulk(&stack.context(), cache, &mut out[taken..]);
+                (more > 0).then_some(more)
+            });
+            taken += more.unwrap_or(0);
         }
-        let more = stack.after_reclaim(cache.order().frames(), || {
-            let more = slab.alloc_bulk(&stack.context(), cache, &mut out[taken..]);
-            (more > 0).then_some(more)
-        });
-        taken + more.unwrap_or(0)
+        if self.link() > 0 {
+            for place in &mut out[..taken] {
+                // SAFETY: the policy wrote the first `taken` elements.
+                place.write(self.shown(unsafe { place.assume_init() }));
+            }
+        }
+        taken
     }
 
     /// Gives objects back. O(objects).
@@ -125,8 +256,20 @@ impl<C: StackConfig> CacheRef<'_, C> {
     /// All were allocated from this cache of this stack, differ, and their user has given them up.
     pub unsafe fn free_bulk(self, objects: &[Object]) {
         let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
-        // SAFETY: the caller's promise is passed on.
-        unsafe { stack.inner().slab.free_bulk(&stack.context(), cache, objects) };
+        let (slab, context) = (stack.inner().slab, stack.context());
+        if self.link() == 0 {
+            // SAFETY: the caller's promise is passed on.
+            return unsafe { slab.free_bulk(&context, cache, objects) };
+        }
+        let mut starts = [Object::dangling(); MAX_BATCH];
+        for piece in objects.chunks(MAX_BATCH) {
+            for (start, object) in starts.iter_mut().zip(piece) {
+                // SAFETY: the object is one of this cache (caller's promise).
+                *start = unsafe { self.start(*object) };
+            }
+            // SAFETY: the caller's promise is passed on.
+            unsafe { slab.free_bulk(&context, cache, &starts[..piece.len()]) };
+        }
     }
 
     /// Takes everything out of the slots and barns and returns empty slabs to the page allocator.
@@ -134,6 +277,21 @@ impl<C: StackConfig> CacheRef<'_, C> {
     pub fn shrink(self) {
         let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
         stack.inner().slab.reclaim(&stack.context(), Reclaim::Cache(cache));
+    }
+
+    /// Visits every object that is free in its slab: after a shrink, and while nobody uses the
+    /// cache, those are all but the ones in use. O(frames + objects).
+    pub fn visit_free(self, visit: &mut dyn FnMut(Object)) {
+        let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
+        let context = stack.context();
+        for slab in context.slabs_of(cache) {
+            let start = stack.inner().pages.arena().address(slab);
+            stack.inner().slab.visit_free(&context, cache, slab, &mut |number| {
+                assert!(number < cache.objects(), "a slab has no object {number}");
+                // SAFETY: the slab is the cache's, and has that many objects.
+                visit(unsafe { cache.object_at(start, number) });
+            });
+        }
     }
 
     /// The counts of the cache. O(slots).

@@ -25,6 +25,9 @@ pub(super) struct FastPath<P> {
     pub(super) geometry: [Geometry; 256],
     /// Bytes of an object of each cache; 0 where there is none.
     pub(super) strides: [AtomicU32; 256],
+    /// Bytes from the start of an object of each cache to the address that callers know: 0, but
+    /// where the policy has a link there (see [`Cache`](crate::slab::Cache)).
+    pub(super) links: [AtomicU32; 256],
 }
 
 impl<P: PerCpu> FastPath<P> {
@@ -38,6 +41,7 @@ impl<P: PerCpu> FastPath<P> {
             percpu: P::INERT,
             geometry: [const { Geometry::none() }; 256],
             strides: [const { AtomicU32::new(0) }; 256],
+            links: [const { AtomicU32::new(0) }; 256],
         }
     }
 }

@@ -11,8 +11,8 @@ use crate::heap::options::StackOptions;
 use crate::heap::{LARGEST_REQUEST, Mappings, classes};
 use crate::pcp::PageAllocator;
 use crate::slab::{
-    CacheId, CacheLimits, CacheParams, CacheTable, Mechanisms, SlabContext, SlabPolicy,
-    create_cache,
+    CacheId, CacheLimits, CacheOptions, CacheParams, CacheTable, Mechanisms, SlabContext,
+    SlabPolicy, create_cache,
 };
 use core::cell::UnsafeCell;
 use core::mem::{ManuallyDrop, MaybeUninit, offset_of};
@@ -232,9 +232,30 @@ impl<C: StackConfig> Stack<C> {
     /// # Errors
     /// As [`CacheTable::add`](crate::slab::CacheTable::add).
     pub fn create_cache(&self, name: &str, params: &CacheParams) -> OsResult<CacheId> {
-        let cache = create_cache(&self.context(), &*self.slab, name, params)?;
-        self.fast.strides[cache.id().index()].store(cache.stride() as u32, Ordering::Relaxed);
-        self.fast.geometry[cache.id().index()].set(cache);
+        // SAFETY: there is no constructor.
+        unsafe { self.create_cache_with(name, params, &CacheOptions::default()) }
+    }
+
+    /// [`create_cache`](Self::create_cache) with more that is said of the cache.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// A constructor may be given the address of `params.size` bytes at a multiple of
+    /// `params.align`, on any thread, as long as the stack lives. It neither unwinds, nor uses this
+    /// cache, nor creates or destroys another one, nor waits for a thread that may.
+    pub unsafe fn create_cache_with(
+        &self,
+        name: &str,
+        params: &CacheParams,
+        options: &CacheOptions,
+    ) -> OsResult<CacheId> {
+        let cache = create_cache(&self.context(), &*self.slab, name, params, options)?;
+        let number = cache.id().index();
+        self.fast.strides[number].store(cache.stride() as u32, Ordering::Relaxed);
+        self.fast.links[number].store(cache.link_bytes() as u32, Ordering::Relaxed);
+        self.fast.geometry[number].set(cache);
         Ok(cache.id())
     }
 

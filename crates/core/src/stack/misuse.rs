@@ -2,7 +2,7 @@
 
 use super::config::StackConfig;
 use super::instance::Stack;
-use crate::frame::{Kind, Pfn};
+use crate::frame::{Kind, Order, Pfn};
 use crate::slab::CacheId;
 use core::fmt;
 use quarry_sys::report::fatal;
@@ -22,6 +22,10 @@ pub enum Entry {
     FreeSized,
     /// `free_aligned_sized`.
     FreeAlignedSized,
+    /// `quarry_cache_free` and its bulk form.
+    CacheFree,
+    /// `quarry_pages_free`.
+    PagesFree,
 }
 
 impl fmt::Display for Entry {
@@ -33,6 +37,8 @@ impl fmt::Display for Entry {
             Self::Delete => "operator delete",
             Self::FreeSized => "free_sized",
             Self::FreeAlignedSized => "free_aligned_sized",
+            Self::CacheFree => "quarry_cache_free",
+            Self::PagesFree => "quarry_pages_free",
         })
     }
 }
@@ -51,6 +57,17 @@ pub enum Misuse {
         /// Bytes that there are.
         bytes: usize,
     },
+    /// The object of one cache was given to another one.
+    OtherCache {
+        /// The cache whose object it is.
+        of: CacheId,
+        /// The cache that it was given to.
+        given: CacheId,
+    },
+    /// A block was given to a cache, of which it is no object.
+    NoObject(CacheId),
+    /// What starts there is no block of so many pages.
+    NoPages(Order),
     /// The pointer lies inside an object.
     InsideObject(CacheId),
     /// The pointer lies inside a block of pages or a mapping.
@@ -78,6 +95,19 @@ impl<C: StackConfig> Stack<C> {
             Misuse::WrongSize { claimed, bytes } => fatal(format_args!(
                 "{entry}({address:p}): {claimed} bytes is the wrong size for an allocation of \
                  {bytes}"
+            )),
+            Misuse::OtherCache { of, given } => fatal(format_args!(
+                "{entry}({address:p}): object of cache {} was given to cache {}",
+                self.known_cache(of).name(),
+                self.known_cache(given).name()
+            )),
+            Misuse::NoObject(id) => fatal(format_args!(
+                "{entry}({address:p}): the block is no object of cache {}",
+                self.known_cache(id).name()
+            )),
+            Misuse::NoPages(order) => fatal(format_args!(
+                "{entry}({address:p}): no block of {} pages in use starts there",
+                order.frames()
             )),
             Misuse::InsideObject(id) => fatal(format_args!(
                 "{entry}({address:p}): pointer into the middle of an object of {} bytes",

@@ -9,7 +9,8 @@
 //!
 //! ```text
 //! config, deferral, fast_path, footprint, large, withheld -> instance -> misuse -> request
-//!     -> resize, caches, locks, direct_reclaim, bounding, withholding, reclaim -> halves, upkeep
+//!     -> resize, caches, locks, direct_reclaim, bounding, withholding, reclaim -> pages, halves,
+//!        upkeep
 //!     -> stats -> print, validate
 //! ```
 
@@ -25,6 +26,7 @@ mod instance;
 mod large;
 mod locks;
 mod misuse;
+mod pages;
 mod print;
 mod reclaim;
 mod request;
@@ -42,6 +44,7 @@ pub use halves::Halves;
 pub use instance::Stack;
 pub use large::LargeStats;
 pub use misuse::{Entry, Misuse};
+pub use pages::PageFlags;
 pub use print::{Report, Section};
 pub use reclaim::{ReclaimState, Reclaimed};
 pub use request::{MIN_ALIGN, Request};

@@ -353,7 +353,10 @@ impl<C: StackConfig> Stack<C> {
         if kind.is_cache() {
             let id = CacheId::new(kind.0 as usize);
             let offset = address as usize - self.fast.base.load(Ordering::Relaxed);
-            if !self.fast.geometry[id.index()].is_object(offset) {
+            let has_link = C::Slab::LINKS_THROUGH_OBJECTS
+                && self.fast.links[id.index()].load(Ordering::Relaxed) > 0;
+            // What starts where a link lies is known to the policy alone.
+            if has_link || !self.fast.geometry[id.index()].is_object(offset) {
                 self.misuse(entry, address, Misuse::InsideObject(id));
             }
             return Owner::Object(id);

@@ -4,17 +4,19 @@
 use crate::explore;
 use crate::hands::Hands;
 use crate::system::{Backing, TestOs};
+use quarry_core::frame::NodeId;
 use quarry_core::heap::options::StackOptions;
-use quarry_core::slab::Sheaf;
 use quarry_core::slab::{CacheId, CacheParams, SlabPolicy};
+use quarry_core::slab::{LinuxSlab, Sheaf, Slam};
 use quarry_core::stack::{Stack, StackConfig};
-use quarry_sys::percpu::{Object, PlantedBug, SteppedSlots};
+use quarry_sys::percpu::{Object, PlantedBug, SlotIndex, SteppedSlots};
 use shuttle::sync::Arc;
 use shuttle::thread;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::process::Command;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 struct Config<S>(PhantomData<S>);
 
@@ -41,12 +43,22 @@ unsafe impl<S: SlabPolicy<SteppedSlots>> Send for Play<S> {}
 
 impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
     fn new(size: usize, bug: PlantedBug) -> Self {
+        Self::on_nodes(1, size, bug)
+    }
+
+    /// A stack in which each CPU is of another one of `nodes` nodes.
+    fn on_nodes(nodes: u8, size: usize, bug: PlantedBug) -> Self {
         let os: &'static TestOs = Box::leak(Box::new(TestOs::new(Backing::Fake, 4096)));
         let stack = Box::new(Stack::<Config<S>>::new());
         stack.percpu().sequences().set_cpus(2);
         stack.percpu().sequences().plant(bug);
         let mut options = StackOptions { heap: false, ..StackOptions::default() };
         options.pages.reserve_bytes = 64 << 20;
+        options.pages.nodes = nodes;
+        options.pages.node_of_slot = match nodes {
+            1 => |_| NodeId(0),
+            _ => |slot: SlotIndex| NodeId(slot.0 as u8 % 2),
+        };
         stack.init(os, &options).expect("a system on which nothing fails");
         let params = CacheParams { size, align: 16 };
         let cache = stack.create_cache("model", &params).expect("a cache");
@@ -112,6 +124,29 @@ impl<S: SlabPolicy<SteppedSlots> + 'static> Play<S> {
         assert_eq!((stats.total_slabs, stats.parked_objects), (0, 0), "{stats:?}");
         self.os.release_all();
     }
+}
+
+/// Two threads on CPUs that are moved between two nodes: what one of them frees is of the other
+/// node's memory as often as not, and goes home in alien arrays of two.
+fn aliens(bug: PlantedBug) {
+    let play = Arc::new(Play::<LinuxSlab>::on_nodes(2, size_for("slab"), bug));
+    let threads: Vec<_> = (0..2)
+        .map(|_| {
+            let play = Arc::clone(&play);
+            thread::spawn(move || {
+                play.trade(8);
+                play.stack.cache(play.cache).shrink();
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().expect("a thread of the model"));
+    assert_eq!(play.stack.validate(), Ok(()));
+    play.finish();
+}
+
+#[test]
+fn aliens_go_home_beside_threads_that_free_more() {
+    explore(400, || aliens(PlantedBug::None));
 }
 
 /// Two threads on two CPUs trade, a third one shrinks the cache meanwhile.
@@ -198,10 +233,62 @@ quarry_core::slab_policies!(stamp);
 /// Bytes of objects so large that a sheaf has four, or a slab of another policy.
 fn size_for(policy: &str) -> usize {
     match policy {
-        "sheaf" => 32 << 10,
+        "sheaf" | "slam" => 32 << 10,
         "sheaf-6.18" => 64 << 10,
+        // With a shared array, and slabs of two objects.
+        "slab" => 2 << 10,
         _ => 8 << 10,
     }
+}
+
+/// Objects of more bursts than an array holds.
+const BURST: usize = 20;
+
+/// One thread works in bursts, one leaves what another one frees, and a fourth one shrinks the
+/// cache: CPUs of `slam` change their modes while others push to their inboxes and take from them.
+fn changing() {
+    let play = Arc::new(Play::<Slam>::new(size_for("slam"), PlantedBug::None));
+    let start = |work: fn(&Play<Slam>)| {
+        let play = Arc::clone(&play);
+        thread::spawn(move || work(&play))
+    };
+    let threads = [
+        start(|play| {
+            for _ in 0..2 {
+                let own: Vec<_> = (0..BURST).map(|_| play.alloc()).collect();
+                own.into_iter().for_each(|object| play.free(object));
+            }
+        }),
+        start(|play| {
+            for _ in 0..2 * BURST {
+                let object = play.alloc();
+                play.left.lock().unwrap().push(object);
+            }
+        }),
+        start(|play| {
+            for _ in 0..3 * BURST {
+                let found = play.left.lock().unwrap().pop();
+                match found {
+                    Some(object) => play.free(object),
+                    None => thread::yield_now(),
+                }
+            }
+        }),
+        start(|play| play.stack.cache(play.cache).shrink()),
+    ];
+    threads.into_iter().for_each(|thread| thread.join().expect("a thread of the model"));
+    MODE_CHANGES.fetch_add(play.stack.cache(play.cache).stats().mode_changes, Relaxed);
+    assert_eq!(play.stack.validate(), Ok(()));
+    play.finish();
+}
+
+/// Changes in all runs of the model.
+static MODE_CHANGES: AtomicU64 = AtomicU64::new(0);
+
+#[test]
+fn slam_changes_modes_beside_threads_that_use_them() {
+    explore(200, changing);
+    assert!(MODE_CHANGES.load(Relaxed) > 0, "the model reaches other modes");
 }
 
 /// Runs an ignored test of this program in a process of its own, which must fail: an object that

@@ -3,7 +3,7 @@
 use crate::support::{Backing, Bed, VirtualConfig, small};
 use quarry_core::heap::classes;
 use quarry_core::heap::options::StackOptions;
-use quarry_core::slab::{Sheaf, SlabPolicy, Slub4_9};
+use quarry_core::slab::{KernelSheaf, LinuxSlab, Sheaf, SlabPolicy, Slub4_9};
 use quarry_core::stack::Section;
 use quarry_sys::percpu::VirtualSlots;
 use std::collections::BTreeMap;
@@ -71,6 +71,25 @@ fn a_visitor_meets_every_lock_of_the_policy_slub_once() {
     let of_slub =
         [("slab->list_lock", classes::COUNT * NODES), ("slub->growth", 1), ("slub->slot_lock", 1)];
     assert_eq!(names, OF_ALL.into_iter().chain(of_slub).collect());
+}
+
+#[test]
+fn a_visitor_meets_every_lock_of_the_policy_slab_once() {
+    let mut names = visited(&bed::<LinuxSlab>());
+    assert_eq!(names.remove("percpu->stripe"), Some(1));
+    // On one node there are no aliens.
+    let of_slab = [("slab->list_lock", classes::COUNT * NODES), ("slab->growth", 1)];
+    assert_eq!(names, OF_ALL.into_iter().chain(of_slab).collect());
+}
+
+#[test]
+fn a_visitor_meets_every_lock_of_the_policy_sheaf_6_18_once() {
+    let mut names = visited(&bed::<KernelSheaf>());
+    assert_eq!(names.remove("percpu->stripe"), Some(1));
+    // One CPU has used one cache.
+    let of_cpu = [("sheaf->pool", 1), ("sheaf->spare", 1)];
+    let of_caches = [("slab->list_lock", classes::COUNT), ("barn->lock", classes::COUNT * NODES)];
+    assert_eq!(names, OF_ALL.into_iter().chain(of_cpu).chain(of_caches).collect());
 }
 
 #[test]

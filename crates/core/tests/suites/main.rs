@@ -5,6 +5,7 @@
 //! `QUARRY_TEST_SEED` repeats the random choices of a run that printed its seed.
 #![cfg(not(quarry_model))]
 
+mod caches;
 mod cpus;
 mod deferral;
 mod failing;
@@ -18,6 +19,8 @@ mod policies;
 mod populate;
 mod reclaim;
 mod registry;
+mod sheaf_6_18;
+mod slam;
 mod slub;
 mod support;
 mod threads;

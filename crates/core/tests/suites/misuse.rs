@@ -1,11 +1,15 @@
 //! Pointers that cannot be freed: one line that says why, then abort. Each case runs in a process
 //! of its own.
 
-use crate::support::{Backing, Bed, TestOs, VirtualConfig, on_cpu, small, unregister};
+use crate::support::{
+    Backing, Bed, TestOs, VirtualConfig, fix_slam_mode, on_cpu, small, unregister,
+};
+use quarry_core::frame::NodeId;
 use quarry_core::heap::options::StackOptions;
+use quarry_core::slab::LinuxSlab;
 use quarry_core::slab::Sheaf;
 use quarry_core::slab::Slub4_9;
-use quarry_core::slab::{CacheId, CacheParams};
+use quarry_core::slab::{CacheId, CacheParams, Slam, SlamMode};
 use quarry_core::stack::StackConfig;
 use quarry_sys::percpu::{Arrays, NativeSlots, Object};
 use std::os::unix::process::ExitStatusExt;
@@ -342,6 +346,84 @@ fn walked_into_a_written_link() {
     while bed.stack.cache(id).alloc().is_some() {}
 }
 
+/// A cache of `slam` whose CPU has much in its stock.
+fn stocked() -> (Bed<VirtualConfig<Slam>>, CacheId, Vec<Object>) {
+    fix_slam_mode(Some(SlamMode::Linked));
+    on_cpu(0);
+    let bed = Bed::<VirtualConfig<Slam>>::new(Backing::Fake, 4096, 2, &small());
+    let params = CacheParams { size: SIZE, align: 16 };
+    let id = bed.stack.create_cache("test", &params).expect("a cache");
+    let objects: Vec<Object> =
+        (0..8192).map(|_| bed.stack.cache(id).alloc().expect("there is memory")).collect();
+    for &object in &objects {
+        // SAFETY: each was live and is freed once.
+        unsafe { bed.stack.cache(id).free(object) };
+    }
+    (bed, id, objects)
+}
+
+#[test]
+fn a_bundle_that_was_written_to() {
+    let line = ": overwritten: the program wrote to an object of 48 bytes that is free";
+    for test in ["took_a_written_bundle", "took_a_written_link"] {
+        aborts(test, line);
+    }
+}
+
+/// Writes to all objects that it has freed, at a word of each.
+fn write_to_freed(word: usize) {
+    let (bed, id, objects) = stocked();
+    for object in &objects {
+        // SAFETY: not given, but the object's memory is mapped. What is written is an object's
+        // address, so that only a digest tells it from what was there.
+        unsafe { object.cast::<u64>().add(word).write(objects[7].as_ptr() as u64) };
+    }
+    while bed.stack.cache(id).alloc().is_some() {}
+}
+
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn took_a_written_bundle() {
+    write_to_freed(3);
+}
+
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn took_a_written_link() {
+    write_to_freed(0);
+}
+
+#[test]
+fn twice_into_a_stock() {
+    for test in ["freed_twice_and_shrunk", "freed_twice_with_a_sheaf_between"] {
+        aborts(test, NOT_IN_USE);
+    }
+}
+
+/// One of the two lies in the stock, the other one in the array.
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn freed_twice_and_shrunk() {
+    let (bed, id, objects) = stocked();
+    // SAFETY: what is tried.
+    unsafe { bed.stack.cache(id).free(objects[100]) };
+    bed.stack.cache(id).shrink();
+}
+
+/// The first one leaves the array when the second one comes.
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn freed_twice_with_a_sheaf_between() {
+    let (bed, id, objects) = stocked();
+    let last = objects.len() - 1;
+    for _ in 0..2 * ROOM {
+        for index in (last - 40..=last).rev() {
+            // SAFETY: what is tried.
+            unsafe { bed.stack.cache(id).free(objects[index]) };
+        }
+    }
+}
+
 /// Writes `byte` where the last object of a slab of `size` bytes ends, with a slab of live objects
 /// behind it; frees one of those, so that objects are taken from its slab again, and allocates.
 fn written_past_a_slab(size: usize, byte: u8) {
@@ -396,4 +478,117 @@ fn a_byte_past_the_last_object_reaches_nothing() {
     for byte in [0, 1, 0xff] {
         written_past_a_slab(SIZE, byte);
     }
+}
+
+/// Objects of the policy `slab`, on two nodes of a CPU each; the first is CPU 0's.
+fn linux_slab(size: usize, count: usize) -> (Bed<VirtualConfig<LinuxSlab>>, CacheId, Vec<Object>) {
+    let mut options = small();
+    options.pages.reserve_bytes = 256 << 20;
+    options.pages.nodes = 2;
+    options.pages.node_of_slot = |slot| NodeId(slot.0 as u8);
+    let bed = Bed::<VirtualConfig<LinuxSlab>>::new(Backing::Fake, 4096, 2, &options);
+    let id = bed.stack.create_cache("misuse", &CacheParams { size, align: 16 }).unwrap();
+    on_cpu(0);
+    let objects = (0..count).map(|_| bed.stack.cache(id).alloc().unwrap()).collect();
+    (bed, id, objects)
+}
+
+#[test]
+fn twice_into_an_alien_array() {
+    aborts("freed_twice_into_an_alien_array", NOT_IN_USE);
+}
+
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn freed_twice_into_an_alien_array() {
+    let (bed, id, objects) = linux_slab(SIZE, 4);
+    on_cpu(1);
+    for &object in objects.iter().chain(&objects[..1]) {
+        // SAFETY: the last free is what is tried, the others are sound.
+        unsafe { bed.stack.cache(id).free(object) };
+    }
+}
+
+#[test]
+fn twice_on_two_nodes_and_then_a_shrink() {
+    aborts("freed_on_two_nodes", NOT_IN_USE);
+}
+
+/// One of the two comes to its slab first, and the other one finds it free.
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn freed_on_two_nodes() {
+    let (bed, id, objects) = linux_slab(SIZE, 4);
+    for cpu in 0..2 {
+        on_cpu(cpu);
+        // SAFETY: the first free is sound; the second is what is tried.
+        unsafe { bed.stack.cache(id).free(objects[0]) };
+    }
+    bed.stack.cache(id).shrink();
+}
+
+#[test]
+fn twice_into_a_full_array_of_120() {
+    aborts("freed_twice_into_a_full_array_of_slab", NOT_IN_USE);
+}
+
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn freed_twice_into_a_full_array_of_slab() {
+    let (bed, id, objects) = linux_slab(SIZE, 300);
+    let level = || bed.stack.percpu().usage(id.array()).level;
+    for (index, &object) in objects.iter().enumerate() {
+        // SAFETY: each was live and is freed once.
+        unsafe { bed.stack.cache(id).free(object) };
+        if level() == 120 {
+            // SAFETY: what is tried: the object is among those that make room for it.
+            unsafe { bed.stack.cache(id).free(objects[index - 100]) };
+        }
+    }
+}
+
+#[test]
+fn twice_into_a_slab_of_large_objects() {
+    let line = "): object of 2048 bytes is not in use: freed already, or never allocated";
+    aborts("freed_twice_into_a_slab_of_large_objects", line);
+}
+
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn freed_twice_into_a_slab_of_large_objects() {
+    let (bed, id, objects) = linux_slab(2048, 6);
+    for cpu in 0..2 {
+        on_cpu(cpu);
+        // SAFETY: the first free is sound; the second is what is tried.
+        unsafe { bed.stack.cache(id).free(objects[1]) };
+        // Its neighbour keeps the slab.
+        bed.stack.cache(id).shrink();
+    }
+}
+
+#[test]
+fn an_index_that_was_written_to() {
+    aborts(
+        "took_an_overwritten_index",
+        ": overwritten, probably past the end of an object of 64 bytes",
+    );
+}
+
+/// The last object of a slab is overrun far enough to reach the next slab's numbers.
+#[test]
+#[ignore = "run by the test above: it aborts"]
+fn took_an_overwritten_index() {
+    let (bed, id, objects) = linux_slab(64, 59 * 40);
+    let slab = |object: &Object| object.as_ptr() as usize / 4096;
+    let is_last = |object: &&Object| {
+        let ends = (object.as_ptr() as usize + 64).is_multiple_of(4096);
+        ends && objects.iter().any(|other| slab(other) == slab(object) + 1)
+    };
+    let last = *objects.iter().find(is_last).expect("two slabs are neighbours");
+    let behind = objects.iter().find(|other| slab(other) == slab(&last) + 1).expect("there is one");
+    // SAFETY: not given, but the slab behind the object is mapped, and has no object up to there.
+    unsafe { last.add(64).write_bytes(0, 320) };
+    // SAFETY: it was live and is freed once.
+    unsafe { bed.stack.cache(id).free(*behind) };
+    bed.stack.cache(id).shrink();
 }

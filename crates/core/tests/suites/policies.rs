@@ -2,9 +2,12 @@
 
 use crate::support::{Backing, Bed, Oracle, VirtualConfig, check, on_cpu, small};
 use proptest::prelude::*;
-use quarry_core::slab::{CacheId, CacheParams, SlabPolicy};
+use quarry_core::frame::NodeId;
+use quarry_core::heap::options::StackOptions;
+use quarry_core::slab::{CacheId, CacheParams, Mechanisms, SlabPolicy};
 use quarry_sys::os::OsError;
-use quarry_sys::percpu::{Object, VirtualSlots};
+use quarry_sys::percpu::{Object, SlotIndex, VirtualSlots};
+use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
 
 /// Stamps the suite on policies.
@@ -37,12 +40,40 @@ macro_rules! stamp {
             fn impossible_caches_are_refused() {
                 super::impossible::<$policy>();
             }
+
+            #[test]
+            fn what_is_free_in_slabs_is_all_that_is_not_in_use() {
+                super::free_in_slabs::<$policy>();
+            }
+
+            #[test]
+            fn no_mechanism_that_can_be_left_out_is_missed() {
+                for without in ["merging", "cpu-partial", "alien", "shared"] {
+                    for nodes in [1, 2] {
+                        super::random_operations_without::<$policy>(without, nodes);
+                    }
+                }
+            }
         }
     )*};
 }
 
 quarry_core::slab_policies!(stamp);
 stamp! { direct: "direct", crate::support::Direct, "", ""; }
+
+/// The suite for one policy, with whatever the thread has set for its beds; `shares` if it may not
+/// take new slabs instead of what another CPU has freed.
+pub(crate) fn all<S: SlabPolicy<VirtualSlots> + 'static>(shares: bool) {
+    for slots in [1, 2, 64] {
+        random_operations::<S>(slots);
+    }
+    sizes_and_alignments::<S>();
+    if shares {
+        frees_elsewhere::<S>();
+    }
+    bulk::<S>();
+    impossible::<S>();
+}
 
 type PolicyBed<S> = Bed<VirtualConfig<S>>;
 
@@ -96,7 +127,11 @@ struct Play<S: SlabPolicy<VirtualSlots> + 'static> {
 
 impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
     fn new(slots: u32, params: &[CacheParams]) -> Self {
-        let bed = PolicyBed::<S>::new(Backing::Fake, 4096, slots, &small());
+        Self::with(slots, &small(), params)
+    }
+
+    fn with(slots: u32, options: &StackOptions, params: &[CacheParams]) -> Self {
+        let bed = PolicyBed::<S>::new(Backing::Fake, 4096, slots, options);
         let caches: Vec<_> = params
             .iter()
             .map(|params| (bed.stack.create_cache("test", params).expect("a cache"), *params))
@@ -229,18 +264,65 @@ fn random_operations<S: SlabPolicy<VirtualSlots> + 'static>(slots: u32) {
     let caches = prop::collection::vec(params(), 3);
     let steps = prop::collection::vec(step(), 1..120);
     check(24, (caches, steps), |(caches, steps)| {
-        let mut play = Play::<S>::new(slots, &caches);
-        for (number, (cpu, op)) in steps.iter().enumerate() {
-            on_cpu(*cpu);
-            play.run(op);
-            play.check_stats();
-            if number % 16 == 0 {
-                play.validate();
-            }
-        }
-        play.oracle.check_all();
-        play.finish();
+        run_all(Play::<S>::new(slots, &caches), &steps);
     });
+}
+
+/// Runs the steps, each on its CPU, and gives everything back.
+fn run_all<S: SlabPolicy<VirtualSlots> + 'static>(mut play: Play<S>, steps: &[(u32, Op)]) {
+    for (number, (cpu, op)) in steps.iter().enumerate() {
+        on_cpu(*cpu);
+        play.run(op);
+        play.check_stats();
+        if number % 16 == 0 {
+            play.validate();
+        }
+    }
+    play.oracle.check_all();
+    play.finish();
+}
+
+/// Four CPUs of one or two nodes, without a mechanism; policies that have it do not need it. Two of
+/// the caches can be merged.
+fn random_operations_without<S: SlabPolicy<VirtualSlots> + 'static>(without: &str, nodes: u8) {
+    let mut options = small();
+    options.mechanisms = Mechanisms::without(without).expect("it is a mechanism");
+    options.pages.reserve_bytes = 256 << 20;
+    options.pages.nodes = nodes;
+    if nodes > 1 {
+        options.pages.node_of_slot = |slot: SlotIndex| NodeId(slot.0 as u8 / 2);
+    }
+    let steps = prop::collection::vec(step(), 1..120);
+    check(4, (params(), params(), steps), |(first, second, steps)| {
+        run_all(Play::<S>::with(4, &options, &[first, second, first]), &steps);
+    });
+}
+
+/// After a shrink every object is either in use, or free in its slab and visited there once.
+fn free_in_slabs<S: SlabPolicy<VirtualSlots> + 'static>() {
+    for size in [16, 48, 100, 256, 1024, 4096, 20_000, 70_000] {
+        let mut play = Play::<S>::new(2, &[CacheParams { size, align: 16 }]);
+        let objects = (MOST_BYTES / 4 / size).min(700) as u32;
+        for number in 0..objects {
+            on_cpu(number / 40);
+            play.alloc(0);
+        }
+        for number in 0..objects * 2 / 3 {
+            on_cpu(number / 60);
+            play.free(number as usize * 7);
+        }
+        play.shrink(0);
+        let id = play.caches[0].0;
+        let mut free = BTreeSet::new();
+        play.bed.stack.cache(id).visit_free(&mut |object| {
+            assert!(free.insert(object), "{object:p} is visited twice, {size} bytes");
+        });
+        let total = play.bed.stack.cache(id).stats().total_objects as usize;
+        assert_eq!(free.len(), total - play.oracle.len(), "{size} bytes");
+        let is_free = play.oracle.iter().any(|live| free.contains(&live.object));
+        assert!(!is_free, "{size} bytes: in use and free");
+        play.finish();
+    }
 }
 
 fn sizes_and_alignments<S: SlabPolicy<VirtualSlots> + 'static>() {

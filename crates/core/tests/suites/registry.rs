@@ -20,6 +20,10 @@ fn is_known(option: &str, name: &str, page: &str, about: &str) {
     let path = pages.join(format!("{page}.md"));
     let text = std::fs::read_to_string(&path).expect("every policy has a page");
     assert!(text.contains(&format!("`{name}`")), "{name} on {}", path.display());
+    let index = std::fs::read_to_string(pages.join("README.md")).expect("the index of policies");
+    let (name, page) = (format!("| `{name}`"), format!("]({page}.md)"));
+    let is_listed = index.lines().any(|row| row.starts_with(&name) && row.contains(&page));
+    assert!(is_listed, "docs/policies/README.md has no row {name} with a link to {page}");
     assert!(!about.is_empty());
 }
 

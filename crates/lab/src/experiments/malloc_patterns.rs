@@ -28,7 +28,7 @@ use std::io::Write;
 /// Pairs (allocate, free), batches of 1,000 freed in three orders, random replacement in a working
 /// set of 10,000 blocks on one and two threads, producer and consumer, threads in a ring (less
 /// what the same ring costs without allocating), servers whose threads come and go, mixed stress,
-/// realloc, calloc, short-lived threads, forks, and the latency of single calls. Every sample is a
+/// traffic that changes from phase to phase, realloc, calloc, short-lived threads, forks, and the latency of single calls. Every sample is a
 /// fresh process with the allocator preloaded, and counts only where the loader says that this
 /// allocator served it. Allocators are interleaved in randomised complete blocks; a second copy of
 /// the baseline (A/A) shows the noise. Printed are medians, and ratios paired within blocks with

@@ -46,7 +46,7 @@ impl Queue {
 
     /// Returns whether another burst fits behind `sent` heads.
     pub(super) fn has_room(&self, sent: usize) -> bool {
-        sent + BURST - self.received.0.load(Ordering::Acquire) <= CAPACITY
+        sent + BURST - self.received() <= CAPACITY
     }
 
     /// Allocates a burst of heads with payloads and sends it; there is room for it.
@@ -60,6 +60,11 @@ impl Queue {
         }
         *sent += BURST;
         self.sent.0.store(*sent, Ordering::Release);
+    }
+
+    /// Heads that have been received so far.
+    pub(super) fn received(&self) -> usize {
+        self.received.0.load(Ordering::Acquire)
     }
 
     /// Heads that have been sent so far.
@@ -104,7 +109,7 @@ pub(super) fn wait(spins: &mut u32) {
 }
 
 /// Waits until `ready` gives a value.
-fn wait_until<T>(mut ready: impl FnMut() -> Option<T>) -> T {
+pub(super) fn wait_until<T>(mut ready: impl FnMut() -> Option<T>) -> T {
     let mut spins = 0;
     loop {
         match ready() {
@@ -136,7 +141,7 @@ pub(super) fn run(heap: Heap, budget: Budget, payload: usize, others: Others<'_>
     })
 }
 
-fn send_burst(heap: Heap, queue: &Queue, sent: &mut usize, payload: usize) {
+pub(super) fn send_burst(heap: Heap, queue: &Queue, sent: &mut usize, payload: usize) {
     wait_until(|| queue.has_room(*sent).then_some(()));
     queue.put_burst(heap, sent, payload);
 }

@@ -15,6 +15,7 @@ pub(crate) mod latency;
 mod mixed;
 mod others;
 mod pair;
+mod phases;
 mod resize;
 mod ring;
 mod server;
@@ -54,6 +55,8 @@ pub(crate) enum Pattern {
     Larson,
     /// All sizes, lives and owners. Operation: one replacement.
     Mixed,
+    /// Two threads' traffic changes: small sets, handing over, long bursts. Operation: one block.
+    Phases,
     /// A block grows. Operation: one realloc.
     Realloc { steps: Steps },
     /// A zeroed block is looked at, written and freed. Operation: one block.
@@ -74,6 +77,7 @@ pub(crate) enum Family {
     WorkingSets,
     Handovers,
     Servers,
+    Phases,
     Reallocs,
     Callocs,
     ShortLives,
@@ -190,6 +194,7 @@ impl Pattern {
             }
             Self::Server => server::run(heap, budget, one).into(),
             Self::Larson => larson::run(heap, budget, one).into(),
+            Self::Phases => phases::run(heap, budget, one).into(),
             Self::Mixed => mixed::run(heap, budget, one).into(),
             Self::Realloc { steps } => resize::run_realloc(heap, budget, steps).into(),
             Self::Calloc { size } => resize::run_calloc(heap, budget, size).into(),

@@ -103,9 +103,11 @@ static void write_zero_size(void) { write_byte(allocated(0)); }
 /* Stopped where a zero byte lies behind the object, whatever its neighbour holds. */
 static void string_overflow(void)
 {
-    char *object = allocated(SMALL), *neighbour = allocated(SMALL);
+    /* An allocator hands out neighbours upwards or downwards. */
+    char *first = allocated(SMALL), *object = allocated(SMALL), *last = allocated(SMALL);
     size_t size = malloc_usable_size(object);
-    memset(neighbour, 'a', SMALL);
+    memset(first, 'a', SMALL);
+    memset(last, 'a', SMALL);
     memset(object, 'a', size);
     CHECK(strlen(opaque(object)) != size, "stopped");
 }

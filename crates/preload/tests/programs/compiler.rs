@@ -8,10 +8,10 @@ use std::path::Path;
 use super::installed;
 use crate::support::{Outcome, Run, scratch};
 
-/// Functions with loops, switches, structures and strings, no two alike.
-fn large_source() -> String {
+/// Twice `number` functions with loops, switches, structures and strings, no two alike.
+pub(super) fn functions(number: u32) -> String {
     let mut text = String::from("#include <stdio.h>\n#include <string.h>\n");
-    for n in 0..400_u32 {
+    for n in 0..number {
         let (a, b, c) = (n % 7 + 2, n % 13 + 3, n.wrapping_mul(2_654_435_761) % 1000);
         write!(
             text,
@@ -40,7 +40,7 @@ int entry_{n}(int x) {{
     text
 }
 
-fn compile(run: Run, source: &Path, object: &Path) -> Outcome {
+pub(super) fn compile(run: Run, source: &Path, object: &Path) -> Outcome {
     let outcome =
         run.limit_s(300).args(["-O2", "-c", "-o"]).arg(object).arg(source).finish().success();
     assert_eq!(outcome.stderr, "", "{outcome}");
@@ -52,7 +52,7 @@ fn gcc_makes_the_same_object_file() {
     let gcc = installed("gcc", "gcc");
     let folder = scratch();
     let source = folder.join("large.c");
-    fs::write(&source, large_source()).expect("scratch is writable");
+    fs::write(&source, functions(400)).expect("scratch is writable");
     let (with, without) = (folder.join("with.o"), folder.join("without.o"));
     compile(Run::bare(&gcc), &source, &without);
     let outcome = compile(Run::new(&gcc), &source, &with);

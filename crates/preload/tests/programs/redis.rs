@@ -6,8 +6,14 @@ use std::process::Command;
 use super::{answer, installed};
 use crate::support::{Run, Running, scratch};
 
+/// The path of a socket is short, and that of a target directory may not be.
+pub(super) fn socket(purpose: &str) -> PathBuf {
+    let name = format!("quarry-redis-{purpose}-{}.sock", std::process::id());
+    std::env::temp_dir().join(name)
+}
+
 /// Options of a server that only this test can reach. `--save ''`: it forks when told to.
-fn start_server(folder: &Path, socket: &Path) -> Running {
+pub(super) fn start_server(folder: &Path, socket: &Path) -> Running {
     let mut server = Run::new(installed("redis-server", "redis-server"))
         .args(["--port", "0", "--save", "", "--appendonly", "no", "--enable-debug-command", "yes"])
         .args(["--io-threads", "2", "--activedefrag", "no", "--unixsocket"])
@@ -23,18 +29,23 @@ fn start_server(folder: &Path, socket: &Path) -> Running {
     server
 }
 
-struct Client {
+/// Speaks to the server through its socket.
+pub(super) struct Client {
     program: PathBuf,
     socket: PathBuf,
 }
 
 impl Client {
-    fn says(&self, words: &[&str]) -> String {
+    pub(super) fn new(socket: PathBuf) -> Self {
+        Self { program: installed("redis-cli", "redis-tools"), socket }
+    }
+
+    pub(super) fn says(&self, words: &[&str]) -> String {
         answer(Command::new(&self.program).arg("-s").arg(&self.socket).args(words))
     }
 
     /// Runs the benchmark; it prints one line per test and fails where the server errs.
-    fn benchmark(&self, words: &str) {
+    pub(super) fn benchmark(&self, words: &str) {
         let program = installed("redis-benchmark", "redis-tools");
         let mut command = Command::new(program);
         command.arg("-s").arg(&self.socket).args(words.split_whitespace());
@@ -47,10 +58,9 @@ impl Client {
 #[test]
 fn redis_serves_its_benchmark() {
     let folder = scratch();
-    // The path of a socket is short, and that of a target directory may not be.
-    let socket = std::env::temp_dir().join(format!("quarry-redis-{}.sock", std::process::id()));
+    let socket = socket("benchmark");
     let server = start_server(&folder, &socket);
-    let client = Client { program: installed("redis-cli", "redis-tools"), socket };
+    let client = Client::new(socket);
 
     let maps = server.proc_file("maps");
     assert!(maps.contains("libquarry"), "the library is not mapped:\n{maps}");

@@ -5,11 +5,47 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use super::library::library;
 use super::run::own_folder;
 
 /// The executable of `tests/c/SOURCE`; `.c` goes through `cc`, `.cpp` through `c++`.
 pub(crate) fn program(source: &'static str) -> PathBuf {
     compiled(source, &["-fPIE", "-pie"])
+}
+
+/// The executable of `tests/c/SOURCE`, which includes `quarry.h` and is linked with the library.
+pub(crate) fn linked_program(source: &'static str) -> PathBuf {
+    once(source, |source| linked(&format!("tests/c/{source}"), &["-std=gnu11", "-D_GNU_SOURCE"]))
+}
+
+/// The executable of `examples/SOURCE`, compiled as strictly as a user may do it.
+pub(crate) fn example(source: &'static str) -> PathBuf {
+    let standard = if source.ends_with(".cpp") { "-std=c++17" } else { "-std=c99" };
+    once(source, |source| linked(&format!("examples/{source}"), &[standard, "-pedantic"]))
+}
+
+fn linked(path: &str, options: &[&str]) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let output = own_folder().join(path.replace(['.', '/'], "-"));
+    let compiler = if path.ends_with(".cpp") { "c++" } else { "cc" };
+    let mut command = Command::new(compiler);
+    command.args(options).args(["-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread", "-I"]);
+    command.arg(folder.join("include")).arg("-o").arg(&output).arg(folder.join(path));
+    run(command.arg(library().expect("the library is under test")), path);
+    output
+}
+
+/// Runs a compiler, which must not complain.
+fn run(command: &mut Command, source: &str) {
+    let answer = command.output().unwrap_or_else(|error| {
+        panic!("{:?} does not run (Debian: build-essential): {error}", command.get_program())
+    });
+    assert!(
+        answer.status.success() && answer.stderr.is_empty(),
+        "{:?} complains about {source}:\n{}",
+        command.get_program(),
+        String::from_utf8_lossy(&answer.stderr)
+    );
 }
 
 /// The executable of `tests/c/SOURCE` that lies at a fixed address.
@@ -26,11 +62,15 @@ pub(crate) fn plugin(source: &'static str) -> PathBuf {
 type Cells = Mutex<HashMap<&'static str, Arc<OnceLock<PathBuf>>>>;
 
 fn compiled(source: &'static str, form: &[&str]) -> PathBuf {
+    once(source, |source| compile(source, form))
+}
+
+fn once(source: &'static str, compile: impl FnOnce(&str) -> PathBuf) -> PathBuf {
     static CELLS: OnceLock<Cells> = OnceLock::new();
     let cells = CELLS.get_or_init(Cells::default);
     let cell =
         Arc::clone(cells.lock().expect("no panic under this lock").entry(source).or_default());
-    cell.get_or_init(|| compile(source, form)).clone()
+    cell.get_or_init(|| compile(source)).clone()
 }
 
 fn compile(source: &str, form: &[&str]) -> PathBuf {
@@ -39,21 +79,14 @@ fn compile(source: &str, form: &[&str]) -> PathBuf {
     let (compiler, standard) =
         if source.ends_with(".cpp") { ("c++", "-std=c++17") } else { ("cc", "-std=gnu11") };
     // -fno-builtin: the compiler may drop a malloc that it sees freed, and then nothing is tested.
-    let answer = Command::new(compiler)
+    let mut command = Command::new(compiler);
+    command
         .args([standard, "-O1", "-g", "-fno-builtin", "-Wall", "-Wextra", "-pthread"])
         .args(form)
         .arg("-o")
         .arg(&output)
         .arg(folder.join(source))
-        .arg("-ldl")
-        .output()
-        .unwrap_or_else(|error| {
-            panic!("{compiler} does not run (Debian: build-essential): {error}")
-        });
-    assert!(
-        answer.status.success() && answer.stderr.is_empty(),
-        "{compiler} complains about {source}:\n{}",
-        String::from_utf8_lossy(&answer.stderr)
-    );
+        .arg("-ldl");
+    run(&mut command, source);
     output
 }

@@ -1,5 +1,6 @@
 //! Finds or builds the shared object under test.
 
+use quarry_core::slab::{RegisteredPolicy, SLAB_POLICIES};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -14,6 +15,24 @@ pub(crate) fn testing_a_peer() -> bool {
 pub(crate) fn library() -> Option<&'static Path> {
     static LIBRARY: OnceLock<Option<PathBuf>> = OnceLock::new();
     LIBRARY.get_or_init(find).as_deref()
+}
+
+/// The slab policy of a shared object, by its name: `libquarry.so` has the default one.
+pub(crate) fn slab_policy(library: &Path) -> &str {
+    let name = library.file_name().and_then(|name| name.to_str()).expect("a file");
+    let policy = name.strip_prefix("libquarry-").and_then(|name| name.strip_suffix(".so"));
+    policy.unwrap_or(SLAB_POLICIES[0].name)
+}
+
+/// The shared objects of all slab policies that lie beside the one under test.
+pub(crate) fn libraries() -> impl Iterator<Item = PathBuf> {
+    let own = library().expect("the library is under test");
+    let name = |policy: &RegisteredPolicy| match policy.name == SLAB_POLICIES[0].name {
+        true => "libquarry.so".to_owned(),
+        false => format!("libquarry-{}.so", policy.name),
+    };
+    let all = SLAB_POLICIES.iter().map(move |policy| own.with_file_name(name(policy)));
+    all.filter(|file| file.exists())
 }
 
 fn find() -> Option<PathBuf> {

@@ -22,6 +22,9 @@ const POPULATED_BYTES: usize = 16 << 10;
 /// count as awake once they have been used.
 const TRACKED: u32 = 1024 + 64;
 
+/// Objects that the narrow place of every array has room for, however many arrays there are.
+const FEWEST_DEFINED: usize = 8;
+
 /// The room of all slots together; see `room`.
 #[repr(C)]
 pub(super) struct Rooms {
@@ -69,6 +72,8 @@ pub struct SlotArea {
     reserved: AtomicU32,
     /// Capacity of each array in its narrow place, 0 where it is not defined.
     narrow: [AtomicU32; MAX_ARRAYS],
+    /// Words of the narrow place of each array: the capacity of its first definition.
+    place_words: [AtomicU32; MAX_ARRAYS],
     /// Capacity of each array in a wide place, 0 where it stays in its narrow one.
     pub(super) wide: [AtomicU32; MAX_ARRAYS],
     /// Words of narrow places.
@@ -92,6 +97,7 @@ impl SlotArea {
             cpus: AtomicU32::new(0),
             reserved: AtomicU32::new(0),
             narrow: [const { AtomicU32::new(0) }; MAX_ARRAYS],
+            place_words: [const { AtomicU32::new(0) }; MAX_ARRAYS],
             wide: [const { AtomicU32::new(0) }; MAX_ARRAYS],
             laid_out: AtomicU32::new(0),
             bounds_lock: CountedLock::new(()),
@@ -163,7 +169,7 @@ impl SlotArea {
     }
 
     /// Gives `array` room for `capacity` objects in every slot. Once per array, before its first
-    /// use; never for a cell that is used as a list.
+    /// use ([`define_again`](Self::define_again) later); never for a cell that is used as a list.
     ///
     /// # Errors
     /// `ENOMEM` where the slot's words are used up, `EEXIST` where the array has room already.
@@ -179,7 +185,42 @@ impl SlotArea {
         }
         self.laid_out.store(words as u32, Ordering::Relaxed);
         self.narrow[array.index()].store(capacity as u32, Ordering::Relaxed);
+        self.place_words[array.index()].store(capacity as u32, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Gives `array`, which was defined for a cache that is gone, room for `capacity` objects of
+    /// another cache, or as many as it was defined for first, if that was less. O(slots awake).
+    ///
+    /// # Errors
+    /// `ENOENT` where the array was never defined, `EBUSY` where a slot still has room in it: a
+    /// drain has not reached that slot.
+    pub fn define_again(&self, array: ArrayId, capacity: usize) -> OsResult<()> {
+        let _held = self.bounds_lock.lock();
+        if self.capacity(array) == 0 {
+            return Err(OsError(libc::ENOENT));
+        }
+        if self.awake().any(|slot| self.room(slot, array) > 0) {
+            return Err(OsError(libc::EBUSY));
+        }
+        let capacity = capacity.min(self.place_words(array));
+        self.narrow[array.index()].store(capacity as u32, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Returns for how many objects one more array can be defined, if `others` arrays after it
+    /// shall find room for eight objects each: a quarter of what is left beyond that.
+    #[must_use]
+    pub fn fair_capacity(&self, others: usize) -> usize {
+        let laid_out = self.laid_out.load(Ordering::Relaxed) as usize;
+        let others = (others + 1) * (LOOKED_AT + FEWEST_DEFINED);
+        let left = (FIRST_WIDE - FIRST_WORD).saturating_sub(laid_out + others);
+        FEWEST_DEFINED + left / 4
+    }
+
+    /// Words of the narrow place of `array` in a slot where it is open.
+    pub(super) fn place_words(&self, array: ArrayId) -> usize {
+        self.place_words[array.index()].load(Ordering::Relaxed) as usize
     }
 
     /// Lets [`widen`](super::Arrays::widen) move `array` to a wide place, where it holds up to

@@ -39,6 +39,12 @@ pub unsafe trait PerCpu: Sync + Sized {
     /// no such system call ignore this.
     fn leave_barrier_to(&self, _thread: Option<usize>) {}
 
+    /// Does `work` while the calling thread may stop the sequences of other CPUs as well. One
+    /// thread at a time.
+    fn lending_barrier<T>(&self, work: impl FnOnce() -> T) -> T {
+        work()
+    }
+
     /// Returns whether a drain by the calling thread reaches every slot, unless the kernel refuses.
     /// O(1).
     fn reaches_every_slot(&self) -> bool {

@@ -21,7 +21,7 @@ impl SlotArea {
     fn next_narrow_place(&self, slot: SlotIndex, array: ArrayId) -> Place {
         let in_use = self.words_in_use(slot);
         let begin = FIRST_WORD + in_use + LOOKED_AT;
-        let end = begin + self.capacity(array);
+        let end = begin + self.place_words(array);
         self.set_words_in_use(slot, end - FIRST_WORD);
         Place::new(begin, end)
     }

@@ -18,8 +18,9 @@
 //!
 //! The barrier is a system call that no other allocator makes, and a filter may kill for it. So it
 //! can be left to one thread ([`PerCpu::leave_barrier_to`]). Drains of all other threads then empty
-//! the slot of the running CPU and the stripes, and say that they have not reached every slot. The
-//! only thread of a process is in no sequence when it drains, so it need not stop anything.
+//! the slot of the running CPU and the stripes, and say that they have not reached every slot,
+//! unless they have borrowed the right to it ([`PerCpu::lending_barrier`]). The only thread of a
+//! process is in no sequence when it drains, so it need not stop anything.
 
 use super::area::SlotArea;
 use super::layout::{ArrayId, SlotIndex};
@@ -46,6 +47,8 @@ pub struct Sequenced<Q: Sequences> {
     active: AtomicBool,
     /// The task that may call the barrier, `ANYBODY` or `NOBODY`.
     caller: AtomicUsize,
+    /// Another task that may for the moment, or `NOBODY`; 0 as well before the first one.
+    borrower: AtomicUsize,
     stripes: Stripes,
     /// Held by a drain, which stops arrays for longer than it holds the lock of the bounds.
     draining: CountedLock<()>,
@@ -108,8 +111,8 @@ impl<Q: Sequences> Sequenced<Q> {
         if !self.is_active() || self.sequences.is_alone() {
             return true;
         }
-        let caller = self.caller.load(Ordering::Relaxed);
-        caller == ANYBODY || caller == task::current()
+        let (caller, me) = (self.caller.load(Ordering::Relaxed), task::current());
+        caller == ANYBODY || caller == me || self.borrower.load(Ordering::Relaxed) == me
     }
 
     /// Stores `closed` in place of the bounds or the guard (word 1) of the running CPU's cell, by a
@@ -257,6 +260,7 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         sequences: Q::INERT,
         active: AtomicBool::new(false),
         caller: AtomicUsize::new(ANYBODY),
+        borrower: AtomicUsize::new(0),
         stripes: Stripes::new(),
         draining: CountedLock::new(()),
         once: CountedLock::new(false),
@@ -291,6 +295,13 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
 
     fn leave_barrier_to(&self, thread: Option<usize>) {
         self.caller.store(thread.unwrap_or(NOBODY), Ordering::Relaxed);
+    }
+
+    fn lending_barrier<T>(&self, work: impl FnOnce() -> T) -> T {
+        let before = self.borrower.swap(task::current(), Ordering::Relaxed);
+        let done = work();
+        self.borrower.store(before, Ordering::Relaxed);
+        done
     }
 
     fn reaches_every_slot(&self) -> bool {

@@ -92,6 +92,8 @@ impl<P: Arrays> SlabCache<'_, P> {
         if page.zeroed && fills_pages && cache.order() > Order::ZERO {
             context.pages.populate(slab, cache.order().frames());
         }
+        // SAFETY: the block is a slab of this cache, and nobody else knows it yet.
+        unsafe { cache.construct(context.pages.arena().address(slab)) };
         self.slabs().at(slab).start();
         context.pages.frames().set_kind(slab, cache.order().frames(), cache.id().kind());
         Some(slab)

@@ -7,7 +7,8 @@
 //! could overwrite there lies in [`Records`](super::records::Records).
 
 use crate::frame::{MAX_ORDER, Order};
-use crate::slab::cache::{CacheParams, MIN_ALIGN, SlabLayout};
+use crate::slab::cache::SlabLayout;
+use crate::slab::params::{CacheParams, MIN_ALIGN};
 
 /// Bytes of `struct slab` on 64 bits.
 const DESCRIPTOR_BYTES: usize = 48;
@@ -63,10 +64,18 @@ pub(super) fn layout(params: &CacheParams) -> SlabLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slab::cache::{Cache, CacheId};
+    use crate::slab::cache::{Cache, CacheId, Identity};
+    use crate::slab::params::CacheOptions;
 
     fn cache(size: usize, align: usize) -> Cache {
-        Cache::new(CacheId::new(1), "test", &CacheParams { size, align }, layout).expect("a cache")
+        Cache::new(
+            Identity { id: CacheId::new(1), generation: 1, is_reused: false },
+            "test",
+            (&CacheParams { size, align }, &CacheOptions::default()),
+            false,
+            layout,
+        )
+        .expect("a cache")
     }
 
     /// Objects and pages of a slab, as `slabinfo` of Linux 2.6.3x prints them for `size-N` and

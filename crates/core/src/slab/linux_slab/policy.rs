@@ -5,9 +5,10 @@ use super::estimate;
 use super::records::BYTES_PER_FRAME;
 use super::tables::{LateTables, Tables};
 use crate::frame::{MetadataKind, Pfn};
-use crate::slab::cache::{Cache, CacheId, CacheParams, SlabLayout};
+use crate::slab::cache::{Cache, CacheId, SlabLayout};
 use crate::slab::context::SlabContext;
 use crate::slab::glance::Glance;
+use crate::slab::params::CacheParams;
 use crate::slab::policy::SlabPolicy;
 use crate::slab::reclaim::{Idle, Reclaim};
 use crate::slab::stats::SlabStats;
@@ -26,7 +27,7 @@ pub struct LinuxSlab {
 }
 
 impl LinuxSlab {
-    fn tables(&self) -> &Tables {
+    pub(super) fn tables(&self) -> &Tables {
         self.tables.get().expect("a cache has been created")
     }
 

@@ -24,7 +24,7 @@ impl<P: Arrays> View<'_, P> {
             }
         }
         let mut object = [MaybeUninit::uninit()];
-        let taken = self.from_slabs(&mut object);
+        let taken = self.take_from_slabs(&mut object);
         // SAFETY: the slabs wrote the first `taken` elements.
         let object = *unsafe { written(&object, taken) }.first()?;
         count(&self.own.alloc_slow, 1);
@@ -32,7 +32,7 @@ impl<P: Arrays> View<'_, P> {
     }
 
     /// Takes objects from slabs into the front of `out`; returns how many.
-    fn from_slabs(&self, out: &mut [MaybeUninit<Object>]) -> usize {
+    fn take_from_slabs(&self, out: &mut [MaybeUninit<Object>]) -> usize {
         self.own.slabs.alloc(self.context, self.cache, self.capacity().max(1), out).0
     }
 
@@ -66,7 +66,7 @@ impl<P: Arrays> View<'_, P> {
         let mut sheaf = self.take_empty()?;
         let fill = |room: &mut [MaybeUninit<Object>]| {
             let capacity = self.capacity();
-            let taken = self.from_slabs(&mut room[..capacity]);
+            let taken = self.take_from_slabs(&mut room[..capacity]);
             // Lowest address on top: what is handed out first lies together.
             room[..taken].reverse();
             taken
@@ -133,7 +133,7 @@ impl<P: Arrays> View<'_, P> {
             taken += 1;
         }
         if taken < out.len() {
-            let more = self.from_slabs(&mut out[taken..]);
+            let more = self.take_from_slabs(&mut out[taken..]);
             count(&self.own.alloc_slow, more);
             taken += more;
         }

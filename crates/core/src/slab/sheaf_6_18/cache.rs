@@ -163,9 +163,14 @@ impl<'a, P: Arrays> View<'a, P> {
         self.context.pages.node_of(self.context.percpu.current())
     }
 
+    /// Returns whether the stack has several nodes: then every free looks at its object's.
+    pub(super) fn looks_at_frees(&self) -> bool {
+        self.own.barns().len() > 1
+    }
+
     /// Returns whether an object's memory is of another node than the running CPU.
     pub(super) fn is_remote(&self, object: Object) -> bool {
-        self.own.barns().len() > 1 && home(self.context, object) != self.node()
+        self.looks_at_frees() && home(self.context, object) != self.node()
     }
 
     /// Gives the running CPU's array the room of a sheaf, where it has less: at first, and after a

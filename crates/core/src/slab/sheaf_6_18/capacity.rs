@@ -1,5 +1,11 @@
 //! How many objects a sheaf holds.
 
+use crate::frame::FRAME_BYTES;
+
+/// Bytes of the largest objects of `kmalloc`'s caches (`KMALLOC_MAX_CACHE_SIZE`, Linux 6.18: two
+/// pages).
+pub(super) const LARGEST_KMALLOC: usize = 2 * FRAME_BYTES;
+
 /// Objects of a sheaf (Linux 6.18: the `sheaf_capacity` that the caches of maple nodes and of
 /// `vm_area_struct` ask for; other caches have no sheaves).
 const DEFAULT: usize = 32;
@@ -8,7 +14,7 @@ pub(super) const MOST: usize = 64;
 /// Most bytes of the objects of a sheaf: 32 of the largest objects that the kernel's `kmalloc`
 /// serves from a cache. Larger objects have smaller sheaves, and those above it none, as a cache
 /// of the kernel that asks for none.
-const MOST_BYTES: usize = DEFAULT * super::policy::LARGEST_KMALLOC;
+const MOST_BYTES: usize = DEFAULT * LARGEST_KMALLOC;
 
 /// Objects of a sheaf of a cache whose objects are `stride` bytes apart; 0 for a cache without
 /// sheaves.

@@ -27,35 +27,50 @@ enum Evicted {
 impl<P: Arrays> View<'_, P> {
     /// Gives an object back.
     pub(super) fn free_slow(&self, object: Object) {
-        match self.context.percpu.push_unregistered(self.array(), object) {
-            Push::Stored => return,
-            Push::Duplicate => not_in_use(self.cache, object),
-            Push::Refused => {}
-        }
-        if self.capacity() > 0 && !self.is_remote(object) && self.free_to_main(object) {
-            return;
+        if !self.is_remote(object) {
+            // Nobody has tried the fast path where frees are looked at.
+            if (self.looks_at_frees() && self.push(object)) || self.push_unregistered(object) {
+                return;
+            }
+            if self.capacity() > 0 && self.free_to_main(object) {
+                return;
+            }
         }
         count(&self.own.free_slow, 1);
         self.to_slabs(&[object]);
     }
 
+    /// Puts an object into `main`; returns whether there was room.
+    fn push(&self, object: Object) -> bool {
+        self.is_stored(object, self.context.percpu.push(self.array(), object))
+    }
+
+    /// The same for a task that has no slot of its own.
+    fn push_unregistered(&self, object: Object) -> bool {
+        self.is_stored(object, self.context.percpu.push_unregistered(self.array(), object))
+    }
+
+    fn is_stored(&self, object: Object, push: Push) -> bool {
+        match push {
+            Push::Stored => true,
+            Push::Refused => false,
+            Push::Duplicate => not_in_use(self.cache, object),
+        }
+    }
+
     /// Makes room in `main` and puts an object there; returns whether it did.
     fn free_to_main(&self, object: Object) -> bool {
-        let percpu = self.context.percpu;
-        if !self.open_main() && self.evict_for(object, true) {
-            // In one step with what made the room, so not an operation of its own.
-            if percpu.push_batch(self.array(), &[object]) {
-                count(&self.own.batched_in, 1);
-                count(&self.own.free_slow, 1);
-                return true;
-            }
+        // In one step with what makes the room, so not an operation of its own.
+        if !self.open_main()
+            && self.evict_for(object, true)
+            && self.context.percpu.push_batch(self.array(), &[object])
+        {
+            count(&self.own.batched_in, 1);
+            count(&self.own.free_slow, 1);
+            return true;
         }
         // `main` was not full, or another task has filled it again.
-        match percpu.push(self.array(), object) {
-            Push::Stored => true,
-            Push::Duplicate => not_in_use(self.cache, object),
-            Push::Refused => false,
-        }
+        self.push(object)
     }
 
     /// Takes the objects of `main`, which is full, elsewhere; reports `object` if it is among them.

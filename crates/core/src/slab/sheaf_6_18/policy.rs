@@ -1,13 +1,15 @@
 //! The policy: what a stack asks of it, handed to the cache that it is about.
 
 use super::cache::{SheafCache, View, count, written};
+use super::capacity;
 use super::pool::Pool;
 use super::sheaf::Sheaf;
-use crate::frame::{FRAME_BYTES, Pfn};
+use crate::frame::Pfn;
 use crate::slab::bitmap_slabs::BitmapSlabs;
-use crate::slab::cache::{Cache, CacheId, CacheParams, MAX_CACHES, SlabLayout};
+use crate::slab::cache::{Cache, CacheId, MAX_CACHES, SlabLayout};
 use crate::slab::context::SlabContext;
 use crate::slab::glance::Glance;
+use crate::slab::params::CacheParams;
 use crate::slab::policy::SlabPolicy;
 use crate::slab::reclaim::{Idle, Reclaim};
 use crate::slab::stats::{BarnStats, SlabStats};
@@ -16,16 +18,14 @@ use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, Push, SlotIndex};
-use quarry_sys::primitive::Ordering;
-
-/// Bytes of the largest objects of `kmalloc`'s caches (`KMALLOC_MAX_CACHE_SIZE`, Linux 6.18: two
-/// pages).
-pub(super) const LARGEST_KMALLOC: usize = 2 * FRAME_BYTES;
+use quarry_sys::primitive::{AtomicBool, Ordering};
 
 /// The policy; see the module.
 pub struct KernelSheaf {
     caches: [SheafCache; MAX_CACHES],
     pool: Pool,
+    /// The stack has several nodes. Set when the first cache is taken up.
+    has_nodes: AtomicBool,
 }
 
 impl KernelSheaf {
@@ -132,15 +132,28 @@ impl<P: Arrays> Glance<P> for KernelSheaf {
 
 impl<P: Arrays> SlabPolicy<P> for KernelSheaf {
     const NAME: &'static str = "sheaf-6.18";
-    const NEW: Self = Self { caches: [const { SheafCache::new() }; MAX_CACHES], pool: Pool::new() };
-    const LARGEST_KMALLOC: usize = LARGEST_KMALLOC;
+    const NEW: Self = Self {
+        caches: [const { SheafCache::new() }; MAX_CACHES],
+        pool: Pool::new(),
+        has_nodes: AtomicBool::new(false),
+    };
+    const LARGEST_KMALLOC: usize = capacity::LARGEST_KMALLOC;
 
     fn layout(params: &CacheParams, _declared_cpus: u32) -> SlabLayout {
         BitmapSlabs::layout(params)
     }
 
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
-        self.of(context, cache).own.configure(context, cache)
+        let view = self.of(context, cache);
+        view.own.configure(context, cache)?;
+        self.has_nodes.store(view.looks_at_frees(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn looks_at_frees(&self) -> bool {
+        // The kernel compares the nodes of slab and CPU in front of the sheaves, too.
+        self.has_nodes.load(Ordering::Relaxed)
     }
 
     #[inline(always)]

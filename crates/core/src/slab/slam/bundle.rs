@@ -17,7 +17,7 @@ use quarry_sys::primitive::Access;
 use quarry_sys::primitive::touch::touch_bytes;
 
 /// Most objects of a bundle: as many words as a cache line has.
-pub(super) const BUNDLE_MOST: usize = 8;
+pub(super) const BUNDLE_MOST: usize = if cfg!(quarry_model) { 2 } else { 8 };
 /// Bits of a digest.
 const DIGEST_BITS: u32 = 20;
 const DIGEST: u64 = (1 << DIGEST_BITS) - 1;
@@ -130,7 +130,9 @@ pub(super) unsafe fn next(cache: &Cache, head: Object, size: usize) -> Option<Ob
 mod tests {
     use super::*;
     use crate::frame::Order;
-    use crate::slab::cache::{CacheId, CacheParams, SlabLayout};
+    use crate::slab::cache::{Cache, CacheId, Identity, SlabLayout};
+    use crate::slab::params::CacheOptions;
+    use crate::slab::params::CacheParams;
 
     #[repr(align(64))]
     struct Memory([[u64; 8]; 8]);
@@ -138,7 +140,14 @@ mod tests {
     fn cache() -> Cache {
         let layout = |_: &CacheParams| SlabLayout { order: Order::new(2), header_bytes: 0 };
         let params = CacheParams { size: 64, align: 64 };
-        Cache::new(CacheId::new(1), "test", &params, layout).expect("small enough")
+        Cache::new(
+            Identity { id: CacheId::new(1), generation: 1, is_reused: false },
+            "test",
+            (&params, &CacheOptions::default()),
+            false,
+            layout,
+        )
+        .expect("small enough")
     }
 
     #[test]

@@ -226,7 +226,7 @@ impl<P: Arrays> SlamCache<'_, P> {
 
     /// Puts objects into a slot's inbox, whole bundles of them; returns how many.
     fn deliver(&self, owner: SlotIndex, objects: &[Object]) -> usize {
-        let inbox = &self.tables.cpu(self.cache.id(), owner).inbox.0;
+        let inbox = &self.tables.cpu(self.cache.id(), owner).inbox;
         let held = inbox.bundles() * self.bundle as u64;
         let whole = objects.len() / self.bundle * self.bundle;
         let most = INBOX_OBJECTS.min(INBOX_BYTES / self.cache.stride() as u64);

@@ -5,11 +5,12 @@ use super::tables::{LateTables, Tables};
 use super::traffic::Miss;
 use crate::frame::Pfn;
 use crate::slab::barn::Traffic as Exchanges;
-use crate::slab::cache::{Cache, CacheId, CacheParams, MAX_CACHES, SlabLayout};
+use crate::slab::cache::{Cache, CacheId, SlabLayout};
 use crate::slab::context::SlabContext;
 use crate::slab::glance::Glance;
 use crate::slab::mechanisms::SlamMode;
 use crate::slab::misuse::not_in_use;
+use crate::slab::params::CacheParams;
 use crate::slab::policy::SlabPolicy;
 use crate::slab::reclaim::Reclaim;
 use crate::slab::sheaf::Sheaf;
@@ -67,13 +68,6 @@ impl Slam {
     pub(super) fn tables(&self) -> Option<&Tables> {
         self.tables.get()
     }
-
-    /// The mode that a slot is in with a cache, for tests and reports.
-    #[must_use]
-    pub fn mode(&self, cache: CacheId, slot: SlotIndex) -> SlamMode {
-        let tables = self.tables.get();
-        tables.map_or(SlamMode::Array, |tables| tables.look(cache, slot).traffic.mode())
-    }
 }
 
 impl<P: Arrays> Glance<P> for Slam {
@@ -127,7 +121,7 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
         }
         let (own, slot) = (self.of(context, cache), percpu.current());
         let cpu = own.tables.cpu(cache.id(), slot);
-        let mode = cpu.traffic.note(Miss::Empty, context.mechanisms.slam_mode);
+        let mode = cpu.note(Miss::Empty, context.mechanisms.slam_mode);
         let may_widen = mode != SlamMode::Remote;
         let miss = self.sheaf.note_miss(context, cache, slot, (false, may_widen));
         let object = own
@@ -150,7 +144,7 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
         let miss = self.sheaf.note_miss(context, cache, slot, (true, may_widen));
         let foreign = own.owner(object).is_some_and(|owner| owner != slot);
         let seen = Miss::Full { foreign, leaving: miss.sheaf };
-        let mode = cpu.traffic.note(seen, context.mechanisms.slam_mode);
+        let mode = cpu.note(seen, context.mechanisms.slam_mode);
         let remote = mode == SlamMode::Remote;
         if mode == SlamMode::Array
             || miss.has_grown
@@ -185,15 +179,17 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
 
     fn stats(&self, context: &SlabContext<'_, P>, cache: &Cache) -> SlabStats {
         let own = self.of(context, cache);
-        let (mut exchanges, mut bundles) = (Exchanges::default(), 0);
+        let (mut exchanges, mut bundles, mut changes) = (Exchanges::default(), 0, 0);
         for cpu in own.tables.cpus(cache.id()) {
             exchanges.alloc_slow += cpu.alloc_slow.load(Ordering::Relaxed);
             exchanges.free_slow += cpu.free_slow.load(Ordering::Relaxed);
             exchanges.batched_in += cpu.batched_in.load(Ordering::Relaxed);
             exchanges.batched_out += cpu.batched_out.load(Ordering::Relaxed);
+            changes += cpu.changes.load(Ordering::Relaxed);
             bundles += cpu.stocks().iter().map(|stock| stock.bundles()).sum::<u64>();
         }
         let mut stats = self.sheaf.stats_with(context, cache, exchanges);
+        stats.mode_changes = changes;
         stats.parked_objects += bundles * own.bundle as u64;
         stats
     }
@@ -217,5 +213,3 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
         self.sheaf.validate_with(context, announced)
     }
 }
-
-const _: () = assert!(MAX_CACHES <= 128, "the tables of a slot have a cell for each cache");

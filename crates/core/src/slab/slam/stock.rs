@@ -142,7 +142,9 @@ impl Stock {
 mod tests {
     use super::*;
     use crate::frame::Order;
-    use crate::slab::cache::{Cache, CacheId, CacheParams, SlabLayout};
+    use crate::slab::cache::{Cache, CacheId, Identity, SlabLayout};
+    use crate::slab::params::CacheOptions;
+    use crate::slab::params::CacheParams;
 
     #[repr(align(16))]
     struct Memory([[u64; 2]; 4]);
@@ -150,7 +152,14 @@ mod tests {
     fn cache() -> Cache {
         let layout = |_: &CacheParams| SlabLayout { order: Order::new(2), header_bytes: 0 };
         let params = CacheParams { size: 16, align: 16 };
-        Cache::new(CacheId::new(1), "test", &params, layout).expect("small enough")
+        Cache::new(
+            Identity { id: CacheId::new(1), generation: 1, is_reused: false },
+            "test",
+            (&params, &CacheOptions::default()),
+            false,
+            layout,
+        )
+        .expect("small enough")
     }
 
     fn stock() -> Stock {

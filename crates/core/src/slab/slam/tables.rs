@@ -11,12 +11,14 @@
 
 use super::owners::Owners;
 use super::stock::Stock;
-use super::traffic::Traffic;
+use super::traffic::{Miss, Traffic};
 use crate::frame::{FreshZero, MetadataKind, OsArray};
 use crate::slab::cache::{CacheId, MAX_CACHES};
 use crate::slab::context::SlabContext;
+use crate::slab::mechanisms::SlamMode;
 use core::cell::UnsafeCell;
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, offset_of};
+use quarry_sys::local;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 use quarry_sys::primitive::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -34,20 +36,31 @@ pub(super) struct CpuCache {
     pub(super) batched_in: AtomicU64,
     pub(super) batched_out: AtomicU64,
     /// Objects that others have freed for the CPU.
-    pub(super) inbox: Inbox,
+    pub(super) inbox: Stock,
+    /// Times that the mode was changed.
+    pub(super) changes: AtomicU64,
 }
 
-/// A stock that other CPUs push to, on a line of its own.
-#[repr(C, align(64))]
-pub(super) struct Inbox(pub(super) Stock);
+const _: () = assert!(size_of::<CpuCache>() == 128 || cfg!(quarry_model), "two lines");
+const _: () = assert!(offset_of!(CpuCache, inbox) == 64 || cfg!(quarry_model), "the second");
 
 // SAFETY: made of atomics whose initial value is 0: an empty chain, mode array, nothing counted.
 unsafe impl FreshZero for CpuCache {}
 
 impl CpuCache {
+    /// Notes a miss; returns the mode from then on, `fixed` where that is one.
+    #[inline]
+    pub(super) fn note(&self, miss: Miss, fixed: Option<SlamMode>) -> SlamMode {
+        let (mode, has_changed) = self.traffic.note(miss, fixed);
+        if has_changed {
+            local::add(&self.changes, 1);
+        }
+        mode
+    }
+
     /// Stock and inbox.
     pub(super) fn stocks(&self) -> [&Stock; 2] {
-        [&self.stock, &self.inbox.0]
+        [&self.stock, &self.inbox]
     }
 }
 

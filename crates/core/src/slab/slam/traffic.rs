@@ -149,14 +149,16 @@ impl Seen {
 pub(super) struct Traffic(AtomicU64);
 
 impl Traffic {
-    /// Notes a miss; returns the mode from then on, `fixed` where that is one.
+    /// Notes a miss; returns the mode from then on, `fixed` where that is one, and whether it is
+    /// another one.
     #[inline]
-    pub(super) fn note(&self, miss: Miss, fixed: Option<SlamMode>) -> SlamMode {
+    pub(super) fn note(&self, miss: Miss, fixed: Option<SlamMode>) -> (SlamMode, bool) {
         let mut seen = Seen::of(self.0.load(Ordering::Relaxed));
+        let before = seen.mode;
         seen.note(miss);
         seen.mode = fixed.unwrap_or(seen.mode);
         self.0.store(seen.word(), Ordering::Relaxed);
-        seen.mode
+        (seen.mode, seen.mode != before)
     }
 
     /// The mode now.
@@ -255,7 +257,7 @@ mod tests {
     fn a_fixed_mode_stays() {
         let traffic = Traffic(AtomicU64::new(0));
         for _ in 0..1000 {
-            assert_eq!(traffic.note(FOREIGN, Some(SlamMode::Linked)), SlamMode::Linked);
+            assert_eq!(traffic.note(FOREIGN, Some(SlamMode::Linked)).0, SlamMode::Linked);
         }
     }
 }

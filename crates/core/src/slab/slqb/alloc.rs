@@ -140,6 +140,8 @@ impl<P: Lists> SlqbCache<'_, P> {
             other if self.tables.nodes() > 0 && other != node => self.tables.of_node(other),
             _ => self.tables.of_slot(slot),
         };
+        // SAFETY: the block is a slab of this cache, and nobody else knows it yet.
+        unsafe { cache.construct(context.pages.arena().address(slab)) };
         let mut behind = None;
         for number in (0..cache.objects()).rev() {
             let object = self.object(slab, number);

@@ -5,9 +5,10 @@ use super::sizes;
 use super::slabs::BYTES_PER_FRAME;
 use super::tables::LateTables;
 use crate::frame::{MetadataKind, Pfn};
-use crate::slab::cache::{Cache, CacheId, CacheParams, SlabLayout};
+use crate::slab::cache::{Cache, CacheId, SlabLayout};
 use crate::slab::context::SlabContext;
 use crate::slab::glance::Glance;
+use crate::slab::params::CacheParams;
 use crate::slab::policy::SlabPolicy;
 use crate::slab::reclaim::Reclaim;
 use crate::slab::stats::SlabStats;
@@ -38,6 +39,7 @@ impl<P: Lists> Glance<P> for Slqb {}
 impl<P: Lists> SlabPolicy<P> for Slqb {
     const NAME: &'static str = "slqb";
     const NEW: Self = Self { tables: LateTables::new() };
+    const LINKS_THROUGH_OBJECTS: bool = true;
     const BYTES_PER_FRAME: usize = BYTES_PER_FRAME;
 
     fn layout(params: &CacheParams, _declared_cpus: u32) -> SlabLayout {

@@ -150,6 +150,8 @@ where
             // Linking touches every page at once.
             context.pages.populate(slab, cache.order().frames());
         }
+        // SAFETY: the block is a slab of this cache, and nobody else knows it yet.
+        unsafe { cache.construct(context.pages.arena().address(slab)) };
         self.word(slab).start(self.tag(), cache.objects());
         context.pages.frames().set_kind(slab, cache.order().frames(), cache.id().kind());
         self.node_of(slab).slabs_allocated.fetch_add(1, Ordering::Relaxed);

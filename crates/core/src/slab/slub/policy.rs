@@ -7,9 +7,10 @@ use super::state::SlabWord;
 use super::tables::LateTables;
 use super::words::bytes_per_frame;
 use crate::frame::{MetadataKind, Pfn};
-use crate::slab::cache::{Cache, CacheId, CacheParams, SlabLayout};
+use crate::slab::cache::{Cache, CacheId, SlabLayout};
 use crate::slab::context::SlabContext;
 use crate::slab::glance::Glance;
+use crate::slab::params::CacheParams;
 use crate::slab::policy::SlabPolicy;
 use crate::slab::reclaim::Reclaim;
 use crate::slab::stats::SlabStats;
@@ -58,6 +59,7 @@ where
     const NEW: Self = Self { tables: LateTables::new(), era: PhantomData };
     const MERGES: bool = true;
     const LARGEST_KMALLOC: usize = E::LARGEST_KMALLOC;
+    const LINKS_THROUGH_OBJECTS: bool = true;
     const BYTES_PER_FRAME: usize = bytes_per_frame::<E::Word>();
 
     fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout {
@@ -69,7 +71,11 @@ where
             return Err(OsError(libc::EINVAL));
         }
         let tables = self.tables.build(context)?;
-        context.metadata.count(MetadataKind::CpuSlabs, tables.bytes_per_cache());
+        if cache.is_reused() {
+            self.of(context, cache).start();
+        } else {
+            context.metadata.count(MetadataKind::CpuSlabs, tables.bytes_per_cache());
+        }
         Ok(())
     }
 

@@ -22,6 +22,32 @@ struct FreeCount {
 }
 
 impl<P: Lists, E: Era> SlubCache<'_, P, E> {
+    /// Counts from 0 on, for a new cache in place of one that is gone: no sequence works on its
+    /// cells.
+    pub(super) fn start(&self) {
+        for node in self.nodes() {
+            node.slabs_allocated.store(0, Ordering::Relaxed);
+            node.slabs_freed.store(0, Ordering::Relaxed);
+        }
+        for slot in self.tables.used_slots() {
+            let cpu = self.cpu(slot);
+            for counter in [
+                &cpu.alloc_slow,
+                &cpu.free_slow,
+                &cpu.refills,
+                &cpu.deactivations,
+                &cpu.misses,
+                &cpu.slab_locks,
+            ] {
+                counter.store(0, Ordering::Relaxed);
+            }
+            for word in [POPS, PUSHES] {
+                let counted = self.context.percpu.area().word(slot, self.array(), word);
+                counted.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
     /// O(used slots + slabs on lists). A snapshot: its parts are read one after the other.
     pub(super) fn stats(&self) -> SlabStats {
         let mut stats = SlabStats::default();

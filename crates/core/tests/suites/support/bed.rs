@@ -2,7 +2,7 @@
 
 use super::{Backing, TestOs};
 use quarry_core::heap::options::StackOptions;
-use quarry_core::slab::{CacheId, SlabPolicy};
+use quarry_core::slab::{CacheId, SlabPolicy, SlamMode};
 use quarry_core::stack::{Stack, StackConfig};
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::VirtualSlots;
@@ -19,6 +19,12 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> StackConfig for VirtualConfig<S> {
 
 thread_local! {
     static CPU: Cell<u32> = const { Cell::new(0) };
+    static SLAM_MODE: Cell<Option<SlamMode>> = const { Cell::new(None) };
+}
+
+/// Fixes the mode of the policy `slam` in beds that the calling thread makes from now on.
+pub(crate) fn fix_slam_mode(mode: Option<SlamMode>) {
+    SLAM_MODE.set(mode);
 }
 
 /// Puts the calling thread on virtual CPU `cpu` (modulo the CPUs that the bed has).
@@ -31,6 +37,7 @@ pub(crate) fn small() -> StackOptions {
     let mut options = StackOptions { heap: false, ..StackOptions::default() };
     options.pages.reserve_bytes = 64 << 20;
     options.pages.declared_cpus = 4;
+    options.mechanisms.slam_mode = SLAM_MODE.get();
     options
 }
 

@@ -50,7 +50,11 @@ impl<P: PerCpu> SlabPolicy<P> for Direct {
         BitmapSlabs::layout(params)
     }
 
-    fn create(&self, _context: &SlabContext<'_, P>, _cache: &Cache) -> OsResult<()> {
+    fn create(&self, _context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
+        let own = self.of(cache);
+        own.allocs.store(0, Relaxed);
+        own.frees.store(0, Relaxed);
+        own.slabs.start();
         Ok(())
     }
 

@@ -1,4 +1,16 @@
-//! What each mechanism does, by counters, with a clock that the tests set.
+//! What each mechanism does, by counters, on virtual CPUs, with a clock that the tests set; and a
+//! model of an alien array.
+
+#[cfg(not(quarry_model))]
+mod arrays;
+#[cfg(not(quarry_model))]
+mod machine;
+#[cfg(quarry_model)]
+mod model_alien;
+#[cfg(not(quarry_model))]
+mod nodes;
+#[cfg(not(quarry_model))]
+mod reaper;
 
 use core::cell::Cell;
 
@@ -9,4 +21,10 @@ std::thread_local! {
 /// The time that the running test has set.
 pub(super) fn now_ns() -> u64 {
     NOW_NS.get()
+}
+
+/// Sets the time.
+#[cfg(not(quarry_model))]
+fn set_now(now_ns: u64) {
+    NOW_NS.set(now_ns);
 }

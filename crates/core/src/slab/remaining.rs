@@ -1,0 +1,110 @@
+//! The objects of a cache that were never given back: why it cannot be destroyed.
+
+use super::cache::Cache;
+use super::context::SlabContext;
+use super::policy::SlabPolicy;
+use crate::frame::Pfn;
+use core::fmt;
+use quarry_sys::percpu::{Object, PerCpu};
+
+/// Objects that a report names.
+const NAMED: usize = 8;
+/// Objects of a slab that are looked at together.
+const WINDOW: u32 = 1024;
+
+/// Objects of a cache that are in use, of which the first are named.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Remaining {
+    objects: u64,
+    named: [Option<Object>; NAMED],
+}
+
+// SAFETY: the addresses are only ever printed and compared.
+unsafe impl Send for Remaining {}
+// SAFETY: as for Send.
+unsafe impl Sync for Remaining {}
+
+impl Remaining {
+    /// The objects that are in use of a cache that was shrunk, and that nobody uses meanwhile.
+    /// O(frames + objects).
+    pub(crate) fn of<P: PerCpu, S: SlabPolicy<P>>(
+        context: &SlabContext<'_, P>,
+        policy: &S,
+        cache: &Cache,
+    ) -> Self {
+        let mut all = Self { objects: 0, named: [None; NAMED] };
+        for slab in context.slabs_of(cache) {
+            let mut start = 0;
+            while start < cache.objects() {
+                all.add_window(context, policy, (cache, slab), start);
+                start += WINDOW;
+            }
+        }
+        all
+    }
+
+    /// Adds those of the [`WINDOW`] objects of a slab from number `start` on.
+    fn add_window<P: PerCpu, S: SlabPolicy<P>>(
+        &mut self,
+        context: &SlabContext<'_, P>,
+        policy: &S,
+        (cache, slab): (&Cache, Pfn),
+        start: u32,
+    ) {
+        let mut is_free = [false; WINDOW as usize];
+        policy.visit_free(context, cache, slab, &mut |number| {
+            let within = number.checked_sub(start).map(|within| within as usize);
+            if let Some(free) = within.and_then(|within| is_free.get_mut(within)) {
+                *free = true;
+            }
+        });
+        let address = context.pages.arena().address(slab);
+        for number in start..cache.objects().min(start + WINDOW) {
+            if is_free[(number - start) as usize] {
+                continue;
+            }
+            if let Some(place) = self.named.iter_mut().find(|place| place.is_none()) {
+                // SAFETY: the slab is the cache's, it has this many objects, and each of them is
+                // larger than its link.
+                let object = unsafe { cache.object_at(address, number).add(cache.link_bytes()) };
+                *place = Some(object);
+            }
+            self.objects += 1;
+        }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn objects(&self) -> u64 {
+        self.objects
+    }
+
+    /// The addresses of the first of them, at most eight, in the order of their addresses.
+    pub fn named(&self) -> impl Iterator<Item = Object> {
+        self.named.into_iter().flatten()
+    }
+}
+
+impl fmt::Display for Remaining {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.objects {
+            1 => out.write_str("1 object is still in use:")?,
+            objects => write!(out, "{objects} objects are still in use:")?,
+        }
+        let mut named = 0;
+        for object in self.named() {
+            write!(out, " {object:p}")?;
+            named += 1;
+        }
+        match self.objects.saturating_sub(named) {
+            0 => Ok(()),
+            more => write!(out, " and {more} more"),
+        }
+    }
+}
+
+impl fmt::Debug for Remaining {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
+    }
+}

@@ -1,0 +1,160 @@
+//! Blocks of `2^order` frames for callers that want pages and no objects (`alloc_pages`).
+//!
+//! They are blocks of the heap as those that serve large requests, so every equation about those
+//! holds for them too, and `free` accepts them. But they come from the page lists of the CPUs, go
+//! back there, and may have rights beyond the usual.
+
+use super::config::StackConfig;
+use super::instance::Stack;
+use super::misuse::{Entry, Misuse};
+use crate::frame::{FRAME_BYTES, Kind, MigrateType, Order, Pfn};
+use crate::pcp::{AllocFlags, Page, PageRequest};
+use core::mem::MaybeUninit;
+use quarry_sys::clear::clear;
+use quarry_sys::percpu::{Object, PerCpu};
+
+/// Blocks that move together.
+const BATCH: usize = 64;
+
+/// What a request for pages asks for beside their number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageFlags {
+    /// The caller cannot wait (`GFP_ATOMIC`): the request may use the reserve below the min mark,
+    /// and that for high orders, but nothing is reclaimed for it, and no zone grows.
+    pub atomic: bool,
+    /// All bytes are 0 (`__GFP_ZERO`).
+    pub zeroed: bool,
+}
+
+impl PageFlags {
+    /// The rights at the zones (`gfp_to_alloc_flags`, Linux 6.3).
+    fn rights(self, order: Order) -> AllocFlags {
+        let high_atomic = self.atomic && order > Order::ZERO;
+        AllocFlags { min_reserve: self.atomic, non_block: self.atomic, high_atomic }
+    }
+}
+
+impl<C: StackConfig> Stack<C> {
+    fn page_request(&self, order: Order, flags: PageFlags) -> PageRequest {
+        let node = self.pages().node_of(self.fast.percpu.current());
+        let migratetype = MigrateType::Unmovable;
+        PageRequest { order, migratetype, flags: flags.rights(order), node }
+    }
+
+    /// Takes a block of `2^order` frames, aligned to its size; `None` where there is no memory, or
+    /// where the stack is not ready. O(1) where the running CPU's lists have one.
+    pub fn alloc_pages(&self, order: Order, flags: PageFlags) -> Option<Object> {
+        if !self.is_ready() {
+            return None;
+        }
+        let request = self.page_request(order, flags);
+        let attempt = || self.pages().alloc(self.fast.percpu.current(), request);
+        let page = match flags.atomic {
+            true => attempt(),
+            false => self.with_reclaim(order.frames(), attempt),
+        }?;
+        let object = self.adopt_pages(page, order, flags);
+        self.bound_after(flags);
+        Some(object)
+    }
+
+    /// Fills the front of `out` with blocks of `2^order` frames, and returns how many: fewer than
+    /// asked only where memory is short. O(blocks); one hold of a lock for many of them.
+    pub fn alloc_pages_bulk(
+        &self,
+        order: Order,
+        flags: PageFlags,
+        out: &mut [MaybeUninit<Object>],
+    ) -> usize {
+        if !self.is_ready() {
+            return 0;
+        }
+        let request = self.page_request(order, flags);
+        let mut taken = 0;
+        while taken < out.len() {
+            let mut pages = [Page { pfn: Pfn::NONE, zeroed: false }; BATCH];
+            let wanted = &mut pages[..BATCH.min(out.len() - taken)];
+            let slot = self.fast.percpu.current();
+            match self.pages().alloc_bulk(slot, request, wanted) {
+                0 => break,
+                count => {
+                    for page in &wanted[..count] {
+                        out[taken].write(self.adopt_pages(*page, order, flags));
+                        taken += 1;
+                    }
+                }
+            }
+        }
+        self.bound_after(flags);
+        // Whatever is left is worth a reclaim.
+        while taken < out.len() && !flags.atomic {
+            let Some(object) = self.alloc_pages(order, flags) else { break };
+            out[taken].write(object);
+            taken += 1;
+        }
+        taken
+    }
+
+    /// Makes a block that was taken one of the heap.
+    fn adopt_pages(&self, page: Page, order: Order, flags: PageFlags) -> Object {
+        self.frames().set_link(page.pfn, order.frames());
+        self.frames().set_kind(page.pfn, 1, Kind::PAGES);
+        self.large.blocks.note_allocated();
+        let object = self.address(page.pfn);
+        if flags.zeroed && !page.zeroed {
+            // SAFETY: the block has so many bytes, and only we know it.
+            unsafe { clear(object, order.bytes()) };
+        }
+        object
+    }
+
+    /// Keeps the heap within its footprint, where the caller can wait.
+    fn bound_after(&self, flags: PageFlags) {
+        if !flags.atomic {
+            self.bound_footprint();
+        }
+    }
+
+    /// Gives a block back; reports anything else and aborts. O(1) to the running CPU's lists.
+    ///
+    /// # Safety
+    /// The user of the block has given it up.
+    pub unsafe fn free_pages(&self, pages: *mut u8, order: Order) {
+        let pfn = self.disown_pages(pages, order);
+        self.pages().free_list(self.fast.percpu.current(), &[(pfn, order)]);
+    }
+
+    /// Gives blocks back, many in one critical section; reports anything else and aborts.
+    /// O(blocks).
+    ///
+    /// # Safety
+    /// The user of the blocks has given them up.
+    pub unsafe fn free_pages_bulk(&self, pages: &[Object], order: Order) {
+        for piece in pages.chunks(BATCH) {
+            let mut blocks = [(Pfn::NONE, order); BATCH];
+            for (block, object) in blocks.iter_mut().zip(piece) {
+                block.0 = self.disown_pages(object.as_ptr(), order);
+            }
+            self.pages().free_list(self.fast.percpu.current(), &blocks[..piece.len()]);
+        }
+    }
+
+    /// The first frame of a block of this order, which is no longer one of the heap; aborts where
+    /// there is none.
+    fn disown_pages(&self, pages: *mut u8, order: Order) -> Pfn {
+        let Some(pfn) = self.is_ready().then(|| self.pfn(pages)).flatten() else {
+            self.misuse(Entry::PagesFree, pages, Misuse::Foreign)
+        };
+        let frames = self.frames();
+        let is_block = (pages as usize).is_multiple_of(FRAME_BYTES)
+            && frames.kind(pfn) == Kind::PAGES
+            && frames.link(pfn) == order.frames()
+            && pfn.is_aligned(order);
+        if !is_block {
+            self.misuse(Entry::PagesFree, pages, Misuse::NoPages(order));
+        }
+        frames.set_kind(pfn, 1, Kind::NONE);
+        self.large.blocks.note_freed();
+        pfn
+    }
+}

@@ -1,0 +1,171 @@
+//! Traffic that changes: two threads work on small sets of their own, then one allocates what the
+//! other frees, then both allocate and free more at a time than an allocator keeps for a CPU. All
+//! blocks have one size, so that one cache sees all of it.
+//!
+//! Who allocates in the second phase changes from cycle to cycle. A cycle takes some milliseconds,
+//! and a sample has whole ones.
+
+use super::handover::{self, BURST, HEAD, Queue};
+use super::heap::{Block, Heap};
+use super::others::Others;
+use super::window::{self, Budget, Done, Window};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+/// Blocks of a small set.
+const SET: usize = 64;
+/// Replacements in it, in a phase.
+const REPLACEMENTS: usize = 32_768;
+/// Bursts of heads with payloads that change hands in a phase.
+const HANDED_BURSTS: usize = 512;
+/// Blocks of a long burst.
+const LONG: usize = 16_384;
+/// Long bursts of a phase.
+const LONG_BURSTS: usize = 8;
+/// Blocks that both threads allocate and free in a cycle.
+const BLOCKS: usize = 2 * REPLACEMENTS + 2 * HANDED_BURSTS * BURST + 2 * LONG * LONG_BURSTS;
+
+/// The two threads' meeting point between phases, and what passes between them.
+struct Shared {
+    /// Arrivals at the meeting point.
+    arrived: AtomicUsize,
+    is_over: AtomicBool,
+    /// From the first thread to the second, and back.
+    queues: [Queue; 2],
+}
+
+/// One of the two threads.
+struct Side<'a> {
+    heap: Heap,
+    shared: &'a Shared,
+    number: usize,
+    set: Vec<Option<Block>>,
+    long: Vec<Option<Block>>,
+    meetings: usize,
+    cycles: usize,
+    sent: usize,
+    received: usize,
+}
+
+fn places(count: usize) -> Vec<Option<Block>> {
+    let mut places = Vec::new();
+    places.resize_with(count, || None);
+    places
+}
+
+impl<'a> Side<'a> {
+    fn new(heap: Heap, shared: &'a Shared, number: usize) -> Self {
+        let (set, long) = (places(SET), places(LONG));
+        Self { heap, shared, number, set, long, meetings: 0, cycles: 0, sent: 0, received: 0 }
+    }
+
+    /// Waits for the other thread. Returns false if there is no other cycle.
+    fn meet(&mut self) -> bool {
+        self.meetings += 1;
+        self.shared.arrived.fetch_add(1, Ordering::AcqRel);
+        let all = 2 * self.meetings;
+        let is_here = || self.shared.arrived.load(Ordering::Acquire) >= all;
+        handover::wait_until(|| is_here().then_some(()));
+        !self.shared.is_over.load(Ordering::Acquire)
+    }
+
+    /// A phase on a small set.
+    fn replace(&mut self) {
+        for step in 0..REPLACEMENTS {
+            let at = step * 37 % SET;
+            if let Some(block) = self.set[at].take() {
+                self.heap.free(block, at as u64);
+            }
+            self.set[at] = Some(self.heap.allocate(HEAD, at as u64));
+        }
+    }
+
+    /// A phase in which blocks change hands. Returns when all have been freed.
+    fn hand_over(&mut self) {
+        let queue = &self.shared.queues[self.cycles % 2];
+        if self.cycles % 2 == self.number {
+            for _ in 0..HANDED_BURSTS {
+                handover::send_burst(self.heap, queue, &mut self.sent, HEAD);
+            }
+            let all = self.sent;
+            handover::wait_until(|| (queue.received() == all).then_some(()));
+        } else {
+            let all = self.received + HANDED_BURSTS * BURST;
+            while self.received < all {
+                let received = self.received;
+                let sent =
+                    handover::wait_until(|| Some(queue.sent()).filter(|sent| *sent > received));
+                queue.free_up_to(self.heap, &mut self.received, sent);
+            }
+        }
+    }
+
+    /// A phase of long bursts.
+    fn burst(&mut self) {
+        for _ in 0..LONG_BURSTS {
+            for (mark, block) in self.long.iter_mut().enumerate() {
+                *block = Some(self.heap.allocate(HEAD, mark as u64));
+            }
+            for (mark, block) in self.long.iter_mut().enumerate() {
+                self.heap.free(block.take().expect("just allocated"), mark as u64);
+            }
+        }
+    }
+
+    fn cycle(&mut self) {
+        self.replace();
+        self.meet();
+        self.hand_over();
+        self.meet();
+        self.burst();
+        self.cycles += 1;
+    }
+
+    fn finish(self) {
+        for (at, block) in self.set.into_iter().enumerate() {
+            block.into_iter().for_each(|block| self.heap.free(block, at as u64));
+        }
+    }
+}
+
+pub(super) fn run(heap: Heap, budget: Budget, others: Others<'_>) -> Window {
+    let queues = [Queue::new(), Queue::new()];
+    let shared = Shared { arrived: AtomicUsize::new(0), is_over: AtomicBool::new(false), queues };
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            others.pin(0);
+            let mut side = Side::new(heap, &shared, 1);
+            while side.meet() {
+                side.cycle();
+            }
+            side.finish();
+        });
+        let mut side = Side::new(heap, &shared, 0);
+        let window = window::measure(budget, || {
+            side.meet();
+            side.cycle();
+            // Each block is compared with its mark when it is freed.
+            Done { operations: BLOCKS as u64, verified: BLOCKS as u64 }
+        });
+        shared.is_over.store(true, Ordering::Release);
+        side.meet();
+        side.finish();
+        other.join().expect("the other thread finds every mark");
+        window
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn both_threads_do_whole_cycles_by_turns() {
+        let budget = Budget { warm_up: Duration::ZERO, measured: Duration::from_millis(1) };
+        let window = run(Heap::of_this_process(), budget, Others { count: 1, cpus: &[] });
+        assert!(window.operations >= BLOCKS as u64);
+        assert!(window.operations.is_multiple_of(BLOCKS as u64));
+        assert_eq!(window.verified, window.operations);
+    }
+}

@@ -1,0 +1,307 @@
+//! Caches of objects, and pages, for C. `quarry.h` is made from this file and `heap_api.rs`:
+//! documentation that stands here is read there.
+
+use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
+use core::mem::MaybeUninit;
+use core::ptr::{NonNull, null_mut, without_provenance_mut};
+use quarry::pages::{alloc_pages, free_pages};
+use quarry::process::{Mode, ensure_ready};
+use quarry::{CacheError, CacheOptions, CacheParams, PageFlags, RawCache, RawReserve};
+use quarry_sys::errno;
+use quarry_sys::report::{fatal, warn};
+
+/// Of quarry_cache_create: no object shares cache lines with more others than it must
+/// (SLAB_HWCACHE_ALIGN).
+pub const QUARRY_HWCACHE_ALIGN: c_uint = 1;
+/// Of quarry_cache_create: the cache shares its slabs with no other one, whatever the slab policy
+/// (SLAB_NO_MERGE).
+pub const QUARRY_NO_MERGE: c_uint = 2;
+
+/// Of requests for objects and pages: all bytes are 0 (__GFP_ZERO). Not for objects of a cache with
+/// a constructor.
+pub const QUARRY_ZERO: c_uint = 1;
+/// Of requests for pages: the caller cannot wait (GFP_ATOMIC). The request may use the reserve,
+/// but nothing is reclaimed for it, and the heap does not grow.
+pub const QUARRY_ATOMIC: c_uint = 2;
+
+/// A cache of objects of one size. It is a number in disguise, never an address.
+#[repr(C)]
+pub struct QuarryCache {
+    _private: [u8; 0],
+}
+
+/// Objects of a cache that are held ready.
+#[repr(C)]
+pub struct QuarryReserve {
+    _private: [u8; 0],
+}
+
+/// The largest order of blocks: 2 MiB.
+const MOST_ORDER: c_uint = 9;
+
+fn null<T>(error: c_int) -> *mut T {
+    errno::set(error);
+    null_mut()
+}
+
+/// The cache of a handle; `None` and EINVAL where there is none.
+fn found(cache: *mut QuarryCache) -> Option<RawCache> {
+    let found = RawCache::of_handle(cache.addr());
+    if found.is_none() {
+        errno::set(libc::EINVAL);
+    }
+    found
+}
+
+/// The cache of a handle to which something is given back, which cannot fail.
+fn demanded(cache: *mut QuarryCache, entry: &str) -> RawCache {
+    RawCache::of_handle(cache.addr())
+        .unwrap_or_else(|| fatal(format_args!("{entry}: {cache:p} is no cache")))
+}
+
+/// Creates a cache of objects of `size` bytes, at multiples of `align`: a power of two, or 0, which
+/// stands for 16. The first 24 bytes of `name` are its name in statistics.
+///
+/// A constructor, if any, gets each object once, when the memory for it is taken, on whatever
+/// thread needs it; it may call malloc and free, but nothing of this file, and must not wait for
+/// another thread. Users free objects in the state in which they got them.
+///
+/// Returns NULL with EINVAL (size 0 or above 4 MiB, alignment, flags or name that do not exist),
+/// ENOSPC (a process can have 55 caches), ENOMEM, or ENOTSUP where QUARRY_DISABLE=1.
+///
+/// # Safety
+/// The name ends with a NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_cache_create(
+    name: *const c_char,
+    size: usize,
+    align: usize,
+    constructor: Option<unsafe extern "C" fn(object: *mut c_void)>,
+    flags: c_uint,
+) -> *mut QuarryCache {
+    if name.is_null() || flags & !(QUARRY_HWCACHE_ALIGN | QUARRY_NO_MERGE) != 0 {
+        return null(libc::EINVAL);
+    }
+    // SAFETY: the name ends with a NUL (caller's promise).
+    let Ok(name) = unsafe { CStr::from_ptr(name) }.to_str() else { return null(libc::EINVAL) };
+    let mut params = CacheParams { size, align: if align == 0 { 1 } else { align } };
+    if flags & QUARRY_HWCACHE_ALIGN != 0 {
+        params = params.hardware_aligned();
+    }
+    let unmerged = flags & QUARRY_NO_MERGE != 0;
+    let options = CacheOptions { constructor, unmerged, ..CacheOptions::default() };
+    // SAFETY: the caller vouches for the constructor.
+    match unsafe { RawCache::create(name, &params, &options) } {
+        Ok(cache) => without_provenance_mut(cache.handle()),
+        Err(error) => null(match error {
+            CacheError::Disabled => libc::ENOTSUP,
+            CacheError::Impossible => libc::EINVAL,
+            CacheError::TooMany => libc::ENOSPC,
+            CacheError::NoMemory => libc::ENOMEM,
+        }),
+    }
+}
+
+/// Takes an object. Returns NULL with ENOMEM, or with EINVAL where there is no such cache or flag.
+#[unsafe(no_mangle)]
+pub extern "C" fn quarry_cache_alloc(cache: *mut QuarryCache, flags: c_uint) -> *mut c_void {
+    let Some(cache) = found(cache) else { return null_mut() };
+    let object = match flags {
+        0 => cache.alloc(),
+        QUARRY_ZERO if !cache.info().has_constructor() => cache.alloc_zeroed(),
+        _ => return null(libc::EINVAL),
+    };
+    object.map_or_else(|| null(libc::ENOMEM), |object| object.as_ptr().cast())
+}
+
+/// Gives an object back; NULL is ignored. Prints a line and aborts where the cache has no object
+/// there, or where the object is seen not to be in use.
+///
+/// # Safety
+/// Nobody uses the object any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_cache_free(cache: *mut QuarryCache, object: *mut c_void) {
+    if object.is_null() {
+        return;
+    }
+    let cache = demanded(cache, "quarry_cache_free");
+    // SAFETY: it is an object of this cache, and given up (caller's promise).
+    unsafe { cache.free(cache.demand(object.cast())) };
+}
+
+/// Takes up to `count` objects into the front of `objects`; returns how many. Where there are
+/// fewer, errno is ENOMEM, or EINVAL where there is no such cache or flag.
+///
+/// # Safety
+/// `objects` has room for `count` pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_cache_alloc_bulk(
+    cache: *mut QuarryCache,
+    flags: c_uint,
+    count: usize,
+    objects: *mut *mut c_void,
+) -> usize {
+    let Some(cache) = found(cache) else { return 0 };
+    let is_zeroed = flags == QUARRY_ZERO && !cache.info().has_constructor();
+    if flags != 0 && !is_zeroed || objects.is_null() && count > 0 {
+        errno::set(libc::EINVAL);
+        return 0;
+    }
+    let Some(objects) = NonNull::new(objects) else { return 0 };
+    // SAFETY: there is room for `count` pointers (caller's promise).
+    let out = unsafe {
+        let places = objects.cast::<MaybeUninit<NonNull<u8>>>().as_ptr();
+        core::slice::from_raw_parts_mut(places, count)
+    };
+    let taken = cache.alloc_bulk(out);
+    if is_zeroed {
+        for object in &out[..taken] {
+            // SAFETY: the first `taken` elements are objects of so many bytes that only we know.
+            unsafe { object.assume_init().write_bytes(0, cache.info().size()) };
+        }
+    }
+    if taken < count {
+        errno::set(libc::ENOMEM);
+    }
+    taken
+}
+
+/// Gives `count` objects back, each of them another one. Aborts as quarry_cache_free.
+///
+/// # Safety
+/// `objects` are `count` pointers, and nobody uses the objects any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_cache_free_bulk(
+    cache: *mut QuarryCache,
+    count: usize,
+    objects: *const *mut c_void,
+) {
+    if count == 0 {
+        return;
+    }
+    let cache = demanded(cache, "quarry_cache_free_bulk");
+    // SAFETY: there are `count` pointers (caller's promise).
+    let given = unsafe { core::slice::from_raw_parts(objects, count) };
+    for object in given {
+        cache.demand(object.cast());
+    }
+    // SAFETY: all of them are objects of this cache, so none is null, and given up (caller's
+    // promise); the layouts are the same.
+    unsafe { cache.free_bulk(core::slice::from_raw_parts(objects.cast(), count)) };
+}
+
+/// Takes `count` objects ahead, at most 4,000, so that requests cannot fail later. Returns NULL
+/// with ENOMEM where there is no memory for all of them, or with EINVAL where they are too many, or
+/// where there is no such cache.
+#[unsafe(no_mangle)]
+pub extern "C" fn quarry_cache_prefill(
+    cache: *mut QuarryCache,
+    count: usize,
+) -> *mut QuarryReserve {
+    let Some(cache) = found(cache) else { return null_mut() };
+    if count > RawReserve::MOST {
+        return null(libc::EINVAL);
+    }
+    match RawReserve::of(cache, count) {
+        Some(reserve) => reserve.into_raw().cast(),
+        None => null(libc::ENOMEM),
+    }
+}
+
+/// Takes an object out of a reserve, for quarry_cache_free. Returns NULL with ENOENT where all have
+/// been taken. Aborts where there is no such reserve.
+///
+/// # Safety
+/// No other thread uses the reserve meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_reserve_alloc(reserve: *mut QuarryReserve) -> *mut c_void {
+    // SAFETY: the caller's promise is passed on.
+    let mut held = unsafe { reserve_at(reserve, "quarry_reserve_alloc") };
+    let object = held.take();
+    let _ = held.into_raw();
+    object.map_or_else(|| null(libc::ENOENT), |object| object.as_ptr().cast())
+}
+
+/// Gives back what a reserve has left, and the reserve; NULL is ignored. Aborts where there is no
+/// such reserve.
+///
+/// # Safety
+/// Nobody uses the reserve any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_reserve_free(reserve: *mut QuarryReserve) {
+    if !reserve.is_null() {
+        // SAFETY: the caller's promise is passed on.
+        drop(unsafe { reserve_at(reserve, "quarry_reserve_free") });
+    }
+}
+
+/// # Safety
+/// Nobody else uses the reserve.
+unsafe fn reserve_at(reserve: *mut QuarryReserve, entry: &str) -> RawReserve {
+    // SAFETY: the caller's promise is passed on.
+    let found = unsafe { RawReserve::from_raw(reserve.cast()) };
+    found.unwrap_or_else(|| fatal(format_args!("{entry}({reserve:p}): no reserve is there")))
+}
+
+/// Gives back the memory that a cache holds beyond what is in use. Returns 0, or -1 with EINVAL
+/// where there is no such cache.
+#[unsafe(no_mangle)]
+pub extern "C" fn quarry_cache_shrink(cache: *mut QuarryCache) -> c_int {
+    let Some(cache) = found(cache) else { return -1 };
+    cache.shrink();
+    0
+}
+
+/// Destroys a cache that nobody uses any more. Returns 0; or the number of objects that are still
+/// in use, which a line on standard error names, and then the cache stays; or -1 with EINVAL where
+/// there is no such cache, as where it was destroyed before.
+///
+/// # Safety
+/// No other thread uses the cache meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_cache_destroy(cache: *mut QuarryCache) -> c_long {
+    let Some(cache) = found(cache) else { return -1 };
+    // SAFETY: the caller's promise is passed on.
+    match unsafe { cache.destroy() } {
+        Ok(()) => 0,
+        Err(remaining) => {
+            let name = cache.info().name();
+            warn(format_args!("quarry_cache_destroy: cache {name}: {remaining}"));
+            c_long::try_from(remaining.objects()).unwrap_or(c_long::MAX)
+        }
+    }
+}
+
+/// Takes a block of 2^order pages of 4 KiB (order 0 to 9), at a multiple of its size. Returns NULL
+/// with ENOMEM, with EINVAL where there is no such order or flag, or with ENOTSUP where
+/// QUARRY_DISABLE=1.
+#[unsafe(no_mangle)]
+pub extern "C" fn quarry_pages_alloc(order: c_uint, flags: c_uint) -> *mut c_void {
+    if order > MOST_ORDER || flags & !(QUARRY_ZERO | QUARRY_ATOMIC) != 0 {
+        return null(libc::EINVAL);
+    }
+    let zeroed = flags & QUARRY_ZERO != 0;
+    let flags = PageFlags { zeroed, atomic: flags & QUARRY_ATOMIC != 0 };
+    match alloc_pages(order as u8, flags) {
+        Some(pages) => pages.as_ptr().cast(),
+        None if ensure_ready() == Mode::Disabled => null(libc::ENOTSUP),
+        None => null(libc::ENOMEM),
+    }
+}
+
+/// Gives a block of pages back; NULL is ignored. Prints a line and aborts where no block of this
+/// order starts there.
+///
+/// # Safety
+/// Nobody uses the pages any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_pages_free(pages: *mut c_void, order: c_uint) {
+    if pages.is_null() {
+        return;
+    }
+    if order > MOST_ORDER {
+        fatal(format_args!("quarry_pages_free({pages:p}): there are no blocks of order {order}"));
+    }
+    // SAFETY: the caller's promise is passed on.
+    unsafe { free_pages(pages.cast(), order as u8) };
+}

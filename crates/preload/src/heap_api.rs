@@ -1,0 +1,59 @@
+//! Quarry's own functions about the heap as a whole. `quarry.h` is made from this file and
+//! `cache_api.rs`: documentation that stands here is read there.
+
+use core::ffi::{c_char, c_int};
+use quarry::process::{self, Mode, ensure_ready, print_stats_to};
+use quarry_sys::errno::{self, KeepErrno};
+use quarry_sys::report::warn;
+
+/// The version of the loaded library, such as "0.1.0". Never NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn quarry_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// Prints slabinfo, buddyinfo and lock counters to a file descriptor.
+#[unsafe(no_mangle)]
+pub extern "C" fn quarry_stats_print(fd: c_int) {
+    let _errno = KeepErrno::new();
+    if ensure_ready() == Mode::Ready {
+        print_stats_to(fd);
+    }
+}
+
+/// Sets the most bytes that the heap may hold, rounded down to 4 KiB, in place of QUARRY_LIMIT;
+/// SIZE_MAX lifts the limit. What is in use already stays in use, and what the control group allows
+/// is never exceeded. At the limit requests fail with ENOMEM after one reclaim. Returns 0, or -1
+/// with ENOTSUP where QUARRY_DISABLE=1.
+#[unsafe(no_mangle)]
+pub extern "C" fn quarry_set_limit(bytes: usize) -> c_int {
+    if process::set_limit(bytes) {
+        return 0;
+    }
+    errno::set(libc::ENOTSUP);
+    -1
+}
+
+/// Most bytes that the heap may hold now: the lowest of that limit and of what the control group
+/// was last seen to allow. SIZE_MAX where there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn quarry_limit() -> usize {
+    let _errno = KeepErrno::new();
+    process::limit().unwrap_or(usize::MAX)
+}
+
+/// Checks every invariant of the heap: returns 0 where all hold; else prints the broken one as a
+/// line on standard error and returns -1. Takes milliseconds per gigabyte. Nobody else may use the
+/// heap meanwhile: no other thread of the program, and no thread of Quarry's own, which
+/// QUARRY_BACKGROUND=0 forbids.
+#[unsafe(no_mangle)]
+pub extern "C" fn quarry_validate() -> c_int {
+    let _errno = KeepErrno::new();
+    match process::validate() {
+        Ok(()) => 0,
+        Err(broken) => {
+            warn(format_args!("broken invariant: {broken}"));
+            -1
+        }
+    }
+}

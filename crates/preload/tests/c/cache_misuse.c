@@ -1,0 +1,61 @@
+/*
+ * Gives a cache, or quarry_pages_free, what they must not get. Prints the address first; a line and
+ * an abort are expected.
+ */
+#include "check.h"
+#include <quarry.h>
+
+int main(int count, char **arguments)
+{
+    const char *kind = count > 1 ? arguments[1] : "";
+    quarry_cache *apples = quarry_cache_create("apples", 120, 0, NULL, QUARRY_NO_MERGE);
+    quarry_cache *pears = quarry_cache_create("pears", 240, 0, NULL, QUARRY_NO_MERGE);
+    char *apple = quarry_cache_alloc(apples, 0), *pear = quarry_cache_alloc(pears, 0);
+    CHECK(apple != NULL && pear != NULL, "no objects");
+    static char outside[64];
+    void *pointer = NULL;
+    if (strcmp(kind, "other") == 0)
+        pointer = pear;
+    else if (strcmp(kind, "inside") == 0)
+        pointer = apple + 8;
+    else if (strcmp(kind, "class") == 0)
+        pointer = malloc(120);
+    else if (strcmp(kind, "block") == 0)
+        pointer = malloc(100000);
+    else if (strcmp(kind, "foreign") == 0 || strncmp(kind, "no-reserve", 10) == 0)
+        pointer = outside;
+    else if (strcmp(kind, "reserve-of-malloc") == 0)
+        pointer = malloc(1000);
+    else if (strcmp(kind, "twice") == 0 || strcmp(kind, "bulk") == 0)
+        pointer = apple;
+    else if (strcmp(kind, "gone") == 0)
+        pointer = apple;
+    else if (strcmp(kind, "pages-of-object") == 0)
+        pointer = apple;
+    else if (strcmp(kind, "pages-of-order") == 0)
+        pointer = quarry_pages_alloc(3, 0);
+    else if (strcmp(kind, "pages-inside") == 0)
+        pointer = (char *)quarry_pages_alloc(3, 0) + PAGE;
+    else
+        return 2;
+    printf("%p\n", pointer);
+    fflush(stdout);
+    if (strncmp(kind, "pages", 5) == 0) {
+        quarry_pages_free(pointer, 2);
+    } else if (strstr(kind, "reserve") != NULL) {
+        quarry_reserve_free(pointer);
+    } else if (strcmp(kind, "gone") == 0) {
+        quarry_cache_free(pears, pear);
+        CHECK(quarry_cache_destroy(pears) == 0, "nothing is in use");
+        quarry_cache_free(pears, pointer);
+    } else if (strcmp(kind, "bulk") == 0) {
+        void *objects[] = {apple, pear};
+        quarry_cache_free_bulk(apples, 2, objects);
+    } else {
+        if (strcmp(kind, "twice") == 0)
+            quarry_cache_free(apples, pointer);
+        quarry_cache_free(apples, pointer);
+    }
+    puts("survived");
+    return 0;
+}

@@ -1,0 +1,257 @@
+//! Caches of values of one type.
+
+use crate::raw_cache::{CacheError, RawCache};
+use crate::raw_reserve::RawReserve;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ops::{Deref, DerefMut};
+use core::ptr::NonNull;
+use quarry_core::slab::{CacheOptions, CacheParams, Remaining, SlabStats};
+use quarry_sys::report::warn;
+
+/// The parameters of a cache of `T`s.
+pub(crate) fn params_of<T>() -> CacheParams {
+    // Objects without a size have addresses of their own all the same.
+    CacheParams { size: size_of::<T>().max(1), align: align_of::<T>() }
+}
+
+/// Destroys a cache whose owner goes; prints a line where objects of it are still in use.
+pub(crate) fn destroy_or_report(raw: RawCache) {
+    // SAFETY: the owner has no users any more: they borrow it.
+    if let Err(remaining) = unsafe { raw.destroy() } {
+        warn(format_args!("cache {} is not destroyed: {remaining}", raw.info().name()));
+    }
+}
+
+/// Memory for values of one type: the kernel's `kmem_cache`, safe.
+///
+/// ```
+/// struct Packet { length: usize, payload: [u8; 1500] }
+///
+/// let packets = quarry::Cache::new("packets")?;
+/// let mut packet = packets.alloc(Packet { length: 0, payload: [0; 1500] }).ok().unwrap();
+/// packet.payload[..5].copy_from_slice(b"hello");
+/// packet.length = 5;
+/// drop(packet);
+/// assert_eq!(packets.stats().frees(), 1);
+/// # Ok::<(), quarry::CacheError>(())
+/// ```
+///
+/// Values of one type lie together in slabs of their own, a CPU has free ones at hand, and
+/// statistics name the cache. It works whether or not [`Quarry`](crate::Quarry) is the global
+/// allocator.
+///
+/// Boxes borrow their cache, so it cannot go before them:
+///
+/// ```compile_fail
+/// let packets = quarry::Cache::new("packets").unwrap();
+/// let packet = packets.alloc([0u8; 100]);
+/// drop(packets);
+/// drop(packet);
+/// ```
+pub struct Cache<T> {
+    raw: RawCache,
+    /// Values come in and go out, and none of them is kept.
+    values: PhantomData<fn(T) -> T>,
+}
+
+impl<T> Cache<T> {
+    /// Creates a cache. Statistics show the first 24 bytes of its name.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn new(name: &str) -> Result<Self, CacheError> {
+        Self::with(name, params_of::<T>(), &CacheOptions::default())
+    }
+
+    /// Creates a cache whose values share no more cache lines than they must.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn hardware_aligned(name: &str) -> Result<Self, CacheError> {
+        Self::with(name, params_of::<T>().hardware_aligned(), &CacheOptions::default())
+    }
+
+    /// Creates a cache that shares its slabs with no other one, whatever the slab policy.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn unmerged(name: &str) -> Result<Self, CacheError> {
+        let options = CacheOptions { unmerged: true, ..CacheOptions::default() };
+        Self::with(name, params_of::<T>(), &options)
+    }
+
+    fn with(name: &str, params: CacheParams, options: &CacheOptions) -> Result<Self, CacheError> {
+        // SAFETY: there is no constructor.
+        let raw = unsafe { RawCache::create(name, &params, options) }?;
+        Ok(Self { raw, values: PhantomData })
+    }
+
+    /// Moves a value into an object. O(1) where the running CPU has one.
+    ///
+    /// # Errors
+    /// The value, where there is no memory.
+    #[inline]
+    pub fn alloc(&self, value: T) -> Result<CacheBox<'_, T>, T> {
+        match self.raw.alloc() {
+            Some(object) => Ok(self.boxed(object, value)),
+            None => Err(value),
+        }
+    }
+
+    #[inline]
+    fn boxed(&self, object: NonNull<u8>, value: T) -> CacheBox<'_, T> {
+        let place = object.cast::<T>();
+        // SAFETY: objects of the cache have the size and the alignment of a T, and this one is
+        // ours alone.
+        unsafe { place.write(value) };
+        CacheBox { place, raw: self.raw, cache: PhantomData }
+    }
+
+    /// Takes `count` objects ahead, at most 4,000, from which requests cannot fail. `None` where
+    /// there is no memory for all of them. O(objects).
+    ///
+    /// ```
+    /// let nodes = quarry::Cache::new("nodes")?;
+    /// let mut reserve = nodes.prefill(2).expect("there is memory for two");
+    /// let (left, right) = (reserve.alloc(1u64), reserve.alloc(2));
+    /// assert_eq!(*left.unwrap() + *right.unwrap(), 3);
+    /// assert!(reserve.alloc(3).is_err(), "there were two");
+    /// # Ok::<(), quarry::CacheError>(())
+    /// ```
+    #[must_use]
+    pub fn prefill(&self, count: usize) -> Option<Reserve<'_, T>> {
+        RawReserve::of(self.raw, count).map(|raw| Reserve { raw, cache: self })
+    }
+
+    /// Gives back the memory that the cache holds beyond what is in use. Every other thread waits
+    /// on its next slow path meanwhile. O(slots + objects).
+    pub fn shrink(&self) {
+        self.raw.shrink();
+    }
+
+    /// The counts of the cache. O(slots).
+    #[must_use]
+    pub fn stats(&self) -> SlabStats {
+        self.raw.stats()
+    }
+
+    /// Destroys the cache, as dropping it does; says so where that is impossible, instead of
+    /// printing a line.
+    ///
+    /// # Errors
+    /// The objects whose boxes were never dropped, but forgotten. Their memory stays theirs.
+    pub fn destroy(self) -> Result<(), Remaining> {
+        let cache = ManuallyDrop::new(self);
+        // SAFETY: boxes borrow the cache, which nobody has any more.
+        unsafe { cache.raw.destroy() }
+    }
+}
+
+impl<T> Drop for Cache<T> {
+    fn drop(&mut self) {
+        destroy_or_report(self.raw);
+    }
+}
+
+impl<T> fmt::Debug for Cache<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Cache").field("name", &self.raw.info().name()).finish_non_exhaustive()
+    }
+}
+
+/// A value in an object of a [`Cache`], which it gives back when dropped.
+pub struct CacheBox<'a, T> {
+    place: NonNull<T>,
+    raw: RawCache,
+    cache: PhantomData<(&'a Cache<T>, T)>,
+}
+
+// SAFETY: the box owns its value, as Box does; the cache takes objects from any thread.
+unsafe impl<T: Send> Send for CacheBox<'_, T> {}
+// SAFETY: a shared box gives shared references to its value only.
+unsafe impl<T: Sync> Sync for CacheBox<'_, T> {}
+
+impl<T> CacheBox<'_, T> {
+    /// Moves the value out, and gives the object back.
+    #[must_use]
+    pub fn into_inner(self) -> T {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the value is ours, and moved out once: the box is not dropped.
+        unsafe {
+            let value = this.place.read();
+            this.raw.free(this.place.cast());
+            value
+        }
+    }
+}
+
+impl<T> Deref for CacheBox<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the place holds a value until the box is dropped.
+        unsafe { self.place.as_ref() }
+    }
+}
+
+impl<T> DerefMut for CacheBox<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as for `deref`, and the box is borrowed uniquely.
+        unsafe { self.place.as_mut() }
+    }
+}
+
+impl<T> Drop for CacheBox<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        /// Gives the object back, also where the value panics when it is dropped.
+        struct Object(RawCache, NonNull<u8>);
+        impl Drop for Object {
+            #[inline]
+            fn drop(&mut self) {
+                // SAFETY: the value in it is gone, and nobody else knows the object.
+                unsafe { self.0.free(self.1) };
+            }
+        }
+        let _object = Object(self.raw, self.place.cast());
+        // SAFETY: the place holds a value, which nobody uses any more.
+        unsafe { self.place.drop_in_place() };
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for CacheBox<'_, T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, out)
+    }
+}
+
+/// Objects of a [`Cache`] that were taken ahead; those that are left go back when it is dropped.
+#[derive(Debug)]
+pub struct Reserve<'a, T> {
+    raw: RawReserve,
+    cache: &'a Cache<T>,
+}
+
+impl<'a, T> Reserve<'a, T> {
+    /// Moves a value into one of the objects. O(1), and never fails for want of memory.
+    ///
+    /// # Errors
+    /// The value, where all objects have been used.
+    #[inline]
+    pub fn alloc(&mut self, value: T) -> Result<CacheBox<'a, T>, T> {
+        match self.raw.take() {
+            Some(object) => Ok(self.cache.boxed(object, value)),
+            None => Err(value),
+        }
+    }
+
+    /// Objects that are left.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.raw.left()
+    }
+}

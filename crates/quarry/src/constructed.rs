@@ -1,0 +1,157 @@
+//! Caches of values that are made once and used again and again.
+
+use crate::cache::{destroy_or_report, params_of};
+use crate::raw_cache::{CacheError, RawCache};
+use core::ffi::c_void;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::needs_drop;
+use core::ops::{Deref, DerefMut};
+use core::ptr::NonNull;
+use quarry_core::slab::{CacheOptions, SlabStats};
+
+/// A cache of values that a constructor makes, once for each object when its slab is made. Whoever
+/// takes a value finds it as its last user left it (Bonwick 1994; `ctor` of `kmem_cache_create`).
+///
+/// ```
+/// use std::sync::atomic::{AtomicU32, Ordering};
+///
+/// static MADE: AtomicU32 = AtomicU32::new(0);
+/// let tables = quarry::ConstructedCache::new("tables", || {
+///     MADE.fetch_add(1, Ordering::Relaxed);
+///     [0u32; 256]
+/// })?;
+/// let mut table = tables.alloc().expect("there is memory");
+/// let made = MADE.load(Ordering::Relaxed);
+/// table[7] = 49;
+/// drop(table);
+/// let table = tables.alloc().expect("there is memory");
+/// assert_eq!(table[7], 49, "the object that was freed last comes first");
+/// assert_eq!(MADE.load(Ordering::Relaxed), made, "no value is made twice");
+/// # Ok::<(), quarry::CacheError>(())
+/// ```
+///
+/// Slabs go back to the system without a word to their objects: so these have nothing to drop.
+/// A cache that is used by several threads hands values from one to another: so they are [`Send`].
+pub struct ConstructedCache<T> {
+    raw: RawCache,
+    values: PhantomData<fn(T) -> T>,
+}
+
+/// Makes the value of one object.
+///
+/// # Safety
+/// `object` has the size and the alignment of a T and is the caller's; there has been a value of
+/// type `F`, and it was never dropped.
+unsafe extern "C" fn construct<T, F: Fn() -> T>(object: *mut c_void) {
+    // A panic ends here: nothing unwinds through a function of C.
+    // SAFETY: a value of no size has no address of its own, and the value itself lives for ever;
+    // the object is ours (caller's promise).
+    unsafe {
+        let constructor = NonNull::<F>::dangling();
+        object.cast::<T>().write(constructor.as_ref()());
+    }
+}
+
+impl<T: Send> ConstructedCache<T> {
+    /// Creates a cache. `constructor`, a function or a closure that captures nothing, runs on
+    /// whatever thread needs a slab; it may allocate from the heap, but uses no cache and does not
+    /// wait for a thread that does. A panic of it aborts.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn new<F>(name: &str, constructor: F) -> Result<Self, CacheError>
+    where
+        F: Fn() -> T + Send + Sync + 'static,
+    {
+        const {
+            assert!(size_of::<F>() == 0, "a constructor captures nothing");
+            assert!(!needs_drop::<T>(), "values that were constructed are never dropped");
+        }
+        core::mem::forget(constructor);
+        let options =
+            CacheOptions { constructor: Some(construct::<T, F>), ..CacheOptions::default() };
+        // SAFETY: `construct` gets what it asks for, does not unwind, and does what the caller's
+        // function does, who is told what that must not do.
+        let raw = unsafe { RawCache::create(name, &params_of::<T>(), &options) }?;
+        Ok(Self { raw, values: PhantomData })
+    }
+
+    /// Takes a value: a new one, or one as its last user left it. `None` where there is no memory.
+    /// O(1) where the running CPU has one.
+    #[inline]
+    #[must_use]
+    pub fn alloc(&self) -> Option<CacheGuard<'_, T>> {
+        let place = self.raw.alloc()?.cast();
+        Some(CacheGuard { place, raw: self.raw, cache: PhantomData })
+    }
+
+    /// Gives back the memory that the cache holds beyond what is in use, and the values in it.
+    /// Every other thread waits on its next slow path meanwhile. O(slots + objects).
+    pub fn shrink(&self) {
+        self.raw.shrink();
+    }
+
+    /// The counts of the cache. O(slots).
+    #[must_use]
+    pub fn stats(&self) -> SlabStats {
+        self.raw.stats()
+    }
+}
+
+impl<T> Drop for ConstructedCache<T> {
+    fn drop(&mut self) {
+        destroy_or_report(self.raw);
+    }
+}
+
+impl<T> fmt::Debug for ConstructedCache<T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.raw.info();
+        out.debug_struct("ConstructedCache").field("name", &name.name()).finish_non_exhaustive()
+    }
+}
+
+/// A value of a [`ConstructedCache`], which gets it back when this is dropped.
+pub struct CacheGuard<'a, T> {
+    place: NonNull<T>,
+    raw: RawCache,
+    cache: PhantomData<(&'a ConstructedCache<T>, T)>,
+}
+
+// SAFETY: the guard has the value for itself, as Box has; the cache takes objects from any thread.
+unsafe impl<T: Send> Send for CacheGuard<'_, T> {}
+// SAFETY: a shared guard gives shared references to its value only.
+unsafe impl<T: Sync> Sync for CacheGuard<'_, T> {}
+
+impl<T> Deref for CacheGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the constructor has made a value there, and safe code only ever replaces it.
+        unsafe { self.place.as_ref() }
+    }
+}
+
+impl<T> DerefMut for CacheGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as for `deref`, and the guard is borrowed uniquely.
+        unsafe { self.place.as_mut() }
+    }
+}
+
+impl<T> Drop for CacheGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the object came from this cache, and its value stays in it.
+        unsafe { self.raw.free(self.place.cast()) };
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for CacheGuard<'_, T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, out)
+    }
+}

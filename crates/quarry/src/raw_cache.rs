@@ -1,0 +1,221 @@
+//! Caches of objects without a type: `kmem_cache_create` and its relatives for a process.
+
+use crate::instance::STACK;
+use crate::process::{self, Mode, ensure_ready};
+use core::fmt;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+use quarry_core::slab::{
+    Cache, CacheId, CacheOptions, CacheParams, MAX_CACHES, Remaining, SlabStats,
+};
+use quarry_sys::clear::clear;
+use quarry_sys::errno::KeepErrno;
+use quarry_sys::os::OsError;
+
+/// Bits of a handle that are the number of the cache; the generation stands above them.
+const NUMBER_BITS: u32 = 8;
+const _: () = assert!(MAX_CACHES <= 1 << NUMBER_BITS);
+
+/// Why there is no cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheError {
+    /// `QUARRY_DISABLE=1`: the C library serves, and has no caches.
+    Disabled,
+    /// No slab of at most 4 MiB holds such an object, or the alignment is no power of two.
+    Impossible,
+    /// All caches that a process can have exist already.
+    TooMany,
+    /// The system refuses memory.
+    NoMemory,
+}
+
+impl fmt::Display for CacheError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Disabled => "QUARRY_DISABLE=1: the C library serves, and has no caches",
+            Self::Impossible => {
+                "an object has 1 byte to 4 MiB, and an alignment that is a power of two up to 4 MiB"
+            }
+            Self::TooMany => "all caches that a process can have exist already",
+            Self::NoMemory => "the system refuses memory for a cache",
+        })
+    }
+}
+
+impl core::error::Error for CacheError {}
+
+impl From<OsError> for CacheError {
+    fn from(error: OsError) -> Self {
+        match error.0 {
+            libc::EINVAL => Self::Impossible,
+            libc::ENOSPC | libc::EBUSY => Self::TooMany,
+            _ => Self::NoMemory,
+        }
+    }
+}
+
+/// A cache of untyped objects of the process's one stack. [`Cache`](crate::Cache) is its safe and
+/// typed face.
+///
+/// It is a number and may be copied; the cache lives until [`destroy`](Self::destroy).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawCache {
+    id: CacheId,
+    generation: u32,
+}
+
+impl RawCache {
+    /// Creates a cache. Where the slab policy merges caches, this may be one that exists already;
+    /// each of them is destroyed by itself all the same.
+    ///
+    /// # Errors
+    /// Why there is none.
+    ///
+    /// # Safety
+    /// A constructor may be given the address of `params.size` bytes at a multiple of
+    /// `params.align`, on any thread, until the cache is destroyed. It neither unwinds nor uses
+    /// caches, and does not wait for a thread that does. (It may allocate from the heap.)
+    pub unsafe fn create(
+        name: &str,
+        params: &CacheParams,
+        options: &CacheOptions,
+    ) -> Result<Self, CacheError> {
+        match ensure_ready() {
+            Mode::Ready => {}
+            Mode::Disabled => return Err(CacheError::Disabled),
+            Mode::Unavailable => return Err(CacheError::NoMemory),
+        }
+        let id = process::giving_back(|| {
+            // SAFETY: the caller's promise is passed on.
+            unsafe { STACK.create_cache_with(name, params, options) }
+        })?;
+        let generation = STACK.cache(id).generation();
+        Ok(Self { id, generation })
+    }
+
+    /// The cache of a handle; `None` where there is none any more, or never was.
+    #[must_use]
+    pub fn of_handle(handle: usize) -> Option<Self> {
+        let number = handle & ((1 << NUMBER_BITS) - 1);
+        if number == 0 || number >= MAX_CACHES {
+            return None;
+        }
+        let id = CacheId::new(number);
+        let generation = u32::try_from(handle >> NUMBER_BITS).ok()?;
+        let cache = STACK.find_cache(id)?;
+        (cache.generation() == generation).then_some(Self { id, generation })
+    }
+
+    /// A number that stands for the cache, and for no other one that the process ever has. Never 0.
+    #[must_use]
+    pub fn handle(self) -> usize {
+        (self.generation as usize) << NUMBER_BITS | self.id.index()
+    }
+
+    /// What is said of its objects.
+    #[must_use]
+    pub fn info(&self) -> &Cache {
+        STACK.find_cache(self.id).expect("the cache has not been destroyed")
+    }
+
+    /// Takes an object: memory with any contents, or with what the constructor made. `None` where
+    /// there is no memory. O(1) where the running CPU has one.
+    #[inline]
+    #[must_use]
+    pub fn alloc(self) -> Option<NonNull<u8>> {
+        STACK.cache(self.id).alloc_fast().or_else(|| self.alloc_slow())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_slow(self) -> Option<NonNull<u8>> {
+        let cache = STACK.cache(self.id);
+        process::serve(cache.order().bytes(), || cache.alloc_slow())
+    }
+
+    /// [`alloc`](Self::alloc) with all bytes 0; `None` as well where there is a constructor, whose
+    /// work that would destroy.
+    #[must_use]
+    pub fn alloc_zeroed(self) -> Option<NonNull<u8>> {
+        if self.info().has_constructor() {
+            return None;
+        }
+        let object = self.alloc()?;
+        // SAFETY: the object has so many bytes, and only we know it.
+        unsafe { clear(object, self.info().size()) };
+        Some(object)
+    }
+
+    /// Gives an object back. O(1) where the running CPU has room for it.
+    ///
+    /// # Safety
+    /// `object` was allocated from this cache, and its user has given it up; where there is a
+    /// constructor, in the state in which that leaves objects.
+    #[inline]
+    pub unsafe fn free(self, object: NonNull<u8>) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe {
+            if !STACK.cache(self.id).free_fast(object) {
+                self.free_slow(object);
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`free`](Self::free).
+    #[cold]
+    #[inline(never)]
+    unsafe fn free_slow(self, object: NonNull<u8>) {
+        // SAFETY: the caller's promise is passed on.
+        process::giving_back(|| unsafe { STACK.cache(self.id).free_slow(object) });
+    }
+
+    /// Aborts with one line where no object of this cache starts at `address`.
+    #[inline]
+    pub fn demand(self, address: *mut u8) -> NonNull<u8> {
+        STACK.cache(self.id).demand(address)
+    }
+
+    /// Fills the front of `out` with objects; returns how many, fewer than asked only where memory
+    /// is short. O(objects).
+    pub fn alloc_bulk(self, out: &mut [MaybeUninit<NonNull<u8>>]) -> usize {
+        let cache = STACK.cache(self.id);
+        let bytes = out.len().saturating_mul(cache.stride());
+        process::on_instance(bytes, || cache.alloc_bulk(out)).unwrap_or(0)
+    }
+
+    /// Gives objects back. O(objects).
+    ///
+    /// # Safety
+    /// As [`free`](Self::free) for each of them, and no object is given twice.
+    pub unsafe fn free_bulk(self, objects: &[NonNull<u8>]) {
+        // SAFETY: the caller's promise is passed on.
+        process::giving_back(|| unsafe { STACK.cache(self.id).free_bulk(objects) });
+    }
+
+    /// Gives back what the cache holds beyond what is in use. Every other thread waits on its next
+    /// slow path meanwhile. O(slots + objects).
+    pub fn shrink(self) {
+        process::exclusively(|| STACK.cache(self.id).shrink());
+    }
+
+    /// The counts of the cache: a snapshot. O(slots).
+    #[must_use]
+    pub fn stats(self) -> SlabStats {
+        process::giving_back(|| STACK.cache(self.id).stats())
+    }
+
+    /// Shrinks the cache and lets go of it. Every other thread waits on its next slow path
+    /// meanwhile. O(slots + frames).
+    ///
+    /// # Errors
+    /// The objects that are in use; the cache then stays.
+    ///
+    /// # Safety
+    /// Nobody else uses the cache meanwhile, and nobody at all after success.
+    pub unsafe fn destroy(self) -> Result<(), Remaining> {
+        let _errno = KeepErrno::new();
+        // SAFETY: no other thread is on a slow path; the caller promises the rest.
+        process::exclusively(|| unsafe { STACK.destroy_cache(self.id) })
+    }
+}

@@ -1,0 +1,133 @@
+//! Objects that were taken ahead, so that requests cannot fail later
+//! (`kmem_cache_prefill_sheaf`, Linux 6.18).
+//!
+//! A reserve is one block of the heap: its head, and behind that the objects that it still has.
+//! The head holds the block's own address, changed: so what is no reserve is recognised.
+//!
+//! Equation: the first `left <= room` words behind the head are objects of the cache.
+
+use crate::instance::STACK;
+use crate::process;
+use crate::raw_cache::RawCache;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+use quarry_core::heap::classes;
+use quarry_core::stack::Request;
+
+/// Makes an address what the head of a reserve there holds.
+const MARK: usize = 0x5eaf_0b1e_c70f_ca5e;
+
+struct Head {
+    mark: usize,
+    cache: RawCache,
+    room: usize,
+    left: usize,
+}
+
+/// Objects of a cache that are held ready.
+#[derive(Debug)]
+pub struct RawReserve(NonNull<Head>);
+
+// SAFETY: the block belongs to the reserve alone, and its objects to no thread.
+unsafe impl Send for RawReserve {}
+
+impl RawReserve {
+    /// Most objects of a reserve: its block is an object of the heap.
+    pub const MOST: usize = (classes::LARGEST - size_of::<Head>()) / size_of::<usize>();
+
+    /// Takes `count` objects of a cache, all or none: `None` where memory is short, or where they
+    /// are more than [`MOST`](Self::MOST). O(objects).
+    #[must_use]
+    pub fn of(cache: RawCache, count: usize) -> Option<Self> {
+        if count > Self::MOST {
+            return None;
+        }
+        let bytes = size_of::<Head>() + count * size_of::<NonNull<u8>>();
+        let head = process::alloc(Request::of(bytes))?.cast::<Head>();
+        let mark = head.as_ptr() as usize ^ MARK;
+        // SAFETY: the block is ours, and large enough for head and objects.
+        unsafe { head.write(Head { mark, cache, room: count, left: 0 }) };
+        let mut reserve = Self(head);
+        let taken = cache.alloc_bulk(reserve.places());
+        reserve.head().left = taken;
+        (taken == count).then_some(reserve)
+    }
+
+    /// The reserve at an address that [`into_raw`](Self::into_raw) has returned; `None` where there
+    /// is none.
+    ///
+    /// # Safety
+    /// Nobody else uses the reserve.
+    #[must_use]
+    pub unsafe fn from_raw(address: *mut u8) -> Option<Self> {
+        let object = NonNull::new(address)?;
+        // The fast path knows all addresses that are ours from here on.
+        if !STACK.owns(address) {
+            return None;
+        }
+        let bytes = STACK.halves().usable_fast(address)?;
+        if bytes < size_of::<Head>() || !address.cast::<Head>().is_aligned() {
+            return None;
+        }
+        let head = object.cast::<Head>();
+        // SAFETY: an object of the heap that is large enough starts there, whatever it holds.
+        let mark = unsafe { (&raw const (*head.as_ptr()).mark).read() };
+        // What is no reserve must not become one that is dropped.
+        (mark == address as usize ^ MARK).then(|| Self(head))
+    }
+
+    /// The address of the reserve, for [`from_raw`](Self::from_raw).
+    #[must_use]
+    pub fn into_raw(self) -> *mut u8 {
+        let address = self.0.as_ptr().cast();
+        core::mem::forget(self);
+        address
+    }
+
+    fn head(&mut self) -> &mut Head {
+        // SAFETY: the block is ours alone, and its head was written.
+        unsafe { self.0.as_mut() }
+    }
+
+    fn places(&mut self) -> &mut [MaybeUninit<NonNull<u8>>] {
+        let room = self.head().room;
+        // SAFETY: the block has as many words behind its head.
+        unsafe { core::slice::from_raw_parts_mut(self.0.add(1).cast().as_ptr(), room) }
+    }
+
+    /// The cache.
+    #[must_use]
+    pub fn cache(&mut self) -> RawCache {
+        self.head().cache
+    }
+
+    /// Objects that are left.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        // SAFETY: as for `head`.
+        unsafe { self.0.as_ref() }.left
+    }
+
+    /// Takes one of the objects; `None` where all have been taken. O(1).
+    pub fn take(&mut self) -> Option<NonNull<u8>> {
+        let left = self.left().checked_sub(1)?;
+        self.head().left = left;
+        // SAFETY: the first `left` words were written, and this one was the last of them.
+        Some(unsafe { self.places()[left].assume_init() })
+    }
+}
+
+impl Drop for RawReserve {
+    /// Gives back what is left.
+    fn drop(&mut self) {
+        let (cache, left) = (self.cache(), self.left());
+        // SAFETY: these words were written; nobody else has the objects, nor the block, which is
+        // none of a reserve from here on.
+        unsafe {
+            let objects = core::slice::from_raw_parts(self.0.add(1).cast().as_ptr(), left);
+            cache.free_bulk(objects);
+            self.head().mark = 0;
+            process::free(self.0.cast());
+        }
+    }
+}
