@@ -50,7 +50,8 @@ pub(super) fn sort(
     Ok(found)
 }
 
-/// Looks for allocators by name or `NAME=FILE`, and says on `out` which are absent.
+/// Looks for allocators by name, `NAME=FILE` or `NAME=FILE.so:VARIABLE=VALUE`, and says on `out`
+/// which are absent.
 ///
 /// # Errors
 /// A name that is not known, the same twice, or none is there.
@@ -59,7 +60,14 @@ pub fn find(
     find_library: FindLibrary<'_>,
     out: &mut dyn Write,
 ) -> Result<Vec<Contender>> {
-    let found = sort(names, |name| Ok(allocators::find(name, find_library)?.map(Contender::from)))?;
+    let found = sort(names, |name| {
+        let (name, setting) = split_setting(name);
+        let found = allocators::find(&name, find_library)?.map(Contender::from);
+        Ok(found.map(|it| match setting {
+            Some(setting) => it.with(it.name(), &[setting]),
+            None => it,
+        }))
+    })?;
     for absent in &found.absent {
         writeln!(out, "absent: {absent}")?;
     }
@@ -67,6 +75,15 @@ pub fn find(
         bail!("--variants: none of the allocators is there");
     }
     Ok(found.contenders)
+}
+
+/// Splits what follows a file off: `NAME=FILE.so:VARIABLE=VALUE`.
+fn split_setting(specification: &str) -> (String, Option<(&str, &str)>) {
+    let parts = specification.split_once(".so:");
+    match parts.and_then(|(file, setting)| Some((file, setting.split_once('=')?))) {
+        Some((file, setting)) => (format!("{file}.so"), Some(setting)),
+        None => (specification.to_owned(), None),
+    }
 }
 
 impl From<Allocator> for Contender {
@@ -155,4 +172,18 @@ pub fn names(contenders: &[Contender]) -> Vec<&str> {
 pub fn add_copy(contenders: &mut Vec<Contender>, baseline: &str) {
     let copy = contenders.iter().find(|it| it.name() == baseline).map(Contender::copy);
     contenders.extend(copy);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split_setting;
+
+    #[test]
+    fn a_setting_follows_a_file() {
+        let with = "linked=target/libquarry-slam.so:QUARRY_SLAM_MODE=linked";
+        let file = "linked=target/libquarry-slam.so".to_owned();
+        assert_eq!(split_setting(with), (file.clone(), Some(("QUARRY_SLAM_MODE", "linked"))));
+        assert_eq!(split_setting(&file), (file.clone(), None));
+        assert_eq!(split_setting("jemalloc"), ("jemalloc".to_owned(), None));
+    }
 }

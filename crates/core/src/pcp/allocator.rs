@@ -6,7 +6,7 @@
 
 use super::config::{FreeListPolicy, PageConfig};
 use super::lists::{PcpCounters, Tuning};
-use super::policy::{BATCH_SCALE_MAX, Sizes};
+use super::policy::{BATCH_SCALE_MAX, Policy, Sizes};
 use super::request::{Page, PageRequest};
 use super::ring::RingSizes;
 use super::set::PcpSet;

@@ -99,7 +99,9 @@ fn drain_pages(tuning: &Tuning, batch: u32, high: u32, free_high: bool) -> u32 {
 }
 
 impl<R: Release> Policy for R {
-    const ORDERS: &'static [u8] = R::ORDERS;
+    fn orders(&self) -> &'static [u8] {
+        R::ORDERS
+    }
 
     fn walk(&self) -> DrainWalk {
         DrainWalk::WholeLists

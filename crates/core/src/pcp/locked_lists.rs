@@ -3,6 +3,7 @@
 use super::drain::Drain;
 use super::lists::{Lists, Pcp};
 use super::policy::{Policy, PolicyContext};
+use super::registry::PcpPolicy;
 use super::request::Page;
 use super::ring::SlotRings;
 use super::store::ListStore;
@@ -92,9 +93,9 @@ impl<'a> LockedLists<'a> {
     /// that has goes to the zone where a refill finds nothing (`rmqueue_bulk` to Linux 6.19).
     #[cold]
     #[inline(never)]
-    pub(super) fn refill_and_pop<P: Policy>(
+    pub(super) fn refill_and_pop(
         &mut self,
-        policy: &P,
+        policy: &PcpPolicy,
         list: usize,
         ask: &Ask,
         mark: Mark,
@@ -155,12 +156,7 @@ impl<'a> LockedLists<'a> {
     /// released between chunks, and `None` says that another thread took them then.
     #[cold]
     #[inline(never)]
-    pub(super) fn drain<P: Policy>(
-        mut self,
-        policy: &P,
-        mut pages: u32,
-        list: usize,
-    ) -> Option<Self> {
+    pub(super) fn drain(mut self, policy: &PcpPolicy, mut pages: u32, list: usize) -> Option<Self> {
         let chunk = policy.drain_chunk(self.at.context().sizes);
         loop {
             // A chunk may take a few pages more than it should; the rest does not take fewer.
@@ -183,13 +179,13 @@ impl<'a> LockedLists<'a> {
 
     /// Gives up to `pages` pages back in one critical section of the zone, or as few more as the
     /// last block has.
-    pub(super) fn drain_chunk<P: Policy>(&mut self, policy: &P, pages: u32, list: usize) {
+    pub(super) fn drain_chunk(&mut self, policy: &PcpPolicy, pages: u32, list: usize) {
         let before = self.lists.tuning.count;
         if before == 0 {
             return;
         }
         let (frames, rings) = (self.at.frames(), self.at.rings());
-        let how = (P::ORDERS, policy.walk());
+        let how = (policy.orders(), policy.walk());
         let drain = Drain::new(&mut self.lists, rings, frames, how, pages, list);
         self.at.zones.put(self.at.node, drain);
         let done = before - self.lists.tuning.count;

@@ -18,7 +18,9 @@ pub struct Order0 {
 }
 
 impl Policy for Order0 {
-    const ORDERS: &'static [u8] = &[0, 0, 0];
+    fn orders(&self) -> &'static [u8] {
+        &[0, 0, 0]
+    }
 
     fn walk(&self) -> DrainWalk {
         DrainWalk::GrowingBatches { first: 1 }

@@ -101,7 +101,7 @@ pub(super) enum DrainWalk {
 /// its name; all of them take and free at the head, append refills at the tail and drain the tail.
 pub(super) trait Policy {
     /// The order of each list.
-    const ORDERS: &'static [u8];
+    fn orders(&self) -> &'static [u8];
 
     /// How drains go round.
     fn walk(&self) -> DrainWalk;

@@ -1,12 +1,14 @@
 //! The page policies, one line each. The options, the dispatch and the property suite read them
 //! here.
 
+use super::lists::Tuning;
 use super::order0::Order0;
-use super::policy::{Policy, SizeInputs, Sizes};
+use super::policy::{DrainWalk, Policy, PolicyContext, SizeInputs, Sizes};
 use super::v5_14::V5_14;
 use super::v6_7::V6_7;
 use super::v6_18::V6_18;
 use super::v2016::V2016;
+use crate::frame::{MigrateType, Order};
 
 /// Calls the macro `$callback` with all lines. A line is `Type, "page in docs/policies",
 /// "what it is", [identifier: "name" = value, ..];`.
@@ -74,7 +76,7 @@ macro_rules! define {
         /// Their names, as a list for people.
         pub const PAGE_POLICY_NAMES: &str = one_of!($($($name)+)+);
 
-        /// Runs `$body` with `$policy` bound to the chosen policy, compiled once for each type.
+        /// Runs `$body` with `$policy` bound to the chosen policy.
         macro_rules! with_policy {
             ($chosen:expr, $policy:ident => $body:expr) => {
                 match $chosen {
@@ -93,17 +95,51 @@ impl PcpPolicy {
     pub fn named(name: &str) -> Option<Self> {
         PAGE_POLICIES.iter().find(|known| known.name == name).map(|known| known.policy)
     }
+}
 
-    /// The order of each list.
-    pub(super) fn orders(&self) -> &'static [u8] {
-        fn of<P: Policy>(_: &P) -> &'static [u8] {
-            P::ORDERS
-        }
-        with_policy!(self, policy => of(policy))
+/// The chosen policy decides: for code that is not worth one body for each policy.
+impl Policy for PcpPolicy {
+    fn orders(&self) -> &'static [u8] {
+        with_policy!(self, policy => policy.orders())
     }
 
-    /// The bounds for a zone.
-    pub(super) fn sizes(&self, inputs: SizeInputs) -> Sizes {
+    fn walk(&self) -> DrainWalk {
+        with_policy!(self, policy => policy.walk())
+    }
+
+    #[inline]
+    fn tests_every_request(&self) -> bool {
+        with_policy!(self, policy => policy.tests_every_request())
+    }
+
+    #[inline]
+    fn list(&self, order: Order, migratetype: MigrateType) -> Option<usize> {
+        with_policy!(self, policy => policy.list(order, migratetype))
+    }
+
+    fn sizes(&self, inputs: SizeInputs) -> Sizes {
         with_policy!(self, policy => policy.sizes(inputs))
+    }
+
+    #[inline]
+    fn before_alloc(&self, tuning: &mut Tuning) {
+        with_policy!(self, policy => policy.before_alloc(tuning));
+    }
+
+    fn refill(&self, tuning: &mut Tuning, context: PolicyContext<'_>, order: Order) -> u32 {
+        with_policy!(self, policy => policy.refill(tuning, context, order))
+    }
+
+    #[inline]
+    fn after_free(&self, tuning: &mut Tuning, context: PolicyContext<'_>, order: Order) -> u32 {
+        with_policy!(self, policy => policy.after_free(tuning, context, order))
+    }
+
+    fn drain_chunk(&self, sizes: Sizes) -> u32 {
+        with_policy!(self, policy => policy.drain_chunk(sizes))
+    }
+
+    fn decay(&self, tuning: &mut Tuning, sizes: Sizes) -> u32 {
+        with_policy!(self, policy => policy.decay(tuning, sizes))
     }
 }

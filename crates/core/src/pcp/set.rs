@@ -96,7 +96,7 @@ impl PcpSet {
             if let Some(page) = locked.pop(list, ask.order) {
                 return Some(page);
             }
-            if let Some(page) = locked.refill_and_pop(policy, list, ask, mark) {
+            if let Some(page) = locked.refill_and_pop(&self.policy, list, ask, mark) {
                 return Some(page);
             }
         }
@@ -149,27 +149,26 @@ impl PcpSet {
         ask: &Ask,
         out: &mut [Page],
     ) -> usize {
-        with_policy!(&self.policy, policy => {
-            let Some(list) = policy.list(ask.order, listed_type(ask.migratetype)) else {
-                return self.bulk_at_zone(zones, slot, node, ask, Mark::Low, out);
-            };
-            if policy.tests_every_request() && !zones.zone(node).admits(ask, Mark::Low) {
-                return 0;
-            }
-            let Some(mut locked) = self.at(zones, slot, node).try_lock() else {
-                return self.bulk_at_zone(zones, slot, node, ask, Mark::Low, out);
-            };
-            let mut filled = 0;
-            while filled < out.len() {
-                let page = locked
-                    .pop(list, ask.order)
-                    .or_else(|| locked.refill_and_pop(policy, list, ask, Mark::Low));
-                let Some(page) = page else { break };
-                out[filled] = page;
-                filled += 1;
-            }
-            filled
-        })
+        let policy = &self.policy;
+        let Some(list) = policy.list(ask.order, listed_type(ask.migratetype)) else {
+            return self.bulk_at_zone(zones, slot, node, ask, Mark::Low, out);
+        };
+        if policy.tests_every_request() && !zones.zone(node).admits(ask, Mark::Low) {
+            return 0;
+        }
+        let Some(mut locked) = self.at(zones, slot, node).try_lock() else {
+            return self.bulk_at_zone(zones, slot, node, ask, Mark::Low, out);
+        };
+        let mut filled = 0;
+        while filled < out.len() {
+            let page = locked
+                .pop(list, ask.order)
+                .or_else(|| locked.refill_and_pop(policy, list, ask, Mark::Low));
+            let Some(page) = page else { break };
+            out[filled] = page;
+            filled += 1;
+        }
+        filled
     }
 
     /// Frees one block that was checked.
@@ -213,7 +212,7 @@ impl PcpSet {
             locked.lists.counters.critical_sections += 1;
             let drain = locked.push(policy, list, block);
             if drain > 0 {
-                locked.drain(policy, drain, list);
+                locked.drain(&self.policy, drain, list);
             }
             return;
         }
@@ -242,55 +241,65 @@ impl PcpSet {
         zones: &Zones,
         slot: SlotIndex,
         node: NodeId,
+        blocks: impl Iterator<Item = Block> + Clone,
+    ) {
+        match &self.policy {
+            PcpPolicy::V6_18(policy) => self.section_under(policy, zones, (slot, node), blocks),
+            _ => self.section_under(&self.policy, zones, (slot, node), blocks),
+        }
+    }
+
+    #[inline(never)]
+    fn section_under<P: Policy>(
+        &self,
+        policy: &P,
+        zones: &Zones,
+        (slot, node): (SlotIndex, NodeId),
         mut blocks: impl Iterator<Item = Block> + Clone,
     ) {
-        with_policy!(&self.policy, policy => {
-            let Some(mut locked) = self.at(zones, slot, node).try_lock() else {
-                return self.free_at_zone(zones, slot, node, &mut blocks);
+        let Some(mut locked) = self.at(zones, slot, node).try_lock() else {
+            return self.free_at_zone(zones, slot, node, &mut blocks);
+        };
+        locked.lists.counters.critical_sections += 1;
+        let list_of = |block: &Block| {
+            let of = zones.memory().pageblocks().of(block.pfn).migratetype();
+            policy.list(block.order, listed_type(of))
+        };
+        let (mut rest, mut unlisted) = (blocks.clone(), false);
+        while let Some(block) = rest.next() {
+            let Some(list) = list_of(&block) else {
+                unlisted = true;
+                continue;
             };
-            locked.lists.counters.critical_sections += 1;
-            let list_of = |block: &Block| {
-                let of = zones.memory().pageblocks().of(block.pfn).migratetype();
-                policy.list(block.order, listed_type(of))
-            };
-            let (mut rest, mut unlisted) = (blocks.clone(), false);
-            while let Some(block) = rest.next() {
-                let Some(list) = list_of(&block) else {
-                    unlisted = true;
-                    continue;
-                };
-                let drain = locked.push(policy, list, block);
-                if drain > 0 {
-                    match locked.drain(policy, drain, list) {
-                        Some(again) => locked = again,
-                        None => {
-                            let listed = rest.clone().filter(|block| list_of(block).is_some());
-                            let mut listed = listed.peekable();
-                            if listed.peek().is_some() {
-                                self.free_at_zone(zones, slot, node, &mut listed);
-                            }
-                            unlisted |= rest.any(|block| list_of(&block).is_none());
-                            break;
+            let drain = locked.push(policy, list, block);
+            if drain > 0 {
+                match locked.drain(&self.policy, drain, list) {
+                    Some(again) => locked = again,
+                    None => {
+                        let listed = rest.clone().filter(|block| list_of(block).is_some());
+                        let mut listed = listed.peekable();
+                        if listed.peek().is_some() {
+                            self.free_at_zone(zones, slot, node, &mut listed);
                         }
+                        unlisted |= rest.any(|block| list_of(&block).is_none());
+                        break;
                     }
                 }
             }
-            if unlisted {
-                let mut unlisted = blocks.filter(|block| list_of(block).is_none());
-                self.free_at_zone(zones, slot, node, &mut unlisted);
-            }
-        });
+        }
+        if unlisted {
+            let mut unlisted = blocks.filter(|block| list_of(block).is_none());
+            self.free_at_zone(zones, slot, node, &mut unlisted);
+        }
     }
 
     /// Gives everything on the lists of a slot back to the zones. Waits for the lists.
     pub(super) fn drain_slot(&self, zones: &Zones, slot: SlotIndex) {
         for node in self.store.nodes() {
             let mut locked = self.at(zones, slot, node).lock();
-            with_policy!(&self.policy, policy => {
-                while locked.lists.tuning.count > 0 {
-                    locked.drain_chunk(policy, u32::MAX, 0);
-                }
-            });
+            while locked.lists.tuning.count > 0 {
+                locked.drain_chunk(&self.policy, u32::MAX, 0);
+            }
         }
     }
 
@@ -300,14 +309,12 @@ impl PcpSet {
         let mut remains = false;
         for node in self.store.nodes() {
             let mut locked = self.at(zones, slot, node).lock();
-            with_policy!(&self.policy, policy => {
-                let sizes = locked.at.context().sizes;
-                let excess = policy.decay(&mut locked.lists.tuning, sizes);
-                remains |= locked.lists.tuning.high > sizes.high_min || excess > 0;
-                if excess > 0 {
-                    locked.drain(policy, excess, 0);
-                }
-            });
+            let sizes = locked.at.context().sizes;
+            let excess = self.policy.decay(&mut locked.lists.tuning, sizes);
+            remains |= locked.lists.tuning.high > sizes.high_min || excess > 0;
+            if excess > 0 {
+                locked.drain(&self.policy, excess, 0);
+            }
         }
         remains
     }

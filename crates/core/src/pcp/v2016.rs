@@ -24,7 +24,9 @@ use crate::frame::{MigrateType, Order, PCP_TYPES};
 pub struct V2016;
 
 impl Policy for V2016 {
-    const ORDERS: &'static [u8] = &[0, 0, 0, 1, 2, 3];
+    fn orders(&self) -> &'static [u8] {
+        &[0, 0, 0, 1, 2, 3]
+    }
 
     fn walk(&self) -> DrainWalk {
         DrainWalk::GrowingBatches { first: 0 }

@@ -35,8 +35,9 @@ fn drain_pages(tuning: &mut Tuning, batch: u32, high: u32) -> u32 {
 }
 
 impl Policy for V5_14 {
-    const ORDERS: &'static [u8] =
-        &[0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, PAGEBLOCK_ORDER, PAGEBLOCK_ORDER, PAGEBLOCK_ORDER];
+    fn orders(&self) -> &'static [u8] {
+        &[0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, PAGEBLOCK_ORDER, PAGEBLOCK_ORDER, PAGEBLOCK_ORDER]
+    }
 
     fn walk(&self) -> DrainWalk {
         match self.frees_high {

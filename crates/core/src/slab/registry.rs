@@ -19,7 +19,7 @@ macro_rules! slab_policies {
             slub_4_9: "slub-4.9", $crate::slab::Slub4_9, "slub", "partial lists per CPU, too";
             slab: "slab", $crate::slab::LinuxSlab, "slab", "arrays per CPU and node (2.6.36)";
             slqb: "slqb", $crate::slab::Slqb, "slqb", "queues of objects per CPU (2009)";
-            slam: "slam", $crate::slab::Slam, "slam", "ours: a mode per cache and CPU, by its traffic";
+            slam: "slam", $crate::slab::Slam, "slam", "ours: a mode per cache and CPU";
         }
     };
 }

@@ -7,10 +7,11 @@ use quarry_core::frame::MetadataKind;
 use quarry_core::heap::classes;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::{
-    CacheId, CacheOptions, CacheParams, Constructor, MAX_CACHES, Remaining, SlabPolicy, SlabStats,
+    CacheId, CacheOptions, CacheParams, Constructor, MAX_CACHES, Remaining, Sheaf, SlabPolicy,
+    SlabStats,
 };
 use quarry_sys::os::OsError;
-use quarry_sys::percpu::{Object, VirtualSlots};
+use quarry_sys::percpu::{Object, PerCpu, VirtualSlots};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_void;
@@ -453,6 +454,18 @@ fn all_numbers<S: SlabPolicy<VirtualSlots> + 'static>() {
             assert_eq!(unsafe { bed.stack.destroy_cache(id) }, Ok(()));
         }
         assert_eq!(bed.stack.validate(), Ok(()));
+    }
+}
+
+/// Caches that may come later take nothing from those of `malloc`.
+#[test]
+fn arrays_of_the_classes_have_all_that_they_want() {
+    let options = StackOptions { heap: true, ..small() };
+    let bed = PolicyBed::<Sheaf>::new(Backing::Fake, 4096, 1, &options);
+    for number in 1..=classes::COUNT {
+        let cache = bed.stack.cache(CacheId::new(number));
+        let wanted = 2 * ((128 << 10) / cache.stride()).clamp(8, 64);
+        assert_eq!(bed.stack.percpu().area().capacity(cache.id().array()), wanted);
     }
 }
 

@@ -8,7 +8,6 @@ use quarry_core::frame::NodeId;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::LinuxSlab;
 use quarry_core::slab::Sheaf;
-use quarry_core::slab::Slub4_9;
 use quarry_core::slab::{CacheId, CacheParams, Slam, SlamMode};
 use quarry_core::stack::StackConfig;
 use quarry_sys::percpu::{Arrays, NativeSlots, Object};
@@ -18,10 +17,11 @@ use std::process::Command;
 type HeapBed = Bed<VirtualConfig<Sheaf>>;
 
 /// Objects of this many bytes: a sheaf has 64 of them, a slot has room for two sheaves.
-const SIZE: usize = 48;
+pub(crate) const SIZE: usize = 48;
 const ROOM: usize = 128;
 /// How a report ends, where nothing that is recorded says whether the object was ever handed out.
-const NOT_IN_USE: &str = "): object of 48 bytes is not in use: freed already, or never allocated";
+pub(crate) const NOT_IN_USE: &str =
+    "): object of 48 bytes is not in use: freed already, or never allocated";
 const NO_BLOCK: &str = "): no block in use starts there: freed already, or never allocated";
 
 fn bed() -> HeapBed {
@@ -35,9 +35,14 @@ fn objects(bed: &HeapBed, count: usize) -> Vec<Object> {
 
 /// Runs an ignored test of this file alone: it must abort, with `line` as its last words.
 fn aborts(test: &str, line: &str) {
+    aborts_in("misuse", test, line);
+}
+
+/// Runs an ignored test of module `suite` alone: it must abort, with `line` as its last words.
+pub(crate) fn aborts_in(suite: &str, test: &str, line: &str) {
     let program = std::env::current_exe().expect("the path of this program");
     let output = Command::new(program)
-        .args([&format!("misuse::{test}"), "--exact", "--ignored", "--nocapture"])
+        .args([&format!("{suite}::{test}"), "--exact", "--ignored", "--nocapture"])
         .output()
         .expect("this program runs");
     let text = String::from_utf8_lossy(&output.stderr);
@@ -264,86 +269,6 @@ fn freed_twice_unregistered() {
         bed.stack.free(object);
         free(&bed, object)
     }
-}
-
-/// A slab of `slub` with one object in use, and another that CPU 1 has freed into it.
-fn slub_slab() -> (Bed<VirtualConfig<Slub4_9>>, CacheId, Vec<Object>) {
-    let bed = Bed::<VirtualConfig<Slub4_9>>::new(Backing::Fake, 4096, 2, &small());
-    let id = bed.stack.create_cache("misuse", &CacheParams { size: SIZE, align: 16 }).unwrap();
-    on_cpu(0);
-    let objects: Vec<_> = (0..4).map(|_| bed.stack.cache(id).alloc().unwrap()).collect();
-    on_cpu(1);
-    // SAFETY: it was live and is freed once.
-    unsafe { bed.stack.cache(id).free(objects[0]) };
-    (bed, id, objects)
-}
-
-#[test]
-fn twice_into_its_slab() {
-    aborts("freed_twice_into_its_slab", NOT_IN_USE);
-}
-
-#[test]
-#[ignore = "run by the test above: it aborts"]
-fn freed_twice_into_its_slab() {
-    let (bed, id, objects) = slub_slab();
-    // SAFETY: not given. It is the head of its slab's free list, and the stack finds out.
-    unsafe { bed.stack.cache(id).free(objects[0]) };
-}
-
-#[test]
-fn into_a_slab_that_was_given_back() {
-    aborts("freed_into_a_slab_given_back", NOT_IN_USE);
-}
-
-#[test]
-#[ignore = "run by the test above: it aborts"]
-fn freed_into_a_slab_given_back() {
-    let (bed, id, objects) = slub_slab();
-    for &object in &objects[1..] {
-        // SAFETY: they were live and are freed once.
-        unsafe { bed.stack.cache(id).free(object) };
-    }
-    bed.stack.cache(id).shrink();
-    // SAFETY: not given. Its slab is no slab any more, and the stack finds out.
-    unsafe { bed.stack.cache(id).free(objects[2]) };
-}
-
-#[test]
-fn more_objects_than_are_in_use() {
-    aborts("freed_more_than_in_use", NOT_IN_USE);
-}
-
-#[test]
-#[ignore = "run by the test above: it aborts"]
-fn freed_more_than_in_use() {
-    let (bed, id, objects) = slub_slab();
-    on_cpu(0);
-    bed.stack.cache(id).shrink();
-    on_cpu(1);
-    for &object in objects[1..].iter().chain(&objects[1..]) {
-        // SAFETY: given in the first round only. In the second no object of the slab is in use.
-        unsafe { bed.stack.cache(id).free(object) };
-    }
-}
-
-#[test]
-fn a_link_that_was_written_to() {
-    let line = ": overwritten: the program wrote to an object of 48 bytes that is free";
-    aborts("walked_into_a_written_link", line);
-}
-
-#[test]
-#[ignore = "run by the test above: it aborts"]
-fn walked_into_a_written_link() {
-    let (bed, id, objects) = slub_slab();
-    // SAFETY: it was live and is freed once.
-    unsafe { bed.stack.cache(id).free(objects[1]) };
-    // SAFETY: not given, but the object's memory is mapped.
-    unsafe { objects[1].cast::<u64>().write(0x4141_4141_4141_4141) };
-    on_cpu(0);
-    // CPU 0 takes what has been freed into its slab once its own list is used up.
-    while bed.stack.cache(id).alloc().is_some() {}
 }
 
 /// A cache of `slam` whose CPU has much in its stock.

@@ -130,3 +130,23 @@ fn barns_of_nodes_that_are_not_declared_take_no_memory() {
     assert_eq!(taken(1), 0);
     assert!((1..=256).contains(&taken(2)), "{} bytes for a second barn", taken(2));
 }
+
+/// A document's machine has nodes that this one lacks: each has a zone, and CPUs take turns.
+#[test]
+fn declared_nodes_ask_nothing_of_the_system() {
+    let mut options = small();
+    options.pages.reserve_bytes = 512 << 20;
+    options.pages.declare(quarry_core::pcp::Machine { cpus: 16, frames: 64 << 18, nodes: 8 });
+    let bed = Bed::<VirtualConfig<Sheaf>>::new(Backing::Linux, 4096, 16, &options);
+    let params = CacheParams { size: 256, align: 16 };
+    let cache = bed.stack.create_cache("shared", &params).expect("there is room");
+    let machine = Machine { bed, cache };
+    for cpu in 0..16 {
+        let objects = machine.alloc(cpu, 500);
+        let home = machine.bed.stack.pages().node_of(SlotIndex(cpu));
+        assert_eq!(home, NodeId(cpu as u8 % 8));
+        assert!(machine.bed.stack.pages().zones().zone(home).managed() > 0, "it has memory");
+        machine.free((cpu + 5) % 16, objects);
+    }
+    machine.bed.assert_empty(&[machine.cache]);
+}

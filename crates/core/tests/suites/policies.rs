@@ -4,7 +4,7 @@ use crate::support::{Backing, Bed, Oracle, VirtualConfig, check, on_cpu, small};
 use proptest::prelude::*;
 use quarry_core::frame::NodeId;
 use quarry_core::heap::options::StackOptions;
-use quarry_core::slab::{CacheId, CacheParams, Mechanisms, SlabPolicy};
+use quarry_core::slab::{CacheId, CacheParams, LinuxSlab, Mechanisms, SlabPolicy};
 use quarry_sys::os::OsError;
 use quarry_sys::percpu::{Object, SlotIndex, VirtualSlots};
 use std::collections::BTreeSet;
@@ -261,10 +261,33 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> Play<S> {
 }
 
 fn random_operations<S: SlabPolicy<VirtualSlots> + 'static>(slots: u32) {
+    random_operations_with::<S>(&small(), slots);
+}
+
+/// Neighbouring CPUs are of different nodes, so that most objects are freed on a node that is not
+/// theirs.
+#[test]
+fn mechanisms_of_slab_can_be_left_out() {
+    for without in ["", "alien", "shared", "alien,shared"] {
+        let mut options = small();
+        options.mechanisms = Mechanisms::without(without).expect("names of mechanisms");
+        random_operations_with::<LinuxSlab>(&options, 2);
+        options.pages.reserve_bytes = 256 << 20;
+        options.pages.nodes = 2;
+        options.pages.node_of_slot = |slot| NodeId(slot.0 as u8 % 2);
+        random_operations_with::<LinuxSlab>(&options, 4);
+    }
+}
+
+/// The suite's random operations, on a stack with these options.
+pub(crate) fn random_operations_with<S: SlabPolicy<VirtualSlots> + 'static>(
+    options: &StackOptions,
+    slots: u32,
+) {
     let caches = prop::collection::vec(params(), 3);
     let steps = prop::collection::vec(step(), 1..120);
     check(24, (caches, steps), |(caches, steps)| {
-        run_all(Play::<S>::new(slots, &caches), &steps);
+        run_all(Play::<S>::with(slots, options, &caches), &steps);
     });
 }
 

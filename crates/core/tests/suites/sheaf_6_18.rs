@@ -2,7 +2,7 @@
 
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_core::frame::{MetadataKind, NodeId};
-use quarry_core::slab::{CacheId, CacheParams, KernelSheaf, SlabPolicy, SlabStats};
+use quarry_core::slab::{CacheId, CacheOptions, CacheParams, KernelSheaf, SlabPolicy, SlabStats};
 use quarry_sys::percpu::{Object, SlotIndex, VirtualSlots};
 
 /// Objects of a sheaf, and the most full sheaves of a barn (Linux 6.18).
@@ -254,6 +254,29 @@ fn large_objects_have_small_sheaves_or_none() {
         assert!(parked <= 4 * sheaf.max(1) && (parked > 0) == (sheaf > 0), "{size}: {parked}");
         machine.finish([]);
     }
+}
+
+/// A cache may ask for another capacity, also one that gets the number of a cache that is gone.
+#[test]
+fn a_cache_has_the_sheaves_that_it_asks_for() {
+    let mut machine = Machine::new(1, 256);
+    for wanted in [12, 60, 20, 0] {
+        let options = CacheOptions { capacity: Some(wanted), ..CacheOptions::default() };
+        let params = CacheParams { size: 128, align: 16 };
+        // SAFETY: nobody uses the cache, or anything else of the stack, meanwhile.
+        unsafe { machine.bed.stack.destroy_cache(machine.cache) }.expect("no object is in use");
+        // SAFETY: there is no constructor.
+        let cache = unsafe { machine.bed.stack.create_cache_with("asks", &params, &options) };
+        machine.cache = cache.expect("a cache");
+        let objects = machine.alloc(1);
+        // The array was laid out for the first cache of this number.
+        let capacity = u64::from(wanted).min(SHEAF as u64);
+        assert_eq!(machine.stats().parked_objects, capacity.saturating_sub(1), "{wanted} wanted");
+        assert_eq!(machine.stats().allocs(), 1, "counts begin anew");
+        machine.free(objects);
+        assert_eq!(machine.bed.stack.validate(), Ok(()));
+    }
+    machine.finish([]);
 }
 
 /// The kernel's caches of `kmalloc` end at two pages.

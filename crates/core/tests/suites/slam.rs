@@ -141,8 +141,8 @@ fn caches_and_cpus_have_modes_of_their_own() {
 fn every_mode_alone_agrees_with_the_oracle() {
     for mode in [SlamMode::Array, SlamMode::Linked, SlamMode::Remote] {
         fix_slam_mode(Some(mode));
-        // A CPU that is always linked keeps what others would need, within the bound of stocks: that
-        // is why modes change.
+        // A CPU that is always linked keeps what others would need, within the bound of stocks:
+        // that is why modes change.
         policies::all::<Slam>(mode != SlamMode::Linked);
     }
 }

@@ -265,3 +265,22 @@ fn kmalloc_passes_through_what_its_kernel_passed_through() {
     let later = [largest::<Slub3_0>(), largest::<Slub3_1>(), largest::<Slub4_9>()];
     assert_eq!(later, [8192; 3]);
 }
+
+#[test]
+fn each_mechanism_can_be_left_out() {
+    for without in ["cpu-partial", "merging", "cpu-partial,merging"] {
+        let mut options = small();
+        options.mechanisms = Mechanisms::without(without).expect("mechanisms");
+        for slots in [2, 64] {
+            crate::policies::random_operations_with::<Slub4_9>(&options, slots);
+        }
+    }
+}
+
+#[test]
+fn without_merging_caches_that_lie_equally_are_two() {
+    let mut options = small();
+    options.mechanisms.merging = false;
+    let bed = SlubBed::<Slub4_9>::new(Backing::Fake, 4096, 2, &options);
+    assert_ne!(cache(&bed, 256), cache(&bed, 256));
+}

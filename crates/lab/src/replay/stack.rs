@@ -203,9 +203,11 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
         counters.page_sections = lists.critical_sections;
         counters.listed = lists.allocs + lists.frees;
         for stats in self.slab_stats() {
-            counters.slab_lock += stats.list_lock.acquisitions + stats.barn_lock.acquisitions;
-            counters.slab_contended += stats.list_lock.contentions + stats.barn_lock.contentions;
-            counters.slab_wait_ns += stats.list_lock.wait_ns + stats.barn_lock.wait_ns;
+            for lock in [stats.list_lock, stats.slab_lock, stats.barn_lock] {
+                counters.slab_lock += lock.acquisitions;
+                counters.slab_contended += lock.contentions;
+                counters.slab_wait_ns += lock.wait_ns;
+            }
             counters.lock_bits += stats.slab_lock.acquisitions;
             counters.slabs += stats.slabs_allocated;
             counters.fast_allocs += stats.alloc_fast;

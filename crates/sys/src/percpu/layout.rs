@@ -11,8 +11,8 @@
 //! an array that has shown that it needs one moves to one that is free, until it is drained.
 //!
 //! Layout equation of narrow places, in the order in which a slot's arrays were opened:
-//! `begin(n) = end(n-1) + LOOKED_AT`, `end(n) = begin(n) + words(n)`, `end(last) <= FIRST_WIDE`, with
-//! `capacity(n) <= words(n)`, equal but for an array that was defined again.
+//! `begin(n) = end(n-1) + LOOKED_AT`, `end(n) = begin(n) + words(n)`, `end(last) <= FIRST_WIDE`,
+//! `capacity(n) <= words(n)`, and equal but for an array that was defined again.
 //! Wide place `p` is the words `FIRST_WIDE + p * WIDE_WORDS + LOOKED_AT ..`, behind its own guards.
 //!
 //! Invariant of an array that has been opened: its place (word 3) is a front part of its narrow

@@ -5,8 +5,8 @@ use crate::oracle::{Oracle, any_op};
 use crate::support::{A, B, Backend, CAPACITY_A, LIST, Objects, Slots, Virtual, number, tag};
 use proptest::prelude::*;
 use quarry_sys::percpu::{
-    ArrayId, Arrays, LockedSlots, NativeSlots, PerCpu, Push, ThreadStripe, WIDE_OBJECTS,
-    WIDE_PLACES,
+    ArrayId, Arrays, LockedSlots, MAX_ARRAYS, NativeSlots, PerCpu, Push, ThreadStripe,
+    WIDE_OBJECTS, WIDE_PLACES,
 };
 use quarry_sys::primitive::Ordering;
 
@@ -137,6 +137,45 @@ fn layouts_run_out<S: Backend>() {
     assert_eq!(slots.drained(last).len(), 1000);
 }
 
+/// An array whose cache is gone serves another one, and takes no words for it.
+fn defined_again<S: Backend>() {
+    let slots = Slots::<S>::new();
+    S::enter(0);
+    let (array, behind) = (ArrayId::new(4), ArrayId::new(5));
+    let refused = |capacity| {
+        slots.area().define_again(array, capacity).map_err(|error| error.0).expect_err("refused")
+    };
+    assert_eq!(refused(9), libc::ENOENT, "it was never defined");
+    slots.area().define(array, 100).expect("fresh slots have room");
+    slots.area().define(behind, 10).expect("fresh slots have room");
+    for (wanted, capacity) in [(40, 40), (100, 100), (7, 7), (5000, 100)] {
+        slots.area().define_again(array, wanted).expect("no slot has room in it");
+        assert_eq!(slots.area().capacity(array), capacity);
+        slots.prepare(behind).expect("memory");
+        fill(&slots, array, capacity);
+        assert_eq!(slots.put(array, tag(capacity)), Push::Refused);
+        assert_eq!(slots.put(behind, tag(7)), Push::Stored);
+        assert_eq!(refused(9), libc::EBUSY, "a slot has room in it");
+        let mut objects: Vec<_> = slots.drained(array).into_iter().map(number).collect();
+        objects.sort_unstable();
+        assert_eq!(objects, (0..capacity).collect::<Vec<_>>());
+        assert_eq!(slots.take(behind), Some(tag(7)), "the neighbour has kept its own");
+    }
+}
+
+/// However many arrays are defined, each finds a fair part of the words.
+fn words_are_shared_out<S: Backend>() {
+    let slots = Slots::<S>::new();
+    let mut capacities = Vec::new();
+    for index in 5..MAX_ARRAYS {
+        let capacity = slots.area().fair_capacity(MAX_ARRAYS - 1 - index).min(128);
+        slots.area().define(ArrayId::new(index), capacity).expect("there is room for all");
+        capacities.push(capacity);
+    }
+    assert!(capacities.is_sorted_by(|one, next| one >= next), "{capacities:?}");
+    assert_eq!((capacities[0], capacities.iter().min()), (128, Some(&8)), "{capacities:?}");
+}
+
 /// All wide places full to the last word, one array too many, and a place that becomes free.
 fn wide_places_run_out<S: Backend>() {
     let slots = Slots::<S>::new();
@@ -257,7 +296,7 @@ macro_rules! suite {
             type Backend = $backend;
             suite!(@cases follows_the_oracle closed_until_prepared empty_batches_succeed
                 a_neighbours_top_is_no_duplicate huge_batches_are_refused drains_in_pieces
-                layouts_run_out wide_places_run_out
+                layouts_run_out wide_places_run_out defined_again words_are_shared_out
                 full_lists_refuse bounded_lists_refuse init_repeats_and_fails_cleanly);
         })+
     };

@@ -144,6 +144,19 @@ fn the_barrier_is_left_to_one_thread() {
         });
     });
     assert!(!slots.reaches_every_slot(), "the other thread had it");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // The name of a thread that is gone may be another one's.
+            slots.leave_barrier_to(None);
+            slots.lending_barrier(|| {
+                assert!(slots.reaches_every_slot() && slots.drain(A, &mut |_| {}));
+                std::thread::scope(|scope| {
+                    scope.spawn(|| assert!(!slots.reaches_every_slot(), "it was lent to one"));
+                });
+            });
+            assert!(!slots.reaches_every_slot(), "it was given back");
+        });
+    });
 }
 
 /// Keeps the (only) thread of a process on its CPU, so that its slot stays the same.

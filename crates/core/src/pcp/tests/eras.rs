@@ -170,7 +170,7 @@ fn order_9_has_three_lists_then_one_then_two() {
 }
 
 fn walk<P: Policy>(policy: &P, blocks: &[u32], pages: u32, freed_to: usize) -> Vec<u8> {
-    drained(P::ORDERS, policy.walk(), blocks, pages, freed_to)
+    drained(policy.orders(), policy.walk(), blocks, pages, freed_to)
 }
 
 #[test]

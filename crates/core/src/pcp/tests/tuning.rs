@@ -203,16 +203,16 @@ pub(super) fn drained(
 #[test]
 fn the_2016_drain_starves_order_3() {
     // Document 000's reviewers: with batch 7, 1 + 1 + 1 + 2 + 4 = 9 pages go before order 3's turn.
-    let lists = drained(V2016::ORDERS, V2016.walk(), &[9; 6], 7, 3);
+    let lists = drained(V2016.orders(), V2016.walk(), &[9; 6], 7, 3);
     assert_eq!(lists, [0, 1, 2, 3, 4]);
 }
 
 #[test]
 fn the_2016_drain_takes_more_from_lists_behind_empty_ones() {
-    let lists = drained(V2016::ORDERS, V2016.walk(), &[9, 0, 0, 9, 0, 0], 12, 0);
+    let lists = drained(V2016.orders(), V2016.walk(), &[9, 0, 0, 9, 0, 0], 12, 0);
     // 1 from list 0; 3 (past two empty ones) from list 3; again 3 past two empty ones from list 0.
     assert_eq!(lists, [0, 3, 3, 3, 0, 0, 0, 3]);
-    let alone = drained(V2016::ORDERS, V2016.walk(), &[0, 9, 0, 0, 0, 0], 5, 0);
+    let alone = drained(V2016.orders(), V2016.walk(), &[0, 9, 0, 0, 0, 0], 5, 0);
     assert_eq!(alone, [1; 5], "a list that is alone gives all");
 }
 
@@ -220,10 +220,10 @@ fn the_2016_drain_takes_more_from_lists_behind_empty_ones() {
 fn the_current_drain_takes_whole_lists_beginning_with_the_one_freed_to() {
     let mut blocks = [0; 14];
     (blocks[0], blocks[4], blocks[11]) = (5, 3, 2);
-    let lists = drained(V6_18::ORDERS, V6_18.walk(), &blocks, 11, 4);
+    let lists = drained(V6_18.orders(), V6_18.walk(), &blocks, 11, 4);
     // Three blocks of order 1, then one of order 3, which overshoots by 3 pages.
     assert_eq!(lists, [4, 4, 4, 11]);
-    let all = drained(V6_18::ORDERS, V6_18.walk(), &blocks, u32::MAX, 4);
+    let all = drained(V6_18.orders(), V6_18.walk(), &blocks, u32::MAX, 4);
     assert_eq!(all, [4, 4, 4, 11, 11, 0, 0, 0, 0, 0]);
 }
 

@@ -41,8 +41,6 @@ struct Inside {
     aliens: Aliens,
     /// Objects that were freed into the array.
     frees: u64,
-    /// Times it was full.
-    overflows: u64,
 }
 
 /// The array of one node for the objects of another, under a lock of its own.
@@ -76,7 +74,6 @@ impl AlienArray {
         let mut leaving = EMPTY;
         if inside.aliens.level == most {
             leaving = core::mem::replace(&mut inside.aliens, EMPTY);
-            inside.overflows += 1;
         }
         let level = inside.aliens.level;
         inside.aliens.entries[level] = Some(object);
@@ -112,8 +109,7 @@ impl AlienArray {
 
     /// Starts to count again; the array is empty.
     pub(super) fn restart(&self) {
-        let mut inside = self.inside.lock();
-        (inside.frees, inside.overflows) = (0, 0);
+        self.inside.lock().frees = 0;
     }
 
     /// Visits the lock of the array.

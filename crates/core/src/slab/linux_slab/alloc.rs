@@ -22,7 +22,7 @@ impl<P: Arrays> SlabCache<'_, P> {
         if let Some(object) = self.refill(slot, node, batch, None) {
             return Some(object);
         }
-        let Some(slab) = self.new_slab(slot, node) else { return self.from_other_nodes(node) };
+        let Some(slab) = self.new_slab(slot, node) else { return self.take_elsewhere(node) };
         let home = self.node_of_slab(slab);
         let batch = if home == node { batch } else { 1 };
         self.refill(slot, home, batch, Some(slab))
@@ -59,7 +59,7 @@ impl<P: Arrays> SlabCache<'_, P> {
     }
 
     /// One object of another node's slabs.
-    fn from_other_nodes(&self, own: NodeId) -> Option<Object> {
+    fn take_elsewhere(&self, own: NodeId) -> Option<Object> {
         let others = self.tables.node_ids().filter(|node| *node != own);
         let mut one = [MaybeUninit::uninit()];
         others.into_iter().find_map(|node| {

@@ -5,7 +5,8 @@ use super::node::{Emptied, Lists, Node};
 use super::slab::Slabs;
 use super::tables::Tables;
 use super::tuning::{MOST_LIMIT, Tuning};
-use crate::frame::{FRAME_SHIFT, NodeId, Pfn};
+use crate::frame::{NodeId, Pfn};
+use crate::slab::barns::home;
 use crate::slab::cache::Cache;
 use crate::slab::context::SlabContext;
 use core::mem::MaybeUninit;
@@ -66,8 +67,7 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
 
     /// The node that an object's memory belongs to.
     pub(super) fn home(&self, object: Object) -> NodeId {
-        let base = self.context.pages.arena().base().as_ptr() as usize;
-        self.node_of_slab(Pfn(((object.as_ptr() as usize - base) >> FRAME_SHIFT) as u32))
+        home(self.context, object)
     }
 
     /// Lets `act` work on the lists of a node, and gives the slabs that it empties back afterwards.

@@ -66,13 +66,13 @@ pub(super) struct Lists {
 
 /// Slabs that went out of use under the lock, to be given back without it.
 pub(super) struct Emptied {
-    slabs: [Pfn; MOST_LIMIT + 1],
+    slabs: [MaybeUninit<Pfn>; MOST_LIMIT + 1],
     count: usize,
 }
 
 impl Emptied {
     pub(super) const fn new() -> Self {
-        Self { slabs: [Pfn(0); MOST_LIMIT + 1], count: 0 }
+        Self { slabs: [MaybeUninit::uninit(); MOST_LIMIT + 1], count: 0 }
     }
 
     fn is_full(&self) -> bool {
@@ -80,15 +80,16 @@ impl Emptied {
     }
 
     fn push(&mut self, slab: Pfn) {
-        self.slabs[self.count] = slab;
+        self.slabs[self.count].write(slab);
         self.count += 1;
     }
 
     /// Gives the slabs to the page allocator, one by one as the kernel does (`kmem_freepages`).
     pub(super) fn give_back<P: PerCpu>(&self, context: &SlabContext<'_, P>, slabs: Slabs<'_>) {
-        let slot = context.percpu.current();
         for slab in &self.slabs[..self.count] {
-            context.pages.free(slot, *slab, slabs.cache().order());
+            // SAFETY: push wrote the first `count` elements.
+            let slab = unsafe { slab.assume_init() };
+            context.pages.free(context.percpu.current(), slab, slabs.cache().order());
         }
     }
 }
@@ -204,13 +205,16 @@ impl Lists {
             let slab = slabs.of(object);
             let inuse = slab.inuse();
             slab.put(object);
+            self.free_objects += 1;
+            if inuse > 1 && self.partial.last() == Some(slab.pfn) {
+                continue;
+            }
             if inuse == slabs.cache().objects() {
                 self.full.remove(&links, slab.pfn);
             } else {
                 self.partial.remove(&links, slab.pfn);
                 self.partial_slabs -= 1;
             }
-            self.free_objects += 1;
             if inuse > 1 {
                 self.partial.push_back(&links, slab.pfn);
                 self.partial_slabs += 1;
@@ -223,8 +227,8 @@ impl Lists {
         }
     }
 
-    /// Gives the oldest `count` objects of the shared array to their slabs, as many as an array of a
-    /// CPU holds at a time.
+    /// Gives the oldest `count` objects of the shared array to their slabs, at most as many as an
+    /// array of a CPU holds.
     pub(super) fn free_oldest_shared(
         &mut self,
         slabs: Slabs<'_>,

@@ -8,12 +8,12 @@ use super::sheaf::Sheaf;
 use crate::frame::{FreshZero, NodeId};
 use crate::slab::barns::home;
 use crate::slab::bitmap_slabs::BitmapSlabs;
-use crate::slab::cache::Cache;
+use crate::slab::cache::{Cache, MAX_CACHES};
 use crate::slab::context::SlabContext;
 use core::mem::MaybeUninit;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
-use quarry_sys::os::OsResult;
+use quarry_sys::os::{OsError, OsResult};
 use quarry_sys::percpu::{ArrayId, Arrays, Object, SlotIndex};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
@@ -48,6 +48,8 @@ pub(super) struct SheafCache {
     /// Objects that entered and left arrays in batches, for the count of single operations.
     pub(super) batched_in: AtomicU64,
     pub(super) batched_out: AtomicU64,
+    /// Single operations that the arrays had counted for a cache that is gone.
+    pub(super) operations_before: AtomicU64,
 }
 
 pub(super) fn count(counter: &AtomicU64, by: usize) {
@@ -78,10 +80,11 @@ impl SheafCache {
             bulk_free_fast: AtomicU64::new(0),
             batched_in: AtomicU64::new(0),
             batched_out: AtomicU64::new(0),
+            operations_before: AtomicU64::new(0),
         }
     }
 
-    /// Takes up a cache.
+    /// Takes up a cache; another one may have had its number, and has left no sheaf behind.
     pub(super) fn configure<P: Arrays>(
         &self,
         context: &SlabContext<'_, P>,
@@ -90,14 +93,37 @@ impl SheafCache {
         let (area, array) = (context.percpu.area(), cache.id().array());
         self.cpus.build(context.metadata, area.slots() as usize)?;
         self.barns.build(context.metadata, context.pages.zones().all().count())?;
-        let capacity = capacity::of(cache.stride());
+        let mut capacity = capacity::of(cache.stride(), cache.capacity());
         if capacity > 0 {
+            let others = MAX_CACHES - 1 - context.caches.count().max(cache.id().index());
+            match area.define(array, capacity.min(area.fair_capacity(others))) {
+                Err(OsError(libc::EEXIST)) => area.define_again(array, capacity)?,
+                defined => defined?,
+            }
             area.weigh(array, cache.stride());
-            area.define(array, capacity)?;
+            // `main` is a sheaf: where slots have room for fewer objects, sheaves have, too.
+            capacity = area.capacity(array);
         }
+        self.start(context.percpu.usage(array).operations);
         self.keep_empty.store(capacity::empty_slabs(cache.stride()), Ordering::Relaxed);
         self.capacity.store(capacity as u32, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Counts from 0 on: `operations` were counted for a cache that had this number before.
+    fn start(&self, operations: u64) {
+        for counter in [
+            &self.alloc_slow,
+            &self.free_slow,
+            &self.bulk_alloc_fast,
+            &self.bulk_free_fast,
+            &self.batched_in,
+            &self.batched_out,
+        ] {
+            counter.store(0, Ordering::Relaxed);
+        }
+        self.operations_before.store(operations, Ordering::Relaxed);
+        self.slabs.start();
     }
 
     pub(super) fn cpus(&self) -> &[Cpu] {

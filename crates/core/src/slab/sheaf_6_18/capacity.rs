@@ -16,10 +16,10 @@ pub(super) const MOST: usize = 64;
 /// of the kernel that asks for none.
 const MOST_BYTES: usize = DEFAULT * LARGEST_KMALLOC;
 
-/// Objects of a sheaf of a cache whose objects are `stride` bytes apart; 0 for a cache without
-/// sheaves.
-pub(super) fn of(stride: usize) -> usize {
-    DEFAULT.min(MOST_BYTES / stride)
+/// Objects of a sheaf of a cache whose objects are `stride` bytes apart, and which asks for
+/// `wanted` if for anything; 0 for a cache without sheaves.
+pub(super) fn of(stride: usize, wanted: Option<u16>) -> usize {
+    wanted.map_or(DEFAULT.min(MOST_BYTES / stride), usize::from).min(MOST)
 }
 
 /// Empty slabs that a cache keeps (`min_partial`, Linux 3.2 to 6.18).
@@ -33,9 +33,18 @@ mod tests {
 
     #[test]
     fn sheaves_of_large_objects_are_smaller() {
-        let capacities = [16, 4096, 8192, 16 << 10, 32 << 10, 256 << 10, 257 << 10].map(of);
+        let sizes = [16, 4096, 8192, 16 << 10, 32 << 10, 256 << 10, 257 << 10];
+        let capacities = sizes.map(|stride| of(stride, None));
         assert_eq!(capacities, [32, 32, 32, 16, 8, 1, 0]);
-        assert!(DEFAULT <= MOST);
+    }
+
+    #[test]
+    fn a_cache_may_ask_for_less_or_more() {
+        assert_eq!(
+            [Some(0), Some(12), Some(60), Some(1000)].map(|some| of(64, some)),
+            [0, 12, 60, 64]
+        );
+        assert_eq!(of(1 << 20, Some(4)), 4);
     }
 
     #[test]

@@ -70,7 +70,8 @@ impl<P: Arrays> View<'_, P> {
         let (own, capacity) = (self.own, self.capacity() as u64);
         let mut stats = SlabStats::default();
         own.slabs.add_stats(self.cache, &mut stats);
-        let usage = self.context.percpu.usage(self.array());
+        let mut usage = self.context.percpu.usage(self.array());
+        usage.operations -= own.operations_before.load(Ordering::Relaxed).min(usage.operations);
         stats.parked_objects = usage.level;
         for (_, cpu) in own.used_cpus() {
             stats.parked_objects += cpu.spare.lock().as_ref().map_or(0, Sheaf::len) as u64;

@@ -1,8 +1,10 @@
 //! Bundles: a few objects whose addresses lie in the first of them.
 //!
-//! A list through the objects touches every one of them. A bundle touches one of up to eight: its
+//! A list through the objects touches every one of them. A bundle touches one of up to sixteen: its
 //! first object, the *head*, holds `{address of the next bundle's head >> 4 : 44 | digest : 20}` in
-//! word 0 and the addresses of the other objects in the words behind it: one cache line.
+//! word 0 and the addresses of the other objects in the words behind it. So whoever follows a chain
+//! waits for a cache miss once per bundle. (More objects would fill fewer bundles where a CPU frees
+//! the objects of several others.)
 //!
 //! A program that writes to an object after it has freed it may change these words. The digest
 //! finds that out, whatever was written, but for one case in a million.
@@ -16,15 +18,20 @@ use quarry_sys::percpu::Object;
 use quarry_sys::primitive::Access;
 use quarry_sys::primitive::touch::touch_bytes;
 
-/// Most objects of a bundle: as many words as a cache line has.
-pub(super) const BUNDLE_MOST: usize = if cfg!(quarry_model) { 2 } else { 8 };
+/// Most objects of a bundle: as many words as two cache lines have.
+pub(super) const BUNDLE_MOST: usize = if cfg!(quarry_model) { 2 } else { 16 };
+/// Most bytes of objects in a bundle that has more than a few: half a sheaf of large objects.
+const BUNDLE_BYTES: usize = 64 << 10;
+/// Fewest objects of a bundle of large objects.
+const FEW: usize = 4;
 /// Bits of a digest.
 const DIGEST_BITS: u32 = 20;
 const DIGEST: u64 = (1 << DIGEST_BITS) - 1;
 
 /// Objects of a bundle where objects are `stride` bytes apart: at least 16, so two.
 pub(super) fn size(stride: usize) -> usize {
-    (stride / size_of::<u64>()).clamp(2, BUNDLE_MOST)
+    let by_bytes = (BUNDLE_BYTES / stride).max(FEW);
+    (stride / size_of::<u64>()).min(by_bytes).clamp(2, BUNDLE_MOST)
 }
 
 /// Word 0 of a head that links to `next`, for a digest of the other words.
@@ -135,7 +142,7 @@ mod tests {
     use crate::slab::params::CacheParams;
 
     #[repr(align(64))]
-    struct Memory([[u64; 8]; 8]);
+    struct Memory([[u64; 16]; 16]);
 
     fn cache() -> Cache {
         let layout = |_: &CacheParams| SlabLayout { order: Order::new(2), header_bytes: 0 };
@@ -152,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_bundle_holds_its_objects_and_one_link() {
-        let mut memory = Memory([[0; 8]; 8]);
+        let mut memory = Memory([[0; 16]; 16]);
         let objects: Vec<Object> =
             memory.0.iter_mut().map(|object| core::ptr::NonNull::from(object).cast()).collect();
         for size in 2..=BUNDLE_MOST {
@@ -161,7 +168,7 @@ mod tests {
             unsafe {
                 let head = tie(&objects[..size]);
                 assert_eq!(next(&cache(), head, size), None);
-                for link in [Some(objects[7]), None, Some(objects[3])] {
+                for link in [Some(objects[15]), None, Some(objects[3])] {
                     set_next(head, link);
                     assert_eq!(untie(&cache(), head, &mut out[..size]), link);
                 }
@@ -185,7 +192,8 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_has_the_size_of_its_line() {
-        assert_eq!([16, 24, 32, 48, 64, 4096].map(size), [2, 3, 4, 6, 8, 8]);
+    fn a_bundle_fits_into_its_head() {
+        assert_eq!([16, 24, 32, 64, 128, 256].map(size), [2, 3, 4, 8, 16, 16]);
+        assert_eq!([4096, 8192, 32 << 10, 1 << 20].map(size), [16, 8, 4, 4]);
     }
 }

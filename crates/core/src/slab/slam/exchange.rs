@@ -4,6 +4,7 @@ use super::bundle::{self, BUNDLE_MOST};
 use super::policy::SlamCache;
 use super::stock::{Chain, Stock};
 use super::tables::CpuCache;
+use crate::frame::Pfn;
 use crate::slab::cache_limits::CacheLimits;
 use crate::slab::misuse::not_in_use;
 use crate::slab::sheaf::{is_among, written};
@@ -186,11 +187,30 @@ impl<P: Arrays> SlamCache<'_, P> {
     /// Sends objects to the CPUs that took them from their slabs, whole bundles at a time. The CPU
     /// keeps its own, and those that fill no bundle.
     fn send(&self, slot: SlotIndex, cpu: &CpuCache, objects: &[Object]) {
-        let mut rest: [Object; MOST] = [core::ptr::NonNull::dangling(); MOST];
-        rest[..objects.len()].copy_from_slice(objects);
+        let Some(owner) = self.owner(objects[0]).filter(|owner| *owner != slot) else {
+            return self.send_groups(slot, cpu, objects);
+        };
+        // Neighbours in an array mostly lie in one slab.
+        let mut slab = self.slab(objects[0]);
+        let is_alike = objects.iter().all(|object| {
+            let here = self.slab(*object);
+            let is_alike = here == slab || self.owner(*object) == Some(owner);
+            slab = here;
+            is_alike
+        });
+        if !is_alike || self.deliver(owner, objects) != objects.len() {
+            self.send_groups(slot, cpu, objects);
+        }
+    }
+
+    /// [`send`](Self::send) for objects that several CPUs took.
+    #[cold]
+    fn send_groups(&self, slot: SlotIndex, cpu: &CpuCache, objects: &[Object]) {
+        let mut rest = [Object::dangling(); MOST];
         let rest = &mut rest[..objects.len()];
+        rest.copy_from_slice(objects);
         let (mut from, mut kept) = (0, 0);
-        let mut own: [Object; MOST] = [core::ptr::NonNull::dangling(); MOST];
+        let mut own = [Object::dangling(); MOST];
         while from < rest.len() {
             let owner = self.owner(rest[from]);
             let mut to = from;
@@ -218,9 +238,13 @@ impl<P: Arrays> SlamCache<'_, P> {
         }
     }
 
+    fn slab(&self, object: Object) -> Pfn {
+        self.context.slab_of(self.cache, object)
+    }
+
     /// The slot that took the object's slab, as far as is known.
     pub(super) fn owner(&self, object: Object) -> Option<SlotIndex> {
-        let owner = self.tables.owners.of(self.context.slab_of(self.cache, object))?;
+        let owner = self.tables.owners.of(self.slab(object))?;
         (owner.0 < self.context.percpu.area().slots()).then_some(owner)
     }
 

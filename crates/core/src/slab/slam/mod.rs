@@ -10,16 +10,19 @@
 //!
 //! | mode | objects beyond the array go to | as | pays where |
 //! |---|---|---|---|
-//! | array | the barn, which all CPUs share, else their slabs | `sheaf` | little is missed |
-//! | linked | the CPU's own *stock*, linked through the objects, without a bound of its own | SLUB, SLQB | bursts exceed arrays and barn |
-//! | remote | the *inbox* of the CPU that took them from their slab, whole bundles | SLQB | one CPU frees what another allocates |
+//! | array | the barn of all CPUs, else their slabs | `sheaf` | little is missed |
+//! | linked | the CPU's own *stock* | SLUB, SLQB | bursts exceed array and barn |
+//! | remote | the *inbox* of the CPU that took them | SLQB | one CPU frees what another allocates |
+//!
+//! A stock is linked through its objects and has no bound of its own. An object is *taken* by the
+//! CPU that allocates from its slab.
 //!
 //! The mode is a hint. Every mode uses up what others have left: a CPU whose array is empty takes
 //! from its stock, from its inbox, from the barn, from the slabs. So nothing is drained when a mode
 //! changes: a CPU does it by one store, and no other CPU is stopped or asked.
 //!
 //! Stock and inbox are the same structure ([`stock::Stock`]): one atomic word that names a chain of
-//! *bundles*. A bundle is up to eight objects whose addresses lie in the first of them
+//! *bundles*. A bundle is up to 16 objects whose addresses lie in the first of them
 //! (`bundle.rs`). Bundles are pushed one chain at a time and taken all at once, so compare-and-swap
 //! suffices, and a reclaim takes them from any CPU without a barrier.
 //!
@@ -27,8 +30,8 @@
 //! object of the slab (`owners.rs`). A wrong guess sends objects to a CPU that uses them anyway.
 //!
 //! Equations, with those of `sheaf` for arrays, barns and slabs:
-//! * an object is in use, in one array, in one barn, in one bundle of one stock or inbox, or free in
-//!   its slab;
+//! * an object is in use, in one array, in one barn, in one bundle of one stock or inbox, or free
+//!   in its slab;
 //! * `bundles(stock) = bundles on its chain`, each of `bundle::size(stride)` objects of the cache;
 //! * `limits.barns = sum of bytes announced by barns + sum over stocks of (bytes - unannounced)`.
 //!

@@ -1,9 +1,9 @@
 //! A stock: bundles that wait for one CPU, on a chain that one atomic word names.
 //!
 //! The word is `{head >> 4 : 44 | bundles : 20}`. Any thread pushes a chain, by compare-and-swap,
-//! and takes the whole chain, by a swap. Nobody takes part of a chain that others can see: who wants
-//! one bundle takes all, and puts the rest back. So a head that was seen and is seen again still
-//! names a chain that nobody else has, and the swap cannot be fooled (no ABA).
+//! and takes the whole chain, by a swap. Nobody takes part of a chain that others can see: a thread
+//! that wants one bundle takes all, and puts the rest back. So a head that was seen and is seen
+//! again still names a chain that nobody else has, and the swap cannot be fooled (no ABA).
 //!
 //! Equations, while no thread is at work: `bundles = bundles on the chain <= 2^20 - 1`;
 //! `lowest <= bundles`; `announced + unannounced = bundles * bytes of a bundle`.

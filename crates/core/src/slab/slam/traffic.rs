@@ -5,10 +5,12 @@
 //!
 //! | seen since the last look, the first line that fits | mode that fits |
 //! |---|---|
-//! | of the misses at least 3/4 are frees, and of those at least 1/2 of objects that another CPU took (while the mode is remote: 1/2 and 1/4) | remote |
-//! | a run ended that was of at least [`LONG`] objects (while the mode is linked: half of that) | linked |
+//! | at least 3/4 of the misses are frees, and 1/2 of those of what another CPU took | remote |
+//! | a run ended that had at least [`LONG`] objects | linked |
 //! | a run ended, all that did were shorter | array |
 //! | no run ended: the CPU only allocates, or is within a run | no opinion |
+//!
+//! To stay remote 1/2 and 1/4 are enough, and to stay linked half of [`LONG`].
 //!
 //! A mode that is not the present one must fit [`WINS`] looks in a row (looks without an opinion do
 //! not count) until the CPU takes it. A CPU whose misses are few has no reason to change.
@@ -37,8 +39,8 @@ pub(super) enum Miss {
 }
 
 /// What has been seen since the last look, and the mode; one word in memory:
-/// `{- : 9 | fulls : 8 | foreign : 8 | misses : 8 | run : 16 | was full : 1 | long : 1 | ended : 1 |
-/// wins : 8 | rival : 2 | mode : 2}`.
+/// `{- : 9 | fulls : 8 | foreign : 8 | misses : 8 | run : 16 | was full : 1 | long : 1 |
+/// ended : 1 | wins : 8 | rival : 2 | mode : 2}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     mode: SlamMode,

@@ -39,6 +39,7 @@ impl<P: Lists> SlqbCache<'_, P> {
         if !own.must_check() {
             return None;
         }
+        self.trim_if_due(slot);
         let mut list = own.claim()?.list;
         let object = self.next(&mut list);
         if list.count > self.hiwater() {
@@ -105,6 +106,7 @@ impl<P: Lists> SlqbCache<'_, P> {
 
     /// Takes the first object of a new slab.
     fn take_new(&self, slot: SlotIndex) -> Option<Object> {
+        self.trim_if_due(slot);
         let (slab, to) = self.new_slab(slot)?;
         let list = self.list(to);
         let mut slabs = list.partial().lock();

@@ -58,6 +58,8 @@ impl<P: Lists> SlqbCache<'_, P> {
     /// fast path refuses every object, because it cannot know the node.
     fn bound(&self, slot: SlotIndex) {
         if self.cell(slot, GUARD) == 0 {
+            // From here on its list counts, whichever CPU the thread was on before.
+            self.tables.of_slot(slot);
             let bound = if self.tables.nodes() > 0 { 0 } else { self.hiwater() };
             self.store(slot, GUARD, 0, (u64::from(slot.0) + 1) << 32 | u64::from(bound));
         }

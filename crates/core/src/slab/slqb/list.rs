@@ -1,8 +1,8 @@
 //! One of a cache's lists (`kmem_cache_list`): a CPU's, or a node's. Slabs belong to it; other CPUs
 //! bring their objects back to it.
 //!
-//! A CPU's list of objects is in its slot's cell. Everything else of `kmem_cache_cpu` is here, under
-//! three locks that are never held together, because a thread may leave its CPU at any time:
+//! A CPU's list of objects is in its slot's cell. Everything else of `kmem_cache_cpu` is here,
+//! under three locks that are never held together, because a thread may leave its CPU at any time:
 //!
 //! | lock | kernel | guards |
 //! |---|---|---|

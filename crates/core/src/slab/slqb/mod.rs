@@ -1,10 +1,11 @@
-//! `slqb`: SLQB, "Slab allocator with queues of objects" (Nick Piggin; patch of January 2009).
+//! `slqb`: queues of objects per CPU, and remote queues between CPUs (SLQB, N. Piggin, January
+//! 2009).
 //!
 //! A CPU has a list of free objects, whichever slabs they are of: allocation takes the head, a free
-//! puts it back, both one restartable sequence, until the list holds `hiwater` objects. Then a batch
-//! leaves it. Objects of the CPU's own slabs go back into these. The others are gathered for the CPU
-//! that their slab belongs to, and brought to it a batch at a time; that CPU takes them over, all in
-//! one step, when its list is empty.
+//! puts it back, both one restartable sequence, until the list holds `hiwater` objects. Then a
+//! batch leaves it. Objects of the CPU's own slabs go back into these. The others are gathered for
+//! the CPU that their slab belongs to, and brought to it a batch at a time; that CPU takes them
+//! over, all in one step, when its list is empty.
 //!
 //! ```text
 //!           CPU 0                                        CPU 1
@@ -24,15 +25,15 @@
 //!
 //! | step | by | and if the thread lost its CPU since it looked |
 //! |---|---|---|
-//! | take or put one object | one sequence | it happened on the CPU that the sequence ran on |
-//! | set the cell's bound | `compare_store` of the guard, 0 -> bound | nothing is stored |
-//! | take the whole list | `compare_store` of the list -> 0 | nothing is stored, the free tries again |
-//! | leave a list | `compare_store` of the list, 0 -> objects | they wait in the slot's `remote` |
-//! | take an object of a slab | lock `partial` of that list | it is of another CPU's slab: no harm |
-//! | put objects into slabs | lock `partial` of their list | the lock is the list's, not the CPU's |
+//! | take or put one object | one sequence | it happens on the CPU that the sequence ends on |
+//! | set the bound | `compare_store` of the guard, from 0 | nothing is stored |
+//! | take the list | `compare_store` of the list, to 0 | nothing is stored; the free tries again |
+//! | leave a list | `compare_store` of the list, from 0 | it waits in the slot's `remote` |
+//! | take from a slab | lock `partial` of its list | the object is another CPU's: no harm |
+//! | put into slabs | lock `partial` of their list | the lock is the list's, whoever takes it |
 //! | gather | lock `outgoing` of the slot | they are gathered for the CPU that it was on |
-//! | bring, claim | lock `remote` of the list | claimed objects are left to the slot: see above |
-//! | drain a cell | guard -> all ones, barrier, list -> 0 | the drain owns the list |
+//! | bring, claim | lock `remote` of the list | what was claimed is left to the slot: see above |
+//! | drain a cell | all ones to the guard, 0 to the list | the drain owns the list |
 //!
 //! A guard names its slot, so that a drain knows whose list it has taken. The three locks are never
 //! held together, and none is held when a slab is asked for or given back.
@@ -46,7 +47,7 @@
 //! Each uses only those to its left:
 //!
 //! ```text
-//! sizes -> slab_word -> slabs, chain -> list -> tables -> cache -> free -> trim, alloc ->
+//! sizes -> slab_word -> slabs, chain -> list -> tables -> cache -> free -> trim -> alloc ->
 //! stats, validate -> policy
 //! ```
 

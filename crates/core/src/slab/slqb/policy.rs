@@ -24,6 +24,12 @@ pub struct Slqb {
 }
 
 impl Slqb {
+    /// The tables, if there is a cache.
+    #[cfg(test)]
+    pub(super) fn tables(&self) -> Option<&super::tables::Tables> {
+        self.tables.get()
+    }
+
     pub(super) fn of<'a, P: Lists>(
         &'a self,
         context: &'a SlabContext<'a, P>,
@@ -74,9 +80,7 @@ impl<P: Lists> SlabPolicy<P> for Slqb {
     }
 
     fn alloc_slow(&self, context: &SlabContext<'_, P>, cache: &Cache) -> Option<Object> {
-        let own = self.of(context, cache);
-        own.trim_if_due(context.percpu.current());
-        own.alloc_slow()
+        self.of(context, cache).alloc_slow()
     }
 
     unsafe fn free_slow(&self, context: &SlabContext<'_, P>, cache: &Cache, object: Object) {

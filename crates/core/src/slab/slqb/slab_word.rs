@@ -5,8 +5,9 @@
 //! ```
 //!
 //! The kernel has a pointer, a counter and a pointer in `struct page` instead. Equations: `inuse +
-//! length of the free list = objects of the slab`; `head = none <=> inuse = objects`. An object that
-//! is not on its slab's own free list is in use, also while it waits on a list of a CPU or a node.
+//! length of the free list = objects of the slab`; `head = none <=> inuse = objects`. An object
+//! that is not on its slab's own free list is in use, also while it waits on a list of a CPU or a
+//! node.
 //!
 //! The lock of its list guards the word. Its `list` never changes while the slab is one, so whoever
 //! holds an object of the slab reads that without the lock.

@@ -6,8 +6,8 @@
 //! | lists | 384 | cache, and slot or node | [`CacheList`]; those of one slot lie together |
 //! | slots | 64 | slot | true where any cache has had something to do |
 //!
-//! A machine with one node has no lists of nodes: there every object is of this node. All arrays are
-//! made when the first cache is created, so that a stack with another policy pays nothing.
+//! A machine with one node has no lists of nodes: there every object is of this node. All arrays
+//! are made when the first cache is created, so that a stack with another policy pays nothing.
 
 use super::list::CacheList;
 use super::slab_word::ListId;

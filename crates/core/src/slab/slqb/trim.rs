@@ -81,9 +81,9 @@ impl<P: Lists> SlqbCache<'_, P> {
             }
             found = true;
             must_drain |= parked > 0;
-            self.flush_outgoing(list);
             if parked == 0 {
                 self.trim_claimed(id);
+                self.flush_outgoing(list);
             }
         }
         if must_drain {
@@ -115,6 +115,7 @@ impl<P: Lists> SlqbCache<'_, P> {
                     let own = self.of_slot(slot);
                     if own.trimmed_ns.load(Ordering::Relaxed) == now_ns.max(1) {
                         self.flush_with_claimed(slot, list, own.claim(), Self::leave_to_owner);
+                        self.flush_outgoing(own);
                     } else if count > 0 {
                         self.leave_to_owner(slot, list);
                     }

@@ -3,7 +3,8 @@
 //! In this order: what others have freed into the CPU's own slab; a slab of the CPU's partial list;
 //! slabs of the node's partial list, until half a CPU's list is full of them; a new slab.
 
-use super::cache::{GUARD, LIST, SlubCache, guard_of};
+use super::cache::{SlubCache, guard_of};
+use super::cell::{GUARD, LIST};
 use super::cpu::count;
 use super::era::Era;
 use super::freelist::Freelist;

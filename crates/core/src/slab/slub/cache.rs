@@ -1,6 +1,7 @@
 //! One cache as an operation sees it: the context, the cache, the tables, and the ways between
 //! objects, slabs and nodes.
 
+use super::cell::GUARD;
 use super::cpu::CpuSlab;
 use super::era::Era;
 use super::freelist::{self, Freelist};
@@ -15,14 +16,6 @@ use core::marker::PhantomData;
 use quarry_sys::percpu::{ArrayId, Lists, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 use quarry_sys::report::fatal;
-
-/// Word of a cell that holds the list of free objects.
-pub(super) const LIST: usize = 0;
-/// Word of a cell that names the slab, by its frame's number + 1.
-pub(super) const GUARD: usize = 1;
-/// Words of a cell that count pops and pushes.
-pub(super) const POPS: usize = 2;
-pub(super) const PUSHES: usize = 3;
 
 /// The guard of the slab at `slab`.
 #[inline(always)]
@@ -96,8 +89,8 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
         self.tables.node(self.cache.id(), self.node_id_of(slab))
     }
 
-    /// Returns a slab without objects in use, not frozen and on no list, to the page allocator: each
-    /// by itself, as the kernel does (`discard_slab`), so that each costs the zone a section.
+    /// Returns a slab without objects in use, not frozen and on no list, to the page allocator.
+    /// Each goes by itself, as in the kernel (`discard_slab`), and costs the zone a section.
     pub(super) fn discard(&self, slab: Pfn) {
         let (context, order) = (self.context, self.cache.order());
         self.node_of(slab).slabs_freed.fetch_add(1, Ordering::Relaxed);

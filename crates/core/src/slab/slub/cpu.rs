@@ -13,7 +13,7 @@
 use super::node::{SlabChain, SlabLinks};
 use crate::frame::{FreshZero, Link, Links, Pfn};
 use quarry_sys::local;
-use quarry_sys::lock::Guard;
+use quarry_sys::lock::{Guard, LockStats};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// One cache's part of one slot.
@@ -48,6 +48,23 @@ pub(super) fn count(counter: &AtomicU64, by: u64) {
 }
 
 impl CpuSlab {
+    /// Forgets the counts of an earlier cache of the same number. No thread uses it yet.
+    pub(super) fn restart(&self) {
+        let counts = [&self.alloc_slow, &self.free_slow, &self.refills, &self.deactivations];
+        for count in counts.into_iter().chain([&self.misses, &self.slab_locks]) {
+            count.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The counts of lock bits of slabs.
+    pub(super) fn slab_lock_stats(&self) -> LockStats {
+        LockStats {
+            acquisitions: self.slab_locks.load(Ordering::Relaxed),
+            contentions: self.misses.load(Ordering::Relaxed),
+            ..LockStats::default()
+        }
+    }
+
     fn head(&self) -> Link<Pfn> {
         Link::from_word(self.head.load(Ordering::Relaxed))
     }

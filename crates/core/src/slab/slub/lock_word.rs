@@ -21,8 +21,7 @@
 //! locks here: a program cannot turn preemption off.
 
 use super::state::{SlabState, SlabWord};
-use crate::slab::stats::SlabStats;
-use quarry_sys::primitive::{AtomicU32, Ordering, futex, relax, task};
+use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering, futex, relax, task};
 
 const FIELD_BITS: u32 = 13;
 const FIELD: u32 = (1 << FIELD_BITS) - 1;
@@ -48,6 +47,23 @@ unsafe impl crate::frame::FreshZero for LockWord {}
 pub(super) struct HeldSlab<'a> {
     word: &'a LockWord,
     bits: u32,
+    holder: Option<&'a Holder>,
+}
+
+/// The task that holds the lock bit of a slab, as far as one CPU knows: a word has no room for its
+/// owner. Of two tasks that take bits on one CPU at a time, the later one is known.
+#[derive(Default)]
+#[repr(transparent)]
+pub(super) struct Holder(AtomicUsize);
+
+// SAFETY: an atomic whose default is 0.
+unsafe impl crate::frame::FreshZero for Holder {}
+
+impl Holder {
+    /// Returns whether the running task is known to hold a bit: then it has interrupted itself.
+    pub(super) fn is_us(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == task::current()
+    }
 }
 
 fn pack(state: SlabState) -> u32 {
@@ -66,12 +82,9 @@ fn unpack(bits: u32, objects: u32) -> SlabState {
 }
 
 impl LockWord {
-    /// Takes the bit; waiting counts one in `waits`.
-    pub(super) fn lock(&self, waits: &mut u64) -> HeldSlab<'_> {
-        self.try_lock().unwrap_or_else(|| {
-            *waits += 1;
-            self.wait()
-        })
+    /// Takes the bit, and waits for it if need be.
+    pub(super) fn lock(&self) -> HeldSlab<'_> {
+        self.try_lock().unwrap_or_else(|| self.wait())
     }
 
     /// Takes the bit if it is free. Never waits.
@@ -87,12 +100,13 @@ impl LockWord {
         let taken = is_free
             && self.0.compare_exchange(old, new, Ordering::Acquire, Ordering::Relaxed).is_ok();
         // Only then: dropping it releases the bit.
-        taken.then(|| HeldSlab { word: self, bits: old & STATE })
+        taken.then(|| HeldSlab { word: self, bits: old & STATE, holder: None })
     }
 
+    /// Waits for the bit, and takes it.
     #[cold]
     #[inline(never)]
-    fn wait(&self) -> HeldSlab<'_> {
+    pub(super) fn wait(&self) -> HeldSlab<'_> {
         for _ in 0..SPIN_ROUNDS {
             if let Some(held) = self.take(0) {
                 return held;
@@ -118,7 +132,14 @@ impl LockWord {
     }
 }
 
-impl HeldSlab<'_> {
+impl<'a> HeldSlab<'a> {
+    /// Notes the running task as who holds a bit, until it is released.
+    pub(super) fn noted_in(mut self, holder: &'a Holder) -> Self {
+        holder.0.store(task::current(), Ordering::Relaxed);
+        self.holder = Some(holder);
+        self
+    }
+
     /// The state, which nobody else changes.
     pub(super) fn state(&self, objects: u32) -> SlabState {
         unpack(self.bits, objects)
@@ -132,6 +153,9 @@ impl HeldSlab<'_> {
 
 impl Drop for HeldSlab<'_> {
     fn drop(&mut self) {
+        if let Some(holder) = self.holder.filter(|holder| holder.is_us()) {
+            holder.0.store(0, Ordering::Relaxed);
+        }
         if task::is_alone() {
             // No other thread can have come meanwhile, so none sleeps.
             self.word.0.store(self.bits, Ordering::Relaxed);
@@ -142,6 +166,7 @@ impl Drop for HeldSlab<'_> {
 }
 
 impl SlabWord for LockWord {
+    const HAS_LOCK: bool = true;
     const MAX_OBJECTS: u32 = FIELD - 1;
 
     fn state(&self, objects: u32) -> SlabState {
@@ -154,14 +179,62 @@ impl SlabWord for LockWord {
 
     /// Under the bit: a thread that looks for a slab which was here before may hold it.
     fn start(&self, _cache: u8, objects: u32) {
-        self.lock(&mut 0).set(SlabState::taken(objects));
+        self.lock().set(SlabState::taken(objects));
     }
 
     fn end(&self) {
-        self.lock(&mut 0).bits = 0;
+        self.lock().bits = 0;
+    }
+}
+
+#[cfg(all(test, not(quarry_model)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bit_has_one_holder() {
+        let word = LockWord::default();
+        word.start(1, 5);
+        let mut held = word.try_lock().expect("the bit is free");
+        assert!(word.try_lock().is_none());
+        assert!(word.try_lock().is_none(), "trying in vain releases nothing");
+        let state = held.state(5);
+        assert_eq!(state, SlabState::taken(5));
+        held.set(state.with_frozen(false));
+        assert_eq!(word.state(5), state, "nobody sees a change before the release");
+        drop(held);
+        assert_eq!(word.state(5), state.with_frozen(false));
+        assert!(word.try_lock().is_some());
+        word.end();
+        assert_eq!(word.0.load(Ordering::Relaxed), 0);
     }
 
-    fn misses_of(stats: &mut SlabStats) -> &mut u64 {
-        &mut stats.slab_lock.contentions
+    #[test]
+    fn a_holder_is_known_until_the_release() {
+        let (word, other, holder) = (LockWord::default(), LockWord::default(), Holder::default());
+        assert!(!holder.is_us());
+        let held = word.lock().noted_in(&holder);
+        assert!(holder.is_us());
+        std::thread::scope(|scope| {
+            let elsewhere = scope.spawn(|| {
+                assert!(!holder.is_us());
+                drop(other.lock().noted_in(&holder));
+            });
+            elsewhere.join().expect("another task");
+        });
+        assert!(!holder.is_us(), "another task took a bit on this CPU meanwhile");
+        drop(held);
+        drop(word.lock().noted_in(&holder));
+        assert!(!holder.is_us());
+    }
+
+    #[test]
+    fn a_full_slab_of_the_most_objects_fits() {
+        let most = LockWord::MAX_OBJECTS;
+        let freed = super::super::state::FreedChain { first: most - 1, count: 1 };
+        for state in [SlabState::taken(most), SlabState::taken(most).with_freed(freed)] {
+            assert_eq!(unpack(pack(state), most), state);
+            assert_eq!(pack(state) & !STATE, 0);
+        }
     }
 }

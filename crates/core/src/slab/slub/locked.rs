@@ -13,6 +13,7 @@ use super::state::TakenChain;
 use crate::frame::{Links, Pfn};
 use crate::slab::misuse::not_in_use;
 use quarry_sys::percpu::{Lists, Object, SlotIndex};
+use quarry_sys::report::entered_again;
 
 impl<P: Lists, E: Era<Word = LockWord>> SlowPath<P, E> for LockWord {
     fn refill(of: &SlubCache<'_, P, E>, slab: Pfn, misses: &mut u64) -> Option<TakenChain> {
@@ -58,6 +59,7 @@ impl<P: Lists, E: Era<Word = LockWord>> SlowPath<P, E> for LockWord {
                 continue;
             };
             count(&of.cpu(slot).slab_locks, 1);
+            held = held.noted_in(of.tables.holder(slot));
             node.remove(&mut list, links, slab);
             drop(list);
             let state = held.state(of.cache.objects());
@@ -108,14 +110,24 @@ impl<P: Lists, E: Era<Word = LockWord>> SlowPath<P, E> for LockWord {
     }
 }
 
-/// Takes the lock bit of a slab.
+/// Takes the lock bit of a slab. A task that would wait for itself (a signal handler that allocates
+/// while it interrupts this slow path) ends the process with a line, as other locks do.
 fn lock<'a, P: Lists, E: Era<Word = LockWord>>(
     of: &SlubCache<'a, P, E>,
     slab: Pfn,
     misses: &mut u64,
 ) -> HeldSlab<'a> {
-    count(&of.cpu(of.context.percpu.current()).slab_locks, 1);
-    of.word(slab).lock(misses)
+    let slot = of.context.percpu.current();
+    count(&of.cpu(slot).slab_locks, 1);
+    let word = of.word(slab);
+    let held = word.try_lock().unwrap_or_else(|| {
+        *misses += 1;
+        if of.tables.used_slots().any(|slot| of.tables.holder(slot).is_us()) {
+            entered_again();
+        }
+        word.wait()
+    });
+    held.noted_in(of.tables.holder(slot))
 }
 
 /// Hands a frozen slab of ours to its node (`unfreeze_slab`, Linux 2.6.29).

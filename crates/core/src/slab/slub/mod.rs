@@ -2,9 +2,9 @@
 //!
 //! A CPU owns one slab per cache and has taken its free objects as a list: allocation takes the
 //! head, freeing an object *of that slab* puts it back, both one restartable sequence. An object of
-//! any other slab is put onto that slab's own free list by a compare-and-swap of its packed word
-//! (see `page_word`), without a lock unless the slab becomes empty. No array stands in front: how
-//! often frees hit the CPU's own slab is what the policy is measured by.
+//! any other slab is put onto that slab's own free list: under a lock bit of the slab (`lock_word`,
+//! before Linux 3.1), or by a compare-and-swap of its packed word (`page_word`). No array stands in
+//! front: how often frees hit the CPU's own slab is what the policy is measured by.
 //!
 //! # The CPU's slab
 //! The slot's cell holds three facts in two words, and every step changes one of them by one
@@ -40,22 +40,27 @@
 //! ```
 //! In brackets: frozen. Every slab is in one of these places, or in the hands of one thread.
 //!
+//! Without CPU partial lists (before Linux 3.2) a slab that was full comes onto its node's list.
+//! Which locks a step takes, and which empty slabs a node keeps, is the version's own (`era`).
+//!
 //! Differences to the kernel: no fallback to a smaller order where memory is short (a cache's
-//! geometry is fixed), no preference for the list's head or tail when a slab is let go, and, in
-//! the versions before 3.1, the node's list lock where Linux 3.0 had a lock bit per slab.
+//! geometry is fixed), and no preference for the list's head or tail when a slab is let go.
 //!
 //! # Files
-//! Each uses only those to its left:
+//! Each uses only those to its left, and of each row only those above:
 //!
 //! ```text
-//! era, order, page_word -> freelist, words -> node -> cpu -> tables -> cache -> alloc, free,
-//! stats, validate -> policy
+//! order, state -> lock_word, page_word -> era    freelist    words, node -> cpu, cell -> tables
+//! cache -> slow_path -> locked, lockless
+//! alloc, free, stats, validate -> policy
 //! ```
 //!
-//! Another version of the kernel's SLUB is one more type in `era`, and a line in the registry.
+//! Another version of the kernel's SLUB is one more file in `era`, an alias in `policy`, and a line
+//! in the registry.
 
 mod alloc;
 mod cache;
+mod cell;
 mod cpu;
 mod era;
 mod free;

@@ -7,7 +7,7 @@
 use crate::frame::{DOWN, FrameTable, FreshZero, GrowingArray, Link, Links, List, Pfn};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
-use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
+use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// A list of slabs, linked by the frame table's link word and an array of second links.
 pub(super) type PartialList = List<Pfn>;
@@ -56,6 +56,8 @@ pub struct Node {
     /// Slabs taken from the page allocator, and given back.
     pub(super) slabs_allocated: AtomicU64,
     pub(super) slabs_freed: AtomicU64,
+    /// True for the numbers of caches that there are, or were.
+    taken_up: AtomicBool,
 }
 
 impl Default for Node {
@@ -65,6 +67,7 @@ impl Default for Node {
             nr_partial: AtomicU32::new(0),
             slabs_allocated: AtomicU64::new(0),
             slabs_freed: AtomicU64::new(0),
+            taken_up: AtomicBool::new(false),
         }
     }
 }
@@ -73,6 +76,14 @@ impl Default for Node {
 unsafe impl FreshZero for Node {}
 
 impl Node {
+    /// Starts for a new cache; returns whether there was an earlier one of the same number, whose
+    /// slabs are forgotten. No thread uses the cache yet.
+    pub(super) fn take_up(&self) -> bool {
+        self.slabs_allocated.store(0, Ordering::Relaxed);
+        self.slabs_freed.store(0, Ordering::Relaxed);
+        self.taken_up.swap(true, Ordering::Relaxed)
+    }
+
     /// Visits the list lock.
     pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
         visit("slab->list_lock", &self.list);

@@ -4,8 +4,8 @@
 //! words (`cmpxchg_double`), for which `struct page` had to grow to a multiple of 16 bytes: the 8
 //! bytes per page, 0.2 % of memory, that document 002 weighs. Here one packed 64-bit word stands
 //! for that double word: the head of the free list is an object's number and not its address, so
-//! both fit; the number of objects and the cache's fill what is left. The word of the slow path with
-//! a lock bit is half as wide (`lock_word`), so the price here is 4 bytes per frame, 0.1 %.
+//! both fit; the number of objects and of the cache fill what is left. The word of the slow path
+//! with a lock bit is half as wide (`lock_word`), so the price here is 4 bytes per frame, 0.1 %.
 //!
 //! ```text
 //! {unused : 8 | cache : 8 | frozen : 1 | objects : 15 | inuse : 16 | head + 1 : 16}
@@ -18,7 +18,7 @@
 //! |---|---|---|---|
 //! | frozen | anybody | anybody | owner: unfreeze |
 //! | some free, on its node's list | anybody; the last one: list lock | - | list lock: freeze |
-//! | none free, on no list | anybody, who freezes and owns it, or: list lock, onto the list | - | - |
+//! | none free, on no list | anybody, who freezes it, or: list lock, onto the list | - | - |
 //!
 //! A free list is pushed to in chains but only ever taken whole, so a head that has gone and come
 //! back in between (ABA) does no harm: no thread relies on what hung behind it. The cache's number
@@ -26,7 +26,6 @@
 //! compare-and-swap: the swap then fails.
 
 use super::state::{FreedChain, SlabState, SlabWord, TakenChain};
-use crate::slab::stats::SlabStats;
 use quarry_sys::local;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
@@ -97,6 +96,7 @@ pub struct PageWord(AtomicU64);
 unsafe impl crate::frame::FreshZero for PageWord {}
 
 impl SlabWord for PageWord {
+    const HAS_LOCK: bool = false;
     /// `MAX_OBJS_PER_PAGE`, Linux 3.x: `objects` has 15 bits.
     const MAX_OBJECTS: u32 = OBJECTS_MASK;
 
@@ -114,10 +114,6 @@ impl SlabWord for PageWord {
 
     fn end(&self) {
         self.0.store(0, Ordering::Release);
-    }
-
-    fn misses_of(stats: &mut SlabStats) -> &mut u64 {
-        &mut stats.cmpxchg_fails
     }
 }
 

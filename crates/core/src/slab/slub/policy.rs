@@ -6,7 +6,7 @@ use super::slow_path::SlowPath;
 use super::state::SlabWord;
 use super::tables::LateTables;
 use super::words::bytes_per_frame;
-use crate::frame::{MetadataKind, Pfn};
+use crate::frame::Pfn;
 use crate::slab::cache::{Cache, CacheId, SlabLayout};
 use crate::slab::context::SlabContext;
 use crate::slab::glance::Glance;
@@ -71,11 +71,7 @@ where
             return Err(OsError(libc::EINVAL));
         }
         let tables = self.tables.build(context)?;
-        if cache.is_reused() {
-            self.of(context, cache).start();
-        } else {
-            context.metadata.count(MetadataKind::CpuSlabs, tables.bytes_per_cache());
-        }
+        tables.take_up(context, cache.id());
         Ok(())
     }
 

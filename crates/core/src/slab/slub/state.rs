@@ -4,7 +4,6 @@
 //! object that is not on the slab's own free list is in use, also while it waits on a CPU's list.
 
 use crate::frame::FreshZero;
-use crate::slab::stats::SlabStats;
 
 /// The state of a slab at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,6 +81,9 @@ pub struct TakenChain {
 
 /// The record of a slab: all zero where there is none.
 pub trait SlabWord: FreshZero {
+    /// True if the word has a lock bit.
+    const HAS_LOCK: bool;
+
     /// Most objects of a slab.
     const MAX_OBJECTS: u32;
 
@@ -97,7 +99,4 @@ pub trait SlabWord: FreshZero {
 
     /// No slab any more. The caller owns it: not frozen, on no list, no object in use.
     fn end(&self);
-
-    /// The count of what threads met at the words of slabs: failed compare-and-swaps, or waits.
-    fn misses_of(stats: &mut SlabStats) -> &mut u64;
 }

@@ -1,6 +1,7 @@
 //! The counts of a cache, summed over nodes and slots.
 
-use super::cache::{LIST, POPS, PUSHES, SlubCache};
+use super::cache::SlubCache;
+use super::cell::{LIST, POPS, PUSHES};
 use super::era::Era;
 use super::node::PartialList;
 use super::state::SlabWord;
@@ -22,36 +23,10 @@ struct FreeCount {
 }
 
 impl<P: Lists, E: Era> SlubCache<'_, P, E> {
-    /// Counts from 0 on, for a new cache in place of one that is gone: no sequence works on its
-    /// cells.
-    pub(super) fn start(&self) {
-        for node in self.nodes() {
-            node.slabs_allocated.store(0, Ordering::Relaxed);
-            node.slabs_freed.store(0, Ordering::Relaxed);
-        }
-        for slot in self.tables.used_slots() {
-            let cpu = self.cpu(slot);
-            for counter in [
-                &cpu.alloc_slow,
-                &cpu.free_slow,
-                &cpu.refills,
-                &cpu.deactivations,
-                &cpu.misses,
-                &cpu.slab_locks,
-            ] {
-                counter.store(0, Ordering::Relaxed);
-            }
-            for word in [POPS, PUSHES] {
-                let counted = self.context.percpu.area().word(slot, self.array(), word);
-                counted.store(0, Ordering::Relaxed);
-            }
-        }
-    }
-
     /// O(used slots + slabs on lists). A snapshot: its parts are read one after the other.
     pub(super) fn stats(&self) -> SlabStats {
         let mut stats = SlabStats::default();
-        let (mut free, mut misses) = (FreeCount::default(), 0);
+        let mut free = FreeCount::default();
         for node in self.nodes() {
             stats.slabs_allocated += node.slabs_allocated.load(Ordering::Relaxed);
             stats.slabs_freed += node.slabs_freed.load(Ordering::Relaxed);
@@ -65,15 +40,17 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
             stats.alloc_slow += cpu.alloc_slow.load(Ordering::Relaxed);
             stats.free_slow += cpu.free_slow.load(Ordering::Relaxed);
             stats.refills += cpu.refills.load(Ordering::Relaxed);
-            misses += cpu.misses.load(Ordering::Relaxed);
-            stats.slab_lock.acquisitions += cpu.slab_locks.load(Ordering::Relaxed);
+            if E::Word::HAS_LOCK {
+                stats.slab_lock += cpu.slab_lock_stats();
+            } else {
+                stats.cmpxchg_fails += cpu.misses.load(Ordering::Relaxed);
+            }
             stats.deactivations += cpu.deactivations.load(Ordering::Relaxed);
             stats.alloc_fast += self.cell(slot, POPS);
             stats.free_fast += self.cell(slot, PUSHES);
             stats.parked_objects += self.cell(slot, LIST) & 0xf_ffff;
             self.for_each_frozen(slot, |slab| self.count_slab_free(slab, &mut free));
         }
-        *E::Word::misses_of(&mut stats) = misses;
         stats.total_slabs = stats.slabs_allocated.saturating_sub(stats.slabs_freed);
         stats.total_objects = stats.total_slabs * u64::from(self.cache.objects());
         stats.active_objects = stats.total_objects.saturating_sub(free.objects);

@@ -9,18 +9,20 @@
 //!
 //! All are made when the first cache is created, so that a stack with another policy pays nothing.
 
+use super::cell::{POPS, PUSHES};
 use super::cpu::CpuSlab;
+use super::lock_word::Holder;
 use super::node::Node;
 use super::state::SlabWord;
 use super::words::Words;
-use crate::frame::{FreshZero, NodeId, OsArray};
+use crate::frame::{FreshZero, MetadataKind, NodeId, OsArray};
 use crate::slab::cache::{CacheId, MAX_CACHES};
 use crate::slab::context::SlabContext;
 use crate::slab::table::CacheTable;
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
-use quarry_sys::lock::CountedLock;
-use quarry_sys::locks::Visit;
+use quarry_sys::lock::{CountedLock, LockStats};
+use quarry_sys::locks::{AnyLock, Visit};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::percpu::{Lists, SlotIndex};
 use quarry_sys::primitive::{AtomicBool, Ordering};
@@ -30,6 +32,8 @@ use quarry_sys::primitive::{AtomicBool, Ordering};
 struct Slot {
     /// Guards the partial lists.
     lock: CountedLock<()>,
+    /// Who holds the lock bit of a slab.
+    holder: Holder,
     /// True if any cache has had something to do here: most slots of a large machine have not, and
     /// looking at them would fault in their pages.
     used: AtomicBool,
@@ -37,12 +41,28 @@ struct Slot {
 
 impl Default for Slot {
     fn default() -> Self {
-        Self { lock: CountedLock::new(()), used: AtomicBool::new(false) }
+        Self { lock: CountedLock::new(()), holder: Holder::default(), used: AtomicBool::new(false) }
     }
 }
 
 // SAFETY: a free lock with counters of 0 is all zero bytes.
 unsafe impl FreshZero for Slot {}
+
+/// The lock bits of slabs, for statistics: `fork` finds them free, because they are taken inside
+/// the gate only.
+struct SlabLocks(LockStats);
+
+impl AnyLock for SlabLocks {
+    fn is_free(&self) -> bool {
+        true
+    }
+
+    fn stats(&self) -> Option<LockStats> {
+        Some(self.0)
+    }
+
+    fn adopt_in_child(&self) {}
+}
 
 /// The arrays.
 pub(super) struct Tables<W> {
@@ -75,9 +95,21 @@ impl<W: SlabWord> Tables<W> {
         (0..self.nodes_each as u8).map(move |node| self.node(cache, NodeId(node)))
     }
 
-    /// Bytes that one cache's nodes and slots take.
-    pub(super) fn bytes_per_cache(&self) -> usize {
-        self.nodes_each * size_of::<Node>() + self.slots.len() * size_of::<CpuSlab>()
+    /// Takes up a cache, and forgets the counts of an earlier one of the same number.
+    pub(super) fn take_up<P: Lists>(&self, context: &SlabContext<'_, P>, cache: CacheId) {
+        let earlier = self.nodes(cache).filter(|node| node.take_up()).count();
+        if earlier == 0 {
+            let (of_nodes, of_slots) = (size_of::<Node>(), size_of::<CpuSlab>());
+            let bytes = self.nodes_each * of_nodes + self.slots.len() * of_slots;
+            context.metadata.count(MetadataKind::CpuSlabs, bytes);
+            return;
+        }
+        for slot in self.used_slots() {
+            self.cpu(cache, slot).restart();
+            for word in [POPS, PUSHES] {
+                context.percpu.area().word(slot, cache.array(), word).store(0, Ordering::Relaxed);
+            }
+        }
     }
 
     /// A cache's part of a slot.
@@ -95,14 +127,33 @@ impl<W: SlabWord> Tables<W> {
         for cache in caches.iter() {
             self.nodes(cache.id()).for_each(|node| node.visit_locks(visit));
         }
+        if W::HAS_LOCK {
+            visit("slub->slab_lock", &SlabLocks(self.slab_locks(caches)));
+        }
         for slot in self.used_slots() {
             visit("slub->slot_lock", &self.slots.at(slot.index()).lock);
         }
     }
 
+    /// The counts of the lock bits of all slabs.
+    fn slab_locks(&self, caches: &CacheTable) -> LockStats {
+        let mut sum = LockStats::default();
+        for slot in self.used_slots() {
+            for cache in caches.iter() {
+                sum += self.cpu(cache.id(), slot).slab_lock_stats();
+            }
+        }
+        sum
+    }
+
     /// The lock of a slot's partial lists, of all caches.
     pub(super) fn slot_lock(&self, slot: SlotIndex) -> &CountedLock<()> {
         &self.slots.at(slot.index()).lock
+    }
+
+    /// Who holds the lock bit of a slab, as far as a slot knows.
+    pub(super) fn holder(&self, slot: SlotIndex) -> &Holder {
+        &self.slots.at(slot.index()).holder
     }
 
     /// The slots in which a cache has had something to do.

@@ -1,6 +1,7 @@
 //! Checks of the equations in `page_word`, `node`, `cpu` and the module. Slow; for tests.
 
-use super::cache::{LIST, SlubCache};
+use super::cache::SlubCache;
+use super::cell::LIST;
 use super::era::Era;
 use super::freelist::{self, Freelist};
 use super::node::PartialList;

@@ -1,5 +1,6 @@
-//! Model of one alien array: threads of a node free into it, one reaps it, and shuttle decides every
-//! interleaving. Beside it stands an array that has forgotten its lock, which has to be found out.
+//! Model of one alien array: threads of a node free into it, one reaps it, and shuttle decides
+//! every interleaving. Beside it stands an array that has forgotten its lock, which has to be found
+//! out.
 
 use crate::frame::OsArray;
 use crate::slab::linux_slab::alien::{AlienArray, Freed};

@@ -1,1 +1,7 @@
-//! Tests of the parts that callers do not see.
+//! Tests of the parts that callers do not see: every rule of the policy, by its counters. The
+//! policy as a whole: the suites, and the model `tests/model`.
+
+mod bed;
+mod nodes;
+mod rules;
+mod trim;

@@ -2,4 +2,8 @@
 //! and the model `tests/model`.
 
 #[cfg(quarry_model)]
+mod explore;
+#[cfg(quarry_model)]
+mod model_lock_word;
+#[cfg(quarry_model)]
 mod model_page_word;

@@ -2,13 +2,13 @@
 //! decides every interleaving. Beside each scenario stands the same one with a rule of the table in
 //! `page_word` broken, which has to be found.
 
+use super::explore::{check, expect_failure, join};
 use crate::slab::slub::page_word::{PageWord, Put};
 use crate::slab::slub::state::{FreedChain, SlabWord, TakenChain};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::primitive::{AtomicU32, Ordering::SeqCst};
-use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::Arc;
-use shuttle::{Config, FailurePersistence, Runner, thread};
+use shuttle::thread;
 
 const CACHE: u8 = 7;
 const OBJECTS: u32 = 4;
@@ -208,47 +208,9 @@ impl Slab {
     }
 }
 
-fn run<S: Scheduler + 'static>(
-    scheduler: S,
-    persistence: FailurePersistence,
-    scenario: fn(Broken),
-    broken: Broken,
-) {
-    let mut config = Config::new();
-    config.failure_persistence = persistence;
-    Runner::new(scheduler, config).run(move || scenario(broken));
-}
-
-/// Runs of a scenario under each scheduler; QUARRY_MODEL_RUNS sets another number.
-fn runs() -> usize {
-    let chosen = std::env::var("QUARRY_MODEL_RUNS").ok().map(|runs| runs.parse());
-    chosen.map_or(3_000, |runs| runs.expect("QUARRY_MODEL_RUNS is a number"))
-}
-
-fn check(scenario: fn(Broken)) {
-    run(RandomScheduler::new(runs()), FailurePersistence::Print, scenario, Broken::Nothing);
-    run(PctScheduler::new(3, runs()), FailurePersistence::Print, scenario, Broken::Nothing);
-}
-
-fn expect_failure(scenario: fn(Broken), broken: Broken) {
-    let fails = |scheduler: fn(fn(Broken), Broken)| {
-        std::thread::spawn(move || scheduler(scenario, broken)).join().is_err()
-    };
-    let found = fails(|scenario, broken| {
-        run(RandomScheduler::new(10 * runs()), FailurePersistence::None, scenario, broken);
-    }) || fails(|scenario, broken| {
-        run(PctScheduler::new(3, 10 * runs()), FailurePersistence::None, scenario, broken);
-    });
-    assert!(found, "the broken rule went unnoticed");
-}
-
 fn spawn(slab: &Arc<Slab>, body: impl FnOnce(&Slab) + Send + 'static) -> thread::JoinHandle<()> {
     let slab = slab.clone();
     thread::spawn(move || body(&slab))
-}
-
-fn join(threads: impl IntoIterator<Item = thread::JoinHandle<()>>) {
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
 /// Two threads free into a slab that its owner uses up and lets go.
@@ -313,17 +275,17 @@ fn a_late_refill(broken: Broken) {
 
 #[test]
 fn no_object_is_lost_when_the_owner_lets_go() {
-    check(frees_while_the_owner_lets_go);
+    check(frees_while_the_owner_lets_go, Broken::Nothing);
 }
 
 #[test]
 fn a_slab_is_emptied_once() {
-    check(frees_against_a_taker);
+    check(frees_against_a_taker, Broken::Nothing);
 }
 
 #[test]
 fn a_late_refill_takes_only_what_is_frozen() {
-    check(a_late_refill);
+    check(a_late_refill, Broken::Nothing);
 }
 
 #[test]

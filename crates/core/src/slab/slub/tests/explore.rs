@@ -1,0 +1,45 @@
+//! Runs scenarios under the model checker, whole or with a rule broken.
+
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
+use shuttle::{Config, FailurePersistence, Runner, thread};
+
+fn run<S: Scheduler + 'static, B: Copy + Send + Sync + 'static>(
+    scheduler: S,
+    persistence: FailurePersistence,
+    scenario: fn(B),
+    broken: B,
+) {
+    let mut config = Config::new();
+    config.failure_persistence = persistence;
+    Runner::new(scheduler, config).run(move || scenario(broken));
+}
+
+/// Runs of a scenario under each scheduler; QUARRY_MODEL_RUNS sets another number.
+fn runs() -> usize {
+    let chosen = std::env::var("QUARRY_MODEL_RUNS").ok().map(|runs| runs.parse());
+    chosen.map_or(3_000, |runs| runs.expect("QUARRY_MODEL_RUNS is a number"))
+}
+
+/// Runs a scenario with no rule broken.
+pub(super) fn check<B: Copy + Send + Sync + 'static>(scenario: fn(B), nothing: B) {
+    run(RandomScheduler::new(runs()), FailurePersistence::Print, scenario, nothing);
+    run(PctScheduler::new(3, runs()), FailurePersistence::Print, scenario, nothing);
+}
+
+/// Runs a scenario with a rule broken, which has to fail under one of the schedulers.
+pub(super) fn expect_failure<B: Copy + Send + Sync + 'static>(scenario: fn(B), broken: B) {
+    let fails = |scheduler: fn(fn(B), B)| {
+        std::thread::spawn(move || scheduler(scenario, broken)).join().is_err()
+    };
+    let found = fails(|scenario, broken| {
+        run(RandomScheduler::new(10 * runs()), FailurePersistence::None, scenario, broken);
+    }) || fails(|scenario, broken| {
+        run(PctScheduler::new(3, 10 * runs()), FailurePersistence::None, scenario, broken);
+    });
+    assert!(found, "the broken rule went unnoticed");
+}
+
+/// Waits for threads of the model.
+pub(super) fn join(threads: impl IntoIterator<Item = thread::JoinHandle<()>>) {
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
