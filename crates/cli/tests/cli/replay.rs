@@ -166,7 +166,7 @@ fn small_packets_are_not_passed_through() {
 /// zone is called twice for each, and below hardly ever.
 #[test]
 fn datagrams_of_document_000_call_the_zone_where_they_are_passed_through() {
-    let options = ["--samples=1", "--millis=30", "--only=send-64,send-8192,default-64,remote-64"];
+    let options = ["--samples=1", "--millis=60", "--only=send-64,send-8192,default-64,remote-64"];
     let (samples, text) = run("netperf-udp-stream", &options);
     let of = |row: &str| -> Vec<Value> {
         samples.iter().filter(|sample| sample["workload"] == row).cloned().collect()
@@ -174,8 +174,11 @@ fn datagrams_of_document_000_call_the_zone_where_they_are_passed_through() {
     let zone = |row: &str, variant: &str| per_operation(&of(row), variant, "zone_lock");
     let passed_through = zone("send-8192", "slub-4.9");
     assert!((1.95..2.1).contains(&passed_through), "{passed_through} zone locks");
-    assert!(zone("send-8192", "slub-4.9+v2016") < 0.05);
-    assert!(zone("send-8192", "slab") < 0.05, "slab has a cache for them");
+    // Threads that move between CPUs fill the lists of either.
+    for variant in ["slub-4.9+v2016", "slab", "sheaf"] {
+        let spared = zone("send-8192", variant);
+        assert!(passed_through > 10.0 * spared, "{variant}: {spared} of {passed_through}");
+    }
     for row in ["send-64", "default-64", "remote-64"] {
         let locks = zone(row, "slub-4.9");
         assert!(locks < 0.15, "{row}: {locks} zone locks");
