@@ -98,6 +98,8 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 		echo "==> quarry lab run $$experiment --quick"; \
 		$(QUARRY) lab run $$experiment --quick || exit; \
 	done
+	@echo "==> quarry lab run udp-u-4k --quick --place=same"
+	$(QUARRY) lab run udp-u-4k --quick --place=same
 	@echo "==> quarry lab run idle-return|growth|start-up|churn|empty --quick"
 	$(QUARRY) lab run idle-return --quick
 	$(QUARRY) lab run growth --quick

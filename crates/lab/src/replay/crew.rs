@@ -6,6 +6,7 @@ use super::path::{Path, Plan};
 use super::queue::Queue;
 use super::stage::{Replayed, Scale, Stage, spawn};
 use super::worker::Worker;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::{self, yield_now};
 use std::time::{Duration, Instant};
@@ -27,8 +28,25 @@ pub(crate) struct Crew {
     pub(crate) shared_files: bool,
     /// With a load, tags are times, and the receivers note how long each message took.
     pub(crate) load: Option<Load>,
+    /// True if a message that finds no room is lost, and nobody waits.
+    pub(crate) drops: bool,
+    /// CPUs of senders and receivers.
+    pub(crate) place: Place,
     /// A fixed amount of work instead of a fixed time: turns of each sender.
     pub(crate) turns: Option<u64>,
+}
+
+/// The CPUs of a sender and of its receiver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Place {
+    /// Both are on the same CPU.
+    Same,
+    /// The receiver is on the next CPU.
+    #[default]
+    Next,
+    /// The scheduler moves both as it likes.
+    Unbound,
 }
 
 /// The pressure of senders where latency is measured.
@@ -43,11 +61,15 @@ pub(crate) enum Load {
 /// The length of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Length {
-    /// Until this time is over.
-    Time(Duration),
+    /// Until this time is over, and at least so many turns.
+    Time(Duration, u64),
     /// This many turns of each sender: a burst to each receiver of its group.
     Turns(u64),
 }
+
+/// Turns that the warm-up has at least. On a busy machine its time may be over before queues and
+/// lists are as full as they get: of slqb, the last to settle, that is after some 40 bursts.
+const WARM_UP_TURNS: u64 = 64;
 
 /// The state that all threads of a crew share.
 struct Scene<'a, M: KernelMemory> {
@@ -59,12 +81,14 @@ struct Scene<'a, M: KernelMemory> {
     stage: &'a Stage<Length>,
     /// Messages sent, of all senders together.
     sent: AtomicU64,
+    /// Messages that found no room.
+    lost: AtomicU64,
     /// Tags are nanoseconds since then.
     origin: Instant,
 }
 
-/// Lets a crew of `scale.tasks` groups send along `path`; the `n`th sender is on the `n`th CPU, the
-/// `n`th receiver on the next. A tenth of a fixed number of turns is the warm-up.
+/// Lets a crew of `scale.tasks` groups send along `path`; the `n`th sender is on the `n`th CPU, if
+/// it is bound to one. A tenth of a fixed number of turns is the warm-up.
 ///
 /// # Panics
 /// If there is no memory left, a CPU is not ours to use, or the path does not suit the crew:
@@ -82,6 +106,7 @@ pub(super) fn run<M: KernelMemory>(
     let alone = crew.senders == 1 && aligned;
     assert!(alone || crew.pipe || (plan.longest_batch == 1 && plan.legs[2].is_empty()));
     assert!(crew.pipe || plan.pieces.iter().all(|piece| !piece.recycled), "sockets keep no piece");
+    assert!(!crew.drops || plan.longest_batch == 1, "what is lost is lost as a whole");
     let queue = || Queue::new(plan.pieces.len(), crew.capacity, crew.senders as u32);
     let queues: Vec<Queue> = (0..scale.tasks * crew.receivers).map(|_| queue()).collect();
     let stage = Stage::new(scale.tasks * crew.senders);
@@ -93,11 +118,12 @@ pub(super) fn run<M: KernelMemory>(
         queues: &queues,
         stage: &stage,
         sent: AtomicU64::new(0),
+        lost: AtomicU64::new(0),
         origin: Instant::now(),
     };
     let (warm_up, measured) = match crew.turns {
         Some(turns) => (Length::Turns(turns.div_ceil(10)), Length::Turns(turns)),
-        None => (Length::Time(scale.warm_up), Length::Time(scale.measured)),
+        None => (Length::Time(scale.warm_up, WARM_UP_TURNS), Length::Time(scale.measured, 1)),
     };
     let replayed = scene.play(warm_up, measured);
     let worker = Worker::new(memory, &plan);
@@ -109,20 +135,27 @@ impl<M: KernelMemory> Scene<'_, M> {
     fn play(&self, warm_up: Length, measured: Length) -> Replayed {
         let Crew { senders, receivers, .. } = *self.crew;
         let Scale { tasks: groups, cpus, .. } = self.scale;
+        let (cpus, step) = match self.crew.place {
+            Place::Same => (cpus, 0),
+            Place::Next => (cpus, 1),
+            Place::Unbound => (&[][..], 0),
+        };
         thread::scope(|scope| {
             for index in 0..groups * senders {
                 spawn(scope, cpus, index, move || Sender::new(self, index).follow());
             }
             let receiver = |index| {
-                spawn(scope, cpus, index + 1, move || self.receive_all(&self.queues[index]))
+                spawn(scope, cpus, index + step, move || self.receive_all(&self.queues[index]))
             };
             let handles: Vec<_> = (0..groups * receivers).map(receiver).collect();
             self.stage.conduct(self.memory, warm_up);
             let (sent, verified, begin) = (self.sent(), self.verified(), self.now());
+            let lost = self.lost.load(Relaxed);
             let mut replayed = Replayed::default();
             replayed.add(self.stage.conduct(self.memory, measured));
             replayed.sent = self.sent() - sent;
             replayed.verified = self.verified() - verified;
+            replayed.lost = self.lost.load(Relaxed) - lost;
             self.stage.end();
             let noted = handles.into_iter().flat_map(|it| it.join().expect("receivers end well"));
             let within = noted.filter(|(sent_at, _)| *sent_at >= begin);
@@ -224,7 +257,7 @@ impl<'a, M: KernelMemory> Sender<'a, M> {
             queues.iter().for_each(|queue| self.burst(queue));
             turns += 1;
             let over = match length {
-                Length::Time(time) => start.elapsed() >= time,
+                Length::Time(time, least) => turns >= least && start.elapsed() >= time,
                 Length::Turns(count) => turns >= count,
             };
             if over {
@@ -254,6 +287,9 @@ impl<'a, M: KernelMemory> Sender<'a, M> {
             let tag = self.tag();
             return queue.send_inside(|flight| self.worker.send(flight, tag));
         }
+        if crew.drops {
+            return self.burst_or_lose(queue);
+        }
         queue.reserve(crew.burst);
         self.settle_answers(queue);
         for _ in 0..crew.burst {
@@ -261,6 +297,19 @@ impl<'a, M: KernelMemory> Sender<'a, M> {
             self.worker.send(&mut self.outbox, tag);
         }
         queue.send(&mut self.outbox);
+    }
+
+    /// Sends what finds room, message by message. A datagram is made before the socket says that it
+    /// is full; then the sender frees it.
+    fn burst_or_lose(&mut self, queue: &Queue) {
+        for _ in 0..self.scene.crew.burst {
+            let tag = self.tag();
+            self.worker.send(&mut self.outbox, tag);
+            if !queue.offer(&mut self.outbox) {
+                self.worker.discard(&mut self.outbox);
+                self.scene.lost.fetch_add(1, Relaxed);
+            }
+        }
     }
 
     fn settle_answers(&mut self, queue: &Queue) {
@@ -291,6 +340,8 @@ mod tests {
         pipe: false,
         shared_files: false,
         load: None,
+        drops: false,
+        place: Place::Next,
         turns: Some(10),
     };
 
@@ -341,6 +392,16 @@ mod tests {
         let path = path(&steps, Some("page"), 100);
         let replayed = check(&path, Crew { burst: 1, capacity: 1, ..PAIRS }, 20);
         assert_eq!(replayed.counters.zone_allocs, 2 * 20);
+    }
+
+    #[test]
+    fn what_finds_no_room_is_lost_and_freed() {
+        let memory = Uncached::default();
+        let crew = Crew { capacity: 2, drops: true, place: Place::Unbound, ..PAIRS };
+        let replayed = run(&memory, &one("page", 1), crew, SCALE);
+        assert_eq!(replayed.sent, 2 * 10 * 30);
+        assert_eq!(replayed.verified + replayed.lost, replayed.sent);
+        assert_eq!(memory.check_at_end(), Ok(()));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The kernel paths of the documents' benchmarks, read from `data/paths.toml`: what they allocate
 //! and free, and by which threads.
 
-use super::crew::{self, Crew, Load};
+use super::crew::{self, Crew, Load, Place};
 use super::memory::{KernelMemory, Pages};
-use super::path::{Line, Path, Piece, Source, Work, kmalloc};
+use super::path::{Line, Path, Piece, Source, Work};
 use super::solo::{self, Solo, Space, Timed};
 use super::stage::{Replayed, Scale};
 use serde::Deserialize;
@@ -14,20 +14,24 @@ use std::sync::LazyLock;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 struct Table {
-    #[serde(default = "usual_limit")]
-    kmalloc_limit: usize,
     carrier: Option<String>,
     payload: Option<usize>,
     #[serde(default)]
-    work: Work,
+    work: WorkRow,
     steps: Vec<String>,
     pieces: BTreeMap<String, PieceRow>,
     crew: Option<CrewRow>,
     solo: Option<SoloRow>,
 }
 
-fn usual_limit() -> usize {
-    8192
+/// The cost of a message beside the allocator, in nanoseconds.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct WorkRow {
+    /// Its cost in the document, all in all; 0 where the document has no figure.
+    of: u64,
+    /// The part of it that is stood in for.
+    ns: u64,
 }
 
 #[derive(Default, Deserialize)]
@@ -54,6 +58,8 @@ struct CrewRow {
     capacity: Capacity,
     #[serde(default)]
     pipe: bool,
+    #[serde(default)]
+    drops: bool,
     /// True if --amount is a number of turns of each sender.
     #[serde(default)]
     turns: bool,
@@ -74,6 +80,12 @@ enum Capacity {
     Socket {
         socket: usize,
         head: Option<usize>,
+    },
+    /// As many as fill the socket that a program asked for: twice a message and some bytes, and no
+    /// less than the kernel's least.
+    Asked {
+        twice_message_and: usize,
+        least: usize,
     },
 }
 
@@ -103,6 +115,8 @@ pub(crate) struct Setting {
     pub(crate) threads: bool,
     /// `--amount`; 0 = as much as fits.
     pub(crate) amount: u32,
+    /// CPUs of senders and receivers.
+    pub(crate) place: Place,
 }
 
 impl Setting {
@@ -128,7 +142,7 @@ impl Table {
         let before = row.payload_and.map_or(0, |headers| (payload + headers).next_multiple_of(64));
         let source = match (&row.cache, row.kmalloc) {
             (Some(name), _) => Source::Cache { name: name.clone(), bytes: row.bytes },
-            (None, Some(bytes)) => kmalloc(before + bytes, self.kmalloc_limit),
+            (None, Some(bytes)) => Source::Kmalloc(before + bytes),
             (None, None) => Source::Pages(Pages { order: row.order, movable: row.movable }),
         };
         Piece { source, cleared: row.cleared, recycled: row.recycled, batch: 1 }
@@ -140,7 +154,12 @@ impl Table {
         let lines = self.steps.iter().map(|step| Line::parse(step, count));
         let lines: Vec<Line<'_>> = lines.collect();
         let piece = |name: &str| self.piece(name, payload);
-        let path = Path::new(&lines, piece, self.carrier.as_deref(), payload, self.work);
+        let WorkRow { ns, .. } = self.work;
+        let work = match self.solo {
+            Some(_) => Work { sender: ns, receiver: 0 },
+            None => Work { sender: ns - ns / 2, receiver: ns / 2 },
+        };
+        let path = Path::new(&lines, piece, self.carrier.as_deref(), payload, work);
         let cast = match (&self.crew, &self.solo) {
             (Some(row), None) => {
                 let sent = lines.iter().filter_map(Line::sent);
@@ -158,7 +177,7 @@ impl Table {
             }),
             _ => panic!("a path is walked by crews or by tasks"),
         };
-        Scenario { path, cast }
+        Scenario { path, cast, documented_ns: self.work.of }
     }
 
     fn crew(&self, row: &CrewRow, setting: &Setting, buckets: usize) -> Crew {
@@ -169,6 +188,10 @@ impl Table {
                 let own = self.pieces.values().find_map(|piece| piece.payload_and);
                 let own = (setting.bytes + own.unwrap_or(0)).next_multiple_of(64);
                 socket.div_ceil(head.map_or(buckets, |head| own + head)) as u32
+            }
+            Capacity::Asked { twice_message_and, least } => {
+                let socket = (2 * (setting.bytes + twice_message_and)).max(*least);
+                socket.div_ceil(buckets) as u32
             }
         };
         let (burst, capacity) = match setting.amount {
@@ -184,6 +207,8 @@ impl Table {
             pipe: row.pipe,
             shared_files: setting.threads,
             load: setting.load,
+            drops: row.drops,
+            place: setting.place,
             turns: row.turns.then_some(setting.amount.into()),
         }
     }
@@ -196,6 +221,8 @@ pub(crate) struct Scenario {
     pub(crate) path: Path,
     /// The threads or tasks that make them.
     pub(crate) cast: Cast,
+    /// Nanoseconds of a message in the document, all in all; 0 where it has no figure.
+    pub(crate) documented_ns: u64,
 }
 
 /// The walkers of a path. A task is a group or a single process.
@@ -269,10 +296,8 @@ pub(crate) mod tests {
         let bytes = |n| data("udp-linux-4-9", n).bytes();
         let sizes = [64, 128, 256, 1024, 2048, 3312, 4096].map(bytes);
         assert_eq!(sizes, [512, 512, 1024, 2048, 4096, 4096, 8192]);
-        let pages = |order| Source::Pages(Pages { order, movable: false });
-        assert_eq!(data("udp-linux-4-9", 8192), pages(2));
-        assert_eq!(data("udp-linux-4-9", 16384), pages(3));
-        assert_eq!(data("udp-linux-2-6-29", 4096), pages(1), "document 003");
+        assert_eq!([8192, 16384].map(bytes), [16_384, 32_768]);
+        assert_eq!(data("udp-linux-2-6-29", 4096), Source::Kmalloc(4480), "document 003");
         assert_eq!(data("udp-linux-2-6-29", 1024).bytes(), 2048);
     }
 
@@ -284,6 +309,16 @@ pub(crate) mod tests {
         };
         assert_eq!([4096, 1024].map(|bytes| burst("udp-linux-2-6-29", bytes)), [30, 98]);
         assert_eq!([64, 4096, 16384].map(|bytes| burst("udp-linux-4-9", bytes)), [278, 26, 7]);
+        let room = |bytes| match of_bytes("udp-mmtests", bytes).cast {
+            Cast::Crew(crew) => (crew.drops, crew.capacity),
+            Cast::Solo(_) => (false, 0),
+        };
+        // As its author found: two or three packets.
+        let rooms = [64, 128, 256, 1024, 2048, 3312, 4096, 8192, 16384].map(room);
+        assert!(
+            rooms.iter().all(|(drops, packets)| *drops && (1..=3).contains(packets)),
+            "{rooms:?}"
+        );
     }
 
     #[test]

@@ -84,7 +84,10 @@ pub(crate) trait KernelMemory: Sync {
     /// Names a cache of objects.
     type Cache: Copy + Send + Sync;
 
-    /// Makes a cache for objects of `bytes` bytes.
+    /// Bytes of the largest request that `kmalloc` serves from a cache.
+    fn largest_kmalloc(&self) -> usize;
+
+    /// Makes a cache for objects of `bytes` bytes, or returns the one of this name.
     fn create_cache(&self, name: &str, bytes: usize) -> Self::Cache;
 
     /// An object, or `None` where there is no memory.
@@ -92,6 +95,9 @@ pub(crate) trait KernelMemory: Sync {
 
     /// Gives back an object of this cache.
     fn free(&self, cache: Self::Cache, object: Buffer);
+
+    /// Gives back several objects of this cache at once, and empties the list.
+    fn free_bulk(&self, cache: Self::Cache, objects: &mut Vec<Buffer>);
 
     /// A block of pages, or `None` where there is no memory.
     fn alloc_pages(&self, pages: Pages) -> Option<Buffer>;
@@ -105,12 +111,60 @@ pub(crate) trait KernelMemory: Sync {
     /// Returns the counts so far.
     fn counters(&self) -> Counters;
 
+    /// Returns what the caches have counted so far, each once.
+    fn caches(&self) -> Vec<CacheCounts>;
+
+    /// Returns how much memory lies on lists and in descriptors now.
+    fn footprint(&self) -> Footprint;
+
     /// Takes back what caches keep, once everything was freed and no thread is at work, and checks
     /// that it is all there.
     ///
     /// # Errors
     /// What does not hold.
     fn check_at_end(&self) -> Result<(), String>;
+}
+
+/// The counts of a cache, as `slabinfo -AD` prints them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CacheCounts {
+    /// Its name.
+    pub(crate) name: String,
+    /// Objects in use or parked.
+    pub(crate) objects: u64,
+    /// Allocations.
+    pub(crate) allocs: u64,
+    /// Frees.
+    pub(crate) frees: u64,
+    /// Allocations by the per-CPU form.
+    pub(crate) fast_allocs: u64,
+    /// Frees by the per-CPU form.
+    pub(crate) fast_frees: u64,
+}
+
+/// Memory beside what a path holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Footprint {
+    /// Bytes of pages on the lists of all CPUs.
+    pub(crate) list_bytes: u64,
+    /// Frames that the zones manage.
+    pub(crate) frames: u64,
+    /// Bytes of descriptors for each frame, by the policy's own account.
+    pub(crate) policy_bytes_per_frame: u64,
+    /// Bytes of descriptors that the slab policy has in fact.
+    pub(crate) slab_metadata: u64,
+}
+
+impl Footprint {
+    /// Every figure with its name.
+    pub(crate) fn named(&self) -> [(&'static str, u64); 4] {
+        [
+            ("list_bytes", self.list_bytes),
+            ("frames", self.frames),
+            ("policy_bytes_per_frame", self.policy_bytes_per_frame),
+            ("slab_metadata", self.slab_metadata),
+        ]
+    }
 }
 
 /// The counts of a stack. All values only grow.
@@ -120,6 +174,11 @@ pub(crate) struct Counters {
     pub(crate) zone_lock: u64,
     /// Times it was found held.
     pub(crate) zone_contended: u64,
+    /// Nanoseconds that were waited for it.
+    pub(crate) zone_wait_ns: u64,
+    /// Times that it was measured how long it was held, and their sum in nanoseconds.
+    pub(crate) zone_hold_samples: u64,
+    pub(crate) zone_hold_ns: u64,
     /// Critical sections of the zone that handed blocks out.
     pub(crate) zone_allocs: u64,
     /// Critical sections of the zone that took blocks back.
@@ -130,8 +189,22 @@ pub(crate) struct Counters {
     pub(crate) slab_lock: u64,
     /// Times it was found held.
     pub(crate) slab_contended: u64,
+    /// Nanoseconds that were waited for them.
+    pub(crate) slab_wait_ns: u64,
+    /// Times the lock bit of a slab was taken, where the policy has such bits.
+    pub(crate) lock_bits: u64,
     /// Slabs that were made.
     pub(crate) slabs: u64,
+    /// Allocations of objects by the per-CPU form.
+    pub(crate) fast_allocs: u64,
+    /// Other allocations of objects.
+    pub(crate) slow_allocs: u64,
+    /// Frees of objects by the per-CPU form.
+    pub(crate) fast_frees: u64,
+    /// Other frees of objects.
+    pub(crate) slow_frees: u64,
+    /// Blocks that per-CPU lists handed out or took back.
+    pub(crate) listed: u64,
 }
 
 /// Names and values, so that what is done to all of them is said once.
@@ -159,12 +232,22 @@ macro_rules! counters {
 counters!(
     zone_lock,
     zone_contended,
+    zone_wait_ns,
+    zone_hold_samples,
+    zone_hold_ns,
     zone_allocs,
     zone_frees,
     page_sections,
     slab_lock,
     slab_contended,
-    slabs
+    slab_wait_ns,
+    lock_bits,
+    slabs,
+    fast_allocs,
+    slow_allocs,
+    fast_frees,
+    slow_frees,
+    listed
 );
 
 #[cfg(test)]
@@ -202,6 +285,10 @@ pub(crate) mod tests {
     impl KernelMemory for Uncached {
         type Cache = usize;
 
+        fn largest_kmalloc(&self) -> usize {
+            4096
+        }
+
         fn create_cache(&self, _name: &str, bytes: usize) -> usize {
             bytes
         }
@@ -212,6 +299,11 @@ pub(crate) mod tests {
 
         fn free(&self, bytes: usize, object: Buffer) {
             self.give(bytes, object);
+        }
+
+        fn free_bulk(&self, bytes: usize, objects: &mut Vec<Buffer>) {
+            self.sections.fetch_add(1, Relaxed);
+            objects.drain(..).for_each(|object| self.give(bytes, object));
         }
 
         fn alloc_pages(&self, pages: Pages) -> Option<Buffer> {
@@ -236,6 +328,14 @@ pub(crate) mod tests {
                 page_sections: self.sections.load(Relaxed),
                 ..Counters::default()
             }
+        }
+
+        fn caches(&self) -> Vec<CacheCounts> {
+            Vec::new()
+        }
+
+        fn footprint(&self) -> Footprint {
+            Footprint::default()
         }
 
         fn check_at_end(&self) -> Result<(), String> {

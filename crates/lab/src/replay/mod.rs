@@ -9,18 +9,24 @@
 //! worker    a process that walks a path
 //! queue     what a receiver reads from
 //! flight    messages on their way, with the memory that they hold
+//! costs     what calls to a memory take
+//! spin      work beside the allocator, in nanoseconds
 //! memory    what a path allocates from
+//! policies  the names of variants
 //! timed     another memory, with its calls for pages timed
 //! stack     Quarry's stacks as such a memory
 //! ```
 
+pub(crate) mod costs;
 pub(crate) mod crew;
 mod flight;
 pub(crate) mod kernels;
 pub(crate) mod memory;
 mod path;
+pub(crate) mod policies;
 mod queue;
 pub(crate) mod solo;
+mod spin;
 pub(crate) mod stack;
 pub(crate) mod stage;
 pub(crate) mod timed;

@@ -8,7 +8,6 @@
 //! last, and a burst that ends early ends the batch too.
 
 use super::memory::{KernelMemory, Pages};
-use serde::Deserialize;
 
 /// The source of a piece of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,33 +19,43 @@ pub(crate) enum Source {
         /// Bytes of its objects.
         bytes: usize,
     },
+    /// `kmalloc` of so many bytes: which source that is, the slab policy says.
+    Kmalloc(usize),
     /// The page allocator.
     Pages(Pages),
 }
 
 impl Source {
-    /// Bytes of a piece.
+    /// Bytes of a piece, as `ksize` says them.
     pub(crate) const fn bytes(&self) -> usize {
         match self {
             Self::Cache { bytes, .. } => *bytes,
+            Self::Kmalloc(bytes) => bucket(*bytes),
             Self::Pages(pages) => 4096 << pages.order,
         }
     }
 }
 
-/// Sizes of the kernel's general caches.
-const KMALLOC: [usize; 13] = [8, 16, 32, 64, 96, 128, 192, 256, 512, 1024, 2048, 4096, 8192];
-
-/// Returns the source of `kmalloc(bytes)`, in a kernel that passes requests larger than `limit`
-/// through to the page allocator.
-pub(crate) fn kmalloc(bytes: usize, limit: usize) -> Source {
-    match KMALLOC.iter().find(|bucket| bytes <= **bucket && **bucket <= limit) {
-        Some(bucket) => Source::Cache { name: format!("kmalloc-{bucket}"), bytes: *bucket },
-        None => {
-            let order = bytes.div_ceil(4096).next_power_of_two().trailing_zeros() as u8;
-            Source::Pages(Pages { order, movable: false })
-        }
+/// Bytes of the general cache that `kmalloc(bytes)` is from: a power of two from 8 on, 96 or 192.
+/// What is passed through to the page allocator has as many.
+const fn bucket(bytes: usize) -> usize {
+    match bytes {
+        ..=8 => 8,
+        65..=96 => 96,
+        129..=192 => 192,
+        _ => bytes.next_power_of_two(),
     }
+}
+
+/// Returns the source of `kmalloc(bytes)` under a slab policy that passes requests of more than
+/// `largest` bytes through to the page allocator.
+fn kmalloc(bytes: usize, largest: usize) -> Source {
+    let bucket = bucket(bytes);
+    if bytes <= largest {
+        return Source::Cache { name: format!("kmalloc-{bucket}"), bytes: bucket };
+    }
+    let order = bucket.div_ceil(4096).trailing_zeros() as u8;
+    Source::Pages(Pages { order, movable: false })
 }
 
 /// Where a piece comes from, in a memory whose caches are called `C`.
@@ -78,6 +87,8 @@ pub(crate) enum Act {
     Free,
     /// Gives back those of a batch as one list.
     FreeList,
+    /// Gives back those of a batch to their cache at once (`kmem_cache_free_bulk`).
+    FreeBulk,
 }
 
 /// A line of a path's table.
@@ -108,6 +119,7 @@ impl<'a> Line<'a> {
             "alloc" => Act::Alloc,
             "free" => Act::Free,
             "free-list" => Act::FreeList,
+            "free-bulk" => Act::FreeBulk,
             _ => panic!("{text}: no such act"),
         };
         assert!(batch > 0, "{piece}: a batch of no messages");
@@ -128,13 +140,13 @@ pub(crate) struct Step {
     pub(super) batch: u32,
 }
 
-/// Work outside of the allocator: bytes copied between two buffers of the process, per message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+/// Work outside of the allocator, per message, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
     /// In the first leg.
-    pub(crate) sender: usize,
+    pub(crate) sender: u64,
     /// In the second leg.
-    pub(crate) receiver: usize,
+    pub(crate) receiver: u64,
 }
 
 /// Number of legs.
@@ -205,8 +217,13 @@ impl Path {
     pub(super) fn plan<M: KernelMemory>(&self, memory: &M) -> Plan<M::Cache> {
         let planned = |&Piece { ref source, cleared, recycled, batch }: &Piece| {
             let source = match source {
+                Source::Kmalloc(bytes) => &kmalloc(*bytes, memory.largest_kmalloc()),
+                source => source,
+            };
+            let source = match source {
                 Source::Cache { name, bytes } => From::Cache(memory.create_cache(name, *bytes)),
                 Source::Pages(pages) => From::Pages(*pages),
+                Source::Kmalloc(_) => unreachable!("`kmalloc` returns the others"),
             };
             Piece { source, cleared, recycled, batch }
         };
@@ -225,7 +242,7 @@ pub(super) mod tests {
     pub(in super::super) fn path(steps: &[&str], carrier: Option<&str>, payload: usize) -> Path {
         let page = Source::Pages(Pages { order: 0, movable: false });
         let piece = |name: &str| Piece {
-            source: if name == "object" { kmalloc(200, 8192) } else { page.clone() },
+            source: if name == "object" { Source::Kmalloc(200) } else { page.clone() },
             cleared: if name == "page" { 64 } else { 0 },
             recycled: name == "kept",
             batch: 1,
@@ -239,11 +256,17 @@ pub(super) mod tests {
     fn kmalloc_takes_the_next_bucket_or_pages() {
         let pages = |order| Source::Pages(Pages { order, movable: false });
         let cache = |name: &str, bytes| Source::Cache { name: name.to_owned(), bytes };
+        let buckets = [1, 9, 64, 65, 97, 129, 193, 1500].map(bucket);
+        assert_eq!(buckets, [8, 16, 64, 96, 128, 192, 256, 2048]);
         assert_eq!(kmalloc(97, 8192), cache("kmalloc-128", 128));
-        assert_eq!(kmalloc(129, 8192).bytes(), 192);
-        assert_eq!(kmalloc(4097, 8192), cache("kmalloc-8192", 8192));
-        assert_eq!(kmalloc(4097, 4096), pages(1));
+        assert_eq!(kmalloc(4097, 8192), cache("kmalloc-8192", 8192), "slub since 2.6.30");
+        assert_eq!(kmalloc(4097, 4096), pages(1), "slub of 2.6.29");
+        assert_eq!(kmalloc(4096, 4096), cache("kmalloc-4096", 4096));
         assert_eq!(kmalloc(16_800, 8192), pages(3));
+        assert_eq!(kmalloc(16_800, 4 << 20), cache("kmalloc-32768", 32_768), "slab, slqb");
+        for bytes in [1, 200, 4097, 9000, 16_800] {
+            assert_eq!(kmalloc(bytes, 4096).bytes(), Source::Kmalloc(bytes).bytes());
+        }
     }
 
     #[test]

@@ -90,6 +90,7 @@ pub(super) fn run<M: KernelMemory>(
             spawn(scope, scale.cpus, index, move || {
                 let mut task = Task::new(memory, plan, solo.round, space);
                 stage.follow(|order| task.carry_out(order, shared));
+                task.worker.dispose(&mut task.flight);
             });
         }
         rounds(memory, &stage, &shared, solo.timed, scale.warm_up);
@@ -184,7 +185,7 @@ impl<'a, M: KernelMemory> Task<'a, M> {
         let _writing =
             self.space.map(|space| space.write().unwrap_or_else(PoisonError::into_inner));
         self.worker.receive(&mut self.flight, |_| ());
-        self.flight.answered = 0;
+        self.worker.settle(&mut self.flight);
     }
 }
 

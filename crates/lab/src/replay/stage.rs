@@ -45,6 +45,8 @@ pub(crate) struct Replayed {
     pub(crate) sent: u64,
     /// Messages that were received with their payload intact.
     pub(crate) verified: u64,
+    /// Messages that found no room.
+    pub(crate) lost: u64,
     /// Wall-clock time.
     pub(crate) wall_ns: u64,
     /// CPU time of the process.

@@ -1,6 +1,6 @@
 //! A memory whose page allocator is timed call by call: the share that a calibration prints.
 
-use super::memory::{Buffer, Counters, KernelMemory, Pages};
+use super::memory::{Buffer, CacheCounts, Counters, Footprint, KernelMemory, Pages};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -49,6 +49,10 @@ fn clock_ns() -> u64 {
 impl<M: KernelMemory> KernelMemory for TimedPages<'_, M> {
     type Cache = M::Cache;
 
+    fn largest_kmalloc(&self) -> usize {
+        self.memory.largest_kmalloc()
+    }
+
     fn create_cache(&self, name: &str, bytes: usize) -> M::Cache {
         self.memory.create_cache(name, bytes)
     }
@@ -59,6 +63,10 @@ impl<M: KernelMemory> KernelMemory for TimedPages<'_, M> {
 
     fn free(&self, cache: M::Cache, object: Buffer) {
         self.memory.free(cache, object);
+    }
+
+    fn free_bulk(&self, cache: M::Cache, objects: &mut Vec<Buffer>) {
+        self.memory.free_bulk(cache, objects);
     }
 
     fn alloc_pages(&self, pages: Pages) -> Option<Buffer> {
@@ -75,6 +83,14 @@ impl<M: KernelMemory> KernelMemory for TimedPages<'_, M> {
 
     fn counters(&self) -> Counters {
         self.memory.counters()
+    }
+
+    fn caches(&self) -> Vec<CacheCounts> {
+        self.memory.caches()
+    }
+
+    fn footprint(&self) -> Footprint {
+        self.memory.footprint()
     }
 
     fn check_at_end(&self) -> Result<(), String> {

@@ -3,7 +3,7 @@
 use super::flight::Flight;
 use super::memory::{Buffer, KernelMemory};
 use super::path::{Act, From, Plan, Step};
-use std::hint::black_box;
+use super::spin::Spin;
 
 /// Fills the payloads; tags are written over their beginnings.
 const FILLER: u8 = 0x51;
@@ -14,9 +14,8 @@ pub(super) struct Worker<'a, M: KernelMemory> {
     plan: &'a Plan<M::Cache>,
     /// The data that the program sends from or receives into.
     payload: Vec<u8>,
-    other_from: Vec<u8>,
-    other_to: Vec<u8>,
-    /// A list of pages that is about to be freed.
+    spin: Spin,
+    /// Pieces that are about to be freed together.
     list: Vec<Buffer>,
     /// Messages received so far whose payload began with their tag.
     pub(super) verified: u64,
@@ -24,13 +23,11 @@ pub(super) struct Worker<'a, M: KernelMemory> {
 
 impl<'a, M: KernelMemory> Worker<'a, M> {
     pub(super) fn new(memory: &'a M, plan: &'a Plan<M::Cache>) -> Self {
-        let other = plan.work.sender.max(plan.work.receiver);
         Self {
             memory,
             plan,
             payload: vec![FILLER; plan.payload],
-            other_from: vec![1; other],
-            other_to: vec![2; other],
+            spin: Spin::calibrated(),
             list: Vec::new(),
             verified: 0,
         }
@@ -60,7 +57,7 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
             let buffer = flight.held[carrier].back_mut().expect("its carrier was just allocated");
             buffer.write(offset, &self.payload);
         }
-        self.other_work(self.plan.work.sender);
+        self.spin.work(self.plan.work.sender);
         flight.tags.push_back(tag);
     }
 
@@ -75,11 +72,21 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
             let tag = flight.tags.pop_front().expect("there are as many tags as messages");
             let freed = carriers - self.carriers(flight);
             self.verified += u64::from(self.is_intact(flight, message, freed, tag));
-            self.other_work(self.plan.work.receiver);
+            self.spin.work(self.plan.work.receiver);
             self.later_leg(1, message, count, flight);
             see(tag);
         }
         flight.answered += count;
+    }
+
+    /// Frees everything that messages hold which found no room; they are lost.
+    pub(super) fn discard(&mut self, flight: &mut Flight) {
+        flight.tags.clear();
+        for piece in 0..self.plan.pieces.len() {
+            while let Some(buffer) = flight.held[piece].pop_front() {
+                self.give(piece, buffer);
+            }
+        }
     }
 
     /// The third leg of all messages that were received.
@@ -124,11 +131,6 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
         (message % self.plan.pieces[carrier].batch) as usize * self.plan.payload
     }
 
-    fn other_work(&mut self, bytes: usize) {
-        let (from, to) = (&self.other_from[..bytes], &mut self.other_to[..bytes]);
-        black_box(to).copy_from_slice(black_box(from));
-    }
-
     /// The steps of a later leg that are due after message `message` of `count`.
     #[inline]
     fn later_leg(&mut self, leg: usize, message: u32, count: u32, flight: &mut Flight) {
@@ -142,7 +144,9 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
             match act {
                 Act::Alloc => self.alloc(piece, flight),
                 Act::Free => (0..pieces).for_each(|_| self.free(piece, flight)),
-                Act::FreeList => self.free_list(piece, pieces as usize, flight),
+                Act::FreeList | Act::FreeBulk => {
+                    self.free_together(piece, pieces as usize, flight);
+                }
             }
         }
     }
@@ -178,12 +182,12 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
         }
     }
 
-    fn free_list(&mut self, piece: usize, pieces: usize, flight: &mut Flight) {
-        let From::Pages(pages) = self.plan.pieces[piece].source else {
-            return (0..pieces).for_each(|_| self.free(piece, flight));
-        };
+    fn free_together(&mut self, piece: usize, pieces: usize, flight: &mut Flight) {
         self.list.extend(flight.held[piece].drain(..pieces));
-        self.memory.free_list(pages, &mut self.list);
+        match self.plan.pieces[piece].source {
+            From::Cache(cache) => self.memory.free_bulk(cache, &mut self.list),
+            From::Pages(pages) => self.memory.free_list(pages, &mut self.list),
+        }
     }
 }
 

@@ -1,5 +1,8 @@
 //! The documents' figures that stand beside ours.
 
+use super::row::Row;
+use crate::replay::policies::Policies;
+use quarry_harness::table;
 use quarry_harness::tables::published::{MMTESTS, PAGE_FAULT, TCP_RR};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -17,7 +20,16 @@ pub(crate) struct Document {
     /// The policies that stand for its two kernels, the baseline first; `*` is any.
     #[serde(default)]
     kernels: Vec<String>,
+    /// What was said or measured of the same change later.
+    #[serde(default)]
+    pub(crate) later: String,
+    /// The policies beside which mainline's own gain stands, where it was measured.
+    mainline: Option<String>,
 }
+
+/// UDP_STREAM without and with lists for higher orders, as the commit that brought them to the
+/// kernel has it: 44042b449872, Linux 5.14, on 5.13-rc2.
+const MAINLINE: &str = include_str!("../../../data/documents/mainline_5_14.csv");
 
 /// A table of the documents.
 #[derive(Deserialize)]
@@ -49,6 +61,16 @@ pub(crate) struct Figure {
     pub(crate) ratio: f64,
 }
 
+/// Formats a figure with its ratio; nothing where the document has none.
+pub(super) fn beside(figure: Option<Figure>) -> String {
+    match figure {
+        None => String::new(),
+        Some(Figure { kernel, value, ratio }) => {
+            format!("{ratio:.3} ({kernel} {})", table::figure(value))
+        }
+    }
+}
+
 /// Returns whether policies are those of a pattern, whose parts may be `*`.
 fn fits(pattern: &str, policies: &str) -> bool {
     let mut parts = policies.split('+');
@@ -57,30 +79,65 @@ fn fits(pattern: &str, policies: &str) -> bool {
 
 impl Document {
     /// The figure for a row, a number of tasks and policies.
-    pub(crate) fn figure(&self, row: &str, tasks: u32, policies: &str) -> Option<Figure> {
-        let which = self.kernels.iter().position(|pattern| fits(pattern, policies))?;
-        let [first, second] = self.table.as_ref()?.pair(row, tasks)?;
+    pub(crate) fn figure(&self, row: &Row, tasks: u32, policies: &Policies) -> Option<Figure> {
+        self.statistic(None, row, tasks, policies)
+    }
+
+    /// The spread of that figure, where the document has it.
+    pub(crate) fn spread(&self, row: &Row, tasks: u32, policies: &Policies) -> Option<Figure> {
+        self.statistic(Some("Stddev"), row, tasks, policies)
+    }
+
+    /// Another statistic than the mean, or the mean.
+    fn statistic(
+        &self,
+        statistic: Option<&str>,
+        row: &Row,
+        tasks: u32,
+        policies: &Policies,
+    ) -> Option<Figure> {
+        let policies = policies.in_full();
+        let which = self.kernels.iter().position(|pattern| fits(pattern, &policies))?;
+        let [first, second] = self.table.as_ref()?.pair(statistic, row, tasks)?;
         let ratio = if which == 0 { 1.0 } else { second.1 / first.1 };
         let (kernel, value) = if which == 0 { first } else { second };
         Some(Figure { kernel, value, ratio })
+    }
+
+    /// Returns whether mainline's gain is known for some rows.
+    pub(crate) fn has_mainline(&self) -> bool {
+        self.mainline.is_some()
+    }
+
+    /// What the change gained in mainline, for a row and policies.
+    pub(crate) fn mainline(&self, row: &Row, policies: &Policies) -> Option<f64> {
+        self.mainline.as_ref().filter(|pattern| fits(pattern, &policies.in_full()))?;
+        let line = fields(MAINLINE).find(|line| line[0] == row.documented)?;
+        let number = |text: &str| text.parse::<f64>().ok();
+        Some(number(line[2])? / number(line[1])?)
     }
 }
 
 impl Table {
     /// Baseline and the other kernel, with their values.
-    fn pair(&self, row: &str, tasks: u32) -> Option<[(String, f64); 2]> {
+    fn pair(&self, wanted: Option<&str>, named: &Row, tasks: u32) -> Option<[(String, f64); 2]> {
+        let row = named.documented.as_str();
         let number = |text: &str| text.parse::<f64>().ok();
-        let named = |name: &str, text: &str| Some((name.to_owned(), number(text)?));
+        let of = |name: &str, text: &str| Some((name.to_owned(), number(text)?));
         let tasks = tasks.to_string();
+        if wanted.is_some() && !matches!(self, Self::Mmtests { .. }) {
+            return None;
+        }
         match self {
             Self::Mmtests { machine, benchmark, statistic, by_tasks, rows } => {
                 let (name, key) = match by_tasks {
                     true => (format!("{benchmark}-{row}"), tasks.as_str()),
                     false => (benchmark.clone(), rows.get(row).map_or(row, String::as_str)),
                 };
-                let wanted = [machine, name.as_str(), statistic, key];
+                let machine = named.machine.unwrap_or(machine);
+                let wanted = [machine, name.as_str(), wanted.unwrap_or(statistic), key];
                 let line = fields(MMTESTS).find(|fields| fields.get(1..5) == Some(&wanted[..]))?;
-                Some([named(line[5], line[6])?, named(line[8], line[9])?])
+                Some([of(line[5], line[6])?, of(line[8], line[9])?])
             }
             Self::TcpRr => {
                 // The document's machine has 16 CPUs, ours perhaps two: its rows are told apart by
@@ -89,12 +146,12 @@ impl Table {
                 let threads = tasks.parse::<usize>().ok()? * 16;
                 let threads = threads.is_multiple_of(cpus).then(|| (threads / cpus).to_string())?;
                 let line = fields(TCP_RR).find(|fields| fields[0] == threads)?;
-                Some([named("SLUB", line[1])?, named("SLAB", line[2])?])
+                Some([of("SLUB", line[1])?, of("SLAB", line[2])?])
             }
             Self::PageFault => {
-                let of = |kernel: &str| fields(PAGE_FAULT).find(|f| f[..2] == [kernel, &tasks]);
+                let line = |kernel: &str| fields(PAGE_FAULT).find(|f| f[..2] == [kernel, &tasks]);
                 let column = if row == "processes" { 4 } else { 6 };
-                let value = |kernel, name| named(name, of(kernel)?[column]);
+                let value = |kernel, name| of(name, line(kernel)?[column]);
                 Some([value("1", "4.15-rc2")?, value("2", "large-zone-batch")?])
             }
         }
@@ -107,6 +164,7 @@ fn fields(csv: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::experiments::replay::spec::Spec;
 
     #[test]
@@ -123,11 +181,40 @@ mod tests {
             ("list-free", "14", 1, "slub+order0+one_section", Some((144.37, "0.9458"))),
             ("list-free", "32", 1, "slub+order0+one_section", None),
         ] {
-            let document = &Spec::find(experiment).unwrap().document;
-            let figure = document.figure(row, tasks, policies);
+            let spec = Spec::find(experiment).unwrap();
+            let (row, policies) = (spec.row(row).unwrap(), policies.parse().unwrap());
+            let figure = spec.document.figure(&row, tasks, &policies);
             let found = figure.map(|it| (it.value, format!("{:.4}", it.ratio)));
             let expected = expected.map(|(value, ratio)| (value, ratio.to_owned()));
-            assert_eq!(found, expected, "{experiment} {row} {policies}");
+            assert_eq!(found, expected, "{experiment} {} {policies}", row.name);
         }
+    }
+
+    #[test]
+    fn a_documents_figure_is_printed_with_its_ratio() {
+        let figure = Figure { kernel: "hopcpu-v5".to_owned(), value: 260.54, ratio: 1.4606 };
+        assert_eq!(beside(Some(figure)), "1.461 (hopcpu-v5 261)");
+        assert_eq!(beside(None), "");
+    }
+
+    #[test]
+    fn machines_and_spreads_are_those_of_the_row() {
+        let spec = Spec::find("netperf-udp-stream").unwrap();
+        let row = |name: &str| spec.row(name).unwrap();
+        let policies = |name: &str| name.parse().unwrap();
+        let old = spec.document.figure(&row("1s-send-64"), 1, &policies("slub+v2016")).unwrap();
+        assert_eq!((old.kernel.as_str(), old.value), ("hopcpu-v4", 127.01));
+        assert!(spec.document.figure(&row("default-64"), 1, &policies("slub+v2016")).is_none());
+        let gain = |name, of| spec.document.mainline(&row(name), &policies(of));
+        assert_eq!(
+            gain("send-64", "slub+v2016").map(|it| format!("{it:.4}")),
+            Some("1.0185".into())
+        );
+        let at_8k = gain("send-8192", "slub+v2016").map(|it| format!("{it:.4}"));
+        assert_eq!(at_8k, Some("1.0494".into()));
+        assert_eq!(gain("send-64", "slub+order0"), None);
+        let spec = Spec::find("sockperf-udp-throughput").unwrap();
+        let spread = spec.document.spread(&spec.row("14").unwrap(), 1, &policies("slub+v2016"));
+        assert_eq!(spread.unwrap().value, 1.21);
     }
 }

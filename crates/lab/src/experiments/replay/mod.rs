@@ -3,16 +3,25 @@
 
 mod calibrate;
 mod documents;
+mod profile;
+mod row;
 mod sample;
+mod slabinfo;
 mod spec;
+mod spread;
 mod tables;
 
 use super::plan::{Entry, Lab, Staged};
-use crate::replay::stack::Policies;
+use crate::replay::crew::Place;
+use crate::replay::kernels::Cast;
+use crate::replay::policies::Policies;
+use crate::replay::stack::Machine;
 use anyhow::{Result, bail};
 use clap::builder::ArgPredicate;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
+use quarry_core::frame::MAX_NODES;
+use quarry_core::heap::options::parse_bytes;
 use quarry_harness::affinity;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::WorkKind;
@@ -20,8 +29,9 @@ use quarry_harness::options::{Common, Defaults};
 use quarry_harness::results::{Variant, Verify, Workload};
 use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 use quarry_harness::usage::Usage;
+use row::Row;
 use sample::ReplaySample;
-use spec::{Amount, Row, Spec};
+use spec::{Amount, Spec};
 
 /// The defaults that all have; those of an experiment take the place of the others.
 struct Usual;
@@ -41,6 +51,18 @@ struct Options {
     /// CPUs that the kernel's formulas are told of [default: those of the document's machine].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8192))]
     declared_cpus: Option<u32>,
+    /// Memory that they are told of, such as 64G; 0 = as much as the stack has [default: that of
+    /// the document's machine, where it says].
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    declared_memory: Option<u64>,
+    /// NUMA nodes, over which the CPUs are dealt in turn [default: those of the document's
+    /// machine].
+    #[arg(long, value_name = "N",
+          value_parser = clap::value_parser!(u8).range(1..=MAX_NODES as i64))]
+    nodes: Option<u8>,
+    /// CPUs of a sender and its receiver [default: as the row has it, mostly next].
+    #[arg(long)]
+    place: Option<Place>,
     /// Only these rows.
     #[arg(long, value_delimiter = ',', value_name = "ROW,ROW")]
     only: Vec<String>,
@@ -56,6 +78,11 @@ struct Options {
     /// Print which share of the baseline's time the page allocator has, and measure nothing else.
     #[arg(long)]
     calibrate: bool,
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text).ok_or("accepted: bytes, with K, M, G or T")?;
+    Ok(bytes as u64)
 }
 
 impl Entry {
@@ -112,30 +139,50 @@ impl Replaying {
         let baseline = options.common.baseline(&names, names[0])?.to_owned();
         let original = names.iter().position(|name| *name == baseline).unwrap_or(0);
         let rows = self.rows()?;
+        self.check_place(&rows)?;
         if options.calibrate {
-            let work = spec.row(&rows[0])?.scenario(self.amount()).path.work.sender;
-            let path = |row: &str| self.path(row, &policies[original]);
-            calibrate::print(&rows, work, path, options.common.samples, lab.out)?;
+            let of = |name: &String| {
+                let row = spec.row(name)?;
+                anyhow::Ok((
+                    self.path(&row, &policies[original]),
+                    row.scenario(self.amount(), None),
+                ))
+            };
+            let rows = rows.iter().map(of).collect::<Result<Vec<_>>>()?;
+            calibrate::print(&rows, options.common.samples, lab.out)?;
             return Ok(None);
         }
         policies.push(policies[original].clone());
         variants.push(variants[original].copy());
         let workload = |row: &String| Workload::new(row, Verify::PerOperation(1));
         let workloads = rows.iter().map(workload).collect();
-        let on_each = |row| policies.iter().map(|policies| self.path(row, policies)).collect();
-        let sampler = ReplayedPaths { paths: rows.iter().map(|row| on_each(row)).collect() };
+        let on_each = |name: &String| {
+            let row = spec.row(name)?;
+            Ok(policies.iter().map(|policies| self.path(&row, policies)).collect())
+        };
+        let sampler = ReplayedPaths { paths: rows.iter().map(on_each).collect::<Result<_>>()? };
         let plan =
             options.common.experiment(&spec.name, variants, &baseline, workloads, sampler)?;
         let mut plan = Experiment { metrics: spec.metrics(), ..plan }
-            .option("declared_cpus", self.declared_cpus())
+            .option("declared_cpus", self.machine(None).cpus)
             .option("millis", options.millis);
+        let Machine { memory, nodes, .. } = self.machine(None);
+        if memory > 0 {
+            plan = plan.option("declared_memory", memory);
+        }
+        if nodes > 1 {
+            plan = plan.option("nodes", nodes);
+        }
+        if let Some(place) = options.place {
+            plan = plan.option("place", format!("{place:?}").to_lowercase());
+        }
         if spec.amount.is_some() {
             plan = plan.option("amount", self.amount());
         }
         let settings = plan.options.iter().map(|(name, value)| format!("{name} {value}"));
         let settings = settings.collect::<Vec<_>>().join(", ");
         plan.about = format!("fresh process per sample; {settings}.");
-        Ok(Some(Staged::new(plan, |run, out| tables::print(run, spec, out))))
+        Ok(Some(Staged::new(plan, move |run, out| tables::print(run, spec, out))))
     }
 
     /// Names of the rows that run.
@@ -150,8 +197,25 @@ impl Replaying {
         Ok(self.spec.rows().into_iter().filter(wanted).map(|row| row.name).collect())
     }
 
-    fn declared_cpus(&self) -> u32 {
-        self.options.declared_cpus.unwrap_or(self.spec.declared_cpus)
+    /// Refuses a place where nobody sends.
+    fn check_place(&self, rows: &[String]) -> Result<()> {
+        let sends = |row: &Row| matches!(row.scenario(self.amount(), None).cast, Cast::Crew(_));
+        for row in rows {
+            if self.options.place.is_some() && !sends(&self.spec.row(row)?) {
+                bail!(Usage(format!("--place: nothing to choose in {}", self.spec.name)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The machine that formulas are told of, for a row that may have CPUs of its own.
+    fn machine(&self, of_row: Option<u32>) -> Machine {
+        let Self { spec, options } = self;
+        Machine {
+            cpus: options.declared_cpus.or(of_row).unwrap_or(spec.declared_cpus),
+            memory: options.declared_memory.unwrap_or(spec.declared_gib << 30),
+            nodes: options.nodes.unwrap_or(spec.nodes),
+        }
     }
 
     fn amount(&self) -> u32 {
@@ -160,16 +224,19 @@ impl Replaying {
     }
 
     /// A row on these policies, for one task.
-    fn path(&self, row: &str, policies: &Policies) -> ReplaySample {
+    fn path(&self, row: &Row, policies: &Policies) -> ReplaySample {
+        let machine = self.machine(row.declared_cpus);
         ReplaySample {
             experiment: self.spec.name.clone(),
-            row: row.to_owned(),
+            row: row.name.clone(),
             policies: policies.clone(),
-            declared_cpus: self.declared_cpus(),
+            machine,
+            place: self.options.place,
+            profiled: self.spec.profile,
             tasks: 1,
             amount: self.amount(),
             millis: self.options.millis,
-            cpus: affinity::choose(&affinity::allowed(), self.declared_cpus() as usize),
+            cpus: affinity::choose(&affinity::allowed(), machine.cpus as usize),
             bare: false,
             alone: false,
             timed: false,
@@ -191,5 +258,9 @@ impl Sampler for ReplayedPaths {
 
 fn variant_of(policies: &Policies) -> Variant {
     let name = policies.to_string();
-    Variant::new(&name, "slab and page policy on a stack of its own")
+    let about = match policies.in_full() {
+        full if full == name => "slab and page policy on a stack of its own".to_owned(),
+        full => format!("{full}, on a stack of its own"),
+    };
+    Variant::new(&name, &about)
 }

@@ -1,10 +1,15 @@
 //! One sample of a replay, taken in a process of its own.
 
-use super::spec::{Row, Spec};
+use super::row::Row;
+use super::spec::Spec;
+use super::{profile, slabinfo};
+use crate::replay::costs::Costs;
+use crate::replay::crew::Place;
 use crate::replay::kernels::{Cast, Scenario};
-use crate::replay::memory::KernelMemory;
+use crate::replay::memory::{CacheCounts, Footprint, KernelMemory};
+use crate::replay::policies::Policies;
 use crate::replay::solo::{Solo, Space, Timed};
-use crate::replay::stack::{Policies, Replay};
+use crate::replay::stack::{Machine, Replay};
 use crate::replay::stage::{Replayed, Scale};
 use crate::replay::timed::TimedPages;
 use anyhow::{Result, anyhow, bail};
@@ -23,8 +28,10 @@ pub(super) struct ReplaySample {
     pub(super) row: String,
     /// The policies of the stack.
     pub(super) policies: Policies,
-    /// CPUs that the kernel's formulas are told of.
-    pub(super) declared_cpus: u32,
+    /// The machine that the kernel's formulas are told of.
+    pub(super) machine: Machine,
+    /// CPUs of senders and receivers, where they are asked for.
+    pub(super) place: Option<Place>,
     /// Number of tasks.
     pub(super) tasks: u32,
     /// Amount of work at a time.
@@ -33,6 +40,8 @@ pub(super) struct ReplaySample {
     pub(super) millis: u64,
     /// CPUs of the threads, in turn.
     pub(super) cpus: Vec<usize>,
+    /// Counts each cache apart, and measures what calls cost.
+    pub(super) profiled: bool,
     /// For calibration: there is no work outside of the allocator.
     pub(super) bare: bool,
     /// For calibration: one thread walks the path by itself.
@@ -47,9 +56,18 @@ struct OnStack<'a> {
     scenario: Scenario,
 }
 
+/// All that is known after a replay.
+struct Observed {
+    replayed: Replayed,
+    /// Nanoseconds in the page allocator, where they were asked for.
+    page_ns: Option<u64>,
+    footprint: Footprint,
+    /// The caches and the costs of calls, where they were asked for.
+    profile: Option<(Vec<CacheCounts>, Costs)>,
+}
+
 impl Replay for OnStack<'_> {
-    /// The measurement, with nanoseconds in the page allocator where they were asked for.
-    type Output = Result<(Replayed, Option<u64>), String>;
+    type Output = Result<Observed, String>;
 
     fn on<M: KernelMemory>(self, memory: &M) -> Self::Output {
         let sample = self.sample;
@@ -59,7 +77,7 @@ impl Replay for OnStack<'_> {
             warm_up: Duration::from_micros(sample.millis * 250),
             measured: Duration::from_millis(sample.millis),
         };
-        let measured = if sample.timed {
+        let (replayed, page_ns) = if sample.timed {
             let timed = TimedPages::new(memory);
             // Nothing but what is measured may enter the sum.
             let replayed = self.scenario.run(&timed, Scale { warm_up: Duration::ZERO, ..scale });
@@ -67,8 +85,11 @@ impl Replay for OnStack<'_> {
         } else {
             (self.scenario.run(memory, scale), None)
         };
+        let footprint = memory.footprint();
+        // The caches first: measuring costs counts, too.
+        let profile = sample.profiled.then(|| (memory.caches(), Costs::measure(memory)));
         memory.check_at_end()?;
-        Ok(measured)
+        Ok(Observed { replayed, page_ns, footprint, profile })
     }
 }
 
@@ -78,7 +99,7 @@ impl Work for ReplaySample {
     fn measure(self) -> Result<Measurement> {
         end_with_the_first_panic();
         let row = Spec::find(&self.experiment)?.row(&self.row)?;
-        let mut scenario = row.scenario(self.amount);
+        let mut scenario = row.scenario(self.amount, self.place);
         if self.bare {
             scenario.path.work = Default::default();
         }
@@ -86,11 +107,10 @@ impl Work for ReplaySample {
             scenario = alone(scenario);
         }
         let run = OnStack { sample: &self, scenario };
-        let replayed = self.policies.replay(self.declared_cpus, run)?;
-        let (replayed, page_ns) =
-            replayed.map_err(|fault| anyhow!("{}, at the end: {fault}", self.policies))?;
-        let page_ns = page_ns.map(|ns| ("page_ns", ns));
-        Ok(self.measurement(&replayed, &row).with(page_ns.as_slice()))
+        let observed = self.policies.replay(self.machine, run)?;
+        let observed =
+            observed.map_err(|fault| anyhow!("{}, at the end: {fault}", self.policies))?;
+        Ok(self.measurement(&observed, &row))
     }
 }
 
@@ -107,18 +127,27 @@ impl ReplaySample {
         Ok(measurement)
     }
 
-    fn measurement(&self, replayed: &Replayed, row: &Row) -> Measurement {
-        let Replayed { sent, verified, wall_ns, cpu_ns, .. } = *replayed;
+    fn measurement(&self, observed: &Observed, row: &Row) -> Measurement {
+        let Observed { replayed, page_ns, footprint, profile } = observed;
+        let Replayed { sent, verified, lost, wall_ns, cpu_ns, .. } = *replayed;
         let bits = row.bits() * if row.received { verified } else { sent };
         // Time of one task per operation of its own.
         let time_ns = wall_ns * u64::from(self.tasks);
         let served_by = self.policies.to_string();
+        let page_ns = page_ns.map(|ns| ("page_ns", ns));
         let mut measurement = Measurement::of_window(sent, time_ns, wall_ns, cpu_ns, &served_by)
             .with(&replayed.counters.named())
-            .with(&[("bits", bits)]);
-        measurement.verified = verified;
+            .with(&footprint.named())
+            .with(&[("bits", bits), ("lost", lost)])
+            .with(page_ns.as_slice());
+        // What was lost is seen to be lost.
+        measurement.verified = verified + lost;
         let latencies = latencies(&replayed.latencies);
         measurement.figures.extend(latencies.map(|(name, value)| (name.to_owned(), value)));
+        if let Some((caches, costs)) = profile {
+            slabinfo::record(caches, &mut measurement);
+            profile::record(costs, row.bits() / 8, &mut measurement);
+        }
         measurement
     }
 }
@@ -164,8 +193,9 @@ mod tests {
     #[test]
     fn one_thread_walks_in_the_same_bursts() {
         let row = Spec::find("udp-u-4k").unwrap().row("stream").unwrap();
-        let alone = alone(row.scenario(0));
-        assert_eq!((alone.path.pieces.len(), alone.path.work.sender), (2, 15 << 10));
+        let alone = alone(row.scenario(0, None));
+        assert_eq!(alone.path.pieces.len(), 2);
+        assert!(alone.path.work.sender > 0);
         let solo = Solo { round: 30, timed: Timed::Both, space: Space::None };
         assert!(matches!(alone.cast, Cast::Solo(cast) if cast == solo));
     }

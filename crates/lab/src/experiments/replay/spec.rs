@@ -1,8 +1,7 @@
 //! The experiments that replay a kernel path, read from `data/replays.toml`.
 
 use super::documents::Document;
-use crate::replay::crew::Load;
-use crate::replay::kernels::{Scenario, Setting};
+use super::row::{Row, Rows};
 use anyhow::Result;
 use quarry_harness::nearest;
 use quarry_harness::results::Metric;
@@ -34,10 +33,25 @@ pub(crate) struct Spec {
     pub(super) tasks: String,
     pub(super) quick_tasks: String,
     pub(super) declared_cpus: u32,
+    /// Bytes of the document's machine, and its nodes; 0 where it does not say.
+    #[serde(default)]
+    pub(super) declared_gib: u64,
+    #[serde(default = "one_node")]
+    pub(super) nodes: u8,
+    /// True if caches are printed one by one, with a profile.
+    #[serde(default)]
+    pub(super) profile: bool,
+    /// True if the spread of the samples is printed, as mmtests does.
+    #[serde(default)]
+    pub(super) spread: bool,
     rows: Vec<Rows>,
     pub(super) amount: Option<Amount>,
     metrics: Vec<Metric>,
     pub(super) document: Document,
+}
+
+fn one_node() -> u8 {
+    1
 }
 
 /// The choice of an experiment's size.
@@ -46,76 +60,6 @@ pub(super) struct Amount {
     what: String,
     pub(super) usual: u32,
     pub(super) quick: u32,
-}
-
-/// Lines of an experiment's table that differ in one number.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Rows {
-    name: String,
-    path: String,
-    #[serde(default)]
-    bytes: Vec<u64>,
-    #[serde(default)]
-    length: Vec<u64>,
-    #[serde(default)]
-    rate: Vec<u64>,
-    #[serde(default)]
-    threads: bool,
-    #[serde(default)]
-    received: bool,
-    quick: Option<Vec<u64>>,
-}
-
-/// One line of an experiment's table.
-#[derive(Clone)]
-pub(crate) struct Row {
-    /// Its name in the document.
-    pub(super) name: String,
-    /// True if a short run takes it.
-    pub(super) quick: bool,
-    /// True if received messages are counted, and not those sent.
-    pub(super) received: bool,
-    path: &'static str,
-    /// But for the amount.
-    setting: Setting,
-}
-
-impl Rows {
-    fn each(&'static self) -> impl Iterator<Item = Row> {
-        let first = |numbers: &[u64]| numbers.first().copied().unwrap_or(0);
-        let lists = [&self.length, &self.rate, &self.bytes].into_iter();
-        // Where nothing varies, the row has the number 0.
-        let varied = lists.map(Vec::as_slice).find(|it| !it.is_empty()).unwrap_or(&[0]);
-        varied.iter().map(move |&number| {
-            let of = |list: &Vec<u64>| if *list == varied { number } else { first(list) };
-            let load = match of(&self.rate) {
-                _ if self.rate.is_empty() => None,
-                0 => Some(Load::Max),
-                rate => Some(Load::Rate(rate)),
-            };
-            let (bytes, length) = (of(&self.bytes) as usize, of(&self.length) as u32);
-            Row {
-                name: self.name.replace('#', &number.to_string()),
-                quick: self.quick.as_ref().is_none_or(|quick| quick.contains(&number)),
-                received: self.received,
-                path: &self.path,
-                setting: Setting { bytes, length, load, threads: self.threads, amount: 0 },
-            }
-        })
-    }
-}
-
-impl Row {
-    /// Bits of a message's payload.
-    pub(super) fn bits(&self) -> u64 {
-        self.setting.bytes as u64 * 8
-    }
-
-    /// The scenario that runs, with an amount of work at a time.
-    pub(super) fn scenario(&self, amount: u32) -> Scenario {
-        Scenario::of(self.path, &Setting { amount, ..self.setting })
-    }
 }
 
 impl Spec {
@@ -139,8 +83,12 @@ impl Spec {
             format!("\n\n--amount is {} [default: {usual}].", line(&amount.what))
         });
         let texts = [&self.about, &self.models, &REPLAYS.models, &REPLAYS.variants];
+        let machine = match self.declared_gib {
+            0 => String::new(),
+            gib => format!(", --declared-memory {gib}G, --nodes {}", self.nodes),
+        };
         format!(
-            "{}{amount}\n\n--declared-cpus is {} by default.",
+            "{}{amount}\n\n--declared-cpus is {}{machine} by default.",
             texts.map(|text| line(text)).join("\n\n"),
             self.declared_cpus
         )
@@ -187,7 +135,7 @@ mod tests {
             names.dedup();
             assert_eq!(names.len(), rows.len());
             for row in rows {
-                row.scenario(3);
+                row.scenario(3, None);
             }
         }
         let error = Spec::find("udp-stream").err().unwrap().to_string();

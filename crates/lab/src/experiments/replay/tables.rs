@@ -1,8 +1,10 @@
 //! The table of a replay: the rate or time in the original's unit, the document's figure beside it,
 //! and the counts of the locks.
 
-use super::documents::Figure;
+use super::documents::{Figure, beside};
 use super::spec::Spec;
+use super::{profile, slabinfo, spread};
+use crate::replay::policies::Policies;
 use anyhow::Result;
 use quarry_harness::judge::{self, Column, Outcome, Reason, Selection};
 use quarry_harness::results::{Cell, Metric, Run};
@@ -10,13 +12,16 @@ use quarry_harness::table;
 use std::io::Write;
 
 /// Prints one line per row, number of tasks and variant.
-pub(super) fn print(run: &Run, spec: &Spec, out: &mut dyn Write) -> Result<()> {
+pub(super) fn print(run: &Run, spec: &'static Spec, out: &mut dyn Write) -> Result<()> {
     let mut header = ["row", "tasks", "policies"].map(str::to_owned).to_vec();
     for metric in &run.meta.metrics {
         if metric.primary {
             header.push(metric.unit.clone());
             header.push(format!("/ {}", run.meta.baseline));
             header.push(format!("document {}", spec.document.number));
+            if spec.document.has_mainline() {
+                header.push("mainline 5.14".to_owned());
+            }
         } else {
             header.push(short_name(metric));
         }
@@ -29,15 +34,29 @@ pub(super) fn print(run: &Run, spec: &Spec, out: &mut dyn Write) -> Result<()> {
         rows.extend(columns.map(|column| line(&selection, spec, *row, column)));
     }
     writeln!(out, "{}", table::render(header, rows))?;
+    let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     writeln!(
         out,
         "\nMedians; / is the ratio to the baseline within rounds, with its 95 % interval from 6 \
          samples on.\nOf the document: the ratio of its two kernels, and its figure. Locks, zone \
          calls, critical sections\nof frees and slab locks are per operation, slabs made per \
-         1,000. \"Found held\": of 100 times.\nDocument {}: {}",
+         1,000. \"Found held\": of 100 times.\nZone wait: time spent waiting for the lock; zone \
+         hold: time for which it is held at a time.\nDocument {}: {}",
         spec.document.number,
-        spec.document.finding.split_whitespace().collect::<Vec<_>>().join(" ")
+        line(&spec.document.finding),
     )?;
+    if !spec.document.later.is_empty() {
+        writeln!(out, "{}", line(&spec.document.later))?;
+    }
+    if spec.spread {
+        writeln!(out, "\n{}", spread::table(&selection, spec)?)?;
+    }
+    if spec.profile {
+        writeln!(out)?;
+        profile::print(run, out)?;
+        writeln!(out, "Caches since the start of the processes, `slabinfo -AD`:\n")?;
+        write!(out, "{}{}", slabinfo::text(run), profile::documented_slabinfo())?;
+    }
     Ok(())
 }
 
@@ -50,7 +69,7 @@ fn short_name(metric: &Metric) -> String {
 
 fn line<'a>(
     selection: &Selection<'a>,
-    spec: &Spec,
+    spec: &'static Spec,
     row: judge::Row<'a>,
     column: &Column<'a>,
 ) -> Vec<String> {
@@ -68,30 +87,28 @@ fn line<'a>(
                 outcome @ Outcome::NoVerdict(_) => outcome.word().to_owned(),
                 _ => judgement.text(),
             });
-            line.push(beside(spec.document.figure(workload, tasks, variant)));
+            let figures = documented(spec, row, column);
+            line.push(beside(figures.0));
+            if spec.document.has_mainline() {
+                line.push(figures.1.map_or(String::new(), |ratio| format!("{ratio:.3}")));
+            }
         }
     }
     line
 }
 
-/// Formats a document's figure.
-fn beside(figure: Option<Figure>) -> String {
-    match figure {
-        None => String::new(),
-        Some(Figure { kernel, value, ratio }) => {
-            format!("{ratio:.3} ({kernel} {})", table::figure(value))
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_documents_figure_is_printed_with_its_ratio() {
-        let figure = Figure { kernel: "hopcpu-v5".to_owned(), value: 260.54, ratio: 1.4606 };
-        assert_eq!(beside(Some(figure)), "1.461 (hopcpu-v5 261)");
-        assert_eq!(beside(None), "");
+/// The figures that stand beside a variant: the document's, and mainline's gain.
+fn documented(
+    spec: &'static Spec,
+    row: judge::Row<'_>,
+    column: &Column<'_>,
+) -> (Option<Figure>, Option<f64>) {
+    let known = |name: &str| anyhow::Ok((spec.row(row.workload)?, name.parse::<Policies>()?));
+    match known(&column.variant.name) {
+        Ok((of, policies)) if column.variant.copy_of.is_none() => (
+            spec.document.figure(&of, row.tasks, &policies),
+            spec.document.mainline(&of, &policies),
+        ),
+        _ => (None, None),
     }
 }
