@@ -9,8 +9,20 @@ use crate::slab::Geometry;
 use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize};
 
+/// Bytes in front of the words that every call reads, so that each is at a
+/// [quiet place](StackOffsets::is_quiet).
+const SKEW: usize = 40;
+
 /// The data of the fast paths of allocation and free.
+///
+/// Its place among 256 bytes is fixed: a processor takes a load for dependent on a store that is
+/// under way to the same place of another page. A word of the fast paths that lay at a multiple of
+/// 1,024 bytes made batches of 1,000 objects of 1,024 bytes, each written to, take 1.2 of their
+/// time (AMD EPYC, family 25). Aligning to a page as well moved other words of the stack to such
+/// places, and made batches of 4,096 bytes take 1.15.
+#[repr(C, align(256))]
 pub(super) struct FastPath<P> {
+    _skew: [u8; SKEW],
     /// First size that is too large for a class; 0 until the stack is ready.
     pub(super) small_end: AtomicUsize,
     /// Start of the window's frames.
@@ -34,6 +46,7 @@ impl<P: PerCpu> FastPath<P> {
     /// Refuses everything.
     pub(super) const fn new() -> Self {
         Self {
+            _skew: [0; SKEW],
             small_end: AtomicUsize::new(0),
             base: AtomicUsize::new(0),
             span: AtomicUsize::new(0),
@@ -61,4 +74,14 @@ pub struct StackOffsets {
     pub percpu: usize,
     /// The [`Geometry`] of each kind.
     pub geometry: usize,
+}
+
+impl StackOffsets {
+    /// Returns whether the word at this offset is out of the way of the first words of objects:
+    /// programs write these most, and objects of 256 bytes and their multiples begin at multiples
+    /// of 256 bytes of a page.
+    #[must_use]
+    pub const fn is_quiet(word: usize) -> bool {
+        !word.is_multiple_of(256)
+    }
 }

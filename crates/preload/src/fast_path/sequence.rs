@@ -45,6 +45,17 @@ const _: () = assert!(
     size_of::<Geometry>() == 16 && size_of::<Served>() == 16,
     "`free` multiplies the kind by it, for both and for the offset of the cell"
 );
+const _: () = assert!(
+    StackOffsets::is_quiet(FAST.small_end)
+        && StackOffsets::is_quiet(FAST.base)
+        && StackOffsets::is_quiet(FAST.span)
+        && StackOffsets::is_quiet(FAST.kinds)
+        && StackOffsets::is_quiet(FAST.percpu + SLOTS.rseq)
+        && StackOffsets::is_quiet(FAST.percpu + SLOTS.index)
+        && StackOffsets::is_quiet(FAST.percpu + SLOTS.slots)
+        && StackOffsets::is_quiet(FAST.geometry),
+    "a word that every call reads lies where programs write most: change the skew of `FastPath`"
+);
 
 /// Loads the two offsets from the thread pointer that a sequence needs to find its slot, into rsi
 /// and rdx.
