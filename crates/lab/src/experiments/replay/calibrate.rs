@@ -20,14 +20,15 @@ use std::io::Write;
 const DOCUMENT_SHARE: f64 = 0.123_699 + 0.115_231;
 
 /// Measures all rows, each by the least of `samples`, and prints them beside what a message costs
-/// in the document.
+/// in the document. Only document 003 has a share of the page allocator to compare with.
 pub(super) fn print(
+    document: &str,
     rows: &[(ReplaySample, Scenario)],
     tasks: &[u32],
     samples: u32,
     out: &mut dyn Write,
 ) -> Result<()> {
-    let header = [
+    let mut header = vec![
         "row",
         "walked by",
         "ns per message",
@@ -37,23 +38,31 @@ pub(super) fn print(
         "other work for that cost",
         "in the page allocator",
         "its share",
-        "share in document 003",
     ];
+    let share = (document == "003").then(|| percent(DOCUMENT_SHARE));
+    header.extend(share.as_ref().map(|_| "share in document 003"));
     let mut lines = Vec::new();
     for (path, scenario) in rows {
-        lines.push(by_one_thread(path, scenario, samples)?);
+        let mut cells = by_one_thread(path, scenario, samples)?;
+        cells.extend(share.clone());
+        lines.push(cells);
         if matches!(scenario.cast, Cast::Crew(_)) {
             for &tasks in tasks {
                 let path = ReplaySample { tasks, profiled: false, ..path.clone() };
-                let costs = costs(&path, &counted(tasks), scenario, samples)?;
-                lines.push(costs.1.into_iter().chain(["-"; 3].map(str::to_owned)).collect());
+                let (_, mut cells) = costs(&path, &counted(tasks), scenario, samples)?;
+                cells.resize(header.len(), "-".to_owned());
+                lines.push(cells);
             }
         }
     }
     let machine = Environment::capture().summary();
     let policies = &rows[0].0.policies;
     writeln!(out, "{machine}\n{policies}; the least of {samples} samples, in CPU time.\n")?;
-    Ok(writeln!(out, "{}", table::render(header.map(str::to_owned).to_vec(), lines))?)
+    Ok(writeln!(out, "{}", table::render(header.into_iter().map(str::to_owned).collect(), lines))?)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
 }
 
 /// Takes samples of a path, and returns the least of a figure: disturbances only add to it.
@@ -98,7 +107,6 @@ fn by_one_thread(path: &ReplaySample, scenario: &Scenario, samples: u32) -> Resu
     let in_pages =
         |taken: &Measurement| taken.figure("page_ns").unwrap_or(0.0) / taken.operations as f64;
     let pages = least(&ReplaySample { timed: true, ..alone }, samples, in_pages)?;
-    let percent = |share: f64| format!("{:.1} %", share * 100.0);
-    cells.extend([table::figure(pages), percent(pages / total), percent(DOCUMENT_SHARE)]);
+    cells.extend([table::figure(pages), percent(pages / total)]);
     Ok(cells)
 }

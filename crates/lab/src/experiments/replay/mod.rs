@@ -155,7 +155,8 @@ impl Replaying {
                 ))
             };
             let rows = rows.iter().map(of).collect::<Result<Vec<_>>>()?;
-            calibrate::print(&rows, &options.common.tasks, options.common.samples, lab.out)?;
+            let Common { tasks, samples, .. } = &options.common;
+            calibrate::print(&spec.document.number, &rows, tasks, *samples, lab.out)?;
             return Ok(None);
         }
         let open = |place: &PathBuf| Destination::open("--json", place, Present::Replaced);
