@@ -282,7 +282,7 @@ fn a_calibration_prints_the_share_of_the_page_allocator() {
     let text = String::from_utf8_lossy(&answer.stdout);
     if answer.status.success() {
         assert!(text.contains("| share in document 003 |") && text.contains(" 23.9 % |"), "{text}");
-        for walkers in ["| one thread |", "| 1 task ", "| 2 tasks "] {
+        for walkers in [" one thread |", " 1 task |", " 2 tasks |"] {
             assert!(text.contains(walkers), "{text}");
         }
     } else {

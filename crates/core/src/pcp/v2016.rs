@@ -9,8 +9,8 @@
 //! hunk for that is not in the archives; the first version of the series (21 November 2016) has
 //! `high = 3 * batch + 8 * batch`, no list of changes up to version 6 names another value, and the
 //! author speaks of the same comment in version 5. So 341 pages for a batch of 31. `v2016-186` is
-//! ours: the same lists with the mark of Linux 4.9 (`pageset_set_batch`), so that the mark's own part
-//! can be seen. There one refill of order 3 is 248 pages, and the next free drains.
+//! ours: the same lists with the mark of Linux 4.9 (`pageset_set_batch`), so that the mark's own
+//! part can be seen. There one refill of order 3 is 248 pages, and the next free drains.
 //!
 //! From version 3 on a drain begins with list 0 (`pindex` starts as `UINT_MAX`), whichever list was
 //! freed to.
