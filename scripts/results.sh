@@ -8,8 +8,10 @@
 # RESULTS_OPTIONS='--samples=3 --millis=50' is added to every `quarry lab run`, and to what is
 # printed of it. The raw samples are in $RUNS, by default a folder under target/results that is
 # named by the time. All pages take about half an hour on two CPUs; nothing else should run then:
-# before each measurement the load over 1 minute has to be 0.5 per CPU or less. What was built or
-# measured before has 5 minutes to leave it; after that the page is refused and stays as it was.
+# before the first measurement the load over 1 minute has to be 0.5 per CPU or less. What was built
+# before has 5 minutes to leave it; after that the page is refused and stays as it was. Later the
+# script's own measurements are in that load; then no more than 0.5 threads per CPU may run beside
+# the script, over 5 seconds.
 #
 # RESULTS_LOADAVG=FILE is read instead of /proc/loadavg, by the test of this script.
 set -euo pipefail
@@ -43,15 +45,30 @@ with_options() {
     printf '%s' "$line"
 }
 
+# at_rest CPUS: over 5 seconds at most 0.5 threads per CPU run beside this script, on average. The
+# fourth field of the file is RUNNING/ALL, and the script itself is one that runs.
+at_rest() {
+    local look running sum=0
+    for ((look = 0; look < 10; look++)); do
+        read -r _ _ _ running _ < "$loadavg"
+        sum=$((sum + ${running%/*} - 1))
+        sleep 0.5
+    done
+    ((2 * sum <= 10 * $1))
+}
+
 # quiet: succeeds as soon as the machine is left alone, and fails after 5 minutes.
+measured=
 quiet() {
     local cpus load second
     cpus=$(nproc)
     for ((second = 0; ; second += 5)); do
         read -r load _ < "$loadavg"
         if awk -v now="$load" -v cpus="$cpus" 'BEGIN { exit !(now <= cpus / 2) }'; then
+            measured=yes
             return 0
         fi
+        [[ -z $measured ]] || ! at_rest "$cpus" || return 0
         ((second < 300)) || break
         ((second)) || echo "results: waiting for a load of $load to fall" >&2
         sleep 5

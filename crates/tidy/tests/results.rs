@@ -105,9 +105,20 @@ fn a_busy_machine_is_refused() {
 fn a_machine_that_becomes_busy_is_refused() {
     let repository = Repository::new("results-becomes-busy");
     repository.set_load(0.0);
-    let busy = "echo measured $3; echo '1000.00 0 0 1/9 4' > $LOADAVG";
+    let busy = "echo measured $3; echo '1000.00 0 0 1000/1009 4' > $LOADAVG";
     repository.program("target/tools/quarry", busy);
     repository.assert_refused(&repository.fill());
+}
+
+/// A measurement with hundreds of threads stays in the load for minutes.
+#[test]
+fn what_the_script_has_measured_itself_is_not_waited_for() {
+    let repository = Repository::new("results-own-load");
+    repository.set_load(0.0);
+    let own = "echo measured $3; echo '1000.00 0 0 1/9 4' > $LOADAVG";
+    repository.program("target/tools/quarry", own);
+    repository.program("bin/sleep", "[[ $1 == 0.5 ]]");
+    repository.assert_filled(&repository.fill());
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn one_cpu_and_more_tasks_than_cpus_are_enough() {
         let (_folder, place) = results();
         let run = Command::new("taskset")
             .args(["-c", "0", env!("CARGO_BIN_EXE_quarry"), "lab", "run", experiment, "--quick"])
-            .args(["--tasks=3", "--millis=5", "--variants=slub+order0,sheaf+v6.7", "--out"])
+            .args(["--tasks=3", "--millis=5", "--variants=slub+order0,sheaf+v6.18", "--out"])
             .arg(&place)
             .output()
             .expect("taskset is part of every distribution");
@@ -148,6 +148,36 @@ fn the_finding_of_document_003_is_there() {
             "{text}"
         );
     }
+}
+
+/// Programs find the columns of the table by their names.
+#[test]
+fn a_file_for_programs_has_the_columns_of_the_table() {
+    let (_folder, place) = results();
+    let (folder, _) = results();
+    let file = folder.path().join("table.json");
+    quarry()
+        .args(["lab", "run", "udp-u-4k", "--quick", "--seed=1", "--tasks=1", "--place=same"])
+        .args(["--variants=slub-2.6.29,slqb", "--samples=2", "--out"])
+        .arg(&place)
+        .arg("--json")
+        .arg(&file)
+        .assert()
+        .success();
+    let json: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let lines = json["lines"].as_array().unwrap();
+    let policies: Vec<_> = lines.iter().map(|line| line["policies"].as_str().unwrap()).collect();
+    assert_eq!(policies, ["slub-2.6.29", "slqb", "slub-2.6.29 A/A"]);
+    assert_eq!((&lines[0]["row"], &lines[0]["tasks"]), (&"stream".into(), &1.into()));
+    let locks: Vec<f64> = lines.iter().map(|line| line["zone locks"].as_f64().unwrap()).collect();
+    assert!(locks[0] > 1.98 && locks[1] < 0.05 && locks[2] > 1.98, "{locks:?}");
+    assert!(lines[0]["rate"].as_f64().unwrap() > 0.0);
+    assert_eq!(json["units"]["zone locks"], "per operation");
+    quarry()
+        .args(["lab", "run", "udp-u-4k", "--quick", "--json=/no/such/folder/x"])
+        .assert()
+        .code(2)
+        .stderr(contains("--json /no/such/folder/x: No such file"));
 }
 
 /// A packet of 1 KiB is served from caches by every policy.
@@ -252,6 +282,9 @@ fn a_calibration_prints_the_share_of_the_page_allocator() {
     let text = String::from_utf8_lossy(&answer.stdout);
     if answer.status.success() {
         assert!(text.contains("| share in document 003 |") && text.contains(" 23.9 % |"), "{text}");
+        for walkers in [" one thread |", " 1 task |", " 2 tasks |"] {
+            assert!(text.contains(walkers), "{text}");
+        }
     } else {
         // It subtracts two times, and where other tests take the CPUs it says so.
         let errors = String::from_utf8_lossy(&answer.stderr);

@@ -20,7 +20,10 @@ macro_rules! page_policies {
                 order0_63: "order0-63" = Order0 { batch: 63, high: 378 },
                 order0_310: "order0-310" = Order0 { batch: 310, high: 1860 }
             ];
-            V2016, "v2016", "orders 0 to 3, one count (document 000)", [v2016: "v2016" = V2016];
+            V2016, "v2016", "orders 0 to 3, one count (document 000)", [
+                v2016: "v2016" = V2016 { raises_high: true },
+                v2016_186: "v2016-186" = V2016 { raises_high: false }
+            ];
             V5_14, "v5.14", "orders 0 to 3 and 9, high from the low watermark (Linux 5.14)", [
                 v5_14: "v5.14" = V5_14 { frees_high: false },
                 v5_18: "v5.18" = V5_14 { frees_high: true }

@@ -8,7 +8,9 @@
 //! The document raises `high` so that a refill rarely brings a drain upon the next free. Its own
 //! hunk for that is not in the archives; the first version of the series (21 November 2016) has
 //! `high = 3 * batch + 8 * batch`, no list of changes up to version 6 names another value, and the
-//! author speaks of the same comment in version 5. So 341 pages for a batch of 31.
+//! author speaks of the same comment in version 5. So 341 pages for a batch of 31. `v2016-186` is
+//! ours: the same lists with the mark of Linux 4.9 (`pageset_set_batch`), so that the mark's own
+//! part can be seen. There one refill of order 3 is 248 pages, and the next free drains.
 //!
 //! From version 3 on a drain begins with list 0 (`pindex` starts as `UINT_MAX`), whichever list was
 //! freed to.
@@ -19,9 +21,12 @@ use super::policy::{
 };
 use crate::frame::{MigrateType, Order, PCP_TYPES};
 
-/// The policy.
+/// The policy. Units: pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct V2016;
+pub struct V2016 {
+    /// True for the document's high mark; false for that of its baseline, Linux 4.9.
+    pub raises_high: bool,
+}
 
 impl Policy for V2016 {
     fn orders(&self) -> &'static [u8] {
@@ -43,7 +48,10 @@ impl Policy for V2016 {
 
     fn sizes(&self, inputs: SizeInputs) -> Sizes {
         let batch = batch_before_4_20(inputs.managed);
-        let high = batch * PCP_TYPES as u32 + (batch << COSTLY_ORDER);
+        let high = match self.raises_high {
+            true => batch * PCP_TYPES as u32 + (batch << COSTLY_ORDER),
+            false => 6 * batch,
+        };
         Sizes::fixed(batch, high)
     }
 

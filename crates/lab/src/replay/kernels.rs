@@ -25,9 +25,9 @@ struct Table {
 }
 
 /// The cost of a message beside the allocator, in nanoseconds.
-#[derive(Clone, Copy, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct WorkRow {
+pub(crate) struct WorkRow {
     /// Its cost in the document, all in all; 0 where the document has no figure.
     of: u64,
     /// The part of it that is stood in for.
@@ -117,6 +117,8 @@ pub(crate) struct Setting {
     pub(crate) amount: u32,
     /// CPUs of senders and receivers.
     pub(crate) place: Place,
+    /// The cost of a message, where it is not the path's.
+    pub(crate) work: Option<WorkRow>,
 }
 
 impl Setting {
@@ -154,7 +156,7 @@ impl Table {
         let lines = self.steps.iter().map(|step| Line::parse(step, count));
         let lines: Vec<Line<'_>> = lines.collect();
         let piece = |name: &str| self.piece(name, payload);
-        let WorkRow { ns, .. } = self.work;
+        let WorkRow { of, ns } = setting.work.unwrap_or(self.work);
         let work = match self.solo {
             Some(_) => Work { sender: ns, receiver: 0 },
             None => Work { sender: ns - ns / 2, receiver: ns / 2 },
@@ -177,7 +179,7 @@ impl Table {
             }),
             _ => panic!("a path is walked by crews or by tasks"),
         };
-        Scenario { path, cast, documented_ns: self.work.of }
+        Scenario { path, cast, documented_ns: of }
     }
 
     fn crew(&self, row: &CrewRow, setting: &Setting, buckets: usize) -> Crew {

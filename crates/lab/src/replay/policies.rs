@@ -134,18 +134,18 @@ mod tests {
 
     #[test]
     fn names_lead_back_to_their_policies() {
-        for name in ["sheaf+v6.7", "slub", "slub+order0-310", "slub+order0+per_page"] {
+        for name in ["sheaf+v6.18", "slub", "slub+order0-310", "slub+order0+per_page"] {
             assert_eq!(name.parse::<Policies>().unwrap().to_string(), name);
         }
         let error = |text: &str| text.parse::<Policies>().unwrap_err().to_string();
         assert!(error("sheaf+v5").starts_with("sheaf+v5: no page policy v5; accepted: order0, "));
         let many = error("slub+order0+per_page+more");
         assert!(many.contains("accepted: SLAB, such as slub-3.0, or SLAB+PCP"), "{many}");
-        let unknown = error("slob+v6.7");
-        assert!(unknown.starts_with("slob+v6.7: no slab policy slob; did you mean "), "{unknown}");
+        let unknown = error("slob+v6.18");
+        assert!(unknown.starts_with("slob+v6.18: no slab policy slob; did you mean "), "{unknown}");
         assert_eq!(
-            error("sheaf+v6.7+twice"),
-            "sheaf+v6.7+twice: no page policy twice; accepted: per_page or one_section"
+            error("sheaf+v6.18+twice"),
+            "sheaf+v6.18+twice: no page policy twice; accepted: per_page or one_section"
         );
     }
 

@@ -21,7 +21,7 @@ fn a_declared_machine_has_no_other_bound_than_its_memory() {
     assert_eq!(on_the_machine(&V6_7, 1), tuned(63, 780, 65_536));
     assert_eq!(on_the_machine(&V6_18, 1), tuned(63, 780, 65_536));
     assert_eq!(on_the_machine(&V5_14, 1), Sizes::fixed(63, 780));
-    assert_eq!(on_the_machine(&V2016, 1), Sizes::fixed(31, 341));
+    assert_eq!(on_the_machine(&HIGHMARK, 1), Sizes::fixed(31, 341));
     // Four nodes divide memory and CPUs alike.
     assert_eq!(on_the_machine(&V6_7, 4), tuned(63, 780, 65_536));
     // Without a machine a zone that grows counts as 1 GiB; our own bound is the default's alone.
@@ -177,7 +177,7 @@ fn walk<P: Policy>(policy: &P, blocks: &[u32], pages: u32, freed_to: usize) -> V
 fn drains_begin_with_movable_pages_up_to_5_17_but_for_2016() {
     let vanilla = Order0 { batch: 31, high: 186 };
     assert_eq!(walk(&vanilla, &[9; 3], 4, 0), [1, 2, 0, 1]);
-    assert_eq!(walk(&V2016, &[9; 6], 4, 4), [0, 1, 2, 3]);
+    assert_eq!(walk(&HIGHMARK, &[9; 6], 4, 4), [0, 1, 2, 3]);
     assert_eq!(walk(&V5_14, &[9; 15], 5, 0), [1, 2, 3, 4]);
     // Three steps to list 3, and then twelve more round to list 0.
     let mut blocks = [0; 15];
@@ -194,7 +194,7 @@ fn short_of_memory(pcp: PcpPolicy) -> PageAllocator {
     let (slot, zone) = (SlotIndex(0), pages.zones().zone(NodeId(0)));
     // Movable pages come first, so that their list has some when the rest has gone.
     let mut kept: Vec<Pfn> = Vec::new();
-    for _ in 0..20 {
+    for _ in 0..12 {
         kept.push(pages.alloc(slot, request(0, Movable)).expect("room").pfn);
     }
     while zone.watermark_ok(Order::ZERO, Mark::Low, AllocFlags::default()) {
@@ -210,7 +210,7 @@ fn every_request_is_tested_under_the_policies_of_the_documents() {
         let pages = short_of_memory(pcp);
         let ask = request(0, Movable).ask();
         let (slot, node) = (SlotIndex(0), NodeId(0));
-        assert!(pages.pcp_tuning(slot, node).count >= 20, "{pcp:?}: the list has pages");
+        assert!(pages.pcp_tuning(slot, node).count >= 12, "{pcp:?}: the list has pages");
         let page = pages.pcps.alloc(&pages.zones, slot, node, &ask, Mark::Low);
         // A request of the slow path is served: it may go down to the min mark.
         assert!(pages.alloc(slot, request(0, Movable)).is_some(), "{pcp:?}");

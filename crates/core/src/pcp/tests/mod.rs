@@ -30,6 +30,9 @@ pub(crate) const TINY: PageConfig = PageConfig {
     free_list: FreeListPolicy::OneSection,
 };
 
+/// The policy of document 000.
+pub(super) const HIGHMARK: V2016 = V2016 { raises_high: true };
+
 /// Lists so short that they overflow all the time.
 pub(super) const SHORT: RingSizes = RingSizes { single: 32, small: 8, huge: 2 };
 

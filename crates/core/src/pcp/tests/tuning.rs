@@ -7,6 +7,7 @@ use crate::pcp::drain::Drain;
 use crate::pcp::lists::Lists;
 use crate::pcp::policy::{DrainWalk, Policy, PolicyContext, SizeInputs, Sizes};
 use crate::pcp::ring::{MAX_LISTS, Ring, Rings};
+use crate::pcp::tests::HIGHMARK;
 use crate::pcp::v6_18::V6_18;
 use crate::pcp::v2016::V2016;
 use crate::zone::Zone;
@@ -35,7 +36,8 @@ fn sizes_follow_the_zone_and_its_cpus() {
     // Two zones share the CPUs.
     assert_eq!(SizeInputs::of(GIB, false, 2, 16).cpus, 8);
     // 2016: batch 31; three batches of single pages, and a refill of 31 blocks of order 3.
-    assert_eq!(sizes(&V2016, GIB, 16), Sizes::fixed(31, 341));
+    assert_eq!(sizes(&HIGHMARK, GIB, 16), Sizes::fixed(31, 341));
+    assert_eq!(sizes(&V2016 { raises_high: false }, GIB, 16), Sizes::fixed(31, 186));
 }
 
 /// A zone for policies to look at.
@@ -75,7 +77,7 @@ fn refills_of_higher_orders_are_scaled_down() {
     assert_eq!([1, 2, 3, 9].map(refill), [31, 15, 7, 2]);
     let mut tuning = Tuning::default();
     assert_eq!(
-        [0, 1, 2, 3].map(|order| V2016.refill(&mut tuning, near, Order::new(order))),
+        [0, 1, 2, 3].map(|order| HIGHMARK.refill(&mut tuning, near, Order::new(order))),
         [63; 4]
     );
 }
@@ -203,16 +205,16 @@ pub(super) fn drained(
 #[test]
 fn the_2016_drain_starves_order_3() {
     // Document 000's reviewers: with batch 7, 1 + 1 + 1 + 2 + 4 = 9 pages go before order 3's turn.
-    let lists = drained(V2016.orders(), V2016.walk(), &[9; 6], 7, 3);
+    let lists = drained(HIGHMARK.orders(), HIGHMARK.walk(), &[9; 6], 7, 3);
     assert_eq!(lists, [0, 1, 2, 3, 4]);
 }
 
 #[test]
 fn the_2016_drain_takes_more_from_lists_behind_empty_ones() {
-    let lists = drained(V2016.orders(), V2016.walk(), &[9, 0, 0, 9, 0, 0], 12, 0);
+    let lists = drained(HIGHMARK.orders(), HIGHMARK.walk(), &[9, 0, 0, 9, 0, 0], 12, 0);
     // 1 from list 0; 3 (past two empty ones) from list 3; again 3 past two empty ones from list 0.
     assert_eq!(lists, [0, 3, 3, 3, 0, 0, 0, 3]);
-    let alone = drained(V2016.orders(), V2016.walk(), &[0, 9, 0, 0, 0, 0], 5, 0);
+    let alone = drained(HIGHMARK.orders(), HIGHMARK.walk(), &[0, 9, 0, 0, 0, 0], 5, 0);
     assert_eq!(alone, [1; 5], "a list that is alone gives all");
 }
 
@@ -256,11 +258,26 @@ fn high_orders_reach_the_zone_once_per_batch_or_every_time() {
     let vanilla = PcpPolicy::Order0(Order0 { batch: 31, high: 186 });
     assert_eq!(refills(vanilla, 0), (256_u64.div_ceil(31), 0));
     assert_eq!(refills(vanilla, 1), (0, 256), "vanilla: every block of order 1 takes the lock");
-    assert_eq!(refills(PcpPolicy::V2016(V2016), 1), (256_u64.div_ceil(31), 0));
-    assert_eq!(refills(PcpPolicy::V2016(V2016), 3), (256_u64.div_ceil(31), 0));
-    assert_eq!(refills(PcpPolicy::V2016(V2016), 4), (0, 256));
+    assert_eq!(refills(PcpPolicy::V2016(HIGHMARK), 1), (256_u64.div_ceil(31), 0));
+    assert_eq!(refills(PcpPolicy::V2016(HIGHMARK), 3), (256_u64.div_ceil(31), 0));
+    assert_eq!(refills(PcpPolicy::V2016(HIGHMARK), 4), (0, 256));
     assert_eq!(refills(PcpPolicy::V6_18(V6_18), 3), (256_u64.div_ceil(7), 0));
     assert_eq!(refills(PcpPolicy::V6_18(V6_18), 0), (3, 0), "63 + 126 + 252 blocks");
+}
+
+/// Document 000: "The high watermark for per-cpu pages is increased to reduce the probability that
+/// a single refill causes a drain on the next free."
+#[test]
+fn a_raised_mark_keeps_a_refill_from_being_drained_by_the_next_free() {
+    let drains = |raises_high| {
+        let pcp = PcpPolicy::V2016(V2016 { raises_high });
+        let config = PageConfig { pcp, reserve_bytes: 256 << 20, declared_cpus: 16, ..TINY };
+        let pages = build(config, &RingSizes::default());
+        let block = pages.alloc(SlotIndex(0), request(3, Movable)).unwrap().pfn;
+        pages.free(SlotIndex(0), block, Order::new(3));
+        pages.pcp_counters(SlotIndex(0)).drains
+    };
+    assert_eq!([true, false].map(drains), [0, 1]);
 }
 
 #[test]

@@ -1,12 +1,15 @@
-//! `--calibrate`: the page allocator's share of a replay, for a check of the constants.
+//! `--calibrate`: what a message costs here, with and without the stand-in for other work, and the
+//! page allocator's share of it, for a check of the constants.
 //!
 //! A profile of the threads would say more of this machine's scheduler than of the path: handing a
 //! burst over costs as much as sending it. So one thread walks the path by itself, for each burst
 //! the first leg and then the second: with other work, without it, and with the calls to the page
-//! allocator timed.
+//! allocator timed. Where each message switches threads, as a transaction does, the switches are
+//! most of what is real: so every number of tasks has a line as well, in CPU time of all threads.
 
 use super::sample::ReplaySample;
-use crate::replay::kernels::Scenario;
+use super::slabinfo::counted;
+use crate::replay::kernels::{Cast, Scenario};
 use anyhow::{Result, bail};
 use quarry_harness::environment::Environment;
 use quarry_harness::results::Measurement;
@@ -16,15 +19,18 @@ use std::io::Write;
 /// Share of the page allocator in document 003: `__free_pages_ok` and `get_page_from_freelist`.
 const DOCUMENT_SHARE: f64 = 0.123_699 + 0.115_231;
 
-/// Measures the shares of all rows, each by the least of `samples`, and prints them beside what a
-/// message costs in the document.
+/// Measures all rows, each by the least of `samples`, and prints them beside what a message costs
+/// in the document. Only document 003 has a share of the page allocator to compare with.
 pub(super) fn print(
+    document: &str,
     rows: &[(ReplaySample, Scenario)],
+    tasks: &[u32],
     samples: u32,
     out: &mut dyn Write,
 ) -> Result<()> {
-    let header = [
+    let mut header = vec![
         "row",
+        "walked by",
         "ns per message",
         "without other work",
         "other work",
@@ -32,47 +38,75 @@ pub(super) fn print(
         "other work for that cost",
         "in the page allocator",
         "its share",
-        "share in document 003",
     ];
-    let lines = rows.iter().map(|(path, scenario)| line(path, scenario, samples));
-    let lines = lines.collect::<Result<Vec<_>>>()?;
+    let share = (document == "003").then(|| percent(DOCUMENT_SHARE));
+    header.extend(share.as_ref().map(|_| "share in document 003"));
+    let mut lines = Vec::new();
+    for (path, scenario) in rows {
+        let mut cells = by_one_thread(path, scenario, samples)?;
+        cells.extend(share.clone());
+        lines.push(cells);
+        if matches!(scenario.cast, Cast::Crew(_)) {
+            for &tasks in tasks {
+                let path = ReplaySample { tasks, profiled: false, ..path.clone() };
+                let (_, mut cells) = costs(&path, &counted(tasks), scenario, samples)?;
+                cells.resize(header.len(), "-".to_owned());
+                lines.push(cells);
+            }
+        }
+    }
     let machine = Environment::capture().summary();
     let policies = &rows[0].0.policies;
-    writeln!(out, "{machine}\n{policies}, one thread; the least of {samples} samples.\n")?;
-    Ok(writeln!(out, "{}", table::render(header.map(str::to_owned).to_vec(), lines))?)
+    writeln!(out, "{machine}\n{policies}; the least of {samples} samples, in CPU time.\n")?;
+    Ok(writeln!(out, "{}", table::render(header.into_iter().map(str::to_owned).collect(), lines))?)
 }
 
-fn line(path: &ReplaySample, scenario: &Scenario, samples: u32) -> Result<Vec<String>> {
-    // Disturbances only add to a sample.
-    let least = |path: ReplaySample, figure: &dyn Fn(&Measurement) -> f64| {
-        let mut least = f64::INFINITY;
-        for _ in 0..samples {
-            least = least.min(figure(&path.take()?));
-        }
-        anyhow::Ok(least)
-    };
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// Takes samples of a path, and returns the least of a figure: disturbances only add to it.
+fn least(path: &ReplaySample, samples: u32, figure: impl Fn(&Measurement) -> f64) -> Result<f64> {
+    let mut least = f64::INFINITY;
+    for _ in 0..samples {
+        least = least.min(figure(&path.take()?));
+    }
+    Ok(least)
+}
+
+/// Nanoseconds of CPU of a message, and the cells about them, from the row's name on.
+fn costs(
+    path: &ReplaySample,
+    walkers: &str,
+    scenario: &Scenario,
+    samples: u32,
+) -> Result<(f64, Vec<String>)> {
     let cpu = |taken: &Measurement| taken.cpu_ns as f64 / taken.operations as f64;
-    let in_pages =
-        |taken: &Measurement| taken.figure("page_ns").unwrap_or(0.0) / taken.operations as f64;
-    let alone = ReplaySample { alone: true, profiled: false, ..path.clone() };
-    let total = least(alone.clone(), &cpu)?;
-    let bare = least(ReplaySample { bare: true, ..alone.clone() }, &cpu)?;
-    let pages = least(ReplaySample { timed: true, ..alone }, &in_pages)?;
+    let total = least(path, samples, cpu)?;
+    let bare = least(&ReplaySample { bare: true, ..path.clone() }, samples, cpu)?;
     let work = scenario.path.work.sender + scenario.path.work.receiver;
     if work > 0 && total <= bare {
         bail!("{}: other work takes no time: the machine is too busy to calibrate", path.row);
     }
     let documented = Some(scenario.documented_ns as f64).filter(|ns| *ns > 0.0);
-    let percent = |share: f64| format!("{:.1} %", share * 100.0);
-    Ok(vec![
+    let cells = vec![
         path.row.clone(),
+        walkers.to_owned(),
         table::figure(total),
         table::figure(bare),
         work.to_string(),
         table::figure_or(documented, "-"),
         table::figure_or(documented.map(|ns| (ns - bare).max(0.0)), "-"),
-        table::figure(pages),
-        percent(pages / total),
-        percent(DOCUMENT_SHARE),
-    ])
+    ];
+    Ok((total, cells))
+}
+
+fn by_one_thread(path: &ReplaySample, scenario: &Scenario, samples: u32) -> Result<Vec<String>> {
+    let alone = ReplaySample { alone: true, profiled: false, ..path.clone() };
+    let (total, mut cells) = costs(&alone, "one thread", scenario, samples)?;
+    let in_pages =
+        |taken: &Measurement| taken.figure("page_ns").unwrap_or(0.0) / taken.operations as f64;
+    let pages = least(&ReplaySample { timed: true, ..alone }, samples, in_pages)?;
+    cells.extend([table::figure(pages), percent(pages / total)]);
+    Ok(cells)
 }

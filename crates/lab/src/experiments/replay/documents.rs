@@ -173,7 +173,7 @@ mod tests {
         for (experiment, row, tasks, policies, expected) in [
             ("netperf-udp-stream", "send-64", 1, "slub+order0", Some((178.38, "1.0000"))),
             ("netperf-udp-stream", "recv-16384", 2, "slub+v2016", Some((32806.81, "1.2288"))),
-            ("netperf-udp-stream", "send-64", 1, "sheaf+v6.7", None),
+            ("netperf-udp-stream", "send-64", 1, "sheaf+v6.18", None),
             ("sockperf-tcp-throughput", "14", 1, "slub+v2016", Some((92.74, "0.9876"))),
             ("hackbench", "process-sockets", 16, "slub+v2016", Some((66.2633, "1.0340"))),
             ("hackbench", "thread-pipes", 16, "slub+v2016", None),

@@ -23,6 +23,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 use quarry_core::frame::MAX_NODES;
 use quarry_core::heap::options::parse_bytes;
 use quarry_harness::affinity;
+use quarry_harness::destination::{Destination, Present};
 use quarry_harness::experiment::Experiment;
 use quarry_harness::launch::WorkKind;
 use quarry_harness::options::{Common, Defaults};
@@ -32,6 +33,7 @@ use quarry_harness::usage::Usage;
 use row::Row;
 use sample::ReplaySample;
 use spec::{Amount, Spec};
+use std::path::PathBuf;
 
 /// The defaults that all have; those of an experiment take the place of the others.
 struct Usual;
@@ -75,9 +77,13 @@ struct Options {
           default_value_if("quick", ArgPredicate::Equals("true".into()), Some("20")),
           value_parser = clap::value_parser!(u64).range(1..=30_000))]
     millis: u64,
-    /// Print which share of the baseline's time the page allocator has, and measure nothing else.
+    /// Print what a message of the baseline costs here, with and without the stand-in for other
+    /// work, and in the document, and measure nothing else.
     #[arg(long)]
     calibrate: bool,
+    /// Write the table to a file as well, for programs: medians by the names of its columns.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
@@ -149,9 +155,12 @@ impl Replaying {
                 ))
             };
             let rows = rows.iter().map(of).collect::<Result<Vec<_>>>()?;
-            calibrate::print(&rows, options.common.samples, lab.out)?;
+            let Common { tasks, samples, .. } = &options.common;
+            calibrate::print(&spec.document.number, &rows, tasks, *samples, lab.out)?;
             return Ok(None);
         }
+        let open = |place: &PathBuf| Destination::open("--json", place, Present::Replaced);
+        let json = options.json.as_ref().map(open).transpose()?;
         policies.push(policies[original].clone());
         variants.push(variants[original].copy());
         let workload = |row: &String| Workload::new(row, Verify::PerOperation(1));
@@ -182,7 +191,12 @@ impl Replaying {
         let settings = plan.options.iter().map(|(name, value)| format!("{name} {value}"));
         let settings = settings.collect::<Vec<_>>().join(", ");
         plan.about = format!("fresh process per sample; {settings}.");
-        Ok(Some(Staged::new(plan, move |run, out| tables::print(run, spec, out))))
+        Ok(Some(Staged::new(plan, move |run, out| {
+            if let Some(destination) = json {
+                destination.write(tables::json(run).to_string().as_bytes())?;
+            }
+            tables::print(run, spec, out)
+        })))
     }
 
     /// Names of the rows that run.

@@ -1,6 +1,7 @@
 //! Where the time of a packet goes, beside document 003's profile: counts times what a call of each
 //! kind takes, not samples of a program counter.
 
+use super::slabinfo::counted;
 use crate::replay::costs::Costs;
 use anyhow::Result;
 use quarry_harness::results::{Measurement, Run, Variant};
@@ -112,7 +113,8 @@ pub(super) fn print(run: &Run, out: &mut dyn Write) -> Result<()> {
             };
             let columns: Vec<_> = variants.iter().map(of).collect();
             let name = &workload.name;
-            writeln!(out, "Profile of {name}, {tasks} tasks: counts, times what a call takes:\n")?;
+            let tasks = counted(tasks);
+            writeln!(out, "Profile of {name}, {tasks}: counts, times what a call takes:\n")?;
             writeln!(out, "{}\n", table::render(header.clone(), lines(&columns)))?;
         }
     }

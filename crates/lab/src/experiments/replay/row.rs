@@ -1,7 +1,7 @@
 //! The lines of an experiment's table.
 
 use crate::replay::crew::{Load, Place};
-use crate::replay::kernels::{Scenario, Setting};
+use crate::replay::kernels::{Scenario, Setting, WorkRow};
 use serde::Deserialize;
 
 /// Lines of an experiment's table that differ in one number.
@@ -28,6 +28,8 @@ pub(super) struct Rows {
     documented: Option<String>,
     /// The document's machine, where it is another.
     machine: Option<String>,
+    /// What a message costs, where it is not what the path says.
+    work: Option<WorkRow>,
 }
 
 /// One line of an experiment's table.
@@ -81,6 +83,7 @@ impl Rows {
                     threads: self.threads,
                     amount: 0,
                     place: self.place,
+                    work: self.work,
                 },
             }
         })

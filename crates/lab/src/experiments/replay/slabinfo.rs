@@ -62,13 +62,19 @@ pub(super) fn text(run: &Run) -> String {
                 });
                 let caches = of_samples(samples);
                 if !caches.is_empty() {
-                    let title = format!("{}, {tasks} tasks, {}", workload.name, variant.name);
+                    let tasks = counted(*tasks);
+                    let title = format!("{}, {tasks}, {}", workload.name, variant.name);
                     text.push_str(&table(&title, &caches));
                 }
             }
         }
     }
     text
+}
+
+/// Returns `1 task` or `2 tasks`.
+pub(super) fn counted(tasks: u32) -> String {
+    format!("{tasks} task{}", if tasks == 1 { "" } else { "s" })
 }
 
 fn table(title: &str, caches: &[CacheCounts]) -> String {

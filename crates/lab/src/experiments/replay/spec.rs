@@ -143,6 +143,20 @@ mod tests {
     }
 
     #[test]
+    fn what_a_message_costs_is_the_figure_of_its_own_table() {
+        let cost = |experiment: &str, row: &str| {
+            let scenario = Spec::find(experiment).unwrap().row(row).unwrap().scenario(0, None);
+            let work = scenario.path.work.sender + scenario.path.work.receiver;
+            (scenario.documented_ns, work)
+        };
+        // 64 bytes at 260.54 and 127.01 Mbit/s, 14 bytes at 51.25 Mbit/s.
+        assert_eq!(cost("netperf-udp-stream", "send-64"), (1_965, 1_870));
+        assert_eq!(cost("netperf-udp-stream", "1s-send-64"), (4_031, 3_936));
+        assert_eq!(cost("netperf-udp-stream", "1s-recv-16384"), (4_031, 3_936));
+        assert_eq!(cost("sockperf-udp-throughput", "850"), (2_185, 2_090));
+    }
+
+    #[test]
     fn units_are_those_of_the_originals() {
         let mut measurement = Measurement::of_window(1000, 4_000_000, 2_000_000, 1, "x")
             .with(&[("bits", 64 * 8 * 1000)]);

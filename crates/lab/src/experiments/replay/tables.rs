@@ -9,6 +9,7 @@ use anyhow::Result;
 use quarry_harness::judge::{self, Column, Outcome, Reason, Selection};
 use quarry_harness::results::{Cell, Metric, Run};
 use quarry_harness::table;
+use serde_json::{Map, Value, json};
 use std::io::Write;
 
 /// Prints one line per row, number of tasks and variant.
@@ -58,6 +59,32 @@ pub(super) fn print(run: &Run, spec: &'static Spec, out: &mut dyn Write) -> Resu
         write!(out, "{}{}", slabinfo::text(run), profile::documented_slabinfo())?;
     }
     Ok(())
+}
+
+/// Returns the medians of one run, line by line, under the names of the columns, with their units
+/// beside them: `lines[..]["zone locks"]`. What was not measured is null.
+pub(super) fn json(run: &Run) -> Value {
+    let selection = Selection::of(run);
+    let columns = || run.meta.variants.iter().filter_map(|it| selection.column(&it.name));
+    let line = |row: &judge::Row<'_>, column: &Column<'_>| {
+        let mut line = json!({
+            "row": row.workload,
+            "tasks": row.tasks,
+            "policies": column.label,
+        });
+        for metric in &run.meta.metrics {
+            line[&metric.name] = selection.median(column, *row, metric).into();
+        }
+        line
+    };
+    let of_row = |row| columns().map(move |column| line(row, column));
+    let units = run.meta.metrics.iter().map(|it| (it.name.clone(), Value::from(it.unit.as_str())));
+    json!({
+        "experiment": run.meta.experiment,
+        "baseline": run.meta.baseline,
+        "units": units.collect::<Map<String, Value>>(),
+        "lines": selection.rows.iter().flat_map(of_row).collect::<Vec<Value>>(),
+    })
 }
 
 fn short_name(metric: &Metric) -> String {
