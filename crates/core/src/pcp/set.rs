@@ -70,8 +70,8 @@ impl PcpSet {
         }
     }
 
-    /// Looks the policy up. In one function with the bodies of all policies, the default one's would
-    /// lose registers.
+    /// Looks the policy up. In one function with the bodies of all policies, the default one's
+    /// would lose registers.
     #[inline(never)]
     fn alloc_as_chosen(
         &self,
