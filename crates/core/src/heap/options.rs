@@ -53,6 +53,7 @@ impl Default for StackOptions {
                 declared_frames: 0,
                 cache_slice_bytes: CACHE_SLICE_BYTES,
                 pcp: PcpPolicy::V6_18(V6_18),
+                for_comparison: false,
                 faults: FaultPolicy { populate: true, huge: true },
                 free_list: FreeListPolicy::OneSection,
             },

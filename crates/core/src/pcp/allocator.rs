@@ -68,8 +68,7 @@ impl PageAllocator {
             distance,
         };
         let zones = Zones::build(os, &zones)?;
-        let inputs = config.size_inputs();
-        let pcps = PcpSet::reserve(os, config.pcp, &zones, inputs, slots, rings)?;
+        let pcps = PcpSet::reserve(os, config, &zones, slots, rings)?;
         Ok(Self {
             zones,
             pcps,

@@ -59,6 +59,10 @@ pub struct PageConfig {
     pub cache_slice_bytes: u32,
     /// Policy of the per-CPU lists.
     pub pcp: PcpPolicy,
+    /// True if every policy of the lists is looked up for every page, so that pages cost the same
+    /// but for what the policies do; otherwise the default one, which is compiled in, takes some 5
+    /// of 21 ns less for a page taken and given back.
+    pub for_comparison: bool,
     /// How fresh memory is brought in.
     pub faults: FaultPolicy,
     /// Policy for lists of pages.

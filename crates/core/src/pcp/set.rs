@@ -1,11 +1,13 @@
 //! The lists of all slots and nodes under one policy: allocation, freeing, draining.
 
+use super::config::PageConfig;
 use super::locked_lists::ListRef;
-use super::policy::{Policy, SizeInputs};
+use super::policy::Policy;
 use super::registry::{PcpPolicy, with_policy};
 use super::request::Page;
 use super::ring::RingSizes;
 use super::store::ListStore;
+use super::v6_18::V6_18;
 use crate::frame::{MigrateType, NodeId, Order, PCP_TYPES, Pfn};
 use crate::zone::{Ask, Block, Destination, Mark, Zones};
 use quarry_sys::broken::{Broken, Check};
@@ -16,6 +18,9 @@ use quarry_sys::percpu::SlotIndex;
 /// The lists of all slots and nodes under the policy chosen at start-up.
 pub(super) struct PcpSet {
     policy: PcpPolicy,
+    /// True if the code that is compiled for the default policy serves. It saves a call and a jump
+    /// per page, so a comparison does without it (`PageConfig::for_comparison`).
+    is_short: bool,
     pub(super) store: ListStore,
 }
 
@@ -30,16 +35,16 @@ impl PcpSet {
     /// Reserves lists for `slots` slots of every zone.
     pub(super) fn reserve(
         os: &'static dyn Os,
-        policy: PcpPolicy,
+        config: &PageConfig,
         zones: &Zones,
-        inputs: SizeInputs,
         slots: u32,
         ring_sizes: &RingSizes,
     ) -> OsResult<Self> {
-        let nodes = zones.all().count() as u8;
-        let (sizes, orders) = (policy.sizes(inputs), policy.orders());
+        let (policy, nodes) = (config.pcp, zones.all().count() as u8);
+        let (sizes, orders) = (policy.sizes(config.size_inputs()), policy.orders());
         let store = ListStore::reserve(os, (slots, nodes), sizes, orders, ring_sizes)?;
-        Ok(Self { policy, store })
+        let is_short = policy == PcpPolicy::V6_18(V6_18) && !config.for_comparison;
+        Ok(Self { policy, is_short, store })
     }
 
     #[inline(always)]
@@ -59,13 +64,14 @@ impl PcpSet {
         ask: &Ask,
         mark: Mark,
     ) -> Option<Page> {
-        match self.policy {
-            PcpPolicy::V6_18(policy) => self.alloc_under(&policy, zones, (slot, node), ask, mark),
-            _ => self.alloc_as_chosen(zones, (slot, node), ask, mark),
+        match self.is_short {
+            true => self.alloc_under(&V6_18, zones, (slot, node), ask, mark),
+            false => self.alloc_as_chosen(zones, (slot, node), ask, mark),
         }
     }
 
-    /// The policies besides the default one, which would lose registers to them in one function.
+    /// Looks the policy up. In one function with the bodies of all policies, the default one's
+    /// would lose registers.
     #[inline(never)]
     fn alloc_as_chosen(
         &self,
@@ -180,9 +186,9 @@ impl PcpSet {
         owner: (NodeId, MigrateType),
         block: Block,
     ) {
-        match self.policy {
-            PcpPolicy::V6_18(policy) => self.free_under(&policy, zones, slot, owner, block),
-            _ => self.free_as_chosen(zones, slot, owner, block),
+        match self.is_short {
+            true => self.free_under(&V6_18, zones, slot, owner, block),
+            false => self.free_as_chosen(zones, slot, owner, block),
         }
     }
 
@@ -243,9 +249,9 @@ impl PcpSet {
         node: NodeId,
         blocks: impl Iterator<Item = Block> + Clone,
     ) {
-        match &self.policy {
-            PcpPolicy::V6_18(policy) => self.section_under(policy, zones, (slot, node), blocks),
-            _ => self.section_under(&self.policy, zones, (slot, node), blocks),
+        match self.is_short {
+            true => self.section_under(&V6_18, zones, (slot, node), blocks),
+            false => self.section_under(&self.policy, zones, (slot, node), blocks),
         }
     }
 

@@ -11,13 +11,14 @@
 //! ```text
 //! stats    mechanisms    params -> cache, cache_limits -> table, reclaim -> context, misuse
 //!          -> glance -> policy -> remaining
-//! parts    populating -> bitmap_slabs    barn -> barns    width
+//! parts    populating -> bitmap_slabs    barn -> barns    batch    width
 //! policies sheaf -> slam    sheaf_6_18    slub    linux_slab    slqb
 //! registry
 //! ```
 
 mod barn;
 mod barns;
+mod batch;
 mod bitmap_slabs;
 mod cache;
 mod cache_limits;

@@ -11,6 +11,7 @@
 
 use super::barn::{Barn, Traffic};
 use super::barns::{Barns, home};
+use super::batch::{is_among, written};
 use super::bitmap_slabs::BitmapSlabs;
 use super::cache::{Cache, CacheId, MAX_CACHES, SlabLayout};
 use super::cache_limits::CacheLimits;
@@ -141,22 +142,8 @@ impl SheafCache {
     }
 }
 
-/// Returns whether `object` is one of `objects`: looks at all of them, several at a time.
-pub(super) fn is_among(objects: &[Object], object: Object) -> bool {
-    objects.iter().fold(false, |found, other| found | (*other == object))
-}
-
 fn count(counter: &AtomicU64, by: usize) {
     counter.fetch_add(by as u64, Ordering::Relaxed);
-}
-
-/// Objects of a buffer whose front has been written.
-///
-/// # Safety
-/// The first `count` elements are initialised.
-pub(super) unsafe fn written(buffer: &[MaybeUninit<Object>], count: usize) -> &[Object] {
-    // SAFETY: MaybeUninit<T> has the layout of T, and the caller vouches for the front.
-    unsafe { core::slice::from_raw_parts(buffer.as_ptr().cast(), count) }
 }
 
 /// Moves the objects that are not `ours` from `objects` to the front of `others`, which has room

@@ -108,8 +108,9 @@ impl Policies {
         parts.collect::<Vec<_>>().join("+")
     }
 
-    /// Chooses the page policies.
+    /// Chooses the page policies, each of which is to cost what it does and no more.
     pub(super) fn apply(&self, options: &mut StackOptions) -> Result<()> {
+        options.pages.for_comparison = true;
         let free_list = self.free_list.iter().map(|value| ("FREE_LIST", value));
         for (name, value) in [("PCP", &self.pcp)].into_iter().chain(free_list) {
             match options.set(name, value) {
@@ -156,7 +157,11 @@ mod tests {
         assert_eq!(full("sheaf"), format!("sheaf+{}", default_pages()));
         let mut options = StackOptions::default();
         for name in slab_names() {
-            name.parse::<Policies>().unwrap();
+            name.parse::<Policies>().unwrap().apply(&mut options).unwrap();
+            assert!(
+                options.pages.for_comparison,
+                "{name}: no policy has a shorter way than others"
+            );
         }
         for (slab, pages) in &ERAS.pages {
             options.set("PCP", pages).unwrap_or_else(|_| panic!("{slab}: no page policy {pages}"));

@@ -27,6 +27,7 @@ pub(crate) const TINY: PageConfig = PageConfig {
     cache_slice_bytes: CACHE_SLICE_BYTES,
     faults: FaultPolicy { populate: true, huge: true },
     pcp: PcpPolicy::V6_18(V6_18),
+    for_comparison: false,
     free_list: FreeListPolicy::OneSection,
 };
 

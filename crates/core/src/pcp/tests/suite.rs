@@ -153,6 +153,21 @@ fn random_traffic(pcp: PcpPolicy, steps: &[Step], short: bool, per_page: bool, g
     assert_eq!(pages.zones().budget().used(), 0, "all came back");
 }
 
+/// A comparison reaches the policy in another way, and finds the same: every counter is equal.
+fn the_same_in_comparisons(pcp: PcpPolicy, steps: &[Step]) {
+    let run_all = |for_comparison: bool| {
+        let node_of_slot = |slot: SlotIndex| NodeId((slot.0 % 2) as u8);
+        let config = PageConfig { pcp, for_comparison, nodes: 2, node_of_slot, ..TINY };
+        let pages = build(config, &RingSizes::default());
+        let mut owner = Owner::new(&pages);
+        steps.iter().for_each(|step| run(&mut owner, &pages, step));
+        assert_eq!(pages.validate(), Ok(()));
+        let owned: Vec<(u32, u32)> = owner.owned.into_iter().collect();
+        (owned, (0..4).map(|slot| pages.pcp_counters(SlotIndex(slot))).collect::<Vec<_>>())
+    };
+    assert_eq!(run_all(true), run_all(false));
+}
+
 /// Lists that another thread holds send every request to the zone.
 fn busy_lists(pcp: PcpPolicy) {
     let pages = build(PageConfig { pcp, ..TINY }, &RingSizes::default());
@@ -322,6 +337,13 @@ macro_rules! suite {
                     grow: bool,
                 ) {
                     random_traffic($policy, &steps, short, per_page, grow);
+                }
+
+                #[test]
+                fn a_comparison_changes_nothing_but_the_way(
+                    steps in prop::collection::vec(step(), 1..80),
+                ) {
+                    the_same_in_comparisons($policy, &steps);
                 }
             }
 

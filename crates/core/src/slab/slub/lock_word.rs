@@ -21,6 +21,7 @@
 //! locks here: a program cannot turn preemption off.
 
 use super::state::{SlabState, SlabWord};
+use quarry_sys::clock::monotonic_ns;
 use quarry_sys::primitive::{AtomicU32, AtomicUsize, Ordering, futex, relax, task};
 
 const FIELD_BITS: u32 = 13;
@@ -84,7 +85,7 @@ fn unpack(bits: u32, objects: u32) -> SlabState {
 impl LockWord {
     /// Takes the bit, and waits for it if need be.
     pub(super) fn lock(&self) -> HeldSlab<'_> {
-        self.try_lock().unwrap_or_else(|| self.wait())
+        self.try_lock().unwrap_or_else(|| self.wait().0)
     }
 
     /// Takes the bit if it is free. Never waits.
@@ -103,16 +104,28 @@ impl LockWord {
         taken.then(|| HeldSlab { word: self, bits: old & STATE, holder: None })
     }
 
-    /// Waits for the bit, and takes it.
+    /// Waits for the bit, and takes it. Returns how long that took, too, in nanoseconds: whoever
+    /// waits reads the clock twice, as at other locks.
     #[cold]
     #[inline(never)]
-    pub(super) fn wait(&self) -> HeldSlab<'_> {
+    pub(super) fn wait(&self) -> (HeldSlab<'_>, u64) {
+        let since_ns = monotonic_ns();
+        let held = self.spin().unwrap_or_else(|| self.sleep());
+        (held, monotonic_ns().saturating_sub(since_ns))
+    }
+
+    fn spin(&self) -> Option<HeldSlab<'_>> {
         for _ in 0..SPIN_ROUNDS {
-            if let Some(held) = self.take(0) {
+            let held = self.take(0);
+            if held.is_some() {
                 return held;
             }
             relax();
         }
+        None
+    }
+
+    fn sleep(&self) -> HeldSlab<'_> {
         loop {
             // Others may sleep as well: whoever takes the bit from here on wakes the next one.
             if let Some(held) = self.take(SLEPT_FOR) {
@@ -226,6 +239,23 @@ mod tests {
         drop(held);
         drop(word.lock().noted_in(&holder));
         assert!(!holder.is_us());
+    }
+
+    #[test]
+    fn a_wait_counts_until_the_release() {
+        let word = LockWord::default();
+        std::thread::scope(|scope| {
+            let held = word.lock();
+            let waiter = scope.spawn(|| word.wait().1);
+            while word.0.load(Ordering::Relaxed) & SLEPT_FOR == 0 {
+                std::thread::yield_now();
+            }
+            let from = monotonic_ns();
+            while monotonic_ns() < from + 1_000 {}
+            drop(held);
+            let waited_ns = waiter.join().expect("the waiter gets the bit");
+            assert!(waited_ns >= 1_000, "it slept at least so long: {waited_ns}");
+        });
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::state::TakenChain;
 use crate::frame::{Links, Pfn};
 use crate::slab::misuse::not_in_use;
 use quarry_sys::percpu::{Lists, Object, SlotIndex};
+use quarry_sys::primitive::Ordering;
 use quarry_sys::report::entered_again;
 
 impl<P: Lists, E: Era<Word = LockWord>> SlowPath<P, E> for LockWord {
@@ -125,7 +126,9 @@ fn lock<'a, P: Lists, E: Era<Word = LockWord>>(
         if of.tables.used_slots().any(|slot| of.tables.holder(slot).is_us()) {
             entered_again();
         }
-        word.wait()
+        let (held, waited_ns) = word.wait();
+        of.node_of(slab).lock_bit_wait_ns.fetch_add(waited_ns, Ordering::Relaxed);
+        held
     });
     held.noted_in(of.tables.holder(slot))
 }

@@ -5,7 +5,7 @@
 //! no other slab of the node is like that.
 
 use crate::frame::{DOWN, FrameTable, FreshZero, GrowingArray, Link, Links, List, Pfn};
-use quarry_sys::lock::CountedLock;
+use quarry_sys::lock::{CountedLock, LockStats};
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -56,6 +56,8 @@ pub struct Node {
     /// Slabs taken from the page allocator, and given back.
     pub(super) slabs_allocated: AtomicU64,
     pub(super) slabs_freed: AtomicU64,
+    /// Sum of the times that threads waited for lock bits of its slabs, in nanoseconds.
+    pub(super) lock_bit_wait_ns: AtomicU64,
     /// True for the numbers of caches that there are, or were.
     taken_up: AtomicBool,
 }
@@ -67,6 +69,7 @@ impl Default for Node {
             nr_partial: AtomicU32::new(0),
             slabs_allocated: AtomicU64::new(0),
             slabs_freed: AtomicU64::new(0),
+            lock_bit_wait_ns: AtomicU64::new(0),
             taken_up: AtomicBool::new(false),
         }
     }
@@ -81,7 +84,14 @@ impl Node {
     pub(super) fn take_up(&self) -> bool {
         self.slabs_allocated.store(0, Ordering::Relaxed);
         self.slabs_freed.store(0, Ordering::Relaxed);
+        self.lock_bit_wait_ns.store(0, Ordering::Relaxed);
         self.taken_up.swap(true, Ordering::Relaxed)
+    }
+
+    /// The time that threads waited for lock bits of its slabs, and no other count.
+    pub(super) fn lock_bit_waits(&self) -> LockStats {
+        let wait_ns = self.lock_bit_wait_ns.load(Ordering::Relaxed);
+        LockStats { wait_ns, ..LockStats::default() }
     }
 
     /// Visits the list lock.

@@ -8,9 +8,8 @@ use super::state::{SlabWord, TakenChain};
 use crate::frame::Pfn;
 use quarry_sys::percpu::{Lists, Object, SlotIndex};
 
-/// Operations on slabs that are more than a look at the CPU's cell. `misses` counts what other
-/// threads got in the way: compare-and-swaps that
-/// failed, or lock bits that were found held.
+/// Operations on slabs that are more than a look at the CPU's cell. `misses` counts where other
+/// threads were in the way: compare-and-swaps that failed, or lock bits that were found held.
 pub trait SlowPath<P: Lists, E: Era<Word = Self>>: SlabWord {
     /// Takes over what has been freed into a slab that a guard named, if it is still frozen and the
     /// cache's (`ALLOC_REFILL`).

@@ -34,6 +34,7 @@ impl<P: Lists, E: Era> SlubCache<'_, P, E> {
             self.count_list(&list, node.nr_partial(), &mut free);
             drop(list);
             stats.list_lock += node.list.stats();
+            stats.slab_lock += node.lock_bit_waits();
         }
         for slot in self.tables.used_slots() {
             let cpu = self.cpu(slot);

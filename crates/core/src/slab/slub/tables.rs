@@ -143,6 +143,9 @@ impl<W: SlabWord> Tables<W> {
                 sum += self.cpu(cache.id(), slot).slab_lock_stats();
             }
         }
+        for cache in caches.iter() {
+            self.nodes(cache.id()).for_each(|node| sum += node.lock_bit_waits());
+        }
         sum
     }
 

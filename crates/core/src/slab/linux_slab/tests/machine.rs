@@ -64,6 +64,7 @@ impl Machine {
             cache_slice_bytes: 2 << 20,
             faults: FaultPolicy { populate: false, huge: false },
             pcp: PcpPolicy::named("v6.7").expect("a page policy"),
+            for_comparison: false,
             free_list: FreeListPolicy::OneSection,
         };
         Self {
