@@ -1,7 +1,7 @@
 //! The policy: what a stack asks of it.
 
 use super::bundle;
-use super::tables::{LateTables, Tables};
+use super::tables::{CpuCache, LateTables, Tables};
 use super::traffic::Miss;
 use crate::frame::Pfn;
 use crate::slab::barn::Traffic as Exchanges;
@@ -108,7 +108,7 @@ impl<P: Arrays> SlabPolicy<P> for Slam {
 
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
         let tables = self.tables.build(context, cache.id())?;
-        tables.cpus(cache.id()).for_each(|cpu| cpu.traffic.reset());
+        tables.cpus(cache.id()).for_each(CpuCache::restart);
         self.sheaf.create(context, cache)
     }
 

@@ -60,6 +60,20 @@ impl CpuCache {
         mode
     }
 
+    /// Starts as for a new cache: mode array, nothing counted. No bundle waits for the CPU.
+    pub(super) fn restart(&self) {
+        self.traffic.reset();
+        for counter in [
+            &self.alloc_slow,
+            &self.free_slow,
+            &self.batched_in,
+            &self.batched_out,
+            &self.changes,
+        ] {
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// All that wait for the CPU, the first one first: objects that have just been freed elsewhere
     /// are warmer than a stock.
     pub(super) fn stocks(&self) -> [&Stock; 3] {
