@@ -27,7 +27,7 @@ use crate::pcp::PageAllocator;
 use core::mem::MaybeUninit;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
-use quarry_sys::os::{OsError, OsResult};
+use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, Push, SlotIndex, WIDE_PLACES};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
@@ -660,12 +660,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         own.barns.configure(context, BARN_OBJECTS, cache.stride())?;
         let (area, array) = (context.percpu.area(), cache.id().array());
         let (narrow, wide) = own.width.set(cache.stride());
-        let others = MAX_CACHES - 1 - context.caches.count().max(cache.id().index());
-        match area.define(array, narrow.min(area.fair_capacity(others))) {
-            Err(OsError(libc::EEXIST)) => area.define_again(array, narrow)?,
-            defined => defined?,
-        }
-        area.weigh(array, cache.stride());
+        context.define_array(cache, narrow)?;
         area.define_wide(array, wide);
         own.start(context.percpu.usage(array).operations);
         Ok(())

@@ -4,6 +4,7 @@ use super::cache::{SlabCache, tuning, written};
 use super::estimate;
 use super::records::BYTES_PER_FRAME;
 use super::tables::{LateTables, Tables};
+use super::tuning::Tuning;
 use crate::frame::{MetadataKind, Pfn};
 use crate::slab::cache::{Cache, CacheId, SlabLayout};
 use crate::slab::context::SlabContext;
@@ -15,7 +16,7 @@ use crate::slab::stats::SlabStats;
 use core::mem::MaybeUninit;
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
-use quarry_sys::os::{OsError, OsResult};
+use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, Push, SlotIndex};
 use quarry_sys::primitive::{AtomicBool, Ordering};
 
@@ -109,14 +110,9 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
 
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
         let tables = self.tables.build(context)?;
-        let (area, array) = (context.percpu.area(), cache.id().array());
+        let array = cache.id().array();
+        context.define_array(cache, Tuning::wanted_limit(cache.stride()))?;
         let tuning = tuning(context, cache);
-        match area.define(array, tuning.limit) {
-            // An earlier cache had the number: its array is as long as it was.
-            Err(OsError(libc::EEXIST)) | Ok(()) => {}
-            Err(error) => return Err(error),
-        }
-        area.weigh(array, cache.stride());
         let nodes = tables.nodes();
         self.has_nodes.store(nodes > 1, Ordering::Relaxed);
         let cpus = context.declared_cpus.div_ceil(nodes as u32);
