@@ -40,8 +40,8 @@ impl<P: PerCpu> SlabContext<'_, P> {
     }
 
     /// Gives the array of a new cache room for `wanted` objects in every slot, or for fewer, so that
-    /// the caches that may come later find room for a few, too. Where an earlier cache had the
-    /// number, its array has room for as many as were defined then at most.
+    /// caches that may come later find room for a few, too. Where an earlier cache had the number,
+    /// it has room for as many at most as were defined for that one.
     ///
     /// # Errors
     /// `EBUSY` where a slot has not lost the room that it had for the earlier cache.

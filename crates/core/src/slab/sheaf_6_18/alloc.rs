@@ -1,7 +1,8 @@
 //! Where objects come from once `main` is empty.
 
-use super::cache::{View, count, written};
+use super::cache::{View, count};
 use super::sheaf::Sheaf;
+use crate::slab::buffer::written;
 use core::mem::MaybeUninit;
 use quarry_sys::percpu::{Arrays, Object};
 

@@ -10,7 +10,6 @@ use crate::slab::barns::home;
 use crate::slab::bitmap_slabs::BitmapSlabs;
 use crate::slab::cache::Cache;
 use crate::slab::context::SlabContext;
-use core::mem::MaybeUninit;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
@@ -54,15 +53,6 @@ pub(super) struct SheafCache {
 
 pub(super) fn count(counter: &AtomicU64, by: usize) {
     counter.fetch_add(by as u64, Ordering::Relaxed);
-}
-
-/// Objects of a buffer whose front has been written.
-///
-/// # Safety
-/// The first `count` elements are initialised.
-pub(super) unsafe fn written(buffer: &[MaybeUninit<Object>], count: usize) -> &[Object] {
-    // SAFETY: MaybeUninit<T> has the layout of T, and the caller vouches for the front.
-    unsafe { core::slice::from_raw_parts(buffer[..count].as_ptr().cast(), count) }
 }
 
 impl SheafCache {

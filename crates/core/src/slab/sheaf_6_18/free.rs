@@ -1,9 +1,10 @@
 //! Where objects go once `main` is full.
 
 use super::barn::NotReplaced;
-use super::cache::{View, count, written};
+use super::cache::{View, count};
 use super::capacity;
 use super::sheaf::Sheaf;
+use crate::slab::buffer::written;
 use crate::slab::misuse::not_in_use;
 use core::mem::MaybeUninit;
 use quarry_sys::percpu::{Arrays, Object, Push};

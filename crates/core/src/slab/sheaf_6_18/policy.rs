@@ -1,11 +1,12 @@
 //! The policy: what a stack asks of it, handed to the cache that it is about.
 
-use super::cache::{SheafCache, View, count, written};
+use super::cache::{SheafCache, View, count};
 use super::capacity;
 use super::pool::Pool;
 use super::sheaf::Sheaf;
 use crate::frame::Pfn;
 use crate::slab::bitmap_slabs::BitmapSlabs;
+use crate::slab::buffer::written;
 use crate::slab::cache::{Cache, CacheId, MAX_CACHES, SlabLayout};
 use crate::slab::context::SlabContext;
 use crate::slab::glance::Glance;

@@ -5,11 +5,11 @@ use super::exchange::Buffer;
 use super::policy::{Slam, SlamCache};
 use super::stock::{Chain, Stock};
 use super::tables::CpuCache;
+use crate::slab::buffer::written;
 use crate::slab::cache::Cache;
 use crate::slab::cache_limits::CacheLimits;
 use crate::slab::context::SlabContext;
 use crate::slab::reclaim::{Idle, Reclaim};
-use crate::slab::sheaf::written;
 use core::mem::MaybeUninit;
 use quarry_sys::percpu::{Arrays, Object};
 

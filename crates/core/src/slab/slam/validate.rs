@@ -3,8 +3,8 @@
 use super::bundle;
 use super::policy::{Slam, SlamCache};
 use super::stock::Stock;
+use crate::slab::buffer::written;
 use crate::slab::context::SlabContext;
-use crate::slab::sheaf::written;
 use core::mem::MaybeUninit;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::percpu::{Arrays, Object};
