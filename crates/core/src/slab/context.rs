@@ -39,7 +39,7 @@ impl<P: PerCpu> SlabContext<'_, P> {
         Pfn((offset >> FRAME_SHIFT) as u32).align_down(cache.order())
     }
 
-    /// Gives the array of a new cache room for `wanted` objects in every slot, or for fewer, so that
+    /// Gives the array of a new cache room for `wanted` objects in every slot, or fewer, so that
     /// caches that may come later find room for a few, too. Where an earlier cache had the number,
     /// it has room for as many at most as were defined for that one.
     ///
