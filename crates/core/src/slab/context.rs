@@ -1,11 +1,12 @@
 //! The parts of a stack that slab policies use.
 
-use super::cache::Cache;
+use super::cache::{Cache, MAX_CACHES};
 use super::cache_limits::CacheLimits;
 use super::mechanisms::Mechanisms;
 use super::table::CacheTable;
 use crate::frame::{FRAME_SHIFT, Metadata, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use crate::pcp::PageAllocator;
+use quarry_sys::os::{OsError, OsResult};
 use quarry_sys::percpu::{Object, PerCpu};
 
 /// Objects that one slow-path step moves at most: the size of its buffer on the stack.
@@ -36,6 +37,23 @@ impl<P: PerCpu> SlabContext<'_, P> {
         let base = self.pages.arena().base().as_ptr() as usize;
         let offset = object.as_ptr() as usize - base;
         Pfn((offset >> FRAME_SHIFT) as u32).align_down(cache.order())
+    }
+
+    /// Gives the array of a new cache room for `wanted` objects in every slot, or fewer, so that
+    /// caches that may come later find room for a few, too. Where an earlier cache had the number,
+    /// it has room for as many at most as were defined for that one.
+    ///
+    /// # Errors
+    /// `EBUSY` where a slot has not lost the room that it had for the earlier cache.
+    pub(super) fn define_array(&self, cache: &Cache, wanted: usize) -> OsResult<()> {
+        let (area, array) = (self.percpu.area(), cache.id().array());
+        let others = MAX_CACHES - 1 - self.caches.count().max(cache.id().index());
+        match area.define(array, wanted.min(area.fair_capacity(others))) {
+            Err(OsError(libc::EEXIST)) => area.define_again(array, wanted)?,
+            defined => defined?,
+        }
+        area.weigh(array, cache.stride());
+        Ok(())
     }
 
     /// The slabs of a cache, each by its first frame, for checks and reports: exact only while no

@@ -11,19 +11,20 @@
 //! ```text
 //! stats    mechanisms    params -> cache, cache_limits -> table, reclaim -> context, misuse
 //!          -> glance -> policy -> remaining
-//! parts    populating -> bitmap_slabs    barn -> barns    batch    width
-//! policies sheaf -> slam    sheaf_6_18    slub    linux_slab    slqb
+//! parts    buffer    late    populating -> bitmap_slabs    barn -> barns    width
+//! policies sheaf_cache -> sheaf -> slam    sheaf_6_18    slub    linux_slab    slqb
 //! registry
 //! ```
 
 mod barn;
 mod barns;
-mod batch;
 mod bitmap_slabs;
+mod buffer;
 mod cache;
 mod cache_limits;
 mod context;
 mod glance;
+mod late;
 mod linux_slab;
 mod mechanisms;
 mod misuse;
@@ -35,6 +36,7 @@ mod registry;
 mod remaining;
 mod sheaf;
 mod sheaf_6_18;
+mod sheaf_cache;
 mod slam;
 mod slqb;
 mod slub;

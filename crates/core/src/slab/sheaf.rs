@@ -9,10 +9,10 @@
 //! bursts than two sheaves, gets an array for such bursts; so does one that exchanges much with
 //! the barn, so that larger sheaves pay. It stays until the array is drained.
 
-use super::barn::{Barn, Traffic};
-use super::barns::{Barns, home};
-use super::batch::{is_among, written};
+use super::barn::Traffic;
+use super::barns::home;
 use super::bitmap_slabs::BitmapSlabs;
+use super::buffer::{is_among, sort_out, written};
 use super::cache::{Cache, CacheId, MAX_CACHES, SlabLayout};
 use super::cache_limits::CacheLimits;
 use super::context::{MAX_BATCH, SlabContext};
@@ -21,22 +21,18 @@ use super::misuse::not_in_use;
 use super::params::CacheParams;
 use super::policy::SlabPolicy;
 use super::reclaim::{Idle, Reclaim};
+use super::sheaf_cache::{SheafCache, count};
 use super::stats::SlabStats;
-use super::width::{Means, Miss, WIDE_SHEAF, Width};
+use super::width::{Means, Miss, WIDE_SHEAF};
 use crate::frame::{NodeId, Pfn};
 use crate::pcp::PageAllocator;
 use core::mem::MaybeUninit;
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
-use quarry_sys::os::{OsError, OsResult};
+use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, Push, SlotIndex, WIDE_PLACES};
-use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
+use quarry_sys::primitive::Ordering;
 
-/// Most bytes of objects that a CPU takes from slabs at a time. Most of these objects are
-/// untouched: those taken and not needed would be handed out later in place of objects that are in
-/// memory. (Doubling the number each time while no CPU runs full saved nothing where a heap grows,
-/// and page faults rose by a quarter.)
-const REFILL_BYTES: usize = 32 << 10;
 /// Most objects in a barn: the pointers to them take 32 KiB. Where objects are large, the bound on
 /// the bytes of all barns is reached first.
 const BARN_OBJECTS: usize = 4096;
@@ -49,126 +45,6 @@ const PRESSED_STEP_OBJECTS: usize = 2048;
 const SLOT_WIDE_BYTES: usize = 4 << 20;
 /// Bytes of empty slabs that a cache may hold.
 const EMPTY_BYTES: usize = 512 << 10;
-
-/// One cache's part of the policy.
-struct SheafCache {
-    barns: Barns,
-    slabs: BitmapSlabs,
-    width: Width,
-    /// Empty slabs that the cache may hold.
-    keep_empty: AtomicU32,
-    /// Requests that went past the barn, which has not counted them.
-    alloc_slow: AtomicU64,
-    free_slow: AtomicU64,
-    /// Objects of bulk requests that came out of slots, and that went into them.
-    bulk_alloc_fast: AtomicU64,
-    bulk_free_fast: AtomicU64,
-    /// Objects that entered and left slots in batches past the barn, for the count of single
-    /// operations.
-    batched_in: AtomicU64,
-    batched_out: AtomicU64,
-    /// Single operations that the arrays had counted for a cache that is gone.
-    operations_before: AtomicU64,
-}
-
-impl SheafCache {
-    const fn new() -> Self {
-        Self {
-            barns: Barns::new(),
-            slabs: BitmapSlabs::new(),
-            width: Width::new(),
-            keep_empty: AtomicU32::new(0),
-            alloc_slow: AtomicU64::new(0),
-            free_slow: AtomicU64::new(0),
-            bulk_alloc_fast: AtomicU64::new(0),
-            bulk_free_fast: AtomicU64::new(0),
-            batched_in: AtomicU64::new(0),
-            batched_out: AtomicU64::new(0),
-            operations_before: AtomicU64::new(0),
-        }
-    }
-
-    /// Counts from 0 on: `operations` were counted for a cache that had this number before.
-    fn start(&self, operations: u64) {
-        for counter in [
-            &self.alloc_slow,
-            &self.free_slow,
-            &self.bulk_alloc_fast,
-            &self.bulk_free_fast,
-            &self.batched_in,
-            &self.batched_out,
-        ] {
-            counter.store(0, Ordering::Relaxed);
-        }
-        self.operations_before.store(operations, Ordering::Relaxed);
-        self.slabs.start();
-    }
-
-    /// Objects that a CPU takes from slabs at a time.
-    fn refill(&self, cache: &Cache) -> usize {
-        (REFILL_BYTES / cache.stride()).clamp(1, self.width.narrow_sheaf())
-    }
-
-    /// Gives up to a batch of the barns, that of the first node first, to the slabs, which keep at
-    /// most `keep` empty ones; returns the number of objects.
-    fn empty_barns<P: Arrays>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        keep: u32,
-    ) -> usize {
-        let give = |barn| self.empty_barn(context, cache, (barn, MAX_BATCH), keep);
-        self.barns.all().map(give).find(|taken| *taken > 0).unwrap_or(0)
-    }
-
-    /// The same for one barn, which gives `most`.
-    fn empty_barn<P: Arrays>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: &Cache,
-        (barn, most): (&Barn, usize),
-        keep: u32,
-    ) -> usize {
-        let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
-        let taken = barn.take(context.limits, &mut buffer[..most.min(MAX_BATCH)]);
-        // SAFETY: take wrote the first `taken` elements.
-        let sheaf = unsafe { written(&buffer, taken) };
-        self.slabs.free(context, cache, sheaf, keep);
-        taken
-    }
-
-    fn keep_empty(&self) -> u32 {
-        self.keep_empty.load(Ordering::Relaxed)
-    }
-}
-
-fn count(counter: &AtomicU64, by: usize) {
-    counter.fetch_add(by as u64, Ordering::Relaxed);
-}
-
-/// Moves the objects that are not `ours` from `objects` to the front of `others`, which has room
-/// for all, and closes the gaps. Returns how many were moved.
-///
-/// # Safety
-/// `objects` are initialised.
-unsafe fn sort_out(
-    objects: &mut [MaybeUninit<Object>],
-    others: &mut [MaybeUninit<Object>],
-    ours: impl Fn(Object) -> bool,
-) -> usize {
-    let mut moved = 0;
-    for index in 0..objects.len() {
-        // SAFETY: the caller vouches for it, and what was copied to the front was initialised.
-        let object = unsafe { objects[index].assume_init() };
-        if ours(object) {
-            objects[index - moved].write(object);
-        } else {
-            others[moved].write(object);
-            moved += 1;
-        }
-    }
-    moved
-}
 
 /// The policy; see the module.
 pub struct Sheaf {
@@ -647,12 +523,7 @@ impl<P: Arrays> SlabPolicy<P> for Sheaf {
         own.barns.configure(context, BARN_OBJECTS, cache.stride())?;
         let (area, array) = (context.percpu.area(), cache.id().array());
         let (narrow, wide) = own.width.set(cache.stride());
-        let others = MAX_CACHES - 1 - context.caches.count().max(cache.id().index());
-        match area.define(array, narrow.min(area.fair_capacity(others))) {
-            Err(OsError(libc::EEXIST)) => area.define_again(array, narrow)?,
-            defined => defined?,
-        }
-        area.weigh(array, cache.stride());
+        context.define_array(cache, narrow)?;
         area.define_wide(array, wide);
         own.start(context.percpu.usage(array).operations);
         Ok(())

@@ -444,38 +444,44 @@ fn used_again<S: SlabPolicy<VirtualSlots> + 'static>() {
 }
 
 fn all_numbers<S: SlabPolicy<VirtualSlots> + 'static>() {
-    let options = StackOptions { heap: true, ..small() };
-    let bed = PolicyBed::<S>::new(Backing::Fake, 4096, 2, &options);
-    let unmerged = CacheOptions { unmerged: true, ..CacheOptions::default() };
-    let create = |size| {
-        let params = CacheParams { size, align: 16 };
-        // SAFETY: there is no constructor.
-        unsafe { bed.stack.create_cache_with("many", &params, &unmerged) }
-    };
-    for _ in 0..2 {
-        let mut caches = Vec::new();
-        let refused = loop {
-            match create(16 + 48 * caches.len()) {
-                Ok(id) => caches.push(id),
-                Err(error) => break error,
-            }
-        };
-        assert_eq!(refused, OsError(libc::ENOSPC));
-        assert_eq!(caches.len(), MAX_CACHES - 1 - classes::COUNT);
-        for id in &caches {
-            let cache = bed.stack.cache(*id);
-            let objects: Vec<_> = (0..100).map(|_| cache.alloc().expect("memory")).collect();
-            // SAFETY: they were just allocated, and are freed once.
-            objects.iter().for_each(|object| unsafe { cache.free(*object) });
-            assert!(cache.stats().frees() == 100);
+    // Objects of all sizes, or small ones only, which have the longest arrays.
+    for step in [48, 0] {
+        let options = StackOptions { heap: true, ..small() };
+        let bed = PolicyBed::<S>::new(Backing::Fake, 4096, 2, &options);
+        // The second caches take the numbers of the first.
+        for _ in 0..2 {
+            come_and_go(&bed, step);
         }
-        assert_eq!(bed.stack.validate(), Ok(()));
-        for id in caches {
-            // SAFETY: the test has one thread, and uses no cache that is gone.
-            assert_eq!(unsafe { bed.stack.destroy_cache(id) }, Ok(()));
-        }
-        assert_eq!(bed.stack.validate(), Ok(()));
     }
+}
+
+/// Creates caches as long as there are numbers, each `step` bytes larger, uses and destroys them.
+fn come_and_go<S: SlabPolicy<VirtualSlots> + 'static>(bed: &PolicyBed<S>, step: usize) {
+    let unmerged = CacheOptions { unmerged: true, ..CacheOptions::default() };
+    let mut caches = Vec::new();
+    let refused = loop {
+        let params = CacheParams { size: 64 + step * caches.len(), align: 16 };
+        // SAFETY: there is no constructor.
+        match unsafe { bed.stack.create_cache_with("many", &params, &unmerged) } {
+            Ok(id) => caches.push(id),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, OsError(libc::ENOSPC));
+    assert_eq!(caches.len(), MAX_CACHES - 1 - classes::COUNT);
+    for id in &caches {
+        let cache = bed.stack.cache(*id);
+        let objects: Vec<_> = (0..100).map(|_| cache.alloc().expect("memory")).collect();
+        // SAFETY: they were just allocated, and are freed once.
+        objects.iter().for_each(|object| unsafe { cache.free(*object) });
+        assert_eq!(cache.stats().frees(), 100);
+    }
+    assert_eq!(bed.stack.validate(), Ok(()));
+    for id in caches {
+        // SAFETY: the test has one thread, and uses no cache that is gone.
+        assert_eq!(unsafe { bed.stack.destroy_cache(id) }, Ok(()));
+    }
+    assert_eq!(bed.stack.validate(), Ok(()));
 }
 
 /// Caches that may come later take nothing from those of `malloc`.

@@ -137,6 +137,26 @@ fn caches_and_cpus_have_modes_of_their_own() {
     bed.assert_empty(&[id, other]);
 }
 
+/// A cache that takes the number of another one starts in mode array, and counts from 0.
+#[test]
+fn a_number_that_is_used_again_starts_anew() {
+    let (bed, id) = bed();
+    bursts(&bed, id, 6, LONG);
+    hand_over(&bed, id, 10);
+    assert!(stats(&bed, id).mode_changes > 0);
+    // SAFETY: the test has one thread, and uses no object any more.
+    assert_eq!(unsafe { bed.stack.destroy_cache(id) }, Ok(()));
+    let again = bed.stack.create_cache("again", &CacheParams { size: SIZE, align: 16 });
+    assert_eq!(again, Ok(id), "the number is free");
+    let new = stats(&bed, id);
+    assert_eq!((new.allocs(), new.frees(), new.mode_changes), (0, 0, 0), "{new:?}");
+    let objects = allocate(&bed, id, LONG);
+    free(&bed, id, objects);
+    let counts = stats(&bed, id);
+    assert_eq!((counts.allocs(), counts.frees()), (LONG as u64, LONG as u64), "{counts:?}");
+    bed.assert_empty(&[id]);
+}
+
 #[test]
 fn every_mode_alone_agrees_with_the_oracle() {
     for mode in [SlamMode::Array, SlamMode::Linked, SlamMode::Remote] {

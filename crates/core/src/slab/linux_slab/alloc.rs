@@ -1,10 +1,11 @@
 //! What happens when a CPU's array is empty: `cache_alloc_refill`, `cache_grow` and
 //! `fallback_alloc` of Linux 2.6.36.
 
-use super::cache::{SlabCache, written};
+use super::cache::SlabCache;
 use super::tuning::MOST_LIMIT;
 use crate::frame::{FRAME_BYTES, MigrateType, NodeId, Order, Pfn};
 use crate::pcp::{AllocFlags, PageRequest};
+use crate::slab::buffer::written;
 use core::mem::MaybeUninit;
 use quarry_sys::percpu::{Arrays, Object, SlotIndex};
 

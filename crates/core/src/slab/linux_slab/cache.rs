@@ -9,7 +9,6 @@ use crate::frame::{NodeId, Pfn};
 use crate::slab::barns::home;
 use crate::slab::cache::Cache;
 use crate::slab::context::SlabContext;
-use core::mem::MaybeUninit;
 use quarry_sys::percpu::{ArrayId, Arrays, Limits, Object, SlotIndex};
 use quarry_sys::primitive::Ordering;
 
@@ -167,15 +166,7 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
 
 /// The sizes of a cache's arrays in a stack.
 pub(super) fn tuning<P: Arrays>(context: &SlabContext<'_, P>, cache: &Cache) -> Tuning {
-    let tuning = Tuning::of(cache.stride(), context.declared_cpus);
+    let most = context.percpu.area().capacity(cache.id().array());
+    let tuning = Tuning::of(cache.stride(), context.declared_cpus, most);
     Tuning { shared: if context.mechanisms.shared { tuning.shared } else { 0 }, ..tuning }
-}
-
-/// Objects of a buffer whose front has been written.
-///
-/// # Safety
-/// The first `count` elements are initialised.
-pub(super) unsafe fn written(buffer: &[MaybeUninit<Object>], count: usize) -> &[Object] {
-    // SAFETY: MaybeUninit<T> has the layout of T, and the caller vouches for the front.
-    unsafe { core::slice::from_raw_parts(buffer[..count].as_ptr().cast(), count) }
 }

@@ -2,9 +2,10 @@
 //! `cache_free_alien` of Linux 2.6.36.
 
 use super::alien::Freed;
-use super::cache::{SlabCache, written};
+use super::cache::SlabCache;
 use super::tuning::MOST_LIMIT;
 use crate::frame::NodeId;
+use crate::slab::buffer::written;
 use crate::slab::misuse::not_in_use;
 use core::mem::MaybeUninit;
 use quarry_sys::percpu::{Arrays, Object, Push, SlotIndex};

@@ -1,13 +1,16 @@
 //! The policy: what a stack asks of it, handed to the cache that it is about.
 
-use super::cache::{SlabCache, tuning, written};
+use super::cache::{SlabCache, tuning};
 use super::estimate;
 use super::records::BYTES_PER_FRAME;
-use super::tables::{LateTables, Tables};
+use super::tables::Tables;
+use super::tuning::Tuning;
 use crate::frame::{MetadataKind, Pfn};
+use crate::slab::buffer::written;
 use crate::slab::cache::{Cache, CacheId, SlabLayout};
 use crate::slab::context::SlabContext;
 use crate::slab::glance::Glance;
+use crate::slab::late::Late;
 use crate::slab::params::CacheParams;
 use crate::slab::policy::SlabPolicy;
 use crate::slab::reclaim::{Idle, Reclaim};
@@ -15,13 +18,13 @@ use crate::slab::stats::SlabStats;
 use core::mem::MaybeUninit;
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
-use quarry_sys::os::{OsError, OsResult};
+use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Arrays, LOOKED_AT, Object, Push, SlotIndex};
 use quarry_sys::primitive::{AtomicBool, Ordering};
 
 /// SLAB of Linux 2.6.3x: see the module.
 pub struct LinuxSlab {
-    tables: LateTables,
+    tables: Late<Tables>,
     /// The stack has several nodes, so that a free has to look whose memory it is.
     has_nodes: AtomicBool,
 }
@@ -100,7 +103,7 @@ impl<P: Arrays> Glance<P> for LinuxSlab {
 
 impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
     const NAME: &'static str = "slab";
-    const NEW: Self = Self { tables: LateTables::new(), has_nodes: AtomicBool::new(false) };
+    const NEW: Self = Self { tables: Late::new(), has_nodes: AtomicBool::new(false) };
     const BYTES_PER_FRAME: usize = BYTES_PER_FRAME;
 
     fn layout(params: &CacheParams, _declared_cpus: u32) -> SlabLayout {
@@ -108,15 +111,10 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
     }
 
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
-        let tables = self.tables.build(context)?;
-        let (area, array) = (context.percpu.area(), cache.id().array());
+        let tables = self.tables.build(|| Tables::reserve(context))?;
+        let array = cache.id().array();
+        context.define_array(cache, Tuning::wanted_limit(cache.stride()))?;
         let tuning = tuning(context, cache);
-        match area.define(array, tuning.limit) {
-            // An earlier cache had the number: its array is as long as it was.
-            Err(OsError(libc::EEXIST)) | Ok(()) => {}
-            Err(error) => return Err(error),
-        }
-        area.weigh(array, cache.stride());
         let nodes = tables.nodes();
         self.has_nodes.store(nodes > 1, Ordering::Relaxed);
         let cpus = context.declared_cpus.div_ceil(nodes as u32);

@@ -5,9 +5,10 @@
 //! it finds that the time has come: a CPU whose program is at work comes to one, and for those of
 //! idle ones `Reclaim::Idle` comes.
 
-use super::cache::{SlabCache, written};
+use super::cache::SlabCache;
 use super::tuning::{MOST_LIMIT, REAP_CPU_NS, REAP_LISTS_NS, reaped_objects, reaped_slabs};
 use crate::frame::NodeId;
+use crate::slab::buffer::written;
 use core::mem::MaybeUninit;
 use quarry_sys::percpu::{Arrays, SlotIndex};
 use quarry_sys::primitive::Ordering;

@@ -8,12 +8,10 @@ use crate::frame::{FreshZero, NodeId, OsArray};
 use crate::slab::cache::{CacheId, MAX_CACHES};
 use crate::slab::context::SlabContext;
 use crate::slab::table::CacheTable;
-use core::cell::UnsafeCell;
-use core::mem::MaybeUninit;
 use quarry_sys::locks::Visit;
-use quarry_sys::os::{Os, OsResult};
+use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
-use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use quarry_sys::primitive::{AtomicU32, AtomicU64};
 
 /// The reaper of one slot.
 #[derive(Default)]
@@ -40,7 +38,11 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    fn reserve(os: &'static dyn Os, frames: usize, slots: usize, nodes: usize) -> OsResult<Self> {
+    /// Reserves the arrays for a stack.
+    pub(super) fn reserve<P: PerCpu>(context: &SlabContext<'_, P>) -> OsResult<Self> {
+        let (os, frames) = (context.pages.arena().os(), context.pages.arena().frames() as usize);
+        let slots = context.percpu.area().slots() as usize;
+        let nodes = context.pages.zones().all().count();
         let aliens = match nodes {
             1 => None,
             _ => Some(OsArray::zeroed(os, MAX_CACHES * nodes * nodes)?),
@@ -100,55 +102,6 @@ impl Tables {
         for cache in caches.iter() {
             self.node_ids().for_each(|node| self.node(cache.id(), node).visit_locks(visit));
             self.aliens(cache.id()).for_each(|(_, aliens)| aliens.visit_locks(visit));
-        }
-    }
-}
-
-/// The tables of a policy, from its first cache on; nothing before is all zero bytes.
-pub(super) struct LateTables {
-    tables: UnsafeCell<MaybeUninit<Tables>>,
-    ready: AtomicBool,
-}
-
-// SAFETY: `tables` is written once by `build` before `ready` is set with release ordering, and read
-// only after `ready` was seen; what it holds may be shared.
-unsafe impl Sync for LateTables {}
-// SAFETY: nothing in the tables belongs to a thread.
-unsafe impl Send for LateTables {}
-
-impl LateTables {
-    pub(super) const fn new() -> Self {
-        Self { tables: UnsafeCell::new(MaybeUninit::uninit()), ready: AtomicBool::new(false) }
-    }
-
-    /// Reserves the tables at the first call. One thread at a time: the table of caches sees to it.
-    pub(super) fn build<P: PerCpu>(&self, context: &SlabContext<'_, P>) -> OsResult<&Tables> {
-        if self.get().is_none() {
-            let arena = context.pages.arena();
-            let slots = context.percpu.area().slots() as usize;
-            let nodes = context.pages.zones().all().count();
-            let tables = Tables::reserve(arena.os(), arena.frames() as usize, slots, nodes)?;
-            // SAFETY: no thread reads before `ready`, and only one builds.
-            unsafe { (*self.tables.get()).write(tables) };
-            self.ready.store(true, Ordering::Release);
-        }
-        Ok(self.get().expect("just built"))
-    }
-
-    /// The tables, if there is a cache.
-    pub(super) fn get(&self) -> Option<&Tables> {
-        // SAFETY: `ready` is set after the tables were written, and they never change again.
-        self.ready
-            .load(Ordering::Acquire)
-            .then(|| unsafe { (*self.tables.get()).assume_init_ref() })
-    }
-}
-
-impl Drop for LateTables {
-    fn drop(&mut self) {
-        if self.get().is_some() {
-            // SAFETY: written, and no other reference to what is being dropped exists.
-            unsafe { (*self.tables.get()).assume_init_drop() };
         }
     }
 }

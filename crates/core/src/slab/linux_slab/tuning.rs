@@ -39,23 +39,29 @@ pub(super) struct Tuning {
 }
 
 impl Tuning {
-    /// For objects that are `stride` bytes apart, on a machine of `cpus` CPUs. O(1).
-    pub(super) fn of(stride: usize, cpus: u32) -> Self {
-        let limit = match stride {
+    /// The limit of arrays of objects that are `stride` bytes apart, where slots have room. O(1).
+    pub(super) fn wanted_limit(stride: usize) -> usize {
+        match stride {
             _ if cfg!(quarry_model) => 4,
             131_073.. => 1,
             4097.. => 8,
             1025.. => 24,
             257.. => 54,
             _ => MOST_LIMIT,
-        };
+        }
+    }
+
+    /// For objects that are `stride` bytes apart, on a machine of `cpus` CPUs whose slots have room
+    /// for `most` of them. O(1).
+    pub(super) fn of(stride: usize, cpus: u32, most: usize) -> Self {
+        let limit = Self::wanted_limit(stride).min(most);
         let batch = limit.div_ceil(2);
         let is_shared = stride <= FRAME_BYTES && cpus > 1;
         Self {
             limit,
             batch,
             shared: if is_shared { SHARED_FACTOR * batch } else { 0 },
-            alien: limit.min(ALIEN_LIMIT),
+            alien: if limit > 1 { ALIEN_LIMIT } else { 1 },
         }
     }
 
@@ -104,18 +110,20 @@ mod tests {
             (131_072, [8, 4, 0]),
             (131_073, [1, 1, 0]),
         ] {
-            let Tuning { limit, batch, shared, alien } = Tuning::of(stride, 16);
+            let Tuning { limit, batch, shared, alien } = Tuning::of(stride, 16, usize::MAX);
             assert_eq!([limit, batch, shared], expected, "{stride} bytes");
-            assert_eq!(alien, limit.min(12), "{stride} bytes");
-            assert_eq!(Tuning::of(stride, 1).shared, 0, "one CPU shares with nobody");
+            assert_eq!(alien, if limit > 1 { 12 } else { 1 }, "{stride} bytes");
+            assert_eq!(Tuning::of(stride, 1, usize::MAX).shared, 0, "one CPU shares with nobody");
+            let Tuning { limit, batch, .. } = Tuning::of(stride, 16, 8);
+            assert_eq!((limit, batch), (expected[0].min(8), limit.div_ceil(2)), "of short arrays");
         }
     }
 
     #[test]
     fn what_is_kept_and_what_is_reaped() {
-        let small = Tuning::of(256, 16);
+        let small = Tuning::of(256, 16, usize::MAX);
         assert_eq!((small.refill(true), small.refill(false)), (60, 16));
-        let large = Tuning::of(8192, 16);
+        let large = Tuning::of(8192, 16, usize::MAX);
         assert_eq!((large.refill(true), large.refill(false)), (4, 4));
         assert_eq!(small.free_limit(8, 15), 9 * 60 + 15);
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use super::cache::{View, count};
 use super::sheaf::Sheaf;
-use crate::slab::batch::written;
+use crate::slab::buffer::written;
 use core::mem::MaybeUninit;
 use quarry_sys::percpu::{Arrays, Object};
 

@@ -8,11 +8,11 @@ use super::sheaf::Sheaf;
 use crate::frame::{FreshZero, NodeId};
 use crate::slab::barns::home;
 use crate::slab::bitmap_slabs::BitmapSlabs;
-use crate::slab::cache::{Cache, MAX_CACHES};
+use crate::slab::cache::Cache;
 use crate::slab::context::SlabContext;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
-use quarry_sys::os::{OsError, OsResult};
+use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{ArrayId, Arrays, Object, SlotIndex};
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
 
@@ -85,12 +85,7 @@ impl SheafCache {
         self.barns.build(context.metadata, context.pages.zones().all().count())?;
         let mut capacity = capacity::of(cache.stride(), cache.capacity());
         if capacity > 0 {
-            let others = MAX_CACHES - 1 - context.caches.count().max(cache.id().index());
-            match area.define(array, capacity.min(area.fair_capacity(others))) {
-                Err(OsError(libc::EEXIST)) => area.define_again(array, capacity)?,
-                defined => defined?,
-            }
-            area.weigh(array, cache.stride());
+            context.define_array(cache, capacity)?;
             // `main` is a sheaf: where slots have room for fewer objects, sheaves have, too.
             capacity = area.capacity(array);
         }

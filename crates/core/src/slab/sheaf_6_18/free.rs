@@ -4,7 +4,7 @@ use super::barn::NotReplaced;
 use super::cache::{View, count};
 use super::capacity;
 use super::sheaf::Sheaf;
-use crate::slab::batch::written;
+use crate::slab::buffer::written;
 use crate::slab::misuse::not_in_use;
 use core::mem::MaybeUninit;
 use quarry_sys::percpu::{Arrays, Object, Push};

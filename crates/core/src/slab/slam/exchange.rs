@@ -5,7 +5,7 @@ use super::policy::SlamCache;
 use super::stock::{Chain, Stock};
 use super::tables::CpuCache;
 use crate::frame::Pfn;
-use crate::slab::batch::{is_among, written};
+use crate::slab::buffer::{is_among, written};
 use crate::slab::cache_limits::CacheLimits;
 use crate::slab::misuse::not_in_use;
 use core::mem::MaybeUninit;

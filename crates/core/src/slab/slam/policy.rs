@@ -1,13 +1,14 @@
 //! The policy: what a stack asks of it.
 
 use super::bundle;
-use super::tables::{LateTables, Tables};
+use super::tables::Tables;
 use super::traffic::Miss;
 use crate::frame::Pfn;
 use crate::slab::barn::Traffic as Exchanges;
 use crate::slab::cache::{Cache, CacheId, SlabLayout};
 use crate::slab::context::SlabContext;
 use crate::slab::glance::Glance;
+use crate::slab::late::Late;
 use crate::slab::mechanisms::SlamMode;
 use crate::slab::misuse::not_in_use;
 use crate::slab::params::CacheParams;
@@ -30,7 +31,7 @@ const OWNED_STEP: usize = 16;
 pub struct Slam {
     /// Arrays, barns and slabs.
     pub(super) sheaf: Sheaf,
-    tables: LateTables,
+    tables: Late<Tables>,
 }
 
 /// One cache, with all that is needed to work on it.
@@ -100,15 +101,14 @@ impl<P: Arrays> Glance<P> for Slam {
 
 impl<P: Arrays> SlabPolicy<P> for Slam {
     const NAME: &'static str = "slam";
-    const NEW: Self = Self { sheaf: <Sheaf as SlabPolicy<P>>::NEW, tables: LateTables::new() };
+    const NEW: Self = Self { sheaf: <Sheaf as SlabPolicy<P>>::NEW, tables: Late::new() };
 
     fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout {
         <Sheaf as SlabPolicy<P>>::layout(params, declared_cpus)
     }
 
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
-        let tables = self.tables.build(context, cache.id())?;
-        tables.cpus(cache.id()).for_each(|cpu| cpu.traffic.reset());
+        self.tables.build(|| Tables::reserve(context))?.take_up(context, cache.id());
         self.sheaf.create(context, cache)
     }
 

@@ -5,7 +5,7 @@ use super::exchange::Buffer;
 use super::policy::{Slam, SlamCache};
 use super::stock::{Chain, Stock};
 use super::tables::CpuCache;
-use crate::slab::batch::written;
+use crate::slab::buffer::written;
 use crate::slab::cache::Cache;
 use crate::slab::cache_limits::CacheLimits;
 use crate::slab::context::SlabContext;

@@ -16,12 +16,11 @@ use crate::frame::{FreshZero, MetadataKind, OsArray};
 use crate::slab::cache::{CacheId, MAX_CACHES};
 use crate::slab::context::SlabContext;
 use crate::slab::mechanisms::SlamMode;
-use core::cell::UnsafeCell;
-use core::mem::{MaybeUninit, offset_of};
+use core::mem::offset_of;
 use quarry_sys::local;
-use quarry_sys::os::{Os, OsResult};
+use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
-use quarry_sys::primitive::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use quarry_sys::primitive::{AtomicU8, AtomicU64, Ordering};
 
 /// One cache's part of one slot: a line for the slot's own CPU, and one that others write, too.
 #[repr(C, align(64))]
@@ -60,6 +59,16 @@ impl CpuCache {
         mode
     }
 
+    /// Starts as for a new cache: mode array, nothing counted. No bundle waits for the CPU.
+    fn restart(&self) {
+        self.traffic.reset();
+        for counter in
+            [&self.alloc_slow, &self.free_slow, &self.batched_in, &self.batched_out, &self.changes]
+        {
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// All that wait for the CPU, the first one first: objects that have just been freed elsewhere
     /// are warmer than a stock.
     pub(super) fn stocks(&self) -> [&Stock; 3] {
@@ -72,15 +81,32 @@ pub(super) struct Tables {
     cells: OsArray<CpuCache>,
     used: OsArray<AtomicU8>,
     pub(super) owners: Owners,
+    /// A bit for each cache whose part is counted as metadata.
+    counted: [AtomicU64; MAX_CACHES.div_ceil(64)],
 }
 
 impl Tables {
-    fn reserve(os: &'static dyn Os, slots: usize) -> OsResult<Self> {
-        Ok(Self {
+    /// Reserves the arrays for a stack, and counts those that are not of one cache.
+    pub(super) fn reserve<P: PerCpu>(context: &SlabContext<'_, P>) -> OsResult<Self> {
+        let (os, slots) = (context.pages.arena().os(), context.percpu.area().slots() as usize);
+        let tables = Self {
             cells: OsArray::zeroed(os, MAX_CACHES * slots)?,
             used: OsArray::zeroed(os, slots)?,
             owners: Owners::reserve(os)?,
-        })
+            counted: [const { AtomicU64::new(0) }; MAX_CACHES.div_ceil(64)],
+        };
+        context.metadata.count(MetadataKind::CpuSlabs, slots + Owners::bytes());
+        Ok(tables)
+    }
+
+    /// Takes up a cache: counts its part as metadata, once for each number.
+    pub(super) fn take_up<P: PerCpu>(&self, context: &SlabContext<'_, P>, cache: CacheId) {
+        self.cpus(cache).for_each(CpuCache::restart);
+        let (word, bit) = (&self.counted[cache.index() / 64], 1 << (cache.index() % 64));
+        if word.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+            let bytes = self.used.len() * size_of::<CpuCache>();
+            context.metadata.count(MetadataKind::CpuSlabs, bytes);
+        }
     }
 
     /// A cache's part of a slot, which is used from then on.
@@ -108,70 +134,5 @@ impl Tables {
     /// A cache's parts of all slots that are used.
     pub(super) fn cpus(&self, cache: CacheId) -> impl Iterator<Item = &CpuCache> {
         self.slots().map(move |slot| self.look(cache, slot))
-    }
-}
-
-/// The tables of a policy, from its first cache on.
-pub(super) struct LateTables {
-    tables: UnsafeCell<MaybeUninit<Tables>>,
-    ready: AtomicBool,
-    /// A bit for each cache whose part is counted as metadata.
-    counted: [AtomicU64; MAX_CACHES.div_ceil(64)],
-}
-
-// SAFETY: `tables` is written once by `build` before `ready` is set with release ordering, and read
-// only after `ready` was seen; what it holds may be shared.
-unsafe impl Sync for LateTables {}
-// SAFETY: nothing in the tables belongs to a thread.
-unsafe impl Send for LateTables {}
-
-impl LateTables {
-    pub(super) const fn new() -> Self {
-        Self {
-            tables: UnsafeCell::new(MaybeUninit::uninit()),
-            ready: AtomicBool::new(false),
-            counted: [const { AtomicU64::new(0) }; MAX_CACHES.div_ceil(64)],
-        }
-    }
-
-    /// Reserves the tables at the first call, and counts the part of `cache`, once. One thread at a
-    /// time: the table of caches sees to it.
-    pub(super) fn build<P: PerCpu>(
-        &self,
-        context: &SlabContext<'_, P>,
-        cache: CacheId,
-    ) -> OsResult<&Tables> {
-        let slots = context.percpu.area().slots() as usize;
-        let count = |bytes| context.metadata.count(MetadataKind::CpuSlabs, bytes);
-        if self.get().is_none() {
-            let tables = Tables::reserve(context.pages.arena().os(), slots)?;
-            // SAFETY: no thread reads before `ready`, and only one builds.
-            unsafe { (*self.tables.get()).write(tables) };
-            self.ready.store(true, Ordering::Release);
-            count(slots + Owners::bytes());
-        }
-        let (word, bit) = (&self.counted[cache.index() / 64], 1 << (cache.index() % 64));
-        if word.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
-            count(slots * size_of::<CpuCache>());
-        }
-        Ok(self.get().expect("just built"))
-    }
-
-    /// The tables, if there is a cache.
-    #[inline]
-    pub(super) fn get(&self) -> Option<&Tables> {
-        // SAFETY: `ready` is set after the tables were written, and they never change again.
-        self.ready
-            .load(Ordering::Acquire)
-            .then(|| unsafe { (*self.tables.get()).assume_init_ref() })
-    }
-}
-
-impl Drop for LateTables {
-    fn drop(&mut self) {
-        if self.get().is_some() {
-            // SAFETY: written, and no other reference to what is being dropped exists.
-            unsafe { (*self.tables.get()).assume_init_drop() };
-        }
     }
 }

@@ -3,7 +3,7 @@
 use super::bundle;
 use super::policy::{Slam, SlamCache};
 use super::stock::Stock;
-use crate::slab::batch::written;
+use crate::slab::buffer::written;
 use crate::slab::context::SlabContext;
 use core::mem::MaybeUninit;
 use quarry_sys::broken::{Broken, Check};

@@ -3,11 +3,12 @@
 use super::cache::SlqbCache;
 use super::sizes;
 use super::slabs::BYTES_PER_FRAME;
-use super::tables::LateTables;
+use super::tables::Tables;
 use crate::frame::{MetadataKind, Pfn};
 use crate::slab::cache::{Cache, CacheId, SlabLayout};
 use crate::slab::context::SlabContext;
 use crate::slab::glance::Glance;
+use crate::slab::late::Late;
 use crate::slab::params::CacheParams;
 use crate::slab::policy::SlabPolicy;
 use crate::slab::reclaim::Reclaim;
@@ -20,13 +21,13 @@ use quarry_sys::percpu::{Lists, Object, Push};
 
 /// SLQB as of January 2009: a queue of objects per CPU, and remote queues between CPUs.
 pub struct Slqb {
-    tables: LateTables,
+    tables: Late<Tables>,
 }
 
 impl Slqb {
     /// The tables, if there is a cache.
     #[cfg(test)]
-    pub(super) fn tables(&self) -> Option<&super::tables::Tables> {
+    pub(super) fn tables(&self) -> Option<&Tables> {
         self.tables.get()
     }
 
@@ -44,7 +45,7 @@ impl<P: Lists> Glance<P> for Slqb {}
 
 impl<P: Lists> SlabPolicy<P> for Slqb {
     const NAME: &'static str = "slqb";
-    const NEW: Self = Self { tables: LateTables::new() };
+    const NEW: Self = Self { tables: Late::new() };
     const LINKS_THROUGH_OBJECTS: bool = true;
     const BYTES_PER_FRAME: usize = BYTES_PER_FRAME;
 
@@ -56,7 +57,7 @@ impl<P: Lists> SlabPolicy<P> for Slqb {
         if cache.objects() > sizes::MAX_OBJECTS {
             return Err(OsError(libc::EINVAL));
         }
-        let tables = self.tables.build(context)?;
+        let tables = self.tables.build(|| Tables::reserve(context))?;
         context.metadata.count(MetadataKind::CpuSlabs, tables.count_lists(cache.id()));
         SlqbCache { context, cache, tables }.restart();
         Ok(())

@@ -4,12 +4,13 @@ use super::cache::{SlubCache, guard_of};
 use super::era::{Era, V2_6_29, V3_0, V3_1, V4_9};
 use super::slow_path::SlowPath;
 use super::state::SlabWord;
-use super::tables::LateTables;
+use super::tables::Tables;
 use super::words::bytes_per_frame;
 use crate::frame::Pfn;
 use crate::slab::cache::{Cache, CacheId, SlabLayout};
 use crate::slab::context::SlabContext;
 use crate::slab::glance::Glance;
+use crate::slab::late::Late;
 use crate::slab::params::CacheParams;
 use crate::slab::policy::SlabPolicy;
 use crate::slab::reclaim::Reclaim;
@@ -22,7 +23,7 @@ use quarry_sys::percpu::{Lists, Object, Push};
 
 /// The policy, as version `E` of the kernel has it.
 pub struct SlubOf<E: Era> {
-    tables: LateTables<E::Word>,
+    tables: Late<Tables<E::Word>>,
     era: PhantomData<E>,
 }
 
@@ -56,7 +57,7 @@ where
     E::Word: SlowPath<P, E>,
 {
     const NAME: &'static str = E::NAME;
-    const NEW: Self = Self { tables: LateTables::new(), era: PhantomData };
+    const NEW: Self = Self { tables: Late::new(), era: PhantomData };
     const MERGES: bool = true;
     const LARGEST_KMALLOC: usize = E::LARGEST_KMALLOC;
     const LINKS_THROUGH_OBJECTS: bool = true;
@@ -70,7 +71,7 @@ where
         if cache.objects() > E::Word::MAX_OBJECTS {
             return Err(OsError(libc::EINVAL));
         }
-        let tables = self.tables.build(context)?;
+        let tables = self.tables.build(|| Tables::reserve(context))?;
         tables.take_up(context, cache.id());
         Ok(())
     }

@@ -80,7 +80,7 @@ pub struct TakenChain {
 }
 
 /// The record of a slab: all zero where there is none.
-pub trait SlabWord: FreshZero {
+pub trait SlabWord: FreshZero + Send {
     /// True if the word has a lock bit.
     const HAS_LOCK: bool;
 

@@ -19,11 +19,9 @@ use crate::frame::{FreshZero, MetadataKind, NodeId, OsArray};
 use crate::slab::cache::{CacheId, MAX_CACHES};
 use crate::slab::context::SlabContext;
 use crate::slab::table::CacheTable;
-use core::cell::UnsafeCell;
-use core::mem::MaybeUninit;
 use quarry_sys::lock::{CountedLock, LockStats};
 use quarry_sys::locks::{AnyLock, Visit};
-use quarry_sys::os::{Os, OsResult};
+use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Lists, SlotIndex};
 use quarry_sys::primitive::{AtomicBool, Ordering};
 
@@ -75,7 +73,11 @@ pub(super) struct Tables<W> {
 }
 
 impl<W: SlabWord> Tables<W> {
-    fn reserve(os: &'static dyn Os, frames: usize, slots: usize, nodes: usize) -> OsResult<Self> {
+    /// Reserves the arrays for a stack.
+    pub(super) fn reserve<P: Lists>(context: &SlabContext<'_, P>) -> OsResult<Self> {
+        let (os, frames) = (context.pages.arena().os(), context.pages.arena().frames() as usize);
+        let slots = context.percpu.area().slots() as usize;
+        let nodes = context.pages.zones().all().count();
         Ok(Self {
             words: Words::reserve(os, frames)?,
             nodes: OsArray::zeroed(os, MAX_CACHES * nodes)?,
@@ -163,57 +165,5 @@ impl<W: SlabWord> Tables<W> {
     pub(super) fn used_slots(&self) -> impl Iterator<Item = SlotIndex> {
         let slots = (0..self.slots.len() as u32).map(SlotIndex);
         slots.filter(|slot| self.slots.at(slot.index()).used.load(Ordering::Acquire))
-    }
-}
-
-/// The tables of a policy, from its first cache on.
-pub(super) struct LateTables<W> {
-    tables: UnsafeCell<MaybeUninit<Tables<W>>>,
-    ready: AtomicBool,
-}
-
-// SAFETY: `tables` is written once by `build` before `ready` is set with release ordering, and read
-// only after `ready` was seen; what it holds may be shared.
-unsafe impl<W: Sync> Sync for LateTables<W> {}
-// SAFETY: nothing in the tables belongs to a thread.
-unsafe impl<W: Send> Send for LateTables<W> {}
-
-impl<W> LateTables<W> {
-    pub(super) const fn new() -> Self {
-        Self { tables: UnsafeCell::new(MaybeUninit::uninit()), ready: AtomicBool::new(false) }
-    }
-
-    /// The tables, if there is a cache.
-    pub(super) fn get(&self) -> Option<&Tables<W>> {
-        // SAFETY: `ready` is set after the tables were written, and they never change again.
-        self.ready
-            .load(Ordering::Acquire)
-            .then(|| unsafe { (*self.tables.get()).assume_init_ref() })
-    }
-}
-
-impl<W: SlabWord> LateTables<W> {
-    /// Reserves the tables at the first call. One thread at a time: the table of caches sees to it.
-    pub(super) fn build<P: Lists>(&self, context: &SlabContext<'_, P>) -> OsResult<&Tables<W>> {
-        if self.get().is_none() {
-            let arena = context.pages.arena();
-            let slots = context.percpu.area().slots() as usize;
-            let nodes = context.pages.zones().all().count();
-            let frames = arena.frames() as usize;
-            let tables = Tables::reserve(arena.os(), frames, slots, nodes)?;
-            // SAFETY: no thread reads before `ready`, and only one builds.
-            unsafe { (*self.tables.get()).write(tables) };
-            self.ready.store(true, Ordering::Release);
-        }
-        Ok(self.get().expect("just built"))
-    }
-}
-
-impl<W> Drop for LateTables<W> {
-    fn drop(&mut self) {
-        if self.get().is_some() {
-            // SAFETY: written, and no other reference to what is being dropped exists.
-            unsafe { (*self.tables.get()).assume_init_drop() };
-        }
     }
 }

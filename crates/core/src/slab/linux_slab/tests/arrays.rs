@@ -2,7 +2,7 @@
 
 use super::machine::Machine;
 use crate::frame::MetadataKind;
-use crate::slab::{Cache, SlabPolicy, SlabStats};
+use crate::slab::{Cache, CacheId, SlabPolicy, SlabStats};
 use quarry_sys::percpu::Object;
 use std::vec::Vec;
 
@@ -174,4 +174,28 @@ fn a_cache_that_takes_the_number_of_another_starts_anew() {
     assert_eq!(machine.stats(cache).allocs(), objects.len() as u64);
     assert_eq!(bytes(), before, "no byte is counted twice");
     machine.finish();
+}
+
+/// Arrays are as long as the objects of the new cache want them, and as long as the first cache of
+/// the number at most.
+#[test]
+fn an_array_of_a_number_that_is_used_again_has_the_limit_of_its_cache() {
+    let machine = Machine::new(1, 4);
+    let again = |size: usize| {
+        let cache = machine.cache(size);
+        assert_eq!(cache.id(), CacheId::new(1), "the number is free");
+        let objects = machine.alloc_all(0, cache, 2 * LIMIT);
+        let (mut most, mut flushed) = (0, 0);
+        for object in &objects {
+            let before = machine.level(0, cache);
+            machine.free(0, cache, *object);
+            most = machine.level(0, cache).max(most);
+            flushed = (before + 1 - machine.level(0, cache)).max(flushed);
+        }
+        machine.finish();
+        // SAFETY: nobody has a reference to it any more.
+        unsafe { machine.caches.remove(CacheId::new(1)) };
+        (most, flushed)
+    };
+    assert_eq!([2048, 8192, 64, 2048].map(again), [(24, 12), (8, 4), (24, 12), (24, 12)]);
 }

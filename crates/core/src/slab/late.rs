@@ -1,0 +1,60 @@
+//! A value that is made when the first cache is created: the tables of a policy, so that a stack
+//! with another policy pays nothing for them.
+
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use quarry_sys::os::OsResult;
+use quarry_sys::primitive::{AtomicBool, Ordering};
+
+/// A value that is made once; nothing before is all zero bytes.
+///
+/// Invariant: once `is_ready`, the value is written and never moves.
+pub(super) struct Late<T> {
+    value: UnsafeCell<MaybeUninit<T>>,
+    is_ready: AtomicBool,
+}
+
+// SAFETY: the value is written once by `build` before `is_ready` is set with release ordering, and
+// read only after that was seen; what it holds may be shared.
+unsafe impl<T: Sync + Send> Sync for Late<T> {}
+// SAFETY: it is a `T`, or nothing.
+unsafe impl<T: Send> Send for Late<T> {}
+
+impl<T> Late<T> {
+    /// Nothing yet.
+    pub(super) const fn new() -> Self {
+        Self { value: UnsafeCell::new(MaybeUninit::uninit()), is_ready: AtomicBool::new(false) }
+    }
+
+    /// Makes the value at the first call. One thread at a time: the table of caches sees to it.
+    ///
+    /// # Errors
+    /// Those of `make`; then there is none, and the next call makes it.
+    pub(super) fn build(&self, make: impl FnOnce() -> OsResult<T>) -> OsResult<&T> {
+        if self.get().is_none() {
+            let value = make()?;
+            // SAFETY: no thread reads before `is_ready`, and only one builds.
+            unsafe { (*self.value.get()).write(value) };
+            self.is_ready.store(true, Ordering::Release);
+        }
+        Ok(self.get().expect("just built"))
+    }
+
+    /// The value, if there is a cache.
+    #[inline]
+    pub(super) fn get(&self) -> Option<&T> {
+        // SAFETY: `is_ready` is set after the value was written, and it never moves again.
+        self.is_ready
+            .load(Ordering::Acquire)
+            .then(|| unsafe { (*self.value.get()).assume_init_ref() })
+    }
+}
+
+impl<T> Drop for Late<T> {
+    fn drop(&mut self) {
+        if self.get().is_some() {
+            // SAFETY: written, and no other reference to what is being dropped exists.
+            unsafe { (*self.value.get()).assume_init_drop() };
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! One cache's part of the policy `sheaf`: its barns, its slabs, and what it counts.
+
+use super::barn::Barn;
+use super::barns::Barns;
+use super::bitmap_slabs::BitmapSlabs;
+use super::buffer::written;
+use super::cache::Cache;
+use super::context::{MAX_BATCH, SlabContext};
+use super::width::Width;
+use core::mem::MaybeUninit;
+use quarry_sys::percpu::Arrays;
+use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering};
+
+/// Most bytes of objects that a CPU takes from slabs at a time. Most of these objects are
+/// untouched: those taken and not needed would be handed out later in place of objects that are in
+/// memory. (Doubling the number each time while no CPU runs full saved nothing where a heap grows,
+/// and page faults rose by a quarter.)
+const REFILL_BYTES: usize = 32 << 10;
+
+/// One cache's part of the policy.
+pub(super) struct SheafCache {
+    pub(super) barns: Barns,
+    pub(super) slabs: BitmapSlabs,
+    pub(super) width: Width,
+    /// Empty slabs that the cache may hold.
+    pub(super) keep_empty: AtomicU32,
+    /// Requests that went past the barn, which has not counted them.
+    pub(super) alloc_slow: AtomicU64,
+    pub(super) free_slow: AtomicU64,
+    /// Objects of bulk requests that came out of slots, and that went into them.
+    pub(super) bulk_alloc_fast: AtomicU64,
+    pub(super) bulk_free_fast: AtomicU64,
+    /// Objects that entered and left slots in batches past the barn, for the count of single
+    /// operations.
+    pub(super) batched_in: AtomicU64,
+    pub(super) batched_out: AtomicU64,
+    /// Single operations that the arrays had counted for a cache that is gone.
+    pub(super) operations_before: AtomicU64,
+}
+
+impl SheafCache {
+    pub(super) const fn new() -> Self {
+        Self {
+            barns: Barns::new(),
+            slabs: BitmapSlabs::new(),
+            width: Width::new(),
+            keep_empty: AtomicU32::new(0),
+            alloc_slow: AtomicU64::new(0),
+            free_slow: AtomicU64::new(0),
+            bulk_alloc_fast: AtomicU64::new(0),
+            bulk_free_fast: AtomicU64::new(0),
+            batched_in: AtomicU64::new(0),
+            batched_out: AtomicU64::new(0),
+            operations_before: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts from 0 on: `operations` were counted for a cache that had this number before.
+    pub(super) fn start(&self, operations: u64) {
+        for counter in [
+            &self.alloc_slow,
+            &self.free_slow,
+            &self.bulk_alloc_fast,
+            &self.bulk_free_fast,
+            &self.batched_in,
+            &self.batched_out,
+        ] {
+            counter.store(0, Ordering::Relaxed);
+        }
+        self.operations_before.store(operations, Ordering::Relaxed);
+        self.slabs.start();
+    }
+
+    /// Objects that a CPU takes from slabs at a time.
+    pub(super) fn refill(&self, cache: &Cache) -> usize {
+        (REFILL_BYTES / cache.stride()).clamp(1, self.width.narrow_sheaf())
+    }
+
+    /// Gives up to a batch of the barns, that of the first node first, to the slabs, which keep at
+    /// most `keep` empty ones; returns the number of objects.
+    pub(super) fn empty_barns<P: Arrays>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        keep: u32,
+    ) -> usize {
+        let give = |barn| self.empty_barn(context, cache, (barn, MAX_BATCH), keep);
+        self.barns.all().map(give).find(|taken| *taken > 0).unwrap_or(0)
+    }
+
+    /// The same for one barn, which gives `most`.
+    pub(super) fn empty_barn<P: Arrays>(
+        &self,
+        context: &SlabContext<'_, P>,
+        cache: &Cache,
+        (barn, most): (&Barn, usize),
+        keep: u32,
+    ) -> usize {
+        let mut buffer = [MaybeUninit::uninit(); MAX_BATCH];
+        let taken = barn.take(context.limits, &mut buffer[..most.min(MAX_BATCH)]);
+        // SAFETY: take wrote the first `taken` elements.
+        let sheaf = unsafe { written(&buffer, taken) };
+        self.slabs.free(context, cache, sheaf, keep);
+        taken
+    }
+
+    pub(super) fn keep_empty(&self) -> u32 {
+        self.keep_empty.load(Ordering::Relaxed)
+    }
+}
+
+pub(super) fn count(counter: &AtomicU64, by: usize) {
+    counter.fetch_add(by as u64, Ordering::Relaxed);
+}
