@@ -167,7 +167,8 @@ impl<'a, P: Arrays> SlabCache<'a, P> {
 
 /// The sizes of a cache's arrays in a stack.
 pub(super) fn tuning<P: Arrays>(context: &SlabContext<'_, P>, cache: &Cache) -> Tuning {
-    let tuning = Tuning::of(cache.stride(), context.declared_cpus);
+    let capacity = context.percpu.area().capacity(cache.id().array());
+    let tuning = Tuning::of(cache.stride(), context.declared_cpus).within(capacity);
     Tuning { shared: if context.mechanisms.shared { tuning.shared } else { 0 }, ..tuning }
 }
 

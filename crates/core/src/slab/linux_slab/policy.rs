@@ -4,8 +4,9 @@ use super::cache::{SlabCache, tuning, written};
 use super::estimate;
 use super::records::BYTES_PER_FRAME;
 use super::tables::{LateTables, Tables};
+use super::tuning::Tuning;
 use crate::frame::{MetadataKind, Pfn};
-use crate::slab::cache::{Cache, CacheId, SlabLayout};
+use crate::slab::cache::{Cache, CacheId, MAX_CACHES, SlabLayout};
 use crate::slab::context::SlabContext;
 use crate::slab::glance::Glance;
 use crate::slab::params::CacheParams;
@@ -110,13 +111,14 @@ impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
     fn create(&self, context: &SlabContext<'_, P>, cache: &Cache) -> OsResult<()> {
         let tables = self.tables.build(context)?;
         let (area, array) = (context.percpu.area(), cache.id().array());
-        let tuning = tuning(context, cache);
-        match area.define(array, tuning.limit) {
-            // An earlier cache had the number: its array is as long as it was.
-            Err(OsError(libc::EEXIST)) | Ok(()) => {}
-            Err(error) => return Err(error),
+        let wanted = Tuning::of(cache.stride(), context.declared_cpus).limit;
+        let others = MAX_CACHES - 1 - context.caches.count().max(cache.id().index());
+        match area.define(array, wanted.min(area.fair_capacity(others))) {
+            Err(OsError(libc::EEXIST)) => area.define_again(array, wanted)?,
+            defined => defined?,
         }
         area.weigh(array, cache.stride());
+        let tuning = tuning(context, cache);
         let nodes = tables.nodes();
         self.has_nodes.store(nodes > 1, Ordering::Relaxed);
         let cpus = context.declared_cpus.div_ceil(nodes as u32);

@@ -59,6 +59,15 @@ impl Tuning {
         }
     }
 
+    /// The same where the slots of CPUs have room for `capacity` objects: the last of very many
+    /// caches find less than they want.
+    pub(super) fn within(self, capacity: usize) -> Self {
+        let limit = self.limit.min(capacity);
+        let batch = limit.div_ceil(2);
+        let shared = if self.shared > 0 { SHARED_FACTOR * batch } else { 0 };
+        Self { limit, batch, shared, alien: limit.min(ALIEN_LIMIT) }
+    }
+
     /// Objects that a CPU takes at a time.
     pub(super) fn refill(&self, is_touched: bool) -> usize {
         if is_touched { self.batch } else { self.batch.min(UNTOUCHED_BATCH) }
