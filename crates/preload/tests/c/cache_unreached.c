@@ -1,7 +1,7 @@
 /*
- * Destroys a cache of which another CPU holds objects, in a thread that may not stop that CPU. Prints
- * how many objects the cache is said to have then, and how many of these nobody uses; or "reached",
- * where the thread can reach them all the same.
+ * Destroys a cache of which another CPU holds objects, in a thread that may not stop that CPU.
+ * Prints how many objects the cache is said to have then, and how many of these nobody uses; or
+ * "reached", where the thread can reach them all the same.
  */
 #include "filter.h"
 
