@@ -24,7 +24,8 @@ pub const QUARRY_ZERO: c_uint = 1;
 /// but nothing is reclaimed for it, and the heap does not grow.
 pub const QUARRY_ATOMIC: c_uint = 2;
 
-/// A cache of objects of one size. It is a number in disguise, never an address.
+/// A cache of objects of one size. It is a number in disguise, never an address. No thread destroys
+/// it while another one uses it.
 #[repr(C)]
 pub struct QuarryCache {
     _private: [u8; 0],
@@ -46,7 +47,8 @@ fn null<T>(error: c_int) -> *mut T {
 
 /// The cache of a handle; `None` and EINVAL where there is none.
 fn found(cache: *mut QuarryCache) -> Option<RawCache> {
-    let found = RawCache::of_handle(cache.addr());
+    // SAFETY: see `QuarryCache`.
+    let found = unsafe { RawCache::of_handle(cache.addr()) };
     if found.is_none() {
         errno::set(libc::EINVAL);
     }
@@ -55,7 +57,8 @@ fn found(cache: *mut QuarryCache) -> Option<RawCache> {
 
 /// The cache of a handle to which something is given back, which cannot fail.
 fn demanded(cache: *mut QuarryCache, entry: &str) -> RawCache {
-    RawCache::of_handle(cache.addr())
+    // SAFETY: see `QuarryCache`.
+    unsafe { RawCache::of_handle(cache.addr()) }
         .unwrap_or_else(|| fatal(format_args!("{entry}: {cache:p} is no cache")))
 }
 
@@ -157,7 +160,7 @@ pub unsafe extern "C" fn quarry_cache_alloc_bulk(
     if is_zeroed {
         for object in &out[..taken] {
             // SAFETY: the first `taken` elements are objects of so many bytes that only we know.
-            unsafe { object.assume_init().write_bytes(0, cache.info().size()) };
+            unsafe { object.assume_init().write_bytes(0, cache.info().object_bytes()) };
         }
     }
     if taken < count {

@@ -19,7 +19,8 @@ const TITLE: &str = "\
 
 /// Types whose contents are nobody's business.
 const OPAQUE: &str = "
-/* A cache of objects of one size. It is a number in disguise, never an address. */
+/* A cache of objects of one size. It is a number in disguise, never an address. No thread destroys
+ * it while another one uses it. */
 typedef struct quarry_cache quarry_cache;
 
 /* Objects of a cache that are held ready. */

@@ -124,14 +124,18 @@ impl PagePool {
             };
             let count = count.unwrap_or(0);
             self.in_use.fetch_add(count << order, Relaxed);
-            for (place, start) in places.into_iter().flatten().zip(&taken[..count]) {
+            let mut left = places.into_iter().flatten();
+            for (start, place) in taken[..count].iter().zip(left.by_ref()) {
                 // SAFETY: the first `count` elements are written.
                 let start = unsafe { start.assume_init() };
                 *place = Some(Pages { start, order, pool: self });
             }
             filled += count;
-            if count < wanted {
-                break;
+            // Other CPUs may hold the only free blocks.
+            for place in left {
+                let Some(pages) = self.alloc(order, flags) else { return filled };
+                *place = Some(pages);
+                filled += 1;
             }
         }
         filled

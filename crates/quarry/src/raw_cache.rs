@@ -94,8 +94,12 @@ impl RawCache {
     }
 
     /// The cache of a handle; `None` where there is none any more, or never was.
+    ///
+    /// # Safety
+    /// No other thread destroys the cache before this one has used what is returned for the last
+    /// time. Nor does it create or destroy another cache meanwhile, where the handle is of none.
     #[must_use]
-    pub fn of_handle(handle: usize) -> Option<Self> {
+    pub unsafe fn of_handle(handle: usize) -> Option<Self> {
         let number = handle & ((1 << NUMBER_BITS) - 1);
         if number == 0 || number >= MAX_CACHES {
             return None;
@@ -142,7 +146,7 @@ impl RawCache {
         }
         let object = self.alloc()?;
         // SAFETY: the object has so many bytes, and only we know it.
-        unsafe { clear(object, self.info().size()) };
+        unsafe { clear(object, self.info().object_bytes()) };
         Some(object)
     }
 
@@ -176,12 +180,21 @@ impl RawCache {
         STACK.cache(self.id).demand(address)
     }
 
-    /// Fills the front of `out` with objects; returns how many, fewer than asked only where memory
-    /// is short. O(objects).
+    /// Fills the front of `out` with objects; returns how many, fewer than asked only where
+    /// [`alloc`](Self::alloc) has none, or where the machine could never hold so many. O(objects).
     pub fn alloc_bulk(self, out: &mut [MaybeUninit<NonNull<u8>>]) -> usize {
         let cache = STACK.cache(self.id);
         let bytes = out.len().saturating_mul(cache.stride());
-        process::on_instance(bytes, || cache.alloc_bulk(out)).unwrap_or(0)
+        let taken = process::on_instance(bytes, || cache.alloc_bulk(out));
+        let Some(mut taken) = taken else { return 0 };
+        // Other CPUs may hold the only free objects.
+        while let Some(place) = out.get_mut(taken)
+            && let Some(object) = self.alloc()
+        {
+            place.write(object);
+            taken += 1;
+        }
+        taken
     }
 
     /// Gives objects back. O(objects).

@@ -121,11 +121,14 @@ impl Drop for RawReserve {
     /// Gives back what is left.
     fn drop(&mut self) {
         let (cache, left) = (self.cache(), self.left());
+        // A reserve that has nothing left may outlive its cache.
         // SAFETY: these words were written; nobody else has the objects, nor the block, which is
         // none of a reserve from here on.
         unsafe {
             let objects = core::slice::from_raw_parts(self.0.add(1).cast().as_ptr(), left);
-            cache.free_bulk(objects);
+            if !objects.is_empty() {
+                cache.free_bulk(objects);
+            }
             self.head().mark = 0;
             process::free(self.0.cast());
         }

@@ -177,12 +177,14 @@ fn raw(size: usize) -> RawCache {
 #[test]
 fn handles_outlive_their_caches_and_stand_for_no_other() {
     let first = raw(72);
-    assert_eq!(RawCache::of_handle(first.handle()), Some(first));
+    // SAFETY: nobody else knows the handle.
+    let of_handle = |handle| unsafe { RawCache::of_handle(handle) };
+    assert_eq!(of_handle(first.handle()), Some(first));
     // SAFETY: nobody else knows it.
     unsafe { first.destroy() }.expect("nothing is in use");
     let second = raw(72);
     assert_ne!(first.handle(), second.handle());
-    assert_eq!(RawCache::of_handle(first.handle()), None);
+    assert_eq!(of_handle(first.handle()), None);
     let mut objects = [MaybeUninit::uninit(); 40];
     assert_eq!(second.alloc_bulk(&mut objects), 40);
     let objects: [NonNull<u8>; 40] =

@@ -165,7 +165,7 @@ pub(super) struct Identity {
 pub struct Cache {
     identity: Identity,
     name: Line<24>,
-    size: usize,
+    object_bytes: usize,
     options: CacheOptions,
     link_bytes: usize,
     stride: usize,
@@ -203,7 +203,7 @@ impl Cache {
         Ok(Self {
             identity,
             name: text,
-            size: params.size,
+            object_bytes: stride - link_bytes,
             options: *options,
             link_bytes,
             stride,
@@ -318,10 +318,11 @@ impl Cache {
         label
     }
 
-    /// Bytes asked for per object.
+    /// Bytes of each object from the address that callers know: at least what was asked for, also
+    /// by each cache that shares this one (the kernel's `object_size` of caches that were merged).
     #[must_use]
-    pub fn size(&self) -> usize {
-        self.size
+    pub fn object_bytes(&self) -> usize {
+        self.object_bytes
     }
 
     /// Bytes from one object to the next, all of them usable but those of its link.

@@ -21,11 +21,14 @@ pub struct CacheParams {
 impl CacheParams {
     /// The same, so aligned that no object shares its cache lines with more others than it must
     /// (`SLAB_HWCACHE_ALIGN`): to 64 bytes, or where several objects fit into a line, to the
-    /// smallest power of two that holds one.
+    /// smallest power of two that holds one. An alignment that is impossible stays.
     #[must_use]
     pub fn hardware_aligned(self) -> Self {
         let line = self.size.clamp(1, CACHE_LINE).next_power_of_two();
-        Self { align: self.align.max(line), ..self }
+        match self.align.is_power_of_two() {
+            true => Self { align: self.align.max(line), ..self },
+            false => self,
+        }
     }
 
     /// Bytes from one object to the next: the size, rounded to the alignment.
@@ -78,5 +81,6 @@ mod tests {
             [1, 16, 32, 32, 64, 64, 64, 64]
         );
         assert_eq!(align(24, 128), 128, "a stricter alignment stays");
+        assert_eq!([0, 3, 48].map(|wrong| align(200, wrong)), [0, 3, 48], "for create to refuse");
     }
 }

@@ -13,9 +13,15 @@ const NAMED: usize = 8;
 const WINDOW: u32 = 1024;
 
 /// Objects of a cache that are in use, of which the first are named.
+///
+/// Where the shrink could not reach every CPU, the objects that are parked there are among them:
+/// nobody can tell which these are, but how many.
+///
+/// Equation: objects that callers have `= objects - parked`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Remaining {
     objects: u64,
+    parked: u64,
     named: [Option<Object>; NAMED],
 }
 
@@ -32,7 +38,7 @@ impl Remaining {
         policy: &S,
         cache: &Cache,
     ) -> Self {
-        let mut all = Self { objects: 0, named: [None; NAMED] };
+        let mut all = Self { objects: 0, parked: 0, named: [None; NAMED] };
         for slab in context.slabs_of(cache) {
             let mut start = 0;
             while start < cache.objects() {
@@ -40,6 +46,9 @@ impl Remaining {
                 start += WINDOW;
             }
         }
+        let stats = policy.stats(context, cache);
+        let in_use = stats.active_objects.saturating_sub(stats.parked_objects);
+        all.parked = all.objects.saturating_sub(in_use);
         all
     }
 
@@ -79,6 +88,13 @@ impl Remaining {
         self.objects
     }
 
+    /// How many of them are parked on CPUs that the shrink could not reach: 0, unless the kernel
+    /// refuses `membarrier`.
+    #[must_use]
+    pub fn parked(&self) -> u64 {
+        self.parked
+    }
+
     /// The addresses of the first of them, at most eight, in the order of their addresses.
     pub fn named(&self) -> impl Iterator<Item = Object> {
         self.named.into_iter().flatten()
@@ -97,8 +113,14 @@ impl fmt::Display for Remaining {
             named += 1;
         }
         match self.objects.saturating_sub(named) {
+            0 => {}
+            more => write!(out, " and {more} more")?,
+        }
+        match self.parked {
             0 => Ok(()),
-            more => write!(out, " and {more} more"),
+            parked => {
+                write!(out, "; {parked} of them are parked on CPUs that could not be reached")
+            }
         }
     }
 }

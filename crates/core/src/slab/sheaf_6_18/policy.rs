@@ -7,7 +7,6 @@ use super::sheaf::Sheaf;
 use crate::frame::Pfn;
 use crate::slab::bitmap_slabs::BitmapSlabs;
 use crate::slab::buffer::written;
-use crate::slab::buffer::written;
 use crate::slab::cache::{Cache, CacheId, MAX_CACHES, SlabLayout};
 use crate::slab::context::SlabContext;
 use crate::slab::glance::Glance;

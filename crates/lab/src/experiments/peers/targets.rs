@@ -20,7 +20,7 @@ pub(super) fn all() -> Vec<Target> {
         time("batches of 4 KiB and 32 KiB", is_large_batch, best(), 0.5),
         time("replacement in 10,000", |it| is_of(it, Family::WorkingSets), any(), 0.85),
         time("producer / consumer, ring", |it| is_of(it, Family::Handovers), any(), 0.7),
-        time("server, larson, mixed", |it| is_of(it, Family::Servers), any(), 0.95),
+        time("server, larson, mixed, phases", is_stress, any(), 0.95),
         time("realloc", |it| is_of(it, Family::Reallocs), any(), 1.0),
         time("calloc", |it| is_of(it, Family::Callocs), any(), 1.0),
         time("growth", |it| matches!(it, Part::Growth(_)), each(&[GLIBC]), 0.6),
@@ -82,6 +82,10 @@ fn is_of(part: &Part, family: Family) -> bool {
 
 fn is_pair(part: &Part) -> bool {
     is_of(part, Family::Pairs)
+}
+
+fn is_stress(part: &Part) -> bool {
+    is_of(part, Family::Servers) || is_of(part, Family::Phases)
 }
 
 fn is_latency(part: &Part) -> bool {
