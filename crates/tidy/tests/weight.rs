@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Bytes that each shared object may have: 400 KiB, 20 for caches and pages of `quarry.h`, 20 for
-/// seven page policies where there were three, and 8 for `slam`, which has the modes of three policies.
+/// seven page policies where there were three, and 8 for `slam`, which has the modes of three
+/// policies.
 const LIBRARY_LIMIT: u64 = 448 << 10;
 
 /// Bytes that the command may have, the library that it carries among them.
