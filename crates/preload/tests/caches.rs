@@ -16,9 +16,12 @@ fn constructors_make_each_object_once() {
     let outcome = part("constructor").finish().success();
     let made = outcome.stdout.lines().find_map(|line| line.strip_prefix("made "));
     let made: u32 = made.and_then(|count| count.parse().ok()).expect("a count");
-    // Five rounds with 300 objects. Linux 2.6.29 discards a slab once it is empty.
-    let keeps_slabs = slab_policy(library().expect("it is under test")) != "slub-2.6.29";
-    assert!(!keeps_slabs || made < 900, "{made} objects were made");
+    // Five rounds with 300 objects. Before its CPUs had partial lists (Linux 3.2), SLUB discarded
+    // nearly every slab that became empty, and made its objects again.
+    let policy = slab_policy(library().expect("it is under test"));
+    let discards = ["slub-2.6.29", "slub-3.0", "slub-3.1"].contains(&policy);
+    let most = if discards { 5 * 300 + 300 } else { 900 };
+    assert!(made < most, "{made} objects were made");
 }
 
 #[test]
