@@ -11,7 +11,7 @@
 //! ```text
 //! stats    mechanisms    params -> cache, cache_limits -> table, reclaim -> context, misuse
 //!          -> glance -> policy -> remaining
-//! parts    buffer    late    populating -> bitmap_slabs    barn -> barns    width
+//! parts    buffer    late    records    populating -> bitmap_slabs    barn -> barns    width
 //! policies sheaf_cache -> sheaf -> slam    sheaf_6_18    slub    linux_slab    slqb
 //! registry
 //! ```
@@ -32,6 +32,7 @@ mod params;
 mod policy;
 mod populating;
 mod reclaim;
+mod records;
 mod registry;
 mod remaining;
 mod sheaf;

@@ -2,7 +2,7 @@
 
 use super::cache::{SlabCache, tuning};
 use super::estimate;
-use super::records::BYTES_PER_FRAME;
+use super::records::Records;
 use super::tables::Tables;
 use super::tuning::Tuning;
 use crate::frame::{MetadataKind, Pfn};
@@ -104,7 +104,7 @@ impl<P: Arrays> Glance<P> for LinuxSlab {
 impl<P: Arrays> SlabPolicy<P> for LinuxSlab {
     const NAME: &'static str = "slab";
     const NEW: Self = Self { tables: Late::new(), has_nodes: AtomicBool::new(false) };
-    const BYTES_PER_FRAME: usize = BYTES_PER_FRAME;
+    const BYTES_PER_FRAME: usize = Records::BYTES_PER_FRAME;
 
     fn layout(params: &CacheParams, _declared_cpus: u32) -> SlabLayout {
         estimate::layout(params)

@@ -98,7 +98,7 @@ impl Tables {
 
     /// Visits the locks of the records, and those of all nodes of `caches`.
     pub(super) fn visit_locks(&self, caches: &CacheTable, visit: &mut Visit<'_>) {
-        self.records.visit_locks(visit);
+        self.records.visit_locks("slab->growth", visit);
         for cache in caches.iter() {
             self.node_ids().for_each(|node| self.node(cache.id(), node).visit_locks(visit));
             self.aliens(cache.id()).for_each(|(_, aliens)| aliens.visit_locks(visit));

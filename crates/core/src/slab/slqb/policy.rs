@@ -2,7 +2,7 @@
 
 use super::cache::SlqbCache;
 use super::sizes;
-use super::slabs::BYTES_PER_FRAME;
+use super::slabs::Slabs;
 use super::tables::Tables;
 use crate::frame::{MetadataKind, Pfn};
 use crate::slab::cache::{Cache, CacheId, SlabLayout};
@@ -47,7 +47,7 @@ impl<P: Lists> SlabPolicy<P> for Slqb {
     const NAME: &'static str = "slqb";
     const NEW: Self = Self { tables: Late::new() };
     const LINKS_THROUGH_OBJECTS: bool = true;
-    const BYTES_PER_FRAME: usize = BYTES_PER_FRAME;
+    const BYTES_PER_FRAME: usize = Slabs::BYTES_PER_FRAME;
 
     fn layout(params: &CacheParams, _declared_cpus: u32) -> SlabLayout {
         SlabLayout { order: sizes::slab_order(params.stride()), header_bytes: 0 }

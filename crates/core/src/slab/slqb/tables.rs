@@ -114,7 +114,7 @@ impl Tables {
 
     /// Visits the locks of the tables, and of the lists of `caches`.
     pub(super) fn visit_locks(&self, caches: &CacheTable, visit: &mut Visit<'_>) {
-        self.slabs.visit_locks(visit);
+        self.slabs.visit_locks("slqb->growth", visit);
         for list in self.used_lists() {
             let is_cpu = self.slot_of(list).is_some();
             caches.iter().for_each(|cache| self.list(cache.id(), list).visit_locks(is_cpu, visit));

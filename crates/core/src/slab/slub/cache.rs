@@ -69,7 +69,10 @@ impl<'a, P: Lists, E: Era> SlubCache<'a, P, E> {
     }
 
     pub(super) fn links(&self) -> SlabLinks<'a> {
-        SlabLinks { frames: self.context.pages.frames(), previous: &self.tables.words.previous }
+        SlabLinks {
+            frames: self.context.pages.frames(),
+            previous: self.tables.words.second_links(),
+        }
     }
 
     /// The nodes of the stack.

@@ -50,7 +50,7 @@
 //! Each uses only those to its left, and of each row only those above:
 //!
 //! ```text
-//! order, state -> lock_word, page_word -> era    freelist    words, node -> cpu, cell -> tables
+//! order, state -> lock_word, page_word -> era    freelist    node -> cpu, cell -> tables
 //! cache -> slow_path -> locked, lockless
 //! alloc, free, stats, validate -> policy
 //! ```
@@ -79,6 +79,5 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod validate;
-mod words;
 
 pub use policy::{Slub2_6_29, Slub3_0, Slub3_1, Slub4_9};

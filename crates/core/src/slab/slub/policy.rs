@@ -5,7 +5,6 @@ use super::era::{Era, V2_6_29, V3_0, V3_1, V4_9};
 use super::slow_path::SlowPath;
 use super::state::SlabWord;
 use super::tables::Tables;
-use super::words::bytes_per_frame;
 use crate::frame::Pfn;
 use crate::slab::cache::{Cache, CacheId, SlabLayout};
 use crate::slab::context::SlabContext;
@@ -14,6 +13,7 @@ use crate::slab::late::Late;
 use crate::slab::params::CacheParams;
 use crate::slab::policy::SlabPolicy;
 use crate::slab::reclaim::Reclaim;
+use crate::slab::records::Records;
 use crate::slab::stats::SlabStats;
 use core::marker::PhantomData;
 use quarry_sys::broken::Broken;
@@ -61,7 +61,7 @@ where
     const MERGES: bool = true;
     const LARGEST_KMALLOC: usize = E::LARGEST_KMALLOC;
     const LINKS_THROUGH_OBJECTS: bool = true;
-    const BYTES_PER_FRAME: usize = bytes_per_frame::<E::Word>();
+    const BYTES_PER_FRAME: usize = Records::<E::Word>::BYTES_PER_FRAME;
 
     fn layout(params: &CacheParams, declared_cpus: u32) -> SlabLayout {
         SlabLayout { order: E::slab_order(params.stride(), declared_cpus), header_bytes: 0 }

@@ -2,7 +2,7 @@
 //!
 //! | array | bytes | per | what |
 //! |---|---|---|---|
-//! | words | 8 or 12 | frame | [`Words`] |
+//! | words | 8 or 12 | frame | [`Records`] |
 //! | nodes | 128 | cache and node | [`Node`] |
 //! | cpus | 64 | slot and cache | [`CpuSlab`]; one slot's lie together |
 //! | slots | 64 | slot | [`Slot`]: the lock of its partial lists |
@@ -14,10 +14,10 @@ use super::cpu::CpuSlab;
 use super::lock_word::Holder;
 use super::node::Node;
 use super::state::SlabWord;
-use super::words::Words;
 use crate::frame::{FreshZero, MetadataKind, NodeId, OsArray};
 use crate::slab::cache::{CacheId, MAX_CACHES};
 use crate::slab::context::SlabContext;
+use crate::slab::records::Records;
 use crate::slab::table::CacheTable;
 use quarry_sys::lock::{CountedLock, LockStats};
 use quarry_sys::locks::{AnyLock, Visit};
@@ -65,7 +65,7 @@ impl AnyLock for SlabLocks {
 /// The arrays.
 pub(super) struct Tables<W> {
     /// The records of slabs.
-    pub(super) words: Words<W>,
+    pub(super) words: Records<W>,
     nodes: OsArray<Node>,
     cpus: OsArray<CpuSlab>,
     slots: OsArray<Slot>,
@@ -79,7 +79,7 @@ impl<W: SlabWord> Tables<W> {
         let slots = context.percpu.area().slots() as usize;
         let nodes = context.pages.zones().all().count();
         Ok(Self {
-            words: Words::reserve(os, frames)?,
+            words: Records::reserve(os, frames)?,
             nodes: OsArray::zeroed(os, MAX_CACHES * nodes)?,
             cpus: OsArray::zeroed(os, MAX_CACHES * slots)?,
             slots: OsArray::zeroed(os, slots)?,
@@ -125,7 +125,7 @@ impl<W: SlabWord> Tables<W> {
 
     /// Visits the locks of the tables, of the nodes of `caches`, and of slots.
     pub(super) fn visit_locks(&self, caches: &CacheTable, visit: &mut Visit<'_>) {
-        self.words.visit_locks(visit);
+        self.words.visit_locks("slub->growth", visit);
         for cache in caches.iter() {
             self.nodes(cache.id()).for_each(|node| node.visit_locks(visit));
         }
