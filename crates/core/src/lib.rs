@@ -5,7 +5,9 @@
 //! ```text
 //! stack   one instance of everything, with its policies as type parameters
 //! heap    request -> slab cache, page order or mapping
+//! page_cache  pages of files and databases: index, fill, writeback, truncation
 //! slab    kmem caches; one file per policy behind one trait
+//! lru     active and inactive lists of cached pages; one file per policy
 //! pcp     per-CPU page lists; one file per policy
 //! zone    buddy free areas, migratetypes, pageblocks, watermarks, one lock
 //! frame   Pfn, frame table, the window
@@ -17,6 +19,8 @@
 
 pub mod frame;
 pub mod heap;
+pub mod lru;
+pub mod page_cache;
 pub mod pcp;
 pub mod slab;
 pub mod stack;

@@ -16,6 +16,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "crates/core/src/frame/",
     "crates/core/src/slab/",
     "crates/core/src/heap/",
+    "crates/core/src/page_cache/",
     "crates/core/src/stack.rs",
     "crates/core/src/stack/",
     "crates/quarry/src/",

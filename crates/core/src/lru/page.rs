@@ -1,0 +1,155 @@
+//! Cached pages: their numbers and their descriptors, at most 64 bytes each.
+//!
+//! Descriptors are type-stable: memory that was one stays one, or reads as zero, as long as the
+//! table lives. So a reader may look at a descriptor whose page was freed meanwhile: it finds a
+//! free word, or another page's key.
+
+use super::state::StateWord;
+use crate::frame::{GrowingArray, Link, Links, Member, NodeId, Order, Pfn, Window, fresh_zero};
+use quarry_sys::os::{Os, OsResult};
+use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// The number of a cached page: its descriptor's place in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PageNo(pub u32);
+
+impl Member for PageNo {
+    #[inline(always)]
+    fn number(self) -> u32 {
+        self.0
+    }
+
+    #[inline(always)]
+    fn numbered(number: u32) -> Self {
+        Self(number)
+    }
+}
+
+fresh_zero! {
+    /// What is recorded of a cached page.
+    #[repr(C, align(64))]
+    pub struct Descriptor {
+        /// Pins, latch and flags.
+        pub state: StateWord,
+        /// The key's second half: the page's number within its mapping.
+        pub index: AtomicU64,
+        /// The key's first half: the number of its mapping; 0 where it has none.
+        pub mapping: AtomicU32,
+        /// The first frame of its memory.
+        pub pfn: AtomicU32,
+        /// A word of the page's owner (the extra bytes of a database's page).
+        pub private: AtomicU64,
+        next: AtomicU32,
+        previous: AtomicU32,
+        /// The tag of the page's batch (`batched`).
+        pub tag: AtomicU32,
+        /// True at the ends of a batch (`batched`).
+        pub sentinel: AtomicU8,
+        /// The node of its memory.
+        pub node: AtomicU8,
+        /// The order of its memory.
+        pub order: AtomicU8,
+        /// The group that it is charged to.
+        pub group: AtomicU8,
+    }
+}
+
+const _: () = assert!(size_of::<Descriptor>() == 64);
+
+impl Descriptor {
+    /// The first frame of the page's memory.
+    #[inline(always)]
+    #[must_use]
+    pub fn pfn(&self) -> Pfn {
+        Pfn(self.pfn.load(Relaxed))
+    }
+
+    /// The node of the page's memory.
+    #[inline]
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        NodeId(self.node.load(Relaxed))
+    }
+
+    /// The order of the page's memory.
+    #[inline]
+    #[must_use]
+    pub fn order(&self) -> Order {
+        Order::new(self.order.load(Relaxed))
+    }
+}
+
+/// All descriptors of a page cache, in addresses of their own.
+///
+/// Invariant: descriptors `0..len` are readable; those that name no page have `state = 0`.
+pub struct DescriptorTable {
+    array: GrowingArray<Descriptor>,
+    _window: Window,
+}
+
+impl DescriptorTable {
+    /// A table for up to `capacity` pages. Maps nothing.
+    ///
+    /// # Errors
+    /// Where there are no addresses.
+    pub fn reserve(os: &'static dyn Os, capacity: usize) -> OsResult<Self> {
+        let bytes = GrowingArray::<Descriptor>::span(os, capacity);
+        let window = Window::choose(os, bytes, os.page_size().max(crate::frame::FRAME_BYTES))?;
+        Ok(Self { array: GrowingArray::new(os, window.at(0), capacity), _window: window })
+    }
+
+    /// The descriptor of a page.
+    ///
+    /// # Panics
+    /// Beyond the last descriptor.
+    #[inline(always)]
+    #[must_use]
+    pub fn at(&self, page: PageNo) -> &Descriptor {
+        self.array.at(page.0 as usize)
+    }
+
+    /// Number of descriptors that are mapped.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.array.len()
+    }
+
+    /// Returns whether no descriptor is mapped.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.array.is_empty()
+    }
+
+    /// Maps descriptors `0..len`. One thread at a time.
+    ///
+    /// # Errors
+    /// The error of the OS; nothing has changed then.
+    pub fn grow(&self, len: usize) -> OsResult<()> {
+        self.array.grow(len)
+    }
+}
+
+/// The links of the LRU lists.
+impl Links for DescriptorTable {
+    type Member = PageNo;
+
+    #[inline]
+    fn next(&self, member: PageNo) -> Link<PageNo> {
+        Link::from_word(self.at(member).next.load(Relaxed))
+    }
+
+    #[inline]
+    fn set_next(&self, member: PageNo, next: Link<PageNo>) {
+        self.at(member).next.store(next.word(), Relaxed);
+    }
+
+    #[inline]
+    fn previous(&self, member: PageNo) -> Link<PageNo> {
+        Link::from_word(self.at(member).previous.load(Relaxed))
+    }
+
+    #[inline]
+    fn set_previous(&self, member: PageNo, previous: Link<PageNo>) {
+        self.at(member).previous.store(previous.word(), Relaxed);
+    }
+}

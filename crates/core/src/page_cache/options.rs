@@ -1,0 +1,35 @@
+//! The choices of a page cache.
+
+/// How pages leave a mapping: the ladder of document 001.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TruncationPolicy {
+    /// Linux 4.14: the index is entered once per page, and each page is freed for itself.
+    Vanilla,
+    /// Jan Kara's series (4.15): the index is entered once for 14 pages.
+    Jan,
+    /// And the list of freed pages has one critical section (commit 9cca35d42eb6, Linux 4.15).
+    OneIrq,
+    /// And the add batches are drained once per release, shadow entries are cleared in batches, and
+    /// there is no cold hint (the rest of Mel Gorman's series, Linux 4.15).
+    #[default]
+    Mel,
+}
+
+impl TruncationPolicy {
+    /// All of them, in the order of the ladder, by the names that options and tables print.
+    pub const ALL: [(&'static str, Self); 4] = [
+        ("vanilla", Self::Vanilla),
+        ("jan", Self::Jan),
+        ("oneirq", Self::OneIrq),
+        ("mel", Self::Mel),
+    ];
+}
+
+/// How a page cache is set up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageCacheOptions {
+    /// How pages leave a mapping.
+    pub truncation: TruncationPolicy,
+    /// Freed pages go to the cold end of the per-CPU lists (Linux up to 4.14).
+    pub cold_hint: bool,
+}
