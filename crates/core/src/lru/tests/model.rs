@@ -3,7 +3,7 @@
 //! the policies stands a release that has forgotten a rule, which has to be found out.
 
 use super::*;
-use crate::lru::batched::INNER;
+use crate::lru::batches::INNER;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::sync::Arc;
 use shuttle::thread;
