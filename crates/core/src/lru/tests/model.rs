@@ -164,7 +164,9 @@ fn release_while_a_batch_is_closed() {
         &world,
         [
             |world| {
-                [(3, false), (4, true), (5, true)].map(|(page, active)| world.add(page, active));
+                for (page, active) in [(3, false), (4, true), (5, true)] {
+                    world.add(page, active);
+                }
             },
             |world| {
                 world.truncate(&[1]);
