@@ -1,18 +1,27 @@
 //! What the page cache asks of the stack that it is part of.
 
+use crate::frame::NodeId;
 use crate::pcp::PageAllocator;
-use quarry_sys::percpu::{Object, SlotIndex};
+use quarry_sys::percpu::{Object, SlotIndex, WordTree};
 
 /// The layers below the page cache, with the slab policy and the slots behind them.
-pub trait Host {
+pub trait Host: NodeHost {
     /// Where pages come from.
     fn pages(&self) -> &PageAllocator;
 
     /// The slot of the running CPU: a hint.
     fn slot(&self) -> SlotIndex;
+}
 
-    /// Takes an index node from its slab cache: 576 bytes, whatever they hold.
+/// Where the nodes of indexes come from, and who walks them.
+pub trait NodeHost {
+    /// Takes an index node from its slab cache: 576 bytes aligned to 64, whatever they hold.
     fn alloc_node(&self) -> Option<Object>;
+
+    /// The node of the memory that an index node lies in.
+    fn node_of(&self, _node: Object) -> NodeId {
+        NodeId(0)
+    }
 
     /// Gives index nodes back.
     ///
@@ -24,4 +33,14 @@ pub trait Host {
     /// before is still under way. Returns false where the calling thread may not, or the system
     /// cannot.
     fn wait_for_walks(&self) -> bool;
+
+    /// The word for `index` in a tree of words, by one sequence of loads; `None` where the thread
+    /// has no sequences.
+    ///
+    /// # Safety
+    /// Nodes that leave the tree stay readable until [`wait_for_walks`](Self::wait_for_walks) has
+    /// returned true.
+    unsafe fn walk(&self, _tree: &WordTree, _index: u64) -> Option<u64> {
+        None
+    }
 }
