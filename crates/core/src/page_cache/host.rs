@@ -34,13 +34,13 @@ pub trait NodeHost {
     /// cannot.
     fn wait_for_walks(&self) -> bool;
 
-    /// The word for `index` in a tree of words, by one sequence of loads; `None` where the thread
-    /// has no sequences.
+    /// The leaf at `index` of a tree of words, by one sequence of loads: see
+    /// [`PerCpu::walk`](quarry_sys::percpu::PerCpu::walk). Returns 0 where there is none, and where
+    /// the thread has no sequences.
     ///
     /// # Safety
-    /// Nodes that leave the tree stay readable until [`wait_for_walks`](Self::wait_for_walks) has
-    /// returned true.
-    unsafe fn walk(&self, _tree: &WordTree, _index: u64) -> Option<u64> {
-        None
+    /// As there, with [`wait_for_walks`](Self::wait_for_walks).
+    unsafe fn walk(&self, _tree: &WordTree, _index: u64) -> u64 {
+        0
     }
 }

@@ -93,14 +93,14 @@ impl<T> Index<T> {
         Some(LockedIndex { root: &self.root, inner, shared: nodes, unlinked: Chain::new() })
     }
 
-    /// Looks an entry up without the lock: a hint. `None` where the thread cannot walk; then look
-    /// under the lock. A page may have left the index meanwhile or, seldom, belong to another one:
-    /// pin it and check its key. Seldom, `Empty` or a shadow entry are wrong as well: look again
-    /// under the lock. O(height).
+    /// Looks a page up without the lock: a hint. The page may have left the index meanwhile or,
+    /// seldom, belong to another one: pin it and check its key. `None` says nothing: look under the
+    /// lock. O(height).
     #[inline(always)]
-    pub fn walk<H: NodeHost>(&self, host: &H, index: u64) -> Option<Entry> {
-        // SAFETY: the nodes of this tree go back to the host by `Grace::release` only.
-        unsafe { host.walk(&self.root, index) }.map(Entry::from_word)
+    pub fn walk<H: NodeHost>(&self, host: &H, index: u64) -> Option<PageNo> {
+        // SAFETY: nodes leave this tree by way of `Grace`, which gives them back to the host after
+        // `wait_for_walks` only, and has nothing but nodes made of them before.
+        Entry::from_word(unsafe { host.walk(&self.root, index) }).page()
     }
 
     /// Visits the lock.
