@@ -4,14 +4,16 @@ mod cache;
 mod counters;
 mod descriptors;
 mod host;
+pub mod index;
 mod mapping;
 mod options;
 mod outcome;
 mod waits;
+pub mod workingset;
 
 pub use cache::{PageCache, PageCacheRef};
 pub use counters::{EVENTS, Event, EventCounts};
-pub use host::{CacheHost, Host};
+pub use host::{Host, NodeHost};
 pub use mapping::{MappingId, MappingOptions};
 pub use options::{PageCacheOptions, TruncationPolicy};
 pub use outcome::{
