@@ -8,7 +8,7 @@
 //! competes with pages that are used no more often, and is activated at once.
 //!
 //! ```text
-//! shadow value   | time >> bucket order : 45 | group : 8 | node : 8 | workingset : 1 |
+//! shadow value   | time >> bucket order : 44 | group : 8 | node : 8 | workingset : 1 |
 //! ```
 //!
 //! Equation: `unpack(pack(e)) = e` for times that are multiples of a bucket, modulo the range of
@@ -128,7 +128,7 @@ pub struct Buckets {
 
 impl Buckets {
     /// For at most `pages` pages: a time has to reach as far back as all of them are evicted once
-    /// (`workingset_init`, Linux 6.12). Below 2^45 pages a bucket is one page.
+    /// (`workingset_init`, Linux 6.12). Below 2^44 pages a bucket is one page.
     #[must_use]
     pub const fn for_pages(pages: u64) -> Self {
         Self::with_bits(pages, TIME_BITS)

@@ -105,13 +105,19 @@ impl NodeRef {
         self.0.cast()
     }
 
-    /// The word that stands for this node.
+    /// The word that stands for this node as the head of a tree, but for its shift.
     #[inline]
     pub(super) fn address(self) -> u64 {
         self.0.as_ptr().expose_provenance() as u64
     }
 
-    /// The node that an even word stands for, without the shift that a root has in it.
+    /// The word that stands for this node in one above it.
+    #[inline]
+    pub(super) fn as_word(self) -> u64 {
+        self.address() + WordTree::IS_NODE
+    }
+
+    /// The node that a word stands for, in the root or in a node.
     #[inline]
     pub(super) fn from_word(word: u64) -> Option<Self> {
         if is_leaf(word) {
