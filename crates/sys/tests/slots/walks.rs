@@ -33,6 +33,7 @@ pub(crate) const fn leaf(number: u64) -> u64 {
 /// A tree that is built from a map, and its nodes.
 pub(crate) struct Forest {
     pub(crate) tree: WordTree,
+    #[expect(clippy::vec_box, reason = "nodes know each other by their addresses")]
     pub(crate) nodes: Vec<Box<Node>>,
 }
 
