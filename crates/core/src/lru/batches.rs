@@ -383,6 +383,7 @@ impl Batch<'_> {
 
     /// Clears `LRU` of a page that is being unlinked, and counts it. Returns its list.
     fn unmark(&self, descriptor: &Descriptor) -> ListKind {
+        debug_assert!(self.is(descriptor.node(), tag(descriptor)), "the batch lock of the page");
         let list = ListKind::of(descriptor.state.clear(State::LRU));
         self.lock.removed.count(list, 1);
         list

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 
 const SLOT: SlotIndex = SlotIndex(0);
 
-/// An LRU of one slot and one node, and who has been freed.
+/// An LRU of one slot and two nodes, and who has been freed.
 struct World {
     set: LruSet,
     table: DescriptorTable,
@@ -19,11 +19,11 @@ struct World {
 }
 
 impl World {
-    /// An LRU with pages `0..listed` on its inactive list, the last one first, and descriptors for
-    /// `pages`.
+    /// An LRU with pages `0..listed` on the inactive list of node 0, the last one first, and
+    /// descriptors for `pages`.
     fn new(policy: LruPolicy, add_batch: usize, listed: u32, pages: u32) -> Arc<Self> {
         let options = LruOptions { policy, add_batch, counts: true };
-        let set = LruSet::build(fake_os(), options, 1, 1).expect("the fake OS serves");
+        let set = LruSet::build(fake_os(), options, 1, 2).expect("the fake OS serves");
         let world = Self { set, table: table(pages, 1), freed: Mutex::new(Vec::new()) };
         for page in 0..listed {
             world.add(page, false);
@@ -81,8 +81,9 @@ impl World {
         let mut all = self.freed.lock().expect("no panic").clone();
         all.sort_unstable();
         assert_eq!(all, freed);
-        let sizes = self.set.sizes(NodeId(0));
-        assert_eq!(sizes.inactive + sizes.active, others);
+        let sizes = [NodeId(0), NodeId(1)].map(|node| self.set.sizes(node));
+        let listed: u64 = sizes.iter().map(|sizes| sizes.inactive + sizes.active).sum();
+        assert_eq!(listed, others);
     }
 }
 
@@ -153,6 +154,47 @@ fn release_and_scan(policy: LruPolicy) {
         ],
     );
     world.finish(&[1, 2, 3, 4, 5], 7);
+}
+
+/// A task closes the open batch, pages 3, 1 and 0, while page 1, which becomes an inner page, is
+/// released and comes to the other node. The task must not go on from there.
+fn release_while_a_batch_is_closed() {
+    let world = World::new(LruPolicy::Batched, 3, 2, 6);
+    together(
+        &world,
+        [
+            |world| {
+                for (page, active) in [(3, false), (4, true), (5, true)] {
+                    world.add(page, active);
+                }
+            },
+            |world| {
+                world.truncate(&[1]);
+                world.table.at(PageNo(1)).node.store(1, Relaxed);
+                world.add(1, false);
+                world.set.drain(&world.table, SLOT, &mut |page| world.free(page));
+            },
+        ],
+    );
+    world.finish(&[1], 5);
+}
+
+/// Page 1 is released while a scan moves it into another batch, which is closed at once: it is an
+/// inner page again, and another batch lock is the right one.
+fn release_while_a_scan_passes() {
+    let world = World::new(LruPolicy::Batched, 3, 4, 4);
+    together(&world, [|world| world.truncate(&[1]), |world| world.scan(2, false)]);
+    world.finish(&[1], 3);
+}
+
+#[test]
+fn a_page_that_leaves_a_batch_while_it_is_closed() {
+    explore(1000, release_while_a_batch_is_closed);
+}
+
+#[test]
+fn a_page_that_changes_its_batch_while_it_is_released() {
+    explore(1000, release_while_a_scan_passes);
 }
 
 #[test]
