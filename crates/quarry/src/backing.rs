@@ -166,7 +166,9 @@ impl fmt::Display for PageError {
                 write!(out, "the backing does not allow {pages} dirty pages to be written yet")
             }
             Self::Busy => out.write_str("the page is in use by somebody else"),
-            Self::Forked => out.write_str("the mapping belongs to the process that forked this one"),
+            Self::Forked => {
+                out.write_str("the mapping belongs to the process that forked this one")
+            }
             Self::NoSuchOrder { order } => {
                 write!(out, "no pages of 4 KiB << {order}: the order is 0 to 4")
             }
