@@ -111,7 +111,7 @@ impl<'a> Run<'a> {
             let rest = &mut self.bytes_of(self.filled)[within..];
             return backing.read(offset, rest).map(|read| read.min(rest.len()));
         }
-        let mut pages = [const { &mut [] as &mut [u8] }; RUN];
+        let mut pages: [&mut [u8]; RUN] = core::array::from_fn(|_| &mut [][..]);
         let lacking = self.count - self.filled;
         for (place, number) in pages.iter_mut().zip(self.filled..self.count) {
             *place = self.bytes_of(number);

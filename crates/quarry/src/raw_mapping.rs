@@ -6,7 +6,7 @@ use crate::instance::{ProcessConfig, STACK};
 use crate::process::{self, Mode, ensure_ready};
 use core::ops::Range;
 use core::ptr::NonNull;
-pub use quarry_core::lru::PageNo;
+use quarry_core::lru::PageNo;
 use quarry_core::lru::State;
 pub use quarry_core::page_cache::{Effort, Invalidate, Invalidated, MappingOptions, RekeyError};
 use quarry_core::page_cache::{Full, MappingId, PageCacheRef, ReadError, Slot};
@@ -264,7 +264,8 @@ impl RawPage {
     /// The caller pins the page, and owns the object.
     #[inline]
     pub unsafe fn set_private(self, word: u64) {
-        cache().set_private(self.0, word);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { cache().set_private(self.0, word) };
     }
 
     /// Adds a pin.
