@@ -10,7 +10,7 @@
 //! Nothing here allocates through the global allocator.
 //!
 //! Order of the modules, each using only those before it: `errno`, `glibc`, `report`; `primitive`;
-//! `confined`, `local`, `object`; `clock`, `clear`, `file`, `peek`; `lock`, `gate`, `topology`;
+//! `confined`, `local`, `object`; `clock`, `clear`, `file`, `peek`; `lock`, `gate`, `hooks`, `topology`;
 //! `os`; `cgroup`, `overcommit`, `statm`; `percpu`.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
 
@@ -23,6 +23,7 @@ pub mod errno;
 pub mod file;
 pub mod gate;
 pub mod glibc;
+pub mod hooks;
 pub mod local;
 pub mod lock;
 pub mod locks;
