@@ -23,6 +23,7 @@ impl<C: StackConfig> Stack<C> {
     /// Where the stack is not initialised.
     pub fn page_cache(&self) -> OsResult<PageCacheRef<'_, Self>> {
         self.page_cache.open(self, &self.inner().page_cache, || {
+            self.pages().zones().budget().keep_reserve();
             let params = CacheParams { size: NODE_BYTES, align: NODE_ALIGN };
             self.create_cache("radix_tree_node", &params)
         })

@@ -24,7 +24,7 @@ pub const MOST_SHRINKERS: usize = 64;
 /// Objects of a batch where a shrinker names no number (`SHRINK_BATCH`, Linux 3.12).
 const BATCH: u64 = 128;
 /// Batches of one call at most: a shrinker that claims to have more must not hang a reclaim.
-const MOST_BATCHES: u32 = 1024;
+const MOST_BATCHES: u32 = 1 << 16;
 /// Batches in a row that free nothing, after which a call ends.
 const MOST_IDLE_BATCHES: u32 = 32;
 /// Bytes of the smallest object.
