@@ -59,6 +59,9 @@ extern "C" fn in_child() {
     background::forget_thread();
     if HAD_OTHERS.load(Ordering::Relaxed) {
         visit_locks(&mut |_, lock| lock.adopt_in_child());
+        if is_ready() {
+            STACK.upkeep().adopt_in_child();
+        }
         GATE.open_in_child();
         glibc::reset_streams();
     }

@@ -25,12 +25,14 @@
 //     background, environment
 //     fork, at_load
 //     process
-//     raw_cache, pages
+//     raw_cache, pages, registration
+//     budget
 //     raw_reserve
 //     cache
 //     constructed
 mod at_load;
 mod background;
+mod budget;
 mod cache;
 mod constructed;
 mod environment;
@@ -44,10 +46,12 @@ pub mod pages;
 pub mod process;
 mod raw_cache;
 mod raw_reserve;
+mod registration;
 mod statistics;
 mod system;
 mod variables;
 
+pub use budget::{Budget, Group, GroupOptions, GroupUse, Progress, Resize};
 pub use cache::{Cache, CacheBox, Reserve};
 pub use constructed::{CacheGuard, ConstructedCache};
 use core::alloc::{GlobalAlloc, Layout};
@@ -55,10 +59,15 @@ pub use pages::{PageFlags, PagePool, Pages};
 use process::Mode;
 pub use quarry_core::slab::{CacheOptions, CacheParams, Constructor, Remaining, SlabStats};
 use quarry_core::stack::Request;
-pub use quarry_core::stack::{HeapUse, LargeStats, MemoryHeld, StackStats};
+pub use quarry_core::stack::{
+    BalanceStats, BudgetStats, Count, HeapUse, LargeStats, MemoryHeld, Pressure, ReclaimCaller,
+    Scanned, ShrinkControl, Shrinker, ShrinkerOptions, StackStats,
+};
+pub use quarry_core::zone::GroupId;
 use quarry_sys::percpu::Object;
 pub use raw_cache::{CacheError, RawCache};
 pub use raw_reserve::RawReserve;
+pub use registration::{BudgetError, Registration};
 
 /// The process-wide allocator, for `#[global_allocator]`.
 #[derive(Clone, Copy, Debug, Default)]
