@@ -11,8 +11,9 @@
 //!
 //! where 2 and 3 share the work by what it costs to have things again (see `cost`). So pages and
 //! the objects of each shrinker become fewer in proportion, and none is emptied before the others
-//! are touched. A pass that looks at enough and frees something is followed by one of the same
-//! priority, any other by one of the next.
+//! are touched. A pass that frees an eighth of what is missing is followed by one of the same
+//! priority, any other by one of the next. (kswapd stays where it has looked at as many pages as it
+//! wants to free; but an object that was looked at need not be a page less.)
 //!
 //! Shrinkers are functions of the program. They run outside of the caller's gate, with no lock of
 //! the stack held, and while the task is marked as one that reclaims (see `Reclaimers`). A balance
@@ -35,8 +36,8 @@ const FIRST_PRIORITY: u32 = 12;
 const PARKED_PRIORITY: u32 = 9;
 /// Passes of a balance at most.
 const MOST_PASSES: u32 = 64;
-/// Frames that a pass looks at, at least, to be enough (`SWAP_CLUSTER_MAX`, Linux 2.6 to 6.18).
-const CLUSTER: u64 = 32;
+/// The part of what is missing that a pass has to free for another one of its priority.
+const ENOUGH: u32 = 8;
 
 /// Where a balance ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,7 +179,7 @@ impl<C: StackConfig> Stack<C> {
     /// One pass; returns whether another one is to follow.
     fn pass<G>(&self, run: &mut Run<'_>, enter: &impl Fn() -> G) -> bool {
         run.passes += 1;
-        let before = (self.pages().zones().budget().used(), run.pages.scanned, run.objects.scanned);
+        let before = self.missing(run.goal);
         {
             let _inside = enter();
             self.take_own(run);
@@ -188,18 +189,15 @@ impl<C: StackConfig> Stack<C> {
             self.scan_pages(run);
         }
         self.ask_shrinkers(run);
+        let freed = before.saturating_sub(self.missing(run.goal));
+        let is_enough = freed > 0 && freed >= before / ENOUGH;
         if self.missing(run.goal) == 0 || run.passes >= MOST_PASSES {
             return false;
         }
-        let scanned = run.pages.scanned - before.1 + run.objects.scanned - before.2;
-        let freed = before.0.saturating_sub(self.pages().zones().budget().used());
-        let is_enough = freed > 0 && scanned >= u64::from(freed).max(CLUSTER);
-        if !is_enough {
-            if run.priority == 0 {
-                return false;
-            }
-            run.priority -= 1;
+        if !is_enough && run.priority == 0 {
+            return false;
         }
+        run.priority -= u32::from(!is_enough);
         true
     }
 
@@ -230,6 +228,10 @@ impl<C: StackConfig> Stack<C> {
             let request = ScanRequest { who, most: missing, most_scanned, until_ns: u64::MAX };
             let done = cache.reclaim(zone.node(), &request);
             run.note_pages(Shrunk { scanned: done.scanned, freed: done.freed });
+            if done.freed > 0 && self.missing(run.goal) > 0 {
+                // What was freed is on the page lists, where it is still in use for the budget.
+                self.pages().drain_all();
+            }
         }
     }
 
@@ -246,8 +248,6 @@ impl Run<'_> {
     fn note_pages(&mut self, done: Shrunk) {
         self.pages += done;
         self.window += done;
-        // Their pages are on the lists of this CPU.
-        self.has_drained &= done.freed == 0;
     }
 
     fn note_objects(&mut self, done: Shrunk) {
