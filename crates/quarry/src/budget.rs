@@ -149,6 +149,11 @@ impl Budget {
         Resize { target: bytes / FRAME_BYTES * FRAME_BYTES }
     }
 
+    /// How far the process is from the limit that holds now.
+    pub fn resize(self) -> Resize {
+        Resize { target: self.limit().unwrap_or(usize::MAX) }
+    }
+
     /// Bytes that may be in use; `None` where there is no limit. O(1).
     #[must_use]
     pub fn limit(self) -> Option<usize> {
@@ -271,6 +276,12 @@ impl Resize {
 }
 
 impl Group {
+    /// The group of a number; `None` where there is none.
+    #[must_use]
+    pub fn of(id: GroupId) -> Option<Self> {
+        STACK.groups().is_there(id).then_some(Self(id))
+    }
+
     /// The number by which file mappings name the group.
     #[must_use]
     pub fn id(&self) -> GroupId {

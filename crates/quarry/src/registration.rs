@@ -36,6 +36,18 @@ pub(crate) enum Kind {
     Pressure(HookId),
 }
 
+/// What stands in front of a registered value.
+struct Head {
+    kind: Option<Kind>,
+    free: unsafe fn(NonNull<Head>),
+}
+
+#[repr(C)]
+struct Block<T> {
+    head: Head,
+    value: T,
+}
+
 /// Something of the program's that is registered until this is dropped.
 ///
 /// Dropping waits for a call that is under way on another thread: the caller holds nothing that the
@@ -43,11 +55,7 @@ pub(crate) enum Kind {
 /// and the process ends.
 #[derive(Debug)]
 #[must_use = "what is registered is removed when this is dropped"]
-pub struct Registration {
-    kind: Kind,
-    object: NonNull<u8>,
-    free: unsafe fn(NonNull<u8>),
-}
+pub struct Registration(NonNull<Head>);
 
 // SAFETY: what is registered may be used and dropped by any thread (`of`).
 unsafe impl Send for Registration {}
@@ -60,39 +68,59 @@ impl Registration {
         value: T,
         register: impl FnOnce(*const T) -> Option<Kind>,
     ) -> Result<Self, BudgetError> {
-        unsafe fn free<T>(object: NonNull<u8>) {
-            // SAFETY: a `T` that `of` has put there, which nobody uses any more; the block came
-            // from the heap.
+        unsafe fn free<T>(head: NonNull<Head>) {
+            // SAFETY: the head of a `Block<T>` that `of` has put there, which nobody uses any more;
+            // it came from the heap.
             unsafe {
-                object.cast::<T>().drop_in_place();
-                process::free(object);
+                head.cast::<Block<T>>().drop_in_place();
+                process::free(head.cast());
             }
         }
-        let request = Request::of(size_of::<T>().max(1)).aligned(align_of::<T>());
-        let object = process::alloc(request).ok_or(BudgetError::NoMemory)?;
-        // SAFETY: the block has room for a `T`, at a multiple of its alignment, and is ours.
-        unsafe { object.cast::<T>().write(value) };
-        match register(object.cast::<T>().as_ptr()) {
-            Some(kind) => Ok(Self { kind, object, free: free::<T> }),
-            None => {
-                // SAFETY: as `free` asks; nobody knows it.
-                unsafe { free::<T>(object) };
-                Err(BudgetError::TooMany)
-            }
-        }
+        let request = Request::of(size_of::<Block<T>>()).aligned(align_of::<Block<T>>());
+        let block = process::alloc(request).ok_or(BudgetError::NoMemory)?.cast::<Block<T>>();
+        // SAFETY: there is room for a block, at a multiple of its alignment, and it is ours; the
+        // address of its value is inside.
+        let value = unsafe {
+            block.write(Block { head: Head { kind: None, free: free::<T> }, value });
+            &raw const (*block.as_ptr()).value
+        };
+        let kind = register(value);
+        // SAFETY: it was just written; whoever calls the value does not know the head.
+        unsafe { (*block.as_ptr()).head.kind = kind };
+        let registration = Self(block.cast());
+        if kind.is_some() { Ok(registration) } else { Err(BudgetError::TooMany) }
+    }
+
+    /// An address for [`from_raw`](Self::from_raw); what is registered stays so.
+    #[must_use]
+    pub fn into_raw(self) -> NonNull<u8> {
+        let head = self.0.cast();
+        core::mem::forget(self);
+        head
+    }
+
+    /// The registration of an address.
+    ///
+    /// # Safety
+    /// [`into_raw`](Self::into_raw) has returned it, and nobody uses it after this.
+    pub unsafe fn from_raw(address: NonNull<u8>) -> Self {
+        Self(address.cast())
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let is_removed = match self.kind {
-            Kind::Shrinker(id) => STACK.shrinkers().remove(id),
-            Kind::Pressure(id) => STACK.pressure().remove(id),
+        // SAFETY: the block lives until it is freed below.
+        let Head { kind, free } = unsafe { self.0.read() };
+        let is_removed = match kind {
+            Some(Kind::Shrinker(id)) => STACK.shrinkers().remove(id),
+            Some(Kind::Pressure(id)) => STACK.pressure().remove(id),
+            None => true,
         };
         if !is_removed {
             fatal(format_args!("a callback has dropped its own registration"));
         }
         // SAFETY: made by `of` with this function, and no longer registered.
-        unsafe { (self.free)(self.object) };
+        unsafe { free(self.0) };
     }
 }

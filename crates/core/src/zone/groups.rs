@@ -191,6 +191,12 @@ impl Groups {
         &self.all[usize::from(id.0)]
     }
 
+    /// Returns whether there is such a group, the root excluded.
+    #[must_use]
+    pub fn is_there(&self, id: GroupId) -> bool {
+        self.at(id).exists()
+    }
+
     /// Makes a group; `None` where there are too many. O(groups).
     pub fn create(&self, limits: GroupLimits) -> Option<GroupId> {
         let free = |group: &Group| {
