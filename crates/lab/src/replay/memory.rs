@@ -205,6 +205,31 @@ pub(crate) struct Counters {
     pub(crate) slow_frees: u64,
     /// Blocks that per-CPU lists handed out or took back.
     pub(crate) listed: u64,
+    /// Times the lock of an LRU list was taken, whichever locks the policy has.
+    pub(crate) lru_lock: u64,
+    /// Times it was found held.
+    pub(crate) lru_contended: u64,
+    /// Nanoseconds that were waited for it.
+    pub(crate) lru_wait_ns: u64,
+    /// Critical sections of the LRU lists, as the policies count them.
+    pub(crate) lru_sections: u64,
+    /// Add batches that were moved to the lists before they were full.
+    pub(crate) drains: u64,
+    /// Pages that left the LRU lists.
+    pub(crate) lru_removed: u64,
+    /// Pages among them that were sentinels, where the policy has any.
+    pub(crate) sentinels: u64,
+    /// Times the lock of a mapping was taken.
+    pub(crate) index_lock: u64,
+    /// Pages that truncation dropped.
+    pub(crate) pages_truncated: u64,
+    /// Shadow entries that truncation cleared.
+    pub(crate) shadows_truncated: u64,
+    /// Pages that reclaim looked at, and those that it evicted.
+    pub(crate) scanned: u64,
+    pub(crate) evicted: u64,
+    /// Pages that were read again after they had been evicted.
+    pub(crate) refaults: u64,
 }
 
 /// Names and values, so that what is done to all of them is said once.
@@ -247,7 +272,20 @@ counters!(
     slow_allocs,
     fast_frees,
     slow_frees,
-    listed
+    listed,
+    lru_lock,
+    lru_contended,
+    lru_wait_ns,
+    lru_sections,
+    drains,
+    lru_removed,
+    sentinels,
+    index_lock,
+    pages_truncated,
+    shadows_truncated,
+    scanned,
+    evicted,
+    refaults
 );
 
 #[cfg(test)]

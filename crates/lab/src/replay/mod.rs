@@ -12,6 +12,7 @@
 //! costs     what calls to a memory take
 //! spin      work beside the allocator, in nanoseconds
 //! memory    what a path allocates from
+//! file_cache  what file systems ask of a page cache
 //! policies  the names of variants
 //! timed     another memory, with its calls for pages timed
 //! stack     Quarry's stacks as such a memory
@@ -19,6 +20,7 @@
 
 pub(crate) mod costs;
 pub(crate) mod crew;
+pub(crate) mod file_cache;
 mod flight;
 pub(crate) mod kernels;
 pub(crate) mod memory;
