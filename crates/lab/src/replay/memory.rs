@@ -22,6 +22,11 @@ impl Buffer {
         Self { address, bytes }
     }
 
+    /// Where it is.
+    pub(crate) fn address(&self) -> NonNull<u8> {
+        self.address
+    }
+
     /// Where it is; the buffer ends.
     pub(crate) fn into_address(self) -> NonNull<u8> {
         self.address
@@ -107,6 +112,15 @@ pub(crate) trait KernelMemory: Sync {
 
     /// Gives back a list of blocks of this kind, and empties it.
     fn free_list(&self, pages: Pages, list: &mut Vec<Buffer>);
+
+    /// Puts a page of a program on the LRU lists, where the memory has any.
+    fn add_to_lru(&self, _page: &Buffer) {}
+
+    /// Unmaps pages of programs: takes them off the LRU lists, where they are on any, and gives
+    /// them back as a list, which is empty afterwards.
+    fn release(&self, pages: Pages, list: &mut Vec<Buffer>) {
+        self.free_list(pages, list);
+    }
 
     /// Returns the counts so far.
     fn counters(&self) -> Counters;

@@ -14,10 +14,12 @@
 //! memory    what a path allocates from
 //! file_cache  what file systems ask of a page cache
 //! policies  the names of variants
+//! anonymous  the LRU lists of the pages of programs
 //! timed     another memory, with its calls for pages timed
 //! stack     Quarry's stacks as such a memory
 //! ```
 
+mod anonymous;
 pub(crate) mod costs;
 pub(crate) mod crew;
 pub(crate) mod file_cache;

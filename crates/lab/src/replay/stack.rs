@@ -1,10 +1,12 @@
 //! Quarry's stacks as the memory of a replayed kernel.
 
+use super::anonymous::AnonymousLru;
 use super::memory::{Buffer, CacheCounts, Counters, Footprint, KernelMemory, Pages};
 use super::policies::Policies;
 use anyhow::{Result, bail};
 use quarry_core::frame::{FRAME_SHIFT, MetadataKind, MigrateType, Order, Pfn};
 use quarry_core::heap::options::StackOptions;
+use quarry_core::lru::{LruCounters, LruOptions, LruSet};
 use quarry_core::pcp::{Machine as Declared, PageRequest};
 use quarry_core::slab::{
     CacheId, CacheParams, SlabPolicy, SlabStats, SlabVisitor, with_slab_policy,
@@ -53,7 +55,7 @@ impl Policies {
             nodes: machine.nodes,
         });
         self.apply(&mut options)?;
-        let visitor = OnStack { options: &options, replay };
+        let visitor = OnStack { options: &options, lru: self.lru(), replay };
         with_slab_policy(self.slab(), visitor).expect("the name comes from the registry")
     }
 }
@@ -61,6 +63,7 @@ impl Policies {
 /// Builds a stack with whichever slab policy, and replays on it.
 struct OnStack<'a, R> {
     options: &'a StackOptions,
+    lru: Option<LruOptions>,
     replay: R,
 }
 
@@ -68,8 +71,24 @@ impl<R: Replay> SlabVisitor<NativeSlots> for OnStack<'_, R> {
     type Output = Result<R::Output>;
 
     fn visit<S: SlabPolicy<NativeSlots> + 'static>(self) -> Self::Output {
-        Ok(self.replay.on(&StackMemory::<S>::build(self.options)?))
+        Ok(self.replay.on(&StackMemory::<S>::build(self.options, self.lru)?))
     }
+}
+
+/// Adds what LRU lists and their locks have counted; add batches have locks of their own, which
+/// nobody but their CPU wants.
+fn count_lists(lists: &LruSet, counters: &mut Counters) {
+    lists.visit_locks(&mut |name, lock| {
+        if let (false, Some(stats)) = (name == "cpu->lru_add", lock.stats()) {
+            counters.lru_lock += stats.acquisitions;
+            counters.lru_contended += stats.contentions;
+            counters.lru_wait_ns += stats.wait_ns;
+        }
+    });
+    let LruCounters { sections, batch_sections, removed, sentinels, .. } = lists.counters();
+    counters.lru_sections += sections + batch_sections;
+    counters.lru_removed += removed;
+    counters.sentinels += sentinels;
 }
 
 /// A slab policy on the slots of this machine.
@@ -84,15 +103,21 @@ impl<S: SlabPolicy<NativeSlots> + 'static> StackConfig for LabConfig<S> {
 struct StackMemory<S: SlabPolicy<NativeSlots> + 'static> {
     stack: &'static Stack<LabConfig<S>>,
     caches: Mutex<Vec<(String, CacheId)>>,
+    /// The LRU lists of programs' pages, where the variant has any.
+    anonymous: Option<AnonymousLru>,
 }
 
 impl<S: SlabPolicy<NativeSlots> + 'static> StackMemory<S> {
-    fn build(options: &StackOptions) -> Result<Self> {
-        let stack = Box::leak(Box::new(Stack::new()));
-        match stack.init(&Linux, options) {
-            Ok(()) => Ok(Self { stack, caches: Mutex::default() }),
-            Err(error) => bail!("the stack cannot be built: {error:?}"),
+    fn build(options: &StackOptions, lru: Option<LruOptions>) -> Result<Self> {
+        let stack: &'static Stack<LabConfig<S>> = Box::leak(Box::new(Stack::new()));
+        if let Err(error) = stack.init(&Linux, options) {
+            bail!("the stack cannot be built: {error:?}");
         }
+        let frames = stack.pages().arena().frames() as usize;
+        let slots = stack.percpu().area().slots() as usize;
+        let nodes = options.pages.nodes.into();
+        let lists = |lru| AnonymousLru::build(lru, frames, slots, nodes);
+        Ok(Self { stack, caches: Mutex::default(), anonymous: lru.map(lists).transpose()? })
     }
 }
 
@@ -110,8 +135,25 @@ impl<S: SlabPolicy<NativeSlots> + 'static> StackMemory<S> {
         self.caches_once().into_iter().map(|(_, cache)| self.stack.cache(cache).stats())
     }
 
-    fn pfn(&self, block: Buffer) -> Pfn {
-        let address = block.into_address();
+    /// Frees blocks of one order as lists.
+    fn free_frames(&self, order: Order, mut frames: impl Iterator<Item = Pfn>) {
+        const CHUNK: usize = 512;
+        let mut blocks = [(Pfn::NONE, order); CHUNK];
+        loop {
+            let mut count = 0;
+            for (block, frame) in blocks.iter_mut().zip(&mut frames) {
+                block.0 = frame;
+                count += 1;
+            }
+            if count == 0 {
+                return;
+            }
+            self.stack.pages().free_list(self.stack.percpu().current(), &blocks[..count]);
+        }
+    }
+
+    fn pfn(&self, block: &Buffer) -> Pfn {
+        let address = block.address();
         self.stack.pages().arena().pfn(address.as_ptr()).expect("the block came from this stack")
     }
 }
@@ -171,20 +213,31 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
     #[inline]
     fn free_pages(&self, pages: Pages, block: Buffer) {
         let order = Order::new(pages.order);
-        self.stack.pages().free(self.stack.percpu().current(), self.pfn(block), order);
+        self.stack.pages().free(self.stack.percpu().current(), self.pfn(&block), order);
     }
 
     fn free_list(&self, pages: Pages, list: &mut Vec<Buffer>) {
-        const CHUNK: usize = 512;
-        let order = Order::new(pages.order);
-        let mut blocks = [(Pfn::NONE, order); CHUNK];
-        while !list.is_empty() {
-            let count = list.len().min(CHUNK);
-            for (block, buffer) in blocks.iter_mut().zip(list.drain(..count)) {
-                block.0 = self.pfn(buffer);
-            }
-            self.stack.pages().free_list(self.stack.percpu().current(), &blocks[..count]);
-        }
+        self.free_frames(Order::new(pages.order), list.drain(..).map(|block| self.pfn(&block)));
+    }
+
+    #[inline]
+    fn add_to_lru(&self, page: &Buffer) {
+        let Some(anonymous) = &self.anonymous else { return };
+        let slot = self.stack.percpu().current();
+        let pages = self.stack.pages();
+        let frame = self.pfn(page);
+        let free = &mut |frame| pages.free(slot, frame, Order::ZERO);
+        let node = pages.memory().pageblocks().of(frame).tag().node();
+        anonymous.add((slot, node.expect("a page in use has a node")), frame, free);
+    }
+
+    fn release(&self, pages: Pages, list: &mut Vec<Buffer>) {
+        let Some(anonymous) = &self.anonymous else { return self.free_list(pages, list) };
+        let mut frames: Vec<Pfn> = list.drain(..).map(|block| self.pfn(&block)).collect();
+        let slot = self.stack.percpu().current();
+        let free = &mut |frame| self.stack.pages().free(slot, frame, Order::ZERO);
+        anonymous.release(slot, &mut frames, free);
+        self.free_frames(Order::ZERO, frames.into_iter());
     }
 
     fn counters(&self) -> Counters {
@@ -202,6 +255,9 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
         let lists = self.stack.pages().pcp_totals();
         counters.page_sections = lists.critical_sections;
         counters.listed = lists.allocs + lists.frees;
+        if let Some(anonymous) = &self.anonymous {
+            count_lists(anonymous.lists(), &mut counters);
+        }
         for stats in self.slab_stats() {
             for lock in [stats.list_lock, stats.slab_lock, stats.barn_lock] {
                 counters.slab_lock += lock.acquisitions;
@@ -253,6 +309,8 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
     }
 
     fn check_at_end(&self) -> Result<(), String> {
+        let nodes = self.stack.pages().zones().all().count() as u8;
+        self.anonymous.as_ref().map_or(Ok(()), |it| it.check_at_end(nodes))?;
         self.caches_once().iter().for_each(|(_, cache)| self.stack.cache(*cache).shrink());
         self.stack.pages().drain_all();
         self.stack.validate().map_err(|broken| broken.to_string())?;
