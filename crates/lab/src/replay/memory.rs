@@ -235,6 +235,8 @@ pub(crate) struct Counters {
     pub(crate) sentinels: u64,
     /// Times the lock of a mapping was taken.
     pub(crate) index_lock: u64,
+    /// Lists of pages that the page cache gave to the page allocator.
+    pub(crate) page_list_frees: u64,
     /// Pages that truncation dropped.
     pub(crate) pages_truncated: u64,
     /// Shadow entries that truncation cleared.
@@ -295,6 +297,7 @@ counters!(
     lru_removed,
     sentinels,
     index_lock,
+    page_list_frees,
     pages_truncated,
     shadows_truncated,
     scanned,

@@ -16,7 +16,7 @@
 //! policies  the names of variants
 //! anonymous  the LRU lists of the pages of programs
 //! timed     another memory, with its calls for pages timed
-//! stack     Quarry's stacks as such a memory
+//! stack     Quarry's stacks as such a memory; stack_files their page cache
 //! ```
 
 mod anonymous;
@@ -32,6 +32,7 @@ mod queue;
 pub(crate) mod solo;
 mod spin;
 pub(crate) mod stack;
+mod stack_files;
 pub(crate) mod stage;
 pub(crate) mod timed;
 mod worker;

@@ -1,8 +1,10 @@
 //! Quarry's stacks as the memory of a replayed kernel.
 
 use super::anonymous::AnonymousLru;
+use super::file_cache::FileCache;
 use super::memory::{Buffer, CacheCounts, Counters, Footprint, KernelMemory, Pages};
 use super::policies::Policies;
+use super::stack_files;
 use anyhow::{Result, bail};
 use quarry_core::frame::{FRAME_SHIFT, MetadataKind, MigrateType, Order, Pfn};
 use quarry_core::heap::options::StackOptions;
@@ -27,7 +29,7 @@ pub(crate) trait Replay {
     type Output;
 
     /// Does it.
-    fn on<M: KernelMemory>(self, memory: &M) -> Self::Output;
+    fn on<M: FileCache>(self, memory: &M) -> Self::Output;
 }
 
 /// The machine that the kernel's formulas are told of.
@@ -92,7 +94,7 @@ fn count_lists(lists: &LruSet, counters: &mut Counters) {
 }
 
 /// A slab policy on the slots of this machine.
-struct LabConfig<S>(PhantomData<S>);
+pub(super) struct LabConfig<S>(PhantomData<S>);
 
 impl<S: SlabPolicy<NativeSlots> + 'static> StackConfig for LabConfig<S> {
     type PerCpu = NativeSlots;
@@ -100,7 +102,7 @@ impl<S: SlabPolicy<NativeSlots> + 'static> StackConfig for LabConfig<S> {
 }
 
 /// A stack as a kernel's memory.
-struct StackMemory<S: SlabPolicy<NativeSlots> + 'static> {
+pub(super) struct StackMemory<S: SlabPolicy<NativeSlots> + 'static> {
     stack: &'static Stack<LabConfig<S>>,
     caches: Mutex<Vec<(String, CacheId)>>,
     /// The LRU lists of programs' pages, where the variant has any.
@@ -122,6 +124,11 @@ impl<S: SlabPolicy<NativeSlots> + 'static> StackMemory<S> {
 }
 
 impl<S: SlabPolicy<NativeSlots> + 'static> StackMemory<S> {
+    /// The stack itself.
+    pub(super) fn stack(&self) -> &'static Stack<LabConfig<S>> {
+        self.stack
+    }
+
     /// The caches, each once under its first name: those that a policy merges have one number.
     fn caches_once(&self) -> Vec<(String, CacheId)> {
         let mut caches = self.caches.lock().expect("nobody panics with it").clone();
@@ -258,6 +265,7 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
         if let Some(anonymous) = &self.anonymous {
             count_lists(anonymous.lists(), &mut counters);
         }
+        stack_files::count(self.stack, &mut counters);
         for stats in self.slab_stats() {
             for lock in [stats.list_lock, stats.slab_lock, stats.barn_lock] {
                 counters.slab_lock += lock.acquisitions;
@@ -328,6 +336,7 @@ mod tests {
     use super::super::kernels::{Cast, Scenario, Setting};
     use super::super::stage::Scale;
     use super::*;
+    use quarry_core::lru::LRU_POLICIES;
     use quarry_core::slab::SLAB_POLICIES;
     use std::time::Duration;
 
@@ -338,7 +347,7 @@ mod tests {
         /// Zone locks per message, and the names of the caches.
         type Output = (f64, Vec<String>);
 
-        fn on<M: KernelMemory>(mut self, memory: &M) -> Self::Output {
+        fn on<M: FileCache>(mut self, memory: &M) -> Self::Output {
             if let Cast::Crew(crew) = &mut self.0.cast {
                 crew.turns = crew.turns.or(Some(100));
             }
@@ -424,6 +433,19 @@ mod tests {
             for policies in ["slub-2.6.29+v2016", "slub-4.9+v2016", "sheaf"] {
                 let spared = zone_locks(policies, packets());
                 assert!(passed_through > 10.0 * spared, "{policies}, {place:?}: {spared}");
+            }
+        }
+    }
+
+    /// Each page of a fault is added to the lists and taken off again, on a machine of two nodes.
+    #[test]
+    fn every_lru_policy_has_the_pages_of_faults() {
+        for lru in LRU_POLICIES {
+            for name in ["", "+add56", "+uncounted"].map(|rest| format!("{}{rest}", lru.name)) {
+                let policies: Policies = format!("slub+order0+{name}").parse().unwrap();
+                let machine = Machine { cpus: 44, memory: 0, nodes: 2 };
+                let faults = of_amount("page-fault", 2048, true);
+                policies.replay(machine, Briefly(faults, 4)).unwrap();
             }
         }
     }

@@ -5,6 +5,7 @@ use super::spec::Spec;
 use super::{profile, slabinfo};
 use crate::replay::costs::Costs;
 use crate::replay::crew::Place;
+use crate::replay::file_cache::FileCache;
 use crate::replay::kernels::{Cast, Scenario};
 use crate::replay::memory::{CacheCounts, Footprint, KernelMemory};
 use crate::replay::policies::Policies;
@@ -69,7 +70,7 @@ struct Observed {
 impl Replay for OnStack<'_> {
     type Output = Result<Observed, String>;
 
-    fn on<M: KernelMemory>(self, memory: &M) -> Self::Output {
+    fn on<M: FileCache>(self, memory: &M) -> Self::Output {
         let sample = self.sample;
         let scale = Scale {
             tasks: sample.tasks as usize,
