@@ -7,7 +7,8 @@
 
 use super::page::{DescriptorTable, PageNo};
 use super::policy::{
-    ListKind, Lists, LruCounters, MOST_PASSED, Setup, Sizes, Tally, Waiting, pin_for_scan,
+    ListKind, Lists, LruCounters, MOST_PASSED, SWAP_CLUSTER_MAX, Setup, Sizes, Tally, Waiting,
+    add_to,
 };
 use super::state::State;
 use crate::frame::{Links, List, NodeId, OsArray};
@@ -16,9 +17,7 @@ use quarry_sys::lock::{Chosen, CountedLock, Guard};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::SlotIndex;
-
-/// Pages that a release takes off in one hold of the lock (`SWAP_CLUSTER_MAX`, Linux 4.15).
-const SWAP_CLUSTER_MAX: usize = if cfg!(quarry_model) { 2 } else { 32 };
+use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
 type Heads = [List<PageNo>; 2];
 
@@ -30,6 +29,7 @@ struct NodeLists {
     heads: CountedLock<Heads, Chosen>,
     added: Tally,
     removed: Tally,
+    isolated: AtomicU64,
 }
 
 /// The lists of all nodes.
@@ -62,11 +62,16 @@ impl Held<'_> {
 }
 
 impl Single {
+    /// Empty lists.
+    ///
+    /// # Errors
+    /// The error of the OS.
     pub(super) fn build(setup: Setup) -> OsResult<Self> {
         let nodes = OsArray::filled(setup.os, setup.nodes, |_| NodeLists {
             heads: CountedLock::counting([List::new(), List::new()], Chosen(setup.counts)),
             added: Tally::default(),
             removed: Tally::default(),
+            isolated: AtomicU64::new(0),
         })?;
         Ok(Self { nodes })
     }
@@ -136,14 +141,17 @@ impl Lists for Single {
                 break;
             }
             at = table.previous(page).get();
-            if pin_for_scan(table.at(page)) {
+            if table.at(page).state.try_pin_unused() {
                 held.take(table, page);
                 out[taken] = page;
                 taken += 1;
             } else {
+                held.heads[from.index()].remove(table, page);
+                held.heads[from.index()].push_front(table, page);
                 passed += 1;
             }
         }
+        add_to(&lists.isolated, taken as u64);
         Some(taken)
     }
 
@@ -159,6 +167,7 @@ impl Lists for Single {
             counters.sections += lists.heads.stats().acquisitions;
             counters.added += lists.added.both();
             counters.removed += lists.removed.both();
+            counters.isolated += lists.isolated.load(Relaxed);
         }
         counters
     }

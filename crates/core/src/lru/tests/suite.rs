@@ -215,14 +215,17 @@ impl Both {
         let taken = self.set.isolate(&self.table, NodeId(node), kind, &mut out);
         let list = self.oracle.lists.entry((node, active)).or_default();
         let (mut expected, mut passed) = (Vec::new(), 0);
-        let mut at = list.len();
-        while at > 0 && expected.len() < most && passed < 32 {
-            at -= 1;
-            let known = self.oracle.pages.get_mut(&list[at]).expect("listed");
+        for _ in 0..list.len() {
+            if expected.len() == most || passed == 32 {
+                break;
+            }
+            let page = list.pop_back().expect("as many as there were");
+            let known = self.oracle.pages.get_mut(&page).expect("listed");
             if known.live {
                 known.place = Place::Scan;
-                expected.push(list.remove(at).expect("in range"));
+                expected.push(page);
             } else {
+                list.push_front(page);
                 passed += 1;
             }
         }
