@@ -100,6 +100,12 @@ impl AnonymousLru {
         Pfn(page.0)
     }
 
+    /// Empties the add batches of all CPUs: a task that has changed its CPU leaves pages in the
+    /// batch of the other one.
+    pub(super) fn drain_all(&self, free: &mut dyn FnMut(Pfn)) {
+        self.lists.drain_all(&self.table, &mut |page| free(self.take(page)));
+    }
+
     /// Checks lists and batches, once everything was released and no thread is at work.
     ///
     /// # Errors

@@ -317,8 +317,11 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
     }
 
     fn check_at_end(&self) -> Result<(), String> {
-        let nodes = self.stack.pages().zones().all().count() as u8;
-        self.anonymous.as_ref().map_or(Ok(()), |it| it.check_at_end(nodes))?;
+        if let Some(anonymous) = &self.anonymous {
+            let (pages, slot) = (self.stack.pages(), self.stack.percpu().current());
+            anonymous.drain_all(&mut |frame| pages.free(slot, frame, Order::ZERO));
+            anonymous.check_at_end(pages.zones().all().count() as u8)?;
+        }
         self.caches_once().iter().for_each(|(_, cache)| self.stack.cache(*cache).shrink());
         self.stack.pages().drain_all();
         self.stack.validate().map_err(|broken| broken.to_string())?;
