@@ -17,8 +17,6 @@ pub(super) struct Aim {
     /// Pages of a file, and pages that a job handles.
     pages: u64,
     job: u64,
-    /// Turns of a task through all kinds of jobs.
-    turns: u32,
 }
 
 /// The kinds of jobs.
@@ -55,10 +53,9 @@ impl Aim {
     pub(super) fn run<M: FileCache>(
         self,
         system: &FileSystem<'_, M>,
-        amount: u32,
+        turns: u32,
         (task, _): (u32, u32),
     ) -> Tally {
-        let turns = if amount == 0 { self.turns } else { amount };
         let directory = (u64::from(task) % self.directories) as usize;
         let mut random = StdRng::seed_from_u64(task.into());
         let mut tally = Tally::default();

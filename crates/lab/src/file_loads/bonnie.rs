@@ -24,40 +24,38 @@ pub(super) enum Phase {
 /// Seed of the random order: the same for all variants.
 const SEED: u64 = 20_480;
 
-/// `files` files of `pages` pages each, dealt to the directories.
+/// Files of `pages` pages each, dealt to the directories.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Bonnie {
     pub(super) directories: u64,
-    files: u32,
-    pages: u64,
+    pub(super) pages: u64,
     random: bool,
     phase: Phase,
 }
 
 impl Bonnie {
     /// Runs the phases before the one that is measured.
-    pub(super) fn prepare<M: FileCache>(self, system: &FileSystem<'_, M>, amount: u32) {
+    pub(super) fn prepare<M: FileCache>(self, system: &FileSystem<'_, M>, files: u32) {
         for phase in [Phase::Create, Phase::Read] {
             if phase < self.phase {
-                let tally = self.carry_out(phase, system, amount);
+                let tally = self.carry_out(phase, system, files);
                 assert_eq!(tally.verified, tally.operations, "{phase:?} found wrong bytes");
             }
         }
     }
 
     /// Runs the one that is measured.
-    pub(super) fn run<M: FileCache>(self, system: &FileSystem<'_, M>, amount: u32) -> Tally {
-        self.carry_out(self.phase, system, amount)
+    pub(super) fn run<M: FileCache>(self, system: &FileSystem<'_, M>, files: u32) -> Tally {
+        self.carry_out(self.phase, system, files)
     }
 
     fn carry_out<M: FileCache>(
         self,
         phase: Phase,
         system: &FileSystem<'_, M>,
-        amount: u32,
+        files: u32,
     ) -> Tally {
-        let files = if amount == 0 { self.files } else { amount };
         let mut order: Vec<u64> = (0..files.into()).collect();
         // Names are made in order; it is they that are random in the original, and what is done
         // with them later goes through the directory in another order.

@@ -26,8 +26,6 @@ pub(super) struct Dbench {
     writes: u32,
     reads: u32,
     flushes: u32,
-    /// Executions of a task.
-    executions: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -53,10 +51,9 @@ impl Dbench {
     pub(super) fn run<M: FileCache>(
         self,
         system: &FileSystem<'_, M>,
-        amount: u32,
+        executions: u32,
         (task, _): (u32, u32),
     ) -> Tally {
-        let executions = if amount == 0 { self.executions } else { amount };
         let calls = self.calls();
         let directory = self.directory(task);
         let mut random = StdRng::seed_from_u64(task.into());

@@ -3,7 +3,7 @@
 use super::aim::Aim;
 use super::bonnie::Bonnie;
 use super::dbench::Dbench;
-use super::device::Device;
+use super::device::{Device, PAGE_BYTES};
 use super::sparse::Sparse;
 use super::system::FileSystem;
 use super::tally::Tally;
@@ -30,11 +30,15 @@ enum Kind {
 /// A load as the file has it; the file says what the fields are.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(crate) struct FileLoad {
-    /// Most memory of the stack, in MiB; 0 = no limit.
-    pub(crate) budget_mib: u32,
+    /// Most memory of the stack in MiB, beside a share of the files' pages, in percent; no limit
+    /// where both are 0.
+    #[serde(default)]
+    budget_mib: u64,
+    #[serde(default)]
+    budget_percent: u64,
     /// The device behind the files.
     #[serde(default)]
-    pub(crate) device: Device,
+    device: Device,
     #[serde(flatten)]
     kind: Kind,
 }
@@ -71,15 +75,25 @@ impl FileLoad {
         *LOADS.get(name).unwrap_or_else(|| panic!("no load {name}"))
     }
 
-    /// Runs it with so many tasks, the `amount` of work that the load names (0 = its usual one).
+    /// Most memory of the stack in bytes, for this amount of work; 0 = no limit.
+    pub(crate) fn budget(&self, amount: u32) -> u64 {
+        let pages = match self.kind {
+            Kind::Sparse(Sparse { pages, .. }) | Kind::Bonnie(Bonnie { pages, .. }) => pages,
+            _ => 0,
+        };
+        let of_files = u64::from(amount) * pages * PAGE_BYTES as u64;
+        (self.budget_mib << 20) + of_files * self.budget_percent / 100
+    }
+
+    /// Runs it with so many tasks; the load's kind says what the `amount` of work of each is.
     ///
     /// # Panics
     /// If there is no memory left, or a CPU is not ours to use.
     pub(crate) fn run<M: FileCache>(&self, memory: &M, scale: Scale<'_>, amount: u32) -> Loaded {
-        // A fifth of the budget may be dirty (vm.dirty_ratio of Linux 4.14).
-        let most_dirty = match self.budget_mib {
+        // A fifth of the memory may be dirty (vm.dirty_ratio of Linux 4.14).
+        let most_dirty = match self.budget(amount) {
             0 => u64::MAX,
-            mib => u64::from(mib) * 256 / 5,
+            budget => budget / PAGE_BYTES as u64 / 5,
         };
         let system = FileSystem::new(memory, self.directories(), self.device, most_dirty);
         let tally = Mutex::new(Tally::default());

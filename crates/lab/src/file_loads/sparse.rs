@@ -7,19 +7,18 @@ use crate::replay::file_cache::FileCache;
 use serde::Deserialize;
 use std::time::Instant;
 
-/// The files: `directories x files` of `pages` pages each.
+/// Files of `pages` pages each, dealt to the directories.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Sparse {
     pub(super) directories: u64,
-    files: u32,
-    pages: u64,
+    pub(super) pages: u64,
 }
 
 impl Sparse {
-    /// Creates the files and reads all their pages. With an `amount` there are so many files.
-    pub(super) fn prepare<M: FileCache>(self, system: &FileSystem<'_, M>, amount: u32) {
-        for number in 0..self.count(amount) {
+    /// Creates so many files and reads all their pages.
+    pub(super) fn prepare<M: FileCache>(self, system: &FileSystem<'_, M>, files: u32) {
+        for number in 0..u64::from(files) {
             let (_, file) = system.create(self.directory(number));
             system.set_length(&file, self.pages);
             for index in 0..self.pages {
@@ -29,9 +28,9 @@ impl Sparse {
     }
 
     /// Unlinks all of them, in the order in which they were made.
-    pub(super) fn run<M: FileCache>(self, system: &FileSystem<'_, M>, amount: u32) -> Tally {
+    pub(super) fn run<M: FileCache>(self, system: &FileSystem<'_, M>, files: u32) -> Tally {
         let mut tally = Tally::default();
-        for number in 0..self.count(amount) {
+        for number in 0..u64::from(files) {
             let place = number / self.directories;
             let start = Instant::now();
             let is_gone = system.unlink(self.directory(number), place as usize);
@@ -40,11 +39,6 @@ impl Sparse {
             tally.count(is_gone);
         }
         tally
-    }
-
-    fn count(self, amount: u32) -> u64 {
-        let usual = self.directories * u64::from(self.files);
-        if amount == 0 { usual } else { amount.into() }
     }
 
     fn directory(self, number: u64) -> usize {

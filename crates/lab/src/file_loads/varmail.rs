@@ -14,8 +14,6 @@ use serde::Deserialize;
 pub(super) struct Varmail {
     files: u32,
     pages: u64,
-    /// Rounds of a task.
-    rounds: u32,
 }
 
 /// Calls of a round, as filebench counts its operations: delete; create, append, fsync, close;
@@ -41,10 +39,9 @@ impl Varmail {
     pub(super) fn run<M: FileCache>(
         self,
         system: &FileSystem<'_, M>,
-        amount: u32,
+        rounds: u32,
         (task, _): (u32, u32),
     ) -> Tally {
-        let rounds = if amount == 0 { self.rounds } else { amount };
         let mut random = StdRng::seed_from_u64(1000 + u64::from(task));
         let mut tally = Tally::default();
         for _ in 0..rounds {

@@ -41,6 +41,8 @@ pub(crate) struct Machine {
     pub(crate) memory: u64,
     /// Nodes, over which the CPUs of this machine are spread.
     pub(crate) nodes: u8,
+    /// Bytes that the stack may have; 0 = no limit.
+    pub(crate) budget: u64,
 }
 
 impl Policies {
@@ -56,6 +58,9 @@ impl Policies {
             frames: u32::try_from(machine.memory >> FRAME_SHIFT).unwrap_or(u32::MAX),
             nodes: machine.nodes,
         });
+        if machine.budget > 0 {
+            options.pages.limit_frames = u32::try_from(machine.budget >> FRAME_SHIFT)?;
+        }
         self.apply(&mut options)?;
         let visitor = OnStack { options: &options, lru: self.lru(), replay };
         with_slab_policy(self.slab(), visitor).expect("the name comes from the registry")
@@ -371,7 +376,7 @@ mod tests {
     }
 
     /// The machine of documents 002 and 003, on one node.
-    const DOCUMENTED: Machine = Machine { cpus: 16, memory: 0, nodes: 1 };
+    const DOCUMENTED: Machine = Machine { cpus: 16, memory: 0, nodes: 1, budget: 0 };
 
     fn run(policies: &str, scenario: Scenario, tasks: usize) -> (f64, Vec<String>) {
         let policies: Policies = policies.parse().unwrap();
@@ -446,7 +451,7 @@ mod tests {
         for lru in LRU_POLICIES {
             for name in ["", "+add56", "+uncounted"].map(|rest| format!("{}{rest}", lru.name)) {
                 let policies: Policies = format!("slub+order0+{name}").parse().unwrap();
-                let machine = Machine { cpus: 44, memory: 0, nodes: 2 };
+                let machine = Machine { cpus: 44, memory: 0, nodes: 2, budget: 0 };
                 let faults = of_amount("page-fault", 2048, true);
                 policies.replay(machine, Briefly(faults, 4)).unwrap();
             }
