@@ -5,13 +5,15 @@
 //! only those to their left:
 //!
 //! ```text
-//! state -> page -> policy -> add_batch -> single, batched -> splice -> registry -> options -> set
+//! state -> page -> policy -> add_batch -> single, batches -> batched -> splice -> registry -> options
+//! -> set
 //! ```
 
 #![deny(unsafe_code)]
 
 mod add_batch;
 mod batched;
+mod batches;
 mod options;
 mod page;
 mod policy;

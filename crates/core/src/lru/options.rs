@@ -19,7 +19,9 @@ pub struct LruOptions {
 }
 
 impl Default for LruOptions {
+    /// `splice` adds and releases a page 8 to 13 ns faster than `single` with two threads, and 3 ns
+    /// slower with one (`docs/policies/lru-splice.md`).
     fn default() -> Self {
-        Self { policy: LruPolicy::Single, add_batch: 31, counts: true }
+        Self { policy: LruPolicy::Splice, add_batch: 31, counts: true }
     }
 }

@@ -11,11 +11,12 @@
 //! a page off a list that it is not on yet: the add batch pins it until it is.
 
 use super::add_batch::Pages;
-use super::batched::{Batched, END, INNER, Tags, assign};
+use super::batched::Batched;
+use super::batches::{END, INNER, Tags, assign};
 use super::page::{DescriptorTable, PageNo};
 use super::policy::{ListKind, Lists, LruCounters, Setup, Sizes, Waiting};
 use super::state::State;
-use crate::frame::{Links, List, NodeId, OsArray};
+use crate::frame::{List, NodeId, OsArray};
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
@@ -36,23 +37,29 @@ pub(super) struct Splice {
     tags: OsArray<SlotTags>,
 }
 
-/// Pages that go to the same list.
+/// Pages that go to the same list: one closed batch in the making.
 struct Local {
     at: (NodeId, ListKind),
+    tag: usize,
     batch: List<PageNo>,
     pages: usize,
 }
 
+type Locals = [Option<Local>; MAX_LRU_SPLICES];
+
 impl Local {
-    /// Makes the list one closed batch.
-    fn close(&self, table: &DescriptorTable, tag: usize) {
-        let mut link = self.batch.head();
-        while let Some(page) = link.get() {
-            assign(table.at(page), tag, INNER);
-            link = table.next(page);
-        }
+    fn push(&mut self, table: &DescriptorTable, page: PageNo) {
+        assign(table.at(page), self.tag, INNER);
+        self.batch.push_front(table, page);
+        // The count belongs to the list that the page goes to; the published patch adds it to
+        // another one.
+        self.pages += 1;
+    }
+
+    /// Makes both ends sentinels.
+    fn close(&self, table: &DescriptorTable) {
         let ends = [self.batch.first(), self.batch.last()];
-        ends.into_iter().flatten().for_each(|end| assign(table.at(end), tag, END));
+        ends.into_iter().flatten().for_each(|end| assign(table.at(end), self.tag, END));
     }
 
     /// Tells everyone that the pages are complete.
@@ -83,41 +90,34 @@ impl Splice {
         seed.store(tags.seed(), Relaxed);
         tag
     }
-}
 
-/// Appends `page` to the local list of its kind; `false` where there is none, and no room for one.
-fn sort(
-    locals: &mut [Option<Local>; MAX_LRU_SPLICES],
-    table: &DescriptorTable,
-    page: PageNo,
-) -> bool {
-    let descriptor = table.at(page);
-    let at = (descriptor.node(), ListKind::of(descriptor.state.load()));
-    let same = locals.iter().position(|local| local.as_ref().is_none_or(|local| local.at == at));
-    let Some(number) = same else { return false };
-    let local = locals[number].get_or_insert(Local { at, batch: List::new(), pages: 0 });
-    local.batch.push_front(table, page);
-    // The count belongs to the list that the page went to; the published patch adds it to another.
-    local.pages += 1;
-    true
+    /// Puts pages on local lists by where they go, all complete but for the flag. Returns those
+    /// that no list has room for.
+    fn sort(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]) -> (Locals, Pages) {
+        let (mut locals, mut singles) = (Locals::default(), Pages::NONE);
+        for &page in pages {
+            let descriptor = table.at(page);
+            let at = (descriptor.node(), ListKind::of(descriptor.state.load()));
+            let is_its = |local: &Option<Local>| local.as_ref().is_none_or(|local| local.at == at);
+            let Some(place) = locals.iter_mut().find(|local| is_its(local)) else {
+                singles.push(page);
+                continue;
+            };
+            let fresh = || Local { at, tag: self.choose_tag(slot), batch: List::new(), pages: 0 };
+            place.get_or_insert_with(fresh).push(table, page);
+        }
+        locals.iter().flatten().for_each(|local| local.close(table));
+        (locals, singles)
+    }
 }
 
 impl Lists for Splice {
     fn insert(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]) {
-        let mut locals = [const { None }; MAX_LRU_SPLICES];
-        let mut singles = Pages::NONE;
-        for &page in pages {
-            if !sort(&mut locals, table, page) {
-                singles.push(page);
-            }
-        }
-        for local in locals.iter().flatten() {
-            local.close(table, self.choose_tag(slot));
-        }
+        let (locals, singles) = self.sort(table, slot, pages);
         locals.iter().flatten().for_each(|local| local.publish(table));
         let mut held = None;
         for local in locals.into_iter().flatten() {
-            let Local { at: (node, list), batch, pages } = local;
+            let Local { at: (node, list), batch, pages, .. } = local;
             self.lists.relock(&mut held, node).splice(table, list, batch, pages);
         }
         drop(held);

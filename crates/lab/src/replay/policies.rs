@@ -221,8 +221,18 @@ impl Policies {
             }
             Err(OptionError::UnknownName) => bail!("{self}: no option PCP"),
         }
-        let Parts { free_list, truncation, cold, .. } = self.parts;
+        let Parts { free_list, truncation, cold, lru, add_batch, uncounted } = self.parts;
         options.pages.free_list = free_list.unwrap_or(options.pages.free_list);
+        // A rung is a kernel of 2017, whose lists have one lock and batches of 14.
+        options.lru.policy = lru.unwrap_or(match truncation {
+            Some(_) => LruPolicy::Single,
+            None => options.lru.policy,
+        });
+        options.lru.add_batch = add_batch.unwrap_or(match truncation {
+            Some(_) => ADD_BATCH_4_15,
+            None => options.lru.add_batch,
+        });
+        options.lru.counts = !uncounted;
         let page_cache = &mut options.page_cache;
         page_cache.truncation = truncation.unwrap_or(page_cache.truncation);
         page_cache.cold_hint |= cold;

@@ -1,5 +1,8 @@
 //! The LRU under every policy.
 
+#[cfg(quarry_model)]
+mod model;
+#[cfg(not(quarry_model))]
 mod suite;
 
 use super::*;

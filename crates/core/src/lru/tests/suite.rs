@@ -41,7 +41,7 @@ enum Op {
 fn op() -> impl Strategy<Value = Op> {
     let slot = 0..SLOTS as u32;
     prop_oneof![
-        12 => (slot.clone(), any::<bool>(), prop::bool::weighted(0.2))
+        12 => (slot.clone(), any::<bool>(), prop::bool::weighted(0.5))
             .prop_map(|(slot, active, pinned)| Op::Add { slot, active, pinned }),
         2 => (0..PAGES, 1..40u32).prop_map(|(from, count)| Op::Truncate { from, count }),
         2 => (0..PAGES).prop_map(Op::Unpin),
