@@ -160,6 +160,9 @@ pub(crate) mod tests {
     use super::*;
     use crate::replay::file_cache::tests::Naive;
     use crate::replay::memory::KernelMemory;
+    use crate::replay::policies::Policies;
+    use crate::replay::stack::{Machine, Replay};
+    use quarry_core::page_cache::TruncationPolicy;
     use std::time::Duration;
 
     /// The names of all loads.
@@ -188,6 +191,34 @@ pub(crate) mod tests {
                 _ => 2,
             };
             run_briefly(name, &Naive::default(), tasks);
+        }
+    }
+
+    /// Runs a little of a load on a stack.
+    struct OnStack(&'static str, usize);
+
+    impl Replay for OnStack {
+        type Output = Loaded;
+
+        fn on<M: FileCache>(self, memory: &M) -> Loaded {
+            run_briefly(self.0, memory, self.1)
+        }
+    }
+
+    fn on_stack(policies: &str, name: &'static str, budget: u64) -> Loaded {
+        let machine = Machine { cpus: 16, memory: 0, nodes: 1, budget };
+        let policies: Policies = policies.parse().unwrap();
+        policies.replay(machine, OnStack(name, 1)).unwrap()
+    }
+
+    #[test]
+    fn every_load_runs_on_every_rung() {
+        for (rung, _) in TruncationPolicy::ALL {
+            for name in names() {
+                for policies in [rung.to_owned(), format!("{rung}+cold+batched")] {
+                    on_stack(&policies, name, 0);
+                }
+            }
         }
     }
 

@@ -1,5 +1,7 @@
 //! The interface by which a replayed kernel path allocates, and the memory that it gets.
 
+use quarry_core::lru::LruCounters;
+use quarry_sys::locks::AnyLock;
 use std::ptr::NonNull;
 
 /// A piece of memory with one owner. The thread that allocated it says how to free it.
@@ -225,9 +227,7 @@ pub(crate) struct Counters {
     pub(crate) lru_contended: u64,
     /// Nanoseconds that were waited for it.
     pub(crate) lru_wait_ns: u64,
-    /// Critical sections of the LRU lists, as the policies count them.
-    pub(crate) lru_sections: u64,
-    /// Add batches that were moved to the lists before they were full.
+    /// Times that add batches were drained for a truncation.
     pub(crate) drains: u64,
     /// Pages that left the LRU lists.
     pub(crate) lru_removed: u64,
@@ -246,6 +246,24 @@ pub(crate) struct Counters {
     pub(crate) evicted: u64,
     /// Pages that were read again after they had been evicted.
     pub(crate) refaults: u64,
+}
+
+impl Counters {
+    /// Adds what a lock has counted, if it is one of an LRU list; add batches have locks of their
+    /// own, which nobody but their CPU wants.
+    pub(super) fn add_lru_lock(&mut self, name: &str, lock: &dyn AnyLock) {
+        if let (true, Some(stats)) = (name.starts_with("node->lru"), lock.stats()) {
+            self.lru_lock += stats.acquisitions;
+            self.lru_contended += stats.contentions;
+            self.lru_wait_ns += stats.wait_ns;
+        }
+    }
+
+    /// Adds what LRU lists have counted.
+    pub(super) fn add_lru(&mut self, lists: LruCounters) {
+        self.lru_removed += lists.removed;
+        self.sentinels += lists.sentinels;
+    }
 }
 
 /// Names and values, so that what is done to all of them is said once.
@@ -292,7 +310,6 @@ counters!(
     lru_lock,
     lru_contended,
     lru_wait_ns,
-    lru_sections,
     drains,
     lru_removed,
     sentinels,

@@ -8,7 +8,7 @@ use super::stack_files;
 use anyhow::{Result, bail};
 use quarry_core::frame::{FRAME_SHIFT, MetadataKind, MigrateType, Order, Pfn};
 use quarry_core::heap::options::StackOptions;
-use quarry_core::lru::{LruCounters, LruOptions, LruSet};
+use quarry_core::lru::LruOptions;
 use quarry_core::pcp::{Machine as Declared, PageRequest};
 use quarry_core::slab::{
     CacheId, CacheParams, SlabPolicy, SlabStats, SlabVisitor, with_slab_policy,
@@ -80,22 +80,6 @@ impl<R: Replay> SlabVisitor<NativeSlots> for OnStack<'_, R> {
     fn visit<S: SlabPolicy<NativeSlots> + 'static>(self) -> Self::Output {
         Ok(self.replay.on(&StackMemory::<S>::build(self.options, self.lru)?))
     }
-}
-
-/// Adds what LRU lists and their locks have counted; add batches have locks of their own, which
-/// nobody but their CPU wants.
-fn count_lists(lists: &LruSet, counters: &mut Counters) {
-    lists.visit_locks(&mut |name, lock| {
-        if let (false, Some(stats)) = (name == "cpu->lru_add", lock.stats()) {
-            counters.lru_lock += stats.acquisitions;
-            counters.lru_contended += stats.contentions;
-            counters.lru_wait_ns += stats.wait_ns;
-        }
-    });
-    let LruCounters { sections, batch_sections, removed, sentinels, .. } = lists.counters();
-    counters.lru_sections += sections + batch_sections;
-    counters.lru_removed += removed;
-    counters.sentinels += sentinels;
 }
 
 /// A slab policy on the slots of this machine.
@@ -268,7 +252,9 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
         counters.page_sections = lists.critical_sections;
         counters.listed = lists.allocs + lists.frees;
         if let Some(anonymous) = &self.anonymous {
-            count_lists(anonymous.lists(), &mut counters);
+            let lists = anonymous.lists();
+            lists.visit_locks(&mut |name, lock| counters.add_lru_lock(name, lock));
+            counters.add_lru(lists.counters());
         }
         stack_files::count(self.stack, &mut counters);
         for stats in self.slab_stats() {
@@ -327,7 +313,11 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
             anonymous.drain_all(&mut |frame| pages.free(slot, frame, Order::ZERO));
             anonymous.check_at_end(pages.zones().all().count() as u8)?;
         }
-        self.caches_once().iter().for_each(|(_, cache)| self.stack.cache(*cache).shrink());
+        if let Some(cache) = self.stack.used_page_cache() {
+            cache.trim();
+            cache.validate().map_err(|broken| broken.to_string())?;
+        }
+        self.stack.trim();
         self.stack.pages().drain_all();
         self.stack.validate().map_err(|broken| broken.to_string())?;
         match self.stack.pages().zones().budget().used() {

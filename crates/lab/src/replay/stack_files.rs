@@ -149,6 +149,8 @@ pub(super) fn count<S: SlabPolicy<NativeSlots> + 'static>(
     counters: &mut Counters,
 ) {
     let Some(cache) = stack.used_page_cache() else { return };
+    cache.visit_locks(&mut |name, lock| counters.add_lru_lock(name, lock));
+    counters.add_lru(cache.lru_counters());
     let events = cache.events();
     counters.index_lock += events[Event::IndexHolds];
     counters.pages_truncated += events[Event::Truncated];
