@@ -31,7 +31,7 @@
 //! Locks are taken in this order: the LRU lock, batch locks by number.
 
 use super::page::{Descriptor, DescriptorTable, PageNo};
-use super::policy::{ListKind, LruCounters, MOST_PASSED, Sizes, Tally, Waiting, add_to};
+use super::policy::{ListKind, LruCounters, Scanned, Sizes, Tally, Waiting, add_to, scan};
 use super::state::State;
 use crate::frame::{Links, List, NodeId};
 use core::array;
@@ -234,28 +234,17 @@ impl NodeLists {
         out: &mut [PageNo],
     ) -> Option<usize> {
         let (mut locked, _batches) = self.hold_all(node, waiting)?;
-        let (mut taken, mut passed) = (0, 0);
-        let mut at = locked.heads[from.index()].pages.last();
-        while let Some(page) = at {
-            if taken == out.len() || passed == MOST_PASSED {
-                break;
-            }
-            let descriptor = table.at(page);
-            at = table.previous(page).get();
-            if descriptor.state.try_pin_unused() {
+        let last = locked.heads[from.index()].pages.last();
+        let taken = scan(table, last, out, |page, scanned| {
+            locked.unlink(table, page, from);
+            if scanned == Scanned::Taken {
+                let descriptor = table.at(page);
                 descriptor.state.clear(State::LRU);
                 self.batches[tag(descriptor)].removed.count(from, 1);
-                locked.unlink(table, page, from);
-                out[taken] = page;
-                taken += 1;
-            } else {
-                locked.unlink(table, page, from);
-                if locked.push(table, page, batch) {
-                    locked.close_held(table, from);
-                }
-                passed += 1;
+            } else if locked.push(table, page, batch) {
+                locked.close_held(table, from);
             }
-        }
+        });
         add_to(&self.isolated, taken as u64);
         Some(taken)
     }

@@ -2,7 +2,7 @@
 
 use super::page::{DescriptorTable, PageNo};
 use super::state::State;
-use crate::frame::NodeId;
+use crate::frame::{Links, NodeId};
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::Os;
@@ -148,7 +148,44 @@ impl Tally {
 
 /// Most pages that one scan moves from the tail to the front because they cannot be pinned: no
 /// index names them any more, and they leave the list when their last user is done.
-pub(super) const MOST_PASSED: usize = if cfg!(quarry_model) { 2 } else { 32 };
+const MOST_PASSED: usize = if cfg!(quarry_model) { 2 } else { 32 };
+
+/// What becomes of a page that a scan meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scanned {
+    /// It was pinned, and leaves the list.
+    Taken,
+    /// It cannot be pinned, and goes to the front.
+    Passed,
+}
+
+/// Walks over a list, whose locks the caller holds, from its last page on, and fills `out` with
+/// pages that it pins. Calls `moved` for each page that it meets. Returns how many it took.
+pub(super) fn scan(
+    table: &DescriptorTable,
+    last: Option<PageNo>,
+    out: &mut [PageNo],
+    mut moved: impl FnMut(PageNo, Scanned),
+) -> usize {
+    let (mut at, mut taken) = (last, 0);
+    let (mut passed, mut first_passed) = (0, None);
+    while let Some(page) = at {
+        if taken == out.len() || passed == MOST_PASSED || first_passed == at {
+            break;
+        }
+        at = table.previous(page).get();
+        if table.at(page).state.try_pin_unused() {
+            out[taken] = page;
+            taken += 1;
+            moved(page, Scanned::Taken);
+        } else {
+            passed += 1;
+            first_passed.get_or_insert(page);
+            moved(page, Scanned::Passed);
+        }
+    }
+    taken
+}
 
 /// Pages that a release takes off in one hold of the LRU lock (`SWAP_CLUSTER_MAX`, Linux 4.15).
 pub(super) const SWAP_CLUSTER_MAX: usize = if cfg!(quarry_model) { 2 } else { 32 };

@@ -7,11 +7,11 @@
 
 use super::page::{DescriptorTable, PageNo};
 use super::policy::{
-    ListKind, Lists, LruCounters, MOST_PASSED, SWAP_CLUSTER_MAX, Setup, Sizes, Tally, Waiting,
-    add_to,
+    ListKind, Lists, LruCounters, SWAP_CLUSTER_MAX, Scanned, Setup, Sizes, Tally, Waiting, add_to,
+    scan,
 };
 use super::state::State;
-use crate::frame::{Links, List, NodeId, OsArray};
+use crate::frame::{List, NodeId, OsArray};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::{Chosen, CountedLock, Guard};
 use quarry_sys::locks::Visit;
@@ -134,23 +134,14 @@ impl Lists for Single {
             Waiting::Tries => lists.heads.try_lock()?,
         };
         let mut held = Held { node, lists, heads };
-        let (mut taken, mut passed) = (0, 0);
-        let mut at = held.heads[from.index()].last();
-        while let Some(page) = at {
-            if taken == out.len() || passed == MOST_PASSED {
-                break;
-            }
-            at = table.previous(page).get();
-            if table.at(page).state.try_pin_unused() {
-                held.take(table, page);
-                out[taken] = page;
-                taken += 1;
-            } else {
+        let last = held.heads[from.index()].last();
+        let taken = scan(table, last, out, |page, scanned| match scanned {
+            Scanned::Taken => held.take(table, page),
+            Scanned::Passed => {
                 held.heads[from.index()].remove(table, page);
                 held.heads[from.index()].push_front(table, page);
-                passed += 1;
             }
-        }
+        });
         add_to(&lists.isolated, taken as u64);
         Some(taken)
     }
