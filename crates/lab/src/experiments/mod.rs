@@ -47,6 +47,12 @@ const REGISTRY: &[Entry] = &[
     Entry::of_replay("fsmark"),
     Entry::of_replay("page-fault1"),
     Entry::of_replay("list-free"),
+    Entry::of_replay("sparsetruncate-tiny"),
+    Entry::of_replay("sparsetruncate-large"),
+    Entry::of_replay("bonnie"),
+    Entry::of_replay("reaim"),
+    Entry::of_replay("dbench4"),
+    Entry::of_replay("varmail"),
     Entry::of::<empty::Empty>(),
 ];
 
