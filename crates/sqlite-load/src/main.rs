@@ -10,6 +10,7 @@ mod histogram;
 mod lookups;
 mod memory;
 mod script;
+mod stress;
 mod truncate;
 mod variant;
 mod zipf;
@@ -41,6 +42,8 @@ enum Command {
     },
     /// Look rows up by their keys.
     Lookups(lookups::Lookups),
+    /// Write and read by many threads at once, and check all rows.
+    Stress(stress::Stress),
     /// Truncate and close a large cache while another thread works.
     Truncate(truncate::Truncate),
     /// Let every request for memory fail once, and look at what is left.
@@ -57,6 +60,7 @@ fn main() -> Result<()> {
         Command::Lookups(load) => print(&load.run()?),
         Command::Truncate(load) => print(&load.run()?),
         Command::Faults(load) => print(&load.run()?),
+        Command::Stress(load) => load.run(),
         Command::Script(script) => script.run(),
     }
 }

@@ -15,6 +15,7 @@ mod plan;
 mod programs;
 mod real_programs;
 mod replay;
+mod sqlite;
 mod start_up;
 mod tables;
 
@@ -47,6 +48,9 @@ const REGISTRY: &[Entry] = &[
     Entry::of_replay("fsmark"),
     Entry::of_replay("page-fault1"),
     Entry::of_replay("list-free"),
+    Entry::of::<sqlite::budget::SqliteBudget>(),
+    Entry::of::<sqlite::hot::SqliteHot>(),
+    Entry::of::<sqlite::truncate::TruncateStall>(),
     Entry::of::<empty::Empty>(),
 ];
 

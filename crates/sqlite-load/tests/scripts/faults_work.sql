@@ -1,3 +1,4 @@
+PRAGMA synchronous = OFF;
 PRAGMA cache_size = 4;
 BEGIN;
 SAVEPOINT one;
