@@ -1,7 +1,8 @@
 //! `libquarry_sqlite.so`: for programs in C, linked, opened or preloaded.
 
-use crate::abi::{ConfigFn, ERROR, MISUSE};
+use crate::abi::{ConfigFn, ERROR, MISUSE, OK};
 use crate::install::{InstallError, install};
+use quarry::Quarry;
 use std::env;
 use std::ffi::{c_char, c_int};
 use std::mem::transmute;
@@ -17,11 +18,20 @@ pub extern "C" fn quarry_sqlite_install() -> c_int {
     let Some(config) = find_config() else { return ERROR };
     // SAFETY: the caller promises that SQLite is not in use; otherwise SQLite says so itself.
     match unsafe { install(config) } {
-        Ok(()) => 0,
+        Ok(()) => OK,
         Err(InstallError::TooLate) => MISUSE,
         Err(InstallError::Refused(code)) => code,
         Err(InstallError::Unavailable) => ERROR,
     }
+}
+
+/// Sets the most bytes that SQLite's heap and all its page caches may have together, in place of
+/// `QUARRY_LIMIT`. May be called at any time. Returns SQLITE_OK, or SQLITE_ERROR where Quarry serves
+/// nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn quarry_sqlite_set_limit(bytes: u64) -> c_int {
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    if Quarry::set_limit(bytes) { OK } else { ERROR }
 }
 
 /// `sqlite3_config` of whichever object of the process exports it.
