@@ -110,7 +110,7 @@ impl RawMapping {
         let done = process::on_instance(0, || cache().get_or_alloc(self.id, index, effort));
         match done {
             Some(Ok(slot)) => Ok(RawSlot::of(slot)),
-            Some(Err(Full)) | None => Err(PageError::Full),
+            _ => Err(PageError::Full),
         }
     }
 
@@ -222,7 +222,8 @@ impl RawPage {
     /// The caller pins the page, and owns the object.
     #[inline]
     pub unsafe fn set_private(self, word: u64) {
-        cache().set_private(self.0, word);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { cache().set_private(self.0, word) };
     }
 
     /// Adds a pin.

@@ -226,7 +226,7 @@ impl Faults {
         // SAFETY: no connection is open.
         unsafe { (api.shutdown)() };
         figures.bytes_left = resting();
-        figures.pages_left = quarry_sqlite::pages();
+        figures.pages_left = quarry_sqlite::open_caches();
         ensure!(figures.pages_left == 0, "{} pages are left", figures.pages_left);
         Ok(figures)
     }
