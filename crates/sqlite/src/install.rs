@@ -2,7 +2,9 @@
 
 use crate::abi::{CONFIG_MALLOC, CONFIG_PCACHE2, ConfigFn, MISUSE, OK};
 use crate::methods::{heap_methods, page_cache_methods};
+#[cfg(doc)]
 use quarry::Quarry;
+use quarry::process::{Mode, ensure_ready};
 use std::error::Error;
 use std::ffi::c_int;
 use std::fmt;
@@ -80,9 +82,7 @@ pub unsafe fn install_page_cache(config: ConfigFn) -> Result<(), InstallError> {
 }
 
 fn available() -> Result<(), InstallError> {
-    // Asking for the present limit builds the instance, if it is not there.
-    let is_there = quarry::process::ensure_ready() == quarry::process::Mode::Ready;
-    if is_there { Ok(()) } else { Err(InstallError::Unavailable) }
+    if ensure_ready() == Mode::Ready { Ok(()) } else { Err(InstallError::Unavailable) }
 }
 
 fn outcome(code: c_int) -> Result<(), InstallError> {

@@ -7,7 +7,7 @@
 //! holding of pages is not counted one by one); a displaced record is held, and on the list.
 
 use crate::records::{Record, Records};
-use quarry::{Effort, Invalidate, MappingOptions, PageError, RawMapping, RekeyError};
+use quarry::{Effort, Invalidate, MappingOptions, RawMapping, RekeyError};
 use quarry_core::frame::{FRAME_BYTES, Order};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -57,6 +57,7 @@ impl PageCache {
         let options = MappingOptions {
             order: Order::new(frames.ilog2() as u8),
             is_unevictable: !is_purgeable,
+            has_slack: true,
             private: Some(records.cache.id()),
             ..MappingOptions::default()
         };
