@@ -69,6 +69,15 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
+    /// Pins the page at `index` if it is there; waits where another task fills it.
+    ///
+    /// # Errors
+    /// The code of that fill.
+    pub fn get_waiting(self, mapping: MappingId, index: u64) -> Result<Option<PageNo>, ReadError> {
+        let Some((page, state)) = self.pin_locked(mapping, index) else { return Ok(None) };
+        Ok(self.wait_for_fill(page, state)?.map(Slot::page))
+    }
+
     /// Waits until a pinned page is up to date; `None` where it was truncated meanwhile. Without a
     /// page the caller's pin has ended.
     fn wait_for_fill(self, page: PageNo, state: State) -> Result<Option<Slot>, ReadError> {

@@ -3,9 +3,9 @@
 mod cache;
 mod counters;
 mod descriptors;
-mod error_sequence;
 mod direct;
 mod dirty;
+mod error_sequence;
 mod fill;
 mod held;
 mod host;
@@ -27,8 +27,8 @@ pub mod workingset;
 
 pub use cache::{PageCache, PageCacheRef};
 pub use counters::{EVENTS, Event, EventCounts};
-pub use error_sequence::{ErrorCursor, ErrorSequence};
 pub use direct::DirectTimes;
+pub use error_sequence::{ErrorCursor, ErrorSequence};
 pub use host::{Host, NodeHost};
 pub use mapping::{MappingId, MappingOptions};
 pub use options::{PageCacheOptions, TruncationPolicy};
