@@ -22,6 +22,8 @@ REGISTRY := crates/core/src/slab/registry.rs
 SLABS := $(shell sed -n 's/^ *[a-z0-9_]*: "\([^"]*\)", .*/\1/p' $(REGISTRY) | sed 1d)
 OTHERS := $(SLABS:%=$(TARGET)/release/libquarry-%.so)
 QUARRY := $(TARGET)/tools/quarry
+# The work of the experiments on SQLite.
+LOAD := $(TARGET)/tools/quarry-sqlite-load
 # What a shared object is built from.
 SOURCES := Cargo.toml Cargo.lock \
 	$(shell find $(addprefix crates/,sys core quarry preload) -name tests -prune -o -type f -print)
@@ -56,6 +58,9 @@ build: ## libquarry.so, libquarry-NAME.so of other slab policies, and the comman
 	@echo "==> building the command quarry"
 	QUARRY_EMBED="$(abspath $(LIBRARY))" $(CARGO) build --profile tools -p quarry-cli
 	@scripts/strip.sh $(QUARRY)
+	@echo "==> building libquarry_sqlite.so and quarry-sqlite-load"
+	$(CARGO) build --profile tools -p quarry-sqlite -p quarry-sqlite-load
+	@scripts/strip.sh $(LOAD)
 
 # One folder for all of them: from one to the next, cargo compiles only the crates that the policy
 # changes, quarry and quarry-preload. It remembers the last policy alone, so make asks the times.

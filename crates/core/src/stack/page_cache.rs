@@ -86,6 +86,8 @@ impl<C: StackConfig> Host for Stack<C> {
     }
 
     fn make_room(&self, frames: u32) -> bool {
-        self.after_reclaim(frames, || Some(())).is_some()
+        let near = self.pages().node_of(self.slot());
+        let freed = self.used_page_cache().map_or(0, |cache| cache.direct_reclaim(near));
+        freed > 0 || self.after_reclaim(frames, || Some(())).is_some()
     }
 }

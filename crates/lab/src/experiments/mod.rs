@@ -15,6 +15,7 @@ mod plan;
 mod programs;
 mod real_programs;
 mod replay;
+mod sqlite;
 mod start_up;
 mod tables;
 
@@ -53,6 +54,9 @@ const REGISTRY: &[Entry] = &[
     Entry::of_replay("reaim"),
     Entry::of_replay("dbench4"),
     Entry::of_replay("varmail"),
+    Entry::of::<sqlite::budget::SqliteBudget>(),
+    Entry::of::<sqlite::hot::SqliteHot>(),
+    Entry::of::<sqlite::truncate::TruncateStall>(),
     Entry::of::<empty::Empty>(),
 ];
 
