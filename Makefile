@@ -134,6 +134,15 @@ peers: ## newest versions of other allocators into target/peers, for comparisons
 	@scripts/setup.sh peers
 	@scripts/peers.sh
 
+# A workspace of its own: what it links is none of Quarry's dependencies.
+.PHONY: caches
+caches: ## caches of others beside Quarry's, for the experiment cache-hit
+	@echo "==> building the caches of others"
+	CARGO_TARGET_DIR=$(abspath $(TARGET))/outside $(CARGO) build --release --locked \
+		--manifest-path outside/Cargo.toml -p cache-hit
+	@mkdir -p $(TARGET)/peers
+	cp $(TARGET)/outside/release/cache-hit $(TARGET)/peers/cache-hit
+
 .PHONY: soak
 soak: ## stress, property tests and real programs for SOAK_MINUTES (60)
 	@scripts/soak.sh

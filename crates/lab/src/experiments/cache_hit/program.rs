@@ -1,0 +1,109 @@
+//! The program that takes the samples: it links the caches that are compared, and this command does
+//! not.
+
+use anyhow::{Context, Result, bail};
+use quarry_compare::allocators::peer_folders;
+use quarry_harness::launch::{self, SAMPLE_COMMAND};
+use quarry_harness::nearest;
+use quarry_harness::results::Measurement;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Its name, and that of its work.
+const PROGRAM: &str = "cache-hit";
+
+/// A variant, as the program lists it.
+#[derive(Clone, Deserialize)]
+pub(super) struct Cache {
+    pub(super) name: String,
+    pub(super) about: String,
+    /// True for a policy that only counts hits.
+    pub(super) is_simulator: bool,
+}
+
+/// A workload, as the program lists it.
+#[derive(Clone, Deserialize)]
+pub(super) struct Work {
+    pub(super) name: String,
+    pub(super) about: String,
+    /// True where every lookup is a hit.
+    pub(super) fits: bool,
+}
+
+/// The program, with what it can do.
+pub(super) struct Program {
+    file: PathBuf,
+    pub(super) variants: Vec<Cache>,
+    pub(super) workloads: Vec<Work>,
+}
+
+/// What `cache-hit list` prints.
+#[derive(Deserialize)]
+struct List {
+    variants: Vec<Cache>,
+    workloads: Vec<Work>,
+}
+
+/// A sample that is asked for. The program refuses an order with other fields.
+#[derive(Serialize)]
+pub(super) struct Order<'a> {
+    pub(super) variant: &'a str,
+    pub(super) workload: &'a str,
+    pub(super) tasks: u32,
+    pub(super) cpus: &'a [usize],
+    pub(super) mib: u32,
+    pub(super) rounds: u32,
+    pub(super) latency_us: u64,
+    pub(super) seed: u64,
+}
+
+impl Program {
+    /// Looks for the program where other peers are, and asks it what it can do.
+    ///
+    /// # Errors
+    /// It is not built, or does not answer.
+    pub(super) fn find() -> Result<Self> {
+        let files = peer_folders().into_iter().map(|folder| folder.join(PROGRAM));
+        let Some(file) = files.into_iter().find(|file| file.is_file()) else {
+            bail!("{PROGRAM}: not built; `make caches` builds it, and QUARRY_PEERS names its folder")
+        };
+        let output = Command::new(&file).arg("list").output();
+        let output = output.with_context(|| format!("cannot run {}", file.display()))?;
+        if !output.status.success() {
+            bail!("{PROGRAM} list: {}", launch::end_of(&output));
+        }
+        let list: List = serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("{} is of another version: `make caches`", file.display()))?;
+        Ok(Self { file, variants: list.variants, workloads: list.workloads })
+    }
+
+    /// The variants of these names, in that order.
+    ///
+    /// # Errors
+    /// A name that is none.
+    pub(super) fn chosen(&self, names: &[String]) -> Result<Vec<Cache>> {
+        let all: Vec<&str> = self.variants.iter().map(|it| it.name.as_str()).collect();
+        let find = |name: &String| {
+            let found = self.variants.iter().find(|it| it.name == *name).cloned();
+            found.ok_or_else(|| nearest::unknown("cache --variants", name, &all))
+        };
+        names.iter().map(find).collect()
+    }
+
+    /// Takes a sample in a fresh process.
+    ///
+    /// # Errors
+    /// How the process failed.
+    pub(super) fn sample(&self, order: &Order<'_>) -> Result<Measurement> {
+        let mut command = Command::new(&self.file);
+        command.arg(SAMPLE_COMMAND).arg(PROGRAM).arg(serde_json::to_string(order)?);
+        launch::preload_into(&mut command, None);
+        let output = command.output().with_context(|| format!("cannot start {PROGRAM}"))?;
+        let measurement = launch::answer_of(&output, &output.stdout)?;
+        if measurement.served_by != order.variant {
+            bail!("was meant for {}, but served by {}", order.variant, measurement.served_by);
+        }
+        Ok(measurement)
+    }
+}
