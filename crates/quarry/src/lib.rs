@@ -25,15 +25,18 @@
 //     background, environment
 //     fork, at_load
 //     process
-//     raw_cache, pages
+//     raw_cache, pages, backing
+//     raw_mapping, file_backing
 //     raw_reserve
 //     cache
 //     constructed
 mod at_load;
 mod background;
+mod backing;
 mod cache;
 mod constructed;
 mod environment;
+mod file_backing;
 mod fork;
 mod gate;
 mod instance;
@@ -43,14 +46,17 @@ pub mod pages;
 #[doc(hidden)]
 pub mod process;
 mod raw_cache;
+mod raw_mapping;
 mod raw_reserve;
 mod statistics;
 mod system;
 mod variables;
 
+pub use backing::{Access, Backing, OsError, PageError, ReadOnly, ReadWrite};
 pub use cache::{Cache, CacheBox, Reserve};
 pub use constructed::{CacheGuard, ConstructedCache};
 use core::alloc::{GlobalAlloc, Layout};
+pub use file_backing::FileBacking;
 pub use pages::{PageFlags, PagePool, Pages};
 use process::Mode;
 pub use quarry_core::slab::{CacheOptions, CacheParams, Constructor, Remaining, SlabStats};
@@ -58,6 +64,9 @@ use quarry_core::stack::Request;
 pub use quarry_core::stack::{HeapUse, LargeStats, MemoryHeld, StackStats};
 use quarry_sys::percpu::Object;
 pub use raw_cache::{CacheError, RawCache};
+pub use raw_mapping::{
+    Effort, Invalidate, Invalidated, MappingOptions, RawMapping, RawPage, RawSlot, RekeyError,
+};
 pub use raw_reserve::RawReserve;
 
 /// The process-wide allocator, for `#[global_allocator]`.

@@ -4,6 +4,7 @@
 //! checks them all, and must not link the instance, whose constructors would run in it.
 
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
+use crate::page_cache::PageCacheOptions;
 use crate::pcp::{
     CACHE_SLICE_BYTES, FaultPolicy, FreeListPolicy, PAGE_POLICY_NAMES, PageConfig, PcpPolicy, V6_18,
 };
@@ -17,6 +18,8 @@ pub struct StackOptions {
     pub pages: PageConfig,
     /// Mechanisms that the slab policy uses.
     pub mechanisms: Mechanisms,
+    /// The page cache.
+    pub page_cache: PageCacheOptions,
     /// True if the size classes of `malloc` are created.
     pub heap: bool,
     /// True if freed memory goes back before it makes the process larger than it has lately been.
@@ -58,6 +61,7 @@ impl Default for StackOptions {
                 free_list: FreeListPolicy::OneSection,
             },
             mechanisms: Mechanisms::ALL,
+            page_cache: PageCacheOptions::default(),
             heap: true,
             bounds_footprint: true,
         }

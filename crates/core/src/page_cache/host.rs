@@ -1,6 +1,8 @@
 //! What the page cache asks of the stack that it is part of.
 
+use crate::frame::Metadata;
 use crate::pcp::PageAllocator;
+use crate::slab::CacheId;
 use quarry_sys::percpu::{Object, SlotIndex};
 
 /// The layers below the page cache, with the slab policy and the slots behind them.
@@ -24,4 +26,23 @@ pub trait Host {
     /// before is still under way. Returns false where the calling thread may not, or the system
     /// cannot.
     fn wait_for_walks(&self) -> bool;
+}
+
+/// What operations on whole pages ask beyond that.
+pub trait CacheHost: Host {
+    /// Memory for descriptors, and their account.
+    fn metadata(&self) -> &Metadata;
+
+    /// Number of slots.
+    fn slots(&self) -> u32;
+
+    /// Gives back the objects that went with pages: those in their private words.
+    ///
+    /// # Safety
+    /// All were allocated from this cache, differ, and nobody uses them any more.
+    unsafe fn free_private(&self, cache: CacheId, objects: &[Object]);
+
+    /// Makes room for `frames` frames, because a request found none. Returns whether another
+    /// attempt is worth its time. No lock of the page cache is held.
+    fn make_room(&self, frames: u32) -> bool;
 }

@@ -9,6 +9,7 @@ use super::withheld::Withheld;
 use crate::frame::{Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, Order, Pfn};
 use crate::heap::options::StackOptions;
 use crate::heap::{LARGEST_REQUEST, Mappings, classes};
+use crate::page_cache::{PageCache, PageCacheOptions};
 use crate::pcp::PageAllocator;
 use crate::slab::{
     CacheId, CacheLimits, CacheOptions, CacheParams, CacheTable, Mechanisms, SlabContext,
@@ -26,6 +27,7 @@ struct Built {
     metadata: Metadata,
     declared_cpus: u32,
     mechanisms: Mechanisms,
+    page_cache: PageCacheOptions,
 }
 
 /// Everything but the fast path.
@@ -38,6 +40,7 @@ pub(super) struct Inner<'a, C: StackConfig> {
     pub(super) mappings: &'a Mappings,
     declared_cpus: u32,
     mechanisms: Mechanisms,
+    pub(super) page_cache: PageCacheOptions,
 }
 
 /// One instance of Quarry.
@@ -58,6 +61,7 @@ pub struct Stack<C: StackConfig> {
     pub(super) deferral: Deferral,
     pub(super) withheld: Withheld,
     pub(super) footprint: Footprint,
+    pub(super) page_cache: PageCache,
     built: UnsafeCell<MaybeUninit<Built>>,
 }
 
@@ -94,6 +98,7 @@ impl<C: StackConfig> Stack<C> {
             deferral: Deferral::new(),
             withheld: Withheld::new(),
             footprint: Footprint::new(),
+            page_cache: PageCache::new(),
             built: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }
@@ -141,7 +146,13 @@ impl<C: StackConfig> Stack<C> {
             self.footprint.unbound();
         }
         let declared_cpus = options.pages.declared_cpus;
-        let built = Built { pages, metadata, declared_cpus, mechanisms: options.mechanisms };
+        let built = Built {
+            pages,
+            metadata,
+            declared_cpus,
+            mechanisms: options.mechanisms,
+            page_cache: options.page_cache,
+        };
         // SAFETY: no thread reads `built` before `is_built`, and one thread initialises.
         unsafe { (*self.built.get()).write(built) };
         self.is_built.store(true, Ordering::Release);
@@ -181,6 +192,7 @@ impl<C: StackConfig> Stack<C> {
             mappings: &self.mappings,
             declared_cpus: built.declared_cpus,
             mechanisms: built.mechanisms,
+            page_cache: built.page_cache,
         }
     }
 

@@ -9,8 +9,8 @@
 //!
 //! ```text
 //! config, deferral, fast_path, footprint, large, withheld -> instance -> misuse -> request
-//!     -> resize, caches, locks, direct_reclaim, bounding, withholding, reclaim -> pages, halves,
-//!        upkeep
+//!     -> resize, caches, direct_reclaim, bounding, withholding, reclaim -> pages, halves, upkeep,
+//!        page_cache -> locks
 //!     -> stats -> print, validate
 //! ```
 
@@ -26,6 +26,7 @@ mod instance;
 mod large;
 mod locks;
 mod misuse;
+mod page_cache;
 mod pages;
 mod print;
 mod reclaim;

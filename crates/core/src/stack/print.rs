@@ -142,6 +142,7 @@ impl<C: StackConfig> Report<'_, C> {
             ("sheaves", MetadataKind::Sheaves),
             ("slab headers", MetadataKind::SlabHeaders),
             ("CPU slabs", MetadataKind::CpuSlabs),
+            ("cached pages", MetadataKind::CachedPages),
             ("other", MetadataKind::Other),
         ] {
             writeln!(out, "metadata: {name} {} bytes", self.stats.metadata_bytes(kind))?;
