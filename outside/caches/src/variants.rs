@@ -1,6 +1,6 @@
 //! The variants by name, and what they are.
 
-use crate::caches::{Foyer, Guard, Moka, QuickCache, Swizzle, VmCache};
+use crate::caches::{Foyer, Guard, Moka, QuarryCache, QuickCache, Swizzle, VmCache};
 use crate::measure::{Terms, measure, simulate};
 use crate::page::PAGE_BYTES;
 use crate::simulators::{ActiveInactive, Lru, S3Fifo, Simulator};
@@ -46,6 +46,9 @@ impl Variant {
 
 /// All of them, in the order of tables.
 pub const VARIANTS: &[Variant] = &[
+    Variant::cache("quarry", "Quarry's page cache", |it, capacity, trace, terms| {
+        measure(&QuarryCache::new(capacity, trace.pages)?, trace, terms, it.name)
+    }),
     Variant::cache("quick_cache", "quick_cache 0.7.0", |it, capacity, trace, terms| {
         measure(&QuickCache::new(capacity), trace, terms, it.name)
     }),

@@ -9,10 +9,12 @@
 //! ```
 
 mod pool;
+mod quarry;
 mod shelves;
 mod swizzle;
 mod vmcache;
 
+pub use quarry::QuarryCache;
 pub use shelves::{Foyer, Moka, QuickCache};
 pub use swizzle::Swizzle;
 pub use vmcache::{Guard, VmCache};

@@ -18,7 +18,7 @@ use program::{Cache, Order, Program, Work};
 use quarry_compare::allocators::QUARRY;
 use quarry_harness::affinity;
 use quarry_harness::experiment::Experiment;
-use quarry_harness::options::{self, Common, Defaults};
+use quarry_harness::options::{Common, Defaults};
 use quarry_harness::results::{Run, Variant, Verify, Workload};
 use quarry_harness::sampler::{NoSample, SampleKey};
 use quarry_harness::tables::{Matrix, targets_of};
@@ -68,13 +68,14 @@ impl Plan for CacheHit {
     const NAME: &'static str = "cache-hit";
 
     fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
-        let program = Program::find()?;
-        let mut caches = program.chosen(&self.common.variants)?;
-        let names: Vec<&str> = caches.iter().map(|it| it.name.as_str()).collect();
+        program::check_variants(&self.common.variants)?;
+        let names: Vec<&str> = self.common.variants.iter().map(String::as_str).collect();
         let baseline = self.common.baseline(&names, QUARRY)?.to_owned();
-        let all = program.workloads.iter().map(|it| it.name.clone()).collect();
-        let wanted = options::named(all, &self.only, "workload --only", |_| true)?;
-        let is_wanted = |work: &&Work| wanted.contains(&work.name);
+        let wanted = program::workloads(&self.only)?;
+        self.common.check_early()?;
+        let program = Program::find()?;
+        let mut caches = program.chosen(&self.common.variants);
+        let is_wanted = |work: &&Work| wanted.contains(&work.name.as_str());
         let works: Vec<Work> = program.workloads.iter().filter(is_wanted).cloned().collect();
         let mut variants: Vec<Variant> =
             caches.iter().map(|it| Variant::new(&it.name, &it.about)).collect();
