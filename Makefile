@@ -108,6 +108,9 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 	$(QUARRY) lab run empty --quick
 	@echo "==> quarry lab run peers --quick"
 	$(QUARRY) lab run peers --quick
+	@[ -x $(TARGET)/peers/cache-hit ] || $(MAKE) --no-print-directory caches
+	@echo "==> quarry lab run cache-hit --quick"
+	$(QUARRY) lab run cache-hit --quick
 	@echo "==> quarry lab run real-programs --quick"
 	$(QUARRY) lab run real-programs --quick --variants glibc,quarry
 	@echo "==> quarry lab run programs --quick --only git,perl,php"
