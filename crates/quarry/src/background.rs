@@ -38,7 +38,7 @@ mod thread;
 pub(crate) use thread::find_least_stack;
 
 use crate::instance::STACK;
-use crate::{gate, limits};
+use crate::{gate, limits, writers};
 use core::ffi::c_void;
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::stack::{ReclaimState, Reclaimed};
@@ -75,6 +75,8 @@ static BELL: AtomicU32 = AtomicU32::new(0);
 /// How often the slots of all CPUs were to be emptied, and the last such wish that was fulfilled.
 static WISHES: AtomicU32 = AtomicU32::new(0);
 static FULFILLED: AtomicU32 = AtomicU32::new(0);
+/// Somebody has found more dirty pages than the background leaves.
+static WRITES_WISHED: AtomicBool = AtomicBool::new(false);
 /// When a request may wait for that again, on the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
 
@@ -246,6 +248,23 @@ fn wish(wait_ms: i64) -> bool {
     }
 }
 
+/// Has dirty pages written in the background; returns whether there is a thread for it. Starts one:
+/// a program whose pages are dirty has asked for more than a `malloc`. The caller has no lock.
+#[cold]
+pub(crate) fn wake_for_writeback() -> bool {
+    if STATE.load(Ordering::Acquire) == NONE
+        && ALLOWED.load(Ordering::Relaxed)
+        && DELAY_MS.load(Ordering::Relaxed) > 0
+    {
+        start();
+    }
+    let is_there = matches!(STATE.load(Ordering::Acquire), RUNNING | ASLEEP);
+    if is_there && !WRITES_WISHED.swap(true, Ordering::AcqRel) {
+        ring();
+    }
+    is_there
+}
+
 fn ring() {
     BELL.fetch_add(1, Ordering::AcqRel);
     futex::wake_all(&BELL);
@@ -322,6 +341,10 @@ fn attend(milliseconds: i64) {
         drop(inside);
         FULFILLED.store(wished, Ordering::Release);
         futex::wake_all(&FULFILLED);
+    }
+    if WRITES_WISHED.swap(false, Ordering::AcqRel) {
+        // Outside of the gate: backings are the program's, and may take their time.
+        writers::write_some(|| !writers::is_due());
     }
     // Wishes from before the bell was read are fulfilled; if it has rung since, this does not wait.
     wait(&BELL, heard, milliseconds);

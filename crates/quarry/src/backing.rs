@@ -5,7 +5,10 @@ use core::fmt;
 pub use quarry_sys::errno::OsError;
 
 /// Who may change the bytes of cached pages: [`ReadOnly`] or [`ReadWrite`].
-pub trait Access: sealed::Sealed + Send + Sync + 'static {}
+pub trait Access: sealed::Sealed + Send + Sync + 'static {
+    /// True where pages are written.
+    const WRITES: bool;
+}
 
 /// Nobody writes pages: what is cached never changes, so a pin is enough to read its bytes.
 #[derive(Clone, Copy, Debug)]
@@ -15,8 +18,13 @@ pub enum ReadOnly {}
 #[derive(Clone, Copy, Debug)]
 pub enum ReadWrite {}
 
-impl Access for ReadOnly {}
-impl Access for ReadWrite {}
+impl Access for ReadOnly {
+    const WRITES: bool = false;
+}
+
+impl Access for ReadWrite {
+    const WRITES: bool = true;
+}
 
 mod sealed {
     pub trait Sealed {}

@@ -21,12 +21,16 @@
 //
 //     instance, variables
 //     gate
-//     limits, statistics
+//     limits, statistics, writers
 //     background, environment
 //     fork, at_load
 //     process
 //     raw_cache, pages, backing
 //     raw_mapping, file_backing
+//     mapping_core
+//     page, fill, writeback
+//     file_mapping
+//     page_cache
 //     raw_reserve
 //     cache
 //     constructed
@@ -37,10 +41,15 @@ mod cache;
 mod constructed;
 mod environment;
 mod file_backing;
+mod file_mapping;
+mod fill;
 mod fork;
 mod gate;
 mod instance;
 mod limits;
+mod mapping_core;
+mod page;
+mod page_cache;
 #[doc(hidden)]
 pub mod pages;
 #[doc(hidden)]
@@ -51,12 +60,17 @@ mod raw_reserve;
 mod statistics;
 mod system;
 mod variables;
+mod writeback;
+mod writers;
 
 pub use backing::{Access, Backing, OsError, PageError, ReadOnly, ReadWrite};
 pub use cache::{Cache, CacheBox, Reserve};
 pub use constructed::{CacheGuard, ConstructedCache};
 use core::alloc::{GlobalAlloc, Layout};
 pub use file_backing::FileBacking;
+pub use file_mapping::{Flusher, Mapping};
+pub use page::{NewPage, PageRead, PageRef, PageSlot, PageWrite};
+pub use page_cache::{MappingBuilder, PageCache, PageCacheStats};
 pub use pages::{PageFlags, PagePool, Pages};
 use process::Mode;
 pub use quarry_core::slab::{CacheOptions, CacheParams, Constructor, Remaining, SlabStats};

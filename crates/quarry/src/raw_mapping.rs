@@ -6,12 +6,10 @@ use crate::instance::{ProcessConfig, STACK};
 use crate::process::{self, Mode, ensure_ready};
 use core::ops::Range;
 use core::ptr::NonNull;
-pub use quarry_core::lru::PageNo;
+use quarry_core::lru::PageNo;
 use quarry_core::lru::State;
-pub use quarry_core::page_cache::{
-    Effort, Full, Invalidate, Invalidated, MappingOptions, RekeyError, Slot,
-};
-use quarry_core::page_cache::{MappingId, PageCacheRef};
+pub use quarry_core::page_cache::{Effort, Invalidate, Invalidated, MappingOptions, RekeyError};
+use quarry_core::page_cache::{Full, MappingId, PageCacheRef, ReadError, Slot};
 use quarry_core::stack::Stack;
 use quarry_sys::errno::KeepErrno;
 
@@ -80,12 +78,6 @@ impl RawMapping {
         process::giving_back(|| cache().destroy_mapping(self.id))
     }
 
-    /// The name of the mapping in the core.
-    #[inline]
-    pub(crate) fn id(self) -> MappingId {
-        self.id
-    }
-
     /// Number of its pages. O(1).
     #[must_use]
     pub fn pages(self) -> u64 {
@@ -108,10 +100,31 @@ impl RawMapping {
     /// [`PageError::Full`].
     pub fn get_or_alloc(self, index: u64, effort: Effort) -> Result<RawSlot, PageError> {
         let done = process::on_instance(0, || cache().get_or_alloc(self.id, index, effort));
-        match done {
-            Some(Ok(slot)) => Ok(RawSlot::of(slot)),
-            Some(Err(Full)) | None => Err(PageError::Full),
-        }
+        Ok(RawSlot::of(done.unwrap_or(Err(ReadError::Full))?))
+    }
+
+    /// Pins the page at `index`, if it is there; waits where another task fills it.
+    ///
+    /// # Errors
+    /// The error of that fill.
+    pub(crate) fn get_waiting(self, index: u64) -> Result<Option<RawPage>, PageError> {
+        Ok(inside(|cache| cache.get_waiting(self.id, index))?.map(RawPage))
+    }
+
+    /// Returns whether there is a page at `index`, up to date or not.
+    pub(crate) fn is_cached(self, index: u64) -> bool {
+        inside(|cache| cache.is_cached(self.id, index))
+    }
+
+    /// Pins dirty pages from index `from` on, in order, as many as `out` has room for; returns how
+    /// many.
+    pub(crate) fn dirty_pages(self, from: u64, out: &mut [Option<RawPage>]) -> usize {
+        collect(out, |found| inside(|cache| cache.dirty_pages(self.id, from, found)))
+    }
+
+    /// The same of pages that are being written.
+    pub(crate) fn pages_in_writeback(self, from: u64, out: &mut [Option<RawPage>]) -> usize {
+        collect(out, |found| inside(|cache| cache.pages_in_writeback(self.id, from, found)))
     }
 
     /// Holds the page at `index`: one pin, however often its owner asks for it. Without an effort
@@ -144,6 +157,27 @@ impl RawMapping {
     /// latch and for writeback.
     pub fn discard(self, index: u64) -> bool {
         process::giving_back(|| cache().discard(self.id, index))
+    }
+}
+
+/// Most pages of one look-up by tag.
+const TOGETHER: usize = 64;
+
+fn collect(out: &mut [Option<RawPage>], look: impl FnOnce(&mut [PageNo]) -> usize) -> usize {
+    let mut found = [PageNo(0); TOGETHER];
+    let count = look(&mut found[..out.len().min(TOGETHER)]);
+    for (place, page) in out.iter_mut().zip(&found[..count]) {
+        *place = Some(RawPage(*page));
+    }
+    count
+}
+
+impl From<ReadError> for PageError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Full => Self::Full,
+            ReadError::Failed(errno) => Self::Io(OsError(errno)),
+        }
     }
 }
 
@@ -200,6 +234,22 @@ impl RawPage {
         cache().state(self.0)
     }
 
+    /// Returns whether the first use of this page starts the next read-ahead. O(1).
+    #[inline]
+    pub(crate) fn is_marked_for_readahead(self) -> bool {
+        self.state().has(State::READAHEAD)
+    }
+
+    /// Marks the page so.
+    pub(crate) fn mark_for_readahead(self) {
+        cache().mark_for_readahead(self.0);
+    }
+
+    /// Takes the mark off; returns whether this task is the one that has.
+    pub(crate) fn take_readahead_mark(self) -> bool {
+        cache().take_readahead_mark(self.0)
+    }
+
     /// Its private word, 0 in a new page.
     #[inline]
     #[must_use]
@@ -214,7 +264,8 @@ impl RawPage {
     /// The caller pins the page, and owns the object.
     #[inline]
     pub unsafe fn set_private(self, word: u64) {
-        cache().set_private(self.0, word);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { cache().set_private(self.0, word) };
     }
 
     /// Adds a pin.

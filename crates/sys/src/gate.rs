@@ -70,6 +70,15 @@ enum Entered<'a> {
 /// The gate of the process, if it has one.
 static PROCESS: AtomicPtr<Gate> = AtomicPtr::new(core::ptr::null_mut());
 
+/// Goes into the process's gate, if it has one.
+#[must_use]
+pub fn enter() -> Option<GateGuard<'static>> {
+    // SAFETY: the pointer is null or that of a static.
+    let gate = unsafe { PROCESS.load(Ordering::Acquire).as_ref() }?;
+    // Threads have their control blocks pages apart.
+    Some(gate.enter(|| task::current() >> 12))
+}
+
 /// Runs `sleep` outside of the process's gate. The caller holds no lock that is taken inside, and
 /// what it has begun may stay so for ever in the child of a fork.
 pub fn outside<T>(sleep: impl FnOnce() -> T) -> T {

@@ -48,10 +48,6 @@ events! {
     WritebackBegun = "page_cache_writeback_begun",
     /// A write to a backing ended.
     WritebackEnded = "nr_written",
-    /// The owner of a mapping began to hold a page.
-    Held = "page_cache_held",
-    /// The owner of a mapping gave a page up that it held.
-    Unheld = "page_cache_unheld",
     /// A page that no reclaim may take entered an index.
     UnevictableAdded = "unevictable_pgs_culled",
     /// Such a page left its index.
@@ -109,20 +105,38 @@ fresh_zero! {
     }
 }
 
-/// The counts of all slots.
+/// Groups that pages may be charged to; 0 is none.
+const GROUPS: usize = 256;
+
+/// The counts of all slots, and the frames of each group.
 pub(super) struct Counters {
     slots: OsArray<SlotCounts>,
+    groups: OsArray<AtomicU64>,
 }
 
 impl Counters {
     pub(super) fn build(os: &'static dyn Os, slots: u32) -> OsResult<Self> {
-        Ok(Self { slots: OsArray::zeroed(os, slots as usize)? })
+        let slots = OsArray::zeroed(os, slots as usize)?;
+        Ok(Self { slots, groups: OsArray::zeroed(os, GROUPS)? })
     }
 
     /// Counts an event `times` times.
     #[inline]
     pub(super) fn add(&self, slot: SlotIndex, event: Event, times: u64) {
         self.slots.at(slot.index()).counts[event as usize].fetch_add(times, Relaxed);
+    }
+
+    /// Notes that a group has so many frames more. Pages of no group are not counted.
+    #[inline]
+    pub(super) fn note_group(&self, group: u8, frames: i64) {
+        if group != 0 {
+            self.groups.at(usize::from(group)).fetch_add(frames as u64, Relaxed);
+        }
+    }
+
+    /// Frames of the pages of a group.
+    pub(super) fn frames_of_group(&self, group: u8) -> u64 {
+        self.groups.at(usize::from(group)).load(Relaxed)
     }
 
     /// The sums over all slots. O(slots * events).
@@ -172,12 +186,6 @@ impl EventCounts {
     #[must_use]
     pub fn writeback(&self) -> u64 {
         self.open(Event::WritebackBegun, Event::WritebackEnded)
-    }
-
-    /// Pages that the owners of their mappings hold.
-    #[must_use]
-    pub fn held(&self) -> u64 {
-        self.open(Event::Held, Event::Unheld)
     }
 
     /// Pages that no reclaim may take (`nr_unevictable`).

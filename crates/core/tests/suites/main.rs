@@ -16,6 +16,7 @@ mod linux_slab;
 mod locks;
 mod misuse;
 mod nodes;
+mod page_cache;
 mod pages;
 mod policies;
 mod populate;
