@@ -61,7 +61,7 @@ pub struct Stack<C: StackConfig> {
     pub(super) deferral: Deferral,
     pub(super) withheld: Withheld,
     pub(super) footprint: Footprint,
-    pub(super) page_cache: PageCache,
+    pub(super) page_cache: ManuallyDrop<PageCache>,
     built: UnsafeCell<MaybeUninit<Built>>,
 }
 
@@ -98,7 +98,7 @@ impl<C: StackConfig> Stack<C> {
             deferral: Deferral::new(),
             withheld: Withheld::new(),
             footprint: Footprint::new(),
-            page_cache: PageCache::new(),
+            page_cache: ManuallyDrop::new(PageCache::new()),
             built: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }
