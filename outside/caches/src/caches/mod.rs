@@ -27,8 +27,8 @@ pub trait PageCache: Sync {
     fn get(&self, key: Key, reading: Reading) -> Option<u64>;
 
     /// Takes in a page that was not cached, with the bytes that `fill` writes, and evicts what it
-    /// takes the place of. Another thread may be doing the same.
-    fn insert(&self, key: Key, fill: impl FnOnce(&Page));
+    /// takes the place of. Another thread may be doing the same. Returns whether one of them did.
+    fn insert(&self, key: Key, fill: impl FnOnce(&Page)) -> bool;
 }
 
 #[cfg(test)]
@@ -46,10 +46,13 @@ mod tests {
         for reading in [Reading::Word, Reading::Whole] {
             match cache.get(key, reading) {
                 Some(found) => assert_eq!(found, key.expected(reading), "page {number}"),
-                None => cache.insert(key, |page| {
-                    fills.fetch_add(1, Relaxed);
-                    page.write(key);
-                }),
+                None => {
+                    let is_in = cache.insert(key, |page| {
+                        fills.fetch_add(1, Relaxed);
+                        page.write(key);
+                    });
+                    assert!(is_in, "page {number} was refused");
+                }
             }
         }
     }

@@ -49,8 +49,9 @@ impl PageCache for QuickCache {
         self.0.get(&key).map(|page| page.read(key, reading))
     }
 
-    fn insert(&self, key: Key, fill: impl FnOnce(&Page)) {
+    fn insert(&self, key: Key, fill: impl FnOnce(&Page)) -> bool {
         self.0.insert(key, filled(fill));
+        true
     }
 }
 
@@ -81,8 +82,9 @@ impl PageCache for Moka {
         self.0.get(&key).map(|page| page.read(key, reading))
     }
 
-    fn insert(&self, key: Key, fill: impl FnOnce(&Page)) {
+    fn insert(&self, key: Key, fill: impl FnOnce(&Page)) -> bool {
         self.0.insert(key, filled(fill));
+        true
     }
 }
 
@@ -112,9 +114,10 @@ impl PageCache for Foyer {
         self.0.get(&key).map(|entry| entry.value().0.read(key, reading))
     }
 
-    fn insert(&self, key: Key, fill: impl FnOnce(&Page)) {
+    fn insert(&self, key: Key, fill: impl FnOnce(&Page)) -> bool {
         let page = Box::new(Page::zeroed());
         fill(&page);
         self.0.insert(key, Owned(page));
+        true
     }
 }

@@ -169,7 +169,7 @@ impl PageCache for Swizzle {
         }
     }
 
-    fn insert(&self, key: Key, fill: impl FnOnce(&Page)) {
+    fn insert(&self, key: Key, fill: impl FnOnce(&Page)) -> bool {
         let number = key.number();
         let mut stage = self.latch();
         let frame = self.take(&mut stage);
@@ -190,6 +190,7 @@ impl PageCache for Swizzle {
             // Another thread was faster.
             stage.free.push(frame);
         }
+        true
     }
 }
 

@@ -191,7 +191,7 @@ impl PageCache for VmCache {
         }
     }
 
-    fn insert(&self, key: Key, fill: impl FnOnce(&Page)) {
+    fn insert(&self, key: Key, fill: impl FnOnce(&Page)) -> bool {
         let number = key.number();
         if self.states[number as usize].lock_evicted() {
             self.reserve_room();
@@ -199,6 +199,7 @@ impl PageCache for VmCache {
             self.resident.insert(number);
             self.states[number as usize].unlock(UNLOCKED);
         }
+        true
     }
 }
 
