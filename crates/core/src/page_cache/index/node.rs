@@ -7,10 +7,10 @@
 //!   only owner of a node that no index has
 //! * the rest of the header: under the lock of the index
 //!
-//! Equations: bit `i` of `used` is set iff word `i` is not 0, and `count` bits are; `count` is not 0
-//! while the node is in an index; `shadows` is the number of words that are shadow entries; bit `i` of a tag is set only
-//! if word `i` is a page, or a node with that tag; `is_listed` iff every used word is a shadow
-//! entry.
+//! Equations: bit `i` of `used` is set iff word `i` is not 0, and `count` bits are; `count` is not
+//! 0 while the node is in an index; `shadows` is the number of words that are shadow entries; bit
+//! `i` of a tag is set only if word `i` is a page, or a node with that tag; `is_listed` iff every
+//! used word is a shadow entry.
 
 use super::entry::{Entry, Tag, is_leaf};
 use crate::frame::NodeId;

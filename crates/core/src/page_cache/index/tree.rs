@@ -317,6 +317,7 @@ impl<T> LockedIndex<'_, T> {
                     tag.set(u64::from(self.inner.root_tags >> at & 1));
                 }
                 self.inner.root_tags = 0;
+                self.shared.shadow.update(head);
             }
         }
     }
