@@ -4,6 +4,7 @@
 //! these it makes an [`Experiment`](quarry_harness::experiment::Experiment) and says what is
 //! printed of its run. Adding one is a file and a line in [`REGISTRY`].
 
+mod cache_hit;
 mod cast;
 mod churn;
 mod empty;
@@ -36,6 +37,7 @@ const REGISTRY: &[Entry] = &[
     Entry::of::<growth::Growth>(),
     Entry::of::<start_up::StartUp>(),
     Entry::of::<churn::Churn>(),
+    Entry::of::<cache_hit::CacheHit>(),
     Entry::of_replay("netperf-udp-stream"),
     Entry::of_replay("netperf-tcp-stream"),
     Entry::of_replay("udp-u-1k"),
