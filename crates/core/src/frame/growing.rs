@@ -98,6 +98,25 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         unsafe { if DIRECTION == UP { self.start.add(index) } else { self.start.sub(index + 1) } }
     }
 
+    /// Gives the memory of `count` entries from `first` on back, which fill whole pages of the
+    /// system; they are zero afterwards. Returns false where the system refuses; they may be zero
+    /// then, or not.
+    ///
+    /// # Safety
+    /// The entries are atomics, or structs of them, and already zero: nobody can tell.
+    pub unsafe fn purge(&self, first: usize, count: usize) -> bool {
+        let (near, far) = (first * size_of::<T>(), (first + count) * size_of::<T>());
+        let page = page(self.os);
+        debug_assert!(near.is_multiple_of(page) && far.is_multiple_of(page));
+        assert!(far <= (self.len() * size_of::<T>()).next_multiple_of(page), "mapped entries only");
+        self.os.purge(self.piece(near, far), far - near).is_ok()
+    }
+
+    /// Bytes of a page of the system, or of a frame if that is more.
+    pub fn page_bytes(&self) -> usize {
+        page(self.os)
+    }
+
     /// The address of the bytes from `near` to `far` of the array, counted in its direction.
     fn piece(&self, near: usize, far: usize) -> NonNull<u8> {
         let start = self.start.cast::<u8>();

@@ -1,4 +1,5 @@
-//! Memory for Quarry's own descriptors: handed out once, counted by kind, never given back.
+//! Memory for Quarry's own descriptors: handed out once, counted by kind, never given back (those
+//! of cached pages have memory of their own, and give it back).
 
 use core::ptr::NonNull;
 use quarry_sys::lock::CountedLock;
@@ -16,6 +17,8 @@ pub enum MetadataKind {
     SlabHeaders,
     /// State of slab policies per cache and CPU (beside the slots), and per cache and node.
     CpuSlabs,
+    /// Descriptors of cached pages.
+    CachedPages,
     /// Everything else.
     Other,
 }
@@ -23,11 +26,11 @@ pub enum MetadataKind {
 impl MetadataKind {
     /// All kinds.
     pub const ALL: [Self; METADATA_KINDS] =
-        [Self::Sheaves, Self::SlabHeaders, Self::CpuSlabs, Self::Other];
+        [Self::Sheaves, Self::SlabHeaders, Self::CpuSlabs, Self::CachedPages, Self::Other];
 }
 
 /// Number of kinds.
-pub const METADATA_KINDS: usize = 4;
+pub const METADATA_KINDS: usize = 5;
 
 /// Bytes of address space that are reserved from the OS at a time; few, so that the memory that a
 /// small program touches lies together.
@@ -78,6 +81,11 @@ impl Metadata {
     /// Counts `bytes` of descriptors that have memory of their own.
     pub fn count(&self, kind: MetadataKind, bytes: usize) {
         self.bytes[kind as usize].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Takes `bytes` of descriptors out of the count, whose memory went back to the system.
+    pub fn uncount(&self, kind: MetadataKind, bytes: usize) {
+        self.bytes[kind as usize].fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Visits the lock of the chunk.

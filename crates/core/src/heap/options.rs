@@ -4,10 +4,13 @@
 //! checks them all, and must not link the instance, whose constructors would run in it.
 
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
+use crate::lru::{ADD_BATCHES, LRU_POLICY_NAMES, LruOptions, LruPolicy};
+use crate::page_cache::PageCacheOptions;
 use crate::pcp::{
     CACHE_SLICE_BYTES, FaultPolicy, FreeListPolicy, PAGE_POLICY_NAMES, PageConfig, PcpPolicy, V6_18,
 };
 use crate::slab::{Mechanisms, SLAB_NAMES, SlamMode, slab_policy};
+use crate::zone::MarkOptions;
 use quarry_sys::percpu::SlotIndex;
 
 /// How a stack is set up.
@@ -15,8 +18,14 @@ use quarry_sys::percpu::SlotIndex;
 pub struct StackOptions {
     /// Zones and per-CPU page lists.
     pub pages: PageConfig,
+    /// Lists of cached pages.
+    pub lru: LruOptions,
+    /// How the marks of the budget follow from its limit.
+    pub marks: MarkOptions,
     /// Mechanisms that the slab policy uses.
     pub mechanisms: Mechanisms,
+    /// The page cache.
+    pub page_cache: PageCacheOptions,
     /// True if the size classes of `malloc` are created.
     pub heap: bool,
     /// True if freed memory goes back before it makes the process larger than it has lately been.
@@ -57,7 +66,10 @@ impl Default for StackOptions {
                 faults: FaultPolicy { populate: true, huge: true },
                 free_list: FreeListPolicy::OneSection,
             },
+            lru: LruOptions::default(),
+            marks: MarkOptions::default(),
             mechanisms: Mechanisms::ALL,
+            page_cache: PageCacheOptions::default(),
             heap: true,
             bounds_footprint: true,
         }
@@ -115,6 +127,16 @@ pub const OPTIONS: &[OptionHelp] = &[
         meaning: "policy of the per-CPU page lists",
     },
     OptionHelp {
+        name: "LRU",
+        accepted: LRU_POLICY_NAMES,
+        meaning: "policy of the lists of cached pages",
+    },
+    OptionHelp {
+        name: "LRU_BATCH",
+        accepted: "14, 31 or 56",
+        meaning: "cached pages that a CPU collects before it adds them to the lists",
+    },
+    OptionHelp {
         name: "FREE_LIST",
         accepted: "per_page or one_section",
         meaning: "how lists of pages are freed",
@@ -123,6 +145,16 @@ pub const OPTIONS: &[OptionHelp] = &[
         name: "LIMIT",
         accepted: "bytes, with K, M, G or T",
         meaning: "most memory that the heap may hold",
+    },
+    OptionHelp {
+        name: "MIN_FREE",
+        accepted: "bytes, with K, M, G or T",
+        meaning: "what the budget keeps for those that reclaim (by the square root of the limit)",
+    },
+    OptionHelp {
+        name: "WATERMARK_SCALE",
+        accepted: "1 to 3000",
+        meaning: "gaps between the marks of the budget, in 10,000ths of the limit (10)",
     },
     OptionHelp {
         name: "PURGE_DELAY",
@@ -201,6 +233,11 @@ impl StackOptions {
         let bad = OptionError::BadValue { accepted: option.accepted };
         match name {
             "PCP" => self.pages.pcp = PcpPolicy::named(value).ok_or(bad)?,
+            "LRU" => self.lru.policy = LruPolicy::named(value).ok_or(bad)?,
+            "LRU_BATCH" => {
+                let known = value.parse().ok().filter(|size| ADD_BATCHES.contains(size));
+                self.lru.add_batch = known.ok_or(bad)?;
+            }
             "FREE_LIST" => {
                 self.pages.free_list = match value {
                     "per_page" => FreeListPolicy::PerPage,
@@ -211,6 +248,14 @@ impl StackOptions {
             "LIMIT" => {
                 let frames = parse_bytes(value).ok_or(bad)? / FRAME_BYTES;
                 self.pages.limit_frames = u32::try_from(frames).unwrap_or(u32::MAX);
+            }
+            "MIN_FREE" => {
+                let frames = parse_bytes(value).ok_or(bad)? / FRAME_BYTES;
+                self.marks.min = Some(u32::try_from(frames).map_err(|_| bad)?);
+            }
+            "WATERMARK_SCALE" => {
+                let scale = value.parse().ok().filter(|scale| (1..=3000).contains(scale));
+                self.marks.scale = scale.ok_or(bad)?;
             }
             "RESERVE" => {
                 let bytes = parse_bytes(value).filter(|bytes| *bytes >= 64 << 20).ok_or(bad)?;

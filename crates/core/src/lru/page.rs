@@ -4,7 +4,7 @@
 //! table lives. So a reader may look at a descriptor whose page was freed meanwhile: it finds a
 //! free word, or another page's key.
 
-use super::state::StateWord;
+use super::state::{State, StateWord};
 use crate::frame::{GrowingArray, Link, Links, Member, NodeId, Order, Pfn, Window, fresh_zero};
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -41,6 +41,10 @@ fresh_zero! {
         pub private: AtomicU64,
         next: AtomicU32,
         previous: AtomicU32,
+        /// The number of the slab cache of the object in `private`; 0 where it is no object.
+        pub private_cache: AtomicU32,
+        /// Why the page could not be filled.
+        pub error: AtomicU32,
         /// The tag of the page's batch (`batched`).
         pub tag: AtomicU32,
         /// True at the ends of a batch (`batched`).
@@ -69,6 +73,37 @@ impl Descriptor {
     #[must_use]
     pub fn node(&self) -> NodeId {
         NodeId(self.node.load(Relaxed))
+    }
+
+    /// Makes a descriptor free whose page has gone: all zero, the state last. Only the caller knows
+    /// it.
+    pub fn clear(&self) {
+        self.index.store(0, Relaxed);
+        self.mapping.store(0, Relaxed);
+        self.pfn.store(0, Relaxed);
+        self.private.store(0, Relaxed);
+        self.next.store(0, Relaxed);
+        self.previous.store(0, Relaxed);
+        self.tag.store(0, Relaxed);
+        self.private_cache.store(0, Relaxed);
+        self.error.store(0, Relaxed);
+        [&self.sentinel, &self.node, &self.order, &self.group]
+            .into_iter()
+            .for_each(|byte| byte.store(0, Relaxed));
+        self.state.begin(State::default());
+    }
+
+    /// Returns whether all of it is zero.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        let bytes = [&self.sentinel, &self.node, &self.order, &self.group];
+        let links = [&self.next, &self.previous, &self.tag];
+        let words = [&self.mapping, &self.pfn, &self.private_cache, &self.error];
+        self.state.load() == State::default()
+            && self.index.load(Relaxed) == 0
+            && self.private.load(Relaxed) == 0
+            && bytes.into_iter().all(|byte| byte.load(Relaxed) == 0)
+            && links.into_iter().chain(words).all(|word| word.load(Relaxed) == 0)
     }
 
     /// The order of the page's memory.
@@ -118,6 +153,22 @@ impl DescriptorTable {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.array.is_empty()
+    }
+
+    /// Bytes that the memory of descriptors goes back in.
+    #[must_use]
+    pub fn page_bytes(&self) -> usize {
+        self.array.page_bytes()
+    }
+
+    /// Gives the memory of free descriptors back, which fill pages of the system and are all zero:
+    /// whoever looks at them still reads zero. Returns false where the system refuses.
+    #[expect(unsafe_code, reason = "memory goes back that others may be looking at")]
+    pub fn purge(&self, first: PageNo, count: usize) -> bool {
+        debug_assert!((0..count).all(|at| self.array.at(first.0 as usize + at).is_zero()));
+        // SAFETY: a descriptor has atomic fields only; free ones are zero, and so is what replaces
+        // them. The caller hands none of them out meanwhile, so nobody writes them.
+        unsafe { self.array.purge(first.0 as usize, count) }
     }
 
     /// Maps descriptors `0..len`. One thread at a time.

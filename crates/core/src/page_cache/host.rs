@@ -1,7 +1,8 @@
 //! What the page cache asks of the stack that it is part of.
 
-use crate::frame::NodeId;
+use crate::frame::{Metadata, NodeId};
 use crate::pcp::PageAllocator;
+use crate::slab::CacheId;
 use quarry_sys::percpu::{Object, SlotIndex, WordTree};
 
 /// The layers below the page cache, with the slab policy and the slots behind them.
@@ -11,6 +12,22 @@ pub trait Host: NodeHost {
 
     /// The slot of the running CPU: a hint.
     fn slot(&self) -> SlotIndex;
+
+    /// Memory for descriptors, and their account.
+    fn metadata(&self) -> &Metadata;
+
+    /// Number of slots.
+    fn slots(&self) -> u32;
+
+    /// Gives back the objects that went with pages: those in their private words.
+    ///
+    /// # Safety
+    /// All were allocated from this cache, differ, and nobody uses them any more.
+    unsafe fn free_private(&self, cache: CacheId, objects: &[Object]);
+
+    /// Makes room for `frames` frames, because a request found none. Returns whether another
+    /// attempt is worth its time. No lock of the page cache is held.
+    fn make_room(&self, frames: u32) -> bool;
 }
 
 /// Where the nodes of indexes come from, and who walks them.

@@ -1,9 +1,39 @@
 //! The page cache: pages of files and databases, by mapping and index.
 
+mod cache;
+mod counters;
+mod descriptors;
+mod direct;
+mod dirty;
+mod error_sequence;
+mod fill;
+mod held;
 mod host;
 pub mod index;
+mod invalidate;
+mod latch;
+mod leave;
+mod lookup;
+mod mapping;
 mod options;
+mod outcome;
+mod readahead;
+mod release;
+mod scan;
+mod truncate;
+mod validate;
+mod waits;
 pub mod workingset;
 
+pub use cache::{PageCache, PageCacheRef};
+pub use counters::{EVENTS, Event, EventCounts};
+pub use direct::DirectTimes;
+pub use error_sequence::{ErrorCursor, ErrorSequence};
 pub use host::{Host, NodeHost};
+pub use mapping::{MappingId, MappingOptions};
 pub use options::{PageCacheOptions, TruncationPolicy};
+pub use outcome::{
+    Effort, Full, Invalidate, Invalidated, ReadError, RekeyError, ScanFor, ScanRequest, Scanned,
+    Slot,
+};
+pub use readahead::{Need, READAHEAD_BYTES, ReadAhead, Trigger, Window};

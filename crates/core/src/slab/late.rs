@@ -1,5 +1,5 @@
-//! A value that is made when the first cache is created: the tables of a policy, so that a stack
-//! with another policy pays nothing for them.
+//! A value that is made at its first use: the tables of a policy when the first cache is created,
+//! so that a stack with another policy pays nothing for them; those of the page cache.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -9,7 +9,7 @@ use quarry_sys::primitive::{AtomicBool, Ordering};
 /// A value that is made once; nothing before is all zero bytes.
 ///
 /// Invariant: once `is_ready`, the value is written and never moves.
-pub(super) struct Late<T> {
+pub struct Late<T> {
     value: UnsafeCell<MaybeUninit<T>>,
     is_ready: AtomicBool,
 }
@@ -22,15 +22,16 @@ unsafe impl<T: Send> Send for Late<T> {}
 
 impl<T> Late<T> {
     /// Nothing yet.
-    pub(super) const fn new() -> Self {
+    #[must_use]
+    pub const fn new() -> Self {
         Self { value: UnsafeCell::new(MaybeUninit::uninit()), is_ready: AtomicBool::new(false) }
     }
 
-    /// Makes the value at the first call. One thread at a time: the table of caches sees to it.
+    /// Makes the value at the first call. One thread at a time: the caller sees to it.
     ///
     /// # Errors
     /// Those of `make`; then there is none, and the next call makes it.
-    pub(super) fn build(&self, make: impl FnOnce() -> OsResult<T>) -> OsResult<&T> {
+    pub fn build(&self, make: impl FnOnce() -> OsResult<T>) -> OsResult<&T> {
         if self.get().is_none() {
             let value = make()?;
             // SAFETY: no thread reads before `is_ready`, and only one builds.
@@ -40,9 +41,9 @@ impl<T> Late<T> {
         Ok(self.get().expect("just built"))
     }
 
-    /// The value, if there is a cache.
+    /// The value, if it has been made.
     #[inline]
-    pub(super) fn get(&self) -> Option<&T> {
+    pub fn get(&self) -> Option<&T> {
         // SAFETY: `is_ready` is set after the value was written, and it never moves again.
         self.is_ready
             .load(Ordering::Acquire)

@@ -51,6 +51,7 @@ pub use cache::{Cache, CacheId, Geometry, GeometryOffsets, MAX_CACHES, SlabLayou
 pub use cache_limits::CacheLimits;
 pub use context::{MAX_BATCH, SlabContext};
 pub use glance::Glance;
+pub use late::Late;
 pub use linux_slab::LinuxSlab;
 pub use mechanisms::{Mechanisms, SlamMode};
 pub use params::{CacheOptions, CacheParams, Constructor};

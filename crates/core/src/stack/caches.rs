@@ -134,6 +134,13 @@ impl<C: StackConfig> CacheRef<'_, C> {
             .map(|start| self.shown(start))
     }
 
+    /// [`alloc_slow`](Self::alloc_slow) for a caller that reclaims itself, or must not.
+    pub(super) fn alloc_without_reclaim(self) -> Option<Object> {
+        let (stack, cache) = (self.stack, self.stack.known_cache(self.id));
+        let start = stack.inner().slab.alloc_slow(&stack.context(), cache)?;
+        Some(self.shown(start))
+    }
+
     /// Gives an object back. O(1) where the running CPU has room for it. Aborts where it was freed
     /// a moment ago.
     ///

@@ -1,5 +1,6 @@
 //! The stack itself: what it is made of, and how it is built.
 
+use super::balancing::Balancing;
 use super::config::StackConfig;
 use super::deferral::Deferral;
 use super::fast_path::{FastPath, StackOffsets};
@@ -9,6 +10,8 @@ use super::withheld::Withheld;
 use crate::frame::{Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, Order, Pfn};
 use crate::heap::options::StackOptions;
 use crate::heap::{LARGEST_REQUEST, Mappings, classes};
+use crate::lru::LruOptions;
+use crate::page_cache::{PageCache, PageCacheOptions};
 use crate::pcp::PageAllocator;
 use crate::slab::{
     CacheId, CacheLimits, CacheOptions, CacheParams, CacheTable, Mechanisms, SlabContext,
@@ -26,6 +29,8 @@ struct Built {
     metadata: Metadata,
     declared_cpus: u32,
     mechanisms: Mechanisms,
+    page_cache: PageCacheOptions,
+    lru: LruOptions,
 }
 
 /// Everything but the fast path.
@@ -38,6 +43,8 @@ pub(super) struct Inner<'a, C: StackConfig> {
     pub(super) mappings: &'a Mappings,
     declared_cpus: u32,
     mechanisms: Mechanisms,
+    pub(super) page_cache: PageCacheOptions,
+    pub(super) lru: LruOptions,
 }
 
 /// One instance of Quarry.
@@ -58,6 +65,8 @@ pub struct Stack<C: StackConfig> {
     pub(super) deferral: Deferral,
     pub(super) withheld: Withheld,
     pub(super) footprint: Footprint,
+    pub(super) balancing: Balancing,
+    pub(super) page_cache: ManuallyDrop<PageCache>,
     built: UnsafeCell<MaybeUninit<Built>>,
 }
 
@@ -94,6 +103,8 @@ impl<C: StackConfig> Stack<C> {
             deferral: Deferral::new(),
             withheld: Withheld::new(),
             footprint: Footprint::new(),
+            balancing: Balancing::new(),
+            page_cache: ManuallyDrop::new(PageCache::new()),
             built: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }
@@ -136,12 +147,20 @@ impl<C: StackConfig> Stack<C> {
     fn build(&self, os: &'static dyn Os, options: &StackOptions) -> OsResult<()> {
         let slots = self.fast.percpu.area().slots();
         let pages = PageAllocator::build(os, &options.pages, slots)?;
+        pages.zones().budget().set_marks(options.marks);
         let metadata = Metadata::new(os);
         if !options.bounds_footprint {
             self.footprint.unbound();
         }
         let declared_cpus = options.pages.declared_cpus;
-        let built = Built { pages, metadata, declared_cpus, mechanisms: options.mechanisms };
+        let built = Built {
+            pages,
+            metadata,
+            declared_cpus,
+            mechanisms: options.mechanisms,
+            page_cache: options.page_cache,
+            lru: options.lru,
+        };
         // SAFETY: no thread reads `built` before `is_built`, and one thread initialises.
         unsafe { (*self.built.get()).write(built) };
         self.is_built.store(true, Ordering::Release);
@@ -181,6 +200,8 @@ impl<C: StackConfig> Stack<C> {
             mappings: &self.mappings,
             declared_cpus: built.declared_cpus,
             mechanisms: built.mechanisms,
+            page_cache: built.page_cache,
+            lru: built.lru,
         }
     }
 

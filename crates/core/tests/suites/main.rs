@@ -5,6 +5,7 @@
 //! `QUARRY_TEST_SEED` repeats the random choices of a run that printed its seed.
 #![cfg(not(quarry_model))]
 
+mod budget;
 mod caches;
 mod cpus;
 mod deferral;
@@ -16,6 +17,7 @@ mod linux_slab;
 mod locks;
 mod misuse;
 mod nodes;
+mod page_cache;
 mod pages;
 mod policies;
 mod populate;

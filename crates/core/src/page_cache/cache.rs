@@ -1,0 +1,308 @@
+//! The page cache of a stack, and the handle that its users have.
+
+use super::counters::{Counters, EventCounts};
+use super::descriptors::FreePages;
+use super::direct::Direct;
+use super::host::Host;
+use super::index::{GRACE_BATCH, IndexNodes};
+use super::mapping::{MappingId, MappingOptions, Mappings};
+use super::options::PageCacheOptions;
+use super::waits::Waits;
+use super::workingset::{Buckets, Clock};
+use crate::frame::{Kind, NodeId, OsArray};
+use crate::lru::{DescriptorTable, LruCounters, LruOptions, LruSet, PageNo, Sizes, State};
+use crate::slab::{CacheId, Late};
+use core::ptr::NonNull;
+use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
+use quarry_sys::os::OsResult;
+use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
+
+/// The page cache of a stack: nothing but zero bytes before its first use.
+pub struct PageCache {
+    tables: Late<Tables>,
+    /// Held while the tables are made.
+    build: CountedLock<()>,
+    /// The number of the slab cache of index nodes; 0 where there is none yet.
+    nodes: AtomicU32,
+}
+
+impl Default for PageCache {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PageCache {
+    /// A page cache that has not been used yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { tables: Late::new(), build: CountedLock::new(()), nodes: AtomicU32::new(0) }
+    }
+
+    /// The handle for a host; makes the tables at the first call, and the slab cache of index
+    /// nodes by `make_nodes`.
+    ///
+    /// # Errors
+    /// Where the system refuses memory for them.
+    pub fn open<'a, H: Host>(
+        &'a self,
+        host: &'a H,
+        options: &PageCacheOptions,
+        lru: LruOptions,
+        make_nodes: impl FnOnce() -> OsResult<CacheId>,
+    ) -> OsResult<PageCacheRef<'a, H>> {
+        if let Some(cache) = self.opened(host) {
+            return Ok(cache);
+        }
+        let _held = self.build.lock();
+        if self.nodes().is_none() {
+            self.nodes.store(make_nodes()?.index() as u32, Relaxed);
+        }
+        let tables = self.tables.build(|| Tables::build(host, options, lru))?;
+        Ok(PageCacheRef { host, tables })
+    }
+
+    /// The handle for a host, if the cache has been used.
+    #[inline]
+    pub fn opened<'a, H: Host>(&'a self, host: &'a H) -> Option<PageCacheRef<'a, H>> {
+        self.tables.get().map(|tables| PageCacheRef { host, tables })
+    }
+
+    /// The slab cache of index nodes.
+    pub fn nodes(&self) -> Option<CacheId> {
+        match self.nodes.load(Relaxed) {
+            0 => None,
+            number => Some(CacheId::new(number as usize)),
+        }
+    }
+
+    /// Visits the lock of its first use; [`PageCacheRef::visit_locks`] has the others.
+    pub fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("page_cache->build", &self.build);
+    }
+}
+
+/// What a page cache is made of.
+pub(super) struct Tables {
+    pub(super) options: PageCacheOptions,
+    pub(super) pages: DescriptorTable,
+    pub(super) free: FreePages,
+    pub(super) lru: LruSet,
+    pub(super) mappings: Mappings,
+    /// Index nodes that wait, and those with shadow entries only.
+    pub(super) nodes: IndexNodes,
+    /// The clock of each node's lists.
+    pub(super) clocks: OsArray<Clock>,
+    pub(super) buckets: Buckets,
+    pub(super) waits: Waits,
+    pub(super) counters: Counters,
+    pub(super) direct: Direct,
+}
+
+impl Tables {
+    fn build<H: Host>(host: &H, options: &PageCacheOptions, lru: LruOptions) -> OsResult<Self> {
+        let os = host.pages().arena().os();
+        let capacity = host.pages().arena().frames() as usize;
+        let (slots, nodes) = (host.slots(), host.pages().zones().all().count());
+        Ok(Self {
+            options: *options,
+            pages: DescriptorTable::reserve(os, capacity)?,
+            free: FreePages::build(os, slots, capacity)?,
+            lru: LruSet::build(os, lru, slots as usize, nodes)?,
+            mappings: Mappings::build(os)?,
+            nodes: IndexNodes::new(),
+            clocks: OsArray::zeroed(os, nodes)?,
+            buckets: Buckets::for_pages(capacity as u64),
+            waits: Waits::build(os)?,
+            counters: Counters::build(os, slots)?,
+            direct: Direct::new(),
+        })
+    }
+}
+
+/// A page cache and the stack that it is part of: what users of the cache have. Numbers of pages
+/// that it takes are those of pages that the caller has pinned, unless a function says otherwise.
+pub struct PageCacheRef<'a, H: Host> {
+    pub(super) host: &'a H,
+    pub(super) tables: &'a Tables,
+}
+
+impl<H: Host> Clone for PageCacheRef<'_, H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<H: Host> Copy for PageCacheRef<'_, H> {}
+
+// Mappings.
+impl<H: Host> PageCacheRef<'_, H> {
+    /// Creates a mapping without pages. O(1).
+    ///
+    /// # Errors
+    /// Where there is no memory for it.
+    pub fn create_mapping(self, options: &MappingOptions) -> OsResult<MappingId> {
+        self.tables.mappings.create(&self.tables.nodes, options)
+    }
+
+    /// Truncates a mapping to nothing, as [`truncate`](Self::truncate) does, and lets go of it. No
+    /// page enters it meanwhile. Pages that are pinned are freed when their last pin goes. Returns
+    /// false where there is no such mapping.
+    pub fn destroy_mapping(self, mapping: MappingId) -> bool {
+        let tables = self.tables;
+        let Some(mut locked) = tables.mappings.lock(&tables.nodes, mapping) else { return false };
+        *locked.tree.value() = false;
+        drop(locked);
+        self.truncate(mapping, 0);
+        tables.mappings.give_up(mapping);
+        true
+    }
+
+    /// The word of the mapping's owner; `None` where there is no such mapping. O(1).
+    pub fn owner(self, mapping: MappingId) -> Option<u64> {
+        self.tables.mappings.get(mapping).map(|mapping| mapping.owner())
+    }
+
+    /// The mapping with this number, as [`key`](Self::key) says it, if it is live. O(1).
+    pub fn mapping_numbered(self, number: u32) -> Option<MappingId> {
+        let mapping = self.tables.mappings.numbered(number)?;
+        let id = MappingId { number, generation: mapping.generation() };
+        self.tables.mappings.lock(&self.tables.nodes, id).map(|_| id)
+    }
+
+    /// Mappings that are live. O(1).
+    pub fn mappings(self) -> u32 {
+        self.tables.mappings.live()
+    }
+
+    /// Pages of a mapping (SQLite's `xPagecount`); 0 where there is no such mapping. O(1).
+    pub fn pages_of(self, mapping: MappingId) -> u64 {
+        self.tables.mappings.get(mapping).map_or(0, |mapping| mapping.pages.load(Relaxed))
+    }
+}
+
+// Pages.
+impl<H: Host> PageCacheRef<'_, H> {
+    /// Adds a pin to a page that the caller has pinned.
+    #[inline]
+    pub fn pin_again(self, page: PageNo) {
+        self.tables.pages.at(page).state.pin_again();
+    }
+
+    /// The bytes of a page.
+    #[inline]
+    pub fn address(self, page: PageNo) -> NonNull<u8> {
+        self.host.pages().arena().address(self.tables.pages.at(page).pfn())
+    }
+
+    /// Number of bytes of a page.
+    #[inline]
+    pub fn bytes(self, page: PageNo) -> usize {
+        self.tables.pages.at(page).order().bytes()
+    }
+
+    /// The page whose memory begins at `address`. O(1).
+    pub fn page_at(self, address: *const u8) -> Option<PageNo> {
+        let pages = self.host.pages();
+        let pfn = pages.arena().pfn(address)?;
+        let is_start = pages.arena().address(pfn).as_ptr().cast_const() == address;
+        let is_cached = is_start && pages.frames().kind(pfn) == Kind::CACHED;
+        is_cached.then(|| PageNo(pages.frames().link(pfn)))
+    }
+
+    /// Mapping number and index of a page.
+    #[inline]
+    pub fn key(self, page: PageNo) -> (u32, u64) {
+        let page = self.tables.pages.at(page);
+        (page.mapping.load(Relaxed), page.index.load(Relaxed))
+    }
+
+    /// Pins, latch and flags of a page.
+    #[inline]
+    pub fn state(self, page: PageNo) -> State {
+        self.tables.pages.at(page).state.load()
+    }
+
+    /// The private word of a page: 0 in a new one.
+    #[inline]
+    pub fn private(self, page: PageNo) -> u64 {
+        self.tables.pages.at(page).private.load(Relaxed)
+    }
+
+    /// Changes the private word of a page. Where the mapping names a cache for such words, the word
+    /// is 0 or the address of an object of that cache, which is freed with the page.
+    ///
+    /// # Safety
+    /// So it is, and the object is the page's alone.
+    #[inline]
+    pub unsafe fn set_private(self, page: PageNo, word: u64) {
+        self.tables.pages.at(page).private.store(word, Relaxed);
+    }
+
+    /// Marks a page, so that its first use can be noticed (`PG_readahead`).
+    pub fn mark_readahead(self, page: PageNo) {
+        self.tables.pages.at(page).state.set(State::READAHEAD);
+    }
+
+    /// Takes that mark; returns whether the page had it.
+    #[inline]
+    pub fn take_readahead(self, page: PageNo) -> bool {
+        let state = &self.tables.pages.at(page).state;
+        state.load().has(State::READAHEAD) && state.clear(State::READAHEAD).has(State::READAHEAD)
+    }
+}
+
+// The cache as a whole.
+impl<H: Host> PageCacheRef<'_, H> {
+    /// Puts pages that wait in add batches on their lists, gives index nodes and descriptors back
+    /// that nobody uses. Returns the bytes of descriptors. O(slots + descriptors).
+    pub fn trim(self) -> usize {
+        self.drain_batches();
+        self.tables.nodes.grace.release(self.host, 1);
+        self.tables.free.trim(&self.tables.pages, self.host.metadata())
+    }
+
+    /// Gives index nodes back that no index has any more, if many wait.
+    pub fn release_nodes(self) {
+        self.tables.nodes.grace.release(self.host, GRACE_BATCH);
+    }
+
+    /// How often what happened to pages. O(slots).
+    pub fn events(self) -> EventCounts {
+        self.tables.counters.sums()
+    }
+
+    /// Pages on the lists of a node; those in add batches are on none. O(1).
+    pub fn list_sizes(self, node: NodeId) -> Sizes {
+        self.tables.lru.sizes(node)
+    }
+
+    /// What the lists have done so far.
+    pub fn lru_counters(self) -> LruCounters {
+        self.tables.lru.counters()
+    }
+
+    /// The nodes of indexes that all mappings share.
+    pub fn index_nodes(&self) -> &IndexNodes {
+        &self.tables.nodes
+    }
+
+    /// Frames that the pages of a group have. O(1).
+    pub fn frames_of_group(self, group: u8) -> u64 {
+        self.tables.counters.frames_of_group(group)
+    }
+
+    /// The choices that the cache was made with.
+    pub fn options(self) -> PageCacheOptions {
+        self.tables.options
+    }
+
+    /// Visits the locks.
+    pub fn visit_locks(self, visit: &mut Visit<'_>) {
+        self.tables.mappings.visit_locks(visit);
+        self.tables.nodes.visit_locks(visit);
+        self.tables.lru.visit_locks(visit);
+        self.tables.free.visit_locks(visit);
+    }
+}
