@@ -13,8 +13,13 @@ use std::process::Command;
 const EXPECT: &str = "QUARRY_TEST_EXPECT_SEQUENCES";
 
 /// The suites that a child runs, this file's own check among them.
-const SUITES: [&str; 4] =
-    ["suite::native", "threads::native", "signals::", "surroundings::child_finds_what_was_said"];
+const SUITES: [&str; 5] = [
+    "suite::native",
+    "threads::native",
+    "signals::",
+    "walks::",
+    "surroundings::child_finds_what_was_said",
+];
 
 /// Runs `body` in a forked child and expects it to return.
 fn in_fork(body: impl FnOnce()) {
