@@ -1,8 +1,8 @@
 //! What every LRU policy does: the lists of all nodes, behind the add batches.
 
-use super::page::{Descriptor, DescriptorTable, PageNo};
+use super::page::{DescriptorTable, PageNo};
 use super::state::State;
-use crate::frame::NodeId;
+use crate::frame::{Links, NodeId};
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::Os;
@@ -65,7 +65,9 @@ pub struct LruCounters {
     pub added: u64,
     /// Pages taken off lists, by their release or by a scan.
     pub removed: u64,
-    /// Pages that were sentinels when they were taken off, so that the LRU lock was needed.
+    /// Those of them that scans took off.
+    pub isolated: u64,
+    /// Released pages that were sentinels, so that the LRU lock was needed.
     pub sentinels: u64,
 }
 
@@ -75,6 +77,10 @@ pub(super) struct Setup {
     pub(super) os: &'static dyn Os,
     /// Number of nodes.
     pub(super) nodes: usize,
+    /// Number of slots.
+    pub(super) slots: usize,
+    /// Most pages of a batch.
+    pub(super) batch: usize,
     /// Whether locks count.
     pub(super) counts: bool,
 }
@@ -91,8 +97,9 @@ pub(super) trait Lists {
     /// Takes pages off their lists; skips those that are on none. Nobody but the caller knows them.
     fn remove(&self, table: &DescriptorTable, pages: &[PageNo]);
 
-    /// Takes up to `out.len()` pages from the tail of a list, and pins them. `None` if a lock is
-    /// held and the caller does not wait.
+    /// Takes up to `out.len()` pages from the tail of a list, and pins them. Up to `MOST_PASSED`
+    /// pages that cannot be pinned go to the front. `None` if a lock is held and the caller does
+    /// not wait.
     fn isolate(
         &self,
         table: &DescriptorTable,
@@ -125,8 +132,7 @@ impl Tally {
     /// Counts `pages` of a list. The caller holds the lock that guards the tally.
     #[inline]
     pub(super) fn count(&self, list: ListKind, pages: usize) {
-        let counter = &self.0[list.index()];
-        counter.store(counter.load(Relaxed) + pages as u64, Relaxed);
+        add_to(&self.0[list.index()], pages as u64);
     }
 
     /// Pages of a list.
@@ -140,13 +146,52 @@ impl Tally {
     }
 }
 
-/// Most pages at the tail of a list that one scan passes because they cannot be pinned: they are
-/// being freed, by tasks that have yet to take them off.
-pub(super) const MOST_PASSED: usize = if cfg!(quarry_model) { 2 } else { 32 };
+/// Most pages that one scan moves from the tail to the front because they cannot be pinned: no
+/// index names them any more, and they leave the list when their last user is done.
+const MOST_PASSED: usize = if cfg!(quarry_model) { 2 } else { 32 };
 
-/// Pins a page for a scan that holds the locks of its list. A page that nobody but its owner may
-/// touch, because it is being freed, stays.
+/// What becomes of a page that a scan meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scanned {
+    /// It was pinned, and leaves the list.
+    Taken,
+    /// It cannot be pinned, and goes to the front.
+    Passed,
+}
+
+/// Walks over a list, whose locks the caller holds, from its last page on, and fills `out` with
+/// pages that it pins. Calls `moved` for each page that it meets. Returns how many it took.
+pub(super) fn scan(
+    table: &DescriptorTable,
+    last: Option<PageNo>,
+    out: &mut [PageNo],
+    mut moved: impl FnMut(PageNo, Scanned),
+) -> usize {
+    let (mut at, mut taken) = (last, 0);
+    let (mut passed, mut first_passed) = (0, None);
+    while let Some(page) = at {
+        if taken == out.len() || passed == MOST_PASSED || first_passed == at {
+            break;
+        }
+        at = table.previous(page).get();
+        if table.at(page).state.try_pin_unused() {
+            out[taken] = page;
+            taken += 1;
+            moved(page, Scanned::Taken);
+        } else {
+            passed += 1;
+            first_passed.get_or_insert(page);
+            moved(page, Scanned::Passed);
+        }
+    }
+    taken
+}
+
+/// Pages that a release takes off in one hold of the LRU lock (`SWAP_CLUSTER_MAX`, Linux 4.15).
+pub(super) const SWAP_CLUSTER_MAX: usize = if cfg!(quarry_model) { 2 } else { 32 };
+
+/// Adds to a counter that the holder of one lock writes.
 #[inline]
-pub(super) fn pin_for_scan(descriptor: &Descriptor) -> bool {
-    descriptor.state.try_pin_unused()
+pub(super) fn add_to(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Relaxed) + more, Relaxed);
 }

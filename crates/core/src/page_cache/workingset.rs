@@ -8,7 +8,7 @@
 //! competes with pages that are used no more often, and is activated at once.
 //!
 //! ```text
-//! shadow value   | time >> bucket order : 45 | group : 8 | node : 8 | workingset : 1 |
+//! shadow value   | time >> bucket order : 44 | group : 8 | node : 8 | workingset : 1 |
 //! ```
 //!
 //! Equation: `unpack(pack(e)) = e` for times that are multiples of a bucket, modulo the range of
@@ -128,7 +128,7 @@ pub struct Buckets {
 
 impl Buckets {
     /// For at most `pages` pages: a time has to reach as far back as all of them are evicted once
-    /// (`workingset_init`, Linux 6.12). Below 2^45 pages a bucket is one page.
+    /// (`workingset_init`, Linux 6.12). Below 2^44 pages a bucket is one page.
     #[must_use]
     pub const fn for_pages(pages: u64) -> Self {
         Self::with_bits(pages, TIME_BITS)
@@ -144,5 +144,61 @@ impl Buckets {
     const fn mask(self) -> u64 {
         let bits = TIME_BITS + self.order;
         if bits >= u64::BITS { u64::MAX } else { (1 << bits) - 1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_shadow_entry_says_what_was_packed(
+            bucket in 0..1u64 << TIME_BITS, node in 0..8u8, group: u8, workingset: bool,
+        ) {
+            let evicted = Evicted { bucket, node: NodeId(node), group, workingset };
+            prop_assert!(evicted.pack() >> SHADOW_BITS == 0);
+            prop_assert_eq!(Evicted::unpack(evicted.pack()), evicted);
+        }
+
+        /// The distance counts what was evicted or activated in between, also where the clock or
+        /// the field of a shadow entry begins anew.
+        #[test]
+        fn a_distance_is_what_has_passed(
+            start: u64, steps in prop::collection::vec((any::<bool>(), 1..40u64), 0..50),
+            active in 0..2_000u64,
+        ) {
+            let clock = Clock { nonresident_age: AtomicU64::new(start) };
+            let buckets = Buckets::for_pages(1 << 28);
+            let shadow = clock.evicted(buckets, NodeId(1), 2, true);
+            let mut passed = 1;
+            for (evicts, pages) in steps {
+                if evicts {
+                    clock.evicted(buckets, NodeId(1), 2, false);
+                    passed += 1;
+                } else {
+                    clock.activated(pages);
+                    passed += pages;
+                }
+            }
+            let refault = clock.refault(buckets, Evicted::unpack(shadow), active);
+            let activate = passed <= active;
+            prop_assert_eq!(refault, Refault { distance: passed, activate, workingset: true });
+        }
+
+        /// Coarse times err by less than a bucket, and never say that less has passed.
+        #[test]
+        fn a_bucket_only_lengthens_a_distance(
+            start in 0..1u64 << 40, passed in 0..1u64 << 20, order in 1..12u32,
+        ) {
+            let clock = Clock { nonresident_age: AtomicU64::new(start) };
+            let buckets = Buckets::with_bits(1 << (10 + order), 10);
+            prop_assert_eq!(buckets, Buckets { order });
+            let shadow = clock.evicted(buckets, NodeId(0), 0, false);
+            clock.activated(passed);
+            let distance = clock.refault(buckets, Evicted::unpack(shadow), 0).distance;
+            prop_assert!((passed + 1..passed + 1 + (1 << order)).contains(&distance));
+        }
     }
 }

@@ -9,6 +9,7 @@ use super::withheld::Withheld;
 use crate::frame::{Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, Order, Pfn};
 use crate::heap::options::StackOptions;
 use crate::heap::{LARGEST_REQUEST, Mappings, classes};
+use crate::lru::LruOptions;
 use crate::page_cache::{PageCache, PageCacheOptions};
 use crate::pcp::PageAllocator;
 use crate::slab::{
@@ -28,6 +29,7 @@ struct Built {
     declared_cpus: u32,
     mechanisms: Mechanisms,
     page_cache: PageCacheOptions,
+    lru: LruOptions,
 }
 
 /// Everything but the fast path.
@@ -41,6 +43,7 @@ pub(super) struct Inner<'a, C: StackConfig> {
     declared_cpus: u32,
     mechanisms: Mechanisms,
     pub(super) page_cache: PageCacheOptions,
+    pub(super) lru: LruOptions,
 }
 
 /// One instance of Quarry.
@@ -61,7 +64,7 @@ pub struct Stack<C: StackConfig> {
     pub(super) deferral: Deferral,
     pub(super) withheld: Withheld,
     pub(super) footprint: Footprint,
-    pub(super) page_cache: PageCache,
+    pub(super) page_cache: ManuallyDrop<PageCache>,
     built: UnsafeCell<MaybeUninit<Built>>,
 }
 
@@ -98,7 +101,7 @@ impl<C: StackConfig> Stack<C> {
             deferral: Deferral::new(),
             withheld: Withheld::new(),
             footprint: Footprint::new(),
-            page_cache: PageCache::new(),
+            page_cache: ManuallyDrop::new(PageCache::new()),
             built: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }
@@ -152,6 +155,7 @@ impl<C: StackConfig> Stack<C> {
             declared_cpus,
             mechanisms: options.mechanisms,
             page_cache: options.page_cache,
+            lru: options.lru,
         };
         // SAFETY: no thread reads `built` before `is_built`, and one thread initialises.
         unsafe { (*self.built.get()).write(built) };
@@ -193,6 +197,7 @@ impl<C: StackConfig> Stack<C> {
             declared_cpus: built.declared_cpus,
             mechanisms: built.mechanisms,
             page_cache: built.page_cache,
+            lru: built.lru,
         }
     }
 

@@ -19,7 +19,8 @@ impl<C: StackConfig> Stack<C> {
     /// # Panics
     /// Where the stack is not initialised.
     pub fn page_cache(&self) -> OsResult<PageCacheRef<'_, Self>> {
-        self.page_cache.open(self, &self.inner().page_cache, || {
+        let (options, lru) = (self.inner().page_cache, self.inner().lru);
+        self.page_cache.open(self, &options, lru, || {
             let params = CacheParams { size: NODE_BYTES, align: NODE_ALIGN };
             self.create_cache("radix_tree_node", &params)
         })

@@ -403,46 +403,42 @@ unsafe impl Sequences for Rseq {
         // SAFETY: the sequence loads words of nodes that it has found in the tree since it began,
         // and of no others. Where such a node is freed meanwhile, a barrier came first, which makes
         // the sequence begin again (the caller's promise). A node that stands elsewhere by now is
-        // still a node: the shift counts down, so the walk ends, and it takes an odd or an empty
-        // word for no node. It stores nothing but its descriptor.
+        // still a node, and a place in it is below the fan-out. It stores nothing but its
+        // descriptor.
         unsafe {
             asm!(
                 arm_sequence!(rseq: "{rseq}", slot: "{node}", leave: "6f"),
                 "mov rcx, qword ptr [{tree}]",
                 "mov {place}, {index}",
-                "test cl, 1",
+                "test cl, {is_leaf}",
                 "jnz 4f",
                 "mov {node}, rcx",
-                "and ecx, {shift}",
                 "and {node}, {address}",
-                "jz 6f",
+                "jz 5f",
                 "shr {place}, cl",
                 "cmp {place}, {last}",
                 "ja 6f",
+                "add {node}, {is_node}",
                 "9:",
-                "mov {node}, qword ptr [{node} + {place}*8]",
+                "mov {node}, qword ptr [{node} + {place}*8 - {is_node}]",
                 "sub ecx, {level}",
-                "jl 5f",
                 "mov {place}, {index}",
                 "shr {place}, cl",
                 "and {place:e}, {last}",
-                "test {node:l}, {shift}",
-                "jnz 6f",
-                "test {node}, {node}",
+                "test {node:l}, {is_node}",
                 "jnz 9b",
-                "jmp 6f",
                 end_sequence!("4: mov {node}, rcx\n test {index}, {index}\n jz 7f\n \
                                6: xor {node:e}, {node:e}\n jmp 7f\n"),
                 "7:",
                 node = out(reg) leaf, place = out(reg) _, out("rcx") _,
                 rseq = in(reg) rseq, tree = in(reg) tree, index = in(reg) index,
-                shift = const WordTree::NODE_ALIGN - 1,
                 address = const -(WordTree::NODE_ALIGN as i64),
                 last = const WordTree::FAN_OUT - 1,
                 level = const WordTree::LEVEL_BITS,
+                is_leaf = const WordTree::IS_LEAF, is_node = const WordTree::IS_NODE,
                 options(nostack)
             );
         }
-        leaf & 0u64.wrapping_sub(leaf & 1)
+        leaf
     }
 }

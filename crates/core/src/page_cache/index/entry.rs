@@ -1,17 +1,19 @@
 //! What an index holds at one place, and the word that says so.
 //!
-//! The words are those of a [tree of words](quarry_sys::percpu::WordTree): 0 is empty, an even word
-//! is the address of a node, and an odd word is a leaf. A leaf is `number << 2 | 1` for a page, and
-//! `value << 2 | 3` for a shadow entry (the kernel's value entry, `include/linux/xarray.h`, 6.12).
+//! The words are those of a [tree of words](quarry_sys::percpu::WordTree): a leaf is
+//! `number << 3 | 1` for a page and `value << 3 | 5` for a shadow entry (the kernel's value entry,
+//! `include/linux/xarray.h`, Linux 6.12).
 
 use crate::lru::PageNo;
+use quarry_sys::percpu::WordTree;
 
 /// Bits of the value of a shadow entry.
-pub const SHADOW_BITS: u32 = 62;
+pub const SHADOW_BITS: u32 = 61;
 
-const PAGE: u64 = 1;
-const SHADOW: u64 = 3;
-const KIND: u64 = 3;
+const PAGE: u64 = WordTree::IS_LEAF;
+const SHADOW: u64 = WordTree::IS_LEAF | 4;
+const KIND: u64 = 7;
+const KIND_BITS: u32 = 3;
 
 /// One place of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,10 +34,10 @@ impl Entry {
     pub(super) const fn word(self) -> u64 {
         match self {
             Self::Empty => 0,
-            Self::Page(page) => (page.0 as u64) << 2 | PAGE,
+            Self::Page(page) => (page.0 as u64) << KIND_BITS | PAGE,
             Self::Shadow(value) => {
-                debug_assert!(value >> SHADOW_BITS == 0, "a shadow value has 62 bits");
-                value << 2 | SHADOW
+                debug_assert!(value >> SHADOW_BITS == 0, "a shadow value has 61 bits");
+                value << KIND_BITS | SHADOW
             }
         }
     }
@@ -44,8 +46,8 @@ impl Entry {
     #[inline(always)]
     pub(super) const fn from_word(word: u64) -> Self {
         match word & KIND {
-            PAGE => Self::Page(PageNo((word >> 2) as u32)),
-            SHADOW => Self::Shadow(word >> 2),
+            PAGE => Self::Page(PageNo((word >> KIND_BITS) as u32)),
+            SHADOW => Self::Shadow(word >> KIND_BITS),
             _ => Self::Empty,
         }
     }
@@ -71,7 +73,7 @@ impl Entry {
 /// Returns whether a word is a leaf, and no node.
 #[inline(always)]
 pub(super) const fn is_leaf(word: u64) -> bool {
-    word & 1 != 0
+    word & WordTree::IS_LEAF != 0
 }
 
 /// A mark of a page in its index, by which writeback finds it without looking at the others

@@ -1,8 +1,8 @@
 //! Looking at entries in order: all, pages, tagged pages; the first and the last.
 
 use super::entry::{Entry, Tag};
-use super::node::{LEVEL_BITS, NODE_SLOTS, Node};
-use super::tree::LockedIndex;
+use super::node::{LEVEL_BITS, NODE_SLOTS, Node, NodeRef};
+use super::tree::{LockedIndex, Place};
 use crate::lru::PageNo;
 use core::ops::RangeInclusive;
 
@@ -23,17 +23,17 @@ impl Select {
 }
 
 impl<T> LockedIndex<'_, T> {
-    /// The first place from `from` on that is selected, with its entry.
-    fn next(&mut self, from: u64, select: Select) -> Option<(u64, Entry)> {
-        let Some((mut node, _)) = self.head() else {
+    /// The first place from `from` on that is selected, with its node unless it is the root.
+    fn next(&mut self, from: u64, select: Select) -> Option<(u64, Place)> {
+        let Some((mut node, shift)) = self.head() else {
             let selected = match select {
                 Select::Used => self.is_leaf_only(),
                 Select::Tagged(tag) => self.is_tagged(tag),
             };
-            return (from == 0 && selected).then(|| (0, Entry::from_word(self.root.word())));
+            return (from == 0 && selected).then_some((0, Place::Root));
         };
         let mut from = from;
-        if from >> node.shift.get() >= NODE_SLOTS as u64 {
+        if from >> shift >= NODE_SLOTS as u64 {
             return None;
         }
         loop {
@@ -42,17 +42,7 @@ impl<T> LockedIndex<'_, T> {
             let at = node.place(from);
             let rest = select.bits(&node) & u64::MAX << at;
             if rest == 0 {
-                // On to the place behind this node, in the nearest node above that has it.
-                let above = shift + LEVEL_BITS;
-                let behind = ((from >> above) + 1) << above;
-                loop {
-                    node = node.parent.get()?;
-                    let span = u32::from(node.shift.get()) + LEVEL_BITS;
-                    if behind >> span == from >> span {
-                        break;
-                    }
-                }
-                from = behind;
+                (node, from) = behind(node, from)?;
                 continue;
             }
             let found = rest.trailing_zeros() as usize;
@@ -62,27 +52,26 @@ impl<T> LockedIndex<'_, T> {
             }
             match node.child(found) {
                 Some(child) if shift > 0 => node = child,
-                _ => return Some((from, node.entry(found))),
+                _ => return Some((from, Place::Word(node, found))),
             }
         }
     }
 
     /// The first entry from `from` on. O(height).
     pub fn next_entry(&mut self, from: u64) -> Option<(u64, Entry)> {
-        self.next(from, Select::Used)
+        let (index, place) = self.next(from, Select::Used)?;
+        Some((index, self.entry_at(place)))
     }
 
     /// The first page from `from` on that has a tag. O(height).
     pub fn next_tagged(&mut self, from: u64, tag: Tag) -> Option<(u64, PageNo)> {
-        let (index, entry) = self.next(from, Select::Tagged(tag))?;
-        entry.page().map(|page| (index, page))
+        let (index, place) = self.next(from, Select::Tagged(tag))?;
+        self.entry_at(place).page().map(|page| (index, page))
     }
 
     /// The last entry. O(height).
     pub fn last_entry(&mut self) -> Option<(u64, Entry)> {
-        let Some((mut node, _)) = self.head() else {
-            return self.next(0, Select::Used);
-        };
+        let Some((mut node, _)) = self.head() else { return self.next_entry(0) };
         let mut index = 0;
         loop {
             self.visit();
@@ -97,7 +86,7 @@ impl<T> LockedIndex<'_, T> {
     }
 
     /// Collects entries of `range` in order, from its start on, as many as fit into `found`;
-    /// returns how many. O(found + height).
+    /// returns how many. O(found + nodes).
     pub fn entries(&mut self, range: RangeInclusive<u64>, found: &mut [(u64, Entry)]) -> usize {
         self.collect(range, Select::Used, found, Some)
     }
@@ -114,6 +103,7 @@ impl<T> LockedIndex<'_, T> {
         })
     }
 
+    /// Walks once to each node of leaves, and through it.
     fn collect<F>(
         &mut self,
         range: RangeInclusive<u64>,
@@ -121,17 +111,46 @@ impl<T> LockedIndex<'_, T> {
         found: &mut [F],
         as_found: impl Fn((u64, Entry)) -> Option<F>,
     ) -> usize {
-        let (mut from, mut count) = (*range.start(), 0);
+        let (mut from, end, mut count) = (*range.start(), *range.end(), 0);
         while count < found.len() {
-            let Some(next) = self.next(from, select).filter(|next| next.0 <= *range.end()) else {
-                break;
+            let Some((first, place)) = self.next(from, select) else { break };
+            let (base, mut rest) = match place {
+                Place::Root => (0, 1),
+                Place::Word(node, at) => (first - at as u64, select.bits(&node) & u64::MAX << at),
             };
-            from = next.0 + 1;
-            if let Some(wanted) = as_found(next) {
-                found[count] = wanted;
-                count += 1;
+            while rest != 0 && count < found.len() {
+                let at = rest.trailing_zeros();
+                rest &= rest - 1;
+                let index = base + u64::from(at);
+                if index > end {
+                    return count;
+                }
+                self.visit();
+                let entry = match place {
+                    Place::Root => self.entry_at(place),
+                    Place::Word(node, _) => node.entry(at as usize),
+                };
+                if let Some(wanted) = as_found((index, entry)) {
+                    found[count] = wanted;
+                    count += 1;
+                }
             }
+            from = base + NODE_SLOTS as u64;
         }
         count
+    }
+}
+
+/// The place behind a node, and the nearest node above that has it.
+fn behind(node: NodeRef, from: u64) -> Option<(NodeRef, u64)> {
+    let above = u32::from(node.shift.get()) + LEVEL_BITS;
+    let behind = ((from >> above) + 1) << above;
+    let mut node = node;
+    loop {
+        node = node.parent.get()?;
+        let span = u32::from(node.shift.get()) + LEVEL_BITS;
+        if behind >> span == from >> span {
+            return Some((node, behind));
+        }
     }
 }

@@ -7,10 +7,10 @@
 //!   only owner of a node that no index has
 //! * the rest of the header: under the lock of the index
 //!
-//! Equations: bit `i` of `used` is set iff word `i` is not 0; `used` is not 0 while the node is in
-//! an index; `shadows` is the number of words that are shadow entries; bit `i` of a tag is set only
-//! if word `i` is a page, or a node with that tag; `is_listed` iff every used word is a shadow
-//! entry.
+//! Equations: bit `i` of `used` is set iff word `i` is not 0, and `count` bits are; `count` is not
+//! 0 while the node is in an index; `shadows` is the number of words that are shadow entries; bit
+//! `i` of a tag is set only if word `i` is a page, or a node with that tag; `is_listed` iff every
+//! used word is a shadow entry.
 
 use super::entry::{Entry, Tag, is_leaf};
 use crate::frame::NodeId;
@@ -45,6 +45,7 @@ pub(super) struct Node {
     pub(super) shift: Cell<u8>,
     /// The place in the parent.
     pub(super) offset: Cell<u8>,
+    count: Cell<u8>,
     pub(super) shadows: Cell<u8>,
     pub(super) is_listed: Cell<bool>,
     /// The node of the memory that it lies in.
@@ -92,6 +93,7 @@ impl NodeRef {
                 owner: Cell::new(0),
                 shift: Cell::new(0),
                 offset: Cell::new(0),
+                count: Cell::new(0),
                 shadows: Cell::new(0),
                 is_listed: Cell::new(false),
                 memory: Cell::new(memory.0),
@@ -105,13 +107,19 @@ impl NodeRef {
         self.0.cast()
     }
 
-    /// The word that stands for this node.
+    /// The word that stands for this node as the head of a tree, but for its shift.
     #[inline]
     pub(super) fn address(self) -> u64 {
         self.0.as_ptr().expose_provenance() as u64
     }
 
-    /// The node that an even word stands for, without the shift that a root has in it.
+    /// The word that stands for this node in one above it.
+    #[inline]
+    pub(super) fn as_word(self) -> u64 {
+        self.address() + WordTree::IS_NODE
+    }
+
+    /// The node that a word stands for, in the root or in a node.
     #[inline]
     pub(super) fn from_word(word: u64) -> Option<Self> {
         if is_leaf(word) {
@@ -145,8 +153,11 @@ impl Node {
     #[inline]
     pub(super) fn set_word(&self, at: usize, word: u64) {
         self.words[at].store(word, Ordering::Release);
-        let bit = 1 << at;
-        self.used.set(if word == 0 { self.used.get() & !bit } else { self.used.get() | bit });
+        let (before, bit) = (self.used.get(), 1 << at);
+        let after = if word == 0 { before & !bit } else { before | bit };
+        self.used.set(after);
+        let change = i8::from(after > before) - i8::from(after < before);
+        self.count.set(self.count.get().wrapping_add_signed(change));
     }
 
     /// Makes the node empty while walks may still look at it.
@@ -155,22 +166,23 @@ impl Node {
             word.store(0, Ordering::Relaxed);
         }
         self.used.set(0);
+        self.count.set(0);
         self.tags.iter().for_each(|tag| tag.set(0));
         self.shadows.set(0);
         self.parent.set(None);
     }
 
-    /// Places of words that are not 0.
+    /// Number of words that are not 0.
     #[inline]
     pub(super) fn count(&self) -> u32 {
-        self.used.get().count_ones()
+        self.count.get().into()
     }
 
     /// Returns whether the node holds shadow entries and nothing else.
     #[inline]
     pub(super) fn holds_shadows_only(&self) -> bool {
-        let shadows = u32::from(self.shadows.get());
-        shadows != 0 && shadows == self.count()
+        let shadows = self.shadows.get();
+        shadows != 0 && shadows == self.count.get()
     }
 
     /// The place that an index has in this node.
@@ -192,22 +204,24 @@ impl Node {
     }
 }
 
-/// Nodes that no index has, linked by `next`: taken ahead, or on their way out.
+/// Nodes that no index has, linked by `next`: taken ahead, or on their way out. All operations are
+/// O(1).
 #[derive(Default)]
 pub(super) struct Chain {
     head: Option<NodeRef>,
+    tail: Option<NodeRef>,
     len: usize,
 }
 
 // SAFETY: the nodes of a chain belong to it alone, whichever task holds it.
 unsafe impl Send for Chain {}
-// SAFETY: zero bytes are no head, and the length 0.
+// SAFETY: zero bytes are no ends, and the length 0.
 unsafe impl crate::frame::FreshZero for Chain {}
 
 impl Chain {
     /// No nodes.
     pub(super) const fn new() -> Self {
-        Self { head: None, len: 0 }
+        Self { head: None, tail: None, len: 0 }
     }
 
     /// Number of nodes.
@@ -219,6 +233,7 @@ impl Chain {
     pub(super) fn push(&mut self, node: NodeRef) {
         node.next.set(self.head);
         self.head = Some(node);
+        self.tail = self.tail.or(self.head);
         self.len += 1;
     }
 
@@ -226,14 +241,19 @@ impl Chain {
     pub(super) fn pop(&mut self) -> Option<NodeRef> {
         let node = self.head?;
         self.head = node.next.replace(None);
+        self.tail = self.tail.filter(|_| self.head.is_some());
         self.len -= 1;
         Some(node)
     }
 
-    /// Takes all nodes of another chain. O(nodes of the other one).
+    /// Takes all nodes of another chain.
     pub(super) fn append(&mut self, other: &mut Self) {
-        while let Some(node) = other.pop() {
-            self.push(node);
+        let other = core::mem::take(other);
+        if let Some(tail) = other.tail {
+            tail.next.set(self.head);
+            self.head = other.head;
+            self.tail = self.tail.or(other.tail);
+            self.len += other.len;
         }
     }
 }

@@ -305,7 +305,7 @@ impl<T> LockedIndex<'_, T> {
             Some(old) => {
                 old.parent.set(Some(head));
                 old.offset.set(0);
-                head.set_word(0, old.address());
+                head.set_word(0, old.as_word());
                 for (tag, below) in head.tags.iter().zip(&old.tags) {
                     tag.set(u64::from(below.get() != 0));
                 }
@@ -317,6 +317,7 @@ impl<T> LockedIndex<'_, T> {
                     tag.set(u64::from(self.inner.root_tags >> at & 1));
                 }
                 self.inner.root_tags = 0;
+                self.shared.shadow.update(head);
             }
         }
     }
@@ -332,7 +333,7 @@ impl<T> LockedIndex<'_, T> {
                     let child = self.take(preload, u32::from(node.shift.get()) - LEVEL_BITS);
                     child.parent.set(Some(node));
                     child.offset.set(at as u8);
-                    node.set_word(at, child.address());
+                    node.set_word(at, child.as_word());
                     child
                 }
             };

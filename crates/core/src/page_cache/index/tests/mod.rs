@@ -1,7 +1,10 @@
-//! Tests of the index: shapes and counts here, random operations beside a `BTreeMap` in `random`,
-//! nodes of shadow entries in `shadows`.
+//! Tests of the index: shapes, counts and lack of memory here; random operations beside a
+//! `BTreeMap` in `random`; nodes of shadow entries in `shadows`; nodes that wait, and walks, in
+//! `grace`.
 
+mod grace;
 mod random;
+mod shadows;
 
 use super::*;
 use crate::lru::PageNo;
@@ -112,5 +115,101 @@ fn a_file_of_1024_pages_has_17_nodes_and_one_of_one_page_has_none() {
     let counts = index.lock(&bed.nodes).counts();
     assert_eq!((counts.nodes, counts.pages), (17, 1024));
     assert_eq!(bed.host.out.borrow().len(), 17, "no node is taken in vain");
+    bed.end(&index);
+}
+
+/// Levels of nodes that an index needs where nothing else is in the tree.
+fn levels(index: u64) -> u64 {
+    (0..9).take_while(|level| *level == 0 && index > 0 || index >> (6 * level) > 0).count() as u64
+}
+
+#[test]
+fn a_tree_is_as_high_as_its_largest_index_asks_for() {
+    let (bed, index) = (Bed::default(), Index::new(OWNER, ()));
+    let nodes = || index.lock(&bed.nodes).counts().nodes;
+    for at in [0, 1, 63, 64, 4095, 4096, 1 << 18, 1 << 36, (1 << 48) - 1, 1 << 48, INDEX_LIMIT - 1]
+    {
+        bed.put(&index, at, page(1)).expect("there is memory");
+        assert_eq!(nodes(), levels(at), "{at:#x} alone");
+        if at > 0 {
+            bed.put(&index, 0, page(2)).expect("there is memory");
+            let paths = 2 * levels(at) - 1;
+            assert_eq!(nodes(), paths.max(1), "{at:#x} and 0");
+            index.lock(&bed.nodes).remove(at);
+            assert_eq!(nodes(), 0, "the tree shrinks to its root");
+        }
+        index.lock(&bed.nodes).remove(0);
+    }
+    bed.end(&index);
+}
+
+#[test]
+fn the_largest_step_takes_17_nodes() {
+    let (bed, index) = (Bed::default(), Index::new(OWNER, ()));
+    bed.put(&index, 0, page(0)).expect("it needs no memory");
+    assert_eq!(index.lock(&bed.nodes).missing(INDEX_LIMIT - 1), MOST_NODES_PER_INSERT);
+    bed.put(&index, INDEX_LIMIT - 1, page(1)).expect("there is memory");
+    assert_eq!(index.lock(&bed.nodes).counts().nodes, MOST_NODES_PER_INSERT as u64);
+    bed.end(&index);
+}
+
+#[test]
+fn without_memory_nothing_changes_and_every_node_goes_back() {
+    let (bed, index) = (Bed::default(), Index::new(OWNER, ()));
+    bed.put(&index, 0, page(0)).expect("it needs no memory");
+    for enough in 0..MOST_NODES_PER_INSERT {
+        bed.host.left.set(Some(enough));
+        let refused = bed.put(&index, INDEX_LIMIT - 1, page(1));
+        assert_eq!(refused, Err(InsertError::Nodes(MOST_NODES_PER_INSERT)));
+        let locked = index.lock(&bed.nodes);
+        locked.validate(&mut |_, _| Ok(())).expect("the equations hold");
+        let counts = locked.counts();
+        assert_eq!((counts.nodes, counts.pages), (0, 1));
+        drop(locked);
+        bed.nodes.grace.release(&bed.host, 1);
+        assert!(bed.host.out.borrow().is_empty());
+    }
+    bed.host.left.set(None);
+    bed.end(&index);
+}
+
+#[test]
+fn a_page_is_not_overwritten_and_a_shadow_entry_is_returned() {
+    let (bed, index) = (Bed::default(), Index::new(OWNER, ()));
+    for at in [0, 77] {
+        assert_eq!(bed.put(&index, at, Entry::Shadow(5)), Ok(Entry::Empty));
+        assert_eq!(bed.put(&index, at, page(3)), Ok(Entry::Shadow(5)));
+        assert_eq!(bed.put(&index, at, page(4)), Err(InsertError::Present(PageNo(3))));
+        assert_eq!(index.lock(&bed.nodes).get(at), page(3));
+    }
+    bed.end(&index);
+}
+
+/// The ladder of document 001: a page at a time looks at each level for each page, 14 at a time
+/// look at it once.
+#[test]
+fn a_batch_looks_at_fewer_places_than_its_pages_one_by_one() {
+    const PAGES: u64 = 1024;
+    let filled = |bed: &Bed, index: &Index<()>| {
+        for at in 0..PAGES {
+            bed.put(index, at, page(at as u32)).expect("there is memory");
+        }
+        index.lock(&bed.nodes).counts().visits
+    };
+    let (bed, index) = (Bed::default(), Index::new(OWNER, ()));
+    let before = filled(&bed, &index);
+    for at in 0..PAGES {
+        assert_eq!(index.lock(&bed.nodes).remove(at), page(at as u32));
+    }
+    let one_by_one = index.lock(&bed.nodes).counts().visits - before;
+    let before = filled(&bed, &index);
+    for from in (0..PAGES).step_by(BATCH) {
+        let to = (from + BATCH as u64).min(PAGES);
+        let batch: Vec<_> = (from..to).map(|at| (at, PageNo(at as u32))).collect();
+        assert_eq!(index.lock(&bed.nodes).remove_batch(&batch), batch.len());
+    }
+    let batched = index.lock(&bed.nodes).counts().visits - before;
+    println!("places looked at: {one_by_one} one by one, {batched} in batches of {BATCH}");
+    assert!(batched * 5 < one_by_one * 3, "{batched} against {one_by_one}");
     bed.end(&index);
 }

@@ -37,7 +37,7 @@ fn indexes() -> impl Strategy<Value = u64> {
 fn entries() -> impl Strategy<Value = Entry> {
     prop_oneof![
         3 => any::<u32>().prop_map(page),
-        1 => (0..1u64 << 62).prop_map(Entry::Shadow),
+        1 => (0..1u64 << 61).prop_map(Entry::Shadow),
     ]
 }
 
