@@ -344,7 +344,7 @@ fn attend(milliseconds: i64) {
     }
     if WRITES_WISHED.swap(false, Ordering::AcqRel) {
         // Outside of the gate: backings are the program's, and may take their time.
-        writers::write_some(|| !writers::is_due());
+        writers::write_some(writers::TURN_PAGES, |_| !writers::is_due());
     }
     // Wishes from before the bell was read are fulfilled; if it has rung since, this does not wait.
     wait(&BELL, heard, milliseconds);
