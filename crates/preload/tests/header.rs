@@ -10,11 +10,12 @@ use std::process::Command;
 use cbindgen::{Builder, Config, DocumentationStyle, ExportConfig, Language, Style};
 
 /// The files whose functions and constants the header declares.
-const SOURCES: [&str; 3] = ["src/heap_api.rs", "src/cache_api.rs", "src/page_cache_api.rs"];
+const SOURCES: [&str; 4] =
+    ["src/heap_api.rs", "src/cache_api.rs", "src/page_cache_api.rs", "src/budget_api.rs"];
 
 const TITLE: &str = "\
 /* Quarry's own functions, beside the standard malloc interface: the heap as a whole, caches of
- * objects, pages, the page cache. Made from the library's sources
+ * objects, pages, the page cache, the budget. Made from the library's sources
  * (crates/preload/tests/header.rs); a change here is lost. */";
 
 /// Types whose contents are nobody's business.
@@ -30,7 +31,10 @@ typedef struct quarry_reserve quarry_reserve;
 typedef struct quarry_mapping quarry_mapping;
 
 /* A cached page that the caller has pinned. It is a number in disguise, never an address. */
-typedef struct quarry_page quarry_page;";
+typedef struct quarry_page quarry_page;
+
+/* What a program has registered with the budget. */
+typedef struct quarry_registration quarry_registration;";
 
 fn folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -42,8 +46,15 @@ fn config() -> Config {
         ("QuarryReserve", "quarry_reserve"),
         ("QuarryMapping", "quarry_mapping"),
         ("QuarryPage", "quarry_page"),
+        ("QuarryRegistration", "quarry_registration"),
     ];
-    let names = opaque.into_iter().chain([("QuarryBacking", "quarry_backing")]);
+    let structures = [
+        ("QuarryBacking", "quarry_backing"),
+        ("QuarryBudget", "quarry_budget"),
+        ("QuarryShrinker", "quarry_shrinker"),
+        ("QuarryGroupLimits", "quarry_group_limits"),
+    ];
+    let names = opaque.iter().chain(&structures);
     Config {
         language: Language::C,
         cpp_compat: true,
@@ -58,7 +69,7 @@ fn config() -> Config {
         line_length: 100,
         export: ExportConfig {
             exclude: opaque.map(|(rust, _)| rust.to_owned()).into(),
-            rename: names.map(|(rust, c)| (rust.to_owned(), c.to_owned())).collect(),
+            rename: names.map(|(rust, c)| ((*rust).to_owned(), (*c).to_owned())).collect(),
             ..ExportConfig::default()
         },
         ..Config::default()

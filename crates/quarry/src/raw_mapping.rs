@@ -141,6 +141,14 @@ impl RawMapping {
         }
     }
 
+    /// [`hold`](Self::hold) of a page that is there: takes no lock, and may miss one that is. O(depth
+    /// of the index).
+    #[inline]
+    #[must_use]
+    pub fn hold_present(self, index: u64) -> Option<RawPage> {
+        cache().hold_present(self.id, index).map(RawPage)
+    }
+
     /// Drops all pages from index `from` on, dirty ones too, and ends their holding; waits for
     /// latches and for writeback. Pages that are pinned leave the mapping, and are freed when their
     /// last pin goes. Returns the pages dropped.
@@ -354,8 +362,26 @@ impl RawPage {
     ///
     /// # Safety
     /// The caller holds the page, and uses it no more.
+    #[inline]
     pub unsafe fn unhold(self, discard: bool) {
-        process::giving_back(|| cache().unhold(self.0, discard));
+        if discard {
+            return self.discard_held();
+        }
+        if cache().unhold_last(self.0) {
+            self.release();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn discard_held(self) {
+        process::giving_back(|| cache().unhold(self.0, true));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn release(self) {
+        process::giving_back(|| cache().release_last(self.0));
     }
 
     /// Gives the page another index, and discards the page that was there.
