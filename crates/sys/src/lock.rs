@@ -5,6 +5,8 @@
 //! while the lock is held, so that counting needs no atomic read-modify-write of its own. A process
 //! with one thread takes and releases it by plain stores: its second thread finds it free.
 //!
+//! A lock can be made that does not count ([`Chosen`]): the difference is the price of counting.
+//!
 //! Holding is measured in samples, waiting always: whoever waits reads the clock twice, which takes
 //! less time than the futex and the spinning that it does anyway.
 //!
@@ -56,22 +58,51 @@ impl core::ops::AddAssign for LockStats {
     }
 }
 
+/// Decides whether a lock counts.
+pub trait Counting: Copy + Send + Sync {
+    /// Returns whether the lock counts and reads the clock.
+    fn counts(self) -> bool;
+}
+
+/// The lock counts, and nothing is asked at run time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Always;
+
+impl Counting for Always {
+    #[inline(always)]
+    fn counts(self) -> bool {
+        true
+    }
+}
+
+/// Whoever makes the lock chooses, to measure what counting costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chosen(pub bool);
+
+impl Counting for Chosen {
+    #[inline(always)]
+    fn counts(self) -> bool {
+        self.0
+    }
+}
+
 /// A mutual-exclusion lock around a `T`, with counters. Not recursive.
-pub struct CountedLock<T> {
+pub struct CountedLock<T, C: Counting = Always> {
     word: AtomicU32,
     owner: AtomicUsize,
     acquisitions: AtomicU64,
     contentions: AtomicU64,
     hold_ns: AtomicU64,
     wait_ns: AtomicU64,
+    counting: C,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: the lock hands out `&mut T` to one thread at a time, which is all that moving a `T`
-// between threads asks for; every other field is atomic.
-unsafe impl<T: Send> Sync for CountedLock<T> {}
+// between threads asks for; every other field is atomic, or never changes.
+unsafe impl<T: Send, C: Counting> Sync for CountedLock<T, C> {}
 // SAFETY: owning the lock is owning the `T`.
-unsafe impl<T: Send> Send for CountedLock<T> {}
+unsafe impl<T: Send, C: Counting> Send for CountedLock<T, C> {}
 
 /// Adds to a counter that only the holder of the lock writes.
 #[inline]
@@ -81,18 +112,25 @@ fn add(counter: &AtomicU64, nanoseconds: u64) {
 
 /// Proof that the lock is held; releases it when dropped. Stays with its task, which is marked as
 /// the lock's owner.
-pub struct Guard<'a, T> {
-    lock: &'a CountedLock<T>,
+pub struct Guard<'a, T, C: Counting = Always> {
+    lock: &'a CountedLock<T, C>,
     since_ns: u64,
     stays_on_thread: PhantomData<*mut T>,
 }
 
 // SAFETY: a shared guard hands out `&T` only, which is what `T: Sync` allows.
-unsafe impl<T: Sync> Sync for Guard<'_, T> {}
+unsafe impl<T: Sync, C: Counting> Sync for Guard<'_, T, C> {}
 
 impl<T> CountedLock<T> {
     /// A free lock around `value`.
     pub const fn new(value: T) -> Self {
+        Self::counting(value, Always)
+    }
+}
+
+impl<T, C: Counting> CountedLock<T, C> {
+    /// A free lock around `value` that counts as `counting` says.
+    pub const fn counting(value: T, counting: C) -> Self {
         Self {
             word: AtomicU32::new(FREE),
             owner: AtomicUsize::new(0),
@@ -100,13 +138,14 @@ impl<T> CountedLock<T> {
             contentions: AtomicU64::new(0),
             hold_ns: AtomicU64::new(0),
             wait_ns: AtomicU64::new(0),
+            counting,
             value: UnsafeCell::new(value),
         }
     }
 
     /// Takes the lock, spinning and then sleeping while another thread holds it.
     #[inline]
-    pub fn lock(&self) -> Guard<'_, T> {
+    pub fn lock(&self) -> Guard<'_, T, C> {
         if !self.take() {
             self.wait();
         }
@@ -129,18 +168,23 @@ impl<T> CountedLock<T> {
 
     /// Takes the lock if it is free. Never waits.
     #[inline]
-    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+    pub fn try_lock(&self) -> Option<Guard<'_, T, C>> {
         if self.take() {
             Some(self.taken())
         } else {
-            self.contentions.fetch_add(1, Ordering::Relaxed);
+            if self.counting.counts() {
+                self.contentions.fetch_add(1, Ordering::Relaxed);
+            }
             None
         }
     }
 
     #[inline]
-    fn taken(&self) -> Guard<'_, T> {
+    fn taken(&self) -> Guard<'_, T, C> {
         self.owner.store(task::current(), Ordering::Relaxed);
+        if !self.counting.counts() {
+            return Guard { lock: self, since_ns: 0, stays_on_thread: PhantomData };
+        }
         let count = self.acquisitions.load(Ordering::Relaxed) + 1;
         self.acquisitions.store(count, Ordering::Relaxed);
         let since_ns = if count.is_multiple_of(HOLD_SAMPLE) { monotonic_ns() } else { 0 };
@@ -153,7 +197,8 @@ impl<T> CountedLock<T> {
         if self.owner.load(Ordering::Relaxed) == task::current() {
             crate::report::entered_again();
         }
-        let since_ns = monotonic_ns();
+        let counts = self.counting.counts();
+        let since_ns = if counts { monotonic_ns() } else { 0 };
         let mut rounds = 0;
         loop {
             if self.word.load(Ordering::Relaxed) == FREE
@@ -171,15 +216,23 @@ impl<T> CountedLock<T> {
             }
             relax();
         }
-        // A failed `try_lock` counts too, without holding the lock: only an atomic sum is exact.
-        self.contentions.fetch_add(1, Ordering::Relaxed);
-        add(&self.wait_ns, monotonic_ns().saturating_sub(since_ns));
+        if counts {
+            // A failed `try_lock` counts too, without holding the lock: only an atomic sum is
+            // exact.
+            self.contentions.fetch_add(1, Ordering::Relaxed);
+            add(&self.wait_ns, monotonic_ns().saturating_sub(since_ns));
+        }
     }
 
     fn sleep(&self) {
         while self.word.swap(HELD_WITH_SLEEPERS, Ordering::Acquire) != FREE {
             futex::wait(&self.word, HELD_WITH_SLEEPERS);
         }
+    }
+
+    /// Returns whether it counts.
+    pub fn counts(&self) -> bool {
+        self.counting.counts()
     }
 
     /// Returns whether a thread holds it at the moment.
@@ -202,7 +255,7 @@ impl<T> CountedLock<T> {
     }
 }
 
-impl<T> Deref for Guard<'_, T> {
+impl<T, C: Counting> Deref for Guard<'_, T, C> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
@@ -212,7 +265,7 @@ impl<T> Deref for Guard<'_, T> {
     }
 }
 
-impl<T> DerefMut for Guard<'_, T> {
+impl<T, C: Counting> DerefMut for Guard<'_, T, C> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as for `deref`; `&mut self` makes this the only reference through the guard.
@@ -220,7 +273,7 @@ impl<T> DerefMut for Guard<'_, T> {
     }
 }
 
-impl<T> Drop for Guard<'_, T> {
+impl<T, C: Counting> Drop for Guard<'_, T, C> {
     #[inline]
     fn drop(&mut self) {
         let lock = self.lock;

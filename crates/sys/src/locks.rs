@@ -1,7 +1,7 @@
 //! The visitor of locks. Each layer names its locks once, in its `visit_locks`; `fork` and the
 //! statistics of locks use that.
 
-use crate::lock::{CountedLock, LockStats};
+use crate::lock::{CountedLock, Counting, LockStats};
 
 /// A lock, whatever it guards.
 pub trait AnyLock {
@@ -19,13 +19,13 @@ pub trait AnyLock {
 /// A function that is called for each lock, with the name that statistics print.
 pub type Visit<'a> = dyn FnMut(&'static str, &dyn AnyLock) + 'a;
 
-impl<T> AnyLock for CountedLock<T> {
+impl<T, C: Counting> AnyLock for CountedLock<T, C> {
     fn is_free(&self) -> bool {
         !self.is_held()
     }
 
     fn stats(&self) -> Option<LockStats> {
-        Some(self.stats())
+        self.counts().then(|| self.stats())
     }
 
     fn adopt_in_child(&self) {}

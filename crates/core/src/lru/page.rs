@@ -41,6 +41,10 @@ fresh_zero! {
         pub private: AtomicU64,
         next: AtomicU32,
         previous: AtomicU32,
+        /// The number of the slab cache of the object in `private`; 0 where it is no object.
+        pub private_cache: AtomicU32,
+        /// Why the page could not be filled.
+        pub error: AtomicU32,
         /// The tag of the page's batch (`batched`).
         pub tag: AtomicU32,
         /// True at the ends of a batch (`batched`).
@@ -81,6 +85,8 @@ impl Descriptor {
         self.next.store(0, Relaxed);
         self.previous.store(0, Relaxed);
         self.tag.store(0, Relaxed);
+        self.private_cache.store(0, Relaxed);
+        self.error.store(0, Relaxed);
         [&self.sentinel, &self.node, &self.order, &self.group]
             .into_iter()
             .for_each(|byte| byte.store(0, Relaxed));
@@ -91,12 +97,13 @@ impl Descriptor {
     #[must_use]
     pub fn is_zero(&self) -> bool {
         let bytes = [&self.sentinel, &self.node, &self.order, &self.group];
-        let words = [&self.mapping, &self.pfn, &self.next, &self.previous, &self.tag];
+        let links = [&self.next, &self.previous, &self.tag];
+        let words = [&self.mapping, &self.pfn, &self.private_cache, &self.error];
         self.state.load() == State::default()
             && self.index.load(Relaxed) == 0
             && self.private.load(Relaxed) == 0
             && bytes.into_iter().all(|byte| byte.load(Relaxed) == 0)
-            && words.into_iter().all(|word| word.load(Relaxed) == 0)
+            && links.into_iter().chain(words).all(|word| word.load(Relaxed) == 0)
     }
 
     /// The order of the page's memory.

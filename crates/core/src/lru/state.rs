@@ -56,8 +56,17 @@ impl State {
     pub const UNEVICTABLE: u64 = 1 << 42;
     /// The first use of this page starts the next read-ahead (`PG_readahead`).
     pub const READAHEAD: u64 = 1 << 43;
+    /// The owner of the mapping holds the page: by one pin, however often it asks for it.
+    pub const HELD: u64 = 1 << 44;
     /// One more version: every release of the exclusive latch adds it.
     pub const VERSION: u64 = 1 << 48;
+
+    /// One pin.
+    pub const PIN: u64 = PIN;
+    /// All bits of readers that hold the latch.
+    pub const SHARED: u64 = MOST_SHARED << SHARED_SHIFT;
+    /// All bits of pins.
+    pub const PINS: u64 = MOST_PINS;
 
     /// Number of pins.
     #[inline(always)]
@@ -223,6 +232,77 @@ impl StateWord {
                 Err(changed) => now = changed,
             }
         }
+    }
+
+    /// Clears `LIVE` for a caller that takes the page out of its index, and latches it, unless
+    /// anything of `refused` is set. A dirty page counts as clean from now on, and nobody holds it
+    /// any more. Adds `pins` pins for the caller (0 where it has one). Returns the value before.
+    ///
+    /// # Errors
+    /// The value now, if it refuses or the page is not live.
+    #[inline]
+    pub fn take_out(&self, refused: u64, pins: u64) -> Result<State, State> {
+        let mut now = self.load();
+        loop {
+            if !now.has(State::LIVE) || now.0 & refused != 0 {
+                return Err(now);
+            }
+            let held = if now.has(State::HELD) { PIN } else { 0 };
+            let gone = State::LIVE | State::DIRTY | State::HELD;
+            let taken = (now.0 & !gone | State::EXCLUSIVE) + pins - held;
+            match self.exchange(now, State(taken)) {
+                Ok(()) => return Ok(now),
+                Err(changed) => now = changed,
+            }
+        }
+    }
+
+    /// Gives the exclusive latch of a page up that no index names any more, and the caller's pin,
+    /// unless that is the last one. Returns the value before; with one pin the caller owns the
+    /// page now.
+    #[inline]
+    pub fn leave(&self) -> State {
+        let mut now = self.load();
+        debug_assert!(!now.has(State::LIVE) && now.pins() > 0, "taken out, and pinned");
+        while now.pins() > 1 {
+            let left = now.0 & !(State::EXCLUSIVE | State::WAITERS);
+            match self.exchange(now, State(left.wrapping_add(State::VERSION) - PIN)) {
+                Ok(()) => return now,
+                Err(changed) => now = changed,
+            }
+        }
+        now
+    }
+
+    /// Ends the holding of a page, and its pin. Returns the value before.
+    #[inline]
+    pub fn unhold(&self) -> State {
+        let mut now = self.load();
+        debug_assert!(now.has(State::HELD) && now.pins() > 0, "held pages are pinned");
+        loop {
+            match self.exchange(now, State((now.0 & !State::HELD) - PIN)) {
+                Ok(()) => return now,
+                Err(changed) => now = changed,
+            }
+        }
+    }
+
+    /// Takes an idle clean page, which the caller alone pins, out of its index: clears `LIVE`. Returns
+    /// whether it was so.
+    #[inline]
+    pub fn try_evict(&self) -> bool {
+        let busy = (MOST_PINS & !PIN) | MOST_SHARED << SHARED_SHIFT;
+        let kept = State::EXCLUSIVE
+            | State::DIRTY
+            | State::WRITEBACK
+            | State::REFERENCED
+            | State::HELD
+            | State::UNEVICTABLE;
+        let now = self.load();
+        now.pins() == 1
+            && now.has(State::LIVE | State::UPTODATE)
+            && now.0 & (busy | kept) == 0
+            && self.exchange(now, State(now.0 & !State::LIVE)).is_ok()
     }
 
     /// Writes the word of a descriptor that only the caller knows.

@@ -2,19 +2,18 @@
 
 use super::counters::{Counters, EventCounts};
 use super::descriptors::FreePages;
-use super::host::CacheHost;
-use super::mapping::{MappingId, MappingOptions};
+use super::direct::Direct;
+use super::host::Host;
+use super::index::{GRACE_BATCH, IndexNodes};
+use super::mapping::{MappingId, MappingOptions, Mappings};
 use super::options::PageCacheOptions;
-use super::outcome::{
-    Effort, Full, Invalidate, Invalidated, ReadError, RekeyError, ScanRequest, Scanned, Slot,
-};
 use super::waits::Waits;
-use crate::frame::{MAX_NODES, NodeId};
-use crate::lru::{DescriptorTable, PageNo, State};
+use super::workingset::{Buckets, Clock};
+use crate::frame::{Kind, NodeId, OsArray};
+use crate::lru::{DescriptorTable, LruCounters, LruSet, PageNo, Sizes, State};
 use crate::slab::{CacheId, Late};
-use core::ops::Range;
+use crate::zone::GroupId;
 use core::ptr::NonNull;
-use quarry_sys::broken::Broken;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
@@ -27,15 +26,6 @@ pub struct PageCache {
     build: CountedLock<()>,
     /// The number of the slab cache of index nodes; 0 where there is none yet.
     nodes: AtomicU32,
-}
-
-/// What a page cache is made of.
-pub(super) struct Tables {
-    pub(super) options: PageCacheOptions,
-    pub(super) pages: DescriptorTable,
-    pub(super) free: FreePages,
-    pub(super) waits: Waits,
-    pub(super) counters: Counters,
 }
 
 impl Default for PageCache {
@@ -56,7 +46,7 @@ impl PageCache {
     ///
     /// # Errors
     /// Where the system refuses memory for them.
-    pub fn open<'a, H: CacheHost>(
+    pub fn open<'a, H: Host>(
         &'a self,
         host: &'a H,
         options: &PageCacheOptions,
@@ -75,7 +65,7 @@ impl PageCache {
 
     /// The handle for a host, if the cache has been used.
     #[inline]
-    pub fn opened<'a, H: CacheHost>(&'a self, host: &'a H) -> Option<PageCacheRef<'a, H>> {
+    pub fn opened<'a, H: Host>(&'a self, host: &'a H) -> Option<PageCacheRef<'a, H>> {
         self.tables.get().map(|tables| PageCacheRef { host, tables })
     }
 
@@ -93,118 +83,124 @@ impl PageCache {
     }
 }
 
+/// What a page cache is made of.
+pub(super) struct Tables {
+    pub(super) options: PageCacheOptions,
+    pub(super) pages: DescriptorTable,
+    pub(super) free: FreePages,
+    pub(super) lru: LruSet,
+    pub(super) mappings: Mappings,
+    /// Index nodes that wait, and those with shadow entries only.
+    pub(super) nodes: IndexNodes,
+    /// The clock of each node's lists.
+    pub(super) clocks: OsArray<Clock>,
+    pub(super) buckets: Buckets,
+    pub(super) waits: Waits,
+    pub(super) counters: Counters,
+    pub(super) direct: Direct,
+}
+
 impl Tables {
-    fn build<H: CacheHost>(host: &H, options: &PageCacheOptions) -> OsResult<Self> {
+    fn build<H: Host>(host: &H, options: &PageCacheOptions) -> OsResult<Self> {
         let os = host.pages().arena().os();
         let capacity = host.pages().arena().frames() as usize;
+        let (slots, nodes) = (host.slots(), host.pages().zones().all().count());
         Ok(Self {
             options: *options,
             pages: DescriptorTable::reserve(os, capacity)?,
-            free: FreePages::build(os, host.slots(), capacity)?,
+            free: FreePages::build(os, slots, capacity)?,
+            lru: LruSet::build(os, options.lru, slots as usize, nodes)?,
+            mappings: Mappings::build(os)?,
+            nodes: IndexNodes::new(),
+            clocks: OsArray::zeroed(os, nodes)?,
+            buckets: Buckets::for_pages(capacity as u64),
             waits: Waits::build(os)?,
-            counters: Counters::build(os, host.slots())?,
+            counters: Counters::build(os, slots)?,
+            direct: Direct::new(),
         })
     }
 }
 
-/// A page cache and the stack that it is part of.
-pub struct PageCacheRef<'a, H: CacheHost> {
+/// A page cache and the stack that it is part of: what users of the cache have. Numbers of pages
+/// that it takes are those of pages that the caller has pinned, unless a function says otherwise.
+pub struct PageCacheRef<'a, H: Host> {
     pub(super) host: &'a H,
     pub(super) tables: &'a Tables,
 }
 
-impl<H: CacheHost> Clone for PageCacheRef<'_, H> {
+impl<H: Host> Clone for PageCacheRef<'_, H> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<H: CacheHost> Copy for PageCacheRef<'_, H> {}
+impl<H: Host> Copy for PageCacheRef<'_, H> {}
 
 // Mappings.
-impl<H: CacheHost> PageCacheRef<'_, H> {
+impl<H: Host> PageCacheRef<'_, H> {
     /// Creates a mapping without pages. O(1).
     ///
     /// # Errors
-    /// Where there is no memory for it.
-    pub fn create_mapping(self, _options: &MappingOptions) -> OsResult<MappingId> {
-        Err(quarry_sys::errno::OsError(libc::ENOMEM))
+    /// Where there is no memory for it, or no such group.
+    pub fn create_mapping(self, options: &MappingOptions) -> OsResult<MappingId> {
+        let group = GroupId(options.group);
+        if !self.host.groups().join(group) {
+            return Err(quarry_sys::errno::OsError(libc::EINVAL));
+        }
+        let created = self.tables.mappings.create(&self.tables.nodes, options);
+        if created.is_err() {
+            self.host.groups().leave(group);
+        }
+        created
     }
 
-    /// Truncates a mapping to nothing, as [`truncate`](Self::truncate) does, and lets go of it.
-    /// Pages that are pinned are freed when their last pin goes. Returns false where there is no
-    /// such mapping.
-    pub fn destroy_mapping(self, _mapping: MappingId) -> bool {
-        false
+    /// Truncates a mapping to nothing, as [`truncate`](Self::truncate) does, and lets go of it. No
+    /// page enters it meanwhile. Pages that are pinned are freed when their last pin goes. Returns
+    /// false where there is no such mapping.
+    pub fn destroy_mapping(self, mapping: MappingId) -> bool {
+        let tables = self.tables;
+        let Some(mut locked) = tables.mappings.lock(&tables.nodes, mapping) else { return false };
+        *locked.tree.value() = false;
+        let group = GroupId(locked.mapping.group());
+        drop(locked);
+        self.truncate(mapping, 0);
+        tables.mappings.give_up(mapping);
+        self.host.groups().leave(group);
+        true
     }
 
     /// The word of the mapping's owner; `None` where there is no such mapping. O(1).
-    pub fn owner(self, _mapping: MappingId) -> Option<u64> {
-        None
+    pub fn owner(self, mapping: MappingId) -> Option<u64> {
+        self.tables.mappings.get(mapping).map(|mapping| mapping.owner())
     }
 
-    /// Pages of a mapping (SQLite's `xPagecount`). O(1).
-    pub fn pages_of(self, _mapping: MappingId) -> u64 {
-        0
+    /// The mapping with this number, as [`key`](Self::key) says it, if it is live. O(1).
+    pub fn mapping_numbered(self, number: u32) -> Option<MappingId> {
+        let mapping = self.tables.mappings.numbered(number)?;
+        let id = MappingId { number, generation: mapping.generation() };
+        self.tables.mappings.lock(&self.tables.nodes, id).map(|_| id)
+    }
+
+    /// Mappings that are live. O(1).
+    pub fn mappings(self) -> u32 {
+        self.tables.mappings.live()
+    }
+
+    /// Pages of a mapping (SQLite's `xPagecount`); 0 where there is no such mapping. O(1).
+    pub fn pages_of(self, mapping: MappingId) -> u64 {
+        self.tables.mappings.get(mapping).map_or(0, |mapping| mapping.pages.load(Relaxed))
     }
 }
 
-// Look-up and fill.
-impl<H: CacheHost> PageCacheRef<'_, H> {
-    /// Pins the page at `index` if it is there and up to date. O(depth of the index); never waits
-    /// for a fill, and never allocates.
-    #[inline]
-    pub fn get(self, _mapping: MappingId, _index: u64) -> Option<PageNo> {
-        None
-    }
-
-    /// Pins the page at `index`, or makes a new one there. Waits for a fill that is under way.
-    ///
-    /// # Errors
-    /// Where no page can be had.
-    pub fn get_or_alloc(
-        self,
-        _mapping: MappingId,
-        _index: u64,
-        _effort: Effort,
-    ) -> Result<Slot, Full> {
-        Err(Full)
-    }
-
-    /// Pins the page at `index`, filled by `fill` if it is new: one task fills, others wait.
-    ///
-    /// # Errors
-    /// Where no page can be had, or the fill has failed, with its code.
-    pub fn read(
-        self,
-        _mapping: MappingId,
-        _index: u64,
-        _fill: &mut dyn FnMut(NonNull<u8>, usize) -> Result<(), i32>,
-    ) -> Result<PageNo, ReadError> {
-        Err(ReadError::Full)
-    }
-
-    /// Ends the fill of a new page: it is up to date, and those who wait go on. The caller keeps
-    /// its pin.
-    pub fn fill_done(self, _page: PageNo) {}
-
-    /// Ends the fill of a new page, which failed: it leaves the index, those who wait get the code,
-    /// and the caller's pin ends.
-    pub fn fill_failed(self, _page: PageNo, _code: i32) {}
-
+// Pages.
+impl<H: Host> PageCacheRef<'_, H> {
     /// Adds a pin to a page that the caller has pinned.
     #[inline]
     pub fn pin_again(self, page: PageNo) {
         self.tables.pages.at(page).state.pin_again();
     }
 
-    /// Gives a pin up; frees the page where that was the last one and no mapping has it.
-    #[inline]
-    pub fn unpin(self, page: PageNo) {
-        let _ = self.tables.pages.at(page).state.unpin();
-    }
-
-    /// The bytes of a page, which the caller pins.
+    /// The bytes of a page.
     #[inline]
     pub fn address(self, page: PageNo) -> NonNull<u8> {
         self.host.pages().arena().address(self.tables.pages.at(page).pfn())
@@ -216,12 +212,16 @@ impl<H: CacheHost> PageCacheRef<'_, H> {
         self.tables.pages.at(page).order().bytes()
     }
 
-    /// The page whose memory begins at `address`, which the caller pins.
-    pub fn page_at(self, _address: *const u8) -> Option<PageNo> {
-        None
+    /// The page whose memory begins at `address`. O(1).
+    pub fn page_at(self, address: *const u8) -> Option<PageNo> {
+        let pages = self.host.pages();
+        let pfn = pages.arena().pfn(address)?;
+        let is_start = pages.arena().address(pfn).as_ptr().cast_const() == address;
+        let is_cached = is_start && pages.frames().kind(pfn) == Kind::CACHED;
+        is_cached.then(|| PageNo(pages.frames().link(pfn)))
     }
 
-    /// Mapping number and index of a page; 0 as a mapping where it has none.
+    /// Mapping number and index of a page.
     #[inline]
     pub fn key(self, page: PageNo) -> (u32, u64) {
         let page = self.tables.pages.at(page);
@@ -240,156 +240,42 @@ impl<H: CacheHost> PageCacheRef<'_, H> {
         self.tables.pages.at(page).private.load(Relaxed)
     }
 
-    /// Changes the private word of a page that the caller pins. Where the mapping names a cache for
-    /// such words, it is 0 or the address of an object of it, which is freed with the page.
+    /// Changes the private word of a page. Where the mapping names a cache for such words, the word
+    /// is 0 or the address of an object of that cache, which is freed with the page.
+    ///
+    /// # Safety
+    /// So it is, and the object is the page's alone.
     #[inline]
-    pub fn set_private(self, page: PageNo, word: u64) {
+    pub unsafe fn set_private(self, page: PageNo, word: u64) {
         self.tables.pages.at(page).private.store(word, Relaxed);
     }
-}
 
-// Holding: one pin however often, for owners that do not count.
-impl<H: CacheHost> PageCacheRef<'_, H> {
-    /// Holds the page at `index`: one pin, however often its owner asks for it. Without an effort
-    /// only a page that is there; else a new one, which is marked as up to date at once, is not
-    /// latched, and whose private word is 0. One task at a time holds pages of a mapping.
-    ///
-    /// # Errors
-    /// Where no page can be had.
-    pub fn hold(
-        self,
-        _mapping: MappingId,
-        _index: u64,
-        _effort: Option<Effort>,
-    ) -> Result<Option<Slot>, Full> {
-        Ok(None)
+    /// Marks a page, so that its first use can be noticed (`PG_readahead`).
+    pub fn mark_readahead(self, page: PageNo) {
+        self.tables.pages.at(page).state.set(State::READAHEAD);
     }
 
-    /// Ends the holding of a page; with `discard` it leaves the mapping as well.
-    pub fn unhold(self, _page: PageNo, _discard: bool) {}
-}
-
-// Latches.
-impl<H: CacheHost> PageCacheRef<'_, H> {
-    /// Takes the latch of a page for reading, if nobody writes. The caller pins the page.
-    pub fn try_latch_shared(self, page: PageNo) -> bool {
-        self.tables.pages.at(page).state.try_latch_shared()
-    }
-
-    /// Takes the latch of a page for reading; waits while somebody writes.
-    pub fn latch_shared(self, _page: PageNo) {}
-
-    /// Gives the latch up after reading.
-    pub fn unlatch_shared(self, _page: PageNo) {}
-
-    /// Takes the latch of a page for writing, if nobody has it. The caller pins the page.
-    pub fn try_latch_exclusive(self, page: PageNo) -> bool {
-        self.tables.pages.at(page).state.try_latch_exclusive()
-    }
-
-    /// Takes the latch of a page for writing; waits while anybody has it.
-    pub fn latch_exclusive(self, _page: PageNo) {}
-
-    /// Gives the latch up after writing, and counts a version.
-    pub fn unlatch_exclusive(self, _page: PageNo) {}
-
-    /// The version of a page that nobody writes at the moment: for optimistic reads by a caller
-    /// that pins it. The version wraps after 65,536 writes.
-    pub fn version(self, _page: PageNo) -> Option<u16> {
-        None
-    }
-
-    /// Returns whether nobody has written the page since it had this version.
-    pub fn is_version(self, page: PageNo, version: u16) -> bool {
-        self.version(page) == Some(version)
+    /// Takes that mark; returns whether the page had it.
+    #[inline]
+    pub fn take_readahead(self, page: PageNo) -> bool {
+        let state = &self.tables.pages.at(page).state;
+        state.load().has(State::READAHEAD) && state.clear(State::READAHEAD).has(State::READAHEAD)
     }
 }
 
-// Dirty pages and writeback.
-impl<H: CacheHost> PageCacheRef<'_, H> {
-    /// Marks a page as newer than its backing. The caller pins it. Returns whether it was clean.
-    pub fn mark_dirty(self, _page: PageNo) -> bool {
-        false
-    }
-
-    /// Pins up to `out.len()` dirty pages of a mapping from `from` on, in order; returns how many.
-    pub fn dirty_pages(self, _mapping: MappingId, _from: u64, _out: &mut [PageNo]) -> usize {
-        0
-    }
-
-    /// The same of pages that are being written.
-    pub fn pages_in_writeback(self, _mapping: MappingId, _from: u64, _out: &mut [PageNo]) -> usize {
-        0
-    }
-
-    /// Begins to write a dirty page: it counts as clean, and as being written. Returns false where
-    /// it is clean, gone, or being written already. The caller pins and latches it, and ends with
-    /// [`end_writeback`](Self::end_writeback); it may give the latch up before.
-    pub fn begin_writeback(self, _page: PageNo) -> bool {
-        false
-    }
-
-    /// Ends the writing of a page; where it `failed` the page is dirty again and has `ERROR`.
-    pub fn end_writeback(self, _page: PageNo, _failed: bool) {}
-
-    /// Waits until a page that the caller pins is not being written.
-    pub fn wait_writeback(self, _page: PageNo) {}
-}
-
-// Pages that leave.
-impl<H: CacheHost> PageCacheRef<'_, H> {
-    /// Drops all pages from index `from` on, dirty ones too, and ends their holding; waits for
-    /// latches and for writeback. Pages that are pinned leave the mapping, and are freed when their
-    /// last pin goes. Returns the pages dropped. By the cache's
-    /// [`TruncationPolicy`](super::TruncationPolicy).
-    pub fn truncate(self, _mapping: MappingId, _from: u64) -> u64 {
-        0
-    }
-
-    /// Drops pages of a range that nobody uses.
-    pub fn invalidate(
-        self,
-        _mapping: MappingId,
-        _range: Range<u64>,
-        _which: Invalidate,
-    ) -> Invalidated {
-        Invalidated::default()
-    }
-
-    /// Gives a page that the caller pins another index, and discards the page that was there.
-    ///
-    /// # Errors
-    /// Where the page keeps its index.
-    pub fn rekey(self, _page: PageNo, _new: u64) -> Result<(), RekeyError> {
-        Err(RekeyError::Gone)
-    }
-
-    /// Drops the page at an index whatever it holds; one that is pinned is freed when its last pin
-    /// goes. Returns whether there was one. Waits for its latch and for writeback.
-    pub fn discard(self, _mapping: MappingId, _index: u64) -> bool {
-        false
-    }
-}
-
-// Memory that goes back.
-impl<H: CacheHost> PageCacheRef<'_, H> {
-    /// Looks at the inactive list of a node from its tail, evicts pages that are clean, unused and
-    /// unreferenced, activates referenced ones, and keeps the lists balanced. Takes locks of
-    /// mappings only where they are free.
-    pub fn reclaim(self, _node: NodeId, _request: &ScanRequest) -> Scanned {
-        Scanned::default()
-    }
-
-    /// A reclaim for a request that has found nothing: at most 32 pages and 200 us over all nodes,
-    /// clean pages only. Does nothing for a task that is in one already. Returns the pages freed.
-    pub fn direct_reclaim(self) -> usize {
-        0
-    }
-
+// The cache as a whole.
+impl<H: Host> PageCacheRef<'_, H> {
     /// Puts pages that wait in add batches on their lists, gives index nodes and descriptors back
-    /// that nobody uses. Returns the bytes of descriptors.
+    /// that nobody uses. Returns the bytes of descriptors. O(slots + descriptors).
     pub fn trim(self) -> usize {
+        self.drain_batches();
+        self.tables.nodes.grace.release(self.host, 1);
         self.tables.free.trim(&self.tables.pages, self.host.metadata())
+    }
+
+    /// Gives index nodes back that no index has any more, if many wait.
+    pub fn release_nodes(self) {
+        self.tables.nodes.grace.release(self.host, GRACE_BATCH);
     }
 
     /// How often what happened to pages. O(slots).
@@ -397,10 +283,24 @@ impl<H: CacheHost> PageCacheRef<'_, H> {
         self.tables.counters.sums()
     }
 
-    /// Pages on the lists of a node: (active, inactive). O(1).
-    pub fn list_sizes(self, node: NodeId) -> (u64, u64) {
-        debug_assert!(usize::from(node.0) < MAX_NODES);
-        (0, 0)
+    /// Pages on the lists of a node; those in add batches are on none. O(1).
+    pub fn list_sizes(self, node: NodeId) -> Sizes {
+        self.tables.lru.sizes(node)
+    }
+
+    /// What the lists have done so far.
+    pub fn lru_counters(self) -> LruCounters {
+        self.tables.lru.counters()
+    }
+
+    /// The nodes of indexes that all mappings share.
+    pub fn index_nodes(&self) -> &IndexNodes {
+        &self.tables.nodes
+    }
+
+    /// Frames that the pages of a group have. O(1).
+    pub fn frames_of_group(self, group: u8) -> u64 {
+        self.host.groups().at(GroupId(group)).used().into()
     }
 
     /// The choices that the cache was made with.
@@ -410,14 +310,9 @@ impl<H: CacheHost> PageCacheRef<'_, H> {
 
     /// Visits the locks.
     pub fn visit_locks(self, visit: &mut Visit<'_>) {
+        self.tables.mappings.visit_locks(visit);
+        self.tables.nodes.visit_locks(visit);
+        self.tables.lru.visit_locks(visit);
         self.tables.free.visit_locks(visit);
-    }
-
-    /// Checks the equations; no other task uses the cache. O(pages).
-    ///
-    /// # Errors
-    /// The first equation that does not hold.
-    pub fn validate(self) -> Result<(), Broken> {
-        self.tables.free.validate(&self.tables.pages, 0)
     }
 }

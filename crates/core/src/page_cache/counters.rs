@@ -48,10 +48,6 @@ events! {
     WritebackBegun = "page_cache_writeback_begun",
     /// A write to a backing ended.
     WritebackEnded = "nr_written",
-    /// The owner of a mapping began to hold a page.
-    Held = "page_cache_held",
-    /// The owner of a mapping gave a page up that it held.
-    Unheld = "page_cache_unheld",
     /// A page that no reclaim may take entered an index.
     UnevictableAdded = "unevictable_pgs_culled",
     /// Such a page left its index.
@@ -172,12 +168,6 @@ impl EventCounts {
     #[must_use]
     pub fn writeback(&self) -> u64 {
         self.open(Event::WritebackBegun, Event::WritebackEnded)
-    }
-
-    /// Pages that the owners of their mappings hold.
-    #[must_use]
-    pub fn held(&self) -> u64 {
-        self.open(Event::Held, Event::Unheld)
     }
 
     /// Pages that no reclaim may take (`nr_unevictable`).

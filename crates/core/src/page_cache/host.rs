@@ -1,20 +1,48 @@
 //! What the page cache asks of the stack that it is part of.
 
-use crate::frame::Metadata;
+use crate::frame::{Metadata, NodeId};
 use crate::pcp::PageAllocator;
 use crate::slab::CacheId;
-use quarry_sys::percpu::{Object, SlotIndex};
+use crate::zone::Groups;
+use quarry_sys::percpu::{Object, SlotIndex, WordTree};
 
 /// The layers below the page cache, with the slab policy and the slots behind them.
-pub trait Host {
+pub trait Host: NodeHost {
     /// Where pages come from.
     fn pages(&self) -> &PageAllocator;
 
     /// The slot of the running CPU: a hint.
     fn slot(&self) -> SlotIndex;
 
-    /// Takes an index node from its slab cache: 576 bytes, whatever they hold.
+    /// Memory for descriptors, and their account.
+    fn metadata(&self) -> &Metadata;
+
+    /// Number of slots.
+    fn slots(&self) -> u32;
+
+    /// The groups that pages are charged to.
+    fn groups(&self) -> &Groups;
+
+    /// Gives back the objects that went with pages: those in their private words.
+    ///
+    /// # Safety
+    /// All were allocated from this cache, differ, and nobody uses them any more.
+    unsafe fn free_private(&self, cache: CacheId, objects: &[Object]);
+
+    /// Makes room for `frames` frames, because a request found none. Returns whether another
+    /// attempt is worth its time. No lock of the page cache is held.
+    fn make_room(&self, frames: u32) -> bool;
+}
+
+/// Where the nodes of indexes come from, and who walks them.
+pub trait NodeHost {
+    /// Takes an index node from its slab cache: 576 bytes aligned to 64, whatever they hold.
     fn alloc_node(&self) -> Option<Object>;
+
+    /// The node of the memory that an index node lies in.
+    fn node_of(&self, _node: Object) -> NodeId {
+        NodeId(0)
+    }
 
     /// Gives index nodes back.
     ///
@@ -26,23 +54,14 @@ pub trait Host {
     /// before is still under way. Returns false where the calling thread may not, or the system
     /// cannot.
     fn wait_for_walks(&self) -> bool;
-}
 
-/// What operations on whole pages ask beyond that.
-pub trait CacheHost: Host {
-    /// Memory for descriptors, and their account.
-    fn metadata(&self) -> &Metadata;
-
-    /// Number of slots.
-    fn slots(&self) -> u32;
-
-    /// Gives back the objects that went with pages: those in their private words.
+    /// The leaf at `index` of a tree of words, by one sequence of loads: see
+    /// [`PerCpu::walk`](quarry_sys::percpu::PerCpu::walk). Returns 0 where there is none, and where
+    /// the thread has no sequences.
     ///
     /// # Safety
-    /// All were allocated from this cache, differ, and nobody uses them any more.
-    unsafe fn free_private(&self, cache: CacheId, objects: &[Object]);
-
-    /// Makes room for `frames` frames, because a request found none. Returns whether another
-    /// attempt is worth its time. No lock of the page cache is held.
-    fn make_room(&self, frames: u32) -> bool;
+    /// As there, with [`wait_for_walks`](Self::wait_for_walks).
+    unsafe fn walk(&self, _tree: &WordTree, _index: u64) -> u64 {
+        0
+    }
 }

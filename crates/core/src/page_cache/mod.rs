@@ -3,15 +3,31 @@
 mod cache;
 mod counters;
 mod descriptors;
+mod direct;
+mod dirty;
+mod fill;
+mod group_scan;
+mod held;
 mod host;
+pub mod index;
+mod invalidate;
+mod latch;
+mod leave;
+mod lookup;
 mod mapping;
 mod options;
 mod outcome;
+mod release;
+mod scan;
+mod truncate;
+mod validate;
 mod waits;
+pub mod workingset;
 
 pub use cache::{PageCache, PageCacheRef};
 pub use counters::{EVENTS, Event, EventCounts};
-pub use host::{CacheHost, Host};
+pub use direct::DirectTimes;
+pub use host::{Host, NodeHost};
 pub use mapping::{MappingId, MappingOptions};
 pub use options::{PageCacheOptions, TruncationPolicy};
 pub use outcome::{

@@ -37,8 +37,7 @@ pub struct BudgetStats {
     pub dirty: usize,
     /// Of these, those that are being written.
     pub writeback: usize,
-    /// Of these, those that no reclaim may take: of mappings that are unevictable, and held by the
-    /// owners of their mappings.
+    /// Of these, those that no reclaim may take: of mappings that are unevictable.
     pub pinned: usize,
     /// Objects, slabs and mappings that Quarry holds for later requests.
     pub slab_reclaimable: usize,
@@ -113,7 +112,7 @@ impl<C: StackConfig> Stack<C> {
             file: count(EventCounts::pages),
             dirty: count(EventCounts::dirty),
             writeback: count(EventCounts::writeback),
-            pinned: count(|events| events.unevictable().max(events.held())),
+            pinned: count(EventCounts::unevictable),
             slab_reclaimable: held,
             shrinkable: balancing.shrinkers.reclaimable_bytes(),
             slab_unreclaimable: around,

@@ -63,7 +63,7 @@ pub struct Stack<C: StackConfig> {
     pub(super) withheld: Withheld,
     pub(super) footprint: Footprint,
     pub(super) balancing: Balancing,
-    pub(super) page_cache: PageCache,
+    pub(super) page_cache: ManuallyDrop<PageCache>,
     built: UnsafeCell<MaybeUninit<Built>>,
 }
 
@@ -101,7 +101,7 @@ impl<C: StackConfig> Stack<C> {
             withheld: Withheld::new(),
             footprint: Footprint::new(),
             balancing: Balancing::new(),
-            page_cache: PageCache::new(),
+            page_cache: ManuallyDrop::new(PageCache::new()),
             built: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }

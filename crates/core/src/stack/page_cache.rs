@@ -2,16 +2,14 @@
 
 use super::config::StackConfig;
 use super::instance::Stack;
-use crate::frame::Metadata;
-use crate::page_cache::{CacheHost, Host, PageCacheRef};
+use crate::frame::{Metadata, NodeId};
+use crate::page_cache::index::{NODE_ALIGN, NODE_BYTES};
+use crate::page_cache::{Host, NodeHost, PageCacheRef};
 use crate::pcp::PageAllocator;
-use crate::slab::{CacheId, CacheParams, SlabPolicy};
+use crate::slab::{CacheId, CacheParams};
+use crate::zone::Groups;
 use quarry_sys::os::OsResult;
-use quarry_sys::percpu::{Object, PerCpu, SlotIndex};
-
-/// Bytes of an index node (`radix_tree_node`, Linux 4.15), and its alignment.
-const NODE_BYTES: usize = 576;
-const NODE_ALIGN: usize = 64;
+use quarry_sys::percpu::{Object, PerCpu, SlotIndex, WordTree};
 
 impl<C: StackConfig> Stack<C> {
     /// The page cache, whose tables are made at the first call. O(1) after that.
@@ -36,15 +34,7 @@ impl<C: StackConfig> Stack<C> {
     }
 }
 
-impl<C: StackConfig> Host for Stack<C> {
-    fn pages(&self) -> &PageAllocator {
-        self.inner().pages
-    }
-
-    fn slot(&self) -> SlotIndex {
-        self.fast.percpu.current()
-    }
-
+impl<C: StackConfig> NodeHost for Stack<C> {
     fn alloc_node(&self) -> Option<Object> {
         // Whoever wants the node reclaims, if anyone: a request with little effort does not.
         let cache = self.cache(self.page_cache.nodes()?);
@@ -58,18 +48,40 @@ impl<C: StackConfig> Host for Stack<C> {
     }
 
     fn wait_for_walks(&self) -> bool {
-        // Every walk is under the lock of its mapping.
-        true
+        self.fast.percpu.wait_for_walks()
+    }
+
+    fn node_of(&self, node: Object) -> NodeId {
+        let home = |pfn| self.pages().memory().pageblocks().of(pfn).tag().node();
+        self.arena().pfn(node.as_ptr()).and_then(home).unwrap_or(NodeId(0))
+    }
+
+    #[inline(always)]
+    unsafe fn walk(&self, tree: &WordTree, index: u64) -> u64 {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.fast.percpu.walk(tree, index) }
     }
 }
 
-impl<C: StackConfig> CacheHost for Stack<C> {
+impl<C: StackConfig> Host for Stack<C> {
+    fn pages(&self) -> &PageAllocator {
+        self.inner().pages
+    }
+
+    fn slot(&self) -> SlotIndex {
+        self.fast.percpu.current()
+    }
+
     fn metadata(&self) -> &Metadata {
         self.inner().metadata
     }
 
     fn slots(&self) -> u32 {
         self.fast.percpu.area().slots()
+    }
+
+    fn groups(&self) -> &Groups {
+        &self.balancing.groups
     }
 
     unsafe fn free_private(&self, cache: CacheId, objects: &[Object]) {

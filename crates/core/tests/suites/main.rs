@@ -6,6 +6,7 @@
 #![cfg(not(quarry_model))]
 
 mod budget;
+mod budget_pages;
 mod caches;
 mod cpus;
 mod deferral;
@@ -17,6 +18,7 @@ mod linux_slab;
 mod locks;
 mod misuse;
 mod nodes;
+mod page_cache;
 mod pages;
 mod policies;
 mod populate;

@@ -161,6 +161,33 @@ macro_rules! cell_offset_of_16 {
     };
 }
 
+/// Opens a sequence: arms its descriptor by way of `slot`, or goes to `leave` where the thread has
+/// no registration.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! arm_sequence {
+    (rseq: $rseq:expr, slot: $slot:expr, leave: $leave:expr) => {
+        concat!(
+            "2:\n",
+            "lea ",
+            $slot,
+            ", [rip + 77f]\n",
+            "mov qword ptr fs:[",
+            $rseq,
+            " + 8], ",
+            $slot,
+            "\n",
+            "3:\n",
+            "cmp dword ptr fs:[",
+            $rseq,
+            " + 4], 0\n",
+            "jl ",
+            $leave,
+            "\n",
+        )
+    };
+}
+
 /// Opens a sequence: arms its descriptor, and finds the slot's address in `slot`, or goes to
 /// `leave` where the thread has no registration.
 #[doc(hidden)]
@@ -174,12 +201,7 @@ macro_rules! enter_sequence {
     };
     (@text $rseq:expr, $index:expr, $slots:expr, $slot:expr, $slot32:expr, $leave:expr) => {
         concat!(
-            "2:\n",
-            "lea ", $slot, ", [rip + 77f]\n",
-            "mov qword ptr fs:[", $rseq, " + 8], ", $slot, "\n",
-            "3:\n",
-            "cmp dword ptr fs:[", $rseq, " + 4], 0\n",
-            "jl ", $leave, "\n",
+            $crate::arm_sequence!(rseq: $rseq, slot: $slot, leave: $leave),
             "mov ", $slot32, ", dword ptr fs:[", $index, "]\n",
             "shl ", $slot, ", ", $crate::slot_layout!(slot_shift), "\n",
             "add ", $slot, ", ", $slots, "\n",

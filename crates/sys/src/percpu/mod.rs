@@ -24,7 +24,8 @@
 //! all but the sequences themselves, is in `sequenced`.
 //!
 //! Order of the files, each using only those before it:
-//! * `object`, `limits`, `layout`: objects, how much room they may take, where a slot has what
+//! * `object`, `limits`, `layout`, `word_tree`: objects, how much room they may take, where a slot
+//!   has what; trees that sequences walk
 //! * `area`, `room`, `place`, `usage`: the memory of all slots; how much room arrays have; opening,
 //!   moving and emptying them; figures
 //! * `per_cpu`: the traits of a backend
@@ -61,6 +62,7 @@ mod sequences;
 mod stepped;
 mod stripes;
 mod usage;
+mod word_tree;
 
 pub use area::SlotArea;
 pub use layout::{
@@ -75,6 +77,7 @@ pub use rseq::{RseqSlots, SequenceOffsets};
 #[cfg(quarry_model)]
 pub use stepped::{PlantedBug, Stepped, SteppedSlots};
 pub use stripes::{ChooseSlot, ThreadStripe};
+pub use word_tree::WordTree;
 
 /// Slots that a test or a simulator chooses; see [`DeclaredSlot`].
 pub type VirtualSlots = LockedSlots<DeclaredSlot>;

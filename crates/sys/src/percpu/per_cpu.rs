@@ -5,6 +5,7 @@ use super::area::SlotArea;
 use super::layout::{ArrayId, SlotIndex};
 use super::limits::Limits;
 use super::object::{ArrayUse, Object, Push};
+use super::word_tree::WordTree;
 use crate::locks::Visit;
 use crate::os::{Os, OsResult};
 use core::mem::MaybeUninit;
@@ -48,6 +49,25 @@ pub unsafe trait PerCpu: Sync + Sized {
     /// Returns whether a drain by the calling thread reaches every slot, unless the kernel refuses.
     /// O(1).
     fn reaches_every_slot(&self) -> bool {
+        true
+    }
+
+    /// The leaf at `index` of a tree that other threads may be changing, by one sequence of loads.
+    /// Returns 0 where there is none, and where the running thread cannot walk: the caller then
+    /// looks under the lock of those who change the tree. O(height).
+    ///
+    /// # Safety
+    /// Nodes that the tree has lost stay readable, and keep the form of nodes, until a call of
+    /// [`wait_for_walks`](Self::wait_for_walks) that began later has returned true.
+    #[inline(always)]
+    unsafe fn walk(&self, _tree: &WordTree, _index: u64) -> u64 {
+        0
+    }
+
+    /// Returns once no walk that began before the call is still under way. Returns false where the
+    /// kernel refuses, and where the calling thread may not stop the sequences of other CPUs. At
+    /// most one membarrier.
+    fn wait_for_walks(&self) -> bool {
         true
     }
 

@@ -14,8 +14,9 @@ use super::object::{Object, Push};
 use super::registration::{self, CPU_ID};
 use super::sequenced::Sequenced;
 use super::sequences::Sequences;
+use super::word_tree::WordTree;
 use crate::primitive::{AtomicIsize, Ordering, task};
-use crate::{end_sequence, enter_sequence, pop_sequence, push_sequence};
+use crate::{arm_sequence, end_sequence, enter_sequence, pop_sequence, push_sequence};
 use core::arch::asm;
 use core::mem::{MaybeUninit, offset_of};
 
@@ -392,5 +393,52 @@ unsafe impl Sequences for Rseq {
             );
         }
         true
+    }
+
+    #[inline(always)]
+    unsafe fn walk(&self, _area: &SlotArea, tree: &WordTree, index: u64) -> u64 {
+        let rseq = self.rseq.load(Ordering::Relaxed);
+        debug_assert!(rseq != 0, "per-CPU slots are used before their init");
+        let leaf: u64;
+        // SAFETY: the sequence loads words of nodes that it has found in the tree since it began,
+        // and of no others. Where such a node is freed meanwhile, a barrier came first, which makes
+        // the sequence begin again (the caller's promise). A node that stands elsewhere by now is
+        // still a node, and a place in it is below the fan-out. It stores nothing but its
+        // descriptor.
+        unsafe {
+            asm!(
+                arm_sequence!(rseq: "{rseq}", slot: "{node}", leave: "6f"),
+                "mov rcx, qword ptr [{tree}]",
+                "mov {place}, {index}",
+                "test cl, {is_leaf}",
+                "jnz 4f",
+                "mov {node}, rcx",
+                "and {node}, {address}",
+                "jz 5f",
+                "shr {place}, cl",
+                "cmp {place}, {last}",
+                "ja 6f",
+                "add {node}, {is_node}",
+                "9:",
+                "mov {node}, qword ptr [{node} + {place}*8 - {is_node}]",
+                "sub ecx, {level}",
+                "mov {place}, {index}",
+                "shr {place}, cl",
+                "and {place:e}, {last}",
+                "test {node:l}, {is_node}",
+                "jnz 9b",
+                end_sequence!("4: mov {node}, rcx\n test {index}, {index}\n jz 7f\n \
+                               6: xor {node:e}, {node:e}\n jmp 7f\n"),
+                "7:",
+                node = out(reg) leaf, place = out(reg) _, out("rcx") _,
+                rseq = in(reg) rseq, tree = in(reg) tree, index = in(reg) index,
+                address = const -(WordTree::NODE_ALIGN as i64),
+                last = const WordTree::FAN_OUT - 1,
+                level = const WordTree::LEVEL_BITS,
+                is_leaf = const WordTree::IS_LEAF, is_node = const WordTree::IS_NODE,
+                options(nostack)
+            );
+        }
+        leaf
     }
 }

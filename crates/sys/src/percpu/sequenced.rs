@@ -29,6 +29,7 @@ use super::object::{Object, Push};
 use super::per_cpu::{Arrays, Lists, PerCpu};
 use super::sequences::{STOPPED_LIST, Sequences};
 use super::stripes::{ChooseSlot, Stripes, ThreadStripe};
+use super::word_tree::WordTree;
 use crate::lock::CountedLock;
 use crate::locks::Visit;
 use crate::os::{Os, OsResult};
@@ -306,6 +307,16 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
 
     fn reaches_every_slot(&self) -> bool {
         self.may_stop_all()
+    }
+
+    #[inline(always)]
+    unsafe fn walk(&self, tree: &WordTree, index: u64) -> u64 {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.sequences.walk(&self.area, tree, index) }
+    }
+
+    fn wait_for_walks(&self) -> bool {
+        self.may_stop_all() && self.barrier()
     }
 
     fn visit_locks(&self, visit: &mut Visit<'_>) {

@@ -3,6 +3,7 @@
 use super::area::SlotArea;
 use super::layout::{ArrayId, SlotIndex};
 use super::object::{Object, Push};
+use super::word_tree::WordTree;
 use core::mem::MaybeUninit;
 
 /// The guard that stops every push to, pop from and `compare_store` on a list.
@@ -14,8 +15,8 @@ pub(super) const STOPPED_LIST: u64 = u64::MAX;
 /// Each operation does what [`Arrays`](super::Arrays) and [`Lists`](super::Lists) say of its
 /// namesake for the slot of the running CPU, by one committing store, or starts again; it loads
 /// bounds (or guard) before the header, and refuses a closed cell, a stopped list and a thread that
-/// is not registered. After `barrier` has returned true, no sequence that loaded bounds or guard
-/// before the call still runs.
+/// is not registered. After `barrier` has returned true, no sequence that loaded bounds, a guard or
+/// a word of a tree before the call still runs.
 pub unsafe trait Sequences: Sync {
     /// The value before `start`.
     const INERT: Self;
@@ -84,4 +85,10 @@ pub unsafe trait Sequences: Sync {
         expected: u64,
         new: u64,
     ) -> bool;
+
+    /// See [`PerCpu::walk`](super::PerCpu::walk); it only loads, and commits nothing.
+    ///
+    /// # Safety
+    /// As [`PerCpu::walk`](super::PerCpu::walk).
+    unsafe fn walk(&self, area: &SlotArea, tree: &WordTree, index: u64) -> u64;
 }

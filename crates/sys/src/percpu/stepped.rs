@@ -41,6 +41,7 @@ use super::layout::{ArrayId, LIST_MAX, LOOKED_AT, SlotIndex};
 use super::object::{Object, Push};
 use super::sequenced::Sequenced;
 use super::sequences::{STOPPED_LIST, Sequences};
+use super::word_tree::WordTree;
 use crate::primitive::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, point, relax, task};
 use core::cell::Cell;
 use core::mem::MaybeUninit;
@@ -398,6 +399,34 @@ impl Attempt<'_> {
         self.store(of_slot(word), new)?;
         Ok(true)
     }
+
+    /// As the machine's: see [`WordTree`] for the form of a tree.
+    ///
+    /// # Safety
+    /// As [`PerCpu::walk`](super::PerCpu::walk).
+    unsafe fn walk(&self, tree: &WordTree, index: u64) -> Result<u64, Interrupted> {
+        const LAST: u64 = WordTree::FAN_OUT as u64 - 1;
+        let root = self.load(tree.root())?;
+        if root & WordTree::IS_LEAF != 0 {
+            return Ok(if index == 0 { root } else { 0 });
+        }
+        let mut shift = root % WordTree::NODE_ALIGN as u64;
+        let mut node = root - shift;
+        if node == 0 || index >> shift > LAST {
+            return Ok(0);
+        }
+        loop {
+            let place = (index >> shift & LAST) as usize;
+            // SAFETY: the word lies in a node that this sequence has found in the tree; the caller
+            // promises that it stays one until a barrier, which would have interrupted the load.
+            let word = self.load(unsafe { &*(node as usize as *const AtomicU64).add(place) })?;
+            if word & WordTree::IS_NODE == 0 {
+                return Ok(word);
+            }
+            node = word - WordTree::IS_NODE;
+            shift = shift.wrapping_sub(WordTree::LEVEL_BITS.into()) % WordTree::NODE_ALIGN as u64;
+        }
+    }
 }
 
 /// The first word of an object on a list.
@@ -514,5 +543,13 @@ unsafe impl Sequences for Stepped {
     ) -> bool {
         self.registered()
             && self.run(area, |attempt| attempt.compare_store(slot, array, word, expected, new))
+    }
+
+    unsafe fn walk(&self, area: &SlotArea, tree: &WordTree, index: u64) -> u64 {
+        if !self.registered() {
+            return 0;
+        }
+        // SAFETY: the caller's promise is passed on.
+        self.run(area, |attempt| unsafe { attempt.walk(tree, index) })
     }
 }

@@ -9,6 +9,7 @@ mod arrays;
 mod gate;
 mod lists;
 mod lock;
+mod walks;
 
 use quarry_sys::os::FakeOs;
 use quarry_sys::percpu::{ArrayId, Arrays, Object, PerCpu, PlantedBug, SteppedSlots};

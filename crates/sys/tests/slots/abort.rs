@@ -7,7 +7,7 @@
 
 use crate::support::{Backend, Objects, Slots, number, tag};
 use crate::threads::{allowed_cpus, pin, pin_thread};
-use crate::tracer::{Sequence, Tracee, marker};
+use crate::tracer::{Sequence, Stand, Tracee, marker, shared_memory};
 use quarry_sys::percpu::{ArrayId, Arrays, Lists, Object, PerCpu, Push, RseqSlots, SlotIndex};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -165,7 +165,7 @@ enum Answer {
     Swapped(bool),
 }
 
-/// Messages between tracer and child, in memory that they share across the fork.
+/// Messages between tracer and child.
 #[derive(Default)]
 struct Shared {
     /// The disturbance of this round, once it has taken place; 0 before.
@@ -179,24 +179,6 @@ struct Shared {
     /// The CPU of child and intruder, and the one that migrations lead to.
     home: AtomicU32,
     away: AtomicU32,
-}
-
-impl Shared {
-    fn new() -> &'static Self {
-        // SAFETY: a fresh mapping, zeroed, which is this structure's default; never unmapped.
-        unsafe {
-            let memory = libc::mmap(
-                null_mut(),
-                size_of::<Self>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            );
-            assert_ne!(memory, libc::MAP_FAILED);
-            &*memory.cast::<Self>()
-        }
-    }
 }
 
 /// The state that the child shares with its handler and its intruder.
@@ -466,34 +448,21 @@ fn interrupt(
     index: usize,
     disturbance: Disturbance,
 ) -> bool {
-    tracee.disarm();
-    if let Some(address) = *arming {
-        tracee.run_to(address);
-    }
-    let sequence = loop {
-        let address = tracee.address();
-        tracee.step();
-        if let Some(sequence) = tracee.armed_here() {
-            *arming = Some(address);
-            break sequence;
+    match tracee.step_into(arming, index) {
+        Stand::Inside(sequence) => {
+            disturb(tracee, sequence, disturbance);
+            true
         }
-    };
-    tracee.disarm();
-    for _ in 0..index {
-        tracee.step();
-        let address = tracee.address();
-        if !sequence.contains(address) && address != sequence.end {
-            assert!(tracee.run_to_marker());
-            return false;
-        }
-        if address == sequence.end {
+        Stand::AtEnd(sequence) => {
             // Past the committing store: interrupted here, it must not start again.
             disturb(tracee, sequence, disturbance);
-            return false;
+            false
+        }
+        Stand::Left => {
+            assert!(tracee.run_to_marker());
+            false
         }
     }
-    disturb(tracee, sequence, disturbance);
-    true
 }
 
 fn disturb(tracee: &Tracee, sequence: Sequence, disturbance: Disturbance) {
@@ -558,7 +527,7 @@ fn sequences_survive_an_interruption_at_each_instruction() {
         crate::support::skipped("this process has no restartable sequences to interrupt");
         return;
     }
-    SHARED.store(std::ptr::from_ref(Shared::new()).cast_mut(), Ordering::Release);
+    SHARED.store(std::ptr::from_ref(shared_memory::<Shared>()).cast_mut(), Ordering::Release);
     let cpus = allowed_cpus();
     shared().home.store(cpus[0] as u32, Ordering::Relaxed);
     shared().away.store(cpus[cpus.len() - 1] as u32, Ordering::Relaxed);

@@ -13,3 +13,6 @@ mod surroundings;
 mod threads;
 #[cfg(all(target_arch = "x86_64", not(quarry_no_rseq)))]
 mod tracer;
+#[cfg(all(target_arch = "x86_64", not(quarry_no_rseq)))]
+mod walk;
+mod walks;

@@ -36,6 +36,35 @@ impl Sequence {
     }
 }
 
+/// Where a child stands that was led into a sequence.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stand {
+    /// In front of an instruction of it.
+    Inside(Sequence),
+    /// Behind its last instruction.
+    AtEnd(Sequence),
+    /// It has left the sequence on another way.
+    Left,
+}
+
+/// A fresh `T` that this process and its children share.
+pub(crate) fn shared_memory<T: Default + Sync>() -> &'static T {
+    // SAFETY: a fresh mapping of enough bytes, aligned to a page; never unmapped.
+    unsafe {
+        let memory = libc::mmap(
+            std::ptr::null_mut(),
+            size_of::<T>(),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        assert_ne!(memory, libc::MAP_FAILED);
+        memory.cast::<T>().write(T::default());
+        &*memory.cast::<T>()
+    }
+}
+
 /// A child that is traced, and stopped whenever this is not waiting for it.
 pub(crate) struct Tracee {
     thread: libc::pid_t,
@@ -168,6 +197,35 @@ impl Tracee {
             abort: self.word(descriptor + 24),
         };
         (self.address() == start).then_some(sequence)
+    }
+
+    /// Steps to the next sequence and `index` instructions into it, and leaves it disarmed.
+    /// `arming` is the address of the instruction that arms the sequence, once it is known.
+    pub(crate) fn step_into(&self, arming: &mut Option<u64>, index: usize) -> Stand {
+        self.disarm();
+        if let Some(address) = *arming {
+            self.run_to(address);
+        }
+        let sequence = loop {
+            let address = self.address();
+            self.step();
+            if let Some(sequence) = self.armed_here() {
+                *arming = Some(address);
+                break sequence;
+            }
+        };
+        self.disarm();
+        for _ in 0..index {
+            self.step();
+            let address = self.address();
+            if address == sequence.end {
+                return Stand::AtEnd(sequence);
+            }
+            if !sequence.contains(address) {
+                return Stand::Left;
+            }
+        }
+        Stand::Inside(sequence)
     }
 
     /// Returns whether the child has ended, without waiting for it.

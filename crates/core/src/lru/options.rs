@@ -1,0 +1,28 @@
+//! The choices of the LRU lists.
+
+use super::registry::LruPolicy;
+
+/// Sizes of the per-CPU add batches that tables compare: Linux up to 4.15 (`PAGEVEC_SIZE`), from
+/// 6.10 on, and four times the first (document 004).
+pub const ADD_BATCHES: [usize; 3] = [14, 31, 56];
+
+/// Most pages that an add batch can hold.
+pub const MOST_ADD_BATCH: usize = 56;
+
+/// How the LRU lists are set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LruOptions {
+    /// How the lists are locked.
+    pub policy: LruPolicy,
+    /// Pages of a full add batch: 1 to [`MOST_ADD_BATCH`], one of [`ADD_BATCHES`] in tables. Under
+    /// `batched` and `splice` it is also the size of a closed batch of a list.
+    pub add_batch: usize,
+    /// True if the locks count what they cost. Without it they read no clock and store nothing.
+    pub counts: bool,
+}
+
+impl Default for LruOptions {
+    fn default() -> Self {
+        Self { policy: LruPolicy::Single, add_batch: 31, counts: true }
+    }
+}

@@ -1,0 +1,136 @@
+//! Dirty pages, and those that are being written. The state word says what a page is; the tags of
+//! the index follow it under the lock of the mapping, so that writeback finds pages in order.
+//!
+//! Equations, while nobody is at work: a page has the tag `Dirty` iff it is live and `DIRTY`, and
+//! the tag `Writeback` iff it is live and in `WRITEBACK`.
+
+use super::cache::PageCacheRef;
+use super::counters::Event;
+use super::host::Host;
+use super::index::Tag;
+use super::mapping::{LockedMapping, MappingId};
+use crate::lru::{PageNo, State};
+use quarry_sys::primitive::Ordering::Relaxed;
+
+impl<'a, H: Host> PageCacheRef<'a, H> {
+    /// Locks the mapping of a page that the caller pins; `None` where it has left its mapping.
+    pub(super) fn lock_of(self, page: PageNo) -> Option<(LockedMapping<'a>, u64)> {
+        let tables = self.tables;
+        let descriptor = tables.pages.at(page);
+        let mapping = tables.mappings.numbered(descriptor.mapping.load(Relaxed))?;
+        let tree = mapping.index.lock(&tables.nodes);
+        // A page never changes its mapping while it is live.
+        let is_live = descriptor.state.load().has(State::LIVE);
+        let index = descriptor.index.load(Relaxed);
+        is_live.then_some((LockedMapping { mapping, tree }, index))
+    }
+
+    /// Marks a page as newer than its backing. The caller pins it. Returns whether it was clean.
+    #[inline]
+    pub fn mark_dirty(self, page: PageNo) -> bool {
+        if self.state(page).has(State::DIRTY) {
+            return false;
+        }
+        self.mark_dirty_slow(page)
+    }
+
+    #[inline(never)]
+    fn mark_dirty_slow(self, page: PageNo) -> bool {
+        let Some((mut locked, index)) = self.lock_of(page) else { return false };
+        // Under the lock, so that a removal counts what it finds.
+        if self.tables.pages.at(page).state.set(State::DIRTY).has(State::DIRTY) {
+            return false;
+        }
+        locked.tree.set_tag(index, Tag::Dirty);
+        drop(locked);
+        self.tables.counters.add(self.host.slot(), Event::Dirtied, 1);
+        true
+    }
+
+    /// Marks a dirty page as clean without writing it: its owner has written it elsewhere. The
+    /// caller pins it. Returns whether it was dirty.
+    pub fn mark_clean(self, page: PageNo) -> bool {
+        let Some((mut locked, index)) = self.lock_of(page) else { return false };
+        let was_dirty = self.tables.pages.at(page).state.clear(State::DIRTY).has(State::DIRTY);
+        if was_dirty {
+            locked.tree.clear_tag(index, Tag::Dirty);
+            drop(locked);
+            self.tables.counters.add(self.host.slot(), Event::Cleaned, 1);
+        }
+        was_dirty
+    }
+
+    /// Pins up to `out.len()` dirty pages of a mapping from `from` on, in order; returns how many.
+    /// O(pages), in one hold of the mapping's lock.
+    pub fn dirty_pages(self, mapping: MappingId, from: u64, out: &mut [PageNo]) -> usize {
+        self.tagged(mapping, from, Tag::Dirty, out)
+    }
+
+    /// The same of pages that are being written.
+    pub fn pages_in_writeback(self, mapping: MappingId, from: u64, out: &mut [PageNo]) -> usize {
+        self.tagged(mapping, from, Tag::Writeback, out)
+    }
+
+    fn tagged(self, mapping: MappingId, from: u64, tag: Tag, out: &mut [PageNo]) -> usize {
+        let tables = self.tables;
+        let Some(mut locked) = tables.mappings.lock(&tables.nodes, mapping) else { return 0 };
+        let (mut from, mut count) = (from, 0);
+        while count < out.len() {
+            let Some((index, page)) = locked.tree.next_tagged(from, tag) else { break };
+            if tables.pages.at(page).state.try_pin_unused() {
+                out[count] = page;
+                count += 1;
+            }
+            from = index + 1;
+        }
+        count
+    }
+
+    /// Begins to write a dirty page: it counts as clean, and as being written. Returns false where
+    /// it is clean, gone, or being written already. The caller pins and latches it, and ends with
+    /// [`end_writeback`](Self::end_writeback); it may give the latch up before.
+    pub fn begin_writeback(self, page: PageNo) -> bool {
+        let Some((mut locked, index)) = self.lock_of(page) else { return false };
+        let state = &self.tables.pages.at(page).state;
+        let now = state.load();
+        if !now.has(State::DIRTY) || now.has(State::WRITEBACK) {
+            return false;
+        }
+        // The caller's latch keeps others from changing the bytes; only it begins to write.
+        state.set(State::WRITEBACK);
+        state.clear(State::DIRTY | State::ERROR);
+        locked.tree.clear_tag(index, Tag::Dirty);
+        locked.tree.set_tag(index, Tag::Writeback);
+        drop(locked);
+        self.tables.counters.add(self.host.slot(), Event::Cleaned, 1);
+        self.tables.counters.add(self.host.slot(), Event::WritebackBegun, 1);
+        true
+    }
+
+    /// Ends the writing of a page; where it `failed` the page is dirty again and has `ERROR`. The
+    /// caller pins it.
+    pub fn end_writeback(self, page: PageNo, failed: bool) {
+        let (counters, slot) = (&self.tables.counters, self.host.slot());
+        if failed {
+            self.tables.pages.at(page).state.set(State::ERROR);
+            self.mark_dirty(page);
+        } else {
+            counters.add(slot, Event::PagedOut, self.bytes(page) as u64 >> 10);
+        }
+        let locked = self.lock_of(page);
+        let state = &self.tables.pages.at(page).state;
+        let before = state.clear(State::WRITEBACK | State::WAITERS);
+        if let Some((mut locked, index)) = locked {
+            locked.tree.clear_tag(index, Tag::Writeback);
+        }
+        counters.add(slot, Event::WritebackEnded, 1);
+        self.tables.waits.wake(page, before);
+    }
+
+    /// Waits until a page that the caller pins is not being written.
+    pub fn wait_writeback(self, page: PageNo) {
+        if self.state(page).has(State::WRITEBACK) {
+            self.wait_while(page, |now| now.has(State::WRITEBACK));
+        }
+    }
+}

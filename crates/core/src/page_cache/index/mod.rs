@@ -1,0 +1,44 @@
+//! The index of a mapping: a radix tree from the numbers of pages to cached pages and to shadow
+//! entries of evicted ones. Walks read it without a lock.
+//!
+//! A tree has one lock, which holds the mapping's own data as well. What the trees of a page cache
+//! share, the nodes that wait until no walk is in them and the lists of nodes that hold shadow
+//! entries only, is in [`IndexNodes`].
+//!
+//! ```text
+//! let mut preload = Preload::new(host, &nodes.grace);
+//! loop {
+//!     match index.lock(&nodes).insert(at, Entry::Page(page), &mut preload) {
+//!         Err(InsertError::Nodes(count)) if preload.fill(count) => continue,   // the lock is free
+//!         ..
+//!     }
+//! }
+//! ```
+//!
+//! Order of the files, each using only those before it: `entry`, `node`, `grace`, `preload`;
+//! `shadow_nodes`, `nodes`, `tree`; `iterate`, `batch`, `shrinker`, `validate`.
+
+mod batch;
+mod entry;
+mod grace;
+mod iterate;
+mod node;
+mod nodes;
+mod preload;
+mod shadow_nodes;
+mod shrinker;
+mod tree;
+mod validate;
+
+pub use batch::BATCH;
+pub use entry::{Entry, SHADOW_BITS, Tag};
+pub use grace::{GRACE_BATCH, Grace, GraceStats};
+pub use node::{NODE_ALIGN, NODE_BYTES, NODE_SLOTS};
+pub use nodes::IndexNodes;
+pub use preload::Preload;
+pub use shadow_nodes::PAGES_PER_SHADOW_NODE_SHIFT;
+pub use shrinker::ShadowScan;
+pub use tree::{INDEX_LIMIT, Index, IndexCounts, InsertError, LockedIndex, MOST_NODES_PER_INSERT};
+
+#[cfg(test)]
+mod tests;

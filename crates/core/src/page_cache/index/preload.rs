@@ -1,0 +1,56 @@
+//! Nodes that are taken before the lock of an index is.
+
+use super::grace::Grace;
+use super::node::{Chain, NodeRef};
+use crate::page_cache::host::NodeHost;
+
+/// Nodes for the next insertions, taken while no lock of an index is held, because a request for
+/// memory may reclaim and reclaim needs those locks (`radix_tree_preload`, Linux 4.15). They go
+/// back when it is dropped.
+pub struct Preload<'a, H: NodeHost> {
+    host: &'a H,
+    grace: &'a Grace,
+    pub(super) nodes: Chain,
+}
+
+impl<'a, H: NodeHost> Preload<'a, H> {
+    /// Nothing is taken yet. `grace` has the nodes that left an index.
+    pub const fn new(host: &'a H, grace: &'a Grace) -> Self {
+        Self { host, grace, nodes: Chain::new() }
+    }
+
+    /// Takes nodes until there are `count`. Returns false where there is no memory for them. The
+    /// caller holds no lock of an index. O(count).
+    pub fn fill(&mut self, count: usize) -> bool {
+        while self.nodes.len() < count {
+            let Some(node) = self.grace.recycle().or_else(|| self.take()) else { return false };
+            self.nodes.push(node);
+        }
+        true
+    }
+
+    /// Number of nodes at hand.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Returns whether there is no node at hand.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.len() == 0
+    }
+
+    fn take(&self) -> Option<NodeRef> {
+        let object = self.host.alloc_node()?;
+        // SAFETY: the host gave the object, of the size and alignment of a node, to the caller.
+        Some(unsafe { NodeRef::make(object, self.host.node_of(object)) })
+    }
+}
+
+impl<H: NodeHost> Drop for Preload<'_, H> {
+    fn drop(&mut self) {
+        // A recycled node may still have walks in it.
+        self.grace.defer(&mut self.nodes);
+    }
+}

@@ -1,0 +1,90 @@
+//! Invalidation: pages of a range leave their mapping where nobody uses them.
+
+use super::cache::PageCacheRef;
+use super::counters::Event;
+use super::host::Host;
+use super::index::{BATCH, Entry, GRACE_BATCH};
+use super::mapping::MappingId;
+use super::outcome::{Invalidate, Invalidated};
+use crate::lru::{PageNo, State};
+use core::ops::Range;
+
+impl<H: Host> PageCacheRef<'_, H> {
+    /// Drops pages of a range that nobody pins, latches or writes; shadow entries go too. Waits for
+    /// nothing. O(pages); the lock of the mapping is held for 14 at a time.
+    pub fn invalidate(
+        self,
+        mapping: MappingId,
+        range: Range<u64>,
+        which: Invalidate,
+    ) -> Invalidated {
+        if range.is_empty() {
+            return Invalidated::default();
+        }
+        // Pages that wait in add batches are pinned by these.
+        self.drain_batches();
+        let mut done = Invalidated::default();
+        let mut next = Some(range.start);
+        while let Some(from) = next.filter(|from| *from < range.end) {
+            next = self.invalidate_batch(mapping, from..range.end, which, &mut done);
+        }
+        self.tables.nodes.grace.release(self.host, GRACE_BATCH);
+        let (counters, slot) = (&self.tables.counters, self.host.slot());
+        counters.add(slot, Event::Truncated, done.dropped);
+        counters.add(slot, Event::InvalidationBusy, done.busy);
+        done
+    }
+
+    /// Puts pages that wait in the add batches of all CPUs on their lists.
+    pub(super) fn drain_batches(self) {
+        let mut releases = self.releases();
+        self.tables.lru.drain_all(&self.tables.pages, &mut |page| releases.push(page));
+    }
+
+    fn invalidate_batch(
+        self,
+        mapping: MappingId,
+        range: Range<u64>,
+        which: Invalidate,
+        done: &mut Invalidated,
+    ) -> Option<u64> {
+        let dirty = if which == Invalidate::CleanOnly { State::DIRTY } else { 0 };
+        let busy = State::PINS | State::SHARED | State::EXCLUSIVE | State::WRITEBACK | dirty;
+        let mut found = [(0, Entry::Empty); BATCH];
+        let mut taken = [(0, PageNo(0), State::default()); BATCH];
+        let (mut count_taken, tables) = (0, self.tables);
+        tables.counters.add(self.host.slot(), Event::IndexHolds, 1);
+        let mut locked = tables.mappings.lock(&tables.nodes, mapping)?;
+        let count = locked.tree.entries(range.start..=range.end - 1, &mut found);
+        for (index, entry) in &found[..count] {
+            let Entry::Page(page) = entry else {
+                locked.tree.clear_shadows(&[*index]);
+                continue;
+            };
+            match tables.pages.at(*page).state.take_out(busy, State::PIN) {
+                Ok(before) => {
+                    taken[count_taken] = (*index, *page, before);
+                    count_taken += 1;
+                }
+                Err(_) => done.busy += 1,
+            }
+        }
+        let taken = &taken[..count_taken];
+        let mut removed = [(0, PageNo(0)); BATCH];
+        for (place, (index, page, _)) in removed.iter_mut().zip(taken) {
+            *place = (*index, *page);
+        }
+        locked.tree.remove_batch(&removed[..count_taken]);
+        locked.publish();
+        drop(locked);
+        done.dropped += count_taken as u64;
+        let mut releases = self.releases();
+        for (_, page, before) in taken {
+            self.note_removed(*before);
+            if self.leave_to(*page) {
+                releases.push(*page);
+            }
+        }
+        found[..count].last().map(|last| last.0 + 1)
+    }
+}

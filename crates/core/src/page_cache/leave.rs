@@ -1,0 +1,154 @@
+//! Single pages that leave their mapping: removal, discard, and the page that makes way for
+//! another one's new index.
+
+use super::cache::PageCacheRef;
+use super::counters::Event;
+use super::host::Host;
+use super::index::{Entry, InsertError, Preload, Tag};
+use super::mapping::{LockedMapping, MappingId};
+use super::outcome::RekeyError;
+use crate::lru::{PageNo, State};
+use quarry_sys::primitive::Ordering::Relaxed;
+
+impl<H: Host> PageCacheRef<'_, H> {
+    /// Counts a page that was taken out of its index; `before` is its state then.
+    pub(super) fn note_removed(self, before: State) {
+        let (counters, slot) = (&self.tables.counters, self.host.slot());
+        counters.add(slot, Event::Removed, 1);
+        if before.has(State::DIRTY) {
+            counters.add(slot, Event::Cleaned, 1);
+        }
+        if before.has(State::UNEVICTABLE) {
+            counters.add(slot, Event::UnevictableRemoved, 1);
+        }
+    }
+
+    /// Gives the latch and the pin of a page up that was taken out, and releases it if that was the
+    /// last pin.
+    pub(super) fn leave(self, page: PageNo) {
+        if self.leave_to(page) {
+            self.release_one(page);
+        }
+    }
+
+    /// As [`leave`](Self::leave); returns whether the caller is to release the page.
+    #[inline]
+    pub(super) fn leave_to(self, page: PageNo) -> bool {
+        let before = self.tables.pages.at(page).state.leave();
+        let is_last = before.pins() == 1;
+        if !is_last {
+            self.tables.waits.wake(page, before);
+        }
+        is_last
+    }
+
+    /// Takes a page, which the caller pins and latches for writing, out of its index; it keeps pin
+    /// and latch. Returns whether the page was in an index.
+    pub(super) fn remove_latched(self, page: PageNo) -> bool {
+        let Some((mut locked, index)) = self.lock_of(page) else { return false };
+        let Ok(before) = self.tables.pages.at(page).state.take_out(0, 0) else { return false };
+        locked.tree.remove(index);
+        locked.publish();
+        drop(locked);
+        self.note_removed(before);
+        true
+    }
+
+    /// Takes a page that the caller pins out of its index; waits for its latch and for writeback.
+    /// The caller keeps its pin. Returns whether the page was in an index.
+    pub(super) fn remove_waiting(self, page: PageNo) -> bool {
+        self.latch_exclusive(page);
+        self.wait_writeback(page);
+        let was_there = self.remove_latched(page);
+        self.unlatch_exclusive(page);
+        was_there
+    }
+
+    /// Drops the page at an index whatever it holds; one that is pinned is freed when its last pin
+    /// goes. Returns whether there was one. Waits for its latch and for writeback.
+    pub fn discard(self, mapping: MappingId, index: u64) -> bool {
+        let Some((page, _)) = self.pin_locked(mapping, index) else { return false };
+        let was_there = self.remove_waiting(page);
+        self.unpin(page);
+        was_there
+    }
+
+    /// Gives a page that the caller pins another index, and discards the page that was there. The
+    /// caller sees to it that nobody else changes the key of the page at the same time.
+    ///
+    /// # Errors
+    /// Where the page keeps its index.
+    pub fn rekey(self, page: PageNo, new: u64) -> Result<(), RekeyError> {
+        let mut preload = Preload::new(self.host, &self.tables.nodes.grace);
+        let mut may_reclaim = true;
+        loop {
+            let (mut locked, old) = self.lock_of(page).ok_or(RekeyError::Gone)?;
+            if old == new {
+                return Ok(());
+            }
+            match self.enter(&mut locked, page, new, &mut preload) {
+                Ok(other) => {
+                    locked.tree.remove(old);
+                    self.retag(&mut locked, page, new);
+                    locked.publish();
+                    drop(locked);
+                    if let Some((other, before)) = other {
+                        self.note_removed(before);
+                        self.leave(other);
+                    }
+                    return Ok(());
+                }
+                Err(None) => return Err(RekeyError::Busy),
+                Err(Some(count)) => {
+                    drop(locked);
+                    while !preload.fill(count) {
+                        if !core::mem::take(&mut may_reclaim) || !self.host.make_room(1) {
+                            return Err(RekeyError::Full);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts a page in a second place of its index. Returns the page that was there, taken out,
+    /// latched and pinned, with its state before.
+    ///
+    /// # Errors
+    /// The nodes that are missing; or none of them, where the page that is there is latched or
+    /// being written.
+    fn enter(
+        self,
+        locked: &mut LockedMapping<'_>,
+        page: PageNo,
+        new: u64,
+        preload: &mut Preload<'_, H>,
+    ) -> Result<Option<(PageNo, State)>, Option<usize>> {
+        match locked.tree.insert(new, Entry::Page(page), preload) {
+            Ok(_) => Ok(None),
+            Err(InsertError::Nodes(count)) => Err(Some(count)),
+            Err(InsertError::Present(other)) => {
+                let busy = State::EXCLUSIVE | State::SHARED | State::WRITEBACK;
+                let state = &self.tables.pages.at(other).state;
+                let before = state.take_out(busy, State::PIN).map_err(|_| None)?;
+                locked.tree.replace(new, Entry::Page(page));
+                Ok(Some((other, before)))
+            }
+        }
+    }
+
+    /// Makes the tags and the key of a page those of its new place.
+    fn retag(self, locked: &mut LockedMapping<'_>, page: PageNo, new: u64) {
+        let descriptor = self.tables.pages.at(page);
+        let state = descriptor.state.load();
+        let tags = [(Tag::Dirty, State::DIRTY), (Tag::Writeback, State::WRITEBACK)];
+        for (tag, flag) in tags {
+            if state.has(flag) {
+                locked.tree.set_tag(new, tag);
+            } else {
+                locked.tree.clear_tag(new, tag);
+            }
+        }
+        descriptor.index.store(new, Relaxed);
+    }
+}

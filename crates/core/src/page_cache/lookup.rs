@@ -1,0 +1,98 @@
+//! Finding a page: without a lock where the thread can walk an index, else under the lock of the
+//! mapping.
+//!
+//! A hit is a walk, one compare-and-swap that pins the page and marks it as used, and a look at its
+//! key. The page that the walk has found may have been freed and used again before it was pinned;
+//! then the key is another one, or the generation of the mapping is.
+
+use super::cache::PageCacheRef;
+use super::counters::Event;
+use super::host::Host;
+use super::mapping::{Mapping, MappingId};
+use super::release::Releases;
+use crate::lru::{PageNo, State};
+use quarry_sys::primitive::Ordering::Relaxed;
+
+impl<'a, H: Host> PageCacheRef<'a, H> {
+    /// Pins the page at `index` if it is there and up to date. O(height of the index); never waits
+    /// for a fill, and never allocates.
+    #[inline]
+    pub fn get(self, mapping: MappingId, index: u64) -> Option<PageNo> {
+        if let Some(found) = self.tables.mappings.numbered(mapping.number)
+            && let Some(page) = found.index.walk(self.host, index)
+            && self.pin_as(page, found, mapping, index)
+        {
+            return Some(page);
+        }
+        self.get_slow(mapping, index)
+    }
+
+    /// Pins a page if it is up to date and has this key.
+    #[inline(always)]
+    pub(super) fn pin_as(
+        self,
+        page: PageNo,
+        found: &Mapping,
+        mapping: MappingId,
+        index: u64,
+    ) -> bool {
+        let descriptor = self.tables.pages.at(page);
+        if descriptor.state.try_pin(State::LIVE | State::UPTODATE).is_none() {
+            return false;
+        }
+        // A pinned page keeps its mapping; so if the generation is right now, it was all the time.
+        let is_right = descriptor.mapping.load(Relaxed) == mapping.number
+            && descriptor.index.load(Relaxed) == index
+            && found.generation() == mapping.generation;
+        if !is_right {
+            self.unpin_wrong(page);
+        }
+        is_right
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unpin_wrong(self, page: PageNo) {
+        self.unpin(page);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn get_slow(self, mapping: MappingId, index: u64) -> Option<PageNo> {
+        let (page, state) = self.pin_locked(mapping, index)?;
+        if state.has(State::UPTODATE) {
+            return Some(page);
+        }
+        self.unpin(page);
+        None
+    }
+
+    /// Pins the page at `index`, up to date or not, under the lock of the mapping.
+    pub(super) fn pin_locked(self, mapping: MappingId, index: u64) -> Option<(PageNo, State)> {
+        let tables = self.tables;
+        tables.counters.add(self.host.slot(), Event::SlowLookups, 1);
+        let mut locked = tables.mappings.lock(&tables.nodes, mapping)?;
+        let page = locked.tree.get(index).page()?;
+        // What an index names is live as long as its lock is held.
+        Some((page, tables.pages.at(page).state.try_pin(State::LIVE)?))
+    }
+
+    /// Gives a pin up; frees the page where that was the last one and no mapping has it.
+    #[inline]
+    pub fn unpin(self, page: PageNo) {
+        if self.tables.pages.at(page).state.unpin() {
+            self.release_one(page);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn release_one(self, page: PageNo) {
+        self.release(&[page]);
+    }
+
+    /// Pages that are to be released.
+    pub(super) fn releases(self) -> Releases<'a, H> {
+        Releases::new(self)
+    }
+}

@@ -1,0 +1,244 @@
+//! The scan: pages from the tails of the LRU lists, of which some are evicted
+//! (`shrink_inactive_list` and `shrink_active_list`, Linux 6.12).
+//!
+//! | found at the tail of the inactive list | what becomes of it |
+//! |---|---|
+//! | used since the last scan | the active list: this is its second use, the first one filled it |
+//! | dirty, or being written | the active list, and counted: writeback is to be woken |
+//! | pinned, latched, or its mapping is locked | back to the front |
+//! | clean and idle | evicted: a shadow entry takes its place |
+//!
+//! The active list gives pages to the inactive one while that is low. A page that was used since
+//! the last scan stays active for another round, without its mark.
+
+use super::cache::PageCacheRef;
+use super::counters::Event;
+use super::host::Host;
+use super::index::Entry;
+use super::mapping::LockedMapping;
+use super::outcome::{ScanFor, ScanRequest, Scanned};
+use super::release::Releases;
+use crate::frame::{FRAME_SHIFT, NodeId};
+use crate::lru::{ListKind, PageNo, Sizes, State};
+use crate::zone::GroupId;
+use quarry_sys::clock::monotonic_ns;
+use quarry_sys::primitive::Ordering::Relaxed;
+
+/// Pages that a scan isolates at a time (`SWAP_CLUSTER_MAX`, Linux 6.12).
+const CLUSTER: usize = 32;
+
+/// Returns whether the inactive list is too short beside the active one (`inactive_is_low`, Linux
+/// 6.12): the active one may be `int_sqrt(10 * GiB)` times as long, at least once.
+fn inactive_is_low(sizes: Sizes) -> bool {
+    let gib = (sizes.inactive + sizes.active) >> (30 - FRAME_SHIFT);
+    let ratio = if gib > 0 { (10 * gib).isqrt() } else { 1 };
+    sizes.inactive * ratio < sizes.active
+}
+
+/// Isolated pages and where they go back to.
+struct Isolated {
+    count: usize,
+    pages: [(PageNo, bool); CLUSTER],
+}
+
+impl Isolated {
+    fn push(&mut self, page: PageNo, active: bool) {
+        self.pages[self.count] = (page, active);
+        self.count += 1;
+    }
+}
+
+/// What becomes of a page.
+enum Fate {
+    Evicted,
+    Active,
+    Inactive,
+}
+
+impl<'a, H: Host> PageCacheRef<'a, H> {
+    /// Looks at the inactive list of a node from its tail, evicts pages that are clean, unused and
+    /// unreferenced, activates referenced ones, and keeps the lists balanced. Takes locks of
+    /// mappings only where they are free; for a direct reclaim also those of the lists.
+    /// O(pages looked at).
+    pub fn reclaim(self, node: NodeId, request: &ScanRequest) -> Scanned {
+        let mut done = Scanned::default();
+        while done.freed < request.most as u64 && done.scanned < request.most_scanned as u64 {
+            if inactive_is_low(self.tables.lru.sizes(node)) {
+                self.shrink_active(node, request.who);
+            }
+            let left = request.most_scanned - done.scanned as usize;
+            let wanted = CLUSTER.min(left).min(request.most - done.freed as usize);
+            if self.shrink_inactive(node, request.who, wanted, &mut done) == 0
+                || request.until_ns != u64::MAX && monotonic_ns() >= request.until_ns
+            {
+                break;
+            }
+        }
+        let slot = self.host.slot();
+        let (scanned, stolen) = match request.who {
+            ScanFor::Direct => (Event::ScannedDirect, Event::StolenDirect),
+            ScanFor::Background => (Event::ScannedBackground, Event::StolenBackground),
+        };
+        self.tables.counters.add(slot, scanned, done.scanned);
+        self.tables.counters.add(slot, stolen, done.freed);
+        done
+    }
+
+    fn isolate(self, node: NodeId, who: ScanFor, from: ListKind, out: &mut [PageNo]) -> usize {
+        let (lru, pages) = (&self.tables.lru, &self.tables.pages);
+        match who {
+            ScanFor::Direct => lru.try_isolate(pages, node, from, out),
+            ScanFor::Background => lru.isolate(pages, node, from, out),
+        }
+    }
+
+    /// Puts isolated pages back; those that nobody has any more are released.
+    fn put_back(self, isolated: &Isolated, releases: &mut Releases<'a, H>) {
+        let (tables, slot) = (self.tables, self.host.slot());
+        let pages = &isolated.pages[..isolated.count];
+        tables.lru.put_back(&tables.pages, slot, pages, &mut |page| releases.push(page));
+    }
+
+    /// Moves pages from the active to the inactive list, but for those that were used.
+    fn shrink_active(self, node: NodeId, who: ScanFor) {
+        let mut found = [PageNo(0); CLUSTER];
+        let count = self.isolate(node, who, ListKind::Active, &mut found);
+        let mut isolated = Isolated { count: 0, pages: [(PageNo(0), false); CLUSTER] };
+        let mut rotated = 0;
+        for page in &found[..count] {
+            let state = &self.tables.pages.at(*page).state;
+            let was_used = state.load().has(State::REFERENCED);
+            if was_used {
+                state.clear(State::REFERENCED);
+                rotated += 1;
+            } else {
+                state.set(State::WORKINGSET);
+            }
+            isolated.push(*page, was_used);
+        }
+        let slot = self.host.slot();
+        self.tables.counters.add(slot, Event::Rotated, rotated);
+        self.tables.counters.add(slot, Event::Deactivated, count as u64 - rotated);
+        self.put_back(&isolated, &mut self.releases());
+    }
+
+    /// Looks at up to `most` pages of the inactive list; returns at how many.
+    fn shrink_inactive(self, node: NodeId, who: ScanFor, most: usize, done: &mut Scanned) -> usize {
+        let mut found = [PageNo(0); CLUSTER];
+        let count = self.isolate(node, who, ListKind::Inactive, &mut found[..most]);
+        let mut isolated = Isolated { count: 0, pages: [(PageNo(0), false); CLUSTER] };
+        let (mut evicted, mut evicted_count) = ([PageNo(0); CLUSTER], 0);
+        let mut activated = 0;
+        let mut locked = None;
+        for page in &found[..count] {
+            match self.fate(node, *page, &mut locked, done) {
+                Fate::Evicted => {
+                    evicted[evicted_count] = *page;
+                    evicted_count += 1;
+                }
+                Fate::Active => {
+                    activated += 1;
+                    isolated.push(*page, true);
+                }
+                Fate::Inactive => isolated.push(*page, false),
+            }
+        }
+        drop(locked);
+        done.scanned += count as u64;
+        done.freed += evicted_count as u64;
+        let (counters, slot) = (&self.tables.counters, self.host.slot());
+        counters.add(slot, Event::Removed, evicted_count as u64);
+        counters.add(slot, Event::Activated, activated);
+        counters.add(slot, Event::Rotated, isolated.count as u64 - activated);
+        self.tables.clocks.at(usize::from(node.0)).activated(activated);
+        let mut releases = self.releases();
+        evicted[..evicted_count].iter().for_each(|page| releases.push(*page));
+        self.put_back(&isolated, &mut releases);
+        count
+    }
+
+    /// Decides on an isolated page, which the scan has pinned. `locked` is the mapping of the page
+    /// before, whose lock serves the next pages too.
+    fn fate(
+        self,
+        node: NodeId,
+        page: PageNo,
+        locked: &mut Option<(u32, LockedMapping<'a>)>,
+        done: &mut Scanned,
+    ) -> Fate {
+        let descriptor = self.tables.pages.at(page);
+        let now = descriptor.state.load();
+        if now.has(State::REFERENCED) {
+            descriptor.state.clear(State::REFERENCED);
+            return Fate::Active;
+        }
+        if now.has(State::DIRTY) || now.has(State::WRITEBACK) {
+            done.dirty += 1;
+            self.tables.counters.add(self.host.slot(), Event::FoundDirty, 1);
+            return Fate::Active;
+        }
+        if now.pins() > 1 || !now.has(State::LIVE | State::UPTODATE) {
+            return Fate::Inactive;
+        }
+        let group = GroupId(descriptor.group.load(Relaxed));
+        if group != GroupId::ROOT && self.host.groups().at(group).is_protected() {
+            return Fate::Inactive;
+        }
+        match self.evict(node, page, locked) {
+            true => Fate::Evicted,
+            false => Fate::Inactive,
+        }
+    }
+
+    /// Evicts a page that the scan alone pins, if it still is so under the lock of its mapping. The
+    /// caller owns it then.
+    fn evict(
+        self,
+        node: NodeId,
+        page: PageNo,
+        locked: &mut Option<(u32, LockedMapping<'a>)>,
+    ) -> bool {
+        let tables = self.tables;
+        let descriptor = tables.pages.at(page);
+        let number = descriptor.mapping.load(Relaxed);
+        if locked.as_ref().is_none_or(|(held, _)| *held != number) {
+            // One lock at a time.
+            *locked = None;
+            let Some(mapping) = tables.mappings.numbered(number) else { return false };
+            let Some(tree) = mapping.index.try_lock(&tables.nodes) else {
+                tables.counters.add(self.host.slot(), Event::MappingBusy, 1);
+                return false;
+            };
+            *locked = Some((number, LockedMapping { mapping, tree }));
+        }
+        let Some((_, held)) = locked else { return false };
+        // Live pages keep their mapping; and their index, as long as its lock is held.
+        if descriptor.mapping.load(Relaxed) != number || !descriptor.state.try_evict() {
+            return false;
+        }
+        let is_workingset = descriptor.state.load().has(State::WORKINGSET);
+        let group = descriptor.group.load(Relaxed);
+        let shadow = self.tables.clocks.at(usize::from(node.0)).evicted(
+            tables.buckets,
+            node,
+            group,
+            is_workingset,
+        );
+        held.tree.replace(descriptor.index.load(Relaxed), Entry::Shadow(shadow));
+        held.publish();
+        true
+    }
+
+    /// Frees the oldest nodes that hold shadow entries only, as far as there are more than the
+    /// cached pages of a node of memory justify. Returns how many.
+    pub fn shrink_shadows(self, node: NodeId, most: usize) -> usize {
+        let tables = self.tables;
+        let Sizes { active, inactive } = tables.lru.sizes(node);
+        let excess = tables.nodes.count_shadow_nodes(node, active + inactive);
+        let most = most.min(excess as usize);
+        let find = |number: u32| tables.mappings.numbered(number).map(|mapping| &mapping.index);
+        let freed = tables.nodes.scan_shadow_nodes(node, most, &find).freed;
+        tables.nodes.grace.release(self.host, super::index::GRACE_BATCH);
+        freed
+    }
+}

@@ -1,0 +1,232 @@
+//! Truncation: all pages from an index on leave their mapping, by the steps of document 001.
+//!
+//! | policy | lock of the index | shadow entries | add batch drained | memory |
+//! |---|---|---|---|---|
+//! | `vanilla` | once per page | once each | per 14 entries | page by page |
+//! | `jan` | once per 14 entries | once each | per 14 entries | page by page |
+//! | `oneirq` | once per 14 entries | once each | per 14 entries | one section per list |
+//! | `mel` | once per 14 entries | with the pages | once per truncation | one section per list |
+//!
+//! The first pass waits for nothing and leaves pages that are latched or being written. The second
+//! one waits for those (`truncate_inode_pages_range`, Linux 4.14 and 4.15). Pinned pages leave the
+//! mapping in either, and are freed when their last pin goes.
+
+use super::cache::PageCacheRef;
+use super::counters::Event;
+use super::host::Host;
+use super::index::{BATCH, Entry, GRACE_BATCH};
+use super::mapping::{LockedMapping, MappingId};
+use super::options::TruncationPolicy;
+use super::release::Releases;
+use crate::lru::{PageNo, State};
+
+/// Up to 14 pages that were taken out of the index: latched and pinned by the truncation.
+struct Taken {
+    count: usize,
+    pages: [PageNo; BATCH],
+}
+
+impl Taken {
+    const NONE: Self = Self { count: 0, pages: [PageNo(0); BATCH] };
+
+    fn push(&mut self, page: PageNo) {
+        self.pages[self.count] = page;
+        self.count += 1;
+    }
+
+    fn as_slice(&self) -> &[PageNo] {
+        &self.pages[..self.count]
+    }
+}
+
+/// One truncation under way.
+struct Truncation<'a, H: Host> {
+    cache: PageCacheRef<'a, H>,
+    mapping: MappingId,
+    policy: TruncationPolicy,
+    is_drained: bool,
+    dropped: u64,
+}
+
+/// What a page must not be in to be taken without waiting.
+const BUSY: u64 = State::EXCLUSIVE | State::SHARED | State::WRITEBACK;
+
+impl<H: Host> PageCacheRef<'_, H> {
+    /// Drops all pages from index `from` on, dirty ones too, and ends their holding; waits for
+    /// latches and for writeback, so the caller has no latch of such a page. Pages that are pinned
+    /// leave the mapping, and are freed when their last pin goes. Returns the pages dropped. By the
+    /// cache's [`TruncationPolicy`]. O(pages); the lock of the mapping is held for 14 at a time.
+    pub fn truncate(self, mapping: MappingId, from: u64) -> u64 {
+        let policy = self.tables.options.truncation;
+        let mut truncation =
+            Truncation { cache: self, mapping, policy, is_drained: false, dropped: 0 };
+        truncation.first_pass(from);
+        truncation.second_pass(from);
+        self.tables.nodes.grace.release(self.host, GRACE_BATCH);
+        self.tables.counters.add(self.host.slot(), Event::Truncated, truncation.dropped);
+        truncation.dropped
+    }
+}
+
+impl<'a, H: Host> Truncation<'a, H> {
+    fn lock(&self) -> Option<LockedMapping<'a>> {
+        let tables = self.cache.tables;
+        tables.counters.add(self.cache.host.slot(), Event::IndexHolds, 1);
+        let mapping = tables.mappings.get(self.mapping)?;
+        // A mapping that is being destroyed is truncated too.
+        Some(LockedMapping { mapping, tree: mapping.index.lock(&tables.nodes) })
+    }
+
+    fn first_pass(&mut self, from: u64) {
+        let mut next = Some(from);
+        while let Some(from) = next {
+            next = match self.policy {
+                TruncationPolicy::Vanilla => self.page_by_page(from),
+                _ => self.batch(from),
+            };
+        }
+    }
+
+    /// Looks at up to 14 entries and removes each in a hold of its own. Returns where to go on.
+    fn page_by_page(&mut self, from: u64) -> Option<u64> {
+        let mut found = [(0, Entry::Empty); BATCH];
+        let pages = &self.cache.tables.pages;
+        let mut locked = self.lock()?;
+        let count = locked.tree.entries(from..=u64::MAX, &mut found);
+        for (_, entry) in &found[..count] {
+            if let Entry::Page(page) = entry {
+                // The lock is let go of: the pin keeps the page meanwhile.
+                let is_pinned = pages.at(*page).state.try_pin_unused();
+                debug_assert!(is_pinned, "what an index names is live");
+            }
+        }
+        drop(locked);
+        let mut taken = Taken::NONE;
+        for (index, entry) in &found[..count] {
+            match entry {
+                Entry::Page(page) => match self.take_pinned(*index, *page) {
+                    true => taken.push(*page),
+                    false => self.cache.unpin(*page),
+                },
+                _ => self.clear_shadow(*index),
+            }
+        }
+        self.release(&taken);
+        found[..count].last().map(|last| last.0 + 1)
+    }
+
+    /// Takes a page out that the truncation has pinned, unless it is busy or gone.
+    fn take_pinned(&mut self, index: u64, page: PageNo) -> bool {
+        let Some(mut locked) = self.lock() else { return false };
+        if locked.tree.get(index) != Entry::Page(page) {
+            return false;
+        }
+        let Ok(before) = self.cache.tables.pages.at(page).state.take_out(BUSY, 0) else {
+            return false;
+        };
+        locked.tree.remove(index);
+        locked.publish();
+        drop(locked);
+        self.note(before);
+        true
+    }
+
+    fn note(&mut self, before: State) {
+        self.dropped += 1;
+        self.cache.note_removed(before);
+    }
+
+    fn clear_shadow(&self, index: u64) {
+        if let Some(mut locked) = self.lock() {
+            locked.tree.clear_shadows(&[index]);
+        }
+    }
+
+    /// Removes up to 14 entries in one hold. Returns where to go on.
+    fn batch(&mut self, from: u64) -> Option<u64> {
+        let mut found = [(0, Entry::Empty); BATCH];
+        let (mut taken, mut states) = (Taken::NONE, [State::default(); BATCH]);
+        let (mut removed, mut shadows) = ([(0, PageNo(0)); BATCH], [0; BATCH]);
+        let mut shadow_count = 0;
+        let mut locked = self.lock()?;
+        let count = locked.tree.entries(from..=u64::MAX, &mut found);
+        for (index, entry) in &found[..count] {
+            match entry {
+                Entry::Page(page) => {
+                    let state = &self.cache.tables.pages.at(*page).state;
+                    if let Ok(before) = state.take_out(BUSY, State::PIN) {
+                        states[taken.count] = before;
+                        removed[taken.count] = (*index, *page);
+                        taken.push(*page);
+                    }
+                }
+                _ => {
+                    shadows[shadow_count] = *index;
+                    shadow_count += 1;
+                }
+            }
+        }
+        locked.tree.remove_batch(&removed[..taken.count]);
+        if self.policy == TruncationPolicy::Mel {
+            locked.tree.clear_shadows(&shadows[..shadow_count]);
+            shadow_count = 0;
+        }
+        locked.publish();
+        drop(locked);
+        shadows[..shadow_count].iter().for_each(|index| self.clear_shadow(*index));
+        states[..taken.count].iter().for_each(|before| self.note(*before));
+        self.release(&taken);
+        found[..count].last().map(|last| last.0 + 1)
+    }
+
+    /// Gives up what was taken; pages that nobody else pins are freed.
+    fn release(&mut self, taken: &Taken) {
+        if taken.count == 0 {
+            return;
+        }
+        let mut releases = self.cache.releases();
+        if !(self.policy == TruncationPolicy::Mel && self.is_drained) {
+            self.drain(&mut releases);
+        }
+        for page in taken.as_slice() {
+            if self.cache.leave_to(*page) {
+                releases.push(*page);
+            }
+        }
+    }
+
+    /// Moves what waits in the running CPU's add batch to the lists (`lru_add_drain`): a page that
+    /// waits there is pinned, and would be freed later and alone.
+    fn drain(&mut self, releases: &mut Releases<'a, H>) {
+        let (tables, slot) = (self.cache.tables, self.cache.host.slot());
+        tables.counters.add(slot, Event::Drains, 1);
+        tables.lru.drain(&tables.pages, slot, &mut |page| releases.push(page));
+        self.is_drained = true;
+    }
+
+    /// Waits for each page that is left, and removes it. Begins anew until there is none.
+    fn second_pass(&mut self, from: u64) {
+        let mut next = from;
+        loop {
+            let Some(mut locked) = self.lock() else { return };
+            let Some((index, entry)) = locked.tree.next_entry(next) else {
+                if next == from {
+                    return;
+                }
+                next = from;
+                continue;
+            };
+            next = index + 1;
+            let Entry::Page(page) = entry else {
+                locked.tree.clear_shadows(&[index]);
+                continue;
+            };
+            let is_pinned = self.cache.tables.pages.at(page).state.try_pin_unused();
+            drop(locked);
+            if is_pinned {
+                self.dropped += u64::from(self.cache.remove_waiting(page));
+                self.cache.unpin(page);
+            }
+        }
+    }
+}
