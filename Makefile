@@ -115,6 +115,9 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 	$(QUARRY) lab run empty --quick
 	@echo "==> quarry lab run peers --quick"
 	$(QUARRY) lab run peers --quick
+	@[ -x $(TARGET)/peers/cache-hit ] || $(MAKE) --no-print-directory caches
+	@echo "==> quarry lab run cache-hit --quick"
+	$(QUARRY) lab run cache-hit --quick
 	@echo "==> quarry lab run real-programs --quick"
 	$(QUARRY) lab run real-programs --quick --variants glibc,quarry
 	@echo "==> quarry lab run programs --quick --only git,perl,php"
@@ -140,6 +143,15 @@ foreign: ## the test suites of other allocators on Quarry, into docs/foreign.md
 peers: ## newest versions of other allocators into target/peers, for comparisons
 	@scripts/setup.sh peers
 	@scripts/peers.sh
+
+# A workspace of its own: what it links is none of Quarry's dependencies.
+.PHONY: caches
+caches: ## caches of others beside Quarry's, for the experiment cache-hit
+	@echo "==> building the caches of others"
+	CARGO_TARGET_DIR=$(abspath $(TARGET))/outside $(CARGO) build --release --locked \
+		--manifest-path outside/Cargo.toml -p cache-hit
+	@mkdir -p $(TARGET)/peers
+	cp $(TARGET)/outside/release/cache-hit $(TARGET)/peers/cache-hit
 
 .PHONY: soak
 soak: ## stress, property tests and real programs for SOAK_MINUTES (60)

@@ -1,5 +1,5 @@
 /* Quarry's own functions, beside the standard malloc interface: the heap as a whole, caches of
- * objects, pages. Made from the library's sources (crates/preload/tests/header.rs); a change here
+ * objects, pages, the budget. Made from the library's sources (crates/preload/tests/header.rs); a change here
  * is lost. */
 
 #ifndef QUARRY_H
@@ -13,6 +13,9 @@ typedef struct quarry_cache quarry_cache;
 
 /* Objects of a cache that are held ready. */
 typedef struct quarry_reserve quarry_reserve;
+
+/* What a program has registered with the budget. */
+typedef struct quarry_registration quarry_registration;
 
 /*
  Of quarry_cache_create: no object shares cache lines with more others than it must
@@ -37,6 +40,150 @@ typedef struct quarry_reserve quarry_reserve;
  but nothing is reclaimed for it, and the heap does not grow.
  */
 #define QUARRY_ATOMIC 2
+
+
+
+/*
+ Levels of pressure: the high mark is reached.
+ */
+#define QUARRY_PRESSURE_NONE 0
+
+/*
+ Below the low mark; memory is being reclaimed.
+ */
+#define QUARRY_PRESSURE_LOW 1
+
+/*
+ Most of what is looked at is in use.
+ */
+#define QUARRY_PRESSURE_MEDIUM 2
+
+/*
+ Nearly all of it is, or the high mark cannot be reached.
+ */
+#define QUARRY_PRESSURE_CRITICAL 3
+
+/*
+ The figures of the budget, in bytes, as of one moment.
+ */
+typedef struct {
+  /*
+   The limit; SIZE_MAX where there is none.
+   */
+  size_t limit;
+  /*
+   The marks below it: the reserve, where reclaim begins, and where it ends.
+   */
+  size_t min;
+  /*
+   See min.
+   */
+  size_t low;
+  /*
+   See min.
+   */
+  size_t high;
+  /*
+   In use.
+   */
+  size_t used;
+  /*
+   What requests could have, an estimate.
+   */
+  size_t available;
+  /*
+   Pages of the page cache, and of these dirty ones and those that cannot be reclaimed.
+   */
+  size_t file;
+  /*
+   See file.
+   */
+  size_t dirty;
+  /*
+   See file.
+   */
+  size_t pinned;
+  /*
+   Objects, slabs and mappings that are held for later requests.
+   */
+  size_t slab_reclaimable;
+  /*
+   Slabs of objects in use.
+   */
+  size_t slab_unreclaimable;
+  /*
+   What shrinkers said they could free.
+   */
+  size_t shrinkable;
+  /*
+   Descriptors of Quarry, beside the limit.
+   */
+  size_t metadata;
+  /*
+   Memory of the process that the budget does not know of.
+   */
+  size_t unaccounted;
+  /*
+   Nanoseconds that 99.9 % of the reclaims inside of requests took at most.
+   */
+  size_t direct_p999_ns;
+  /*
+   One of QUARRY_PRESSURE_.
+   */
+  int pressure;
+} quarry_budget;
+
+/*
+ A cache of the program that frees objects when memory is short. Both functions run on a thread
+ of Quarry's own, with 192 KiB of stack and every signal blocked, or inside of quarry_reclaim and
+ quarry_limit_wait; never inside of malloc or free. They may call malloc and free.
+ */
+typedef struct {
+  /*
+   Returns how many objects could be freed.
+   */
+  size_t (*count)(void *context);
+  /*
+   Looks at so many objects, the oldest first, and frees those that can be freed; returns how
+   many that were. Where it has looked at fewer, it says so in scanned.
+   */
+  size_t (*scan)(void *context, size_t objects, size_t *scanned);
+  /*
+   The cost of making an object again, where 2 is that of reading a page; 0 for next to
+   nothing.
+   */
+  unsigned int seeks;
+  /*
+   Objects of one scan; 0 stands for 128.
+   */
+  unsigned int batch;
+  /*
+   Bytes of an object; 0 where that is not known.
+   */
+  size_t object_bytes;
+} quarry_shrinker;
+
+/*
+ The limits of a group, in bytes: SIZE_MAX for none.
+ */
+typedef struct {
+  /*
+   As long as the group has no more, nothing of it is reclaimed for others.
+   */
+  size_t min;
+  /*
+   Beyond it memory of the group is reclaimed in the background.
+   */
+  size_t high;
+  /*
+   At it requests of the group fail, after one reclaim of the group.
+   */
+  size_t max;
+  /*
+   Most bytes of pages that may be pinned at a time.
+   */
+  size_t pinned_max;
+} quarry_group_limits;
 
 #ifdef __cplusplus
 extern "C" {
@@ -176,6 +323,86 @@ void *quarry_pages_alloc(unsigned int order, unsigned int flags);
  Nobody uses the pages any more.
  */
 void quarry_pages_free(void *pages, unsigned int order);
+
+/*
+ Reads the figures of the budget into the first `bytes` bytes of `out`, where a program is
+ compiled with fewer figures than the library has. Returns 0, or -1 with ENOTSUP where
+ QUARRY_DISABLE=1.
+
+ `out` has room for `bytes` bytes.
+ */
+int quarry_budget_read(quarry_budget *out, size_t bytes);
+
+/*
+ Chooses the marks below the limit: the bytes that are kept for reclaim itself (SIZE_MAX: by the
+ square root of the limit), and the gaps between the marks in 10,000ths of the limit, 1 to 3,000.
+ Returns 0, or -1 with EINVAL or ENOTSUP.
+ */
+int quarry_set_marks(size_t min, unsigned int scale);
+
+/*
+ Waits until no more is in use than the limit of quarry_set_limit allows, for so many
+ milliseconds at most. Returns 0, or -1 with ETIMEDOUT or ENOTSUP. The caller holds nothing that
+ a shrinker needs.
+ */
+int quarry_limit_wait(long milliseconds);
+
+/*
+ Reclaims until so many bytes fewer are in use, or nothing more can be freed; returns how many
+ fewer are. Calls shrinkers: the caller holds nothing that they need.
+ */
+size_t quarry_reclaim(size_t bytes);
+
+/*
+ Registers a shrinker, whose functions get `context`. Returns NULL with EINVAL (no functions),
+ ENOSPC (64 are registered), ENOMEM, or ENOTSUP where QUARRY_DISABLE=1.
+
+ Any thread may call the functions with the context, until quarry_unregister has returned.
+ */
+quarry_registration *quarry_shrinker_register(const quarry_shrinker *shrinker, void *context);
+
+/*
+ Has a function called with one of QUARRY_PRESSURE_ when that changes, where shrinkers are called
+ too. Returns NULL with EINVAL (no function), ENOSPC (16 are registered), ENOMEM, or ENOTSUP where
+ QUARRY_DISABLE=1.
+
+ Any thread may call the function with the context, until quarry_unregister has returned.
+ */
+quarry_registration *quarry_pressure_register(void (*tell)(void *context, int level),
+                                              void *context);
+
+/*
+ Removes what was registered, and waits for a call of it that is under way; NULL is ignored. The
+ caller holds nothing that the call needs, and is not in it.
+
+ It was registered, and nobody uses the registration any more.
+ */
+void quarry_unregister(quarry_registration *registration);
+
+/*
+ Makes a group: a part of the program with limits of its own. Returns its number, 1 to 255, or -1
+ with EINVAL, ENOSPC or ENOTSUP.
+
+ `limits` is NULL or points to limits.
+ */
+int quarry_group_create(const quarry_group_limits *limits);
+
+/*
+ Changes the limits of a group. Returns 0, or -1 with EINVAL.
+
+ As quarry_group_create.
+ */
+int quarry_group_limit(int group, const quarry_group_limits *limits);
+
+/*
+ Bytes that are charged to a group; 0 with EINVAL where there is none.
+ */
+size_t quarry_group_used(int group);
+
+/*
+ Removes a group. Returns 0, or -1 with EBUSY (file mappings belong to it) or EINVAL.
+ */
+int quarry_group_destroy(int group);
 
 #ifdef __cplusplus
 }

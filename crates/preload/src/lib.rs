@@ -10,6 +10,8 @@
 #![cfg_attr(panic = "abort", expect(unreachable_pub, reason = "exported to C by their names"))]
 
 #[cfg(panic = "abort")]
+mod budget_api;
+#[cfg(panic = "abort")]
 mod cache_api;
 #[cfg(panic = "abort")]
 mod cxx;

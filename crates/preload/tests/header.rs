@@ -10,11 +10,11 @@ use std::process::Command;
 use cbindgen::{Builder, Config, DocumentationStyle, ExportConfig, Language, Style};
 
 /// The files whose functions and constants the header declares.
-const SOURCES: [&str; 2] = ["src/heap_api.rs", "src/cache_api.rs"];
+const SOURCES: [&str; 3] = ["src/heap_api.rs", "src/cache_api.rs", "src/budget_api.rs"];
 
 const TITLE: &str = "\
 /* Quarry's own functions, beside the standard malloc interface: the heap as a whole, caches of
- * objects, pages. Made from the library's sources (crates/preload/tests/header.rs); a change here
+ * objects, pages, the budget. Made from the library's sources (crates/preload/tests/header.rs); a change here
  * is lost. */";
 
 /// Types whose contents are nobody's business.
@@ -24,14 +24,27 @@ const OPAQUE: &str = "
 typedef struct quarry_cache quarry_cache;
 
 /* Objects of a cache that are held ready. */
-typedef struct quarry_reserve quarry_reserve;";
+typedef struct quarry_reserve quarry_reserve;
+
+/* What a program has registered with the budget. */
+typedef struct quarry_registration quarry_registration;";
 
 fn folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 fn config() -> Config {
-    let names = [("QuarryCache", "quarry_cache"), ("QuarryReserve", "quarry_reserve")];
+    let opaque = [
+        ("QuarryCache", "quarry_cache"),
+        ("QuarryReserve", "quarry_reserve"),
+        ("QuarryRegistration", "quarry_registration"),
+    ];
+    let structures = [
+        ("QuarryBudget", "quarry_budget"),
+        ("QuarryShrinker", "quarry_shrinker"),
+        ("QuarryGroupLimits", "quarry_group_limits"),
+    ];
+    let names = opaque.iter().chain(&structures);
     Config {
         language: Language::C,
         cpp_compat: true,
@@ -45,8 +58,8 @@ fn config() -> Config {
         documentation_style: DocumentationStyle::C,
         line_length: 100,
         export: ExportConfig {
-            exclude: names.map(|(rust, _)| rust.to_owned()).into(),
-            rename: names.map(|(rust, c)| (rust.to_owned(), c.to_owned())).into(),
+            exclude: opaque.map(|(rust, _)| rust.to_owned()).into(),
+            rename: names.map(|(rust, c)| ((*rust).to_owned(), (*c).to_owned())).collect(),
             ..ExportConfig::default()
         },
         ..Config::default()

@@ -25,20 +25,30 @@
 //! on other CPUs asks this thread and waits for a moment; without this thread they stay where they
 //! are.
 //!
+//! The same thread balances the budget: it is woken where a request leaves less than the low mark,
+//! and asks cached pages and the program's shrinkers for memory (see `balancing`). A program that
+//! registers a shrinker starts it.
+//!
 //! The thread must not keep a process alive, or hold rights that the program has given
 //! up: at each look, and once a second while it sleeps, it sees whether it is the last thread, and
 //! gives up what the main thread has given up.
 //!
 //! States: `NONE -> STARTING -> RUNNING <-> ASLEEP`; `fork` leads back to `NONE` in the child.
 
+mod balancing;
+mod bell;
 mod privileges;
 mod status;
 mod thread;
 
+pub(crate) use balancing::{balance_at_limit, is_balanced, wait_for_progress, want_now};
 pub(crate) use thread::find_least_stack;
 
 use crate::instance::STACK;
 use crate::{gate, limits, writers};
+use bell::{
+    ALLOWED, ASLEEP, BELL, DELAY_MS, NONE, RUNNING, STARTING, STATE, is_allowed, moves, ring,
+};
 use core::ffi::c_void;
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::stack::{ReclaimState, Reclaimed};
@@ -47,7 +57,7 @@ use quarry_sys::glibc::is_single_threaded;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::percpu::PerCpu;
-use quarry_sys::primitive::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, futex, task};
+use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering, futex, task};
 
 /// Bytes to give back from which on a thread is worth its cost.
 const START_BYTES: usize = 32 << 20;
@@ -62,16 +72,6 @@ const TRIM_WAIT_MS: i64 = 200;
 const REQUEST_WAIT_MS: i64 = 20;
 const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 
-const NONE: u32 = 0;
-const STARTING: u32 = 1;
-const RUNNING: u32 = 2;
-const ASLEEP: u32 = 3;
-
-static STATE: AtomicU32 = AtomicU32::new(NONE);
-static ALLOWED: AtomicBool = AtomicBool::new(true);
-static DELAY_MS: AtomicI64 = AtomicI64::new(500);
-/// Rung to wake the thread; it counts.
-static BELL: AtomicU32 = AtomicU32::new(0);
 /// How often the slots of all CPUs were to be emptied, and the last such wish that was fulfilled.
 static WISHES: AtomicU32 = AtomicU32::new(0);
 static FULFILLED: AtomicU32 = AtomicU32::new(0);
@@ -109,13 +109,22 @@ pub(crate) fn forget_thread() {
         STATE.store(NONE, Ordering::Relaxed);
         STACK.percpu().leave_barrier_to(None);
     }
+    balancing::forget();
+}
+
+/// Starts the thread, where one may be started, because something has been registered that only the
+/// thread may call. Not inside of `malloc` or `free`.
+pub(crate) fn start_for_callbacks() {
+    if STATE.load(Ordering::Relaxed) == NONE && is_allowed() {
+        start();
+    }
 }
 
 /// Called at the end of slow frees, with no lock held. O(nodes); starts or wakes the thread where
 /// there is enough to give back.
 pub(crate) fn wake_reclaimer() {
     let delay = DELAY_MS.load(Ordering::Relaxed);
-    if delay < 0 || delay != 0 && !is_worth_a_thread() {
+    if delay < 0 || delay != 0 && !is_worth_a_thread() && !balancing::is_due() {
         return;
     }
     if delay == 0 {
@@ -155,6 +164,9 @@ fn is_worth_a_thread() -> bool {
 /// them.
 #[inline]
 pub(crate) fn start_while_allocating() {
+    if balancing::is_due() {
+        balancing::want();
+    }
     if may_be_due() && ALLOWED.load(Ordering::Relaxed) && DELAY_MS.load(Ordering::Relaxed) > 0 {
         start();
     }
@@ -176,6 +188,10 @@ fn step(delay_ms: i64) {
     let _inside = gate::enter();
     let Some(mut inline) = INLINE.try_lock() else { return };
     let inline = &mut *inline;
+    if balancing::is_due() {
+        // Functions of the program never run here.
+        STACK.upkeep().reclaim_pages(1);
+    }
     if STACK.upkeep().purge_due(&mut inline.state).is_some() {
         return;
     }
@@ -185,11 +201,6 @@ fn step(delay_ms: i64) {
         STACK.upkeep().look(&mut inline.state);
         limits::look_again();
     }
-}
-
-/// Changes the state if it is `from`; whether it did.
-fn moves(from: u32, to: u32) -> bool {
-    STATE.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
 #[cold]
@@ -218,7 +229,7 @@ pub(crate) fn empty_slots() {
 /// for each of many that fail in a row.
 #[cold]
 pub(crate) fn empty_slots_at_limit() -> bool {
-    if STACK.percpu().reaches_every_slot() {
+    if STACK.percpu().reaches_every_slot() || balancing::is_in_reclaim() {
         return false;
     }
     let (now, next) = (coarse_ns(), NEXT_WAIT_NS.load(Ordering::Relaxed));
@@ -263,11 +274,6 @@ pub(crate) fn wake_for_writeback() -> bool {
         ring();
     }
     is_there
-}
-
-fn ring() {
-    BELL.fetch_add(1, Ordering::AcqRel);
-    futex::wake_all(&BELL);
 }
 
 /// The thread's work.
@@ -346,6 +352,7 @@ fn attend(milliseconds: i64) {
         // Outside of the gate: backings are the program's, and may take their time.
         writers::write_some(|| !writers::is_due());
     }
+    balancing::balance_if_due();
     // Wishes from before the bell was read are fulfilled; if it has rung since, this does not wait.
     wait(&BELL, heard, milliseconds);
     thread::watch_process();

@@ -73,6 +73,9 @@ extern "C" fn in_child() {
     if HAD_OTHERS.load(Ordering::Relaxed) {
         visit_locks(&mut |_, lock| lock.adopt_in_child());
         writers::forget_uses();
+        if is_ready() {
+            STACK.upkeep().adopt_in_child();
+        }
         GATE.open_in_child();
         glibc::reset_streams();
     }

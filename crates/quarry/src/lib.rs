@@ -25,8 +25,8 @@
 //     background, environment
 //     fork, at_load
 //     process
-//     raw_cache, pages, backing
-//     raw_mapping, file_backing
+//     raw_cache, pages, backing, registration
+//     budget, raw_mapping, file_backing
 //     mapping_core
 //     page, fill, writeback
 //     file_mapping
@@ -37,6 +37,7 @@
 mod at_load;
 mod background;
 mod backing;
+mod budget;
 mod cache;
 mod constructed;
 mod environment;
@@ -57,6 +58,7 @@ pub mod process;
 mod raw_cache;
 mod raw_mapping;
 mod raw_reserve;
+mod registration;
 mod statistics;
 mod system;
 mod variables;
@@ -64,6 +66,7 @@ mod writeback;
 mod writers;
 
 pub use backing::{Access, Backing, OsError, PageError, ReadOnly, ReadWrite};
+pub use budget::{Budget, Group, GroupOptions, GroupUse, Progress, Resize};
 pub use cache::{Cache, CacheBox, Reserve};
 pub use constructed::{CacheGuard, ConstructedCache};
 use core::alloc::{GlobalAlloc, Layout};
@@ -75,13 +78,18 @@ pub use pages::{PageFlags, PagePool, Pages};
 use process::Mode;
 pub use quarry_core::slab::{CacheOptions, CacheParams, Constructor, Remaining, SlabStats};
 use quarry_core::stack::Request;
-pub use quarry_core::stack::{HeapUse, LargeStats, MemoryHeld, StackStats};
+pub use quarry_core::stack::{
+    BalanceStats, BudgetStats, Count, HeapUse, LargeStats, MemoryHeld, Pressure, ReclaimCaller,
+    Scanned, ShrinkControl, Shrinker, ShrinkerOptions, StackStats,
+};
+pub use quarry_core::zone::GroupId;
 use quarry_sys::percpu::Object;
 pub use raw_cache::{CacheError, RawCache};
 pub use raw_mapping::{
     Effort, Invalidate, Invalidated, MappingOptions, RawMapping, RawPage, RawSlot, RekeyError,
 };
 pub use raw_reserve::RawReserve;
+pub use registration::{BudgetError, Registration};
 
 /// The process-wide allocator, for `#[global_allocator]`.
 #[derive(Clone, Copy, Debug, Default)]

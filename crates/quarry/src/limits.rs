@@ -104,8 +104,8 @@ pub(crate) fn effective() -> Option<usize> {
     (frames != u32::MAX).then(|| frames as usize * FRAME_BYTES)
 }
 
-/// The lower of the own limit and the group's.
-fn lowest() -> u32 {
+/// The lower of the own limit and the group's, in frames.
+pub(crate) fn lowest() -> u32 {
     OWN.load(SeqCst).min(GROUP.load(SeqCst))
 }
 

@@ -5,11 +5,12 @@
 
 use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready};
 use crate::{background, environment, fork, gate, limits, statistics, variables};
+use quarry_core::frame::FRAME_BYTES;
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::heap::options::StackOptions;
 #[cfg(doc)]
 use quarry_core::stack::Stack;
-use quarry_core::stack::{MIN_ALIGN, Request, StackStats};
+use quarry_core::stack::{Goal, MIN_ALIGN, ReclaimCaller, Request, StackStats};
 use quarry_sys::broken::Broken;
 use quarry_sys::confined::{self, is_confined};
 use quarry_sys::errno::KeepErrno;
@@ -42,6 +43,7 @@ pub fn set_limit(bytes: usize) -> bool {
     let is_served = ensure_ready() == Mode::Ready;
     if is_served {
         limits::set_own(bytes);
+        background::want_now();
     }
     is_served
 }
@@ -239,6 +241,21 @@ pub fn trim() -> usize {
     STACK.trim()
 }
 
+/// Reclaims until `bytes` fewer are in use, or nothing more can be freed: calls the shrinkers of
+/// the program. Returns the bytes.
+pub(crate) fn reclaim(bytes: usize) -> usize {
+    if !is_ready() {
+        return 0;
+    }
+    let _errno = KeepErrno::new();
+    let used = || STACK.pages().zones().budget().used();
+    let before = used();
+    let frames = u32::try_from(bytes.div_ceil(FRAME_BYTES)).unwrap_or(u32::MAX);
+    let goal = Goal::Used(before.saturating_sub(frames));
+    STACK.upkeep().balance(ReclaimCaller::Explicit, goal, gate::enter);
+    before.saturating_sub(used()) as usize * FRAME_BYTES
+}
+
 /// As [`Stack::stats`]; `None` where the instance has not been built.
 #[must_use]
 pub fn stats() -> Option<StackStats> {
@@ -274,6 +291,11 @@ pub(crate) fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option
     drop(inside);
     if object.is_none() && size <= LARGEST_BLOCK && background::empty_slots_at_limit() {
         // The slots of other CPUs may have had the only free objects.
+        let _inside = gate::enter();
+        object = request();
+    }
+    if object.is_none() && background::balance_at_limit(size) {
+        // The thread may call what this one may not.
         let _inside = gate::enter();
         object = request();
     }

@@ -13,12 +13,8 @@ pub(crate) struct Api {
     pub(crate) config: unsafe extern "C" fn(c_int, ...) -> c_int,
     pub(crate) initialize: unsafe extern "C" fn() -> c_int,
     pub(crate) shutdown: unsafe extern "C" fn() -> c_int,
-    pub(crate) open_v2: unsafe extern "C" fn(
-        *const c_char,
-        *mut *mut ffi::sqlite3,
-        c_int,
-        *const c_char,
-    ) -> c_int,
+    pub(crate) open_v2:
+        unsafe extern "C" fn(*const c_char, *mut *mut ffi::sqlite3, c_int, *const c_char) -> c_int,
     pub(crate) close: unsafe extern "C" fn(*mut ffi::sqlite3) -> c_int,
     pub(crate) exec: unsafe extern "C" fn(
         *mut ffi::sqlite3,

@@ -71,9 +71,8 @@ impl Connection {
     pub(crate) fn run(&self, sql: &str) -> Result<(), SqlError> {
         let sql = CString::new(sql).expect("SQL has no NUL");
         // SAFETY: the connection is open, and the text ends with a NUL.
-        let code = unsafe {
-            (self.api.exec)(self.handle, sql.as_ptr(), None, null_mut(), null_mut())
-        };
+        let code =
+            unsafe { (self.api.exec)(self.handle, sql.as_ptr(), None, null_mut(), null_mut()) };
         if code == ffi::SQLITE_OK { Ok(()) } else { Err(self.error(code)) }
     }
 
@@ -165,7 +164,13 @@ impl Statement<'_> {
         let copied = ffi::SQLITE_TRANSIENT();
         // SAFETY: the statement is prepared, and the bytes are copied before the call returns.
         unsafe {
-            (self.connection.api.bind_blob)(self.handle, index, bytes.as_ptr().cast(), length, copied)
+            (self.connection.api.bind_blob)(
+                self.handle,
+                index,
+                bytes.as_ptr().cast(),
+                length,
+                copied,
+            )
         };
     }
 

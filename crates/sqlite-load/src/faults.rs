@@ -149,7 +149,11 @@ unsafe extern "C" fn realloc(pointer: *mut c_void, bytes: c_int) -> *mut c_void 
     unsafe { (below().heap.xRealloc.expect("a heap has this method"))(pointer, bytes) }
 }
 
-unsafe extern "C" fn create(page: c_int, extra: c_int, purgeable: c_int) -> *mut ffi::sqlite3_pcache {
+unsafe extern "C" fn create(
+    page: c_int,
+    extra: c_int,
+    purgeable: c_int,
+) -> *mut ffi::sqlite3_pcache {
     if fails() {
         return null_mut();
     }
@@ -182,9 +186,8 @@ impl Faults {
         // SQLite counts what it has allocated, so that a leak shows.
         crate::variant::configured(api, ffi::SQLITE_CONFIG_MEMSTATUS, &[1])?;
         install(api)?;
-        let read = |file: &PathBuf| {
-            fs::read_to_string(file).with_context(|| file.display().to_string())
-        };
+        let read =
+            |file: &PathBuf| fs::read_to_string(file).with_context(|| file.display().to_string());
         let (before, work) = (read(&self.before)?, read(&self.work)?);
         let database = self.folder.join("faults.db");
         let pristine = self.folder.join("pristine.db");

@@ -131,8 +131,7 @@ impl Stress {
             let connection = open(api, &self.folder.join(name))?;
             connection.check().with_context(|| name.to_owned())?;
             let rounds = connection.integer("SELECT count(*) FROM done")?;
-            let mut statement =
-                connection.prepare("SELECT thread, round, row, value FROM t")?;
+            let mut statement = connection.prepare("SELECT thread, round, row, value FROM t")?;
             let mut rows = 0;
             while statement.step()? {
                 let (thread, round) = (statement.integer(0) as usize, statement.integer(1));

@@ -120,8 +120,7 @@ fn answer(variant: &str, database: &str, sql: &str, budget: u64) -> (String, Opt
         name => name.into(),
     };
     let budget = format!("--budget={budget}");
-    let out =
-        printed(&mut load(&["script", variant, text(&database), text(&file), &budget]));
+    let out = printed(&mut load(&["script", variant, text(&database), text(&file), &budget]));
     (out, fs::read(&database).ok())
 }
 

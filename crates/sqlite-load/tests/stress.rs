@@ -18,8 +18,7 @@ fn threads_find_what_they_wrote() {
 fn the_budget_is_halved_under_load() {
     let folder = TempDir::new().expect("a folder");
     let place = text(folder.path());
-    let options =
-        ["stress", "quarry", place, "--rounds=30", "--budget=33554432", "--halve"];
+    let options = ["stress", "quarry", place, "--rounds=30", "--budget=33554432", "--halve"];
     let out = printed(&mut load(&options));
     assert_eq!(out.matches("sound").count(), 2, "{out}");
 }
@@ -34,8 +33,7 @@ fn a_process_that_is_killed_leaves_a_sound_database() {
     for lines in [3, 17, 40] {
         let seed = format!("--seed={lines}");
         let options = ["stress", "quarry", place, "--rounds=100000", "--budget=8388608", &seed];
-        let mut child =
-            load(&options).stdout(Stdio::piped()).spawn().expect("the load starts");
+        let mut child = load(&options).stdout(Stdio::piped()).spawn().expect("the load starts");
         let out = BufReader::new(child.stdout.take().expect("its output"));
         for line in out.lines().take(lines) {
             let line = line.expect("a line");

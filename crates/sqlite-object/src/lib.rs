@@ -51,8 +51,8 @@ fn find_config() -> Option<ConfigFn> {
 
 /// Installs where the object is preloaded, before the program begins.
 extern "C" fn at_load() {
-    let is_preloaded = env::var_os("LD_PRELOAD")
-        .is_some_and(|names| names.to_string_lossy().contains(NAME));
+    let is_preloaded =
+        env::var_os("LD_PRELOAD").is_some_and(|names| names.to_string_lossy().contains(NAME));
     if is_preloaded {
         // A program without SQLite is preloaded like any other, so nothing is said.
         quarry_sqlite_install();

@@ -63,14 +63,7 @@ impl PageCache {
         };
         let mapping = RawMapping::create(&options).ok()?;
         OPEN.fetch_add(1, Relaxed);
-        Some(Self {
-            mapping,
-            records,
-            suggested: 0,
-            held: 0,
-            largest: 0,
-            displaced: null_mut(),
-        })
+        Some(Self { mapping, records, suggested: 0, held: 0, largest: 0, displaced: null_mut() })
     }
 
     /// Takes note of the suggested size. The budget of all caches bounds them; this number only

@@ -11,7 +11,7 @@
 //!
 //! Order of the modules, each using only those before it: `errno`, `glibc`, `report`; `primitive`;
 //! `confined`, `local`, `object`; `clock`, `clear`, `file`, `file_descriptor`, `peek`; `lock`,
-//! `gate`, `topology`; `os`; `cgroup`, `overcommit`, `statm`; `percpu`.
+//! `gate`, `hooks`, `topology`; `os`; `cgroup`, `overcommit`, `statm`; `percpu`.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
 
 pub mod broken;
@@ -24,6 +24,7 @@ pub mod file;
 pub mod file_descriptor;
 pub mod gate;
 pub mod glibc;
+pub mod hooks;
 pub mod local;
 pub mod lock;
 pub mod locks;

@@ -10,6 +10,7 @@ use crate::pcp::{
     CACHE_SLICE_BYTES, FaultPolicy, FreeListPolicy, PAGE_POLICY_NAMES, PageConfig, PcpPolicy, V6_18,
 };
 use crate::slab::{Mechanisms, SLAB_NAMES, SlamMode, slab_policy};
+use crate::zone::MarkOptions;
 use quarry_sys::percpu::SlotIndex;
 
 /// How a stack is set up.
@@ -19,6 +20,8 @@ pub struct StackOptions {
     pub pages: PageConfig,
     /// Lists of cached pages.
     pub lru: LruOptions,
+    /// How the marks of the budget follow from its limit.
+    pub marks: MarkOptions,
     /// Mechanisms that the slab policy uses.
     pub mechanisms: Mechanisms,
     /// The page cache.
@@ -64,6 +67,7 @@ impl Default for StackOptions {
                 free_list: FreeListPolicy::OneSection,
             },
             lru: LruOptions::default(),
+            marks: MarkOptions::default(),
             mechanisms: Mechanisms::ALL,
             page_cache: PageCacheOptions::default(),
             heap: true,
@@ -141,6 +145,16 @@ pub const OPTIONS: &[OptionHelp] = &[
         name: "LIMIT",
         accepted: "bytes, with K, M, G or T",
         meaning: "most memory that the heap may hold",
+    },
+    OptionHelp {
+        name: "MIN_FREE",
+        accepted: "bytes, with K, M, G or T",
+        meaning: "what the budget keeps for those that reclaim (by the square root of the limit)",
+    },
+    OptionHelp {
+        name: "WATERMARK_SCALE",
+        accepted: "1 to 3000",
+        meaning: "gaps between the marks of the budget, in 10,000ths of the limit (10)",
     },
     OptionHelp {
         name: "PURGE_DELAY",
@@ -234,6 +248,14 @@ impl StackOptions {
             "LIMIT" => {
                 let frames = parse_bytes(value).ok_or(bad)? / FRAME_BYTES;
                 self.pages.limit_frames = u32::try_from(frames).unwrap_or(u32::MAX);
+            }
+            "MIN_FREE" => {
+                let frames = parse_bytes(value).ok_or(bad)? / FRAME_BYTES;
+                self.marks.min = Some(u32::try_from(frames).map_err(|_| bad)?);
+            }
+            "WATERMARK_SCALE" => {
+                let scale = value.parse().ok().filter(|scale| (1..=3000).contains(scale));
+                self.marks.scale = scale.ok_or(bad)?;
             }
             "RESERVE" => {
                 let bytes = parse_bytes(value).filter(|bytes| *bytes >= 64 << 20).ok_or(bad)?;

@@ -1,5 +1,6 @@
 //! The stack itself: what it is made of, and how it is built.
 
+use super::balancing::Balancing;
 use super::config::StackConfig;
 use super::deferral::Deferral;
 use super::fast_path::{FastPath, StackOffsets};
@@ -64,6 +65,7 @@ pub struct Stack<C: StackConfig> {
     pub(super) deferral: Deferral,
     pub(super) withheld: Withheld,
     pub(super) footprint: Footprint,
+    pub(super) balancing: Balancing,
     pub(super) page_cache: ManuallyDrop<PageCache>,
     built: UnsafeCell<MaybeUninit<Built>>,
 }
@@ -101,6 +103,7 @@ impl<C: StackConfig> Stack<C> {
             deferral: Deferral::new(),
             withheld: Withheld::new(),
             footprint: Footprint::new(),
+            balancing: Balancing::new(),
             page_cache: ManuallyDrop::new(PageCache::new()),
             built: UnsafeCell::new(MaybeUninit::uninit()),
         }
@@ -144,6 +147,7 @@ impl<C: StackConfig> Stack<C> {
     fn build(&self, os: &'static dyn Os, options: &StackOptions) -> OsResult<()> {
         let slots = self.fast.percpu.area().slots();
         let pages = PageAllocator::build(os, &options.pages, slots)?;
+        pages.zones().budget().set_marks(options.marks);
         let metadata = Metadata::new(os);
         if !options.bounds_footprint {
             self.footprint.unbound();

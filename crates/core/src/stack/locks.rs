@@ -9,7 +9,7 @@ use quarry_sys::locks::Visit;
 use quarry_sys::percpu::PerCpu;
 
 /// Most names that locks have.
-const MOST_NAMES: usize = 32;
+const MOST_NAMES: usize = 40;
 
 impl<C: StackConfig> Stack<C> {
     /// Visits every lock of the stack, which is initialised. O(caches + slots).
@@ -22,6 +22,7 @@ impl<C: StackConfig> Stack<C> {
         inner.metadata.visit_locks(visit);
         self.footprint.visit_locks(visit);
         self.withheld.visit_locks(visit);
+        self.balancing.visit_locks(visit);
         self.page_cache.visit_locks(visit);
         if let Some(cache) = self.page_cache.opened(self) {
             cache.visit_locks(visit);

@@ -8,17 +8,23 @@
 //! [`Stack::upkeep`]. Files use only those to their left:
 //!
 //! ```text
-//! config, deferral, fast_path, footprint, large, withheld -> instance -> misuse -> request
-//!     -> resize, caches, direct_reclaim, bounding, withholding, reclaim -> pages, halves, upkeep,
-//!        page_cache -> locks
+//! cost, durations, shrinkers -> pressure -> balancing
+//! config, deferral, fast_path, footprint, large, withheld, balancing -> instance -> misuse -> request
+//!     -> resize, caches, direct_reclaim, bounding, withholding, reclaim, balance -> pages,
+//!        halves, upkeep, page_cache, accounts -> locks
 //!     -> stats -> print, validate
 //! ```
 
+mod accounts;
+mod balance;
+mod balancing;
 mod bounding;
 mod caches;
 mod config;
+mod cost;
 mod deferral;
 mod direct_reclaim;
+mod durations;
 mod fast_path;
 mod footprint;
 mod halves;
@@ -28,16 +34,21 @@ mod locks;
 mod misuse;
 mod page_cache;
 mod pages;
+mod pressure;
 mod print;
 mod reclaim;
 mod request;
 mod resize;
+mod shrinkers;
 mod stats;
 mod upkeep;
 mod validate;
 mod withheld;
 mod withholding;
 
+pub use accounts::BudgetStats;
+pub use balance::{Balanced, Goal};
+pub use balancing::BalanceStats;
 pub use caches::CacheRef;
 pub use config::StackConfig;
 pub use fast_path::StackOffsets;
@@ -46,8 +57,13 @@ pub use instance::Stack;
 pub use large::LargeStats;
 pub use misuse::{Entry, Misuse};
 pub use pages::PageFlags;
+pub use pressure::{MOST_CALLBACKS, Pressure, PressureEvents};
 pub use print::{Report, Section};
 pub use reclaim::{ReclaimState, Reclaimed};
 pub use request::{MIN_ALIGN, Request};
+pub use shrinkers::{
+    Count, MOST_SHRINKERS, ReclaimCaller, Scanned, ShrinkControl, Shrinker, ShrinkerOptions,
+    Shrinkers,
+};
 pub use stats::{HeapUse, MemoryHeld, SlotUse, StackStats};
 pub use upkeep::Upkeep;

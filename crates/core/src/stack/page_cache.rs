@@ -21,6 +21,7 @@ impl<C: StackConfig> Stack<C> {
     pub fn page_cache(&self) -> OsResult<PageCacheRef<'_, Self>> {
         let (options, lru) = (self.inner().page_cache, self.inner().lru);
         self.page_cache.open(self, &options, lru, || {
+            self.pages().zones().budget().keep_reserve();
             let params = CacheParams { size: NODE_BYTES, align: NODE_ALIGN };
             self.create_cache("radix_tree_node", &params)
         })

@@ -23,6 +23,8 @@ pub enum Section {
     PageLists,
     /// Where the memory of the heap is, in KiB: in use, held for reuse by whom, and free.
     Memory,
+    /// The budget: its limit and marks, who uses it, and what reclaims have done.
+    Budget,
     /// The room and the objects of the arrays of CPUs.
     Slots,
     /// One line per kind of lock: acquisitions, contentions, the time spent waiting, mean hold time
@@ -40,6 +42,7 @@ impl Section {
         Self::Buddies,
         Self::PageLists,
         Self::Memory,
+        Self::Budget,
         Self::Slots,
         Self::Locks,
         Self::Metadata,
@@ -73,6 +76,7 @@ impl<C: StackConfig> fmt::Display for Report<'_, C> {
                 Section::Buddies => self.buddies(out),
                 Section::PageLists => page_lists(&self.stats, out),
                 Section::Memory => memory(&self.stats, out),
+                Section::Budget => self.budget(out),
                 Section::Slots => slots(&self.stats, out),
                 Section::Locks => print_locks(self.stack, out),
                 Section::Metadata => self.metadata(out),
@@ -126,6 +130,42 @@ impl<C: StackConfig> Report<'_, C> {
             writeln!(out)?;
         }
         Ok(())
+    }
+
+    fn budget(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let figures =
+            self.stack.budget_stats_of(&self.stats.memory, |kind| self.stats.metadata_bytes(kind));
+        let limit = if figures.limit == usize::MAX { 0 } else { figures.limit };
+        let lines = [
+            ("limit (0: none)", limit),
+            ("min", figures.min),
+            ("low", figures.low),
+            ("high", figures.high),
+            ("used", figures.used),
+            ("available", if limit == 0 { 0 } else { figures.available }),
+            ("cached pages", figures.file),
+            ("dirty", figures.dirty),
+            ("pinned", figures.pinned),
+            ("shrinkable", figures.shrinkable),
+        ];
+        table(out, "budget, KiB", lines.map(|(name, bytes)| (name, bytes / 1024)))?;
+        let (balances, [half, most, all]) = (&figures.balances, figures.direct_ns);
+        let lines = [
+            ("pageoutrun", balances.runs),
+            ("balanced", balances.reached),
+            ("passes", balances.passes),
+            ("pages scanned", balances.pages_scanned),
+            ("pages freed", balances.pages_freed),
+            ("slabs_scanned", balances.objects_scanned),
+            ("objects freed", balances.objects_freed),
+            ("frames freed", balances.frames_freed),
+            ("direct", figures.direct_reclaims),
+            ("direct p50, ns", half),
+            ("direct p99.9, ns", most),
+            ("direct max, ns", all),
+            ("group refusals", figures.group_refusals),
+        ];
+        table(out, "reclaim", lines)
     }
 
     fn metadata(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,9 +3,12 @@
 //! This is the face for a library that looks after a stack, as `libquarry.so` does; users call
 //! [`Stack::trim`] and [`Stack::reclaim`].
 
+use super::balance::{Balanced, Goal};
 use super::config::StackConfig;
 use super::instance::Stack;
+use super::pressure::PressureEvents;
 use super::reclaim::{ReclaimState, Reclaimed};
+use super::shrinkers::{ReclaimCaller, Shrinkers};
 use quarry_sys::locks::Visit;
 
 /// See the module; from [`Stack::upkeep`].
@@ -74,10 +77,58 @@ impl<C: StackConfig> Upkeep<'_, C> {
         self.0.shrink_all();
     }
 
+    /// Reclaims until `goal` is reached or nothing more can be freed (see `balance`). `enter` is
+    /// called around each step that works on the stack itself; functions of the program run between
+    /// two of them. Does nothing inside of another reclaim of the same task.
+    pub fn balance<G>(self, caller: ReclaimCaller, goal: Goal, enter: impl Fn() -> G) -> Balanced {
+        self.0.balance(caller, goal, enter)
+    }
+
+    /// Frames in use beyond a goal. O(1).
+    #[inline]
+    #[must_use]
+    pub fn missing(self, goal: Goal) -> u32 {
+        self.0.missing(goal)
+    }
+
+    /// Evicts up to 32 pages of the cache for each 32 of `frames`, clean ones only, as long as there
+    /// is no room for them; returns whether there is.
+    pub fn reclaim_pages(self, frames: u32) -> bool {
+        self.0.reclaim_pages(frames)
+    }
+
+    /// In the child of a fork: what other threads were about to do with callbacks ends.
+    pub fn adopt_in_child(self) {
+        self.0.pages().zones().budget().reclaimers().keep_only_current();
+        self.0.balancing.shrinkers.adopt_in_child();
+        self.0.balancing.pressure.adopt_in_child();
+    }
+
     /// Visits every lock of the stack. A library calls `adopt_in_child` of each in the child of a
     /// fork: what other threads held for one step of a fast path is let go there. O(caches +
     /// slots).
     pub fn visit_locks(self, visit: &mut Visit<'_>) {
         self.0.visit_locks(visit);
+    }
+}
+
+impl<C: StackConfig> Stack<C> {
+    /// The shrinkers. Whoever registers the first one also calls
+    /// [`Budget::keep_reserve`](crate::zone::Budget::keep_reserve).
+    #[must_use]
+    pub fn shrinkers(&self) -> &Shrinkers {
+        &self.balancing.shrinkers
+    }
+
+    /// Who is told how short memory is.
+    #[must_use]
+    pub fn pressure(&self) -> &PressureEvents {
+        &self.balancing.pressure
+    }
+
+    /// The groups.
+    #[must_use]
+    pub fn groups(&self) -> &crate::zone::Groups {
+        &self.balancing.groups
     }
 }

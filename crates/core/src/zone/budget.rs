@@ -1,34 +1,104 @@
-//! The limit of frames that may be in use at once.
+//! The limit of frames that may be in use at once, and the marks below it.
 //!
 //! The budget counts frames where they leave the buddy allocator and where they come back; the
 //! heap charges its mappings itself. Free memory is not in the budget: purging gives it back to
 //! the operating system.
 //!
-//! Invariant: `used <= limit` whenever a charge succeeds;
-//! `used` = sum over zones of frames outside their free lists + `mapped`.
+//! The marks are the kernel's (see `watermark`), with the limit in place of the managed memory of
+//! all zones: they grow with its root, and the gaps between them with the limit itself. `free =
+//! limit - used` frames are compared with them:
+//!
+//! * below `low` the background reclaims, until `free` is `high` again;
+//! * the frames below `min` are a reserve for tasks that reclaim, once something is there that
+//!   needs one: a shrinker or a page cache ([`keep_reserve`](Budget::keep_reserve)). A program that
+//!   uses `malloc` only has all of its limit.
+//!
+//! Invariants: `used <= limit` whenever a charge succeeds, and `used <= ceiling` where the task does
+//! not reclaim; `used` = sum over zones of frames outside their free lists + `mapped`; `min <= low
+//! <= high <= limit`, all 0 where there is no limit; `ceiling = limit - min` where there is a
+//! reserve, or `limit`.
 
-use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
+use super::reclaimers::Reclaimers;
+use super::watermark::{Mark, Marks, SCALE_FACTOR};
+use quarry_sys::broken::{Broken, Check};
+use quarry_sys::primitive::{
+    AtomicBool, AtomicU32,
+    Ordering::{Relaxed, SeqCst},
+};
 
-/// The frames in use, and their limit.
+/// The marks take no more than this part of a limit together: a limit of a few hundred KiB would
+/// otherwise lie below its own min mark.
+const MOST_OF_LIMIT: u32 = 4;
+
+/// How the marks of a budget follow from its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarkOptions {
+    /// Frames of the min mark (`vm.min_free_kbytes`); by the kernel's formula where there are none.
+    pub min: Option<u32>,
+    /// The gaps between the marks, in fractions of 10,000 of the limit
+    /// (`vm.watermark_scale_factor`, 1 to 3,000).
+    pub scale: u32,
+}
+
+impl Default for MarkOptions {
+    /// The kernel's own.
+    fn default() -> Self {
+        Self { min: None, scale: SCALE_FACTOR }
+    }
+}
+
+/// The frames in use, their limit, and its marks.
 pub struct Budget {
     used: AtomicU32,
     mapped: AtomicU32,
     limit: AtomicU32,
+    /// See the module.
+    ceiling: AtomicU32,
+    min: AtomicU32,
+    low: AtomicU32,
+    high: AtomicU32,
+    /// The chosen min mark; all ones where the formula has it.
+    chosen_min: AtomicU32,
+    scale: AtomicU32,
+    has_reserve: AtomicBool,
+    reclaimers: Reclaimers,
 }
 
 impl Budget {
     /// An empty budget of `limit` frames.
     #[must_use]
-    pub const fn new(limit: u32) -> Self {
-        Self { used: AtomicU32::new(0), mapped: AtomicU32::new(0), limit: AtomicU32::new(limit) }
+    pub fn new(limit: u32) -> Self {
+        let budget = Self {
+            used: AtomicU32::new(0),
+            mapped: AtomicU32::new(0),
+            limit: AtomicU32::new(limit),
+            ceiling: AtomicU32::new(limit),
+            min: AtomicU32::new(0),
+            low: AtomicU32::new(0),
+            high: AtomicU32::new(0),
+            chosen_min: AtomicU32::new(u32::MAX),
+            scale: AtomicU32::new(SCALE_FACTOR),
+            has_reserve: AtomicBool::new(false),
+            reclaimers: Reclaimers::new(),
+        };
+        budget.refresh();
+        budget
     }
 
     /// Charges `count` blocks of `frames` frames, or those of them that fit; returns how many.
     #[inline]
     pub(super) fn charge_blocks(&self, count: u32, frames: u32) -> u32 {
+        match self.charge_below(&self.ceiling, count, frames) {
+            0 => self.charge_reserve(count, frames),
+            fit => fit,
+        }
+    }
+
+    #[inline]
+    fn charge_below(&self, bound: &AtomicU32, count: u32, frames: u32) -> u32 {
         let mut used = self.used.load(Relaxed);
         loop {
-            let room = self.limit.load(Relaxed).saturating_sub(used) / frames;
+            let room = bound.load(Relaxed).saturating_sub(used) / frames;
             let fit = count.min(room);
             if fit == 0 {
                 return 0;
@@ -38,6 +108,15 @@ impl Budget {
                 Err(now) => used = now,
             }
         }
+    }
+
+    /// The reserve is for tasks that reclaim.
+    #[cold]
+    fn charge_reserve(&self, count: u32, frames: u32) -> u32 {
+        if !self.reclaimers.is_in() {
+            return 0;
+        }
+        self.charge_below(&self.limit, count, frames)
     }
 
     /// Takes frames out of the budget.
@@ -76,13 +155,203 @@ impl Budget {
     }
 
     /// The most frames that may be in use.
+    #[inline]
     #[must_use]
     pub fn limit(&self) -> u32 {
         self.limit.load(Relaxed)
     }
 
-    /// Changes the limit. Frames in use stay in use, even beyond it.
+    /// Changes the limit, and the marks with it. Frames in use stay in use, even beyond it.
     pub fn set_limit(&self, limit: u32) {
-        self.limit.store(limit, Relaxed);
+        self.limit.store(limit, SeqCst);
+        self.refresh();
+    }
+
+    /// Chooses how the marks follow from the limit.
+    pub fn set_marks(&self, options: MarkOptions) {
+        self.chosen_min.store(options.min.unwrap_or(u32::MAX), SeqCst);
+        self.scale.store(options.scale.clamp(1, 3000), SeqCst);
+        self.refresh();
+    }
+
+    /// Keeps the frames below the min mark for tasks that reclaim, from now on.
+    pub fn keep_reserve(&self) {
+        if !self.has_reserve.swap(true, SeqCst) {
+            self.refresh();
+        }
+    }
+
+    /// Returns whether there is something that the background reclaims from, and a reserve for it.
+    #[inline]
+    #[must_use]
+    pub fn has_reserve(&self) -> bool {
+        self.has_reserve.load(Relaxed)
+    }
+
+    /// Computes what follows from the limit, until no other task has changed that meanwhile.
+    fn refresh(&self) {
+        loop {
+            let limit = self.limit.load(SeqCst);
+            let chosen = (self.chosen_min.load(SeqCst), self.scale.load(SeqCst));
+            let reserve = self.has_reserve.load(SeqCst);
+            let marks = marks_of(limit, chosen);
+            self.min.store(marks.min, SeqCst);
+            self.low.store(marks.low, SeqCst);
+            self.high.store(marks.high, SeqCst);
+            let below = if reserve { marks.min } else { 0 };
+            self.ceiling.store(limit - below, SeqCst);
+            let now = (self.chosen_min.load(SeqCst), self.scale.load(SeqCst));
+            if self.limit.load(SeqCst) == limit
+                && now == chosen
+                && self.has_reserve.load(SeqCst) == reserve
+            {
+                return;
+            }
+        }
+    }
+
+    /// The marks, in frames below the limit.
+    #[must_use]
+    pub fn marks(&self) -> Marks {
+        Marks {
+            min: self.min.load(Relaxed),
+            low: self.low.load(Relaxed),
+            high: self.high.load(Relaxed),
+        }
+    }
+
+    #[inline]
+    fn mark(&self, mark: Mark) -> u32 {
+        match mark {
+            Mark::Min => &self.min,
+            Mark::Low => &self.low,
+            Mark::High => &self.high,
+        }
+        .load(Relaxed)
+    }
+
+    /// Frames between what is in use and the limit.
+    #[inline]
+    #[must_use]
+    pub fn free(&self) -> u32 {
+        self.limit().saturating_sub(self.used())
+    }
+
+    /// Frames that a task outside of reclaim may still take.
+    #[inline]
+    #[must_use]
+    pub fn room(&self) -> u32 {
+        self.ceiling.load(Relaxed).saturating_sub(self.used())
+    }
+
+    /// Returns whether fewer frames than the mark are left. Never where there is no limit.
+    #[inline]
+    #[must_use]
+    pub fn is_below(&self, mark: Mark) -> bool {
+        self.missing(mark) > 0
+    }
+
+    /// Frames that are to be given back until the mark is reached; also what is in use beyond the
+    /// limit.
+    #[inline]
+    #[must_use]
+    pub fn missing(&self, mark: Mark) -> u32 {
+        let bound = self.limit().saturating_sub(self.mark(mark));
+        self.used().saturating_sub(bound)
+    }
+
+    /// The tasks that reclaim at the moment.
+    #[must_use]
+    pub fn reclaimers(&self) -> &Reclaimers {
+        &self.reclaimers
+    }
+
+    /// Checks the invariants of the marks; no other task changes the limit meanwhile.
+    ///
+    /// # Errors
+    /// The first equation that does not hold.
+    pub fn validate(&self) -> Result<(), Broken> {
+        let (check, limit, marks) = (Check::of("budget"), self.limit(), self.marks());
+        let ordered = marks.min <= marks.low && marks.low <= marks.high && marks.high <= limit;
+        check.that(ordered, "min <= low <= high <= limit")?;
+        let reserve = if self.has_reserve() { marks.min } else { 0 };
+        check.equal(self.ceiling.load(Relaxed), limit - reserve, "ceiling = limit - reserve")
+    }
+}
+
+/// The marks of a limit: none where there is no limit.
+fn marks_of(limit: u32, (min, scale): (u32, u32)) -> Marks {
+    if limit == u32::MAX {
+        return Marks::default();
+    }
+    let min = (min != u32::MAX).then_some(min);
+    let marks = Marks::scaled(limit, limit, min, scale);
+    let most = limit / MOST_OF_LIMIT;
+    if marks.high <= most {
+        return marks;
+    }
+    // In the same proportions.
+    let part = |mark: u32| (u64::from(mark) * u64::from(most) / u64::from(marks.high)) as u32;
+    Marks { min: part(marks.min), low: part(marks.low), high: most }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zone::Entry;
+
+    const MIB: u32 = 256;
+
+    #[test]
+    fn marks_grow_with_the_limit() {
+        let high = |limit: u32| Budget::new(limit).marks().high;
+        assert_eq!(Budget::new(u32::MAX).marks(), Marks::default());
+        // sqrt(16 * 1048576 kB) = 4096 kB = 1024 frames; a gap is a quarter of it or 262 frames.
+        let marks = Budget::new(1024 * MIB).marks();
+        assert_eq!((marks.min, marks.low, marks.high), (1024, 1286, 1548));
+        assert!(high(512 * 1024 * MIB) > 256 * MIB, "at 512 GiB more than 256 MiB");
+        for limit in [0, 1, 31, 100, 256, 2048, 1 << 20, u32::MAX - 1] {
+            let budget = Budget::new(limit);
+            assert_eq!(budget.validate(), Ok(()), "limit {limit}");
+            assert!(budget.marks().high <= limit / 4);
+            budget.keep_reserve();
+            assert_eq!(budget.validate(), Ok(()), "limit {limit}");
+        }
+    }
+
+    #[test]
+    fn marks_can_be_chosen() {
+        let budget = Budget::new(1000 * MIB);
+        budget.set_marks(MarkOptions { min: Some(4 * MIB), scale: 100 });
+        // A gap is 1 % of the limit, which is more than a quarter of min.
+        assert_eq!(budget.marks(), Marks { min: 4 * MIB, low: 14 * MIB, high: 24 * MIB });
+        budget.set_limit(100 * MIB);
+        assert_eq!(budget.marks(), Marks { min: 4 * MIB, low: 5 * MIB, high: 6 * MIB });
+        budget.set_limit(u32::MAX);
+        assert_eq!(budget.marks(), Marks::default());
+        assert!(!budget.is_below(Mark::High));
+    }
+
+    #[test]
+    fn the_reserve_is_for_tasks_that_reclaim() {
+        let budget = Budget::new(64 * MIB);
+        let all = budget.limit();
+        assert_eq!(budget.charge_blocks(all, 1), all, "without a reserve all of the limit");
+        budget.uncharge(all);
+        budget.keep_reserve();
+        let min = budget.marks().min;
+        assert_eq!(budget.charge_blocks(all, 1), all - min);
+        assert_eq!(budget.charge_blocks(1, 1), 0);
+        assert_eq!((budget.room(), budget.free()), (0, min));
+        {
+            let Entry::Entered(_inside) = budget.reclaimers().enter() else { panic!("nobody is") };
+            assert_eq!(budget.charge_blocks(1, 1), 1);
+            assert_eq!(budget.charge_blocks(all, 1), min - 1);
+            assert_eq!(budget.charge_blocks(1, 1), 0, "and no more than the limit");
+        }
+        assert_eq!(budget.missing(Mark::High), budget.marks().high);
+        assert_eq!(budget.missing(Mark::Min), min);
+        budget.set_limit(all / 2);
+        assert_eq!(budget.missing(Mark::Min), all - (all / 2 - budget.marks().min));
     }
 }

@@ -4,7 +4,9 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `ask`, `budget`, `watermark`, `block`, `counts`, `steps` | values |
+//! | `ask`, `watermark`, `reclaimers`, `block`, `counts`, `steps` | values |
+//! | `budget` | the limit and its marks |
+//! | `groups` | the parts of a program that have limits of their own |
 //! | `free_area`, `extents`, `huge` | the three structures under the lock, as plain data |
 //! | `zone` | the zone, its lock, and the guard that publishes |
 //! | `buddy` | splitting and merging blocks |
@@ -26,10 +28,12 @@ mod extents;
 mod fallback;
 mod free_area;
 mod give_back;
+mod groups;
 mod grow;
 mod highatomic;
 mod huge;
 mod purge;
+mod reclaimers;
 mod reclaiming;
 mod request;
 mod stats;
@@ -44,11 +48,13 @@ mod zones;
 
 pub use ask::{AllocFlags, Ask, Destination};
 pub use block::{Block, ORDERS, largest_blocks};
-pub use budget::Budget;
+pub use budget::{Budget, MarkOptions};
 pub use counts::{FallbackCounts, Traffic};
 pub use extents::{EXTENT_FRAMES, Extent};
 pub use give_back::Whole;
+pub use groups::{Group, GroupId, GroupLimits, Groups};
 pub(crate) use grow::Urgency;
+pub use reclaimers::{Entry, InReclaim, Reclaimers};
 pub use reclaiming::Reclaiming;
 pub use stats::ZoneStats;
 pub use watermark::{Mark, Marks};

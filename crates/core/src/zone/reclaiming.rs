@@ -12,6 +12,12 @@ pub struct Reclaiming<'a> {
 }
 
 impl Zones {
+    /// Notes that the budget is below its low mark, or that it has reached its high mark again:
+    /// until then each zone counts as below its high mark, and lists keep less.
+    pub(crate) fn note_short(&self, short: bool) {
+        self.all().for_each(|zone| zone.set_short(short));
+    }
+
     /// Marks the zones that `concerns` chooses as being reclaimed for. Several reclaims may run at
     /// once; the last one to end takes the mark away.
     pub fn reclaiming(&self, concerns: impl Fn(&Zone) -> bool) -> Reclaiming<'_> {

@@ -14,7 +14,7 @@ use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
 /// Bounds of `min_free_kbytes` (Linux 5.8+).
 const MIN_FREE_KB: (u64, u64) = (128, 262_144);
 /// `watermark_scale_factor`: fractions of 10,000 of the zone between two marks (Linux 4.6+).
-const SCALE_FACTOR: u64 = 10;
+pub(super) const SCALE_FACTOR: u32 = 10;
 /// `watermark_boost_factor`: the boost's limit in fractions of 10,000 of `high` (Linux 5.0+).
 const BOOST_FACTOR: u64 = 15_000;
 
@@ -44,13 +44,20 @@ impl Marks {
     /// The marks of a zone of `managed` frames where all zones have `total` frames together.
     #[must_use]
     pub fn of(managed: u32, total: u32) -> Self {
+        Self::scaled(managed, total, None, SCALE_FACTOR)
+    }
+
+    /// The same with another `watermark_scale_factor`, and where `min` is given, with that for all
+    /// zones together.
+    #[must_use]
+    pub(super) fn scaled(managed: u32, total: u32, min: Option<u32>, scale: u32) -> Self {
         if managed == 0 {
             return Self::default();
         }
-        let kilobytes = (u64::from(total) * 4 * 16).isqrt().clamp(MIN_FREE_KB.0, MIN_FREE_KB.1);
-        let min = kilobytes / 4 * u64::from(managed) / u64::from(total);
-        let gap = (min / 4).max(u64::from(managed) * SCALE_FACTOR / 10_000);
-        let mark = |gaps: u64| (min + gaps * gap) as u32;
+        let by_root = (u64::from(total) * 4 * 16).isqrt().clamp(MIN_FREE_KB.0, MIN_FREE_KB.1) / 4;
+        let min = min.map_or(by_root, u64::from) * u64::from(managed) / u64::from(total);
+        let gap = (min / 4).max(u64::from(managed) * u64::from(scale) / 10_000);
+        let mark = |gaps: u64| u32::try_from(min + gaps * gap).unwrap_or(u32::MAX);
         Self { min: mark(0), low: mark(1), high: mark(2) }
     }
 }

@@ -72,6 +72,8 @@ pub struct Zone {
     /// True if the last attempt to grow failed.
     pub(super) stuck: AtomicBool,
     below_high: AtomicBool,
+    /// The budget that all zones share is below its own high mark.
+    is_short: AtomicBool,
     /// Reclaims that run for this zone.
     reclaims: AtomicU32,
 }
@@ -104,6 +106,7 @@ impl Zone {
             marks: Watermarks::new(),
             stuck: AtomicBool::new(false),
             below_high: AtomicBool::new(false),
+            is_short: AtomicBool::new(false),
             reclaims: AtomicU32::new(0),
         }
     }
@@ -207,11 +210,17 @@ impl Zone {
         self.marks.clear_boost();
     }
 
-    /// Returns whether the zone was found below its high mark and cannot grow (`ZONE_BELOW_HIGH`).
+    /// Returns whether the zone was found below its high mark and cannot grow, or the budget was
+    /// found below its own (`ZONE_BELOW_HIGH`).
     #[inline]
     #[must_use]
     pub fn is_below_high(&self) -> bool {
-        self.below_high.load(Relaxed)
+        self.below_high.load(Relaxed) || self.is_short.load(Relaxed)
+    }
+
+    /// See [`Zones::note_short`](super::Zones::note_short).
+    pub(super) fn set_short(&self, short: bool) {
+        self.is_short.store(short, Relaxed);
     }
 
     pub(crate) fn set_below_high(&self, below: bool) {

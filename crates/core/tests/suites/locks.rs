@@ -40,7 +40,7 @@ fn visited<S: SlabPolicy<VirtualSlots> + 'static>(
     names
 }
 
-const OF_ALL: [(&str, usize); 12] = [
+const OF_ALL: [(&str, usize); 14] = [
     ("zone->lock", NODES),
     ("zone->steps", NODES),
     ("zone->purging", NODES),
@@ -51,6 +51,8 @@ const OF_ALL: [(&str, usize); 12] = [
     ("metadata->chunk", 1),
     ("footprint->given", 1),
     ("withheld->block", 1),
+    ("balance->costs", 1),
+    ("page_cache->build", 1),
     ("percpu->once", 1),
     ("percpu->bounds", 1),
 ];

@@ -5,6 +5,7 @@
 //! `QUARRY_TEST_SEED` repeats the random choices of a run that printed its seed.
 #![cfg(not(quarry_model))]
 
+mod budget;
 mod caches;
 mod cpus;
 mod deferral;

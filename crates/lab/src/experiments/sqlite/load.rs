@@ -19,10 +19,16 @@ pub(super) const QUARRY: &str = "quarry";
 pub(super) const CACHES: [(&str, &str); 7] = [
     (QUARRY, "Quarry's page cache and heap; SQLite without SQLITE_ENABLE_MEMORY_MANAGEMENT"),
     ("separate", "SQLite's own, a cache for each connection; without that flag"),
-    ("shared", "SQLite's own, one group over SQLITE_CONFIG_PAGECACHE, with a mutex; with that flag"),
+    (
+        "shared",
+        "SQLite's own, one group over SQLITE_CONFIG_PAGECACHE, with a mutex; with that flag",
+    ),
     ("shared-single", "the same group without a mutex, for one thread; without that flag"),
     ("soft-limit", "SQLite's own, one group under sqlite3_soft_heap_limit64; with that flag"),
-    ("managed", "SQLite's own, a cache for each connection; with that flag, as rusqlite's `bundled`"),
+    (
+        "managed",
+        "SQLite's own, a cache for each connection; with that flag, as rusqlite's `bundled`",
+    ),
     ("default", "SQLite's own, 2,000 KiB for each connection; without that flag"),
 ];
 

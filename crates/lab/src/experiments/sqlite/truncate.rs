@@ -13,11 +13,8 @@ use quarry_harness::tables::by_variant;
 
 const IS_QUICK: ArgPredicate = ArgPredicate::IsPresent;
 /// The ways in which pages leave, as the load and the tables call them.
-const WAYS: [(&str, &str); 3] = [
-    ("truncate", "truncate"),
-    ("close", "close"),
-    ("one-by-one", "discard one by one"),
-];
+const WAYS: [(&str, &str); 3] =
+    [("truncate", "truncate"), ("close", "close"), ("one-by-one", "discard one by one")];
 
 /// A million cached pages of SQLite leave at once, while another thread works.
 ///
@@ -56,8 +53,7 @@ impl Plan for TruncateStall {
         let sampler = move |key: SampleKey| {
             Ok(program.truncate(&caches[key.variant], WAYS[key.workload].0, pages)?.into())
         };
-        let workloads =
-            WAYS.map(|(_, name)| Workload::new(name, Verify::PerOperation(1))).into();
+        let workloads = WAYS.map(|(_, name)| Workload::new(name, Verify::PerOperation(1))).into();
         let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
         let plan = Experiment {
             about: format!("{pages} pages of 4 KiB, in a fresh process."),
@@ -68,7 +64,11 @@ impl Plan for TruncateStall {
         let plan = plan.option("pages", pages);
         Ok(Some(Staged::new(plan, |run, out| {
             for (_, way) in WAYS {
-                writeln!(out, "{way}, medians:\n\n{}\n", by_variant(run, way, "page cache").text())?;
+                writeln!(
+                    out,
+                    "{way}, medians:\n\n{}\n",
+                    by_variant(run, way, "page cache").text()
+                )?;
             }
             Ok(())
         })))

@@ -1,0 +1,106 @@
+//! Who pays for a shortage: cached pages and registered objects share the work of a reclaim by what
+//! it costs to have them again (the balance of file and anonymous pages, Linux 5.8 and 5.9,
+//! `lru_note_cost` and `get_scan_count`).
+//!
+//! A refault is a page or an object that was reclaimed and had to be made again. The side with more
+//! refaults lately is scanned less: with costs `c` and `d` of both sides, of which each also bears
+//! the sum, so that neither side is ever scanned more than twice as much as the other,
+//!
+//! ```text
+//! share of the first side = (2 d + c) / (3 c + 3 d)
+//! ```
+//! and a scan is twice that share of what the priority says. Events fade: whenever the costs
+//! together exceed a quarter of all pages, both are halved.
+
+/// The costs lately.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Costs {
+    pages: u64,
+    objects: u64,
+    /// The counts at the last look.
+    seen_pages: u64,
+    seen_objects: u64,
+}
+
+/// A part of a whole: what one side has to bear of twice its scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Share {
+    numerator: u64,
+    denominator: u64,
+}
+
+impl Share {
+    /// As much as the other side.
+    pub(super) const EVEN: Self = Self { numerator: 1, denominator: 2 };
+
+    /// Twice the share of an amount.
+    pub(super) fn of(self, amount: u64) -> u64 {
+        let part = u128::from(amount) * 2 * u128::from(self.numerator);
+        u64::try_from(part / u128::from(self.denominator)).unwrap_or(u64::MAX)
+    }
+}
+
+impl Costs {
+    pub(super) const fn new() -> Self {
+        Self { pages: 0, objects: 0, seen_pages: 0, seen_objects: 0 }
+    }
+
+    /// Notes how often pages and objects have been refaulted so far, where `all` pages are cached.
+    pub(super) fn note(&mut self, pages: u64, objects: u64, all: u64) {
+        // A count that has fallen is one of shrinkers of which one is gone.
+        self.pages += pages.saturating_sub(self.seen_pages);
+        self.objects += objects.saturating_sub(self.seen_objects);
+        (self.seen_pages, self.seen_objects) = (pages, objects);
+        while self.pages.saturating_add(self.objects) > (all / 4).max(32) {
+            self.pages /= 2;
+            self.objects /= 2;
+        }
+    }
+
+    /// What cached pages bear.
+    pub(super) fn of_pages(&self) -> Share {
+        share(self.pages, self.objects)
+    }
+
+    /// What registered objects bear.
+    pub(super) fn of_objects(&self) -> Share {
+        share(self.objects, self.pages)
+    }
+}
+
+/// What a side of cost `own` bears.
+fn share(own: u64, other: u64) -> Share {
+    // One more on each side: where nothing is known, both bear the same.
+    let (own, other) = (own + 1, other + 1);
+    let total = own + other;
+    Share { numerator: total + other, denominator: 3 * total }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_side_that_comes_back_is_scanned_less() {
+        let mut costs = Costs::new();
+        assert_eq!((costs.of_pages().of(1000), costs.of_objects().of(1000)), (1000, 1000));
+        costs.note(1_000_000, 0, 1 << 30);
+        let (pages, objects) = (costs.of_pages().of(3000), costs.of_objects().of(3000));
+        assert!((2000..2010).contains(&pages), "at least a third of all: {pages}");
+        assert!((3990..=4000).contains(&objects), "at most two thirds: {objects}");
+        assert_eq!(Share::EVEN.of(77), 77);
+        assert_eq!(Share::EVEN.of(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn events_fade() {
+        let mut costs = Costs::new();
+        costs.note(1000, 0, 100_000);
+        let before = costs.of_pages().of(3000);
+        for _ in 0..40 {
+            costs.note(1000, 1_000_000, 10);
+            costs.note(1000, 0, 10);
+        }
+        assert!(costs.of_pages().of(3000) > before, "the refaults of pages were long ago");
+    }
+}

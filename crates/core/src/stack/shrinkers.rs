@@ -1,0 +1,301 @@
+//! Shrinkers: caches of the program that give objects back when memory is short (`struct shrinker`,
+//! Linux 6.x).
+//!
+//! A shrinker says how many objects it could free, and frees as many of them as it is asked to. How
+//! many that are follows from its own size and from the priority of the reclaim alone (`shrink` of
+//! `do_shrink_slab`, Linux 3.12 to 6.18), so that of two caches both shrink in proportion:
+//!
+//! ```text
+//! delta = count >> priority * 4 / seeks          (count / 2 where seeks = 0)
+//! scan  = min(deferred >> priority + delta, 2 * count)
+//! ```
+//! It is scanned in batches; what is left of less than a batch is deferred to the next time
+//! (deferred in proportion since Linux 5.13).
+//!
+//! A shrinker is not believed: what counts for a reclaim are frames that have left the budget. Each
+//! call is bounded, whatever a shrinker says: no more objects than memory can hold, and so many
+//! batches.
+
+use super::cost::Share;
+use quarry_sys::hooks::{HookId, Hooks};
+
+/// Shrinkers that a stack can have.
+pub const MOST_SHRINKERS: usize = 64;
+/// Objects of a batch where a shrinker names no number (`SHRINK_BATCH`, Linux 3.12).
+const BATCH: u64 = 128;
+/// Batches of one call at most: a shrinker that claims to have more must not hang a reclaim.
+const MOST_BATCHES: u32 = 1 << 16;
+/// Batches in a row that free nothing, after which a call ends.
+const MOST_IDLE_BATCHES: u32 = 32;
+/// Bytes of the smallest object.
+const LEAST_OBJECT: u64 = 16;
+
+/// The reclaim that asks a shrinker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReclaimCaller {
+    /// The thread that keeps the high mark.
+    Background,
+    /// A thread of the program that asked for a reclaim.
+    Explicit,
+}
+
+/// What a shrinker is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShrinkControl {
+    /// Objects to look at (`nr_to_scan`); of `count` 0.
+    pub objects: u64,
+    /// Who asks.
+    pub caller: ReclaimCaller,
+}
+
+/// How many objects a shrinker could free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// So many.
+    Objects(u64),
+    /// There are none (`SHRINK_EMPTY`).
+    Empty,
+    /// That cannot be said now, without waiting for somebody (0 in the kernel).
+    Unknown,
+}
+
+/// What a scan has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scanned {
+    /// It has gone on.
+    Objects {
+        /// Objects that it has freed.
+        freed: u64,
+        /// Objects that it has looked at, those included.
+        scanned: u64,
+    },
+    /// It cannot do anything now, and is not to be asked again in this reclaim (`SHRINK_STOP`).
+    Stop,
+}
+
+/// A cache of the program that can free objects.
+///
+/// Both functions run on the background thread, or on a thread that asks for a reclaim; never
+/// inside `malloc` or `free`. They may allocate and free: a request from inside may use the reserve
+/// below the min mark, and never reclaims. One call of a shrinker runs at a time.
+pub trait Shrinker: Send + Sync {
+    /// How many objects could be freed.
+    fn count(&self, control: &ShrinkControl) -> Count;
+
+    /// Looks at `control.objects` objects, the oldest first, and frees those that can be freed.
+    fn scan(&self, control: &ShrinkControl) -> Scanned;
+
+    /// Objects that had to be made again because an earlier scan had freed them, ever: a cache with
+    /// many such objects is scanned less, and the page cache more. 0 where that is not known.
+    fn refaults(&self) -> u64 {
+        0
+    }
+}
+
+impl<P: core::ops::Deref<Target: Shrinker> + Send + Sync> Shrinker for P {
+    fn count(&self, control: &ShrinkControl) -> Count {
+        (**self).count(control)
+    }
+
+    fn scan(&self, control: &ShrinkControl) -> Scanned {
+        (**self).scan(control)
+    }
+
+    fn refaults(&self) -> u64 {
+        (**self).refaults()
+    }
+}
+
+/// What is said of a shrinker when it is registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShrinkerOptions {
+    /// The cost of making an object again, where 2 is that of reading a page (`DEFAULT_SEEKS`); 0
+    /// for objects that cost next to nothing.
+    pub seeks: u32,
+    /// Objects of one scan; 0 stands for 128.
+    pub batch: u32,
+    /// Bytes of an object, for what is said to be available; 0 where that is not known.
+    pub object_bytes: usize,
+}
+
+impl Default for ShrinkerOptions {
+    fn default() -> Self {
+        Self { seeks: 2, batch: 0, object_bytes: 0 }
+    }
+}
+
+/// A registered shrinker.
+#[derive(Clone, Copy)]
+struct Registered {
+    shrinker: *const (),
+    count: unsafe fn(*const (), &ShrinkControl) -> Count,
+    scan: unsafe fn(*const (), &ShrinkControl) -> Scanned,
+    refaults: unsafe fn(*const ()) -> u64,
+    options: ShrinkerOptions,
+    /// Objects that were to be scanned and have not been (`nr_deferred`).
+    deferred: u64,
+    /// What `count` said last.
+    objects: u64,
+}
+
+// SAFETY: a `Shrinker` may be used by any thread, and whoever has registered it lets it live.
+unsafe impl Send for Registered {}
+
+/// The work of shrinkers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shrunk {
+    pub(super) scanned: u64,
+    pub(super) freed: u64,
+}
+
+impl core::ops::AddAssign for Shrunk {
+    fn add_assign(&mut self, other: Self) {
+        self.scanned = self.scanned.saturating_add(other.scanned);
+        self.freed = self.freed.saturating_add(other.freed);
+    }
+}
+
+/// All shrinkers of a stack. All zero bytes where there are none.
+pub struct Shrinkers {
+    all: Hooks<Registered, MOST_SHRINKERS>,
+}
+
+impl Shrinkers {
+    pub(super) const fn new() -> Self {
+        Self { all: Hooks::new() }
+    }
+
+    /// Registers a shrinker; `None` where there are too many.
+    ///
+    /// # Safety
+    /// It lives until [`remove`](Self::remove) has removed it.
+    pub unsafe fn add<S: Shrinker>(
+        &self,
+        shrinker: *const S,
+        options: ShrinkerOptions,
+    ) -> Option<HookId> {
+        unsafe fn at<'a, S>(shrinker: *const ()) -> &'a S {
+            // SAFETY: registered as an `S`, which lives (caller's promise).
+            unsafe { &*shrinker.cast::<S>() }
+        }
+        self.all.add(Registered {
+            shrinker: shrinker.cast(),
+            // SAFETY: these are called with `shrinker` only, while it is registered.
+            count: |shrinker, control| unsafe { at::<S>(shrinker) }.count(control),
+            // SAFETY: as above.
+            scan: |shrinker, control| unsafe { at::<S>(shrinker) }.scan(control),
+            // SAFETY: as above.
+            refaults: |shrinker| unsafe { at::<S>(shrinker) }.refaults(),
+            options,
+            deferred: 0,
+            objects: 0,
+        })
+    }
+
+    /// Removes a shrinker, after its scan by another thread, if one is under way. It is not called
+    /// any more after that. Returns false where the calling thread is in its scan.
+    pub fn remove(&self, id: HookId) -> bool {
+        self.all.remove(id).is_ok()
+    }
+
+    /// Returns whether there is any.
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        self.all.is_any()
+    }
+
+    /// Asks every shrinker for its share at a priority, where memory can hold `most` objects.
+    pub(super) fn shrink(
+        &self,
+        caller: ReclaimCaller,
+        priority: u32,
+        share: Share,
+        most: u64,
+    ) -> Shrunk {
+        let mut shrunk = Shrunk::default();
+        self.all.for_each(|one| shrunk += one.shrink(caller, priority, share, most));
+        shrunk
+    }
+
+    /// Refaults of all of them so far.
+    pub(super) fn refaults(&self) -> u64 {
+        let mut sum = 0_u64;
+        // SAFETY: it is registered, so it lives.
+        self.all.for_each(|one| sum = sum.saturating_add(unsafe { (one.refaults)(one.shrinker) }));
+        sum
+    }
+
+    /// Bytes that they could free, as far as they have said when they were last asked.
+    pub(super) fn reclaimable_bytes(&self) -> usize {
+        let mut sum = 0_usize;
+        self.all.for_each(|one| {
+            let objects = usize::try_from(one.objects).unwrap_or(usize::MAX);
+            sum = sum.saturating_add(objects.saturating_mul(one.options.object_bytes));
+        });
+        sum
+    }
+
+    /// See [`Hooks::adopt_in_child`].
+    pub(super) fn adopt_in_child(&self) {
+        self.all.adopt_in_child();
+    }
+}
+
+impl Registered {
+    /// `do_shrink_slab`.
+    fn shrink(&mut self, caller: ReclaimCaller, priority: u32, share: Share, most: u64) -> Shrunk {
+        let control = |objects| ShrinkControl { objects, caller };
+        // SAFETY: it is registered, so it lives.
+        let count = match unsafe { (self.count)(self.shrinker, &control(0)) } {
+            Count::Objects(count) => count.min(most),
+            Count::Empty => 0,
+            Count::Unknown => return Shrunk::default(),
+        };
+        self.objects = count;
+        if count == 0 {
+            self.deferred = 0;
+            return Shrunk::default();
+        }
+        let delta = share.of(delta_of(count, priority, self.options.seeks));
+        let mut left = (self.deferred >> priority).saturating_add(delta).min(2 * count);
+        let batch = if self.options.batch == 0 { BATCH } else { self.options.batch.into() };
+        let (mut shrunk, mut batches, mut idle) = (Shrunk::default(), 0, 0);
+        // Where the whole cache is less than a batch, and memory very short, all of it is scanned.
+        while left > 0 && (left >= batch || left >= count) && batches < MOST_BATCHES {
+            let asked = left.min(batch);
+            // SAFETY: as above.
+            let scanned = unsafe { (self.scan)(self.shrinker, &control(asked)) };
+            let Scanned::Objects { freed, scanned } = scanned else { break };
+            // Whoever says that nothing was scanned has been asked nevertheless.
+            let scanned = scanned.clamp(1, asked);
+            let freed = freed.min(scanned);
+            shrunk += Shrunk { scanned, freed };
+            left -= scanned;
+            batches += 1;
+            idle = if freed == 0 { idle + 1 } else { 0 };
+            if idle >= MOST_IDLE_BATCHES {
+                break;
+            }
+        }
+        let owed = self.deferred.saturating_add(delta);
+        self.deferred = owed.saturating_sub(shrunk.scanned).min(2 * count);
+        shrunk
+    }
+}
+
+/// Objects to scan of `count`, by their size and cost alone.
+fn delta_of(count: u64, priority: u32, seeks: u32) -> u64 {
+    match seeks {
+        0 => count / 2,
+        _ => (count >> priority).saturating_mul(4) / u64::from(seeks),
+    }
+}
+
+/// Objects that `bytes` can hold.
+pub(super) fn objects_in(bytes: usize) -> u64 {
+    (bytes as u64 / LEAST_OBJECT).max(1)
+}
+
+#[cfg(test)]
+mod tests;

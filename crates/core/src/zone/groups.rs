@@ -1,0 +1,319 @@
+//! Groups: parts of a program that have limits of their own within the budget (the kernel's memory
+//! control groups, in one process).
+//!
+//! What a group holds is charged to it when it comes, and taken out when it goes; today these are
+//! the pages of the file mappings that belong to it. Group 0 is the root: everything that belongs
+//! to no other group. It has no limit but the budget's, and counts nothing.
+//!
+//! Invariants, for each group but the root: `used <= max` whenever a charge succeeds, `pinned <=
+//! pinned_max` whenever a pin succeeds; a group that is gone has no members, and nothing charged.
+
+use quarry_sys::primitive::{
+    AtomicU32, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
+
+/// Groups that there can be, the root included: as many as a descriptor of a page can name.
+const MOST_GROUPS: usize = 256;
+/// Of `members`: the group exists.
+const EXISTS: u32 = 1 << 31;
+
+/// The number of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupId(pub u8);
+
+impl GroupId {
+    /// The group of whatever belongs to no other.
+    pub const ROOT: Self = Self(0);
+}
+
+/// The limits of a group, in frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupLimits {
+    /// As long as the group has no more, nothing of it is reclaimed for others (`memory.min`).
+    pub min: u32,
+    /// Beyond it the background reclaims from the group (`memory.high`).
+    pub high: u32,
+    /// Beyond it requests fail (`memory.max`).
+    pub max: u32,
+    /// Most frames of pages that may be pinned at a time.
+    pub pinned_max: u32,
+}
+
+impl Default for GroupLimits {
+    /// No protection and no limit.
+    fn default() -> Self {
+        Self { min: 0, high: u32::MAX, max: u32::MAX, pinned_max: u32::MAX }
+    }
+}
+
+/// A group.
+#[repr(align(64))]
+pub struct Group {
+    used: AtomicU32,
+    pinned: AtomicU32,
+    /// How many file mappings belong to it, and [`EXISTS`].
+    members: AtomicU32,
+    min: AtomicU32,
+    /// The complements of three limits, so that zero bytes are a group without limits.
+    not_high: AtomicU32,
+    not_max: AtomicU32,
+    not_pinned_max: AtomicU32,
+    refusals: AtomicU64,
+    reclaims: AtomicU64,
+}
+
+impl Group {
+    const fn new() -> Self {
+        Self {
+            used: AtomicU32::new(0),
+            pinned: AtomicU32::new(0),
+            members: AtomicU32::new(0),
+            min: AtomicU32::new(0),
+            not_high: AtomicU32::new(0),
+            not_max: AtomicU32::new(0),
+            not_pinned_max: AtomicU32::new(0),
+            refusals: AtomicU64::new(0),
+            reclaims: AtomicU64::new(0),
+        }
+    }
+
+    /// The limits.
+    #[must_use]
+    pub fn limits(&self) -> GroupLimits {
+        GroupLimits {
+            min: self.min.load(Relaxed),
+            high: !self.not_high.load(Relaxed),
+            max: !self.not_max.load(Relaxed),
+            pinned_max: !self.not_pinned_max.load(Relaxed),
+        }
+    }
+
+    /// Changes the limits. What is in use beyond them stays in use.
+    pub fn set_limits(&self, limits: GroupLimits) {
+        self.min.store(limits.min, Relaxed);
+        self.not_high.store(!limits.high, Relaxed);
+        self.not_max.store(!limits.max, Relaxed);
+        self.not_pinned_max.store(!limits.pinned_max, Relaxed);
+    }
+
+    /// Frames charged.
+    #[inline]
+    #[must_use]
+    pub fn used(&self) -> u32 {
+        self.used.load(Relaxed)
+    }
+
+    /// Frames of pinned pages, where the group limits them.
+    #[must_use]
+    pub fn pinned(&self) -> u32 {
+        self.pinned.load(Relaxed)
+    }
+
+    /// Returns whether pins have to be counted.
+    #[inline]
+    #[must_use]
+    pub fn counts_pins(&self) -> bool {
+        self.not_pinned_max.load(Relaxed) != 0
+    }
+
+    /// Frames beyond the high limit.
+    #[inline]
+    #[must_use]
+    pub fn above_high(&self) -> u32 {
+        self.used().saturating_sub(!self.not_high.load(Relaxed))
+    }
+
+    /// Returns whether nothing of the group is reclaimed for others.
+    #[inline]
+    #[must_use]
+    pub fn is_protected(&self) -> bool {
+        let min = self.min.load(Relaxed);
+        min != 0 && self.used() <= min
+    }
+
+    /// Requests that failed at the max limit, and reclaims of the group alone.
+    #[must_use]
+    pub fn counts(&self) -> (u64, u64) {
+        (self.refusals.load(Relaxed), self.reclaims.load(Relaxed))
+    }
+
+    /// Notes a request that failed at the limit after a reclaim of the group.
+    pub fn note_refusal(&self) {
+        self.refusals.fetch_add(1, Relaxed);
+    }
+
+    /// Notes a reclaim of the group.
+    pub fn note_reclaim(&self) {
+        self.reclaims.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a page that becomes pinned; `false` where too many are, and then nothing is counted.
+    #[must_use]
+    pub fn pin(&self, frames: u32) -> bool {
+        add_below(&self.pinned, frames, !self.not_pinned_max.load(Relaxed))
+    }
+
+    /// Counts a page that is pinned no more.
+    pub fn unpin(&self, frames: u32) {
+        let before = self.pinned.fetch_sub(frames, Relaxed);
+        debug_assert!(before >= frames, "more frames unpinned than were pinned");
+    }
+
+    fn exists(&self) -> bool {
+        self.members.load(Acquire) & EXISTS != 0
+    }
+}
+
+/// Adds to a count that must not exceed `most`; returns whether it did.
+fn add_below(count: &AtomicU32, frames: u32, most: u32) -> bool {
+    count
+        .fetch_update(AcqRel, Relaxed, |now| now.checked_add(frames).filter(|sum| *sum <= most))
+        .is_ok()
+}
+
+/// All groups. All zero bytes as long as there are none.
+pub struct Groups {
+    all: [Group; MOST_GROUPS],
+}
+
+impl Groups {
+    /// The root only.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { all: [const { Group::new() }; MOST_GROUPS] }
+    }
+
+    /// A group, whether it exists or not.
+    #[inline]
+    #[must_use]
+    pub fn at(&self, id: GroupId) -> &Group {
+        &self.all[usize::from(id.0)]
+    }
+
+    /// Returns whether there is such a group, the root excluded.
+    #[must_use]
+    pub fn is_there(&self, id: GroupId) -> bool {
+        self.at(id).exists()
+    }
+
+    /// Makes a group; `None` where there are too many. O(groups).
+    pub fn create(&self, limits: GroupLimits) -> Option<GroupId> {
+        let free =
+            |group: &Group| group.members.compare_exchange(0, EXISTS, AcqRel, Relaxed).is_ok();
+        let number = (1..MOST_GROUPS).find(|number| free(&self.all[*number]))?;
+        let id = GroupId(number as u8);
+        self.at(id).set_limits(limits);
+        Some(id)
+    }
+
+    /// Removes a group that has no members; returns whether it is gone.
+    pub fn remove(&self, id: GroupId) -> bool {
+        let group = self.at(id);
+        // A member that comes at this moment finds no group.
+        let is_gone = group.members.compare_exchange(EXISTS, 0, AcqRel, Relaxed).is_ok();
+        if is_gone {
+            debug_assert_eq!(group.used(), 0, "a group without members holds nothing");
+            group.set_limits(GroupLimits::default());
+            group.refusals.store(0, Relaxed);
+            group.reclaims.store(0, Relaxed);
+        }
+        is_gone
+    }
+
+    /// Adds a member; `false` where there is no such group.
+    #[must_use]
+    pub fn join(&self, id: GroupId) -> bool {
+        id == GroupId::ROOT
+            || self
+                .at(id)
+                .members
+                .fetch_update(AcqRel, Relaxed, |now| (now & EXISTS != 0).then_some(now + 1))
+                .is_ok()
+    }
+
+    /// Takes a member away, which has nothing charged any more.
+    pub fn leave(&self, id: GroupId) {
+        if id != GroupId::ROOT {
+            self.at(id).members.fetch_sub(1, AcqRel);
+        }
+    }
+
+    /// Charges frames; `false` where they do not fit, and then nothing is charged. O(1).
+    #[inline]
+    #[must_use]
+    pub fn charge(&self, id: GroupId, frames: u32) -> bool {
+        id == GroupId::ROOT || {
+            let group = self.at(id);
+            add_below(&group.used, frames, !group.not_max.load(Relaxed))
+        }
+    }
+
+    /// Takes frames out of the account of a group. O(1).
+    #[inline]
+    pub fn uncharge(&self, id: GroupId, frames: u32) {
+        if id != GroupId::ROOT {
+            let before = self.at(id).used.fetch_sub(frames, Relaxed);
+            debug_assert!(before >= frames, "more frames uncharged than were charged");
+        }
+    }
+
+    /// The groups that exist, without the root. O(groups).
+    pub fn iter(&self) -> impl Iterator<Item = (GroupId, &Group)> {
+        let numbered = self.all.iter().enumerate().skip(1);
+        let existing = numbered.filter(|(_, group)| group.exists());
+        existing.map(|(number, group)| (GroupId(number as u8), group))
+    }
+}
+
+impl Default for Groups {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_takes_no_more_than_its_max() {
+        let groups = Groups::new();
+        let limits = GroupLimits { max: 100, high: 80, min: 30, pinned_max: 10 };
+        let id = groups.create(limits).expect("there is none yet");
+        let group = groups.at(id);
+        assert_eq!(group.limits(), limits);
+        assert!(groups.charge(id, 30) && group.is_protected());
+        assert!(groups.charge(id, 70) && !group.is_protected());
+        assert!(!groups.charge(id, 1));
+        assert_eq!((group.used(), group.above_high()), (100, 20));
+        assert!(group.counts_pins() && group.pin(10) && !group.pin(1));
+        group.unpin(10);
+        groups.uncharge(id, 100);
+        assert!(groups.charge(GroupId::ROOT, u32::MAX), "the root has no limit of its own");
+        assert!(!groups.at(GroupId::ROOT).is_protected());
+    }
+
+    #[test]
+    fn a_group_with_members_stays() {
+        let groups = Groups::new();
+        let id = groups.create(GroupLimits::default()).expect("there is none yet");
+        assert!(groups.join(id));
+        assert!(!groups.remove(id));
+        groups.leave(id);
+        assert!(groups.remove(id));
+        assert!(!groups.remove(id) && !groups.join(id), "it is gone");
+        assert_eq!(groups.iter().count(), 0);
+        assert!(groups.join(GroupId::ROOT));
+    }
+
+    #[test]
+    fn there_are_as_many_groups_as_a_page_can_name() {
+        let groups = Groups::new();
+        let created = std::iter::from_fn(|| groups.create(GroupLimits::default()));
+        assert_eq!(created.count(), MOST_GROUPS - 1);
+        assert_eq!(groups.iter().count(), MOST_GROUPS - 1);
+        assert!(groups.remove(GroupId(77)));
+        assert_eq!(groups.create(GroupLimits::default()), Some(GroupId(77)));
+    }
+}

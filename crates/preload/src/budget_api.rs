@@ -1,0 +1,377 @@
+//! The budget for C. `quarry.h` is made from this file as well: documentation that stands here is
+//! read there.
+
+use core::ffi::{c_int, c_long, c_uint, c_void};
+use core::ptr::{NonNull, null_mut};
+use core::time::Duration;
+use quarry::process::{Mode, ensure_ready};
+use quarry::{
+    Budget, BudgetError, Count, Group, GroupId, GroupOptions, Pressure, Registration, Scanned,
+    ShrinkControl, Shrinker, ShrinkerOptions,
+};
+use quarry_sys::errno::{self, KeepErrno};
+
+/// Of the functions of a shrinker: how many there are cannot be said now, or nothing can be freed
+/// now.
+pub const QUARRY_SHRINK_STOP: usize = usize::MAX;
+
+/// Levels of pressure: the high mark is reached.
+pub const QUARRY_PRESSURE_NONE: c_int = 0;
+/// Below the low mark; memory is being reclaimed.
+pub const QUARRY_PRESSURE_LOW: c_int = 1;
+/// Most of what is looked at is in use.
+pub const QUARRY_PRESSURE_MEDIUM: c_int = 2;
+/// Nearly all of it is, or the high mark cannot be reached.
+pub const QUARRY_PRESSURE_CRITICAL: c_int = 3;
+
+/// What a program has registered with the budget.
+#[repr(C)]
+pub struct QuarryRegistration {
+    _private: [u8; 0],
+}
+
+/// The figures of the budget, in bytes, as of one moment.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct QuarryBudget {
+    /// The limit; SIZE_MAX where there is none.
+    pub limit: usize,
+    /// The marks below it: the reserve, where reclaim begins, and where it ends.
+    pub min: usize,
+    /// See min.
+    pub low: usize,
+    /// See min.
+    pub high: usize,
+    /// In use.
+    pub used: usize,
+    /// What requests could have, an estimate.
+    pub available: usize,
+    /// Pages of the page cache, and of these dirty ones and those that cannot be reclaimed.
+    pub file: usize,
+    /// See file.
+    pub dirty: usize,
+    /// See file.
+    pub pinned: usize,
+    /// Objects, slabs and mappings that are held for later requests.
+    pub slab_reclaimable: usize,
+    /// Slabs of objects in use.
+    pub slab_unreclaimable: usize,
+    /// What shrinkers said they could free.
+    pub shrinkable: usize,
+    /// Descriptors of Quarry, beside the limit.
+    pub metadata: usize,
+    /// Memory of the process that the budget does not know of.
+    pub unaccounted: usize,
+    /// Nanoseconds that 99.9 % of the reclaims inside of requests took at most.
+    pub direct_p999_ns: usize,
+    /// One of QUARRY_PRESSURE_.
+    pub pressure: c_int,
+}
+
+/// A cache of the program that frees objects when memory is short. Both functions run on a thread
+/// of Quarry's own, with 192 KiB of stack and every signal blocked, or inside of quarry_reclaim and
+/// quarry_limit_wait; never inside of malloc or free. They may call malloc and free.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct QuarryShrinker {
+    /// Returns how many objects could be freed.
+    pub count: Option<unsafe extern "C" fn(context: *mut c_void) -> usize>,
+    /// Looks at so many objects, the oldest first, and frees those that can be freed; returns how
+    /// many that were. Where it has looked at fewer, it says so in scanned.
+    pub scan: Option<
+        unsafe extern "C" fn(context: *mut c_void, objects: usize, scanned: *mut usize) -> usize,
+    >,
+    /// The cost of making an object again, where 2 is that of reading a page; 0 for next to
+    /// nothing.
+    pub seeks: c_uint,
+    /// Objects of one scan; 0 stands for 128.
+    pub batch: c_uint,
+    /// Bytes of an object; 0 where that is not known.
+    pub object_bytes: usize,
+}
+
+/// The limits of a group, in bytes: SIZE_MAX for none.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct QuarryGroupLimits {
+    /// As long as the group has no more, nothing of it is reclaimed for others.
+    pub min: usize,
+    /// Beyond it memory of the group is reclaimed in the background.
+    pub high: usize,
+    /// At it requests of the group fail, after one reclaim of the group.
+    pub max: usize,
+    /// Most bytes of pages that may be pinned at a time.
+    pub pinned_max: usize,
+}
+
+fn code_of(level: Pressure) -> c_int {
+    match level {
+        Pressure::None => QUARRY_PRESSURE_NONE,
+        Pressure::Low => QUARRY_PRESSURE_LOW,
+        Pressure::Medium => QUARRY_PRESSURE_MEDIUM,
+        Pressure::Critical => QUARRY_PRESSURE_CRITICAL,
+    }
+}
+
+/// The budget; `None` and ENOTSUP or ENOMEM where there is none.
+fn budget() -> Option<Budget> {
+    let found = Budget::get();
+    if found.is_none() {
+        let error = if ensure_ready() == Mode::Disabled { libc::ENOTSUP } else { libc::ENOMEM };
+        errno::set(error);
+    }
+    found
+}
+
+fn refused(error: c_int) -> c_int {
+    errno::set(error);
+    -1
+}
+
+/// Reads the figures of the budget into the first `bytes` bytes of `out`, where a program is
+/// compiled with fewer figures than the library has. Returns 0, or -1 with ENOTSUP where
+/// QUARRY_DISABLE=1.
+///
+/// # Safety
+/// `out` has room for `bytes` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_budget_read(out: *mut QuarryBudget, bytes: usize) -> c_int {
+    let Some(budget) = budget() else { return -1 };
+    let stats = budget.stats();
+    let figures = QuarryBudget {
+        limit: stats.limit,
+        min: stats.min,
+        low: stats.low,
+        high: stats.high,
+        used: stats.used,
+        available: stats.available,
+        file: stats.file,
+        dirty: stats.dirty,
+        pinned: stats.pinned,
+        slab_reclaimable: stats.slab_reclaimable,
+        slab_unreclaimable: stats.slab_unreclaimable,
+        shrinkable: stats.shrinkable,
+        metadata: stats.metadata,
+        unaccounted: budget.unaccounted().unwrap_or(0),
+        direct_p999_ns: stats.direct_ns[1] as usize,
+        pressure: code_of(stats.pressure),
+    };
+    let bytes = bytes.min(size_of::<QuarryBudget>());
+    // SAFETY: there is room for so many bytes (caller's promise), and they are figures.
+    unsafe {
+        core::ptr::copy_nonoverlapping((&raw const figures).cast::<u8>(), out.cast(), bytes);
+    }
+    0
+}
+
+/// Chooses the marks below the limit: the bytes that are kept for reclaim itself (SIZE_MAX: by the
+/// square root of the limit), and the gaps between the marks in 10,000ths of the limit, 1 to 3,000.
+/// Returns 0, or -1 with EINVAL or ENOTSUP.
+#[unsafe(no_mangle)]
+pub extern "C" fn quarry_set_marks(min: usize, scale: c_uint) -> c_int {
+    if !(1..=3000).contains(&scale) {
+        return refused(libc::EINVAL);
+    }
+    let Some(budget) = budget() else { return -1 };
+    budget.set_marks((min != usize::MAX).then_some(min), scale);
+    0
+}
+
+/// Waits until no more is in use than the limit of quarry_set_limit allows, for so many
+/// milliseconds at most. Returns 0, or -1 with ETIMEDOUT or ENOTSUP. The caller holds nothing that
+/// a shrinker needs.
+#[unsafe(no_mangle)]
+pub extern "C" fn quarry_limit_wait(milliseconds: c_long) -> c_int {
+    let Some(budget) = budget() else { return -1 };
+    let most = Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0));
+    let progress = {
+        let _errno = KeepErrno::new();
+        budget.resize().wait(most)
+    };
+    if progress.is_done() { 0 } else { refused(libc::ETIMEDOUT) }
+}
+
+/// Reclaims until so many bytes fewer are in use, or nothing more can be freed; returns how many
+/// fewer are. Calls shrinkers: the caller holds nothing that they need.
+#[unsafe(no_mangle)]
+pub extern "C" fn quarry_reclaim(bytes: usize) -> usize {
+    budget().map_or(0, |budget| budget.reclaim(bytes))
+}
+
+/// A shrinker of a C program.
+struct OfProgram {
+    shrinker: QuarryShrinker,
+    context: *mut c_void,
+}
+
+// SAFETY: quarry_shrinker_register asks for functions that any thread may call.
+unsafe impl Send for OfProgram {}
+// SAFETY: as above.
+unsafe impl Sync for OfProgram {}
+
+impl Shrinker for OfProgram {
+    fn count(&self, _: &ShrinkControl) -> Count {
+        let Some(count) = self.shrinker.count else { return Count::Unknown };
+        // SAFETY: registered with this context.
+        match unsafe { count(self.context) } {
+            QUARRY_SHRINK_STOP => Count::Unknown,
+            0 => Count::Empty,
+            count => Count::Objects(count as u64),
+        }
+    }
+
+    fn scan(&self, control: &ShrinkControl) -> Scanned {
+        let Some(scan) = self.shrinker.scan else { return Scanned::Stop };
+        let mut scanned = control.objects as usize;
+        // SAFETY: registered with this context.
+        match unsafe { scan(self.context, control.objects as usize, &raw mut scanned) } {
+            QUARRY_SHRINK_STOP => Scanned::Stop,
+            freed => Scanned::Objects { freed: freed as u64, scanned: scanned as u64 },
+        }
+    }
+}
+
+/// The registration as C knows it.
+fn handle(registered: Result<Registration, BudgetError>) -> *mut QuarryRegistration {
+    match registered {
+        Ok(registration) => registration.into_raw().cast().as_ptr(),
+        Err(error) => {
+            let no_memory = error == BudgetError::NoMemory;
+            errno::set(if no_memory { libc::ENOMEM } else { libc::ENOSPC });
+            null_mut()
+        }
+    }
+}
+
+/// Registers a shrinker, whose functions get `context`. Returns NULL with EINVAL (no functions),
+/// ENOSPC (64 are registered), ENOMEM, or ENOTSUP where QUARRY_DISABLE=1.
+///
+/// # Safety
+/// Any thread may call the functions with the context, until quarry_unregister has returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_shrinker_register(
+    shrinker: *const QuarryShrinker,
+    context: *mut c_void,
+) -> *mut QuarryRegistration {
+    // SAFETY: NULL, or a shrinker (caller's promise).
+    let shrinker = unsafe { shrinker.as_ref() };
+    let Some(&shrinker) = shrinker.filter(|one| one.count.is_some() && one.scan.is_some()) else {
+        errno::set(libc::EINVAL);
+        return null_mut();
+    };
+    let Some(budget) = budget() else { return null_mut() };
+    let QuarryShrinker { seeks, batch, object_bytes, .. } = shrinker;
+    let options = ShrinkerOptions { seeks, batch, object_bytes };
+    handle(budget.register_shrinker(OfProgram { shrinker, context }, options))
+}
+
+/// The context of a C callback.
+struct Context(*mut c_void);
+
+// SAFETY: quarry_pressure_register asks for a function that any thread may call.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Context {
+    fn get(&self) -> *mut c_void {
+        self.0
+    }
+}
+
+/// Has a function called with one of QUARRY_PRESSURE_ when that changes, where shrinkers are called
+/// too. Returns NULL with EINVAL (no function), ENOSPC (16 are registered), ENOMEM, or ENOTSUP where
+/// QUARRY_DISABLE=1.
+///
+/// # Safety
+/// Any thread may call the function with the context, until quarry_unregister has returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_pressure_register(
+    tell: Option<unsafe extern "C" fn(context: *mut c_void, level: c_int)>,
+    context: *mut c_void,
+) -> *mut QuarryRegistration {
+    let Some(tell) = tell else {
+        errno::set(libc::EINVAL);
+        return null_mut();
+    };
+    let Some(budget) = budget() else { return null_mut() };
+    let context = Context(context);
+    handle(budget.on_pressure(move |level: Pressure| {
+        // SAFETY: registered with this context.
+        unsafe { tell(context.get(), code_of(level)) };
+    }))
+}
+
+/// Removes what was registered, and waits for a call of it that is under way; NULL is ignored. The
+/// caller holds nothing that the call needs, and is not in it.
+///
+/// # Safety
+/// It was registered, and nobody uses the registration any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_unregister(registration: *mut QuarryRegistration) {
+    if let Some(address) = NonNull::new(registration.cast::<u8>()) {
+        // SAFETY: the caller's promise is passed on.
+        drop(unsafe { Registration::from_raw(address) });
+    }
+}
+
+fn options_of(limits: &QuarryGroupLimits) -> GroupOptions {
+    let QuarryGroupLimits { min, high, max, pinned_max } = *limits;
+    GroupOptions { min, high, max, pinned_max }
+}
+
+fn group_of(number: c_int) -> Option<Group> {
+    let group = u8::try_from(number).ok().and_then(|number| Group::of(GroupId(number)));
+    if group.is_none() {
+        errno::set(libc::EINVAL);
+    }
+    group
+}
+
+/// Makes a group: a part of the program with limits of its own. Returns its number, 1 to 255, or -1
+/// with EINVAL, ENOSPC or ENOTSUP.
+///
+/// # Safety
+/// `limits` is NULL or points to limits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_group_create(limits: *const QuarryGroupLimits) -> c_int {
+    // SAFETY: the caller's promise.
+    let Some(limits) = (unsafe { limits.as_ref() }) else { return refused(libc::EINVAL) };
+    let Some(budget) = budget() else { return -1 };
+    match budget.group(&options_of(limits)) {
+        Ok(group) => group.id().0.into(),
+        Err(_) => refused(libc::ENOSPC),
+    }
+}
+
+/// Changes the limits of a group. Returns 0, or -1 with EINVAL.
+///
+/// # Safety
+/// As quarry_group_create.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_group_limit(
+    group: c_int,
+    limits: *const QuarryGroupLimits,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let Some(limits) = (unsafe { limits.as_ref() }) else { return refused(libc::EINVAL) };
+    let Some(group) = group_of(group) else { return -1 };
+    group.set_limits(&options_of(limits));
+    0
+}
+
+/// Bytes that are charged to a group; 0 with EINVAL where there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn quarry_group_used(group: c_int) -> usize {
+    group_of(group).map_or(0, |group| group.usage().used)
+}
+
+/// Removes a group. Returns 0, or -1 with EBUSY (file mappings belong to it) or EINVAL.
+#[unsafe(no_mangle)]
+pub extern "C" fn quarry_group_destroy(group: c_int) -> c_int {
+    match group_of(group).map(Group::remove) {
+        None => -1,
+        Some(Ok(())) => 0,
+        Some(Err(_)) => refused(libc::EBUSY),
+    }
+}

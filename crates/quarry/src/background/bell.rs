@@ -1,0 +1,35 @@
+//! Whether there is a thread, whether there may be one, and how it is woken.
+
+use quarry_sys::primitive::{AtomicBool, AtomicI64, AtomicU32, Ordering, futex};
+
+pub(super) const NONE: u32 = 0;
+pub(super) const STARTING: u32 = 1;
+pub(super) const RUNNING: u32 = 2;
+pub(super) const ASLEEP: u32 = 3;
+
+pub(super) static STATE: AtomicU32 = AtomicU32::new(NONE);
+pub(super) static ALLOWED: AtomicBool = AtomicBool::new(true);
+pub(super) static DELAY_MS: AtomicI64 = AtomicI64::new(500);
+/// Rung to wake the thread; it counts.
+pub(super) static BELL: AtomicU32 = AtomicU32::new(0);
+
+/// Changes the state if it is `from`; whether it did.
+pub(super) fn moves(from: u32, to: u32) -> bool {
+    STATE.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
+/// Wakes the thread.
+pub(super) fn ring() {
+    BELL.fetch_add(1, Ordering::AcqRel);
+    futex::wake_all(&BELL);
+}
+
+/// Returns whether a thread may be started.
+pub(super) fn is_allowed() -> bool {
+    ALLOWED.load(Ordering::Relaxed) && DELAY_MS.load(Ordering::Relaxed) >= 0
+}
+
+/// Returns whether there is a thread, or will be in a moment.
+pub(super) fn has_thread() -> bool {
+    STATE.load(Ordering::Acquire) != NONE
+}

@@ -1,0 +1,314 @@
+//! The budget of the process: one limit for its heap and its caches, and who gives way when memory
+//! is short.
+//!
+//! What programs see of it is [`Budget`]; `docs/budget.md` says what is counted and what happens at
+//! the limit.
+
+use crate::instance::STACK;
+use crate::process::{self, Mode, ensure_ready};
+use crate::registration::{BudgetError, Kind, Registration};
+use crate::{background, limits};
+use core::time::Duration;
+use quarry_core::frame::{FRAME_BYTES, MetadataKind};
+use quarry_core::stack::{BudgetStats, Pressure, Shrinker, ShrinkerOptions};
+use quarry_core::zone::{GroupId, GroupLimits, MarkOptions, Zone};
+use quarry_sys::clock::coarse_ns;
+use quarry_sys::statm::anonymous_bytes;
+
+/// The longest that a wait sleeps without looking at the budget.
+const STEP_NS: u64 = 10_000_000;
+
+/// The budget of the process.
+///
+/// ```
+/// # use quarry::{Budget, Count, Scanned, ShrinkControl, Shrinker, ShrinkerOptions};
+/// # use std::sync::Mutex;
+/// #[global_allocator]
+/// static A: quarry::Quarry = quarry::Quarry;
+///
+/// struct Results(Mutex<Vec<String>>);
+///
+/// impl Shrinker for Results {
+///     fn count(&self, _: &ShrinkControl) -> Count {
+///         Count::Objects(self.0.lock().unwrap().len() as u64)
+///     }
+///
+///     fn scan(&self, control: &ShrinkControl) -> Scanned {
+///         let mut results = self.0.lock().unwrap();
+///         let left = results.len().saturating_sub(control.objects as usize);
+///         let freed = results.split_off(left).len() as u64;
+///         Scanned::Objects { freed, scanned: freed }
+///     }
+/// }
+///
+/// fn main() {
+///     let Some(budget) = Budget::get() else { return };
+///     let results = std::sync::Arc::new(Results(Mutex::new(vec!["x".repeat(1000); 10_000])));
+///     let registered = budget.register_shrinker(results.clone(), ShrinkerOptions::default());
+///     assert!(budget.reclaim(1 << 20) > 0);
+///     assert!(results.0.lock().unwrap().len() < 10_000);
+///     drop(registered);
+/// }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Budget(());
+
+/// A limit that has been set, and how far the process is from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "memory goes back in the background; this says how far that is"]
+pub struct Resize {
+    target: usize,
+}
+
+/// How far a [`Resize`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of the limit that was set.
+    pub target: usize,
+    /// Bytes in use.
+    pub used: usize,
+}
+
+impl Progress {
+    /// Returns whether no more is in use than the limit allows.
+    #[must_use]
+    pub const fn is_done(self) -> bool {
+        self.used <= self.target
+    }
+}
+
+/// The limits of a [`Group`], in bytes, rounded down to 4 KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupOptions {
+    /// As long as the group has no more, nothing of it is reclaimed for others.
+    pub min: usize,
+    /// Beyond it the background reclaims from the group.
+    pub high: usize,
+    /// At it requests of the group fail, after one reclaim of the group.
+    pub max: usize,
+    /// Most bytes of pages that may be pinned at a time.
+    pub pinned_max: usize,
+}
+
+impl Default for GroupOptions {
+    /// No protection and no limit.
+    fn default() -> Self {
+        Self { min: 0, high: usize::MAX, max: usize::MAX, pinned_max: usize::MAX }
+    }
+}
+
+impl GroupOptions {
+    fn limits(&self) -> GroupLimits {
+        let [min, high, max, pinned_max] =
+            [self.min, self.high, self.max, self.pinned_max].map(frames);
+        GroupLimits { min, high, max, pinned_max }
+    }
+}
+
+/// A part of the program with limits of its own: the file mappings that name it.
+///
+/// When the handle is dropped, the group stays as long as mappings belong to it.
+#[derive(Debug)]
+pub struct Group(GroupId);
+
+/// What a group has, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupUse {
+    /// Charged.
+    pub used: usize,
+    /// Pinned, where the group limits that.
+    pub pinned: usize,
+    /// Requests that failed at the limit.
+    pub refusals: u64,
+    /// Reclaims of the group alone.
+    pub reclaims: u64,
+}
+
+fn frames(bytes: usize) -> u32 {
+    u32::try_from(bytes / FRAME_BYTES).unwrap_or(u32::MAX)
+}
+
+fn used() -> usize {
+    STACK.pages().zones().budget().used() as usize * FRAME_BYTES
+}
+
+impl Budget {
+    /// The budget; `None` where `QUARRY_DISABLE=1`, or where the system refuses the first memory.
+    #[must_use]
+    pub fn get() -> Option<Self> {
+        (ensure_ready() == Mode::Ready).then_some(Self(()))
+    }
+
+    /// Sets the limit, as [`Quarry::set_limit`](crate::Quarry::set_limit) does. It is in force at
+    /// once for requests; what is in use beyond it goes back in the background, as far as it can be
+    /// freed. Never fails: memory that is in use stays in use.
+    pub fn set_limit(self, bytes: usize) -> Resize {
+        limits::set_own(bytes);
+        background::start_for_callbacks();
+        background::want_now();
+        Resize { target: bytes / FRAME_BYTES * FRAME_BYTES }
+    }
+
+    /// How far the process is from the limit that holds now.
+    pub fn resize(self) -> Resize {
+        Resize { target: self.limit().unwrap_or(usize::MAX) }
+    }
+
+    /// Bytes that may be in use; `None` where there is no limit. O(1).
+    #[must_use]
+    pub fn limit(self) -> Option<usize> {
+        limits::effective()
+    }
+
+    /// Chooses the marks below the limit: the bytes that are kept for reclaim itself (`None`: by
+    /// the square root of the limit), and the gaps between the marks in 10,000ths of the limit (1
+    /// to 3,000; the kernel's `watermark_scale_factor`, 10).
+    pub fn set_marks(self, min: Option<usize>, scale: u32) {
+        let options = MarkOptions { min: min.map(frames), scale };
+        STACK.pages().zones().budget().set_marks(options);
+    }
+
+    /// The figures of the budget: a snapshot. O(caches * CPUs).
+    #[must_use]
+    pub fn stats(self) -> BudgetStats {
+        let _inside = crate::gate::enter();
+        STACK.budget_stats()
+    }
+
+    /// Bytes that the process has in memory and the budget does not know of: stacks, code that was
+    /// written to, memory that it has mapped itself. `None` without `/proc`. Memory that was asked
+    /// for and not touched hides as much of it.
+    #[must_use]
+    pub fn unaccounted(self) -> Option<usize> {
+        let zones = STACK.pages().zones();
+        let dirty: usize = zones.all().map(|zone: &Zone| zone.dirty() as usize).sum();
+        let stats = process::stats()?;
+        let metadata: usize =
+            MetadataKind::ALL.iter().map(|kind| stats.metadata_bytes(*kind)).sum();
+        let ours = used() + dirty * FRAME_BYTES + metadata;
+        Some(usize::try_from(anonymous_bytes()?).ok()?.saturating_sub(ours))
+    }
+
+    /// Reclaims until `bytes` fewer are in use, or nothing more can be freed; returns how many fewer
+    /// are. Calls shrinkers on this thread: the caller holds nothing that they need.
+    pub fn reclaim(self, bytes: usize) -> usize {
+        process::reclaim(bytes)
+    }
+
+    /// Registers a cache of the program that frees objects when memory is short, until the
+    /// registration is dropped. An `Arc` of a shrinker is one.
+    ///
+    /// # Errors
+    /// Where 64 are registered, or there is no memory.
+    pub fn register_shrinker<S: Shrinker + 'static>(
+        self,
+        shrinker: S,
+        options: ShrinkerOptions,
+    ) -> Result<Registration, BudgetError> {
+        let registered = Registration::of(shrinker, |object| {
+            // SAFETY: the registration lets it live until it has removed it.
+            unsafe { STACK.shrinkers().add(object, options) }.map(Kind::Shrinker)
+        })?;
+        STACK.pages().zones().budget().keep_reserve();
+        background::start_for_callbacks();
+        Ok(registered)
+    }
+
+    /// Has `tell` called when the pressure changes, on the background thread, or on one that asks
+    /// for a reclaim, until the registration is dropped.
+    ///
+    /// # Errors
+    /// Where 16 are registered, or there is no memory.
+    pub fn on_pressure<F: Fn(Pressure) + Send + Sync + 'static>(
+        self,
+        tell: F,
+    ) -> Result<Registration, BudgetError> {
+        unsafe fn call<F: Fn(Pressure)>(context: *const (), level: Pressure) {
+            // SAFETY: registered with an `F`, which lives.
+            unsafe { (*context.cast::<F>())(level) }
+        }
+        let registered = Registration::of(tell, |object| {
+            // SAFETY: the registration lets it live until it has removed it; any thread may call it.
+            unsafe { STACK.pressure().add(object.cast(), call::<F>) }.map(Kind::Pressure)
+        })?;
+        STACK.pages().zones().budget().keep_reserve();
+        background::start_for_callbacks();
+        Ok(registered)
+    }
+
+    /// How short memory is now. O(1).
+    #[must_use]
+    pub fn pressure(self) -> Pressure {
+        STACK.pressure().level()
+    }
+
+    /// Makes a group.
+    ///
+    /// # Errors
+    /// Where there are 255.
+    pub fn group(self, options: &GroupOptions) -> Result<Group, BudgetError> {
+        STACK.groups().create(options.limits()).map(Group).ok_or(BudgetError::TooMany)
+    }
+}
+
+impl Resize {
+    /// How far the process is. O(1).
+    #[must_use]
+    pub fn progress(self) -> Progress {
+        Progress { target: self.target, used: used() }
+    }
+
+    /// Waits until no more is in use than the limit allows, for `most` at most; where Quarry may
+    /// have no thread, reclaims itself, as [`Budget::reclaim`] does.
+    pub fn wait(self, most: Duration) -> Progress {
+        let end = coarse_ns().saturating_add(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX));
+        loop {
+            let progress = self.progress();
+            let left = end.saturating_sub(coarse_ns());
+            if progress.is_done() || left == 0 {
+                return progress;
+            }
+            if !background::is_balanced() {
+                process::reclaim(progress.used - progress.target);
+            }
+            background::wait_for_progress(left.min(STEP_NS));
+        }
+    }
+}
+
+impl Group {
+    /// The group of a number; `None` where there is none.
+    #[must_use]
+    pub fn of(id: GroupId) -> Option<Self> {
+        STACK.groups().is_there(id).then_some(Self(id))
+    }
+
+    /// The number by which file mappings name the group.
+    #[must_use]
+    pub fn id(&self) -> GroupId {
+        self.0
+    }
+
+    /// Changes the limits. What is in use beyond them stays in use, and goes back as the group asks
+    /// for more.
+    pub fn set_limits(&self, options: &GroupOptions) {
+        STACK.groups().at(self.0).set_limits(options.limits());
+    }
+
+    /// What the group has now. O(1).
+    #[must_use]
+    pub fn usage(&self) -> GroupUse {
+        let group = STACK.groups().at(self.0);
+        let (refusals, reclaims) = group.counts();
+        let [used, pinned] = [group.used(), group.pinned()].map(|frames| frames as usize);
+        GroupUse { used: used * FRAME_BYTES, pinned: pinned * FRAME_BYTES, refusals, reclaims }
+    }
+
+    /// Removes the group; returns it where file mappings belong to it.
+    ///
+    /// # Errors
+    /// As said.
+    pub fn remove(self) -> Result<(), Self> {
+        if STACK.groups().remove(self.0) { Ok(()) } else { Err(self) }
+    }
+}
