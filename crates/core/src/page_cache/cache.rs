@@ -7,6 +7,7 @@ use super::host::Host;
 use super::index::{GRACE_BATCH, IndexNodes};
 use super::mapping::{MappingId, MappingOptions, Mappings};
 use super::options::PageCacheOptions;
+use super::slack::Aside;
 use super::waits::Waits;
 use super::workingset::{Buckets, Clock};
 use crate::frame::{Kind, NodeId, OsArray};
@@ -98,6 +99,7 @@ pub(super) struct Tables {
     pub(super) waits: Waits,
     pub(super) counters: Counters,
     pub(super) direct: Direct,
+    pub(super) aside: Aside,
 }
 
 impl Tables {
@@ -117,6 +119,7 @@ impl Tables {
             waits: Waits::build(os)?,
             counters: Counters::build(os, slots)?,
             direct: Direct::new(),
+            aside: Aside::new(),
         })
     }
 }
@@ -153,8 +156,12 @@ impl<H: Host> PageCacheRef<'_, H> {
         let tables = self.tables;
         let Some(mut locked) = tables.mappings.lock(&tables.nodes, mapping) else { return false };
         *locked.tree.value() = false;
+        let has_slack = locked.mapping.has_slack();
         drop(locked);
         self.truncate(mapping, 0);
+        if has_slack {
+            self.release_aside();
+        }
         tables.mappings.give_up(mapping);
         true
     }
@@ -260,6 +267,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     pub fn trim(self) -> usize {
         self.drain_batches();
         self.tables.nodes.grace.release(self.host, 1);
+        self.release_aside();
         self.tables.free.trim(&self.tables.pages, self.host.metadata())
     }
 
@@ -304,5 +312,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.nodes.visit_locks(visit);
         self.tables.lru.visit_locks(visit);
         self.tables.free.visit_locks(visit);
+        self.tables.aside.visit_locks(visit);
     }
 }

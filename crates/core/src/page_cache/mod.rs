@@ -20,6 +20,7 @@ mod outcome;
 mod readahead;
 mod release;
 mod scan;
+mod slack;
 mod truncate;
 mod validate;
 mod waits;
