@@ -8,7 +8,9 @@
 
 use crate::records::{Record, Records};
 use quarry::{Effort, Invalidate, MappingOptions, RawMapping, RawSlot, RekeyError};
+use quarry::process::STACK;
 use quarry_core::frame::{FRAME_BYTES, Order};
+use quarry_core::zone::Mark;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -49,6 +51,11 @@ static OPEN: AtomicU64 = AtomicU64::new(0);
 #[must_use]
 pub fn open_caches() -> u64 {
     OPEN.load(Relaxed)
+}
+
+/// Returns whether memory is below its low mark.
+fn is_short() -> bool {
+    STACK.pages().zones().budget().is_below(Mark::Low)
 }
 
 impl PageCache {
@@ -118,12 +125,12 @@ impl PageCache {
     fn fetch_missed(&mut self, key: u32, want: Want) -> Option<NonNull<Record>> {
         let slot = match want {
             Want::IfThere => self.mapping.hold(key.into(), None).ok()??,
-            // Without free memory a clean page of another database goes first; but where this one
-            // holds more than it was meant to, it writes its own.
+            // A clean page of another database goes first. But where this one holds more than it was
+            // meant to, it writes its own, and before the last memory is gone: SQLite needs some for
+            // the writing.
             Want::IfEasy => {
-                let is_much = self.holds_too_much();
-                let effort = if is_much { Effort::Easy } else { Effort::Every };
-                let slot = self.hold(key, effort);
+                let is_refused = self.holds_too_much() && is_short();
+                let slot = if is_refused { None } else { self.hold(key, Effort::Every) };
                 self.wants_room = slot.is_none();
                 slot?
             }
