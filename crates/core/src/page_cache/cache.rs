@@ -7,6 +7,7 @@ use super::host::Host;
 use super::index::{GRACE_BATCH, IndexNodes};
 use super::mapping::{MappingId, MappingOptions, Mappings};
 use super::options::PageCacheOptions;
+use super::slack::Aside;
 use super::waits::Waits;
 use super::workingset::{Buckets, Clock};
 use crate::frame::{Kind, NodeId, OsArray};
@@ -99,6 +100,7 @@ pub(super) struct Tables {
     pub(super) waits: Waits,
     pub(super) counters: Counters,
     pub(super) direct: Direct,
+    pub(super) aside: Aside,
 }
 
 impl Tables {
@@ -118,6 +120,7 @@ impl Tables {
             waits: Waits::build(os)?,
             counters: Counters::build(os, slots)?,
             direct: Direct::new(),
+            aside: Aside::new(),
         })
     }
 }
@@ -163,8 +166,12 @@ impl<H: Host> PageCacheRef<'_, H> {
         let Some(mut locked) = tables.mappings.lock(&tables.nodes, mapping) else { return false };
         *locked.tree.value() = false;
         let group = GroupId(locked.mapping.group());
+        let has_slack = locked.mapping.has_slack();
         drop(locked);
         self.truncate(mapping, 0);
+        if has_slack {
+            self.release_aside();
+        }
         tables.mappings.give_up(mapping);
         self.host.groups().leave(group);
         true
@@ -271,6 +278,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     pub fn trim(self) -> usize {
         self.drain_batches();
         self.tables.nodes.grace.release(self.host, 1);
+        self.release_aside();
         self.tables.free.trim(&self.tables.pages, self.host.metadata())
     }
 
@@ -315,5 +323,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.nodes.visit_locks(visit);
         self.tables.lru.visit_locks(visit);
         self.tables.free.visit_locks(visit);
+        self.tables.aside.visit_locks(visit);
     }
 }

@@ -7,12 +7,11 @@ use super::index::{Entry, InsertError, Preload};
 use super::mapping::{LockedMapping, Mapping, MappingId};
 use super::outcome::{Effort, Full, ReadError, Slot};
 use super::workingset::Evicted;
-use crate::frame::{Kind, MigrateType, Order, PAGEBLOCK_FRAMES, Pfn};
+use crate::frame::{Kind, MigrateType};
 use crate::lru::{PageNo, State};
-use crate::pcp::{Page, PageRequest};
+use crate::pcp::PageRequest;
 use crate::zone::GroupId;
 use core::ptr::NonNull;
-use quarry_sys::percpu::SlotIndex;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 /// What a look at an index came to.
@@ -317,35 +316,4 @@ impl<H: Host> PageCacheRef<'_, H> {
         descriptor.private_cache.store(mapping.private(), Relaxed);
         Some(number)
     }
-
-    /// A block behind which memory can be read. Frames of a pageblock are mapped together, and what
-    /// lies behind it may never be, so no such block is the last one of its pageblock.
-    fn alloc_with_slack(self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
-        /// Last blocks that are put aside, of different pageblocks.
-        const MOST: usize = 8;
-        let pages = self.host.pages();
-        let mut last = [(Pfn::NONE, Order::ZERO); MOST];
-        let mut count = 0;
-        let block = loop {
-            match pages.alloc(slot, request) {
-                Some(block) if ends_pageblock(block.pfn, request.order) => {
-                    last[count] = (block.pfn, request.order);
-                    count += 1;
-                    if count == MOST {
-                        break None;
-                    }
-                }
-                block => break block,
-            }
-        };
-        if count > 0 {
-            pages.free_list(slot, &last[..count]);
-        }
-        block
-    }
-}
-
-/// Returns whether no frame of the same pageblock lies behind a block.
-fn ends_pageblock(pfn: Pfn, order: Order) -> bool {
-    (pfn.0 + order.frames()).is_multiple_of(PAGEBLOCK_FRAMES)
 }
