@@ -46,6 +46,7 @@ impl<H: Host> PageCacheRef<'_, H> {
             live += u64::from(state.has(State::LIVE));
         }
         check.equal(live, census.pages, "live pages = pages in indexes")?;
+        tables.nodes.validate()?;
         tables.lru.validate(&tables.pages)?;
         tables.free.validate(&tables.pages, in_use)
     }
