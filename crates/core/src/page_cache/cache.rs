@@ -2,7 +2,7 @@
 
 use super::counters::{Counters, EventCounts};
 use super::descriptors::FreePages;
-use super::direct::Direct;
+use super::group_scan::Hand;
 use super::host::Host;
 use super::index::{GRACE_BATCH, IndexNodes};
 use super::mapping::{MappingId, MappingOptions, Mappings};
@@ -17,6 +17,9 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
+
+/// Groups that a page can name.
+const GROUPS: usize = 1 + u8::MAX as usize;
 
 /// The page cache of a stack: nothing but zero bytes before its first use.
 pub struct PageCache {
@@ -95,9 +98,10 @@ pub(super) struct Tables {
     /// The clock of each node's lists.
     pub(super) clocks: OsArray<Clock>,
     pub(super) buckets: Buckets,
+    /// Where the scan of each group goes on.
+    pub(super) hands: OsArray<Hand>,
     pub(super) waits: Waits,
     pub(super) counters: Counters,
-    pub(super) direct: Direct,
 }
 
 impl Tables {
@@ -113,10 +117,10 @@ impl Tables {
             mappings: Mappings::build(os)?,
             nodes: IndexNodes::new(),
             clocks: OsArray::zeroed(os, nodes)?,
+            hands: OsArray::zeroed(os, GROUPS)?,
             buckets: Buckets::for_pages(capacity as u64),
             waits: Waits::build(os)?,
             counters: Counters::build(os, slots)?,
-            direct: Direct::new(),
         })
     }
 }
@@ -141,9 +145,14 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Creates a mapping without pages. O(1).
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// `EINVAL` where there is no such group; or where there is no memory for it.
     pub fn create_mapping(self, options: &MappingOptions) -> OsResult<MappingId> {
-        self.tables.mappings.create(&self.tables.nodes, options)
+        let groups = self.host.groups();
+        if !groups.join(options.group) {
+            return Err(quarry_sys::errno::OsError(libc::EINVAL));
+        }
+        let created = self.tables.mappings.create(&self.tables.nodes, options);
+        created.inspect_err(|_| groups.leave(options.group))
     }
 
     /// Truncates a mapping to nothing, as [`truncate`](Self::truncate) does, and lets go of it. No
@@ -153,9 +162,11 @@ impl<H: Host> PageCacheRef<'_, H> {
         let tables = self.tables;
         let Some(mut locked) = tables.mappings.lock(&tables.nodes, mapping) else { return false };
         *locked.tree.value() = false;
+        let group = locked.mapping.group();
         drop(locked);
         self.truncate(mapping, 0);
         tables.mappings.give_up(mapping);
+        self.host.groups().leave(group);
         true
     }
 
@@ -200,6 +211,12 @@ impl<H: Host> PageCacheRef<'_, H> {
     #[inline]
     pub fn bytes(self, page: PageNo) -> usize {
         self.tables.pages.at(page).order().bytes()
+    }
+
+    /// Number of frames of a page.
+    #[inline]
+    pub(super) fn frames(self, page: PageNo) -> u64 {
+        self.tables.pages.at(page).order().frames().into()
     }
 
     /// The page whose memory begins at `address`. O(1).
@@ -288,9 +305,22 @@ impl<H: Host> PageCacheRef<'_, H> {
         &self.tables.nodes
     }
 
-    /// Frames that the pages of a group have. O(1).
-    pub fn frames_of_group(self, group: u8) -> u64 {
-        self.tables.counters.frames_of_group(group)
+    /// Frames of pages that somebody pins, beside add batches. O(descriptors).
+    pub fn pinned_frames(self) -> u64 {
+        let all = (0..self.tables.pages.len() as u32).map(PageNo);
+        let is_pinned = |page: &PageNo| {
+            let state = self.state(*page);
+            // A page that is on no list yet is pinned by its add batch.
+            let by_batch = !state.has(State::LRU) && !state.has(State::UNEVICTABLE);
+            state.pins() > u64::from(by_batch)
+        };
+        all.filter(is_pinned).map(|page| self.frames(page)).sum()
+    }
+
+    /// Descriptors of pages that are in an index or pinned. O(descriptors).
+    pub fn descriptors_in_use(self) -> u64 {
+        let all = (0..self.tables.pages.len() as u32).map(PageNo);
+        all.filter(|page| self.state(*page) != State::default()).count() as u64
     }
 
     /// The choices that the cache was made with.

@@ -5,11 +5,12 @@ use super::counters::Event;
 use super::host::Host;
 use super::index::{Entry, InsertError, Preload};
 use super::mapping::{LockedMapping, Mapping, MappingId};
-use super::outcome::{Effort, Full, ReadError, Slot};
+use super::outcome::{Effort, Full, ReadError, ScanRequest, Slot};
 use super::workingset::Evicted;
 use crate::frame::{Kind, MigrateType, Order, PAGEBLOCK_FRAMES, Pfn};
 use crate::lru::{PageNo, State};
 use crate::pcp::{Page, PageRequest};
+use crate::zone::GroupId;
 use core::ptr::NonNull;
 use quarry_sys::percpu::SlotIndex;
 use quarry_sys::primitive::Ordering::Relaxed;
@@ -225,10 +226,11 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Puts a page that has come into an index on its list, and counts it.
     fn note_added(self, mapping: &Mapping, page: PageNo, shadow: Option<u64>) {
         let (tables, slot) = (self.tables, self.host.slot());
-        tables.counters.add(slot, Event::Added, 1);
+        let frames = u64::from(mapping.order().frames());
+        tables.counters.add(slot, Event::Added, frames);
         let is_active = shadow.is_some_and(|value| self.note_refault(page, value));
         if mapping.is_unevictable() {
-            return tables.counters.add(slot, Event::UnevictableAdded, 1);
+            return tables.counters.add(slot, Event::UnevictableAdded, frames);
         }
         let mut releases = self.releases();
         tables.lru.add(&tables.pages, slot, page, is_active, &mut |page| releases.push(page));
@@ -256,12 +258,43 @@ impl<H: Host> PageCacheRef<'_, H> {
 
     /// A page with memory, which nobody knows; its state is still 0.
     fn alloc_page(self, mapping: &Mapping, effort: Effort) -> Result<PageNo, Full> {
-        match self.try_alloc_page(mapping) {
-            None if effort == Effort::Every && self.host.make_room(mapping.order().frames()) => {
-                self.try_alloc_page(mapping).ok_or(Full)
+        let (group, frames) = (mapping.group(), mapping.order().frames());
+        self.charge(group, frames, effort)?;
+        let page = match self.try_alloc_page(mapping) {
+            None if effort == Effort::Every && self.host.make_room(frames) => {
+                self.try_alloc_page(mapping)
             }
-            page => page.ok_or(Full),
+            page => page,
+        };
+        if page.is_none() {
+            self.host.groups().uncharge(group, frames);
         }
+        page.ok_or(Full)
+    }
+
+    /// Charges frames to a group; at its limit, pages of the group make room.
+    fn charge(self, group: GroupId, frames: u32, effort: Effort) -> Result<(), Full> {
+        let groups = self.host.groups();
+        if groups.charge(group, frames) {
+            return Ok(());
+        }
+        // The add batches may have many of the pages of a small group.
+        for has_drained in [false, true] {
+            if has_drained {
+                self.drain_batches();
+            }
+            groups.at(group).note_reclaim();
+            let most = ScanRequest::DIRECT_MOST.max(frames as usize);
+            let is_direct = effort == Effort::Every;
+            if is_direct
+                && self.reclaim_group(group, most).freed > 0
+                && groups.charge(group, frames)
+            {
+                return Ok(());
+            }
+        }
+        groups.at(group).note_refusal();
+        Err(Full)
     }
 
     fn try_alloc_page(self, mapping: &Mapping) -> Option<PageNo> {
@@ -289,9 +322,9 @@ impl<H: Host> PageCacheRef<'_, H> {
         descriptor.order.store(order.get(), Relaxed);
         let home = pages.memory().pageblocks().of(block.pfn).tag().node();
         descriptor.node.store(home.map_or(0, |node| node.0), Relaxed);
-        descriptor.group.store(mapping.group(), Relaxed);
+        descriptor.group.store(mapping.group().0, Relaxed);
         descriptor.private_cache.store(mapping.private(), Relaxed);
-        tables.counters.note_group(mapping.group(), i64::from(order.frames()));
+        tables.counters.add(slot, Event::Taken, order.frames().into());
         Some(number)
     }
 

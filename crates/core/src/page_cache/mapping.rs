@@ -10,6 +10,7 @@
 use super::index::{Index, IndexNodes, LockedIndex};
 use crate::frame::{FRAME_BYTES, GrowingArray, Order, Window, fresh_zero};
 use crate::slab::CacheId;
+use crate::zone::GroupId;
 use Ordering::{Acquire, Relaxed, Release};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
@@ -36,7 +37,7 @@ pub struct MappingOptions {
     /// Each page has `4 KiB << order`.
     pub order: Order,
     /// The group that its pages are charged to.
-    pub group: u8,
+    pub group: GroupId,
     /// No reclaim takes its pages (in-memory databases).
     pub is_unevictable: bool,
     /// The bytes behind each page can be read as long as it is cached: at least 4 KiB of them. (The
@@ -78,8 +79,8 @@ impl Mapping {
         Order::new(self.order.load(Relaxed))
     }
 
-    pub(super) fn group(&self) -> u8 {
-        self.group.load(Relaxed)
+    pub(super) fn group(&self) -> GroupId {
+        GroupId(self.group.load(Relaxed))
     }
 
     pub(super) fn is_unevictable(&self) -> bool {
@@ -101,7 +102,7 @@ impl Mapping {
 
     fn describe(&self, options: &MappingOptions) {
         self.order.store(options.order.get(), Relaxed);
-        self.group.store(options.group, Relaxed);
+        self.group.store(options.group.0, Relaxed);
         self.is_unevictable.store(options.is_unevictable.into(), Relaxed);
         self.has_slack.store(options.has_slack.into(), Relaxed);
         self.private.store(options.private.map_or(0, |id| id.index() as u32), Relaxed);
@@ -212,6 +213,11 @@ impl Mappings {
         let mut tree = mapping.index.lock(nodes);
         let is_live = *tree.value() && mapping.generation() == id.generation;
         is_live.then_some(LockedMapping { mapping, tree })
+    }
+
+    /// Numbers of mappings so far, from 1 on.
+    pub(super) fn numbers(&self) -> u32 {
+        (self.array.len() as u32).saturating_sub(1)
     }
 
     /// Mappings that are live. O(1).

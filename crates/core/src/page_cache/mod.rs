@@ -3,10 +3,10 @@
 mod cache;
 mod counters;
 mod descriptors;
-mod direct;
 mod dirty;
 mod error_sequence;
 mod fill;
+mod group_scan;
 mod held;
 mod host;
 pub mod index;
@@ -17,6 +17,7 @@ mod lookup;
 mod mapping;
 mod options;
 mod outcome;
+mod print;
 mod readahead;
 mod release;
 mod scan;
@@ -27,7 +28,6 @@ pub mod workingset;
 
 pub use cache::{PageCache, PageCacheRef};
 pub use counters::{EVENTS, Event, EventCounts};
-pub use direct::DirectTimes;
 pub use error_sequence::{ErrorCursor, ErrorSequence};
 pub use host::{Host, NodeHost};
 pub use mapping::{MappingId, MappingOptions};

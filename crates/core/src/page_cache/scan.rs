@@ -20,6 +20,7 @@ use super::outcome::{ScanFor, ScanRequest, Scanned};
 use super::release::Releases;
 use crate::frame::{FRAME_SHIFT, NodeId};
 use crate::lru::{ListKind, PageNo, Sizes, State};
+use crate::zone::GroupId;
 use quarry_sys::clock::monotonic_ns;
 use quarry_sys::primitive::Ordering::Relaxed;
 
@@ -146,7 +147,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         done.scanned += count as u64;
         done.freed += evicted_count as u64;
         let (counters, slot) = (&self.tables.counters, self.host.slot());
-        counters.add(slot, Event::Removed, evicted_count as u64);
+        let frames = evicted[..evicted_count].iter().map(|page| self.frames(*page)).sum();
+        counters.add(slot, Event::Removed, frames);
         counters.add(slot, Event::Activated, activated);
         counters.add(slot, Event::Rotated, isolated.count as u64 - activated);
         self.tables.clocks.at(usize::from(node.0)).activated(activated);
@@ -176,7 +178,9 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             self.tables.counters.add(self.host.slot(), Event::FoundDirty, 1);
             return Fate::Active;
         }
-        if now.pins() > 1 || !now.has(State::LIVE | State::UPTODATE) {
+        let group = GroupId(descriptor.group.load(Relaxed));
+        let is_protected = self.host.groups().at(group).is_protected();
+        if now.pins() > 1 || !now.has(State::LIVE | State::UPTODATE) || is_protected {
             return Fate::Inactive;
         }
         match self.evict(node, page, locked) {

@@ -207,9 +207,13 @@ impl Groups {
         Some(id)
     }
 
-    /// Removes a group that has no members; returns whether it is gone.
+    /// Removes a group that has no members and nothing charged; returns whether it is gone. (Pages
+    /// that are pinned may outlive their file mapping.)
     pub fn remove(&self, id: GroupId) -> bool {
         let group = self.at(id);
+        if group.used() > 0 {
+            return false;
+        }
         // A member that comes at this moment finds no group.
         let is_gone = group.members.compare_exchange(EXISTS, 0, AcqRel, Relaxed).is_ok();
         if is_gone {
