@@ -2,7 +2,6 @@
 
 use super::counters::{Counters, EventCounts};
 use super::descriptors::FreePages;
-use super::group_scan::Hand;
 use super::host::Host;
 use super::index::{GRACE_BATCH, IndexNodes};
 use super::mapping::{MappingId, MappingOptions, Mappings};
@@ -12,14 +11,12 @@ use super::workingset::{Buckets, Clock};
 use crate::frame::{Kind, NodeId, OsArray};
 use crate::lru::{DescriptorTable, LruCounters, LruOptions, LruSet, PageNo, Sizes, State};
 use crate::slab::{CacheId, Late};
+use crate::zone::GroupId;
 use core::ptr::NonNull;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
-
-/// Groups that a page can name.
-const GROUPS: usize = 1 + u8::MAX as usize;
 
 /// The page cache of a stack: nothing but zero bytes before its first use.
 pub struct PageCache {
@@ -98,8 +95,6 @@ pub(super) struct Tables {
     /// The clock of each node's lists.
     pub(super) clocks: OsArray<Clock>,
     pub(super) buckets: Buckets,
-    /// Where the scan of each group goes on.
-    pub(super) hands: OsArray<Hand>,
     pub(super) waits: Waits,
     pub(super) counters: Counters,
 }
@@ -117,7 +112,6 @@ impl Tables {
             mappings: Mappings::build(os)?,
             nodes: IndexNodes::new(),
             clocks: OsArray::zeroed(os, nodes)?,
-            hands: OsArray::zeroed(os, GROUPS)?,
             buckets: Buckets::for_pages(capacity as u64),
             waits: Waits::build(os)?,
             counters: Counters::build(os, slots)?,
@@ -145,14 +139,17 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Creates a mapping without pages. O(1).
     ///
     /// # Errors
-    /// `EINVAL` where there is no such group; or where there is no memory for it.
+    /// Where there is no memory for it, or no such group.
     pub fn create_mapping(self, options: &MappingOptions) -> OsResult<MappingId> {
-        let groups = self.host.groups();
-        if !groups.join(options.group) {
+        let group = GroupId(options.group);
+        if !self.host.groups().join(group) {
             return Err(quarry_sys::errno::OsError(libc::EINVAL));
         }
         let created = self.tables.mappings.create(&self.tables.nodes, options);
-        created.inspect_err(|_| groups.leave(options.group))
+        if created.is_err() {
+            self.host.groups().leave(group);
+        }
+        created
     }
 
     /// Truncates a mapping to nothing, as [`truncate`](Self::truncate) does, and lets go of it. No
@@ -162,7 +159,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         let tables = self.tables;
         let Some(mut locked) = tables.mappings.lock(&tables.nodes, mapping) else { return false };
         *locked.tree.value() = false;
-        let group = locked.mapping.group();
+        let group = GroupId(locked.mapping.group());
         drop(locked);
         self.truncate(mapping, 0);
         tables.mappings.give_up(mapping);
@@ -321,6 +318,11 @@ impl<H: Host> PageCacheRef<'_, H> {
     pub fn descriptors_in_use(self) -> u64 {
         let all = (0..self.tables.pages.len() as u32).map(PageNo);
         all.filter(|page| self.state(*page) != State::default()).count() as u64
+    }
+
+    /// Frames that the pages of a group have. O(1).
+    pub fn frames_of_group(self, group: u8) -> u64 {
+        self.host.groups().at(GroupId(group)).used().into()
     }
 
     /// The choices that the cache was made with.

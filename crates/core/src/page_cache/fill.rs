@@ -5,7 +5,7 @@ use super::counters::Event;
 use super::host::Host;
 use super::index::{Entry, InsertError, Preload};
 use super::mapping::{LockedMapping, Mapping, MappingId};
-use super::outcome::{Effort, Full, ReadError, ScanRequest, Slot};
+use super::outcome::{Effort, Full, ReadError, Slot};
 use super::workingset::Evicted;
 use crate::frame::{Kind, MigrateType, Order, PAGEBLOCK_FRAMES, Pfn};
 use crate::lru::{PageNo, State};
@@ -258,43 +258,35 @@ impl<H: Host> PageCacheRef<'_, H> {
 
     /// A page with memory, which nobody knows; its state is still 0.
     fn alloc_page(self, mapping: &Mapping, effort: Effort) -> Result<PageNo, Full> {
-        let (group, frames) = (mapping.group(), mapping.order().frames());
-        self.charge(group, frames, effort)?;
-        let page = match self.try_alloc_page(mapping) {
-            None if effort == Effort::Every && self.host.make_room(frames) => {
-                self.try_alloc_page(mapping)
-            }
-            page => page,
-        };
-        if page.is_none() {
-            self.host.groups().uncharge(group, frames);
-        }
-        page.ok_or(Full)
+        let (group, frames) = (GroupId(mapping.group()), mapping.order().frames());
+        self.charge_group(group, frames, effort)?;
+        let page = self.alloc_charged(mapping, effort);
+        page.inspect_err(|_| self.host.groups().uncharge(group, frames))
     }
 
-    /// Charges frames to a group; at its limit, pages of the group make room.
-    fn charge(self, group: GroupId, frames: u32, effort: Effort) -> Result<(), Full> {
+    /// Charges a page to its group; at the limit of the group after one reclaim of the group.
+    fn charge_group(self, group: GroupId, frames: u32, effort: Effort) -> Result<(), Full> {
         let groups = self.host.groups();
         if groups.charge(group, frames) {
             return Ok(());
         }
-        // The add batches may have many of the pages of a small group.
-        for has_drained in [false, true] {
-            if has_drained {
-                self.drain_batches();
-            }
-            groups.at(group).note_reclaim();
-            let most = ScanRequest::DIRECT_MOST.max(frames as usize);
-            let is_direct = effort == Effort::Every;
-            if is_direct
-                && self.reclaim_group(group, most).freed > 0
-                && groups.charge(group, frames)
-            {
+        if effort == Effort::Every {
+            self.direct_reclaim_group(group);
+            if groups.charge(group, frames) {
                 return Ok(());
             }
         }
         groups.at(group).note_refusal();
         Err(Full)
+    }
+
+    fn alloc_charged(self, mapping: &Mapping, effort: Effort) -> Result<PageNo, Full> {
+        match self.try_alloc_page(mapping) {
+            None if effort == Effort::Every && self.host.make_room(mapping.order().frames()) => {
+                self.try_alloc_page(mapping).ok_or(Full)
+            }
+            page => page.ok_or(Full),
+        }
     }
 
     fn try_alloc_page(self, mapping: &Mapping) -> Option<PageNo> {
@@ -322,7 +314,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         descriptor.order.store(order.get(), Relaxed);
         let home = pages.memory().pageblocks().of(block.pfn).tag().node();
         descriptor.node.store(home.map_or(0, |node| node.0), Relaxed);
-        descriptor.group.store(mapping.group().0, Relaxed);
+        descriptor.group.store(mapping.group(), Relaxed);
         descriptor.private_cache.store(mapping.private(), Relaxed);
         tables.counters.add(slot, Event::Taken, order.frames().into());
         Some(number)

@@ -10,7 +10,6 @@
 use super::index::{Index, IndexNodes, LockedIndex};
 use crate::frame::{FRAME_BYTES, GrowingArray, Order, Window, fresh_zero};
 use crate::slab::CacheId;
-use crate::zone::GroupId;
 use Ordering::{Acquire, Relaxed, Release};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
@@ -37,7 +36,7 @@ pub struct MappingOptions {
     /// Each page has `4 KiB << order`.
     pub order: Order,
     /// The group that its pages are charged to.
-    pub group: GroupId,
+    pub group: u8,
     /// No reclaim takes its pages (in-memory databases).
     pub is_unevictable: bool,
     /// The bytes behind each page can be read as long as it is cached: at least 4 KiB of them. (The
@@ -79,8 +78,8 @@ impl Mapping {
         Order::new(self.order.load(Relaxed))
     }
 
-    pub(super) fn group(&self) -> GroupId {
-        GroupId(self.group.load(Relaxed))
+    pub(super) fn group(&self) -> u8 {
+        self.group.load(Relaxed)
     }
 
     pub(super) fn is_unevictable(&self) -> bool {
@@ -102,7 +101,7 @@ impl Mapping {
 
     fn describe(&self, options: &MappingOptions) {
         self.order.store(options.order.get(), Relaxed);
-        self.group.store(options.group.0, Relaxed);
+        self.group.store(options.group, Relaxed);
         self.is_unevictable.store(options.is_unevictable.into(), Relaxed);
         self.has_slack.store(options.has_slack.into(), Relaxed);
         self.private.store(options.private.map_or(0, |id| id.index() as u32), Relaxed);
@@ -215,9 +214,9 @@ impl Mappings {
         is_live.then_some(LockedMapping { mapping, tree })
     }
 
-    /// Numbers of mappings so far, from 1 on.
+    /// One more than the largest number that a mapping may have.
     pub(super) fn numbers(&self) -> u32 {
-        (self.array.len() as u32).saturating_sub(1)
+        self.array.len() as u32
     }
 
     /// Mappings that are live. O(1).

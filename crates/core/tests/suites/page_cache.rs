@@ -142,7 +142,7 @@ struct Model<'a> {
 fn options(mapping: usize, group: GroupId) -> MappingOptions {
     MappingOptions {
         order: Order::new([0, 0, 1][mapping]),
-        group: if mapping == 2 { group } else { GroupId::ROOT },
+        group: if mapping == 2 { group.0 } else { 0 },
         owner: mapping as u64 + 100,
         ..MappingOptions::default()
     }
@@ -411,7 +411,9 @@ impl<'a> Model<'a> {
         let (who, most) = (ScanFor::Direct, ScanRequest::DIRECT_MOST);
         let request = ScanRequest { who, most, most_scanned: 400, until_ns: u64::MAX };
         assert!(self.cache.reclaim(NodeId(0), &request).freed <= 32);
-        assert!(self.cache.reclaim_group(self.group, 3).freed <= 3);
+        let few = ScanRequest { most: 3, ..request };
+        assert!(self.cache.reclaim_group(self.group, &few).freed <= 3);
+        assert!(self.cache.direct_reclaim_group(self.group).freed <= 32);
     }
 
     fn recreate(&mut self, mapping: usize) {
