@@ -36,6 +36,8 @@ struct Round {
     group: GroupId,
     who: ScanFor,
     done: Scanned,
+    /// Frames of pages that were evicted.
+    frames: u64,
     /// Used pages since the last one that was evicted.
     used: u64,
 }
@@ -48,7 +50,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         groups.at(group).note_reclaim();
         // Pages that wait in an add batch are pinned by it.
         self.drain_slot();
-        let mut round = Round { group, who: request.who, done: Scanned::default(), used: 0 };
+        let mut round =
+            Round { group, who: request.who, done: Scanned::default(), frames: 0, used: 0 };
         let (mut number, mut index) = groups.at(group).hand();
         let end = self.tables.mappings.numbers();
         // Once around, and the first mapping a second time: the hand stood in its middle.
@@ -67,7 +70,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             (number, index) = (if number + 1 < end { number + 1 } else { 1 }, 0);
         }
         groups.at(group).set_hand(number, index);
-        self.note_scan(request.who, &round.done);
+        self.note_scan(request.who, &round);
         round.done
     }
 
@@ -113,6 +116,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
                 Found::Evicted(page) => {
                     tree.replace(*index, Entry::Shadow(self.shadow_of(page)));
                     round.done.freed += 1;
+                    round.frames += self.frames(page);
                     round.used = 0;
                     releases.push(page);
                 }
@@ -167,15 +171,15 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         )
     }
 
-    fn note_scan(self, who: ScanFor, done: &Scanned) {
+    fn note_scan(self, who: ScanFor, round: &Round) {
         let (counters, slot) = (&self.tables.counters, self.host.slot());
         let (scanned, stolen) = match who {
             ScanFor::Direct => (Event::ScannedDirect, Event::StolenDirect),
             ScanFor::Background => (Event::ScannedBackground, Event::StolenBackground),
         };
-        counters.add(slot, scanned, done.scanned);
-        counters.add(slot, stolen, done.freed);
-        counters.add(slot, Event::Removed, done.freed);
+        counters.add(slot, scanned, round.done.scanned);
+        counters.add(slot, stolen, round.done.freed);
+        counters.add(slot, Event::Removed, round.frames);
     }
 
     /// Puts pages that wait in the running CPU's add batch on their lists.
