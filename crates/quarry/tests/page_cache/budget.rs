@@ -34,8 +34,16 @@ fn gives_way() {
             match pool.alloc(4, Default::default()) {
                 Some(b) => heap.push(b),
                 None => {
-                    println!("DBG {} blocks, {} pages {:?}", heap.len(), mapping.pages(), Budget::get().unwrap().stats());
-                    println!("DBG {:?}", PageCache::stats().events().filter(|x| x.1 > 0).collect::<Vec<_>>());
+                    println!(
+                        "DBG {} blocks, {} pages {:?}",
+                        heap.len(),
+                        mapping.pages(),
+                        Budget::get().unwrap().stats()
+                    );
+                    println!(
+                        "DBG {:?}",
+                        PageCache::stats().events().filter(|x| x.1 > 0).collect::<Vec<_>>()
+                    );
                     panic!();
                 }
             }
