@@ -1,10 +1,5 @@
 //! Quarry as the page cache and the heap of SQLite: all databases of a process under one budget.
 //!
-//! ```
-//! use std::ffi::c_int;
-//! # unsafe extern "C" fn sqlite3_config(_: c_int, _: ...) -> c_int { 0 }
-//! ```
-//!
 //! Before the first connection, with rusqlite:
 //!
 //! ```ignore
@@ -27,12 +22,10 @@
 //     page_cache
 //     methods
 //     install
-//     object
 mod abi;
 mod heap;
 mod install;
 mod methods;
-mod object;
 mod page_cache;
 mod records;
 

@@ -7,11 +7,13 @@ use super::host::Host;
 use super::index::{GRACE_BATCH, IndexNodes};
 use super::mapping::{MappingId, MappingOptions, Mappings};
 use super::options::PageCacheOptions;
+use super::slack::Aside;
 use super::waits::Waits;
 use super::workingset::{Buckets, Clock};
 use crate::frame::{Kind, NodeId, OsArray};
 use crate::lru::{DescriptorTable, LruCounters, LruOptions, LruSet, PageNo, Sizes, State};
 use crate::slab::{CacheId, Late};
+use crate::zone::GroupId;
 use core::ptr::NonNull;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
@@ -98,6 +100,7 @@ pub(super) struct Tables {
     pub(super) waits: Waits,
     pub(super) counters: Counters,
     pub(super) direct: Direct,
+    pub(super) aside: Aside,
 }
 
 impl Tables {
@@ -117,6 +120,7 @@ impl Tables {
             waits: Waits::build(os)?,
             counters: Counters::build(os, slots)?,
             direct: Direct::new(),
+            aside: Aside::new(),
         })
     }
 }
@@ -141,9 +145,17 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Creates a mapping without pages. O(1).
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Where there is no memory for it, or no such group.
     pub fn create_mapping(self, options: &MappingOptions) -> OsResult<MappingId> {
-        self.tables.mappings.create(&self.tables.nodes, options)
+        let group = GroupId(options.group);
+        if !self.host.groups().join(group) {
+            return Err(quarry_sys::errno::OsError(libc::EINVAL));
+        }
+        let created = self.tables.mappings.create(&self.tables.nodes, options);
+        if created.is_err() {
+            self.host.groups().leave(group);
+        }
+        created
     }
 
     /// Truncates a mapping to nothing, as [`truncate`](Self::truncate) does, and lets go of it. No
@@ -153,9 +165,15 @@ impl<H: Host> PageCacheRef<'_, H> {
         let tables = self.tables;
         let Some(mut locked) = tables.mappings.lock(&tables.nodes, mapping) else { return false };
         *locked.tree.value() = false;
+        let group = GroupId(locked.mapping.group());
+        let has_slack = locked.mapping.has_slack();
         drop(locked);
         self.truncate(mapping, 0);
+        if has_slack {
+            self.release_aside();
+        }
         tables.mappings.give_up(mapping);
+        self.host.groups().leave(group);
         true
     }
 
@@ -260,6 +278,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     pub fn trim(self) -> usize {
         self.drain_batches();
         self.tables.nodes.grace.release(self.host, 1);
+        self.release_aside();
         self.tables.free.trim(&self.tables.pages, self.host.metadata())
     }
 
@@ -290,7 +309,7 @@ impl<H: Host> PageCacheRef<'_, H> {
 
     /// Frames that the pages of a group have. O(1).
     pub fn frames_of_group(self, group: u8) -> u64 {
-        self.tables.counters.frames_of_group(group)
+        self.host.groups().at(GroupId(group)).used().into()
     }
 
     /// The choices that the cache was made with.
@@ -304,5 +323,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.nodes.visit_locks(visit);
         self.tables.lru.visit_locks(visit);
         self.tables.free.visit_locks(visit);
+        self.tables.aside.visit_locks(visit);
     }
 }

@@ -7,11 +7,11 @@ use super::index::{Entry, InsertError, Preload};
 use super::mapping::{LockedMapping, Mapping, MappingId};
 use super::outcome::{Effort, Full, ReadError, Slot};
 use super::workingset::Evicted;
-use crate::frame::{Kind, MigrateType, Order, PAGEBLOCK_FRAMES, Pfn};
+use crate::frame::{Kind, MigrateType};
 use crate::lru::{PageNo, State};
-use crate::pcp::{Page, PageRequest};
+use crate::pcp::PageRequest;
+use crate::zone::GroupId;
 use core::ptr::NonNull;
-use quarry_sys::percpu::SlotIndex;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 /// Descriptors from which on fresh pageblocks of cached pages become huge pages: 4 MiB of pages. One
@@ -260,6 +260,29 @@ impl<H: Host> PageCacheRef<'_, H> {
 
     /// A page with memory, which nobody knows; its state is still 0.
     fn alloc_page(self, mapping: &Mapping, effort: Effort) -> Result<PageNo, Full> {
+        let (group, frames) = (GroupId(mapping.group()), mapping.order().frames());
+        self.charge_group(group, frames, effort)?;
+        let page = self.alloc_charged(mapping, effort);
+        page.inspect_err(|_| self.host.groups().uncharge(group, frames))
+    }
+
+    /// Charges a page to its group; at the limit of the group after one reclaim of the group.
+    fn charge_group(self, group: GroupId, frames: u32, effort: Effort) -> Result<(), Full> {
+        let groups = self.host.groups();
+        if groups.charge(group, frames) {
+            return Ok(());
+        }
+        if effort == Effort::Every {
+            self.direct_reclaim_group(group);
+            if groups.charge(group, frames) {
+                return Ok(());
+            }
+        }
+        groups.at(group).note_refusal();
+        Err(Full)
+    }
+
+    fn alloc_charged(self, mapping: &Mapping, effort: Effort) -> Result<PageNo, Full> {
         match self.try_alloc_page(mapping) {
             None if effort == Effort::Every && self.host.make_room(mapping.order().frames()) => {
                 self.try_alloc_page(mapping).ok_or(Full)
@@ -298,38 +321,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         descriptor.node.store(home.map_or(0, |node| node.0), Relaxed);
         descriptor.group.store(mapping.group(), Relaxed);
         descriptor.private_cache.store(mapping.private(), Relaxed);
-        tables.counters.note_group(mapping.group(), i64::from(order.frames()));
         Some(number)
     }
-
-    /// A block behind which memory can be read. Frames of a pageblock are mapped together, and what
-    /// lies behind it may never be, so no such block is the last one of its pageblock.
-    fn alloc_with_slack(self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
-        /// Last blocks that are put aside, of different pageblocks.
-        const MOST: usize = 8;
-        let pages = self.host.pages();
-        let mut last = [(Pfn::NONE, Order::ZERO); MOST];
-        let mut count = 0;
-        let block = loop {
-            match pages.alloc(slot, request) {
-                Some(block) if ends_pageblock(block.pfn, request.order) => {
-                    last[count] = (block.pfn, request.order);
-                    count += 1;
-                    if count == MOST {
-                        break None;
-                    }
-                }
-                block => break block,
-            }
-        };
-        if count > 0 {
-            pages.free_list(slot, &last[..count]);
-        }
-        block
-    }
-}
-
-/// Returns whether no frame of the same pageblock lies behind a block.
-fn ends_pageblock(pfn: Pfn, order: Order) -> bool {
-    (pfn.0 + order.frames()).is_multiple_of(PAGEBLOCK_FRAMES)
 }
