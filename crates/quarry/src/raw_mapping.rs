@@ -263,9 +263,9 @@ impl RawPage {
         self.state().has(State::READAHEAD)
     }
 
-    /// Marks the page so.
-    pub(crate) fn mark_for_readahead(self) {
-        cache().mark_for_readahead(self.0);
+    /// Marks a page that the caller fills as read ahead, and maybe as the marker of its window.
+    pub(crate) fn mark_read_ahead(self, is_marker: bool) {
+        cache().mark_read_ahead(self.0, is_marker);
     }
 
     /// Takes the mark off; returns whether this task is the one that has.
