@@ -14,6 +14,10 @@ use crate::zone::GroupId;
 use core::ptr::NonNull;
 use quarry_sys::primitive::Ordering::Relaxed;
 
+/// Descriptors from which on fresh pageblocks of cached pages become huge pages: 4 MiB of pages. One
+/// half-filled pageblock then adds little to what is resident.
+const HUGE_FROM_PAGES: usize = 1024;
+
 /// What a look at an index came to.
 enum Inserted {
     /// The page is there now; a page had been evicted from this place, with this shadow entry.
@@ -306,6 +310,9 @@ impl<H: Host> PageCacheRef<'_, H> {
             tables.free.put(slot, &[number]);
             return None;
         };
+        if tables.pages.len() >= HUGE_FROM_PAGES {
+            pages.fill_whole(block.pfn);
+        }
         pages.frames().set_link(block.pfn, number.0);
         pages.frames().set_kind(block.pfn, 1, Kind::CACHED);
         let descriptor = tables.pages.at(number);
