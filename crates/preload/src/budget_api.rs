@@ -117,8 +117,7 @@ fn code_of(level: Pressure) -> c_int {
 fn budget() -> Option<Budget> {
     let found = Budget::get();
     if found.is_none() {
-        let error =
-            if ensure_ready() == Mode::Disabled { libc::ENOTSUP } else { libc::ENOMEM };
+        let error = if ensure_ready() == Mode::Disabled { libc::ENOTSUP } else { libc::ENOMEM };
         errno::set(error);
     }
     found

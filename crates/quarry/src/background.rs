@@ -118,7 +118,6 @@ pub(crate) fn start_for_callbacks() {
     }
 }
 
-
 /// Called at the end of slow frees, with no lock held. O(nodes); starts or wakes the thread where
 /// there is enough to give back.
 pub(crate) fn wake_reclaimer() {

@@ -183,7 +183,8 @@ impl Budget {
         let zones = STACK.pages().zones();
         let dirty: usize = zones.all().map(|zone: &Zone| zone.dirty() as usize).sum();
         let stats = process::stats()?;
-        let metadata: usize = MetadataKind::ALL.iter().map(|kind| stats.metadata_bytes(*kind)).sum();
+        let metadata: usize =
+            MetadataKind::ALL.iter().map(|kind| stats.metadata_bytes(*kind)).sum();
         let ours = used() + dirty * FRAME_BYTES + metadata;
         Some(usize::try_from(anonymous_bytes()?).ok()?.saturating_sub(ours))
     }

@@ -97,7 +97,8 @@ impl<C: StackConfig> Stack<C> {
         let Marks { min, low, high } = budget.marks();
         let events = self.used_page_cache().map(|cache| cache.events());
         let count = |of: fn(&EventCounts) -> u64| bytes(events.as_ref().map_or(0, of));
-        let limit = if budget.limit() == u32::MAX { usize::MAX } else { bytes(budget.limit().into()) };
+        let limit =
+            if budget.limit() == u32::MAX { usize::MAX } else { bytes(budget.limit().into()) };
         let used = bytes(budget.used().into());
         let held = memory.parked + memory.empty_slabs + memory.mappings_cached;
         let around = memory.objects + memory.free_in_slabs + memory.around_objects;

@@ -174,7 +174,9 @@ impl<C: StackConfig> Stack<C> {
 
     /// Takes from groups what they have above their high limits.
     fn scan_groups<G>(&self, enter: &impl Fn() -> G) {
-        let (Some(cache), groups) = (self.used_page_cache(), &self.balancing.groups) else { return };
+        let (Some(cache), groups) = (self.used_page_cache(), &self.balancing.groups) else {
+            return;
+        };
         if !groups.is_any_above_high() {
             return;
         }

@@ -218,9 +218,8 @@ impl Groups {
 
     /// Makes a group; `None` where there are too many. O(groups).
     pub fn create(&self, limits: GroupLimits) -> Option<GroupId> {
-        let free = |group: &Group| {
-            group.members.compare_exchange(0, EXISTS, AcqRel, Relaxed).is_ok()
-        };
+        let free =
+            |group: &Group| group.members.compare_exchange(0, EXISTS, AcqRel, Relaxed).is_ok();
         let number = (1..MOST_GROUPS).find(|number| free(&self.all[*number]))?;
         let id = GroupId(number as u8);
         self.at(id).set_limits(limits);
@@ -232,8 +231,8 @@ impl Groups {
         let group = self.at(id);
         // Pages that were pinned when their mapping went are charged until their last pin goes.
         // A member that comes at this moment finds no group.
-        let is_gone = group.used() == 0
-            && group.members.compare_exchange(EXISTS, 0, AcqRel, Relaxed).is_ok();
+        let is_gone =
+            group.used() == 0 && group.members.compare_exchange(EXISTS, 0, AcqRel, Relaxed).is_ok();
         if is_gone {
             group.set_limits(GroupLimits::default());
             group.refusals.store(0, Relaxed);

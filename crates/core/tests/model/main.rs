@@ -11,6 +11,7 @@ mod system;
 
 mod barn;
 mod hands;
+mod hooks;
 mod numbers;
 mod policies;
 

@@ -276,8 +276,11 @@ impl Shrinker for Hungry<'_> {
 fn a_shrinker_that_allocates_has_the_reserve_and_never_reclaims() {
     let bed = bed_of(LIMIT, 2);
     let stack = &*bed.stack;
-    let hungry =
-        Hungry { cache: Cache::new(stack, 1000), got: AtomicU64::new(0), refused: AtomicU64::new(0) };
+    let hungry = Hungry {
+        cache: Cache::new(stack, 1000),
+        got: AtomicU64::new(0),
+        refused: AtomicU64::new(0),
+    };
     let id = register(stack, &hungry);
     while hungry.cache.add() {}
     let budget = stack.pages().zones().budget();
@@ -302,7 +305,9 @@ fn a_request_at_the_limit_calls_no_shrinker() {
     let id = register(stack, &cache);
     while cache.add() {}
     for size in [100, 5000, 100_000, 2 * MIB] {
-        let _ = stack.alloc(size).map(|object| cache.objects.lock().unwrap().push_back(Address(object)));
+        let _ = stack
+            .alloc(size)
+            .map(|object| cache.objects.lock().unwrap().push_back(Address(object)));
     }
     assert_eq!(cache.scans.load(Relaxed), 0);
     assert!(stack.shrinkers().remove(id));

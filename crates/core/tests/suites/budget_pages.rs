@@ -86,8 +86,10 @@ fn the_heap_takes_what_the_cache_has_and_gives_it_back() {
         }
         assert!(cache.pages_of(id) > pages * 8 / 10, "{} pages", cache.pages_of(id));
         for size in [1000, 20_000, 300_000, 4 * MIB] {
-            let objects: Vec<_> =
-                (0..LIMIT / 2 / size).map(|_| stack.alloc(size)).take_while(Option::is_some).collect();
+            let objects: Vec<_> = (0..LIMIT / 2 / size)
+                .map(|_| stack.alloc(size))
+                .take_while(Option::is_some)
+                .collect();
             let got = objects.len() * size;
             assert!(got >= LIMIT * 4 / 10, "round {round}: {got} bytes in objects of {size}");
             for object in objects.into_iter().flatten() {
@@ -265,12 +267,8 @@ fn a_clock_frees_pages_although_all_of_them_were_used() {
             touch(cache, id, index).expect("it is there");
         }
     }
-    let request = ScanRequest {
-        who: ScanFor::Direct,
-        most: 32,
-        most_scanned: 100_000,
-        until_ns: u64::MAX,
-    };
+    let request =
+        ScanRequest { who: ScanFor::Direct, most: 32, most_scanned: 100_000, until_ns: u64::MAX };
     for round in 0..100 {
         let done = cache.reclaim_group(job, &request);
         assert_eq!(done.freed, 32, "round {round}");

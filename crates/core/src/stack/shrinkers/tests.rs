@@ -112,7 +112,11 @@ fn a_shrinker_that_lies_is_not_asked_for_ever() {
     for (count, scanned, most) in [
         (Count::Objects(u64::MAX), Scanned::Objects { freed: 0, scanned: 0 }, MOST_IDLE_BATCHES),
         (Count::Objects(u64::MAX), Scanned::Objects { freed: 1, scanned: 0 }, MOST_BATCHES),
-        (Count::Objects(u64::MAX), Scanned::Objects { freed: u64::MAX, scanned: u64::MAX }, MOST_BATCHES),
+        (
+            Count::Objects(u64::MAX),
+            Scanned::Objects { freed: u64::MAX, scanned: u64::MAX },
+            MOST_BATCHES,
+        ),
         (Count::Objects(1), Scanned::Objects { freed: 0, scanned: 0 }, 2),
         (Count::Objects(u64::MAX), Scanned::Stop, 1),
         (Count::Unknown, Scanned::Stop, 0),
