@@ -22,6 +22,8 @@ REGISTRY := crates/core/src/slab/registry.rs
 SLABS := $(shell sed -n 's/^ *[a-z0-9_]*: "\([^"]*\)", .*/\1/p' $(REGISTRY) | sed 1d)
 OTHERS := $(SLABS:%=$(TARGET)/release/libquarry-%.so)
 QUARRY := $(TARGET)/tools/quarry
+# The work of the experiments on SQLite.
+LOAD := $(TARGET)/tools/quarry-sqlite-load
 # What a shared object is built from.
 SOURCES := Cargo.toml Cargo.lock \
 	$(shell find $(addprefix crates/,sys core quarry preload) -name tests -prune -o -type f -print)
@@ -56,6 +58,9 @@ build: ## libquarry.so, libquarry-NAME.so of other slab policies, and the comman
 	@echo "==> building the command quarry"
 	QUARRY_EMBED="$(abspath $(LIBRARY))" $(CARGO) build --profile tools -p quarry-cli
 	@scripts/strip.sh $(QUARRY)
+	@echo "==> building libquarry_sqlite.so and quarry-sqlite-load"
+	$(CARGO) build --profile tools -p quarry-sqlite -p quarry-sqlite-load
+	@scripts/strip.sh $(LOAD)
 
 # One folder for all of them: from one to the next, cargo compiles only the crates that the policy
 # changes, quarry and quarry-preload. It remembers the last policy alone, so make asks the times.
@@ -108,6 +113,9 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 	$(QUARRY) lab run empty --quick
 	@echo "==> quarry lab run peers --quick"
 	$(QUARRY) lab run peers --quick
+	@[ -x $(TARGET)/peers/cache-hit ] || $(MAKE) --no-print-directory caches
+	@echo "==> quarry lab run cache-hit --quick"
+	$(QUARRY) lab run cache-hit --quick
 	@echo "==> quarry lab run real-programs --quick"
 	$(QUARRY) lab run real-programs --quick --variants glibc,quarry
 	@echo "==> quarry lab run programs --quick --only git,perl,php"
@@ -133,6 +141,15 @@ foreign: ## the test suites of other allocators on Quarry, into docs/foreign.md
 peers: ## newest versions of other allocators into target/peers, for comparisons
 	@scripts/setup.sh peers
 	@scripts/peers.sh
+
+# A workspace of its own: what it links is none of Quarry's dependencies.
+.PHONY: caches
+caches: ## caches of others beside Quarry's, for the experiment cache-hit
+	@echo "==> building the caches of others"
+	CARGO_TARGET_DIR=$(abspath $(TARGET))/outside $(CARGO) build --release --locked \
+		--manifest-path outside/Cargo.toml -p cache-hit
+	@mkdir -p $(TARGET)/peers
+	cp $(TARGET)/outside/release/cache-hit $(TARGET)/peers/cache-hit
 
 .PHONY: soak
 soak: ## stress, property tests and real programs for SOAK_MINUTES (60)

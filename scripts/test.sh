@@ -34,6 +34,7 @@ steps=(
     "test       unit, property and integration tests"
     "programs   redis, CPython, gcc and sqlite on libquarry.so"
     "policies   the ABI, threads, forks, misuse and real programs on each libquarry-NAME.so"
+    "outside    caches of others, and engines on Quarry's page cache, in their own workspace"
     "bench      experiments run and print their tables"
     "model      model checker: every interleaving of the small cases"
     "checker    the core under the strictest memory checker at hand"
@@ -112,6 +113,16 @@ step_policies() {
             || status=1
     done
     return $status
+}
+
+# Their target is that of `make caches`.
+step_outside() {
+    local -x CARGO_TARGET_DIR=$PWD/$target/outside
+    [[ $target != /* ]] || CARGO_TARGET_DIR=$target/outside
+    local manifest=(--locked --manifest-path outside/Cargo.toml)
+    cargo fmt --manifest-path outside/Cargo.toml --all --check \
+        && cargo clippy --release "${manifest[@]}" --workspace --all-targets -- -D warnings \
+        && cargo test --release "${manifest[@]}" --workspace
 }
 
 step_model() { scripts/model.sh; }

@@ -105,17 +105,22 @@ fn shared_object(name: &str, file: &str) -> Result<PathBuf> {
     }
 }
 
-/// One of those that `make peers` builds: in the folder that is named, else in `peers` beside this
-/// command or beside its folder, which is where they are in a cargo target.
+/// One of those that `make peers` builds.
 fn look_for_built(name: &str) -> Option<Allocator> {
-    let folders = match std::env::var_os(PEERS_VARIABLE).filter(|named| !named.is_empty()) {
+    peer_folders().iter().find_map(|folder| built_in(folder, name))
+}
+
+/// The folders of what others have made and this repository's scripts build: the one that
+/// `QUARRY_PEERS` names, else `peers` beside this command or beside its folder, which is where they
+/// are in a cargo target.
+pub fn peer_folders() -> Vec<PathBuf> {
+    match std::env::var_os(PEERS_VARIABLE).filter(|named| !named.is_empty()) {
         Some(named) => vec![PathBuf::from(named)],
         None => {
             let this = std::env::current_exe().unwrap_or_default();
             this.ancestors().skip(1).take(2).map(|folder| folder.join("peers")).collect()
         }
-    };
-    folders.iter().find_map(|folder| built_in(folder, name))
+    }
 }
 
 /// The shared object of `name` in `folder`, with what its builder wrote about it.

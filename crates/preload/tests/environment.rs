@@ -47,6 +47,8 @@ fn wrong_values() {
         ("QUARRY_PCP", "bogus", ["order0", "v2016", "v6.18"].as_slice()),
         ("QUARRY_PCP", "", ["order0", "v2016", "v6.18"].as_slice()),
         ("QUARRY_FREE_LIST", "bogus", ["per_page", "one_section"].as_slice()),
+        ("QUARRY_LRU", "bogus", ["single", "batched", "splice"].as_slice()),
+        ("QUARRY_LRU_BATCH", "15", ["14", "31", "56"].as_slice()),
         ("QUARRY_DISABLE", "yes", ["0", "1"].as_slice()),
         ("QUARRY_LIMIT", "12Q", [].as_slice()),
         ("QUARRY_LIMIT", "-1", [].as_slice()),
@@ -75,6 +77,8 @@ fn every_accepted_value() {
     for (name, values) in [
         ("QUARRY_PCP", POLICIES.as_slice()),
         ("QUARRY_FREE_LIST", ["per_page", "one_section"].as_slice()),
+        ("QUARRY_LRU", ["single", "batched", "splice"].as_slice()),
+        ("QUARRY_LRU_BATCH", ["14", "31", "56"].as_slice()),
         ("QUARRY_RESERVE", ["1G", "64G"].as_slice()),
         ("QUARRY_LIMIT", ["8G"].as_slice()),
     ] {

@@ -45,7 +45,7 @@ pub(crate) use balancing::{balance_at_limit, is_balanced, wait_for_progress, wan
 pub(crate) use thread::find_least_stack;
 
 use crate::instance::STACK;
-use crate::{gate, limits};
+use crate::{gate, limits, writers};
 use bell::{
     ALLOWED, ASLEEP, BELL, DELAY_MS, NONE, RUNNING, STARTING, STATE, is_allowed, moves, ring,
 };
@@ -57,7 +57,7 @@ use quarry_sys::glibc::is_single_threaded;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::percpu::PerCpu;
-use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering, futex, task};
+use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering, futex, task};
 
 /// Bytes to give back from which on a thread is worth its cost.
 const START_BYTES: usize = 32 << 20;
@@ -75,6 +75,8 @@ const REQUEST_INTERVAL_NS: u64 = 200_000_000;
 /// How often the slots of all CPUs were to be emptied, and the last such wish that was fulfilled.
 static WISHES: AtomicU32 = AtomicU32::new(0);
 static FULFILLED: AtomicU32 = AtomicU32::new(0);
+/// Somebody has found more dirty pages than the background leaves.
+static WRITES_WISHED: AtomicBool = AtomicBool::new(false);
 /// When a request may wait for that again, on the coarse clock.
 static NEXT_WAIT_NS: AtomicU64 = AtomicU64::new(0);
 
@@ -257,6 +259,23 @@ fn wish(wait_ms: i64) -> bool {
     }
 }
 
+/// Has dirty pages written in the background; returns whether there is a thread for it. Starts one:
+/// a program whose pages are dirty has asked for more than a `malloc`. The caller has no lock.
+#[cold]
+pub(crate) fn wake_for_writeback() -> bool {
+    if STATE.load(Ordering::Acquire) == NONE
+        && ALLOWED.load(Ordering::Relaxed)
+        && DELAY_MS.load(Ordering::Relaxed) > 0
+    {
+        start();
+    }
+    let is_there = matches!(STATE.load(Ordering::Acquire), RUNNING | ASLEEP);
+    if is_there && !WRITES_WISHED.swap(true, Ordering::AcqRel) {
+        ring();
+    }
+    is_there
+}
+
 /// The thread's work.
 extern "C" fn body(_: *mut c_void) -> *mut c_void {
     thread::begin();
@@ -330,9 +349,21 @@ fn attend(milliseconds: i64) {
         futex::wake_all(&FULFILLED);
     }
     balancing::balance_if_due();
+    if WRITES_WISHED.swap(false, Ordering::AcqRel) || balancing::is_due() {
+        write_dirty_pages();
+    }
     // Wishes from before the bell was read are fulfilled; if it has rung since, this does not wait.
     wait(&BELL, heard, milliseconds);
     thread::watch_process();
+}
+
+/// Writes until no more is dirty than may be, and memory is not short. Outside of the gate: backings
+/// are the program's, and may take their time.
+fn write_dirty_pages() {
+    writers::write_some(writers::TURN_PAGES, |_| {
+        balancing::balance_if_due();
+        !writers::is_due() && !balancing::is_due()
+    });
 }
 
 /// Waits until the word differs from `seen`, a wake-up comes, or the time is over.

@@ -5,20 +5,29 @@
 //! while the gate is closed. They can allocate: the thread that forks has closed the gate, and
 //! passes through it.
 
-use crate::background;
 use crate::gate::GATE;
 use crate::instance::{STACK, is_ready};
+use crate::{background, writers};
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::glibc;
 use quarry_sys::locks::Visit;
-use quarry_sys::primitive::{AtomicBool, Ordering};
+use quarry_sys::primitive::{AtomicBool, AtomicU32, Ordering};
 
 /// True if the last fork began while other threads existed.
 static HAD_OTHERS: AtomicBool = AtomicBool::new(false);
 
+/// How many forks lie between this process and the one that was started.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// A number that this process shares with no parent and no child of it.
+pub(crate) fn generation() -> u32 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
 /// Visits every lock of the instance.
 fn visit_locks(visit: &mut Visit<'_>) {
     background::visit_locks(visit);
+    writers::visit_locks(visit);
     if is_ready() {
         STACK.upkeep().visit_locks(visit);
     }
@@ -56,9 +65,14 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
+    // Or a page is copied in vain.
+    if is_ready() && STACK.used_page_cache().is_some() {
+        GENERATION.fetch_add(1, Ordering::Relaxed);
+    }
     background::forget_thread();
     if HAD_OTHERS.load(Ordering::Relaxed) {
         visit_locks(&mut |_, lock| lock.adopt_in_child());
+        writers::forget_uses();
         if is_ready() {
             STACK.upkeep().adopt_in_child();
         }

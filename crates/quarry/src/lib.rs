@@ -21,40 +21,59 @@
 //
 //     instance, variables
 //     gate
-//     limits, statistics
+//     limits, statistics, writers
 //     background, environment
 //     fork, at_load
 //     process
-//     raw_cache, pages, registration
-//     budget
+//     raw_cache, pages, backing, registration
+//     budget, raw_mapping, file_backing
+//     mapping_core
+//     page, fill, writeback
+//     file_mapping
+//     page_cache
 //     raw_reserve
 //     cache
 //     constructed
 mod at_load;
 mod background;
+mod backing;
 mod budget;
 mod cache;
 mod constructed;
 mod environment;
+mod file_backing;
+mod file_mapping;
+mod fill;
 mod fork;
 mod gate;
 mod instance;
 mod limits;
+mod mapping_core;
+mod page;
+mod page_cache;
 #[doc(hidden)]
 pub mod pages;
 #[doc(hidden)]
 pub mod process;
 mod raw_cache;
+mod raw_mapping;
 mod raw_reserve;
 mod registration;
 mod statistics;
 mod system;
 mod variables;
+mod writeback;
+mod writers;
 
+pub use backing::{Access, Backing, OsError, PageError, ReadOnly, ReadWrite};
 pub use budget::{Budget, Group, GroupOptions, GroupUse, Progress, Resize};
 pub use cache::{Cache, CacheBox, Reserve};
 pub use constructed::{CacheGuard, ConstructedCache};
 use core::alloc::{GlobalAlloc, Layout};
+pub use file_backing::FileBacking;
+pub use file_mapping::{Flusher, Mapping};
+pub use page::{NewPage, PageRead, PageRef, PageSlot, PageWrite};
+pub use page_cache::{MappingBuilder, PageCache, PageCacheStats};
 pub use pages::{PageFlags, PagePool, Pages};
 use process::Mode;
 pub use quarry_core::slab::{CacheOptions, CacheParams, Constructor, Remaining, SlabStats};
@@ -66,6 +85,9 @@ pub use quarry_core::stack::{
 pub use quarry_core::zone::GroupId;
 use quarry_sys::percpu::Object;
 pub use raw_cache::{CacheError, RawCache};
+pub use raw_mapping::{
+    Effort, Invalidate, Invalidated, MappingOptions, RawMapping, RawPage, RawSlot, RekeyError,
+};
 pub use raw_reserve::RawReserve;
 pub use registration::{BudgetError, Registration};
 

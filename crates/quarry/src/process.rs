@@ -136,6 +136,7 @@ fn build() -> Mode {
     STATE.store(READY, Ordering::Release);
     // From here on the instance serves, also what these calls may allocate.
     fork::register_handlers();
+    gate::GATE.is_of_process();
     statistics::register();
     object::pin();
     Mode::Ready

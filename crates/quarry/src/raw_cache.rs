@@ -116,6 +116,12 @@ impl RawCache {
         (self.generation as usize) << NUMBER_BITS | self.id.index()
     }
 
+    /// Its number, for mappings whose pages have an object of it.
+    #[must_use]
+    pub fn id(self) -> CacheId {
+        self.id
+    }
+
     /// What is said of its objects.
     #[must_use]
     pub fn info(&self) -> &Cache {

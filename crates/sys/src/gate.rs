@@ -13,11 +13,16 @@
 //! * The thread that has closed the gate passes through it, so handlers of `fork` may allocate. It
 //!   may close the gate again: a handler of a signal forks, having interrupted a fork.
 //! * A thread that is inside may go in again.
+//! * A thread that sleeps until another one has done something leaves meanwhile, and goes in again
+//!   ([`outside`]): the other one may need to go in for it. It holds no lock then, and has nothing
+//!   half done.
 //! * A thread that forks while it is inside itself (a handler of a signal, again) does not wait for
 //!   its own place, and for others only for a while: they may wait for a lock that it holds. After
 //!   that it forks as it is: POSIX lets the child call async-signal-safe functions only.
 
-use crate::primitive::{AtomicU32, AtomicU64, AtomicUsize, Ordering, futex, relax, task, timer};
+use crate::primitive::{
+    AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, futex, relax, task, timer,
+};
 use core::marker::PhantomData;
 
 /// Number of places. Threads that find all of them occupied are counted together.
@@ -60,6 +65,28 @@ enum Entered<'a> {
     Alone,
     Place(&'a AtomicUsize),
     Crowd(&'a AtomicU32),
+}
+
+/// The gate of the process, if it has one.
+static PROCESS: AtomicPtr<Gate> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Goes into the process's gate, if it has one.
+#[must_use]
+pub fn enter() -> Option<GateGuard<'static>> {
+    // SAFETY: the pointer is null or that of a static.
+    let gate = unsafe { PROCESS.load(Ordering::Acquire).as_ref() }?;
+    // Threads have their control blocks pages apart.
+    Some(gate.enter(|| task::current() >> 12))
+}
+
+/// Runs `sleep` outside of the process's gate. The caller holds no lock that is taken inside, and
+/// what it has begun may stay so for ever in the child of a fork.
+pub fn outside<T>(sleep: impl FnOnce() -> T) -> T {
+    // SAFETY: the pointer is null or that of a static.
+    match unsafe { PROCESS.load(Ordering::Acquire).as_ref() } {
+        Some(gate) => gate.leave_while(sleep),
+        None => sleep(),
+    }
 }
 
 fn is_of(closer: u64, thread: usize) -> bool {
@@ -169,6 +196,41 @@ impl Gate {
             let is_others = || ![0, me].contains(&place.load(Ordering::SeqCst));
             while is_others() && wait_a_round(&mut round, patience) {}
         }
+    }
+
+    /// Makes this the gate that [`outside`] leaves.
+    pub fn is_of_process(&'static self) {
+        PROCESS.store(core::ptr::from_ref(self).cast_mut(), Ordering::Release);
+    }
+
+    /// Runs `sleep` with the calling thread outside, if it is inside, and lets it in again
+    /// afterwards, to the places that it had. (A thread that is counted in the crowd stays there.)
+    fn leave_while<T>(&self, sleep: impl FnOnce() -> T) -> T {
+        let me = task::current();
+        let mut mine = 0u128;
+        for (number, Place(place)) in self.places.iter().enumerate() {
+            mine |= u128::from(place.load(Ordering::Relaxed) == me) << number;
+        }
+        let of_mine =
+            || self.places.iter().enumerate().filter(|(number, _)| mine >> number & 1 == 1);
+        of_mine().for_each(|(_, Place(place))| place.store(0, Ordering::Release));
+        let result = sleep();
+        while mine != 0 {
+            // In order, so that no two threads have what the other one lacks.
+            for (_, Place(place)) in of_mine() {
+                let mut round = 0;
+                while place.compare_exchange(0, me, Ordering::SeqCst, Ordering::Relaxed).is_err() {
+                    wait_a_round(&mut round, u32::MAX);
+                }
+            }
+            let closer = self.closer.load(Ordering::SeqCst);
+            if closer == 0 || is_of(closer, me) {
+                break;
+            }
+            of_mine().for_each(|(_, Place(place))| place.store(0, Ordering::Release));
+            self.sleep_until_open();
+        }
+        result
     }
 
     /// Opens the gate on the parent's side, where this thread has closed it. A thread that has

@@ -10,8 +10,8 @@
 //! Nothing here allocates through the global allocator.
 //!
 //! Order of the modules, each using only those before it: `errno`, `glibc`, `report`; `primitive`;
-//! `confined`, `local`, `object`; `clock`, `clear`, `file`, `peek`; `lock`, `gate`, `hooks`, `topology`;
-//! `os`; `cgroup`, `overcommit`, `statm`; `percpu`.
+//! `confined`, `local`, `object`; `clock`, `clear`, `file`, `file_descriptor`, `peek`; `lock`,
+//! `gate`, `hooks`, `topology`; `os`; `cgroup`, `overcommit`, `statm`; `percpu`.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
 
 pub mod broken;
@@ -21,6 +21,7 @@ pub mod clock;
 pub mod confined;
 pub mod errno;
 pub mod file;
+pub mod file_descriptor;
 pub mod gate;
 pub mod glibc;
 pub mod hooks;

@@ -1,6 +1,6 @@
 //! The gate of `fork` with real forks; `model/gate.rs` walks through its interleavings.
 
-use quarry_sys::gate::Gate;
+use quarry_sys::gate::{self, Gate};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 /// Runs `child` in a forked child; returns whether it passed.
@@ -78,4 +78,33 @@ fn a_thread_forks_while_it_is_inside() {
             gate.open();
         });
     });
+}
+
+/// The thread that somebody waits for inside is not kept out by a fork that waits for him.
+#[test]
+fn a_thread_that_sleeps_is_outside_meanwhile() {
+    static GATE: Gate = Gate::new();
+    GATE.is_of_process();
+    let (asleep, awake) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _outer = GATE.enter(|| 0);
+            let _inner = GATE.enter(|| 0);
+            gate::outside(|| {
+                asleep.store(true, Relaxed);
+                while !awake.load(Relaxed) {
+                    std::thread::yield_now();
+                }
+            });
+        });
+        while !asleep.load(Relaxed) {
+            std::thread::yield_now();
+        }
+        // Would never return while the other thread is inside.
+        GATE.close();
+        awake.store(true, Relaxed);
+        GATE.open();
+    });
+    GATE.close();
+    GATE.open();
 }

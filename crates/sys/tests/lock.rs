@@ -2,7 +2,8 @@
 #![cfg(not(quarry_model))]
 
 use quarry_sys::clock::monotonic_ns;
-use quarry_sys::lock::{CountedLock, HOLD_SAMPLE, LockStats};
+use quarry_sys::lock::{Chosen, CountedLock, HOLD_SAMPLE, LockStats};
+use quarry_sys::locks::AnyLock;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::Barrier;
@@ -35,6 +36,28 @@ fn one_acquisition_in_so_many_has_its_hold_time_measured() {
         assert_eq!(after.hold_samples, sample);
         assert!(after.hold_ns >= before.hold_ns + 1_000, "{before:?} {after:?}");
     }
+}
+
+/// Without counting, a lock excludes as before, and says that it has no figures.
+#[test]
+fn a_lock_that_does_not_count_stores_nothing() {
+    let lock = CountedLock::counting(0u32, Chosen(false));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..10_000).for_each(|_| *lock.lock() += 1));
+        }
+    });
+    let guard = lock.try_lock().expect("a free lock is taken");
+    assert_eq!(*guard, 40_000);
+    std::thread::scope(|scope| {
+        scope.spawn(|| assert!(lock.try_lock().is_none()));
+    });
+    drop(guard);
+    assert_eq!(lock.stats(), LockStats::default());
+    assert_eq!(AnyLock::stats(&lock), None);
+    let counted = CountedLock::counting((), Chosen(true));
+    drop(counted.lock());
+    assert_eq!(AnyLock::stats(&counted).map(|stats| stats.acquisitions), Some(1));
 }
 
 #[test]

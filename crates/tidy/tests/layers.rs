@@ -10,8 +10,8 @@ const CRATES: &[&[&str]] = &[
     &["quarry-sys"],
     &["quarry-core"],
     &["quarry"],
-    &["quarry-preload", "quarry-harness"],
-    &["quarry-compare"],
+    &["quarry-preload", "quarry-sqlite", "quarry-harness"],
+    &["quarry-sqlite-load", "quarry-compare"],
     &["quarry-lab"],
     &["quarry-cli"],
 ];

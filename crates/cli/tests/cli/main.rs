@@ -1,5 +1,6 @@
 //! The command as a user meets it.
 
+mod cache_hit;
 mod compare;
 mod lab;
 mod libraries;

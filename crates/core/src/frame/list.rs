@@ -234,6 +234,18 @@ impl<M: Member> List<M> {
         }
         self.back = this;
     }
+
+    /// Puts the members of `others`, in their order, in front of the first one.
+    #[inline]
+    pub fn prepend(&mut self, links: &impl Links<Member = M>, others: Self) {
+        let Some(last) = others.last() else { return };
+        links.set_next(last, self.head);
+        match self.head.get() {
+            Some(head) => links.set_previous(head, others.back),
+            None => self.back = others.back,
+        }
+        self.head = others.head;
+    }
 }
 
 impl<M: Member, B: Back<M>> List<M, B> {

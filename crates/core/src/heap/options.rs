@@ -4,6 +4,7 @@
 //! checks them all, and must not link the instance, whose constructors would run in it.
 
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
+use crate::lru::{ADD_BATCHES, LRU_POLICY_NAMES, LruOptions, LruPolicy};
 use crate::page_cache::PageCacheOptions;
 use crate::pcp::{
     CACHE_SLICE_BYTES, FaultPolicy, FreeListPolicy, PAGE_POLICY_NAMES, PageConfig, PcpPolicy, V6_18,
@@ -17,6 +18,8 @@ use quarry_sys::percpu::SlotIndex;
 pub struct StackOptions {
     /// Zones and per-CPU page lists.
     pub pages: PageConfig,
+    /// Lists of cached pages.
+    pub lru: LruOptions,
     /// How the marks of the budget follow from its limit.
     pub marks: MarkOptions,
     /// Mechanisms that the slab policy uses.
@@ -63,6 +66,7 @@ impl Default for StackOptions {
                 faults: FaultPolicy { populate: true, huge: true },
                 free_list: FreeListPolicy::OneSection,
             },
+            lru: LruOptions::default(),
             marks: MarkOptions::default(),
             mechanisms: Mechanisms::ALL,
             page_cache: PageCacheOptions::default(),
@@ -121,6 +125,16 @@ pub const OPTIONS: &[OptionHelp] = &[
         name: "PCP",
         accepted: PAGE_POLICY_NAMES,
         meaning: "policy of the per-CPU page lists",
+    },
+    OptionHelp {
+        name: "LRU",
+        accepted: LRU_POLICY_NAMES,
+        meaning: "policy of the lists of cached pages",
+    },
+    OptionHelp {
+        name: "LRU_BATCH",
+        accepted: "14, 31 or 56",
+        meaning: "cached pages that a CPU collects before it adds them to the lists",
     },
     OptionHelp {
         name: "FREE_LIST",
@@ -219,6 +233,11 @@ impl StackOptions {
         let bad = OptionError::BadValue { accepted: option.accepted };
         match name {
             "PCP" => self.pages.pcp = PcpPolicy::named(value).ok_or(bad)?,
+            "LRU" => self.lru.policy = LruPolicy::named(value).ok_or(bad)?,
+            "LRU_BATCH" => {
+                let known = value.parse().ok().filter(|size| ADD_BATCHES.contains(size));
+                self.lru.add_batch = known.ok_or(bad)?;
+            }
             "FREE_LIST" => {
                 self.pages.free_list = match value {
                     "per_page" => FreeListPolicy::PerPage,

@@ -1,7 +1,9 @@
 //! A few pages on their way to the lists: what a CPU collects, and what is worked on at a time.
 
-use super::options::MOST_ADD_BATCH;
 use super::page::PageNo;
+
+/// Most pages that an add batch can hold.
+pub const MOST_ADD_BATCH: usize = 56;
 
 /// Up to [`MOST_ADD_BATCH`] pages.
 ///

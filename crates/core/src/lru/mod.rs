@@ -5,23 +5,28 @@
 //! only those to their left:
 //!
 //! ```text
-//! state -> page -> policy -> single -> registry -> options -> add_batch -> set
+//! state -> page -> policy -> add_batch -> single, batches -> batched -> splice -> registry
+//! registry -> options -> set
 //! ```
 
 #![deny(unsafe_code)]
 
 mod add_batch;
+mod batched;
+mod batches;
 mod options;
 mod page;
 mod policy;
 mod registry;
 mod set;
 mod single;
+mod splice;
 mod state;
 #[cfg(test)]
 mod tests;
 
-pub use options::{ADD_BATCHES, LruOptions, MOST_ADD_BATCH};
+pub use add_batch::MOST_ADD_BATCH;
+pub use options::{ADD_BATCHES, LruOptions};
 pub use page::{Descriptor, DescriptorTable, PageNo};
 pub use policy::{ListKind, LruCounters, Sizes};
 pub use registry::{LRU_POLICIES, LRU_POLICY_NAMES, LruPolicy, RegisteredLru};

@@ -1,6 +1,6 @@
 //! What every LRU policy does: the lists of all nodes, behind the add batches.
 
-use super::page::{Descriptor, DescriptorTable, PageNo};
+use super::page::{DescriptorTable, PageNo};
 use super::state::State;
 use crate::frame::NodeId;
 use quarry_sys::broken::Broken;
@@ -65,7 +65,9 @@ pub struct LruCounters {
     pub added: u64,
     /// Pages taken off lists, by their release or by a scan.
     pub removed: u64,
-    /// Pages that were sentinels when they were taken off, so that the LRU lock was needed.
+    /// Those of them that scans took off.
+    pub isolated: u64,
+    /// Released pages that were sentinels, so that the LRU lock was needed.
     pub sentinels: u64,
 }
 
@@ -75,6 +77,10 @@ pub(super) struct Setup {
     pub(super) os: &'static dyn Os,
     /// Number of nodes.
     pub(super) nodes: usize,
+    /// Number of slots.
+    pub(super) slots: usize,
+    /// Most pages of a batch.
+    pub(super) batch: usize,
     /// Whether locks count.
     pub(super) counts: bool,
 }
@@ -91,7 +97,8 @@ pub(super) trait Lists {
     /// Takes pages off their lists; skips those that are on none. Nobody but the caller knows them.
     fn remove(&self, table: &DescriptorTable, pages: &[PageNo]);
 
-    /// Takes up to `out.len()` pages from the tail of a list, and pins them. `None` if a lock is
+    /// Takes up to `out.len()` pages from the tail of a list, and pins them. Up to `MOST_PASSED`
+    /// pages that cannot be pinned go to the front. Returns how many it took: fewer, if a lock is
     /// held and the caller does not wait.
     fn isolate(
         &self,
@@ -99,7 +106,7 @@ pub(super) trait Lists {
         from: (NodeId, ListKind),
         waiting: Waiting,
         out: &mut [PageNo],
-    ) -> Option<usize>;
+    ) -> usize;
 
     /// Pages on the lists of a node.
     fn sizes(&self, node: NodeId) -> Sizes;
@@ -125,8 +132,7 @@ impl Tally {
     /// Counts `pages` of a list. The caller holds the lock that guards the tally.
     #[inline]
     pub(super) fn count(&self, list: ListKind, pages: usize) {
-        let counter = &self.0[list.index()];
-        counter.store(counter.load(Relaxed) + pages as u64, Relaxed);
+        add_to(&self.0[list.index()], pages as u64);
     }
 
     /// Pages of a list.
@@ -140,13 +146,46 @@ impl Tally {
     }
 }
 
-/// Most pages at the tail of a list that one scan passes because they cannot be pinned: they are
-/// being freed, by tasks that have yet to take them off.
-pub(super) const MOST_PASSED: usize = if cfg!(quarry_model) { 2 } else { 32 };
+/// Most pages that one scan moves from the tail to the front because they cannot be pinned: no
+/// index names them any more, and they leave the list when their last user is done.
+const MOST_PASSED: usize = if cfg!(quarry_model) { 2 } else { 32 };
 
-/// Pins a page for a scan that holds the locks of its list. A page that nobody but its owner may
-/// touch, because it is being freed, stays.
+/// The tail of a list whose lock is held.
+pub(super) trait Tail {
+    /// The last page. `None` if there is none, or if it may not be touched because another task
+    /// holds its lock and the scan does not wait.
+    fn last(&mut self) -> Option<PageNo>;
+
+    /// Takes the last page, which was pinned, off the list.
+    fn take(&mut self, page: PageNo);
+
+    /// Moves the last page, which cannot be pinned, to the front.
+    fn pass(&mut self, page: PageNo);
+}
+
+/// Fills `out` with pages from the tail of a list, and pins them. Returns how many it took.
+pub(super) fn scan(table: &DescriptorTable, tail: &mut impl Tail, out: &mut [PageNo]) -> usize {
+    let (mut taken, mut passed, mut first_passed) = (0, 0, None);
+    while taken < out.len() && passed < MOST_PASSED {
+        let Some(page) = tail.last().filter(|page| first_passed != Some(*page)) else { break };
+        if table.at(page).state.try_pin_unused() {
+            tail.take(page);
+            out[taken] = page;
+            taken += 1;
+        } else {
+            tail.pass(page);
+            passed += 1;
+            first_passed.get_or_insert(page);
+        }
+    }
+    taken
+}
+
+/// Pages that a release takes off in one hold of the LRU lock (`SWAP_CLUSTER_MAX`, Linux 4.15).
+pub(super) const SWAP_CLUSTER_MAX: usize = if cfg!(quarry_model) { 2 } else { 32 };
+
+/// Adds to a counter that the holder of one lock writes.
 #[inline]
-pub(super) fn pin_for_scan(descriptor: &Descriptor) -> bool {
-    descriptor.state.try_pin_unused()
+pub(super) fn add_to(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Relaxed) + more, Relaxed);
 }

@@ -1,15 +1,12 @@
 //! The LRU policies, one line each. The options, the dispatch and the property suite read them
 //! here.
 
-use super::page::{DescriptorTable, PageNo};
-use super::policy::{ListKind, Lists, LruCounters, Setup, Sizes, Waiting};
+use super::batched::Batched;
+use super::policy::{Lists, Setup};
 use super::single::Single;
-use crate::frame::NodeId;
+use super::splice::Splice;
 use crate::pcp::one_of;
-use quarry_sys::broken::Broken;
-use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
-use quarry_sys::percpu::SlotIndex;
 
 /// Calls the macro `$callback` with all lines. A line is `Type: "name", "page in docs/policies",
 /// "what it is";`.
@@ -17,6 +14,8 @@ macro_rules! lru_policies {
     ($callback:ident) => {
         $callback! {
             Single: "single", "lru-single", "one lock per node, page by page (Linux 4.15)";
+            Batched: "batched", "lru-batched", "inner pages leave under batch locks (document 004)";
+            Splice: "splice", "lru-splice", "batched, and lists linked outside (document 004)";
         }
     };
 }
@@ -68,15 +67,13 @@ macro_rules! define {
                     $(LruPolicy::$type => Self::$type($type::build(setup)?)),+
                 })
             }
-        }
 
-        /// Runs `$body` with `$lists` bound to the chosen policy's lists.
-        macro_rules! with_lists {
-            ($chosen:expr, $lists:ident => $body:expr) => {
-                match $chosen {
-                    $(ChosenLists::$type($lists) => $body),+
+            /// The lists, whatever the policy.
+            pub(super) fn lists(&self) -> &dyn Lists {
+                match self {
+                    $(Self::$type(lists) => lists),+
                 }
-            };
+            }
         }
     };
 }
@@ -94,41 +91,5 @@ impl LruPolicy {
     pub fn name(self) -> &'static str {
         let known = LRU_POLICIES.iter().find(|known| known.policy == self);
         known.map_or("", |known| known.name)
-    }
-}
-
-impl Lists for ChosenLists {
-    fn insert(&self, table: &DescriptorTable, slot: SlotIndex, pages: &[PageNo]) {
-        with_lists!(self, lists => lists.insert(table, slot, pages));
-    }
-
-    fn remove(&self, table: &DescriptorTable, pages: &[PageNo]) {
-        with_lists!(self, lists => lists.remove(table, pages));
-    }
-
-    fn isolate(
-        &self,
-        table: &DescriptorTable,
-        from: (NodeId, ListKind),
-        waiting: Waiting,
-        out: &mut [PageNo],
-    ) -> Option<usize> {
-        with_lists!(self, lists => lists.isolate(table, from, waiting, out))
-    }
-
-    fn sizes(&self, node: NodeId) -> Sizes {
-        with_lists!(self, lists => lists.sizes(node))
-    }
-
-    fn counters(&self) -> LruCounters {
-        with_lists!(self, lists => lists.counters())
-    }
-
-    fn visit_locks(&self, visit: &mut Visit<'_>) {
-        with_lists!(self, lists => lists.visit_locks(visit));
-    }
-
-    fn validate(&self, table: &DescriptorTable) -> Result<(), Broken> {
-        with_lists!(self, lists => lists.validate(table))
     }
 }

@@ -1,10 +1,10 @@
 //! The LRU of a page cache: the lists of all nodes under the chosen policy, with an add batch of
 //! each CPU in front.
 
-use super::add_batch::Pages;
-use super::options::{LruOptions, MOST_ADD_BATCH};
+use super::add_batch::{MOST_ADD_BATCH, Pages};
+use super::options::LruOptions;
 use super::page::{DescriptorTable, PageNo};
-use super::policy::{ListKind, Lists, LruCounters, Setup, Sizes, Waiting};
+use super::policy::{ListKind, LruCounters, Setup, Sizes, Waiting};
 use super::registry::ChosenLists;
 use super::state::State;
 use crate::frame::{NodeId, OsArray};
@@ -64,7 +64,7 @@ impl LruSet {
     ) -> OsResult<Self> {
         let LruOptions { policy, add_batch, counts } = options;
         assert!((1..=MOST_ADD_BATCH).contains(&add_batch), "an add batch has 1 to 56 pages");
-        let setup = Setup { os, nodes, counts };
+        let setup = Setup { os, nodes, slots, batch: add_batch, counts };
         let lists = ChosenLists::build(policy, setup)?;
         let batches = OsArray::filled(os, slots, |_| AddBatch {
             waiting: CountedLock::counting(Pages::NONE, Chosen(counts)),
@@ -148,7 +148,7 @@ impl LruSet {
         if alive.as_slice().is_empty() {
             return;
         }
-        self.lists.insert(table, slot, alive.as_slice());
+        self.lists.lists().insert(table, slot, alive.as_slice());
         let mut dead = Pages::NONE;
         for &page in alive.as_slice() {
             if table.at(page).state.unpin() {
@@ -156,7 +156,7 @@ impl LruSet {
             }
         }
         if !dead.as_slice().is_empty() {
-            self.lists.remove(table, dead.as_slice());
+            self.lists.lists().remove(table, dead.as_slice());
             dead.as_slice().iter().for_each(|page| released(*page));
         }
     }
@@ -164,11 +164,11 @@ impl LruSet {
     /// Takes pages that are being released, and that nobody else knows, off their lists; many in
     /// one critical section, by the policy's rule. Pages on no list are skipped.
     pub fn remove(&self, table: &DescriptorTable, pages: &[PageNo]) {
-        self.lists.remove(table, pages);
+        self.lists.lists().remove(table, pages);
     }
 
-    /// Takes up to `out.len()` pages from the tail of a list, and pins them. Pages that are being
-    /// freed stay. Returns how many it took.
+    /// Takes up to `out.len()` pages from the tail of a list, and pins them. Pages that no index
+    /// names any more stay; up to 32 of them go to the front. Returns how many it took.
     pub fn isolate(
         &self,
         table: &DescriptorTable,
@@ -176,11 +176,11 @@ impl LruSet {
         from: ListKind,
         out: &mut [PageNo],
     ) -> usize {
-        self.lists.isolate(table, (node, from), Waiting::Waits, out).unwrap_or(0)
+        self.lists.lists().isolate(table, (node, from), Waiting::Waits, out)
     }
 
-    /// As [`isolate`](Self::isolate); takes nothing where another task holds a lock of the list.
-    /// For reclaim inside `malloc`.
+    /// As [`isolate`](Self::isolate), but ends where another task holds a lock that it needs. For
+    /// reclaim inside `malloc`.
     pub fn try_isolate(
         &self,
         table: &DescriptorTable,
@@ -188,7 +188,7 @@ impl LruSet {
         from: ListKind,
         out: &mut [PageNo],
     ) -> usize {
-        self.lists.isolate(table, (node, from), Waiting::Tries, out).unwrap_or(0)
+        self.lists.lists().isolate(table, (node, from), Waiting::Tries, out)
     }
 
     /// Puts isolated pages on the fronts of their lists, active where the second field says so, one
@@ -214,18 +214,18 @@ impl LruSet {
     /// Pages on the lists of a node; those in add batches are on none.
     #[must_use]
     pub fn sizes(&self, node: NodeId) -> Sizes {
-        self.lists.sizes(node)
+        self.lists.lists().sizes(node)
     }
 
     /// What the lists have done so far.
     #[must_use]
     pub fn counters(&self) -> LruCounters {
-        self.lists.counters()
+        self.lists.lists().counters()
     }
 
     /// Visits the locks of lists and add batches.
     pub fn visit_locks(&self, visit: &mut Visit<'_>) {
-        self.lists.visit_locks(visit);
+        self.lists.lists().visit_locks(visit);
         for slot in 0..self.batches.len() {
             visit("cpu->lru_add", &self.batches.at(slot).waiting);
         }
@@ -237,7 +237,7 @@ impl LruSet {
     /// # Errors
     /// The first equation that does not hold.
     pub fn validate(&self, table: &DescriptorTable) -> Result<(), Broken> {
-        self.lists.validate(table)?;
+        self.lists.lists().validate(table)?;
         for slot in 0..self.batches.len() {
             let waiting = self.batches.at(slot).waiting.lock();
             let (len, check) = (waiting.as_slice().len(), Check::of("add batch").at(slot as u64));

@@ -7,18 +7,17 @@
 
 use super::page::{DescriptorTable, PageNo};
 use super::policy::{
-    ListKind, Lists, LruCounters, MOST_PASSED, Setup, Sizes, Tally, Waiting, pin_for_scan,
+    ListKind, Lists, LruCounters, SWAP_CLUSTER_MAX, Setup, Sizes, Tail, Tally, Waiting, add_to,
+    scan,
 };
 use super::state::State;
-use crate::frame::{Links, List, NodeId, OsArray};
+use crate::frame::{List, NodeId, OsArray};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::{Chosen, CountedLock, Guard};
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::SlotIndex;
-
-/// Pages that a release takes off in one hold of the lock (`SWAP_CLUSTER_MAX`, Linux 4.15).
-const SWAP_CLUSTER_MAX: usize = if cfg!(quarry_model) { 2 } else { 32 };
+use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
 type Heads = [List<PageNo>; 2];
 
@@ -30,6 +29,7 @@ struct NodeLists {
     heads: CountedLock<Heads, Chosen>,
     added: Tally,
     removed: Tally,
+    isolated: AtomicU64,
 }
 
 /// The lists of all nodes.
@@ -61,12 +61,40 @@ impl Held<'_> {
     }
 }
 
+/// The tail of a list.
+struct HeldTail<'a> {
+    held: Held<'a>,
+    table: &'a DescriptorTable,
+    from: ListKind,
+}
+
+impl Tail for HeldTail<'_> {
+    fn last(&mut self) -> Option<PageNo> {
+        self.held.heads[self.from.index()].last()
+    }
+
+    fn take(&mut self, page: PageNo) {
+        self.held.take(self.table, page);
+    }
+
+    fn pass(&mut self, page: PageNo) {
+        let list = &mut self.held.heads[self.from.index()];
+        list.remove(self.table, page);
+        list.push_front(self.table, page);
+    }
+}
+
 impl Single {
+    /// Empty lists.
+    ///
+    /// # Errors
+    /// The error of the OS.
     pub(super) fn build(setup: Setup) -> OsResult<Self> {
         let nodes = OsArray::filled(setup.os, setup.nodes, |_| NodeLists {
             heads: CountedLock::counting([List::new(), List::new()], Chosen(setup.counts)),
             added: Tally::default(),
             removed: Tally::default(),
+            isolated: AtomicU64::new(0),
         })?;
         Ok(Self { nodes })
     }
@@ -122,29 +150,17 @@ impl Lists for Single {
         (node, from): (NodeId, ListKind),
         waiting: Waiting,
         out: &mut [PageNo],
-    ) -> Option<usize> {
+    ) -> usize {
         let lists = self.nodes.at(node.0 as usize);
         let heads = match waiting {
-            Waiting::Waits => lists.heads.lock(),
-            Waiting::Tries => lists.heads.try_lock()?,
+            Waiting::Waits => Some(lists.heads.lock()),
+            Waiting::Tries => lists.heads.try_lock(),
         };
-        let mut held = Held { node, lists, heads };
-        let (mut taken, mut passed) = (0, 0);
-        let mut at = held.heads[from.index()].last();
-        while let Some(page) = at {
-            if taken == out.len() || passed == MOST_PASSED {
-                break;
-            }
-            at = table.previous(page).get();
-            if pin_for_scan(table.at(page)) {
-                held.take(table, page);
-                out[taken] = page;
-                taken += 1;
-            } else {
-                passed += 1;
-            }
-        }
-        Some(taken)
+        let Some(heads) = heads else { return 0 };
+        let mut tail = HeldTail { held: Held { node, lists, heads }, table, from };
+        let taken = scan(table, &mut tail, out);
+        add_to(&lists.isolated, taken as u64);
+        taken
     }
 
     fn sizes(&self, node: NodeId) -> Sizes {
@@ -159,6 +175,7 @@ impl Lists for Single {
             counters.sections += lists.heads.stats().acquisitions;
             counters.added += lists.added.both();
             counters.removed += lists.removed.both();
+            counters.isolated += lists.isolated.load(Relaxed);
         }
         counters
     }

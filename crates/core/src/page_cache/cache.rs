@@ -10,7 +10,7 @@ use super::options::PageCacheOptions;
 use super::waits::Waits;
 use super::workingset::{Buckets, Clock};
 use crate::frame::{Kind, NodeId, OsArray};
-use crate::lru::{DescriptorTable, LruCounters, LruSet, PageNo, Sizes, State};
+use crate::lru::{DescriptorTable, LruCounters, LruOptions, LruSet, PageNo, Sizes, State};
 use crate::slab::{CacheId, Late};
 use crate::zone::GroupId;
 use core::ptr::NonNull;
@@ -50,6 +50,7 @@ impl PageCache {
         &'a self,
         host: &'a H,
         options: &PageCacheOptions,
+        lru: LruOptions,
         make_nodes: impl FnOnce() -> OsResult<CacheId>,
     ) -> OsResult<PageCacheRef<'a, H>> {
         if let Some(cache) = self.opened(host) {
@@ -59,7 +60,7 @@ impl PageCache {
         if self.nodes().is_none() {
             self.nodes.store(make_nodes()?.index() as u32, Relaxed);
         }
-        let tables = self.tables.build(|| Tables::build(host, options))?;
+        let tables = self.tables.build(|| Tables::build(host, options, lru))?;
         Ok(PageCacheRef { host, tables })
     }
 
@@ -101,7 +102,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    fn build<H: Host>(host: &H, options: &PageCacheOptions) -> OsResult<Self> {
+    fn build<H: Host>(host: &H, options: &PageCacheOptions, lru: LruOptions) -> OsResult<Self> {
         let os = host.pages().arena().os();
         let capacity = host.pages().arena().frames() as usize;
         let (slots, nodes) = (host.slots(), host.pages().zones().all().count());
@@ -109,7 +110,7 @@ impl Tables {
             options: *options,
             pages: DescriptorTable::reserve(os, capacity)?,
             free: FreePages::build(os, slots, capacity)?,
-            lru: LruSet::build(os, options.lru, slots as usize, nodes)?,
+            lru: LruSet::build(os, lru, slots as usize, nodes)?,
             mappings: Mappings::build(os)?,
             nodes: IndexNodes::new(),
             clocks: OsArray::zeroed(os, nodes)?,

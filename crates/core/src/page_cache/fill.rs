@@ -7,11 +7,12 @@ use super::index::{Entry, InsertError, Preload};
 use super::mapping::{LockedMapping, Mapping, MappingId};
 use super::outcome::{Effort, Full, ReadError, Slot};
 use super::workingset::Evicted;
-use crate::frame::{Kind, MigrateType};
+use crate::frame::{Kind, MigrateType, Order, PAGEBLOCK_FRAMES, Pfn};
 use crate::lru::{PageNo, State};
-use crate::pcp::PageRequest;
+use crate::pcp::{Page, PageRequest};
 use crate::zone::GroupId;
 use core::ptr::NonNull;
+use quarry_sys::percpu::SlotIndex;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 /// What a look at an index came to.
@@ -67,6 +68,15 @@ impl<H: Host> PageCacheRef<'_, H> {
                 }
             }
         }
+    }
+
+    /// Pins the page at `index` if it is there; waits where another task fills it.
+    ///
+    /// # Errors
+    /// The code of that fill.
+    pub fn get_waiting(self, mapping: MappingId, index: u64) -> Result<Option<PageNo>, ReadError> {
+        let Some((page, state)) = self.pin_locked(mapping, index) else { return Ok(None) };
+        Ok(self.wait_for_fill(page, state)?.map(Slot::page))
     }
 
     /// Waits until a pinned page is up to date; `None` where it was truncated meanwhile. Without a
@@ -288,7 +298,11 @@ impl<H: Host> PageCacheRef<'_, H> {
             flags: Default::default(),
             node: pages.node_of(slot),
         };
-        let Some(block) = pages.alloc(slot, request) else {
+        let block = match mapping.has_slack() {
+            true => self.alloc_with_slack(slot, request),
+            false => pages.alloc(slot, request),
+        };
+        let Some(block) = block else {
             tables.free.put(slot, &[number]);
             return None;
         };
@@ -303,4 +317,35 @@ impl<H: Host> PageCacheRef<'_, H> {
         descriptor.private_cache.store(mapping.private(), Relaxed);
         Some(number)
     }
+
+    /// A block behind which memory can be read. Frames of a pageblock are mapped together, and what
+    /// lies behind it may never be, so no such block is the last one of its pageblock.
+    fn alloc_with_slack(self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
+        /// Last blocks that are put aside, of different pageblocks.
+        const MOST: usize = 8;
+        let pages = self.host.pages();
+        let mut last = [(Pfn::NONE, Order::ZERO); MOST];
+        let mut count = 0;
+        let block = loop {
+            match pages.alloc(slot, request) {
+                Some(block) if ends_pageblock(block.pfn, request.order) => {
+                    last[count] = (block.pfn, request.order);
+                    count += 1;
+                    if count == MOST {
+                        break None;
+                    }
+                }
+                block => break block,
+            }
+        };
+        if count > 0 {
+            pages.free_list(slot, &last[..count]);
+        }
+        block
+    }
+}
+
+/// Returns whether no frame of the same pageblock lies behind a block.
+fn ends_pageblock(pfn: Pfn, order: Order) -> bool {
+    (pfn.0 + order.frames()).is_multiple_of(PAGEBLOCK_FRAMES)
 }

@@ -26,23 +26,31 @@ impl<H: Host> PageCacheRef<'_, H> {
         index: u64,
         effort: Option<Effort>,
     ) -> Result<Option<Slot>, Full> {
-        if let Some(found) = self.tables.mappings.numbered(mapping.number)
-            && let Some(page) = found.index.walk(self.host, index)
-        {
-            let descriptor = self.tables.pages.at(page);
-            let is_held = descriptor.state.load().has(State::HELD | State::LIVE)
-                && descriptor.mapping.load(Relaxed) == mapping.number
-                && descriptor.index.load(Relaxed) == index
-                && found.generation() == mapping.generation;
-            if is_held {
-                return Ok(Some(Slot::Found(page)));
-            }
-            if self.pin_as(page, found, mapping, index) {
-                self.keep_one_pin(page);
-                return Ok(Some(Slot::Found(page)));
-            }
+        match self.hold_present(mapping, index) {
+            Some(page) => Ok(Some(Slot::Found(page))),
+            None => self.hold_slow(mapping, index, effort),
         }
-        self.hold_slow(mapping, index, effort)
+    }
+
+    /// [`hold`](Self::hold) of a page that is there: takes no lock, and may miss one that is. O(depth
+    /// of the index).
+    #[inline]
+    pub fn hold_present(self, mapping: MappingId, index: u64) -> Option<PageNo> {
+        let found = self.tables.mappings.numbered(mapping.number)?;
+        let page = found.index.walk(self.host, index)?;
+        let descriptor = self.tables.pages.at(page);
+        let is_held = descriptor.state.load().has(State::HELD | State::LIVE)
+            && descriptor.mapping.load(Relaxed) == mapping.number
+            && descriptor.index.load(Relaxed) == index
+            && found.generation() == mapping.generation;
+        if is_held {
+            return Some(page);
+        }
+        if !self.pin_as(page, found, mapping, index) {
+            return None;
+        }
+        self.keep_one_pin(page);
+        Some(page)
     }
 
     /// Makes the caller's pin that of the holding, or gives it up where the page is held already.
@@ -83,10 +91,23 @@ impl<H: Host> PageCacheRef<'_, H> {
         if discard {
             return self.discard_held(page);
         }
-        let before = self.tables.pages.at(page).state.unhold();
-        if before.pins() == 1 && !before.has(State::LIVE) {
+        if self.unhold_last(page) {
             self.release_one(page);
         }
+    }
+
+    /// Ends the holding of a page. Returns whether that was the last pin of a page that no mapping
+    /// has: the caller owns it then, and passes it to [`release_last`](Self::release_last).
+    #[inline]
+    #[must_use]
+    pub fn unhold_last(self, page: PageNo) -> bool {
+        let before = self.tables.pages.at(page).state.unhold();
+        before.pins() == 1 && !before.has(State::LIVE)
+    }
+
+    /// Frees a page that the caller owns: see [`unhold_last`](Self::unhold_last).
+    pub fn release_last(self, page: PageNo) {
+        self.release_one(page);
     }
 
     #[cold]

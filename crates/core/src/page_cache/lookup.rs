@@ -11,6 +11,7 @@ use super::host::Host;
 use super::mapping::{Mapping, MappingId};
 use super::release::Releases;
 use crate::lru::{PageNo, State};
+use quarry_sys::gate;
 use quarry_sys::primitive::Ordering::Relaxed;
 
 impl<'a, H: Host> PageCacheRef<'a, H> {
@@ -59,12 +60,30 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     #[cold]
     #[inline(never)]
     fn get_slow(self, mapping: MappingId, index: u64) -> Option<PageNo> {
+        let _inside = gate::enter();
         let (page, state) = self.pin_locked(mapping, index)?;
         if state.has(State::UPTODATE) {
             return Some(page);
         }
         self.unpin(page);
         None
+    }
+
+    /// Returns whether there is a page at `index`, up to date or not. O(height of the index).
+    pub fn is_cached(self, mapping: MappingId, index: u64) -> bool {
+        let tables = self.tables;
+        let Some(mut locked) = tables.mappings.lock(&tables.nodes, mapping) else { return false };
+        locked.tree.get(index).page().is_some()
+    }
+
+    /// Marks a page that the caller pins: its first use starts the next read-ahead.
+    pub fn mark_for_readahead(self, page: PageNo) {
+        self.tables.pages.at(page).state.set(State::READAHEAD);
+    }
+
+    /// Takes that mark off; returns whether the page had it.
+    pub fn take_readahead_mark(self, page: PageNo) -> bool {
+        self.tables.pages.at(page).state.clear(State::READAHEAD).has(State::READAHEAD)
     }
 
     /// Pins the page at `index`, up to date or not, under the lock of the mapping.
@@ -88,6 +107,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     #[cold]
     #[inline(never)]
     pub(super) fn release_one(self, page: PageNo) {
+        // Pins are given up on the fast paths of users, who are outside.
+        let _inside = gate::enter();
         self.release(&[page]);
     }
 

@@ -39,6 +39,9 @@ pub struct MappingOptions {
     pub group: u8,
     /// No reclaim takes its pages (in-memory databases).
     pub is_unevictable: bool,
+    /// The bytes behind each page can be read as long as it is cached: at least 4 KiB of them. (The
+    /// b-tree of SQLite reads up to 16 bytes beyond a page that is corrupt.)
+    pub has_slack: bool,
     /// The cache of the objects whose addresses its pages have in their private words; they are
     /// freed with their pages.
     pub private: Option<CacheId>,
@@ -54,6 +57,7 @@ fresh_zero! {
         order: AtomicU8,
         group: AtomicU8,
         is_unevictable: AtomicU8,
+        has_slack: AtomicU8,
         private: AtomicU32,
         next_free: AtomicU32,
         owner: AtomicU64,
@@ -82,6 +86,10 @@ impl Mapping {
         self.is_unevictable.load(Relaxed) != 0
     }
 
+    pub(super) fn has_slack(&self) -> bool {
+        self.has_slack.load(Relaxed) != 0
+    }
+
     /// The number of the cache of private objects, or 0.
     pub(super) fn private(&self) -> u32 {
         self.private.load(Relaxed)
@@ -95,6 +103,7 @@ impl Mapping {
         self.order.store(options.order.get(), Relaxed);
         self.group.store(options.group, Relaxed);
         self.is_unevictable.store(options.is_unevictable.into(), Relaxed);
+        self.has_slack.store(options.has_slack.into(), Relaxed);
         self.private.store(options.private.map_or(0, |id| id.index() as u32), Relaxed);
         self.owner.store(options.owner, Relaxed);
     }

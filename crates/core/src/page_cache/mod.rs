@@ -5,6 +5,7 @@ mod counters;
 mod descriptors;
 mod direct;
 mod dirty;
+mod error_sequence;
 mod fill;
 mod group_scan;
 mod held;
@@ -17,6 +18,7 @@ mod lookup;
 mod mapping;
 mod options;
 mod outcome;
+mod readahead;
 mod release;
 mod scan;
 mod truncate;
@@ -27,6 +29,7 @@ pub mod workingset;
 pub use cache::{PageCache, PageCacheRef};
 pub use counters::{EVENTS, Event, EventCounts};
 pub use direct::DirectTimes;
+pub use error_sequence::{ErrorCursor, ErrorSequence};
 pub use host::{Host, NodeHost};
 pub use mapping::{MappingId, MappingOptions};
 pub use options::{PageCacheOptions, TruncationPolicy};
@@ -34,3 +37,4 @@ pub use outcome::{
     Effort, Full, Invalidate, Invalidated, ReadError, RekeyError, ScanFor, ScanRequest, Scanned,
     Slot,
 };
+pub use readahead::{Need, READAHEAD_BYTES, ReadAhead, Trigger, Window};

@@ -1,7 +1,5 @@
 //! The choices of a page cache.
 
-use crate::lru::LruOptions;
-
 /// How pages leave a mapping: the ladder of document 001.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TruncationPolicy {
@@ -30,8 +28,6 @@ impl TruncationPolicy {
 /// How a page cache is set up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageCacheOptions {
-    /// The LRU lists and the add batches in front of them.
-    pub lru: LruOptions,
     /// How pages leave a mapping.
     pub truncation: TruncationPolicy,
     /// Freed pages go to the cold end of the per-CPU lists (Linux up to 4.14).

@@ -23,13 +23,12 @@ pub(super) const TOGETHER: usize = 32;
 pub(super) struct Releases<'a, H: Host> {
     cache: PageCacheRef<'a, H>,
     count: usize,
-    freed: u64,
     pages: [PageNo; TOGETHER],
 }
 
 impl<'a, H: Host> Releases<'a, H> {
     pub(super) fn new(cache: PageCacheRef<'a, H>) -> Self {
-        Self { cache, count: 0, freed: 0, pages: [PageNo(0); TOGETHER] }
+        Self { cache, count: 0, pages: [PageNo(0); TOGETHER] }
     }
 
     /// Adds a page that the caller owns.
@@ -45,13 +44,7 @@ impl<'a, H: Host> Releases<'a, H> {
     /// Releases what was added.
     pub(super) fn flush(&mut self) {
         let count = core::mem::take(&mut self.count);
-        self.freed += count as u64;
         self.cache.release(&self.pages[..count]);
-    }
-
-    /// Pages released so far, and those that wait.
-    pub(super) fn total(&self) -> u64 {
-        self.freed + self.count as u64
     }
 }
 

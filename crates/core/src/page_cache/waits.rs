@@ -8,6 +8,7 @@
 
 use crate::frame::OsArray;
 use crate::lru::{PageNo, State, StateWord};
+use quarry_sys::gate;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU32, Ordering, futex, relax};
 
@@ -70,7 +71,7 @@ impl Waits {
             }
             if now.has(State::WAITERS) || word.exchange(now, State(now.0 | State::WAITERS)).is_ok()
             {
-                futex::wait(queue, seen);
+                gate::outside(|| futex::wait(queue, seen));
             }
         }
     }

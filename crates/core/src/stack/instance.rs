@@ -10,6 +10,7 @@ use super::withheld::Withheld;
 use crate::frame::{Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, Order, Pfn};
 use crate::heap::options::StackOptions;
 use crate::heap::{LARGEST_REQUEST, Mappings, classes};
+use crate::lru::LruOptions;
 use crate::page_cache::{PageCache, PageCacheOptions};
 use crate::pcp::PageAllocator;
 use crate::slab::{
@@ -29,6 +30,7 @@ struct Built {
     declared_cpus: u32,
     mechanisms: Mechanisms,
     page_cache: PageCacheOptions,
+    lru: LruOptions,
 }
 
 /// Everything but the fast path.
@@ -42,6 +44,7 @@ pub(super) struct Inner<'a, C: StackConfig> {
     declared_cpus: u32,
     mechanisms: Mechanisms,
     pub(super) page_cache: PageCacheOptions,
+    pub(super) lru: LruOptions,
 }
 
 /// One instance of Quarry.
@@ -156,6 +159,7 @@ impl<C: StackConfig> Stack<C> {
             declared_cpus,
             mechanisms: options.mechanisms,
             page_cache: options.page_cache,
+            lru: options.lru,
         };
         // SAFETY: no thread reads `built` before `is_built`, and one thread initialises.
         unsafe { (*self.built.get()).write(built) };
@@ -197,6 +201,7 @@ impl<C: StackConfig> Stack<C> {
             declared_cpus: built.declared_cpus,
             mechanisms: built.mechanisms,
             page_cache: built.page_cache,
+            lru: built.lru,
         }
     }
 

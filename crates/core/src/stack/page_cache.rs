@@ -20,7 +20,8 @@ impl<C: StackConfig> Stack<C> {
     /// # Panics
     /// Where the stack is not initialised.
     pub fn page_cache(&self) -> OsResult<PageCacheRef<'_, Self>> {
-        self.page_cache.open(self, &self.inner().page_cache, || {
+        let (options, lru) = (self.inner().page_cache, self.inner().lru);
+        self.page_cache.open(self, &options, lru, || {
             self.pages().zones().budget().keep_reserve();
             let params = CacheParams { size: NODE_BYTES, align: NODE_ALIGN };
             self.create_cache("radix_tree_node", &params)
@@ -90,6 +91,8 @@ impl<C: StackConfig> Host for Stack<C> {
     }
 
     fn make_room(&self, frames: u32) -> bool {
-        self.after_reclaim(frames, || Some(())).is_some()
+        let near = self.pages().node_of(self.slot());
+        let freed = self.used_page_cache().map_or(0, |cache| cache.direct_reclaim(near));
+        freed > 0 || self.after_reclaim(frames, || Some(())).is_some()
     }
 }

@@ -12,6 +12,7 @@ mod system;
 mod barn;
 mod hands;
 mod hooks;
+mod index;
 mod numbers;
 mod policies;
 

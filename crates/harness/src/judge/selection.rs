@@ -143,6 +143,13 @@ impl<'a> Selection<'a> {
         self.values(column, row, metric).into_iter().flatten().collect()
     }
 
+    /// Returns every single value that samples hold, of all rounds together.
+    pub fn single_values(&self, column: &Column<'_>, row: Row<'_>, metric: &Metric) -> Vec<f64> {
+        let Row { workload, tasks } = row;
+        let cell = Cell { workload, tasks, variant: &column.variant.name };
+        column.run.single_values(cell, metric)
+    }
+
     /// Returns the median of the samples.
     pub fn median(&self, column: &Column<'_>, row: Row<'_>, metric: &Metric) -> Option<f64> {
         statistics::median(&self.samples(column, row, metric))

@@ -132,6 +132,17 @@ impl Metric {
         }
     }
 
+    /// Every single value behind [`value`](Self::value): the series of its figure, or the value
+    /// alone where there is none. A series is not divided by another figure.
+    pub fn values(&self, measurement: &Measurement) -> Vec<f64> {
+        match measurement.series.get(&self.of) {
+            Some(series) if self.per.is_none() => {
+                series.iter().map(|each| *each as f64 * self.times).collect()
+            }
+            _ => self.value(measurement).into_iter().collect(),
+        }
+    }
+
     /// Its value, `None` where the measurement lacks a figure or divides by 0.
     pub fn value(&self, measurement: &Measurement) -> Option<f64> {
         let of = measurement.figure(&self.of)? * self.times;
@@ -158,6 +169,20 @@ mod tests {
         assert_eq!(score.value(&measurement), Some(0.5));
         assert_eq!(score.clone().per("cpu_ns").value(&measurement), None, "nothing per nothing");
         assert_eq!(score.per("nobody").value(&measurement), None);
+    }
+
+    #[test]
+    fn a_series_stands_for_its_figure() {
+        let mut measurement = Measurement::of_window(2, 10, 20, 0, "x");
+        measurement.figures.insert("each".to_owned(), 2.0);
+        measurement.series.insert("each".to_owned(), vec![1, 3]);
+        let each = Metric::new("each", "us", Direction::Lower, "each").times(10.0);
+        assert_eq!(
+            (each.value(&measurement), each.values(&measurement)),
+            (Some(20.0), vec![10.0, 30.0])
+        );
+        assert_eq!(each.per("operations").values(&measurement), [10.0]);
+        assert_eq!(Metric::rate("1/s").values(&measurement), [1e8]);
     }
 
     #[test]

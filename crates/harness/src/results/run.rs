@@ -51,6 +51,13 @@ impl Run {
         values
     }
 
+    /// All single values of a cell: where samples measured many things one by one, those of all
+    /// rounds together; else one per round.
+    pub fn single_values(&self, cell: Cell<'_>, metric: &Metric) -> Vec<f64> {
+        let of = |sample: &Sample| sample.measurement.as_ref().map(|it| metric.values(it));
+        self.samples_of(cell).filter_map(of).flatten().collect()
+    }
+
     /// Returns the text above the tables: the machine, the variants, and how samples were taken;
     /// `what` says what a sample was.
     pub fn head(&self, what: &str) -> String {
@@ -91,6 +98,7 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Direction;
     use super::super::examples::{cell, run};
     use super::*;
 
@@ -104,6 +112,20 @@ mod tests {
         assert_eq!(run.values(cell("a"), &time), [Some(2.0), None, Some(3.0)]);
         assert_eq!(run.values(cell("b"), &time), [None; 3]);
         assert_eq!(run.values(Cell { tasks: 2, ..cell("a") }, &time), [None; 3]);
+    }
+
+    #[test]
+    fn series_of_all_rounds_are_one_sample() {
+        let mut run = run("a", &[("a", &[Some(2.0), None, Some(3.0)])]);
+        let time = Metric::new("each", "us", Direction::Lower, "each");
+        for sample in &mut run.samples {
+            if let Some(measurement) = &mut sample.measurement {
+                measurement.series.insert("each".to_owned(), vec![sample.round.into(), 7]);
+            }
+        }
+        assert_eq!(run.single_values(cell("a"), &time), [1.0, 7.0, 3.0, 7.0]);
+        let ordinary = run.meta.primary().clone();
+        assert_eq!(run.single_values(cell("a"), &ordinary), [2.0, 3.0]);
     }
 
     #[test]

@@ -27,6 +27,10 @@ pub struct Measurement {
     /// Further figures that are no counts, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, f64>,
+    /// Every single value of a counter or figure of this name, where a sample measures many things
+    /// one by one: the time of each file, say. The figure itself sums them up.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub series: BTreeMap<String, Vec<u64>>,
 }
 
 impl Measurement {

@@ -4,6 +4,7 @@
 //! means of the best; rates as its "multiple operations" tables (document 000), with harmonic
 //! means. A positive percentage is better, whatever the direction.
 
+use super::of_documents::{self, Documented};
 use crate::judge::Selection;
 use crate::results::Direction;
 use crate::statistics::mmtests::{Sorted, pdiff, pndiff};
@@ -17,10 +18,10 @@ const COLUMN: usize = VALUE + PERCENT + " (%)".len();
 /// The comparison of two values of a row.
 type Difference = fn(f64, f64) -> f64;
 /// A statistic with its name, its formula and its comparison.
-type Statistic = (&'static str, fn(&Sorted) -> f64, Difference);
+pub(super) type Statistic = (&'static str, fn(&Sorted) -> f64, Difference);
 
 /// Rows of a table of times, in their order.
-const OF_TIMES: [Statistic; 17] = [
+pub(super) const OF_TIMES: [Statistic; 17] = [
     ("Min", Sorted::min, pndiff),
     ("1st-qrtle", |x| x.at(0.25), pndiff),
     ("2nd-qrtle", |x| x.at(0.50), pndiff),
@@ -41,7 +42,7 @@ const OF_TIMES: [Statistic; 17] = [
 ];
 
 /// Rows of a table of rates, in their order.
-const OF_RATES: [Statistic; 8] = [
+pub(super) const OF_RATES: [Statistic; 8] = [
     ("Min", Sorted::min, pdiff),
     ("Hmean", Sorted::hmean, pdiff),
     ("Stddev", Sorted::stddev, pndiff),
@@ -54,21 +55,38 @@ const OF_RATES: [Statistic; 8] = [
 
 /// A table ready to be printed.
 pub(super) struct Table {
-    kernels: Vec<String>,
-    decimals: usize,
-    lines: Vec<PrintedRow>,
+    /// The statistics of its kind; their names make the width of the first column, also where not
+    /// all of them are printed.
+    pub(super) statistics: &'static [Statistic],
+    /// Names of the kernels, the baseline first.
+    pub(super) kernels: Vec<String>,
+    /// Digits behind the point of a value.
+    pub(super) decimals: usize,
+    /// All rows.
+    pub(super) lines: Vec<PrintedRow>,
 }
 
-struct PrintedRow {
-    statistic: &'static str,
-    operation: String,
+/// A statistic of an operation.
+pub(super) struct PrintedRow {
+    pub(super) statistic: &'static str,
+    pub(super) operation: String,
     /// Value and percentage of each kernel.
-    cells: Vec<(f64, f64)>,
+    pub(super) cells: Vec<(f64, f64)>,
+}
+
+/// Returns the table of a selection, and those of the documents on the same experiment below it.
+pub(super) fn text(selection: &Selection<'_>) -> String {
+    let mut text = table(selection).to_string();
+    let experiment = &selection.baseline().run.meta.experiment;
+    for Documented { number, machine, table } in of_documents::tables(experiment) {
+        text += &format!("\n\nAs document {number} has it ({machine}):\n\n{table}");
+    }
+    text
 }
 
 /// The table of a selection: every statistic of all operations, then the next statistic.
 pub(super) fn table(selection: &Selection<'_>) -> Table {
-    let statistics: &[Statistic] = match selection.metric.direction {
+    let statistics: &'static [Statistic] = match selection.metric.direction {
         Direction::Higher => &OF_RATES,
         Direction::Lower | Direction::None => &OF_TIMES,
     };
@@ -79,13 +97,14 @@ pub(super) fn table(selection: &Selection<'_>) -> Table {
             let value = |samples| Sorted::new(samples).map_or(f64::NAN, |x| compute(&x));
             let values: Vec<f64> = selection
                 .originals()
-                .map(|column| value(selection.samples(column, row, selection.metric)))
+                .map(|column| value(selection.single_values(column, row, selection.metric)))
                 .collect();
             let cells = values.iter().map(|value| cell(*value, values[0], difference)).collect();
             lines.push(PrintedRow { statistic, operation: row.label(with_tasks), cells });
         }
     }
     Table {
+        statistics,
         kernels: selection.originals().map(|column| column.label.clone()).collect(),
         decimals: selection.metric.decimals.into(),
         lines,
@@ -113,9 +132,9 @@ fn split(kernel: &str) -> (&str, &str) {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let widest = |of: fn(&PrintedRow) -> usize| self.lines.iter().map(of).max().unwrap_or(0);
-        let statistics = widest(|line| line.statistic.len());
-        let operations = widest(|line| line.operation.chars().count());
+        let statistics = self.statistics.iter().map(|it| it.0.len()).max().unwrap_or(0);
+        let operations = self.lines.iter().map(|line| line.operation.chars().count());
+        let operations = operations.max().unwrap_or(0);
         let blank = statistics + 1 + operations;
         for part in [|name| split(name).0, |name| split(name).1] as [fn(&str) -> &str; 2] {
             write!(f, "{:blank$}", "")?;

@@ -4,6 +4,7 @@
 //! modern         medians, ratios with intervals, verdicts
 //! json           every judgement, for programs
 //! mmtests        layout and rows of that tool in 2017
+//! of_documents   the tables of documents 000 and 001 in that layout
 //! tcp_rr         the table of document 002
 //! will_it_scale  the table of document 004
 //! matrix         a column for each variant, as experiments print them
@@ -13,6 +14,7 @@
 mod matrix;
 mod mmtests;
 pub mod modern;
+mod of_documents;
 pub mod published;
 mod targets;
 mod tcp_rr;
@@ -81,7 +83,7 @@ impl CompareArgs {
             }
         }
         let text = match self.style {
-            Style::Mmtests => mmtests::table(&selection).to_string(),
+            Style::Mmtests => mmtests::text(&selection),
             Style::TcpRr => tcp_rr::table(&selection),
             Style::WillItScale => will_it_scale::table(&selection),
             Style::Modern => modern(&selection),

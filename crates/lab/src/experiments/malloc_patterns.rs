@@ -107,6 +107,7 @@ impl Work for PatternSample {
             served_by,
             counters: usage()?,
             figures: figures.into_iter().map(|(name, it)| (name.to_owned(), it)).collect(),
+            series: BTreeMap::new(),
         })
     }
 }

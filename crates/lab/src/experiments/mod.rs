@@ -4,6 +4,7 @@
 //! these it makes an [`Experiment`](quarry_harness::experiment::Experiment) and says what is
 //! printed of its run. Adding one is a file and a line in [`REGISTRY`].
 
+mod cache_hit;
 mod cast;
 mod churn;
 mod empty;
@@ -15,6 +16,7 @@ mod plan;
 mod programs;
 mod real_programs;
 mod replay;
+mod sqlite;
 mod start_up;
 mod tables;
 
@@ -35,6 +37,7 @@ const REGISTRY: &[Entry] = &[
     Entry::of::<growth::Growth>(),
     Entry::of::<start_up::StartUp>(),
     Entry::of::<churn::Churn>(),
+    Entry::of::<cache_hit::CacheHit>(),
     Entry::of_replay("netperf-udp-stream"),
     Entry::of_replay("netperf-tcp-stream"),
     Entry::of_replay("udp-u-1k"),
@@ -47,6 +50,15 @@ const REGISTRY: &[Entry] = &[
     Entry::of_replay("fsmark"),
     Entry::of_replay("page-fault1"),
     Entry::of_replay("list-free"),
+    Entry::of_replay("sparsetruncate-tiny"),
+    Entry::of_replay("sparsetruncate-large"),
+    Entry::of_replay("bonnie"),
+    Entry::of_replay("reaim"),
+    Entry::of_replay("dbench4"),
+    Entry::of_replay("varmail"),
+    Entry::of::<sqlite::budget::SqliteBudget>(),
+    Entry::of::<sqlite::hot::SqliteHot>(),
+    Entry::of::<sqlite::truncate::TruncateStall>(),
     Entry::of::<empty::Empty>(),
 ];
 

@@ -1,5 +1,7 @@
 //! The interface by which a replayed kernel path allocates, and the memory that it gets.
 
+use quarry_core::lru::LruCounters;
+use quarry_sys::locks::AnyLock;
 use std::ptr::NonNull;
 
 /// A piece of memory with one owner. The thread that allocated it says how to free it.
@@ -20,6 +22,11 @@ impl Buffer {
     /// is taken apart by [`into_address`](Self::into_address).
     pub(crate) unsafe fn new(address: NonNull<u8>, bytes: usize) -> Self {
         Self { address, bytes }
+    }
+
+    /// Where it is.
+    pub(crate) fn address(&self) -> NonNull<u8> {
+        self.address
     }
 
     /// Where it is; the buffer ends.
@@ -107,6 +114,15 @@ pub(crate) trait KernelMemory: Sync {
 
     /// Gives back a list of blocks of this kind, and empties it.
     fn free_list(&self, pages: Pages, list: &mut Vec<Buffer>);
+
+    /// Puts a page of a program on the LRU lists, where the memory has any.
+    fn add_to_lru(&self, _page: &Buffer) {}
+
+    /// Unmaps pages of programs: takes them off the LRU lists, where they are on any, and gives
+    /// them back as a list, which is empty afterwards.
+    fn release(&self, pages: Pages, list: &mut Vec<Buffer>) {
+        self.free_list(pages, list);
+    }
 
     /// Returns the counts so far.
     fn counters(&self) -> Counters;
@@ -205,6 +221,49 @@ pub(crate) struct Counters {
     pub(crate) slow_frees: u64,
     /// Blocks that per-CPU lists handed out or took back.
     pub(crate) listed: u64,
+    /// Times the lock of an LRU list was taken, whichever locks the policy has.
+    pub(crate) lru_lock: u64,
+    /// Times it was found held.
+    pub(crate) lru_contended: u64,
+    /// Nanoseconds that were waited for it.
+    pub(crate) lru_wait_ns: u64,
+    /// Times that add batches were drained for a truncation.
+    pub(crate) drains: u64,
+    /// Pages that left the LRU lists.
+    pub(crate) lru_removed: u64,
+    /// Pages among them that were sentinels, where the policy has any.
+    pub(crate) sentinels: u64,
+    /// Times the lock of a mapping was taken.
+    pub(crate) index_lock: u64,
+    /// Lists of pages that the page cache gave to the page allocator.
+    pub(crate) page_list_frees: u64,
+    /// Pages that truncation dropped.
+    pub(crate) pages_truncated: u64,
+    /// Shadow entries that truncation cleared.
+    pub(crate) shadows_truncated: u64,
+    /// Pages that reclaim looked at, and those that it evicted.
+    pub(crate) scanned: u64,
+    pub(crate) evicted: u64,
+    /// Pages that were read again after they had been evicted.
+    pub(crate) refaults: u64,
+}
+
+impl Counters {
+    /// Adds what a lock has counted, if it is one of an LRU list; add batches have locks of their
+    /// own, which nobody but their CPU wants.
+    pub(super) fn add_lru_lock(&mut self, name: &str, lock: &dyn AnyLock) {
+        if let (true, Some(stats)) = (name.starts_with("node->lru"), lock.stats()) {
+            self.lru_lock += stats.acquisitions;
+            self.lru_contended += stats.contentions;
+            self.lru_wait_ns += stats.wait_ns;
+        }
+    }
+
+    /// Adds what LRU lists have counted.
+    pub(super) fn add_lru(&mut self, lists: LruCounters) {
+        self.lru_removed += lists.removed;
+        self.sentinels += lists.sentinels;
+    }
 }
 
 /// Names and values, so that what is done to all of them is said once.
@@ -247,7 +306,20 @@ counters!(
     slow_allocs,
     fast_frees,
     slow_frees,
-    listed
+    listed,
+    lru_lock,
+    lru_contended,
+    lru_wait_ns,
+    drains,
+    lru_removed,
+    sentinels,
+    index_lock,
+    page_list_frees,
+    pages_truncated,
+    shadows_truncated,
+    scanned,
+    evicted,
+    refaults
 );
 
 #[cfg(test)]

@@ -12,13 +12,17 @@
 //! costs     what calls to a memory take
 //! spin      work beside the allocator, in nanoseconds
 //! memory    what a path allocates from
+//! file_cache  what file systems ask of a page cache
 //! policies  the names of variants
+//! anonymous  the LRU lists of the pages of programs
 //! timed     another memory, with its calls for pages timed
-//! stack     Quarry's stacks as such a memory
+//! stack     Quarry's stacks as such a memory; stack_files their page cache
 //! ```
 
+mod anonymous;
 pub(crate) mod costs;
 pub(crate) mod crew;
+pub(crate) mod file_cache;
 mod flight;
 pub(crate) mod kernels;
 pub(crate) mod memory;
@@ -28,6 +32,7 @@ mod queue;
 pub(crate) mod solo;
 mod spin;
 pub(crate) mod stack;
+mod stack_files;
 pub(crate) mod stage;
 pub(crate) mod timed;
 mod worker;

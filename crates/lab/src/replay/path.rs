@@ -83,10 +83,14 @@ pub(crate) struct Piece<S = Source> {
 pub(crate) enum Act {
     /// Takes one.
     Alloc,
+    /// Puts the last one on the LRU lists.
+    Add,
     /// Gives back those of a batch, one by one.
     Free,
     /// Gives back those of a batch as one list.
     FreeList,
+    /// Takes those of a batch off the LRU lists and gives them back as one list.
+    Release,
     /// Gives back those of a batch to their cache at once (`kmem_cache_free_bulk`).
     FreeBulk,
 }
@@ -117,8 +121,10 @@ impl<'a> Line<'a> {
         };
         let act = match act {
             "alloc" => Act::Alloc,
+            "add" => Act::Add,
             "free" => Act::Free,
             "free-list" => Act::FreeList,
+            "release" => Act::Release,
             "free-bulk" => Act::FreeBulk,
             _ => panic!("{text}: no such act"),
         };
@@ -154,7 +160,7 @@ const LEGS: usize = 3;
 
 /// A path, with its legs apart, whose pieces come from sources of type `S`.
 ///
-/// * the first leg only allocates
+/// * the first leg gives nothing back
 /// * every piece is allocated by one step, and freed by at most one, in a later step
 /// * the payloads that share a carrier fit into it
 #[derive(Clone, Debug)]
@@ -199,7 +205,8 @@ impl Path {
         for &Line { received, act, piece, batch } in lines {
             leg += usize::from(received != role);
             role = received;
-            assert!(act == Act::Alloc || leg > 0, "{piece}: freed in the first leg");
+            let gives_back = !matches!(act, Act::Alloc | Act::Add);
+            assert!(!gives_back || leg > 0, "{piece}: freed in the first leg");
             legs[leg].push(Step { act, piece: number(piece), batch });
         }
         let pieces: Vec<Piece> =

@@ -1,8 +1,10 @@
-//! The names of variants: a slab policy with a page policy.
+//! The names of variants: a slab policy with a page policy, and with what else is varied.
 
 use anyhow::{Result, bail};
 use quarry_core::heap::options::{OptionError, StackOptions};
-use quarry_core::pcp::PAGE_POLICIES;
+use quarry_core::lru::{ADD_BATCHES, LRU_POLICIES, LruOptions, LruPolicy};
+use quarry_core::page_cache::TruncationPolicy;
+use quarry_core::pcp::{FreeListPolicy, PAGE_POLICIES};
 use quarry_core::slab::{slab_names, slab_policy};
 use quarry_harness::nearest;
 use quarry_harness::usage::Usage;
@@ -30,9 +32,9 @@ fn default_pages() -> &'static str {
     known.expect("the default has a name").name
 }
 
-/// A slab policy with a page policy, written `slub-4.9+v2016`; perhaps with a way to free lists of
-/// pages, as in `slub-4.9+order0+per_page`. Alone, as in `slub-3.0`, a slab policy has the page
-/// policy of its era.
+/// A slab policy with a page policy, written `slub-4.9+v2016`; behind them further parts, each by
+/// its own name. Alone, as in `slub-3.0`, a slab policy has the page policy of its era. A rung of
+/// document 001's ladder alone, as in `jan`, is the whole kernel of its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct Policies {
@@ -42,8 +44,100 @@ pub(crate) struct Policies {
     slab: String,
     /// As `QUARRY_PCP` spells it.
     pcp: String,
-    /// As `QUARRY_FREE_LIST` spells it.
-    free_list: Option<String>,
+    /// Further parts.
+    parts: Parts,
+}
+
+/// What else can be varied; what is not named is left as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Parts {
+    /// How lists of pages are freed.
+    free_list: Option<FreeListPolicy>,
+    /// How LRU lists are locked; none = pages of programs are on no list.
+    lru: Option<LruPolicy>,
+    /// Pages of an add batch.
+    add_batch: Option<usize>,
+    /// True if the locks of the LRU lists count nothing.
+    uncounted: bool,
+    /// How pages leave a file.
+    truncation: Option<TruncationPolicy>,
+    /// True if freed pages go to the cold end of the per-CPU lists.
+    cold: bool,
+}
+
+/// The ways to free lists, as `QUARRY_FREE_LIST` spells them.
+const FREE_LISTS: [(&str, FreeListPolicy); 2] =
+    [("per_page", FreeListPolicy::PerPage), ("one_section", FreeListPolicy::OneSection)];
+
+/// An add batch has as many pages as Linux 4.15 had, where none are named.
+const ADD_BATCH_4_15: usize = ADD_BATCHES[0];
+
+/// The slab and page policy of the kernels of document 001.
+const KERNEL_4_14: [&str; 2] = ["slub-4.9", "order0"];
+
+/// Returns what has this name in a table.
+fn named<T: Copy>(table: &[(&str, T)], name: &str) -> Option<T> {
+    table.iter().find(|(known, _)| *known == name).map(|(_, it)| *it)
+}
+
+/// Returns the name that something has in a table.
+fn name_of<T: PartialEq>(table: &[(&'static str, T)], wanted: Option<T>) -> Option<&'static str> {
+    let wanted = wanted?;
+    table.iter().find(|(_, it)| *it == wanted).map(|(name, _)| *name)
+}
+
+impl Parts {
+    /// The kernel that a rung of the ladder stands for.
+    fn of_rung(rung: TruncationPolicy) -> Self {
+        let frees_one_by_one = matches!(rung, TruncationPolicy::Vanilla | TruncationPolicy::Jan);
+        let free_list = FREE_LISTS[usize::from(!frees_one_by_one)].1;
+        Self { truncation: Some(rung), free_list: Some(free_list), ..Self::default() }
+    }
+
+    /// Adds a part by its name; returns false where no part has it.
+    fn add(&mut self, name: &str) -> bool {
+        let add_batch = ADD_BATCHES.iter().find(|pages| name == format!("add{pages}"));
+        if let Some(way) = named(&FREE_LISTS, name) {
+            self.free_list = Some(way);
+        } else if let Some(policy) = LruPolicy::named(name) {
+            self.lru = Some(policy);
+        } else if let Some(pages) = add_batch {
+            self.add_batch = Some(*pages);
+        } else if let Some(rung) = named(&TruncationPolicy::ALL, name) {
+            self.truncation = Some(rung);
+        } else {
+            match name {
+                "uncounted" => self.uncounted = true,
+                "cold" => self.cold = true,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// All names, for people.
+    fn accepted() -> String {
+        let names = FREE_LISTS.iter().map(|it| it.0.to_owned());
+        let names = names.chain(LRU_POLICIES.iter().map(|it| it.name.to_owned()));
+        let names = names.chain(ADD_BATCHES.iter().map(|pages| format!("add{pages}")));
+        let names = names.chain(TruncationPolicy::ALL.iter().map(|it| it.0.to_owned()));
+        let names = names.chain(["cold", "uncounted"].map(str::to_owned));
+        names.collect::<Vec<_>>().join(", ")
+    }
+
+    /// The names of those that were asked for.
+    fn names(&self) -> Vec<String> {
+        let fixed = [
+            name_of(&FREE_LISTS, self.free_list),
+            self.lru.map(LruPolicy::name),
+            name_of(&TruncationPolicy::ALL, self.truncation),
+            self.cold.then_some("cold"),
+            self.uncounted.then_some("uncounted"),
+        ];
+        let mut names: Vec<String> = fixed.into_iter().flatten().map(str::to_owned).collect();
+        names.extend(self.add_batch.map(|pages| format!("add{pages}")));
+        names
+    }
 }
 
 impl fmt::Display for Policies {
@@ -70,26 +164,29 @@ impl FromStr for Policies {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let (slab, pcp, free_list) = match text.split('+').collect::<Vec<_>>()[..] {
-            [slab] => (slab, None, None),
-            [slab, pcp] => (slab, Some(pcp), None),
-            [slab, pcp, free_list] => (slab, Some(pcp), Some(free_list)),
-            _ => bail!(Usage(format!(
-                "{text}: accepted: SLAB, such as slub-3.0, or SLAB+PCP, or SLAB+PCP+FREE_LIST"
-            ))),
-        };
+        let mut words = text.split('+');
+        let first = words.next().unwrap_or_default();
+        let rung = named(&TruncationPolicy::ALL, first);
+        let slab = if rung.is_some() { KERNEL_4_14[0] } else { first };
         let Some(known) = slab_policy(slab) else {
             let accepted: Vec<&str> = slab_names().collect();
             let unknown = nearest::unknown("slab policy", slab, &accepted);
             bail!(Usage(format!("{text}: {unknown}")));
         };
         let of_era = || ERAS.pages.get(known.name).map_or_else(default_pages, String::as_str);
-        let policies = Self {
-            written: text.to_owned(),
-            slab: known.name.to_owned(),
-            pcp: pcp.unwrap_or_else(of_era).to_owned(),
-            free_list: free_list.map(str::to_owned),
+        let pcp = match rung {
+            Some(_) => KERNEL_4_14[1],
+            None => words.next().unwrap_or_else(of_era),
         };
+        let mut parts = rung.map_or_else(Parts::default, Parts::of_rung);
+        for word in words {
+            if !parts.add(word) {
+                let accepted = Parts::accepted();
+                bail!(Usage(format!("{text}: no part {word}; accepted: {accepted}")));
+            }
+        }
+        let (slab, pcp) = (known.name.to_owned(), pcp.to_owned());
+        let policies = Self { written: text.to_owned(), slab, pcp, parts };
         policies.apply(&mut StackOptions::default())?;
         Ok(policies)
     }
@@ -103,24 +200,42 @@ impl Policies {
 
     /// All parts, those that were not asked for included, without aliases.
     pub(crate) fn in_full(&self) -> String {
-        let free_list = self.free_list.iter().map(String::as_str);
-        let parts = [self.slab.as_str(), &self.pcp].into_iter().chain(free_list);
-        parts.collect::<Vec<_>>().join("+")
+        let policies = [self.slab.clone(), self.pcp.clone()].into_iter();
+        policies.chain(self.parts.names()).collect::<Vec<_>>().join("+")
+    }
+
+    /// The LRU lists of the pages of programs, where there are any.
+    pub(super) fn lru(&self) -> Option<LruOptions> {
+        let Parts { lru, add_batch, uncounted, .. } = self.parts;
+        let add_batch = add_batch.unwrap_or(ADD_BATCH_4_15);
+        lru.map(|policy| LruOptions { policy, add_batch, counts: !uncounted })
     }
 
     /// Chooses the page policies, each of which is to cost what it does and no more.
     pub(super) fn apply(&self, options: &mut StackOptions) -> Result<()> {
         options.pages.for_comparison = true;
-        let free_list = self.free_list.iter().map(|value| ("FREE_LIST", value));
-        for (name, value) in [("PCP", &self.pcp)].into_iter().chain(free_list) {
-            match options.set(name, value) {
-                Ok(()) => {}
-                Err(OptionError::BadValue { accepted }) => {
-                    bail!(Usage(format!("{self}: no page policy {value}; accepted: {accepted}")))
-                }
-                Err(OptionError::UnknownName) => bail!("{self}: no option {name}"),
+        match options.set("PCP", &self.pcp) {
+            Ok(()) => {}
+            Err(OptionError::BadValue { accepted }) => {
+                bail!(Usage(format!("{self}: no page policy {}; accepted: {accepted}", self.pcp)))
             }
+            Err(OptionError::UnknownName) => bail!("{self}: no option PCP"),
         }
+        let Parts { free_list, truncation, cold, lru, add_batch, uncounted } = self.parts;
+        options.pages.free_list = free_list.unwrap_or(options.pages.free_list);
+        // A rung is a kernel of 2017, whose lists have one lock and batches of 14.
+        options.lru.policy = lru.unwrap_or(match truncation {
+            Some(_) => LruPolicy::Single,
+            None => options.lru.policy,
+        });
+        options.lru.add_batch = add_batch.unwrap_or(match truncation {
+            Some(_) => ADD_BATCH_4_15,
+            None => options.lru.add_batch,
+        });
+        options.lru.counts = !uncounted;
+        let page_cache = &mut options.page_cache;
+        page_cache.truncation = truncation.unwrap_or(page_cache.truncation);
+        page_cache.cold_hint |= cold;
         Ok(())
     }
 }
@@ -135,19 +250,15 @@ mod tests {
 
     #[test]
     fn names_lead_back_to_their_policies() {
-        for name in ["sheaf+v6.18", "slub", "slub+order0-310", "slub+order0+per_page"] {
+        for name in ["sheaf+v6.18", "slub", "slub+order0-310+single+add56", "mel+cold"] {
             assert_eq!(name.parse::<Policies>().unwrap().to_string(), name);
         }
         let error = |text: &str| text.parse::<Policies>().unwrap_err().to_string();
         assert!(error("sheaf+v5").starts_with("sheaf+v5: no page policy v5; accepted: order0, "));
         let many = error("slub+order0+per_page+more");
-        assert!(many.contains("accepted: SLAB, such as slub-3.0, or SLAB+PCP"), "{many}");
+        assert!(many.contains("no part more; accepted: per_page, one_section, single, "), "{many}");
         let unknown = error("slob+v6.18");
         assert!(unknown.starts_with("slob+v6.18: no slab policy slob; did you mean "), "{unknown}");
-        assert_eq!(
-            error("sheaf+v6.18+twice"),
-            "sheaf+v6.18+twice: no page policy twice; accepted: per_page or one_section"
-        );
     }
 
     #[test]
@@ -156,6 +267,7 @@ mod tests {
         assert_eq!(full("slub+v2016"), "slub-4.9+v2016");
         assert_eq!(full("sheaf"), format!("sheaf+{}", default_pages()));
         let mut options = StackOptions::default();
+        assert_eq!(full("slub+order0+single+per_page"), "slub-4.9+order0+per_page+single");
         for name in slab_names() {
             name.parse::<Policies>().unwrap().apply(&mut options).unwrap();
             assert!(
@@ -166,5 +278,32 @@ mod tests {
         for (slab, pages) in &ERAS.pages {
             options.set("PCP", pages).unwrap_or_else(|_| panic!("{slab}: no page policy {pages}"));
         }
+    }
+
+    #[test]
+    fn a_rung_alone_is_the_kernel_of_its_time() {
+        assert_eq!(full("jan"), "slub-4.9+order0+per_page+jan");
+        assert_eq!(full("mel+cold+single"), "slub-4.9+order0+one_section+single+mel+cold");
+        let mut options = StackOptions::default();
+        for (name, rung) in TruncationPolicy::ALL {
+            name.parse::<Policies>().unwrap().apply(&mut options).unwrap();
+            assert_eq!(
+                (options.page_cache.truncation, options.page_cache.cold_hint),
+                (rung, false)
+            );
+        }
+        "jan+cold".parse::<Policies>().unwrap().apply(&mut options).unwrap();
+        assert!(options.page_cache.cold_hint);
+        assert_eq!(options.pages.free_list, FreeListPolicy::PerPage);
+    }
+
+    #[test]
+    fn lru_lists_are_there_where_they_are_named() {
+        let lru = |text: &str| text.parse::<Policies>().unwrap().lru();
+        assert_eq!(lru("slub+order0"), None);
+        let single = LruOptions { policy: LruPolicy::Single, add_batch: 14, counts: true };
+        assert_eq!(lru("slub+order0+single"), Some(single));
+        let other = LruOptions { add_batch: 56, counts: false, ..single };
+        assert_eq!(lru("slub+order0+single+uncounted+add56"), Some(other));
     }
 }

@@ -1,10 +1,14 @@
 //! Quarry's stacks as the memory of a replayed kernel.
 
+use super::anonymous::AnonymousLru;
+use super::file_cache::FileCache;
 use super::memory::{Buffer, CacheCounts, Counters, Footprint, KernelMemory, Pages};
 use super::policies::Policies;
+use super::stack_files;
 use anyhow::{Result, bail};
 use quarry_core::frame::{FRAME_SHIFT, MetadataKind, MigrateType, Order, Pfn};
 use quarry_core::heap::options::StackOptions;
+use quarry_core::lru::LruOptions;
 use quarry_core::pcp::{Machine as Declared, PageRequest};
 use quarry_core::slab::{
     CacheId, CacheParams, SlabPolicy, SlabStats, SlabVisitor, with_slab_policy,
@@ -25,7 +29,7 @@ pub(crate) trait Replay {
     type Output;
 
     /// Does it.
-    fn on<M: KernelMemory>(self, memory: &M) -> Self::Output;
+    fn on<M: FileCache>(self, memory: &M) -> Self::Output;
 }
 
 /// The machine that the kernel's formulas are told of.
@@ -37,6 +41,8 @@ pub(crate) struct Machine {
     pub(crate) memory: u64,
     /// Nodes, over which the CPUs of this machine are spread.
     pub(crate) nodes: u8,
+    /// Bytes that the stack may have; 0 = no limit.
+    pub(crate) budget: u64,
 }
 
 impl Policies {
@@ -52,8 +58,11 @@ impl Policies {
             frames: u32::try_from(machine.memory >> FRAME_SHIFT).unwrap_or(u32::MAX),
             nodes: machine.nodes,
         });
+        if machine.budget > 0 {
+            options.pages.limit_frames = u32::try_from(machine.budget >> FRAME_SHIFT)?;
+        }
         self.apply(&mut options)?;
-        let visitor = OnStack { options: &options, replay };
+        let visitor = OnStack { options: &options, lru: self.lru(), replay };
         with_slab_policy(self.slab(), visitor).expect("the name comes from the registry")
     }
 }
@@ -61,6 +70,7 @@ impl Policies {
 /// Builds a stack with whichever slab policy, and replays on it.
 struct OnStack<'a, R> {
     options: &'a StackOptions,
+    lru: Option<LruOptions>,
     replay: R,
 }
 
@@ -68,12 +78,12 @@ impl<R: Replay> SlabVisitor<NativeSlots> for OnStack<'_, R> {
     type Output = Result<R::Output>;
 
     fn visit<S: SlabPolicy<NativeSlots> + 'static>(self) -> Self::Output {
-        Ok(self.replay.on(&StackMemory::<S>::build(self.options)?))
+        Ok(self.replay.on(&StackMemory::<S>::build(self.options, self.lru)?))
     }
 }
 
 /// A slab policy on the slots of this machine.
-struct LabConfig<S>(PhantomData<S>);
+pub(super) struct LabConfig<S>(PhantomData<S>);
 
 impl<S: SlabPolicy<NativeSlots> + 'static> StackConfig for LabConfig<S> {
     type PerCpu = NativeSlots;
@@ -81,22 +91,33 @@ impl<S: SlabPolicy<NativeSlots> + 'static> StackConfig for LabConfig<S> {
 }
 
 /// A stack as a kernel's memory.
-struct StackMemory<S: SlabPolicy<NativeSlots> + 'static> {
+pub(super) struct StackMemory<S: SlabPolicy<NativeSlots> + 'static> {
     stack: &'static Stack<LabConfig<S>>,
     caches: Mutex<Vec<(String, CacheId)>>,
+    /// The LRU lists of programs' pages, where the variant has any.
+    anonymous: Option<AnonymousLru>,
 }
 
 impl<S: SlabPolicy<NativeSlots> + 'static> StackMemory<S> {
-    fn build(options: &StackOptions) -> Result<Self> {
-        let stack = Box::leak(Box::new(Stack::new()));
-        match stack.init(&Linux, options) {
-            Ok(()) => Ok(Self { stack, caches: Mutex::default() }),
-            Err(error) => bail!("the stack cannot be built: {error:?}"),
+    fn build(options: &StackOptions, lru: Option<LruOptions>) -> Result<Self> {
+        let stack: &'static Stack<LabConfig<S>> = Box::leak(Box::new(Stack::new()));
+        if let Err(error) = stack.init(&Linux, options) {
+            bail!("the stack cannot be built: {error:?}");
         }
+        let frames = stack.pages().arena().frames() as usize;
+        let slots = stack.percpu().area().slots() as usize;
+        let nodes = options.pages.nodes.into();
+        let lists = |lru| AnonymousLru::build(lru, frames, slots, nodes);
+        Ok(Self { stack, caches: Mutex::default(), anonymous: lru.map(lists).transpose()? })
     }
 }
 
 impl<S: SlabPolicy<NativeSlots> + 'static> StackMemory<S> {
+    /// The stack itself.
+    pub(super) fn stack(&self) -> &'static Stack<LabConfig<S>> {
+        self.stack
+    }
+
     /// The caches, each once under its first name: those that a policy merges have one number.
     fn caches_once(&self) -> Vec<(String, CacheId)> {
         let mut caches = self.caches.lock().expect("nobody panics with it").clone();
@@ -110,8 +131,25 @@ impl<S: SlabPolicy<NativeSlots> + 'static> StackMemory<S> {
         self.caches_once().into_iter().map(|(_, cache)| self.stack.cache(cache).stats())
     }
 
-    fn pfn(&self, block: Buffer) -> Pfn {
-        let address = block.into_address();
+    /// Frees blocks of one order as lists.
+    fn free_frames(&self, order: Order, mut frames: impl Iterator<Item = Pfn>) {
+        const CHUNK: usize = 512;
+        let mut blocks = [(Pfn::NONE, order); CHUNK];
+        loop {
+            let mut count = 0;
+            for (block, frame) in blocks.iter_mut().zip(&mut frames) {
+                block.0 = frame;
+                count += 1;
+            }
+            if count == 0 {
+                return;
+            }
+            self.stack.pages().free_list(self.stack.percpu().current(), &blocks[..count]);
+        }
+    }
+
+    fn pfn(&self, block: &Buffer) -> Pfn {
+        let address = block.address();
         self.stack.pages().arena().pfn(address.as_ptr()).expect("the block came from this stack")
     }
 }
@@ -171,20 +209,31 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
     #[inline]
     fn free_pages(&self, pages: Pages, block: Buffer) {
         let order = Order::new(pages.order);
-        self.stack.pages().free(self.stack.percpu().current(), self.pfn(block), order);
+        self.stack.pages().free(self.stack.percpu().current(), self.pfn(&block), order);
     }
 
     fn free_list(&self, pages: Pages, list: &mut Vec<Buffer>) {
-        const CHUNK: usize = 512;
-        let order = Order::new(pages.order);
-        let mut blocks = [(Pfn::NONE, order); CHUNK];
-        while !list.is_empty() {
-            let count = list.len().min(CHUNK);
-            for (block, buffer) in blocks.iter_mut().zip(list.drain(..count)) {
-                block.0 = self.pfn(buffer);
-            }
-            self.stack.pages().free_list(self.stack.percpu().current(), &blocks[..count]);
-        }
+        self.free_frames(Order::new(pages.order), list.drain(..).map(|block| self.pfn(&block)));
+    }
+
+    #[inline]
+    fn add_to_lru(&self, page: &Buffer) {
+        let Some(anonymous) = &self.anonymous else { return };
+        let slot = self.stack.percpu().current();
+        let pages = self.stack.pages();
+        let frame = self.pfn(page);
+        let free = &mut |frame| pages.free(slot, frame, Order::ZERO);
+        let node = pages.memory().pageblocks().of(frame).tag().node();
+        anonymous.add((slot, node.expect("a page in use has a node")), frame, free);
+    }
+
+    fn release(&self, pages: Pages, list: &mut Vec<Buffer>) {
+        let Some(anonymous) = &self.anonymous else { return self.free_list(pages, list) };
+        let mut frames: Vec<Pfn> = list.drain(..).map(|block| self.pfn(&block)).collect();
+        let slot = self.stack.percpu().current();
+        let free = &mut |frame| self.stack.pages().free(slot, frame, Order::ZERO);
+        anonymous.release(slot, &mut frames, free);
+        self.free_frames(Order::ZERO, frames.into_iter());
     }
 
     fn counters(&self) -> Counters {
@@ -202,6 +251,12 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
         let lists = self.stack.pages().pcp_totals();
         counters.page_sections = lists.critical_sections;
         counters.listed = lists.allocs + lists.frees;
+        if let Some(anonymous) = &self.anonymous {
+            let lists = anonymous.lists();
+            lists.visit_locks(&mut |name, lock| counters.add_lru_lock(name, lock));
+            counters.add_lru(lists.counters());
+        }
+        stack_files::count(self.stack, &mut counters);
         for stats in self.slab_stats() {
             for lock in [stats.list_lock, stats.slab_lock, stats.barn_lock] {
                 counters.slab_lock += lock.acquisitions;
@@ -253,7 +308,16 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
     }
 
     fn check_at_end(&self) -> Result<(), String> {
-        self.caches_once().iter().for_each(|(_, cache)| self.stack.cache(*cache).shrink());
+        if let Some(anonymous) = &self.anonymous {
+            let (pages, slot) = (self.stack.pages(), self.stack.percpu().current());
+            anonymous.drain_all(&mut |frame| pages.free(slot, frame, Order::ZERO));
+            anonymous.check_at_end(pages.zones().all().count() as u8)?;
+        }
+        if let Some(cache) = self.stack.used_page_cache() {
+            cache.trim();
+            cache.validate().map_err(|broken| broken.to_string())?;
+        }
+        self.stack.trim();
         self.stack.pages().drain_all();
         self.stack.validate().map_err(|broken| broken.to_string())?;
         match self.stack.pages().zones().budget().used() {
@@ -270,6 +334,7 @@ mod tests {
     use super::super::kernels::{Cast, Scenario, Setting};
     use super::super::stage::Scale;
     use super::*;
+    use quarry_core::lru::LRU_POLICIES;
     use quarry_core::slab::SLAB_POLICIES;
     use std::time::Duration;
 
@@ -280,7 +345,7 @@ mod tests {
         /// Zone locks per message, and the names of the caches.
         type Output = (f64, Vec<String>);
 
-        fn on<M: KernelMemory>(mut self, memory: &M) -> Self::Output {
+        fn on<M: FileCache>(mut self, memory: &M) -> Self::Output {
             if let Cast::Crew(crew) = &mut self.0.cast {
                 crew.turns = crew.turns.or(Some(100));
             }
@@ -301,7 +366,7 @@ mod tests {
     }
 
     /// The machine of documents 002 and 003, on one node.
-    const DOCUMENTED: Machine = Machine { cpus: 16, memory: 0, nodes: 1 };
+    const DOCUMENTED: Machine = Machine { cpus: 16, memory: 0, nodes: 1, budget: 0 };
 
     fn run(policies: &str, scenario: Scenario, tasks: usize) -> (f64, Vec<String>) {
         let policies: Policies = policies.parse().unwrap();
@@ -366,6 +431,19 @@ mod tests {
             for policies in ["slub-2.6.29+v2016", "slub-4.9+v2016", "sheaf"] {
                 let spared = zone_locks(policies, packets());
                 assert!(passed_through > 10.0 * spared, "{policies}, {place:?}: {spared}");
+            }
+        }
+    }
+
+    /// Each page of a fault is added to the lists and taken off again, on a machine of two nodes.
+    #[test]
+    fn every_lru_policy_has_the_pages_of_faults() {
+        for lru in LRU_POLICIES {
+            for name in ["", "+add56", "+uncounted"].map(|rest| format!("{}{rest}", lru.name)) {
+                let policies: Policies = format!("slub+order0+{name}").parse().unwrap();
+                let machine = Machine { cpus: 44, memory: 0, nodes: 2, budget: 0 };
+                let faults = of_amount("page-fault", 2048, true);
+                policies.replay(machine, Briefly(faults, 4)).unwrap();
             }
         }
     }

@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 const STACK_BYTES: usize = 256 << 10;
 
 /// Threads that wait for orders of type `O`.
-pub(super) struct Stage<O> {
+pub(crate) struct Stage<O> {
     barrier: Barrier,
     order: Mutex<Option<O>>,
 }
 
 /// Observations while an order was carried out.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Observed {
-    pub(super) wall: Duration,
-    pub(super) cpu_ns: u64,
-    pub(super) counters: Counters,
+pub(crate) struct Observed {
+    pub(crate) wall: Duration,
+    pub(crate) cpu_ns: u64,
+    pub(crate) counters: Counters,
 }
 
 /// The scale of a replay, and its CPUs.
@@ -59,7 +59,7 @@ pub(crate) struct Replayed {
 
 impl Replayed {
     /// Adds what was observed to the account.
-    pub(super) fn add(&mut self, observed: Observed) {
+    pub(crate) fn add(&mut self, observed: Observed) {
         self.wall_ns += observed.wall.as_nanos() as u64;
         self.cpu_ns += observed.cpu_ns;
         self.counters = self.counters.plus(observed.counters);
@@ -68,7 +68,7 @@ impl Replayed {
 
 impl<O: Copy> Stage<O> {
     /// Makes one for `threads` threads that take orders.
-    pub(super) fn new(threads: usize) -> Self {
+    pub(crate) fn new(threads: usize) -> Self {
         Self { barrier: Barrier::new(threads + 1), order: Mutex::new(None) }
     }
 
@@ -78,7 +78,7 @@ impl<O: Copy> Stage<O> {
     }
 
     /// Lets all threads carry out an order, and waits until they have.
-    pub(super) fn conduct<M: KernelMemory>(&self, memory: &M, order: O) -> Observed {
+    pub(crate) fn conduct<M: KernelMemory>(&self, memory: &M, order: O) -> Observed {
         let (before, cpu_before, start) = (memory.counters(), process_cpu_ns(), Instant::now());
         self.set(Some(order));
         self.barrier.wait();
@@ -90,12 +90,12 @@ impl<O: Copy> Stage<O> {
     }
 
     /// Tells the threads that no order will follow.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.set(None);
     }
 
     /// Calls `carry_out` with one order after the other, in a thread that takes them.
-    pub(super) fn follow(&self, mut carry_out: impl FnMut(O)) {
+    pub(crate) fn follow(&self, mut carry_out: impl FnMut(O)) {
         loop {
             self.barrier.wait();
             let order = *self.order.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,7 +111,7 @@ impl<O: Copy> Stage<O> {
 ///
 /// # Panics
 /// If the thread cannot be started, or the CPU is not ours to use.
-pub(super) fn spawn<'scope, T: Send + 'scope>(
+pub(crate) fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     cpus: &[usize],
     index: usize,

@@ -81,6 +81,14 @@ impl<M: KernelMemory> KernelMemory for TimedPages<'_, M> {
         self.time(|| self.memory.free_list(pages, list));
     }
 
+    fn add_to_lru(&self, page: &Buffer) {
+        self.memory.add_to_lru(page);
+    }
+
+    fn release(&self, pages: Pages, list: &mut Vec<Buffer>) {
+        self.memory.release(pages, list);
+    }
+
     fn counters(&self) -> Counters {
         self.memory.counters()
     }

@@ -46,7 +46,10 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
         let message = flight.messages();
         for step in &self.plan.legs[0] {
             if message.is_multiple_of(step.batch) {
-                self.alloc(step.piece, flight);
+                match step.act {
+                    Act::Add => self.add_to_lru(step.piece, flight),
+                    _ => self.alloc(step.piece, flight),
+                }
             }
         }
         if let Some(carrier) = self.plan.carrier {
@@ -143,9 +146,10 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
             let pieces = messages.div_ceil(self.plan.pieces[piece].batch);
             match act {
                 Act::Alloc => self.alloc(piece, flight),
+                Act::Add => self.add_to_lru(piece, flight),
                 Act::Free => (0..pieces).for_each(|_| self.free(piece, flight)),
-                Act::FreeList | Act::FreeBulk => {
-                    self.free_together(piece, pieces as usize, flight);
+                Act::FreeList | Act::FreeBulk | Act::Release => {
+                    self.free_together(act, piece, pieces as usize, flight);
                 }
             }
         }
@@ -182,10 +186,19 @@ impl<'a, M: KernelMemory> Worker<'a, M> {
         }
     }
 
-    fn free_together(&mut self, piece: usize, pieces: usize, flight: &mut Flight) {
+    #[inline]
+    fn add_to_lru(&self, piece: usize, flight: &Flight) {
+        let page = flight.held[piece].back().expect("what is added was just allocated");
+        self.memory.add_to_lru(page);
+    }
+
+    fn free_together(&mut self, act: Act, piece: usize, pieces: usize, flight: &mut Flight) {
         self.list.extend(flight.held[piece].drain(..pieces));
         match self.plan.pieces[piece].source {
             From::Cache(cache) => self.memory.free_bulk(cache, &mut self.list),
+            From::Pages(pages) if act == Act::Release => {
+                self.memory.release(pages, &mut self.list);
+            }
             From::Pages(pages) => self.memory.free_list(pages, &mut self.list),
         }
     }

@@ -2,7 +2,7 @@
 //! forever.
 
 use crate::check;
-use quarry_sys::gate::Gate;
+use quarry_sys::gate::{self, Gate};
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed, relax};
 
 /// Two numbers that differ while a thread is inside.
@@ -69,6 +69,34 @@ fn inside_twice() {
             assert!(pair.is_whole(), "a thread is inside");
             gate.open();
         });
+    });
+}
+
+/// One thread waits inside for what another one does inside, and a third one closes the gate.
+#[test]
+fn who_waits_for_another_thread_does_not_keep_it_out() {
+    check(|| {
+        let (gate, pair) = (&*Box::leak(Box::new(Gate::new())), Pair::new());
+        gate.is_of_process();
+        let done = AtomicU32::new(0);
+        shuttle::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _inside = gate.enter(|| 0);
+                while done.load(Relaxed) == 0 {
+                    gate::outside(relax);
+                }
+                pair.step();
+            });
+            scope.spawn(|| {
+                let _inside = gate.enter(|| 0);
+                pair.step();
+                done.store(1, Relaxed);
+            });
+            gate.close();
+            assert!(pair.is_whole(), "a thread is inside");
+            gate.open();
+        });
+        assert_eq!(pair.first.load(Relaxed), 2, "both got in");
     });
 }
 

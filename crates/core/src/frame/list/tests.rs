@@ -37,6 +37,8 @@ enum Op {
     RemoveLast,
     /// Moves a member from one of two lists to the other, which has the same links.
     Move(u32),
+    /// Puts all members of the second list in front of the first.
+    Prepend,
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -46,6 +48,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::RemoveFirst),
         1 => Just(Op::RemoveLast),
         2 => (0..MEMBERS).prop_map(Op::Move),
+        1 => Just(Op::Prepend),
     ]
 }
 
@@ -106,6 +109,14 @@ impl Both {
                 if let Some(list) = self.list_of(Pfn(at)) {
                     self.remove(list, Pfn(at));
                     self.add(1 - list, Pfn(at), End::Tail);
+                }
+            }
+            Op::Prepend => {
+                let others = std::mem::take(&mut self.lists[1]);
+                self.lists[0].prepend(&self.links, others);
+                while let Some(last) = self.naive[1].pop_back() {
+                    self.naive[0].push_front(last);
+                    self.front.remove(&self.front_links, last);
                 }
             }
             Op::Add(..) => {}

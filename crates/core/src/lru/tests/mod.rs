@@ -1,6 +1,13 @@
 //! The LRU under every policy.
 
+#[cfg(not(quarry_model))]
+mod costs;
+#[cfg(quarry_model)]
+mod model;
+#[cfg(not(quarry_model))]
 mod suite;
+#[cfg(not(quarry_model))]
+mod threads;
 
 use super::*;
 use crate::frame::{MAX_NODES, NodeId};
@@ -35,14 +42,4 @@ pub(super) fn free(table: &DescriptorTable, page: PageNo) {
     let state = table.at(page).state.load();
     assert!(!state.has(State::LRU) && !state.has(State::LIVE) && state.pins() == 0);
     table.at(page).state.begin(State(0));
-}
-
-/// Every page of a list, first to last, as a scan from the tail finds them. Puts them back.
-pub(super) fn order(set: &LruSet, table: &DescriptorTable, at: (NodeId, ListKind)) -> Vec<u32> {
-    let mut out = vec![PageNo(0); table.len()];
-    let taken = set.isolate(table, at.0, at.1, &mut out);
-    out.truncate(taken);
-    let back: Vec<_> = out.iter().map(|page| (*page, at.1 == ListKind::Active)).collect();
-    set.put_back(table, SlotIndex(0), &back, &mut |_| panic!("all of them live"));
-    out.iter().rev().map(|page| page.0).collect()
 }

@@ -7,10 +7,10 @@
 //!   only owner of a node that no index has
 //! * the rest of the header: under the lock of the index
 //!
-//! Equations: bit `i` of `used` is set iff word `i` is not 0, and `count` bits are; `count` is not 0
-//! while the node is in an index; `shadows` is the number of words that are shadow entries; bit `i` of a tag is set only
-//! if word `i` is a page, or a node with that tag; `is_listed` iff every used word is a shadow
-//! entry.
+//! Equations: bit `i` of `used` is set iff word `i` is not 0, and `count` bits are; `count` is not
+//! 0 while the node is in an index; `shadows` is the number of words that are shadow entries; bit
+//! `i` of a tag is set only if word `i` is a page, or a node with that tag; `is_listed` iff every
+//! used word is a shadow entry.
 
 use super::entry::{Entry, Tag, is_leaf};
 use crate::frame::NodeId;
@@ -158,6 +158,18 @@ impl Node {
         self.used.set(after);
         let change = i8::from(after > before) - i8::from(after < before);
         self.count.set(self.count.get().wrapping_add_signed(change));
+    }
+
+    /// Makes a word 0; the caller says so to [`forget`](Self::forget) later.
+    #[inline]
+    pub(super) fn take_word(&self, at: usize) {
+        self.words[at].store(0, Ordering::Release);
+    }
+
+    /// Notes that the words at these places, which were used, are 0 now.
+    pub(super) fn forget(&self, places: u64) {
+        self.used.set(self.used.get() & !places);
+        self.count.set(self.count.get() - places.count_ones() as u8);
     }
 
     /// Makes the node empty while walks may still look at it.

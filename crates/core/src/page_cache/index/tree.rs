@@ -134,7 +134,7 @@ pub(super) enum Place {
 pub struct LockedIndex<'a, T> {
     pub(super) root: &'a WordTree,
     pub(super) inner: Guard<'a, Inner<T>>,
-    shared: &'a IndexNodes,
+    pub(super) shared: &'a IndexNodes,
     unlinked: Chain,
 }
 
@@ -317,6 +317,7 @@ impl<T> LockedIndex<'_, T> {
                     tag.set(u64::from(self.inner.root_tags >> at & 1));
                 }
                 self.inner.root_tags = 0;
+                self.shared.shadow.update(head);
             }
         }
     }

@@ -17,9 +17,11 @@ pub(crate) struct Document {
     pub(crate) finding: String,
     /// Where its figures are; some have only profiles and prose.
     table: Option<Table>,
-    /// The policies that stand for its two kernels, the baseline first; `*` is any.
+    /// The policies that stand for its kernels, the baseline first; `*` is any.
     #[serde(default)]
     kernels: Vec<String>,
+    /// The same table of another machine, with other kernels.
+    also: Option<Also>,
     /// What was said or measured of the same change later.
     #[serde(default)]
     pub(crate) later: String,
@@ -30,6 +32,15 @@ pub(crate) struct Document {
 /// UDP_STREAM without and with lists for higher orders, as the commit that brought them to the
 /// kernel has it: 44042b449872, Linux 5.14, on 5.13-rc2.
 const MAINLINE: &str = include_str!("../../../data/documents/mainline_5_14.csv");
+
+/// A table of the same form, of another machine.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Also {
+    machine: String,
+    /// The policies that stand for its kernels, the baseline first.
+    kernels: Vec<String>,
+}
 
 /// A table of the documents.
 #[derive(Deserialize)]
@@ -71,10 +82,11 @@ pub(super) fn beside(figure: Option<Figure>) -> String {
     }
 }
 
-/// Returns whether policies are those of a pattern, whose parts may be `*`.
+/// Returns whether policies are those of a pattern, part by part, of which some may be `*`.
 fn fits(pattern: &str, policies: &str) -> bool {
-    let mut parts = policies.split('+');
-    pattern.split('+').all(|part| parts.next().is_some_and(|it| part == "*" || part == it))
+    let (patterns, parts) = (pattern.split('+'), policies.split('+'));
+    patterns.clone().count() == parts.clone().count()
+        && patterns.zip(parts).all(|(pattern, part)| pattern == "*" || pattern == part)
 }
 
 impl Document {
@@ -97,10 +109,15 @@ impl Document {
         policies: &Policies,
     ) -> Option<Figure> {
         let policies = policies.in_full();
-        let which = self.kernels.iter().position(|pattern| fits(pattern, &policies))?;
-        let [first, second] = self.table.as_ref()?.pair(statistic, row, tasks)?;
-        let ratio = if which == 0 { 1.0 } else { second.1 / first.1 };
-        let (kernel, value) = if which == 0 { first } else { second };
+        let which = |kernels: &[String]| kernels.iter().position(|it| fits(it, &policies));
+        let (which, machine) = match (which(&self.kernels), &self.also) {
+            (Some(which), _) => (which, row.machine),
+            (None, Some(also)) => (which(&also.kernels)?, Some(also.machine.as_str())),
+            (None, None) => return None,
+        };
+        let figures = self.table.as_ref()?.kernels(statistic, row, machine, tasks)?;
+        let ratio = figures.get(which)?.1 / figures[0].1;
+        let (kernel, value) = figures.into_iter().nth(which)?;
         Some(Figure { kernel, value, ratio })
     }
 
@@ -119,8 +136,14 @@ impl Document {
 }
 
 impl Table {
-    /// Baseline and the other kernel, with their values.
-    fn pair(&self, wanted: Option<&str>, named: &Row, tasks: u32) -> Option<[(String, f64); 2]> {
+    /// The kernels with their values, the baseline first.
+    fn kernels(
+        &self,
+        wanted: Option<&str>,
+        named: &Row,
+        machine: Option<&str>,
+        tasks: u32,
+    ) -> Option<Vec<(String, f64)>> {
         let row = named.documented.as_str();
         let number = |text: &str| text.parse::<f64>().ok();
         let of = |name: &str, text: &str| Some((name.to_owned(), number(text)?));
@@ -129,15 +152,18 @@ impl Table {
             return None;
         }
         match self {
-            Self::Mmtests { machine, benchmark, statistic, by_tasks, rows } => {
+            Self::Mmtests { machine: usual, benchmark, statistic, by_tasks, rows } => {
                 let (name, key) = match by_tasks {
                     true => (format!("{benchmark}-{row}"), tasks.as_str()),
                     false => (benchmark.clone(), rows.get(row).map_or(row, String::as_str)),
                 };
-                let machine = named.machine.unwrap_or(machine);
+                let machine = machine.unwrap_or(usual);
                 let wanted = [machine, name.as_str(), wanted.unwrap_or(statistic), key];
-                let line = fields(MMTESTS).find(|fields| fields.get(1..5) == Some(&wanted[..]))?;
-                Some([of(line[5], line[6])?, of(line[8], line[9])?])
+                let lines = fields(MMTESTS).filter(|fields| fields[1..5] == wanted[..]);
+                // A line for each kernel but the baseline, which stands in all of them.
+                let lines: Vec<_> = lines.collect();
+                let base = of(lines.first()?[5], lines[0][6]);
+                std::iter::once(base).chain(lines.iter().map(|it| of(it[8], it[9]))).collect()
             }
             Self::TcpRr => {
                 // The document's machine has 16 CPUs, ours perhaps two: its rows are told apart by
@@ -146,17 +172,25 @@ impl Table {
                 let threads = tasks.parse::<usize>().ok()? * 16;
                 let threads = threads.is_multiple_of(cpus).then(|| (threads / cpus).to_string())?;
                 let line = fields(TCP_RR).find(|fields| fields[0] == threads)?;
-                Some([of("SLUB", line[1])?, of("SLAB", line[2])?])
+                Some(vec![of("SLUB", line[1])?, of("SLAB", line[2])?])
             }
             Self::PageFault => {
                 let line = |kernel: &str| fields(PAGE_FAULT).find(|f| f[..2] == [kernel, &tasks]);
                 let column = if row == "processes" { 4 } else { 6 };
-                let value = |kernel, name| of(name, line(kernel)?[column]);
-                Some([value("1", "4.15-rc2")?, value("2", "large-zone-batch")?])
+                let value = |(kernel, name): &(&str, &str)| of(name, line(kernel)?[column]);
+                KERNELS_004.iter().map(value).collect()
             }
         }
     }
 }
+
+/// The kernels of document 004, by their numbers in its table.
+const KERNELS_004: [(&str, &str); 4] = [
+    ("1", "4.15-rc2"),
+    ("2", "large-zone-batch"),
+    ("3", "lru-lock-base"),
+    ("4", "lru-lock-splice"),
+];
 
 fn fields(csv: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
     csv.lines().skip(1).map(|line| line.split(',').collect())
@@ -177,7 +211,22 @@ mod tests {
             ("sockperf-tcp-throughput", "14", 1, "slub+v2016", Some((92.74, "0.9876"))),
             ("hackbench", "process-sockets", 16, "slub+v2016", Some((66.2633, "1.0340"))),
             ("hackbench", "thread-pipes", 16, "slub+v2016", None),
-            ("page-fault1", "threads", 4, "slub+order0-310", Some((2_123_570.0, "1.0760"))),
+            ("page-fault1", "threads", 4, "slub+order0-310+single", Some((2_123_570.0, "1.0760"))),
+            (
+                "page-fault1",
+                "processes",
+                64,
+                "slub+order0-310+splice",
+                Some((14_728_765.0, "1.2192")),
+            ),
+            ("page-fault1", "processes", 64, "slub+order0-310+splice+add56", None),
+            ("page-fault1", "processes", 2, "slub+order0+single", None),
+            ("sparsetruncate-tiny", "Time", 1, "jan", Some((152.65, "1.0000"))),
+            ("sparsetruncate-tiny", "Time", 1, "oneirq", Some((144.37, "0.9458"))),
+            ("sparsetruncate-tiny", "Time", 1, "mel", None),
+            ("bonnie", "SeqCreate del", 1, "oneirq", Some((26_319.99, "1.0543"))),
+            ("bonnie", "SeqCreate del", 1, "vanilla", Some((12_090.23, "0.8791"))),
+            ("bonnie", "RandCreate del", 1, "mel", Some((14_446.61, "1.0916"))),
             ("list-free", "14", 1, "slub+order0+one_section", Some((144.37, "0.9458"))),
             ("list-free", "32", 1, "slub+order0+one_section", None),
         ] {

@@ -149,10 +149,10 @@ impl Replaying {
         if options.calibrate {
             let of = |name: &String| {
                 let row = spec.row(name)?;
-                anyhow::Ok((
-                    self.path(&row, &policies[original]),
-                    row.scenario(self.amount(), None),
-                ))
+                let Some(scenario) = row.scenario(self.amount(), None) else {
+                    bail!(Usage(format!("--calibrate: {} has no stand-in for work", spec.name)));
+                };
+                anyhow::Ok((self.path(&row, &policies[original]), scenario))
             };
             let rows = rows.iter().map(of).collect::<Result<Vec<_>>>()?;
             let Common { tasks, samples, .. } = &options.common;
@@ -169,7 +169,8 @@ impl Replaying {
             let row = spec.row(name)?;
             Ok(policies.iter().map(|policies| self.path(&row, policies)).collect())
         };
-        let sampler = ReplayedPaths { paths: rows.iter().map(on_each).collect::<Result<_>>()? };
+        let paths = rows.iter().map(on_each).collect::<Result<_>>()?;
+        let sampler = ReplayedPaths { paths, amount: spec.amount.as_ref() };
         let plan =
             options.common.experiment(&spec.name, variants, &baseline, workloads, sampler)?;
         let mut plan = Experiment { metrics: spec.metrics(), ..plan }
@@ -213,7 +214,10 @@ impl Replaying {
 
     /// Refuses a place where nobody sends.
     fn check_place(&self, rows: &[String]) -> Result<()> {
-        let sends = |row: &Row| matches!(row.scenario(self.amount(), None).cast, Cast::Crew(_));
+        let sends = |row: &Row| {
+            let scenario = row.scenario(self.amount(), None);
+            scenario.is_some_and(|scenario| matches!(scenario.cast, Cast::Crew(_)))
+        };
         for row in rows {
             if self.options.place.is_some() && !sends(&self.spec.row(row)?) {
                 bail!(Usage(format!("--place: nothing to choose in {}", self.spec.name)));
@@ -229,6 +233,7 @@ impl Replaying {
             cpus: options.declared_cpus.or(of_row).unwrap_or(spec.declared_cpus),
             memory: options.declared_memory.unwrap_or(spec.declared_gib << 30),
             nodes: options.nodes.unwrap_or(spec.nodes),
+            budget: 0,
         }
     }
 
@@ -240,6 +245,8 @@ impl Replaying {
     /// A row on these policies, for one task.
     fn path(&self, row: &Row, policies: &Policies) -> ReplaySample {
         let machine = self.machine(row.declared_cpus);
+        let budget = row.load().map_or(0, |load| load.budget(self.amount()));
+        let machine = Machine { budget, ..machine };
         ReplaySample {
             experiment: self.spec.name.clone(),
             row: row.name.clone(),
@@ -261,12 +268,14 @@ impl Replaying {
 /// Kernel paths that are replayed in fresh processes: by workload, then by variant.
 struct ReplayedPaths {
     paths: Vec<Vec<ReplaySample>>,
+    amount: Option<&'static Amount>,
 }
 
 impl Sampler for ReplayedPaths {
     fn sample(&self, key: SampleKey) -> Result<Taken, NoSample> {
         let path = self.paths[key.workload][key.variant].clone();
-        Ok(ReplaySample { tasks: key.tasks, ..path }.take()?.into())
+        let amount = self.amount.map_or(path.amount, |it| it.of_each(path.amount, key.tasks));
+        Ok(ReplaySample { tasks: key.tasks, amount, ..path }.take()?.into())
     }
 }
 

@@ -1,5 +1,6 @@
 //! The lines of an experiment's table.
 
+use crate::file_loads::FileLoad;
 use crate::replay::crew::{Load, Place};
 use crate::replay::kernels::{Scenario, Setting, WorkRow};
 use serde::Deserialize;
@@ -9,7 +10,10 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub(super) struct Rows {
     name: String,
-    path: String,
+    /// Which path of `paths.toml`; none where a load of file systems runs.
+    path: Option<String>,
+    /// Which load of `file_loads.toml`.
+    load: Option<String>,
     #[serde(default)]
     bytes: Vec<u64>,
     #[serde(default)]
@@ -47,9 +51,18 @@ pub(crate) struct Row {
     pub(super) documented: String,
     /// The document's machine, where it is not the experiment's.
     pub(super) machine: Option<&'static str>,
-    path: &'static str,
+    runs: Runs,
     /// But for the amount.
     setting: Setting,
+}
+
+/// The kind of work that a row does.
+#[derive(Clone, Copy)]
+enum Runs {
+    /// Walks a path of this name.
+    Path(&'static str),
+    /// Runs a load of this name.
+    Load(&'static str),
 }
 
 impl Rows {
@@ -75,7 +88,11 @@ impl Rows {
                 machine: self.machine.as_deref(),
                 quick: self.quick.as_ref().is_none_or(|quick| quick.contains(&number)),
                 received: self.received,
-                path: &self.path,
+                runs: match (&self.path, &self.load) {
+                    (Some(path), None) => Runs::Path(path),
+                    (None, Some(load)) => Runs::Load(load),
+                    _ => panic!("{}: a row has a path or a load", self.name),
+                },
                 setting: Setting {
                     bytes,
                     length,
@@ -96,9 +113,17 @@ impl Row {
         self.setting.bytes as u64 * 8
     }
 
-    /// The scenario that runs, with an amount of work at a time, on the CPUs that were asked for.
-    pub(super) fn scenario(&self, amount: u32, place: Option<Place>) -> Scenario {
+    /// The scenario that runs, with an amount of work at a time, on the CPUs that were asked for;
+    /// none where a load does.
+    pub(super) fn scenario(&self, amount: u32, place: Option<Place>) -> Option<Scenario> {
+        let Runs::Path(path) = self.runs else { return None };
         let place = place.unwrap_or(self.setting.place);
-        Scenario::of(self.path, &Setting { amount, place, ..self.setting })
+        Some(Scenario::of(path, &Setting { amount, place, ..self.setting }))
+    }
+
+    /// The load that runs, where it is no path.
+    pub(super) fn load(&self) -> Option<FileLoad> {
+        let Runs::Load(load) = self.runs else { return None };
+        Some(FileLoad::of(load))
     }
 }

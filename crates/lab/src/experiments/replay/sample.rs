@@ -3,8 +3,10 @@
 use super::row::Row;
 use super::spec::Spec;
 use super::{profile, slabinfo};
+use crate::file_loads::{FileLoad, Loaded};
 use crate::replay::costs::Costs;
 use crate::replay::crew::Place;
+use crate::replay::file_cache::FileCache;
 use crate::replay::kernels::{Cast, Scenario};
 use crate::replay::memory::{CacheCounts, Footprint, KernelMemory};
 use crate::replay::policies::Policies;
@@ -19,6 +21,9 @@ use serde::{Deserialize, Serialize};
 use std::panic;
 use std::process;
 use std::time::Duration;
+
+/// The figure, and the series, of the time of each operation in whole microseconds.
+const EACH_US: &str = "each_us";
 
 /// The parameters of a sample.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -56,6 +61,12 @@ struct OnStack<'a> {
     scenario: Scenario,
 }
 
+/// A load of file systems on its way to a stack.
+struct LoadOnStack<'a> {
+    sample: &'a ReplaySample,
+    load: FileLoad,
+}
+
 /// All that is known after a replay.
 struct Observed {
     replayed: Replayed,
@@ -69,14 +80,8 @@ struct Observed {
 impl Replay for OnStack<'_> {
     type Output = Result<Observed, String>;
 
-    fn on<M: KernelMemory>(self, memory: &M) -> Self::Output {
-        let sample = self.sample;
-        let scale = Scale {
-            tasks: sample.tasks as usize,
-            cpus: &sample.cpus,
-            warm_up: Duration::from_micros(sample.millis * 250),
-            measured: Duration::from_millis(sample.millis),
-        };
+    fn on<M: FileCache>(self, memory: &M) -> Self::Output {
+        let (sample, scale) = (self.sample, self.sample.scale());
         let (replayed, page_ns) = if sample.timed {
             let timed = TimedPages::new(memory);
             // Nothing but what is measured may enter the sum.
@@ -93,13 +98,29 @@ impl Replay for OnStack<'_> {
     }
 }
 
+impl Replay for LoadOnStack<'_> {
+    type Output = Result<Loaded, String>;
+
+    fn on<M: FileCache>(self, memory: &M) -> Self::Output {
+        let loaded = self.load.run(memory, self.sample.scale(), self.sample.amount);
+        memory.check_at_end()?;
+        Ok(loaded)
+    }
+}
+
 impl Work for ReplaySample {
     const NAME: &'static str = "replay";
 
     fn measure(self) -> Result<Measurement> {
         end_with_the_first_panic();
         let row = Spec::find(&self.experiment)?.row(&self.row)?;
-        let mut scenario = row.scenario(self.amount, self.place);
+        let failed = |fault: String| anyhow!("{}, at the end: {fault}", self.policies);
+        let Some(mut scenario) = row.scenario(self.amount, self.place) else {
+            let load = row.load().expect("a row has a path or a load");
+            let run = LoadOnStack { sample: &self, load };
+            let loaded = self.policies.replay(self.machine, run)?.map_err(failed)?;
+            return Ok(self.of_load(loaded));
+        };
         if self.bare {
             scenario.path.work = Default::default();
         }
@@ -107,9 +128,7 @@ impl Work for ReplaySample {
             scenario = alone(scenario);
         }
         let run = OnStack { sample: &self, scenario };
-        let observed = self.policies.replay(self.machine, run)?;
-        let observed =
-            observed.map_err(|fault| anyhow!("{}, at the end: {fault}", self.policies))?;
+        let observed = self.policies.replay(self.machine, run)?.map_err(failed)?;
         Ok(self.measurement(&observed, &row))
     }
 }
@@ -125,6 +144,33 @@ impl ReplaySample {
             bail!("was meant for {}, but ran {}", self.policies, measurement.served_by);
         }
         Ok(measurement)
+    }
+
+    fn scale(&self) -> Scale<'_> {
+        Scale {
+            tasks: self.tasks as usize,
+            cpus: &self.cpus,
+            warm_up: Duration::from_micros(self.millis * 250),
+            measured: Duration::from_millis(self.millis),
+        }
+    }
+
+    /// The measurement of a load: one operation is what the load counts as one.
+    fn of_load(&self, loaded: Loaded) -> Measurement {
+        let Loaded { tally, wall_ns, cpu_ns, counters } = loaded;
+        let time_ns = wall_ns * u64::from(self.tasks);
+        let served_by = self.policies.to_string();
+        let operations = tally.operations;
+        let mut measurement =
+            Measurement::of_window(operations, time_ns, wall_ns, cpu_ns, &served_by)
+                .with(&counters.named());
+        measurement.verified = tally.verified;
+        if !tally.each_us.is_empty() {
+            let mean = tally.each_us.iter().sum::<u64>() as f64 / tally.each_us.len() as f64;
+            measurement.figures.insert(EACH_US.to_owned(), mean);
+            measurement.series.insert(EACH_US.to_owned(), tally.each_us);
+        }
+        measurement
     }
 
     fn measurement(&self, observed: &Observed, row: &Row) -> Measurement {
@@ -193,7 +239,7 @@ mod tests {
     #[test]
     fn one_thread_walks_in_the_same_bursts() {
         let row = Spec::find("udp-u-4k").unwrap().row("stream").unwrap();
-        let alone = alone(row.scenario(0, None));
+        let alone = alone(row.scenario(0, None).unwrap());
         assert_eq!(alone.path.pieces.len(), 2);
         assert!(alone.path.work.sender > 0);
         let solo = Solo { round: 30, timed: Timed::Both, space: Space::None };

@@ -6,6 +6,7 @@ use anyhow::Result;
 use quarry_harness::nearest;
 use quarry_harness::results::Metric;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// All of them; the file says what the fields are.
@@ -14,7 +15,9 @@ use std::sync::LazyLock;
 struct Replays {
     models: String,
     variants: String,
-    metrics: Vec<Metric>,
+    files_models: String,
+    /// What explains figures, by a name.
+    explanations: BTreeMap<String, Vec<Metric>>,
     experiment: Vec<Spec>,
 }
 
@@ -44,6 +47,9 @@ pub(crate) struct Spec {
     /// True if the spread of the samples is printed, as mmtests does.
     #[serde(default)]
     pub(super) spread: bool,
+    /// Which metrics explain its figures: `paths`, `faults` or `files`.
+    #[serde(default = "of_paths")]
+    explained_by: String,
     rows: Vec<Rows>,
     pub(super) amount: Option<Amount>,
     metrics: Vec<Metric>,
@@ -54,12 +60,29 @@ fn one_node() -> u8 {
     1
 }
 
+fn of_paths() -> String {
+    "paths".to_owned()
+}
+
 /// The choice of an experiment's size.
 #[derive(Deserialize)]
 pub(super) struct Amount {
     what: String,
     pub(super) usual: u32,
     pub(super) quick: u32,
+    /// The most of all tasks together; 0 = each has the whole amount, however many there are.
+    #[serde(default)]
+    pub(super) together: u32,
+}
+
+impl Amount {
+    /// What each of so many tasks has of an amount.
+    pub(super) fn of_each(&self, amount: u32, tasks: u32) -> u32 {
+        match self.together {
+            0 => amount,
+            together => amount.min(together / tasks).max(1),
+        }
+    }
 }
 
 impl Spec {
@@ -82,7 +105,8 @@ impl Spec {
             };
             format!("\n\n--amount is {} [default: {usual}].", line(&amount.what))
         });
-        let texts = [&self.about, &self.models, &REPLAYS.models, &REPLAYS.variants];
+        let common = if self.is_of_files() { &REPLAYS.files_models } else { &REPLAYS.models };
+        let texts = [&self.about, &self.models, common, &REPLAYS.variants];
         let machine = match self.declared_gib {
             0 => String::new(),
             gib => format!(", --declared-memory {gib}G, --nodes {}", self.nodes),
@@ -94,9 +118,14 @@ impl Spec {
         )
     }
 
+    /// Returns whether its rows are loads of file systems.
+    pub(super) fn is_of_files(&self) -> bool {
+        self.explained_by == "files"
+    }
+
     /// The figure in the original's unit first, then what explains it.
     pub(super) fn metrics(&self) -> Vec<Metric> {
-        let mut metrics = [&self.metrics[..], &REPLAYS.metrics].concat();
+        let mut metrics = [&self.metrics[..], &REPLAYS.explanations[&self.explained_by]].concat();
         metrics[0].primary = true;
         metrics
     }
@@ -135,7 +164,7 @@ mod tests {
             names.dedup();
             assert_eq!(names.len(), rows.len());
             for row in rows {
-                row.scenario(3, None);
+                assert!(row.scenario(3, None).is_some() != row.load().is_some(), "{}", row.name);
             }
         }
         let error = Spec::find("udp-stream").err().unwrap().to_string();
@@ -146,6 +175,7 @@ mod tests {
     fn what_a_message_costs_is_the_figure_of_its_own_table() {
         let cost = |experiment: &str, row: &str| {
             let scenario = Spec::find(experiment).unwrap().row(row).unwrap().scenario(0, None);
+            let scenario = scenario.unwrap();
             let work = scenario.path.work.sender + scenario.path.work.receiver;
             (scenario.documented_ns, work)
         };

@@ -1,5 +1,6 @@
-//! Tests of the index: shapes, counts and lack of memory here; random operations beside a `BTreeMap`
-//! in `random`; nodes of shadow entries in `shadows`; nodes that wait, and walks, in `grace`.
+//! Tests of the index: shapes, counts and lack of memory here; random operations beside a
+//! `BTreeMap` in `random`; nodes of shadow entries in `shadows`; nodes that wait, and walks, in
+//! `grace`.
 
 mod grace;
 mod random;

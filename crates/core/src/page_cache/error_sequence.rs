@@ -1,0 +1,129 @@
+//! Errors of writeback, so that everyone who flushes learns of each error once (`lib/errseq.c`,
+//! Linux 4.13).
+//!
+//! ```text
+//! | count : 19 | seen : 1 | errno : 12 |
+//! ```
+//!
+//! An error that nobody has seen is replaced by the next one; one that somebody has seen makes the
+//! next one count. So a flusher that compares the word with the one that it saw last finds out
+//! whether anything failed since, and a new flusher still learns of what nobody has seen.
+
+use quarry_sys::primitive::{AtomicU32, Ordering};
+
+const ERRNO: u32 = (1 << 12) - 1;
+const SEEN: u32 = 1 << 12;
+const COUNT: u32 = 1 << 13;
+
+/// The errors of one mapping.
+#[derive(Debug)]
+pub struct ErrorSequence {
+    word: AtomicU32,
+}
+
+/// The point up to which a flusher knows of errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorCursor(u32);
+
+impl ErrorSequence {
+    /// No error yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { word: AtomicU32::new(0) }
+    }
+
+    /// Records an error, 1 to 4,095. O(1).
+    pub fn record(&self, errno: i32) {
+        let errno = errno.unsigned_abs().clamp(1, ERRNO);
+        let mut now = self.word.load(Ordering::Acquire);
+        loop {
+            let counted = if now & SEEN == 0 { now } else { now.wrapping_add(COUNT) };
+            let next = counted & !(ERRNO | SEEN) | errno;
+            match self.word.compare_exchange(now, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(changed) => now = changed,
+            }
+        }
+    }
+
+    /// A cursor for a new flusher, who is told of an error that nobody has been told of.
+    #[must_use]
+    pub fn cursor(&self) -> ErrorCursor {
+        let now = self.word.load(Ordering::Acquire);
+        ErrorCursor(if now & SEEN == 0 { 0 } else { now })
+    }
+
+    /// The last error since the cursor, which moves to it. O(1).
+    pub fn advance(&self, cursor: &mut ErrorCursor) -> Option<i32> {
+        let now = self.word.load(Ordering::Acquire);
+        if now == cursor.0 {
+            return None;
+        }
+        // Where another error comes in between, it is the one that is reported.
+        let before = self.word.fetch_or(SEEN, Ordering::AcqRel);
+        cursor.0 = before | SEEN;
+        Some((before & ERRNO) as i32)
+    }
+}
+
+impl Default for ErrorSequence {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn each_flusher_learns_of_an_error_once() {
+        let errors = ErrorSequence::new();
+        let (mut first, mut second) = (errors.cursor(), errors.cursor());
+        assert_eq!(errors.advance(&mut first), None);
+        errors.record(5);
+        assert_eq!((errors.advance(&mut first), errors.advance(&mut first)), (Some(5), None));
+        assert_eq!((errors.advance(&mut second), errors.advance(&mut second)), (Some(5), None));
+        errors.record(5);
+        assert_eq!(errors.advance(&mut first), Some(5), "the same error again is another one");
+    }
+
+    #[test]
+    fn a_new_flusher_learns_of_what_nobody_has_seen() {
+        let errors = ErrorSequence::new();
+        errors.record(28);
+        let mut late = errors.cursor();
+        assert_eq!(errors.advance(&mut late), Some(28));
+        let mut later = errors.cursor();
+        assert_eq!(errors.advance(&mut later), None, "it has been reported");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        /// Steps of three flushers, beside the list of all errors.
+        #[test]
+        fn flushers_see_the_last_of_the_errors_since_they_looked(
+            steps in prop::collection::vec((0usize..5, 1i32..40), 1..200),
+        ) {
+            let errors = ErrorSequence::new();
+            let mut all: Vec<i32> = Vec::new();
+            let mut cursors = [errors.cursor(); 3];
+            let mut seen = [0; 3];
+            for (who, errno) in steps {
+                if who < 3 {
+                    let news = all[seen[who]..].last().copied();
+                    prop_assert_eq!(errors.advance(&mut cursors[who]), news);
+                    seen[who] = all.len();
+                } else {
+                    all.push(errno);
+                    errors.record(errno);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! `cache-hit`: Quarry's page cache beside other caches of pages.
+//!
+//! ```text
+//! program  the program that takes the samples
+//! metrics  the figures of a sample, and the targets
+//! ```
+
+mod metrics;
+mod program;
+
+use super::plan::{Lab, Plan, Staged};
+use super::tables;
+use anyhow::Result;
+use clap::Args;
+use clap::builder::ArgPredicate;
+use metrics::{EVICTION, HIT, MISSES, RATE, RESIDENT};
+use program::{Cache, Order, Program, Work};
+use quarry_compare::allocators::QUARRY;
+use quarry_harness::affinity;
+use quarry_harness::experiment::Experiment;
+use quarry_harness::options::{Common, Defaults};
+use quarry_harness::results::{Run, Variant, Verify, Workload};
+use quarry_harness::sampler::{NoSample, SampleKey};
+use quarry_harness::tables::{Matrix, targets_of};
+use std::io::Write;
+
+/// Quarry's page cache beside three crates, two mechanisms of papers and simulated policies.
+///
+/// Every cache holds pages of 4 KiB by file and index, in equal bytes. quick_cache, moka and foyer
+/// are crates; vmcache and swizzle are the mechanisms of vmcache and LeanStore, built small from
+/// their papers; lru, s3-fifo and active-inactive are policies without a cache, which count hits on
+/// the same lookups.
+///
+/// A hit reads one word of the page, one in 1,024 the whole of it, and every lookup is checked
+/// against what the page must hold. The fill of a miss spins as long as a device would take, and
+/// then writes the page: from a hot kernel cache a miss costs next to nothing, which hides how well
+/// a cache evicts. What a miss takes beside its fill is a figure of its own.
+#[derive(Args)]
+pub(super) struct CacheHit {
+    #[command(flatten)]
+    common: Common<CacheHit>,
+    /// Only workloads whose names begin so, such as hot, zipf, scan, loop or twice.
+    #[arg(long, value_delimiter = ',', value_name = "PREFIX")]
+    only: Vec<String>,
+    /// Bytes of pages that each cache may hold, in MiB.
+    #[arg(long, default_value = "64",
+          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("4")),
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    mib: u32,
+    /// How many times the pages of the cache are looked up in a sample.
+    #[arg(long, default_value = "6", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// What a miss costs: the latency of a device, in microseconds.
+    #[arg(long, default_value = "10", value_parser = clap::value_parser!(u64).range(0..=1000))]
+    latency_us: u64,
+}
+
+impl Defaults for CacheHit {
+    const VARIANTS: &'static str =
+        "quarry,quick_cache,moka,foyer,vmcache,vmcache-shared,swizzle,lru,s3-fifo,active-inactive";
+    const TASKS: &'static str = "1,2";
+    const SAMPLES: &'static str = "8";
+    const QUICK_SAMPLES: &'static str = "1";
+    const MOST_TASKS: u32 = 64;
+}
+
+impl Plan for CacheHit {
+    const NAME: &'static str = "cache-hit";
+
+    fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
+        program::check_variants(&self.common.variants)?;
+        let names: Vec<&str> = self.common.variants.iter().map(String::as_str).collect();
+        let baseline = self.common.baseline(&names, QUARRY)?.to_owned();
+        let wanted = program::workloads(&self.only)?;
+        self.common.check_early()?;
+        let program = Program::find()?;
+        let mut caches = program.chosen(&self.common.variants);
+        let is_wanted = |work: &&Work| wanted.contains(&work.name.as_str());
+        let works: Vec<Work> = program.workloads.iter().filter(is_wanted).cloned().collect();
+        let mut variants: Vec<Variant> =
+            caches.iter().map(|it| Variant::new(&it.name, &it.about)).collect();
+        let original = caches.iter().position(|it| it.name == baseline).unwrap_or(0);
+        caches.push(caches[original].clone());
+        variants.push(variants[original].copy());
+        let rows =
+            works.iter().map(|it| Workload::new(&it.name, Verify::PerOperation(1))).collect();
+        let targets = metrics::targets(&works, &caches);
+        let (mib, rounds, latency_us) = (self.mib, self.rounds, self.latency_us);
+        let cpus = affinity::choose(&affinity::allowed(), 64);
+        let printed = (works.clone(), caches.clone());
+        let sampler = move |key: SampleKey| {
+            let cache = &caches[key.variant];
+            // A policy says the same every time.
+            if cache.is_simulator && key.round == 0 {
+                return Err(NoSample::LeftOut);
+            }
+            let order = Order {
+                variant: &cache.name,
+                workload: &works[key.workload].name,
+                tasks: key.tasks,
+                cpus: &cpus,
+                mib,
+                rounds,
+                latency_us,
+                seed: 1,
+            };
+            Ok(program.sample(&order)?.into())
+        };
+        let plan = self.common.experiment(Self::NAME, variants, &baseline, rows, sampler)?;
+        let about = format!("caches of {mib} MiB; a miss spins for {latency_us} us.");
+        let plan = Experiment { about, metrics: metrics::all(), targets, ..plan }
+            .option("mib", mib)
+            .option("rounds", rounds)
+            .option("latency us", latency_us);
+        let (works, caches) = printed;
+        Ok(Some(Staged::new(plan, move |run, out| print(run, &works, &caches, out))))
+    }
+}
+
+fn print(run: &Run, works: &[Work], caches: &[Cache], out: &mut dyn Write) -> Result<()> {
+    for work in works {
+        writeln!(out, "* {}: {}", work.name, work.about)?;
+    }
+    writeln!(out)?;
+    if let Some((table, legend)) = targets_of(run) {
+        writeln!(out, "{}\n\n{legend}\n", table.text())?;
+    }
+    let names = |fits: bool| -> Vec<String> {
+        works.iter().filter(|it| it.fits == fits).map(|it| it.name.clone()).collect()
+    };
+    let real = without(run, caches.iter().filter(|it| it.is_simulator));
+    let hits = Matrix::new(&real, tables::group("hits", names(true)));
+    if !hits.is_empty() {
+        writeln!(out, "Nanoseconds per hit; below 1 Quarry's peer is faster:\n")?;
+        let metric = run.meta.metric(HIT)?;
+        writeln!(out, "{}\n\n{}\n", hits.medians(metric), hits.ratios(metric))?;
+        writeln!(out, "Million hits per second and core:\n")?;
+        writeln!(out, "{}\n", hits.medians(run.meta.metric(RATE)?))?;
+    }
+    if names(false).is_empty() {
+        return Ok(());
+    }
+    let policies = Matrix::new(run, tables::group("misses", names(false)));
+    let metric = run.meta.metric(MISSES)?;
+    writeln!(out, "Misses in percent:\n\n{}\n", policies.medians(metric))?;
+    let evicting = Matrix::new(&real, tables::group("misses", names(false)));
+    for (title, metric) in [
+        ("Nanoseconds per miss beside its fill", EVICTION),
+        ("Nanoseconds per lookup, hits and misses", metrics::LOOKUP),
+        ("Resident memory, MiB", RESIDENT),
+    ] {
+        writeln!(out, "{title}:\n\n{}\n", evicting.medians(run.meta.metric(metric)?))?;
+    }
+    Ok(())
+}
+
+/// A run as if some of its variants had not been there.
+fn without<'a>(run: &Run, left_out: impl Iterator<Item = &'a Cache>) -> Run {
+    let left_out: Vec<&str> = left_out.map(|it| it.name.as_str()).collect();
+    let mut rest = run.clone();
+    rest.meta.variants.retain(|it| !left_out.contains(&it.name.as_str()));
+    rest.samples.retain(|it| !left_out.contains(&it.variant.as_str()));
+    rest
+}

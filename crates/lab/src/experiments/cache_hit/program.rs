@@ -1,0 +1,153 @@
+//! The program that takes the samples: it links the caches that are compared, and this command does
+//! not.
+
+use anyhow::{Context, Result, bail};
+use quarry_compare::allocators::peer_folders;
+use quarry_harness::launch::{self, SAMPLE_COMMAND};
+use quarry_harness::nearest;
+use quarry_harness::options;
+use quarry_harness::results::Measurement;
+use quarry_harness::usage::Usage;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Its name, and that of its work.
+const PROGRAM: &str = "cache-hit";
+
+/// Names of the variants and workloads of a program of this version: what is asked for is checked
+/// also where it is not built.
+const VARIANTS: [&str; 10] = [
+    "quarry",
+    "quick_cache",
+    "moka",
+    "foyer",
+    "vmcache",
+    "vmcache-shared",
+    "swizzle",
+    "lru",
+    "s3-fifo",
+    "active-inactive",
+];
+const WORKLOADS: [&str; 7] =
+    ["hot-4-mib", "hot-uniform", "hot-zipf-0.9", "zipf-0.9", "scan", "loop", "twice"];
+
+/// A variant, as the program lists it.
+#[derive(Clone, Deserialize)]
+pub(super) struct Cache {
+    pub(super) name: String,
+    pub(super) about: String,
+    /// True for a policy that only counts hits.
+    pub(super) is_simulator: bool,
+}
+
+/// A workload, as the program lists it.
+#[derive(Clone, Deserialize)]
+pub(super) struct Work {
+    pub(super) name: String,
+    pub(super) about: String,
+    /// True where every lookup is a hit.
+    pub(super) fits: bool,
+}
+
+/// The program, with what it can do.
+pub(super) struct Program {
+    file: PathBuf,
+    pub(super) variants: Vec<Cache>,
+    pub(super) workloads: Vec<Work>,
+}
+
+/// What `cache-hit list` prints.
+#[derive(Deserialize)]
+struct List {
+    variants: Vec<Cache>,
+    workloads: Vec<Work>,
+}
+
+/// A sample that is asked for. The program refuses an order with other fields.
+#[derive(Serialize)]
+pub(super) struct Order<'a> {
+    pub(super) variant: &'a str,
+    pub(super) workload: &'a str,
+    pub(super) tasks: u32,
+    pub(super) cpus: &'a [usize],
+    pub(super) mib: u32,
+    pub(super) rounds: u32,
+    pub(super) latency_us: u64,
+    pub(super) seed: u64,
+}
+
+/// Checks the names of variants.
+///
+/// # Errors
+/// A name that is none, or is there twice.
+pub(super) fn check_variants(names: &[String]) -> Result<()> {
+    for (index, name) in names.iter().enumerate() {
+        if !VARIANTS.contains(&name.as_str()) {
+            return Err(nearest::unknown("cache --variants", name, &VARIANTS));
+        }
+        if names[..index].contains(name) {
+            bail!(Usage(format!("--variants: {name} is named twice")));
+        }
+    }
+    Ok(())
+}
+
+/// The names of the workloads that begin with one of `prefixes`; all of them without prefixes.
+///
+/// # Errors
+/// No name begins so.
+pub(super) fn workloads(prefixes: &[String]) -> Result<Vec<&'static str>> {
+    options::named(WORKLOADS.to_vec(), prefixes, "workload --only", |_| true)
+}
+
+impl Program {
+    /// Looks for the program where other peers are, and asks it what it can do.
+    ///
+    /// # Errors
+    /// It is not built, or of another version.
+    pub(super) fn find() -> Result<Self> {
+        let files = peer_folders().into_iter().map(|folder| folder.join(PROGRAM));
+        let Some(file) = files.into_iter().find(|file| file.is_file()) else {
+            bail!(
+                "{PROGRAM}: not built; `make caches` builds it, and QUARRY_PEERS names its folder"
+            )
+        };
+        let output = Command::new(&file).arg("list").output();
+        let output = output.with_context(|| format!("cannot run {}", file.display()))?;
+        if !output.status.success() {
+            bail!("{PROGRAM} list: {}", launch::end_of(&output));
+        }
+        let list: Option<List> = serde_json::from_slice(&output.stdout).ok();
+        let is_this = |list: &List| {
+            list.variants.iter().map(|it| &it.name).eq(VARIANTS)
+                && list.workloads.iter().map(|it| &it.name).eq(WORKLOADS)
+        };
+        let Some(List { variants, workloads }) = list.filter(is_this) else {
+            bail!("{} is of another version; `make caches` builds it anew", file.display())
+        };
+        Ok(Self { file, variants, workloads })
+    }
+
+    /// The variants of these names, in that order.
+    pub(super) fn chosen(&self, names: &[String]) -> Vec<Cache> {
+        let of = |name: &String| self.variants.iter().find(|it| it.name == *name).cloned();
+        names.iter().filter_map(of).collect()
+    }
+
+    /// Takes a sample in a fresh process.
+    ///
+    /// # Errors
+    /// How the process failed.
+    pub(super) fn sample(&self, order: &Order<'_>) -> Result<Measurement> {
+        let mut command = Command::new(&self.file);
+        command.arg(SAMPLE_COMMAND).arg(PROGRAM).arg(serde_json::to_string(order)?);
+        launch::preload_into(&mut command, None);
+        let output = command.output().with_context(|| format!("cannot start {PROGRAM}"))?;
+        let measurement = launch::answer_of(&output, &output.stdout)?;
+        if measurement.served_by != order.variant {
+            bail!("was meant for {}, but served by {}", order.variant, measurement.served_by);
+        }
+        Ok(measurement)
+    }
+}

@@ -1,0 +1,200 @@
+//! `sqlite-budget`: many databases under one budget, of which some are hot for a while.
+
+use super::load::{LoadProgram, QUARRY, cache_of, variants};
+use super::same_size::{UNBOUNDED, budgets};
+use crate::experiments::plan::{Lab, Plan, Staged};
+use crate::experiments::tables;
+use anyhow::Result;
+use clap::Args;
+use clap::builder::ArgPredicate;
+use quarry_harness::experiment::Experiment;
+use quarry_harness::options::{Common, Defaults};
+use quarry_harness::results::{Against, Direction, Metric, Over, Relation, Run, Target};
+use quarry_harness::results::{Verify, Workload};
+use quarry_harness::sampler::{NoSample, SampleKey};
+use quarry_harness::tables::{by_variant, targets_of};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+
+const MIB: u64 = 1 << 20;
+const IS_QUICK: ArgPredicate = ArgPredicate::IsPresent;
+/// The metric that the targets are about.
+const TIME: &str = "time";
+/// Page caches for one thread only.
+const SINGLE: &str = "shared-single";
+
+/// SQLite with many databases under one budget, of which some are hot for a while.
+///
+/// Each sample is a fresh process that has every database open and looks rows up by their keys. The
+/// database is drawn by a Zipf distribution (0.99), the row evenly; which databases are popular
+/// changes three times. Every read of a page from a file takes 50 us, for which the thread spins:
+/// the kernel's cache, where the files lie, would hide whether the right pages are kept. Every row
+/// is compared byte by byte with what was stored, and all samples have the same checksum.
+///
+/// Quarry has the budget for all that the process allocates through it. Every other page cache
+/// first gets, by trial, the bytes that make its process as large as Quarry's at its peak, but for
+/// `default`, which is SQLite as it comes. Counting of allocated memory is off everywhere but where
+/// the soft limit needs it.
+#[derive(Args)]
+pub(in crate::experiments) struct SqliteBudget {
+    #[command(flatten)]
+    common: Common<SqliteBudget>,
+    /// Databases.
+    #[arg(long, default_value = "256", default_value_if("quick", IS_QUICK, Some("16")),
+          value_parser = clap::value_parser!(u64).range(2..=1000))]
+    databases: u64,
+    /// Size of each, in MiB.
+    #[arg(long, default_value = "8", default_value_if("quick", IS_QUICK, Some("2")),
+          value_parser = clap::value_parser!(u64).range(1..))]
+    mib: u64,
+    /// The budget of all of them, in MiB.
+    #[arg(long, default_value = "256", default_value_if("quick", IS_QUICK, Some("16")),
+          value_parser = clap::value_parser!(u64).range(1..))]
+    budget: u64,
+    /// Look-ups of all threads.
+    #[arg(long, default_value = "600000", default_value_if("quick", IS_QUICK, Some("20000")),
+          value_parser = clap::value_parser!(u64).range(100..))]
+    lookups: u64,
+    /// What the read of a page takes, in microseconds.
+    #[arg(long, default_value = "50")]
+    latency: u64,
+    /// Where the databases are, or are to be made; a folder that is removed afterwards by default.
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+}
+
+impl Defaults for SqliteBudget {
+    const VARIANTS: &'static str = "quarry,separate,shared,shared-single,soft-limit,default";
+    const TASKS: &'static str = "1,2";
+    const QUICK_TASKS: &'static str = "1";
+    const SAMPLES: &'static str = "6";
+    const QUICK_SAMPLES: &'static str = "1";
+    const MOST_TASKS: u32 = 64;
+}
+
+impl Plan for SqliteBudget {
+    const NAME: &'static str = "sqlite-budget";
+
+    fn stage(self, lab: &mut Lab<'_>) -> Result<Option<Staged>> {
+        self.common.check_early()?;
+        let program = LoadProgram::find()?;
+        let names: Vec<&str> = self.common.variants.iter().map(String::as_str).collect();
+        let baseline = self.common.baseline(&names, QUARRY)?.to_owned();
+        let variants = variants(&self.common.variants, &baseline)?;
+        let scratch = tempfile::Builder::new().prefix("quarry-sqlite").tempdir()?;
+        let folder = self.folder.clone().unwrap_or_else(|| scratch.path().to_owned());
+        program.create(&folder, self.databases, self.mib * MIB)?;
+        let mut bytes = BTreeMap::new();
+        for &tasks in &self.common.tasks {
+            let able: Vec<&str> =
+                names.iter().copied().filter(|name| tasks == 1 || *name != SINGLE).collect();
+            let fill = self.options(tasks, 100);
+            let found = budgets(&program, &able, &folder, self.budget * MIB, &fill)?;
+            for (cache, bytes) in &found {
+                if ![QUARRY, UNBOUNDED].contains(&cache.as_str()) {
+                    let mib = *bytes as f64 / MIB as f64;
+                    writeln!(lab.out, "{cache}, threads {tasks}: {mib:.1} MiB by trial")?;
+                }
+            }
+            bytes.insert(tasks, found);
+        }
+        let per_tasks: BTreeMap<u32, Vec<String>> = self
+            .common
+            .tasks
+            .iter()
+            .map(|tasks| (*tasks, self.options(*tasks, self.lookups)))
+            .collect();
+        let caches: Vec<String> = variants.iter().map(|it| cache_of(it).to_owned()).collect();
+        let sampler = move |key: SampleKey| {
+            let _kept = &scratch;
+            let cache = &caches[key.variant];
+            let Some(bytes) = bytes[&key.tasks].get(cache) else { return Err(NoSample::LeftOut) };
+            Ok(program.lookups(cache, &folder, *bytes, &per_tasks[&key.tasks])?.into())
+        };
+        let work = format!("{} databases", self.databases);
+        let workloads = vec![Workload::new(&work, Verify::PerOperation(1))];
+        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let plan = Experiment {
+            about: format!(
+                "{} look-ups over {work} of {} MiB under {} MiB, {} us for each page read.",
+                self.lookups, self.mib, self.budget, self.latency
+            ),
+            metrics: metrics(),
+            targets: targets(&work),
+            warm_up: false,
+            ..plan
+        };
+        let plan = plan
+            .option("databases", self.databases)
+            .option("mib", self.mib)
+            .option("budget", self.budget)
+            .option("lookups", self.lookups)
+            .option("latency", self.latency);
+        Ok(Some(Staged::new(plan, move |run, out| print(run, &work, out))))
+    }
+}
+
+impl SqliteBudget {
+    /// The options of so many look-ups by so many threads; the caches are filled before.
+    fn options(&self, tasks: u32, lookups: u64) -> Vec<String> {
+        let tasks = u64::from(tasks);
+        vec![
+            format!("--databases={}", self.databases),
+            format!("--threads={tasks}"),
+            format!("--lookups={}", (lookups / tasks).max(1)),
+            format!("--warm-up={}", self.databases * self.mib * 256 / tasks),
+            format!("--latency-us={}", self.latency),
+        ]
+    }
+}
+
+fn metrics() -> Vec<Metric> {
+    let mib = |name: &str, figure: &str| {
+        Metric::new(name, "MiB", Direction::Lower, figure).times(1.0 / MIB as f64).digits(1)
+    };
+    let us = |name: &str, figure: &str| {
+        Metric::new(name, "us", Direction::Lower, figure).times(1e-3).digits(1)
+    };
+    vec![
+        Metric::rate("look-ups per second").digits(0),
+        Metric::new(TIME, "us per look-up", Direction::Lower, "time_ns")
+            .per("operations")
+            .times(1e-3)
+            .primary(),
+        us("p50, us", "p50_ns"),
+        us("p99, us", "p99_ns"),
+        Metric::counted("pages read", "page_reads"),
+        mib("peak RSS, MiB", "peak_rss"),
+        mib("beyond the budget, MiB", "overshoot"),
+    ]
+}
+
+fn targets(work: &str) -> Vec<Target> {
+    let target = |what: &str, peer: &str, at_most: f64| Target {
+        work: what.to_owned(),
+        workloads: vec![work.to_owned()],
+        metric: TIME.to_owned(),
+        against: Against::Each(vec![peer.to_owned()]),
+        over: Over::EachWorkload,
+        relation: Relation::Ratio,
+        at_most,
+    };
+    vec![
+        target("time per look-up, separate caches", "separate", 1.0 / 1.5),
+        target("time per look-up, one shared group", "shared", 1.0),
+    ]
+}
+
+fn print(run: &Run, work: &str, out: &mut dyn Write) -> Result<()> {
+    if let Some((table, legend)) = targets_of(run) {
+        writeln!(out, "{}\n\n{legend}\n", table.text())?;
+    }
+    for tasks in run.meta.tasks.clone() {
+        let mut one = run.clone();
+        one.meta.tasks = vec![tasks];
+        writeln!(out, "Medians, {tasks} threads:\n")?;
+        writeln!(out, "{}\n", by_variant(&one, work, "page cache").text())?;
+    }
+    Ok(writeln!(out, "{}", tables::compared(run, tables::all(work, run)))?)
+}

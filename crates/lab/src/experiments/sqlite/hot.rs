@@ -1,0 +1,109 @@
+//! `sqlite-hot`: one database that fits into the cache, read by one connection and by two.
+
+use super::load::{LoadProgram, QUARRY, cache_of, variants};
+use crate::experiments::plan::{Lab, Plan, Staged};
+use crate::experiments::tables;
+use anyhow::Result;
+use clap::Args;
+use clap::builder::ArgPredicate;
+use quarry_harness::experiment::Experiment;
+use quarry_harness::options::{Common, Defaults};
+use quarry_harness::results::{Against, Metric, Over, Relation, Target, Verify, Workload};
+use quarry_harness::sampler::SampleKey;
+use quarry_harness::tables::targets_of;
+use std::path::PathBuf;
+
+const MIB: u64 = 1 << 20;
+const IS_QUICK: ArgPredicate = ArgPredicate::IsPresent;
+const TIME: &str = "time";
+
+/// SQLite with one database that fits into its cache, read by one connection and by two.
+///
+/// Each sample is a fresh process. Each of its threads has a connection of its own, reads the whole
+/// database once, and then looks rows up by their keys, evenly drawn, in one read transaction. No
+/// page is read from the file any more. Every row is compared byte by byte with what was stored.
+/// The bar is SQLite without SQLITE_ENABLE_MEMORY_MANAGEMENT, which takes no lock for a page;
+/// `managed` is SQLite with that flag, as rusqlite's `bundled` builds it: one mutex for all.
+#[derive(Args)]
+pub(in crate::experiments) struct SqliteHot {
+    #[command(flatten)]
+    common: Common<SqliteHot>,
+    /// Size of the database, in MiB.
+    #[arg(long, default_value = "80", default_value_if("quick", IS_QUICK, Some("4")),
+          value_parser = clap::value_parser!(u64).range(1..))]
+    mib: u64,
+    /// Look-ups of each connection.
+    #[arg(long, default_value = "1000000", default_value_if("quick", IS_QUICK, Some("20000")),
+          value_parser = clap::value_parser!(u64).range(100..))]
+    lookups: u64,
+    /// Where the database is, or is to be made; a folder that is removed afterwards by default.
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+}
+
+impl Defaults for SqliteHot {
+    const VARIANTS: &'static str = "quarry,separate,managed";
+    const TASKS: &'static str = "1,2";
+    const SAMPLES: &'static str = "20";
+    const QUICK_SAMPLES: &'static str = "2";
+    const MOST_TASKS: u32 = 64;
+}
+
+impl Plan for SqliteHot {
+    const NAME: &'static str = "sqlite-hot";
+
+    fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
+        self.common.check_early()?;
+        let program = LoadProgram::find()?;
+        let names: Vec<&str> = self.common.variants.iter().map(String::as_str).collect();
+        let baseline = self.common.baseline(&names, QUARRY)?.to_owned();
+        let variants = variants(&self.common.variants, &baseline)?;
+        let scratch = tempfile::Builder::new().prefix("quarry-sqlite").tempdir()?;
+        let folder = self.folder.clone().unwrap_or_else(|| scratch.path().to_owned());
+        program.create(&folder, 1, self.mib * MIB)?;
+        let caches: Vec<String> = variants.iter().map(|it| cache_of(it).to_owned()).collect();
+        let (mib, lookups) = (self.mib, self.lookups);
+        let sampler = move |key: SampleKey| {
+            let _kept = &scratch;
+            // Room for every connection, and half as much again.
+            let budget = (mib * 3 / 2 + 64) * u64::from(key.tasks) * MIB;
+            let options = [
+                "--databases=1".to_owned(),
+                "--all".to_owned(),
+                "--scan".to_owned(),
+                "--warm-up=10000".to_owned(),
+                "--latency-us=0".to_owned(),
+                "--time-every=16".to_owned(),
+                format!("--threads={}", key.tasks),
+                format!("--lookups={lookups}"),
+            ];
+            Ok(program.lookups(&caches[key.variant], &folder, budget, &options)?.into())
+        };
+        let work = format!("{mib} MiB");
+        let workloads = vec![Workload::new(&work, Verify::PerOperation(1))];
+        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let metric = Metric::time_per_operation().primary();
+        let target = Target {
+            work: "look-ups in a hot database".to_owned(),
+            workloads: vec![work.clone()],
+            metric: TIME.to_owned(),
+            against: Against::Each(vec!["separate".to_owned()]),
+            over: Over::EachWorkload,
+            relation: Relation::Ratio,
+            at_most: 1.0,
+        };
+        let plan = Experiment {
+            about: format!("{lookups} look-ups of each connection in a database of {work}."),
+            metrics: vec![metric, Metric::counted("pages read", "page_reads")],
+            targets: vec![target],
+            ..plan
+        };
+        let plan = plan.option("mib", mib).option("lookups", lookups);
+        Ok(Some(Staged::new(plan, move |run, out| {
+            if let Some((table, legend)) = targets_of(run) {
+                writeln!(out, "{}\n\n{legend}\n", table.text())?;
+            }
+            Ok(writeln!(out, "{}", tables::compared(run, tables::all(&work, run)))?)
+        })))
+    }
+}

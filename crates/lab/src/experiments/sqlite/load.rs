@@ -1,0 +1,195 @@
+//! `quarry-sqlite-load`: where it is, and what it prints.
+
+use anyhow::{Context, Result, bail};
+use quarry_harness::launch::{cleared_variables, end_of};
+use quarry_harness::results::{Measurement, Variant};
+use serde_json::{Map, Value};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The program's name; it lies beside the command `quarry`.
+const NAME: &str = "quarry-sqlite-load";
+/// Quarry's page cache, as the program calls it.
+pub(super) const QUARRY: &str = "quarry";
+
+/// The page caches that the program knows, and what they are.
+pub(super) const CACHES: [(&str, &str); 7] = [
+    (QUARRY, "Quarry's page cache and heap; SQLite without SQLITE_ENABLE_MEMORY_MANAGEMENT"),
+    ("separate", "SQLite's own, a cache for each connection; without that flag"),
+    (
+        "shared",
+        "SQLite's own, one group over SQLITE_CONFIG_PAGECACHE, with a mutex; with that flag",
+    ),
+    ("shared-single", "the same group without a mutex, for one thread; without that flag"),
+    ("soft-limit", "SQLite's own, one group under sqlite3_soft_heap_limit64; with that flag"),
+    (
+        "managed",
+        "SQLite's own, a cache for each connection; with that flag, as rusqlite's `bundled`",
+    ),
+    ("default", "SQLite's own, 2,000 KiB for each connection; without that flag"),
+];
+
+/// The variant of a page cache.
+///
+/// # Errors
+/// There is no such page cache.
+pub(super) fn variant(name: &str) -> Result<Variant> {
+    let names: Vec<&str> = CACHES.iter().map(|(name, _)| *name).collect();
+    let known = CACHES.iter().find(|(known, _)| *known == name);
+    let (name, what) =
+        known.ok_or_else(|| quarry_harness::nearest::unknown("variant", name, &names))?;
+    Ok(Variant::new(name, what))
+}
+
+/// The page caches that were asked for, and an A/A copy of the baseline behind them.
+///
+/// # Errors
+/// One is not known.
+pub(super) fn variants(names: &[String], baseline: &str) -> Result<Vec<Variant>> {
+    let mut all = names.iter().map(|name| variant(name)).collect::<Result<Vec<_>>>()?;
+    let copy = all.iter().find(|it| it.name == baseline).map(Variant::copy);
+    all.extend(copy);
+    Ok(all)
+}
+
+/// The name by which the program knows a variant.
+pub(super) fn cache_of(variant: &Variant) -> &str {
+    variant.copy_of.as_deref().unwrap_or(&variant.name)
+}
+
+/// The program.
+pub(super) struct LoadProgram {
+    file: PathBuf,
+    /// What came of the same look-ups before, by their options.
+    checksums: RefCell<BTreeMap<String, u64>>,
+}
+
+impl LoadProgram {
+    /// Finds it: the file that QUARRY_SQLITE_LOAD names, or the one beside this executable.
+    ///
+    /// # Errors
+    /// It is not there: how to build it.
+    pub(super) fn find() -> Result<Self> {
+        let beside = || Some(env::current_exe().ok()?.with_file_name(NAME));
+        let named = env::var_os("QUARRY_SQLITE_LOAD").map(PathBuf::from);
+        let file = named.or_else(beside).context("cannot find this executable")?;
+        if !file.is_file() {
+            let file = file.display();
+            bail!("{file} is not there: `make build` builds it, or QUARRY_SQLITE_LOAD names it");
+        }
+        Ok(Self { file, checksums: RefCell::default() })
+    }
+
+    /// Makes databases where they are not there yet.
+    ///
+    /// # Errors
+    /// What the program says.
+    pub(super) fn create(&self, folder: &Path, databases: u64, bytes: u64) -> Result<()> {
+        let options = [format!("--databases={databases}"), format!("--bytes={bytes}")];
+        let mut command = self.command("create");
+        self.output(command.arg(folder).args(options)).map(drop)
+    }
+
+    /// Looks rows up; compares the checksum with that of the same look-ups before.
+    ///
+    /// # Errors
+    /// What the program says, or another checksum.
+    pub(super) fn lookups(
+        &self,
+        cache: &str,
+        folder: &Path,
+        budget: u64,
+        options: &[String],
+    ) -> Result<Measurement> {
+        let mut command = self.command("lookups");
+        command.arg(cache).arg(folder).arg(format!("--budget={budget}")).args(options);
+        let figures = self.figures(&mut command)?;
+        let checksum = number(&figures, "checksum")?;
+        let mut known = self.checksums.borrow_mut();
+        let first = *known.entry(options.join(" ")).or_insert(checksum);
+        if checksum != first {
+            bail!("a wrong result: the bytes looked up differ from those of the first sample");
+        }
+        measurement(&figures, "lookups", cache)
+    }
+
+    /// Lets pages leave a cache.
+    ///
+    /// # Errors
+    /// What the program says.
+    pub(super) fn truncate(&self, cache: &str, way: &str, pages: u64) -> Result<Measurement> {
+        let mut command = self.command("truncate");
+        let figures = self.figures(command.arg(cache).arg(way).arg(format!("--pages={pages}")))?;
+        measurement(&figures, "pages", cache)
+    }
+
+    fn command(&self, verb: &str) -> Command {
+        let mut command = Command::new(&self.file);
+        for key in cleared_variables() {
+            command.env_remove(key);
+        }
+        command.arg(verb);
+        command
+    }
+
+    fn output(&self, command: &mut Command) -> Result<Output> {
+        let output = command.output().with_context(|| self.file.display().to_string())?;
+        if !output.status.success() {
+            bail!(end_of(&output));
+        }
+        Ok(output)
+    }
+
+    fn figures(&self, command: &mut Command) -> Result<Map<String, Value>> {
+        let output = self.output(command)?;
+        serde_json::from_slice(&output.stdout).context("unreadable figures")
+    }
+}
+
+fn number(figures: &Map<String, Value>, name: &str) -> Result<u64> {
+    figures.get(name).and_then(Value::as_u64).with_context(|| format!("no figure {name}"))
+}
+
+/// What the program has printed; `operations` names the figure that counts them.
+fn measurement(figures: &Map<String, Value>, operations: &str, cache: &str) -> Result<Measurement> {
+    let ns = number(figures, "ns")?;
+    let served_by = format!("{NAME} {cache}");
+    let mut all = Measurement::of_window(number(figures, operations)?, ns, ns, 0, &served_by);
+    all.verified = number(figures, "verified")?;
+    for (name, value) in figures {
+        match (value.as_u64(), value.as_f64()) {
+            (Some(count), _) => drop(all.counters.insert(name.clone(), count)),
+            (None, Some(figure)) => drop(all.figures.insert(name.clone(), figure)),
+            (None, None) => {}
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_become_a_measurement() {
+        let text = r#"{"lookups":5,"ns":20,"verified":5,"per_second":2.5,"checksum":7}"#;
+        let figures: Map<String, Value> = serde_json::from_str(text).unwrap();
+        let measurement = measurement(&figures, "lookups", QUARRY).unwrap();
+        assert_eq!((measurement.operations, measurement.wall_ns, measurement.verified), (5, 20, 5));
+        assert_eq!(measurement.figure("per_second"), Some(2.5));
+        assert_eq!(measurement.figure("checksum"), Some(7.0));
+        assert!(super::measurement(&figures, "pages", QUARRY).is_err());
+    }
+
+    #[test]
+    fn an_unknown_page_cache_is_told() {
+        let all = variants(&["quarry".to_owned(), "shared".to_owned()], QUARRY).unwrap();
+        let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["quarry", "shared", "quarry A/A"]);
+        assert_eq!(cache_of(&all[2]), QUARRY);
+        assert!(variants(&["seperate".to_owned()], QUARRY).is_err());
+    }
+}

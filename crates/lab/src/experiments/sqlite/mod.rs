@@ -1,0 +1,15 @@
+//! SQLite with its own page cache and with Quarry's.
+//!
+//! ```text
+//! load      the program that does the work, and what it prints
+//! same_size gives each page cache what makes its process as large as Quarry's
+//! budget    many databases under one budget
+//! hot       one database that fits into the cache
+//! truncate  a million cached pages that leave at once
+//! ```
+
+pub(super) mod budget;
+pub(super) mod hot;
+mod load;
+mod same_size;
+pub(super) mod truncate;

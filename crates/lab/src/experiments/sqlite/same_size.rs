@@ -1,0 +1,71 @@
+//! Equal resident memory: what each page cache is told to hold, so that its process becomes as large
+//! as the one with Quarry's.
+//!
+//! A number of bytes means something else to each: SQLite counts pages and leaves out what it keeps
+//! beside them; Quarry counts every page that it takes from the system. So each is started once, and
+//! its bytes are changed by as much as its peak differs.
+
+use super::load::{LoadProgram, QUARRY};
+use anyhow::Result;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Trials of each page cache.
+const TRIALS: u32 = 3;
+/// A peak that differs from Quarry's by less than this part of it is equal.
+const EQUAL: f64 = 0.01;
+/// The page cache that takes what it wants.
+pub(super) const UNBOUNDED: &str = "default";
+
+/// The bytes of each of `caches`, of which Quarry has `budget`. `options` are those of short
+/// look-ups that fill the caches.
+///
+/// # Errors
+/// What the load says.
+pub(super) fn budgets(
+    program: &LoadProgram,
+    caches: &[&str],
+    folder: &Path,
+    budget: u64,
+    options: &[String],
+) -> Result<BTreeMap<String, u64>> {
+    let peak = |cache: &str, bytes| -> Result<u64> {
+        let measurement = program.lookups(cache, folder, bytes, options)?;
+        Ok(measurement.counters.get("peak_rss").copied().unwrap_or(0))
+    };
+    let aim = peak(QUARRY, budget)?;
+    let mut all = BTreeMap::new();
+    for &cache in caches {
+        let mut bytes = budget;
+        for _ in 0..TRIALS {
+            if [QUARRY, UNBOUNDED].contains(&cache) {
+                break;
+            }
+            let found = peak(cache, bytes)?;
+            if found.abs_diff(aim) as f64 <= EQUAL * aim as f64 {
+                break;
+            }
+            bytes = corrected(bytes, found, aim);
+        }
+        all.insert(cache.to_owned(), bytes);
+    }
+    Ok(all)
+}
+
+/// The bytes with which a peak of `found` becomes one of `aim`, if what is not cached stays.
+fn corrected(bytes: u64, found: u64, aim: u64) -> u64 {
+    let least = bytes / 4;
+    if found > aim { bytes.saturating_sub(found - aim).max(least) } else { bytes + (aim - found) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::corrected;
+
+    #[test]
+    fn what_is_beyond_the_aim_is_taken_away() {
+        assert_eq!(corrected(100, 130, 120), 90);
+        assert_eq!(corrected(100, 110, 120), 110);
+        assert_eq!(corrected(100, 500, 120), 25, "something is always left");
+    }
+}

@@ -1,0 +1,92 @@
+//! `truncate-stall`: a million cached pages leave at once, while another thread works.
+
+use super::load::{LoadProgram, QUARRY, cache_of, variants};
+use crate::experiments::plan::{Lab, Plan, Staged};
+use anyhow::Result;
+use clap::Args;
+use clap::builder::ArgPredicate;
+use quarry_harness::experiment::Experiment;
+use quarry_harness::options::{Common, Defaults};
+use quarry_harness::results::{Direction, Metric, Verify, Workload};
+use quarry_harness::sampler::SampleKey;
+use quarry_harness::tables::by_variant;
+
+const IS_QUICK: ArgPredicate = ArgPredicate::IsPresent;
+/// The ways in which pages leave, as the load and the tables call them.
+const WAYS: [(&str, &str); 3] =
+    [("truncate", "truncate"), ("close", "close"), ("one-by-one", "discard one by one")];
+
+/// A million cached pages of SQLite leave at once, while another thread works.
+///
+/// Each sample is a fresh process. It fills a page cache through the methods that SQLite calls,
+/// looks at the bytes of every page, and lets all of them leave: by one truncation, by closing the
+/// cache, or by discarding one after the other. Another thread meanwhile uses a small cache of its
+/// own, hits mostly, and times each operation. Its longest one is the stall; beside it stands the
+/// longest one in as much time in which nothing leaves, which is what the machine does by itself.
+#[derive(Args)]
+pub(in crate::experiments) struct TruncateStall {
+    #[command(flatten)]
+    common: Common<TruncateStall>,
+    /// Pages of 4 KiB.
+    #[arg(long, default_value = "1000000", default_value_if("quick", IS_QUICK, Some("20000")),
+          value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pages: u64,
+}
+
+impl Defaults for TruncateStall {
+    const VARIANTS: &'static str = "quarry,separate,managed";
+    const SAMPLES: &'static str = "6";
+    const QUICK_SAMPLES: &'static str = "1";
+}
+
+impl Plan for TruncateStall {
+    const NAME: &'static str = "truncate-stall";
+
+    fn stage(self, _: &mut Lab<'_>) -> Result<Option<Staged>> {
+        self.common.check_early()?;
+        let program = LoadProgram::find()?;
+        let names: Vec<&str> = self.common.variants.iter().map(String::as_str).collect();
+        let baseline = self.common.baseline(&names, QUARRY)?.to_owned();
+        let variants = variants(&self.common.variants, &baseline)?;
+        let caches: Vec<String> = variants.iter().map(|it| cache_of(it).to_owned()).collect();
+        let pages = self.pages;
+        let sampler = move |key: SampleKey| {
+            Ok(program.truncate(&caches[key.variant], WAYS[key.workload].0, pages)?.into())
+        };
+        let workloads = WAYS.map(|(_, name)| Workload::new(name, Verify::PerOperation(1))).into();
+        let plan = self.common.experiment(Self::NAME, variants, &baseline, workloads, sampler)?;
+        let plan = Experiment {
+            about: format!("{pages} pages of 4 KiB, in a fresh process."),
+            metrics: metrics(),
+            warm_up: false,
+            ..plan
+        };
+        let plan = plan.option("pages", pages);
+        Ok(Some(Staged::new(plan, |run, out| {
+            for (_, way) in WAYS {
+                writeln!(
+                    out,
+                    "{way}, medians:\n\n{}\n",
+                    by_variant(run, way, "page cache").text()
+                )?;
+            }
+            Ok(())
+        })))
+    }
+}
+
+fn metrics() -> Vec<Metric> {
+    let us = |name: &str, figure: &str| {
+        Metric::new(name, "us", Direction::Lower, figure).times(1e-3).digits(1)
+    };
+    vec![
+        Metric::time_per_operation().primary(),
+        Metric::new("all, ms", "ms", Direction::Lower, "wall_ns").times(1e-6).digits(1),
+        us("longest stall, us", "longest_stall_ns"),
+        us("longest while idle, us", "idle_stall_ns"),
+        us("p99, us", "p99_stall_ns"),
+        Metric::new("peak RSS, MiB", "MiB", Direction::Lower, "peak_rss")
+            .times(1.0 / 1048576.0)
+            .digits(0),
+    ]
+}

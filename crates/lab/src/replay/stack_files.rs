@@ -1,0 +1,162 @@
+//! The page cache of a stack as file systems use it.
+
+use super::file_cache::FileCache;
+use super::memory::Counters;
+use super::stack::{LabConfig, StackMemory};
+use quarry_core::lru::PageNo;
+use quarry_core::page_cache::{Effort, Event, MappingId, MappingOptions, PageCacheRef, Slot};
+use quarry_core::slab::SlabPolicy;
+use quarry_core::stack::Stack;
+use quarry_sys::percpu::NativeSlots;
+use std::slice;
+
+/// Pages of a request for dirty pages (`PAGEVEC_SIZE` of Linux 4.14).
+const DIRTY_BATCH: usize = 14;
+
+/// The handle of the page cache of a stack.
+type Cache<'a, S> = PageCacheRef<'a, Stack<LabConfig<S>>>;
+
+impl<S: SlabPolicy<NativeSlots> + 'static> StackMemory<S> {
+    fn page_cache(&self) -> Cache<'_, S> {
+        self.stack().page_cache().expect("memory for the tables of the page cache")
+    }
+
+    /// Pins a page, which `fill` makes where it is not cached.
+    fn pin(
+        &self,
+        mapping: MappingId,
+        index: u64,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> (PageNo, bool) {
+        let cache = self.page_cache();
+        if let Some(page) = cache.get(mapping, index) {
+            return (page, true);
+        }
+        match cache.get_or_alloc(mapping, index, Effort::Every) {
+            Ok(Slot::Found(page)) => (page, true),
+            Ok(Slot::New(page)) => {
+                // SAFETY: the page is new and latched for this filler alone, pinned, and so long.
+                fill(unsafe { bytes_mut(cache, page) });
+                cache.fill_done(page);
+                (page, false)
+            }
+            Err(_full) => panic!("a page of the cache can be had, or reclaimed"),
+        }
+    }
+}
+
+/// The bytes of a page.
+///
+/// # Safety
+/// The caller pins the page and has its latch, or is its only user, and nobody writes it.
+unsafe fn bytes<S: SlabPolicy<NativeSlots> + 'static>(cache: Cache<'_, S>, page: PageNo) -> &[u8] {
+    // SAFETY: the page's memory stays while it is pinned (the caller's promise), and so long.
+    unsafe { slice::from_raw_parts(cache.address(page).as_ptr(), cache.bytes(page)) }
+}
+
+/// The bytes of a page, to be changed.
+///
+/// # Safety
+/// The caller pins the page and has its exclusive latch, and keeps no other view of it.
+#[expect(clippy::mut_from_ref, reason = "the latch of the page says that there is one view")]
+unsafe fn bytes_mut<'a, S: SlabPolicy<NativeSlots> + 'static>(
+    cache: Cache<'a, S>,
+    page: PageNo,
+) -> &'a mut [u8] {
+    // SAFETY: as in `bytes`; the exclusive latch keeps others away (the caller's promise).
+    unsafe { slice::from_raw_parts_mut(cache.address(page).as_ptr(), cache.bytes(page)) }
+}
+
+impl<S: SlabPolicy<NativeSlots> + 'static> FileCache for StackMemory<S> {
+    type Mapping = MappingId;
+
+    fn create_mapping(&self) -> MappingId {
+        let options = MappingOptions::default();
+        self.page_cache().create_mapping(&options).expect("memory for a mapping")
+    }
+
+    fn destroy_mapping(&self, mapping: MappingId) {
+        assert!(self.page_cache().destroy_mapping(mapping), "a mapping is ended once");
+    }
+
+    fn read(
+        &self,
+        mapping: MappingId,
+        index: u64,
+        fill: &mut dyn FnMut(&mut [u8]),
+        see: &mut dyn FnMut(&[u8]),
+    ) -> bool {
+        let (page, was_cached) = self.pin(mapping, index, fill);
+        let cache = self.page_cache();
+        cache.latch_shared(page);
+        // SAFETY: the page is pinned and latched for reading.
+        see(unsafe { bytes(cache, page) });
+        cache.unlatch_shared(page);
+        cache.unpin(page);
+        was_cached
+    }
+
+    fn write(
+        &self,
+        mapping: MappingId,
+        index: u64,
+        fill: &mut dyn FnMut(&mut [u8]),
+        change: &mut dyn FnMut(&mut [u8]),
+    ) -> bool {
+        let (page, was_cached) = self.pin(mapping, index, fill);
+        let cache = self.page_cache();
+        cache.latch_exclusive(page);
+        // SAFETY: the page is pinned and latched for writing.
+        change(unsafe { bytes_mut(cache, page) });
+        cache.mark_dirty(page);
+        cache.unlatch_exclusive(page);
+        cache.unpin(page);
+        was_cached
+    }
+
+    fn flush(&self, mapping: MappingId, write: &mut dyn FnMut(u64, &[u8])) -> u64 {
+        let cache = self.page_cache();
+        let (mut from, mut count, mut pages) = (0, 0, [PageNo(0); DIRTY_BATCH]);
+        loop {
+            let found = cache.dirty_pages(mapping, from, &mut pages);
+            for &page in &pages[..found] {
+                let (_, index) = cache.key(page);
+                cache.latch_shared(page);
+                if cache.begin_writeback(page) {
+                    // SAFETY: the page is pinned and latched for reading.
+                    write(index, unsafe { bytes(cache, page) });
+                    count += 1;
+                    cache.end_writeback(page, false);
+                }
+                cache.unlatch_shared(page);
+                cache.unpin(page);
+                from = index + 1;
+            }
+            if found < pages.len() {
+                return count;
+            }
+        }
+    }
+
+    fn truncate(&self, mapping: MappingId, from: u64) {
+        self.page_cache().truncate(mapping, from);
+    }
+}
+
+/// Adds what the page cache of a stack has counted, if it was used.
+pub(super) fn count<S: SlabPolicy<NativeSlots> + 'static>(
+    stack: &Stack<LabConfig<S>>,
+    counters: &mut Counters,
+) {
+    let Some(cache) = stack.used_page_cache() else { return };
+    cache.visit_locks(&mut |name, lock| counters.add_lru_lock(name, lock));
+    counters.add_lru(cache.lru_counters());
+    let events = cache.events();
+    counters.index_lock += events[Event::IndexHolds];
+    counters.pages_truncated += events[Event::Truncated];
+    counters.drains += events[Event::Drains];
+    counters.scanned += events[Event::ScannedDirect] + events[Event::ScannedBackground];
+    counters.evicted += events[Event::StolenDirect] + events[Event::StolenBackground];
+    counters.refaults += events[Event::Refaulted];
+    counters.page_list_frees += events[Event::FreeSections];
+}

@@ -1,0 +1,433 @@
+//! Mappings: the cached pages of one file or database, with what lies behind them.
+
+use crate::backing::{Access, Backing, PageError, ReadWrite};
+use crate::mapping_core::MappingCore;
+use crate::page::{NewPage, PageRef, PageSlot, note_mark};
+use crate::process;
+use crate::raw_mapping::{
+    Effort, Invalidate, Invalidated, MappingOptions, RawMapping, RawPage, RekeyError,
+};
+use crate::writeback::Mode;
+use crate::writers::{self, Writer, WriterCalls};
+use crate::{fill, writeback};
+use core::alloc::Layout;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::{Bound, Range, RangeBounds};
+use core::ptr::NonNull;
+use quarry_core::page_cache::ErrorCursor;
+use quarry_core::stack::Request;
+use quarry_sys::locks::Visit;
+use quarry_sys::report::warn;
+
+/// A mapping and its backing, in memory of the stack.
+#[repr(C)]
+struct Inner<B> {
+    /// The first field: a writer is the first field of it, and leads here.
+    core: MappingCore,
+    backing: B,
+}
+
+impl<B: Backing> Inner<B> {
+    const LAYOUT: Layout = Layout::new::<Self>();
+    const CALLS: WriterCalls =
+        WriterCalls { write: Self::write_some, visit_locks: Self::visit_locks };
+
+    /// # Safety
+    /// The writer is that of an `Inner<B>`.
+    unsafe fn at<'a>(writer: NonNull<Writer>) -> &'a Self {
+        // SAFETY: the writer is the first field of the first field (`repr(C)` in both).
+        unsafe { writer.cast::<Self>().as_ref() }
+    }
+
+    /// # Safety
+    /// The writer is that of an `Inner<B>`.
+    unsafe fn write_some(writer: NonNull<Writer>, most: usize) -> usize {
+        // SAFETY: the caller's promise is passed on.
+        let Self { core, backing } = unsafe { Self::at(writer) };
+        if core.is_forked() || core.is_quiet() {
+            return 0;
+        }
+        writeback::write_range(core, backing, 0..u64::MAX, most, Mode::Background).pages
+    }
+
+    /// # Safety
+    /// The writer is that of an `Inner<B>`.
+    unsafe fn visit_locks(writer: NonNull<Writer>, visit: &mut Visit<'_>) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { Self::at(writer) }.core.visit_locks(visit);
+    }
+}
+
+/// The cached pages of one file or database (the kernel's `address_space`).
+///
+/// ```
+/// use quarry::{FileBacking, PageCache};
+///
+/// # let path = std::env::temp_dir().join(format!("quarry-doc-mapping-{}", std::process::id()));
+/// # let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+/// let mapping = PageCache::open(FileBacking::open_writable(&path)?)?;
+/// let page = mapping.create(0)?.fill_dirty(|bytes| bytes[..5].copy_from_slice(b"hello"));
+/// drop(page);
+/// mapping.sync()?;
+///
+/// let mut page = mapping.read(0)?.latch_exclusive();
+/// page[..5].make_ascii_uppercase();
+/// drop(page);
+/// assert_eq!(&mapping.read(0)?.latch_shared()[..5], b"HELLO");
+/// # drop(mapping);
+/// # std::fs::remove_file(path.to_str().unwrap())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Pages are numbered from 0, and have `4 KiB << order`. Dropping a mapping writes what is dirty,
+/// and prints a line where that fails; [`flush`](Self::flush) before says why.
+///
+/// **Fork.** A mapping belongs to the process that made it. In the child of a fork, pages that are
+/// cached can be found by [`get`](Self::get), with the bytes of the moment of the fork; whatever may
+/// wait or use the backing is refused with [`PageError::Forked`]; dropping it writes nothing.
+/// Mappings that the child makes are its own.
+pub struct Mapping<B: Backing> {
+    inner: NonNull<Inner<B>>,
+    raw: RawMapping,
+    owns: PhantomData<Inner<B>>,
+}
+
+// SAFETY: a mapping belongs to no thread: it synchronises itself, and a backing is Send and Sync.
+unsafe impl<B: Backing> Send for Mapping<B> {}
+// SAFETY: as above.
+unsafe impl<B: Backing> Sync for Mapping<B> {}
+
+impl<B: Backing> Mapping<B> {
+    pub(crate) fn create_with(
+        backing: B,
+        options: &MappingOptions,
+        most_ahead_bytes: usize,
+    ) -> Result<Self, PageError> {
+        let raw = RawMapping::create(options)?;
+        let layout = Inner::<B>::LAYOUT;
+        let memory = process::alloc(Request::of(layout.size()).aligned(layout.align()));
+        let Some(memory) = memory else {
+            raw.destroy();
+            return Err(PageError::Full);
+        };
+        let inner = memory.cast::<Inner<B>>();
+        let bytes = options.order.bytes();
+        let most_ahead = (most_ahead_bytes / bytes) as u32;
+        let core = MappingCore::new(raw, bytes, most_ahead, &Inner::<B>::CALLS);
+        // SAFETY: the memory has the size and the alignment, and is ours alone; the writer stays
+        // there until it is removed.
+        unsafe {
+            inner.write(Inner { core, backing });
+            writers::add(inner.as_ref().core.writer());
+        }
+        Ok(Self { inner, raw, owns: PhantomData })
+    }
+
+    #[inline]
+    fn inner(&self) -> &Inner<B> {
+        // SAFETY: it lives until this is dropped.
+        unsafe { self.inner.as_ref() }
+    }
+
+    #[inline]
+    fn core(&self) -> &MappingCore {
+        &self.inner().core
+    }
+
+    /// What lies behind the pages.
+    #[must_use]
+    pub fn backing(&self) -> &B {
+        &self.inner().backing
+    }
+
+    /// The mapping by its number.
+    #[must_use]
+    pub fn raw(&self) -> RawMapping {
+        self.raw
+    }
+
+    /// Bytes of a page.
+    #[must_use]
+    pub fn page_bytes(&self) -> usize {
+        self.core().page_bytes
+    }
+
+    /// Number of pages that are cached. O(1).
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.raw.pages()
+    }
+
+    /// Sets the most bytes that are read ahead of a reader (128 KiB); 0 ends it.
+    pub fn set_read_ahead(&self, bytes: usize) {
+        self.core().set_most_ahead((bytes / self.page_bytes()) as u32);
+    }
+
+    /// Finds a page that is cached; never waits, and never uses the backing. O(depth of the index),
+    /// without a lock.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, index: u64) -> Option<PageRef<'_, B::Access>> {
+        self.raw.get(index).map(|page| PageRef::of(page, self.core()))
+    }
+
+    /// Finds a page, or reads it: one task reads, others who want it wait. Pages that a sequential
+    /// reader will want are read with it.
+    ///
+    /// # Errors
+    /// Why it cannot be had: [`PageError::Full`], [`PageError::Io`], [`PageError::OutOfRange`],
+    /// [`PageError::Forked`].
+    #[inline]
+    pub fn read(&self, index: u64) -> Result<PageRef<'_, B::Access>, PageError> {
+        match self.raw.get(index) {
+            Some(page) => {
+                if page.is_marked_for_readahead() {
+                    self.read_after_marker(index, page);
+                }
+                Ok(PageRef::of(page, self.core()))
+            }
+            None => self.read_missed(index),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_missed(&self, index: u64) -> Result<PageRef<'_, B::Access>, PageError> {
+        let Inner { core, backing } = self.inner();
+        let page = fill::read_missed(core, backing, index)?;
+        if page.is_marked_for_readahead() {
+            self.read_after_marker(index, page);
+        }
+        Ok(PageRef::of(page, core))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_after_marker(&self, index: u64, page: RawPage) {
+        if page.take_readahead_mark() {
+            fill::read_after_marker(self.core(), self.backing(), index);
+        }
+    }
+
+    /// Finds a page, or makes a new one, whose bytes the caller fills in; waits where another task
+    /// is about to.
+    ///
+    /// # Errors
+    /// [`PageError::Full`], the error of a fill that it has waited for, or [`PageError::Forked`].
+    pub fn get_or_alloc(&self, index: u64) -> Result<PageSlot<'_, B::Access>, PageError> {
+        self.slot(index, Effort::Every)
+    }
+
+    /// The same without reclaiming anything for it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_get_or_alloc(&self, index: u64) -> Result<PageSlot<'_, B::Access>, PageError> {
+        self.slot(index, Effort::Easy)
+    }
+
+    fn slot(&self, index: u64, effort: Effort) -> Result<PageSlot<'_, B::Access>, PageError> {
+        let core = self.core();
+        core.check_process()?;
+        core.balance();
+        let slot = core.get_or_alloc(index, effort)?;
+        Ok(match slot.is_new {
+            true => PageSlot::New(NewPage::of(slot.page, core)),
+            false => PageSlot::Found(PageRef::of(slot.page, core)),
+        })
+    }
+
+    /// Makes a new page at `index`, which nobody has cached.
+    ///
+    /// # Errors
+    /// [`PageError::Busy`] where the page is cached, and otherwise as
+    /// [`get_or_alloc`](Self::get_or_alloc).
+    pub fn create(&self, index: u64) -> Result<NewPage<'_, B::Access>, PageError> {
+        match self.get_or_alloc(index)? {
+            PageSlot::New(page) => Ok(page),
+            PageSlot::Found(_) => Err(PageError::Busy),
+        }
+    }
+
+    /// Reads pages of a range that are not cached, many in one call of the backing. It is a hint:
+    /// where memory is short or the backing refuses, the rest is left out.
+    pub fn prefetch(&self, range: impl RangeBounds<u64>) {
+        let Inner { core, backing } = self.inner();
+        if !core.is_forked() {
+            let Range { start, end } = of_bounds(range);
+            fill::read_ahead(core, backing, start..end.min(fill::end_of(core, backing)), None);
+        }
+    }
+
+    /// Drops all pages from index `from` on, dirty ones too, and waits for those that are latched or
+    /// written. Who has a pin of one keeps its bytes, but nobody finds them any more. A thread that
+    /// has a page of them latched would wait for ever.
+    ///
+    /// Returns how many were dropped.
+    ///
+    /// # Errors
+    /// [`PageError::Forked`].
+    pub fn truncate(&self, from: u64) -> Result<u64, PageError> {
+        self.core().check_process()?;
+        Ok(self.raw.truncate(from))
+    }
+
+    /// Drops pages of a range that nobody uses; waits for nobody.
+    pub fn invalidate(&self, range: impl RangeBounds<u64>, which: Invalidate) -> Invalidated {
+        self.raw.invalidate(of_bounds(range), which)
+    }
+
+    /// Drops a page whatever it holds; waits where it is latched or written. Returns whether it was
+    /// cached.
+    ///
+    /// # Errors
+    /// [`PageError::Forked`].
+    pub fn discard(&self, index: u64) -> Result<bool, PageError> {
+        self.core().check_process()?;
+        Ok(self.raw.discard(index))
+    }
+}
+
+impl<B: Backing<Access = ReadWrite>> Mapping<B> {
+    /// Gives a cached page another index, and drops the page that was there. It is dirty then.
+    ///
+    /// # Errors
+    /// [`PageError::OutOfRange`] where no page is cached at `old`; [`PageError::Busy`] where
+    /// somebody uses the page at `new`; [`PageError::Full`], [`PageError::Forked`].
+    pub fn rekey(&self, old: u64, new: u64) -> Result<(), PageError> {
+        let core = self.core();
+        core.check_process()?;
+        let size = self.backing().size();
+        let page = self.get(old).ok_or(PageError::OutOfRange { index: old, size })?;
+        // SAFETY: `page` pins it.
+        unsafe { page.raw().rekey(new) }.map_err(|error| match error {
+            RekeyError::Busy => PageError::Busy,
+            RekeyError::Full => PageError::Full,
+            RekeyError::Gone => PageError::OutOfRange { index: old, size },
+        })?;
+        core.mark_dirty(page.raw());
+        Ok(())
+    }
+
+    /// Marks a page as newer than its backing, with the mark of
+    /// [`mark_dirty_at`](crate::PageWrite::mark_dirty_at), for owners that know pages by their
+    /// numbers. Where too much is dirty, this writes some pages that nobody has latched.
+    ///
+    /// # Safety
+    /// The page is one of this mapping, and the caller pins it.
+    pub unsafe fn mark_dirty(&self, page: RawPage, mark: u64) {
+        note_mark(page, mark);
+        self.core().mark_dirty(page);
+        self.core().balance();
+    }
+
+    /// Writes the dirty pages of a range to the backing, neighbours together, and waits until all
+    /// are written. Waits for latches: the caller has none of the mapping.
+    ///
+    /// # Errors
+    /// An error of the backing since the last flush of the mapping, whoever wrote: each is reported
+    /// once, and its pages are dirty still. [`PageError::Withheld`] where the backing did not allow
+    /// some; [`PageError::Forked`].
+    pub fn flush(&self, range: impl RangeBounds<u64>) -> Result<(), PageError> {
+        let Inner { core, backing } = self.inner();
+        writeback::flush(core, backing, of_bounds(range), None)
+    }
+
+    /// Flushes all pages, and waits until they survive a loss of power
+    /// ([`Backing::sync`]).
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush), or the refusal of the backing.
+    pub fn sync(&self) -> Result<(), PageError> {
+        self.flush(..)?;
+        Ok(self.backing().sync()?)
+    }
+
+    /// Waits until no page of a range is being written.
+    ///
+    /// # Errors
+    /// [`PageError::Forked`].
+    pub fn wait_writeback(&self, range: impl RangeBounds<u64>) -> Result<(), PageError> {
+        self.core().check_process()?;
+        writeback::wait_writeback(self.core(), of_bounds(range));
+        Ok(())
+    }
+
+    /// One who flushes, and learns of each error once, whoever else has learnt of it.
+    #[must_use]
+    pub fn flusher(&self) -> Flusher<'_, B> {
+        Flusher { mapping: self, cursor: self.core().error_cursor() }
+    }
+}
+
+/// Somebody who flushes a mapping, with a record of his own of the errors that he knows.
+pub struct Flusher<'a, B: Backing> {
+    mapping: &'a Mapping<B>,
+    cursor: ErrorCursor,
+}
+
+impl<B: Backing<Access = ReadWrite>> Flusher<'_, B> {
+    /// As [`Mapping::flush`]; errors since the last flush of this one.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn flush(&mut self, range: impl RangeBounds<u64>) -> Result<(), PageError> {
+        let Inner { core, backing } = self.mapping.inner();
+        writeback::flush(core, backing, of_bounds(range), Some(&mut self.cursor))
+    }
+}
+
+impl<B: Backing> Drop for Mapping<B> {
+    fn drop(&mut self) {
+        let is_forked = self.core().is_forked();
+        // SAFETY: the writer was added when the mapping was made.
+        unsafe { writers::remove(self.core().writer()) };
+        if is_forked {
+            // What is dirty is the parent's to write, and threads that are not here have latches.
+            self.raw.invalidate(0..u64::MAX, Invalidate::All);
+        } else {
+            if <B::Access as Access>::WRITES {
+                self.write_or_report();
+            }
+            self.raw.destroy();
+        }
+        // SAFETY: nobody borrows the mapping, and its writer is removed: nobody else knows it.
+        unsafe {
+            self.inner.drop_in_place();
+            process::free(self.inner.cast());
+        }
+    }
+}
+
+impl<B: Backing> Mapping<B> {
+    fn write_or_report(&self) {
+        let Inner { core, backing } = self.inner();
+        if let Err(error) = writeback::flush(core, backing, 0..u64::MAX, None) {
+            warn(format_args!("a mapping is dropped, and its dirty pages are lost: {error}"));
+        }
+    }
+}
+
+impl<B: Backing> fmt::Debug for Mapping<B> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = out.debug_struct("Mapping");
+        fields.field("page_bytes", &self.page_bytes()).field("pages", &self.pages());
+        fields.finish_non_exhaustive()
+    }
+}
+
+/// The indexes of a range.
+fn of_bounds(range: impl RangeBounds<u64>) -> Range<u64> {
+    let start = match range.start_bound() {
+        Bound::Included(start) => *start,
+        Bound::Excluded(before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(last) => last.saturating_add(1),
+        Bound::Excluded(end) => *end,
+        Bound::Unbounded => u64::MAX,
+    };
+    start..end.max(start)
+}

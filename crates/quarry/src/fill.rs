@@ -1,0 +1,277 @@
+//! Reading pages: one task fills a page, others wait for it; pages that are read ahead come with
+//! it.
+//!
+//! A *run* is neighbouring new pages that this task has made, and reads together. Runs are made in
+//! the order of the pages, so that no two tasks wait for each other's pages. A run that goes with
+//! pages unfilled, because the backing has refused or has unwound, takes these out of the mapping;
+//! those who wait for them get the error.
+
+use crate::backing::{Backing, OsError, PageError};
+use crate::mapping_core::MappingCore;
+use crate::raw_mapping::{Effort, RawPage};
+use core::ops::Range;
+use quarry_core::page_cache::{Trigger, Window};
+
+/// Most pages of a run: 128 KiB of small pages.
+const RUN: usize = 32;
+
+/// Neighbouring new pages.
+struct Run<'a> {
+    core: &'a MappingCore,
+    /// Index of the first page.
+    first: u64,
+    pages: [Option<RawPage>; RUN],
+    count: usize,
+    /// Pages that are filled already, and are the caller's or nobody's now.
+    filled: usize,
+    /// The error of those that are not.
+    errno: i32,
+}
+
+impl<'a> Run<'a> {
+    fn new(core: &'a MappingCore, first: u64) -> Self {
+        // What waiters get where the backing unwinds.
+        let errno = libc::EIO;
+        Self { core, first, pages: [None; RUN], count: 0, filled: 0, errno }
+    }
+
+    fn push(&mut self, page: RawPage) {
+        self.pages[self.count] = Some(page);
+        self.count += 1;
+    }
+
+    fn is_full(&self) -> bool {
+        self.count == RUN
+    }
+
+    /// Ends the fill of the next page, marked if it is `marker`. Returns it, pinned.
+    fn finish_next(&mut self, marker: Option<u64>) -> Option<RawPage> {
+        let page = self.pages[self.filled].take()?;
+        if marker == Some(self.first + self.filled as u64) {
+            page.mark_for_readahead();
+        }
+        self.filled += 1;
+        // SAFETY: this task has made the page, and its bytes are those of the backing.
+        unsafe { page.fill_done() };
+        Some(page)
+    }
+
+    /// Reads all pages. The first one stays pinned for the caller if it is `kept`.
+    ///
+    /// # Errors
+    /// Why the first page that lacks could not be read; those before it are filled.
+    fn read<B: Backing>(
+        &mut self,
+        backing: &B,
+        marker: Option<u64>,
+        kept: bool,
+    ) -> Result<(), OsError> {
+        let bytes = self.core.page_bytes;
+        // Bytes of the page at `filled` that are there.
+        let mut within = 0;
+        while self.filled < self.count {
+            let offset = (self.first + self.filled as u64) * bytes as u64 + within as u64;
+            let moved = match self.read_some(backing, offset, within) {
+                Ok(0) if offset < backing.size() => Err(OsError(libc::EIO)),
+                Ok(0) if within == 0 => Err(OsError(libc::ENODATA)),
+                Ok(0) => {
+                    // The end of the backing: the rest of its last page is zero.
+                    self.zero_from(within);
+                    Ok(bytes - within)
+                }
+                moved => moved,
+            };
+            match moved {
+                Ok(moved) => within += moved,
+                Err(error) => {
+                    self.errno = error.0;
+                    return Err(error);
+                }
+            }
+            while within >= bytes && self.filled < self.count {
+                within -= bytes;
+                let is_kept = kept && self.filled == 0;
+                if let Some(page) = self.finish_next(marker).filter(|_| !is_kept) {
+                    // SAFETY: the pin is that of its maker, who needs it no more.
+                    unsafe { page.unpin() };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One call of the backing: for the rest of a page, or for all that lack.
+    fn read_some<B: Backing>(
+        &mut self,
+        backing: &B,
+        offset: u64,
+        within: usize,
+    ) -> Result<usize, OsError> {
+        if within > 0 {
+            let rest = &mut self.bytes_of(self.filled)[within..];
+            return backing.read(offset, rest).map(|read| read.min(rest.len()));
+        }
+        let mut pages: [&mut [u8]; RUN] = core::array::from_fn(|_| &mut [][..]);
+        let lacking = self.count - self.filled;
+        for (place, number) in pages.iter_mut().zip(self.filled..self.count) {
+            *place = self.bytes_of(number);
+        }
+        let read = match lacking {
+            1 => backing.read(offset, pages[0])?,
+            _ => backing.read_pages(offset, &mut pages[..lacking])?,
+        };
+        Ok(read.min(lacking * self.core.page_bytes))
+    }
+
+    /// The bytes of a page that lacks.
+    fn bytes_of<'p>(&self, number: usize) -> &'p mut [u8] {
+        let Some(page) = self.pages[number] else { return &mut [] };
+        // SAFETY: the run has the page's exclusive latch and its pin until the page is filled, and
+        // takes its bytes once at a time. They came from the system as zeroes, and hold whatever
+        // was written there since.
+        unsafe { core::slice::from_raw_parts_mut(page.address().as_ptr(), self.core.page_bytes) }
+    }
+
+    fn zero_from(&mut self, within: usize) {
+        self.bytes_of(self.filled)[within..].fill(0);
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        for page in self.pages[self.filled..self.count].iter_mut().filter_map(Option::take) {
+            // SAFETY: this task has made the page, and nobody has used it.
+            unsafe { page.fill_failed(self.errno) };
+        }
+    }
+}
+
+/// Reads a page that is not cached, and what is to be read ahead with it. Returns it pinned.
+///
+/// # Errors
+/// Why it cannot be had.
+pub(crate) fn read_missed<B: Backing>(
+    core: &MappingCore,
+    backing: &B,
+    index: u64,
+) -> Result<RawPage, PageError> {
+    core.check_process()?;
+    let end = end_of(core, backing);
+    if index >= end {
+        // A new page behind the end may be there, and be filled at the moment.
+        return match core.raw.get_waiting(index)? {
+            Some(page) => Ok(page),
+            None => Err(PageError::OutOfRange { index, size: backing.size() }),
+        };
+    }
+    let slot = core.get_or_alloc(index, Effort::Every)?;
+    if !slot.is_new {
+        return Ok(slot.page);
+    }
+    let mut run = Run::new(core, index);
+    run.push(slot.page);
+    let window = core.window(index, Trigger::Miss).map(|window| window.before(end));
+    let (ahead, marker) = match window {
+        Some(window) => (window.start..window.start + u64::from(window.pages), window.marker),
+        None => (index..index + 1, None),
+    };
+    let beside = if ahead.start == index { index + 1..ahead.end } else { index + 1..index + 1 };
+    let next = extend(&mut run, beside);
+    read_first(run, backing, marker)?;
+    // What was cached in between, or does not follow the page.
+    read_ahead(core, backing, next.max(ahead.start)..ahead.end, marker);
+    Ok(slot.page)
+}
+
+/// Reads a run whose first page is asked for. Where the backing refuses, it is asked once more for
+/// that page alone: the refusal may be about what is read ahead.
+fn read_first<B: Backing>(
+    mut run: Run<'_>,
+    backing: &B,
+    marker: Option<u64>,
+) -> Result<(), PageError> {
+    let refused = match run.read(backing, marker, true) {
+        Err(error) if run.filled == 0 => error,
+        _ => return Ok(()),
+    };
+    if run.count > 1 {
+        let mut alone = Run::new(run.core, run.first);
+        alone.pages[0] = run.pages[0].take();
+        alone.count = 1;
+        alone.errno = run.errno;
+        drop(run);
+        return alone.read(backing, None, true).map_err(|error| refusal(&alone, backing, error));
+    }
+    Err(refusal(&run, backing, refused))
+}
+
+fn refusal<B: Backing>(run: &Run<'_>, backing: &B, error: OsError) -> PageError {
+    match error {
+        OsError(libc::ENODATA) if run.first >= end_of(run.core, backing) => {
+            PageError::OutOfRange { index: run.first, size: backing.size() }
+        }
+        error => PageError::Io(error),
+    }
+}
+
+/// Adds new pages of a range to a run, until one is cached or memory is short. Returns the first
+/// index that it has not added.
+fn extend(run: &mut Run<'_>, range: Range<u64>) -> u64 {
+    for index in range.clone() {
+        if run.is_full() || run.core.raw.is_cached(index) {
+            return index;
+        }
+        match run.core.raw.get_or_alloc(index, Effort::Easy) {
+            Ok(slot) if slot.is_new => run.push(slot.page),
+            Ok(slot) => {
+                // SAFETY: the pin is ours, and is not needed.
+                unsafe { slot.page.unpin() };
+                return index;
+            }
+            Err(_) => return index,
+        }
+    }
+    range.end
+}
+
+/// Reads the pages of a range that are not cached; gives up where memory is short or the backing
+/// refuses.
+pub(crate) fn read_ahead<B: Backing>(
+    core: &MappingCore,
+    backing: &B,
+    range: Range<u64>,
+    marker: Option<u64>,
+) {
+    let mut index = range.start;
+    while index < range.end {
+        let mut run = Run::new(core, index);
+        let next = extend(&mut run, index..range.end);
+        if run.count > 0 {
+            if run.read(backing, marker, false).is_err() {
+                return;
+            }
+        } else if !core.raw.is_cached(index) {
+            // There is no memory for a page that nobody waits for.
+            return;
+        }
+        index = if run.count > 0 { next } else { index + 1 };
+    }
+}
+
+/// Reads the window after the one whose marked page was used just now.
+#[cold]
+pub(crate) fn read_after_marker<B: Backing>(core: &MappingCore, backing: &B, index: u64) {
+    if core.is_forked() {
+        return;
+    }
+    let end = end_of(core, backing);
+    if let Some(window) = core.window(index, Trigger::Marker) {
+        let Window { start, pages, marker } = window.before(end);
+        read_ahead(core, backing, start..start + u64::from(pages), marker);
+    }
+}
+
+/// The first index behind the end of the backing.
+pub(crate) fn end_of<B: Backing>(core: &MappingCore, backing: &B) -> u64 {
+    backing.size().div_ceil(core.page_bytes as u64)
+}

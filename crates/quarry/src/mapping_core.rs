@@ -1,0 +1,191 @@
+//! What a mapping is whatever its backing: its pages by numbers, its errors, its read-ahead, and
+//! its place among those that write.
+
+use crate::backing::PageError;
+use crate::raw_mapping::{Effort, RawMapping, RawPage, RawSlot, inside};
+use crate::writers::{self, Writer, WriterCalls};
+use crate::{background, fork};
+use core::ptr::NonNull;
+use quarry_core::page_cache::{ErrorCursor, ErrorSequence, Need, ReadAhead, Trigger, Window};
+use quarry_sys::clock::coarse_ns;
+use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
+use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Pages that a mapping makes dirty between two looks at how many there are
+/// (`ratelimit_pages`, `mm/page-writeback.c`, Linux 6.6).
+const DIRTIED_BETWEEN_LOOKS: u32 = 32;
+/// Dirty pages that a request for memory writes which has found none, and how often it does.
+const WRITTEN_FOR_ROOM: usize = 64;
+const MOST_ROUNDS: u32 = 8;
+/// Nanoseconds for which the background leaves a mapping alone whose backing has refused: 5 s
+/// (`dirty_writeback_interval`, `mm/page-writeback.c`, Linux 6.6).
+const AFTER_ERROR_NS: u64 = 5_000_000_000;
+
+/// See the module.
+#[repr(C)]
+pub(crate) struct MappingCore {
+    /// The first field: whoever has it has the rest.
+    writer: Writer,
+    pub(crate) raw: RawMapping,
+    pub(crate) page_bytes: usize,
+    /// How often the process had forked when the mapping was made.
+    process: u32,
+    dirtied: AtomicU32,
+    /// Most pages of a read-ahead window.
+    most_ahead: AtomicU32,
+    /// The background writes nothing before this time.
+    quiet_until_ns: AtomicU64,
+    errors: ErrorSequence,
+    /// What the flushes of the mapping itself have reported.
+    reported: CountedLock<ErrorCursor>,
+    ahead: CountedLock<ReadAhead>,
+}
+
+impl MappingCore {
+    pub(crate) fn new(
+        raw: RawMapping,
+        bytes: usize,
+        most_ahead: u32,
+        calls: &'static WriterCalls,
+    ) -> Self {
+        let errors = ErrorSequence::new();
+        Self {
+            writer: Writer::new(calls),
+            raw,
+            page_bytes: bytes,
+            process: fork::generation(),
+            dirtied: AtomicU32::new(0),
+            most_ahead: AtomicU32::new(most_ahead),
+            quiet_until_ns: AtomicU64::new(0),
+            reported: CountedLock::new(errors.cursor()),
+            errors,
+            ahead: CountedLock::new(ReadAhead::new()),
+        }
+    }
+
+    /// Visits the locks.
+    pub(crate) fn visit_locks(&self, visit: &mut Visit<'_>) {
+        visit("mapping->reported", &self.reported);
+        visit("mapping->ahead", &self.ahead);
+    }
+
+    /// Its place among those that write.
+    pub(crate) fn writer(&self) -> NonNull<Writer> {
+        NonNull::from(&self.writer)
+    }
+
+    /// Refuses what only the process may do that has made the mapping.
+    pub(crate) fn check_process(&self) -> Result<(), PageError> {
+        if self.is_forked() { Err(PageError::Forked) } else { Ok(()) }
+    }
+
+    /// Returns whether the mapping was made before the last fork.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.process != fork::generation()
+    }
+
+    /// Sets the most pages of a read-ahead window; 0 and 1 end it.
+    pub(crate) fn set_most_ahead(&self, pages: u32) {
+        self.most_ahead.store(pages, Relaxed);
+    }
+
+    /// The window of a missed page, or of a marked one; `None` where nothing is to be read ahead.
+    pub(crate) fn window(&self, index: u64, trigger: Trigger) -> Option<Window> {
+        let most = self.most_ahead.load(Relaxed);
+        if most <= 1 {
+            return None;
+        }
+        inside(|_| {
+            // Somebody else's miss at the same time is a stream of its own, or the same one.
+            let mut ahead = self.ahead.try_lock()?;
+            let is_cached = |index| self.raw.is_cached(index);
+            let window = ahead.window(Need { index, pages: 1, most, trigger }, is_cached);
+            (window.pages > 0).then_some(window)
+        })
+    }
+
+    /// Called before a page is latched to be written: keeps dirty memory within its share. May call
+    /// the backing, or start the background thread; the caller has no latch yet.
+    pub(crate) fn balance(&self) {
+        if !self.dirtied.fetch_add(1, Relaxed).wrapping_add(1).is_multiple_of(DIRTIED_BETWEEN_LOOKS)
+        {
+            return;
+        }
+        self.write_if_due();
+    }
+
+    #[cold]
+    fn write_if_due(&self) {
+        if self.is_forked() || !writers::is_due() {
+            return;
+        }
+        let has_background = background::wake_for_writeback();
+        if has_background && !writers::is_overdue() {
+            return;
+        }
+        // What this mapping has made dirty it writes; the rest is the others' and the background's.
+        // SAFETY: the writer is that of this mapping.
+        unsafe { writers::write(self.writer(), WRITTEN_FOR_ROOM) };
+    }
+
+    /// As [`RawMapping::get_or_alloc`]; where all of memory is in use and that is because of dirty
+    /// pages, some are written first.
+    pub(crate) fn get_or_alloc(&self, index: u64, effort: Effort) -> Result<RawSlot, PageError> {
+        let mut rounds = match effort {
+            Effort::Every => MOST_ROUNDS,
+            Effort::Easy => 0,
+        };
+        loop {
+            match self.raw.get_or_alloc(index, effort) {
+                Err(PageError::Full) if rounds > 0 && self.write_for_room() => rounds -= 1,
+                done => return done,
+            }
+        }
+    }
+
+    /// Writes some dirty pages, the own ones first; returns whether there were any.
+    #[cold]
+    fn write_for_room(&self) -> bool {
+        // SAFETY: the writer is that of this mapping.
+        let own = unsafe { writers::write(self.writer(), WRITTEN_FOR_ROOM) };
+        own > 0 || writers::write_some(WRITTEN_FOR_ROOM, |written| written > 0) > 0
+    }
+
+    /// Marks a page that the caller pins as newer than the backing.
+    pub(crate) fn mark_dirty(&self, page: RawPage) {
+        inside(|cache| cache.mark_dirty(page.0));
+    }
+
+    /// Records a refusal of the backing.
+    pub(crate) fn note_error(&self, errno: i32) {
+        self.errors.record(errno);
+        self.quiet_until_ns.store(coarse_ns() + AFTER_ERROR_NS, Relaxed);
+    }
+
+    /// Returns whether the background leaves the mapping alone for now.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let until = self.quiet_until_ns.load(Relaxed);
+        until != 0 && coarse_ns() < until
+    }
+
+    /// The writes go through again.
+    pub(crate) fn end_quiet(&self) {
+        if self.quiet_until_ns.load(Relaxed) != 0 {
+            self.quiet_until_ns.store(0, Relaxed);
+        }
+    }
+
+    /// A cursor of the errors, for a flusher of its own.
+    pub(crate) fn error_cursor(&self) -> ErrorCursor {
+        self.errors.cursor()
+    }
+
+    /// The last error since a cursor, or since the last flush of the mapping itself.
+    pub(crate) fn news(&self, cursor: Option<&mut ErrorCursor>) -> Option<i32> {
+        match cursor {
+            Some(cursor) => self.errors.advance(cursor),
+            None => inside(|_| self.errors.advance(&mut self.reported.lock())),
+        }
+    }
+}

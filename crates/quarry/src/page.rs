@@ -1,0 +1,415 @@
+//! Pages that somebody uses: pins, and latches for reading and writing.
+
+use crate::backing::{Access, ReadOnly, ReadWrite};
+use crate::mapping_core::MappingCore;
+use crate::raw_mapping::{RawPage, cache, waiting};
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::{ManuallyDrop, MaybeUninit};
+use core::ops::{Deref, DerefMut};
+use core::ptr::NonNull;
+
+/// A pin of a cached page: it stays where it is, and no reclaim takes it, until all its pins are
+/// dropped. Cloning adds a pin.
+///
+/// Of a backing that nobody writes to ([`ReadOnly`]), a pin gives the bytes:
+///
+/// ```
+/// # use quarry::{Backing, OsError, PageCache, ReadOnly};
+/// # struct Zeroes;
+/// # impl Backing for Zeroes {
+/// #     type Access = ReadOnly;
+/// #     fn size(&self) -> u64 { 1 << 20 }
+/// #     fn read(&self, _: u64, bytes: &mut [u8]) -> Result<usize, OsError> {
+/// #         bytes.fill(0);
+/// #         Ok(bytes.len())
+/// #     }
+/// # }
+/// let mapping = PageCache::open(Zeroes)?;
+/// let page = mapping.read(3)?;
+/// assert_eq!((page.len(), page[17], page.index()), (4096, 0, 3));
+/// # Ok::<(), quarry::PageError>(())
+/// ```
+///
+/// Where pages are written ([`ReadWrite`]), their bytes are behind latches:
+/// [`latch_shared`](Self::latch_shared) and [`latch_exclusive`](Self::latch_exclusive).
+///
+/// Pins are for a while: all of them together cannot be more than the memory that there is.
+pub struct PageRef<'a, A: Access = ReadOnly> {
+    page: RawPage,
+    bytes: NonNull<u8>,
+    core: &'a MappingCore,
+    access: PhantomData<fn() -> A>,
+}
+
+// SAFETY: a pin belongs to no thread; it gives shared references to bytes that nobody writes, or
+// latches that order readers and writers.
+unsafe impl<A: Access> Send for PageRef<'_, A> {}
+// SAFETY: as above.
+unsafe impl<A: Access> Sync for PageRef<'_, A> {}
+
+impl<'a, A: Access> PageRef<'a, A> {
+    /// Takes over a pin.
+    #[inline]
+    pub(crate) fn of(page: RawPage, core: &'a MappingCore) -> Self {
+        Self { page, bytes: page.address(), core, access: PhantomData }
+    }
+
+    /// The index of the page in its mapping. O(1).
+    #[must_use]
+    pub fn index(&self) -> u64 {
+        self.page.index()
+    }
+
+    /// The page by its number; the pin stays this one's.
+    #[inline]
+    #[must_use]
+    pub fn raw(&self) -> RawPage {
+        self.page
+    }
+
+    /// Gives the pin away: whoever gives the pin of the [`RawPage`] up ends it.
+    #[must_use]
+    pub fn into_raw(self) -> RawPage {
+        ManuallyDrop::new(self).page
+    }
+
+    /// The first byte. Who reads or writes there has a latch, or knows that nobody writes.
+    #[inline]
+    #[must_use]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.bytes.as_ptr()
+    }
+
+    #[inline]
+    fn len_of(&self) -> usize {
+        self.core.page_bytes
+    }
+}
+
+impl Deref for PageRef<'_, ReadOnly> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the page is pinned and filled, and nobody writes pages of such a mapping.
+        unsafe { core::slice::from_raw_parts(self.bytes.as_ptr(), self.len_of()) }
+    }
+}
+
+impl<A: Access> Clone for PageRef<'_, A> {
+    #[inline]
+    fn clone(&self) -> Self {
+        // SAFETY: this one has a pin.
+        unsafe { self.page.pin_again() };
+        Self { ..*self }
+    }
+}
+
+impl<A: Access> Drop for PageRef<'_, A> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the pin is this one's, and goes with it.
+        unsafe { self.page.unpin() };
+    }
+}
+
+impl<A: Access> fmt::Debug for PageRef<'_, A> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "page {} at {:p}", self.index(), self.bytes)
+    }
+}
+
+impl<'a> PageRef<'a, ReadWrite> {
+    /// Waits until nobody writes the page, and keeps writers away. A thread that has the page
+    /// latched for writing itself would wait for ever.
+    #[inline]
+    #[must_use]
+    pub fn latch_shared(self) -> PageRead<'a> {
+        if !cache().try_latch_shared(self.page.0) {
+            waiting(|cache| cache.latch_shared(self.page.0));
+        }
+        PageRead { pin: self }
+    }
+
+    /// The same where that needs no waiting.
+    ///
+    /// # Errors
+    /// The pin, where somebody writes the page.
+    #[inline]
+    pub fn try_latch_shared(self) -> Result<PageRead<'a>, Self> {
+        if cache().try_latch_shared(self.page.0) { Ok(PageRead { pin: self }) } else { Err(self) }
+    }
+
+    /// Waits until nobody reads or writes the page, and keeps everybody away. A thread that has the
+    /// page latched itself would wait for ever.
+    ///
+    /// Where more than 20 % of the memory is dirty (`vm.dirty_ratio`), this writes some dirty pages
+    /// first.
+    #[inline]
+    #[must_use]
+    pub fn latch_exclusive(self) -> PageWrite<'a> {
+        self.core.balance();
+        if !cache().try_latch_exclusive(self.page.0) {
+            waiting(|cache| cache.latch_exclusive(self.page.0));
+        }
+        PageWrite { pin: self, is_changed: false }
+    }
+
+    /// The same where that needs no waiting.
+    ///
+    /// # Errors
+    /// The pin, where somebody reads or writes the page.
+    #[inline]
+    pub fn try_latch_exclusive(self) -> Result<PageWrite<'a>, Self> {
+        match cache().try_latch_exclusive(self.page.0) {
+            true => Ok(PageWrite { pin: self, is_changed: false }),
+            false => Err(self),
+        }
+    }
+
+    /// The version of the page, which every writer raises; `None` while somebody writes. Versions
+    /// come again after 65,536 writes.
+    #[inline]
+    #[must_use]
+    pub fn version(&self) -> Option<u16> {
+        cache().version(self.page.0)
+    }
+
+    /// Returns whether nobody has written the page since it had this version.
+    #[inline]
+    #[must_use]
+    pub fn is_version(&self, version: u16) -> bool {
+        cache().is_version(self.page.0, version)
+    }
+
+    /// Copies bytes from the place `at` on, without a latch: optimistic reading. Returns whether
+    /// they are those of one version; where not, because somebody writes, `into` holds anything.
+    ///
+    /// # Panics
+    /// Where the page ends before.
+    #[inline]
+    #[must_use]
+    pub fn copy_optimistic(&self, at: usize, into: &mut [u8]) -> bool {
+        assert!(at <= self.len_of() && into.len() <= self.len_of() - at, "bytes of the page");
+        let Some(version) = self.version() else { return false };
+        let from = self.bytes.as_ptr().wrapping_add(at);
+        for (offset, byte) in into.iter_mut().enumerate() {
+            // SAFETY: the byte lies in the page, which is pinned. A writer may change it at the
+            // same time: the read is volatile, and what it finds is not used then.
+            *byte = unsafe { from.add(offset).read_volatile() };
+        }
+        self.is_version(version)
+    }
+}
+
+/// A page that is latched for reading. It dereferences to its bytes.
+#[derive(Debug)]
+pub struct PageRead<'a> {
+    pin: PageRef<'a, ReadWrite>,
+}
+
+impl<'a> PageRead<'a> {
+    /// Gives the latch up, and keeps the pin.
+    #[must_use]
+    pub fn unlatch(self) -> PageRef<'a, ReadWrite> {
+        self.pin.clone()
+    }
+
+    /// The index of the page in its mapping. O(1).
+    #[must_use]
+    pub fn index(&self) -> u64 {
+        self.pin.index()
+    }
+}
+
+impl Deref for PageRead<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        let pin = &self.pin;
+        // SAFETY: the page is pinned, filled, and latched for reading.
+        unsafe { core::slice::from_raw_parts(pin.bytes.as_ptr(), pin.len_of()) }
+    }
+}
+
+impl Drop for PageRead<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        cache().unlatch_shared(self.pin.page.0);
+    }
+}
+
+/// A page that is latched for writing. It dereferences to its bytes; where it was dereferenced
+/// mutably, the page is dirty when the latch goes.
+#[derive(Debug)]
+pub struct PageWrite<'a> {
+    pin: PageRef<'a, ReadWrite>,
+    is_changed: bool,
+}
+
+impl<'a> PageWrite<'a> {
+    /// Marks the page as newer than its backing, as writing to it does.
+    pub fn mark_dirty(&mut self) {
+        self.is_changed = true;
+    }
+
+    /// The same with a mark, which [`Backing::may_write`](crate::Backing::may_write) gets before
+    /// the page is written: the number of the change in a log. Marks of a page only grow.
+    pub fn mark_dirty_at(&mut self, mark: u64) {
+        self.is_changed = true;
+        note_mark(self.pin.page, mark);
+    }
+
+    /// Gives the latch up, and keeps the pin.
+    #[must_use]
+    pub fn unlatch(self) -> PageRef<'a, ReadWrite> {
+        self.pin.clone()
+    }
+
+    /// The index of the page in its mapping. O(1).
+    #[must_use]
+    pub fn index(&self) -> u64 {
+        self.pin.index()
+    }
+}
+
+impl Deref for PageWrite<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        let pin = &self.pin;
+        // SAFETY: the page is pinned, filled, and latched for writing.
+        unsafe { core::slice::from_raw_parts(pin.bytes.as_ptr(), pin.len_of()) }
+    }
+}
+
+impl DerefMut for PageWrite<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.is_changed = true;
+        let pin = &self.pin;
+        // SAFETY: as for `deref`, and the latch is borrowed uniquely.
+        unsafe { core::slice::from_raw_parts_mut(pin.bytes.as_ptr(), pin.len_of()) }
+    }
+}
+
+impl Drop for PageWrite<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.is_changed {
+            self.pin.core.mark_dirty(self.pin.page);
+        }
+        waiting(|cache| cache.unlatch_exclusive(self.pin.page.0));
+    }
+}
+
+/// Raises the mark of a page of a mapping with a backing, which the caller pins.
+pub(crate) fn note_mark(page: RawPage, mark: u64) {
+    if mark > page.private() {
+        // SAFETY: the page is pinned, and mappings with a backing keep no objects there.
+        unsafe { page.set_private(mark) };
+    }
+}
+
+/// The page at an index, found or made.
+#[derive(Debug)]
+pub enum PageSlot<'a, A: Access = ReadWrite> {
+    /// It was cached.
+    Found(PageRef<'a, A>),
+    /// It is new.
+    New(NewPage<'a, A>),
+}
+
+/// A page that nobody has yet: its bytes are anything, and others who want it wait. Dropping it
+/// takes it out of the mapping again.
+pub struct NewPage<'a, A: Access = ReadWrite> {
+    page: RawPage,
+    core: &'a MappingCore,
+    access: PhantomData<fn() -> A>,
+}
+
+// SAFETY: the page is its owner's alone, and belongs to no thread.
+unsafe impl<A: Access> Send for NewPage<'_, A> {}
+// SAFETY: a shared one gives nothing.
+unsafe impl<A: Access> Sync for NewPage<'_, A> {}
+
+impl<'a, A: Access> NewPage<'a, A> {
+    /// Takes over the pin and the latch of a new page.
+    pub(crate) fn of(page: RawPage, core: &'a MappingCore) -> Self {
+        Self { page, core, access: PhantomData }
+    }
+
+    /// The index of the page in its mapping. O(1).
+    #[must_use]
+    pub fn index(&self) -> u64 {
+        self.page.index()
+    }
+
+    /// The bytes, which are anything.
+    pub fn bytes_mut(&mut self) -> &mut [MaybeUninit<u8>] {
+        let start = self.page.address().cast().as_ptr();
+        // SAFETY: the page has so many bytes, and is ours alone.
+        unsafe { core::slice::from_raw_parts_mut(start, self.core.page_bytes) }
+    }
+
+    /// Gives the page to everyone: its bytes are those of the backing.
+    ///
+    /// # Safety
+    /// All bytes were written.
+    #[must_use]
+    pub unsafe fn assume_filled(self) -> PageRef<'a, A> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the page is ours, and filled (the caller's promise).
+        unsafe { this.page.fill_done() };
+        PageRef::of(this.page, this.core)
+    }
+
+    /// Sets all bytes to 0, lets `make` change them, and gives the page to everyone: its bytes are
+    /// those of the backing.
+    #[must_use]
+    pub fn fill(mut self, make: impl FnOnce(&mut [u8])) -> PageRef<'a, A> {
+        self.zero();
+        make(self.zeroed_bytes());
+        // SAFETY: all bytes were written.
+        unsafe { self.assume_filled() }
+    }
+
+    fn zero(&mut self) {
+        // SAFETY: so many bytes are ours.
+        unsafe { self.page.address().write_bytes(0, self.core.page_bytes) };
+    }
+
+    fn zeroed_bytes(&mut self) -> &mut [u8] {
+        let start = self.page.address().as_ptr();
+        // SAFETY: so many bytes are ours, and initialised.
+        unsafe { core::slice::from_raw_parts_mut(start, self.core.page_bytes) }
+    }
+}
+
+impl<'a> NewPage<'a, ReadWrite> {
+    /// The same with bytes that the backing does not have yet: the page is dirty.
+    #[must_use]
+    pub fn fill_dirty(mut self, make: impl FnOnce(&mut [u8])) -> PageRef<'a, ReadWrite> {
+        self.zero();
+        make(self.zeroed_bytes());
+        self.core.mark_dirty(self.page);
+        // SAFETY: all bytes were written.
+        unsafe { self.assume_filled() }
+    }
+}
+
+impl<A: Access> Drop for NewPage<'_, A> {
+    fn drop(&mut self) {
+        // SAFETY: the page is ours, and nobody has used it.
+        unsafe { self.page.fill_failed(libc::ECANCELED) };
+    }
+}
+
+impl<A: Access> fmt::Debug for NewPage<'_, A> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "new page {}", self.index())
+    }
+}

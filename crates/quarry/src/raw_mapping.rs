@@ -1,0 +1,397 @@
+//! Cached pages by numbers: the face of the process's one page cache without types.
+
+use crate::backing::{OsError, PageError};
+use crate::gate;
+use crate::instance::{ProcessConfig, STACK};
+use crate::process::{self, Mode, ensure_ready};
+use core::ops::Range;
+use core::ptr::NonNull;
+use quarry_core::lru::PageNo;
+use quarry_core::lru::State;
+pub use quarry_core::page_cache::{Effort, Invalidate, Invalidated, MappingOptions, RekeyError};
+use quarry_core::page_cache::{Full, MappingId, PageCacheRef, ReadError, Slot};
+use quarry_core::stack::Stack;
+use quarry_sys::errno::KeepErrno;
+
+/// The page cache of the process.
+pub(crate) type ProcessCache = PageCacheRef<'static, Stack<ProcessConfig>>;
+
+/// The page cache, which somebody has a mapping of.
+#[inline]
+pub(crate) fn cache() -> ProcessCache {
+    STACK.used_page_cache().expect("whoever has a mapping has used the page cache")
+}
+
+/// Runs `work` on the page cache, which may take its locks.
+#[inline]
+pub(crate) fn inside<T>(work: impl FnOnce(ProcessCache) -> T) -> T {
+    let _errno = KeepErrno::new();
+    let _inside = gate::enter();
+    work(cache())
+}
+
+/// Runs `work` that waits for other tasks and takes no lock of the page cache.
+#[inline]
+pub(crate) fn waiting<T>(work: impl FnOnce(ProcessCache) -> T) -> T {
+    let _errno = KeepErrno::new();
+    work(cache())
+}
+
+/// A mapping of the page cache: pages by their numbers. [`Mapping`](crate::Mapping) is its safe and
+/// typed face, with a backing.
+///
+/// It is a number and may be copied; the mapping lives until [`destroy`](Self::destroy). Pages of
+/// it are [`RawPage`]s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RawMapping {
+    id: MappingId,
+}
+
+impl RawMapping {
+    /// Creates a mapping without pages.
+    ///
+    /// # Errors
+    /// [`PageError::NoSuchOrder`], [`PageError::Disabled`], or [`PageError::Full`] where there is no
+    /// memory for it.
+    pub fn create(options: &MappingOptions) -> Result<Self, PageError> {
+        let order = options.order.get();
+        if order > 4 {
+            return Err(PageError::NoSuchOrder { order });
+        }
+        match ensure_ready() {
+            Mode::Ready => {}
+            Mode::Disabled => return Err(PageError::Disabled),
+            Mode::Unavailable => return Err(PageError::Full),
+        }
+        let made = process::on_instance(0, || {
+            STACK.page_cache().and_then(|cache| cache.create_mapping(options))
+        });
+        match made {
+            Some(Ok(id)) => Ok(Self { id }),
+            Some(Err(OsError(_))) | None => Err(PageError::Full),
+        }
+    }
+
+    /// Drops all pages, as [`truncate`](Self::truncate) does, and the mapping. Pages that are pinned
+    /// are freed when their last pin goes. Returns false where there is no such mapping.
+    pub fn destroy(self) -> bool {
+        process::giving_back(|| cache().destroy_mapping(self.id))
+    }
+
+    /// Number of its pages. O(1).
+    #[must_use]
+    pub fn pages(self) -> u64 {
+        inside(|cache| cache.pages_of(self.id))
+    }
+
+    /// Pins the page at `index`, if it is there and up to date. O(depth of the index); takes no
+    /// lock, never waits, and never allocates.
+    #[inline]
+    #[must_use]
+    pub fn get(self, index: u64) -> Option<RawPage> {
+        cache().get(self.id, index).map(RawPage)
+    }
+
+    /// Pins the page at `index`, or makes a new one there, whose bytes are anything: its maker has
+    /// the exclusive latch, and ends that by [`RawPage::fill_done`] or
+    /// [`fill_failed`](RawPage::fill_failed). Waits where another task makes it.
+    ///
+    /// # Errors
+    /// [`PageError::Full`].
+    pub fn get_or_alloc(self, index: u64, effort: Effort) -> Result<RawSlot, PageError> {
+        let done = process::on_instance(0, || cache().get_or_alloc(self.id, index, effort));
+        Ok(RawSlot::of(done.unwrap_or(Err(ReadError::Full))?))
+    }
+
+    /// Pins the page at `index`, if it is there; waits where another task fills it.
+    ///
+    /// # Errors
+    /// The error of that fill.
+    pub(crate) fn get_waiting(self, index: u64) -> Result<Option<RawPage>, PageError> {
+        Ok(inside(|cache| cache.get_waiting(self.id, index))?.map(RawPage))
+    }
+
+    /// Returns whether there is a page at `index`, up to date or not.
+    pub(crate) fn is_cached(self, index: u64) -> bool {
+        inside(|cache| cache.is_cached(self.id, index))
+    }
+
+    /// Pins dirty pages from index `from` on, in order, as many as `out` has room for; returns how
+    /// many.
+    pub(crate) fn dirty_pages(self, from: u64, out: &mut [Option<RawPage>]) -> usize {
+        collect(out, |found| inside(|cache| cache.dirty_pages(self.id, from, found)))
+    }
+
+    /// The same of pages that are being written.
+    pub(crate) fn pages_in_writeback(self, from: u64, out: &mut [Option<RawPage>]) -> usize {
+        collect(out, |found| inside(|cache| cache.pages_in_writeback(self.id, from, found)))
+    }
+
+    /// Holds the page at `index`: one pin, however often its owner asks for it. Without an effort
+    /// only a page that is there; else a new one, which counts as up to date at once, is not
+    /// latched, and whose private word is 0. One task at a time holds pages of a mapping.
+    ///
+    /// # Errors
+    /// [`PageError::Full`].
+    pub fn hold(self, index: u64, effort: Option<Effort>) -> Result<Option<RawSlot>, PageError> {
+        let held = process::on_instance(0, || cache().hold(self.id, index, effort));
+        match held {
+            Some(Ok(slot)) => Ok(slot.map(RawSlot::of)),
+            Some(Err(Full)) | None => Err(PageError::Full),
+        }
+    }
+
+    /// [`hold`](Self::hold) of a page that is there: takes no lock, and may miss one that is. O(depth
+    /// of the index).
+    #[inline]
+    #[must_use]
+    pub fn hold_present(self, index: u64) -> Option<RawPage> {
+        cache().hold_present(self.id, index).map(RawPage)
+    }
+
+    /// Drops all pages from index `from` on, dirty ones too, and ends their holding; waits for
+    /// latches and for writeback. Pages that are pinned leave the mapping, and are freed when their
+    /// last pin goes. Returns the pages dropped.
+    pub fn truncate(self, from: u64) -> u64 {
+        process::giving_back(|| cache().truncate(self.id, from))
+    }
+
+    /// Drops pages of a range that nobody uses, and waits for nobody.
+    pub fn invalidate(self, range: Range<u64>, which: Invalidate) -> Invalidated {
+        process::giving_back(|| cache().invalidate(self.id, range, which))
+    }
+
+    /// Drops the page at an index, whatever it holds; returns whether there was one. Waits for its
+    /// latch and for writeback.
+    pub fn discard(self, index: u64) -> bool {
+        process::giving_back(|| cache().discard(self.id, index))
+    }
+}
+
+/// Most pages of one look-up by tag.
+const TOGETHER: usize = 64;
+
+fn collect(out: &mut [Option<RawPage>], look: impl FnOnce(&mut [PageNo]) -> usize) -> usize {
+    let mut found = [PageNo(0); TOGETHER];
+    let count = look(&mut found[..out.len().min(TOGETHER)]);
+    for (place, page) in out.iter_mut().zip(&found[..count]) {
+        *place = Some(RawPage(*page));
+    }
+    count
+}
+
+impl From<ReadError> for PageError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Full => Self::Full,
+            ReadError::Failed(errno) => Self::Io(OsError(errno)),
+        }
+    }
+}
+
+/// A page that was found or made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawSlot {
+    /// The page.
+    pub page: RawPage,
+    /// True if it is new.
+    pub is_new: bool,
+}
+
+impl RawSlot {
+    fn of(slot: Slot) -> Self {
+        Self { page: RawPage(slot.page()), is_new: matches!(slot, Slot::New(_)) }
+    }
+}
+
+/// A cached page. It is a number and may be copied; whoever uses one has a pin of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RawPage(pub(crate) PageNo);
+
+impl RawPage {
+    /// The page whose memory begins at `address`; `None` where there is none.
+    #[must_use]
+    pub fn at(address: *const u8) -> Option<Self> {
+        STACK.used_page_cache()?.page_at(address).map(Self)
+    }
+
+    /// The number of the page.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.0.0
+    }
+
+    /// The page with this number.
+    ///
+    /// # Safety
+    /// The caller pins it.
+    #[must_use]
+    pub unsafe fn of_number(number: u32) -> Self {
+        Self(PageNo(number))
+    }
+
+    /// The first of its bytes, which stay there while the page is pinned.
+    #[inline]
+    #[must_use]
+    pub fn address(self) -> NonNull<u8> {
+        cache().address(self.0)
+    }
+
+    /// Number of its bytes.
+    #[inline]
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        cache().bytes(self.0)
+    }
+
+    /// Its index within its mapping.
+    #[must_use]
+    pub fn index(self) -> u64 {
+        cache().key(self.0).1
+    }
+
+    /// Pins, latch and flags.
+    #[inline]
+    #[must_use]
+    pub fn state(self) -> State {
+        cache().state(self.0)
+    }
+
+    /// Returns whether the first use of this page starts the next read-ahead. O(1).
+    #[inline]
+    pub(crate) fn is_marked_for_readahead(self) -> bool {
+        self.state().has(State::READAHEAD)
+    }
+
+    /// Marks the page so.
+    pub(crate) fn mark_for_readahead(self) {
+        cache().mark_for_readahead(self.0);
+    }
+
+    /// Takes the mark off; returns whether this task is the one that has.
+    pub(crate) fn take_readahead_mark(self) -> bool {
+        cache().take_readahead_mark(self.0)
+    }
+
+    /// Its private word, 0 in a new page.
+    #[inline]
+    #[must_use]
+    pub fn private(self) -> u64 {
+        cache().private(self.0)
+    }
+
+    /// Changes its private word. Where the mapping names a cache for such words, it is 0 or the
+    /// address of an object of that cache, which is freed with the page.
+    ///
+    /// # Safety
+    /// The caller pins the page, and owns the object.
+    #[inline]
+    pub unsafe fn set_private(self, word: u64) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { cache().set_private(self.0, word) };
+    }
+
+    /// Adds a pin.
+    ///
+    /// # Safety
+    /// The caller pins the page.
+    #[inline]
+    pub unsafe fn pin_again(self) {
+        cache().pin_again(self.0);
+    }
+
+    /// Gives a pin up; frees the page where that was the last one, and no mapping has it.
+    ///
+    /// # Safety
+    /// The pin is the caller's, who does not use it any more.
+    #[inline]
+    pub unsafe fn unpin(self) {
+        cache().unpin(self.0);
+    }
+
+    /// Takes the latch of the page: for writing if it `is_exclusive`, else for reading. Returns
+    /// whether it has it: always, where it `waits`.
+    ///
+    /// # Safety
+    /// The caller pins the page, and has no latch of it where it waits.
+    #[must_use]
+    pub unsafe fn latch(self, is_exclusive: bool, waits: bool) -> bool {
+        waiting(|cache| {
+            let is_taken = match is_exclusive {
+                true => cache.try_latch_exclusive(self.0),
+                false => cache.try_latch_shared(self.0),
+            };
+            match is_exclusive {
+                _ if is_taken || !waits => return is_taken,
+                true => cache.latch_exclusive(self.0),
+                false => cache.latch_shared(self.0),
+            }
+            true
+        })
+    }
+
+    /// Gives the latch up.
+    ///
+    /// # Safety
+    /// The caller has it so.
+    pub unsafe fn unlatch(self, is_exclusive: bool) {
+        waiting(|cache| match is_exclusive {
+            true => cache.unlatch_exclusive(self.0),
+            false => cache.unlatch_shared(self.0),
+        });
+    }
+
+    /// Ends the fill of a new page: it is up to date. The caller keeps its pin.
+    ///
+    /// # Safety
+    /// The caller has made the page, and its bytes are initialised.
+    pub unsafe fn fill_done(self) {
+        inside(|cache| cache.fill_done(self.0));
+    }
+
+    /// Ends the fill of a new page that failed with `errno`: it leaves its mapping, those who wait
+    /// for it get the error, and the caller's pin ends.
+    ///
+    /// # Safety
+    /// The caller has made the page, and uses it no more.
+    pub unsafe fn fill_failed(self, errno: i32) {
+        process::giving_back(|| cache().fill_failed(self.0, errno));
+    }
+
+    /// Ends the holding of the page; with `discard` it leaves the mapping as well.
+    ///
+    /// # Safety
+    /// The caller holds the page, and uses it no more.
+    #[inline]
+    pub unsafe fn unhold(self, discard: bool) {
+        if discard {
+            return self.discard_held();
+        }
+        if cache().unhold_last(self.0) {
+            self.release();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn discard_held(self) {
+        process::giving_back(|| cache().unhold(self.0, true));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn release(self) {
+        process::giving_back(|| cache().release_last(self.0));
+    }
+
+    /// Gives the page another index, and discards the page that was there.
+    ///
+    /// # Errors
+    /// Where it keeps its index.
+    ///
+    /// # Safety
+    /// The caller pins the page.
+    pub unsafe fn rekey(self, new: u64) -> Result<(), RekeyError> {
+        inside(|cache| cache.rekey(self.0, new))
+    }
+}

@@ -1,0 +1,244 @@
+//! Writing dirty pages to their backing, in the order of their indexes, neighbours together.
+//!
+//! A page is latched for reading while it is written, so that its bytes are those of one moment,
+//! and readers go on. A writeback that has latched pages already never waits for another latch: it
+//! writes them first. So it never waits for a task that waits for it.
+//!
+//! A page that is made dirty again while it is written stays dirty. So does one that the backing
+//! refuses; the refusal is recorded for the next flush.
+
+use crate::backing::{Backing, OsError, PageError};
+use crate::mapping_core::MappingCore;
+use crate::raw_mapping::{RawPage, inside, waiting};
+use core::ops::Range;
+use quarry_core::lru::State;
+use quarry_core::page_cache::ErrorCursor;
+
+/// Most pages of one write: 256 KiB of small pages.
+const RUN: usize = 64;
+
+/// On whose behalf pages are written (`enum writeback_sync_modes`, Linux 6.6).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Nobody waits: pages in use are left out (`WB_SYNC_NONE`).
+    Background,
+    /// A caller waits for all pages (`WB_SYNC_ALL`).
+    Flush,
+}
+
+/// What a writeback did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Written {
+    /// Pages that are written.
+    pub(crate) pages: usize,
+    /// Pages that the backing does not allow to be written yet.
+    pub(crate) withheld: usize,
+}
+
+/// Neighbouring pages that are being written: pinned, latched for reading, and marked.
+struct Run<'a> {
+    core: &'a MappingCore,
+    first: u64,
+    pages: [Option<RawPage>; RUN],
+    count: usize,
+    /// Pages that are on the backing, and not the run's any more.
+    done: usize,
+}
+
+impl<'a> Run<'a> {
+    fn new(core: &'a MappingCore) -> Self {
+        Self { core, first: 0, pages: [None; RUN], count: 0, done: 0 }
+    }
+
+    /// Adds a page that follows the others, or is the first one.
+    fn push(&mut self, index: u64, page: RawPage) {
+        if self.count == 0 {
+            self.first = index;
+        }
+        self.pages[self.count] = Some(page);
+        self.count += 1;
+    }
+
+    fn takes(&self, index: u64) -> bool {
+        self.count == 0 || self.count < RUN && self.first + self.count as u64 == index
+    }
+
+    /// Writes all pages, and lets go of them. Returns how many are on the backing.
+    fn write<B: Backing>(mut self, backing: &B) -> usize {
+        let bytes = self.core.page_bytes;
+        // Bytes of the page at `done` that are written.
+        let mut within = 0;
+        while self.done < self.count {
+            let mut pieces = [&[] as &[u8]; RUN];
+            for (piece, page) in pieces.iter_mut().zip(self.pages[self.done..].iter().flatten()) {
+                // SAFETY: the page is pinned and latched for reading until it leaves the run.
+                *piece = unsafe { core::slice::from_raw_parts(page.address().as_ptr(), bytes) };
+            }
+            let lacking = self.count - self.done;
+            pieces[0] = &pieces[0][within..];
+            let offset = (self.first + self.done as u64) * bytes as u64 + within as u64;
+            match backing.write_pages(offset, &pieces[..lacking]) {
+                Ok(0) => {
+                    self.core.note_error(libc::EIO);
+                    return self.done;
+                }
+                Ok(moved) => within += moved.min(lacking * bytes - within),
+                Err(OsError(errno)) => {
+                    self.core.note_error(errno);
+                    return self.done;
+                }
+            }
+            while within >= bytes {
+                within -= bytes;
+                self.end_next(false);
+            }
+        }
+        self.core.end_quiet();
+        self.done
+    }
+
+    fn end_next(&mut self, failed: bool) {
+        if let Some(page) = self.pages[self.done].take() {
+            inside(|cache| cache.end_writeback(page.0, failed));
+            let_go(page);
+        }
+        self.done += 1;
+    }
+}
+
+impl Drop for Run<'_> {
+    /// Whatever has not been written, because the backing has refused or has unwound, stays dirty.
+    fn drop(&mut self) {
+        while self.done < self.count {
+            self.end_next(true);
+        }
+    }
+}
+
+/// Gives up latch and pin of a page.
+fn let_go(page: RawPage) {
+    waiting(|cache| cache.unlatch_shared(page.0));
+    // SAFETY: the pin came with the page from the look-up of dirty pages.
+    unsafe { page.unpin() };
+}
+
+/// Writes dirty pages of a range, at most `most`.
+pub(crate) fn write_range<'a, B: Backing>(
+    core: &'a MappingCore,
+    backing: &B,
+    range: Range<u64>,
+    most: usize,
+    mode: Mode,
+) -> Written {
+    let mut written = Written::default();
+    let mut run = Run::new(core);
+    let mut from = range.start;
+    while written.pages + run.count < most {
+        let mut found = [None; RUN];
+        let count = core.raw.dirty_pages(from, &mut found);
+        for page in found[..count].iter_mut().filter_map(Option::take) {
+            let index = page.index();
+            from = index + 1;
+            let is_wanted = range.contains(&index) && written.pages + run.count < most;
+            if !is_wanted {
+                // SAFETY: the pin came with the page.
+                unsafe { page.unpin() };
+                continue;
+            }
+            let mut write_run = |run: &mut Run<'a>| {
+                written.pages += core::mem::replace(run, Run::new(core)).write(backing);
+            };
+            if !waiting(|cache| cache.try_latch_shared(page.0)) {
+                if mode == Mode::Background {
+                    // SAFETY: as above.
+                    unsafe { page.unpin() };
+                    continue;
+                }
+                write_run(&mut run);
+                waiting(|cache| cache.latch_shared(page.0));
+            }
+            if mode == Mode::Flush && page.state().has(State::WRITEBACK) {
+                write_run(&mut run);
+                waiting(|cache| cache.wait_writeback(page.0));
+            }
+            match begin(backing, page, mode) {
+                Begun::Yes => {
+                    // From here on the page keeps its index.
+                    let index = page.index();
+                    if !run.takes(index) {
+                        write_run(&mut run);
+                    }
+                    run.push(index, page);
+                }
+                Begun::Withheld => {
+                    written.withheld += 1;
+                    let_go(page);
+                }
+                Begun::No => let_go(page),
+            }
+        }
+        if count < found.len() || from >= range.end {
+            break;
+        }
+    }
+    written.pages += run.write(backing);
+    written
+}
+
+enum Begun {
+    Yes,
+    No,
+    Withheld,
+}
+
+/// Marks a page, which the caller has latched, as being written, if it may be and is dirty still.
+fn begin<B: Backing>(backing: &B, page: RawPage, mode: Mode) -> Begun {
+    if !backing.may_write(page.private(), mode == Mode::Flush) {
+        return Begun::Withheld;
+    }
+    if inside(|cache| cache.begin_writeback(page.0)) { Begun::Yes } else { Begun::No }
+}
+
+/// Waits until no page of a range is being written.
+pub(crate) fn wait_writeback(core: &MappingCore, range: Range<u64>) {
+    let mut from = range.start;
+    loop {
+        let mut found = [None; RUN];
+        let count = core.raw.pages_in_writeback(from, &mut found);
+        for page in found[..count].iter_mut().filter_map(Option::take) {
+            let index = page.index();
+            from = index + 1;
+            if range.contains(&index) {
+                waiting(|cache| cache.wait_writeback(page.0));
+            }
+            // SAFETY: the pin came with the page.
+            unsafe { page.unpin() };
+        }
+        if count < found.len() || from >= range.end {
+            return;
+        }
+    }
+}
+
+/// Writes all dirty pages of a range and waits for those that others write.
+///
+/// # Errors
+/// [`PageError::Withheld`], or an error of the backing since the cursor, or where there is none
+/// since the last flush of the mapping.
+pub(crate) fn flush<B: Backing>(
+    core: &MappingCore,
+    backing: &B,
+    range: Range<u64>,
+    cursor: Option<&mut ErrorCursor>,
+) -> Result<(), PageError> {
+    core.check_process()?;
+    // Those that others write may fail, or have been changed since these began.
+    wait_writeback(core, range.clone());
+    let written = write_range(core, backing, range.clone(), usize::MAX, Mode::Flush);
+    wait_writeback(core, range);
+    match core.news(cursor) {
+        Some(errno) => Err(PageError::Io(OsError(errno))),
+        None if written.withheld > 0 => Err(PageError::Withheld { pages: written.withheld }),
+        None => Ok(()),
+    }
+}

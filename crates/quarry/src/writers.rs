@@ -1,0 +1,241 @@
+//! All mappings that write to a backing, for writeback in the background; and how much dirty memory
+//! there may be.
+//!
+//! Equation: a writer is linked from its registration until its removal, and `uses` tasks work with
+//! it now that are not its owner. Its owner removes it once there are none.
+
+use crate::gate;
+use crate::instance::{STACK, is_ready};
+use core::cell::Cell;
+use core::ptr::NonNull;
+use quarry_core::frame::FRAME_BYTES;
+use quarry_sys::errno::KeepErrno;
+use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
+use quarry_sys::overcommit;
+use quarry_sys::primitive::{
+    AtomicU32, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+    futex,
+};
+
+/// Percentage of the memory that may be dirty above which the background writes
+/// (`vm.dirty_background_ratio`, `mm/page-writeback.c`, Linux 6.6).
+pub(crate) const BACKGROUND_RATIO: u32 = 10;
+/// Percentage above which those who make pages dirty write themselves (`vm.dirty_ratio`, there).
+pub(crate) const HARD_RATIO: u32 = 20;
+/// Pages that the background writes of a mapping before it looks at the next one
+/// (`MIN_WRITEBACK_PAGES`, 4 MiB, `fs/fs-writeback.c`, Linux 6.6).
+pub(crate) const TURN_PAGES: usize = 1024;
+
+/// What a writer can do.
+pub(crate) struct WriterCalls {
+    /// Writes up to a number of dirty pages; returns how many.
+    pub(crate) write: unsafe fn(NonNull<Writer>, most: usize) -> usize,
+    /// Visits the locks of the mapping.
+    pub(crate) visit_locks: unsafe fn(NonNull<Writer>, &mut Visit<'_>),
+}
+
+/// A mapping that writes, as part of it.
+pub(crate) struct Writer {
+    calls: &'static WriterCalls,
+    uses: AtomicU32,
+    next: Cell<Option<NonNull<Writer>>>,
+    previous: Cell<Option<NonNull<Writer>>>,
+}
+
+// SAFETY: the links are read and written under the lock of the list only.
+unsafe impl Sync for Writer {}
+// SAFETY: as above; a writer belongs to no thread.
+unsafe impl Send for Writer {}
+
+impl Writer {
+    /// A writer that is not linked.
+    pub(crate) const fn new(calls: &'static WriterCalls) -> Self {
+        let (next, previous) = (Cell::new(None), Cell::new(None));
+        Self { calls, uses: AtomicU32::new(0), next, previous }
+    }
+}
+
+/// The list of all writers.
+struct Writers {
+    first: Option<NonNull<Writer>>,
+}
+
+// SAFETY: writers may be used from any thread, see there.
+unsafe impl Send for Writers {}
+
+static WRITERS: CountedLock<Writers> = CountedLock::new(Writers { first: None });
+
+/// Shares of the memory that may be dirty, in per cent: above the first one the background writes,
+/// above the second one those who make pages dirty write themselves.
+static BACKGROUND: AtomicU32 = AtomicU32::new(BACKGROUND_RATIO);
+static HARD: AtomicU32 = AtomicU32::new(HARD_RATIO);
+
+/// Pages of memory of the machine; 0 until somebody asks.
+static MACHINE: AtomicUsize = AtomicUsize::new(0);
+
+/// Visits the lock of the list, and those of all mappings.
+pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
+    visit("writers", &WRITERS);
+    each(|writer| {
+        // SAFETY: the writer is linked, so it is alive.
+        unsafe { (writer.as_ref().calls.visit_locks)(writer, visit) };
+    });
+}
+
+/// Calls `look` for each writer, with the list locked.
+fn each(mut look: impl FnMut(NonNull<Writer>)) {
+    let writers = WRITERS.lock();
+    let mut next = writers.first;
+    while let Some(writer) = next {
+        look(writer);
+        // SAFETY: linked writers are alive, and the lock is held.
+        next = unsafe { writer.as_ref() }.next.get();
+    }
+}
+
+/// Links a writer.
+///
+/// # Safety
+/// It stays where it is until it is removed.
+pub(crate) unsafe fn add(writer: NonNull<Writer>) {
+    let _inside = gate::enter();
+    let mut writers = WRITERS.lock();
+    // SAFETY: all linked writers are where they were when they were added, and the lock is held.
+    unsafe {
+        writer.as_ref().next.set(writers.first);
+        if let Some(next) = writers.first {
+            next.as_ref().previous.set(Some(writer));
+        }
+    }
+    writers.first = Some(writer);
+}
+
+/// Unlinks a writer, and waits until nobody uses it.
+///
+/// # Safety
+/// It was added, and has not been removed.
+pub(crate) unsafe fn remove(writer: NonNull<Writer>) {
+    let _errno = KeepErrno::new();
+    // SAFETY: as for `add`; the owner still has it.
+    let writer = unsafe { writer.as_ref() };
+    loop {
+        let uses = {
+            let _inside = gate::enter();
+            let mut writers = WRITERS.lock();
+            let uses = writer.uses.load(Acquire);
+            if uses == 0 {
+                unlink(&mut writers, writer);
+                return;
+            }
+            uses
+        };
+        futex::wait(&writer.uses, uses);
+    }
+}
+
+fn unlink(writers: &mut Writers, writer: &Writer) {
+    let (next, previous) = (writer.next.take(), writer.previous.take());
+    // SAFETY: linked writers are alive, and the lock is held.
+    unsafe {
+        match previous {
+            Some(previous) => previous.as_ref().next.set(next),
+            None => writers.first = next,
+        }
+        if let Some(next) = next {
+            next.as_ref().previous.set(previous);
+        }
+    }
+}
+
+/// In the child of a fork: those who used writers are not there.
+pub(crate) fn forget_uses() {
+    // SAFETY: linked writers are alive.
+    each(|writer| unsafe { writer.as_ref() }.uses.store(0, Relaxed));
+}
+
+/// The writer behind `used`, or the first one, marked as used; the use of `used` ends.
+fn next_used(used: Option<NonNull<Writer>>) -> Option<NonNull<Writer>> {
+    let _inside = gate::enter();
+    let writers = WRITERS.lock();
+    // SAFETY: a used writer is linked, and linked ones are alive.
+    unsafe {
+        let next = used.map_or(writers.first, |used| used.as_ref().next.get());
+        if let Some(next) = next {
+            next.as_ref().uses.fetch_add(1, AcqRel);
+        }
+        if let Some(used) = used {
+            used.as_ref().uses.fetch_sub(1, Release);
+            futex::wake_all(&used.as_ref().uses);
+        }
+        next
+    }
+}
+
+/// Writes dirty pages of all mappings by turns, up to `most` of each, until `is_enough`; returns how
+/// many. Calls backings: the caller holds no lock, and is outside of the gate.
+pub(crate) fn write_some(most: usize, is_enough: impl Fn(usize) -> bool) -> usize {
+    let (mut written, mut used) = (0, None);
+    loop {
+        used = next_used(used);
+        let Some(writer) = used else { return written };
+        if !is_enough(written) {
+            // SAFETY: a used writer is alive.
+            written += unsafe { write(writer, most) };
+        }
+    }
+}
+
+/// Writes up to `most` dirty pages of one mapping; returns how many.
+///
+/// # Safety
+/// The writer is alive.
+pub(crate) unsafe fn write(writer: NonNull<Writer>, most: usize) -> usize {
+    // SAFETY: the caller's promise is passed on.
+    unsafe { (writer.as_ref().calls.write)(writer, most) }
+}
+
+/// Sets the shares of memory that may be dirty, in per cent.
+pub(crate) fn set_ratios(background: u32, hard: u32) {
+    HARD.store(hard.min(100), Relaxed);
+    BACKGROUND.store(background.min(hard), Relaxed);
+}
+
+/// The number of dirty pages of 4 KiB. O(slots).
+fn dirty() -> usize {
+    let cache = if is_ready() { STACK.used_page_cache() } else { None };
+    cache.map_or(0, |cache| cache.events().dirty() as usize)
+}
+
+/// Pages that could hold file data: those of the limit, or of the machine, that the heap does not
+/// use.
+fn dirtyable() -> usize {
+    let budget = STACK.pages().zones().budget();
+    let cached = STACK.used_page_cache().map_or(0, |cache| cache.events().pages() as usize);
+    let of_heap = (budget.used() as usize).saturating_sub(cached);
+    (budget.limit() as usize).min(machine()).saturating_sub(of_heap)
+}
+
+fn machine() -> usize {
+    if MACHINE.load(Relaxed) == 0 {
+        let bytes = overcommit::memory_and_swap().unwrap_or(usize::MAX);
+        MACHINE.store((bytes / FRAME_BYTES).max(1), Relaxed);
+    }
+    MACHINE.load(Relaxed)
+}
+
+/// Returns whether more is dirty than the background leaves. O(slots).
+pub(crate) fn is_due() -> bool {
+    is_beyond(&BACKGROUND)
+}
+
+/// Returns whether more is dirty than may be. O(slots).
+pub(crate) fn is_overdue() -> bool {
+    is_beyond(&HARD)
+}
+
+fn is_beyond(percent: &AtomicU32) -> bool {
+    let dirty = dirty();
+    dirty > 0 && dirty * 100 > dirtyable() * percent.load(Relaxed) as usize
+}

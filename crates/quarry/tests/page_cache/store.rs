@@ -1,0 +1,157 @@
+//! A backing in memory that fails as it is told.
+
+use quarry::{Access, Backing, OsError, ReadOnly, ReadWrite};
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex};
+
+pub(crate) const PAGE: usize = 4096;
+
+/// A call that the store has got: offset, bytes asked, bytes of the pieces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Call {
+    pub(crate) offset: u64,
+    pub(crate) bytes: usize,
+    pub(crate) pieces: usize,
+}
+
+/// The bytes and the plan of a store.
+#[derive(Default)]
+pub(crate) struct Disk {
+    pub(crate) bytes: Mutex<Vec<u8>>,
+    /// Most bytes that one call moves; 0 for all.
+    pub(crate) most: AtomicUsize,
+    /// Errors of pages that are read, by offset.
+    pub(crate) bad_reads: Mutex<BTreeMap<u64, i32>>,
+    /// The errors of the next writes, the last one first.
+    pub(crate) bad_writes: Mutex<Vec<i32>>,
+    /// Marks up to here may be written.
+    pub(crate) log: AtomicU64,
+    pub(crate) reads: Mutex<Vec<Call>>,
+    pub(crate) writes: Mutex<Vec<Call>>,
+    pub(crate) panics: AtomicBool,
+    /// Number of calls that may pass; all where there is none.
+    gate: Mutex<Option<usize>>,
+    opened: Condvar,
+    /// Calls that have come to the gate.
+    pub(crate) arrived: AtomicUsize,
+}
+
+impl Disk {
+    /// A disk on which every page tells its number.
+    pub(crate) fn of_pages(pages: u64) -> Arc<Self> {
+        let disk = Self { log: AtomicU64::new(u64::MAX), ..Self::default() };
+        *disk.bytes.lock().unwrap() = (0..pages).flat_map(page_of).collect();
+        Arc::new(disk)
+    }
+
+    pub(crate) fn page(&self, index: u64) -> Vec<u8> {
+        let start = index as usize * PAGE;
+        self.bytes.lock().unwrap()[start..start + PAGE].to_vec()
+    }
+
+    /// Lets no call pass from now on.
+    pub(crate) fn close(&self) {
+        *self.gate.lock().unwrap() = Some(0);
+    }
+
+    /// Lets all calls pass.
+    pub(crate) fn open(&self) {
+        *self.gate.lock().unwrap() = None;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) {
+        self.arrived.fetch_add(1, SeqCst);
+        let gate = self.gate.lock().unwrap();
+        drop(self.opened.wait_while(gate, |gate| *gate == Some(0)).unwrap());
+        assert!(!self.panics.load(SeqCst), "the backing panics, as it was told");
+    }
+
+    /// The bytes that a call moves that asks for so many.
+    fn moved(&self, bytes: usize) -> usize {
+        match self.most.load(SeqCst) {
+            0 => bytes,
+            most => bytes.min(most),
+        }
+    }
+}
+
+/// The bytes of a page that tells its number.
+pub(crate) fn page_of(index: u64) -> Vec<u8> {
+    (0..PAGE as u64 / 8).flat_map(|word| (index * 1_000_003 + word).to_le_bytes()).collect()
+}
+
+/// A store over a disk.
+pub(crate) struct Store<A>(pub(crate) Arc<Disk>, PhantomData<A>);
+
+/// A store that nobody writes to.
+pub(crate) fn readable(disk: &Arc<Disk>) -> Store<ReadOnly> {
+    Store(Arc::clone(disk), PhantomData)
+}
+
+/// A store that is written to.
+pub(crate) fn writable(disk: &Arc<Disk>) -> Store<ReadWrite> {
+    Store(Arc::clone(disk), PhantomData)
+}
+
+impl<A: Access> Backing for Store<A> {
+    type Access = A;
+
+    fn size(&self) -> u64 {
+        self.0.bytes.lock().unwrap().len() as u64
+    }
+
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, OsError> {
+        self.read_pages(offset, &mut [bytes])
+    }
+
+    fn read_pages(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<usize, OsError> {
+        let disk = &*self.0;
+        let asked = pages.iter().map(|page| page.len()).sum();
+        disk.reads.lock().unwrap().push(Call { offset, bytes: asked, pieces: pages.len() });
+        disk.pass();
+        let (all, mut moved) = (disk.bytes.lock().unwrap(), 0);
+        let most = disk.moved(asked);
+        for page in pages {
+            for byte in page.iter_mut() {
+                let at = offset + moved as u64;
+                let bad = disk.bad_reads.lock().unwrap().get(&(at / PAGE as u64)).copied();
+                match bad {
+                    Some(errno) if moved == 0 => return Err(OsError(errno)),
+                    Some(_) => return Ok(moved),
+                    None => {}
+                }
+                let Some(found) = all.get(at as usize).filter(|_| moved < most) else {
+                    return Ok(moved);
+                };
+                *byte = *found;
+                moved += 1;
+            }
+        }
+        Ok(moved)
+    }
+
+    fn write_pages(&self, offset: u64, pages: &[&[u8]]) -> Result<usize, OsError> {
+        let disk = &*self.0;
+        let asked = pages.iter().map(|page| page.len()).sum();
+        disk.writes.lock().unwrap().push(Call { offset, bytes: asked, pieces: pages.len() });
+        disk.pass();
+        if let Some(errno) = disk.bad_writes.lock().unwrap().pop() {
+            return Err(OsError(errno));
+        }
+        let bytes: Vec<u8> = pages.concat();
+        let moved = disk.moved(asked);
+        let (start, mut all) = (offset as usize, disk.bytes.lock().unwrap());
+        if all.len() < start + moved {
+            all.resize(start + moved, 0);
+        }
+        all[start..start + moved].copy_from_slice(&bytes[..moved]);
+        Ok(moved)
+    }
+
+    fn may_write(&self, mark: u64, _is_flush: bool) -> bool {
+        mark <= self.0.log.load(SeqCst)
+    }
+}

@@ -1,0 +1,243 @@
+//! A connection to a database and its prepared statements, of either build of SQLite.
+
+use crate::api::Api;
+use anyhow::{Result, bail};
+use libsqlite3_sys as ffi;
+use std::ffi::{CStr, CString};
+use std::path::Path;
+use std::ptr::{null, null_mut};
+use std::slice;
+
+/// An error that SQLite returned.
+#[derive(Debug)]
+pub(crate) struct SqlError {
+    /// The extended result code.
+    pub(crate) code: i32,
+    /// What SQLite says of it.
+    pub(crate) message: String,
+}
+
+impl SqlError {
+    /// Returns whether SQLite had no memory.
+    pub(crate) fn is_no_memory(&self) -> bool {
+        // SQLITE_IOERR_NOMEM is what a file's method reports.
+        self.code & 0xff == ffi::SQLITE_NOMEM || self.code == ffi::SQLITE_IOERR_NOMEM
+    }
+}
+
+impl std::fmt::Display for SqlError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "SQLite: {} ({})", self.message, self.code)
+    }
+}
+
+impl std::error::Error for SqlError {}
+
+/// An open database.
+pub(crate) struct Connection {
+    pub(crate) api: &'static Api,
+    pub(crate) handle: *mut ffi::sqlite3,
+}
+
+// SAFETY: SQLite is in its multi-threaded or serialized mode, in which a connection may move to
+// another thread; nothing here shares one.
+unsafe impl Send for Connection {}
+
+impl Connection {
+    /// Opens a database, which is made where it is absent and `flags` say so.
+    pub(crate) fn open(api: &'static Api, path: &Path, flags: i32) -> Result<Self, SqlError> {
+        let name = CString::new(path.to_string_lossy().as_bytes()).expect("a path has no NUL");
+        let mut handle = null_mut();
+        // SAFETY: the name ends with a NUL, and the handle is a place for one.
+        let code = unsafe {
+            (api.open_v2)(name.as_ptr(), &mut handle, flags | ffi::SQLITE_OPEN_NOMUTEX, null())
+        };
+        // A connection that failed has a handle too, which says why, unless there was no memory.
+        let connection = Self { api, handle };
+        if code == ffi::SQLITE_OK { Ok(connection) } else { Err(connection.error(code)) }
+    }
+
+    /// Opens a database that is there, for reading and writing.
+    pub(crate) fn existing(api: &'static Api, path: &Path) -> Result<Self, SqlError> {
+        Self::open(api, path, ffi::SQLITE_OPEN_READWRITE)
+    }
+
+    /// Opens a database for reading and writing, and makes it where it is absent.
+    pub(crate) fn create(api: &'static Api, path: &Path) -> Result<Self, SqlError> {
+        Self::open(api, path, ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_CREATE)
+    }
+
+    /// Runs statements without looking at their rows.
+    pub(crate) fn run(&self, sql: &str) -> Result<(), SqlError> {
+        let sql = CString::new(sql).expect("SQL has no NUL");
+        // SAFETY: the connection is open, and the text ends with a NUL.
+        let code =
+            unsafe { (self.api.exec)(self.handle, sql.as_ptr(), None, null_mut(), null_mut()) };
+        if code == ffi::SQLITE_OK { Ok(()) } else { Err(self.error(code)) }
+    }
+
+    /// Prepares the first statement of `sql`.
+    pub(crate) fn prepare(&self, sql: &str) -> Result<Statement<'_>, SqlError> {
+        Ok(self.prepare_first(sql)?.0)
+    }
+
+    /// Prepares the first statement of `sql`; returns what follows it.
+    pub(crate) fn prepare_first<'s>(
+        &self,
+        sql: &'s str,
+    ) -> Result<(Statement<'_>, &'s str), SqlError> {
+        let (mut handle, mut tail) = (null_mut(), null());
+        let length = i32::try_from(sql.len()).expect("a script is shorter than 2 GiB");
+        // SAFETY: the connection is open, and the text has so many bytes.
+        let code = unsafe {
+            (self.api.prepare_v2)(self.handle, sql.as_ptr().cast(), length, &mut handle, &mut tail)
+        };
+        if code != ffi::SQLITE_OK {
+            return Err(self.error(code));
+        }
+        let done = tail.addr() - sql.as_ptr().addr();
+        Ok((Statement { connection: self, handle }, &sql[done..]))
+    }
+
+    /// Returns the one integer that `sql` asks for.
+    pub(crate) fn integer(&self, sql: &str) -> Result<i64, SqlError> {
+        let mut statement = self.prepare(sql)?;
+        let value = if statement.step()? { statement.integer(0) } else { 0 };
+        Ok(value)
+    }
+
+    /// Returns the one text that `sql` asks for.
+    pub(crate) fn text(&self, sql: &str) -> Result<String, SqlError> {
+        let mut statement = self.prepare(sql)?;
+        Ok(if statement.step()? { statement.text(0) } else { String::new() })
+    }
+
+    /// Fails where the database is not sound.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.text("PRAGMA integrity_check")?.as_str() {
+            "ok" => Ok(()),
+            fault => bail!("integrity_check: {fault}"),
+        }
+    }
+
+    fn error(&self, code: i32) -> SqlError {
+        if self.handle.is_null() {
+            return SqlError { code, message: "no connection".to_owned() };
+        }
+        // SAFETY: the connection is open, and its message is a text until the next call.
+        let (code, message) = unsafe {
+            let extended = (self.api.extended_errcode)(self.handle);
+            (extended, CStr::from_ptr((self.api.errmsg)(self.handle)))
+        };
+        SqlError { code, message: message.to_string_lossy().into_owned() }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // SAFETY: statements borrow the connection, so none is left.
+        unsafe { (self.api.close)(self.handle) };
+    }
+}
+
+/// A prepared statement.
+pub(crate) struct Statement<'c> {
+    connection: &'c Connection,
+    handle: *mut ffi::sqlite3_stmt,
+}
+
+impl Statement<'_> {
+    /// Returns whether the text held no statement, but only space or a comment.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.handle.is_null()
+    }
+
+    /// Gives parameter `index`, counted from 1, a number.
+    pub(crate) fn bind(&self, index: i32, value: i64) {
+        // SAFETY: the statement is prepared.
+        unsafe { (self.connection.api.bind_int64)(self.handle, index, value) };
+    }
+
+    /// Gives parameter `index`, counted from 1, bytes, which SQLite copies.
+    pub(crate) fn bind_blob(&self, index: i32, bytes: &[u8]) {
+        let length = i32::try_from(bytes.len()).expect("a blob is shorter than 2 GiB");
+        let copied = ffi::SQLITE_TRANSIENT();
+        // SAFETY: the statement is prepared, and the bytes are copied before the call returns.
+        unsafe {
+            (self.connection.api.bind_blob)(
+                self.handle,
+                index,
+                bytes.as_ptr().cast(),
+                length,
+                copied,
+            )
+        };
+    }
+
+    /// Goes to the next row; false after the last one.
+    pub(crate) fn step(&mut self) -> Result<bool, SqlError> {
+        // SAFETY: the statement is prepared.
+        match unsafe { (self.connection.api.step)(self.handle) } {
+            ffi::SQLITE_ROW => Ok(true),
+            ffi::SQLITE_DONE => Ok(false),
+            code => Err(self.connection.error(code)),
+        }
+    }
+
+    /// Makes the statement ready to run again.
+    pub(crate) fn reset(&mut self) {
+        // SAFETY: the statement is prepared.
+        unsafe { (self.connection.api.reset)(self.handle) };
+    }
+
+    /// Number of columns.
+    pub(crate) fn columns(&self) -> i32 {
+        // SAFETY: the statement is prepared.
+        unsafe { (self.connection.api.column_count)(self.handle) }
+    }
+
+    /// The type of a column of the row: `SQLITE_INTEGER` and so on.
+    pub(crate) fn kind(&self, column: i32) -> i32 {
+        // SAFETY: the statement stands on a row.
+        unsafe { (self.connection.api.column_type)(self.handle, column) }
+    }
+
+    /// A column of the row as a number.
+    pub(crate) fn integer(&self, column: i32) -> i64 {
+        // SAFETY: the statement stands on a row.
+        unsafe { (self.connection.api.column_int64)(self.handle, column) }
+    }
+
+    /// A column of the row as bytes.
+    pub(crate) fn blob(&self, column: i32) -> &[u8] {
+        // SAFETY: the statement stands on a row; the bytes stay until the next step, which borrows
+        // the statement exclusively.
+        unsafe {
+            let bytes = (self.connection.api.column_blob)(self.handle, column).cast::<u8>();
+            let length = (self.connection.api.column_bytes)(self.handle, column);
+            if bytes.is_null() {
+                return &[];
+            }
+            slice::from_raw_parts(bytes, usize::try_from(length).expect("a length"))
+        }
+    }
+
+    /// A column of the row as text.
+    pub(crate) fn text(&self, column: i32) -> String {
+        // SAFETY: as in `blob`.
+        unsafe {
+            let text = (self.connection.api.column_text)(self.handle, column);
+            if text.is_null() {
+                return String::new();
+            }
+            CStr::from_ptr(text.cast()).to_string_lossy().into_owned()
+        }
+    }
+}
+
+impl Drop for Statement<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the statement is prepared, and nobody else has it.
+        unsafe { (self.connection.api.finalize)(self.handle) };
+    }
+}

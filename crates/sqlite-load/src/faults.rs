@@ -1,0 +1,266 @@
+//! Out of memory at every allocation of a workload, once and from then on, as SQLite's own tests
+//! have it: the workload fails in a defined way, the database stays sound, and nothing leaks.
+
+use crate::api::Api;
+use crate::connection::{Connection, SqlError};
+use crate::script::answer;
+use crate::variant::{Variant, page_cache_methods};
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, ValueEnum};
+use libsqlite3_sys as ffi;
+use serde::Serialize;
+use std::ffi::{c_int, c_uint, c_void};
+use std::fs;
+use std::path::PathBuf;
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+/// Which requests fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// One.
+    Transient,
+    /// That one and all after it.
+    Persistent,
+}
+
+/// The load.
+#[derive(Args)]
+pub(crate) struct Faults {
+    /// Who caches pages.
+    #[arg(value_enum)]
+    variant: Variant,
+    /// Which requests fail.
+    #[arg(value_enum)]
+    kind: Kind,
+    /// An empty folder.
+    folder: PathBuf,
+    /// SQL that makes a database.
+    before: PathBuf,
+    /// SQL of which every request fails.
+    work: PathBuf,
+    /// Every so many requests are failed; all by default.
+    #[arg(long, default_value = "1")]
+    step: u64,
+    /// The first request that is failed.
+    #[arg(long, default_value = "1")]
+    first: u64,
+}
+
+/// The figures of a run.
+#[derive(Serialize)]
+pub(crate) struct Figures {
+    /// Requests that were failed, one after the other.
+    failed: u64,
+    /// How often the workload ended with SQLITE_NOMEM; else SQLite could do without.
+    reported: u64,
+    /// How often the database was sound afterwards: always.
+    sound: u64,
+    /// Bytes that SQLite has allocated at the end, and pages that are cached: none.
+    bytes_left: i64,
+    pages_left: u64,
+}
+
+/// Requests until the one that fails; 0 or less has been reached; `i64::MAX` where none fails.
+static COUNTDOWN: AtomicI64 = AtomicI64::new(i64::MAX);
+static IS_PERSISTENT: AtomicI64 = AtomicI64::new(0);
+
+/// The methods below.
+struct Below {
+    heap: ffi::sqlite3_mem_methods,
+    pages: ffi::sqlite3_pcache_methods2,
+}
+
+// SAFETY: methods may be called on any thread.
+unsafe impl Send for Below {}
+// SAFETY: as above.
+unsafe impl Sync for Below {}
+
+static BELOW: OnceLock<Below> = OnceLock::new();
+
+fn below() -> &'static Below {
+    BELOW.get().expect("the faults are installed")
+}
+
+/// Returns whether the request that asks fails.
+fn fails() -> bool {
+    if COUNTDOWN.load(Relaxed) == i64::MAX {
+        return false;
+    }
+    let left = COUNTDOWN.fetch_sub(1, Relaxed);
+    left == 1 || (left < 1 && IS_PERSISTENT.load(Relaxed) != 0)
+}
+
+fn arm(request: u64, kind: Kind) {
+    IS_PERSISTENT.store((kind == Kind::Persistent).into(), Relaxed);
+    COUNTDOWN.store(i64::try_from(request).expect("fewer requests"), Relaxed);
+}
+
+/// Ends the faults; returns whether one was met.
+fn disarm() -> bool {
+    COUNTDOWN.swap(i64::MAX, Relaxed) < 1
+}
+
+fn install(api: &Api) -> Result<()> {
+    let mut heap = ffi::sqlite3_mem_methods {
+        xMalloc: None,
+        xFree: None,
+        xRealloc: None,
+        xSize: None,
+        xRoundup: None,
+        xInit: None,
+        xShutdown: None,
+        pAppData: null_mut(),
+    };
+    // SAFETY: the option takes a place for the methods.
+    let code = unsafe { (api.config)(ffi::SQLITE_CONFIG_GETMALLOC, &raw mut heap) };
+    ensure!(code == ffi::SQLITE_OK, "SQLITE_CONFIG_GETMALLOC: {code}");
+    let pages = page_cache_methods(api)?.0;
+    let failing_heap =
+        ffi::sqlite3_mem_methods { xMalloc: Some(malloc), xRealloc: Some(realloc), ..heap };
+    let failing_pages =
+        ffi::sqlite3_pcache_methods2 { xCreate: Some(create), xFetch: Some(fetch), ..pages };
+    ensure!(BELOW.set(Below { heap, pages }).is_ok(), "the faults are installed once");
+    // SAFETY: the options take methods, which SQLite copies; nothing of SQLite is in use.
+    let codes = unsafe {
+        [
+            (api.config)(ffi::SQLITE_CONFIG_MALLOC, &raw const failing_heap),
+            (api.config)(ffi::SQLITE_CONFIG_PCACHE2, &raw const failing_pages),
+        ]
+    };
+    ensure!(codes == [ffi::SQLITE_OK; 2], "sqlite3_config: {codes:?}");
+    Ok(())
+}
+
+unsafe extern "C" fn malloc(bytes: c_int) -> *mut c_void {
+    if fails() {
+        return null_mut();
+    }
+    // SAFETY: SQLite's arguments are passed on.
+    unsafe { (below().heap.xMalloc.expect("a heap has this method"))(bytes) }
+}
+
+unsafe extern "C" fn realloc(pointer: *mut c_void, bytes: c_int) -> *mut c_void {
+    if fails() {
+        return null_mut();
+    }
+    // SAFETY: SQLite's arguments are passed on.
+    unsafe { (below().heap.xRealloc.expect("a heap has this method"))(pointer, bytes) }
+}
+
+unsafe extern "C" fn create(
+    page: c_int,
+    extra: c_int,
+    purgeable: c_int,
+) -> *mut ffi::sqlite3_pcache {
+    if fails() {
+        return null_mut();
+    }
+    // SAFETY: SQLite's arguments are passed on.
+    unsafe { (below().pages.xCreate.expect("a cache has this method"))(page, extra, purgeable) }
+}
+
+unsafe extern "C" fn fetch(
+    cache: *mut ffi::sqlite3_pcache,
+    key: c_uint,
+    create: c_int,
+) -> *mut ffi::sqlite3_pcache_page {
+    let fetch = below().pages.xFetch.expect("a cache has this method");
+    // SAFETY: SQLite's arguments are passed on, first without making a page: a page that is cached
+    // never fails.
+    unsafe {
+        let page = fetch(cache, key, 0);
+        if !page.is_null() || create == 0 || fails() {
+            return page;
+        }
+        fetch(cache, key, create)
+    }
+}
+
+impl Faults {
+    /// Runs it.
+    pub(crate) fn run(self) -> Result<Figures> {
+        self.variant.set_up(64 << 20)?;
+        let api = self.variant.api();
+        // SQLite counts what it has allocated, so that a leak shows.
+        crate::variant::configured(api, ffi::SQLITE_CONFIG_MEMSTATUS, &[1])?;
+        install(api)?;
+        let read =
+            |file: &PathBuf| fs::read_to_string(file).with_context(|| file.display().to_string());
+        let (before, work) = (read(&self.before)?, read(&self.work)?);
+        let database = self.folder.join("faults.db");
+        let pristine = self.folder.join("pristine.db");
+        let _ = fs::remove_file(&pristine);
+        Connection::create(api, &pristine)?.run(&before)?;
+        let mut expected = Vec::new();
+        self.fresh(&pristine, &database)?;
+        answer(&Connection::existing(api, &database)?, &work, &mut expected)?;
+        // SAFETY: the function only reads a number.
+        let resting = || unsafe { (api.memory_used)() };
+        let at_rest = resting();
+        let mut figures =
+            Figures { failed: 0, reported: 0, sound: 0, bytes_left: 0, pages_left: 0 };
+        for request in (self.first..).step_by(usize::try_from(self.step)?) {
+            self.fresh(&pristine, &database)?;
+            arm(request, self.kind);
+            let result = work_on(api, &database, &work);
+            let is_met = disarm();
+            if let Err(error) = &result {
+                ensure!(error.is_no_memory(), "request {request}: {error}");
+                figures.reported += 1;
+            }
+            let bytes = resting();
+            ensure!(bytes == at_rest, "request {request}: {bytes} bytes left of {at_rest}");
+            ensure!(is_met || result.is_ok(), "request {request}: failed without a fault");
+            self.check(api, &database, request)?;
+            figures.sound += 1;
+            if !is_met {
+                break;
+            }
+            figures.failed += 1;
+        }
+        let mut again = Vec::new();
+        self.fresh(&pristine, &database)?;
+        answer(&Connection::existing(api, &database)?, &work, &mut again)?;
+        if again != expected {
+            bail!("the workload answers otherwise after the faults");
+        }
+        // SAFETY: no connection is open.
+        unsafe { (api.shutdown)() };
+        figures.bytes_left = resting();
+        figures.pages_left = quarry_sqlite::open_caches();
+        ensure!(figures.pages_left == 0, "{} pages are left", figures.pages_left);
+        Ok(figures)
+    }
+
+    /// Puts a copy of a database into the place of another one.
+    fn fresh(&self, pristine: &PathBuf, database: &PathBuf) -> Result<()> {
+        for suffix in ["-journal", "-wal", "-shm"] {
+            let mut name = database.clone().into_os_string();
+            name.push(suffix);
+            let _ = fs::remove_file(name);
+        }
+        fs::copy(pristine, database)?;
+        Ok(())
+    }
+
+    fn check(&self, api: &'static Api, database: &PathBuf, request: u64) -> Result<()> {
+        let connection = Connection::existing(api, database)?;
+        connection.check().with_context(|| format!("after request {request} failed"))
+    }
+}
+
+/// Runs statements until the first error.
+fn work_on(api: &'static Api, database: &PathBuf, work: &str) -> Result<(), SqlError> {
+    let connection = Connection::existing(api, database)?;
+    let mut rest = work;
+    while !rest.trim().is_empty() {
+        let (mut statement, after) = connection.prepare_first(rest)?;
+        rest = after;
+        if !statement.is_empty() {
+            while statement.step()? {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,263 @@
+//! Look-ups by key over many databases, of which some are hot: the experiments `sqlite-budget` and
+//! `sqlite-hot`.
+
+use crate::connection::Connection;
+use crate::databases::{LOOKUP, VALUE_BYTES, file_of, mixed, value};
+use crate::device;
+use crate::histogram::Histogram;
+use crate::memory::resident;
+use crate::variant::Variant;
+use crate::zipf::{Random, Zipf, orders};
+use anyhow::{Result, anyhow, ensure};
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The load.
+#[derive(Args)]
+pub(crate) struct Lookups {
+    /// Who caches pages.
+    #[arg(value_enum)]
+    variant: Variant,
+    /// Where `create` has put the databases.
+    folder: PathBuf,
+    /// Number of databases.
+    #[arg(long, default_value = "256")]
+    databases: usize,
+    /// Number of threads. Each asks its share of the databases.
+    #[arg(long, default_value = "1")]
+    threads: usize,
+    /// Every thread asks all databases, by connections of its own.
+    #[arg(long)]
+    all: bool,
+    /// Bytes of all page caches together.
+    #[arg(long, default_value = "268435456")]
+    budget: u64,
+    /// Look-ups of each thread.
+    #[arg(long, default_value = "400000")]
+    lookups: u64,
+    /// Look-ups of each thread before, which nothing counts.
+    #[arg(long, default_value = "100000")]
+    warm_up: u64,
+    /// Reads every row once before.
+    #[arg(long)]
+    scan: bool,
+    /// How often the order of the databases' popularity changes.
+    #[arg(long, default_value = "4")]
+    phases: usize,
+    /// The exponent of the Zipf distribution over databases.
+    #[arg(long, default_value = "0.99")]
+    theta: f64,
+    /// What the device takes for a page, in microseconds.
+    #[arg(long, default_value = "50")]
+    latency_us: u64,
+    /// The time of every so many look-ups is taken.
+    #[arg(long, default_value = "1")]
+    time_every: u64,
+    /// Makes runs alike.
+    #[arg(long, default_value = "1")]
+    seed: u64,
+}
+
+/// The figures of a run.
+#[derive(Serialize)]
+pub(crate) struct Figures {
+    lookups: u64,
+    ns: u64,
+    per_second: f64,
+    p50_ns: u64,
+    p99_ns: u64,
+    p999_ns: u64,
+    longest_ns: u64,
+    /// Pages that SQLite read from files meanwhile.
+    page_reads: u64,
+    header_reads: u64,
+    budget: u64,
+    /// Resident bytes before anything was set up, and at most.
+    base_rss: u64,
+    peak_rss: u64,
+    /// What the peak had beyond the base and the budget.
+    overshoot: u64,
+    /// Follows from every byte that was looked up; alike for each variant.
+    checksum: u64,
+    /// Rows whose bytes were those that were stored: all.
+    verified: u64,
+}
+
+/// What a thread has done.
+struct Share {
+    times: Histogram,
+    start: Instant,
+    end: Instant,
+    checksum: u64,
+    verified: u64,
+}
+
+/// A connection with its statement's number of rows.
+struct Opened {
+    connection: Connection,
+    rows: i64,
+}
+
+impl Lookups {
+    /// Runs it.
+    pub(crate) fn run(self) -> Result<Figures> {
+        ensure!(self.databases >= 1 && self.threads >= 1 && self.phases >= 1, "at least one");
+        ensure!(self.all || self.databases >= self.threads, "a thread without a database");
+        let base_rss = resident().now;
+        self.variant.set_up(self.budget)?;
+        device::install(self.variant.api());
+        let barrier = Barrier::new(self.threads + 1);
+        let (shares, before) = thread::scope(|scope| {
+            let threads: Vec<_> = (0..self.threads)
+                .map(|thread| {
+                    let (this, barrier) = (&self, &barrier);
+                    scope.spawn(move || this.share(thread, barrier))
+                })
+                .collect();
+            barrier.wait();
+            let before = (device::page_reads(), device::header_reads());
+            barrier.wait();
+            let shares = threads.into_iter().map(|it| it.join().expect("no thread panics"));
+            (shares.collect::<Result<Vec<Share>>>(), before)
+        });
+        let shares = shares?;
+        Ok(self.figures(&shares, before, base_rss))
+    }
+
+    fn figures(&self, shares: &[Share], before: (u64, u64), base_rss: u64) -> Figures {
+        let mut times = Histogram::new();
+        shares.iter().for_each(|share| times.merge(&share.times));
+        let start = shares.iter().map(|share| share.start).min().expect("a thread");
+        let end = shares.iter().map(|share| share.end).max().expect("a thread");
+        let ns = (end - start).as_nanos() as u64;
+        let lookups = self.lookups * self.threads as u64;
+        let memory = resident();
+        Figures {
+            lookups,
+            ns,
+            per_second: lookups as f64 * 1e9 / ns as f64,
+            p50_ns: times.quantile(0.5),
+            p99_ns: times.quantile(0.99),
+            p999_ns: times.quantile(0.999),
+            longest_ns: times.most(),
+            page_reads: device::page_reads() - before.0,
+            header_reads: device::header_reads() - before.1,
+            budget: self.budget,
+            base_rss,
+            peak_rss: memory.peak,
+            overshoot: memory.peak.saturating_sub(base_rss + self.budget),
+            checksum: shares.iter().fold(0, |sum, share| sum ^ share.checksum),
+            verified: shares.iter().map(|share| share.verified).sum(),
+        }
+    }
+
+    /// The databases of a thread.
+    fn databases_of(&self, thread: usize) -> Vec<usize> {
+        (0..self.databases).filter(|it| self.all || it % self.threads == thread).collect()
+    }
+
+    fn open(&self, database: usize) -> Result<Opened> {
+        let file = file_of(&self.folder, database);
+        let connection = Connection::existing(self.variant.api(), &file)
+            .map_err(|error| anyhow!("{}: {error}; `create` makes it", file.display()))?;
+        let each = if self.all { self.threads } else { 1 };
+        let connections = (self.databases * each) as u64;
+        if let Some(pages) = self.variant.cache_size(self.budget, connections) {
+            connection.run(&format!("PRAGMA cache_size = {pages}"))?;
+        }
+        // One read transaction for all look-ups, so that they do not measure locks of files.
+        connection.run("BEGIN")?;
+        let rows = connection.integer("SELECT max(id) FROM rows")?;
+        ensure!(rows > 0, "{}: no rows", file.display());
+        Ok(Opened { connection, rows })
+    }
+
+    /// What one thread does. The barrier is passed twice whatever fails, or others would wait.
+    fn share(&self, thread: usize, barrier: &Barrier) -> Result<Share> {
+        let databases = self.databases_of(thread);
+        let opened: Result<Vec<Opened>> = databases.iter().map(|it| self.open(*it)).collect();
+        let prepared = opened.and_then(|opened| {
+            if self.scan {
+                opened.iter().try_for_each(|it| {
+                    it.connection.integer("SELECT sum(length(value)) FROM rows").map(drop)
+                })?;
+            }
+            Ok(opened)
+        });
+        let mut asker = prepared.as_ref().map(|opened| {
+            let statements: Result<Vec<_>, _> =
+                opened.iter().map(|it| it.connection.prepare(LOOKUP)).collect();
+            statements.map(|statements| Asker::new(self, thread, &databases, opened, statements))
+        });
+        let warm = match &mut asker {
+            Ok(Ok(asker)) => asker.ask(self.warm_up).map(drop),
+            _ => Ok(()),
+        };
+        barrier.wait();
+        device::set_latency(Duration::from_micros(self.latency_us));
+        barrier.wait();
+        warm?;
+        match asker {
+            Ok(Ok(mut asker)) => asker.ask(self.lookups),
+            Ok(Err(error)) => Err(error.into()),
+            Err(error) => Err(anyhow!("{error:#}")),
+        }
+    }
+}
+
+/// Asks the databases of one thread.
+struct Asker<'c> {
+    load: &'c Lookups,
+    databases: &'c [usize],
+    opened: &'c [Opened],
+    statements: Vec<crate::connection::Statement<'c>>,
+    zipf: Zipf,
+    random: Random,
+    thread: u64,
+}
+
+impl<'c> Asker<'c> {
+    fn new(
+        load: &'c Lookups,
+        thread: usize,
+        databases: &'c [usize],
+        opened: &'c [Opened],
+        statements: Vec<crate::connection::Statement<'c>>,
+    ) -> Self {
+        let zipf = Zipf::new(databases.len(), load.theta);
+        let random = Random::new(mixed(load.seed) ^ thread as u64);
+        Self { load, databases, opened, statements, zipf, random, thread: thread as u64 }
+    }
+
+    fn ask(&mut self, lookups: u64) -> Result<Share> {
+        let places: Vec<usize> = (0..self.databases.len()).collect();
+        let orders = orders(&places, self.load.phases, self.load.seed ^ self.thread << 32);
+        let (mut times, mut checksum, mut verified) = (Histogram::new(), 0u64, 0);
+        let start = Instant::now();
+        for number in 0..lookups {
+            let phase = (number * self.load.phases as u64 / lookups) as usize;
+            let place = orders[phase][self.zipf.draw(&mut self.random)];
+            let id = 1 + self.random.below(self.opened[place].rows as u64) as i64;
+            let is_timed = number % self.load.time_every == 0;
+            let before = is_timed.then(Instant::now);
+            let statement = &mut self.statements[place];
+            statement.reset();
+            statement.bind(1, id);
+            ensure!(statement.step()?, "row {id} is there");
+            let bytes = statement.blob(0);
+            if let Some(before) = before {
+                times.add(before.elapsed().as_nanos() as u64);
+            }
+            let expected = value(self.databases[place], id);
+            ensure!(bytes == expected, "database {}: row {id} is wrong", self.databases[place]);
+            let word = bytes[VALUE_BYTES - 8..].try_into().expect("eight bytes");
+            checksum = mixed(checksum ^ u64::from_le_bytes(word));
+            verified += 1;
+        }
+        Ok(Share { times, start, end: Instant::now(), checksum, verified })
+    }
+}

@@ -1,0 +1,71 @@
+//! `quarry-sqlite-load`: work for SQLite with its own page cache or Quarry's. It prints what it
+//! measures as one line of JSON; `quarry lab run sqlite-budget` and its relatives start it.
+
+mod api;
+mod connection;
+mod databases;
+mod device;
+mod faults;
+mod histogram;
+mod lookups;
+mod memory;
+mod script;
+mod stress;
+mod truncate;
+mod variant;
+mod zipf;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Work for SQLite with its own page cache or Quarry's.
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make the databases that are looked up in.
+    Create {
+        /// Where.
+        folder: PathBuf,
+        /// How many.
+        #[arg(long, default_value = "256")]
+        databases: usize,
+        /// Bytes of each.
+        #[arg(long, default_value = "8388608")]
+        bytes: u64,
+    },
+    /// Look rows up by their keys.
+    Lookups(lookups::Lookups),
+    /// Write and read by many threads at once, and check all rows.
+    Stress(stress::Stress),
+    /// Truncate and close a large cache while another thread works.
+    Truncate(truncate::Truncate),
+    /// Let every request for memory fail once, and look at what is left.
+    Faults(faults::Faults),
+    /// Run SQL and print every row and every error.
+    Script(script::Script),
+}
+
+fn main() -> Result<()> {
+    match Cli::parse().command {
+        Command::Create { folder, databases, bytes } => {
+            databases::create(&folder, databases, bytes)
+        }
+        Command::Lookups(load) => print(&load.run()?),
+        Command::Truncate(load) => print(&load.run()?),
+        Command::Faults(load) => print(&load.run()?),
+        Command::Stress(load) => load.run(),
+        Command::Script(script) => script.run(),
+    }
+}
+
+fn print(figures: &impl Serialize) -> Result<()> {
+    println!("{}", serde_json::to_string(figures)?);
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! SQL whose answers are printed, for comparison between page caches.
+
+use crate::connection::Connection;
+use crate::variant::Variant;
+use anyhow::{Context, Result};
+use clap::Args;
+use libsqlite3_sys as ffi;
+use std::fs;
+use std::io::{BufWriter, Write, stdout};
+use std::path::PathBuf;
+
+/// A script.
+#[derive(Args)]
+pub(crate) struct Script {
+    /// Who caches pages.
+    #[arg(value_enum)]
+    variant: Variant,
+    /// The database, `:memory:`, or an empty name for a temporary one.
+    database: PathBuf,
+    /// The SQL.
+    file: PathBuf,
+    /// Bytes of all page caches together.
+    #[arg(long, default_value = "268435456")]
+    budget: u64,
+}
+
+impl Script {
+    /// Runs it. An error of a statement is part of the answer; the next statement follows.
+    pub(crate) fn run(self) -> Result<()> {
+        let name = self.file.display().to_string();
+        let text = fs::read_to_string(&self.file).context(name)?;
+        self.variant.set_up(self.budget)?;
+        let mut out = BufWriter::new(stdout().lock());
+        {
+            let connection = Connection::create(self.variant.api(), &self.database)?;
+            answer(&connection, &text, &mut out)?;
+        }
+        Ok(out.flush()?)
+    }
+}
+
+/// Prints what each statement of `text` answers.
+pub(crate) fn answer(connection: &Connection, text: &str, out: &mut dyn Write) -> Result<()> {
+    let mut rest = text;
+    while !rest.trim_start().is_empty() {
+        match connection.prepare_first(rest) {
+            Ok((mut statement, after)) => {
+                rest = after;
+                if !statement.is_empty() {
+                    rows(&mut statement, out)?;
+                }
+            }
+            Err(error) => {
+                writeln!(out, "{error}")?;
+                // The faulty statement ends with its line.
+                rest = rest.trim_start();
+                rest = rest.split_once('\n').map_or("", |(_, after)| after);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn rows(statement: &mut crate::connection::Statement<'_>, out: &mut dyn Write) -> Result<()> {
+    loop {
+        match statement.step() {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(error) => return Ok(writeln!(out, "{error}")?),
+        }
+        let columns: Vec<String> =
+            (0..statement.columns()).map(|column| cell(statement, column)).collect();
+        writeln!(out, "{}", columns.join("|"))?;
+    }
+}
+
+fn cell(statement: &crate::connection::Statement<'_>, column: i32) -> String {
+    match statement.kind(column) {
+        ffi::SQLITE_NULL => "NULL".to_owned(),
+        ffi::SQLITE_BLOB => {
+            statement.blob(column).iter().map(|byte| format!("{byte:02x}")).collect()
+        }
+        _ => statement.text(column),
+    }
+}

@@ -1,0 +1,233 @@
+//! Many cached pages leave at once, while another thread works: the experiment `truncate-stall`.
+//!
+//! The pages are fetched and dropped through the methods that SQLite itself calls, so that a
+//! million pages need no file of 4 GB.
+
+use crate::histogram::Histogram;
+use crate::memory::resident;
+use crate::variant::{Methods, PAGE_BYTES, Variant, page_cache_methods};
+use anyhow::{Result, ensure};
+use clap::{Args, ValueEnum};
+use libsqlite3_sys as ffi;
+use serde::Serialize;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Bytes that SQLite asks for beside each page, about.
+const EXTRA_BYTES: i32 = 136;
+/// Pages that the other thread keeps.
+const OWN_PAGES: u32 = 256;
+
+/// How the pages leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Way {
+    /// `xTruncate` of all of them: what a rollback or VACUUM does.
+    Truncate,
+    /// `xDestroy`: what closing a database does.
+    Close,
+    /// Each is fetched and discarded by itself.
+    OneByOne,
+}
+
+/// The load.
+#[derive(Args)]
+pub(crate) struct Truncate {
+    /// Who caches pages.
+    #[arg(value_enum)]
+    variant: Variant,
+    /// How the pages leave.
+    #[arg(value_enum)]
+    way: Way,
+    /// How many there are.
+    #[arg(long, default_value = "1000000")]
+    pages: u32,
+}
+
+/// The figures of a run.
+#[derive(Serialize)]
+pub(crate) struct Figures {
+    pages: u32,
+    /// Until the pages had left.
+    ns: u64,
+    ns_per_page: f64,
+    /// Operations of the other thread meanwhile, and the longest of them.
+    others: u64,
+    longest_stall_ns: u64,
+    p99_stall_ns: u64,
+    /// The longest while nothing left, over the same time: what the machine does by itself.
+    idle_stall_ns: u64,
+    peak_rss: u64,
+    /// Pages whose bytes were right before they left: all.
+    verified: u64,
+}
+
+/// A page cache of one connection, through SQLite's methods.
+struct Cache {
+    methods: Methods,
+    handle: NonNull<ffi::sqlite3_pcache>,
+}
+
+/// Which part of the run is measured.
+#[derive(Default)]
+struct Watch {
+    /// 0: nothing, 1: idle, 2: the pages leave.
+    part: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl Truncate {
+    /// Runs it.
+    pub(crate) fn run(self) -> Result<Figures> {
+        let budget = (u64::from(self.pages) + 65_536) * (PAGE_BYTES + 512) + (256 << 20);
+        self.variant.set_up(budget)?;
+        let api = self.variant.api();
+        let methods = page_cache_methods(api)?;
+        // SAFETY: nobody else uses SQLite yet.
+        ensure!(unsafe { (api.initialize)() } == ffi::SQLITE_OK, "sqlite3_initialize");
+        let watch = Watch::default();
+        thread::scope(|scope| {
+            let other = scope.spawn(|| work(methods, &watch));
+            let gone = self.leave(methods, &watch);
+            watch.is_over.store(true, Relaxed);
+            let [_, idle, busy] = other.join().expect("the other thread does not panic")?;
+            let (verified, took) = gone?;
+            Ok(Figures {
+                pages: self.pages,
+                ns: took.as_nanos() as u64,
+                ns_per_page: took.as_nanos() as f64 / f64::from(self.pages),
+                others: busy.total(),
+                longest_stall_ns: busy.most(),
+                p99_stall_ns: busy.quantile(0.99),
+                idle_stall_ns: idle.most(),
+                peak_rss: resident().peak,
+                verified,
+            })
+        })
+    }
+
+    fn leave(&self, methods: Methods, watch: &Watch) -> Result<(u64, Duration)> {
+        let cache = Cache::create(methods, self.pages)?;
+        for key in 1..=self.pages {
+            ensure!(cache.touch(key), "no memory for page {key}");
+        }
+        let right = (1..=self.pages).filter(|key| cache.holds(*key)).count() as u64;
+        ensure!(right == u64::from(self.pages), "{right} pages are right");
+        let took = self.timed(cache, watch);
+        // As long again without anything that leaves.
+        watch.part.store(1, Relaxed);
+        thread::sleep(took);
+        watch.part.store(0, Relaxed);
+        Ok((right, took))
+    }
+
+    fn timed(&self, cache: Cache, watch: &Watch) -> Duration {
+        watch.part.store(2, Relaxed);
+        let start = Instant::now();
+        match self.way {
+            Way::Truncate => cache.truncate(),
+            Way::OneByOne => (1..=self.pages).for_each(|key| cache.discard(key)),
+            Way::Close => {
+                drop(cache);
+                let took = start.elapsed();
+                watch.part.store(0, Relaxed);
+                return took;
+            }
+        }
+        let took = start.elapsed();
+        watch.part.store(0, Relaxed);
+        took
+    }
+}
+
+impl Cache {
+    fn create(methods: Methods, pages: u32) -> Result<Self> {
+        let create = methods.0.xCreate.expect("a page cache has this method");
+        // SAFETY: the arguments are what SQLite gives for a file.
+        let handle = unsafe { create(PAGE_BYTES as i32, EXTRA_BYTES, 1) };
+        let handle = NonNull::new(handle).ok_or_else(|| anyhow::anyhow!("no cache"))?;
+        let cache = Self { methods, handle };
+        let size = methods.0.xCachesize.expect("a page cache has this method");
+        // SAFETY: the cache is there.
+        unsafe { size(cache.handle.as_ptr(), i32::try_from(pages)?) };
+        Ok(cache)
+    }
+
+    fn fetch(&self, key: u32, create: i32) -> Option<NonNull<ffi::sqlite3_pcache_page>> {
+        let fetch = self.methods.0.xFetch.expect("a page cache has this method");
+        // SAFETY: the cache is there, and one thread uses it.
+        NonNull::new(unsafe { fetch(self.handle.as_ptr(), key, create) })
+    }
+
+    fn unpin(&self, page: NonNull<ffi::sqlite3_pcache_page>, discard: bool) {
+        let unpin = self.methods.0.xUnpin.expect("a page cache has this method");
+        // SAFETY: the page was fetched from this cache.
+        unsafe { unpin(self.handle.as_ptr(), page.as_ptr(), discard.into()) };
+    }
+
+    /// Makes a page, and writes its key to both its ends.
+    fn touch(&self, key: u32) -> bool {
+        let Some(page) = self.fetch(key, 2) else { return false };
+        // SAFETY: a page has so many bytes, and SQLite's are at a multiple of 8.
+        unsafe {
+            let bytes = page.as_ref().pBuf.cast::<u32>();
+            bytes.write(key);
+            bytes.add(PAGE_BYTES as usize / 4 - 1).write(key);
+        }
+        self.unpin(page, false);
+        true
+    }
+
+    /// Returns whether a page is cached with the bytes that it was given.
+    fn holds(&self, key: u32) -> bool {
+        let Some(page) = self.fetch(key, 0) else { return false };
+        // SAFETY: as in `touch`.
+        let ends = unsafe {
+            let bytes = page.as_ref().pBuf.cast::<u32>();
+            [bytes.read(), bytes.add(PAGE_BYTES as usize / 4 - 1).read()]
+        };
+        self.unpin(page, false);
+        ends == [key; 2]
+    }
+
+    fn discard(&self, key: u32) {
+        if let Some(page) = self.fetch(key, 0) {
+            self.unpin(page, true);
+        }
+    }
+
+    fn truncate(&self) {
+        let truncate = self.methods.0.xTruncate.expect("a page cache has this method");
+        // SAFETY: the cache is there; none of its pages is in use.
+        unsafe { truncate(self.handle.as_ptr(), 1) };
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        let destroy = self.methods.0.xDestroy.expect("a page cache has this method");
+        // SAFETY: nobody uses the cache any more.
+        unsafe { destroy(self.handle.as_ptr()) };
+    }
+}
+
+/// The work of the other thread: hits in a small cache of its own, and now and then a new page.
+/// Returns its times in each part of the run.
+fn work(methods: Methods, watch: &Watch) -> Result<[Histogram; 3]> {
+    let cache = Cache::create(methods, OWN_PAGES)?;
+    let mut times = [Histogram::new(), Histogram::new(), Histogram::new()];
+    let mut number = 0u32;
+    while !watch.is_over.load(Relaxed) {
+        let part = watch.part.load(Relaxed) as usize;
+        let start = Instant::now();
+        let key = 1 + number % OWN_PAGES;
+        ensure!(cache.touch(key), "no memory for page {key}");
+        if number % 16 == 0 {
+            cache.discard(key);
+        }
+        times[part].add(start.elapsed().as_nanos() as u64);
+        number = number.wrapping_add(1);
+    }
+    Ok(times)
+}

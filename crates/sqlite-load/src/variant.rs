@@ -1,0 +1,142 @@
+//! The page caches that are compared. A page cache belongs to the whole process, so each sample is
+//! a process of its own.
+
+use crate::api::{Api, MANAGED, plain};
+use anyhow::{Result, ensure};
+use clap::ValueEnum;
+use libsqlite3_sys as ffi;
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+
+/// Bytes of a page of the databases.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+
+/// Who caches pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Variant {
+    /// SQLite's own: a cache for each connection, with an equal share of the budget.
+    Separate,
+    /// SQLite's own with the size that it has by default (2,000 KiB), whatever the budget.
+    Default,
+    /// SQLite's own, one group of all connections over a buffer with the bytes of the budget
+    /// (SQLITE_CONFIG_PAGECACHE). It needs SQLITE_ENABLE_MEMORY_MANAGEMENT and a mutex.
+    Shared,
+    /// The same group without the flag and without any mutex: for a program with one thread.
+    SharedSingle,
+    /// SQLite's own, one group of all connections, held by sqlite3_soft_heap_limit64.
+    SoftLimit,
+    /// As `separate`, but built with SQLITE_ENABLE_MEMORY_MANAGEMENT, as rusqlite's `bundled` is.
+    Managed,
+    /// Quarry's page cache and heap under one budget.
+    Quarry,
+}
+
+impl Variant {
+    /// The build of SQLite.
+    pub(crate) fn api(self) -> &'static Api {
+        match self {
+            Self::Shared | Self::SoftLimit | Self::Managed => &MANAGED,
+            _ => plain(),
+        }
+    }
+
+    /// Sets SQLite up, before it is used.
+    pub(crate) fn set_up(self, budget: u64) -> Result<()> {
+        let api = self.api();
+        if self != Self::SoftLimit {
+            // Counting what is allocated takes one mutex for every allocation.
+            configured(api, ffi::SQLITE_CONFIG_MEMSTATUS, &[0])?;
+        }
+        match self {
+            Self::Shared => give_buffer(api, budget)?,
+            Self::SharedSingle => {
+                configured(api, ffi::SQLITE_CONFIG_SINGLETHREAD, &[])?;
+                give_buffer(api, budget)?;
+            }
+            Self::Quarry => {
+                // SAFETY: no other thread uses SQLite yet, and nothing of it is in use.
+                unsafe { quarry_sqlite::install(api.config) }?;
+                ensure!(quarry::Quarry::set_limit(usize::try_from(budget)?), "Quarry is disabled");
+            }
+            Self::SoftLimit => {
+                // SAFETY: the function only sets a number.
+                unsafe { (api.soft_heap_limit64)(i64::try_from(budget)?) };
+            }
+            Self::Separate | Self::Default | Self::Managed => {}
+        }
+        Ok(())
+    }
+
+    /// Pages that `PRAGMA cache_size` allows each of `connections`; `None` leaves the default.
+    pub(crate) fn cache_size(self, budget: u64, connections: u64) -> Option<u64> {
+        match self {
+            Self::Separate | Self::Managed => Some((budget / PAGE_BYTES / connections).max(1)),
+            Self::Shared | Self::SharedSingle | Self::SoftLimit => Some(budget / PAGE_BYTES),
+            Self::Default | Self::Quarry => None,
+        }
+    }
+}
+
+/// Calls sqlite3_config with numbers.
+pub(crate) fn configured(api: &Api, option: c_int, numbers: &[c_int]) -> Result<()> {
+    // SAFETY: these options take so many numbers of type int.
+    let code = unsafe {
+        match *numbers {
+            [] => (api.config)(option),
+            [one] => (api.config)(option, one),
+            _ => unreachable!("no option that is used takes more"),
+        }
+    };
+    ensure!(code == ffi::SQLITE_OK, "sqlite3_config({option}): {code}");
+    Ok(())
+}
+
+/// Gives SQLite a buffer for as many pages as fit into `bytes`.
+fn give_buffer(api: &Api, bytes: u64) -> Result<()> {
+    let mut header: c_int = 0;
+    // SAFETY: the option takes a place for a number.
+    let code = unsafe { (api.config)(ffi::SQLITE_CONFIG_PCACHE_HDRSZ, &raw mut header) };
+    ensure!(code == ffi::SQLITE_OK, "SQLITE_CONFIG_PCACHE_HDRSZ: {code}");
+    let slot = (PAGE_BYTES + u64::try_from(header)?).next_multiple_of(8);
+    let slots = bytes / slot;
+    let words = vec![0u64; usize::try_from(slots * slot / 8)?];
+    let buffer: *mut c_void = Box::leak(words.into_boxed_slice()).as_mut_ptr().cast();
+    let (slot, slots) = (c_int::try_from(slot)?, c_int::try_from(slots)?);
+    // SAFETY: the buffer has so many bytes, is aligned to 8, and is never freed.
+    let code = unsafe { (api.config)(ffi::SQLITE_CONFIG_PAGECACHE, buffer, slot, slots) };
+    ensure!(code == ffi::SQLITE_OK, "SQLITE_CONFIG_PAGECACHE: {code}");
+    Ok(())
+}
+
+/// The methods of a page cache.
+#[derive(Clone, Copy)]
+pub(crate) struct Methods(pub(crate) ffi::sqlite3_pcache_methods2);
+
+// SAFETY: methods may be called on any thread, each cache on one at a time; their argument is not
+// used here.
+unsafe impl Send for Methods {}
+// SAFETY: as above.
+unsafe impl Sync for Methods {}
+
+/// The methods of the page cache that is set up.
+pub(crate) fn page_cache_methods(api: &Api) -> Result<Methods> {
+    let mut methods = ffi::sqlite3_pcache_methods2 {
+        iVersion: 0,
+        pArg: null_mut(),
+        xInit: None,
+        xShutdown: None,
+        xCreate: None,
+        xCachesize: None,
+        xPagecount: None,
+        xFetch: None,
+        xUnpin: None,
+        xRekey: None,
+        xTruncate: None,
+        xDestroy: None,
+        xShrink: None,
+    };
+    // SAFETY: the option takes a place for the methods.
+    let code = unsafe { (api.config)(ffi::SQLITE_CONFIG_GETPCACHE2, &raw mut methods) };
+    ensure!(code == ffi::SQLITE_OK, "SQLITE_CONFIG_GETPCACHE2: {code}");
+    Ok(Methods(methods))
+}

@@ -1,0 +1,6 @@
+//! SQLite on Quarry beside SQLite on its own page cache: the same answers, whatever happens.
+
+mod answers;
+mod faults;
+mod stress;
+mod support;

@@ -1,0 +1,17 @@
+PRAGMA synchronous = OFF;
+PRAGMA cache_size = 4;
+BEGIN;
+SAVEPOINT one;
+UPDATE t SET value = zeroblob(5000) WHERE id % 7 = 3;
+SAVEPOINT two;
+DELETE FROM t WHERE id > 30;
+ROLLBACK TO two;
+INSERT INTO t SELECT id + 100, name || '!', value FROM t WHERE id < 9;
+RELEASE one;
+COMMIT;
+CREATE TEMP TABLE copy AS SELECT name, length(value) AS bytes FROM t ORDER BY name DESC;
+SELECT count(*), sum(bytes) FROM copy;
+CREATE TABLE u AS SELECT * FROM t WHERE id BETWEEN 5 AND 20;
+DROP TABLE u;
+VACUUM;
+SELECT count(*), sum(length(value)) FROM t;

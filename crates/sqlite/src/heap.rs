@@ -1,0 +1,67 @@
+//! SQLite's heap on Quarry's: `sqlite3_mem_methods`.
+
+use crate::abi::{MemMethods, OK};
+use quarry::Quarry;
+use quarry::process::{self, STACK};
+use std::alloc::{GlobalAlloc, Layout};
+use std::ffi::{c_int, c_void};
+use std::ptr::{NonNull, null_mut};
+
+/// What SQLite asks of an allocation's address.
+const ALIGN: usize = 8;
+
+/// The methods.
+pub(crate) const METHODS: MemMethods = MemMethods {
+    malloc: Some(malloc),
+    free: Some(free),
+    realloc: Some(realloc),
+    size: Some(size),
+    roundup: Some(roundup),
+    init: Some(init),
+    shutdown: Some(shutdown),
+    argument: null_mut(),
+};
+
+fn layout(bytes: c_int) -> Option<Layout> {
+    Layout::from_size_align(usize::try_from(bytes).ok()?, ALIGN).ok()
+}
+
+unsafe extern "C" fn malloc(bytes: c_int) -> *mut c_void {
+    match layout(bytes) {
+        // SAFETY: SQLite asks for at least one byte.
+        Some(layout) if bytes > 0 => unsafe { Quarry.alloc(layout) }.cast(),
+        _ => null_mut(),
+    }
+}
+
+unsafe extern "C" fn free(pointer: *mut c_void) {
+    // SAFETY: SQLite gives up what `malloc` or `realloc` gave it; Quarry does not look at the
+    // layout.
+    unsafe { Quarry.dealloc(pointer.cast(), Layout::new::<u64>()) };
+}
+
+unsafe extern "C" fn realloc(pointer: *mut c_void, bytes: c_int) -> *mut c_void {
+    let Ok(bytes) = usize::try_from(bytes) else { return null_mut() };
+    // SAFETY: SQLite asks for at least one byte, and gives up what it had where this succeeds; of
+    // the layout Quarry looks at the alignment only.
+    unsafe { Quarry.realloc(pointer.cast(), Layout::new::<u64>(), bytes) }.cast()
+}
+
+unsafe extern "C" fn size(pointer: *mut c_void) -> c_int {
+    let Some(object) = NonNull::new(pointer.cast::<u8>()) else { return 0 };
+    let bytes = STACK.halves().usable_fast(object.as_ptr());
+    let bytes = bytes.unwrap_or_else(|| process::usable_size(object));
+    c_int::try_from(bytes).unwrap_or(c_int::MAX)
+}
+
+/// A multiple of 8, as SQLite's own heap says: SQLite asks for no more than it needs then, and
+/// Quarry's classes round up by themselves.
+unsafe extern "C" fn roundup(bytes: c_int) -> c_int {
+    bytes.checked_add(7).map_or(0, |bytes| bytes & !7)
+}
+
+unsafe extern "C" fn init(_: *mut c_void) -> c_int {
+    OK
+}
+
+unsafe extern "C" fn shutdown(_: *mut c_void) {}

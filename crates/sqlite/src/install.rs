@@ -1,0 +1,94 @@
+//! Putting Quarry in the place of SQLite's own page cache and heap.
+
+use crate::abi::{CONFIG_MALLOC, CONFIG_PCACHE2, ConfigFn, MISUSE, OK};
+use crate::methods::{heap_methods, page_cache_methods};
+#[cfg(doc)]
+use quarry::Quarry;
+use quarry::process::{Mode, ensure_ready};
+use std::error::Error;
+use std::ffi::c_int;
+use std::fmt;
+
+/// Why SQLite stays as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InstallError {
+    /// `QUARRY_DISABLE=1`, or the system refuses memory.
+    Unavailable,
+    /// SQLite is in use already. It can be configured before the first connection, or after
+    /// `sqlite3_shutdown`.
+    TooLate,
+    /// `sqlite3_config` returned this code.
+    Refused(c_int),
+}
+
+impl fmt::Display for InstallError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unavailable => out.write_str("Quarry serves nothing in this process"),
+            Self::TooLate => out.write_str("SQLite is in use: install before the first connection"),
+            Self::Refused(code) => write!(out, "sqlite3_config returned {code}"),
+        }
+    }
+}
+
+impl Error for InstallError {}
+
+/// Makes Quarry the page cache and the heap of SQLite. `config` is the `sqlite3_config` of the
+/// SQLite that is meant: `rusqlite::ffi::sqlite3_config`.
+///
+/// From then on `sqlite3_soft_heap_limit64` bounds nothing; [`Quarry::set_limit`] or `QUARRY_LIMIT`
+/// does.
+///
+/// # Errors
+/// Why SQLite stays as it was.
+///
+/// # Safety
+/// `config` is SQLite's function of that name. No other thread uses SQLite meanwhile, and no memory
+/// of it is in use.
+pub unsafe fn install(config: ConfigFn) -> Result<(), InstallError> {
+    // SAFETY: the caller's promise is passed on.
+    unsafe {
+        install_heap(config)?;
+        install_page_cache(config)
+    }
+}
+
+/// Makes Quarry the heap of SQLite, and leaves its page cache alone.
+///
+/// # Errors
+/// As [`install`].
+///
+/// # Safety
+/// As [`install`].
+pub unsafe fn install_heap(config: ConfigFn) -> Result<(), InstallError> {
+    available()?;
+    let methods = heap_methods();
+    // SAFETY: the option takes methods, which SQLite copies; the caller promises the rest.
+    outcome(unsafe { config(CONFIG_MALLOC, &raw const methods) })
+}
+
+/// Makes Quarry the page cache of SQLite, and leaves its heap alone.
+///
+/// # Errors
+/// As [`install`].
+///
+/// # Safety
+/// As [`install`].
+pub unsafe fn install_page_cache(config: ConfigFn) -> Result<(), InstallError> {
+    available()?;
+    let methods = page_cache_methods();
+    // SAFETY: the option takes methods, which SQLite copies; the caller promises the rest.
+    outcome(unsafe { config(CONFIG_PCACHE2, &raw const methods) })
+}
+
+fn available() -> Result<(), InstallError> {
+    if ensure_ready() == Mode::Ready { Ok(()) } else { Err(InstallError::Unavailable) }
+}
+
+fn outcome(code: c_int) -> Result<(), InstallError> {
+    match code {
+        OK => Ok(()),
+        MISUSE => Err(InstallError::TooLate),
+        code => Err(InstallError::Refused(code)),
+    }
+}

@@ -1,0 +1,42 @@
+//! Quarry as the page cache and the heap of SQLite: all databases of a process under one budget.
+//!
+//! ```
+//! use std::ffi::c_int;
+//! # unsafe extern "C" fn sqlite3_config(_: c_int, _: ...) -> c_int { 0 }
+//! ```
+//!
+//! Before the first connection, with rusqlite:
+//!
+//! ```ignore
+//! // SAFETY: SQLite has not been used yet.
+//! unsafe { quarry_sqlite::install(rusqlite::ffi::sqlite3_config) }?;
+//! quarry::Quarry::set_limit(256 << 20);
+//! ```
+//!
+//! Programs in C call `quarry_sqlite_install()` of `libquarry_sqlite.so`, or are started with the
+//! object preloaded. `docs/sqlite.md` says what changes.
+//!
+//! A page of a database is a page of Quarry's page cache, found without a lock; every cache of
+//! SQLite (`sqlite3_pcache`) is a file mapping. Pages that SQLite has unpinned are clean, so any of
+//! them may go when memory is short, whoever needs it.
+
+// Files use only those above them.
+//
+//     abi
+//     records, heap
+//     page_cache
+//     methods
+//     install
+//     object
+mod abi;
+mod heap;
+mod install;
+mod methods;
+mod object;
+mod page_cache;
+mod records;
+
+pub use abi::{ConfigFn, MemMethods, PcacheMethods2};
+pub use install::{InstallError, install, install_heap, install_page_cache};
+pub use methods::{heap_methods, page_cache_methods};
+pub use page_cache::open_caches;

@@ -1,0 +1,284 @@
+//! A page cache of SQLite, of one open file: a file mapping of Quarry's page cache.
+//!
+//! SQLite calls the methods of one cache by one thread at a time. Meanwhile any thread may reclaim
+//! pages that SQLite does not hold.
+//!
+//! Equations: `held` = records of this cache with `is_held` (at most; a truncation that ends the
+//! holding of pages is not counted one by one); a displaced record is held, and on the list.
+
+use crate::records::{Record, Records};
+use quarry::{Effort, Invalidate, MappingOptions, RawMapping, RekeyError};
+use quarry_core::frame::{FRAME_BYTES, Order};
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// How hard SQLite wants a page (`createFlag`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// Only if it is there.
+    IfThere,
+    /// A new one if that is easy; otherwise SQLite writes dirty pages, and asks again.
+    IfEasy,
+    /// A new one; otherwise SQLite is out of memory.
+    Surely,
+}
+
+/// A cache of SQLite.
+pub(crate) struct PageCache {
+    mapping: RawMapping,
+    records: Records,
+    /// Pages that `PRAGMA cache_size` suggests.
+    suggested: u32,
+    /// Pages that SQLite holds, about: see the module.
+    held: u32,
+    /// No page has a larger key.
+    largest: u32,
+    /// Held pages whose index is not their key.
+    displaced: *mut Record,
+}
+
+/// Caches that are open.
+static OPEN: AtomicU64 = AtomicU64::new(0);
+
+/// Number of page caches of SQLite that are open.
+#[must_use]
+pub fn open_caches() -> u64 {
+    OPEN.load(Relaxed)
+}
+
+impl PageCache {
+    /// A cache of pages of `page_bytes`, with `extra` bytes beside each; `None` where there is no
+    /// memory. Pages of an unpurgeable cache (of a database in memory) are not reclaimed.
+    ///
+    /// A page below 4 KiB takes 4 KiB.
+    pub(crate) fn create(page_bytes: usize, extra: usize, is_purgeable: bool) -> Option<Self> {
+        let records = Records::with(extra)?;
+        let frames = page_bytes.div_ceil(FRAME_BYTES).next_power_of_two();
+        let options = MappingOptions {
+            order: Order::new(frames.ilog2() as u8),
+            is_unevictable: !is_purgeable,
+            has_slack: true,
+            private: Some(records.cache.id()),
+            ..MappingOptions::default()
+        };
+        let mapping = RawMapping::create(&options).ok()?;
+        OPEN.fetch_add(1, Relaxed);
+        Some(Self { mapping, records, suggested: 0, held: 0, largest: 0, displaced: null_mut() })
+    }
+
+    /// Takes note of the suggested size. The budget of all caches bounds them; this number only
+    /// says from how many held pages on SQLite shall write dirty ones, while memory is short.
+    pub(crate) fn suggest(&mut self, pages: u32) {
+        self.suggested = pages;
+    }
+
+    /// Number of pages, held or not.
+    pub(crate) fn pages(&self) -> u64 {
+        self.mapping.pages()
+    }
+
+    /// Finds or makes the page with a key, and holds it.
+    #[inline]
+    pub(crate) fn fetch(&mut self, key: u32, want: Want) -> Option<NonNull<Record>> {
+        if !self.displaced.is_null() {
+            return self.fetch_among_displaced(key, want);
+        }
+        if let Some(page) = self.mapping.hold_present(key.into()) {
+            return Some(self.found(page.private()));
+        }
+        self.fetch_missed(key, want)
+    }
+
+    /// Notes that SQLite holds a page that was there.
+    #[inline]
+    fn found(&mut self, private: u64) -> NonNull<Record> {
+        let record = NonNull::new(private as *mut Record).expect("a cached page has a record");
+        // SAFETY: the record lives as long as its page, which is held; only this thread uses it.
+        let is_held = unsafe { &mut (*record.as_ptr()).is_held };
+        self.held += u32::from(!*is_held);
+        *is_held = true;
+        record
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fetch_missed(&mut self, key: u32, want: Want) -> Option<NonNull<Record>> {
+        let effort = match want {
+            Want::IfThere => None,
+            // Without free memory a clean page of another database goes first; but where this one
+            // holds more than it was meant to, it writes its own.
+            Want::IfEasy if self.holds_too_much() => Some(Effort::Easy),
+            Want::IfEasy | Want::Surely => Some(Effort::Every),
+        };
+        let slot = self.mapping.hold(key.into(), effort).ok()??;
+        if !slot.is_new {
+            return Some(self.found(slot.page.private()));
+        }
+        let Some(record) = self.records.make(slot.page, key) else {
+            // SAFETY: the page is held, and nobody else knows it.
+            unsafe { slot.page.unhold(true) };
+            return None;
+        };
+        // SAFETY: the page is held, and the record is a new object of the mapping's cache.
+        unsafe { slot.page.set_private(record.as_ptr().expose_provenance() as u64) };
+        self.held += 1;
+        self.largest = self.largest.max(key);
+        Some(record)
+    }
+
+    /// Returns whether SQLite holds nine tenths of the suggested pages: dirty ones, nearly all.
+    fn holds_too_much(&self) -> bool {
+        u64::from(self.held) * 10 >= u64::from(self.suggested) * 9
+    }
+
+    /// Ends the holding of a page; with `discard` the page goes.
+    ///
+    /// # Safety
+    /// The record is that of a page of this cache which SQLite holds, and uses no more.
+    #[inline]
+    pub(crate) unsafe fn unpin(&mut self, record: NonNull<Record>, discard: bool) {
+        // SAFETY: the page is held, so its record is there, and only this thread uses it.
+        let (page, is_displaced) = unsafe {
+            let record = &mut *record.as_ptr();
+            record.is_held = false;
+            (record.page, record.is_displaced)
+        };
+        self.held = self.held.saturating_sub(1);
+        if is_displaced {
+            self.settle(record);
+        }
+        // SAFETY: SQLite has held the page, and uses it no more. A displaced page is in the place of
+        // another key, so it goes.
+        unsafe { page.unhold(discard || is_displaced) };
+    }
+
+    /// Gives a held page another key. A page that has this key goes; SQLite does not hold it.
+    ///
+    /// # Safety
+    /// The record is that of a page of this cache which SQLite holds.
+    pub(crate) unsafe fn rekey(&mut self, record: NonNull<Record>, new: u32) {
+        self.largest = self.largest.max(new);
+        // SAFETY: the page is held, so its record is there, and only this thread uses it.
+        let record = unsafe { &mut *record.as_ptr() };
+        record.key = new;
+        if record.index == new {
+            return self.settle(record.into());
+        }
+        // SAFETY: the page is held.
+        let mut moved = unsafe { record.page.rekey(new.into()) };
+        if moved == Err(RekeyError::Busy) {
+            // A scan is looking at the page that goes.
+            self.mapping.discard(new.into());
+            // SAFETY: the page is held.
+            moved = unsafe { record.page.rekey(new.into()) };
+        }
+        match moved {
+            Ok(()) => {
+                record.index = new;
+                self.settle(record.into());
+            }
+            Err(_) => self.displace(record),
+        }
+    }
+
+    /// Drops pages from `limit` on, also those that SQLite holds.
+    pub(crate) fn truncate(&mut self, limit: u32) {
+        if limit > self.largest {
+            return;
+        }
+        if !self.displaced.is_null() {
+            self.truncate_among_displaced(limit);
+        } else {
+            self.mapping.truncate(limit.into());
+        }
+        self.largest = limit.saturating_sub(1);
+        self.held = self.held.min(u32::try_from(self.pages()).unwrap_or(u32::MAX));
+    }
+
+    /// Drops the pages that SQLite does not hold.
+    pub(crate) fn shrink(&mut self) {
+        self.mapping.invalidate(0..u64::MAX, Invalidate::CleanOnly);
+    }
+}
+
+impl Drop for PageCache {
+    fn drop(&mut self) {
+        OPEN.fetch_sub(1, Relaxed);
+        self.mapping.destroy();
+    }
+}
+
+// Displaced pages. `xRekey` cannot fail, but the index may have no memory for a node. Then the page
+// stays where it is, and is found by a list until SQLite unpins it.
+impl PageCache {
+    fn displaced(&self) -> impl Iterator<Item = NonNull<Record>> {
+        let mut next = self.displaced;
+        std::iter::from_fn(move || {
+            let record = NonNull::new(next)?;
+            // SAFETY: records on the list are those of held pages.
+            next = unsafe { record.as_ref() }.next;
+            Some(record)
+        })
+    }
+
+    #[cold]
+    fn displace(&mut self, record: &mut Record) {
+        if !record.is_displaced {
+            record.is_displaced = true;
+            record.next = self.displaced;
+            self.displaced = record;
+        }
+    }
+
+    /// Takes a record off the list, if it is on it.
+    fn settle(&mut self, record: NonNull<Record>) {
+        // SAFETY: the record and those on the list are those of held pages.
+        unsafe {
+            if !(*record.as_ptr()).is_displaced {
+                return;
+            }
+            (*record.as_ptr()).is_displaced = false;
+            let mut link = &raw mut self.displaced;
+            while *link != record.as_ptr() {
+                link = &raw mut (**link).next;
+            }
+            *link = (*record.as_ptr()).next;
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fetch_among_displaced(&mut self, key: u32, want: Want) -> Option<NonNull<Record>> {
+        for record in self.displaced() {
+            // SAFETY: records on the list are those of held pages.
+            let other = unsafe { record.as_ref() };
+            if other.key == key {
+                return Some(record);
+            }
+            if other.index == key {
+                // Its place is taken.
+                return None;
+            }
+        }
+        self.fetch_missed(key, want)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn truncate_among_displaced(&mut self, limit: u32) {
+        for index in limit..=self.largest {
+            // SAFETY: records on the list are those of held pages.
+            let is_taken = self.displaced().any(|it| unsafe { it.as_ref() }.index == index);
+            if !is_taken {
+                self.mapping.discard(index.into());
+            }
+        }
+        loop {
+            // SAFETY: as above.
+            let gone = self.displaced().find(|it| unsafe { it.as_ref() }.key >= limit);
+            let Some(record) = gone else { return };
+            // SAFETY: as above; SQLite uses pages that were truncated no more.
+            unsafe { self.unpin(record, true) };
+        }
+    }
+}

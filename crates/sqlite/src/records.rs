@@ -1,0 +1,96 @@
+//! What is kept beside each cached page: the two addresses that SQLite knows it by, and the bytes
+//! that SQLite keeps with a page.
+
+use crate::abi::PcachePage;
+use quarry::{CacheOptions, CacheParams, RawCache, RawPage};
+use std::ffi::c_void;
+use std::ptr::{NonNull, null_mut};
+use std::sync::Mutex;
+
+/// A record; SQLite's extra bytes follow it.
+///
+/// Only the thread that uses the database looks at a record, and only while it holds the page. The
+/// page cache frees it with the page.
+#[repr(C)]
+pub(crate) struct Record {
+    /// What SQLite knows of the page; it takes the address of this field for the page.
+    pub(crate) known: PcachePage,
+    /// The page.
+    pub(crate) page: RawPage,
+    /// Its number in the database.
+    pub(crate) key: u32,
+    /// Its index in the file mapping: its key, unless it is displaced.
+    pub(crate) index: u32,
+    /// True while SQLite has it pinned.
+    pub(crate) is_held: bool,
+    /// True if the index has had no memory to give it the place of its key.
+    pub(crate) is_displaced: bool,
+    /// The next displaced page.
+    pub(crate) next: *mut Record,
+}
+
+/// Bytes before SQLite's own.
+const HEAD: usize = size_of::<Record>();
+const _: () = assert!(HEAD.is_multiple_of(8), "SQLite's bytes are at a multiple of 8");
+
+/// Sizes are multiples of this, so that builds of SQLite that ask for about the same share a cache.
+const STEP: usize = 16;
+/// Most bytes that SQLite may ask for beside a page; it promises less than 250.
+const MOST_EXTRA: usize = 1024;
+const SIZES: usize = (HEAD + MOST_EXTRA) / STEP + 1;
+
+/// The slab caches of records, by size. They are made once and stay.
+static CACHES: Mutex<[Option<RawCache>; SIZES]> = Mutex::new([None; SIZES]);
+
+/// Records with so many bytes of SQLite's.
+#[derive(Clone, Copy)]
+pub(crate) struct Records {
+    pub(crate) cache: RawCache,
+    extra: usize,
+}
+
+impl Records {
+    /// The records with `extra` bytes; `None` where there is no memory, or there are too many.
+    pub(crate) fn with(extra: usize) -> Option<Self> {
+        if extra > MOST_EXTRA {
+            return None;
+        }
+        let place = (HEAD + extra).div_ceil(STEP);
+        let mut caches = CACHES.lock().ok()?;
+        if caches[place].is_none() {
+            let params = CacheParams { size: place * STEP, align: STEP };
+            // SAFETY: there is no constructor.
+            let cache =
+                unsafe { RawCache::create("sqlite_page", &params, &CacheOptions::default()) };
+            caches[place] = cache.ok();
+        }
+        caches[place].map(|cache| Self { cache, extra })
+    }
+
+    /// Makes the record of a new page; `None` where there is no memory.
+    pub(crate) fn make(self, page: RawPage, key: u32) -> Option<NonNull<Record>> {
+        let memory = self.cache.alloc()?;
+        let record = memory.cast::<Record>();
+        // SAFETY: the object has room for a record and the extra bytes behind it, lies at a multiple
+        // of 16, and is only ours.
+        unsafe {
+            let extra = memory.add(HEAD);
+            // SQLite knows a new page by the first eight bytes being zero. Its own cache clears all
+            // of them, too.
+            extra.write_bytes(0, self.extra);
+            record.write(Record {
+                known: PcachePage {
+                    buffer: page.address().as_ptr().cast(),
+                    extra: extra.as_ptr().cast::<c_void>(),
+                },
+                page,
+                key,
+                index: key,
+                is_held: true,
+                is_displaced: false,
+                next: null_mut(),
+            });
+        }
+        Some(record)
+    }
+}

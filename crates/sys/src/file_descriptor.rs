@@ -1,0 +1,328 @@
+//! Open files by their descriptors: positioned reads and writes of several pieces, size, sync.
+//!
+//! The module makes bare system calls: those of libc are cancellation points, where a thread would
+//! vanish with the pages that it reads into latched. A call that a signal interrupts is repeated,
+//! and one that moves fewer bytes than asked is continued.
+
+use crate::errno::{OsError, OsResult};
+use core::ffi::CStr;
+
+/// Pieces that one system call moves; the kernel takes up to 1,024 (`UIO_MAXIOV`, Linux 2.2).
+const PIECES: usize = 64;
+
+/// How far a transfer came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Bytes that were moved, from the first piece on.
+    pub bytes: usize,
+    /// The refusal that ended the transfer. `None` where all bytes were moved, and where a read
+    /// found the end of the file.
+    pub error: Option<OsError>,
+}
+
+impl Transfer {
+    /// The bytes, where nothing was refused.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn complete(self) -> OsResult<usize> {
+        self.error.map_or(Ok(self.bytes), Err)
+    }
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// For writing as well as reading.
+    pub write: bool,
+    /// Made, where there is none, for its owner and group to read and its owner to write.
+    pub create: bool,
+    /// Past the page cache of the kernel (`O_DIRECT`): offsets, lengths and addresses are multiples
+    /// of the device's block then.
+    pub direct: bool,
+}
+
+/// An open file. Dropping it closes the descriptor, if that is its own.
+#[derive(Debug)]
+pub struct FileDescriptor {
+    number: i32,
+    is_owned: bool,
+}
+
+impl FileDescriptor {
+    /// Opens a file; programs that this one executes do not inherit it.
+    ///
+    /// # Errors
+    /// The refusal of the system.
+    pub fn open(path: &CStr, options: OpenOptions) -> OsResult<Self> {
+        let mut flags = libc::O_CLOEXEC;
+        flags |= if options.write { libc::O_RDWR } else { libc::O_RDONLY };
+        flags |= if options.create { libc::O_CREAT } else { 0 };
+        flags |= if options.direct { libc::O_DIRECT } else { 0 };
+        // SAFETY: the path is NUL-terminated and outlives the call.
+        let opened = repeated(|| unsafe {
+            libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0o640)
+        })?;
+        Ok(Self { number: opened as i32, is_owned: true })
+    }
+
+    /// Takes a descriptor over, which is closed with this.
+    ///
+    /// # Safety
+    /// The descriptor is open, and nobody else closes it.
+    #[must_use]
+    pub const unsafe fn owned(number: i32) -> Self {
+        Self { number, is_owned: true }
+    }
+
+    /// Uses a descriptor that somebody else closes.
+    ///
+    /// # Safety
+    /// The descriptor stays open as long as this lives.
+    #[must_use]
+    pub const unsafe fn borrowed(number: i32) -> Self {
+        Self { number, is_owned: false }
+    }
+
+    /// The number of the descriptor.
+    #[must_use]
+    pub const fn number(&self) -> i32 {
+        self.number
+    }
+
+    /// Bytes of the file.
+    ///
+    /// # Errors
+    /// The refusal of the system.
+    pub fn size(&self) -> OsResult<u64> {
+        let mut found = core::mem::MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: the kernel fills the structure where it succeeds.
+        let size = unsafe {
+            if libc::fstat(self.number, found.as_mut_ptr()) != 0 {
+                return Err(OsError::last());
+            }
+            found.assume_init_ref().st_size
+        };
+        Ok(u64::try_from(size).unwrap_or(0))
+    }
+
+    /// Makes the file so many bytes long.
+    ///
+    /// # Errors
+    /// The refusal of the system.
+    pub fn set_size(&self, bytes: u64) -> OsResult<()> {
+        // SAFETY: takes numbers only.
+        repeated(|| unsafe { libc::syscall(libc::SYS_ftruncate, self.number, bytes) }).map(drop)
+    }
+
+    /// Waits until all that was written, and what is needed to find it, is on the device.
+    ///
+    /// # Errors
+    /// The refusal of the system; the kernel reports an error of a write once.
+    pub fn sync(&self) -> OsResult<()> {
+        // SAFETY: takes a number only.
+        repeated(|| unsafe { libc::syscall(libc::SYS_fdatasync, self.number) }).map(drop)
+    }
+
+    /// Fills pieces, one after the other, with the bytes from `offset` on. It stops before all are
+    /// full only at the end of the file, or at a refusal.
+    pub fn read_at(&self, pieces: &mut [&mut [u8]], offset: u64) -> Transfer {
+        self.transfer(libc::SYS_preadv, offset, |done, vectors| {
+            let pieces = pieces.iter_mut().map(|piece| (piece.as_mut_ptr(), piece.len()));
+            vectors.fill(pieces, done);
+        })
+    }
+
+    /// Writes pieces, one after the other, from `offset` on.
+    pub fn write_at(&self, pieces: &[&[u8]], offset: u64) -> Transfer {
+        let moved = self.transfer(libc::SYS_pwritev, offset, |done, vectors| {
+            let pieces = pieces.iter().map(|piece| (piece.as_ptr().cast_mut(), piece.len()));
+            vectors.fill(pieces, done);
+        });
+        let all: usize = pieces.iter().map(|piece| piece.len()).sum();
+        // A file that takes nothing and says nothing would be written to for ever.
+        let error = moved.error.or((moved.bytes < all).then_some(OsError(libc::EIO)));
+        Transfer { error, ..moved }
+    }
+
+    /// Calls `preadv` or `pwritev` until all bytes are moved, one call moves none, or one is
+    /// refused. `fill` sets the vectors to the bytes behind the first ones that are done.
+    fn transfer(
+        &self,
+        call: libc::c_long,
+        offset: u64,
+        mut fill: impl FnMut(usize, &mut Vectors),
+    ) -> Transfer {
+        let mut bytes = 0;
+        loop {
+            let mut vectors = Vectors::new();
+            fill(bytes, &mut vectors);
+            if vectors.count == 0 {
+                return Transfer { bytes, error: None };
+            }
+            let (first, count) = (vectors.all.as_ptr(), vectors.count);
+            // The kernel takes the offset as two halves, of which 64-bit machines use the first.
+            let at = offset + bytes as u64;
+            // SAFETY: each vector is a piece that the caller lends for the call, exclusively where
+            // the kernel writes into it.
+            let moved =
+                repeated(|| unsafe { libc::syscall(call, self.number, first, count, at, 0) });
+            match moved {
+                Ok(0) => return Transfer { bytes, error: None },
+                Ok(moved) => bytes += moved as usize,
+                Err(error) => return Transfer { bytes, error: Some(error) },
+            }
+        }
+    }
+}
+
+impl Drop for FileDescriptor {
+    fn drop(&mut self) {
+        if self.is_owned {
+            // SAFETY: the descriptor is ours and not used any more.
+            unsafe { libc::syscall(libc::SYS_close, self.number) };
+        }
+    }
+}
+
+/// The pieces of one system call.
+struct Vectors {
+    all: [libc::iovec; PIECES],
+    count: usize,
+}
+
+impl Vectors {
+    const fn new() -> Self {
+        let none = libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 };
+        Self { all: [none; PIECES], count: 0 }
+    }
+
+    /// Takes what lies behind the first `done` bytes of the pieces, as far as there is room.
+    fn fill(&mut self, pieces: impl Iterator<Item = (*mut u8, usize)>, done: usize) {
+        let mut skipped = done;
+        for (start, len) in pieces {
+            let skip = skipped.min(len);
+            skipped -= skip;
+            if skip < len {
+                let base = start.wrapping_add(skip).cast();
+                self.all[self.count] = libc::iovec { iov_base: base, iov_len: len - skip };
+                self.count += 1;
+            }
+            if self.count == PIECES {
+                return;
+            }
+        }
+    }
+}
+
+/// Makes a system call, again where a signal has interrupted it.
+fn repeated(mut call: impl FnMut() -> libc::c_long) -> OsResult<libc::c_long> {
+    loop {
+        let result = call();
+        if result >= 0 {
+            return Ok(result);
+        }
+        match OsError::last() {
+            OsError(libc::EINTR) => {}
+            error => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+    use std::os::fd::AsRawFd;
+
+    /// A file of its own for a test, gone with this.
+    struct Scratch(std::path::PathBuf, CString);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let name = format!("quarry-fd-{name}-{}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            let text = CString::new(path.to_str().unwrap()).unwrap();
+            Self(path, text)
+        }
+
+        fn open(&self) -> FileDescriptor {
+            let options = OpenOptions { write: true, create: true, direct: false };
+            FileDescriptor::open(&self.1, options).unwrap()
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    #[test]
+    fn more_pieces_than_a_call_takes_are_written_and_read() {
+        let scratch = Scratch::new("pieces");
+        let file = scratch.open();
+        let bytes: Vec<u8> = (0..5 * PIECES * 7).map(|number| (number % 251) as u8).collect();
+        let pieces: Vec<&[u8]> = bytes.chunks(7).collect();
+        assert_eq!(file.write_at(&pieces, 100).complete(), Ok(bytes.len()));
+        assert_eq!(file.size(), Ok(100 + bytes.len() as u64));
+        let mut read = vec![0; bytes.len() + 30];
+        let mut pieces: Vec<&mut [u8]> = read.chunks_mut(5).collect();
+        let transfer = file.read_at(&mut pieces, 100);
+        assert_eq!(transfer, Transfer { bytes: bytes.len(), error: None }, "the file ends there");
+        assert_eq!(read[..bytes.len()], bytes);
+        assert!(read[bytes.len()..].iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn empty_pieces_are_passed_over() {
+        let scratch = Scratch::new("empty");
+        let file = scratch.open();
+        assert_eq!(file.write_at(&[b"", b"abc", b"", b"d"], 0).complete(), Ok(4));
+        assert_eq!(file.write_at(&[], 9).complete(), Ok(0));
+        let (mut front, mut back) = ([0; 1], [0; 3]);
+        let transfer = file.read_at(&mut [&mut [], &mut front, &mut [], &mut back], 0);
+        assert_eq!((transfer.bytes, &front, &back), (4, b"a", b"bcd"));
+    }
+
+    #[test]
+    fn a_refusal_says_how_far_it_came() {
+        let scratch = Scratch::new("refused");
+        let file = scratch.open();
+        let unreadable = FileDescriptor::open(c"/", OpenOptions::default()).unwrap();
+        let mut byte = [0];
+        let refused = unreadable.read_at(&mut [&mut byte], 0);
+        assert_eq!(refused, Transfer { bytes: 0, error: Some(OsError(libc::EISDIR)) });
+        let reader = FileDescriptor::open(&scratch.1, OpenOptions::default()).unwrap();
+        assert_eq!(reader.write_at(&[b"x"], 0).complete(), Err(OsError(libc::EBADF)));
+        assert_eq!(file.size(), Ok(0));
+        assert_eq!(reader.set_size(5), Err(OsError(libc::EINVAL)));
+        let full = OpenOptions { write: true, ..OpenOptions::default() };
+        let full = FileDescriptor::open(c"/dev/full", full).unwrap();
+        assert_eq!(full.write_at(&[b"x"], 0).complete(), Err(OsError(libc::ENOSPC)));
+    }
+
+    #[test]
+    fn sizes_change_and_descriptors_are_closed_once() {
+        let scratch = Scratch::new("size");
+        let file = scratch.open();
+        assert_eq!(file.set_size(12_345), Ok(()));
+        assert_eq!((file.size(), file.sync()), (Ok(12_345), Ok(())));
+        let std_file = std::fs::File::open(&scratch.0).unwrap();
+        // SAFETY: `std_file` closes it, after this is gone.
+        let borrowed = unsafe { FileDescriptor::borrowed(std_file.as_raw_fd()) };
+        drop(borrowed);
+        assert_eq!(std_file.metadata().unwrap().len(), 12_345, "it is open still");
+        let number = file.number();
+        // SAFETY: nothing else uses the number from here on.
+        let owned = unsafe { FileDescriptor::owned(libc::dup(number)) };
+        let copy = owned.number();
+        drop(owned);
+        // SAFETY: takes numbers only.
+        assert_eq!(unsafe { libc::fcntl(copy, libc::F_GETFD) }, -1, "it is closed");
+        assert_eq!(
+            FileDescriptor::open(c"/nowhere/at/all", OpenOptions::default()).err(),
+            Some(OsError(libc::ENOENT))
+        );
+    }
+}

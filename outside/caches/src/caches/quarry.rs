@@ -1,0 +1,68 @@
+//! Quarry's page cache, under a limit of the process's stack. Nothing else here allocates from it.
+
+use super::PageCache;
+use crate::page::{FILE_PAGES, Key, PAGE_BYTES, Page, Reading};
+use anyhow::{Result, ensure};
+use quarry::{Backing, Mapping, OsError, PageRef, PageSlot, Quarry, ReadOnly};
+
+/// Pages whose bytes the measurement makes; no page is read from behind the cache.
+struct Made;
+
+impl Backing for Made {
+    type Access = ReadOnly;
+
+    fn size(&self) -> u64 {
+        u64::from(FILE_PAGES) * PAGE_BYTES as u64
+    }
+
+    fn read(&self, _: u64, _: &mut [u8]) -> Result<usize, OsError> {
+        Err(OsError(libc::EIO))
+    }
+}
+
+/// A mapping for each file.
+pub struct QuarryCache(Vec<Mapping<Made>>);
+
+impl QuarryCache {
+    /// One for `capacity` of `pages` pages. The limit has room for the pages, and out of that room
+    /// come the nodes of the index; the tables of the others are beside their capacity.
+    ///
+    /// # Errors
+    /// Where there is no memory, or no limit.
+    pub fn new(capacity: u32, pages: u32) -> Result<Self> {
+        let create = |_| quarry::PageCache::open(Made);
+        let files = (0..pages.div_ceil(FILE_PAGES)).map(create).collect::<Result<_, _>>()?;
+        ensure!(Quarry::set_limit(capacity as usize * PAGE_BYTES), "no limit can be set");
+        Ok(Self(files))
+    }
+}
+
+/// The bytes of a page.
+#[inline(always)]
+fn bytes<'a>(page: &'a PageRef<'_>) -> &'a Page {
+    // SAFETY: a page of the cache has 4,096 bytes at an address that is a multiple of that, and
+    // stays there while it is pinned; every content of it is a page of words.
+    unsafe { &*page.as_ptr().cast() }
+}
+
+impl PageCache for QuarryCache {
+    #[inline(always)]
+    fn get(&self, key: Key, reading: Reading) -> Option<u64> {
+        let page = self.0[key.file as usize].get(key.index)?;
+        Some(bytes(&page).read(key, reading))
+    }
+
+    fn insert(&self, key: Key, fill: impl FnOnce(&Page)) -> bool {
+        match self.0[key.file as usize].get_or_alloc(key.index) {
+            Err(_) => false,
+            Ok(PageSlot::Found(_)) => true,
+            Ok(PageSlot::New(mut page)) => {
+                // SAFETY: as above, and the page is this function's alone until it is filled.
+                fill(unsafe { &*page.bytes_mut().as_ptr().cast() });
+                // SAFETY: the fill has written all bytes.
+                drop(unsafe { page.assume_filled() });
+                true
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The mechanism of LeanStore (Leis, Haubenschild, Kemper, Neumann: "LeanStore: In-Memory Data
+//! Management Beyond Main Memory", ICDE 2018), built small from its description: a reference to a
+//! page is the page's place in memory while the page is hot. Random pages cool: their references
+//! say so, and they wait in a FIFO queue; who follows a cooling reference makes it hot again, and
+//! the page that has waited longest is evicted. LeanStore keeps references in the inner nodes of
+//! its trees; here they are an array, the node above all pages.
+
+use super::PageCache;
+use super::pool::Pool;
+use crate::page::{Key, Page, Reading};
+use crate::random::Random;
+use anyhow::Result;
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Share of the pages that cool, in percent.
+const COOLING_PERCENT: u32 = 10;
+
+/// A reference: the number of a frame, or `EVICTED`; with `COOLING` where the page waits for its
+/// eviction.
+const COOLING: u32 = 1 << 31;
+const EVICTED: u32 = u32::MAX;
+/// The page number of a frame that has none.
+const NOBODY: u32 = u32::MAX;
+
+/// What is known of a frame.
+struct Frame {
+    /// Odd while the bytes change.
+    version: AtomicU64,
+    /// The page that lies in it.
+    page: AtomicU32,
+}
+
+/// What the pages that cool, and the frames that are free, have in common: one latch.
+struct Stage {
+    free: Vec<u32>,
+    /// The pages in the order in which they began to cool, each with its ticket then; a page whose
+    /// ticket has changed became hot again since.
+    cooling: VecDeque<(u32, u32)>,
+    /// The ticket of each page.
+    tickets: Vec<u32>,
+    /// Pages that cool.
+    cool: u32,
+    random: Random,
+}
+
+/// The cache.
+pub struct Swizzle {
+    references: Vec<AtomicU32>,
+    frames: Vec<Frame>,
+    memory: Pool,
+    stage: Mutex<Stage>,
+}
+
+impl Swizzle {
+    /// One for `capacity` of `pages` pages.
+    ///
+    /// # Errors
+    /// Where there is no memory.
+    pub fn new(capacity: u32, pages: u32) -> Result<Self> {
+        let frame = |_| Frame { version: AtomicU64::new(0), page: AtomicU32::new(NOBODY) };
+        let memory = Pool::reserve(capacity)?;
+        memory.set_huge(true);
+        let stage = Stage {
+            free: (0..capacity).rev().collect(),
+            cooling: VecDeque::new(),
+            tickets: vec![0; pages as usize],
+            cool: 0,
+            random: Random::new(1),
+        };
+        Ok(Self {
+            references: (0..pages).map(|_| AtomicU32::new(EVICTED)).collect(),
+            frames: (0..capacity).map(frame).collect(),
+            memory,
+            stage: Mutex::new(stage),
+        })
+    }
+
+    fn latch(&self) -> std::sync::MutexGuard<'_, Stage> {
+        self.stage.lock().expect("nobody panics with the latch")
+    }
+
+    /// Makes a cooling page hot again, if it still cools.
+    #[cold]
+    fn rescue(&self, number: u32) {
+        let mut stage = self.latch();
+        let reference = &self.references[number as usize];
+        let now = reference.load(Ordering::Relaxed);
+        if now != EVICTED && now & COOLING != 0 {
+            reference.store(now & !COOLING, Ordering::Release);
+            stage.tickets[number as usize] += 1;
+            stage.cool -= 1;
+        }
+    }
+
+    /// Takes a frame for a page: a free one, or the one that has cooled longest.
+    fn take(&self, stage: &mut Stage) -> u32 {
+        loop {
+            self.cool(stage);
+            if let Some(frame) = stage.free.pop() {
+                return frame;
+            }
+            let Some((page, ticket)) = stage.cooling.pop_front() else { continue };
+            if stage.tickets[page as usize] != ticket {
+                continue;
+            }
+            let reference = &self.references[page as usize];
+            let frame = reference.load(Ordering::Relaxed) & !COOLING;
+            stage.tickets[page as usize] += 1;
+            let header = &self.frames[frame as usize];
+            // Readers that follow the old reference find the odd version, or the new one.
+            header.version.fetch_add(1, Ordering::AcqRel);
+            header.page.store(NOBODY, Ordering::Relaxed);
+            reference.store(EVICTED, Ordering::Release);
+            stage.cool -= 1;
+            return frame;
+        }
+    }
+
+    /// Lets random pages cool until enough of them do; as long as many frames are free, none.
+    fn cool(&self, stage: &mut Stage) {
+        let frames = self.frames.len() as u32;
+        let share = (frames * COOLING_PERCENT / 100).max(1);
+        let wanted = share.saturating_sub(stage.free.len() as u32);
+        let mut tries = 0;
+        while stage.cool < wanted && tries < 16 * frames {
+            tries += 1;
+            let frame = stage.random.below(frames);
+            let page = self.frames[frame as usize].page.load(Ordering::Relaxed);
+            if page == NOBODY {
+                continue;
+            }
+            let reference = &self.references[page as usize];
+            if reference.load(Ordering::Relaxed) == frame {
+                reference.store(frame | COOLING, Ordering::Release);
+                let ticket = stage.tickets[page as usize];
+                stage.cooling.push_back((page, ticket));
+                stage.cool += 1;
+            }
+        }
+    }
+}
+
+impl PageCache for Swizzle {
+    #[inline(always)]
+    fn get(&self, key: Key, reading: Reading) -> Option<u64> {
+        let number = key.number();
+        let reference = &self.references[number as usize];
+        loop {
+            let now = reference.load(Ordering::Acquire);
+            if now & COOLING != 0 {
+                if now == EVICTED {
+                    return None;
+                }
+                self.rescue(number);
+                continue;
+            }
+            let header = &self.frames[now as usize];
+            let before = header.version.load(Ordering::Acquire);
+            if before.is_multiple_of(2) && reference.load(Ordering::Acquire) == now {
+                let seen = self.memory.page(now).read(key, reading);
+                std::sync::atomic::fence(Ordering::Acquire);
+                if header.version.load(Ordering::Relaxed) == before {
+                    return Some(seen);
+                }
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    fn insert(&self, key: Key, fill: impl FnOnce(&Page)) -> bool {
+        let number = key.number();
+        let mut stage = self.latch();
+        let frame = self.take(&mut stage);
+        drop(stage);
+        let header = &self.frames[frame as usize];
+        // A frame that was free before is even; one that was evicted is odd already.
+        if header.version.load(Ordering::Relaxed).is_multiple_of(2) {
+            header.version.fetch_add(1, Ordering::AcqRel);
+        }
+        fill(self.memory.page(frame));
+        header.version.fetch_add(1, Ordering::Release);
+        let mut stage = self.latch();
+        let reference = &self.references[number as usize];
+        if reference.load(Ordering::Relaxed) == EVICTED {
+            header.page.store(number, Ordering::Relaxed);
+            reference.store(frame, Ordering::Release);
+        } else {
+            // Another thread was faster.
+            stage.free.push(frame);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn following_a_cooling_reference_makes_it_hot() {
+        let cache = Swizzle::new(100, 200).unwrap();
+        for number in 0..100 {
+            cache.insert(Key::of(number), |page| page.write(Key::of(number)));
+        }
+        let mut stage = cache.latch();
+        cache.cool(&mut stage);
+        let waiting: Vec<u32> = stage.cooling.iter().map(|(page, _)| *page).collect();
+        assert_eq!((waiting.len(), stage.cool), (10, 10));
+        drop(stage);
+        assert!(cache.get(Key::of(waiting[0]), Reading::Word).is_some());
+        assert_eq!(cache.latch().cool, 9);
+        cache.insert(Key::of(150), |page| page.write(Key::of(150)));
+        assert!(cache.get(Key::of(waiting[0]), Reading::Word).is_some(), "it is hot");
+        assert!(cache.get(Key::of(waiting[1]), Reading::Word).is_none(), "the next one left");
+    }
+}

@@ -1,0 +1,133 @@
+//! Active and inactive lists with shadow entries: the policy of Linux, and Quarry's.
+
+use super::Simulator;
+use super::queue::Queue;
+
+/// Pages that a scan takes from a list at once (`SWAP_CLUSTER_MAX`, Linux 6.18).
+const BATCH: u32 = 32;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Nowhere,
+    Inactive,
+    Active,
+}
+
+/// New pages are inactive. A scan of the inactive list evicts those that were not used since they
+/// were added, and activates the others; a scan of the active list only deactivates, which is why
+/// a hit moves nothing. An evicted page leaves the time of its eviction behind: it returns as
+/// active where the pages that were evicted or activated meanwhile, its refault distance, are no
+/// more than the active ones.
+///
+/// Invariant: `inactive.len + active.len <= capacity`.
+pub struct ActiveInactive {
+    capacity: u32,
+    place: Vec<Place>,
+    is_used: Vec<bool>,
+    inactive: Queue,
+    active: Queue,
+    /// Pages that were evicted or activated so far.
+    age: u64,
+    /// The age at each page's last eviction; 0 where there was none.
+    shadow: Vec<u64>,
+}
+
+impl ActiveInactive {
+    /// One for `capacity` of `pages` pages.
+    #[must_use]
+    pub fn new(capacity: u32, pages: u32) -> Self {
+        Self {
+            capacity,
+            place: vec![Place::Nowhere; pages as usize],
+            is_used: vec![false; pages as usize],
+            inactive: Queue::new(pages),
+            active: Queue::new(pages),
+            age: 0,
+            shadow: vec![0; pages as usize],
+        }
+    }
+
+    fn add(&mut self, page: u32, place: Place) {
+        self.place[page as usize] = place;
+        match place {
+            Place::Active => self.active.push(page),
+            _ => self.inactive.push(page),
+        }
+    }
+
+    /// Makes room for one page.
+    fn reclaim(&mut self) {
+        while self.inactive.len() + self.active.len() >= self.capacity {
+            // Below 1 GiB the inactive list is to be as long as the active one
+            // (`inactive_is_low`, Linux 6.18).
+            if self.inactive.len() < self.active.len() {
+                self.deactivate();
+            }
+            for _ in 0..BATCH {
+                let Some(page) = self.inactive.pop() else { break };
+                if std::mem::take(&mut self.is_used[page as usize]) {
+                    self.age += 1;
+                    self.add(page, Place::Active);
+                } else {
+                    self.age += 1;
+                    self.place[page as usize] = Place::Nowhere;
+                    self.shadow[page as usize] = self.age;
+                    break;
+                }
+            }
+        }
+    }
+
+    fn deactivate(&mut self) {
+        for _ in 0..BATCH {
+            let Some(page) = self.active.pop() else { break };
+            self.is_used[page as usize] = false;
+            self.add(page, Place::Inactive);
+        }
+    }
+}
+
+impl Simulator for ActiveInactive {
+    fn lookup(&mut self, page: u32) -> bool {
+        let at = page as usize;
+        if self.place[at] != Place::Nowhere {
+            self.is_used[at] = true;
+            return true;
+        }
+        self.reclaim();
+        let shadow = std::mem::take(&mut self.shadow[at]);
+        let is_refault = shadow != 0 && self.age - shadow <= u64::from(self.active.len());
+        self.is_used[at] = false;
+        self.add(page, if is_refault { Place::Active } else { Place::Inactive });
+        self.age += u64::from(is_refault);
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn used_pages_outlive_a_scan() {
+        let mut cache = ActiveInactive::new(100, 10_000);
+        for page in (0..40).chain(0..40) {
+            cache.lookup(page);
+        }
+        for page in 100..250 {
+            cache.lookup(page);
+        }
+        assert!((0..40).all(|page| cache.lookup(page)));
+    }
+
+    #[test]
+    fn it_never_holds_more_than_it_may() {
+        let mut cache = ActiveInactive::new(50, 200);
+        for turn in 0_u32..20_000 {
+            cache.lookup(turn.wrapping_mul(2_654_435_761) >> 20 & 127);
+            assert!(cache.inactive.len() + cache.active.len() <= 50);
+        }
+        let cached = cache.place.iter().filter(|it| **it != Place::Nowhere);
+        assert_eq!(cached.count(), 50);
+    }
+}
