@@ -164,7 +164,7 @@ pub(crate) fn read_missed<B: Backing>(
             None => Err(PageError::OutOfRange { index, size: backing.size() }),
         };
     }
-    let slot = core.raw.get_or_alloc(index, Effort::Every)?;
+    let slot = core.get_or_alloc(index, Effort::Every)?;
     if !slot.is_new {
         return Ok(slot.page);
     }

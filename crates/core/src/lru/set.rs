@@ -176,11 +176,11 @@ impl LruSet {
         from: ListKind,
         out: &mut [PageNo],
     ) -> usize {
-        self.lists.lists().isolate(table, (node, from), Waiting::Waits, out).unwrap_or(0)
+        self.lists.lists().isolate(table, (node, from), Waiting::Waits, out)
     }
 
-    /// As [`isolate`](Self::isolate); takes nothing where another task holds a lock of the list.
-    /// For reclaim inside `malloc`.
+    /// As [`isolate`](Self::isolate), but ends where another task holds a lock that it needs. For
+    /// reclaim inside `malloc`.
     pub fn try_isolate(
         &self,
         table: &DescriptorTable,
@@ -188,7 +188,7 @@ impl LruSet {
         from: ListKind,
         out: &mut [PageNo],
     ) -> usize {
-        self.lists.lists().isolate(table, (node, from), Waiting::Tries, out).unwrap_or(0)
+        self.lists.lists().isolate(table, (node, from), Waiting::Tries, out)
     }
 
     /// Puts isolated pages on the fronts of their lists, active where the second field says so, one

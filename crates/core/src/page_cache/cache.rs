@@ -13,6 +13,7 @@ use super::workingset::{Buckets, Clock};
 use crate::frame::{Kind, NodeId, OsArray};
 use crate::lru::{DescriptorTable, LruCounters, LruOptions, LruSet, PageNo, Sizes, State};
 use crate::slab::{CacheId, Late};
+use crate::zone::GroupId;
 use core::ptr::NonNull;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
@@ -144,9 +145,17 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Creates a mapping without pages. O(1).
     ///
     /// # Errors
-    /// Where there is no memory for it.
+    /// Where there is no memory for it, or no such group.
     pub fn create_mapping(self, options: &MappingOptions) -> OsResult<MappingId> {
-        self.tables.mappings.create(&self.tables.nodes, options)
+        let group = GroupId(options.group);
+        if !self.host.groups().join(group) {
+            return Err(quarry_sys::errno::OsError(libc::EINVAL));
+        }
+        let created = self.tables.mappings.create(&self.tables.nodes, options);
+        if created.is_err() {
+            self.host.groups().leave(group);
+        }
+        created
     }
 
     /// Truncates a mapping to nothing, as [`truncate`](Self::truncate) does, and lets go of it. No
@@ -156,6 +165,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         let tables = self.tables;
         let Some(mut locked) = tables.mappings.lock(&tables.nodes, mapping) else { return false };
         *locked.tree.value() = false;
+        let group = GroupId(locked.mapping.group());
         let has_slack = locked.mapping.has_slack();
         drop(locked);
         self.truncate(mapping, 0);
@@ -163,6 +173,7 @@ impl<H: Host> PageCacheRef<'_, H> {
             self.release_aside();
         }
         tables.mappings.give_up(mapping);
+        self.host.groups().leave(group);
         true
     }
 
@@ -298,7 +309,7 @@ impl<H: Host> PageCacheRef<'_, H> {
 
     /// Frames that the pages of a group have. O(1).
     pub fn frames_of_group(self, group: u8) -> u64 {
-        self.tables.counters.frames_of_group(group)
+        self.host.groups().at(GroupId(group)).used().into()
     }
 
     /// The choices that the cache was made with.

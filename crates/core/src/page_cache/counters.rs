@@ -105,38 +105,20 @@ fresh_zero! {
     }
 }
 
-/// Groups that pages may be charged to; 0 is none.
-const GROUPS: usize = 256;
-
-/// The counts of all slots, and the frames of each group.
+/// The counts of all slots.
 pub(super) struct Counters {
     slots: OsArray<SlotCounts>,
-    groups: OsArray<AtomicU64>,
 }
 
 impl Counters {
     pub(super) fn build(os: &'static dyn Os, slots: u32) -> OsResult<Self> {
-        let slots = OsArray::zeroed(os, slots as usize)?;
-        Ok(Self { slots, groups: OsArray::zeroed(os, GROUPS)? })
+        Ok(Self { slots: OsArray::zeroed(os, slots as usize)? })
     }
 
     /// Counts an event `times` times.
     #[inline]
     pub(super) fn add(&self, slot: SlotIndex, event: Event, times: u64) {
         self.slots.at(slot.index()).counts[event as usize].fetch_add(times, Relaxed);
-    }
-
-    /// Notes that a group has so many frames more. Pages of no group are not counted.
-    #[inline]
-    pub(super) fn note_group(&self, group: u8, frames: i64) {
-        if group != 0 {
-            self.groups.at(usize::from(group)).fetch_add(frames as u64, Relaxed);
-        }
-    }
-
-    /// Frames of the pages of a group.
-    pub(super) fn frames_of_group(&self, group: u8) -> u64 {
-        self.groups.at(usize::from(group)).load(Relaxed)
     }
 
     /// The sums over all slots. O(slots * events).

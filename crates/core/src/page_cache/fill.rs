@@ -10,6 +10,7 @@ use super::workingset::Evicted;
 use crate::frame::{Kind, MigrateType};
 use crate::lru::{PageNo, State};
 use crate::pcp::PageRequest;
+use crate::zone::GroupId;
 use core::ptr::NonNull;
 use quarry_sys::primitive::Ordering::Relaxed;
 
@@ -255,6 +256,29 @@ impl<H: Host> PageCacheRef<'_, H> {
 
     /// A page with memory, which nobody knows; its state is still 0.
     fn alloc_page(self, mapping: &Mapping, effort: Effort) -> Result<PageNo, Full> {
+        let (group, frames) = (GroupId(mapping.group()), mapping.order().frames());
+        self.charge_group(group, frames, effort)?;
+        let page = self.alloc_charged(mapping, effort);
+        page.inspect_err(|_| self.host.groups().uncharge(group, frames))
+    }
+
+    /// Charges a page to its group; at the limit of the group after one reclaim of the group.
+    fn charge_group(self, group: GroupId, frames: u32, effort: Effort) -> Result<(), Full> {
+        let groups = self.host.groups();
+        if groups.charge(group, frames) {
+            return Ok(());
+        }
+        if effort == Effort::Every {
+            self.direct_reclaim_group(group);
+            if groups.charge(group, frames) {
+                return Ok(());
+            }
+        }
+        groups.at(group).note_refusal();
+        Err(Full)
+    }
+
+    fn alloc_charged(self, mapping: &Mapping, effort: Effort) -> Result<PageNo, Full> {
         match self.try_alloc_page(mapping) {
             None if effort == Effort::Every && self.host.make_room(mapping.order().frames()) => {
                 self.try_alloc_page(mapping).ok_or(Full)
@@ -290,7 +314,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         descriptor.node.store(home.map_or(0, |node| node.0), Relaxed);
         descriptor.group.store(mapping.group(), Relaxed);
         descriptor.private_cache.store(mapping.private(), Relaxed);
-        tables.counters.note_group(mapping.group(), i64::from(order.frames()));
         Some(number)
     }
 }

@@ -7,6 +7,7 @@ mod direct;
 mod dirty;
 mod error_sequence;
 mod fill;
+mod group_scan;
 mod held;
 mod host;
 pub mod index;

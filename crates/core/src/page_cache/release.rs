@@ -11,6 +11,7 @@ use super::options::TruncationPolicy;
 use crate::frame::{Kind, Order, Pfn};
 use crate::lru::PageNo;
 use crate::slab::CacheId;
+use crate::zone::GroupId;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::Ordering::Relaxed;
 
@@ -67,7 +68,8 @@ impl<H: Host> PageCacheRef<'_, H> {
             let descriptor = tables.pages.at(*page);
             *block = (descriptor.pfn(), descriptor.order());
             self.host.pages().frames().set_kind(block.0, 1, Kind::NONE);
-            tables.counters.note_group(descriptor.group.load(Relaxed), -(block.1.frames() as i64));
+            let group = GroupId(descriptor.group.load(Relaxed));
+            self.host.groups().uncharge(group, block.1.frames());
             descriptor.clear();
         }
         tables.free.put(slot, pages);

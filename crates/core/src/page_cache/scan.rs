@@ -20,6 +20,7 @@ use super::outcome::{ScanFor, ScanRequest, Scanned};
 use super::release::Releases;
 use crate::frame::{FRAME_SHIFT, NodeId};
 use crate::lru::{ListKind, PageNo, Sizes, State};
+use crate::zone::GroupId;
 use quarry_sys::clock::monotonic_ns;
 use quarry_sys::primitive::Ordering::Relaxed;
 
@@ -177,6 +178,10 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             return Fate::Active;
         }
         if now.pins() > 1 || !now.has(State::LIVE | State::UPTODATE) {
+            return Fate::Inactive;
+        }
+        let group = GroupId(descriptor.group.load(Relaxed));
+        if group != GroupId::ROOT && self.host.groups().at(group).is_protected() {
             return Fate::Inactive;
         }
         match self.evict(node, page, locked) {

@@ -7,6 +7,7 @@ use crate::page_cache::index::{NODE_ALIGN, NODE_BYTES};
 use crate::page_cache::{Host, NodeHost, PageCacheRef};
 use crate::pcp::PageAllocator;
 use crate::slab::{CacheId, CacheParams};
+use crate::zone::Groups;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Object, PerCpu, SlotIndex, WordTree};
 
@@ -78,6 +79,10 @@ impl<C: StackConfig> Host for Stack<C> {
 
     fn slots(&self) -> u32 {
         self.fast.percpu.area().slots()
+    }
+
+    fn groups(&self) -> &Groups {
+        &self.balancing.groups
     }
 
     unsafe fn free_private(&self, cache: CacheId, objects: &[Object]) {

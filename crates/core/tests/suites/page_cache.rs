@@ -14,6 +14,7 @@ use quarry_core::page_cache::{
 };
 use quarry_core::slab::Sheaf;
 use quarry_core::stack::Stack;
+use quarry_core::zone::{GroupId, GroupLimits};
 use std::collections::BTreeMap;
 
 type CacheBed = Bed<VirtualConfig<Sheaf>>;
@@ -146,6 +147,11 @@ fn options(mapping: usize) -> MappingOptions {
 impl<'a> Model<'a> {
     fn new(bed: &'a CacheBed) -> Self {
         let cache = bed.stack.page_cache().expect("memory for the tables");
+        // Mapping 0 belongs to the root, the others to a group each.
+        for group in 1..MAPPINGS as u8 {
+            let created = bed.stack.groups().create(GroupLimits::default());
+            assert_eq!(created, Some(GroupId(group)));
+        }
         let create = |mapping| cache.create_mapping(&options(mapping)).expect("memory");
         let ids = std::array::from_fn(create);
         Self { bed, cache, ids, known: BTreeMap::new(), pins: Vec::new(), tags: 0 }

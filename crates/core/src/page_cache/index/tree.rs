@@ -134,7 +134,7 @@ pub(super) enum Place {
 pub struct LockedIndex<'a, T> {
     pub(super) root: &'a WordTree,
     pub(super) inner: Guard<'a, Inner<T>>,
-    shared: &'a IndexNodes,
+    pub(super) shared: &'a IndexNodes,
     unlinked: Chain,
 }
 
