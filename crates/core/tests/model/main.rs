@@ -13,6 +13,7 @@ mod barn;
 mod hands;
 mod index;
 mod numbers;
+mod page_cache;
 mod policies;
 
 use shuttle::Config;
