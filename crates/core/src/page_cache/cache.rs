@@ -6,6 +6,7 @@ use super::host::Host;
 use super::index::{GRACE_BATCH, IndexNodes};
 use super::mapping::{MappingId, MappingOptions, Mappings};
 use super::options::PageCacheOptions;
+use super::slack::Aside;
 use super::waits::Waits;
 use super::workingset::{Buckets, Clock};
 use crate::frame::{Kind, NodeId, OsArray};
@@ -97,6 +98,7 @@ pub(super) struct Tables {
     pub(super) buckets: Buckets,
     pub(super) waits: Waits,
     pub(super) counters: Counters,
+    pub(super) aside: Aside,
 }
 
 impl Tables {
@@ -115,6 +117,7 @@ impl Tables {
             buckets: Buckets::for_pages(capacity as u64),
             waits: Waits::build(os)?,
             counters: Counters::build(os, slots)?,
+            aside: Aside::new(),
         })
     }
 }
@@ -160,8 +163,12 @@ impl<H: Host> PageCacheRef<'_, H> {
         let Some(mut locked) = tables.mappings.lock(&tables.nodes, mapping) else { return false };
         *locked.tree.value() = false;
         let group = GroupId(locked.mapping.group());
+        let has_slack = locked.mapping.has_slack();
         drop(locked);
         self.truncate(mapping, 0);
+        if has_slack {
+            self.release_aside();
+        }
         tables.mappings.give_up(mapping);
         self.host.groups().leave(group);
         true
@@ -274,6 +281,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     pub fn trim(self) -> usize {
         self.drain_batches();
         self.tables.nodes.grace.release(self.host, 1);
+        self.release_aside();
         self.tables.free.trim(&self.tables.pages, self.host.metadata())
     }
 
@@ -336,5 +344,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.nodes.visit_locks(visit);
         self.tables.lru.visit_locks(visit);
         self.tables.free.visit_locks(visit);
+        self.tables.aside.visit_locks(visit);
     }
 }

@@ -7,13 +7,16 @@ use super::index::{Entry, InsertError, Preload};
 use super::mapping::{LockedMapping, Mapping, MappingId};
 use super::outcome::{Effort, Full, ReadError, Slot};
 use super::workingset::Evicted;
-use crate::frame::{Kind, MigrateType, Order, PAGEBLOCK_FRAMES, Pfn};
+use crate::frame::{Kind, MigrateType};
 use crate::lru::{PageNo, State};
-use crate::pcp::{Page, PageRequest};
+use crate::pcp::PageRequest;
 use crate::zone::GroupId;
 use core::ptr::NonNull;
-use quarry_sys::percpu::SlotIndex;
 use quarry_sys::primitive::Ordering::Relaxed;
+
+/// Descriptors from which on fresh pageblocks of cached pages become huge pages: 4 MiB of pages. One
+/// half-filled pageblock then adds little to what is resident.
+const HUGE_FROM_PAGES: usize = 1024;
 
 /// What a look at an index came to.
 enum Inserted {
@@ -307,6 +310,9 @@ impl<H: Host> PageCacheRef<'_, H> {
             tables.free.put(slot, &[number]);
             return None;
         };
+        if tables.pages.len() >= HUGE_FROM_PAGES {
+            pages.fill_whole(block.pfn);
+        }
         pages.frames().set_link(block.pfn, number.0);
         pages.frames().set_kind(block.pfn, 1, Kind::CACHED);
         let descriptor = tables.pages.at(number);
@@ -319,35 +325,4 @@ impl<H: Host> PageCacheRef<'_, H> {
         tables.counters.add(slot, Event::Taken, order.frames().into());
         Some(number)
     }
-
-    /// A block behind which memory can be read. Frames of a pageblock are mapped together, and what
-    /// lies behind it may never be, so no such block is the last one of its pageblock.
-    fn alloc_with_slack(self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
-        /// Last blocks that are put aside, of different pageblocks.
-        const MOST: usize = 8;
-        let pages = self.host.pages();
-        let mut last = [(Pfn::NONE, Order::ZERO); MOST];
-        let mut count = 0;
-        let block = loop {
-            match pages.alloc(slot, request) {
-                Some(block) if ends_pageblock(block.pfn, request.order) => {
-                    last[count] = (block.pfn, request.order);
-                    count += 1;
-                    if count == MOST {
-                        break None;
-                    }
-                }
-                block => break block,
-            }
-        };
-        if count > 0 {
-            pages.free_list(slot, &last[..count]);
-        }
-        block
-    }
-}
-
-/// Returns whether no frame of the same pageblock lies behind a block.
-fn ends_pageblock(pfn: Pfn, order: Order) -> bool {
-    (pfn.0 + order.frames()).is_multiple_of(PAGEBLOCK_FRAMES)
 }

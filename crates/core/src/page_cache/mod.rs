@@ -21,6 +21,7 @@ mod print;
 mod readahead;
 mod release;
 mod scan;
+mod slack;
 mod truncate;
 mod validate;
 mod waits;

@@ -4,6 +4,7 @@
 //! | found at the tail of the inactive list | what becomes of it |
 //! |---|---|
 //! | used since the last scan | the active list: this is its second use, the first one filled it |
+//! | the same, and read ahead before anybody asked for it | back to the front: this is its first use |
 //! | dirty, or being written | the active list, and counted: writeback is to be woken |
 //! | pinned, latched, or its mapping is locked | back to the front |
 //! | clean and idle | evicted: a shadow entry takes its place |
@@ -197,8 +198,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         let descriptor = self.tables.pages.at(page);
         let now = descriptor.state.load();
         if now.has(State::REFERENCED) {
-            descriptor.state.clear(State::REFERENCED);
-            return Fate::Active;
+            descriptor.state.clear(State::REFERENCED | State::FRESH);
+            return if now.has(State::FRESH) { Fate::Inactive } else { Fate::Active };
         }
         if now.has(State::DIRTY) || now.has(State::WRITEBACK) {
             done.dirty += 1;

@@ -6,6 +6,7 @@
 //! * heads of kind MAPPING = live mappings = mappings that were counted as allocated - freed
 //! * a free block is of no kind, nor is a frame that a zone holds as part of a free extent
 //! * frames of slabs, of blocks and on per-CPU lists, and mapped ones, are all in the budget
+//! * the marks of the budget follow from its limit
 //! * frames charged for live and cached mappings = the budget's mapped frames
 
 use super::config::StackConfig;
@@ -108,6 +109,7 @@ impl<C: StackConfig> Stack<C> {
     fn check_budget(&self, census: &Census) -> Result<(), Broken> {
         let inner = self.inner();
         let budget = inner.pages.zones().budget();
+        budget.validate()?;
         let kept = u64::from(inner.mappings.cached_charged());
         let (check, counted) = (Check::of("stack"), self.large.mappings.stats());
         let (heads, live) = (census.mappings as u64, inner.mappings.live() as u64);
