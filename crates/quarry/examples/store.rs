@@ -8,7 +8,8 @@
 //! -
 //! ```
 //!
-//! The second argument is the limit in MiB. At the end, or at the line `sync`, all is on the device.
+//! The second argument is the limit in MiB. At the end, or at the line `sync`, all is on the
+//! device.
 
 use quarry::{Budget, FileBacking, Mapping, PageCache, PageError, PageSlot, ReadWrite};
 use std::error::Error;
