@@ -168,7 +168,7 @@ impl<B: Backing> Mapping<B> {
 
     /// Finds a page that is cached; never waits, and never uses the backing. O(depth of the index),
     /// without a lock.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn get(&self, index: u64) -> Option<PageRef<'_, B::Access>> {
         self.raw.get(index).map(|page| PageRef::of(page, self.core()))

@@ -17,7 +17,7 @@ use quarry_sys::errno::KeepErrno;
 pub(crate) type ProcessCache = PageCacheRef<'static, Stack<ProcessConfig>>;
 
 /// The page cache, which somebody has a mapping of.
-#[inline]
+#[inline(always)]
 pub(crate) fn cache() -> ProcessCache {
     STACK.used_page_cache().expect("whoever has a mapping has used the page cache")
 }
@@ -86,7 +86,7 @@ impl RawMapping {
 
     /// Pins the page at `index`, if it is there and up to date. O(depth of the index); takes no
     /// lock, never waits, and never allocates.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn get(self, index: u64) -> Option<RawPage> {
         cache().get(self.id, index).map(RawPage)

@@ -17,13 +17,14 @@
 
 // Files use only those above them.
 //
-//     abi
+//     abi, insist
 //     records, heap
 //     page_cache
 //     methods
 //     install
 mod abi;
 mod heap;
+mod insist;
 mod install;
 mod methods;
 mod page_cache;

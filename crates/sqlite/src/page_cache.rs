@@ -6,6 +6,7 @@
 //! Equations: `held` = records of this cache with `is_held` (at most; a truncation that ends the
 //! holding of pages is not counted one by one); a displaced record is held, and on the list.
 
+use crate::insist::insist;
 use crate::records::{Record, Records};
 use quarry::process::STACK;
 use quarry::{Effort, Invalidate, MappingOptions, RawMapping, RawSlot, RekeyError};
@@ -40,9 +41,6 @@ pub(crate) struct PageCache {
     /// Held pages whose index is not their key.
     displaced: *mut Record,
 }
-
-/// Trials to get a page that SQLite cannot do without.
-const MOST_TRIALS: u32 = 64;
 
 /// Caches that are open.
 static OPEN: AtomicU64 = AtomicU64::new(0);
@@ -134,7 +132,10 @@ impl PageCache {
                 self.wants_room = slot.is_none();
                 slot?
             }
-            Want::Surely => self.hold_surely(key)?,
+            Want::Surely => {
+                self.wants_room = false;
+                insist(|| self.hold(key, Effort::Every))?
+            }
         };
         if !slot.is_new {
             return Some(self.found(slot.page.private()));
@@ -153,13 +154,6 @@ impl PageCache {
 
     fn hold(&self, key: u32, effort: Effort) -> Option<RawSlot> {
         self.mapping.hold(key.into(), Some(effort)).ok().flatten()
-    }
-
-    /// Tries until reclaim had a chance to look at every page: it looks at a few hundred at a time,
-    /// and all of those may be held.
-    fn hold_surely(&mut self, key: u32) -> Option<RawSlot> {
-        self.wants_room = false;
-        (0..MOST_TRIALS).find_map(|_| self.hold(key, Effort::Every))
     }
 
     /// Returns whether SQLite holds nine tenths of the suggested pages: dirty ones, nearly all.

@@ -2,7 +2,6 @@
 
 use super::counters::{Counters, EventCounts};
 use super::descriptors::FreePages;
-use super::direct::Direct;
 use super::host::Host;
 use super::index::{GRACE_BATCH, IndexNodes};
 use super::mapping::{MappingId, MappingOptions, Mappings};
@@ -99,7 +98,6 @@ pub(super) struct Tables {
     pub(super) buckets: Buckets,
     pub(super) waits: Waits,
     pub(super) counters: Counters,
-    pub(super) direct: Direct,
     pub(super) aside: Aside,
 }
 
@@ -119,7 +117,6 @@ impl Tables {
             buckets: Buckets::for_pages(capacity as u64),
             waits: Waits::build(os)?,
             counters: Counters::build(os, slots)?,
-            direct: Direct::new(),
             aside: Aside::new(),
         })
     }
@@ -220,6 +217,12 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.pages.at(page).order().bytes()
     }
 
+    /// Number of frames of a page.
+    #[inline]
+    pub(super) fn frames(self, page: PageNo) -> u64 {
+        self.tables.pages.at(page).order().frames().into()
+    }
+
     /// The page whose memory begins at `address`. O(1).
     pub fn page_at(self, address: *const u8) -> Option<PageNo> {
         let pages = self.host.pages();
@@ -305,6 +308,24 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// The nodes of indexes that all mappings share.
     pub fn index_nodes(&self) -> &IndexNodes {
         &self.tables.nodes
+    }
+
+    /// Frames of pages that somebody pins, beside add batches. O(descriptors).
+    pub fn pinned_frames(self) -> u64 {
+        let all = (0..self.tables.pages.len() as u32).map(PageNo);
+        let is_pinned = |page: &PageNo| {
+            let state = self.state(*page);
+            // A page that is on no list yet is pinned by its add batch.
+            let by_batch = !state.has(State::LRU) && !state.has(State::UNEVICTABLE);
+            state.pins() > u64::from(by_batch)
+        };
+        all.filter(is_pinned).map(|page| self.frames(page)).sum()
+    }
+
+    /// Descriptors of pages that are in an index or pinned. O(descriptors).
+    pub fn descriptors_in_use(self) -> u64 {
+        let all = (0..self.tables.pages.len() as u32).map(PageNo);
+        all.filter(|page| self.state(*page) != State::default()).count() as u64
     }
 
     /// Frames that the pages of a group have. O(1).

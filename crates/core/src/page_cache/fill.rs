@@ -14,6 +14,10 @@ use crate::zone::GroupId;
 use core::ptr::NonNull;
 use quarry_sys::primitive::Ordering::Relaxed;
 
+/// Descriptors from which on fresh pageblocks of cached pages become huge pages: 4 MiB of pages. One
+/// half-filled pageblock then adds little to what is resident.
+const HUGE_FROM_PAGES: usize = 1024;
+
 /// What a look at an index came to.
 enum Inserted {
     /// The page is there now; a page had been evicted from this place, with this shadow entry.
@@ -225,10 +229,11 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Puts a page that has come into an index on its list, and counts it.
     fn note_added(self, mapping: &Mapping, page: PageNo, shadow: Option<u64>) {
         let (tables, slot) = (self.tables, self.host.slot());
-        tables.counters.add(slot, Event::Added, 1);
+        let frames = u64::from(mapping.order().frames());
+        tables.counters.add(slot, Event::Added, frames);
         let is_active = shadow.is_some_and(|value| self.note_refault(page, value));
         if mapping.is_unevictable() {
-            return tables.counters.add(slot, Event::UnevictableAdded, 1);
+            return tables.counters.add(slot, Event::UnevictableAdded, frames);
         }
         let mut releases = self.releases();
         tables.lru.add(&tables.pages, slot, page, is_active, &mut |page| releases.push(page));
@@ -305,6 +310,9 @@ impl<H: Host> PageCacheRef<'_, H> {
             tables.free.put(slot, &[number]);
             return None;
         };
+        if tables.pages.len() >= HUGE_FROM_PAGES {
+            pages.fill_whole(block.pfn);
+        }
         pages.frames().set_link(block.pfn, number.0);
         pages.frames().set_kind(block.pfn, 1, Kind::CACHED);
         let descriptor = tables.pages.at(number);
@@ -314,6 +322,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         descriptor.node.store(home.map_or(0, |node| node.0), Relaxed);
         descriptor.group.store(mapping.group(), Relaxed);
         descriptor.private_cache.store(mapping.private(), Relaxed);
+        tables.counters.add(slot, Event::Taken, order.frames().into());
         Some(number)
     }
 }

@@ -17,7 +17,7 @@ use quarry_sys::primitive::Ordering::Relaxed;
 impl<'a, H: Host> PageCacheRef<'a, H> {
     /// Pins the page at `index` if it is there and up to date. O(height of the index); never waits
     /// for a fill, and never allocates.
-    #[inline]
+    #[inline(always)]
     pub fn get(self, mapping: MappingId, index: u64) -> Option<PageNo> {
         if let Some(found) = self.tables.mappings.numbered(mapping.number)
             && let Some(page) = found.index.walk(self.host, index)
