@@ -1,6 +1,6 @@
 /* Quarry's own functions, beside the standard malloc interface: the heap as a whole, caches of
- * objects, pages, the budget. Made from the library's sources (crates/preload/tests/header.rs); a change here
- * is lost. */
+ * objects, pages, the page cache, the budget. Made from the library's sources
+ * (crates/preload/tests/header.rs); a change here is lost. */
 
 #ifndef QUARRY_H
 #define QUARRY_H
@@ -13,6 +13,12 @@ typedef struct quarry_cache quarry_cache;
 
 /* Objects of a cache that are held ready. */
 typedef struct quarry_reserve quarry_reserve;
+
+/* The cached pages of one file or database. */
+typedef struct quarry_mapping quarry_mapping;
+
+/* A cached page that the caller has pinned. It is a number in disguise, never an address. */
+typedef struct quarry_page quarry_page;
 
 /* What a program has registered with the budget. */
 typedef struct quarry_registration quarry_registration;
@@ -41,6 +47,26 @@ typedef struct quarry_registration quarry_registration;
  */
 #define QUARRY_ATOMIC 2
 
+/*
+ Of quarry_mapping_open_fd: the descriptor is closed with the mapping.
+ */
+#define QUARRY_OWN_FD 1
+
+/*
+ Of quarry_page_lock and quarry_page_unlock: for writing; else for reading.
+ */
+#define QUARRY_EXCLUSIVE 1
+
+/*
+ Of quarry_page_lock: fails with EBUSY instead of waiting.
+ */
+#define QUARRY_TRY 2
+
+/*
+ Of quarry_mapping_invalidate: dirty pages too, whose contents are lost.
+ */
+#define QUARRY_DIRTY_TOO 1
+
 
 
 /*
@@ -62,6 +88,43 @@ typedef struct quarry_registration quarry_registration;
  Nearly all of it is, or the high mark cannot be reached.
  */
 #define QUARRY_PRESSURE_CRITICAL 3
+
+/*
+ What lies behind the pages of a mapping: functions that several threads call at once, some of
+ them a thread of Quarry's own with 256 KiB of stack. None uses the mapping. Those that transfer
+ return the bytes that they have moved, or a negative errno; they are called again for the rest.
+ */
+typedef struct {
+  /*
+   sizeof(quarry_backing).
+   */
+  size_t struct_size;
+  /*
+   The first argument of all functions.
+   */
+  void *context;
+  /*
+   Bytes that there are now.
+   */
+  unsigned long (*size)(void *context);
+  /*
+   Reads bytes at an offset.
+   */
+  long (*read)(void *context, unsigned long offset, void *bytes, size_t count);
+  /*
+   Writes bytes at an offset; NULL where nothing is ever written.
+   */
+  long (*write)(void *context, unsigned long offset, const void *bytes, size_t count);
+  /*
+   Returns whether a page may be written that has this mark, for a caller who waits for it or
+   for nobody; NULL where all may.
+   */
+  int (*may_write)(void *context, unsigned long mark, int waits);
+  /*
+   Waits until all that was written is safe: 0 or a negative errno; NULL where it is at once.
+   */
+  int (*sync)(void *context);
+} quarry_backing;
 
 /*
  The figures of the budget, in bytes, as of one moment.
@@ -323,6 +386,161 @@ void *quarry_pages_alloc(unsigned int order, unsigned int flags);
  Nobody uses the pages any more.
  */
 void quarry_pages_free(void *pages, unsigned int order);
+
+/*
+ Makes a mapping over functions, which are copied. Its pages have 4 KiB << page_order, for
+ orders 0 to 4. Returns NULL with EINVAL (a struct of another size, no function size or read, an
+ order that does not exist), ENOMEM, or ENOTSUP where QUARRY_DISABLE=1.
+
+ The functions do what quarry_backing asks for until the mapping is closed.
+ */
+quarry_mapping *quarry_mapping_open(const quarry_backing *backing, unsigned int page_order);
+
+/*
+ Makes a mapping over an open file. Returns NULL as quarry_mapping_open, or with the errno of
+ fstat; the descriptor is closed then, if flags have QUARRY_OWN_FD.
+
+ The descriptor stays open until the mapping is closed; nobody else closes it, if flags have
+ QUARRY_OWN_FD.
+ */
+quarry_mapping *quarry_mapping_open_fd(int fd, unsigned int page_order, unsigned int flags);
+
+/*
+ Writes what is dirty, and closes a mapping; NULL is ignored. Returns 0, or -1 with the errno of
+ a write that failed: what was dirty there is lost. The mapping is closed in any case.
+
+ Nobody uses the mapping any more, and none of its pages is pinned.
+ */
+int quarry_mapping_close(quarry_mapping *mapping);
+
+/*
+ Pins a page that is cached; never waits. Returns NULL with ENOENT where it is not.
+
+ The mapping is open.
+ */
+quarry_page *quarry_page_get(quarry_mapping *mapping, unsigned long index);
+
+/*
+ Pins a page, which is read if it is not cached. Returns NULL with the errno of the backing,
+ ENOMEM, ENXIO where the page begins behind the end of the backing, or ESTALE in the child of a
+ fork.
+
+ The mapping is open.
+ */
+quarry_page *quarry_page_read(quarry_mapping *mapping, unsigned long index);
+
+/*
+ Makes a page of zeroes, pinned and dirty. Returns NULL with EBUSY where the page is cached, or
+ as quarry_page_read.
+
+ The mapping is open.
+ */
+quarry_page *quarry_page_create(quarry_mapping *mapping, unsigned long index);
+
+/*
+ The bytes of a page, which stay where they are while it is pinned. Where others write, the page
+ is locked.
+
+ The page is pinned.
+ */
+void *quarry_page_bytes(quarry_page *page);
+
+/*
+ Adds a pin to a page.
+
+ The page is pinned.
+ */
+void quarry_page_pin(quarry_page *page);
+
+/*
+ Gives a pin of a page up; NULL is ignored.
+
+ The pin is the caller's, who does not use the page any more.
+ */
+void quarry_page_unpin(quarry_page *page);
+
+/*
+ Locks a page for reading, or for writing with QUARRY_EXCLUSIVE, and waits for others. Returns 0,
+ or with QUARRY_TRY -1 with EBUSY.
+
+ The page is pinned, and the calling thread has not locked it.
+ */
+int quarry_page_lock(quarry_page *page, unsigned int flags);
+
+/*
+ Unlocks a page, with the flags that it was locked with.
+
+ The caller has locked it so.
+ */
+void quarry_page_unlock(quarry_page *page, unsigned int flags);
+
+/*
+ Marks a page as newer than its backing, before it is unlocked. The mark is what the backing's
+ may_write gets: the number of the change in a log, or 0. Where too much is dirty, this writes
+ some pages that nobody has locked.
+
+ The page is one of the mapping, and pinned.
+ */
+void quarry_page_dirty(quarry_mapping *mapping, quarry_page *page, unsigned long mark);
+
+/*
+ Writes the dirty pages among `count` pages from `first` on, and waits until they are written.
+ Returns 0; or -1 with the errno of a write that failed since the last flush, whose pages stay
+ dirty, with EAGAIN where the backing allows some not to be written yet, or with ESTALE.
+
+ The mapping is open, and the calling thread has locked none of its pages.
+ */
+int quarry_mapping_flush(quarry_mapping *mapping, unsigned long first, unsigned long count);
+
+/*
+ Writes all dirty pages, and waits until they survive a loss of power. Returns as
+ quarry_mapping_flush.
+
+ As quarry_mapping_flush.
+ */
+int quarry_mapping_sync(quarry_mapping *mapping);
+
+/*
+ Drops all pages from index `from` on, dirty ones too. Who has one pinned keeps its bytes.
+ Returns 0, or -1 with ESTALE.
+
+ As quarry_mapping_flush.
+ */
+int quarry_mapping_truncate(quarry_mapping *mapping, unsigned long from);
+
+/*
+ Drops those among `count` pages from `first` on that nobody uses and that are clean, or with
+ QUARRY_DIRTY_TOO dirty. Returns how many stay.
+
+ The mapping is open.
+ */
+unsigned long quarry_mapping_invalidate(quarry_mapping *mapping,
+                                        unsigned long first,
+                                        unsigned long count,
+                                        unsigned int flags);
+
+/*
+ Reads those among `count` pages from `first` on that are not cached: a hint.
+
+ The mapping is open.
+ */
+void quarry_mapping_prefetch(quarry_mapping *mapping, unsigned long first, unsigned long count);
+
+/*
+ Gives a cached page another index, and drops the page that was there. Returns 0; or -1 with
+ ENXIO where no page is cached at `old_index`, EBUSY where somebody uses the one at `new_index`,
+ ENOMEM or ESTALE.
+
+ The mapping is open.
+ */
+int quarry_mapping_rekey(quarry_mapping *mapping, unsigned long old_index, unsigned long new_index);
+
+/*
+ The number of pages that a mapping has cached.
+
+ The mapping is open.
+ */
+unsigned long quarry_mapping_pages(quarry_mapping *mapping);
 
 /*
  Reads the figures of the budget into the first `bytes` bytes of `out`, where a program is

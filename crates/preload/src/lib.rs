@@ -40,6 +40,8 @@ mod mallinfo;
 #[cfg(panic = "abort")]
 mod malloc;
 #[cfg(panic = "abort")]
+mod page_cache_api;
+#[cfg(panic = "abort")]
 mod runtime;
 #[cfg(panic = "abort")]
 mod start;

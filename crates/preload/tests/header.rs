@@ -10,12 +10,13 @@ use std::process::Command;
 use cbindgen::{Builder, Config, DocumentationStyle, ExportConfig, Language, Style};
 
 /// The files whose functions and constants the header declares.
-const SOURCES: [&str; 3] = ["src/heap_api.rs", "src/cache_api.rs", "src/budget_api.rs"];
+const SOURCES: [&str; 4] =
+    ["src/heap_api.rs", "src/cache_api.rs", "src/page_cache_api.rs", "src/budget_api.rs"];
 
 const TITLE: &str = "\
 /* Quarry's own functions, beside the standard malloc interface: the heap as a whole, caches of
- * objects, pages, the budget. Made from the library's sources (crates/preload/tests/header.rs); a change here
- * is lost. */";
+ * objects, pages, the page cache, the budget. Made from the library's sources
+ * (crates/preload/tests/header.rs); a change here is lost. */";
 
 /// Types whose contents are nobody's business.
 const OPAQUE: &str = "
@@ -25,6 +26,12 @@ typedef struct quarry_cache quarry_cache;
 
 /* Objects of a cache that are held ready. */
 typedef struct quarry_reserve quarry_reserve;
+
+/* The cached pages of one file or database. */
+typedef struct quarry_mapping quarry_mapping;
+
+/* A cached page that the caller has pinned. It is a number in disguise, never an address. */
+typedef struct quarry_page quarry_page;
 
 /* What a program has registered with the budget. */
 typedef struct quarry_registration quarry_registration;";
@@ -37,9 +44,12 @@ fn config() -> Config {
     let opaque = [
         ("QuarryCache", "quarry_cache"),
         ("QuarryReserve", "quarry_reserve"),
+        ("QuarryMapping", "quarry_mapping"),
+        ("QuarryPage", "quarry_page"),
         ("QuarryRegistration", "quarry_registration"),
     ];
     let structures = [
+        ("QuarryBacking", "quarry_backing"),
         ("QuarryBudget", "quarry_budget"),
         ("QuarryShrinker", "quarry_shrinker"),
         ("QuarryGroupLimits", "quarry_group_limits"),

@@ -23,6 +23,7 @@ mod life;
 mod limits;
 mod memory;
 mod misuse;
+mod page_cache;
 mod programs;
 mod sandbox;
 #[cfg(target_arch = "x86_64")]

@@ -120,6 +120,15 @@ pub(crate) fn start_for_callbacks() {
     }
 }
 
+/// Called where the page cache has grown, with no lock held: has the budget balanced where that is
+/// due. O(1).
+#[inline]
+pub(crate) fn balance_if_short() {
+    if balancing::is_due() {
+        balancing::want();
+    }
+}
+
 /// Called at the end of slow frees, with no lock held. O(nodes); starts or wakes the thread where
 /// there is enough to give back.
 pub(crate) fn wake_reclaimer() {
@@ -348,14 +357,22 @@ fn attend(milliseconds: i64) {
         FULFILLED.store(wished, Ordering::Release);
         futex::wake_all(&FULFILLED);
     }
-    if WRITES_WISHED.swap(false, Ordering::AcqRel) {
-        // Outside of the gate: backings are the program's, and may take their time.
-        writers::write_some(|| !writers::is_due());
-    }
     balancing::balance_if_due();
+    if WRITES_WISHED.swap(false, Ordering::AcqRel) || balancing::is_due() {
+        write_dirty_pages();
+    }
     // Wishes from before the bell was read are fulfilled; if it has rung since, this does not wait.
     wait(&BELL, heard, milliseconds);
     thread::watch_process();
+}
+
+/// Writes until no more is dirty than may be, and memory is not short. Outside of the gate: backings
+/// are the program's, and may take their time.
+fn write_dirty_pages() {
+    writers::write_some(writers::TURN_PAGES, |_| {
+        balancing::balance_if_due();
+        !writers::is_due() && !balancing::is_due()
+    });
 }
 
 /// Waits until the word differs from `seen`, a wake-up comes, or the time is over.

@@ -166,7 +166,7 @@ impl fmt::Display for PageError {
             Self::Full => out.write_str(
                 "no memory for a page: the limit is reached, and all cached pages are in use",
             ),
-            Self::Io(error) => write!(out, "the backing refused with errno {}", error.0),
+            Self::Io(error) => write!(out, "the backing refused: {error}"),
             Self::OutOfRange { index, size } => {
                 write!(out, "page {index} begins behind the end of the backing at {size} bytes")
             }

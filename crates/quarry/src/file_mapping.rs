@@ -2,12 +2,14 @@
 
 use crate::backing::{Access, Backing, PageError, ReadWrite};
 use crate::mapping_core::MappingCore;
-use crate::page::{NewPage, PageRef, PageSlot};
+use crate::page::{NewPage, PageRef, PageSlot, note_mark};
 use crate::process;
-use crate::raw_mapping::{Effort, Invalidate, Invalidated, MappingOptions, RawMapping, RekeyError};
+use crate::raw_mapping::{
+    Effort, Invalidate, Invalidated, MappingOptions, RawMapping, RawPage, RekeyError,
+};
 use crate::writeback::Mode;
 use crate::writers::{self, Writer, WriterCalls};
-use crate::{fill, writeback};
+use crate::{background, fill, writeback};
 use core::alloc::Layout;
 use core::fmt;
 use core::marker::PhantomData;
@@ -119,6 +121,8 @@ impl<B: Backing> Mapping<B> {
             inner.write(Inner { core, backing });
             writers::add(inner.as_ref().core.writer());
         }
+        // Only the thread may call backings for nobody, and it keeps memory free for fills.
+        background::start_for_callbacks();
         Ok(Self { inner, raw, owns: PhantomData })
     }
 
@@ -164,7 +168,7 @@ impl<B: Backing> Mapping<B> {
 
     /// Finds a page that is cached; never waits, and never uses the backing. O(depth of the index),
     /// without a lock.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn get(&self, index: u64) -> Option<PageRef<'_, B::Access>> {
         self.raw.get(index).map(|page| PageRef::of(page, self.core()))
@@ -202,7 +206,7 @@ impl<B: Backing> Mapping<B> {
 
     #[cold]
     #[inline(never)]
-    fn read_after_marker(&self, index: u64, page: crate::raw_mapping::RawPage) {
+    fn read_after_marker(&self, index: u64, page: RawPage) {
         if page.take_readahead_mark() {
             fill::read_after_marker(self.core(), self.backing(), index);
         }
@@ -229,7 +233,7 @@ impl<B: Backing> Mapping<B> {
         let core = self.core();
         core.check_process()?;
         core.balance();
-        let slot = self.raw.get_or_alloc(index, effort)?;
+        let slot = core.get_or_alloc(index, effort)?;
         Ok(match slot.is_new {
             true => PageSlot::New(NewPage::of(slot.page, core)),
             false => PageSlot::Found(PageRef::of(slot.page, core)),
@@ -306,6 +310,18 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
         })?;
         core.mark_dirty(page.raw());
         Ok(())
+    }
+
+    /// Marks a page as newer than its backing, with the mark of
+    /// [`mark_dirty_at`](crate::PageWrite::mark_dirty_at), for owners that know pages by their
+    /// numbers. Where too much is dirty, this writes some pages that nobody has latched.
+    ///
+    /// # Safety
+    /// The page is one of this mapping, and the caller pins it.
+    pub unsafe fn mark_dirty(&self, page: RawPage, mark: u64) {
+        note_mark(page, mark);
+        self.core().mark_dirty(page);
+        self.core().balance();
     }
 
     /// Writes the dirty pages of a range to the backing, neighbours together, and waits until all

@@ -2,7 +2,8 @@
 //! its place among those that write.
 
 use crate::backing::PageError;
-use crate::raw_mapping::{RawMapping, RawPage, inside};
+use crate::instance::STACK;
+use crate::raw_mapping::{Effort, RawMapping, RawPage, RawSlot, inside};
 use crate::writers::{self, Writer, WriterCalls};
 use crate::{background, fork};
 use core::ptr::NonNull;
@@ -10,11 +11,18 @@ use quarry_core::page_cache::{ErrorCursor, ErrorSequence, Need, ReadAhead, Trigg
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
+use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Pages that a mapping makes dirty between two looks at how many there are
 /// (`ratelimit_pages`, `mm/page-writeback.c`, Linux 6.6).
 const DIRTIED_BETWEEN_LOOKS: u32 = 32;
+/// Dirty pages that a request for memory writes which has found none, and how often it does.
+const WRITTEN_FOR_ROOM: usize = 64;
+const MOST_ROUNDS: u32 = 16;
+/// Direct reclaims of such a request, 200 us each at most: pages that were used once more than their
+/// fill take part in the second look only.
+const MOST_LOOKS: u32 = 8;
 /// Nanoseconds for which the background leaves a mapping alone whose backing has refused: 5 s
 /// (`dirty_writeback_interval`, `mm/page-writeback.c`, Linux 6.6).
 const AFTER_ERROR_NS: u64 = 5_000_000_000;
@@ -123,7 +131,40 @@ impl MappingCore {
         }
         // What this mapping has made dirty it writes; the rest is the others' and the background's.
         // SAFETY: the writer is that of this mapping.
-        unsafe { writers::write(self.writer(), DIRTIED_BETWEEN_LOOKS as usize * 2) };
+        unsafe { writers::write(self.writer(), WRITTEN_FOR_ROOM) };
+    }
+
+    /// As [`RawMapping::get_or_alloc`]; where all of memory is in use and that is because of dirty
+    /// pages, some are written first.
+    pub(crate) fn get_or_alloc(&self, index: u64, effort: Effort) -> Result<RawSlot, PageError> {
+        let mut rounds = match effort {
+            Effort::Every => MOST_ROUNDS,
+            Effort::Easy => 0,
+        };
+        loop {
+            match self.raw.get_or_alloc(index, effort) {
+                Err(PageError::Full) if rounds > 0 && self.make_room() => rounds -= 1,
+                done => {
+                    background::balance_if_short();
+                    return done;
+                }
+            }
+        }
+    }
+
+    /// Looks at more pages than the request has, which has taken one bounded look; else writes some
+    /// dirty pages, the own ones first. Returns whether anything came of it.
+    #[cold]
+    fn make_room(&self) -> bool {
+        for _ in 0..MOST_LOOKS {
+            let near = STACK.pages().node_of(STACK.percpu().current());
+            if inside(|cache| cache.direct_reclaim(near)) > 0 {
+                return true;
+            }
+        }
+        // SAFETY: the writer is that of this mapping.
+        let own = unsafe { writers::write(self.writer(), WRITTEN_FOR_ROOM) };
+        own > 0 || writers::write_some(WRITTEN_FOR_ROOM, |written| written > 0) > 0
     }
 
     /// Marks a page that the caller pins as newer than the backing.

@@ -68,7 +68,7 @@ impl<'a, A: Access> PageRef<'a, A> {
         self.page
     }
 
-    /// Gives the pin away, to be taken over by a [`RawPage`].
+    /// Gives the pin away: whoever gives the pin of the [`RawPage`] up ends it.
     #[must_use]
     pub fn into_raw(self) -> RawPage {
         ManuallyDrop::new(self).page
@@ -259,10 +259,7 @@ impl<'a> PageWrite<'a> {
     /// the page is written: the number of the change in a log. Marks of a page only grow.
     pub fn mark_dirty_at(&mut self, mark: u64) {
         self.is_changed = true;
-        if mark > self.pin.page.private() {
-            // SAFETY: the page is pinned, and mappings with a backing keep no objects there.
-            unsafe { self.pin.page.set_private(mark) };
-        }
+        note_mark(self.pin.page, mark);
     }
 
     /// Gives the latch up, and keeps the pin.
@@ -306,6 +303,14 @@ impl Drop for PageWrite<'_> {
             self.pin.core.mark_dirty(self.pin.page);
         }
         waiting(|cache| cache.unlatch_exclusive(self.pin.page.0));
+    }
+}
+
+/// Raises the mark of a page of a mapping with a backing, which the caller pins.
+pub(crate) fn note_mark(page: RawPage, mark: u64) {
+    if mark > page.private() {
+        // SAFETY: the page is pinned, and mappings with a backing keep no objects there.
+        unsafe { page.set_private(mark) };
     }
 }
 

@@ -17,7 +17,7 @@ use quarry_sys::errno::KeepErrno;
 pub(crate) type ProcessCache = PageCacheRef<'static, Stack<ProcessConfig>>;
 
 /// The page cache, which somebody has a mapping of.
-#[inline]
+#[inline(always)]
 pub(crate) fn cache() -> ProcessCache {
     STACK.used_page_cache().expect("whoever has a mapping has used the page cache")
 }
@@ -86,7 +86,7 @@ impl RawMapping {
 
     /// Pins the page at `index`, if it is there and up to date. O(depth of the index); takes no
     /// lock, never waits, and never allocates.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn get(self, index: u64) -> Option<RawPage> {
         cache().get(self.id, index).map(RawPage)
@@ -215,6 +215,21 @@ impl RawPage {
         STACK.used_page_cache()?.page_at(address).map(Self)
     }
 
+    /// The number of the page.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.0.0
+    }
+
+    /// The page with this number.
+    ///
+    /// # Safety
+    /// The caller pins it.
+    #[must_use]
+    pub unsafe fn of_number(number: u32) -> Self {
+        Self(PageNo(number))
+    }
+
     /// The first of its bytes, which stay there while the page is pinned.
     #[inline]
     #[must_use]
@@ -248,9 +263,9 @@ impl RawPage {
         self.state().has(State::READAHEAD)
     }
 
-    /// Marks the page so.
-    pub(crate) fn mark_for_readahead(self) {
-        cache().mark_for_readahead(self.0);
+    /// Marks a page that the caller fills as read ahead, and maybe as the marker of its window.
+    pub(crate) fn mark_read_ahead(self, is_marker: bool) {
+        cache().mark_read_ahead(self.0, is_marker);
     }
 
     /// Takes the mark off; returns whether this task is the one that has.
@@ -292,6 +307,38 @@ impl RawPage {
     #[inline]
     pub unsafe fn unpin(self) {
         cache().unpin(self.0);
+    }
+
+    /// Takes the latch of the page: for writing if it `is_exclusive`, else for reading. Returns
+    /// whether it has it: always, where it `waits`.
+    ///
+    /// # Safety
+    /// The caller pins the page, and has no latch of it where it waits.
+    #[must_use]
+    pub unsafe fn latch(self, is_exclusive: bool, waits: bool) -> bool {
+        waiting(|cache| {
+            let is_taken = match is_exclusive {
+                true => cache.try_latch_exclusive(self.0),
+                false => cache.try_latch_shared(self.0),
+            };
+            match is_exclusive {
+                _ if is_taken || !waits => return is_taken,
+                true => cache.latch_exclusive(self.0),
+                false => cache.latch_shared(self.0),
+            }
+            true
+        })
+    }
+
+    /// Gives the latch up.
+    ///
+    /// # Safety
+    /// The caller has it so.
+    pub unsafe fn unlatch(self, is_exclusive: bool) {
+        waiting(|cache| match is_exclusive {
+            true => cache.unlatch_exclusive(self.0),
+            false => cache.unlatch_shared(self.0),
+        });
     }
 
     /// Ends the fill of a new page: it is up to date. The caller keeps its pin.

@@ -173,16 +173,16 @@ fn next_used(used: Option<NonNull<Writer>>) -> Option<NonNull<Writer>> {
     }
 }
 
-/// Writes dirty pages of all mappings by turns, until `is_enough`; returns how many. Calls
-/// backings: the caller holds no lock, and is outside of the gate.
-pub(crate) fn write_some(is_enough: impl Fn() -> bool) -> usize {
+/// Writes dirty pages of all mappings by turns, up to `most` of each, until `is_enough`; returns how
+/// many. Calls backings: the caller holds no lock, and is outside of the gate.
+pub(crate) fn write_some(most: usize, is_enough: impl Fn(usize) -> bool) -> usize {
     let (mut written, mut used) = (0, None);
     loop {
         used = next_used(used);
         let Some(writer) = used else { return written };
-        if !is_enough() {
+        if !is_enough(written) {
             // SAFETY: a used writer is alive.
-            written += unsafe { write(writer, TURN_PAGES) };
+            written += unsafe { write(writer, most) };
         }
     }
 }

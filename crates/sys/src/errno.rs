@@ -15,6 +15,14 @@ impl OsError {
     }
 }
 
+impl core::fmt::Display for OsError {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(out, "errno {}", self.0)
+    }
+}
+
+impl core::error::Error for OsError {}
+
 /// The calling thread's `errno`.
 #[must_use]
 pub fn last() -> i32 {

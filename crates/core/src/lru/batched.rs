@@ -149,8 +149,8 @@ impl Lists for Batched {
         (node, from): (NodeId, ListKind),
         waiting: Waiting,
         out: &mut [PageNo],
-    ) -> Option<usize> {
-        self.of(node).isolate(table, node, from, (waiting, self.batch), out)
+    ) -> usize {
+        self.of(node).isolate(table, (node, from), (waiting, self.batch), out)
     }
 
     fn sizes(&self, node: NodeId) -> Sizes {

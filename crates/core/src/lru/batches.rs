@@ -19,7 +19,8 @@
 //! | a sentinel leaves; its neighbours become sentinels | the LRU lock, and the batch lock |
 //! | pages come to the front | the LRU lock |
 //! | the open batch is closed | the LRU lock, and its batch lock |
-//! | a scan | the LRU lock, and all batch locks |
+//! | a scan takes the last page | the LRU lock, and its batch lock |
+//! | all stands still | the LRU lock, and all batch locks |
 //!
 //! Equations, with the ends of the list as sentinels of no batch: the neighbours of an inner page
 //! have its tag; a sentinel has a sentinel beside it; the first `open` pages of a list, and no
@@ -28,10 +29,11 @@
 //! So the neighbours of an inner page, whose links change when it leaves, are guarded by its own
 //! batch lock: an inner one by that lock alone, a sentinel by that lock among others.
 //!
-//! Locks are taken in this order: the LRU lock, batch locks by number.
+//! The LRU lock is taken before batch locks. A task that holds a batch lock waits for another one
+//! only while it holds the LRU lock too.
 
 use super::page::{Descriptor, DescriptorTable, PageNo};
-use super::policy::{ListKind, LruCounters, Scanned, Sizes, Tally, Waiting, add_to, scan};
+use super::policy::{ListKind, LruCounters, Sizes, Tail, Tally, Waiting, add_to, scan};
 use super::state::State;
 use crate::frame::{Links, List, NodeId};
 use core::array;
@@ -121,6 +123,50 @@ pub(super) struct Batch<'a> {
     _held: Guard<'a, (), Chosen>,
 }
 
+/// The tail of a list, with the batch lock of its last page.
+///
+/// The last page of a list is a sentinel, and changes under the LRU lock only. So its own batch
+/// lock is the only one that the scan needs beside that; tasks that release other batches go on.
+struct LockedTail<'a> {
+    locked: Locked<'a>,
+    held: Option<Batch<'a>>,
+    table: &'a DescriptorTable,
+    from: ListKind,
+    waiting: Waiting,
+    /// Most pages of a batch.
+    batch: usize,
+}
+
+impl Tail for LockedTail<'_> {
+    fn last(&mut self) -> Option<PageNo> {
+        let page = self.locked.heads[self.from.index()].pages.last()?;
+        let (lists, node, tag) = (self.locked.lists, self.locked.node, tag(self.table.at(page)));
+        if self.held.as_ref().is_none_or(|held| held.tag != tag) {
+            self.held = None;
+            self.held = match self.waiting {
+                Waiting::Waits => Some(lists.hold_batch(node, tag)),
+                Waiting::Tries => lists.try_hold_batch(node, tag),
+            };
+        }
+        self.held.is_some().then_some(page)
+    }
+
+    fn take(&mut self, page: PageNo) {
+        let batch = self.held.as_ref().expect("held since it is the last page");
+        batch.unmark(self.table.at(page));
+        self.locked.unlink(self.table, page, self.from);
+    }
+
+    fn pass(&mut self, page: PageNo) {
+        self.locked.unlink(self.table, page, self.from);
+        let is_full = self.locked.push(self.table, page, self.batch);
+        self.held = None;
+        if is_full {
+            self.locked.close(self.table, self.from);
+        }
+    }
+}
+
 /// The number of a page's batch lock.
 pub(super) fn tag(descriptor: &Descriptor) -> usize {
     descriptor.tag.load(Relaxed) as usize
@@ -197,56 +243,36 @@ impl NodeLists {
         Batch { node, tag, lock, _held: lock.lock.lock() }
     }
 
-    /// Holds all locks. `None` where one is held and the caller does not wait.
-    fn hold_all(
-        &self,
-        node: NodeId,
-        waiting: Waiting,
-    ) -> Option<(Locked<'_>, [Guard<'_, (), Chosen>; BATCH_LOCKS])> {
-        let heads = match waiting {
-            Waiting::Waits => self.heads.lock(),
-            Waiting::Tries => self.heads.try_lock()?,
-        };
-        let mut busy = false;
-        let batches = array::from_fn(|tag| match waiting {
-            Waiting::Waits => Some(self.batches[tag].lock.lock()),
-            Waiting::Tries if busy => None,
-            Waiting::Tries => {
-                let held = self.batches[tag].lock.try_lock();
-                busy |= held.is_none();
-                held
-            }
-        });
-        if busy {
-            return None;
-        }
-        let batches = batches.map(|held| held.expect("none is busy"));
-        Some((Locked { node, lists: self, heads }, batches))
+    /// Takes a batch lock if it is free.
+    fn try_hold_batch(&self, node: NodeId, tag: usize) -> Option<Batch<'_>> {
+        let lock = &self.batches[tag];
+        lock.lock.try_lock().map(|held| Batch { node, tag, lock, _held: held })
+    }
+
+    /// Takes all locks: nobody changes anything meanwhile.
+    fn hold_all(&self, node: NodeId) -> (Locked<'_>, [Batch<'_>; BATCH_LOCKS]) {
+        let locked = self.hold(node);
+        (locked, array::from_fn(|tag| self.hold_batch(node, tag)))
     }
 
     /// See [`Lists::isolate`](super::policy::Lists::isolate). `batch` is the size of a batch.
     pub(super) fn isolate(
         &self,
         table: &DescriptorTable,
-        node: NodeId,
-        from: ListKind,
+        (node, from): (NodeId, ListKind),
         (waiting, batch): (Waiting, usize),
         out: &mut [PageNo],
-    ) -> Option<usize> {
-        let (mut locked, _batches) = self.hold_all(node, waiting)?;
-        let last = locked.heads[from.index()].pages.last();
-        let taken = scan(table, last, out, |page, scanned| {
-            locked.unlink(table, page, from);
-            if scanned == Scanned::Taken {
-                let descriptor = table.at(page);
-                descriptor.state.clear(State::LRU);
-                self.batches[tag(descriptor)].removed.count(from, 1);
-            } else if locked.push(table, page, batch) {
-                locked.close_held(table, from);
-            }
-        });
+    ) -> usize {
+        let heads = match waiting {
+            Waiting::Waits => Some(self.heads.lock()),
+            Waiting::Tries => self.heads.try_lock(),
+        };
+        let Some(heads) = heads else { return 0 };
+        let locked = Locked { node, lists: self, heads };
+        let mut tail = LockedTail { locked, held: None, table, from, waiting, batch };
+        let taken = scan(table, &mut tail, out);
         add_to(&self.isolated, taken as u64);
-        Some(taken)
+        taken
     }
 
     /// Checks the equations.
@@ -254,7 +280,7 @@ impl NodeLists {
     /// # Errors
     /// The first equation that does not hold.
     pub(super) fn validate(&self, table: &DescriptorTable, node: NodeId) -> Result<(), Broken> {
-        let (locked, _batches) = self.hold_all(node, Waiting::Waits).expect("it waits");
+        let (locked, _batches) = self.hold_all(node);
         for list in ListKind::ALL {
             let (head, mut pages) = (&locked.heads[list.index()], 0);
             head.pages.validate(table, |page| {
@@ -301,21 +327,12 @@ impl Locked<'_> {
 
     /// Closes the open batch of a list, if it has pages.
     fn close(&mut self, table: &DescriptorTable, list: ListKind) {
-        let head = &self.heads[list.index()];
-        match head.open {
-            0 => {}
-            // All of them stay sentinels, which need the LRU lock.
-            1 | 2 => self.close_held(table, list),
-            _ => {
-                let _batch = self.lists.batches[head.tags.tag].lock.lock();
-                self.close_held(table, list);
-            }
-        }
-    }
-
-    /// As [`close`](Self::close), with the batch lock of an open batch of three pages or more held.
-    fn close_held(&mut self, table: &DescriptorTable, list: ListKind) {
         let head = &mut self.heads[list.index()];
+        if head.open == 0 {
+            return;
+        }
+        // One or two pages stay sentinels, which need the LRU lock as before.
+        let _batch = (head.open > 2).then(|| self.lists.hold_batch(self.node, head.tags.tag));
         let mut at = head.pages.head();
         for number in 1..=head.open {
             let page = at.get().expect("the open batch has so many pages");

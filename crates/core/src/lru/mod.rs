@@ -5,8 +5,8 @@
 //! only those to their left:
 //!
 //! ```text
-//! state -> page -> policy -> add_batch -> single, batches -> batched -> splice -> registry -> options
-//! -> set
+//! state -> page -> policy -> add_batch -> single, batches -> batched -> splice -> registry
+//! registry -> options -> set
 //! ```
 
 #![deny(unsafe_code)]

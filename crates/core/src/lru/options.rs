@@ -11,8 +11,9 @@ pub const ADD_BATCHES: [usize; 3] = [14, 31, 56];
 pub struct LruOptions {
     /// How the lists are locked.
     pub policy: LruPolicy,
-    /// Pages of a full add batch: 1 to [`MOST_ADD_BATCH`](super::MOST_ADD_BATCH), one of [`ADD_BATCHES`] in tables. Under
-    /// `batched` and `splice` it is also the size of a closed batch of a list.
+    /// Pages of a full add batch: at most [`MOST_ADD_BATCH`](super::MOST_ADD_BATCH), and one of
+    /// [`ADD_BATCHES`] in tables. Under `batched` and `splice` it is also the size of a closed
+    /// batch of a list.
     pub add_batch: usize,
     /// True if the locks count what they cost. Without it they read no clock and store nothing.
     pub counts: bool,

@@ -2,7 +2,7 @@
 
 use super::page::{DescriptorTable, PageNo};
 use super::state::State;
-use crate::frame::{Links, NodeId};
+use crate::frame::NodeId;
 use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::Os;
@@ -98,15 +98,15 @@ pub(super) trait Lists {
     fn remove(&self, table: &DescriptorTable, pages: &[PageNo]);
 
     /// Takes up to `out.len()` pages from the tail of a list, and pins them. Up to `MOST_PASSED`
-    /// pages that cannot be pinned go to the front. `None` if a lock is held and the caller does
-    /// not wait.
+    /// pages that cannot be pinned go to the front. Returns how many it took: fewer, if a lock is
+    /// held and the caller does not wait.
     fn isolate(
         &self,
         table: &DescriptorTable,
         from: (NodeId, ListKind),
         waiting: Waiting,
         out: &mut [PageNo],
-    ) -> Option<usize>;
+    ) -> usize;
 
     /// Pages on the lists of a node.
     fn sizes(&self, node: NodeId) -> Sizes;
@@ -150,38 +150,32 @@ impl Tally {
 /// index names them any more, and they leave the list when their last user is done.
 const MOST_PASSED: usize = if cfg!(quarry_model) { 2 } else { 32 };
 
-/// What becomes of a page that a scan meets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scanned {
-    /// It was pinned, and leaves the list.
-    Taken,
-    /// It cannot be pinned, and goes to the front.
-    Passed,
+/// The tail of a list whose lock is held.
+pub(super) trait Tail {
+    /// The last page. `None` if there is none, or if it may not be touched because another task
+    /// holds its lock and the scan does not wait.
+    fn last(&mut self) -> Option<PageNo>;
+
+    /// Takes the last page, which was pinned, off the list.
+    fn take(&mut self, page: PageNo);
+
+    /// Moves the last page, which cannot be pinned, to the front.
+    fn pass(&mut self, page: PageNo);
 }
 
-/// Walks over a list, whose locks the caller holds, from its last page on, and fills `out` with
-/// pages that it pins. Calls `moved` for each page that it meets. Returns how many it took.
-pub(super) fn scan(
-    table: &DescriptorTable,
-    last: Option<PageNo>,
-    out: &mut [PageNo],
-    mut moved: impl FnMut(PageNo, Scanned),
-) -> usize {
-    let (mut at, mut taken) = (last, 0);
-    let (mut passed, mut first_passed) = (0, None);
-    while let Some(page) = at {
-        if taken == out.len() || passed == MOST_PASSED || first_passed == at {
-            break;
-        }
-        at = table.previous(page).get();
+/// Fills `out` with pages from the tail of a list, and pins them. Returns how many it took.
+pub(super) fn scan(table: &DescriptorTable, tail: &mut impl Tail, out: &mut [PageNo]) -> usize {
+    let (mut taken, mut passed, mut first_passed) = (0, 0, None);
+    while taken < out.len() && passed < MOST_PASSED {
+        let Some(page) = tail.last().filter(|page| first_passed != Some(*page)) else { break };
         if table.at(page).state.try_pin_unused() {
+            tail.take(page);
             out[taken] = page;
             taken += 1;
-            moved(page, Scanned::Taken);
         } else {
+            tail.pass(page);
             passed += 1;
             first_passed.get_or_insert(page);
-            moved(page, Scanned::Passed);
         }
     }
     taken

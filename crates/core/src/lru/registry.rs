@@ -14,8 +14,8 @@ macro_rules! lru_policies {
     ($callback:ident) => {
         $callback! {
             Single: "single", "lru-single", "one lock per node, page by page (Linux 4.15)";
-            Batched: "batched", "lru-batched", "pages inside batches leave under batch locks (document 004)";
-            Splice: "splice", "lru-splice", "batched, and lists made outside the lock (document 004)";
+            Batched: "batched", "lru-batched", "inner pages leave under batch locks (document 004)";
+            Splice: "splice", "lru-splice", "batched, and lists linked outside (document 004)";
         }
     };
 }

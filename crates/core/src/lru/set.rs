@@ -24,6 +24,10 @@ struct AddBatch {
 ///
 /// Invariants: a page in an add batch is pinned by the batch and on no list; a batch holds less
 /// than `add_batch` pages while nobody holds its lock; a page is on a list iff it has `LRU`.
+///
+/// No code here asks for memory or for a lock of another layer while it holds a lock. So a reclaim
+/// inside `malloc` may wait for these locks when it puts pages back or releases them; only its scan
+/// does not wait, because a scan can look elsewhere.
 pub struct LruSet {
     options: LruOptions,
     lists: ChosenLists,
@@ -176,11 +180,11 @@ impl LruSet {
         from: ListKind,
         out: &mut [PageNo],
     ) -> usize {
-        self.lists.lists().isolate(table, (node, from), Waiting::Waits, out).unwrap_or(0)
+        self.lists.lists().isolate(table, (node, from), Waiting::Waits, out)
     }
 
-    /// As [`isolate`](Self::isolate); takes nothing where another task holds a lock of the list.
-    /// For reclaim inside `malloc`.
+    /// As [`isolate`](Self::isolate), but ends where another task holds a lock that it needs. For
+    /// reclaim inside `malloc`.
     pub fn try_isolate(
         &self,
         table: &DescriptorTable,
@@ -188,7 +192,7 @@ impl LruSet {
         from: ListKind,
         out: &mut [PageNo],
     ) -> usize {
-        self.lists.lists().isolate(table, (node, from), Waiting::Tries, out).unwrap_or(0)
+        self.lists.lists().isolate(table, (node, from), Waiting::Tries, out)
     }
 
     /// Puts isolated pages on the fronts of their lists, active where the second field says so, one

@@ -7,7 +7,7 @@
 
 use super::page::{DescriptorTable, PageNo};
 use super::policy::{
-    ListKind, Lists, LruCounters, SWAP_CLUSTER_MAX, Scanned, Setup, Sizes, Tally, Waiting, add_to,
+    ListKind, Lists, LruCounters, SWAP_CLUSTER_MAX, Setup, Sizes, Tail, Tally, Waiting, add_to,
     scan,
 };
 use super::state::State;
@@ -58,6 +58,29 @@ impl Held<'_> {
         let list = ListKind::of(descriptor.state.clear(State::LRU));
         self.heads[list.index()].remove(table, page);
         self.lists.removed.count(list, 1);
+    }
+}
+
+/// The tail of a list.
+struct HeldTail<'a> {
+    held: Held<'a>,
+    table: &'a DescriptorTable,
+    from: ListKind,
+}
+
+impl Tail for HeldTail<'_> {
+    fn last(&mut self) -> Option<PageNo> {
+        self.held.heads[self.from.index()].last()
+    }
+
+    fn take(&mut self, page: PageNo) {
+        self.held.take(self.table, page);
+    }
+
+    fn pass(&mut self, page: PageNo) {
+        let list = &mut self.held.heads[self.from.index()];
+        list.remove(self.table, page);
+        list.push_front(self.table, page);
     }
 }
 
@@ -127,23 +150,17 @@ impl Lists for Single {
         (node, from): (NodeId, ListKind),
         waiting: Waiting,
         out: &mut [PageNo],
-    ) -> Option<usize> {
+    ) -> usize {
         let lists = self.nodes.at(node.0 as usize);
         let heads = match waiting {
-            Waiting::Waits => lists.heads.lock(),
-            Waiting::Tries => lists.heads.try_lock()?,
+            Waiting::Waits => Some(lists.heads.lock()),
+            Waiting::Tries => lists.heads.try_lock(),
         };
-        let mut held = Held { node, lists, heads };
-        let last = held.heads[from.index()].last();
-        let taken = scan(table, last, out, |page, scanned| match scanned {
-            Scanned::Taken => held.take(table, page),
-            Scanned::Passed => {
-                held.heads[from.index()].remove(table, page);
-                held.heads[from.index()].push_front(table, page);
-            }
-        });
+        let Some(heads) = heads else { return 0 };
+        let mut tail = HeldTail { held: Held { node, lists, heads }, table, from };
+        let taken = scan(table, &mut tail, out);
         add_to(&lists.isolated, taken as u64);
-        Some(taken)
+        taken
     }
 
     fn sizes(&self, node: NodeId) -> Sizes {

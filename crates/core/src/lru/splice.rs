@@ -134,7 +134,7 @@ impl Lists for Splice {
         from: (NodeId, ListKind),
         waiting: Waiting,
         out: &mut [PageNo],
-    ) -> Option<usize> {
+    ) -> usize {
         self.lists.isolate(table, from, waiting, out)
     }
 

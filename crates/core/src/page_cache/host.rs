@@ -3,6 +3,7 @@
 use crate::frame::{Metadata, NodeId};
 use crate::pcp::PageAllocator;
 use crate::slab::CacheId;
+use crate::zone::Groups;
 use quarry_sys::percpu::{Object, SlotIndex, WordTree};
 
 /// The layers below the page cache, with the slab policy and the slots behind them.
@@ -18,6 +19,9 @@ pub trait Host: NodeHost {
 
     /// Number of slots.
     fn slots(&self) -> u32;
+
+    /// The groups that pages are charged to.
+    fn groups(&self) -> &Groups;
 
     /// Gives back the objects that went with pages: those in their private words.
     ///

@@ -214,6 +214,11 @@ impl Mappings {
         is_live.then_some(LockedMapping { mapping, tree })
     }
 
+    /// One more than the largest number that a mapping may have.
+    pub(super) fn numbers(&self) -> u32 {
+        self.array.len() as u32
+    }
+
     /// Mappings that are live. O(1).
     pub(super) fn live(&self) -> u32 {
         self.live.load(Relaxed)

@@ -11,6 +11,7 @@ use super::options::TruncationPolicy;
 use crate::frame::{Kind, Order, Pfn};
 use crate::lru::PageNo;
 use crate::slab::CacheId;
+use crate::zone::GroupId;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::Ordering::Relaxed;
 
@@ -67,14 +68,16 @@ impl<H: Host> PageCacheRef<'_, H> {
             let descriptor = tables.pages.at(*page);
             *block = (descriptor.pfn(), descriptor.order());
             self.host.pages().frames().set_kind(block.0, 1, Kind::NONE);
-            tables.counters.note_group(descriptor.group.load(Relaxed), -(block.1.frames() as i64));
+            let group = GroupId(descriptor.group.load(Relaxed));
+            self.host.groups().uncharge(group, block.1.frames());
             descriptor.clear();
         }
         tables.free.put(slot, pages);
         let sections = self.free_blocks(&blocks[..pages.len()]);
         tables.counters.add(slot, Event::LruRemovals, 1);
         tables.counters.add(slot, Event::FreeSections, sections);
-        tables.counters.add(slot, Event::Released, pages.len() as u64);
+        let frames: u32 = blocks[..pages.len()].iter().map(|block| block.1.frames()).sum();
+        tables.counters.add(slot, Event::Released, frames.into());
     }
 
     /// Gives memory back by the rule of the truncation policy; returns how many lists it was.

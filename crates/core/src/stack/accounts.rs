@@ -37,8 +37,7 @@ pub struct BudgetStats {
     pub dirty: usize,
     /// Of these, those that are being written.
     pub writeback: usize,
-    /// Of these, those that no reclaim may take: of mappings that are unevictable, and held by the
-    /// owners of their mappings.
+    /// Of these, those that no reclaim may take: of mappings that are unevictable.
     pub pinned: usize,
     /// Objects, slabs and mappings that Quarry holds for later requests.
     pub slab_reclaimable: usize,

@@ -26,7 +26,6 @@ use super::instance::Stack;
 use super::pressure::{Pressure, level_of};
 use super::shrinkers::{ReclaimCaller, Shrunk, objects_in};
 use crate::frame::FRAME_BYTES;
-use crate::lru::Sizes;
 use crate::page_cache::{Event, ScanFor, ScanRequest};
 use crate::slab::{Reclaim, SlabPolicy};
 use crate::zone::{Entry, InReclaim, Mark, Reclaiming};
@@ -37,6 +36,8 @@ const FIRST_PRIORITY: u32 = 12;
 const PARKED_PRIORITY: u32 = 9;
 /// Passes of a balance at most.
 const MOST_PASSES: u32 = 64;
+/// Nodes of shadow entries that a pass frees at most on each node of memory.
+const SHADOW_NODES: usize = 128;
 /// The part of what is missing that a pass has to free for another one of its priority.
 const ENOUGH: u32 = 8;
 
@@ -90,13 +91,14 @@ impl<C: StackConfig> Stack<C> {
         enter: impl Fn() -> G,
     ) -> Balanced {
         let (zones, counts) = (self.pages().zones(), &self.balancing.counts);
+        let Entry::Entered(inside) = zones.budget().reclaimers().enter() else {
+            return Balanced::default();
+        };
+        self.scan_groups(&enter);
         if self.missing(goal) == 0 {
             self.note_high();
             return Balanced::default();
         }
-        let Entry::Entered(inside) = zones.budget().reclaimers().enter() else {
-            return Balanced::default();
-        };
         zones.note_short(true);
         let used = zones.budget().used();
         let mut run = Run {
@@ -170,11 +172,31 @@ impl<C: StackConfig> Stack<C> {
         (costs.of_pages(), costs.of_objects())
     }
 
+    /// Takes from groups what they have above their high limits.
+    fn scan_groups<G>(&self, enter: &impl Fn() -> G) {
+        let (Some(cache), groups) = (self.used_page_cache(), &self.balancing.groups) else {
+            return;
+        };
+        if !groups.is_any_above_high() {
+            return;
+        }
+        for (id, group) in groups.iter() {
+            let above = group.above_high() as usize;
+            if above == 0 {
+                continue;
+            }
+            let _inside = enter();
+            let (who, most_scanned) = (ScanFor::Background, 2 * group.used() as usize);
+            let request = ScanRequest { who, most: above, most_scanned, until_ns: u64::MAX };
+            cache.reclaim_group(id, &request);
+        }
+    }
+
     /// Pages on the lists of all nodes. O(nodes).
     pub(super) fn listed_pages(&self) -> u64 {
         let Some(cache) = self.used_page_cache() else { return 0 };
         let nodes = self.pages().zones().all().map(|zone| cache.list_sizes(zone.node()));
-        nodes.map(|sizes| sizes.active + sizes.inactive).sum()
+        nodes.map(|sizes| (sizes.active + sizes.inactive) as u64).sum()
     }
 
     /// One pass; returns whether another one is to follow.
@@ -218,8 +240,9 @@ impl<C: StackConfig> Stack<C> {
     fn scan_pages(&self, run: &mut Run<'_>) {
         let Some(cache) = self.used_page_cache() else { return };
         for zone in self.pages().zones().all() {
-            let Sizes { active, inactive } = cache.list_sizes(zone.node());
-            let most_scanned = run.shares.0.of((active + inactive) >> run.priority);
+            let sizes = cache.list_sizes(zone.node());
+            let listed = (sizes.active + sizes.inactive) as u64;
+            let most_scanned = run.shares.0.of(listed >> run.priority);
             let missing = self.missing(run.goal) as usize;
             if most_scanned == 0 || missing == 0 {
                 continue;
@@ -233,6 +256,7 @@ impl<C: StackConfig> Stack<C> {
                 // What was freed is on the page lists, where it is still in use for the budget.
                 self.pages().drain_all();
             }
+            cache.shrink_shadows(zone.node(), SHADOW_NODES);
         }
     }
 

@@ -3,7 +3,8 @@
 //!
 //! It has two stages, and the second comes only where an attempt after the first finds nothing:
 //!
-//! 1. clean, unused pages of the cache: at most 32 of them and 200 us, for each 32 frames of the
+//! 1. with a page cache: freed mappings and objects in barns, which cost less to have again than a
+//!    page, then clean, unused pages: at most 32 of them and 200 us, for each 32 frames of the
 //!    request. No lock is waited for there, nothing is written, and no function of the program is
 //!    called: the caller may hold any lock of the program.
 //! 2. what Quarry itself holds and nobody uses: parked objects, lists, cached mappings; once in
@@ -14,8 +15,8 @@
 use super::config::StackConfig;
 use super::instance::Stack;
 use crate::frame::FRAME_BYTES;
-use crate::page_cache::{ScanFor, ScanRequest};
-use crate::slab::{Cache, Glance, SlabPolicy};
+use crate::page_cache::ScanRequest;
+use crate::slab::{Cache, Glance, Reclaim, SlabPolicy};
 use crate::zone::Entry;
 use quarry_sys::clock::{coarse_ns, monotonic_ns};
 use quarry_sys::percpu::PerCpu;
@@ -26,8 +27,6 @@ use quarry_sys::primitive::Ordering::Relaxed;
 const DEFERRED_NS: u64 = 10_000_000;
 /// Pages of one look at the cache (`SWAP_CLUSTER_MAX`, Linux 2.6 to 6.18).
 const CLUSTER: u32 = ScanRequest::DIRECT_MOST as u32;
-/// Pages of each node that such a look meets at most: where most of them are in use, it ends.
-const MOST_SCANNED: usize = 512;
 
 impl<C: StackConfig> Stack<C> {
     /// Tries once more where a direct reclaim is worth its time and has found something. `frames`
@@ -84,41 +83,36 @@ impl<C: StackConfig> Stack<C> {
     /// See [`Upkeep::reclaim_pages`](super::upkeep::Upkeep::reclaim_pages).
     #[cold]
     pub(super) fn reclaim_pages(&self, frames: u32) -> bool {
-        if self.used_page_cache().is_none() {
-            return false;
-        }
+        let Some(cache) = self.used_page_cache() else { return false };
         let budget = self.pages().zones().budget();
         let Entry::Entered(_inside) = budget.reclaimers().enter() else { return false };
-        let mut has_freed = false;
+        let mut has_freed = self.take_stocks(frames);
         for _ in 0..frames.div_ceil(CLUSTER).max(1) {
-            let freed = self.timed(|| self.scan_directly());
+            if has_freed && budget.room() >= frames {
+                break;
+            }
+            let near = self.pages().node_of(self.fast.percpu.current());
+            let freed = self.timed(|| cache.direct_reclaim(near));
             has_freed |= freed > 0;
-            if freed == 0 || budget.room() >= frames {
+            if freed == 0 {
                 break;
             }
         }
         has_freed
     }
 
-    /// Frees up to 32 pages of the cache, of the nearest nodes first; returns how many.
-    fn scan_directly(&self) -> usize {
-        let Some(cache) = self.used_page_cache() else { return 0 };
-        let until_ns = match monotonic_ns() {
-            // No clock that could be read without the kernel.
-            0 => u64::MAX,
-            now => now + ScanRequest::DIRECT_NS,
-        };
-        let (pages, mut freed) = (self.pages(), 0);
-        for node in pages.zones().fallback_order(pages.node_of(self.fast.percpu.current())) {
-            let most = ScanRequest::DIRECT_MOST - freed;
-            let most_scanned = MOST_SCANNED;
-            let request = ScanRequest { who: ScanFor::Direct, most, most_scanned, until_ns };
-            freed += cache.reclaim(node, &request).freed as usize;
-            if freed >= ScanRequest::DIRECT_MOST || monotonic_ns() >= until_ns {
-                break;
-            }
+    /// Takes freed mappings and objects in barns, as far as they are missing. O(1) where there are
+    /// none.
+    fn take_stocks(&self, frames: u32) -> bool {
+        let (inner, budget) = (self.inner(), self.pages().zones().budget());
+        let before = budget.used();
+        if self.cached_bytes() >= FRAME_BYTES {
+            inner.mappings.shrink_cache(inner.pages, frames.max(CLUSTER));
         }
-        freed
+        if budget.room() < frames && inner.limits.barns() > 0 {
+            inner.slab.reclaim(&self.context(), Reclaim::Pressed);
+        }
+        budget.used() < before
     }
 
     /// Does the work, and notes what it took.

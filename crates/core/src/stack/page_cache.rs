@@ -7,6 +7,7 @@ use crate::page_cache::index::{NODE_ALIGN, NODE_BYTES};
 use crate::page_cache::{Host, NodeHost, PageCacheRef};
 use crate::pcp::PageAllocator;
 use crate::slab::{CacheId, CacheParams};
+use crate::zone::Groups;
 use quarry_sys::os::OsResult;
 use quarry_sys::percpu::{Object, PerCpu, SlotIndex, WordTree};
 
@@ -80,14 +81,16 @@ impl<C: StackConfig> Host for Stack<C> {
         self.fast.percpu.area().slots()
     }
 
+    fn groups(&self) -> &Groups {
+        &self.balancing.groups
+    }
+
     unsafe fn free_private(&self, cache: CacheId, objects: &[Object]) {
         // SAFETY: the caller's promise is passed on.
         unsafe { self.cache(cache).free_bulk(objects) };
     }
 
     fn make_room(&self, frames: u32) -> bool {
-        let near = self.pages().node_of(self.slot());
-        let freed = self.used_page_cache().map_or(0, |cache| cache.direct_reclaim(near));
-        freed > 0 || self.after_reclaim(frames, || Some(())).is_some()
+        self.after_reclaim(frames, || Some(())).is_some()
     }
 }

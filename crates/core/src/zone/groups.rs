@@ -9,7 +9,7 @@
 //! pinned_max` whenever a pin succeeds; a group that is gone has no members, and nothing charged.
 
 use quarry_sys::primitive::{
-    AtomicU32, AtomicU64,
+    AtomicBool, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 
@@ -61,6 +61,9 @@ pub struct Group {
     not_pinned_max: AtomicU32,
     refusals: AtomicU64,
     reclaims: AtomicU64,
+    /// Where the last scan of the group has ended: the number of a mapping, and an index.
+    hand_mapping: AtomicU32,
+    hand_index: AtomicU64,
 }
 
 impl Group {
@@ -75,6 +78,8 @@ impl Group {
             not_pinned_max: AtomicU32::new(0),
             refusals: AtomicU64::new(0),
             reclaims: AtomicU64::new(0),
+            hand_mapping: AtomicU32::new(0),
+            hand_index: AtomicU64::new(0),
         }
     }
 
@@ -160,6 +165,18 @@ impl Group {
         debug_assert!(before >= frames, "more frames unpinned than were pinned");
     }
 
+    /// Where the last scan of the group has ended: a hint. A mapping's number and an index.
+    #[must_use]
+    pub fn hand(&self) -> (u32, u64) {
+        (self.hand_mapping.load(Relaxed).max(1), self.hand_index.load(Relaxed))
+    }
+
+    /// Notes where a scan has ended.
+    pub fn set_hand(&self, mapping: u32, index: u64) {
+        self.hand_mapping.store(mapping, Relaxed);
+        self.hand_index.store(index, Relaxed);
+    }
+
     fn exists(&self) -> bool {
         self.members.load(Acquire) & EXISTS != 0
     }
@@ -174,6 +191,8 @@ fn add_below(count: &AtomicU32, frames: u32, most: u32) -> bool {
 
 /// All groups. All zero bytes as long as there are none.
 pub struct Groups {
+    /// A group has been charged beyond its high limit.
+    is_above: AtomicBool,
     all: [Group; MOST_GROUPS],
 }
 
@@ -181,7 +200,7 @@ impl Groups {
     /// The root only.
     #[must_use]
     pub const fn new() -> Self {
-        Self { all: [const { Group::new() }; MOST_GROUPS] }
+        Self { is_above: AtomicBool::new(false), all: [const { Group::new() }; MOST_GROUPS] }
     }
 
     /// A group, whether it exists or not.
@@ -207,13 +226,14 @@ impl Groups {
         Some(id)
     }
 
-    /// Removes a group that has no members; returns whether it is gone.
+    /// Removes a group that has no members, and nothing charged; returns whether it is gone.
     pub fn remove(&self, id: GroupId) -> bool {
         let group = self.at(id);
+        // Pages that were pinned when their mapping went are charged until their last pin goes.
         // A member that comes at this moment finds no group.
-        let is_gone = group.members.compare_exchange(EXISTS, 0, AcqRel, Relaxed).is_ok();
+        let is_gone =
+            group.used() == 0 && group.members.compare_exchange(EXISTS, 0, AcqRel, Relaxed).is_ok();
         if is_gone {
-            debug_assert_eq!(group.used(), 0, "a group without members holds nothing");
             group.set_limits(GroupLimits::default());
             group.refusals.store(0, Relaxed);
             group.reclaims.store(0, Relaxed);
@@ -245,7 +265,11 @@ impl Groups {
     pub fn charge(&self, id: GroupId, frames: u32) -> bool {
         id == GroupId::ROOT || {
             let group = self.at(id);
-            add_below(&group.used, frames, !group.not_max.load(Relaxed))
+            let fits = add_below(&group.used, frames, !group.not_max.load(Relaxed));
+            if fits && group.above_high() > 0 && !self.is_above.load(Relaxed) {
+                self.is_above.store(true, Relaxed);
+            }
+            fits
         }
     }
 
@@ -256,6 +280,23 @@ impl Groups {
             let before = self.at(id).used.fetch_sub(frames, Relaxed);
             debug_assert!(before >= frames, "more frames uncharged than were charged");
         }
+    }
+
+    /// Returns whether the background has to reclaim from a group. O(1) where there is no group
+    /// with a high limit that was reached.
+    #[inline]
+    #[must_use]
+    pub fn is_any_above_high(&self) -> bool {
+        self.is_above.load(Relaxed) && self.look_above()
+    }
+
+    #[cold]
+    fn look_above(&self) -> bool {
+        let is_above = self.iter().any(|(_, group)| group.above_high() > 0);
+        if !is_above {
+            self.is_above.store(false, Relaxed);
+        }
+        is_above
     }
 
     /// The groups that exist, without the root. O(groups).

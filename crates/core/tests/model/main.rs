@@ -11,6 +11,7 @@ mod system;
 
 mod barn;
 mod hands;
+mod hooks;
 mod index;
 mod numbers;
 mod policies;

@@ -6,6 +6,7 @@
 #![cfg(not(quarry_model))]
 
 mod budget;
+mod budget_pages;
 mod caches;
 mod cpus;
 mod deferral;

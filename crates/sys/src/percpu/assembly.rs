@@ -16,6 +16,9 @@
 //! 88: jmp 2b                        ; abort handler, behind the signature that glibc registered
 //! ```
 //!
+//! A walk (`WordTree`) is the exception: it has loads only and commits nothing, so a thread that is
+//! interrupted in it just walks again.
+//!
 //! Three rules hold for each of them; `crates/preload/tests/sequences.rs` checks the machine code
 //! of the libraries for the second and the third.
 //!

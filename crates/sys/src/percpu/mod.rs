@@ -17,6 +17,10 @@
 //! Each primitive has exactly one committing store. A thread that is preempted, migrated or hit by
 //! a signal before that store starts again; afterwards the operation has happened.
 //!
+//! Sequences serve readers too: a *walk* ([`PerCpu::walk`]) finds a leaf in a tree of words that
+//! others change under a lock, by loads only, and [`PerCpu::wait_for_walks`] says when nobody is in
+//! a node any more that the tree has lost.
+//!
 //! Backends that carry the same traits: `RseqSlots` (x86-64, with locked stripes for threads that
 //! have no registration), [`LockedSlots`] (any CPU), [`VirtualSlots`] (a test or simulator says
 //! which slot it is on) and, under `--cfg quarry_model`, `SteppedSlots` (sequences as lists of

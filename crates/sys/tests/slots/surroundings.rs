@@ -5,6 +5,7 @@
 
 use crate::support::{A, Backend, LIST, Objects, Slots, number, tag};
 use crate::threads::all_once;
+use crate::walks::Forest;
 use quarry_sys::percpu::{Arrays, Lists, NativeSlots, PerCpu, Push};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -12,8 +13,13 @@ use std::process::Command;
 const EXPECT: &str = "QUARRY_TEST_EXPECT_SEQUENCES";
 
 /// The suites that a child runs, this file's own check among them.
-const SUITES: [&str; 4] =
-    ["suite::native", "threads::native", "signals::", "surroundings::child_finds_what_was_said"];
+const SUITES: [&str; 5] = [
+    "suite::native",
+    "threads::native",
+    "signals::",
+    "walks::",
+    "surroundings::child_finds_what_was_said",
+];
 
 /// Runs `body` in a forked child and expects it to return.
 fn in_fork(body: impl FnOnce()) {
@@ -139,8 +145,10 @@ fn the_barrier_is_left_to_one_thread() {
             slots.leave_barrier_to(None);
             assert!(!slots.reaches_every_slot());
             assert!(!slots.drain(A, &mut |_| {}) && !slots.drain_lists(LIST, &mut |_, _, _| {}));
+            assert!(!slots.wait_for_walks(), "walks of other CPUs go on");
             slots.leave_barrier_to(Some(task::current()));
             assert!(slots.reaches_every_slot() && slots.drain(A, &mut |_| {}));
+            assert!(slots.wait_for_walks());
         });
     });
     assert!(!slots.reaches_every_slot(), "the other thread had it");
@@ -150,6 +158,7 @@ fn the_barrier_is_left_to_one_thread() {
             slots.leave_barrier_to(None);
             slots.lending_barrier(|| {
                 assert!(slots.reaches_every_slot() && slots.drain(A, &mut |_| {}));
+                assert!(slots.wait_for_walks());
                 std::thread::scope(|scope| {
                     scope.spawn(|| assert!(!slots.reaches_every_slot(), "it was lent to one"));
                 });
@@ -195,6 +204,9 @@ fn a_thread_without_registration_uses_the_stripes() {
             assert_eq!(registered, !slots.is_locked(), "a thread of this process is registered");
             assert!(slots.current().0 >= stripes, "{:?} belongs to a CPU", slots.current());
             assert_eq!((slots.pop(A), slots.push(A, tag(1))), (None, Push::Refused));
+            let forest = Forest::of(&[(3, 3)].into());
+            // SAFETY: the nodes live as long as the forest.
+            assert_eq!(unsafe { slots.walk(&forest.tree, 3) }, 0, "it looks under the lock");
             slots.prepare(A).expect("memory");
             assert_eq!(slots.push(A, tag(1)), Push::Refused, "the fast path stays closed");
             assert_eq!(slots.push_unregistered(A, tag(1)), Push::Stored);

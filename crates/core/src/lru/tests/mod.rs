@@ -1,9 +1,13 @@
 //! The LRU under every policy.
 
+#[cfg(not(quarry_model))]
+mod costs;
 #[cfg(quarry_model)]
 mod model;
 #[cfg(not(quarry_model))]
 mod suite;
+#[cfg(not(quarry_model))]
+mod threads;
 
 use super::*;
 use crate::frame::{MAX_NODES, NodeId};

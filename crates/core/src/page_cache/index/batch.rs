@@ -1,7 +1,7 @@
 //! Several entries in one walk: what truncation removes at once.
 
-use super::entry::Entry;
-use super::node::NODE_SLOTS;
+use super::entry::{Entry, Tag};
+use super::node::{NODE_SLOTS, NodeRef};
 use super::tree::{LockedIndex, Place};
 use crate::lru::PageNo;
 
@@ -14,50 +14,86 @@ impl<T> LockedIndex<'_, T> {
     /// that holds anything but its page, a shadow entry for example, stays as it is. Returns how
     /// many were there. O(pages + nodes).
     pub fn remove_batch(&mut self, pages: &[(u64, PageNo)]) -> usize {
-        let wanted = pages.iter().map(|(index, page)| (*index, Some(*page)));
-        self.remove_each(wanted)
+        self.remove_each(pages, |page| page.0, |page, here| here == Entry::Page(page.1))
     }
 
     /// Takes the shadow entries at `indexes`, which ascend, out in one walk; anything else stays
     /// (`truncate_exceptional_pvec_entries`, `mm/truncate.c`, Linux 4.15). Returns how many there
     /// were. O(indexes + nodes).
     pub fn clear_shadows(&mut self, indexes: &[u64]) -> usize {
-        self.remove_each(indexes.iter().map(|index| (*index, None)))
+        self.remove_each(indexes, |index| *index, |_, here| here.is_shadow())
     }
 
-    /// Takes out what is at each index, if it is the page or, without a page, a shadow entry.
-    fn remove_each(&mut self, wanted: impl Iterator<Item = (u64, Option<PageNo>)>) -> usize {
-        let (mut removed, mut last): (usize, Option<(u64, Place)>) = (0, None);
-        for (index, page) in wanted {
-            let place = match last {
-                Some((before, Place::Word(node, _)))
-                    if before / NODE_SLOTS as u64 == index / NODE_SLOTS as u64 =>
-                {
-                    self.visit();
-                    Some(Place::Word(node, node.place(index)))
-                }
-                _ => {
-                    if let Some((_, place)) = last.take() {
-                        self.tidy(place);
+    /// Takes out what is at the index of each of `all`, if it is what is wanted there.
+    fn remove_each<W>(
+        &mut self,
+        all: &[W],
+        index_of: impl Fn(&W) -> u64,
+        is_wanted: impl Fn(&W, Entry) -> bool,
+    ) -> usize {
+        let node_of = |one: &W| index_of(one) / NODE_SLOTS as u64;
+        let mut removed = 0;
+        for neighbours in all.chunk_by(|one, next| node_of(one) == node_of(next)) {
+            match self.find(index_of(&neighbours[0])) {
+                Some(Place::Word(node, _)) => {
+                    let mut gone = Gone::default();
+                    for one in neighbours {
+                        self.visit();
+                        let at = node.place(index_of(one));
+                        let here = node.entry(at);
+                        if is_wanted(one, here) {
+                            gone.take(node, at, here);
+                        }
                     }
-                    self.find(index)
+                    removed += self.note_gone(node, gone);
                 }
-            };
-            let Some(place) = place else { continue };
-            last = Some((index, place));
-            let is_wanted = match (self.entry_at(place), page) {
-                (Entry::Page(here), Some(page)) => here == page,
-                (Entry::Shadow(_), None) => true,
-                _ => false,
-            };
-            if is_wanted {
-                self.store(place, Entry::Empty);
-                removed += 1;
+                Some(Place::Root) if is_wanted(&neighbours[0], self.entry_at(Place::Root)) => {
+                    self.store(Place::Root, Entry::Empty);
+                    removed += 1;
+                }
+                Some(Place::Root) | None => {}
             }
         }
-        if let Some((_, place)) = last {
-            self.tidy(place);
-        }
         removed
+    }
+
+    /// Makes counts and tags those of a node that has lost some words, and takes it out if it is
+    /// empty. Returns how many words are gone.
+    fn note_gone(&mut self, node: NodeRef, gone: Gone) -> usize {
+        if gone.places == 0 {
+            return 0;
+        }
+        let count = u64::from(gone.places.count_ones());
+        let shadows = u64::from(gone.shadows);
+        self.inner.counts.shadows -= shadows;
+        self.inner.counts.pages -= count - shadows;
+        for tag in Tag::ALL {
+            let tags = &node.tags[tag as usize];
+            let had_any = tags.get() & gone.places != 0;
+            tags.set(tags.get() & !gone.places);
+            if let Some(parent) = node.parent.get().filter(|_| had_any && tags.get() == 0) {
+                self.untag(Place::Word(parent, node.offset.get() as usize), tag);
+            }
+        }
+        node.forget(gone.places);
+        node.shadows.set(node.shadows.get() - gone.shadows);
+        self.shared.shadow.update(node);
+        self.prune(Place::Word(node, 0));
+        count as usize
+    }
+}
+
+/// Words that were taken out of a node, which does not know of it yet.
+#[derive(Default)]
+struct Gone {
+    places: u64,
+    shadows: u8,
+}
+
+impl Gone {
+    fn take(&mut self, node: NodeRef, at: usize, entry: Entry) {
+        node.take_word(at);
+        self.places |= 1 << at;
+        self.shadows += u8::from(entry.is_shadow());
     }
 }

@@ -160,6 +160,18 @@ impl Node {
         self.count.set(self.count.get().wrapping_add_signed(change));
     }
 
+    /// Makes a word 0; the caller says so to [`forget`](Self::forget) later.
+    #[inline]
+    pub(super) fn take_word(&self, at: usize) {
+        self.words[at].store(0, Ordering::Release);
+    }
+
+    /// Notes that the words at these places, which were used, are 0 now.
+    pub(super) fn forget(&self, places: u64) {
+        self.used.set(self.used.get() & !places);
+        self.count.set(self.count.get() - places.count_ones() as u8);
+    }
+
     /// Makes the node empty while walks may still look at it.
     pub(super) fn clear(&self) {
         for word in &self.words {
@@ -255,5 +267,10 @@ impl Chain {
             self.tail = self.tail.or(other.tail);
             self.len += other.len;
         }
+    }
+
+    /// The nodes, the one that was added last first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = NodeRef> {
+        core::iter::successors(self.head, |node| node.next.get())
     }
 }

@@ -89,6 +89,16 @@ fn an_eighth_as_many_nodes_as_pages_may_stay() {
 }
 
 #[test]
+fn a_shadow_entry_that_leaves_the_root_is_in_a_listed_node() {
+    let bed = Bed::default();
+    let index = Index::new(OWNER, ());
+    bed.put(&index, 0, Entry::Shadow(1)).expect("it needs no memory");
+    bed.put(&index, SLOTS, page(2)).expect("there is memory");
+    assert_eq!(bed.nodes.shadow_nodes(MEMORY), 1);
+    bed.end(&index);
+}
+
+#[test]
 fn a_shadow_entry_in_the_root_is_in_no_node() {
     let bed = Bed::default();
     let index = Index::new(OWNER, ());

@@ -1,0 +1,543 @@
+//! The page cache, for C. `quarry.h` is made from this file too: documentation that stands here is
+//! read there.
+
+use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
+use core::ptr::{NonNull, null_mut, without_provenance_mut};
+use quarry::process;
+use quarry::{
+    Backing, FileBacking, Invalidate, Mapping, OsError, PageCache, PageError, PageRef, PageSlot,
+    RawPage, ReadWrite,
+};
+use quarry_core::stack::Request;
+use quarry_sys::errno;
+
+/// Of quarry_mapping_open_fd: the descriptor is closed with the mapping.
+pub const QUARRY_OWN_FD: c_uint = 1;
+/// Of quarry_page_lock and quarry_page_unlock: for writing; else for reading.
+pub const QUARRY_EXCLUSIVE: c_uint = 1;
+/// Of quarry_page_lock: fails with EBUSY instead of waiting.
+pub const QUARRY_TRY: c_uint = 2;
+/// Of quarry_mapping_invalidate: dirty pages too, whose contents are lost.
+pub const QUARRY_DIRTY_TOO: c_uint = 1;
+
+/// The cached pages of one file or database.
+#[repr(C)]
+pub struct QuarryMapping {
+    _private: [u8; 0],
+}
+
+/// A cached page that the caller has pinned. It is a number in disguise, never an address.
+#[repr(C)]
+pub struct QuarryPage {
+    _private: [u8; 0],
+}
+
+/// What lies behind the pages of a mapping: functions that several threads call at once, some of
+/// them a thread of Quarry's own with 256 KiB of stack. None uses the mapping. Those that transfer
+/// return the bytes that they have moved, or a negative errno; they are called again for the rest.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct QuarryBacking {
+    /// sizeof(quarry_backing).
+    pub struct_size: usize,
+    /// The first argument of all functions.
+    pub context: *mut c_void,
+    /// Bytes that there are now.
+    pub size: Option<unsafe extern "C" fn(context: *mut c_void) -> c_ulong>,
+    /// Reads bytes at an offset.
+    pub read: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            offset: c_ulong,
+            bytes: *mut c_void,
+            count: usize,
+        ) -> c_long,
+    >,
+    /// Writes bytes at an offset; NULL where nothing is ever written.
+    pub write: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            offset: c_ulong,
+            bytes: *const c_void,
+            count: usize,
+        ) -> c_long,
+    >,
+    /// Returns whether a page may be written that has this mark, for a caller who waits for it or
+    /// for nobody; NULL where all may.
+    pub may_write:
+        Option<unsafe extern "C" fn(context: *mut c_void, mark: c_ulong, waits: c_int) -> c_int>,
+    /// Waits until all that was written is safe: 0 or a negative errno; NULL where it is at once.
+    pub sync: Option<unsafe extern "C" fn(context: *mut c_void) -> c_int>,
+}
+
+/// A backing of C, or a file.
+enum AnyBacking {
+    Calls(QuarryBacking),
+    File(FileBacking<ReadWrite>),
+}
+
+// SAFETY: quarry.h asks for functions that several threads may call at once.
+unsafe impl Send for AnyBacking {}
+// SAFETY: as above.
+unsafe impl Sync for AnyBacking {}
+
+/// What a function of C has moved.
+fn moved(result: c_long, asked: usize) -> Result<usize, OsError> {
+    match usize::try_from(result) {
+        Ok(moved) if moved <= asked => Ok(moved),
+        Ok(_) => Err(OsError(libc::EIO)),
+        Err(_) => Err(OsError(c_int::try_from(-result).unwrap_or(libc::EIO))),
+    }
+}
+
+impl Backing for AnyBacking {
+    type Access = ReadWrite;
+
+    fn size(&self) -> u64 {
+        match self {
+            // SAFETY: the caller vouches for the function.
+            Self::Calls(calls) => calls.size.map_or(0, |size| unsafe { size(calls.context) }),
+            Self::File(file) => file.size(),
+        }
+    }
+
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, OsError> {
+        let calls = match self {
+            Self::File(file) => return file.read(offset, bytes),
+            Self::Calls(calls) => calls,
+        };
+        let Some(read) = calls.read else { return Err(OsError(libc::EBADF)) };
+        // SAFETY: the caller vouches for the function; so many bytes are writable.
+        let result = unsafe { read(calls.context, offset, bytes.as_mut_ptr().cast(), bytes.len()) };
+        moved(result, bytes.len())
+    }
+
+    fn read_pages(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<usize, OsError> {
+        if let Self::File(file) = self {
+            return file.read_pages(offset, pages);
+        }
+        let mut done = 0;
+        for page in pages {
+            match self.read(offset + done as u64, page) {
+                Ok(read) if read == page.len() => done += read,
+                Ok(read) => return Ok(done + read),
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_pages(&self, offset: u64, pages: &[&[u8]]) -> Result<usize, OsError> {
+        let calls = match self {
+            Self::File(file) => return file.write_pages(offset, pages),
+            Self::Calls(calls) => calls,
+        };
+        let Some(write) = calls.write else { return Err(OsError(libc::EROFS)) };
+        let Some(first) = pages.first() else { return Ok(0) };
+        // SAFETY: the caller vouches for the function; so many bytes are readable.
+        let result = unsafe { write(calls.context, offset, first.as_ptr().cast(), first.len()) };
+        moved(result, first.len())
+    }
+
+    fn may_write(&self, mark: u64, is_flush: bool) -> bool {
+        let Self::Calls(QuarryBacking { context, may_write: Some(may_write), .. }) = self else {
+            return true;
+        };
+        // SAFETY: the caller vouches for the function.
+        unsafe { may_write(*context, mark, c_int::from(is_flush)) != 0 }
+    }
+
+    fn sync(&self) -> Result<(), OsError> {
+        match self {
+            Self::File(file) => file.sync(),
+            Self::Calls(QuarryBacking { context, sync: Some(sync), .. }) => {
+                // SAFETY: the caller vouches for the function.
+                match unsafe { sync(*context) } {
+                    0 => Ok(()),
+                    error => Err(OsError(error.wrapping_neg())),
+                }
+            }
+            Self::Calls(_) => Ok(()),
+        }
+    }
+}
+
+type AnyMapping = Mapping<AnyBacking>;
+
+fn null<T>(error: c_int) -> *mut T {
+    errno::set(error);
+    null_mut()
+}
+
+fn errno_of(error: PageError) -> c_int {
+    match error {
+        PageError::Full => libc::ENOMEM,
+        PageError::Io(OsError(errno)) => errno,
+        PageError::OutOfRange { .. } => libc::ENXIO,
+        PageError::Withheld { .. } => libc::EAGAIN,
+        PageError::Busy => libc::EBUSY,
+        PageError::Forked => libc::ESTALE,
+        PageError::Disabled => libc::ENOTSUP,
+        _ => libc::EINVAL,
+    }
+}
+
+fn answer(result: Result<(), PageError>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(error) => {
+            errno::set(errno_of(error));
+            -1
+        }
+    }
+}
+
+/// Moves a mapping to memory of its own.
+fn keep(mapping: Result<AnyMapping, PageError>) -> *mut QuarryMapping {
+    let mapping = match mapping {
+        Ok(mapping) => mapping,
+        Err(error) => return null(errno_of(error)),
+    };
+    let Some(place) = process::alloc(Request::of(size_of::<AnyMapping>())) else {
+        return null(libc::ENOMEM);
+    };
+    let place = place.cast::<AnyMapping>();
+    // SAFETY: the memory has the size, and is ours alone; a mapping is aligned as a pointer is.
+    unsafe { place.write(mapping) };
+    place.cast().as_ptr()
+}
+
+/// # Safety
+/// The mapping is open.
+unsafe fn of<'a>(mapping: *mut QuarryMapping) -> &'a AnyMapping {
+    // SAFETY: the handle is the address that `keep` has made (caller's promise).
+    unsafe { &*mapping.cast::<AnyMapping>() }
+}
+
+/// The handle of a page: its number and one.
+fn handle(page: RawPage) -> *mut QuarryPage {
+    without_provenance_mut(page.number() as usize + 1)
+}
+
+fn pinned(page: Result<PageRef<'_, ReadWrite>, PageError>) -> *mut QuarryPage {
+    match page {
+        Ok(page) => handle(page.into_raw()),
+        Err(error) => null(errno_of(error)),
+    }
+}
+
+/// # Safety
+/// The page is pinned.
+unsafe fn raw(page: *mut QuarryPage) -> RawPage {
+    // SAFETY: the handle is that of a pinned page (caller's promise).
+    unsafe { RawPage::of_number((page.addr() - 1) as u32) }
+}
+
+fn range(first: c_ulong, count: c_ulong) -> core::ops::Range<u64> {
+    first..first.saturating_add(count)
+}
+
+fn builder(page_order: c_uint) -> Option<quarry::MappingBuilder> {
+    Some(PageCache::builder().page_order(u8::try_from(page_order).ok()?))
+}
+
+/// Makes a mapping over functions, which are copied. Its pages have 4 KiB << page_order, for
+/// orders 0 to 4. Returns NULL with EINVAL (a struct of another size, no function size or read, an
+/// order that does not exist), ENOMEM, or ENOTSUP where QUARRY_DISABLE=1.
+///
+/// # Safety
+/// The functions do what quarry_backing asks for until the mapping is closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_mapping_open(
+    backing: *const QuarryBacking,
+    page_order: c_uint,
+) -> *mut QuarryMapping {
+    let (Some(backing), Some(builder)) = (NonNull::new(backing.cast_mut()), builder(page_order))
+    else {
+        return null(libc::EINVAL);
+    };
+    // SAFETY: it is a quarry_backing (caller's promise).
+    let calls = unsafe { *backing.as_ref() };
+    let is_whole = calls.struct_size == size_of::<QuarryBacking>();
+    if !is_whole || calls.size.is_none() || calls.read.is_none() {
+        return null(libc::EINVAL);
+    }
+    keep(builder.open(AnyBacking::Calls(calls)))
+}
+
+/// Makes a mapping over an open file. Returns NULL as quarry_mapping_open, or with the errno of
+/// fstat; the descriptor is closed then, if flags have QUARRY_OWN_FD.
+///
+/// # Safety
+/// The descriptor stays open until the mapping is closed; nobody else closes it, if flags have
+/// QUARRY_OWN_FD.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_mapping_open_fd(
+    fd: c_int,
+    page_order: c_uint,
+    flags: c_uint,
+) -> *mut QuarryMapping {
+    let Some(builder) = builder(page_order).filter(|_| flags & !QUARRY_OWN_FD == 0) else {
+        return null(libc::EINVAL);
+    };
+    // SAFETY: the caller's promise is passed on.
+    let file = unsafe {
+        match flags {
+            QUARRY_OWN_FD => FileBacking::from_owned(fd),
+            _ => FileBacking::from_borrowed(fd),
+        }
+    };
+    match file {
+        Ok(file) => keep(builder.open(AnyBacking::File(file))),
+        Err(OsError(error)) => null(error),
+    }
+}
+
+/// Writes what is dirty, and closes a mapping; NULL is ignored. Returns 0, or -1 with the errno of
+/// a write that failed: what was dirty there is lost. The mapping is closed in any case.
+///
+/// # Safety
+/// Nobody uses the mapping any more, and none of its pages is pinned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_mapping_close(mapping: *mut QuarryMapping) -> c_int {
+    let Some(place) = NonNull::new(mapping.cast::<AnyMapping>()) else { return 0 };
+    // SAFETY: the mapping is open, and nobody else's (caller's promise).
+    let mapping = unsafe { place.read() };
+    let flushed = mapping.flush(..);
+    if flushed.is_err() {
+        // Or dropping it would try again, and say so in a line.
+        let _ = mapping.truncate(0);
+    }
+    drop(mapping);
+    // SAFETY: `keep` has allocated it, and the mapping was moved out.
+    unsafe { process::free_slow(place.cast()) };
+    match flushed {
+        // The parent writes its own.
+        Err(PageError::Forked) => 0,
+        flushed => answer(flushed),
+    }
+}
+
+/// Pins a page that is cached; never waits. Returns NULL with ENOENT where it is not.
+///
+/// # Safety
+/// The mapping is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_page_get(
+    mapping: *mut QuarryMapping,
+    index: c_ulong,
+) -> *mut QuarryPage {
+    // SAFETY: the caller's promise is passed on.
+    match unsafe { of(mapping) }.get(index) {
+        Some(page) => handle(page.into_raw()),
+        None => null(libc::ENOENT),
+    }
+}
+
+/// Pins a page, which is read if it is not cached. Returns NULL with the errno of the backing,
+/// ENOMEM, ENXIO where the page begins behind the end of the backing, or ESTALE in the child of a
+/// fork.
+///
+/// # Safety
+/// The mapping is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_page_read(
+    mapping: *mut QuarryMapping,
+    index: c_ulong,
+) -> *mut QuarryPage {
+    // SAFETY: the caller's promise is passed on.
+    pinned(unsafe { of(mapping) }.read(index))
+}
+
+/// Makes a page of zeroes, pinned and dirty. Returns NULL with EBUSY where the page is cached, or
+/// as quarry_page_read.
+///
+/// # Safety
+/// The mapping is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_page_create(
+    mapping: *mut QuarryMapping,
+    index: c_ulong,
+) -> *mut QuarryPage {
+    // SAFETY: the caller's promise is passed on.
+    match unsafe { of(mapping) }.get_or_alloc(index) {
+        Ok(PageSlot::New(page)) => pinned(Ok(page.fill_dirty(|_| {}))),
+        Ok(PageSlot::Found(_)) => null(libc::EBUSY),
+        Err(error) => null(errno_of(error)),
+    }
+}
+
+/// The bytes of a page, which stay where they are while it is pinned. Where others write, the page
+/// is locked.
+///
+/// # Safety
+/// The page is pinned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_page_bytes(page: *mut QuarryPage) -> *mut c_void {
+    // SAFETY: the caller's promise is passed on.
+    unsafe { raw(page) }.address().as_ptr().cast()
+}
+
+/// Adds a pin to a page.
+///
+/// # Safety
+/// The page is pinned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_page_pin(page: *mut QuarryPage) {
+    // SAFETY: the caller's promise is passed on.
+    unsafe { raw(page).pin_again() };
+}
+
+/// Gives a pin of a page up; NULL is ignored.
+///
+/// # Safety
+/// The pin is the caller's, who does not use the page any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_page_unpin(page: *mut QuarryPage) {
+    if !page.is_null() {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { raw(page).unpin() };
+    }
+}
+
+/// Locks a page for reading, or for writing with QUARRY_EXCLUSIVE, and waits for others. Returns 0,
+/// or with QUARRY_TRY -1 with EBUSY.
+///
+/// # Safety
+/// The page is pinned, and the calling thread has not locked it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_page_lock(page: *mut QuarryPage, flags: c_uint) -> c_int {
+    let (is_exclusive, waits) = (flags & QUARRY_EXCLUSIVE != 0, flags & QUARRY_TRY == 0);
+    // SAFETY: the caller's promise is passed on.
+    if unsafe { raw(page).latch(is_exclusive, waits) } {
+        return 0;
+    }
+    errno::set(libc::EBUSY);
+    -1
+}
+
+/// Unlocks a page, with the flags that it was locked with.
+///
+/// # Safety
+/// The caller has locked it so.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_page_unlock(page: *mut QuarryPage, flags: c_uint) {
+    // SAFETY: the caller's promise is passed on.
+    unsafe { raw(page).unlatch(flags & QUARRY_EXCLUSIVE != 0) };
+}
+
+/// Marks a page as newer than its backing, before it is unlocked. The mark is what the backing's
+/// may_write gets: the number of the change in a log, or 0. Where too much is dirty, this writes
+/// some pages that nobody has locked.
+///
+/// # Safety
+/// The page is one of the mapping, and pinned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_page_dirty(
+    mapping: *mut QuarryMapping,
+    page: *mut QuarryPage,
+    mark: c_ulong,
+) {
+    // SAFETY: the caller's promise is passed on.
+    unsafe { of(mapping).mark_dirty(raw(page), mark) };
+}
+
+/// Writes the dirty pages among `count` pages from `first` on, and waits until they are written.
+/// Returns 0; or -1 with the errno of a write that failed since the last flush, whose pages stay
+/// dirty, with EAGAIN where the backing allows some not to be written yet, or with ESTALE.
+///
+/// # Safety
+/// The mapping is open, and the calling thread has locked none of its pages.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_mapping_flush(
+    mapping: *mut QuarryMapping,
+    first: c_ulong,
+    count: c_ulong,
+) -> c_int {
+    // SAFETY: the caller's promise is passed on.
+    answer(unsafe { of(mapping) }.flush(range(first, count)))
+}
+
+/// Writes all dirty pages, and waits until they survive a loss of power. Returns as
+/// quarry_mapping_flush.
+///
+/// # Safety
+/// As quarry_mapping_flush.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_mapping_sync(mapping: *mut QuarryMapping) -> c_int {
+    // SAFETY: the caller's promise is passed on.
+    answer(unsafe { of(mapping) }.sync())
+}
+
+/// Drops all pages from index `from` on, dirty ones too. Who has one pinned keeps its bytes.
+/// Returns 0, or -1 with ESTALE.
+///
+/// # Safety
+/// As quarry_mapping_flush.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_mapping_truncate(
+    mapping: *mut QuarryMapping,
+    from: c_ulong,
+) -> c_int {
+    // SAFETY: the caller's promise is passed on.
+    answer(unsafe { of(mapping) }.truncate(from).map(drop))
+}
+
+/// Drops those among `count` pages from `first` on that nobody uses and that are clean, or with
+/// QUARRY_DIRTY_TOO dirty. Returns how many stay.
+///
+/// # Safety
+/// The mapping is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_mapping_invalidate(
+    mapping: *mut QuarryMapping,
+    first: c_ulong,
+    count: c_ulong,
+    flags: c_uint,
+) -> c_ulong {
+    let is_all = flags & QUARRY_DIRTY_TOO != 0;
+    let which = if is_all { Invalidate::All } else { Invalidate::CleanOnly };
+    // SAFETY: the caller's promise is passed on.
+    unsafe { of(mapping) }.invalidate(range(first, count), which).busy
+}
+
+/// Reads those among `count` pages from `first` on that are not cached: a hint.
+///
+/// # Safety
+/// The mapping is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_mapping_prefetch(
+    mapping: *mut QuarryMapping,
+    first: c_ulong,
+    count: c_ulong,
+) {
+    // SAFETY: the caller's promise is passed on.
+    unsafe { of(mapping) }.prefetch(range(first, count));
+}
+
+/// Gives a cached page another index, and drops the page that was there. Returns 0; or -1 with
+/// ENXIO where no page is cached at `old_index`, EBUSY where somebody uses the one at `new_index`,
+/// ENOMEM or ESTALE.
+///
+/// # Safety
+/// The mapping is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_mapping_rekey(
+    mapping: *mut QuarryMapping,
+    old_index: c_ulong,
+    new_index: c_ulong,
+) -> c_int {
+    // SAFETY: the caller's promise is passed on.
+    answer(unsafe { of(mapping) }.rekey(old_index, new_index))
+}
+
+/// The number of pages that a mapping has cached.
+///
+/// # Safety
+/// The mapping is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn quarry_mapping_pages(mapping: *mut QuarryMapping) -> c_ulong {
+    // SAFETY: the caller's promise is passed on.
+    unsafe { of(mapping) }.pages()
+}

@@ -1,0 +1,44 @@
+//! The page cache from C.
+
+use crate::support::{Run, example, linked_program};
+
+fn part(name: &str) -> Run {
+    Run::new(linked_program("page_cache_use.c")).arg(name)
+}
+
+#[test]
+fn pages_are_read_changed_and_written() {
+    part("use").finish().success();
+}
+
+#[test]
+fn errors_of_pages_have_their_errno() {
+    part("errors").finish().success();
+}
+
+#[test]
+fn a_file_lies_behind_a_mapping() {
+    part("files").finish().success();
+}
+
+#[test]
+fn threads_share_a_mapping() {
+    part("threads").finish().success();
+}
+
+#[test]
+fn a_child_leaves_its_parents_mapping_alone() {
+    part("forks").finish().success();
+}
+
+#[test]
+fn there_is_no_page_cache_where_the_c_library_serves() {
+    part("disabled").env("QUARRY_DISABLE", "1").without_stats().finish().success();
+}
+
+#[test]
+fn the_example_of_a_page_cache() {
+    let outcome = Run::new(example("pages.c")).without_stats().finish().success();
+    assert_eq!(outcome.stdout, "1000 visits\nof the file: 1000 visits\n");
+    assert_eq!(outcome.stderr, "");
+}
