@@ -91,8 +91,6 @@ impl<C: StackConfig> Host for Stack<C> {
     }
 
     fn make_room(&self, frames: u32) -> bool {
-        let near = self.pages().node_of(self.slot());
-        let freed = self.used_page_cache().map_or(0, |cache| cache.direct_reclaim(near));
-        freed > 0 || self.after_reclaim(frames, || Some(())).is_some()
+        self.after_reclaim(frames, || Some(())).is_some()
     }
 }
