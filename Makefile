@@ -24,6 +24,7 @@ OTHERS := $(SLABS:%=$(TARGET)/release/libquarry-%.so)
 QUARRY := $(TARGET)/tools/quarry
 # The work of the experiments on SQLite.
 LOAD := $(TARGET)/tools/quarry-sqlite-load
+SQLITE := $(TARGET)/release/libquarry_sqlite.so
 # What a shared object is built from.
 SOURCES := Cargo.toml Cargo.lock \
 	$(shell find $(addprefix crates/,sys core quarry preload) -name tests -prune -o -type f -print)
@@ -59,8 +60,9 @@ build: ## libquarry.so, libquarry-NAME.so of other slab policies, and the comman
 	QUARRY_EMBED="$(abspath $(LIBRARY))" $(CARGO) build --profile tools -p quarry-cli
 	@scripts/strip.sh $(QUARRY)
 	@echo "==> building libquarry_sqlite.so and quarry-sqlite-load"
-	$(CARGO) build --profile tools -p quarry-sqlite -p quarry-sqlite-load
-	@scripts/strip.sh $(LOAD)
+	$(CARGO) build --profile tools -p quarry-sqlite-load
+	$(CARGO) build --release -p quarry-sqlite-object
+	@scripts/strip.sh $(LOAD) $(SQLITE)
 
 # One folder for all of them: from one to the next, cargo compiles only the crates that the policy
 # changes, quarry and quarry-preload. It remembers the last policy alone, so make asks the times.

@@ -120,6 +120,15 @@ pub(crate) fn start_for_callbacks() {
     }
 }
 
+/// Called where the page cache has grown, with no lock held: has the budget balanced where that is
+/// due. O(1).
+#[inline]
+pub(crate) fn balance_if_short() {
+    if balancing::is_due() {
+        balancing::want();
+    }
+}
+
 /// Called at the end of slow frees, with no lock held. O(nodes); starts or wakes the thread where
 /// there is enough to give back.
 pub(crate) fn wake_reclaimer() {

@@ -9,7 +9,7 @@ use crate::raw_mapping::{
 };
 use crate::writeback::Mode;
 use crate::writers::{self, Writer, WriterCalls};
-use crate::{fill, writeback};
+use crate::{background, fill, writeback};
 use core::alloc::Layout;
 use core::fmt;
 use core::marker::PhantomData;
@@ -121,6 +121,8 @@ impl<B: Backing> Mapping<B> {
             inner.write(Inner { core, backing });
             writers::add(inner.as_ref().core.writer());
         }
+        // Only the thread may call backings for nobody, and it keeps memory free for fills.
+        background::start_for_callbacks();
         Ok(Self { inner, raw, owns: PhantomData })
     }
 
@@ -166,7 +168,7 @@ impl<B: Backing> Mapping<B> {
 
     /// Finds a page that is cached; never waits, and never uses the backing. O(depth of the index),
     /// without a lock.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn get(&self, index: u64) -> Option<PageRef<'_, B::Access>> {
         self.raw.get(index).map(|page| PageRef::of(page, self.core()))

@@ -44,11 +44,12 @@ impl<'a> Run<'a> {
         self.count == RUN
     }
 
-    /// Ends the fill of the next page, marked if it is `marker`. Returns it, pinned.
-    fn finish_next(&mut self, marker: Option<u64>) -> Option<RawPage> {
+    /// Ends the fill of the next page, which somebody `asked` for, or which comes ahead and may be
+    /// the `marker`. Returns it, pinned.
+    fn finish_next(&mut self, marker: Option<u64>, asked: bool) -> Option<RawPage> {
         let page = self.pages[self.filled].take()?;
-        if marker == Some(self.first + self.filled as u64) {
-            page.mark_for_readahead();
+        if !asked {
+            page.mark_read_ahead(marker == Some(self.first + self.filled as u64));
         }
         self.filled += 1;
         // SAFETY: this task has made the page, and its bytes are those of the backing.
@@ -91,7 +92,7 @@ impl<'a> Run<'a> {
             while within >= bytes && self.filled < self.count {
                 within -= bytes;
                 let is_kept = kept && self.filled == 0;
-                if let Some(page) = self.finish_next(marker).filter(|_| !is_kept) {
+                if let Some(page) = self.finish_next(marker, is_kept).filter(|_| !is_kept) {
                     // SAFETY: the pin is that of its maker, who needs it no more.
                     unsafe { page.unpin() };
                 }

@@ -2,6 +2,7 @@
 //! its place among those that write.
 
 use crate::backing::PageError;
+use crate::instance::STACK;
 use crate::raw_mapping::{Effort, RawMapping, RawPage, RawSlot, inside};
 use crate::writers::{self, Writer, WriterCalls};
 use crate::{background, fork};
@@ -10,6 +11,7 @@ use quarry_core::page_cache::{ErrorCursor, ErrorSequence, Need, ReadAhead, Trigg
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
+use quarry_sys::percpu::PerCpu;
 use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Pages that a mapping makes dirty between two looks at how many there are
@@ -17,7 +19,10 @@ use quarry_sys::primitive::{AtomicU32, AtomicU64, Ordering::Relaxed};
 const DIRTIED_BETWEEN_LOOKS: u32 = 32;
 /// Dirty pages that a request for memory writes which has found none, and how often it does.
 const WRITTEN_FOR_ROOM: usize = 64;
-const MOST_ROUNDS: u32 = 8;
+const MOST_ROUNDS: u32 = 16;
+/// Direct reclaims of such a request, 200 us each at most: pages that were used once more than their
+/// fill take part in the second look only.
+const MOST_LOOKS: u32 = 8;
 /// Nanoseconds for which the background leaves a mapping alone whose backing has refused: 5 s
 /// (`dirty_writeback_interval`, `mm/page-writeback.c`, Linux 6.6).
 const AFTER_ERROR_NS: u64 = 5_000_000_000;
@@ -138,15 +143,25 @@ impl MappingCore {
         };
         loop {
             match self.raw.get_or_alloc(index, effort) {
-                Err(PageError::Full) if rounds > 0 && self.write_for_room() => rounds -= 1,
-                done => return done,
+                Err(PageError::Full) if rounds > 0 && self.make_room() => rounds -= 1,
+                done => {
+                    background::balance_if_short();
+                    return done;
+                }
             }
         }
     }
 
-    /// Writes some dirty pages, the own ones first; returns whether there were any.
+    /// Looks at more pages than the request has, which has taken one bounded look; else writes some
+    /// dirty pages, the own ones first. Returns whether anything came of it.
     #[cold]
-    fn write_for_room(&self) -> bool {
+    fn make_room(&self) -> bool {
+        for _ in 0..MOST_LOOKS {
+            let near = STACK.pages().node_of(STACK.percpu().current());
+            if inside(|cache| cache.direct_reclaim(near)) > 0 {
+                return true;
+            }
+        }
         // SAFETY: the writer is that of this mapping.
         let own = unsafe { writers::write(self.writer(), WRITTEN_FOR_ROOM) };
         own > 0 || writers::write_some(WRITTEN_FOR_ROOM, |written| written > 0) > 0

@@ -17,7 +17,7 @@ use quarry_sys::errno::KeepErrno;
 pub(crate) type ProcessCache = PageCacheRef<'static, Stack<ProcessConfig>>;
 
 /// The page cache, which somebody has a mapping of.
-#[inline]
+#[inline(always)]
 pub(crate) fn cache() -> ProcessCache {
     STACK.used_page_cache().expect("whoever has a mapping has used the page cache")
 }
@@ -86,7 +86,7 @@ impl RawMapping {
 
     /// Pins the page at `index`, if it is there and up to date. O(depth of the index); takes no
     /// lock, never waits, and never allocates.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn get(self, index: u64) -> Option<RawPage> {
         cache().get(self.id, index).map(RawPage)
@@ -263,9 +263,9 @@ impl RawPage {
         self.state().has(State::READAHEAD)
     }
 
-    /// Marks the page so.
-    pub(crate) fn mark_for_readahead(self) {
-        cache().mark_for_readahead(self.0);
+    /// Marks a page that the caller fills as read ahead, and maybe as the marker of its window.
+    pub(crate) fn mark_read_ahead(self, is_marker: bool) {
+        cache().mark_read_ahead(self.0, is_marker);
     }
 
     /// Takes the mark off; returns whether this task is the one that has.

@@ -7,7 +7,7 @@ use clap::Args;
 use libsqlite3_sys as ffi;
 use std::fs;
 use std::io::{BufWriter, Write, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A script.
 #[derive(Args)]
@@ -15,7 +15,7 @@ pub(crate) struct Script {
     /// Who caches pages.
     #[arg(value_enum)]
     variant: Variant,
-    /// The database, `:memory:`, or an empty name for a temporary one.
+    /// The database, `:memory:`, or `temporary`.
     database: PathBuf,
     /// The SQL.
     file: PathBuf,
@@ -32,7 +32,10 @@ impl Script {
         self.variant.set_up(self.budget)?;
         let mut out = BufWriter::new(stdout().lock());
         {
-            let connection = Connection::create(self.variant.api(), &self.database)?;
+            // SQLite takes an empty name for a temporary database.
+            let is_temporary = self.database == Path::new("temporary");
+            let database = if is_temporary { Path::new("") } else { &self.database };
+            let connection = Connection::create(self.variant.api(), database)?;
             answer(&connection, &text, &mut out)?;
         }
         Ok(out.flush()?)

@@ -8,8 +8,6 @@ pub type ConfigFn = unsafe extern "C" fn(c_int, ...) -> c_int;
 
 /// `SQLITE_OK`.
 pub(crate) const OK: c_int = 0;
-/// `SQLITE_ERROR`.
-pub(crate) const ERROR: c_int = 1;
 /// `SQLITE_MISUSE`: what is to be configured is in use.
 pub(crate) const MISUSE: c_int = 21;
 /// `SQLITE_CONFIG_MALLOC`.

@@ -1,10 +1,5 @@
 //! Quarry as the page cache and the heap of SQLite: all databases of a process under one budget.
 //!
-//! ```
-//! use std::ffi::c_int;
-//! # unsafe extern "C" fn sqlite3_config(_: c_int, _: ...) -> c_int { 0 }
-//! ```
-//!
 //! Before the first connection, with rusqlite:
 //!
 //! ```ignore
@@ -22,17 +17,16 @@
 
 // Files use only those above them.
 //
-//     abi
+//     abi, insist
 //     records, heap
 //     page_cache
 //     methods
 //     install
-//     object
 mod abi;
 mod heap;
+mod insist;
 mod install;
 mod methods;
-mod object;
 mod page_cache;
 mod records;
 

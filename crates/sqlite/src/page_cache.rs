@@ -6,9 +6,12 @@
 //! Equations: `held` = records of this cache with `is_held` (at most; a truncation that ends the
 //! holding of pages is not counted one by one); a displaced record is held, and on the list.
 
+use crate::insist::insist;
 use crate::records::{Record, Records};
-use quarry::{Effort, Invalidate, MappingOptions, RawMapping, RekeyError};
+use quarry::process::STACK;
+use quarry::{Effort, Invalidate, MappingOptions, RawMapping, RawSlot, RekeyError};
 use quarry_core::frame::{FRAME_BYTES, Order};
+use quarry_core::zone::Mark;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -33,6 +36,8 @@ pub(crate) struct PageCache {
     held: u32,
     /// No page has a larger key.
     largest: u32,
+    /// True after a page was refused, until SQLite lets go of one.
+    wants_room: bool,
     /// Held pages whose index is not their key.
     displaced: *mut Record,
 }
@@ -44,6 +49,11 @@ static OPEN: AtomicU64 = AtomicU64::new(0);
 #[must_use]
 pub fn open_caches() -> u64 {
     OPEN.load(Relaxed)
+}
+
+/// Returns whether memory is below its low mark.
+fn is_short() -> bool {
+    STACK.pages().zones().budget().is_below(Mark::Low)
 }
 
 impl PageCache {
@@ -63,7 +73,15 @@ impl PageCache {
         };
         let mapping = RawMapping::create(&options).ok()?;
         OPEN.fetch_add(1, Relaxed);
-        Some(Self { mapping, records, suggested: 0, held: 0, largest: 0, displaced: null_mut() })
+        Some(Self {
+            mapping,
+            records,
+            suggested: 0,
+            held: 0,
+            largest: 0,
+            wants_room: false,
+            displaced: null_mut(),
+        })
     }
 
     /// Takes note of the suggested size. The budget of all caches bounds them; this number only
@@ -103,14 +121,22 @@ impl PageCache {
     #[cold]
     #[inline(never)]
     fn fetch_missed(&mut self, key: u32, want: Want) -> Option<NonNull<Record>> {
-        let effort = match want {
-            Want::IfThere => None,
-            // Without free memory a clean page of another database goes first; but where this one
-            // holds more than it was meant to, it writes its own.
-            Want::IfEasy if self.holds_too_much() => Some(Effort::Easy),
-            Want::IfEasy | Want::Surely => Some(Effort::Every),
+        let slot = match want {
+            Want::IfThere => self.mapping.hold(key.into(), None).ok()??,
+            // A clean page of another database goes first. But where this one holds more than it was
+            // meant to, it writes its own, and before the last memory is gone: SQLite needs some for
+            // the writing.
+            Want::IfEasy => {
+                let is_refused = self.holds_too_much() && is_short();
+                let slot = if is_refused { None } else { self.hold(key, Effort::Every) };
+                self.wants_room = slot.is_none();
+                slot?
+            }
+            Want::Surely => {
+                self.wants_room = false;
+                insist(|| self.hold(key, Effort::Every))?
+            }
         };
-        let slot = self.mapping.hold(key.into(), effort).ok()??;
         if !slot.is_new {
             return Some(self.found(slot.page.private()));
         }
@@ -124,6 +150,10 @@ impl PageCache {
         self.held += 1;
         self.largest = self.largest.max(key);
         Some(record)
+    }
+
+    fn hold(&self, key: u32, effort: Effort) -> Option<RawSlot> {
+        self.mapping.hold(key.into(), Some(effort)).ok().flatten()
     }
 
     /// Returns whether SQLite holds nine tenths of the suggested pages: dirty ones, nearly all.
@@ -147,9 +177,11 @@ impl PageCache {
         if is_displaced {
             self.settle(record);
         }
+        // A page that SQLite has written because it was refused one makes the room itself.
+        let makes_room = std::mem::take(&mut self.wants_room);
         // SAFETY: SQLite has held the page, and uses it no more. A displaced page is in the place of
         // another key, so it goes.
-        unsafe { page.unhold(discard || is_displaced) };
+        unsafe { page.unhold(discard || makes_room || is_displaced) };
     }
 
     /// Gives a held page another key. A page that has this key goes; SQLite does not hold it.

@@ -11,7 +11,7 @@ const CRATES: &[&[&str]] = &[
     &["quarry-core"],
     &["quarry"],
     &["quarry-preload", "quarry-sqlite", "quarry-harness"],
-    &["quarry-sqlite-load", "quarry-compare"],
+    &["quarry-sqlite-object", "quarry-sqlite-load", "quarry-compare"],
     &["quarry-lab"],
     &["quarry-cli"],
 ];

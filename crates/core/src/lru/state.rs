@@ -58,6 +58,8 @@ impl State {
     pub const READAHEAD: u64 = 1 << 43;
     /// The owner of the mapping holds the page: by one pin, however often it asks for it.
     pub const HELD: u64 = 1 << 44;
+    /// Read ahead, and not asked for when it came: its first use is no second one.
+    pub const FRESH: u64 = 1 << 45;
     /// One more version: every release of the exclusive latch adds it.
     pub const VERSION: u64 = 1 << 48;
 

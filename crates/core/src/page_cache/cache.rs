@@ -2,11 +2,11 @@
 
 use super::counters::{Counters, EventCounts};
 use super::descriptors::FreePages;
-use super::direct::Direct;
 use super::host::Host;
 use super::index::{GRACE_BATCH, IndexNodes};
 use super::mapping::{MappingId, MappingOptions, Mappings};
 use super::options::PageCacheOptions;
+use super::slack::Aside;
 use super::waits::Waits;
 use super::workingset::{Buckets, Clock};
 use crate::frame::{Kind, NodeId, OsArray};
@@ -98,7 +98,7 @@ pub(super) struct Tables {
     pub(super) buckets: Buckets,
     pub(super) waits: Waits,
     pub(super) counters: Counters,
-    pub(super) direct: Direct,
+    pub(super) aside: Aside,
 }
 
 impl Tables {
@@ -117,7 +117,7 @@ impl Tables {
             buckets: Buckets::for_pages(capacity as u64),
             waits: Waits::build(os)?,
             counters: Counters::build(os, slots)?,
-            direct: Direct::new(),
+            aside: Aside::new(),
         })
     }
 }
@@ -163,8 +163,12 @@ impl<H: Host> PageCacheRef<'_, H> {
         let Some(mut locked) = tables.mappings.lock(&tables.nodes, mapping) else { return false };
         *locked.tree.value() = false;
         let group = GroupId(locked.mapping.group());
+        let has_slack = locked.mapping.has_slack();
         drop(locked);
         self.truncate(mapping, 0);
+        if has_slack {
+            self.release_aside();
+        }
         tables.mappings.give_up(mapping);
         self.host.groups().leave(group);
         true
@@ -211,6 +215,12 @@ impl<H: Host> PageCacheRef<'_, H> {
     #[inline]
     pub fn bytes(self, page: PageNo) -> usize {
         self.tables.pages.at(page).order().bytes()
+    }
+
+    /// Number of frames of a page.
+    #[inline]
+    pub(super) fn frames(self, page: PageNo) -> u64 {
+        self.tables.pages.at(page).order().frames().into()
     }
 
     /// The page whose memory begins at `address`. O(1).
@@ -271,6 +281,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     pub fn trim(self) -> usize {
         self.drain_batches();
         self.tables.nodes.grace.release(self.host, 1);
+        self.release_aside();
         self.tables.free.trim(&self.tables.pages, self.host.metadata())
     }
 
@@ -299,6 +310,24 @@ impl<H: Host> PageCacheRef<'_, H> {
         &self.tables.nodes
     }
 
+    /// Frames of pages that somebody pins, beside add batches. O(descriptors).
+    pub fn pinned_frames(self) -> u64 {
+        let all = (0..self.tables.pages.len() as u32).map(PageNo);
+        let is_pinned = |page: &PageNo| {
+            let state = self.state(*page);
+            // A page that is on no list yet is pinned by its add batch.
+            let by_batch = !state.has(State::LRU) && !state.has(State::UNEVICTABLE);
+            state.pins() > u64::from(by_batch)
+        };
+        all.filter(is_pinned).map(|page| self.frames(page)).sum()
+    }
+
+    /// Descriptors of pages that are in an index or pinned. O(descriptors).
+    pub fn descriptors_in_use(self) -> u64 {
+        let all = (0..self.tables.pages.len() as u32).map(PageNo);
+        all.filter(|page| self.state(*page) != State::default()).count() as u64
+    }
+
     /// Frames that the pages of a group have. O(1).
     pub fn frames_of_group(self, group: u8) -> u64 {
         self.host.groups().at(GroupId(group)).used().into()
@@ -315,5 +344,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.nodes.visit_locks(visit);
         self.tables.lru.visit_locks(visit);
         self.tables.free.visit_locks(visit);
+        self.tables.aside.visit_locks(visit);
     }
 }

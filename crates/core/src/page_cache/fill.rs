@@ -7,13 +7,16 @@ use super::index::{Entry, InsertError, Preload};
 use super::mapping::{LockedMapping, Mapping, MappingId};
 use super::outcome::{Effort, Full, ReadError, Slot};
 use super::workingset::Evicted;
-use crate::frame::{Kind, MigrateType, Order, PAGEBLOCK_FRAMES, Pfn};
+use crate::frame::{Kind, MigrateType};
 use crate::lru::{PageNo, State};
-use crate::pcp::{Page, PageRequest};
+use crate::pcp::PageRequest;
 use crate::zone::GroupId;
 use core::ptr::NonNull;
-use quarry_sys::percpu::SlotIndex;
 use quarry_sys::primitive::Ordering::Relaxed;
+
+/// Descriptors from which on fresh pageblocks of cached pages become huge pages: 4 MiB of pages. One
+/// half-filled pageblock then adds little to what is resident.
+const HUGE_FROM_PAGES: usize = 1024;
 
 /// What a look at an index came to.
 enum Inserted {
@@ -226,10 +229,11 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Puts a page that has come into an index on its list, and counts it.
     fn note_added(self, mapping: &Mapping, page: PageNo, shadow: Option<u64>) {
         let (tables, slot) = (self.tables, self.host.slot());
-        tables.counters.add(slot, Event::Added, 1);
+        let frames = u64::from(mapping.order().frames());
+        tables.counters.add(slot, Event::Added, frames);
         let is_active = shadow.is_some_and(|value| self.note_refault(page, value));
         if mapping.is_unevictable() {
-            return tables.counters.add(slot, Event::UnevictableAdded, 1);
+            return tables.counters.add(slot, Event::UnevictableAdded, frames);
         }
         let mut releases = self.releases();
         tables.lru.add(&tables.pages, slot, page, is_active, &mut |page| releases.push(page));
@@ -314,6 +318,9 @@ impl<H: Host> PageCacheRef<'_, H> {
             tables.free.put(slot, &[number]);
             return None;
         };
+        if tables.pages.len() >= HUGE_FROM_PAGES {
+            pages.fill_whole(block.pfn);
+        }
         pages.frames().set_link(block.pfn, number.0);
         pages.frames().set_kind(block.pfn, 1, Kind::CACHED);
         let descriptor = tables.pages.at(number);
@@ -323,37 +330,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         descriptor.node.store(home.map_or(0, |node| node.0), Relaxed);
         descriptor.group.store(mapping.group(), Relaxed);
         descriptor.private_cache.store(mapping.private(), Relaxed);
+        tables.counters.add(slot, Event::Taken, order.frames().into());
         Some(number)
     }
-
-    /// A block behind which memory can be read. Frames of a pageblock are mapped together, and what
-    /// lies behind it may never be, so no such block is the last one of its pageblock.
-    fn alloc_with_slack(self, slot: SlotIndex, request: PageRequest) -> Option<Page> {
-        /// Last blocks that are put aside, of different pageblocks.
-        const MOST: usize = 8;
-        let pages = self.host.pages();
-        let mut last = [(Pfn::NONE, Order::ZERO); MOST];
-        let mut count = 0;
-        let block = loop {
-            match pages.alloc(slot, request) {
-                Some(block) if ends_pageblock(block.pfn, request.order) => {
-                    last[count] = (block.pfn, request.order);
-                    count += 1;
-                    if count == MOST {
-                        break None;
-                    }
-                }
-                block => break block,
-            }
-        };
-        if count > 0 {
-            pages.free_list(slot, &last[..count]);
-        }
-        block
-    }
-}
-
-/// Returns whether no frame of the same pageblock lies behind a block.
-fn ends_pageblock(pfn: Pfn, order: Order) -> bool {
-    (pfn.0 + order.frames()).is_multiple_of(PAGEBLOCK_FRAMES)
 }

@@ -35,6 +35,8 @@ enum Found {
 struct Round {
     group: GroupId,
     done: Scanned,
+    /// Frames of pages that were evicted.
+    frames: u64,
     /// Used pages that it has met.
     used: u64,
 }
@@ -47,7 +49,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         groups.at(group).note_reclaim();
         // Pages that wait in an add batch are pinned by it.
         self.drain_slot();
-        let mut round = Round { group, done: Scanned::default(), used: 0 };
+        let mut round = Round { group, done: Scanned::default(), frames: 0, used: 0 };
         let (mut number, mut index) = groups.at(group).hand();
         let end = self.tables.mappings.numbers();
         // Once around, and the first mapping a second time: the hand stood in its middle.
@@ -66,7 +68,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             (number, index) = (if number + 1 < end { number + 1 } else { 1 }, 0);
         }
         groups.at(group).set_hand(number, index);
-        self.note_scan(request.who, &round.done);
+        self.note_scan(request.who, &round);
         round.done
     }
 
@@ -112,6 +114,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
                 Found::Evicted(page) => {
                     tree.replace(*index, Entry::Shadow(self.shadow_of(page)));
                     round.done.freed += 1;
+                    round.frames += self.frames(page);
                     releases.push(page);
                 }
                 Found::Used => round.used += 1,
@@ -165,15 +168,15 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         )
     }
 
-    fn note_scan(self, who: ScanFor, done: &Scanned) {
+    fn note_scan(self, who: ScanFor, round: &Round) {
         let (counters, slot) = (&self.tables.counters, self.host.slot());
         let (scanned, stolen) = match who {
             ScanFor::Direct => (Event::ScannedDirect, Event::StolenDirect),
             ScanFor::Background => (Event::ScannedBackground, Event::StolenBackground),
         };
-        counters.add(slot, scanned, done.scanned);
-        counters.add(slot, stolen, done.freed);
-        counters.add(slot, Event::Removed, done.freed);
+        counters.add(slot, scanned, round.done.scanned);
+        counters.add(slot, stolen, round.done.freed);
+        counters.add(slot, Event::Removed, round.frames);
     }
 
     /// Puts pages that wait in the running CPU's add batch on their lists.

@@ -17,7 +17,7 @@ use quarry_sys::primitive::Ordering::Relaxed;
 impl<'a, H: Host> PageCacheRef<'a, H> {
     /// Pins the page at `index` if it is there and up to date. O(height of the index); never waits
     /// for a fill, and never allocates.
-    #[inline]
+    #[inline(always)]
     pub fn get(self, mapping: MappingId, index: u64) -> Option<PageNo> {
         if let Some(found) = self.tables.mappings.numbered(mapping.number)
             && let Some(page) = found.index.walk(self.host, index)
@@ -76,12 +76,14 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         locked.tree.get(index).page().is_some()
     }
 
-    /// Marks a page that the caller pins: its first use starts the next read-ahead.
-    pub fn mark_for_readahead(self, page: PageNo) {
-        self.tables.pages.at(page).state.set(State::READAHEAD);
+    /// Marks a page that the caller fills as read ahead: nobody has asked for it yet. Where it is the
+    /// marker of its window, its first use starts the next read-ahead.
+    pub fn mark_read_ahead(self, page: PageNo, is_marker: bool) {
+        let marker = if is_marker { State::READAHEAD } else { 0 };
+        self.tables.pages.at(page).state.set(State::FRESH | marker);
     }
 
-    /// Takes that mark off; returns whether the page had it.
+    /// Takes the mark of a window's marker off; returns whether the page had it.
     pub fn take_readahead_mark(self, page: PageNo) -> bool {
         self.tables.pages.at(page).state.clear(State::READAHEAD).has(State::READAHEAD)
     }

@@ -3,7 +3,6 @@
 mod cache;
 mod counters;
 mod descriptors;
-mod direct;
 mod dirty;
 mod error_sequence;
 mod fill;
@@ -18,9 +17,11 @@ mod lookup;
 mod mapping;
 mod options;
 mod outcome;
+mod print;
 mod readahead;
 mod release;
 mod scan;
+mod slack;
 mod truncate;
 mod validate;
 mod waits;
@@ -28,7 +29,6 @@ pub mod workingset;
 
 pub use cache::{PageCache, PageCacheRef};
 pub use counters::{EVENTS, Event, EventCounts};
-pub use direct::DirectTimes;
 pub use error_sequence::{ErrorCursor, ErrorSequence};
 pub use host::{Host, NodeHost};
 pub use mapping::{MappingId, MappingOptions};

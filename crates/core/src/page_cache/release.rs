@@ -76,7 +76,8 @@ impl<H: Host> PageCacheRef<'_, H> {
         let sections = self.free_blocks(&blocks[..pages.len()]);
         tables.counters.add(slot, Event::LruRemovals, 1);
         tables.counters.add(slot, Event::FreeSections, sections);
-        tables.counters.add(slot, Event::Released, pages.len() as u64);
+        let frames: u32 = blocks[..pages.len()].iter().map(|block| block.1.frames()).sum();
+        tables.counters.add(slot, Event::Released, frames.into());
     }
 
     /// Gives memory back by the rule of the truncation policy; returns how many lists it was.

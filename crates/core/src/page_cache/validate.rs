@@ -19,6 +19,7 @@ use quarry_sys::primitive::Ordering::Relaxed;
 #[derive(Default)]
 struct Census {
     pages: u64,
+    frames: u64,
     dirty: u64,
     writeback: u64,
 }
@@ -37,7 +38,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
         let check = Check::of("page cache");
         let events = self.events();
-        check.equal(census.pages, events.pages(), "pages in indexes = added - removed")?;
+        check.equal(census.frames, events.pages(), "pages in indexes = added - removed")?;
         check.equal(census.dirty, events.dirty(), "dirty pages = dirtied - cleaned")?;
         check.equal(census.writeback, events.writeback(), "in writeback = begun - ended")?;
         let (mut in_use, mut live, mut of_groups) = (0, 0, 0);
@@ -54,6 +55,7 @@ impl<H: Host> PageCacheRef<'_, H> {
             self.host.groups().iter().map(|(_, group)| u64::from(group.used())).sum();
         check.equal(of_groups, charged, "frames of pages of groups = charged to groups")?;
         check.equal(live, census.pages, "live pages = pages in indexes")?;
+        tables.nodes.validate()?;
         tables.lru.validate(&tables.pages)?;
         tables.free.validate(&tables.pages, in_use)
     }
@@ -82,8 +84,10 @@ impl<H: Host> PageCacheRef<'_, H> {
                     check.that(is_tagged == state.has(flag), "a tag says what the state says")?;
                 }
                 pages += 1;
-                census.dirty += u64::from(state.has(State::DIRTY));
-                census.writeback += u64::from(state.has(State::WRITEBACK));
+                let frames = self.frames(page);
+                census.frames += frames;
+                census.dirty += u64::from(state.has(State::DIRTY)) * frames;
+                census.writeback += u64::from(state.has(State::WRITEBACK)) * frames;
             }
             from = index + 1;
         }

@@ -28,6 +28,8 @@ pub struct PageAllocator {
     pub(super) free_list: FreeListPolicy,
     pub(super) node_of_slot: fn(SlotIndex) -> NodeId,
     populate: bool,
+    /// See [`FaultPolicy::huge`](super::FaultPolicy::huge).
+    huge: bool,
 }
 
 /// Nodes stand in a line unless said otherwise.
@@ -75,6 +77,7 @@ impl PageAllocator {
             free_list: config.free_list,
             node_of_slot: config.node_of_slot,
             populate: config.faults.populate,
+            huge: config.faults.huge,
         })
     }
 
@@ -137,6 +140,15 @@ impl PageAllocator {
         let start = Pfn(first.0 / page_frames * page_frames);
         let frames = (first.0 + count).next_multiple_of(page_frames) - start.0;
         let _ = os.populate(self.arena().address(start), frames as usize * FRAME_BYTES);
+    }
+
+    /// Notes that the page cache has taken a frame and fills it, as it will fill those around it:
+    /// the pageblock may be a huge page. O(1).
+    #[inline]
+    pub fn fill_whole(&self, pfn: Pfn) {
+        if self.huge {
+            self.zones.fill_whole(pfn);
+        }
     }
 
     /// How fresh memory of a frame's pageblock comes in.

@@ -26,7 +26,6 @@ use super::instance::Stack;
 use super::pressure::{Pressure, level_of};
 use super::shrinkers::{ReclaimCaller, Shrunk, objects_in};
 use crate::frame::FRAME_BYTES;
-use crate::lru::Sizes;
 use crate::page_cache::{Event, ScanFor, ScanRequest};
 use crate::slab::{Reclaim, SlabPolicy};
 use crate::zone::{Entry, InReclaim, Mark, Reclaiming};
@@ -197,7 +196,7 @@ impl<C: StackConfig> Stack<C> {
     pub(super) fn listed_pages(&self) -> u64 {
         let Some(cache) = self.used_page_cache() else { return 0 };
         let nodes = self.pages().zones().all().map(|zone| cache.list_sizes(zone.node()));
-        nodes.map(|sizes| sizes.active + sizes.inactive).sum()
+        nodes.map(|sizes| (sizes.active + sizes.inactive) as u64).sum()
     }
 
     /// One pass; returns whether another one is to follow.
@@ -241,8 +240,9 @@ impl<C: StackConfig> Stack<C> {
     fn scan_pages(&self, run: &mut Run<'_>) {
         let Some(cache) = self.used_page_cache() else { return };
         for zone in self.pages().zones().all() {
-            let Sizes { active, inactive } = cache.list_sizes(zone.node());
-            let most_scanned = run.shares.0.of((active + inactive) >> run.priority);
+            let sizes = cache.list_sizes(zone.node());
+            let listed = (sizes.active + sizes.inactive) as u64;
+            let most_scanned = run.shares.0.of(listed >> run.priority);
             let missing = self.missing(run.goal) as usize;
             if most_scanned == 0 || missing == 0 {
                 continue;

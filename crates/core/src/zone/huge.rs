@@ -6,9 +6,12 @@
 //! which). The zone asks for huge pages as long as the last sample was dense.
 //!
 //! The zone counts the pageblocks that are claimed as a whole, in the order of the claims.
+//!
+//! Cached pages need no samples: whoever takes one fills it. They lie in movable pageblocks, which
+//! nobody claims, so the page cache says by itself that it is about to fill one.
 
 use super::block::Block;
-use crate::frame::{FRAME_BYTES, Faults, KindSet, Link, Memory, PAGEBLOCK_FRAMES, Pfn};
+use crate::frame::{FRAME_BYTES, Faults, Kind, KindSet, Link, Memory, PAGEBLOCK_FRAMES, Pfn};
 
 /// Zones of this many frames (64 MiB) ask for huge pages: one half-used block then adds little to
 /// what is resident. From 8 MiB on, lua and sqlite had 40 % fewer faults, 1 to 5 % more memory, and
@@ -68,6 +71,14 @@ impl HugePages {
         }
     }
 
+    /// Lets the pageblock of a frame come in as a huge page, where hardly anybody has a frame of it.
+    pub(super) fn fill_whole(&self, memory: &Memory, pfn: Pfn) {
+        let first = pfn.pageblock().first();
+        if self.is_on && is_fresh(memory, first) {
+            advise(memory, first, Faults::Huge);
+        }
+    }
+
     fn choose(&self, managed: u32, is_fresh: bool) -> Faults {
         if !self.is_dense || managed < HUGE_FROM_FRAMES {
             return Faults::Plain;
@@ -85,6 +96,24 @@ impl HugePages {
             self.is_dense = seen.is_dense();
         }
     }
+}
+
+/// Frames of a movable pageblock that anybody may have where it still becomes a huge page: about as
+/// many as the page cache has taken before it asks.
+const OWNED_FRAMES: usize = 64;
+
+/// Returns whether the page cache asks for a huge page with this frame: with one of 64, because an
+/// answer takes a look at each frame of its pageblock.
+#[inline]
+pub(super) fn asks_for_huge(memory: &Memory, pfn: Pfn) -> bool {
+    (pfn.0 as usize).is_multiple_of(OWNED_FRAMES)
+        && memory.pageblocks().of(pfn).faults() == Faults::Plain
+}
+
+/// Returns whether hardly any frame of a pageblock belongs to anybody. O(512).
+fn is_fresh(memory: &Memory, first: Pfn) -> bool {
+    let frames = (0..PAGEBLOCK_FRAMES).map(|at| first.plus(at));
+    frames.filter(|pfn| memory.frames().kind(*pfn) != Kind::NONE).count() <= OWNED_FRAMES
 }
 
 /// Records how a pageblock comes in, and tells the OS where that changes.

@@ -112,25 +112,27 @@ impl<A: Access> Backing for Store<A> {
         let asked = pages.iter().map(|page| page.len()).sum();
         disk.reads.lock().unwrap().push(Call { offset, bytes: asked, pieces: pages.len() });
         disk.pass();
-        let (all, mut moved) = (disk.bytes.lock().unwrap(), 0);
-        let most = disk.moved(asked);
-        for page in pages {
-            for byte in page.iter_mut() {
-                let at = offset + moved as u64;
-                let bad = disk.bad_reads.lock().unwrap().get(&(at / PAGE as u64)).copied();
-                match bad {
-                    Some(errno) if moved == 0 => return Err(OsError(errno)),
-                    Some(_) => return Ok(moved),
-                    None => {}
-                }
-                let Some(found) = all.get(at as usize).filter(|_| moved < most) else {
-                    return Ok(moved);
-                };
-                *byte = *found;
-                moved += 1;
+        let bad: Vec<(u64, i32)> =
+            disk.bad_reads.lock().unwrap().iter().map(|(page, errno)| (*page, *errno)).collect();
+        let mut end = offset + disk.moved(asked) as u64;
+        for (page, errno) in bad {
+            let start = page * PAGE as u64;
+            if (start..start + PAGE as u64).contains(&offset) {
+                return Err(OsError(errno));
+            }
+            if start > offset {
+                end = end.min(start);
             }
         }
-        Ok(moved)
+        let all = disk.bytes.lock().unwrap();
+        let end = end.min(all.len() as u64) as usize;
+        let mut from = (offset as usize).min(end);
+        for page in pages {
+            let count = page.len().min(end - from);
+            page[..count].copy_from_slice(&all[from..from + count]);
+            from += count;
+        }
+        Ok(from.saturating_sub(offset as usize))
     }
 
     fn write_pages(&self, offset: u64, pages: &[&[u8]]) -> Result<usize, OsError> {

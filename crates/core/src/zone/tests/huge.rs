@@ -88,3 +88,42 @@ fn what_was_huge_is_plain_when_it_is_claimed_again_for_what_is_not_touched() {
     assert!(os.huge_bytes() < before - 64 * PAGEBLOCK_BYTES, "huge pages are taken back");
     assert_eq!(zones.validate(), Ok(()));
 }
+
+/// Takes all frames of a pageblock for the page cache, and says so of each, after `others` of them
+/// have gone to somebody else. Returns whether it asked for a huge page, and how often.
+fn fill(os: &FakeOs, zones: &Zones, others: u32) -> usize {
+    let before = os.huge_bytes();
+    let block = take(zones, &ask(9, Movable)).expect("the zone is large enough");
+    for at in 0..block.order.frames() {
+        let pfn = block.pfn.plus(block.order.frames() - 1 - at);
+        let kind = if at < others { IN_PARTS } else { Kind::CACHED };
+        zones.memory().frames().set_kind(pfn, 1, kind);
+        if kind == Kind::CACHED {
+            zones.fill_whole(pfn);
+        }
+    }
+    os.huge_bytes().wrapping_sub(before) / PAGEBLOCK_BYTES
+}
+
+#[test]
+fn what_the_page_cache_fills_is_huge_unless_others_have_much_of_it() {
+    for (others, expected) in [(0, 1), (1, 1), (65, 0), (400, 0)] {
+        let os = fake_os();
+        let zones = zones_on(os);
+        assert_eq!(fill(os, &zones, others), expected, "{others} frames belong to others");
+        assert_eq!(zones.validate(), Ok(()));
+    }
+}
+
+#[test]
+fn the_page_cache_asks_for_nothing_where_huge_pages_are_off() {
+    let os = fake_os();
+    let config = ZoneConfig {
+        reserve_bytes: 512 << 20,
+        initial_frames: PAGEBLOCKS * PAGEBLOCK_FRAMES,
+        huge: false,
+        ..FIXED
+    };
+    let zones = Zones::build(os, &config).expect("the fake OS refuses nothing");
+    assert_eq!(fill(os, &zones, 0), 0);
+}

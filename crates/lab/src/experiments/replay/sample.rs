@@ -8,7 +8,7 @@ use crate::replay::costs::Costs;
 use crate::replay::crew::Place;
 use crate::replay::file_cache::FileCache;
 use crate::replay::kernels::{Cast, Scenario};
-use crate::replay::memory::{CacheCounts, Footprint, KernelMemory};
+use crate::replay::memory::{CacheCounts, Footprint};
 use crate::replay::policies::Policies;
 use crate::replay::solo::{Solo, Space, Timed};
 use crate::replay::stack::{Machine, Replay};

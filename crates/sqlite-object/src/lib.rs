@@ -1,11 +1,17 @@
 //! `libquarry_sqlite.so`: for programs in C, linked, opened or preloaded.
 
-use crate::abi::{ConfigFn, ERROR, MISUSE, OK};
-use crate::install::{InstallError, install};
 use quarry::Quarry;
+use quarry_sqlite::{ConfigFn, InstallError, install};
 use std::env;
 use std::ffi::{c_char, c_int};
 use std::mem::transmute;
+
+/// `SQLITE_OK`.
+const OK: c_int = 0;
+/// `SQLITE_ERROR`.
+const ERROR: c_int = 1;
+/// `SQLITE_MISUSE`.
+const MISUSE: c_int = 21;
 
 /// The object's name, as it stands in `LD_PRELOAD`.
 const NAME: &str = "libquarry_sqlite";

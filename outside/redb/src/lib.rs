@@ -1,0 +1,15 @@
+//! The storage engine redb on Quarry: its pages lie in Quarry's page cache, under one limit with
+//! the heap of the process.
+//!
+//! ```text
+//! storage   a file behind Quarry's page cache, as redb's storage
+//! database  a database with redb's own cache, or on Quarry
+//! workload  what is done to it, and the answers
+//! ```
+
+pub mod database;
+pub mod storage;
+pub mod workload;
+
+#[global_allocator]
+static HEAP: quarry::Quarry = quarry::Quarry;
