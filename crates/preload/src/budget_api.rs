@@ -279,8 +279,8 @@ impl Context {
 }
 
 /// Has a function called with one of QUARRY_PRESSURE_ when that changes, where shrinkers are called
-/// too. Returns NULL with EINVAL (no function), ENOSPC (16 are registered), ENOMEM, or ENOTSUP where
-/// QUARRY_DISABLE=1.
+/// too. Returns NULL with EINVAL (no function), ENOSPC (16 are registered), ENOMEM, or ENOTSUP
+/// where QUARRY_DISABLE=1.
 ///
 /// # Safety
 /// Any thread may call the function with the context, until quarry_unregister has returned.
