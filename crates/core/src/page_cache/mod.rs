@@ -1,5 +1,6 @@
 //! The page cache: pages of files and databases, by mapping and index.
 
+mod aside;
 mod cache;
 mod counters;
 mod descriptors;
