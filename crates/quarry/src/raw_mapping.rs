@@ -141,8 +141,8 @@ impl RawMapping {
         }
     }
 
-    /// [`hold`](Self::hold) of a page that is there: takes no lock, and may miss one that is. O(depth
-    /// of the index).
+    /// [`hold`](Self::hold) of a page that is there: takes no lock, and may miss one that is.
+    /// O(depth of the index).
     #[inline]
     #[must_use]
     pub fn hold_present(self, index: u64) -> Option<RawPage> {
