@@ -1,12 +1,12 @@
 //! The page cache of a stack, and the handle that its users have.
 
+use super::aside::Aside;
 use super::counters::{Counters, EventCounts};
 use super::descriptors::FreePages;
 use super::host::Host;
 use super::index::{GRACE_BATCH, IndexCounts, IndexNodes};
 use super::mapping::{MappingId, MappingOptions, Mappings};
 use super::options::PageCacheOptions;
-use super::slack::Aside;
 use super::waits::Waits;
 use super::workingset::{Buckets, Clock};
 use crate::frame::{Kind, NodeId, OsArray};
