@@ -3,7 +3,7 @@
 use super::cache::PageCacheRef;
 use super::counters::Event;
 use super::host::Host;
-use super::index::{Entry, InsertError, Preload};
+use super::index::{Entry, INDEX_LIMIT, InsertError, Preload};
 use super::mapping::{LockedMapping, Mapping, MappingId};
 use super::outcome::{Effort, Full, ReadError, Slot};
 use super::workingset::Evicted;
@@ -30,7 +30,8 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Pins the page at `index`, or makes a new one there. Waits for a fill that is under way.
     ///
     /// # Errors
-    /// Where no page can be had; or the code of the fill that the caller has waited for.
+    /// Where no page can be had, or no index reaches so far (2^52); or the code of the fill that
+    /// the caller has waited for.
     #[inline]
     pub fn get_or_alloc(
         self,
@@ -157,6 +158,9 @@ impl<H: Host> PageCacheRef<'_, H> {
         effort: Effort,
         flags: u64,
     ) -> Result<(PageNo, Option<State>), Full> {
+        if index >= INDEX_LIMIT {
+            return Err(Full);
+        }
         let tables = self.tables;
         let mapping = tables.mappings.get(id).ok_or(Full)?;
         let page = self.alloc_page(mapping, effort).inspect_err(|_| self.note_full())?;
