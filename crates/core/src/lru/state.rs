@@ -276,17 +276,19 @@ impl StateWord {
         now
     }
 
-    /// Ends the holding of a page, and its pin. Returns the value before.
+    /// Ends the holding of a page, and its pin; does nothing where it is not held. Returns the value
+    /// before.
     #[inline]
     pub fn unhold(&self) -> State {
         let mut now = self.load();
-        debug_assert!(now.has(State::HELD) && now.pins() > 0, "held pages are pinned");
-        loop {
+        while now.has(State::HELD) {
+            debug_assert!(now.pins() > 0, "held pages are pinned");
             match self.exchange(now, State((now.0 & !State::HELD) - PIN)) {
-                Ok(()) => return now,
+                Ok(()) => break,
                 Err(changed) => now = changed,
             }
         }
+        now
     }
 
     /// Takes an idle clean page, which the caller alone pins, out of its index: clears `LIVE`. Returns

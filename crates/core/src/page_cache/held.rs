@@ -85,7 +85,8 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     /// Ends the holding of a page; with `discard` it leaves the mapping as well. Does nothing where
-    /// a truncation has ended it.
+    /// a truncation has ended it, and the caller has a pin beside it: without one the page may be
+    /// another one by then.
     #[inline]
     pub fn unhold(self, page: PageNo, discard: bool) {
         if discard {
@@ -102,7 +103,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     #[must_use]
     pub fn unhold_last(self, page: PageNo) -> bool {
         let before = self.tables.pages.at(page).state.unhold();
-        before.pins() == 1 && !before.has(State::LIVE)
+        before.has(State::HELD) && before.pins() == 1 && !before.has(State::LIVE)
     }
 
     /// Frees a page that the caller owns: see [`unhold_last`](Self::unhold_last).
