@@ -28,6 +28,10 @@ use quarry_sys::primitive::Ordering::Relaxed;
 /// Pages that a scan isolates at a time (`SWAP_CLUSTER_MAX`, Linux 6.12).
 const CLUSTER: usize = 32;
 
+/// Looks in a row at pages of which none could be isolated: no index names them any more, and their
+/// users keep them on the list. Each look moves up to 32 of them out of the way.
+const MOST_EMPTY_LOOKS: u32 = 32;
+
 /// Returns whether the inactive list is too short beside the active one (`inactive_is_low`, Linux
 /// 6.12): the active one may be `int_sqrt(10 * GiB)` times as long, at least once.
 fn inactive_is_low(sizes: Sizes) -> bool {
@@ -62,14 +66,17 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     /// mappings only where they are free; for a direct reclaim also those of the lists.
     /// O(pages looked at).
     pub fn reclaim(self, node: NodeId, request: &ScanRequest) -> Scanned {
-        let mut done = Scanned::default();
+        let (mut done, mut empty_looks) = (Scanned::default(), 0);
         while done.freed < request.most as u64 && done.scanned < request.most_scanned as u64 {
             if inactive_is_low(self.tables.lru.sizes(node)) {
                 self.shrink_active(node, request.who);
             }
             let left = request.most_scanned - done.scanned as usize;
             let wanted = CLUSTER.min(left).min(request.most - done.freed as usize);
-            if self.shrink_inactive(node, request.who, wanted, &mut done) == 0
+            let is_empty = self.shrink_inactive(node, request.who, wanted, &mut done) == 0;
+            empty_looks = if is_empty { empty_looks + 1 } else { 0 };
+            if is_empty && self.tables.lru.sizes(node).inactive == 0
+                || empty_looks == MOST_EMPTY_LOOKS
                 || request.until_ns != u64::MAX && monotonic_ns() >= request.until_ns
             {
                 break;
