@@ -1,6 +1,7 @@
 //! SQLite's heap on Quarry's: `sqlite3_mem_methods`.
 
 use crate::abi::{MemMethods, OK};
+use crate::insist::insist;
 use quarry::Quarry;
 use quarry::process::{self, STACK};
 use std::alloc::{GlobalAlloc, Layout};
@@ -27,11 +28,10 @@ fn layout(bytes: c_int) -> Option<Layout> {
 }
 
 unsafe extern "C" fn malloc(bytes: c_int) -> *mut c_void {
-    match layout(bytes) {
-        // SAFETY: SQLite asks for at least one byte.
-        Some(layout) if bytes > 0 => unsafe { Quarry.alloc(layout) }.cast(),
-        _ => null_mut(),
-    }
+    let Some(layout) = layout(bytes).filter(|_| bytes > 0) else { return null_mut() };
+    // SAFETY: the layout has at least one byte.
+    let object = insist(|| NonNull::new(unsafe { Quarry.alloc(layout) }));
+    object.map_or(null_mut(), |object| object.as_ptr().cast())
 }
 
 unsafe extern "C" fn free(pointer: *mut c_void) {
@@ -44,7 +44,9 @@ unsafe extern "C" fn realloc(pointer: *mut c_void, bytes: c_int) -> *mut c_void 
     let Ok(bytes) = usize::try_from(bytes) else { return null_mut() };
     // SAFETY: SQLite asks for at least one byte, and gives up what it had where this succeeds; of
     // the layout Quarry looks at the alignment only.
-    unsafe { Quarry.realloc(pointer.cast(), Layout::new::<u64>(), bytes) }.cast()
+    let moved = || unsafe { Quarry.realloc(pointer.cast(), Layout::new::<u64>(), bytes) };
+    let object = insist(|| NonNull::new(moved()));
+    object.map_or(null_mut(), |object| object.as_ptr().cast())
 }
 
 unsafe extern "C" fn size(pointer: *mut c_void) -> c_int {

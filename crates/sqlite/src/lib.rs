@@ -17,13 +17,14 @@
 
 // Files use only those above them.
 //
-//     abi
+//     abi, insist
 //     records, heap
 //     page_cache
 //     methods
 //     install
 mod abi;
 mod heap;
+mod insist;
 mod install;
 mod methods;
 mod page_cache;
@@ -32,4 +33,4 @@ mod records;
 pub use abi::{ConfigFn, MemMethods, PcacheMethods2};
 pub use install::{InstallError, install, install_heap, install_page_cache};
 pub use methods::{heap_methods, page_cache_methods};
-pub use page_cache::open_caches;
+pub use page_cache::{cached_pages, open_caches};

@@ -6,6 +6,7 @@
 //! Equations: `held` = records of this cache with `is_held` (at most; a truncation that ends the
 //! holding of pages is not counted one by one); a displaced record is held, and on the list.
 
+use crate::insist::insist;
 use crate::records::{Record, Records};
 use quarry::process::STACK;
 use quarry::{Effort, Invalidate, MappingOptions, RawMapping, RawSlot, RekeyError};
@@ -41,13 +42,10 @@ pub(crate) struct PageCache {
     displaced: *mut Record,
 }
 
-/// Trials to get a page that SQLite cannot do without.
-const MOST_TRIALS: u32 = 64;
-
 /// Caches that are open.
 static OPEN: AtomicU64 = AtomicU64::new(0);
 
-/// Number of page caches of SQLite that are open.
+/// Number of page caches of SQLite that are open. O(1).
 #[must_use]
 pub fn open_caches() -> u64 {
     OPEN.load(Relaxed)
@@ -56,6 +54,12 @@ pub fn open_caches() -> u64 {
 /// Returns whether memory is below its low mark.
 fn is_short() -> bool {
     STACK.pages().zones().budget().is_below(Mark::Low)
+}
+
+/// Number of pages that the page cache of the process has, of whichever user. O(CPUs).
+#[must_use]
+pub fn cached_pages() -> u64 {
+    STACK.used_page_cache().map_or(0, |cache| cache.events().pages())
 }
 
 impl PageCache {
@@ -125,16 +129,19 @@ impl PageCache {
     fn fetch_missed(&mut self, key: u32, want: Want) -> Option<NonNull<Record>> {
         let slot = match want {
             Want::IfThere => self.mapping.hold(key.into(), None).ok()??,
-            // A clean page of another database goes first. But where this one holds more than it was
-            // meant to, it writes its own, and before the last memory is gone: SQLite needs some for
-            // the writing.
+            // A clean page of another database goes first. But where this one holds more than it
+            // was meant to, it writes its own, and before the last memory is gone: SQLite needs
+            // some for the writing.
             Want::IfEasy => {
                 let is_refused = self.holds_too_much() && is_short();
                 let slot = if is_refused { None } else { self.hold(key, Effort::Every) };
                 self.wants_room = slot.is_none();
                 slot?
             }
-            Want::Surely => self.hold_surely(key)?,
+            Want::Surely => {
+                self.wants_room = false;
+                insist(|| self.hold(key, Effort::Every))?
+            }
         };
         if !slot.is_new {
             return Some(self.found(slot.page.private()));
@@ -153,13 +160,6 @@ impl PageCache {
 
     fn hold(&self, key: u32, effort: Effort) -> Option<RawSlot> {
         self.mapping.hold(key.into(), Some(effort)).ok().flatten()
-    }
-
-    /// Tries until reclaim had a chance to look at every page: it looks at a few hundred at a time,
-    /// and all of those may be held.
-    fn hold_surely(&mut self, key: u32) -> Option<RawSlot> {
-        self.wants_room = false;
-        (0..MOST_TRIALS).find_map(|_| self.hold(key, Effort::Every))
     }
 
     /// Returns whether SQLite holds nine tenths of the suggested pages: dirty ones, nearly all.
@@ -185,8 +185,8 @@ impl PageCache {
         }
         // A page that SQLite has written because it was refused one makes the room itself.
         let makes_room = std::mem::take(&mut self.wants_room);
-        // SAFETY: SQLite has held the page, and uses it no more. A displaced page is in the place of
-        // another key, so it goes.
+        // SAFETY: SQLite has held the page, and uses it no more. A displaced page is in the place
+        // of another key, so it goes.
         unsafe { page.unhold(discard || makes_room || is_displaced) };
     }
 

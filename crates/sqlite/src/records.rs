@@ -2,6 +2,7 @@
 //! that SQLite keeps with a page.
 
 use crate::abi::PcachePage;
+use crate::insist::insist;
 use quarry::{CacheOptions, CacheParams, RawCache, RawPage};
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
@@ -69,10 +70,10 @@ impl Records {
 
     /// Makes the record of a new page; `None` where there is no memory.
     pub(crate) fn make(self, page: RawPage, key: u32) -> Option<NonNull<Record>> {
-        let memory = self.cache.alloc()?;
+        let memory = insist(|| self.cache.alloc())?;
         let record = memory.cast::<Record>();
-        // SAFETY: the object has room for a record and the extra bytes behind it, lies at a multiple
-        // of 16, and is only ours.
+        // SAFETY: the object has room for a record and the extra bytes behind it, lies at a
+        // multiple of 16, and is only ours.
         unsafe {
             let extra = memory.add(HEAD);
             // SQLite knows a new page by the first eight bytes being zero. Its own cache clears all

@@ -24,6 +24,10 @@ struct AddBatch {
 ///
 /// Invariants: a page in an add batch is pinned by the batch and on no list; a batch holds less
 /// than `add_batch` pages while nobody holds its lock; a page is on a list iff it has `LRU`.
+///
+/// No code here asks for memory or for a lock of another layer while it holds a lock. So a reclaim
+/// inside `malloc` may wait for these locks when it puts pages back or releases them; only its scan
+/// does not wait, because a scan can look elsewhere.
 pub struct LruSet {
     options: LruOptions,
     lists: ChosenLists,

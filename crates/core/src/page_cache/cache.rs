@@ -1,13 +1,12 @@
 //! The page cache of a stack, and the handle that its users have.
 
+use super::aside::Aside;
 use super::counters::{Counters, EventCounts};
 use super::descriptors::FreePages;
-use super::direct::Direct;
 use super::host::Host;
-use super::index::{GRACE_BATCH, IndexNodes};
+use super::index::{GRACE_BATCH, IndexCounts, IndexNodes};
 use super::mapping::{MappingId, MappingOptions, Mappings};
 use super::options::PageCacheOptions;
-use super::slack::Aside;
 use super::waits::Waits;
 use super::workingset::{Buckets, Clock};
 use crate::frame::{Kind, NodeId, OsArray};
@@ -99,7 +98,6 @@ pub(super) struct Tables {
     pub(super) buckets: Buckets,
     pub(super) waits: Waits,
     pub(super) counters: Counters,
-    pub(super) direct: Direct,
     pub(super) aside: Aside,
 }
 
@@ -119,7 +117,6 @@ impl Tables {
             buckets: Buckets::for_pages(capacity as u64),
             waits: Waits::build(os)?,
             counters: Counters::build(os, slots)?,
-            direct: Direct::new(),
             aside: Aside::new(),
         })
     }
@@ -220,6 +217,12 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.pages.at(page).order().bytes()
     }
 
+    /// Number of frames of a page.
+    #[inline]
+    pub(super) fn frames(self, page: PageNo) -> u64 {
+        self.tables.pages.at(page).order().frames().into()
+    }
+
     /// The page whose memory begins at `address`. O(1).
     pub fn page_at(self, address: *const u8) -> Option<PageNo> {
         let pages = self.host.pages();
@@ -302,9 +305,37 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.lru.counters()
     }
 
+    /// What the indexes of all mappings hold, and how many places were looked at in them so far,
+    /// those of mappings that are gone included. O(mappings).
+    pub fn index_counts(self) -> IndexCounts {
+        let mut all = IndexCounts::default();
+        for (_, mapping) in self.tables.mappings.all() {
+            all += mapping.index.lock(&self.tables.nodes).counts();
+        }
+        all
+    }
+
     /// The nodes of indexes that all mappings share.
     pub fn index_nodes(&self) -> &IndexNodes {
         &self.tables.nodes
+    }
+
+    /// Frames of pages that somebody pins, beside add batches. O(descriptors).
+    pub fn pinned_frames(self) -> u64 {
+        let all = (0..self.tables.pages.len() as u32).map(PageNo);
+        let is_pinned = |page: &PageNo| {
+            let state = self.state(*page);
+            // A page that is on no list yet is pinned by its add batch.
+            let by_batch = !state.has(State::LRU) && !state.has(State::UNEVICTABLE);
+            state.pins() > u64::from(by_batch)
+        };
+        all.filter(is_pinned).map(|page| self.frames(page)).sum()
+    }
+
+    /// Descriptors of pages that are in an index or pinned. O(descriptors).
+    pub fn descriptors_in_use(self) -> u64 {
+        let all = (0..self.tables.pages.len() as u32).map(PageNo);
+        all.filter(|page| self.state(*page) != State::default()).count() as u64
     }
 
     /// Frames that the pages of a group have. O(1).

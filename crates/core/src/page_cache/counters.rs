@@ -26,11 +26,13 @@ macro_rules! events {
 }
 
 events! {
-    /// A page entered an index.
+    /// Frames of pages that entered an index.
     Added = "page_cache_added",
-    /// A page left its index.
+    /// Frames of pages that left their index.
     Removed = "page_cache_removed",
-    /// The memory of a page went back to the page allocator.
+    /// Frames that were taken for pages.
+    Taken = "page_cache_taken",
+    /// Frames of pages that went back to the page allocator.
     Released = "page_cache_released",
     /// KiB that were read from a backing.
     PagedIn = "pgpgin",
@@ -40,17 +42,17 @@ events! {
     FillFailed = "page_cache_fill_failed",
     /// A task waited for another one to fill the page, or for its latch.
     Waited = "page_cache_waited",
-    /// A page became dirty.
+    /// Frames of pages that became dirty.
     Dirtied = "nr_dirtied",
-    /// A dirty page became clean, or left its index.
+    /// Frames of dirty pages that became clean, or left their index.
     Cleaned = "page_cache_cleaned",
-    /// A write to a backing began.
+    /// Frames whose writing to a backing began.
     WritebackBegun = "page_cache_writeback_begun",
-    /// A write to a backing ended.
+    /// Frames whose writing to a backing ended.
     WritebackEnded = "nr_written",
-    /// A page that no reclaim may take entered an index.
+    /// Frames of pages that entered an index and that no reclaim may take.
     UnevictableAdded = "unevictable_pgs_culled",
-    /// Such a page left its index.
+    /// Frames of such pages that left their index.
     UnevictableRemoved = "unevictable_pgs_cleared",
     /// A scan moved a page to the active list.
     Activated = "pgactivate",
@@ -152,25 +154,31 @@ impl EventCounts {
         self[begun].saturating_sub(self[ended])
     }
 
-    /// Pages that indexes name (`nr_file_pages`).
+    /// Frames of pages that indexes name (`nr_file_pages`).
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.open(Event::Added, Event::Removed)
     }
 
-    /// Dirty pages (`nr_dirty`).
+    /// Frames of all pages: those that indexes name, and those that are pinned beside them.
+    #[must_use]
+    pub fn in_memory(&self) -> u64 {
+        self.open(Event::Taken, Event::Released)
+    }
+
+    /// Frames of dirty pages (`nr_dirty`).
     #[must_use]
     pub fn dirty(&self) -> u64 {
         self.open(Event::Dirtied, Event::Cleaned)
     }
 
-    /// Pages that are being written (`nr_writeback`).
+    /// Frames of pages that are being written (`nr_writeback`).
     #[must_use]
     pub fn writeback(&self) -> u64 {
         self.open(Event::WritebackBegun, Event::WritebackEnded)
     }
 
-    /// Pages that no reclaim may take (`nr_unevictable`).
+    /// Frames of pages that no reclaim may take (`nr_unevictable`).
     #[must_use]
     pub fn unevictable(&self) -> u64 {
         self.open(Event::UnevictableAdded, Event::UnevictableRemoved)

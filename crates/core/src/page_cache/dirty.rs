@@ -43,7 +43,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         }
         locked.tree.set_tag(index, Tag::Dirty);
         drop(locked);
-        self.tables.counters.add(self.host.slot(), Event::Dirtied, 1);
+        self.tables.counters.add(self.host.slot(), Event::Dirtied, self.frames(page));
         true
     }
 
@@ -55,7 +55,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         if was_dirty {
             locked.tree.clear_tag(index, Tag::Dirty);
             drop(locked);
-            self.tables.counters.add(self.host.slot(), Event::Cleaned, 1);
+            self.tables.counters.add(self.host.slot(), Event::Cleaned, self.frames(page));
         }
         was_dirty
     }
@@ -102,8 +102,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         locked.tree.clear_tag(index, Tag::Dirty);
         locked.tree.set_tag(index, Tag::Writeback);
         drop(locked);
-        self.tables.counters.add(self.host.slot(), Event::Cleaned, 1);
-        self.tables.counters.add(self.host.slot(), Event::WritebackBegun, 1);
+        self.tables.counters.add(self.host.slot(), Event::Cleaned, self.frames(page));
+        self.tables.counters.add(self.host.slot(), Event::WritebackBegun, self.frames(page));
         true
     }
 
@@ -123,7 +123,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         if let Some((mut locked, index)) = locked {
             locked.tree.clear_tag(index, Tag::Writeback);
         }
-        counters.add(slot, Event::WritebackEnded, 1);
+        counters.add(slot, Event::WritebackEnded, self.frames(page));
         self.tables.waits.wake(page, before);
     }
 

@@ -229,10 +229,11 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Puts a page that has come into an index on its list, and counts it.
     fn note_added(self, mapping: &Mapping, page: PageNo, shadow: Option<u64>) {
         let (tables, slot) = (self.tables, self.host.slot());
-        tables.counters.add(slot, Event::Added, 1);
+        let frames = u64::from(mapping.order().frames());
+        tables.counters.add(slot, Event::Added, frames);
         let is_active = shadow.is_some_and(|value| self.note_refault(page, value));
         if mapping.is_unevictable() {
-            return tables.counters.add(slot, Event::UnevictableAdded, 1);
+            return tables.counters.add(slot, Event::UnevictableAdded, frames);
         }
         let mut releases = self.releases();
         tables.lru.add(&tables.pages, slot, page, is_active, &mut |page| releases.push(page));
@@ -283,8 +284,16 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     fn alloc_charged(self, mapping: &Mapping, effort: Effort) -> Result<PageNo, Full> {
+        let frames = mapping.order().frames();
+        if effort == Effort::Every
+            && self.host.pages().zones().budget().room() < frames
+            && !self.host.make_room(frames)
+        {
+            // An attempt would drain every list before it finds as much.
+            return Err(Full);
+        }
         match self.try_alloc_page(mapping) {
-            None if effort == Effort::Every && self.host.make_room(mapping.order().frames()) => {
+            None if effort == Effort::Every && self.host.make_room(frames) => {
                 self.try_alloc_page(mapping).ok_or(Full)
             }
             page => page.ok_or(Full),
@@ -321,6 +330,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         descriptor.node.store(home.map_or(0, |node| node.0), Relaxed);
         descriptor.group.store(mapping.group(), Relaxed);
         descriptor.private_cache.store(mapping.private(), Relaxed);
+        tables.counters.add(slot, Event::Taken, order.frames().into());
         Some(number)
     }
 }

@@ -4,8 +4,8 @@
 //! The kernel has a pair of LRU lists for each group. Here the lists are those of a node, for all
 //! groups together: a scan for one group would have to look at the pages of all others, and move
 //! them. The clock is Corbato's (1968): a page that was used since the hand last came by keeps its
-//! place for another round, without its mark; one that was not is evicted. Where a look finds used
-//! pages only, it goes on without that difference, so that it is bounded and still frees something.
+//! place for another round, without its mark; one that was not is evicted. A round that has met
+//! many used pages goes on without that difference, so that it is bounded and frees something.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;
@@ -20,7 +20,7 @@ use crate::zone::GroupId;
 use quarry_sys::clock::monotonic_ns;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Used pages in a row after which a look evicts used pages as well.
+/// Used pages after which a round evicts used pages as well.
 const MOST_USED: u64 = 256;
 
 /// What a look at one page came to.
@@ -34,9 +34,10 @@ enum Found {
 /// A round of the clock.
 struct Round {
     group: GroupId,
-    who: ScanFor,
     done: Scanned,
-    /// Used pages since the last one that was evicted.
+    /// Frames of pages that were evicted.
+    frames: u64,
+    /// Used pages that it has met.
     used: u64,
 }
 
@@ -48,7 +49,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         groups.at(group).note_reclaim();
         // Pages that wait in an add batch are pinned by it.
         self.drain_slot();
-        let mut round = Round { group, who: request.who, done: Scanned::default(), used: 0 };
+        let mut round = Round { group, done: Scanned::default(), frames: 0, used: 0 };
         let (mut number, mut index) = groups.at(group).hand();
         let end = self.tables.mappings.numbers();
         // Once around, and the first mapping a second time: the hand stood in its middle.
@@ -67,7 +68,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             (number, index) = (if number + 1 < end { number + 1 } else { 1 }, 0);
         }
         groups.at(group).set_hand(number, index);
-        self.note_scan(request.who, &round.done);
+        self.note_scan(request.who, &round);
         round.done
     }
 
@@ -113,7 +114,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
                 Found::Evicted(page) => {
                     tree.replace(*index, Entry::Shadow(self.shadow_of(page)));
                     round.done.freed += 1;
-                    round.used = 0;
+                    round.frames += self.frames(page);
                     releases.push(page);
                 }
                 Found::Used => round.used += 1,
@@ -167,15 +168,15 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         )
     }
 
-    fn note_scan(self, who: ScanFor, done: &Scanned) {
+    fn note_scan(self, who: ScanFor, round: &Round) {
         let (counters, slot) = (&self.tables.counters, self.host.slot());
         let (scanned, stolen) = match who {
             ScanFor::Direct => (Event::ScannedDirect, Event::StolenDirect),
             ScanFor::Background => (Event::ScannedBackground, Event::StolenBackground),
         };
-        counters.add(slot, scanned, done.scanned);
-        counters.add(slot, stolen, done.freed);
-        counters.add(slot, Event::Removed, done.freed);
+        counters.add(slot, scanned, round.done.scanned);
+        counters.add(slot, stolen, round.done.freed);
+        counters.add(slot, Event::Removed, round.frames);
     }
 
     /// Puts pages that wait in the running CPU's add batch on their lists.

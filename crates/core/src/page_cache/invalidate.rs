@@ -80,7 +80,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         done.dropped += count_taken as u64;
         let mut releases = self.releases();
         for (_, page, before) in taken {
-            self.note_removed(*before);
+            self.note_removed(*page, *before);
             if self.leave_to(*page) {
                 releases.push(*page);
             }

@@ -11,15 +11,17 @@ use crate::lru::{PageNo, State};
 use quarry_sys::primitive::Ordering::Relaxed;
 
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Counts a page that was taken out of its index; `before` is its state then.
-    pub(super) fn note_removed(self, before: State) {
+    /// Counts a page, which the caller pins or owns, that was taken out of its index; `before` is
+    /// its state then.
+    pub(super) fn note_removed(self, page: PageNo, before: State) {
         let (counters, slot) = (&self.tables.counters, self.host.slot());
-        counters.add(slot, Event::Removed, 1);
+        let frames = self.frames(page);
+        counters.add(slot, Event::Removed, frames);
         if before.has(State::DIRTY) {
-            counters.add(slot, Event::Cleaned, 1);
+            counters.add(slot, Event::Cleaned, frames);
         }
         if before.has(State::UNEVICTABLE) {
-            counters.add(slot, Event::UnevictableRemoved, 1);
+            counters.add(slot, Event::UnevictableRemoved, frames);
         }
     }
 
@@ -50,7 +52,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         locked.tree.remove(index);
         locked.publish();
         drop(locked);
-        self.note_removed(before);
+        self.note_removed(page, before);
         true
     }
 
@@ -93,7 +95,7 @@ impl<H: Host> PageCacheRef<'_, H> {
                     locked.publish();
                     drop(locked);
                     if let Some((other, before)) = other {
-                        self.note_removed(before);
+                        self.note_removed(other, before);
                         self.leave(other);
                     }
                     return Ok(());

@@ -4,7 +4,7 @@
 //! | found at the tail of the inactive list | what becomes of it |
 //! |---|---|
 //! | used since the last scan | the active list: this is its second use, the first one filled it |
-//! | the same, and read ahead before anybody asked for it | back to the front: this is its first use |
+//! | the same, of a page that was read ahead | back to the front: this is its first use |
 //! | dirty, or being written | the active list, and counted: writeback is to be woken |
 //! | pinned, latched, or its mapping is locked | back to the front |
 //! | clean and idle | evicted: a shadow entry takes its place |
@@ -85,6 +85,34 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         done
     }
 
+    /// A reclaim for a request that has found nothing: at most 32 pages and 200 us over all nodes,
+    /// those next to `near` first; clean pages only, and no lock is waited for. The caller sees to
+    /// it that no task is in two of them. Returns the pages freed.
+    pub fn direct_reclaim(self, near: NodeId) -> u64 {
+        let until_ns = match monotonic_ns() {
+            // No clock that could be read without the kernel.
+            0 => u64::MAX,
+            now => now + ScanRequest::DIRECT_NS,
+        };
+        let mut freed = 0;
+        for node in self.host.pages().zones().fallback_order(near) {
+            let Sizes { active, inactive } = self.tables.lru.sizes(node);
+            let request = ScanRequest {
+                who: ScanFor::Direct,
+                most: ScanRequest::DIRECT_MOST - freed as usize,
+                // Everything once, and what was active a second time.
+                most_scanned: (inactive + 2 * active) as usize,
+                until_ns,
+            };
+            freed += self.reclaim(node, &request).freed;
+            self.take_shadow_nodes(node, CLUSTER);
+            if freed as usize >= ScanRequest::DIRECT_MOST || monotonic_ns() >= until_ns {
+                break;
+            }
+        }
+        freed
+    }
+
     fn isolate(self, node: NodeId, who: ScanFor, from: ListKind, out: &mut [PageNo]) -> usize {
         let (lru, pages) = (&self.tables.lru, &self.tables.pages);
         match who {
@@ -148,7 +176,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         done.scanned += count as u64;
         done.freed += evicted_count as u64;
         let (counters, slot) = (&self.tables.counters, self.host.slot());
-        counters.add(slot, Event::Removed, evicted_count as u64);
+        let frames = evicted[..evicted_count].iter().map(|page| self.frames(*page)).sum();
+        counters.add(slot, Event::Removed, frames);
         counters.add(slot, Event::Activated, activated);
         counters.add(slot, Event::Rotated, isolated.count as u64 - activated);
         self.tables.clocks.at(usize::from(node.0)).activated(activated);
@@ -233,13 +262,18 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     /// Frees the oldest nodes that hold shadow entries only, as far as there are more than the
     /// cached pages of a node of memory justify. Returns how many.
     pub fn shrink_shadows(self, node: NodeId, most: usize) -> usize {
+        let freed = self.take_shadow_nodes(node, most);
+        self.tables.nodes.grace.release(self.host, super::index::GRACE_BATCH);
+        freed
+    }
+
+    /// Takes such nodes out of their indexes. New nodes are taken from them before any others.
+    fn take_shadow_nodes(self, node: NodeId, most: usize) -> usize {
         let tables = self.tables;
         let Sizes { active, inactive } = tables.lru.sizes(node);
-        let excess = tables.nodes.count_shadow_nodes(node, active + inactive);
+        let excess = tables.nodes.count_shadow_nodes(node, (active + inactive) as u64);
         let most = most.min(excess as usize);
         let find = |number: u32| tables.mappings.numbered(number).map(|mapping| &mapping.index);
-        let freed = tables.nodes.scan_shadow_nodes(node, most, &find).freed;
-        tables.nodes.grace.release(self.host, super::index::GRACE_BATCH);
-        freed
+        tables.nodes.scan_shadow_nodes(node, most, &find).freed
     }
 }

@@ -127,13 +127,13 @@ impl<'a, H: Host> Truncation<'a, H> {
         locked.tree.remove(index);
         locked.publish();
         drop(locked);
-        self.note(before);
+        self.note(page, before);
         true
     }
 
-    fn note(&mut self, before: State) {
+    fn note(&mut self, page: PageNo, before: State) {
         self.dropped += 1;
-        self.cache.note_removed(before);
+        self.cache.note_removed(page, before);
     }
 
     fn clear_shadow(&self, index: u64) {
@@ -174,7 +174,9 @@ impl<'a, H: Host> Truncation<'a, H> {
         locked.publish();
         drop(locked);
         shadows[..shadow_count].iter().for_each(|index| self.clear_shadow(*index));
-        states[..taken.count].iter().for_each(|before| self.note(*before));
+        for (page, before) in taken.as_slice().iter().zip(&states) {
+            self.note(*page, *before);
+        }
         self.release(&taken);
         found[..count].last().map(|last| last.0 + 1)
     }

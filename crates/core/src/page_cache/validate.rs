@@ -3,6 +3,7 @@
 //! * an index names a page iff the page is live, and the page has that mapping and index
 //! * pages in indexes = `nr_file_pages`; likewise those that are dirty, and in writeback
 //! * a tag says what the state says
+//! * frames of pages that belong to a group = what is charged to the groups
 //! * descriptors in use + free ones = all; pages that are live have memory of the kind `CACHED`
 
 use super::cache::PageCacheRef;
@@ -18,6 +19,7 @@ use quarry_sys::primitive::Ordering::Relaxed;
 #[derive(Default)]
 struct Census {
     pages: u64,
+    frames: u64,
     dirty: u64,
     writeback: u64,
 }
@@ -36,16 +38,24 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
         let check = Check::of("page cache");
         let events = self.events();
-        check.equal(census.pages, events.pages(), "pages in indexes = added - removed")?;
+        check.equal(census.frames, events.pages(), "pages in indexes = added - removed")?;
         check.equal(census.dirty, events.dirty(), "dirty pages = dirtied - cleaned")?;
         check.equal(census.writeback, events.writeback(), "in writeback = begun - ended")?;
-        let (mut in_use, mut live) = (0, 0);
+        let (mut in_use, mut live, mut of_groups) = (0, 0, 0);
         for number in 0..tables.pages.len() {
-            let state = tables.pages.at(PageNo(number as u32)).state.load();
+            let page = tables.pages.at(PageNo(number as u32));
+            let state = page.state.load();
             in_use += usize::from(state != State::default());
             live += u64::from(state.has(State::LIVE));
+            if state != State::default() && page.group.load(Relaxed) != 0 {
+                of_groups += u64::from(page.order().frames());
+            }
         }
+        let charged: u64 =
+            self.host.groups().iter().map(|(_, group)| u64::from(group.used())).sum();
+        check.equal(of_groups, charged, "frames of pages of groups = charged to groups")?;
         check.equal(live, census.pages, "live pages = pages in indexes")?;
+        tables.nodes.validate()?;
         tables.lru.validate(&tables.pages)?;
         tables.free.validate(&tables.pages, in_use)
     }
@@ -74,8 +84,10 @@ impl<H: Host> PageCacheRef<'_, H> {
                     check.that(is_tagged == state.has(flag), "a tag says what the state says")?;
                 }
                 pages += 1;
-                census.dirty += u64::from(state.has(State::DIRTY));
-                census.writeback += u64::from(state.has(State::WRITEBACK));
+                let frames = self.frames(page);
+                census.frames += frames;
+                census.dirty += u64::from(state.has(State::DIRTY)) * frames;
+                census.writeback += u64::from(state.has(State::WRITEBACK)) * frames;
             }
             from = index + 1;
         }

@@ -25,6 +25,8 @@ pub enum Section {
     Memory,
     /// The budget: its limit and marks, who uses it, and what reclaims have done.
     Budget,
+    /// The page cache, by the names of `/proc/vmstat`; nothing where it was not used.
+    PageCache,
     /// The room and the objects of the arrays of CPUs.
     Slots,
     /// One line per kind of lock: acquisitions, contentions, the time spent waiting, mean hold time
@@ -43,6 +45,7 @@ impl Section {
         Self::PageLists,
         Self::Memory,
         Self::Budget,
+        Self::PageCache,
         Self::Slots,
         Self::Locks,
         Self::Metadata,
@@ -77,6 +80,7 @@ impl<C: StackConfig> fmt::Display for Report<'_, C> {
                 Section::PageLists => page_lists(&self.stats, out),
                 Section::Memory => memory(&self.stats, out),
                 Section::Budget => self.budget(out),
+                Section::PageCache => self.page_cache(out),
                 Section::Slots => slots(&self.stats, out),
                 Section::Locks => print_locks(self.stack, out),
                 Section::Metadata => self.metadata(out),
@@ -168,6 +172,13 @@ impl<C: StackConfig> Report<'_, C> {
         table(out, "reclaim", lines)
     }
 
+    fn page_cache(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(cache) = self.stack.used_page_cache() else {
+            return writeln!(out, "page cache: not used");
+        };
+        cache.print_vmstat(out)
+    }
+
     fn metadata(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let policy = <C::Slab as SlabPolicy<_>>::BYTES_PER_FRAME;
         let milli = Memory::metadata_per_frame_milli();
@@ -233,6 +244,7 @@ fn memory(stats: &StackStats, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         ("empty slabs", memory.empty_slabs),
         ("slab heads and tails", memory.around_objects),
         ("blocks in use", memory.blocks),
+        ("page cache", memory.page_cache),
         ("pages on CPU lists", memory.page_lists),
         ("zones free, dirty", memory.free_dirty),
         ("zones free, zero", memory.free_zero + memory.withheld),

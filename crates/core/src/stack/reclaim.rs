@@ -104,9 +104,18 @@ impl<C: StackConfig> Stack<C> {
         self.free_withheld();
         let inner = self.inner();
         let _active = inner.pages.zones().reclaiming(|_| true);
+        self.trim_page_cache();
         inner.slab.reclaim(&self.context(), Reclaim::All);
         inner.pages.drain_all();
         inner.pages.flush_extents();
+    }
+
+    /// Lets the page cache give back what no page needs: index nodes and descriptors. O(1) where
+    /// there is none.
+    fn trim_page_cache(&self) {
+        if let Some(cache) = self.used_page_cache() {
+            cache.trim();
+        }
     }
 
     /// Bytes that the operating system could have at once: dirty free blocks and cached mappings.
@@ -254,6 +263,7 @@ impl<C: StackConfig> Stack<C> {
         let totals = pages.pcp_totals();
         let operations = totals.allocs + totals.frees + totals.drains;
         if core::mem::replace(&mut state.page_operations, operations) == operations {
+            self.trim_page_cache();
             pages.drain_all();
         } else {
             for slot in 0..self.fast.percpu.area().slots() {

@@ -23,7 +23,7 @@ pub struct HeapUse {
     pub mapped_bytes: usize,
     /// Live mappings.
     pub mappings: usize,
-    /// Objects and blocks in use, in bytes; mappings are not among them.
+    /// Objects, blocks and cached pages in use, in bytes; mappings are not among them.
     pub used_bytes: usize,
     /// Free objects of slabs, parked ones included.
     pub free_objects: usize,
@@ -52,6 +52,8 @@ pub struct MemoryHeld {
     pub around_objects: usize,
     /// Blocks of pages in use.
     pub blocks: usize,
+    /// Pages of the page cache.
+    pub page_cache: usize,
     /// Freed blocks that are out of the program's reach and hold no memory.
     pub withheld: usize,
     /// Pages on the lists of CPUs.
@@ -172,7 +174,9 @@ impl<C: StackConfig> Stack<C> {
         let mapped = zones.budget().mapped() as usize * FRAME_BYTES;
         let used = zones.budget().used() as usize * FRAME_BYTES;
         memory.withheld = self.withheld.frames() as usize * FRAME_BYTES;
-        let others = mapped + slabs + memory.page_lists + memory.withheld;
+        let cached = self.used_page_cache().map_or(0, |cache| cache.events().in_memory());
+        memory.page_cache = cached as usize * FRAME_BYTES;
+        let others = mapped + slabs + memory.page_lists + memory.withheld + memory.page_cache;
         memory.blocks = used.saturating_sub(others);
         memory.mappings_cached = inner.mappings.cached_charged() as usize * FRAME_BYTES;
         memory.mappings = mapped.saturating_sub(memory.mappings_cached);
@@ -195,7 +199,8 @@ impl<C: StackConfig> Stack<C> {
         heap.mapped_bytes = memory.mappings;
         heap.mappings = inner.mappings.live();
         // Other threads may have taken more since the zones were looked at.
-        heap.used_bytes = (memory.objects + memory.blocks).min(heap.arena_bytes);
+        let used = memory.objects + memory.blocks + memory.page_cache;
+        heap.used_bytes = used.min(heap.arena_bytes);
         heap.free_bytes = heap.arena_bytes - heap.used_bytes;
         heap.parked_bytes = memory.parked;
     }

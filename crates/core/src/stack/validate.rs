@@ -2,14 +2,18 @@
 //!
 //! With one look at every frame that was taken from the window:
 //! * frames of kind `c` = slabs of cache `c`, each of its order
+//! * heads of kind CACHED = descriptors of the page cache that are in use
 //! * heads of kind MAPPING = live mappings = mappings that were counted as allocated - freed
 //! * a free block is of no kind, nor is a frame that a zone holds as part of a free extent
 //! * frames of slabs, of blocks and on per-CPU lists, and mapped ones, are all in the budget
+//! * the marks of the budget follow from its limit
 //! * frames charged for live and cached mappings = the budget's mapped frames
 
 use super::config::StackConfig;
 use super::instance::Stack;
-use crate::frame::{Kind, PAGEBLOCK_FRAMES, PageblockIndex};
+use crate::frame::{FRAME_BYTES, Kind, PAGEBLOCK_FRAMES, PageblockIndex};
+use crate::lru::PageNo;
+use crate::page_cache::PageCacheRef;
 use crate::slab::{MAX_CACHES, SlabPolicy};
 use quarry_sys::broken::{Broken, Check};
 
@@ -17,6 +21,8 @@ use quarry_sys::broken::{Broken, Check};
 struct Census {
     of_cache: [u64; MAX_CACHES],
     of_blocks: u64,
+    cached_pages: u64,
+    of_page_cache: u64,
     mappings: usize,
     of_mappings: u64,
 }
@@ -32,14 +38,21 @@ impl<C: StackConfig> Stack<C> {
         inner.mappings.validate()?;
         self.arena().validate()?;
         inner.pages.validate()?;
+        self.used_page_cache().map_or(Ok(()), |cache| cache.validate())?;
         let census = self.census()?;
         self.check_slabs(&census)?;
         self.check_budget(&census)
     }
 
     fn census(&self) -> Result<Census, Broken> {
-        let mut census =
-            Census { of_cache: [0; MAX_CACHES], of_blocks: 0, mappings: 0, of_mappings: 0 };
+        let mut census = Census {
+            of_cache: [0; MAX_CACHES],
+            of_blocks: 0,
+            cached_pages: 0,
+            of_page_cache: 0,
+            mappings: 0,
+            of_mappings: 0,
+        };
         let frames = self.frames();
         let pageblocks = self.pages().zones().memory().pageblocks();
         for block in (0..self.arena().span_blocks()).map(PageblockIndex) {
@@ -58,6 +71,10 @@ impl<C: StackConfig> Stack<C> {
                 frame.that(!kept || kind == Kind::NONE, "a frame of a kept extent has no owner")?;
                 match kind {
                     Kind::PAGES => census.of_blocks += u64::from(frames.link(pfn)),
+                    Kind::CACHED => {
+                        census.cached_pages += 1;
+                        census.of_page_cache += self.frames_of_page(frames.link(pfn));
+                    }
                     Kind::MAPPING => {
                         census.mappings += 1;
                         let charged = self.inner().mappings.charged(self.pages(), pfn);
@@ -69,6 +86,12 @@ impl<C: StackConfig> Stack<C> {
             }
         }
         Ok(census)
+    }
+
+    /// Frames of a page of the page cache.
+    fn frames_of_page(&self, number: u32) -> u64 {
+        let bytes = |cache: PageCacheRef<'_, Self>| cache.bytes(PageNo(number));
+        (self.used_page_cache().map_or(0, bytes) / FRAME_BYTES) as u64
     }
 
     fn check_slabs(&self, census: &Census) -> Result<(), Broken> {
@@ -86,6 +109,7 @@ impl<C: StackConfig> Stack<C> {
     fn check_budget(&self, census: &Census) -> Result<(), Broken> {
         let inner = self.inner();
         let budget = inner.pages.zones().budget();
+        budget.validate()?;
         let kept = u64::from(inner.mappings.cached_charged());
         let (check, counted) = (Check::of("stack"), self.large.mappings.stats());
         let (heads, live) = (census.mappings as u64, inner.mappings.live() as u64);
@@ -94,7 +118,13 @@ impl<C: StackConfig> Stack<C> {
         check.equal(heads, counted, "live mappings = mappings allocated - freed")?;
         let charged = census.of_mappings + kept;
         check.equal(charged, budget.mapped(), "frames of live and kept mappings = mapped")?;
-        let owned = census.of_cache.iter().sum::<u64>() + census.of_blocks + charged;
-        check.that(owned <= budget.used().into(), "frames of slabs, blocks and mappings <= used")
+        let in_use = self.used_page_cache().map_or(0, |cache| cache.descriptors_in_use());
+        check.equal(census.cached_pages, in_use, "heads of cached pages = descriptors in use")?;
+        let of_pages = census.of_blocks + census.of_page_cache;
+        let owned = census.of_cache.iter().sum::<u64>() + of_pages + charged;
+        check.that(
+            owned <= budget.used().into(),
+            "frames of slabs, blocks, cached pages and mappings <= used",
+        )
     }
 }

@@ -11,8 +11,10 @@ mod system;
 
 mod barn;
 mod hands;
+mod hooks;
 mod index;
 mod numbers;
+mod page_cache;
 mod policies;
 
 use shuttle::Config;

@@ -170,13 +170,13 @@ pub(crate) mod tests {
         LOADS.keys().map(String::as_str)
     }
 
-    /// Runs a little of a load on a memory, and checks that it found all its bytes.
-    pub(crate) fn run_briefly<M: FileCache>(name: &str, memory: &M, tasks: usize) -> Loaded {
+    /// Runs some of a load on a memory, and checks that it found all its bytes.
+    fn run_some<M: FileCache>(name: &str, memory: &M, tasks: usize, amount: u32) -> Loaded {
         let mut load = FileLoad::of(name);
         load.device = Device::default();
         let still = Duration::ZERO;
         let scale = Scale { tasks, cpus: &[], warm_up: still, measured: still };
-        let loaded = load.run(memory, scale, 2);
+        let loaded = load.run(memory, scale, amount);
         assert!(loaded.tally.operations > 0, "{name}");
         assert_eq!(loaded.tally.verified, loaded.tally.operations, "{name}");
         assert_eq!(memory.check_at_end(), Ok(()), "{name}");
@@ -190,25 +190,27 @@ pub(crate) mod tests {
                 Kind::Sparse(_) | Kind::Bonnie(_) => 1,
                 _ => 2,
             };
-            run_briefly(name, &Naive::default(), tasks);
+            run_some(name, &Naive::default(), tasks, 2);
         }
     }
 
-    /// Runs a little of a load on a stack.
-    struct OnStack(&'static str, usize);
+    /// So much of a load on a stack.
+    struct OnStack(&'static str, u32);
 
     impl Replay for OnStack {
         type Output = Loaded;
 
         fn on<M: FileCache>(self, memory: &M) -> Loaded {
-            run_briefly(self.0, memory, self.1)
+            run_some(self.0, memory, 1, self.1)
         }
     }
 
-    fn on_stack(policies: &str, name: &'static str, budget: u64) -> Loaded {
+    /// Runs some of a load within its budget, on a stack.
+    fn on_stack(policies: &str, name: &'static str, amount: u32) -> Loaded {
+        let budget = FileLoad::of(name).budget(amount);
         let machine = Machine { cpus: 16, memory: 0, nodes: 1, budget };
         let policies: Policies = policies.parse().unwrap();
-        policies.replay(machine, OnStack(name, 1)).unwrap()
+        policies.replay(machine, OnStack(name, amount)).unwrap()
     }
 
     #[test]
@@ -216,10 +218,22 @@ pub(crate) mod tests {
         for (rung, _) in TruncationPolicy::ALL {
             for name in names() {
                 for policies in [rung.to_owned(), format!("{rung}+cold+batched")] {
-                    on_stack(&policies, name, 0);
+                    on_stack(&policies, name, 2);
                 }
             }
         }
+    }
+
+    /// Half of the pages are gone when the files are unlinked, and their shadow entries are left.
+    #[test]
+    fn files_of_twice_the_memory_are_evicted() {
+        for rung in ["vanilla", "mel"] {
+            let loaded = on_stack(rung, "sparsetruncate-large", 16);
+            let dropped = loaded.counters.pages_truncated;
+            assert!((4 << 10..11 << 10).contains(&dropped), "{rung}: {dropped} of 16,384 pages");
+        }
+        let loaded = on_stack("jan", "bonnie-rand-read", 40);
+        assert!(loaded.counters.evicted > 500, "{:?}", loaded.counters);
     }
 
     #[test]
@@ -240,7 +254,7 @@ pub(crate) mod tests {
 
     #[test]
     fn every_unlink_is_timed_and_drops_the_whole_file() {
-        let loaded = run_briefly("sparsetruncate-tiny", &Naive::default(), 1);
+        let loaded = run_some("sparsetruncate-tiny", &Naive::default(), 1, 2);
         assert_eq!((loaded.tally.operations, loaded.tally.each_us.len()), (2, 2));
         assert_eq!(loaded.counters.pages_truncated, 2 * 1024);
     }

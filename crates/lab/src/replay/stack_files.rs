@@ -8,10 +8,14 @@ use quarry_core::page_cache::{Effort, Event, MappingId, MappingOptions, PageCach
 use quarry_core::slab::SlabPolicy;
 use quarry_core::stack::Stack;
 use quarry_sys::percpu::NativeSlots;
-use std::slice;
+use std::{slice, thread};
 
 /// Pages of a request for dirty pages (`PAGEVEC_SIZE` of Linux 4.14).
 const DIRTY_BATCH: usize = 14;
+
+/// Requests for a page before it counts as lost: a direct reclaim may be out of time where other
+/// programs run.
+const MOST_ATTEMPTS: u32 = 100_000;
 
 /// The handle of the page cache of a stack.
 type Cache<'a, S> = PageCacheRef<'a, Stack<LabConfig<S>>>;
@@ -32,16 +36,20 @@ impl<S: SlabPolicy<NativeSlots> + 'static> StackMemory<S> {
         if let Some(page) = cache.get(mapping, index) {
             return (page, true);
         }
-        match cache.get_or_alloc(mapping, index, Effort::Every) {
-            Ok(Slot::Found(page)) => (page, true),
-            Ok(Slot::New(page)) => {
-                // SAFETY: the page is new and latched for this filler alone, pinned, and so long.
-                fill(unsafe { bytes_mut(cache, page) });
-                cache.fill_done(page);
-                (page, false)
+        // A kernel does not fail for want of a single page: it reclaims until there is one.
+        for _ in 0..MOST_ATTEMPTS {
+            match cache.get_or_alloc(mapping, index, Effort::Every) {
+                Ok(Slot::Found(page)) => return (page, true),
+                Ok(Slot::New(page)) => {
+                    // SAFETY: the page is new and latched for this filler alone, and pinned.
+                    fill(unsafe { bytes_mut(cache, page) });
+                    cache.fill_done(page);
+                    return (page, false);
+                }
+                Err(_full) => thread::yield_now(),
             }
-            Err(_full) => panic!("a page of the cache can be had, or reclaimed"),
         }
+        panic!("no page of the cache can be had, nor reclaimed");
     }
 }
 

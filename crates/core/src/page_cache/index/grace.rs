@@ -12,6 +12,7 @@
 use super::node::{Chain, NodeRef};
 use crate::frame::fresh_zero;
 use crate::page_cache::host::NodeHost;
+use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::percpu::Object;
@@ -146,6 +147,19 @@ impl Grace {
         let guard = self.lock.lock();
         self.waiting.store(0, Relaxed);
         guard
+    }
+
+    /// Checks the nodes that wait. O(nodes).
+    pub(super) fn validate(&self) -> Result<(), Broken> {
+        let waiting = self.lock.lock();
+        let check = Check::of("nodes that wait");
+        check.equal(self.waiting.load(Relaxed), waiting.len() as u64, "waiting = length")?;
+        check.equal(
+            waiting.iter().count() as u64,
+            waiting.len() as u64,
+            "length = nodes of the chain",
+        )?;
+        check.that(!waiting.iter().any(|node| node.is_listed.get()), "they are on no list")
     }
 
     /// Visits the lock.

@@ -268,4 +268,9 @@ impl Chain {
             self.len += other.len;
         }
     }
+
+    /// The nodes, the one that was added last first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = NodeRef> {
+        core::iter::successors(self.head, |node| node.next.get())
+    }
 }

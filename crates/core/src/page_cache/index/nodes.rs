@@ -3,6 +3,7 @@
 use super::grace::Grace;
 use super::shadow_nodes::{PAGES_PER_SHADOW_NODE_SHIFT, ShadowNodes};
 use crate::frame::{NodeId, fresh_zero};
+use quarry_sys::broken::Broken;
 use quarry_sys::locks::Visit;
 
 fresh_zero! {
@@ -45,6 +46,15 @@ impl IndexNodes {
     #[must_use]
     pub fn count_shadow_nodes(&self, memory: NodeId, pages: u64) -> u64 {
         self.shadow.len(memory).saturating_sub(pages >> PAGES_PER_SHADOW_NODE_SHIFT)
+    }
+
+    /// Checks the lists of nodes; no other task uses an index. O(nodes on them).
+    ///
+    /// # Errors
+    /// The first equation that does not hold.
+    pub fn validate(&self) -> Result<(), Broken> {
+        self.grace.validate()?;
+        self.shadow.validate()
     }
 
     /// Visits the locks.

@@ -1,13 +1,15 @@
 //! Nodes that hold shadow entries and nothing else, oldest first, for each node of memory
 //! (`shadow_nodes` in `mm/workingset.c`, Linux 6.12).
 //!
-//! Equation: a node is on the list of its memory iff `holds_shadows_only()`.
+//! Equations: a node is on the list of its memory iff `holds_shadows_only()`; the length of a list
+//! is the number of its nodes.
 //!
 //! Lock order: the lock of an index, then that of a list. The shrinker goes the other way round and
 //! so takes the locks of indexes by trying.
 
 use super::node::NodeRef;
 use crate::frame::{FreshZero, MAX_NODES, NodeId, fresh_zero};
+use quarry_sys::broken::{Broken, Check};
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
@@ -109,6 +111,26 @@ impl ShadowNodes {
 
     pub(super) fn reclaimed(&self) -> u64 {
         self.reclaimed.load(Relaxed)
+    }
+
+    /// Checks the lists. O(nodes on them).
+    pub(super) fn validate(&self) -> Result<(), Broken> {
+        for (memory, (list, len)) in self.lists.iter().zip(&self.lens).enumerate() {
+            let check = Check::of("list of shadow nodes").at(memory as u64);
+            let list = list.lock();
+            let (mut previous, mut node, mut found) = (None, list.oldest, 0u64);
+            while let Some(this) = node {
+                check.that(this.previous.get() == previous, "previous(next(node)) = node")?;
+                check.that(this.is_listed.get(), "a node on a list is listed")?;
+                let here = this.memory().0 as usize == memory;
+                check.that(here, "a node is on the list of its memory")?;
+                found += 1;
+                (previous, node) = (node, this.next.get());
+            }
+            check.that(list.newest == previous, "the newest node is the last one")?;
+            check.equal(len.load(Relaxed), found, "length = nodes on the list")?;
+        }
+        Ok(())
     }
 
     /// Visits the locks.

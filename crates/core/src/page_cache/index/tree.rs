@@ -26,7 +26,7 @@ pub const INDEX_LIMIT: u64 = 1 << 52;
 pub const MOST_NODES_PER_INSERT: usize = 17;
 
 /// The index of a mapping, with a `T` of the mapping's own under the same lock. Zero bytes are an
-/// empty one.
+/// empty one. Whoever drops one empties it first: it does not give its nodes back itself.
 pub struct Index<T> {
     root: WordTree,
     lock: CountedLock<Inner<T>>,
@@ -54,6 +54,15 @@ pub struct IndexCounts {
     pub shadows: u64,
     /// Words that were looked at under the lock on the way down or sideways, so far.
     pub visits: u64,
+}
+
+impl core::ops::AddAssign for IndexCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.nodes += other.nodes;
+        self.pages += other.pages;
+        self.shadows += other.shadows;
+        self.visits += other.visits;
+    }
 }
 
 /// Why an entry could not be inserted.
@@ -381,7 +390,7 @@ impl<T> LockedIndex<'_, T> {
         }
         let before = self.store(place, entry);
         if entry == Entry::Empty {
-            self.tidy(place);
+            self.prune(place);
         }
         before
     }
@@ -392,7 +401,7 @@ impl<T> LockedIndex<'_, T> {
     }
 
     /// Takes the empty nodes from a place upwards out, and makes the tree as low as it can be.
-    pub(super) fn tidy(&mut self, place: Place) {
+    pub(super) fn prune(&mut self, place: Place) {
         let Place::Word(mut node, _) = place else { return };
         if node.used.get() == 0 {
             loop {
@@ -444,7 +453,7 @@ impl<T> LockedIndex<'_, T> {
             node.set_word(at, 0);
         }
         node.shadows.set(0);
-        self.tidy(Place::Word(node, 0));
+        self.prune(Place::Word(node, 0));
     }
 
     /// Returns whether a place has a tag.

@@ -1,6 +1,7 @@
 //! Random operations on an index and on a `BTreeMap` beside it.
 
 use super::{Bed, OWNER, page};
+use crate::frame::NodeId;
 use crate::lru::PageNo;
 use crate::page_cache::index::{Entry, Index, InsertError, Tag};
 use proptest::prelude::*;
@@ -159,6 +160,16 @@ impl Pair {
         assert_eq!(removed, before - self.oracle.len());
     }
 
+    /// Nodes of leaves that hold shadow entries only; a tree of the place 0 has no node.
+    fn nodes_of_shadows(&self) -> u64 {
+        let mut has_page = BTreeMap::new();
+        for (at, (entry, _)) in &self.oracle {
+            *has_page.entry(at / 64).or_insert(false) |= entry.page().is_some();
+        }
+        let is_in_root = self.oracle.keys().eq(&[0]);
+        has_page.values().filter(|has_page| !**has_page && !is_in_root).count() as u64
+    }
+
     fn check(&self) {
         let mut locked = self.index.lock(&self.bed.nodes);
         let mut found = BTreeMap::new();
@@ -177,6 +188,8 @@ impl Pair {
             let any = self.oracle.values().any(|here| here.1[tag as usize]);
             assert_eq!(locked.is_tagged(tag), any);
         }
+        self.bed.nodes.validate().expect("the equations hold");
+        assert_eq!(self.bed.nodes.shadow_nodes(NodeId(0)), self.nodes_of_shadows());
         let last = self.oracle.last_key_value().map(|(at, here)| (*at, here.0));
         assert_eq!(locked.last_entry(), last);
     }

@@ -1,0 +1,41 @@
+//! Requests that SQLite cannot do without.
+//!
+//! A request that finds no memory reclaims pages on the spot, for 200 us at most: then it fails,
+//! also where there are pages that a longer look would have freed. For SQLite that is an error of
+//! its user's statement, so it is worth more than one look.
+
+/// Looks that a request is worth: 3 ms at most, where every page is in use.
+const LOOKS: u32 = 16;
+
+/// Makes a request until it is served; `None` where it was refused again and again.
+#[inline]
+pub(crate) fn insist<T>(mut request: impl FnMut() -> Option<T>) -> Option<T> {
+    request().or_else(|| again(request))
+}
+
+#[cold]
+#[inline(never)]
+fn again<T>(mut request: impl FnMut() -> Option<T>) -> Option<T> {
+    (1..LOOKS).find_map(|_| request())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_made_until_it_is_served() {
+        let mut made = 0;
+        let mut served_after = |refusals: u32| {
+            made = 0;
+            insist(|| {
+                made += 1;
+                (made > refusals).then_some(made)
+            })
+        };
+        assert_eq!(served_after(0), Some(1));
+        assert_eq!(served_after(5), Some(6));
+        assert_eq!(served_after(u32::MAX), None);
+        assert_eq!(made, LOOKS);
+    }
+}
