@@ -101,11 +101,11 @@ pub fn fill(database: &Database, amount: Amount) -> Result<()> {
 }
 
 fn is_deleted(key: u64) -> bool {
-    mixed(key) % DELETED == 0 && !is_rewritten(key)
+    mixed(key).is_multiple_of(DELETED) && !is_rewritten(key)
 }
 
 fn is_rewritten(key: u64) -> bool {
-    mixed(key) % REWRITTEN == 0
+    mixed(key).is_multiple_of(REWRITTEN)
 }
 
 /// Reads everything, then `lookups` records at random. Every record is compared with what was
