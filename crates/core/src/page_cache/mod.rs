@@ -15,6 +15,7 @@
 //!        scan, group_scan, print, validate
 //! ```
 
+mod aside;
 mod cache;
 mod counters;
 mod descriptors;

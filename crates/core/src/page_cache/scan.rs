@@ -4,7 +4,7 @@
 //! | found at the tail of the inactive list | what becomes of it |
 //! |---|---|
 //! | used since the last scan | the active list: this is its second use, the first one filled it |
-//! | the same, and read ahead before anybody asked for it | back to the front: this is its first use |
+//! | the same, of a page that was read ahead | back to the front: this is its first use |
 //! | dirty, or being written | the active list, and counted: writeback is to be woken |
 //! | pinned, latched, or its mapping is locked | back to the front |
 //! | clean and idle | evicted: a shadow entry takes its place |
