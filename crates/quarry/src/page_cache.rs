@@ -1,6 +1,7 @@
 //! The page cache of the process: where mappings come from, what all of them hold.
 
 use crate::backing::{Backing, PageError};
+use crate::budget::Group;
 use crate::file_mapping::Mapping;
 use crate::gate;
 use crate::instance::{STACK, is_ready};
@@ -84,6 +85,12 @@ impl MappingBuilder {
     #[must_use]
     pub fn read_ahead(self, bytes: usize) -> Self {
         Self { read_ahead: bytes, ..self }
+    }
+
+    /// The group that pages are charged to.
+    #[must_use]
+    pub fn group(self, group: &Group) -> Self {
+        Self { options: MappingOptions { group: group.id().0, ..self.options }, ..self }
     }
 
     /// Makes the mapping.
