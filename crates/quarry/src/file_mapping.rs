@@ -405,7 +405,11 @@ impl<B: Backing> Drop for Mapping<B> {
 impl<B: Backing> Mapping<B> {
     fn write_or_report(&self) {
         let Inner { core, backing } = self.inner();
-        if let Err(error) = writeback::flush(core, backing, 0..u64::MAX, None) {
+        let flushed = writeback::flush(core, backing, 0..u64::MAX, None);
+        // The error may be that of an earlier write, which has been made good.
+        if let Err(error) = flushed
+            && writeback::is_any_dirty(core)
+        {
             warn(format_args!("a mapping is dropped, and its dirty pages are lost: {error}"));
         }
     }
