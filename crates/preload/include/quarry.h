@@ -23,6 +23,10 @@ typedef struct quarry_page quarry_page;
 /* What a program has registered with the budget. */
 typedef struct quarry_registration quarry_registration;
 
+/* Of the functions of a shrinker: how many there are cannot be said now, or nothing can be freed
+ * now. */
+#define QUARRY_SHRINK_STOP ((size_t)-1)
+
 /*
  Of quarry_cache_create: no object shares cache lines with more others than it must
  (SLAB_HWCACHE_ALIGN).
@@ -66,8 +70,6 @@ typedef struct quarry_registration quarry_registration;
  Of quarry_mapping_invalidate: dirty pages too, whose contents are lost.
  */
 #define QUARRY_DIRTY_TOO 1
-
-
 
 /*
  Levels of pressure: the high mark is reached.

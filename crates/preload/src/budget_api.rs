@@ -11,9 +11,8 @@ use quarry::{
 };
 use quarry_sys::errno::{self, KeepErrno};
 
-/// Of the functions of a shrinker: how many there are cannot be said now, or nothing can be freed
-/// now.
-pub const QUARRY_SHRINK_STOP: usize = usize::MAX;
+/// QUARRY_SHRINK_STOP of `quarry.h`, which is no number that every C compiler knows.
+const SHRINK_STOP: usize = usize::MAX;
 
 /// Levels of pressure: the high mark is reached.
 pub const QUARRY_PRESSURE_NONE: c_int = 0;
@@ -214,7 +213,7 @@ impl Shrinker for OfProgram {
         let Some(count) = self.shrinker.count else { return Count::Unknown };
         // SAFETY: registered with this context.
         match unsafe { count(self.context) } {
-            QUARRY_SHRINK_STOP => Count::Unknown,
+            SHRINK_STOP => Count::Unknown,
             0 => Count::Empty,
             count => Count::Objects(count as u64),
         }
@@ -225,7 +224,7 @@ impl Shrinker for OfProgram {
         let mut scanned = control.objects as usize;
         // SAFETY: registered with this context.
         match unsafe { scan(self.context, control.objects as usize, &raw mut scanned) } {
-            QUARRY_SHRINK_STOP => Scanned::Stop,
+            SHRINK_STOP => Scanned::Stop,
             freed => Scanned::Objects { freed: freed as u64, scanned: scanned as u64 },
         }
     }
@@ -280,8 +279,8 @@ impl Context {
 }
 
 /// Has a function called with one of QUARRY_PRESSURE_ when that changes, where shrinkers are called
-/// too. Returns NULL with EINVAL (no function), ENOSPC (16 are registered), ENOMEM, or ENOTSUP where
-/// QUARRY_DISABLE=1.
+/// too. Returns NULL with EINVAL (no function), ENOSPC (16 are registered), ENOMEM, or ENOTSUP
+/// where QUARRY_DISABLE=1.
 ///
 /// # Safety
 /// Any thread may call the function with the context, until quarry_unregister has returned.

@@ -10,6 +10,7 @@
 //! * `QUARRY_SOAK_SECONDS=N` makes the stress test go on for N seconds with fresh seeds.
 
 mod abi;
+mod budget;
 mod caches;
 mod cxx;
 mod deepbind;

@@ -189,8 +189,8 @@ impl Budget {
         Some(usize::try_from(anonymous_bytes()?).ok()?.saturating_sub(ours))
     }
 
-    /// Reclaims until `bytes` fewer are in use, or nothing more can be freed; returns how many fewer
-    /// are. Calls shrinkers on this thread: the caller holds nothing that they need.
+    /// Reclaims until `bytes` fewer are in use, or nothing more can be freed; returns how many
+    /// fewer are. Calls shrinkers on this thread: the caller holds nothing that they need.
     pub fn reclaim(self, bytes: usize) -> usize {
         process::reclaim(bytes)
     }
@@ -228,7 +228,7 @@ impl Budget {
             unsafe { (*context.cast::<F>())(level) }
         }
         let registered = Registration::of(tell, |object| {
-            // SAFETY: the registration lets it live until it has removed it; any thread may call it.
+            // SAFETY: the registration lets it live until it has removed it; any thread may call.
             unsafe { STACK.pressure().add(object.cast(), call::<F>) }.map(Kind::Pressure)
         })?;
         STACK.pages().zones().budget().keep_reserve();

@@ -1,6 +1,7 @@
 //! The page cache of the process: where mappings come from, what all of them hold.
 
 use crate::backing::{Backing, PageError};
+use crate::budget::Group;
 use crate::file_mapping::Mapping;
 use crate::gate;
 use crate::instance::{STACK, is_ready};
@@ -58,8 +59,8 @@ impl PageCache {
         PageCacheStats { events: cache.map(|cache| cache.events()) }
     }
 
-    /// Sets the shares of memory, in per cent, that may be dirty: above the first one the background
-    /// thread writes (10), above the second one those who change pages do (20).
+    /// Sets the shares of memory, in per cent, that may be dirty: above the first one the
+    /// background thread writes (10), above the second one those who change pages do (20).
     pub fn set_dirty_ratios(background: u32, hard: u32) {
         writers::set_ratios(background, hard);
     }
@@ -84,6 +85,12 @@ impl MappingBuilder {
     #[must_use]
     pub fn read_ahead(self, bytes: usize) -> Self {
         Self { read_ahead: bytes, ..self }
+    }
+
+    /// The group that pages are charged to.
+    #[must_use]
+    pub fn group(self, group: &Group) -> Self {
+        Self { options: MappingOptions { group: group.id().0, ..self.options }, ..self }
     }
 
     /// Makes the mapping.

@@ -14,9 +14,9 @@ use crate::zone::GroupId;
 use core::ptr::NonNull;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Descriptors from which on fresh pageblocks of cached pages become huge pages: 4 MiB of pages. One
-/// half-filled pageblock then adds little to what is resident.
-const HUGE_FROM_PAGES: usize = 1024;
+/// Descriptors from which on fresh pageblocks of cached pages become huge pages: 2 MiB of pages. So
+/// what is not filled yet is never more than what is.
+const HUGE_FROM_PAGES: usize = 512;
 
 /// What a look at an index came to.
 enum Inserted {
@@ -284,8 +284,16 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     fn alloc_charged(self, mapping: &Mapping, effort: Effort) -> Result<PageNo, Full> {
+        let frames = mapping.order().frames();
+        if effort == Effort::Every
+            && self.host.pages().zones().budget().room() < frames
+            && !self.host.make_room(frames)
+        {
+            // An attempt would drain every list before it finds as much.
+            return Err(Full);
+        }
         match self.try_alloc_page(mapping) {
-            None if effort == Effort::Every && self.host.make_room(mapping.order().frames()) => {
+            None if effort == Effort::Every && self.host.make_room(frames) => {
                 self.try_alloc_page(mapping).ok_or(Full)
             }
             page => page.ok_or(Full),

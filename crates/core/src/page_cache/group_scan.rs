@@ -4,8 +4,8 @@
 //! The kernel has a pair of LRU lists for each group. Here the lists are those of a node, for all
 //! groups together: a scan for one group would have to look at the pages of all others, and move
 //! them. The clock is Corbato's (1968): a page that was used since the hand last came by keeps its
-//! place for another round, without its mark; one that was not is evicted. A round that has met many
-//! used pages goes on without that difference, so that it is bounded and still frees something.
+//! place for another round, without its mark; one that was not is evicted. A round that has met
+//! many used pages goes on without that difference, so that it is bounded and frees something.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;

@@ -196,7 +196,7 @@ impl<C: StackConfig> Stack<C> {
     pub(super) fn listed_pages(&self) -> u64 {
         let Some(cache) = self.used_page_cache() else { return 0 };
         let nodes = self.pages().zones().all().map(|zone| cache.list_sizes(zone.node()));
-        nodes.map(|sizes| (sizes.active + sizes.inactive) as u64).sum()
+        nodes.map(|sizes| sizes.active + sizes.inactive).sum()
     }
 
     /// One pass; returns whether another one is to follow.
@@ -241,7 +241,7 @@ impl<C: StackConfig> Stack<C> {
         let Some(cache) = self.used_page_cache() else { return };
         for zone in self.pages().zones().all() {
             let sizes = cache.list_sizes(zone.node());
-            let listed = (sizes.active + sizes.inactive) as u64;
+            let listed = sizes.active + sizes.inactive;
             let most_scanned = run.shares.0.of(listed >> run.priority);
             let missing = self.missing(run.goal) as usize;
             if most_scanned == 0 || missing == 0 {

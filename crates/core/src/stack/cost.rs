@@ -31,6 +31,7 @@ pub(super) struct Share {
 
 impl Share {
     /// As much as the other side.
+    #[cfg(test)]
     pub(super) const EVEN: Self = Self { numerator: 1, denominator: 2 };
 
     /// Twice the share of an amount.

@@ -91,8 +91,8 @@ impl<C: StackConfig> Upkeep<'_, C> {
         self.0.missing(goal)
     }
 
-    /// Evicts up to 32 pages of the cache for each 32 of `frames`, clean ones only, as long as there
-    /// is no room for them; returns whether there is.
+    /// Evicts up to 32 pages of the cache for each 32 of `frames`, clean ones only, as long as
+    /// there is no room for them; returns whether anything was freed.
     pub fn reclaim_pages(self, frames: u32) -> bool {
         self.0.reclaim_pages(frames)
     }

@@ -13,9 +13,9 @@
 //!   needs one: a shrinker or a page cache ([`keep_reserve`](Budget::keep_reserve)). A program that
 //!   uses `malloc` only has all of its limit.
 //!
-//! Invariants: `used <= limit` whenever a charge succeeds, and `used <= ceiling` where the task does
-//! not reclaim; `used` = sum over zones of frames outside their free lists + `mapped`; `min <= low
-//! <= high <= limit`, all 0 where there is no limit; `ceiling = limit - min` where there is a
+//! Invariants: `used <= limit` whenever a charge succeeds, and `used <= ceiling` where the task
+//! does not reclaim; `used` = sum over zones of frames outside their free lists + `mapped`; `min <=
+//! low <= high <= limit`, all 0 where there is no limit; `ceiling = limit - min` where there is a
 //! reserve, or `limit`.
 
 use super::reclaimers::Reclaimers;

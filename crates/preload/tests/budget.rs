@@ -1,0 +1,17 @@
+//! One budget, from C: shrinkers, pressure, a limit that changes under load, forks meanwhile.
+
+use crate::support::{Run, linked_program};
+
+#[test]
+fn caches_of_the_program_give_way_while_it_allocates_forks_and_shrinks() {
+    let outcome = Run::new(linked_program("budget.c")).finish().success();
+    assert!(outcome.stdout.ends_with("done\n"), "{outcome}");
+}
+
+/// Without a thread nothing is called behind the program's back, and it reclaims itself.
+#[test]
+fn a_program_without_a_thread_reclaims_itself() {
+    let run = Run::new(linked_program("budget_alone.c")).env("QUARRY_BACKGROUND", "0");
+    let outcome = run.finish().success();
+    assert!(outcome.stdout.ends_with("done\n"), "{outcome}");
+}
