@@ -5,6 +5,7 @@ mod alone;
 mod budget;
 mod files;
 mod forks;
+mod groups;
 mod reading;
 mod store;
 mod threads;
