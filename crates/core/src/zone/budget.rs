@@ -91,12 +91,13 @@ impl Budget {
     /// Charges `count` blocks of `frames` frames, or those of them that fit; returns how many.
     #[inline]
     pub(super) fn charge_blocks(&self, count: u32, frames: u32) -> u32 {
+        if count == 1 {
+            return self.charge_one(frames);
+        }
         // A batch for a list of a CPU does not go below the low mark: it would wake the background
         // for pages that nobody has asked for yet. A single block does.
-        let batch =
-            if count > 1 { self.charge_below(&self.batch_ceiling, count, frames) } else { 0 };
-        match batch {
-            0 => self.charge_one(frames),
+        match self.charge_below(&self.batch_ceiling, count, frames) {
+            0 if count > 0 => self.charge_one(frames),
             fit => fit,
         }
     }
@@ -354,6 +355,7 @@ mod tests {
         let all = budget.limit();
         assert_eq!(budget.charge_blocks(all, 1), all, "without a reserve all of the limit");
         budget.uncharge(all);
+        assert_eq!(budget.charge_blocks(0, 1), 0);
         budget.keep_reserve();
         let min = budget.marks().min;
         assert_eq!(budget.charge_blocks(all, 1), all - budget.marks().low, "a batch");
