@@ -30,7 +30,8 @@ SOURCES := Cargo.toml Cargo.lock \
 	$(shell find $(addprefix crates/,sys core quarry preload) -name tests -prune -o -type f -print)
 # Experiments that replay kernel paths.
 REPLAYS := netperf-udp-stream netperf-tcp-stream udp-u-1k udp-u-4k sockperf-udp-throughput \
-	sockperf-tcp-throughput sockperf-under-load tcp-rr hackbench fsmark page-fault1 list-free
+	sockperf-tcp-throughput sockperf-under-load tcp-rr hackbench fsmark page-fault1 list-free \
+	sparsetruncate-tiny sparsetruncate-large bonnie reaim dbench4 varmail
 
 .PHONY: help
 help: ## this list

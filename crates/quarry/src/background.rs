@@ -366,8 +366,8 @@ fn attend(milliseconds: i64) {
     thread::watch_process();
 }
 
-/// Writes until no more is dirty than may be, and memory is not short. Outside of the gate: backings
-/// are the program's, and may take their time.
+/// Writes until no more is dirty than may be, and memory is not short. Outside of the gate:
+/// backings are the program's, and may take their time.
 fn write_dirty_pages() {
     writers::write_some(writers::TURN_PAGES, |_| {
         balancing::balance_if_due();

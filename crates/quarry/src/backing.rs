@@ -70,8 +70,8 @@ pub trait Backing: Send + Sync + 'static {
     /// page that the end lies in is filled up with zeroes.
     fn size(&self) -> u64;
 
-    /// Reads bytes from `offset` on into the front of `bytes`; returns how many, at least one. Where
-    /// it reads fewer than asked, it is called again for the rest.
+    /// Reads bytes from `offset` on into the front of `bytes`; returns how many, at least one.
+    /// Where it reads fewer than asked, it is called again for the rest.
     ///
     /// # Errors
     /// Why it cannot; the page is not cached then, and everyone who waits for it gets the error.

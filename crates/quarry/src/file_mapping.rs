@@ -84,8 +84,8 @@ impl<B: Backing> Inner<B> {
 /// and prints a line where that fails; [`flush`](Self::flush) before says why.
 ///
 /// **Fork.** A mapping belongs to the process that made it. In the child of a fork, pages that are
-/// cached can be found by [`get`](Self::get), with the bytes of the moment of the fork; whatever may
-/// wait or use the backing is refused with [`PageError::Forked`]; dropping it writes nothing.
+/// cached can be found by [`get`](Self::get), with the bytes of the moment of the fork; whatever
+/// may wait or use the backing is refused with [`PageError::Forked`]; dropping it writes nothing.
 /// Mappings that the child makes are its own.
 pub struct Mapping<B: Backing> {
     inner: NonNull<Inner<B>>,
@@ -265,9 +265,9 @@ impl<B: Backing> Mapping<B> {
         }
     }
 
-    /// Drops all pages from index `from` on, dirty ones too, and waits for those that are latched or
-    /// written. Who has a pin of one keeps its bytes, but nobody finds them any more. A thread that
-    /// has a page of them latched would wait for ever.
+    /// Drops all pages from index `from` on, dirty ones too, and waits for those that are latched
+    /// or written. Who has a pin of one keeps its bytes, but nobody finds them any more. A thread
+    /// that has a page of them latched would wait for ever.
     ///
     /// Returns how many were dropped.
     ///

@@ -22,8 +22,8 @@ const DIRTIED_BETWEEN_LOOKS: u32 = 32;
 /// Dirty pages that a request for memory writes which has found none, and how often it does.
 const WRITTEN_FOR_ROOM: usize = 64;
 const MOST_ROUNDS: u32 = 16;
-/// Direct reclaims of such a request, 200 us each at most: pages that were used once more than their
-/// fill take part in the second look only.
+/// Direct reclaims of such a request, 200 us each at most: pages that were used once more than
+/// their fill take part in the second look only.
 const MOST_LOOKS: u32 = 8;
 /// Nanoseconds for which the background leaves a mapping alone whose backing has refused: 5 s
 /// (`dirty_writeback_interval`, `mm/page-writeback.c`, Linux 6.6).

@@ -59,8 +59,8 @@ impl PageCache {
         PageCacheStats { events: cache.map(|cache| cache.events()) }
     }
 
-    /// Sets the shares of memory, in per cent, that may be dirty: above the first one the background
-    /// thread writes (10), above the second one those who change pages do (20).
+    /// Sets the shares of memory, in per cent, that may be dirty: above the first one the
+    /// background thread writes (10), above the second one those who change pages do (20).
     pub fn set_dirty_ratios(background: u32, hard: u32) {
         writers::set_ratios(background, hard);
     }

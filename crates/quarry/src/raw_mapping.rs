@@ -51,8 +51,8 @@ impl RawMapping {
     /// Creates a mapping without pages.
     ///
     /// # Errors
-    /// [`PageError::NoSuchOrder`], [`PageError::Disabled`], or [`PageError::Full`] where there is no
-    /// memory for it.
+    /// [`PageError::NoSuchOrder`], [`PageError::Disabled`], or [`PageError::Full`] where there is
+    /// no memory for it.
     pub fn create(options: &MappingOptions) -> Result<Self, PageError> {
         let order = options.order.get();
         if order > 4 {
@@ -72,8 +72,8 @@ impl RawMapping {
         }
     }
 
-    /// Drops all pages, as [`truncate`](Self::truncate) does, and the mapping. Pages that are pinned
-    /// are freed when their last pin goes. Returns false where there is no such mapping.
+    /// Drops all pages, as [`truncate`](Self::truncate) does, and the mapping. Pages that are
+    /// pinned are freed when their last pin goes. Returns false where there is no such mapping.
     pub fn destroy(self) -> bool {
         process::giving_back(|| cache().destroy_mapping(self.id))
     }
@@ -141,8 +141,8 @@ impl RawMapping {
         }
     }
 
-    /// [`hold`](Self::hold) of a page that is there: takes no lock, and may miss one that is. O(depth
-    /// of the index).
+    /// [`hold`](Self::hold) of a page that is there: takes no lock, and may miss one that is.
+    /// O(depth of the index).
     #[inline]
     #[must_use]
     pub fn hold_present(self, index: u64) -> Option<RawPage> {

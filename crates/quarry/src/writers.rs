@@ -173,8 +173,8 @@ fn next_used(used: Option<NonNull<Writer>>) -> Option<NonNull<Writer>> {
     }
 }
 
-/// Writes dirty pages of all mappings by turns, up to `most` of each, until `is_enough`; returns how
-/// many. Calls backings: the caller holds no lock, and is outside of the gate.
+/// Writes dirty pages of all mappings by turns, up to `most` of each, until `is_enough`; returns
+/// how many. Calls backings: the caller holds no lock, and is outside of the gate.
 pub(crate) fn write_some(most: usize, is_enough: impl Fn(usize) -> bool) -> usize {
     let (mut written, mut used) = (0, None);
     loop {

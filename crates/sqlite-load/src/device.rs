@@ -57,8 +57,9 @@ pub(crate) fn set_latency(latency: Duration) {
 
 /// Puts the device between SQLite and its default file system, before any database is open.
 pub(crate) fn install(api: &'static Api) {
-    // SAFETY: SQLite's default file system exists as long as the process; a copy of its record works
-    // as it does, because its methods use only their argument's `pAppData`. The copy is never freed.
+    // SAFETY: SQLite's default file system exists as long as the process. A copy of its record
+    // works as it does, because its methods use only their argument's `pAppData`. The copy is never
+    // freed.
     unsafe {
         let below = (api.vfs_find)(std::ptr::null());
         assert!(!below.is_null(), "SQLite has a default file system");
@@ -82,8 +83,8 @@ unsafe extern "C" fn open_counted(
     out_flags: *mut c_int,
 ) -> c_int {
     let below = BELOW.get().expect("the device is installed");
-    // SAFETY: SQLite's arguments are passed on; where the file system sets methods, they are a table
-    // that lives as long as the process.
+    // SAFETY: SQLite's arguments are passed on; where the file system sets methods, they are a
+    // table that lives as long as the process.
     unsafe {
         let code = (below.open)(vfs, name, file, flags, out_flags);
         if code == ffi::SQLITE_OK && !(*file).pMethods.is_null() {

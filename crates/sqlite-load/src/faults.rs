@@ -5,13 +5,13 @@ use crate::api::Api;
 use crate::connection::{Connection, SqlError};
 use crate::script::answer;
 use crate::variant::{Variant, page_cache_methods};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::{Args, ValueEnum};
 use libsqlite3_sys as ffi;
 use serde::Serialize;
 use std::ffi::{c_int, c_uint, c_void};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -229,15 +229,17 @@ impl Faults {
         // SAFETY: no connection is open.
         unsafe { (api.shutdown)() };
         figures.bytes_left = resting();
-        figures.pages_left = quarry_sqlite::open_caches();
+        figures.pages_left = quarry_sqlite::cached_pages();
         ensure!(figures.pages_left == 0, "{} pages are left", figures.pages_left);
+        ensure!(quarry_sqlite::open_caches() == 0, "page caches are left");
+        quarry::process::validate().map_err(|broken| anyhow!("{broken}"))?;
         Ok(figures)
     }
 
     /// Puts a copy of a database into the place of another one.
-    fn fresh(&self, pristine: &PathBuf, database: &PathBuf) -> Result<()> {
+    fn fresh(&self, pristine: &Path, database: &Path) -> Result<()> {
         for suffix in ["-journal", "-wal", "-shm"] {
-            let mut name = database.clone().into_os_string();
+            let mut name = database.as_os_str().to_owned();
             name.push(suffix);
             let _ = fs::remove_file(name);
         }
@@ -245,14 +247,14 @@ impl Faults {
         Ok(())
     }
 
-    fn check(&self, api: &'static Api, database: &PathBuf, request: u64) -> Result<()> {
+    fn check(&self, api: &'static Api, database: &Path, request: u64) -> Result<()> {
         let connection = Connection::existing(api, database)?;
         connection.check().with_context(|| format!("after request {request} failed"))
     }
 }
 
 /// Runs statements until the first error.
-fn work_on(api: &'static Api, database: &PathBuf, work: &str) -> Result<(), SqlError> {
+fn work_on(api: &'static Api, database: &Path, work: &str) -> Result<(), SqlError> {
     let connection = Connection::existing(api, database)?;
     let mut rest = work;
     while !rest.trim().is_empty() {

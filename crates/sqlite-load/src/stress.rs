@@ -189,6 +189,6 @@ fn insert(connection: &Connection, thread: usize, round: i64) -> Result<(), SqlE
 /// Bytes that follow from their place; some have overflow pages.
 fn value(thread: usize, round: i64, row: u64) -> Vec<u8> {
     let seed = mixed((thread as u64) << 48 ^ (round as u64) << 16 ^ row);
-    let length = 16 + seed % 700 + if row % 13 == 0 { 9000 } else { 0 };
+    let length = 16 + seed % 700 + if row.is_multiple_of(13) { 9000 } else { 0 };
     (0..length).map(|place| (seed >> (place % 8 * 8)) as u8 ^ place as u8).collect()
 }

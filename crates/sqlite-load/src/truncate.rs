@@ -223,7 +223,7 @@ fn work(methods: Methods, watch: &Watch) -> Result<[Histogram; 3]> {
         let start = Instant::now();
         let key = 1 + number % OWN_PAGES;
         ensure!(cache.touch(key), "no memory for page {key}");
-        if number % 16 == 0 {
+        if number.is_multiple_of(16) {
             cache.discard(key);
         }
         times[part].add(start.elapsed().as_nanos() as u64);

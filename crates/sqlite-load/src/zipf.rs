@@ -20,7 +20,7 @@ impl Random {
 
     /// The next one below `bound`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(bound) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
     /// The next one in `0.0..1.0`.

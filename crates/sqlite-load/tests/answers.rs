@@ -40,13 +40,17 @@ const SETTINGS: [Setting; 10] = [
 
 /// SQL with changes of the schema, blobs, savepoints, rollbacks and VACUUM, which follow from a
 /// seed, and questions after each.
+///
+/// SQLite clears what it deletes, so that files can be compared: other bytes that nothing uses
+/// depend on whether their page was cached.
 fn script(setting: Setting, seed: u64, steps: u32) -> String {
     let Setting { page_size, journal, cache_size, spill, auto_vacuum } = setting;
     let mut random = Random(seed);
     let mut sql = format!(
         "PRAGMA page_size = {page_size};\nPRAGMA auto_vacuum = {auto_vacuum};\n\
          PRAGMA journal_mode = {journal};\nPRAGMA synchronous = OFF;\n\
-         PRAGMA secure_delete = ON;\nPRAGMA cache_size = {cache_size};\nPRAGMA cache_spill = {spill};\n\
+         PRAGMA secure_delete = ON;\n\
+         PRAGMA cache_size = {cache_size};\nPRAGMA cache_spill = {spill};\n\
          CREATE TABLE t (id INTEGER PRIMARY KEY, k INTEGER, name TEXT, value BLOB);\n\
          CREATE INDEX t_k ON t (k);\nCREATE TABLE log (what TEXT);\n\
          CREATE TRIGGER gone AFTER DELETE ON t BEGIN\n\

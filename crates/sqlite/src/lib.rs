@@ -33,4 +33,4 @@ mod records;
 pub use abi::{ConfigFn, MemMethods, PcacheMethods2};
 pub use install::{InstallError, install, install_heap, install_page_cache};
 pub use methods::{heap_methods, page_cache_methods};
-pub use page_cache::open_caches;
+pub use page_cache::{cached_pages, open_caches};

@@ -45,7 +45,7 @@ pub(crate) struct PageCache {
 /// Caches that are open.
 static OPEN: AtomicU64 = AtomicU64::new(0);
 
-/// Number of page caches of SQLite that are open.
+/// Number of page caches of SQLite that are open. O(1).
 #[must_use]
 pub fn open_caches() -> u64 {
     OPEN.load(Relaxed)
@@ -54,6 +54,12 @@ pub fn open_caches() -> u64 {
 /// Returns whether memory is below its low mark.
 fn is_short() -> bool {
     STACK.pages().zones().budget().is_below(Mark::Low)
+}
+
+/// Number of pages that the page cache of the process has, of whichever user. O(CPUs).
+#[must_use]
+pub fn cached_pages() -> u64 {
+    STACK.used_page_cache().map_or(0, |cache| cache.events().pages())
 }
 
 impl PageCache {
@@ -123,9 +129,9 @@ impl PageCache {
     fn fetch_missed(&mut self, key: u32, want: Want) -> Option<NonNull<Record>> {
         let slot = match want {
             Want::IfThere => self.mapping.hold(key.into(), None).ok()??,
-            // A clean page of another database goes first. But where this one holds more than it was
-            // meant to, it writes its own, and before the last memory is gone: SQLite needs some for
-            // the writing.
+            // A clean page of another database goes first. But where this one holds more than it
+            // was meant to, it writes its own, and before the last memory is gone: SQLite needs
+            // some for the writing.
             Want::IfEasy => {
                 let is_refused = self.holds_too_much() && is_short();
                 let slot = if is_refused { None } else { self.hold(key, Effort::Every) };
@@ -179,8 +185,8 @@ impl PageCache {
         }
         // A page that SQLite has written because it was refused one makes the room itself.
         let makes_room = std::mem::take(&mut self.wants_room);
-        // SAFETY: SQLite has held the page, and uses it no more. A displaced page is in the place of
-        // another key, so it goes.
+        // SAFETY: SQLite has held the page, and uses it no more. A displaced page is in the place
+        // of another key, so it goes.
         unsafe { page.unhold(discard || makes_room || is_displaced) };
     }
 

@@ -72,8 +72,8 @@ impl Records {
     pub(crate) fn make(self, page: RawPage, key: u32) -> Option<NonNull<Record>> {
         let memory = insist(|| self.cache.alloc())?;
         let record = memory.cast::<Record>();
-        // SAFETY: the object has room for a record and the extra bytes behind it, lies at a multiple
-        // of 16, and is only ours.
+        // SAFETY: the object has room for a record and the extra bytes behind it, lies at a
+        // multiple of 16, and is only ours.
         unsafe {
             let extra = memory.add(HEAD);
             // SQLite knows a new page by the first eight bytes being zero. Its own cache clears all

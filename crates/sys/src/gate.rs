@@ -215,7 +215,10 @@ impl Gate {
             || self.places.iter().enumerate().filter(|(number, _)| mine >> number & 1 == 1);
         of_mine().for_each(|(_, Place(place))| place.store(0, Ordering::Release));
         let result = sleep();
-        while mine != 0 {
+        if mine == 0 {
+            return result;
+        }
+        loop {
             // In order, so that no two threads have what the other one lacks.
             for (_, Place(place)) in of_mine() {
                 let mut round = 0;
@@ -225,12 +228,11 @@ impl Gate {
             }
             let closer = self.closer.load(Ordering::SeqCst);
             if closer == 0 || is_of(closer, me) {
-                break;
+                return result;
             }
             of_mine().for_each(|(_, Place(place))| place.store(0, Ordering::Release));
             self.sleep_until_open();
         }
-        result
     }
 
     /// Opens the gate on the parent's side, where this thread has closed it. A thread that has

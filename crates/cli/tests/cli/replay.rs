@@ -34,6 +34,10 @@ const EXPERIMENTS: [&str; 12] = [
     "list-free",
 ];
 
+/// Those whose rows are loads of file systems.
+const OF_FILES: [&str; 6] =
+    ["sparsetruncate-tiny", "sparsetruncate-large", "bonnie", "reaim", "dbench4", "varmail"];
+
 /// Checks that every sample was taken, and that all messages arrived.
 fn check(samples: &[Value]) {
     assert!(!samples.is_empty());
@@ -48,14 +52,14 @@ fn check(samples: &[Value]) {
 
 #[test]
 fn every_replay_runs_and_loses_no_message() {
-    for experiment in EXPERIMENTS {
+    for experiment in EXPERIMENTS.into_iter().chain(OF_FILES) {
         let (_folder, place) = results();
         quarry()
             .args(["lab", "run", experiment, "--quick", "--millis=5", "--seed=1", "--out"])
             .arg(&place)
             .assert()
             .success()
-            .stdout(contains("| zone locks |"))
+            .stdout(contains("| zone locks"))
             .stdout(contains(" document 00"));
         let samples = samples(&place);
         check(&samples);
@@ -65,7 +69,11 @@ fn every_replay_runs_and_loses_no_message() {
 
 #[test]
 fn help_says_what_is_modelled_and_what_is_not() {
-    for experiment in EXPERIMENTS {
+    for experiment in EXPERIMENTS.into_iter().chain(OF_FILES) {
+        let limits = match OF_FILES.contains(&experiment) {
+            false => "only the CPUs of this machine run",
+            true => "no journal and no path lookup",
+        };
         quarry()
             .args(["lab", "run", experiment, "--help"])
             .assert()
@@ -73,7 +81,7 @@ fn help_says_what_is_modelled_and_what_is_not() {
             .stdout(contains("Models "))
             .stdout(contains("A task is a "))
             .stdout(contains("interrupts off"))
-            .stdout(contains("only the CPUs of this machine run"));
+            .stdout(contains(limits));
     }
 }
 
@@ -180,6 +188,95 @@ fn a_file_for_programs_has_the_columns_of_the_table() {
         .stderr(contains("--json /no/such/folder/x: No such file"));
 }
 
+/// Document 001: what each rung spares, in critical sections per freed page. A file has 1,024
+/// pages, which are 74 batches of 14.
+#[test]
+fn each_rung_of_document_001_spares_what_it_should() {
+    let options = ["--samples=1", "--amount=8"];
+    let (samples, text) = run("sparsetruncate-tiny", &options);
+    let per_file = |variant: &str, counter: &str| per_operation(&samples, variant, counter);
+    for variant in ["vanilla", "jan", "oneirq", "mel"] {
+        assert_eq!(per_file(variant, "pages_truncated"), 1024.0, "{variant}");
+    }
+    assert!(per_file("vanilla", "index_lock") >= 1024.0, "a hold of the index for each page");
+    assert!(per_file("vanilla", "page_sections") >= 1024.0, "a section for each page");
+    for (variant, counter, before) in [
+        ("jan", "index_lock", "vanilla"),
+        ("oneirq", "page_sections", "jan"),
+        ("mel", "drains", "oneirq"),
+    ] {
+        let (spared, from) = (per_file(variant, counter), per_file(before, counter));
+        assert!(10.0 * spared < from, "{variant}: {spared} {counter}, {before} has {from}");
+    }
+    assert!(text.contains("index locks, per freed page"), "{text}");
+}
+
+/// The statistics are those of single files, in the layout of document 001, with its own table
+/// below.
+#[test]
+fn a_run_of_sparsetruncate_prints_the_table_of_document_001() {
+    let (_folder, place) = results();
+    let options = ["--quick", "--samples=2", "--amount=4", "--variants=jan,oneirq", "--seed=1"];
+    let mut command = quarry();
+    command.args(["lab", "run", "sparsetruncate-tiny"]).args(options).arg("--out").arg(&place);
+    command.assert().success();
+    for sample in samples(&place) {
+        let each = sample["measurement"]["series"]["each_us"].as_array().unwrap();
+        assert_eq!(each.len(), 4, "a value for each file");
+        assert!(each.iter().all(Value::is_u64), "in whole microseconds");
+    }
+    let answer = quarry().args(["lab", "compare", "--style", "mmtests"]).arg(&place).output();
+    let text = String::from_utf8(answer.unwrap().stdout).unwrap();
+    let (ours, documents) = text.split_once("As document 001 has it").expect(&text);
+    let names = |table: &str| -> Vec<String> {
+        let lines = table.lines().filter(|line| line.contains(" Time "));
+        lines.map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
+    };
+    assert_eq!((names(ours), names(ours).len()), (names(documents), 17), "{text}");
+    assert!(documents.contains("      149.00 (   0.00%)      141.00 (   5.37%)"), "{text}");
+}
+
+/// Files of twice the memory: reclaim evicts pages, and what was dropped was clean or written.
+#[test]
+fn files_of_twice_the_memory_are_evicted_and_found_again() {
+    for experiment in ["sparsetruncate-large", "bonnie"] {
+        let (samples, _) = run(experiment, &["--quick", "--variants=jan,mel"]);
+        let dropped =
+            |sample: &Value| sample["measurement"]["counters"]["pages_truncated"].as_u64().unwrap();
+        let deletes = |sample: &&Value| {
+            let row = sample["workload"].as_str().unwrap();
+            row == "Time" || row.ends_with(" del")
+        };
+        for sample in samples.iter().filter(deletes) {
+            let pages = if experiment == "bonnie" { 64 } else { 1024 };
+            let files = sample["measurement"]["operations"].as_u64().unwrap();
+            assert!(dropped(sample) < files * pages * 3 / 4, "the rest was evicted: {sample}");
+        }
+    }
+}
+
+/// Document 004: ten times the batch, a tenth of the zone's locks; sentinels are met only where
+/// there are any; locks that do not count say nothing.
+#[test]
+fn the_kernels_of_document_004_differ_in_their_locks() {
+    let variants = "--variants=slub+order0+single,slub+order0-310+batched,\
+                    slub+order0-310+splice+add56,slub+order0-310+splice+uncounted";
+    let options = ["--samples=1", "--millis=10", "--tasks=1", "--amount=4096", variants];
+    let (samples, text) = run("page-fault1", &options);
+    let (single, batched) = ("slub+order0+single", "slub+order0-310+batched");
+    let of = |variant: &str, counter: &str| per_operation(&samples, variant, counter);
+    assert!(8.0 * of(batched, "zone_lock") < of(single, "zone_lock"), "{text}");
+    assert_eq!(of(single, "sentinels"), 0.0);
+    let met = of(batched, "sentinels") / of(batched, "lru_removed");
+    assert!((0.1..0.3).contains(&met), "2 of 14 pages are sentinels: {met}");
+    assert_eq!(of("slub+order0-310+splice+uncounted", "lru_lock"), 0.0);
+    assert!(of("slub+order0-310+splice+add56", "lru_lock") > 0.0);
+    for variant in [single, batched] {
+        assert!((0.999..1.001).contains(&of(variant, "lru_removed")), "every page was on a list");
+    }
+    assert!(text.contains("nodes 2"), "{text}");
+}
+
 /// A packet of 1 KiB is served from caches by every policy.
 #[test]
 fn small_packets_are_not_passed_through() {
@@ -272,7 +369,12 @@ fn wrong_rows_and_amounts_are_named() {
         .args(["lab", "run", "list-free", "--variants=slub+order0+twice"])
         .assert()
         .code(2)
-        .stderr(contains("no page policy twice; accepted: per_page or one_section"));
+        .stderr(contains("no part twice; accepted: per_page, one_section, single, "));
+    quarry()
+        .args(["lab", "run", "bonnie", "--calibrate"])
+        .assert()
+        .code(2)
+        .stderr(contains("--calibrate: bonnie has no stand-in for work"));
 }
 
 #[test]

@@ -88,6 +88,14 @@ impl<T, const DIRECTION: bool> GrowingArray<T, DIRECTION> {
         unsafe { self.place(index).as_ref() }
     }
 
+    /// Entry `index`, if the array has grown so far.
+    #[inline(always)]
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<&T> {
+        // SAFETY: as for `at`.
+        (index < self.len()).then(|| unsafe { self.place(index).as_ref() })
+    }
+
     /// The place of an entry, mapped or not.
     ///
     /// # Safety

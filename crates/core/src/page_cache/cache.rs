@@ -1,12 +1,12 @@
 //! The page cache of a stack, and the handle that its users have.
 
+use super::aside::Aside;
 use super::counters::{Counters, EventCounts};
 use super::descriptors::FreePages;
 use super::host::Host;
-use super::index::{GRACE_BATCH, IndexNodes};
+use super::index::{GRACE_BATCH, IndexCounts, IndexNodes};
 use super::mapping::{MappingId, MappingOptions, Mappings};
 use super::options::PageCacheOptions;
-use super::slack::Aside;
 use super::waits::Waits;
 use super::workingset::{Buckets, Clock};
 use crate::frame::{Kind, NodeId, OsArray};
@@ -303,6 +303,16 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// What the lists have done so far.
     pub fn lru_counters(self) -> LruCounters {
         self.tables.lru.counters()
+    }
+
+    /// What the indexes of all mappings hold, and how many places were looked at in them so far,
+    /// those of mappings that are gone included. O(mappings).
+    pub fn index_counts(self) -> IndexCounts {
+        let mut all = IndexCounts::default();
+        for (_, mapping) in self.tables.mappings.all() {
+            all += mapping.index.lock(&self.tables.nodes).counts();
+        }
+        all
     }
 
     /// The nodes of indexes that all mappings share.

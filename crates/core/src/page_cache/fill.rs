@@ -14,9 +14,9 @@ use crate::zone::GroupId;
 use core::ptr::NonNull;
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Descriptors from which on fresh pageblocks of cached pages become huge pages: 4 MiB of pages. One
-/// half-filled pageblock then adds little to what is resident.
-const HUGE_FROM_PAGES: usize = 1024;
+/// Descriptors from which on fresh pageblocks of cached pages become huge pages: 2 MiB of pages. So
+/// what is not filled yet is never more than what is.
+const HUGE_FROM_PAGES: usize = 512;
 
 /// What a look at an index came to.
 enum Inserted {

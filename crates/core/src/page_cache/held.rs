@@ -32,8 +32,8 @@ impl<H: Host> PageCacheRef<'_, H> {
         }
     }
 
-    /// [`hold`](Self::hold) of a page that is there: takes no lock, and may miss one that is. O(depth
-    /// of the index).
+    /// [`hold`](Self::hold) of a page that is there: takes no lock, and may miss one that is.
+    /// O(depth of the index).
     #[inline]
     pub fn hold_present(self, mapping: MappingId, index: u64) -> Option<PageNo> {
         let found = self.tables.mappings.numbered(mapping.number)?;

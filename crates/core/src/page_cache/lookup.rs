@@ -76,8 +76,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         locked.tree.get(index).page().is_some()
     }
 
-    /// Marks a page that the caller fills as read ahead: nobody has asked for it yet. Where it is the
-    /// marker of its window, its first use starts the next read-ahead.
+    /// Marks a page that the caller fills as read ahead: nobody has asked for it yet. Where it is
+    /// the marker of its window, its first use starts the next read-ahead.
     pub fn mark_read_ahead(self, page: PageNo, is_marker: bool) {
         let marker = if is_marker { State::READAHEAD } else { 0 };
         self.tables.pages.at(page).state.set(State::FRESH | marker);

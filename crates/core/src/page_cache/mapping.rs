@@ -192,8 +192,7 @@ impl Mappings {
     /// The mapping with a number, live or not; `None` where there never was one.
     #[inline(always)]
     pub(super) fn numbered(&self, number: u32) -> Option<&Mapping> {
-        let number = number as usize;
-        (number < self.array.len()).then(|| self.array.at(number))
+        self.array.get(number as usize)
     }
 
     /// The mapping that `id` names, if that has not been given up.

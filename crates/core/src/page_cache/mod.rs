@@ -1,5 +1,21 @@
 //! The page cache: pages of files and databases, by mapping and index.
+//!
+//! Who keeps a page: its index (`LIVE`), and pins. Truncation and eviction take it out of the index;
+//! whoever then gives up the last pin releases it. Every change of an index, and of `LIVE`, `DIRTY`
+//! and the key of its pages, happens under the lock of its mapping. A hit takes no lock.
+//!
+//! Locks downwards: a mapping (one at a time), the lists of the LRU or of shadow nodes, slabs, page
+//! lists, zones. Reclaim takes mappings the other way round, and so by trying.
+//!
+//! Files use only those to their left:
+//!
+//! ```text
+//! options, outcome, host, counters, waits, descriptors, index -> workingset, mapping -> cache
+//!     -> release -> lookup -> latch -> dirty -> leave -> fill -> held, truncate, invalidate,
+//!        scan, group_scan, print, validate
+//! ```
 
+mod aside;
 mod cache;
 mod counters;
 mod descriptors;

@@ -83,8 +83,8 @@ impl ReadAhead {
         Self { start: 0, size: 0, ahead: 0, next: 0 }
     }
 
-    /// The window for a request; `is_cached` says what is there already. After a miss the window may
-    /// begin behind the missed page: where that was the marked one, and was evicted before its
+    /// The window for a request; `is_cached` says what is there already. After a miss the window
+    /// may begin behind the missed page: where that was the marked one, and was evicted before its
     /// use, its own reader reads it. O(most) looks.
     pub fn window(&mut self, need: Need, is_cached: impl FnMut(u64) -> bool) -> Window {
         debug_assert!(need.pages > 0 && need.most > 0, "a request is for a page at least");

@@ -8,7 +8,7 @@ use super::cache::PageCacheRef;
 use super::counters::Event;
 use super::host::Host;
 use super::options::TruncationPolicy;
-use crate::frame::{Kind, Order, Pfn};
+use crate::frame::{End, Kind, Order, Pfn};
 use crate::lru::PageNo;
 use crate::slab::CacheId;
 use crate::zone::GroupId;
@@ -82,25 +82,20 @@ impl<H: Host> PageCacheRef<'_, H> {
 
     /// Gives memory back by the rule of the truncation policy; returns how many lists it was.
     fn free_blocks(self, blocks: &[(Pfn, Order)]) -> u64 {
-        let (pages, slot) = (self.host.pages(), self.host.slot());
-        let is_cold = self.tables.options.cold_hint;
+        let free = |blocks: &[(Pfn, Order)]| {
+            let end = if self.tables.options.cold_hint { End::Tail } else { End::Head };
+            self.host.pages().free_list_at(self.host.slot(), blocks, end);
+        };
         match self.tables.options.truncation {
             TruncationPolicy::Vanilla | TruncationPolicy::Jan => {
-                for block in blocks {
-                    self.free_list(is_cold, core::slice::from_ref(block));
-                }
+                blocks.iter().for_each(|block| free(core::slice::from_ref(block)));
                 blocks.len() as u64
             }
             TruncationPolicy::OneIrq | TruncationPolicy::Mel => {
-                let _ = (pages, slot);
-                self.free_list(is_cold, blocks);
+                free(blocks);
                 1
             }
         }
-    }
-
-    fn free_list(self, _is_cold: bool, blocks: &[(Pfn, Order)]) {
-        self.host.pages().free_list(self.host.slot(), blocks);
     }
 
     /// Frees the objects that went with pages.

@@ -4,7 +4,7 @@
 //! | found at the tail of the inactive list | what becomes of it |
 //! |---|---|
 //! | used since the last scan | the active list: this is its second use, the first one filled it |
-//! | the same, and read ahead before anybody asked for it | back to the front: this is its first use |
+//! | the same, of a page that was read ahead | back to the front: this is its first use |
 //! | dirty, or being written | the active list, and counted: writeback is to be woken |
 //! | pinned, latched, or its mapping is locked | back to the front |
 //! | clean and idle | evicted: a shadow entry takes its place |
@@ -105,6 +105,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
                 until_ns,
             };
             freed += self.reclaim(node, &request).freed;
+            self.take_shadow_nodes(node, CLUSTER);
             if freed as usize >= ScanRequest::DIRECT_MOST || monotonic_ns() >= until_ns {
                 break;
             }
@@ -261,13 +262,18 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     /// Frees the oldest nodes that hold shadow entries only, as far as there are more than the
     /// cached pages of a node of memory justify. Returns how many.
     pub fn shrink_shadows(self, node: NodeId, most: usize) -> usize {
+        let freed = self.take_shadow_nodes(node, most);
+        self.tables.nodes.grace.release(self.host, super::index::GRACE_BATCH);
+        freed
+    }
+
+    /// Takes such nodes out of their indexes. New nodes are taken from them before any others.
+    fn take_shadow_nodes(self, node: NodeId, most: usize) -> usize {
         let tables = self.tables;
         let Sizes { active, inactive } = tables.lru.sizes(node);
-        let excess = tables.nodes.count_shadow_nodes(node, active + inactive);
+        let excess = tables.nodes.count_shadow_nodes(node, (active + inactive) as u64);
         let most = most.min(excess as usize);
         let find = |number: u32| tables.mappings.numbered(number).map(|mapping| &mapping.index);
-        let freed = tables.nodes.scan_shadow_nodes(node, most, &find).freed;
-        tables.nodes.grace.release(self.host, super::index::GRACE_BATCH);
-        freed
+        tables.nodes.scan_shadow_nodes(node, most, &find).freed
     }
 }

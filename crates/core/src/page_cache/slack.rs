@@ -4,36 +4,16 @@
 //! So a page with slack is never the last block of its pageblock. Such a block comes again as soon
 //! as it is freed, because lists give the latest first; so it is set aside instead, until memory
 //! goes back.
-//!
-//! Equation: blocks set aside are of the kind `NONE`, charged, and each on the list of its order.
 
+use super::aside::ORDERS;
 use super::cache::PageCacheRef;
 use super::host::Host;
 use crate::frame::{Order, PAGEBLOCK_FRAMES, Pfn};
 use crate::pcp::{Page, PageRequest};
-use quarry_sys::lock::CountedLock;
-use quarry_sys::locks::Visit;
 use quarry_sys::percpu::SlotIndex;
 
-/// Orders that pages of the cache have: 4 to 64 KiB.
-const ORDERS: usize = 5;
 /// Blocks that go back together.
 const TOGETHER: usize = 32;
-
-/// Blocks that end their pageblocks, by order: chained by their frames' link words.
-pub(super) struct Aside {
-    first: CountedLock<[Pfn; ORDERS]>,
-}
-
-impl Aside {
-    pub(super) const fn new() -> Self {
-        Self { first: CountedLock::new([Pfn::NONE; ORDERS]) }
-    }
-
-    pub(super) fn visit_locks(&self, visit: &mut Visit<'_>) {
-        visit("page_cache->aside", &self.first);
-    }
-}
 
 /// Returns whether no frame of the same pageblock lies behind a block.
 fn ends_pageblock(pfn: Pfn, order: Order) -> bool {

@@ -7,7 +7,7 @@ use super::registry::PcpPolicy;
 use super::request::Page;
 use super::ring::SlotRings;
 use super::store::ListStore;
-use crate::frame::{FrameState, FrameTable, NodeId, Order};
+use crate::frame::{End, FrameState, FrameTable, NodeId, Order};
 use crate::zone::{AllocFlags, Ask, Block, Destination, Mark, Zone, Zones};
 use quarry_sys::lock::Guard;
 
@@ -117,15 +117,25 @@ impl<'a> LockedLists<'a> {
         self.pop(list, ask.order)
     }
 
-    /// Puts a block at the head of a list; returns the pages that the policy wants drained.
+    /// Puts a block at one end of a list; returns the pages that the policy wants drained.
     #[inline(always)]
-    pub(super) fn push<P: Policy>(&mut self, policy: &P, list: usize, block: Block) -> u32 {
+    pub(super) fn push<P: Policy>(
+        &mut self,
+        policy: &P,
+        list: usize,
+        block: Block,
+        end: End,
+    ) -> u32 {
         if self.at.rings().is_full(list, self.lists.rings[list]) {
             self.spill(list, block.order);
         }
         self.at.frames().set_state(block.pfn, FrameState::in_pcp(block.order, block.zeroed));
         let lists = &mut *self.lists;
-        self.at.rings().push_head(list, &mut lists.rings[list], block.pfn);
+        let (rings, ring) = (self.at.rings(), &mut lists.rings[list]);
+        match end {
+            End::Head => rings.push_head(list, ring, block.pfn),
+            End::Tail => rings.push_tail(list, ring, block.pfn),
+        }
         lists.tuning.count += block.order.frames();
         lists.counters.frees += 1;
         policy.after_free(&mut lists.tuning, self.at.context(), block.order)

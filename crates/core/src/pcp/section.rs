@@ -5,7 +5,7 @@ use super::allocator::PageAllocator;
 use super::config::FreeListPolicy;
 use super::policy::COSTLY_ORDER;
 use super::request::{Page, PageRequest};
-use crate::frame::{FrameState, MAX_ORDER, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn};
+use crate::frame::{End, FrameState, MAX_ORDER, MigrateType, NodeId, Order, PAGEBLOCK_FRAMES, Pfn};
 use crate::zone::{AllocFlags, Ask, Block, EXTENT_FRAMES, Extent, Urgency, largest_blocks};
 use quarry_sys::percpu::SlotIndex;
 
@@ -16,21 +16,29 @@ impl PageAllocator {
     ///
     /// Aborts the process where a block is free already, also by an earlier entry of the list.
     pub fn free_list(&self, slot: SlotIndex, pages: &[(Pfn, Order)]) {
-        match self.free_list {
-            FreeListPolicy::PerPage => {
+        self.free_list_at(slot, pages, End::Head);
+    }
+
+    /// [`free_list`](Self::free_list) at one end of the slot's lists: the tail is for pages whose
+    /// contents are in no cache of the CPU (the cold hint of Linux up to 4.14).
+    pub fn free_list_at(&self, slot: SlotIndex, pages: &[(Pfn, Order)], end: End) {
+        let block = |(pfn, order)| Block { pfn, order, zeroed: false };
+        match (self.free_list, end) {
+            (FreeListPolicy::PerPage, End::Head) => {
                 pages.iter().for_each(|(pfn, order)| self.free(slot, *pfn, *order));
             }
-            FreeListPolicy::OneSection => {
+            (FreeListPolicy::PerPage, End::Tail) => {
+                for page in pages {
+                    let node = self.prepare_free(page.0, page.1);
+                    self.free_prepared(slot, 1 << node.0, core::iter::once(block(*page)), end);
+                }
+            }
+            (FreeListPolicy::OneSection, _) => {
                 let mut nodes = 0u32;
                 for (pfn, order) in pages {
                     nodes |= 1 << self.prepare_free(*pfn, *order).0;
                 }
-                let blocks = pages.iter().map(|(pfn, order)| Block {
-                    pfn: *pfn,
-                    order: *order,
-                    zeroed: false,
-                });
-                self.free_prepared(slot, nodes, blocks);
+                self.free_prepared(slot, nodes, pages.iter().copied().map(block), end);
             }
         }
     }
@@ -199,7 +207,7 @@ impl PageAllocator {
         if order.get() > COSTLY_ORDER {
             self.pcps.free_at_zone(&self.zones, slot, node, &mut pieces);
         } else {
-            self.pcps.free_section(&self.zones, slot, node, pieces);
+            self.pcps.free_section(&self.zones, slot, node, pieces, End::Head);
         }
     }
 
@@ -216,16 +224,17 @@ impl PageAllocator {
         slot: SlotIndex,
         nodes: u32,
         blocks: impl Iterator<Item = Block> + Clone,
+        end: End,
     ) {
         if nodes.is_power_of_two() {
             let node = NodeId(nodes.trailing_zeros() as u8);
-            return self.pcps.free_section(&self.zones, slot, node, blocks);
+            return self.pcps.free_section(&self.zones, slot, node, blocks, end);
         }
         let pageblocks = self.zones.memory().pageblocks();
         for node in (0..u32::BITS as u8).filter(|node| nodes >> node & 1 == 1).map(NodeId) {
             let local =
                 blocks.clone().filter(|block| pageblocks.of(block.pfn).tag().node() == Some(node));
-            self.pcps.free_section(&self.zones, slot, node, local);
+            self.pcps.free_section(&self.zones, slot, node, local, end);
         }
     }
 }

@@ -8,7 +8,7 @@ use super::request::Page;
 use super::ring::RingSizes;
 use super::store::ListStore;
 use super::v6_18::V6_18;
-use crate::frame::{MigrateType, NodeId, Order, PCP_TYPES, Pfn};
+use crate::frame::{End, MigrateType, NodeId, Order, PCP_TYPES, Pfn};
 use crate::zone::{Ask, Block, Destination, Mark, Zones};
 use quarry_sys::broken::{Broken, Check};
 use quarry_sys::locks::Visit;
@@ -216,7 +216,7 @@ impl PcpSet {
             && let Some(mut locked) = self.at(zones, slot, node).try_lock()
         {
             locked.lists.counters.critical_sections += 1;
-            let drain = locked.push(policy, list, block);
+            let drain = locked.push(policy, list, block, End::Head);
             if drain > 0 {
                 locked.drain(&self.policy, drain, list);
             }
@@ -248,10 +248,11 @@ impl PcpSet {
         slot: SlotIndex,
         node: NodeId,
         blocks: impl Iterator<Item = Block> + Clone,
+        end: End,
     ) {
         match self.is_short {
-            true => self.section_under(&V6_18, zones, (slot, node), blocks),
-            false => self.section_under(&self.policy, zones, (slot, node), blocks),
+            true => self.section_under(&V6_18, zones, (slot, node), blocks, end),
+            false => self.section_under(&self.policy, zones, (slot, node), blocks, end),
         }
     }
 
@@ -262,6 +263,7 @@ impl PcpSet {
         zones: &Zones,
         (slot, node): (SlotIndex, NodeId),
         mut blocks: impl Iterator<Item = Block> + Clone,
+        end: End,
     ) {
         let Some(mut locked) = self.at(zones, slot, node).try_lock() else {
             return self.free_at_zone(zones, slot, node, &mut blocks);
@@ -277,7 +279,7 @@ impl PcpSet {
                 unlisted = true;
                 continue;
             };
-            let drain = locked.push(policy, list, block);
+            let drain = locked.push(policy, list, block, end);
             if drain > 0 {
                 match locked.drain(&self.policy, drain, list) {
                     Some(again) => locked = again,

@@ -14,6 +14,7 @@ mod hands;
 mod hooks;
 mod index;
 mod numbers;
+mod page_cache;
 mod policies;
 
 use shuttle::Config;

@@ -524,6 +524,7 @@ fn a_page_cache_at_its_limit_loses_only_what_nobody_uses() {
 
 #[test]
 fn a_truncated_file_leaves_no_memory_behind() {
+    let mut looked_at = Vec::new();
     for (name, policy) in TruncationPolicy::ALL {
         let bed = CacheBed::new(Backing::Linux, 4096, 1, &cached(policy, u32::MAX));
         let cache = bed.stack.page_cache().unwrap();
@@ -535,11 +536,16 @@ fn a_truncated_file_leaves_no_memory_behind() {
         assert_eq!(cache.pages_of(id), 1024);
         let used = bed.stack.pages().zones().budget().used() as usize;
         assert!(used >= 1024 + 17 * 576 / FRAME_BYTES, "{used} frames");
+        let before = cache.index_counts();
+        assert_eq!((before.nodes, before.pages), (17, 1024));
         assert_eq!(cache.truncate(id, 24), 1000, "{name}");
+        looked_at.push(cache.index_counts().visits - before.visits);
         assert_eq!((cache.pages_of(id), cache.validate()), (24, Ok(())));
         assert!(cache.destroy_mapping(id));
         cache.trim();
         assert_eq!(cache.validate(), Ok(()));
         bed.assert_empty(&[]);
     }
+    let (vanilla, jan) = (looked_at[0], looked_at[1]);
+    assert!(jan * 4 < vanilla * 3, "a batch looks at fewer places: {jan}, one by one {vanilla}");
 }

@@ -239,8 +239,6 @@ pub(crate) struct Counters {
     pub(crate) page_list_frees: u64,
     /// Pages that truncation dropped.
     pub(crate) pages_truncated: u64,
-    /// Shadow entries that truncation cleared.
-    pub(crate) shadows_truncated: u64,
     /// Pages that reclaim looked at, and those that it evicted.
     pub(crate) scanned: u64,
     pub(crate) evicted: u64,
@@ -316,7 +314,6 @@ counters!(
     index_lock,
     page_list_frees,
     pages_truncated,
-    shadows_truncated,
     scanned,
     evicted,
     refaults

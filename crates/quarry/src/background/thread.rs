@@ -20,7 +20,8 @@ use quarry_sys::primitive::{AtomicUsize, Ordering};
 use quarry_sys::topology::run_anywhere;
 
 /// Bytes of stack for `ReclaimState` and a few batches, four times over, and 192 KiB for what the
-/// program has registered: its shrinkers, those that are told of pressure, backings of mappings.
+/// program has registered: its shrinkers, those that are told of pressure, and backings of
+/// mappings.
 const STACK_BYTES: usize = 256 << 10;
 /// Bytes added for the C library's use where it does not say how much it needs.
 const LIBRARY_BYTES: usize = 256 << 10;

@@ -61,23 +61,23 @@ fn in_the_middle() {
                 }
             });
         }
-        for _ in 0..40 {
+        for _ in 0..12 {
             in_child(|| {
                 assert_eq!(kept[..], page_of(7), "what is pinned stays");
                 assert_eq!(reading.read(PAGES - 1).map(drop).err(), child_error(&reading));
                 assert_eq!(writing.flush(..), Err(PageError::Forked));
                 assert_eq!(reading.truncate(0), Err(PageError::Forked));
                 // A cache of the child's own, over a disk that nobody else has.
-                let own = Disk::of_pages(300);
+                let own = Disk::of_pages(60);
                 let mapping = PageCache::open(writable(&own)).unwrap();
-                for index in 0..300 {
+                for index in 0..60 {
                     let mut page = mapping.read(index).unwrap().latch_exclusive();
                     assert_eq!(page[..], page_of(index));
                     page.copy_from_slice(&page_of(index + 1));
                 }
                 mapping.flush(..).unwrap();
                 drop(mapping);
-                assert!((0..300).all(|index| own.page(index) == page_of(index + 1)));
+                assert!((0..60).all(|index| own.page(index) == page_of(index + 1)));
             });
         }
         over.store(true, SeqCst);

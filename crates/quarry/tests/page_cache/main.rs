@@ -3,6 +3,7 @@
 
 mod alone;
 mod budget;
+mod example;
 mod files;
 mod forks;
 mod groups;

@@ -1,8 +1,8 @@
 //! Everything at the same time, with bytes that tell what they are.
 
 use crate::alone::alone;
-use crate::store::{Disk, page_of, writable};
-use quarry::{Invalidate, PageCache, PageError};
+use crate::store::{Disk, Store, page_of, writable};
+use quarry::{Invalidate, Mapping, PageCache, PageError, ReadWrite};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -72,23 +72,13 @@ fn at_once() {
                 thread::yield_now();
             }
         });
-        while Mutex::lock(&newest).is_ok() && versions.load(SeqCst) < (1 << 20) + STEPS * 3 / 4 {
+        while versions.load(SeqCst) < (1 << 20) + STEPS * 3 / 4 {
             thread::yield_now();
         }
         over.store(true, SeqCst);
         others.join().unwrap();
     });
-    mapping.flush(..).unwrap();
-    for index in 0..PAGES {
-        let on_disk = version_of(&disk.page(index));
-        if let Some(version) = newest.lock().unwrap().get(&index) {
-            assert_eq!(on_disk, *version, "the last change of page {index} is on the disk");
-        }
-        match mapping.read(index) {
-            Ok(page) => assert_eq!(version_of(&page.latch_shared()), on_disk),
-            Err(error) => panic!("page {index}: {error}"),
-        }
-    }
+    check_all(&disk, &mapping, &newest.into_inner().unwrap());
     let evicted: u64 = PageCache::stats()
         .events()
         .filter(|(name, _)| name.starts_with("pgsteal"))
@@ -97,4 +87,20 @@ fn at_once() {
     assert!(evicted > 1000, "{evicted} pages were evicted: reclaim was at work");
     drop(mapping);
     assert_eq!(PageCache::stats().pages(), 0, "no page is left");
+}
+
+/// Flushes, and demands that disk and cache agree, and have the last changes of what was never
+/// truncated.
+fn check_all(disk: &Disk, mapping: &Mapping<Store<ReadWrite>>, newest: &HashMap<u64, u64>) {
+    mapping.flush(..).unwrap();
+    for index in 0..PAGES {
+        let on_disk = version_of(&disk.page(index));
+        if let Some(version) = newest.get(&index) {
+            assert_eq!(on_disk, *version, "the last change of page {index} is on the disk");
+        }
+        match mapping.read(index) {
+            Ok(page) => assert_eq!(version_of(&page.latch_shared()), on_disk),
+            Err(error) => panic!("page {index}: {error}"),
+        }
+    }
 }

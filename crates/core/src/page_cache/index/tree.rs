@@ -56,6 +56,15 @@ pub struct IndexCounts {
     pub visits: u64,
 }
 
+impl core::ops::AddAssign for IndexCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.nodes += other.nodes;
+        self.pages += other.pages;
+        self.shadows += other.shadows;
+        self.visits += other.visits;
+    }
+}
+
 /// Why an entry could not be inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InsertError {

@@ -16,8 +16,9 @@ struct Replays {
     models: String,
     variants: String,
     files_models: String,
-    /// What explains figures, by a name.
+    /// What explains figures, by a name, and how that is to be read.
     explanations: BTreeMap<String, Vec<Metric>>,
+    legends: BTreeMap<String, String>,
     experiment: Vec<Spec>,
 }
 
@@ -121,6 +122,11 @@ impl Spec {
     /// Returns whether its rows are loads of file systems.
     pub(super) fn is_of_files(&self) -> bool {
         self.explained_by == "files"
+    }
+
+    /// How the columns that explain its figures are to be read.
+    pub(super) fn legend(&self) -> &'static str {
+        &REPLAYS.legends[&self.explained_by]
     }
 
     /// The figure in the original's unit first, then what explains it.

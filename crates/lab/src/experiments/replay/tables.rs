@@ -39,10 +39,9 @@ pub(super) fn print(run: &Run, spec: &'static Spec, out: &mut dyn Write) -> Resu
     writeln!(
         out,
         "\nMedians; / is the ratio to the baseline within rounds, with its 95 % interval from 6 \
-         samples on.\nOf the document: the ratio of its two kernels, and its figure. Locks, zone \
-         calls, critical sections\nof frees and slab locks are per operation, slabs made per \
-         1,000. \"Found held\": of 100 times.\nZone wait: time spent waiting for the lock; zone \
-         hold: time for which it is held at a time.\nDocument {}: {}",
+         samples on.\nOf the document: the ratio of the kernel to its baseline, and its figure. {}\n\
+         Document {}: {}",
+        line(spec.legend()),
         spec.document.number,
         line(&spec.document.finding),
     )?;

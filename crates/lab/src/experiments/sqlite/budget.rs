@@ -1,9 +1,9 @@
 //! `sqlite-budget`: many databases under one budget, of which some are hot for a while.
 
+use super::super::plan::{Lab, Plan, Staged};
+use super::super::tables;
 use super::load::{LoadProgram, QUARRY, cache_of, variants};
 use super::same_size::{UNBOUNDED, budgets};
-use crate::experiments::plan::{Lab, Plan, Staged};
-use crate::experiments::tables;
 use anyhow::Result;
 use clap::Args;
 use clap::builder::ArgPredicate;
@@ -37,7 +37,7 @@ const SINGLE: &str = "shared-single";
 /// `default`, which is SQLite as it comes. Counting of allocated memory is off everywhere but where
 /// the soft limit needs it.
 #[derive(Args)]
-pub(in crate::experiments) struct SqliteBudget {
+pub(crate) struct SqliteBudget {
     #[command(flatten)]
     common: Common<SqliteBudget>,
     /// Databases.

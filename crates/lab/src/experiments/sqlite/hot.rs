@@ -1,8 +1,8 @@
 //! `sqlite-hot`: one database that fits into the cache, read by one connection and by two.
 
+use super::super::plan::{Lab, Plan, Staged};
+use super::super::tables;
 use super::load::{LoadProgram, QUARRY, cache_of, variants};
-use crate::experiments::plan::{Lab, Plan, Staged};
-use crate::experiments::tables;
 use anyhow::Result;
 use clap::Args;
 use clap::builder::ArgPredicate;
@@ -25,7 +25,7 @@ const TIME: &str = "time";
 /// The bar is SQLite without SQLITE_ENABLE_MEMORY_MANAGEMENT, which takes no lock for a page;
 /// `managed` is SQLite with that flag, as rusqlite's `bundled` builds it: one mutex for all.
 #[derive(Args)]
-pub(in crate::experiments) struct SqliteHot {
+pub(crate) struct SqliteHot {
     #[command(flatten)]
     common: Common<SqliteHot>,
     /// Size of the database, in MiB.

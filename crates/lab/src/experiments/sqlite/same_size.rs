@@ -1,9 +1,9 @@
-//! Equal resident memory: what each page cache is told to hold, so that its process becomes as large
-//! as the one with Quarry's.
+//! Equal resident memory: what each page cache is told to hold, so that its process becomes as
+//! large as the one with Quarry's.
 //!
 //! A number of bytes means something else to each: SQLite counts pages and leaves out what it keeps
-//! beside them; Quarry counts every page that it takes from the system. So each is started once, and
-//! its bytes are changed by as much as its peak differs.
+//! beside them; Quarry counts every page that it takes from the system. So each is started once,
+//! and its bytes are changed by as much as its peak differs.
 
 use super::load::{LoadProgram, QUARRY};
 use anyhow::Result;

@@ -1,7 +1,7 @@
 //! `truncate-stall`: a million cached pages leave at once, while another thread works.
 
+use super::super::plan::{Lab, Plan, Staged};
 use super::load::{LoadProgram, QUARRY, cache_of, variants};
-use crate::experiments::plan::{Lab, Plan, Staged};
 use anyhow::Result;
 use clap::Args;
 use clap::builder::ArgPredicate;
@@ -24,7 +24,7 @@ const WAYS: [(&str, &str); 3] =
 /// own, hits mostly, and times each operation. Its longest one is the stall; beside it stands the
 /// longest one in as much time in which nothing leaves, which is what the machine does by itself.
 #[derive(Args)]
-pub(in crate::experiments) struct TruncateStall {
+pub(crate) struct TruncateStall {
     #[command(flatten)]
     common: Common<TruncateStall>,
     /// Pages of 4 KiB.
