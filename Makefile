@@ -81,15 +81,16 @@ slabs: ## names of the slab policies beside the default, each a libquarry-NAME.s
 # Compiles nothing, so that root need not, except where nothing has been built.
 .PHONY: install
 install: ## what make build made, into PREFIX (default /usr/local)
-	@for file in $(LIBRARY) $(OTHERS) $(QUARRY); do \
+	@for file in $(LIBRARY) $(OTHERS) $(QUARRY) $(SQLITE); do \
 		[ -e $$file ] || { $(MAKE) --no-print-directory build; break; }; \
 	done
-	@scripts/strip.sh $(LIBRARY) $(OTHERS) $(QUARRY)
+	@scripts/strip.sh $(LIBRARY) $(OTHERS) $(QUARRY) $(SQLITE)
 	@echo "==> installing into $(DESTDIR)$(PREFIX)"
 	install -Dm755 $(QUARRY) $(DESTDIR)$(PREFIX)/bin/quarry
 	install -Dm644 $(LIBRARY) $(DESTDIR)$(PREFIX)/lib/libquarry.so
-	install -m644 $(OTHERS) $(DESTDIR)$(PREFIX)/lib
+	install -m644 $(OTHERS) $(SQLITE) $(DESTDIR)$(PREFIX)/lib
 	install -Dm644 crates/preload/include/quarry.h $(DESTDIR)$(PREFIX)/include/quarry.h
+	install -m644 crates/sqlite-object/include/quarry_sqlite.h $(DESTDIR)$(PREFIX)/include
 
 .PHONY: docs
 docs: ## the documentation of the crates
