@@ -1,5 +1,5 @@
-//! `libquarry_sqlite.so` under the SQLite of the system: preloaded into its shell, and linked into a
-//! program in C.
+//! `libquarry_sqlite.so` under the SQLite of the system: preloaded into its shell, and linked into
+//! a program in C.
 
 use crate::support::text;
 use std::env;

@@ -48,7 +48,7 @@ impl Beside {
 
     /// The bytes of a page with its slack, and those beside it.
     fn parts(&self, known: usize) -> (&mut [u8], &mut [u8], &[u8]) {
-        // SAFETY: the page is pinned; the cache promises so many bytes, and 16 readable ones behind.
+        // SAFETY: the page is pinned; the cache promises so many bytes, and 16 to read behind.
         unsafe {
             let known = &*(known as *const quarry_sqlite::PcachePage);
             assert!((known.buffer.addr()).is_multiple_of(8) && known.extra.addr() % 8 == 0);
