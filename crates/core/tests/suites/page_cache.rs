@@ -583,6 +583,7 @@ fn pages_that_are_used_again_outlive_a_scan_of_others() {
     for index in 1000..1400 {
         read(index);
         if index % 20 == 0 {
+            (0..100).for_each(read);
             let request = ScanRequest {
                 who: ScanFor::Background,
                 most: 20,
