@@ -5,8 +5,8 @@
 //! the pages of the file mappings that belong to it. Group 0 is the root: everything that belongs
 //! to no other group. It has no limit but the budget's, and counts nothing.
 //!
-//! Invariants, for each group but the root: `used <= max` whenever a charge succeeds; a group that is
-//! gone has no members, and nothing charged.
+//! Invariants, for each group but the root: `used <= max` whenever a charge succeeds; a group that
+//! is gone has no members, and nothing charged.
 
 use quarry_sys::primitive::{
     AtomicBool, AtomicU32, AtomicU64,
