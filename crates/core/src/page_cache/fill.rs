@@ -305,13 +305,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         effort: Effort,
     ) -> Result<PageNo, Full> {
         let frames = order.frames();
-        if effort == Effort::Every
-            && self.host.pages().zones().budget().room() < frames
-            && !self.host.make_room(frames)
-        {
-            // An attempt would drain every list before it finds as much.
-            return Err(Full);
-        }
         match self.try_alloc_page(mapping, order) {
             None if effort == Effort::Every && self.host.make_room(frames) => {
                 self.try_alloc_page(mapping, order).ok_or(Full)
