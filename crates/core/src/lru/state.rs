@@ -279,8 +279,8 @@ impl StateWord {
         now
     }
 
-    /// Ends the holding of a page, and its pin; does nothing where it is not held. Returns the value
-    /// before.
+    /// Ends the holding of a page, and its pin; does nothing where it is not held. Returns the
+    /// value before.
     #[inline]
     pub fn unhold(&self) -> State {
         let mut now = self.load();

@@ -3,7 +3,7 @@
 
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
 use quarry_core::frame::{Metadata, NodeId, Order};
-use quarry_core::lru::{LruOptions, PageNo};
+use quarry_core::lru::{LruOptions, MOST_PINS, PageNo, State, StateWord};
 use quarry_core::page_cache::index::INDEX_LIMIT;
 use quarry_core::page_cache::{
     Effort, Host, MappingId, MappingOptions, NodeHost, PageCache, PageCacheOptions, PageCacheRef,
@@ -204,4 +204,15 @@ fn a_scan_finds_idle_pages_behind_truncated_ones() {
     assert!(cache.direct_reclaim(NodeId(0)) > 0, "there are 100 idle pages");
     pinned.into_iter().for_each(|page| cache.unpin(page));
     assert_eq!(cache.validate(), Ok(()));
+}
+
+/// Truncations and add batches pin what they find without asking.
+#[test]
+fn the_last_pins_are_for_those_who_do_not_ask() {
+    let word = StateWord::default();
+    word.begin(State(State::LIVE | (MOST_PINS - 2)));
+    while word.try_pin(State::LIVE).is_some() {}
+    word.pin_again();
+    word.take_out(0, State::PIN).expect("it is live");
+    assert_eq!((word.load().pins(), word.load().shared()), (MOST_PINS, 0));
 }
