@@ -216,7 +216,8 @@ impl<B: Backing> Mapping<B> {
     /// is about to.
     ///
     /// # Errors
-    /// [`PageError::Full`], the error of a fill that it has waited for, or [`PageError::Forked`].
+    /// [`PageError::Full`], the error of a fill that it has waited for, [`PageError::OutOfRange`]
+    /// where the page would end behind 2^63 bytes, or [`PageError::Forked`].
     pub fn get_or_alloc(&self, index: u64) -> Result<PageSlot<'_, B::Access>, PageError> {
         self.slot(index, Effort::Every)
     }
@@ -229,9 +230,18 @@ impl<B: Backing> Mapping<B> {
         self.slot(index, Effort::Easy)
     }
 
+    /// Refuses what lies where no file has bytes.
+    fn check_index(&self, index: u64) -> Result<(), PageError> {
+        if index < self.core().most_pages() {
+            return Ok(());
+        }
+        Err(PageError::OutOfRange { index, size: self.backing().size() })
+    }
+
     fn slot(&self, index: u64, effort: Effort) -> Result<PageSlot<'_, B::Access>, PageError> {
         let core = self.core();
         core.check_process()?;
+        self.check_index(index)?;
         core.balance();
         let slot = core.get_or_alloc(index, effort)?;
         Ok(match slot.is_new {
@@ -295,11 +305,13 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
     /// Gives a cached page another index, and drops the page that was there. It is dirty then.
     ///
     /// # Errors
-    /// [`PageError::OutOfRange`] where no page is cached at `old`; [`PageError::Busy`] where
+    /// [`PageError::OutOfRange`] where no page is cached at `old`, or none can be at `new`;
+    /// [`PageError::Busy`] where
     /// somebody uses the page at `new`; [`PageError::Full`], [`PageError::Forked`].
     pub fn rekey(&self, old: u64, new: u64) -> Result<(), PageError> {
         let core = self.core();
         core.check_process()?;
+        self.check_index(new)?;
         let size = self.backing().size();
         let page = self.get(old).ok_or(PageError::OutOfRange { index: old, size })?;
         // SAFETY: `page` pins it.
