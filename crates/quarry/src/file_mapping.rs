@@ -394,22 +394,33 @@ impl<B: Backing<Access = ReadWrite>> Flusher<'_, B> {
 
 impl<B: Backing> Drop for Mapping<B> {
     fn drop(&mut self) {
-        let is_forked = self.core().is_forked();
         // SAFETY: the writer was added when the mapping was made.
         unsafe { writers::remove(self.core().writer()) };
-        if is_forked {
-            // What is dirty is the parent's to write, and threads that are not here have latches.
-            self.raw.invalidate(0..u64::MAX, Invalidate::All);
-        } else {
-            if <B::Access as Access>::WRITES {
-                self.write_or_report();
-            }
-            self.raw.destroy();
+        let _last = Remains(self);
+        if <B::Access as Access>::WRITES && !self.core().is_forked() {
+            self.write_or_report();
         }
-        // SAFETY: nobody borrows the mapping, and its writer is removed: nobody else knows it.
+    }
+}
+
+/// A mapping whose writer is removed. Its pages and its memory go with this, also where the backing
+/// unwinds in the last write.
+struct Remains<'a, B: Backing>(&'a Mapping<B>);
+
+impl<B: Backing> Drop for Remains<'_, B> {
+    fn drop(&mut self) {
+        let Mapping { inner, raw, .. } = *self.0;
+        if self.0.core().is_forked() {
+            // What is dirty is the parent's to write, and threads that are not here have latches.
+            raw.invalidate(0..u64::MAX, Invalidate::All);
+        } else {
+            raw.destroy();
+        }
+        // SAFETY: the mapping is being dropped: nobody borrows it, and without its writer nobody
+        // else knows it.
         unsafe {
-            self.inner.drop_in_place();
-            process::free(self.inner.cast());
+            inner.drop_in_place();
+            process::free(inner.cast());
         }
     }
 }
