@@ -10,7 +10,9 @@ use super::options::PageCacheOptions;
 use super::waits::Waits;
 use super::workingset::{Buckets, Clock};
 use crate::frame::{Kind, NodeId, OsArray};
-use crate::lru::{DescriptorTable, LruCounters, LruOptions, LruSet, PageNo, Sizes, State};
+use crate::lru::{
+    DescriptorTable, LruCounters, LruOptions, LruSet, MOST_USER_PINS, PageNo, Sizes, State,
+};
 use crate::slab::{CacheId, Late};
 use crate::zone::GroupId;
 use core::ptr::NonNull;
@@ -18,6 +20,7 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
+use quarry_sys::report::fatal;
 
 /// The page cache of a stack: nothing but zero bytes before its first use.
 pub struct PageCache {
@@ -199,10 +202,13 @@ impl<H: Host> PageCacheRef<'_, H> {
 
 // Pages.
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Adds a pin to a page that the caller has pinned.
+    /// Adds a pin to a page that the caller has pinned. Aborts with a line where the page has
+    /// [`MOST_USER_PINS`] already: who adds so many forgets to give them up.
     #[inline]
     pub fn pin_again(self, page: PageNo) {
-        self.tables.pages.at(page).state.pin_again();
+        if self.tables.pages.at(page).state.pin_again().pins() >= MOST_USER_PINS {
+            too_many_pins(page);
+        }
     }
 
     /// The bytes of a page.
@@ -356,4 +362,10 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.free.visit_locks(visit);
         self.tables.aside.visit_locks(visit);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn too_many_pins(page: PageNo) -> ! {
+    fatal(format_args!("cached page {} has {MOST_USER_PINS} pins, and gets no more", page.0))
 }
