@@ -81,15 +81,16 @@ slabs: ## names of the slab policies beside the default, each a libquarry-NAME.s
 # Compiles nothing, so that root need not, except where nothing has been built.
 .PHONY: install
 install: ## what make build made, into PREFIX (default /usr/local)
-	@for file in $(LIBRARY) $(OTHERS) $(QUARRY); do \
+	@for file in $(LIBRARY) $(OTHERS) $(QUARRY) $(SQLITE); do \
 		[ -e $$file ] || { $(MAKE) --no-print-directory build; break; }; \
 	done
-	@scripts/strip.sh $(LIBRARY) $(OTHERS) $(QUARRY)
+	@scripts/strip.sh $(LIBRARY) $(OTHERS) $(QUARRY) $(SQLITE)
 	@echo "==> installing into $(DESTDIR)$(PREFIX)"
 	install -Dm755 $(QUARRY) $(DESTDIR)$(PREFIX)/bin/quarry
 	install -Dm644 $(LIBRARY) $(DESTDIR)$(PREFIX)/lib/libquarry.so
-	install -m644 $(OTHERS) $(DESTDIR)$(PREFIX)/lib
+	install -m644 $(OTHERS) $(SQLITE) $(DESTDIR)$(PREFIX)/lib
 	install -Dm644 crates/preload/include/quarry.h $(DESTDIR)$(PREFIX)/include/quarry.h
+	install -m644 crates/sqlite-object/include/quarry_sqlite.h $(DESTDIR)$(PREFIX)/include
 
 .PHONY: docs
 docs: ## the documentation of the crates
@@ -114,6 +115,10 @@ bench-smoke: ## short runs of the experiments: do they work, not how fast
 	$(QUARRY) lab run start-up --quick
 	$(QUARRY) lab run churn --quick
 	$(QUARRY) lab run empty --quick
+	@echo "==> quarry lab run sqlite-budget|sqlite-hot|truncate-stall --quick"
+	$(QUARRY) lab run sqlite-budget --quick
+	$(QUARRY) lab run sqlite-hot --quick
+	$(QUARRY) lab run truncate-stall --quick
 	@echo "==> quarry lab run peers --quick"
 	$(QUARRY) lab run peers --quick
 	@[ -x $(TARGET)/peers/cache-hit ] || $(MAKE) --no-print-directory caches

@@ -409,7 +409,8 @@ quarry_mapping *quarry_mapping_open_fd(int fd, unsigned int page_order, unsigned
 
 /*
  Writes what is dirty, and closes a mapping; NULL is ignored. Returns 0, or -1 with the errno of
- a write that failed: what was dirty there is lost. The mapping is closed in any case.
+ a write that failed since the last flush: what is dirty still is lost. The mapping is closed in
+ any case.
 
  Nobody uses the mapping any more, and none of its pages is pinned.
  */
@@ -583,8 +584,8 @@ quarry_registration *quarry_shrinker_register(const quarry_shrinker *shrinker, v
 
 /*
  Has a function called with one of QUARRY_PRESSURE_ when that changes, where shrinkers are called
- too. Returns NULL with EINVAL (no function), ENOSPC (16 are registered), ENOMEM, or ENOTSUP where
- QUARRY_DISABLE=1.
+ too. Returns NULL with EINVAL (no function), ENOSPC (16 are registered), ENOMEM, or ENOTSUP
+ where QUARRY_DISABLE=1.
 
  Any thread may call the function with the context, until quarry_unregister has returned.
  */

@@ -295,7 +295,8 @@ pub unsafe extern "C" fn quarry_mapping_open_fd(
 }
 
 /// Writes what is dirty, and closes a mapping; NULL is ignored. Returns 0, or -1 with the errno of
-/// a write that failed: what was dirty there is lost. The mapping is closed in any case.
+/// a write that failed since the last flush: what is dirty still is lost. The mapping is closed in
+/// any case.
 ///
 /// # Safety
 /// Nobody uses the mapping any more, and none of its pages is pinned.

@@ -79,7 +79,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: store FILE MEBIBYTES".into());
     };
     let budget = Budget::get().ok_or("QUARRY_DISABLE=1: there is no page cache")?;
-    budget.set_limit(limit.parse::<usize>()? << 20);
+    let _ = budget.set_limit(limit.parse::<usize>()? << 20);
     let file = FileBacking::open_writable(&CString::new(path)?)?;
     let store = Store { pages: PageCache::builder().read_ahead(0).open(file)? };
     let mut out = std::io::stdout().lock();

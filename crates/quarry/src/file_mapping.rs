@@ -114,7 +114,7 @@ impl<B: Backing> Mapping<B> {
         let inner = memory.cast::<Inner<B>>();
         let bytes = options.order.bytes();
         let most_ahead = (most_ahead_bytes / bytes) as u32;
-        let core = MappingCore::new(raw, bytes, most_ahead, &Inner::<B>::CALLS);
+        let core = MappingCore::new(raw, options, most_ahead, &Inner::<B>::CALLS);
         // SAFETY: the memory has the size and the alignment, and is ours alone; the writer stays
         // there until it is removed.
         unsafe {
@@ -171,6 +171,7 @@ impl<B: Backing> Mapping<B> {
     #[inline(always)]
     #[must_use]
     pub fn get(&self, index: u64) -> Option<PageRef<'_, B::Access>> {
+        self.core().check_pins().ok()?;
         self.raw.get(index).map(|page| PageRef::of(page, self.core()))
     }
 
@@ -182,6 +183,7 @@ impl<B: Backing> Mapping<B> {
     /// [`PageError::Forked`].
     #[inline]
     pub fn read(&self, index: u64) -> Result<PageRef<'_, B::Access>, PageError> {
+        self.core().check_pins()?;
         match self.raw.get(index) {
             Some(page) => {
                 if page.is_marked_for_readahead() {
@@ -242,6 +244,7 @@ impl<B: Backing> Mapping<B> {
         let core = self.core();
         core.check_process()?;
         self.check_index(index)?;
+        core.check_pins()?;
         core.balance();
         let slot = core.get_or_alloc(index, effort)?;
         Ok(match slot.is_new {
@@ -428,7 +431,11 @@ impl<B: Backing> Drop for Remains<'_, B> {
 impl<B: Backing> Mapping<B> {
     fn write_or_report(&self) {
         let Inner { core, backing } = self.inner();
-        if let Err(error) = writeback::flush(core, backing, 0..u64::MAX, None) {
+        let flushed = writeback::flush(core, backing, 0..u64::MAX, None);
+        // The error may be that of an earlier write, which has been made good.
+        if let Err(error) = flushed
+            && writeback::is_any_dirty(core)
+        {
             warn(format_args!("a mapping is dropped, and its dirty pages are lost: {error}"));
         }
     }

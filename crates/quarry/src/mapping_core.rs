@@ -3,11 +3,13 @@
 
 use crate::backing::PageError;
 use crate::instance::STACK;
-use crate::raw_mapping::{Effort, RawMapping, RawPage, RawSlot, inside};
+use crate::raw_mapping::{Effort, MappingOptions, RawMapping, RawPage, RawSlot, inside};
 use crate::writers::{self, Writer, WriterCalls};
 use crate::{background, fork};
 use core::ptr::NonNull;
+use quarry_core::frame::FRAME_BYTES;
 use quarry_core::page_cache::{ErrorCursor, ErrorSequence, Need, ReadAhead, Trigger, Window};
+use quarry_core::zone::GroupId;
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
@@ -34,6 +36,8 @@ pub(crate) struct MappingCore {
     writer: Writer,
     pub(crate) raw: RawMapping,
     pub(crate) page_bytes: usize,
+    /// The group whose pins are counted; the root where none are.
+    pins_of: GroupId,
     /// How often the process had forked when the mapping was made.
     process: u32,
     dirtied: AtomicU32,
@@ -50,15 +54,17 @@ pub(crate) struct MappingCore {
 impl MappingCore {
     pub(crate) fn new(
         raw: RawMapping,
-        bytes: usize,
+        options: &MappingOptions,
         most_ahead: u32,
         calls: &'static WriterCalls,
     ) -> Self {
-        let errors = ErrorSequence::new();
+        let (bytes, errors) = (options.order.bytes(), ErrorSequence::new());
+        let counts_pins = STACK.groups().at(GroupId(options.group)).counts_pins();
         Self {
             writer: Writer::new(calls),
             raw,
             page_bytes: bytes,
+            pins_of: GroupId(if counts_pins { options.group } else { 0 }),
             process: fork::generation(),
             dirtied: AtomicU32::new(0),
             most_ahead: AtomicU32::new(most_ahead),
@@ -67,6 +73,34 @@ impl MappingCore {
             errors,
             ahead: CountedLock::new(ReadAhead::new()),
         }
+    }
+
+    /// Counts a pin, if the group of the mapping limits them.
+    #[inline]
+    pub(crate) fn note_pin(&self) {
+        if self.pins_of != GroupId::ROOT {
+            STACK.groups().at(self.pins_of).pin(self.frames());
+        }
+    }
+
+    /// Counts that a pin is gone.
+    #[inline]
+    pub(crate) fn note_unpin(&self) {
+        if self.pins_of != GroupId::ROOT {
+            STACK.groups().at(self.pins_of).unpin(self.frames());
+        }
+    }
+
+    /// Refuses another pin, if the group of the mapping has as many as it may have.
+    #[inline]
+    pub(crate) fn check_pins(&self) -> Result<(), PageError> {
+        let may_pin =
+            self.pins_of == GroupId::ROOT || STACK.groups().at(self.pins_of).may_pin(self.frames());
+        if may_pin { Ok(()) } else { Err(PageError::Full) }
+    }
+
+    fn frames(&self) -> u32 {
+        (self.page_bytes / FRAME_BYTES) as u32
     }
 
     /// Visits the locks.

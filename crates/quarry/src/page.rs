@@ -52,6 +52,7 @@ impl<'a, A: Access> PageRef<'a, A> {
     /// Takes over a pin.
     #[inline]
     pub(crate) fn of(page: RawPage, core: &'a MappingCore) -> Self {
+        core.note_pin();
         Self { page, bytes: page.address(), core, access: PhantomData }
     }
 
@@ -71,6 +72,7 @@ impl<'a, A: Access> PageRef<'a, A> {
     /// Gives the pin away: whoever gives the pin of the [`RawPage`] up ends it.
     #[must_use]
     pub fn into_raw(self) -> RawPage {
+        self.core.note_unpin();
         ManuallyDrop::new(self).page
     }
 
@@ -102,6 +104,7 @@ impl<A: Access> Clone for PageRef<'_, A> {
     fn clone(&self) -> Self {
         // SAFETY: this one has a pin.
         unsafe { self.page.pin_again() };
+        self.core.note_pin();
         Self { ..*self }
     }
 }
@@ -109,6 +112,7 @@ impl<A: Access> Clone for PageRef<'_, A> {
 impl<A: Access> Drop for PageRef<'_, A> {
     #[inline]
     fn drop(&mut self) {
+        self.core.note_unpin();
         // SAFETY: the pin is this one's, and goes with it.
         unsafe { self.page.unpin() };
     }

@@ -199,6 +199,17 @@ fn begin<B: Backing>(backing: &B, page: RawPage, mode: Mode) -> Begun {
     if inside(|cache| cache.begin_writeback(page.0)) { Begun::Yes } else { Begun::No }
 }
 
+/// Returns whether any page is dirty. O(depth of the index).
+pub(crate) fn is_any_dirty(core: &MappingCore) -> bool {
+    let mut found = [None];
+    core.raw.dirty_pages(0, &mut found);
+    if let [Some(page)] = found {
+        // SAFETY: the pin came with the page.
+        unsafe { page.unpin() };
+    }
+    found[0].is_some()
+}
+
 /// Waits until no page of a range is being written.
 pub(crate) fn wait_writeback(core: &MappingCore, range: Range<u64>) {
     let mut from = range.start;

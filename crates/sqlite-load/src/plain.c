@@ -1,5 +1,5 @@
-/* SQLite as its own build makes it: without SQLITE_ENABLE_MEMORY_MANAGEMENT. The functions are local
- * to this file, and reached through one table, so that another build can be in the program. */
+/* SQLite as its own build makes it: without SQLITE_ENABLE_MEMORY_MANAGEMENT. The functions are
+ * local to this file, and reached through one table: another build may be in the program. */
 #define SQLITE_API static
 #define SQLITE_EXTERN
 #include "sqlite3.c"

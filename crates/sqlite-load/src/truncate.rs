@@ -149,8 +149,10 @@ impl Cache {
         let handle = NonNull::new(handle).ok_or_else(|| anyhow::anyhow!("no cache"))?;
         let cache = Self { methods, handle };
         let size = methods.0.xCachesize.expect("a page cache has this method");
+        // SQLite's own cache evicts when its size is reached.
+        let most = i32::try_from(pages)?.saturating_mul(2);
         // SAFETY: the cache is there.
-        unsafe { size(cache.handle.as_ptr(), i32::try_from(pages)?) };
+        unsafe { size(cache.handle.as_ptr(), most) };
         Ok(cache)
     }
 

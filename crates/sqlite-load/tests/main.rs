@@ -2,5 +2,6 @@
 
 mod answers;
 mod faults;
+mod object;
 mod stress;
 mod support;

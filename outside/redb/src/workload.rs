@@ -80,25 +80,32 @@ pub fn fill(database: &Database, amount: Amount) -> Result<()> {
         transaction.commit()?;
         next = end;
     }
-    let transaction = database.begin_write()?;
-    {
-        let mut records = transaction.open_table(RECORDS)?;
-        for key in (0..amount.records).filter(|key| mixed(*key) % DELETED == 0) {
-            records.remove(key)?;
+    // What a transaction changes lies in redb's own buffers until it is committed: these are in the
+    // heap, under the same limit, so transactions are small.
+    let changed: Vec<u64> =
+        (0..amount.records).filter(|key| is_deleted(*key) || is_rewritten(*key)).collect();
+    for keys in changed.chunks(BATCH as usize) {
+        let transaction = database.begin_write()?;
+        {
+            let mut records = transaction.open_table(RECORDS)?;
+            for key in keys {
+                match is_deleted(*key) {
+                    true => drop(records.remove(*key)?),
+                    false => drop(records.insert(*key, value(*key, 1).as_slice())?),
+                }
+            }
         }
-        for key in (0..amount.records).filter(|key| is_rewritten(*key)) {
-            records.insert(key, value(key, 1).as_slice())?;
-        }
+        transaction.commit()?;
     }
-    Ok(transaction.commit()?)
+    Ok(())
 }
 
 fn is_deleted(key: u64) -> bool {
-    mixed(key) % DELETED == 0 && !is_rewritten(key)
+    mixed(key).is_multiple_of(DELETED) && !is_rewritten(key)
 }
 
 fn is_rewritten(key: u64) -> bool {
-    mixed(key) % REWRITTEN == 0
+    mixed(key).is_multiple_of(REWRITTEN)
 }
 
 /// Reads everything, then `lookups` records at random. Every record is compared with what was

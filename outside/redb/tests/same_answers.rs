@@ -1,7 +1,8 @@
 //! redb gives the same answers on Quarry's page cache as on its own, also where the cache is much
 //! smaller than the database, and where the heap wants its memory.
 
-use quarry::Quarry;
+use anyhow::{Result, ensure};
+use quarry::{PageCache, Quarry};
 use redb_on_quarry::database::CachedBy;
 use redb_on_quarry::workload::{Amount, Answers, fill, read};
 use std::path::Path;
@@ -13,28 +14,34 @@ const AMOUNT: Amount = Amount { records: 20_000, lookups: 20_000 };
 /// The limit belongs to the process: one test at a time has it.
 static LIMIT: Mutex<()> = Mutex::new(());
 
+/// Runs `work` under a limit. What it returns is looked at without one: a message about a failure
+/// needs memory as well.
+fn within<T>(limit: usize, work: impl FnOnce() -> Result<T>) -> T {
+    assert!(Quarry::set_limit(limit));
+    let done = work();
+    assert!(Quarry::set_limit(usize::MAX));
+    done.unwrap()
+}
+
 /// Fills a database, reads it, opens it again, reads it again, and checks its integrity.
-fn answers(by: CachedBy, file: &Path) -> Answers {
-    let database = by.open(file).unwrap();
-    fill(&database, AMOUNT).unwrap();
-    let (first, _) = read(&database, AMOUNT).unwrap();
+fn answers(by: CachedBy, file: &Path) -> Result<Answers> {
+    let database = by.open(file)?;
+    fill(&database, AMOUNT)?;
+    let (first, _) = read(&database, AMOUNT)?;
     drop(database);
-    let mut database = by.open(file).unwrap();
-    let (second, _) = read(&database, AMOUNT).unwrap();
-    assert_eq!(first, second);
-    assert!(database.check_integrity().unwrap(), "nothing is to be repaired");
-    first
+    let mut database = by.open(file)?;
+    let (second, _) = read(&database, AMOUNT)?;
+    ensure!(first == second, "the answers differ after it was opened again");
+    ensure!(database.check_integrity()?, "something had to be repaired");
+    Ok(first)
 }
 
 fn both(limit: usize) {
     let _held = LIMIT.lock().unwrap_or_else(|it| it.into_inner());
     let folder = tempfile::tempdir().unwrap();
-    let own = answers(CachedBy::Redb(4 * MIB), &folder.path().join("own"));
-    assert!(Quarry::set_limit(limit));
+    let own = answers(CachedBy::Redb(4 * MIB), &folder.path().join("own")).unwrap();
     let file = folder.path().join("on-quarry");
-    let on_quarry = answers(CachedBy::Quarry, &file);
-    assert!(std::fs::metadata(&file).unwrap().len() > limit as u64 / 4);
-    assert!(Quarry::set_limit(usize::MAX));
+    let on_quarry = within(limit, || answers(CachedBy::Quarry, &file));
     assert_eq!(own, on_quarry);
 }
 
@@ -50,6 +57,7 @@ fn the_cache_is_smaller_than_the_database() {
 
 #[test]
 fn each_reads_what_the_other_wrote() {
+    let _held = LIMIT.lock().unwrap_or_else(|it| it.into_inner());
     let folder = tempfile::tempdir().unwrap();
     let (own, on_quarry) = (folder.path().join("own"), folder.path().join("on-quarry"));
     fill(&CachedBy::Redb(4 * MIB).open(&own).unwrap(), AMOUNT).unwrap();
@@ -65,14 +73,17 @@ fn a_heap_that_grows_takes_pages_from_the_cache_and_gives_them_back() {
     let folder = tempfile::tempdir().unwrap();
     let database = CachedBy::Quarry.open(&folder.path().join("shared")).unwrap();
     fill(&database, AMOUNT).unwrap();
-    let limit = 24 * MIB;
-    assert!(Quarry::set_limit(limit));
-    let (before, _) = read(&database, AMOUNT).unwrap();
-    let heap: Vec<Vec<u8>> = (0..16).map(|at| vec![at; MIB]).collect();
-    let (during, _) = read(&database, AMOUNT).unwrap();
-    assert!(heap.iter().enumerate().all(|(at, mib)| mib.iter().all(|byte| *byte == at as u8)));
-    drop(heap);
-    let (after, _) = read(&database, AMOUNT).unwrap();
-    assert!(Quarry::set_limit(usize::MAX));
+    let (before, during, after) = within(24 * MIB, || {
+        let (before, _) = read(&database, AMOUNT)?;
+        let cached = PageCache::stats().pages();
+        let heap: Vec<Vec<u8>> = (0..12).map(|at| vec![at; MIB]).collect();
+        ensure!(PageCache::stats().pages() < cached, "the heap took nothing of {cached} pages");
+        let (during, _) = read(&database, AMOUNT)?;
+        let is_whole = |(at, mib): (usize, &Vec<u8>)| mib.iter().all(|byte| *byte == at as u8);
+        ensure!(heap.iter().enumerate().all(is_whole), "the heap is not what was written");
+        drop(heap);
+        let (after, _) = read(&database, AMOUNT)?;
+        Ok((before, during, after))
+    });
     assert_eq!((&before, &before), (&during, &after));
 }

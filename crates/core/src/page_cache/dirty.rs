@@ -25,7 +25,9 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         is_live.then_some((LockedMapping { mapping, tree }, index))
     }
 
-    /// Marks a page as newer than its backing. The caller pins it. Returns whether it was clean.
+    /// Marks a page as newer than its backing. The caller pins it, and has its exclusive latch, or
+    /// sees to it in another way that nobody begins to write it at the same time. Returns whether it
+    /// was clean.
     #[inline]
     pub fn mark_dirty(self, page: PageNo) -> bool {
         if self.state(page).has(State::DIRTY) {

@@ -285,13 +285,6 @@ impl<H: Host> PageCacheRef<'_, H> {
 
     fn alloc_charged(self, mapping: &Mapping, effort: Effort) -> Result<PageNo, Full> {
         let frames = mapping.order().frames();
-        if effort == Effort::Every
-            && self.host.pages().zones().budget().room() < frames
-            && !self.host.make_room(frames)
-        {
-            // An attempt would drain every list before it finds as much.
-            return Err(Full);
-        }
         match self.try_alloc_page(mapping) {
             None if effort == Effort::Every && self.host.make_room(frames) => {
                 self.try_alloc_page(mapping).ok_or(Full)

@@ -28,6 +28,10 @@ use quarry_sys::primitive::Ordering::Relaxed;
 /// Pages that a scan isolates at a time (`SWAP_CLUSTER_MAX`, Linux 6.12).
 const CLUSTER: usize = 32;
 
+/// Used active pages that one reclaim leaves where they are. Beyond that it makes no difference
+/// between used pages and others, as the kernel never does, so that it always comes to an end.
+const MOST_SPARED: usize = 256;
+
 /// Returns whether the inactive list is too short beside the active one (`inactive_is_low`, Linux
 /// 6.12): the active one may be `int_sqrt(10 * GiB)` times as long, at least once.
 fn inactive_is_low(sizes: Sizes) -> bool {
@@ -63,13 +67,16 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     /// O(pages looked at).
     pub fn reclaim(self, node: NodeId, request: &ScanRequest) -> Scanned {
         let mut done = Scanned::default();
+        let mut spared = 0;
         while done.freed < request.most as u64 && done.scanned < request.most_scanned as u64 {
-            if inactive_is_low(self.tables.lru.sizes(node)) {
-                self.shrink_active(node, request.who);
-            }
+            let moved = match inactive_is_low(self.tables.lru.sizes(node)) {
+                true => self.shrink_active(node, request.who, &mut spared),
+                false => 0,
+            };
             let left = request.most_scanned - done.scanned as usize;
             let wanted = CLUSTER.min(left).min(request.most - done.freed as usize);
-            if self.shrink_inactive(node, request.who, wanted, &mut done) == 0
+            let looked_at = self.shrink_inactive(node, request.who, wanted, &mut done);
+            if moved + looked_at == 0
                 || request.until_ns != u64::MAX && monotonic_ns() >= request.until_ns
             {
                 break;
@@ -100,8 +107,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             let request = ScanRequest {
                 who: ScanFor::Direct,
                 most: ScanRequest::DIRECT_MOST - freed as usize,
-                // Everything once, and what was active a second time.
-                most_scanned: (inactive + 2 * active) as usize,
+                // Everything twice: what is used is activated the first time.
+                most_scanned: 2 * (inactive + active) as usize,
                 until_ns,
             };
             freed += self.reclaim(node, &request).freed;
@@ -128,8 +135,9 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         tables.lru.put_back(&tables.pages, slot, pages, &mut |page| releases.push(page));
     }
 
-    /// Moves pages from the active to the inactive list, but for those that were used.
-    fn shrink_active(self, node: NodeId, who: ScanFor) {
+    /// Moves pages from the active to the inactive list, but for those that were used: these are
+    /// spared, as long as there are not too many of them. Returns at how many it looked.
+    fn shrink_active(self, node: NodeId, who: ScanFor, spared: &mut usize) -> usize {
         let mut found = [PageNo(0); CLUSTER];
         let count = self.isolate(node, who, ListKind::Active, &mut found);
         let mut isolated = Isolated { count: 0, pages: [(PageNo(0), false); CLUSTER] };
@@ -139,16 +147,21 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             let was_used = state.load().has(State::REFERENCED);
             if was_used {
                 state.clear(State::REFERENCED);
+            }
+            let stays = was_used && *spared < MOST_SPARED;
+            if stays {
+                *spared += 1;
                 rotated += 1;
             } else {
                 state.set(State::WORKINGSET);
             }
-            isolated.push(*page, was_used);
+            isolated.push(*page, stays);
         }
         let slot = self.host.slot();
         self.tables.counters.add(slot, Event::Rotated, rotated);
         self.tables.counters.add(slot, Event::Deactivated, count as u64 - rotated);
         self.put_back(&isolated, &mut self.releases());
+        count
     }
 
     /// Looks at up to `most` pages of the inactive list; returns at how many.

@@ -37,17 +37,7 @@ impl<C: StackConfig> Stack<C> {
         frames: u32,
         attempt: impl Fn() -> Option<T>,
     ) -> Option<T> {
-        self.make_room_early(frames);
         attempt().or_else(|| self.after_reclaim(frames, attempt))
-    }
-
-    /// Where the budget has no room, pages of the cache go first: an attempt would drain every list
-    /// before it gives up. O(1) where there is room, or no cache.
-    #[inline]
-    pub(super) fn make_room_early(&self, frames: u32) {
-        if self.pages().zones().budget().room() < frames && self.used_page_cache().is_some() {
-            self.reclaim_pages(frames);
-        }
     }
 
     /// A direct reclaim and an attempt after it.

@@ -54,6 +54,8 @@ pub struct Budget {
     limit: AtomicU32,
     /// See the module.
     ceiling: AtomicU32,
+    /// The same for batches: `limit - low`, or `limit`.
+    batch_ceiling: AtomicU32,
     min: AtomicU32,
     low: AtomicU32,
     high: AtomicU32,
@@ -73,6 +75,7 @@ impl Budget {
             mapped: AtomicU32::new(0),
             limit: AtomicU32::new(limit),
             ceiling: AtomicU32::new(limit),
+            batch_ceiling: AtomicU32::new(limit),
             min: AtomicU32::new(0),
             low: AtomicU32::new(0),
             high: AtomicU32::new(0),
@@ -88,8 +91,21 @@ impl Budget {
     /// Charges `count` blocks of `frames` frames, or those of them that fit; returns how many.
     #[inline]
     pub(super) fn charge_blocks(&self, count: u32, frames: u32) -> u32 {
-        match self.charge_below(&self.ceiling, count, frames) {
-            0 => self.charge_reserve(count, frames),
+        if count == 1 {
+            return self.charge_one(frames);
+        }
+        // A batch for a list of a CPU does not go below the low mark: it would wake the background
+        // for pages that nobody has asked for yet. A single block does.
+        match self.charge_below(&self.batch_ceiling, count, frames) {
+            0 if count > 0 => self.charge_one(frames),
+            fit => fit,
+        }
+    }
+
+    #[inline]
+    fn charge_one(&self, frames: u32) -> u32 {
+        match self.charge_below(&self.ceiling, 1, frames) {
+            0 => self.charge_reserve(frames),
             fit => fit,
         }
     }
@@ -112,11 +128,11 @@ impl Budget {
 
     /// The reserve is for tasks that reclaim.
     #[cold]
-    fn charge_reserve(&self, count: u32, frames: u32) -> u32 {
+    fn charge_reserve(&self, frames: u32) -> u32 {
         if !self.reclaimers.is_in() {
             return 0;
         }
-        self.charge_below(&self.limit, count, frames)
+        self.charge_below(&self.limit, 1, frames)
     }
 
     /// Takes frames out of the budget.
@@ -198,8 +214,9 @@ impl Budget {
             self.min.store(marks.min, SeqCst);
             self.low.store(marks.low, SeqCst);
             self.high.store(marks.high, SeqCst);
-            let below = if reserve { marks.min } else { 0 };
-            self.ceiling.store(limit - below, SeqCst);
+            let (min, low) = if reserve { (marks.min, marks.low) } else { (0, 0) };
+            self.ceiling.store(limit - min, SeqCst);
+            self.batch_ceiling.store(limit - low, SeqCst);
             let now = (self.chosen_min.load(SeqCst), self.scale.load(SeqCst));
             if self.limit.load(SeqCst) == limit
                 && now == chosen
@@ -338,16 +355,20 @@ mod tests {
         let all = budget.limit();
         assert_eq!(budget.charge_blocks(all, 1), all, "without a reserve all of the limit");
         budget.uncharge(all);
+        assert_eq!(budget.charge_blocks(0, 1), 0);
         budget.keep_reserve();
         let min = budget.marks().min;
-        assert_eq!(budget.charge_blocks(all, 1), all - min);
+        assert_eq!(budget.charge_blocks(all, 1), all - budget.marks().low, "a batch");
+        for _ in min..budget.marks().low {
+            assert_eq!(budget.charge_blocks(all, 1), 1, "one by one");
+        }
         assert_eq!(budget.charge_blocks(1, 1), 0);
         assert_eq!((budget.room(), budget.free()), (0, min));
         {
             let Entry::Entered(_inside) = budget.reclaimers().enter() else { panic!("nobody is") };
             assert_eq!(budget.charge_blocks(1, 1), 1);
-            assert_eq!(budget.charge_blocks(all, 1), min - 1);
-            assert_eq!(budget.charge_blocks(1, 1), 0, "and no more than the limit");
+            let rest = (0..all).take_while(|_| budget.charge_blocks(1, 1) == 1).count();
+            assert_eq!(rest as u32, min - 1, "and no more than the limit");
         }
         assert_eq!(budget.missing(Mark::High), budget.marks().high);
         assert_eq!(budget.missing(Mark::Min), min);

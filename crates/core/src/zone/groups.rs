@@ -5,8 +5,7 @@
 //! the pages of the file mappings that belong to it. Group 0 is the root: everything that belongs
 //! to no other group. It has no limit but the budget's, and counts nothing.
 //!
-//! Invariants, for each group but the root: `used <= max` whenever a charge succeeds, `pinned <=
-//! pinned_max` whenever a pin succeeds; a group that is gone has no members, and nothing charged.
+//! Invariants, for each group but the root: `used <= max` whenever a charge succeeds; a group that is gone has no members, and nothing charged.
 
 use quarry_sys::primitive::{
     AtomicBool, AtomicU32, AtomicU64,
@@ -36,7 +35,8 @@ pub struct GroupLimits {
     pub high: u32,
     /// Beyond it requests fail (`memory.max`).
     pub max: u32,
-    /// Most frames of pages that may be pinned at a time.
+    /// Most frames of pages that may be pinned at a time; a page that is pinned twice counts twice.
+    /// Pins are counted for mappings that were made while the group had such a limit.
     pub pinned_max: u32,
 }
 
@@ -153,13 +153,19 @@ impl Group {
         self.reclaims.fetch_add(1, Relaxed);
     }
 
-    /// Counts a page that becomes pinned; `false` where too many are, and then nothing is counted.
+    /// Returns whether a page may be pinned. Tasks that ask at the same time may exceed the limit by
+    /// a page each.
     #[must_use]
-    pub fn pin(&self, frames: u32) -> bool {
-        add_below(&self.pinned, frames, !self.not_pinned_max.load(Relaxed))
+    pub fn may_pin(&self, frames: u32) -> bool {
+        self.pinned().saturating_add(frames) <= !self.not_pinned_max.load(Relaxed)
     }
 
-    /// Counts a page that is pinned no more.
+    /// Counts a pin of a page.
+    pub fn pin(&self, frames: u32) {
+        self.pinned.fetch_add(frames, Relaxed);
+    }
+
+    /// Counts a pin that is gone.
     pub fn unpin(&self, frames: u32) {
         let before = self.pinned.fetch_sub(frames, Relaxed);
         debug_assert!(before >= frames, "more frames unpinned than were pinned");
@@ -328,8 +334,11 @@ mod tests {
         assert!(groups.charge(id, 70) && !group.is_protected());
         assert!(!groups.charge(id, 1));
         assert_eq!((group.used(), group.above_high()), (100, 20));
-        assert!(group.counts_pins() && group.pin(10) && !group.pin(1));
+        assert!(group.counts_pins() && group.may_pin(10));
+        group.pin(10);
+        assert!(!group.may_pin(1));
         group.unpin(10);
+        assert!(group.may_pin(1));
         groups.uncharge(id, 100);
         assert!(groups.charge(GroupId::ROOT, u32::MAX), "the root has no limit of its own");
         assert!(!groups.at(GroupId::ROOT).is_protected());

@@ -71,7 +71,8 @@ impl HugePages {
         }
     }
 
-    /// Lets the pageblock of a frame come in as a huge page, where hardly anybody has a frame of it.
+    /// Lets the pageblock of a frame come in as a huge page, where hardly anybody has a frame of
+    /// it.
     pub(super) fn fill_whole(&self, memory: &Memory, pfn: Pfn) {
         let first = pfn.pageblock().first();
         if self.is_on && is_fresh(memory, first) {

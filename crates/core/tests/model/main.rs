@@ -10,6 +10,7 @@
 mod system;
 
 mod barn;
+mod errors;
 mod hands;
 mod hooks;
 mod index;

@@ -124,7 +124,7 @@ fn together(play: &Arc<Play>, work: Vec<fn(&Play)>) {
 
 #[test]
 fn model_pages_are_pinned_evicted_and_truncated() {
-    explore(300, || {
+    explore(60, || {
         let play = Play::new();
         (0..3).for_each(|index| play.read(index));
         together(
@@ -151,7 +151,7 @@ fn model_pages_are_pinned_evicted_and_truncated() {
 
 #[test]
 fn model_one_task_fills_and_the_others_wait() {
-    explore(300, || {
+    explore(60, || {
         let play = Play::new();
         together(&play, vec![|play| play.read(0), |play| play.read(0), |play| play.read(0)]);
         assert_eq!(play.fills.load(Relaxed), 1, "nothing took the page out in between");
@@ -172,7 +172,7 @@ fn model_whoever_waits_for_a_failed_fill_gets_its_error() {
             Err(error) => assert_eq!(error, ReadError::Failed(5)),
         }
     }
-    explore(300, || {
+    explore(60, || {
         let play = Play::new();
         together(&play, vec![fail, fail, fail]);
         assert!(play.fills.load(Relaxed) >= 1);
@@ -209,7 +209,7 @@ fn model_latches_keep_writers_and_readers_apart() {
         cache.unpin(page);
         assert_eq!(first, second, "a reader saw half a write");
     }
-    explore(300, || {
+    explore(60, || {
         let play = Play::new();
         let cache = play.cache();
         let Ok(Slot::New(page)) = cache.get_or_alloc(play.id, 0, Effort::Easy) else {
@@ -227,7 +227,7 @@ fn model_latches_keep_writers_and_readers_apart() {
 /// A truncation waits for the write that is under way; a page that is dirtied meanwhile goes too.
 #[test]
 fn model_truncation_waits_for_writeback() {
-    explore(300, || {
+    explore(60, || {
         let play = Play::new();
         (0..2).for_each(|index| play.read(index));
         let page = play.cache().get(play.id, 1).expect("it was read");
@@ -266,7 +266,7 @@ fn model_truncation_waits_for_writeback() {
 /// An owner holds pages and gives them up while another task evicts; held ones stay.
 #[test]
 fn model_held_pages_stay() {
-    explore(300, || {
+    explore(60, || {
         let play = Play::new();
         together(
             &play,

@@ -9,8 +9,8 @@ use quarry_core::frame::{FRAME_BYTES, NodeId, Order};
 use quarry_core::heap::options::StackOptions;
 use quarry_core::lru::PageNo;
 use quarry_core::page_cache::{
-    Effort, Invalidate, MappingId, MappingOptions, PageCacheRef, ReadError, RekeyError, ScanFor,
-    ScanRequest, Slot, TruncationPolicy,
+    Effort, Event, Invalidate, MappingId, MappingOptions, PageCacheRef, ReadError, RekeyError,
+    ScanFor, ScanRequest, Slot, TruncationPolicy,
 };
 use quarry_core::slab::Sheaf;
 use quarry_core::stack::Stack;
@@ -548,4 +548,80 @@ fn a_truncated_file_leaves_no_memory_behind() {
     }
     let (vanilla, jan) = (looked_at[0], looked_at[1]);
     assert!(jan * 4 < vanilla * 3, "a batch looks at fewer places: {jan}, one by one {vanilla}");
+}
+
+#[test]
+fn a_direct_reclaim_frees_pages_although_all_of_them_were_used() {
+    let bed = CacheBed::new(Backing::Linux, 4096, 1, &cached(TruncationPolicy::Mel, u32::MAX));
+    let cache = bed.stack.page_cache().unwrap();
+    let id = cache.create_mapping(&MappingOptions::default()).unwrap();
+    for round in 0..20 {
+        for index in 0..900 {
+            for _ in 0..2 {
+                let page = cache.read(id, index, &mut |_, _| Ok(())).unwrap();
+                cache.unpin(page);
+            }
+        }
+        assert_eq!(cache.direct_reclaim(NodeId(0)), 32, "round {round}");
+        assert_eq!(cache.validate(), Ok(()));
+    }
+    assert!(cache.destroy_mapping(id));
+    bed.assert_empty(&[]);
+}
+
+#[test]
+fn pages_that_are_used_again_outlive_a_scan_of_others() {
+    let bed = CacheBed::new(Backing::Linux, 4096, 1, &cached(TruncationPolicy::Mel, u32::MAX));
+    let cache = bed.stack.page_cache().unwrap();
+    let id = cache.create_mapping(&MappingOptions::default()).unwrap();
+    let read = |index| {
+        let page = cache.read(id, index, &mut |_, _| Ok(())).unwrap();
+        cache.unpin(page);
+    };
+    (0..2).for_each(|_| (0..100).for_each(read));
+    // Once each, four times as many.
+    for index in 1000..1400 {
+        read(index);
+        if index % 20 == 0 {
+            let request = ScanRequest {
+                who: ScanFor::Background,
+                most: 20,
+                most_scanned: 1000,
+                until_ns: u64::MAX,
+            };
+            cache.reclaim(NodeId(0), &request);
+        }
+    }
+    let is_there = |index: &u64| cache.get(id, *index).inspect(|page| cache.unpin(*page)).is_some();
+    assert!((0..100).filter(is_there).count() >= 95, "the working set stays");
+    assert!((1000..1400).filter(is_there).count() <= 200);
+    let events = cache.events();
+    assert!(events[Event::Activated] >= 95, "{events:?}");
+    assert!(cache.destroy_mapping(id));
+    bed.assert_empty(&[]);
+}
+
+#[test]
+fn a_page_that_comes_back_soon_is_active_at_once() {
+    let bed = CacheBed::new(Backing::Linux, 4096, 1, &cached(TruncationPolicy::Mel, u32::MAX));
+    let cache = bed.stack.page_cache().unwrap();
+    let id = cache.create_mapping(&MappingOptions::default()).unwrap();
+    let read = |index| {
+        let page = cache.read(id, index, &mut |_, _| Ok(())).unwrap();
+        cache.unpin(page);
+    };
+    (0..2).for_each(|_| (0..200).for_each(read));
+    (200..300).for_each(read);
+    cache.trim();
+    // All that were read twice are active now, and some of the others gone.
+    let request =
+        ScanRequest { who: ScanFor::Background, most: 50, most_scanned: 1000, until_ns: u64::MAX };
+    assert!(cache.reclaim(NodeId(0), &request).freed >= 50);
+    (200..300).for_each(read);
+    let events = cache.events();
+    assert!(events[Event::Refaulted] >= 50, "{events:?}");
+    assert_eq!(events[Event::RefaultActivated], events[Event::Refaulted], "a short distance");
+    assert_eq!(cache.validate(), Ok(()));
+    assert!(cache.destroy_mapping(id));
+    bed.assert_empty(&[]);
 }

@@ -4,7 +4,6 @@
 //! means of the best; rates as its "multiple operations" tables (document 000), with harmonic
 //! means. A positive percentage is better, whatever the direction.
 
-use super::of_documents::{self, Documented};
 use crate::judge::Selection;
 use crate::results::Direction;
 use crate::statistics::mmtests::{Sorted, pdiff, pndiff};
@@ -72,16 +71,6 @@ pub(super) struct PrintedRow {
     pub(super) operation: String,
     /// Value and percentage of each kernel.
     pub(super) cells: Vec<(f64, f64)>,
-}
-
-/// Returns the table of a selection, and those of the documents on the same experiment below it.
-pub(super) fn text(selection: &Selection<'_>) -> String {
-    let mut text = table(selection).to_string();
-    let experiment = &selection.baseline().run.meta.experiment;
-    for Documented { number, machine, table } in of_documents::tables(experiment) {
-        text += &format!("\n\nAs document {number} has it ({machine}):\n\n{table}");
-    }
-    text
 }
 
 /// The table of a selection: every statistic of all operations, then the next statistic.

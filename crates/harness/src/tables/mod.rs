@@ -26,6 +26,7 @@ mod golden;
 pub use matrix::{Group, Matrix};
 pub use targets::of as targets_of;
 
+use self::of_documents::Documented;
 use crate::judge::{Reached, Selection};
 use crate::results::{self, Cell, Metric, Run, Variant};
 use crate::statistics;
@@ -83,7 +84,7 @@ impl CompareArgs {
             }
         }
         let text = match self.style {
-            Style::Mmtests => mmtests::text(&selection),
+            Style::Mmtests => mmtests(&selection),
             Style::TcpRr => tcp_rr::table(&selection),
             Style::WillItScale => will_it_scale::table(&selection),
             Style::Modern => modern(&selection),
@@ -92,6 +93,16 @@ impl CompareArgs {
         writeln!(out, "{text}")?;
         Ok(())
     }
+}
+
+/// The table of a selection, and those of the documents on the same experiment below it.
+fn mmtests(selection: &Selection<'_>) -> String {
+    let mut text = mmtests::table(selection).to_string();
+    let experiment = &selection.baseline().run.meta.experiment;
+    for Documented { number, machine, table } in of_documents::tables(experiment) {
+        text += &format!("\n\nAs document {number} has it ({machine}):\n\n{table}");
+    }
+    text
 }
 
 /// The machines, the targets, the table, and how it is to be read.

@@ -1,6 +1,7 @@
 //! The interface by which a replayed kernel path allocates, and the memory that it gets.
 
 use quarry_core::lru::LruCounters;
+use quarry_core::page_cache::{Event, EventCounts};
 use quarry_sys::locks::AnyLock;
 use std::ptr::NonNull;
 
@@ -261,6 +262,17 @@ impl Counters {
     pub(super) fn add_lru(&mut self, lists: LruCounters) {
         self.lru_removed += lists.removed;
         self.sentinels += lists.sentinels;
+    }
+
+    /// Adds what happened to the pages of a page cache.
+    pub(super) fn add_events(&mut self, events: EventCounts) {
+        self.index_lock += events[Event::IndexHolds];
+        self.pages_truncated += events[Event::Truncated];
+        self.drains += events[Event::Drains];
+        self.scanned += events[Event::ScannedDirect] + events[Event::ScannedBackground];
+        self.evicted += events[Event::StolenDirect] + events[Event::StolenBackground];
+        self.refaults += events[Event::Refaulted];
+        self.page_list_frees += events[Event::FreeSections];
     }
 }
 

@@ -4,7 +4,6 @@ use super::anonymous::AnonymousLru;
 use super::file_cache::FileCache;
 use super::memory::{Buffer, CacheCounts, Counters, Footprint, KernelMemory, Pages};
 use super::policies::Policies;
-use super::stack_files;
 use anyhow::{Result, bail};
 use quarry_core::frame::{FRAME_SHIFT, MetadataKind, MigrateType, Order, Pfn};
 use quarry_core::heap::options::StackOptions;
@@ -256,7 +255,11 @@ impl<S: SlabPolicy<NativeSlots> + 'static> KernelMemory for StackMemory<S> {
             lists.visit_locks(&mut |name, lock| counters.add_lru_lock(name, lock));
             counters.add_lru(lists.counters());
         }
-        stack_files::count(self.stack, &mut counters);
+        if let Some(cache) = self.stack.used_page_cache() {
+            cache.visit_locks(&mut |name, lock| counters.add_lru_lock(name, lock));
+            counters.add_lru(cache.lru_counters());
+            counters.add_events(cache.events());
+        }
         for stats in self.slab_stats() {
             for lock in [stats.list_lock, stats.slab_lock, stats.barn_lock] {
                 counters.slab_lock += lock.acquisitions;

@@ -1,10 +1,9 @@
 //! The page cache of a stack as file systems use it.
 
 use super::file_cache::FileCache;
-use super::memory::Counters;
 use super::stack::{LabConfig, StackMemory};
 use quarry_core::lru::PageNo;
-use quarry_core::page_cache::{Effort, Event, MappingId, MappingOptions, PageCacheRef, Slot};
+use quarry_core::page_cache::{Effort, MappingId, MappingOptions, PageCacheRef, Slot};
 use quarry_core::slab::SlabPolicy;
 use quarry_core::stack::Stack;
 use quarry_sys::percpu::NativeSlots;
@@ -66,7 +65,6 @@ unsafe fn bytes<S: SlabPolicy<NativeSlots> + 'static>(cache: Cache<'_, S>, page:
 ///
 /// # Safety
 /// The caller pins the page and has its exclusive latch, and keeps no other view of it.
-#[expect(clippy::mut_from_ref, reason = "the latch of the page says that there is one view")]
 unsafe fn bytes_mut<'a, S: SlabPolicy<NativeSlots> + 'static>(
     cache: Cache<'a, S>,
     page: PageNo,
@@ -149,22 +147,4 @@ impl<S: SlabPolicy<NativeSlots> + 'static> FileCache for StackMemory<S> {
     fn truncate(&self, mapping: MappingId, from: u64) {
         self.page_cache().truncate(mapping, from);
     }
-}
-
-/// Adds what the page cache of a stack has counted, if it was used.
-pub(super) fn count<S: SlabPolicy<NativeSlots> + 'static>(
-    stack: &Stack<LabConfig<S>>,
-    counters: &mut Counters,
-) {
-    let Some(cache) = stack.used_page_cache() else { return };
-    cache.visit_locks(&mut |name, lock| counters.add_lru_lock(name, lock));
-    counters.add_lru(cache.lru_counters());
-    let events = cache.events();
-    counters.index_lock += events[Event::IndexHolds];
-    counters.pages_truncated += events[Event::Truncated];
-    counters.drains += events[Event::Drains];
-    counters.scanned += events[Event::ScannedDirect] + events[Event::ScannedBackground];
-    counters.evicted += events[Event::StolenDirect] + events[Event::StolenBackground];
-    counters.refaults += events[Event::Refaulted];
-    counters.page_list_frees += events[Event::FreeSections];
 }

@@ -29,25 +29,7 @@ fn gives_way() {
     read_all();
     assert_eq!(mapping.pages(), PAGES, "half of the memory is enough for all");
     for round in 0..3 {
-        let mut heap = Vec::new();
-        while heap.len() < 22 << 4 {
-            match pool.alloc(4, Default::default()) {
-                Some(b) => heap.push(b),
-                None => {
-                    println!(
-                        "DBG {} blocks, {} pages {:?}",
-                        heap.len(),
-                        mapping.pages(),
-                        Budget::get().unwrap().stats()
-                    );
-                    println!(
-                        "DBG {:?}",
-                        PageCache::stats().events().filter(|x| x.1 > 0).collect::<Vec<_>>()
-                    );
-                    panic!();
-                }
-            }
-        }
+        let heap = blocks(&pool, 22 << 20).expect("the cache gives way to it");
         let left = mapping.pages();
         assert!(left < 10 << 20 >> 12, "round {round}: {left} pages are left of {PAGES}");
         read_all();

@@ -6,6 +6,7 @@ mod budget;
 mod example;
 mod files;
 mod forks;
+mod groups;
 mod hostile;
 mod reading;
 mod store;

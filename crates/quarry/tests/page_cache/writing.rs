@@ -330,6 +330,7 @@ fn a_mapping_that_cannot_be_written_says_so_when_it_goes() {
     let said = alone("writing::goes_unwritten", &[]);
     let line = "quarry: a mapping is dropped, and its dirty pages are lost: \
                 the backing refused: errno 5\n";
+    assert_eq!(said.matches("quarry: ").count(), 1, "{said}");
     assert!(said.contains(line), "{said}");
 }
 
@@ -342,4 +343,12 @@ fn goes_unwritten() {
     *disk.bad_writes.lock().unwrap() = vec![libc::EIO];
     drop(mapping);
     assert_eq!((disk.page(1), PageCache::stats().pages()), (page_of(1), 0));
+    // An error that was made good is no loss.
+    let mapping = opened(&disk);
+    change(&mapping, 2, 9);
+    *disk.bad_writes.lock().unwrap() = vec![libc::ENOSPC];
+    let mut flusher = mapping.flusher();
+    assert!(flusher.flush(..).is_err() && flusher.flush(..).is_ok());
+    drop(mapping);
+    assert_eq!(disk.page(2), page_of(9));
 }

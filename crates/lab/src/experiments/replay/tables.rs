@@ -39,8 +39,8 @@ pub(super) fn print(run: &Run, spec: &'static Spec, out: &mut dyn Write) -> Resu
     writeln!(
         out,
         "\nMedians; / is the ratio to the baseline within rounds, with its 95 % interval from 6 \
-         samples on.\nOf the document: the ratio of the kernel to its baseline, and its figure. {}\n\
-         Document {}: {}",
+         samples on.\nOf the document: the ratio of the kernel to its baseline, and its figure. \
+         {}\nDocument {}: {}",
         line(spec.legend()),
         spec.document.number,
         line(&spec.document.finding),
