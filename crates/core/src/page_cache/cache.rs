@@ -245,6 +245,12 @@ impl<H: Host> PageCacheRef<'_, H> {
         (page.mapping.load(Relaxed), page.index.load(Relaxed))
     }
 
+    /// Returns whether there is a page with this number, and somebody pins it. O(1).
+    #[inline]
+    pub fn is_pinned(self, page: PageNo) -> bool {
+        (page.0 as usize) < self.tables.pages.len() && self.state(page).pins() > 0
+    }
+
     /// Pins, latch and flags of a page.
     #[inline]
     pub fn state(self, page: PageNo) -> State {
