@@ -202,6 +202,10 @@ impl MappingCore {
                 return true;
             }
         }
+        // Other CPUs may hold the only free pages.
+        if background::empty_slots_at_limit() || background::balance_at_limit(self.page_bytes) {
+            return true;
+        }
         // SAFETY: the writer is that of this mapping.
         let own = unsafe { writers::write(self.writer(), WRITTEN_FOR_ROOM) };
         own > 0 || writers::write_some(WRITTEN_FOR_ROOM, |written| written > 0) > 0

@@ -293,8 +293,8 @@ impl StateWord {
         }
     }
 
-    /// Takes an idle clean page, which the caller alone pins, out of its index: clears `LIVE`. Returns
-    /// whether it was so.
+    /// Takes an idle clean page, which the caller alone pins, out of its index: clears `LIVE`.
+    /// Returns whether it was so.
     #[inline]
     pub fn try_evict(&self) -> bool {
         let busy = (MOST_PINS & !PIN) | MOST_SHARED << SHARED_SHIFT;

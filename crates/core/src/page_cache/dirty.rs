@@ -26,8 +26,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     }
 
     /// Marks a page as newer than its backing. The caller pins it, and has its exclusive latch, or
-    /// sees to it in another way that nobody begins to write it at the same time. Returns whether it
-    /// was clean.
+    /// sees to it in another way that nobody begins to write it at the same time. Returns whether
+    /// it was clean.
     #[inline]
     pub fn mark_dirty(self, page: PageNo) -> bool {
         if self.state(page).has(State::DIRTY) {

@@ -12,7 +12,8 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.pages.at(page).state.try_latch_shared()
     }
 
-    /// Takes the latch of a page for reading; waits while somebody writes. The caller pins the page.
+    /// Takes the latch of a page for reading; waits while somebody writes. The caller pins the
+    /// page.
     #[inline]
     pub fn latch_shared(self, page: PageNo) {
         let is_taken = |now: State| now.has(State::EXCLUSIVE);

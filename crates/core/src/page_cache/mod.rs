@@ -1,8 +1,8 @@
 //! The page cache: pages of files and databases, by mapping and index.
 //!
-//! Who keeps a page: its index (`LIVE`), and pins. Truncation and eviction take it out of the index;
-//! whoever then gives up the last pin releases it. Every change of an index, and of `LIVE`, `DIRTY`
-//! and the key of its pages, happens under the lock of its mapping. A hit takes no lock.
+//! Who keeps a page: its index (`LIVE`), and pins. Truncation and eviction take it out of the
+//! index; whoever then gives up the last pin releases it. Every change of an index, and of `LIVE`,
+//! `DIRTY` and the key of its pages, happens under the lock of its mapping. A hit takes no lock.
 //!
 //! Locks downwards: a mapping (one at a time), the lists of the LRU or of shadow nodes, slabs, page
 //! lists, zones. Reclaim takes mappings the other way round, and so by trying.

@@ -1,10 +1,10 @@
 //! Sleeping until a page's latch is free or its writeback ends.
 //!
 //! Tasks sleep on one of 256 words that the number of their page selects (as the kernel's table of
-//! page wait queues, `PAGE_WAIT_TABLE_BITS` = 8, Linux 4.10). A word counts wake-ups. A waiter reads
-//! the word, then sets `WAITERS` in the state, then sleeps while the word is unchanged. Whoever
-//! clears `WAITERS` raises the word afterwards. So a waiter whose flag was cleared finds another
-//! value, and sleeps no longer.
+//! page wait queues, `PAGE_WAIT_TABLE_BITS` = 8, Linux 4.10). A word counts wake-ups. A waiter
+//! reads the word, then sets `WAITERS` in the state, then sleeps while the word is unchanged.
+//! Whoever clears `WAITERS` raises the word afterwards. So a waiter whose flag was cleared finds
+//! another value, and sleeps no longer.
 
 use crate::frame::OsArray;
 use crate::lru::{PageNo, State, StateWord};

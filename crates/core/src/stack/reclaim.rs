@@ -263,7 +263,6 @@ impl<C: StackConfig> Stack<C> {
         let totals = pages.pcp_totals();
         let operations = totals.allocs + totals.frees + totals.drains;
         if core::mem::replace(&mut state.page_operations, operations) == operations {
-            self.trim_page_cache();
             pages.drain_all();
         } else {
             for slot in 0..self.fast.percpu.area().slots() {

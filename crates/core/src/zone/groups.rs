@@ -5,7 +5,8 @@
 //! the pages of the file mappings that belong to it. Group 0 is the root: everything that belongs
 //! to no other group. It has no limit but the budget's, and counts nothing.
 //!
-//! Invariants, for each group but the root: `used <= max` whenever a charge succeeds; a group that is gone has no members, and nothing charged.
+//! Invariants, for each group but the root: `used <= max` whenever a charge succeeds; a group that
+//! is gone has no members, and nothing charged.
 
 use quarry_sys::primitive::{
     AtomicBool, AtomicU32, AtomicU64,
@@ -153,8 +154,8 @@ impl Group {
         self.reclaims.fetch_add(1, Relaxed);
     }
 
-    /// Returns whether a page may be pinned. Tasks that ask at the same time may exceed the limit by
-    /// a page each.
+    /// Returns whether a page may be pinned. Tasks that ask at the same time may exceed the limit
+    /// by a page each.
     #[must_use]
     pub fn may_pin(&self, frames: u32) -> bool {
         self.pinned().saturating_add(frames) <= !self.not_pinned_max.load(Relaxed)

@@ -105,7 +105,8 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (which, prop::bool::weighted(0.3))
             .prop_map(|(which, discard)| Step::Unhold { which, discard }),
         4 => (which, index()).prop_map(|(which, index)| Step::Rekey { which, index }),
-        2 => (mapping.clone(), index()).prop_map(|(mapping, from)| Step::Truncate { mapping, from }),
+        2 => (mapping.clone(), index())
+            .prop_map(|(mapping, from)| Step::Truncate { mapping, from }),
         2 => (mapping.clone(), index())
             .prop_map(|(mapping, index)| Step::Discard { mapping, index }),
         2 => (mapping.clone(), index(), 1u64..100, any::<bool>())
@@ -583,6 +584,7 @@ fn pages_that_are_used_again_outlive_a_scan_of_others() {
     for index in 1000..1400 {
         read(index);
         if index % 20 == 0 {
+            (0..100).for_each(read);
             let request = ScanRequest {
                 who: ScanFor::Background,
                 most: 20,

@@ -44,7 +44,7 @@ pub(super) struct CacheHit {
     only: Vec<String>,
     /// Bytes of pages that each cache may hold, in MiB.
     #[arg(long, default_value = "64",
-          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("4")),
+          default_value_if("quick", ArgPredicate::Equals("true".into()), Some("16")),
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     mib: u32,
     /// How many times the pages of the cache are looked up in a sample.
