@@ -85,6 +85,29 @@ fn goes_in_a_panic() {
 }
 
 #[test]
+fn a_backing_that_panics_in_the_background_ends_the_process() {
+    let said = dies("hostile::panics_in_the_background", &[("QUARRY_LIMIT", "16M")]);
+    assert!(said.contains("the backing panics, as it was told"), "{said}");
+}
+
+#[test]
+#[ignore = "aborts"]
+fn panics_in_the_background() {
+    let disk = Disk::of_pages(4096);
+    let mapping = PageCache::open(writable(&disk)).unwrap();
+    PageCache::set_dirty_ratios(1, 100);
+    for index in 0..1024 {
+        drop(mapping.read(index).unwrap());
+    }
+    disk.panics.store(true, SeqCst);
+    for index in (0..1024).cycle() {
+        if let Some(page) = mapping.get(index) {
+            page.latch_exclusive().fill(1);
+        }
+    }
+}
+
+#[test]
 fn many_mappings_live_at_once() {
     alone("hostile::many_mappings", &[("QUARRY_LIMIT", "256M")]);
 }
