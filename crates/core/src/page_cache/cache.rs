@@ -332,14 +332,15 @@ impl<H: Host> PageCacheRef<'_, H> {
         &self.tables.nodes
     }
 
-    /// Frames of pages that somebody pins, beside add batches. O(descriptors).
+    /// Frames of pages that somebody pins, beside add batches, or whose mapping is unevictable.
+    /// O(descriptors).
     pub fn pinned_frames(self) -> u64 {
         let all = (0..self.tables.pages.len() as u32).map(PageNo);
         let is_pinned = |page: &PageNo| {
             let state = self.state(*page);
             // A page that is on no list yet is pinned by its add batch.
-            let by_batch = !state.has(State::LRU) && !state.has(State::UNEVICTABLE);
-            state.pins() > u64::from(by_batch)
+            let by_batch = !state.has(State::LRU);
+            state.has(State::UNEVICTABLE) || state.pins() > u64::from(by_batch)
         };
         all.filter(is_pinned).map(|page| self.frames(page)).sum()
     }
