@@ -284,7 +284,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     fn take_shadow_nodes(self, node: NodeId, most: usize) -> usize {
         let tables = self.tables;
         let Sizes { active, inactive } = tables.lru.sizes(node);
-        let excess = tables.nodes.count_shadow_nodes(node, (active + inactive) as u64);
+        let excess = tables.nodes.count_shadow_nodes(node, active + inactive);
         let most = most.min(excess as usize);
         let find = |number: u32| tables.mappings.numbered(number).map(|mapping| &mapping.index);
         tables.nodes.scan_shadow_nodes(node, most, &find).freed
