@@ -10,6 +10,7 @@ use quarry::{
 };
 use quarry_core::stack::Request;
 use quarry_sys::errno;
+use quarry_sys::report::fatal;
 
 /// Of quarry_mapping_open_fd: the descriptor is closed with the mapping.
 pub const QUARRY_OWN_FD: c_uint = 1;
@@ -227,11 +228,10 @@ fn pinned(page: Result<PageRef<'_, ReadWrite>, PageError>) -> *mut QuarryPage {
     }
 }
 
-/// # Safety
-/// The page is pinned.
-unsafe fn raw(page: *mut QuarryPage) -> RawPage {
-    // SAFETY: the handle is that of a pinned page (caller's promise).
-    unsafe { RawPage::of_number((page.addr() - 1) as u32) }
+/// The page with this handle; aborts with a line where nobody pins it.
+fn raw(entry: &str, page: *mut QuarryPage) -> RawPage {
+    RawPage::pinned(page.addr().wrapping_sub(1))
+        .unwrap_or_else(|| fatal(format_args!("{entry}({page:p}): no page that is pinned")))
 }
 
 fn range(first: c_ulong, count: c_ulong) -> core::ops::Range<u64> {
@@ -376,8 +376,7 @@ pub unsafe extern "C" fn quarry_page_create(
 /// The page is pinned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_page_bytes(page: *mut QuarryPage) -> *mut c_void {
-    // SAFETY: the caller's promise is passed on.
-    unsafe { raw(page) }.address().as_ptr().cast()
+    raw("quarry_page_bytes", page).address().as_ptr().cast()
 }
 
 /// Adds a pin to a page.
@@ -387,7 +386,7 @@ pub unsafe extern "C" fn quarry_page_bytes(page: *mut QuarryPage) -> *mut c_void
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_page_pin(page: *mut QuarryPage) {
     // SAFETY: the caller's promise is passed on.
-    unsafe { raw(page).pin_again() };
+    unsafe { raw("quarry_page_pin", page).pin_again() };
 }
 
 /// Gives a pin of a page up; NULL is ignored.
@@ -398,7 +397,7 @@ pub unsafe extern "C" fn quarry_page_pin(page: *mut QuarryPage) {
 pub unsafe extern "C" fn quarry_page_unpin(page: *mut QuarryPage) {
     if !page.is_null() {
         // SAFETY: the caller's promise is passed on.
-        unsafe { raw(page).unpin() };
+        unsafe { raw("quarry_page_unpin", page).unpin() };
     }
 }
 
@@ -411,7 +410,7 @@ pub unsafe extern "C" fn quarry_page_unpin(page: *mut QuarryPage) {
 pub unsafe extern "C" fn quarry_page_lock(page: *mut QuarryPage, flags: c_uint) -> c_int {
     let (is_exclusive, waits) = (flags & QUARRY_EXCLUSIVE != 0, flags & QUARRY_TRY == 0);
     // SAFETY: the caller's promise is passed on.
-    if unsafe { raw(page).latch(is_exclusive, waits) } {
+    if unsafe { raw("quarry_page_lock", page).latch(is_exclusive, waits) } {
         return 0;
     }
     errno::set(libc::EBUSY);
@@ -424,8 +423,13 @@ pub unsafe extern "C" fn quarry_page_lock(page: *mut QuarryPage, flags: c_uint) 
 /// The caller has locked it so.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_page_unlock(page: *mut QuarryPage, flags: c_uint) {
+    let is_exclusive = flags & QUARRY_EXCLUSIVE != 0;
+    let locked = raw("quarry_page_unlock", page);
+    if !locked.is_latched(is_exclusive) {
+        fatal(format_args!("quarry_page_unlock({page:p}): nobody has locked the page so"));
+    }
     // SAFETY: the caller's promise is passed on.
-    unsafe { raw(page).unlatch(flags & QUARRY_EXCLUSIVE != 0) };
+    unsafe { locked.unlatch(is_exclusive) };
 }
 
 /// Marks a page as newer than its backing, before it is unlocked. The mark is what the backing's
@@ -441,7 +445,7 @@ pub unsafe extern "C" fn quarry_page_dirty(
     mark: c_ulong,
 ) {
     // SAFETY: the caller's promise is passed on.
-    unsafe { of(mapping).mark_dirty(raw(page), mark) };
+    unsafe { of(mapping).mark_dirty(raw("quarry_page_dirty", page), mark) };
 }
 
 /// Writes the dirty pages among `count` pages from `first` on, and waits until they are written.
