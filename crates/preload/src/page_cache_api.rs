@@ -238,8 +238,9 @@ fn range(first: c_ulong, count: c_ulong) -> core::ops::Range<u64> {
     first..first.saturating_add(count)
 }
 
-fn builder(page_order: c_uint) -> Option<quarry::MappingBuilder> {
-    Some(PageCache::builder().page_order(u8::try_from(page_order).ok()?))
+fn builder(page_order: c_uint) -> quarry::MappingBuilder {
+    // Orders that are none are refused where the mapping is made.
+    PageCache::builder().page_order(u8::try_from(page_order).unwrap_or(u8::MAX))
 }
 
 /// Makes a mapping over functions, which are copied. Its pages have 4 KiB << page_order, for
@@ -253,17 +254,14 @@ pub unsafe extern "C" fn quarry_mapping_open(
     backing: *const QuarryBacking,
     page_order: c_uint,
 ) -> *mut QuarryMapping {
-    let (Some(backing), Some(builder)) = (NonNull::new(backing.cast_mut()), builder(page_order))
-    else {
-        return null(libc::EINVAL);
-    };
+    let Some(backing) = NonNull::new(backing.cast_mut()) else { return null(libc::EINVAL) };
     // SAFETY: it is a quarry_backing (caller's promise).
     let calls = unsafe { *backing.as_ref() };
     let is_whole = calls.struct_size == size_of::<QuarryBacking>();
     if !is_whole || calls.size.is_none() || calls.read.is_none() {
         return null(libc::EINVAL);
     }
-    keep(builder.open(AnyBacking::Calls(calls)))
+    keep(builder(page_order).open(AnyBacking::Calls(calls)))
 }
 
 /// Makes a mapping over an open file. Returns NULL as quarry_mapping_open, or with the errno of
@@ -278,9 +276,9 @@ pub unsafe extern "C" fn quarry_mapping_open_fd(
     page_order: c_uint,
     flags: c_uint,
 ) -> *mut QuarryMapping {
-    let Some(builder) = builder(page_order).filter(|_| flags & !QUARRY_OWN_FD == 0) else {
+    if flags & !QUARRY_OWN_FD != 0 {
         return null(libc::EINVAL);
-    };
+    }
     // SAFETY: the caller's promise is passed on.
     let file = unsafe {
         match flags {
@@ -289,7 +287,7 @@ pub unsafe extern "C" fn quarry_mapping_open_fd(
         }
     };
     match file {
-        Ok(file) => keep(builder.open(AnyBacking::File(file))),
+        Ok(file) => keep(builder(page_order).open(AnyBacking::File(file))),
         Err(OsError(error)) => null(error),
     }
 }
