@@ -355,10 +355,12 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
     /// ([`Backing::sync`]).
     ///
     /// # Errors
-    /// As [`flush`](Self::flush), or the refusal of the backing.
+    /// As [`flush`](Self::flush), or the refusal of the backing, which other flushers learn of as
+    /// well. What was written since the last sync that went through may be lost then, although its
+    /// pages are clean, and another sync writes it no more: whoever needs it changes it again.
     pub fn sync(&self) -> Result<(), PageError> {
-        self.flush(..)?;
-        Ok(self.backing().sync()?)
+        let Inner { core, backing } = self.inner();
+        writeback::sync(core, backing, None)
     }
 
     /// Waits until no page of a range is being written.
@@ -392,6 +394,15 @@ impl<B: Backing<Access = ReadWrite>> Flusher<'_, B> {
     pub fn flush(&mut self, range: impl RangeBounds<u64>) -> Result<(), PageError> {
         let Inner { core, backing } = self.mapping.inner();
         writeback::flush(core, backing, of_bounds(range), Some(&mut self.cursor))
+    }
+
+    /// As [`Mapping::sync`]; errors since the last flush or sync of this one.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sync(&mut self) -> Result<(), PageError> {
+        let Inner { core, backing } = self.mapping.inner();
+        writeback::sync(core, backing, Some(&mut self.cursor))
     }
 }
 

@@ -222,6 +222,11 @@ impl MappingCore {
         self.quiet_until_ns.store(coarse_ns() + AFTER_ERROR_NS, Relaxed);
     }
 
+    /// Records a refused sync of the backing, which says nothing about its writes.
+    pub(crate) fn note_sync_error(&self, errno: i32) {
+        self.errors.record(errno);
+    }
+
     /// Returns whether the background leaves the mapping alone for now.
     pub(crate) fn is_quiet(&self) -> bool {
         let until = self.quiet_until_ns.load(Relaxed);

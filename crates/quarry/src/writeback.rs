@@ -253,3 +253,27 @@ pub(crate) fn flush<B: Backing>(
         None => Ok(()),
     }
 }
+
+/// Writes all dirty pages, and waits until the backing says that they survive a loss of power. A
+/// refusal of that is an error of the mapping, as a refused write is (`vfs_fsync_range` and
+/// `file_check_and_advance_wb_err`, Linux 6.6).
+///
+/// # Errors
+/// As [`flush`], or that refusal.
+pub(crate) fn sync<B: Backing>(
+    core: &MappingCore,
+    backing: &B,
+    mut cursor: Option<&mut ErrorCursor>,
+) -> Result<(), PageError> {
+    flush(core, backing, 0..u64::MAX, cursor.as_deref_mut())?;
+    let synced = backing.sync();
+    if let Err(OsError(errno)) = synced {
+        core.note_sync_error(errno);
+    }
+    // The backing may have told somebody else of what failed; and others of the same cursor may
+    // have been told of the own refusal.
+    match core.news(cursor) {
+        Some(errno) => Err(PageError::Io(OsError(errno))),
+        None => Ok(synced?),
+    }
+}

@@ -9,6 +9,7 @@ mod forks;
 mod groups;
 mod hostile;
 mod reading;
+mod refusals;
 mod store;
 mod threads;
 mod writing;

@@ -26,6 +26,10 @@ pub(crate) struct Disk {
     pub(crate) bad_reads: Mutex<BTreeMap<u64, i32>>,
     /// The errors of the next writes, the last one first.
     pub(crate) bad_writes: Mutex<Vec<i32>>,
+    /// The errors of the next syncs, the last one first.
+    pub(crate) bad_syncs: Mutex<Vec<i32>>,
+    /// Syncs that went through.
+    pub(crate) synced: AtomicUsize,
     /// Marks up to here may be written.
     pub(crate) log: AtomicU64,
     pub(crate) reads: Mutex<Vec<Call>>,
@@ -155,5 +159,13 @@ impl<A: Access> Backing for Store<A> {
 
     fn may_write(&self, mark: u64, _is_flush: bool) -> bool {
         mark <= self.0.log.load(SeqCst)
+    }
+
+    fn sync(&self) -> Result<(), OsError> {
+        if let Some(errno) = self.0.bad_syncs.lock().unwrap().pop() {
+            return Err(OsError(errno));
+        }
+        self.0.synced.fetch_add(1, SeqCst);
+        Ok(())
     }
 }
