@@ -102,6 +102,13 @@ impl Backing for AnyBacking {
         }
     }
 
+    fn size_anew(&self) -> u64 {
+        match self {
+            Self::Calls(_) => self.size(),
+            Self::File(file) => file.size_anew(),
+        }
+    }
+
     fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, OsError> {
         let calls = match self {
             Self::File(file) => return file.read(offset, bytes),

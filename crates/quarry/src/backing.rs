@@ -71,6 +71,12 @@ pub trait Backing: Send + Sync + 'static {
     /// page that the end lies in is filled up with zeroes.
     fn size(&self) -> u64;
 
+    /// The same, asked anew where [`size`](Self::size) may be older than the backing: called before
+    /// a page is refused because it begins behind the end.
+    fn size_anew(&self) -> u64 {
+        self.size()
+    }
+
     /// Reads bytes from `offset` on into the front of `bytes`; returns how many, at least one.
     /// Where it reads fewer than asked, it is called again for the rest.
     ///

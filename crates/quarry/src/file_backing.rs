@@ -19,7 +19,10 @@ use quarry_sys::primitive::{AtomicU64, Ordering};
 /// # Ok::<(), quarry::PageError>(())
 /// ```
 ///
-/// Its size is asked for when it is opened, and again where a read ends early. A page that the end
+/// Its size is asked for when it is opened, again where a read ends early, and before a page is
+/// refused because it begins behind the end: so a file that somebody else has made longer is read
+/// to its new end. A page that is cached keeps its bytes meanwhile, also the one that the end lay
+/// in, whose rest is zero: drop it before it is changed. A page that the end
 /// of the file lies in is written up to the end and no further; a page behind the end makes the
 /// file longer by the whole page. [`set_size`](FileBacking::set_size) moves the end.
 ///
@@ -121,12 +124,25 @@ impl<A: Access> FileBacking<A> {
         self.file.number()
     }
 
+    /// Asks the system for the size. Where it was changed from here meanwhile, the answer may be
+    /// older than that, and it is asked again.
+    fn ask_size(&self) -> Result<u64, OsError> {
+        let mut known = self.size.load(Ordering::Acquire);
+        loop {
+            let size = self.file.size()?;
+            match self.size.compare_exchange(known, size, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Ok(size),
+                Err(changed) => known = changed,
+            }
+        }
+    }
+
     /// What a read has found. One that ends early may have met a new end of the file.
     fn found(&self, moved: Transfer, asked: usize) -> Result<usize, OsError> {
         match moved {
             Transfer { bytes: 0, error: Some(error) } => Err(error),
             Transfer { bytes, error: None } if bytes < asked => {
-                self.size.store(self.file.size()?, Ordering::Release);
+                self.ask_size()?;
                 Ok(bytes)
             }
             Transfer { bytes, .. } => Ok(bytes),
@@ -139,6 +155,11 @@ impl<A: Access> Backing for FileBacking<A> {
 
     fn size(&self) -> u64 {
         self.size.load(Ordering::Acquire)
+    }
+
+    fn size_anew(&self) -> u64 {
+        let _errno = KeepErrno::new();
+        self.ask_size().unwrap_or_else(|_| self.size())
     }
 
     fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<usize, OsError> {

@@ -270,8 +270,7 @@ impl<B: Backing> Mapping<B> {
     pub fn prefetch(&self, range: impl RangeBounds<u64>) {
         let Inner { core, backing } = self.inner();
         if !core.is_forked() {
-            let Range { start, end } = of_bounds(range);
-            fill::read_ahead(core, backing, start..end.min(fill::end_of(core, backing)), None);
+            fill::prefetch(core, backing, of_bounds(range));
         }
     }
 

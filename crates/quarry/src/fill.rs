@@ -157,13 +157,16 @@ pub(crate) fn read_missed<B: Backing>(
     index: u64,
 ) -> Result<RawPage, PageError> {
     core.check_process()?;
-    let end = end_of(core, backing);
+    let mut end = end_of(core, backing);
     if index >= end {
         // A new page behind the end may be there, and be filled at the moment.
-        return match core.raw.get_waiting(index)? {
-            Some(page) => Ok(page),
-            None => Err(PageError::OutOfRange { index, size: backing.size() }),
-        };
+        if let Some(page) = core.raw.get_waiting(index)? {
+            return Ok(page);
+        }
+        end = end_anew(core, backing);
+        if index >= end {
+            return Err(PageError::OutOfRange { index, size: backing.size() });
+        }
     }
     let slot = core.get_or_alloc(index, Effort::Every)?;
     if !slot.is_new {
@@ -259,6 +262,15 @@ pub(crate) fn read_ahead<B: Backing>(
     }
 }
 
+/// Reads pages of a range that somebody will want, as far as the backing has them.
+pub(crate) fn prefetch<B: Backing>(core: &MappingCore, backing: &B, range: Range<u64>) {
+    let mut end = end_of(core, backing);
+    if range.end > end {
+        end = end_anew(core, backing);
+    }
+    read_ahead(core, backing, range.start..range.end.min(end), None);
+}
+
 /// Reads the window after the one whose marked page was used just now.
 #[cold]
 pub(crate) fn read_after_marker<B: Backing>(core: &MappingCore, backing: &B, index: u64) {
@@ -273,6 +285,15 @@ pub(crate) fn read_after_marker<B: Backing>(core: &MappingCore, backing: &B, ind
 }
 
 /// The first index behind the end of the backing, or behind that of the last page there can be.
-pub(crate) fn end_of<B: Backing>(core: &MappingCore, backing: &B) -> u64 {
-    backing.size().div_ceil(core.page_bytes as u64).min(core.most_pages())
+fn end_of<B: Backing>(core: &MappingCore, backing: &B) -> u64 {
+    page_behind(core, backing.size())
+}
+
+/// The same, where the backing may have become longer.
+fn end_anew<B: Backing>(core: &MappingCore, backing: &B) -> u64 {
+    page_behind(core, backing.size_anew())
+}
+
+fn page_behind(core: &MappingCore, size: u64) -> u64 {
+    size.div_ceil(core.page_bytes as u64).min(core.most_pages())
 }

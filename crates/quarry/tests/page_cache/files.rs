@@ -92,6 +92,23 @@ fn a_file_that_became_shorter_ends_earlier() {
 }
 
 #[test]
+fn a_file_that_somebody_else_has_made_longer_is_read_to_its_new_end() {
+    let scratch = Scratch::new("grown", &pages(3)[..2 * PAGE + 10]);
+    let mapping = PageCache::open(FileBacking::open(&scratch.path()).unwrap()).unwrap();
+    let behind = |index, size| Err(PageError::OutOfRange { index, size });
+    let early = mapping.read(9).map(drop);
+    assert_eq!(early, behind(9, 2 * PAGE as u64 + 10));
+    std::fs::write(&scratch.0, pages(12)).unwrap();
+    for index in [9, 11, 3] {
+        assert_eq!(mapping.read(index).unwrap()[..], page_of(index), "page {index}");
+    }
+    assert_eq!(mapping.read(12).map(drop), behind(12, 12 * PAGE as u64));
+    std::fs::write(&scratch.0, pages(50)).unwrap();
+    mapping.prefetch(20..24);
+    assert!((20..24).all(|index| mapping.get(index).is_some()), "a hint sees it as well");
+}
+
+#[test]
 fn changed_pages_are_written_though_somebody_else_has_cut_the_file() {
     let scratch = Scratch::new("cut", &pages(10));
     let mapping = PageCache::open(FileBacking::open_writable(&scratch.path()).unwrap()).unwrap();
