@@ -433,8 +433,8 @@ quarry_page *quarry_page_get(quarry_mapping *mapping, unsigned long index);
 quarry_page *quarry_page_read(quarry_mapping *mapping, unsigned long index);
 
 /*
- Makes a page of zeroes, pinned and dirty. Returns NULL with EBUSY where the page is cached, or
- as quarry_page_read.
+ Makes a page of zeroes, pinned and dirty. Returns NULL with EBUSY where the page is cached, with
+ ENXIO where it would end behind 2^63 bytes, or as quarry_page_read.
 
  The mapping is open.
  */
@@ -531,8 +531,8 @@ void quarry_mapping_prefetch(quarry_mapping *mapping, unsigned long first, unsig
 
 /*
  Gives a cached page another index, and drops the page that was there. Returns 0; or -1 with
- ENXIO where no page is cached at `old_index`, EBUSY where somebody uses the one at `new_index`,
- ENOMEM or ESTALE.
+ ENXIO where no page is cached at `old_index` or none can be at `new_index`, EBUSY where somebody
+ uses the one there, ENOMEM or ESTALE.
 
  The mapping is open.
  */

@@ -356,8 +356,8 @@ pub unsafe extern "C" fn quarry_page_read(
     pinned(unsafe { of(mapping) }.read(index))
 }
 
-/// Makes a page of zeroes, pinned and dirty. Returns NULL with EBUSY where the page is cached, or
-/// as quarry_page_read.
+/// Makes a page of zeroes, pinned and dirty. Returns NULL with EBUSY where the page is cached, with
+/// ENXIO where it would end behind 2^63 bytes, or as quarry_page_read.
 ///
 /// # Safety
 /// The mapping is open.
@@ -527,8 +527,8 @@ pub unsafe extern "C" fn quarry_mapping_prefetch(
 }
 
 /// Gives a cached page another index, and drops the page that was there. Returns 0; or -1 with
-/// ENXIO where no page is cached at `old_index`, EBUSY where somebody uses the one at `new_index`,
-/// ENOMEM or ESTALE.
+/// ENXIO where no page is cached at `old_index` or none can be at `new_index`, EBUSY where somebody
+/// uses the one there, ENOMEM or ESTALE.
 ///
 /// # Safety
 /// The mapping is open.

@@ -142,11 +142,11 @@ pub enum PageError {
     Full,
     /// The backing refused.
     Io(OsError),
-    /// The page begins behind the end of the backing.
+    /// The page begins behind the end of the backing, or no mapping has pages with such indexes.
     OutOfRange {
         /// The page.
         index: u64,
-        /// Bytes of the backing.
+        /// Bytes of the backing; `u64::MAX` where there is none.
         size: u64,
     },
     /// [`Backing::may_write`] said no for so many pages, which stay dirty.

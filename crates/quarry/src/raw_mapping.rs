@@ -8,6 +8,7 @@ use core::ops::Range;
 use core::ptr::NonNull;
 use quarry_core::lru::PageNo;
 use quarry_core::lru::State;
+use quarry_core::page_cache::index::INDEX_LIMIT;
 pub use quarry_core::page_cache::{Effort, Invalidate, Invalidated, MappingOptions, RekeyError};
 use quarry_core::page_cache::{Full, MappingId, PageCacheRef, ReadError, Slot};
 use quarry_core::stack::Stack;
@@ -97,10 +98,14 @@ impl RawMapping {
     /// [`fill_failed`](RawPage::fill_failed). Waits where another task makes it.
     ///
     /// # Errors
-    /// [`PageError::Full`].
+    /// [`PageError::Full`], or [`PageError::OutOfRange`] from index 2^52 on.
     pub fn get_or_alloc(self, index: u64, effort: Effort) -> Result<RawSlot, PageError> {
         let done = process::on_instance(0, || cache().get_or_alloc(self.id, index, effort));
-        Ok(RawSlot::of(done.unwrap_or(Err(ReadError::Full))?))
+        match done {
+            Some(Ok(slot)) => Ok(RawSlot::of(slot)),
+            Some(Err(ReadError::Failed(errno))) => Err(PageError::Io(OsError(errno))),
+            Some(Err(ReadError::Full)) | None => Err(refusal(index)),
+        }
     }
 
     /// Pins the page at `index`, if it is there; waits where another task fills it.
@@ -132,12 +137,12 @@ impl RawMapping {
     /// latched, and whose private word is 0. One task at a time holds pages of a mapping.
     ///
     /// # Errors
-    /// [`PageError::Full`].
+    /// As [`get_or_alloc`](Self::get_or_alloc).
     pub fn hold(self, index: u64, effort: Option<Effort>) -> Result<Option<RawSlot>, PageError> {
         let held = process::on_instance(0, || cache().hold(self.id, index, effort));
         match held {
             Some(Ok(slot)) => Ok(slot.map(RawSlot::of)),
-            Some(Err(Full)) | None => Err(PageError::Full),
+            Some(Err(Full)) | None => Err(refusal(index)),
         }
     }
 
@@ -166,6 +171,16 @@ impl RawMapping {
     pub fn discard(self, index: u64) -> bool {
         process::giving_back(|| cache().discard(self.id, index))
     }
+}
+
+/// Why there is no page at an index: no index is so high, or no memory is left.
+#[cold]
+fn refusal(index: u64) -> PageError {
+    if index >= INDEX_LIMIT {
+        // There is no backing, so nothing else ends before the numbers do.
+        return PageError::OutOfRange { index, size: u64::MAX };
+    }
+    PageError::Full
 }
 
 /// Most pages of one look-up by tag.

@@ -150,6 +150,18 @@ static void errors(void)
     quarry_page_unpin(page);
     quarry_page_unpin(NULL);
     CHECK(quarry_page_read(mapping, PAGES) == NULL && errno == ENXIO, "behind the end");
+    static const unsigned long beyond[] = {1ul << 51, 1ul << 52, 1ul << 63, ~0ul};
+    for (size_t at = 0; at < sizeof(beyond) / sizeof(beyond[0]); at++) {
+        unsigned long index = beyond[at];
+        CHECK(quarry_page_create(mapping, index) == NULL && errno == ENXIO, "no file has it");
+        CHECK(quarry_page_read(mapping, index) == NULL && errno == ENXIO, "nor can it be read");
+        CHECK(quarry_page_get(mapping, index) == NULL && errno == ENOENT, "it is not cached");
+        CHECK(quarry_mapping_rekey(mapping, 0, index) == -1 && errno == ENXIO, "no such index");
+        CHECK(quarry_mapping_flush(mapping, index, ~0ul) == 0, "nothing is dirty there");
+        CHECK(quarry_mapping_invalidate(mapping, index, 1, QUARRY_DIRTY_TOO) == 0, "nor cached");
+        CHECK(quarry_mapping_truncate(mapping, index) == 0, "nor dropped");
+        quarry_mapping_prefetch(mapping, index, ~0ul);
+    }
     CHECK(quarry_mapping_invalidate(mapping, 0, PAGES, QUARRY_DIRTY_TOO) == 0, "dropped");
     disk.read_error = EIO;
     CHECK(quarry_page_read(mapping, 7) == NULL && errno == EIO, "refused");

@@ -2,7 +2,10 @@
 
 use crate::alone::{alone, dies};
 use crate::store::{Disk, PAGE, page_of, readable, writable};
-use quarry::{Backing, OsError, PageCache, PageError, ReadOnly};
+use quarry::{
+    Backing, Effort, MappingOptions, OsError, PageCache, PageError, RawMapping, ReadOnly,
+    RekeyError,
+};
 use std::mem::forget;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::SeqCst;
@@ -44,6 +47,30 @@ fn a_page_that_no_file_can_hold_is_out_of_range() {
         mapping.flush(u64::MAX..).unwrap();
         assert_eq!(disk.page(0), first, "no offset comes round");
     }
+}
+
+#[test]
+fn a_page_that_no_index_holds_is_out_of_range() {
+    let raw = RawMapping::create(&MappingOptions::default()).unwrap();
+    let last = raw.get_or_alloc((1 << 52) - 1, Effort::Every).unwrap().page;
+    // SAFETY: this test has made the page.
+    unsafe { last.fill_done() };
+    for index in [1 << 52, (1 << 52) + 1, 1 << 60, u64::MAX - 1, u64::MAX] {
+        let refused = PageError::OutOfRange { index, size: u64::MAX };
+        for effort in [Effort::Easy, Effort::Every] {
+            assert_eq!(raw.get_or_alloc(index, effort), Err(refused));
+            assert_eq!(raw.hold(index, Some(effort)), Err(refused));
+        }
+        assert_eq!(raw.hold(index, None), Ok(None));
+        assert_eq!((raw.get(index), raw.hold_present(index)), (None, None));
+        assert_eq!((raw.truncate(index), raw.discard(index)), (0, false));
+        // SAFETY: the page is pinned.
+        assert_eq!(unsafe { last.rekey(index) }, Err(RekeyError::Full));
+    }
+    assert_eq!(raw.pages(), 1);
+    // SAFETY: the pin is that of its maker.
+    unsafe { last.unpin() };
+    assert!(raw.destroy());
 }
 
 #[test]
