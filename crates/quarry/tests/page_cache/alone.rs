@@ -1,7 +1,7 @@
 //! Parts of tests that need a process of their own: its limit is small, or it forks.
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 /// Runs the test of this binary with the name `name`, which is ignored otherwise, in a process of
 /// its own, with variables of the environment. Returns what it has printed to standard error.
@@ -22,9 +22,19 @@ pub(crate) fn dies(name: &str, variables: &[(&str, &str)]) -> String {
     said
 }
 
+/// The same of a test that goes on until its caller kills it.
+pub(crate) fn started(name: &str, variables: &[(&str, &str)]) -> Child {
+    command(name, variables).stdout(Stdio::null()).spawn().expect("it starts")
+}
+
 fn run(name: &str, variables: &[(&str, &str)]) -> Output {
+    command(name, variables).output().expect("it starts")
+}
+
+fn command(name: &str, variables: &[(&str, &str)]) -> Command {
     let binary = std::env::current_exe().expect("tests know where they are");
     let mut command = Command::new(binary);
     command.args([name, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
-    command.envs(variables.iter().copied()).output().expect("it starts")
+    command.envs(variables.iter().copied());
+    command
 }

@@ -8,6 +8,7 @@ mod files;
 mod forks;
 mod groups;
 mod hostile;
+mod killed;
 mod reading;
 mod refusals;
 mod store;
