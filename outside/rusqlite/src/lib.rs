@@ -1,0 +1,59 @@
+//! What `docs/sqlite.md` says, as a program: rusqlite with the SQLite that it brings along, on
+//! Quarry.
+
+use anyhow::{Context, Result};
+use rusqlite::{Connection, params};
+use std::path::Path;
+
+#[global_allocator]
+static HEAP: quarry::Quarry = quarry::Quarry;
+
+/// Bytes of the blob of a row.
+pub const BLOB: usize = 1000;
+
+/// Rows of a transaction. Pages that it has changed are in use until it ends, so the limit is to
+/// have room for those of all transactions at once.
+const TOGETHER: u32 = 500;
+
+/// Puts Quarry into the place of SQLite's page cache and heap, before the first connection.
+///
+/// # Errors
+/// Where SQLite is in use already, or Quarry serves nothing in this process.
+pub fn install() -> Result<()> {
+    // SAFETY: the function is SQLite's own, and programs call this before they open a connection.
+    unsafe { quarry_sqlite::install(rusqlite::ffi::sqlite3_config) }.context("SQLite stays as is")
+}
+
+/// Makes a database of so many rows, which depend on the `seed`.
+///
+/// # Errors
+/// Those of SQLite.
+pub fn fill(file: &Path, rows: u32, seed: u32) -> Result<Connection> {
+    let mut connection = Connection::open(file)?;
+    connection.execute_batch("CREATE TABLE data (key INTEGER PRIMARY KEY, value BLOB)")?;
+    for first in (0..rows).step_by(TOGETHER as usize) {
+        let change = connection.transaction()?;
+        for key in first..rows.min(first + TOGETHER) {
+            let mut insert = change.prepare_cached("INSERT INTO data VALUES (?, ?)")?;
+            insert.execute(params![key, blob(key, seed)])?;
+        }
+        change.commit()?;
+    }
+    Ok(connection)
+}
+
+/// The blob that a row has.
+#[must_use]
+pub fn blob(key: u32, seed: u32) -> Vec<u8> {
+    let word = key.wrapping_mul(2_654_435_761) ^ seed;
+    word.to_le_bytes().into_iter().cycle().take(BLOB).collect()
+}
+
+/// Reads the blob of a row.
+///
+/// # Errors
+/// Those of SQLite.
+pub fn read(connection: &Connection, key: u32) -> Result<Vec<u8>> {
+    let mut select = connection.prepare_cached("SELECT value FROM data WHERE key = ?")?;
+    Ok(select.query_row([key], |row| row.get(0))?)
+}
