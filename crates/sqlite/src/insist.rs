@@ -4,7 +4,8 @@
 //! also where there are pages that a longer look would have freed. For SQLite that is an error of
 //! its user's statement, so it is worth more than one look.
 
-/// Looks that a request is worth: 3 ms at most, where every page is in use.
+/// Looks that a request is worth: where every page is in use 3 ms of work at most, and the turns of
+/// those who run between them.
 const LOOKS: u32 = 16;
 
 /// Makes a request until it is served; `None` where it was refused again and again.
