@@ -33,6 +33,7 @@ pub mod os;
 pub mod overcommit;
 pub mod peek;
 pub mod percpu;
+pub mod prefetch;
 pub mod primitive;
 pub mod report;
 pub mod statm;
