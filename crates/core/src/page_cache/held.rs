@@ -14,9 +14,9 @@ use crate::lru::{Descriptor, PageNo, State};
 use quarry_sys::prefetch::{LINE, prefetch};
 use quarry_sys::primitive::Ordering::Relaxed;
 
-/// Lines of a private object that are brought near: all that SQLite reads of one (48 bytes of the
-/// record, 80 of its `PgHdr`, the first half of its `MemPage`).
-const PREFETCHED: usize = 4;
+/// Lines of a private object that are brought near: all that SQLite reads of one (the record's 48
+/// bytes, 80 of a `PgHdr`, 136 of a `MemPage`), wherever in a line the object begins.
+const PREFETCHED: usize = 5;
 
 impl<H: Host> PageCacheRef<'_, H> {
     /// Holds the page at `index`: one pin, however often its owner asks for it. Without an effort
