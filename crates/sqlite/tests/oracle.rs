@@ -47,11 +47,11 @@ impl Beside {
     }
 
     /// The bytes of a page with its slack, and those beside it.
-    fn parts(&self, known: usize) -> (&mut [u8], &mut [u8], &[u8]) {
+    fn parts(&mut self, known: usize) -> (&mut [u8], &mut [u8], &[u8]) {
         // SAFETY: the page is pinned; the cache promises so many bytes, and 16 to read behind.
         unsafe {
             let known = &*(known as *const quarry_sqlite::PcachePage);
-            assert!((known.buffer.addr()).is_multiple_of(8) && known.extra.addr() % 8 == 0);
+            assert!(known.buffer.addr().is_multiple_of(8) && known.extra.addr().is_multiple_of(8));
             (
                 slice::from_raw_parts_mut(known.buffer.cast(), self.bytes),
                 slice::from_raw_parts_mut(known.extra.cast(), EXTRA),

@@ -6,8 +6,8 @@
 
 use super::state::{State, StateWord};
 use crate::frame::{GrowingArray, Link, Links, Member, NodeId, Order, Pfn, Window, fresh_zero};
-use quarry_sys::os::{Os, OsResult};
 use Ordering::{Acquire, Relaxed, Release};
+use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// The number of a cached page: its descriptor's place in the table.

@@ -18,6 +18,9 @@ use quarry_sys::primitive::{AtomicU64, Ordering};
 
 /// Most pins of one page.
 pub const MOST_PINS: u64 = (1 << 20) - 1;
+/// Most pins of one page at which another one is taken by its key. The rest is for those who pin
+/// what they have, and do not ask (`try_get_folio` refuses below an overflow, Linux 5.1).
+const MOST_PINS_BY_KEY: u64 = MOST_PINS / 2;
 /// Most readers that hold the latch of one page.
 pub const MOST_SHARED: u64 = (1 << 11) - 1;
 
@@ -144,7 +147,7 @@ impl StateWord {
     pub fn try_pin(&self, needed: u64) -> Option<State> {
         let mut now = self.load();
         loop {
-            if !now.has(needed) || now.pins() == MOST_PINS {
+            if !now.has(needed) || now.pins() >= MOST_PINS_BY_KEY {
                 return None;
             }
             let pinned = State((now.0 + PIN) | State::REFERENCED);

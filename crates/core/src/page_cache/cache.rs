@@ -166,6 +166,10 @@ impl<H: Host> PageCacheRef<'_, H> {
         let has_slack = locked.mapping.has_slack();
         drop(locked);
         self.truncate(mapping, 0);
+        if group != GroupId::ROOT {
+            // What waits in add batches is charged to the group.
+            self.drain_batches();
+        }
         if has_slack {
             self.release_aside();
         }

@@ -3,11 +3,11 @@
 use super::cache::PageCacheRef;
 use super::counters::Event;
 use super::host::Host;
-use super::index::{Entry, InsertError, Preload};
+use super::index::{Entry, INDEX_LIMIT, InsertError, Preload};
 use super::mapping::{LockedMapping, Mapping, MappingId};
 use super::outcome::{Effort, Full, ReadError, Slot};
 use super::workingset::Evicted;
-use crate::frame::{Kind, MigrateType};
+use crate::frame::{Kind, MigrateType, Order};
 use crate::lru::{PageNo, State};
 use crate::pcp::PageRequest;
 use crate::zone::GroupId;
@@ -30,7 +30,8 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// Pins the page at `index`, or makes a new one there. Waits for a fill that is under way.
     ///
     /// # Errors
-    /// Where no page can be had; or the code of the fill that the caller has waited for.
+    /// Where no page can be had, or no index reaches so far (2^52); or the code of the fill that
+    /// the caller has waited for.
     #[inline]
     pub fn get_or_alloc(
         self,
@@ -157,6 +158,9 @@ impl<H: Host> PageCacheRef<'_, H> {
         effort: Effort,
         flags: u64,
     ) -> Result<(PageNo, Option<State>), Full> {
+        if index >= INDEX_LIMIT {
+            return Err(Full);
+        }
         let tables = self.tables;
         let mapping = tables.mappings.get(id).ok_or(Full)?;
         let page = self.alloc_page(mapping, effort).inspect_err(|_| self.note_full())?;
@@ -260,11 +264,22 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     /// A page with memory, which nobody knows; its state is still 0.
+    ///
+    /// No lock is held: the number of the mapping may become that of another one meanwhile, of
+    /// another group and order. So the page is described by what was read once.
     fn alloc_page(self, mapping: &Mapping, effort: Effort) -> Result<PageNo, Full> {
-        let (group, frames) = (GroupId(mapping.group()), mapping.order().frames());
-        self.charge_group(group, frames, effort)?;
-        let page = self.alloc_charged(mapping, effort);
-        page.inspect_err(|_| self.host.groups().uncharge(group, frames))
+        let (group, order) = (GroupId(mapping.group()), mapping.order());
+        self.charge_group(group, order.frames(), effort)?;
+        match self.alloc_charged(mapping, order, effort) {
+            Ok(page) => {
+                self.tables.pages.at(page).group.store(group.0, Relaxed);
+                Ok(page)
+            }
+            Err(full) => {
+                self.host.groups().uncharge(group, order.frames());
+                Err(full)
+            }
+        }
     }
 
     /// Charges a page to its group; at the limit of the group after one reclaim of the group.
@@ -283,20 +298,24 @@ impl<H: Host> PageCacheRef<'_, H> {
         Err(Full)
     }
 
-    fn alloc_charged(self, mapping: &Mapping, effort: Effort) -> Result<PageNo, Full> {
-        let frames = mapping.order().frames();
-        match self.try_alloc_page(mapping) {
+    fn alloc_charged(
+        self,
+        mapping: &Mapping,
+        order: Order,
+        effort: Effort,
+    ) -> Result<PageNo, Full> {
+        let frames = order.frames();
+        match self.try_alloc_page(mapping, order) {
             None if effort == Effort::Every && self.host.make_room(frames) => {
-                self.try_alloc_page(mapping).ok_or(Full)
+                self.try_alloc_page(mapping, order).ok_or(Full)
             }
             page => page.ok_or(Full),
         }
     }
 
-    fn try_alloc_page(self, mapping: &Mapping) -> Option<PageNo> {
+    fn try_alloc_page(self, mapping: &Mapping, order: Order) -> Option<PageNo> {
         let (tables, pages, slot) = (self.tables, self.host.pages(), self.host.slot());
         let number = tables.free.take(slot, &tables.pages, self.host.metadata())?;
-        let order = mapping.order();
         let request = PageRequest {
             order,
             migratetype: MigrateType::Movable,
@@ -321,7 +340,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         descriptor.order.store(order.get(), Relaxed);
         let home = pages.memory().pageblocks().of(block.pfn).tag().node();
         descriptor.node.store(home.map_or(0, |node| node.0), Relaxed);
-        descriptor.group.store(mapping.group(), Relaxed);
         descriptor.private_cache.store(mapping.private(), Relaxed);
         tables.counters.add(slot, Event::Taken, order.frames().into());
         Some(number)

@@ -50,15 +50,29 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         // Pages that wait in an add batch are pinned by it.
         self.drain_slot();
         let mut round = Round { group, done: Scanned::default(), frames: 0, used: 0 };
-        let (mut number, mut index) = groups.at(group).hand();
+        self.go_round(request, &mut round);
+        if round.done.freed == 0 {
+            // A group may be no larger than what waits in the batches of other CPUs.
+            self.drain_batches();
+            let most_scanned = request.most_scanned.saturating_mul(2);
+            self.go_round(&ScanRequest { most_scanned, ..*request }, &mut round);
+        }
+        self.note_scan(request.who, &round);
+        round.done
+    }
+
+    /// Goes around the clock once, or until the request has what it wants.
+    fn go_round(self, request: &ScanRequest, round: &mut Round) {
+        let group = self.host.groups().at(round.group);
+        let (mut number, mut index) = group.hand();
         let end = self.tables.mappings.numbers();
         // Once around, and the first mapping a second time: the hand stood in its middle.
         for _ in 0..=end {
             let mapping = self.tables.mappings.numbered(number);
-            let mapping = mapping.filter(|mapping| mapping.group() == group.0);
+            let mapping = mapping.filter(|mapping| mapping.group() == round.group.0);
             while let Some(mapping) = mapping
                 && round.wants_more(request)
-                && let Some(next) = self.look_at(mapping, index, request.most, &mut round)
+                && let Some(next) = self.look_at(mapping, index, request.most, round)
             {
                 index = next;
             }
@@ -67,9 +81,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             }
             (number, index) = (if number + 1 < end { number + 1 } else { 1 }, 0);
         }
-        groups.at(group).set_hand(number, index);
-        self.note_scan(request.who, &round);
-        round.done
+        group.set_hand(number, index);
     }
 
     /// A reclaim for a request that has met the limit of its group: at most 32 pages and 200 us.

@@ -4,7 +4,7 @@
 use super::cache::PageCacheRef;
 use super::counters::Event;
 use super::host::Host;
-use super::index::{Entry, InsertError, Preload, Tag};
+use super::index::{Entry, INDEX_LIMIT, InsertError, Preload, Tag};
 use super::mapping::{LockedMapping, MappingId};
 use super::outcome::RekeyError;
 use crate::lru::{PageNo, State};
@@ -81,6 +81,9 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// # Errors
     /// Where the page keeps its index.
     pub fn rekey(self, page: PageNo, new: u64) -> Result<(), RekeyError> {
+        if new >= INDEX_LIMIT {
+            return Err(RekeyError::Full);
+        }
         let mut preload = Preload::new(self.host, &self.tables.nodes.grace);
         let mut may_reclaim = true;
         loop {

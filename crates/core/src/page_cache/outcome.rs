@@ -74,9 +74,9 @@ pub struct Invalidated {
 /// Why a page keeps its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RekeyError {
-    /// Somebody pins or writes the page at the new index.
+    /// Somebody latches or writes the page at the new index.
     Busy,
-    /// There is no memory for the nodes of the index.
+    /// There is no memory for the nodes of the index, or none reaches so far (2^52).
     Full,
     /// The page is in no mapping any more.
     Gone,

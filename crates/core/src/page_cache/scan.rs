@@ -28,6 +28,10 @@ use quarry_sys::primitive::Ordering::Relaxed;
 /// Pages that a scan isolates at a time (`SWAP_CLUSTER_MAX`, Linux 6.12).
 const CLUSTER: usize = 32;
 
+/// Looks in a row at pages of which none could be isolated: no index names them any more, and their
+/// users keep them on the list. Each look moves up to 32 of them out of the way.
+const MOST_EMPTY_LOOKS: u32 = 32;
+
 /// Used active pages that one reclaim leaves where they are. Beyond that it makes no difference
 /// between used pages and others, as the kernel never does, so that it always comes to an end.
 const MOST_SPARED: usize = 256;
@@ -66,7 +70,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     /// mappings only where they are free; for a direct reclaim also those of the lists.
     /// O(pages looked at).
     pub fn reclaim(self, node: NodeId, request: &ScanRequest) -> Scanned {
-        let mut done = Scanned::default();
+        let (mut done, mut empty_looks) = (Scanned::default(), 0);
         let mut spared = 0;
         while done.freed < request.most as u64 && done.scanned < request.most_scanned as u64 {
             let moved = match inactive_is_low(self.tables.lru.sizes(node)) {
@@ -75,8 +79,10 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             };
             let left = request.most_scanned - done.scanned as usize;
             let wanted = CLUSTER.min(left).min(request.most - done.freed as usize);
-            let looked_at = self.shrink_inactive(node, request.who, wanted, &mut done);
-            if moved + looked_at == 0
+            let looked_at = moved + self.shrink_inactive(node, request.who, wanted, &mut done);
+            empty_looks = if looked_at == 0 { empty_looks + 1 } else { 0 };
+            if looked_at == 0 && self.tables.lru.sizes(node) == Sizes::default()
+                || empty_looks == MOST_EMPTY_LOOKS
                 || request.until_ns != u64::MAX && monotonic_ns() >= request.until_ns
             {
                 break;
@@ -284,7 +290,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     fn take_shadow_nodes(self, node: NodeId, most: usize) -> usize {
         let tables = self.tables;
         let Sizes { active, inactive } = tables.lru.sizes(node);
-        let excess = tables.nodes.count_shadow_nodes(node, (active + inactive) as u64);
+        let excess = tables.nodes.count_shadow_nodes(node, active + inactive);
         let most = most.min(excess as usize);
         let find = |number: u32| tables.mappings.numbered(number).map(|mapping| &mapping.index);
         tables.nodes.scan_shadow_nodes(node, most, &find).freed

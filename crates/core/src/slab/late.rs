@@ -51,6 +51,12 @@ impl<T> Late<T> {
     }
 }
 
+impl<T> Default for Late<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> Drop for Late<T> {
     fn drop(&mut self) {
         if self.get().is_some() {

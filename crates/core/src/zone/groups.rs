@@ -10,13 +10,15 @@
 
 use quarry_sys::primitive::{
     AtomicBool, AtomicU32, AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed},
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
 /// Groups that there can be, the root included: as many as a descriptor of a page can name.
 const MOST_GROUPS: usize = 256;
 /// Of `members`: the group exists.
 const EXISTS: u32 = 1 << 31;
+/// Of `members`: the group is gone, and its place is not free yet.
+const GOING: u32 = 1 << 30;
 
 /// The number of a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,7 +55,7 @@ impl Default for GroupLimits {
 pub struct Group {
     used: AtomicU32,
     pinned: AtomicU32,
-    /// How many file mappings belong to it, and [`EXISTS`].
+    /// How many file mappings belong to it, and [`EXISTS`] or [`GOING`].
     members: AtomicU32,
     min: AtomicU32,
     /// The complements of three limits, so that zero bytes are a group without limits.
@@ -238,12 +240,14 @@ impl Groups {
         let group = self.at(id);
         // Pages that were pinned when their mapping went are charged until their last pin goes.
         // A member that comes at this moment finds no group.
-        let is_gone =
-            group.used() == 0 && group.members.compare_exchange(EXISTS, 0, AcqRel, Relaxed).is_ok();
+        let is_gone = group.used() == 0
+            && group.members.compare_exchange(EXISTS, GOING, AcqRel, Relaxed).is_ok();
         if is_gone {
             group.set_limits(GroupLimits::default());
             group.refusals.store(0, Relaxed);
             group.reclaims.store(0, Relaxed);
+            // The next one in this place keeps the limits that it is given.
+            group.members.store(0, Release);
         }
         is_gone
     }

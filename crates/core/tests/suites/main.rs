@@ -19,6 +19,7 @@ mod locks;
 mod misuse;
 mod nodes;
 mod page_cache;
+mod page_cache_edges;
 mod page_cache_threads;
 mod pages;
 mod policies;

@@ -127,6 +127,9 @@ struct Known {
     pins: usize,
 }
 
+/// A mapping, by its place in the list, and an index in it.
+type Place = (usize, u64);
+
 /// The bed, the mappings, and what they must hold. Mapping 0 is that of an owner that holds.
 struct Model<'a> {
     bed: &'a CacheBed,
@@ -136,7 +139,7 @@ struct Model<'a> {
     group: GroupId,
     known: BTreeMap<(usize, u64), Known>,
     /// Pins: page, what it must contain, and its key while it has one.
-    pins: Vec<(PageNo, u64, Option<(usize, u64)>)>,
+    pins: Vec<(PageNo, u64, Option<Place>)>,
     tags: u64,
 }
 
