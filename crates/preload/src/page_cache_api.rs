@@ -10,6 +10,7 @@ use quarry::{
 };
 use quarry_core::stack::Request;
 use quarry_sys::errno;
+use quarry_sys::report::fatal;
 
 /// Of quarry_mapping_open_fd: the descriptor is closed with the mapping.
 pub const QUARRY_OWN_FD: c_uint = 1;
@@ -227,19 +228,19 @@ fn pinned(page: Result<PageRef<'_, ReadWrite>, PageError>) -> *mut QuarryPage {
     }
 }
 
-/// # Safety
-/// The page is pinned.
-unsafe fn raw(page: *mut QuarryPage) -> RawPage {
-    // SAFETY: the handle is that of a pinned page (caller's promise).
-    unsafe { RawPage::of_number((page.addr() - 1) as u32) }
+/// The page with this handle; aborts with a line where nobody pins it.
+fn raw(entry: &str, page: *mut QuarryPage) -> RawPage {
+    RawPage::pinned(page.addr().wrapping_sub(1))
+        .unwrap_or_else(|| fatal(format_args!("{entry}({page:p}): no page that is pinned")))
 }
 
 fn range(first: c_ulong, count: c_ulong) -> core::ops::Range<u64> {
     first..first.saturating_add(count)
 }
 
-fn builder(page_order: c_uint) -> Option<quarry::MappingBuilder> {
-    Some(PageCache::builder().page_order(u8::try_from(page_order).ok()?))
+fn builder(page_order: c_uint) -> quarry::MappingBuilder {
+    // Orders that are none are refused where the mapping is made.
+    PageCache::builder().page_order(u8::try_from(page_order).unwrap_or(u8::MAX))
 }
 
 /// Makes a mapping over functions, which are copied. Its pages have 4 KiB << page_order, for
@@ -253,17 +254,14 @@ pub unsafe extern "C" fn quarry_mapping_open(
     backing: *const QuarryBacking,
     page_order: c_uint,
 ) -> *mut QuarryMapping {
-    let (Some(backing), Some(builder)) = (NonNull::new(backing.cast_mut()), builder(page_order))
-    else {
-        return null(libc::EINVAL);
-    };
+    let Some(backing) = NonNull::new(backing.cast_mut()) else { return null(libc::EINVAL) };
     // SAFETY: it is a quarry_backing (caller's promise).
     let calls = unsafe { *backing.as_ref() };
     let is_whole = calls.struct_size == size_of::<QuarryBacking>();
     if !is_whole || calls.size.is_none() || calls.read.is_none() {
         return null(libc::EINVAL);
     }
-    keep(builder.open(AnyBacking::Calls(calls)))
+    keep(builder(page_order).open(AnyBacking::Calls(calls)))
 }
 
 /// Makes a mapping over an open file. Returns NULL as quarry_mapping_open, or with the errno of
@@ -278,9 +276,9 @@ pub unsafe extern "C" fn quarry_mapping_open_fd(
     page_order: c_uint,
     flags: c_uint,
 ) -> *mut QuarryMapping {
-    let Some(builder) = builder(page_order).filter(|_| flags & !QUARRY_OWN_FD == 0) else {
+    if flags & !QUARRY_OWN_FD != 0 {
         return null(libc::EINVAL);
-    };
+    }
     // SAFETY: the caller's promise is passed on.
     let file = unsafe {
         match flags {
@@ -289,7 +287,7 @@ pub unsafe extern "C" fn quarry_mapping_open_fd(
         }
     };
     match file {
-        Ok(file) => keep(builder.open(AnyBacking::File(file))),
+        Ok(file) => keep(builder(page_order).open(AnyBacking::File(file))),
         Err(OsError(error)) => null(error),
     }
 }
@@ -376,8 +374,7 @@ pub unsafe extern "C" fn quarry_page_create(
 /// The page is pinned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_page_bytes(page: *mut QuarryPage) -> *mut c_void {
-    // SAFETY: the caller's promise is passed on.
-    unsafe { raw(page) }.address().as_ptr().cast()
+    raw("quarry_page_bytes", page).address().as_ptr().cast()
 }
 
 /// Adds a pin to a page.
@@ -387,7 +384,7 @@ pub unsafe extern "C" fn quarry_page_bytes(page: *mut QuarryPage) -> *mut c_void
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_page_pin(page: *mut QuarryPage) {
     // SAFETY: the caller's promise is passed on.
-    unsafe { raw(page).pin_again() };
+    unsafe { raw("quarry_page_pin", page).pin_again() };
 }
 
 /// Gives a pin of a page up; NULL is ignored.
@@ -398,7 +395,7 @@ pub unsafe extern "C" fn quarry_page_pin(page: *mut QuarryPage) {
 pub unsafe extern "C" fn quarry_page_unpin(page: *mut QuarryPage) {
     if !page.is_null() {
         // SAFETY: the caller's promise is passed on.
-        unsafe { raw(page).unpin() };
+        unsafe { raw("quarry_page_unpin", page).unpin() };
     }
 }
 
@@ -411,7 +408,7 @@ pub unsafe extern "C" fn quarry_page_unpin(page: *mut QuarryPage) {
 pub unsafe extern "C" fn quarry_page_lock(page: *mut QuarryPage, flags: c_uint) -> c_int {
     let (is_exclusive, waits) = (flags & QUARRY_EXCLUSIVE != 0, flags & QUARRY_TRY == 0);
     // SAFETY: the caller's promise is passed on.
-    if unsafe { raw(page).latch(is_exclusive, waits) } {
+    if unsafe { raw("quarry_page_lock", page).latch(is_exclusive, waits) } {
         return 0;
     }
     errno::set(libc::EBUSY);
@@ -424,8 +421,13 @@ pub unsafe extern "C" fn quarry_page_lock(page: *mut QuarryPage, flags: c_uint) 
 /// The caller has locked it so.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn quarry_page_unlock(page: *mut QuarryPage, flags: c_uint) {
+    let is_exclusive = flags & QUARRY_EXCLUSIVE != 0;
+    let locked = raw("quarry_page_unlock", page);
+    if !locked.is_latched(is_exclusive) {
+        fatal(format_args!("quarry_page_unlock({page:p}): nobody has locked the page so"));
+    }
     // SAFETY: the caller's promise is passed on.
-    unsafe { raw(page).unlatch(flags & QUARRY_EXCLUSIVE != 0) };
+    unsafe { locked.unlatch(is_exclusive) };
 }
 
 /// Marks a page as newer than its backing, before it is unlocked. The mark is what the backing's
@@ -441,7 +443,7 @@ pub unsafe extern "C" fn quarry_page_dirty(
     mark: c_ulong,
 ) {
     // SAFETY: the caller's promise is passed on.
-    unsafe { of(mapping).mark_dirty(raw(page), mark) };
+    unsafe { of(mapping).mark_dirty(raw("quarry_page_dirty", page), mark) };
 }
 
 /// Writes the dirty pages among `count` pages from `first` on, and waits until they are written.

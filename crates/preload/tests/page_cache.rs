@@ -42,3 +42,22 @@ fn the_example_of_a_page_cache() {
     assert_eq!(outcome.stdout, "1000 visits\nof the file: 1000 visits\n");
     assert_eq!(outcome.stderr, "");
 }
+
+#[test]
+fn misuse_of_pages_is_reported() {
+    for (kind, text) in [
+        ("unpin-twice", "): no page that is pinned"),
+        ("pin-none", "quarry_page_pin(0x0): no page that is pinned"),
+        ("bytes-none", "quarry_page_bytes(0x0): no page that is pinned"),
+        ("lock-other", "): no page that is pinned"),
+        ("unlock", "): nobody has locked the page so"),
+        ("unlock-exclusive", "): nobody has locked the page so"),
+        ("dirty-unpinned", "): no page that is pinned"),
+    ] {
+        let run = Run::new(linked_program("page_cache_misuse.c")).arg(kind);
+        let outcome = run.without_stats().finish();
+        let line = outcome.stderr.trim_end();
+        assert!(line.starts_with("quarry: ") && line.ends_with(text), "{kind}: {text}\n{outcome}");
+        assert!(!outcome.stdout.contains("survived"), "{outcome}");
+    }
+}

@@ -61,7 +61,8 @@ mod sealed {
 ///
 /// Any thread that uses the mapping calls these functions, several at once, and the background
 /// thread calls those that write, on a stack of 256 KiB. None of them may use the mapping that it
-/// belongs to, or wait for a thread that does. A function that unwinds has failed with `EIO`.
+/// belongs to, or wait for a thread that does. A function that unwinds has failed with `EIO`; on
+/// the background thread, where nobody could catch that, it ends the process.
 pub trait Backing: Send + Sync + 'static {
     /// Whether pages may be written.
     type Access: Access;

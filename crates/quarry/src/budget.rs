@@ -168,7 +168,7 @@ impl Budget {
         STACK.pages().zones().budget().set_marks(options);
     }
 
-    /// The figures of the budget: a snapshot. O(caches * CPUs).
+    /// The figures of the budget: a snapshot. O(caches * CPUs + cached pages).
     #[must_use]
     pub fn stats(self) -> BudgetStats {
         let _inside = crate::gate::enter();

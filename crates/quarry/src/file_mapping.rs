@@ -218,7 +218,8 @@ impl<B: Backing> Mapping<B> {
     /// is about to.
     ///
     /// # Errors
-    /// [`PageError::Full`], the error of a fill that it has waited for, or [`PageError::Forked`].
+    /// [`PageError::Full`], the error of a fill that it has waited for, [`PageError::OutOfRange`]
+    /// where the page would end behind 2^63 bytes, or [`PageError::Forked`].
     pub fn get_or_alloc(&self, index: u64) -> Result<PageSlot<'_, B::Access>, PageError> {
         self.slot(index, Effort::Every)
     }
@@ -231,9 +232,18 @@ impl<B: Backing> Mapping<B> {
         self.slot(index, Effort::Easy)
     }
 
+    /// Refuses what lies where no file has bytes.
+    fn check_index(&self, index: u64) -> Result<(), PageError> {
+        if index < self.core().most_pages() {
+            return Ok(());
+        }
+        Err(PageError::OutOfRange { index, size: self.backing().size() })
+    }
+
     fn slot(&self, index: u64, effort: Effort) -> Result<PageSlot<'_, B::Access>, PageError> {
         let core = self.core();
         core.check_process()?;
+        self.check_index(index)?;
         core.check_pins()?;
         core.balance();
         let slot = core.get_or_alloc(index, effort)?;
@@ -298,11 +308,13 @@ impl<B: Backing<Access = ReadWrite>> Mapping<B> {
     /// Gives a cached page another index, and drops the page that was there. It is dirty then.
     ///
     /// # Errors
-    /// [`PageError::OutOfRange`] where no page is cached at `old`; [`PageError::Busy`] where
+    /// [`PageError::OutOfRange`] where no page is cached at `old`, or none can be at `new`;
+    /// [`PageError::Busy`] where
     /// somebody uses the page at `new`; [`PageError::Full`], [`PageError::Forked`].
     pub fn rekey(&self, old: u64, new: u64) -> Result<(), PageError> {
         let core = self.core();
         core.check_process()?;
+        self.check_index(new)?;
         let size = self.backing().size();
         let page = self.get(old).ok_or(PageError::OutOfRange { index: old, size })?;
         // SAFETY: `page` pins it.
@@ -385,22 +397,33 @@ impl<B: Backing<Access = ReadWrite>> Flusher<'_, B> {
 
 impl<B: Backing> Drop for Mapping<B> {
     fn drop(&mut self) {
-        let is_forked = self.core().is_forked();
         // SAFETY: the writer was added when the mapping was made.
         unsafe { writers::remove(self.core().writer()) };
-        if is_forked {
-            // What is dirty is the parent's to write, and threads that are not here have latches.
-            self.raw.invalidate(0..u64::MAX, Invalidate::All);
-        } else {
-            if <B::Access as Access>::WRITES {
-                self.write_or_report();
-            }
-            self.raw.destroy();
+        let _last = Remains(self);
+        if <B::Access as Access>::WRITES && !self.core().is_forked() {
+            self.write_or_report();
         }
-        // SAFETY: nobody borrows the mapping, and its writer is removed: nobody else knows it.
+    }
+}
+
+/// A mapping whose writer is removed. Its pages and its memory go with this, also where the backing
+/// unwinds in the last write.
+struct Remains<'a, B: Backing>(&'a Mapping<B>);
+
+impl<B: Backing> Drop for Remains<'_, B> {
+    fn drop(&mut self) {
+        let Mapping { inner, raw, .. } = *self.0;
+        if self.0.core().is_forked() {
+            // What is dirty is the parent's to write, and threads that are not here have latches.
+            raw.invalidate(0..u64::MAX, Invalidate::All);
+        } else {
+            raw.destroy();
+        }
+        // SAFETY: the mapping is being dropped: nobody borrows it, and without its writer nobody
+        // else knows it.
         unsafe {
-            self.inner.drop_in_place();
-            process::free(self.inner.cast());
+            inner.drop_in_place();
+            process::free(inner.cast());
         }
     }
 }

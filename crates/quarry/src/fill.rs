@@ -272,7 +272,7 @@ pub(crate) fn read_after_marker<B: Backing>(core: &MappingCore, backing: &B, ind
     }
 }
 
-/// The first index behind the end of the backing.
+/// The first index behind the end of the backing, or behind that of the last page there can be.
 pub(crate) fn end_of<B: Backing>(core: &MappingCore, backing: &B) -> u64 {
-    backing.size().div_ceil(core.page_bytes as u64)
+    backing.size().div_ceil(core.page_bytes as u64).min(core.most_pages())
 }

@@ -203,3 +203,12 @@ unsafe fn free_refused(pointer: *mut u8) {
     // SAFETY: the caller's promise is passed on.
     unsafe { process::free_slow(object) };
 }
+
+// What a stranger copies first has to compile.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../../../docs/page-cache.md")]
+    struct PageCacheGuide;
+    #[doc = include_str!("../../../docs/budget.md")]
+    struct BudgetGuide;
+}

@@ -114,6 +114,12 @@ impl MappingCore {
         NonNull::from(&self.writer)
     }
 
+    /// The number of pages that a mapping can have: all bytes have offsets below 2^63
+    /// (`MAX_LFS_FILESIZE`, `include/linux/fs.h`, Linux 6.6).
+    pub(crate) fn most_pages(&self) -> u64 {
+        (1 << 63) / self.page_bytes as u64
+    }
+
     /// Refuses what only the process may do that has made the mapping.
     pub(crate) fn check_process(&self) -> Result<(), PageError> {
         if self.is_forked() { Err(PageError::Forked) } else { Ok(()) }

@@ -231,6 +231,21 @@ impl RawPage {
         Self(PageNo(number))
     }
 
+    /// The page with this number, if there is one and somebody pins it. O(1).
+    #[must_use]
+    pub fn pinned(number: usize) -> Option<Self> {
+        let page = PageNo(u32::try_from(number).ok()?);
+        STACK.used_page_cache()?.is_pinned(page).then_some(Self(page))
+    }
+
+    /// Returns whether somebody has the latch of the page: for writing if `is_exclusive`, else for
+    /// reading.
+    #[must_use]
+    pub fn is_latched(self, is_exclusive: bool) -> bool {
+        let state = self.state();
+        if is_exclusive { state.has(State::EXCLUSIVE) } else { state.shared() > 0 }
+    }
+
     /// The first of its bytes, which stay there while the page is pinned.
     #[inline]
     #[must_use]

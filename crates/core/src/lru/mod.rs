@@ -31,4 +31,4 @@ pub use page::{Descriptor, DescriptorTable, PageNo};
 pub use policy::{ListKind, LruCounters, Sizes};
 pub use registry::{LRU_POLICIES, LRU_POLICY_NAMES, LruPolicy, RegisteredLru};
 pub use set::{LruSet, Released};
-pub use state::{MOST_PINS, MOST_SHARED, State, StateWord};
+pub use state::{MOST_PINS, MOST_SHARED, MOST_USER_PINS, State, StateWord};

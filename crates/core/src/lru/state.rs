@@ -16,11 +16,11 @@
 use crate::frame::fresh_zero;
 use quarry_sys::primitive::{AtomicU64, Ordering};
 
-/// Most pins of one page.
+/// Most pins that one page can count.
 pub const MOST_PINS: u64 = (1 << 20) - 1;
-/// Most pins of one page at which another one is taken by its key. The rest is for those who pin
-/// what they have, and do not ask (`try_get_folio` refuses below an overflow, Linux 5.1).
-const MOST_PINS_BY_KEY: u64 = MOST_PINS / 2;
+/// Most pins that users get. The rest is for those who need one in any case: add batches, scans,
+/// truncation.
+pub const MOST_USER_PINS: u64 = 1 << 19;
 /// Most readers that hold the latch of one page.
 pub const MOST_SHARED: u64 = (1 << 11) - 1;
 
@@ -147,7 +147,7 @@ impl StateWord {
     pub fn try_pin(&self, needed: u64) -> Option<State> {
         let mut now = self.load();
         loop {
-            if !now.has(needed) || now.pins() >= MOST_PINS_BY_KEY {
+            if !now.has(needed) || now.pins() >= MOST_USER_PINS {
                 return None;
             }
             let pinned = State((now.0 + PIN) | State::REFERENCED);
@@ -171,11 +171,12 @@ impl StateWord {
         false
     }
 
-    /// Adds a pin to a page that the caller has pinned already.
+    /// Adds a pin to a page that the caller has pinned already; returns the value before.
     #[inline]
-    pub fn pin_again(&self) {
+    pub fn pin_again(&self) -> State {
         let before = State(self.word.fetch_add(PIN, Ordering::Relaxed));
         debug_assert!(before.pins() > 0 && before.pins() < MOST_PINS);
+        before
     }
 
     /// Gives a pin up. Returns whether that was the last one of a page that no index names any

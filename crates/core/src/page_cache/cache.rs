@@ -10,7 +10,9 @@ use super::options::PageCacheOptions;
 use super::waits::Waits;
 use super::workingset::{Buckets, Clock};
 use crate::frame::{Kind, NodeId, OsArray};
-use crate::lru::{DescriptorTable, LruCounters, LruOptions, LruSet, PageNo, Sizes, State};
+use crate::lru::{
+    DescriptorTable, LruCounters, LruOptions, LruSet, MOST_USER_PINS, PageNo, Sizes, State,
+};
 use crate::slab::{CacheId, Late};
 use crate::zone::GroupId;
 use core::ptr::NonNull;
@@ -18,6 +20,7 @@ use quarry_sys::lock::CountedLock;
 use quarry_sys::locks::Visit;
 use quarry_sys::os::OsResult;
 use quarry_sys::primitive::{AtomicU32, Ordering::Relaxed};
+use quarry_sys::report::fatal;
 
 /// The page cache of a stack: nothing but zero bytes before its first use.
 pub struct PageCache {
@@ -203,10 +206,13 @@ impl<H: Host> PageCacheRef<'_, H> {
 
 // Pages.
 impl<H: Host> PageCacheRef<'_, H> {
-    /// Adds a pin to a page that the caller has pinned.
+    /// Adds a pin to a page that the caller has pinned. Aborts with a line where the page has
+    /// [`MOST_USER_PINS`] already: who adds so many forgets to give them up.
     #[inline]
     pub fn pin_again(self, page: PageNo) {
-        self.tables.pages.at(page).state.pin_again();
+        if self.tables.pages.at(page).state.pin_again().pins() >= MOST_USER_PINS {
+            too_many_pins(page);
+        }
     }
 
     /// The bytes of a page.
@@ -241,6 +247,12 @@ impl<H: Host> PageCacheRef<'_, H> {
     pub fn key(self, page: PageNo) -> (u32, u64) {
         let page = self.tables.pages.at(page);
         (page.mapping.load(Relaxed), page.index.load(Relaxed))
+    }
+
+    /// Returns whether there is a page with this number, and somebody pins it. O(1).
+    #[inline]
+    pub fn is_pinned(self, page: PageNo) -> bool {
+        (page.0 as usize) < self.tables.pages.len() && self.state(page).pins() > 0
     }
 
     /// Pins, latch and flags of a page.
@@ -324,14 +336,15 @@ impl<H: Host> PageCacheRef<'_, H> {
         &self.tables.nodes
     }
 
-    /// Frames of pages that somebody pins, beside add batches. O(descriptors).
+    /// Frames of pages that somebody pins, beside add batches, or whose mapping is unevictable.
+    /// O(descriptors).
     pub fn pinned_frames(self) -> u64 {
         let all = (0..self.tables.pages.len() as u32).map(PageNo);
         let is_pinned = |page: &PageNo| {
             let state = self.state(*page);
             // A page that is on no list yet is pinned by its add batch.
-            let by_batch = !state.has(State::LRU) && !state.has(State::UNEVICTABLE);
-            state.pins() > u64::from(by_batch)
+            let by_batch = !state.has(State::LRU);
+            state.has(State::UNEVICTABLE) || state.pins() > u64::from(by_batch)
         };
         all.filter(is_pinned).map(|page| self.frames(page)).sum()
     }
@@ -360,4 +373,10 @@ impl<H: Host> PageCacheRef<'_, H> {
         self.tables.free.visit_locks(visit);
         self.tables.aside.visit_locks(visit);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn too_many_pins(page: PageNo) -> ! {
+    fatal(format_args!("cached page {} has {MOST_USER_PINS} pins, and gets no more", page.0))
 }

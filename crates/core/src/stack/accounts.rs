@@ -37,7 +37,8 @@ pub struct BudgetStats {
     pub dirty: usize,
     /// Of these, those that are being written.
     pub writeback: usize,
-    /// Of these, those that no reclaim may take: of mappings that are unevictable.
+    /// Of these, those that no reclaim may take: somebody pins them, or their mapping is
+    /// unevictable.
     pub pinned: usize,
     /// Objects, slabs and mappings that Quarry holds for later requests.
     pub slab_reclaimable: usize,
@@ -81,7 +82,7 @@ impl BudgetStats {
 }
 
 impl<C: StackConfig> Stack<C> {
-    /// The figures of the budget. O(caches * slots).
+    /// The figures of the budget. O(caches * slots + descriptors of pages).
     #[must_use]
     pub fn budget_stats(&self) -> BudgetStats {
         let stats = self.stats();
@@ -113,7 +114,7 @@ impl<C: StackConfig> Stack<C> {
             file: count(EventCounts::pages),
             dirty: count(EventCounts::dirty),
             writeback: count(EventCounts::writeback),
-            pinned: count(EventCounts::unevictable),
+            pinned: bytes(self.used_page_cache().map_or(0, |cache| cache.pinned_frames())),
             slab_reclaimable: held,
             shrinkable: balancing.shrinkers.reclaimable_bytes(),
             slab_unreclaimable: around,

@@ -169,6 +169,9 @@ static void errors(void)
     CHECK(quarry_mapping_open(&some, 300) == NULL && errno == EINVAL, "no such order");
     CHECK(quarry_mapping_open_fd(-1, 0, 0) == NULL && errno == EBADF, "no descriptor");
     CHECK(quarry_mapping_open_fd(0, 0, 8) == NULL && errno == EINVAL, "no such flag");
+    int copy = dup(STDERR_FILENO);
+    CHECK(quarry_mapping_open_fd(copy, 300, QUARRY_OWN_FD) == NULL && errno == EINVAL, "no order");
+    CHECK(close(copy) == -1 && errno == EBADF, "closed, as it says");
 }
 
 static void files(void)

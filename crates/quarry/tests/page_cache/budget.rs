@@ -64,6 +64,9 @@ fn all_pinned() {
     let text = "no memory for a page: the limit is reached, and all cached pages are in use";
     assert_eq!(refused.to_string(), text);
     assert!(mapping.get(3).is_some(), "what is there is found");
+    let figures = Budget::get().unwrap().stats();
+    assert!(figures.pinned >= (pinned.len() - 64) * PAGE, "{figures:?}");
+    assert!(figures.available < 2 << 20, "pins make memory unavailable: {figures:?}");
     for (index, page) in pinned.iter().enumerate() {
         assert_eq!(page[..], page_of(index as u64), "no pinned page is taken");
     }

@@ -92,6 +92,22 @@ fn a_file_that_became_shorter_ends_earlier() {
 }
 
 #[test]
+fn changed_pages_are_written_though_somebody_else_has_cut_the_file() {
+    let scratch = Scratch::new("cut", &pages(10));
+    let mapping = PageCache::open(FileBacking::open_writable(&scratch.path()).unwrap()).unwrap();
+    for index in [1, 6] {
+        mapping.read(index).unwrap().latch_exclusive().fill(7);
+    }
+    let file = std::fs::OpenOptions::new().write(true).open(&scratch.0).unwrap();
+    file.set_len(2 * PAGE as u64 + 10).unwrap();
+    mapping.sync().unwrap();
+    let bytes = scratch.bytes();
+    assert!(bytes[PAGE..2 * PAGE].iter().chain(&bytes[6 * PAGE..7 * PAGE]).all(|byte| *byte == 7));
+    assert!(bytes[3 * PAGE..6 * PAGE].iter().all(|byte| *byte == 0), "what was cut off is a hole");
+    assert_eq!(mapping.read(6).unwrap().latch_shared()[9], 7);
+}
+
+#[test]
 fn files_are_read_and_written_past_the_kernels_cache() {
     let scratch = Scratch::new("direct", &pages(64));
     let backing = match FileBacking::open_writable_direct(&scratch.path()) {

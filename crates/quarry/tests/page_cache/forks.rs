@@ -122,3 +122,48 @@ fn inherits() {
     mapping.flush(..).unwrap();
     assert!((3..9).all(|index| disk.page(index) == page_of(index + 100)));
 }
+
+#[test]
+fn a_fork_while_the_background_writes() {
+    alone("forks::background_writes", &[("QUARRY_LIMIT", "32M")]);
+}
+
+#[test]
+#[ignore = "forks beside the background thread"]
+fn background_writes() {
+    let disk = Disk::of_pages(0);
+    PageCache::set_dirty_ratios(1, 100);
+    let mapping = PageCache::open(writable(&disk)).unwrap();
+    let begun = |at_least: usize| {
+        while disk.arrived.load(SeqCst) < at_least {
+            thread::yield_now();
+        }
+    };
+    for round in 0..8u64 {
+        disk.close();
+        let before = disk.arrived.load(SeqCst);
+        for index in round * 500..round * 500 + 500 {
+            let page = mapping.create(index).unwrap();
+            drop(page.fill_dirty(|bytes| bytes.copy_from_slice(&page_of(index))));
+        }
+        // A write of the background is under way, with pages latched and marked.
+        begun(before + 1);
+        in_child(|| {
+            let page = mapping.get(round * 500).expect("it is cached");
+            assert!(page.version().is_some(), "nobody writes it");
+            assert_eq!(mapping.flush(..), Err(PageError::Forked));
+            let own = Disk::of_pages(2000);
+            let mapping = PageCache::open(writable(&own)).unwrap();
+            for index in 0..2000 {
+                mapping.read(index).unwrap().latch_exclusive()[0] = 1;
+            }
+            mapping.flush(..).unwrap();
+            assert!((0..2000).all(|index| own.page(index)[0] == 1));
+        });
+        disk.open();
+        mapping.flush(..).unwrap();
+    }
+    assert!((0..4000).all(|index| disk.page(index) == page_of(index)));
+    drop(mapping);
+    assert_eq!(PageCache::stats().pages(), 0);
+}

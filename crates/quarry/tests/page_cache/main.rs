@@ -7,6 +7,7 @@ mod example;
 mod files;
 mod forks;
 mod groups;
+mod hostile;
 mod reading;
 mod store;
 mod threads;

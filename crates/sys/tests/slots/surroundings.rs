@@ -5,6 +5,7 @@
 
 use crate::support::{A, Backend, LIST, Objects, Slots, number, tag};
 use crate::threads::all_once;
+#[cfg(all(target_arch = "x86_64", not(quarry_no_rseq)))]
 use crate::walks::Forest;
 use quarry_sys::percpu::{Arrays, Lists, NativeSlots, PerCpu, Push};
 use std::os::unix::process::CommandExt;
