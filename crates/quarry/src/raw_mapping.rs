@@ -134,7 +134,8 @@ impl RawMapping {
 
     /// Holds the page at `index`: one pin, however often its owner asks for it. Without an effort
     /// only a page that is there; else a new one, which counts as up to date at once, is not
-    /// latched, and whose private word is 0. One task at a time holds pages of a mapping.
+    /// latched, and whose private word is 0. One task at a time holds pages of a mapping;
+    /// as long as it holds one, only it truncates the mapping, and discards and moves its pages.
     ///
     /// # Errors
     /// As [`get_or_alloc`](Self::get_or_alloc).
@@ -391,7 +392,8 @@ impl RawPage {
     /// Ends the holding of the page; with `discard` it leaves the mapping as well.
     ///
     /// # Safety
-    /// The caller holds the page, and uses it no more.
+    /// The caller holds the page, and uses it no more; since then no other task has truncated the
+    /// mapping, or discarded or moved a page of it.
     #[inline]
     pub unsafe fn unhold(self, discard: bool) {
         if discard {

@@ -167,7 +167,8 @@ impl PageCache {
         u64::from(self.held) * 10 >= u64::from(self.suggested) * 9
     }
 
-    /// Ends the holding of a page; with `discard` the page goes.
+    /// Ends the holding of a page; with `discard` the page goes. (A table of 64 unpinned pages that
+    /// stay held was within the noise of look-ups in 80 MiB, whose time is cache misses.)
     ///
     /// # Safety
     /// The record is that of a page of this cache which SQLite holds, and uses no more.

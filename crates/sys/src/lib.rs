@@ -11,7 +11,8 @@
 //!
 //! Order of the modules, each using only those before it: `errno`, `glibc`, `report`; `primitive`;
 //! `confined`, `local`, `object`; `clock`, `clear`, `file`, `file_descriptor`, `peek`; `lock`,
-//! `gate`, `hooks`, `topology`; `os`; `cgroup`, `overcommit`, `statm`; `percpu`.
+//! `gate`, `hooks`, `topology`; `os`; `cgroup`, `overcommit`, `statm`; `percpu`;
+//! `prefetch` uses none of them.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
 
 pub mod broken;
@@ -33,6 +34,7 @@ pub mod os;
 pub mod overcommit;
 pub mod peek;
 pub mod percpu;
+pub mod prefetch;
 pub mod primitive;
 pub mod report;
 pub mod statm;

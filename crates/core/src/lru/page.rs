@@ -6,8 +6,9 @@
 
 use super::state::{State, StateWord};
 use crate::frame::{GrowingArray, Link, Links, Member, NodeId, Order, Pfn, Window, fresh_zero};
+use Ordering::{Acquire, Relaxed, Release};
 use quarry_sys::os::{Os, OsResult};
-use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+use quarry_sys::primitive::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// The number of a cached page: its descriptor's place in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,6 +56,9 @@ fresh_zero! {
         pub order: AtomicU8,
         /// The group that it is charged to.
         pub group: AtomicU8,
+        /// True while the owner of the mapping holds the page: by one pin, however often it asks
+        /// for it. Only the one task that holds pages of the mapping writes it.
+        held: AtomicU8,
     }
 }
 
@@ -75,6 +79,34 @@ impl Descriptor {
         NodeId(self.node.load(Relaxed))
     }
 
+    /// Returns whether the owner of the page's mapping holds it. The key that is read after that is
+    /// not older.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.held.load(Acquire) != 0
+    }
+
+    /// Notes that the owner of the mapping holds the page, or not any more.
+    #[inline(always)]
+    pub fn set_held(&self, is_held: bool) {
+        self.held.store(is_held.into(), Release);
+    }
+
+    /// Takes the page out of its index, as [`StateWord::take_out`] says; nobody holds it any more.
+    ///
+    /// # Errors
+    /// The state now, if it refuses or the page is not live.
+    #[inline]
+    pub fn take_out(&self, refused: u64, pins: u64) -> Result<State, State> {
+        let is_held = self.is_held();
+        let before = self.state.take_out(refused, pins, is_held)?;
+        if is_held {
+            self.set_held(false);
+        }
+        Ok(before)
+    }
+
     /// Makes a descriptor free whose page has gone: all zero, the state last. Only the caller knows
     /// it.
     pub fn clear(&self) {
@@ -87,7 +119,7 @@ impl Descriptor {
         self.tag.store(0, Relaxed);
         self.private_cache.store(0, Relaxed);
         self.error.store(0, Relaxed);
-        [&self.sentinel, &self.node, &self.order, &self.group]
+        [&self.sentinel, &self.node, &self.order, &self.group, &self.held]
             .into_iter()
             .for_each(|byte| byte.store(0, Relaxed));
         self.state.begin(State::default());
@@ -96,7 +128,7 @@ impl Descriptor {
     /// Returns whether all of it is zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {
-        let bytes = [&self.sentinel, &self.node, &self.order, &self.group];
+        let bytes = [&self.sentinel, &self.node, &self.order, &self.group, &self.held];
         let links = [&self.next, &self.previous, &self.tag];
         let words = [&self.mapping, &self.pfn, &self.private_cache, &self.error];
         self.state.load() == State::default()

@@ -59,10 +59,8 @@ impl State {
     pub const UNEVICTABLE: u64 = 1 << 42;
     /// The first use of this page starts the next read-ahead (`PG_readahead`).
     pub const READAHEAD: u64 = 1 << 43;
-    /// The owner of the mapping holds the page: by one pin, however often it asks for it.
-    pub const HELD: u64 = 1 << 44;
     /// Read ahead, and not asked for when it came: its first use is no second one.
-    pub const FRESH: u64 = 1 << 45;
+    pub const FRESH: u64 = 1 << 44;
     /// One more version: every release of the exclusive latch adds it.
     pub const VERSION: u64 = 1 << 48;
 
@@ -241,20 +239,21 @@ impl StateWord {
     }
 
     /// Clears `LIVE` for a caller that takes the page out of its index, and latches it, unless
-    /// anything of `refused` is set. A dirty page counts as clean from now on, and nobody holds it
-    /// any more. Adds `pins` pins for the caller (0 where it has one). Returns the value before.
+    /// anything of `refused` is set. A dirty page counts as clean from now on. Gives up the pin of
+    /// its holding where it `is_held`, and adds `pins` pins for the caller (0 where it has one).
+    /// Returns the value before.
     ///
     /// # Errors
     /// The value now, if it refuses or the page is not live.
     #[inline]
-    pub fn take_out(&self, refused: u64, pins: u64) -> Result<State, State> {
+    pub fn take_out(&self, refused: u64, pins: u64, is_held: bool) -> Result<State, State> {
         let mut now = self.load();
         loop {
             if !now.has(State::LIVE) || now.0 & refused != 0 {
                 return Err(now);
             }
-            let held = if now.has(State::HELD) { PIN } else { 0 };
-            let gone = State::LIVE | State::DIRTY | State::HELD;
+            let held = if is_held { PIN } else { 0 };
+            let gone = State::LIVE | State::DIRTY;
             let taken = (now.0 & !gone | State::EXCLUSIVE) + pins - held;
             match self.exchange(now, State(taken)) {
                 Ok(()) => return Ok(now),
@@ -280,21 +279,6 @@ impl StateWord {
         now
     }
 
-    /// Ends the holding of a page, and its pin; does nothing where it is not held. Returns the
-    /// value before.
-    #[inline]
-    pub fn unhold(&self) -> State {
-        let mut now = self.load();
-        while now.has(State::HELD) {
-            debug_assert!(now.pins() > 0, "held pages are pinned");
-            match self.exchange(now, State((now.0 & !State::HELD) - PIN)) {
-                Ok(()) => break,
-                Err(changed) => now = changed,
-            }
-        }
-        now
-    }
-
     /// Takes an idle clean page, which the caller alone pins, out of its index: clears `LIVE`.
     /// Returns whether it was so.
     #[inline]
@@ -304,7 +288,6 @@ impl StateWord {
             | State::DIRTY
             | State::WRITEBACK
             | State::REFERENCED
-            | State::HELD
             | State::UNEVICTABLE;
         let now = self.load();
         now.pins() == 1

@@ -61,7 +61,7 @@ impl<H: Host> PageCacheRef<'_, H> {
                 locked.tree.clear_shadows(&[*index]);
                 continue;
             };
-            match tables.pages.at(*page).state.take_out(busy, State::PIN) {
+            match tables.pages.at(*page).take_out(busy, State::PIN) {
                 Ok(before) => {
                     taken[count_taken] = (*index, *page, before);
                     count_taken += 1;

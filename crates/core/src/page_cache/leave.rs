@@ -48,7 +48,7 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// and latch. Returns whether the page was in an index.
     pub(super) fn remove_latched(self, page: PageNo) -> bool {
         let Some((mut locked, index)) = self.lock_of(page) else { return false };
-        let Ok(before) = self.tables.pages.at(page).state.take_out(0, 0) else { return false };
+        let Ok(before) = self.tables.pages.at(page).take_out(0, 0) else { return false };
         locked.tree.remove(index);
         locked.publish();
         drop(locked);
@@ -134,8 +134,8 @@ impl<H: Host> PageCacheRef<'_, H> {
             Err(InsertError::Nodes(count)) => Err(Some(count)),
             Err(InsertError::Present(other)) => {
                 let busy = State::EXCLUSIVE | State::SHARED | State::WRITEBACK;
-                let state = &self.tables.pages.at(other).state;
-                let before = state.take_out(busy, State::PIN).map_err(|_| None)?;
+                let other_page = self.tables.pages.at(other);
+                let before = other_page.take_out(busy, State::PIN).map_err(|_| None)?;
                 locked.tree.replace(new, Entry::Page(page));
                 Ok(Some((other, before)))
             }

@@ -121,7 +121,7 @@ impl<'a, H: Host> Truncation<'a, H> {
         if locked.tree.get(index) != Entry::Page(page) {
             return false;
         }
-        let Ok(before) = self.cache.tables.pages.at(page).state.take_out(BUSY, 0) else {
+        let Ok(before) = self.cache.tables.pages.at(page).take_out(BUSY, 0) else {
             return false;
         };
         locked.tree.remove(index);
@@ -153,8 +153,8 @@ impl<'a, H: Host> Truncation<'a, H> {
         for (index, entry) in &found[..count] {
             match entry {
                 Entry::Page(page) => {
-                    let state = &self.cache.tables.pages.at(*page).state;
-                    if let Ok(before) = state.take_out(BUSY, State::PIN) {
+                    let descriptor = self.cache.tables.pages.at(*page);
+                    if let Ok(before) = descriptor.take_out(BUSY, State::PIN) {
                         states[taken.count] = before;
                         removed[taken.count] = (*index, *page);
                         taken.push(*page);

@@ -105,6 +105,6 @@ impl<H: Host> PageCacheRef<'_, H> {
         check
             .that(frames.kind(descriptor.pfn()) == Kind::CACHED, "its frame is a cached page's")?;
         check.equal(frames.link(descriptor.pfn()), page.0, "its frame knows the page")?;
-        check.that(!state.has(State::HELD) || state.pins() > 0, "held pages are pinned")
+        check.that(!descriptor.is_held() || state.pins() > 0, "held pages are pinned")
     }
 }

@@ -213,6 +213,6 @@ fn the_last_pins_are_for_those_who_do_not_ask() {
     word.begin(State(State::LIVE | (MOST_PINS - 2)));
     while word.try_pin(State::LIVE).is_some() {}
     word.pin_again();
-    word.take_out(0, State::PIN).expect("it is live");
+    word.take_out(0, State::PIN, false).expect("it is live");
     assert_eq!((word.load().pins(), word.load().shared()), (MOST_PINS, 0));
 }

@@ -1,0 +1,18 @@
+//! Asking the CPU to bring a cache line near before it is used.
+
+/// Bytes of a cache line.
+pub const LINE: usize = 64;
+
+/// Brings the line at `address` near for reading; the address need not be readable. Unlike a load
+/// it does not wait for an atomic operation before it.
+#[inline(always)]
+pub fn prefetch(address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a hint, which never faults; every x86-64 has it.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
+}
