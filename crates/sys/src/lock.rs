@@ -179,6 +179,13 @@ impl<T, C: Counting> CountedLock<T, C> {
         }
     }
 
+    /// Takes the lock, waiting for other tasks, but not where the running task holds it itself: it
+    /// is a handler of a signal that came in between.
+    #[inline]
+    pub fn lock_of_others(&self) -> Option<Guard<'_, T, C>> {
+        (self.owner.load(Ordering::Relaxed) != task::current()).then(|| self.lock())
+    }
+
     #[inline]
     fn taken(&self) -> Guard<'_, T, C> {
         self.owner.store(task::current(), Ordering::Relaxed);

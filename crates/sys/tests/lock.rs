@@ -10,6 +10,18 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 #[test]
+fn a_task_that_holds_the_lock_does_not_wait_for_itself() {
+    let lock = CountedLock::new(1);
+    let held = lock.lock_of_others().expect("nobody holds it");
+    assert!(lock.lock_of_others().is_none(), "the running task holds it");
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| *lock.lock_of_others().expect("another task holds it"));
+        drop(held);
+        assert_eq!(other.join().unwrap(), 1);
+    });
+}
+
+#[test]
 fn an_uncontended_lock_counts_acquisitions_only() {
     let lock = CountedLock::new(7u32);
     for round in 1..HOLD_SAMPLE {

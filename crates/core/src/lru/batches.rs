@@ -145,7 +145,7 @@ impl Tail for LockedTail<'_> {
             self.held = None;
             self.held = match self.waiting {
                 Waiting::Waits => Some(lists.hold_batch(node, tag)),
-                Waiting::Tries => lists.try_hold_batch(node, tag),
+                Waiting::ForOthers => lists.hold_batch_of_others(node, tag),
             };
         }
         self.held.is_some().then_some(page)
@@ -243,10 +243,10 @@ impl NodeLists {
         Batch { node, tag, lock, _held: lock.lock.lock() }
     }
 
-    /// Takes a batch lock if it is free.
-    fn try_hold_batch(&self, node: NodeId, tag: usize) -> Option<Batch<'_>> {
+    /// Takes a batch lock, unless the running task holds it.
+    fn hold_batch_of_others(&self, node: NodeId, tag: usize) -> Option<Batch<'_>> {
         let lock = &self.batches[tag];
-        lock.lock.try_lock().map(|held| Batch { node, tag, lock, _held: held })
+        lock.lock.lock_of_others().map(|held| Batch { node, tag, lock, _held: held })
     }
 
     /// Takes all locks: nobody changes anything meanwhile.
@@ -265,7 +265,7 @@ impl NodeLists {
     ) -> usize {
         let heads = match waiting {
             Waiting::Waits => Some(self.heads.lock()),
-            Waiting::Tries => self.heads.try_lock(),
+            Waiting::ForOthers => self.heads.lock_of_others(),
         };
         let Some(heads) = heads else { return 0 };
         let locked = Locked { node, lists: self, heads };

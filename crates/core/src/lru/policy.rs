@@ -41,8 +41,10 @@ impl ListKind {
 pub(super) enum Waiting {
     /// It waits.
     Waits,
-    /// It gives up where a lock is held: reclaim inside `malloc`.
-    Tries,
+    /// It waits for other tasks only: reclaim inside `malloc`, also in a handler of a signal. Who
+    /// holds a lock of the lists asks for nothing meanwhile. A scan that only tried them found
+    /// nothing while their holder waited for a CPU, and requests failed beside clean pages.
+    ForOthers,
 }
 
 /// Pages on the lists of a node: a snapshot, exact while nobody changes the lists.

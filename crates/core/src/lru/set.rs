@@ -183,16 +183,16 @@ impl LruSet {
         self.lists.lists().isolate(table, (node, from), Waiting::Waits, out)
     }
 
-    /// As [`isolate`](Self::isolate), but ends where another task holds a lock that it needs. For
-    /// reclaim inside `malloc`.
-    pub fn try_isolate(
+    /// As [`isolate`](Self::isolate), but ends where the running task holds a lock that it needs: for
+    /// reclaim inside `malloc`, which a handler of a signal may call.
+    pub fn isolate_anywhere(
         &self,
         table: &DescriptorTable,
         node: NodeId,
         from: ListKind,
         out: &mut [PageNo],
     ) -> usize {
-        self.lists.lists().isolate(table, (node, from), Waiting::Tries, out)
+        self.lists.lists().isolate(table, (node, from), Waiting::ForOthers, out)
     }
 
     /// Puts isolated pages on the fronts of their lists, active where the second field says so, one

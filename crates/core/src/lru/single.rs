@@ -154,7 +154,7 @@ impl Lists for Single {
         let lists = self.nodes.at(node.0 as usize);
         let heads = match waiting {
             Waiting::Waits => Some(lists.heads.lock()),
-            Waiting::Tries => lists.heads.try_lock(),
+            Waiting::ForOthers => lists.heads.lock_of_others(),
         };
         let Some(heads) = heads else { return 0 };
         let mut tail = HeldTail { held: Held { node, lists, heads }, table, from };

@@ -129,7 +129,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     fn isolate(self, node: NodeId, who: ScanFor, from: ListKind, out: &mut [PageNo]) -> usize {
         let (lru, pages) = (&self.tables.lru, &self.tables.pages);
         match who {
-            ScanFor::Direct => lru.try_isolate(pages, node, from, out),
+            ScanFor::Direct => lru.isolate_anywhere(pages, node, from, out),
             ScanFor::Background => lru.isolate(pages, node, from, out),
         }
     }

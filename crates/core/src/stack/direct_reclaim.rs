@@ -5,7 +5,8 @@
 //!
 //! 1. with a page cache: freed mappings and objects in barns, which cost less to have again than a
 //!    page, then clean, unused pages: at most 32 of them and 200 us, for each 32 frames of the
-//!    request. No lock is waited for there, nothing is written, and no function of the program is
+//!    request. Locks of mappings are only tried; those of LRU lists are waited for, since their
+//!    holders ask for nothing meanwhile. Nothing is written, and no function of the program is
 //!    called: the caller may hold any lock of the program.
 //! 2. what Quarry itself holds and nobody uses: parked objects, lists, cached mappings; once in
 //!    10 ms, because a second look soon after would find nothing.
@@ -25,6 +26,9 @@ use quarry_sys::primitive::Ordering::Relaxed;
 /// Nanoseconds from one reclaim that has not helped to the next: 10 ms. A reclaim takes 5 us where
 /// nothing is held, and up to a millisecond where many CPUs hold much.
 const DEFERRED_NS: u64 = 10_000_000;
+/// Reclaims whose pages others may take before a request gives up (`MAX_RECLAIM_RETRIES`, Linux 4.7
+/// to 6.18).
+const MOST_LOST: u32 = 16;
 /// Pages of one look at the cache (`SWAP_CLUSTER_MAX`, Linux 2.6 to 6.18).
 const CLUSTER: u32 = ScanRequest::DIRECT_MOST as u32;
 
@@ -50,10 +54,14 @@ impl<C: StackConfig> Stack<C> {
         if self.pages().zones().budget().reclaimers().is_in() {
             return None;
         }
-        if self.reclaim_pages(frames)
-            && let Some(found) = attempt()
-        {
-            return Some(found);
+        // Others may take what was freed before this request comes to it.
+        for _ in 0..MOST_LOST {
+            if !self.reclaim_pages(frames) {
+                break;
+            }
+            if let Some(found) = attempt() {
+                return Some(found);
+            }
         }
         if !self.is_reclaim_due(frames) {
             return None;

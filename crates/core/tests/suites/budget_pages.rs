@@ -130,7 +130,10 @@ fn where_all_pages_are_pinned_a_request_fails_once_and_goes_on_after_an_unpin() 
     };
     let before = scanned(cache);
     assert_eq!(cache.read(id, 1 << 30, &mut |_, _| Ok(())), Err(ReadError::Full));
-    assert!(scanned(cache) - before <= 4 * pinned.len() as u64);
+    let looked = scanned(cache) - before;
+    // Two reclaims of 32 looks at 32 pages each, and two rounds of all pages.
+    let most = 2 * 32 * 32 + 4 * pinned.len() as u64;
+    assert!(looked <= most, "{looked} looks at {} pages", pinned.len());
     assert_eq!(stack.alloc(MIB), None, "malloc has nothing either");
     assert!(balance(stack) > 0);
     for page in pinned.drain(..64) {

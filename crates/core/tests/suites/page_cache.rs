@@ -566,7 +566,9 @@ fn a_direct_reclaim_frees_pages_although_all_of_them_were_used() {
                 cache.unpin(page);
             }
         }
-        assert_eq!(cache.direct_reclaim(NodeId(0)), 32, "round {round}");
+        // 32, or fewer where the CPU is slow: it ends after 200 us.
+        let freed = cache.direct_reclaim(NodeId(0));
+        assert!((1..=32).contains(&freed), "round {round}: {freed}");
         assert_eq!(cache.validate(), Ok(()));
     }
     assert!(cache.destroy_mapping(id));

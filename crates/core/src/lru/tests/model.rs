@@ -66,7 +66,7 @@ impl World {
         let mut out = vec![PageNo(0); most];
         let from = ListKind::Inactive;
         let taken = match tries {
-            true => self.set.try_isolate(&self.table, NodeId(0), from, &mut out),
+            true => self.set.isolate_anywhere(&self.table, NodeId(0), from, &mut out),
             false => self.set.isolate(&self.table, NodeId(0), from, &mut out),
         };
         let back: Vec<_> =

@@ -27,7 +27,7 @@ impl World {
         let node = NodeId((round / 2 % 2) as u8);
         let taken = match round % 3 {
             0 => self.set.isolate(&self.table, node, from, &mut out),
-            _ => self.set.try_isolate(&self.table, node, from, &mut out),
+            _ => self.set.isolate_anywhere(&self.table, node, from, &mut out),
         };
         let back: Vec<_> =
             out[..taken].iter().map(|page| (*page, page.0 % 3 == round as u32 % 3)).collect();
