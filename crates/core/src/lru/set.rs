@@ -183,8 +183,8 @@ impl LruSet {
         self.lists.lists().isolate(table, (node, from), Waiting::Waits, out)
     }
 
-    /// As [`isolate`](Self::isolate), but ends where the running task holds a lock that it needs: for
-    /// reclaim inside `malloc`, which a handler of a signal may call.
+    /// As [`isolate`](Self::isolate), but ends where the running task holds a lock that it needs:
+    /// for reclaim inside `malloc`, which a handler of a signal may call.
     pub fn isolate_anywhere(
         &self,
         table: &DescriptorTable,
