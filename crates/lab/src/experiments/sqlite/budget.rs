@@ -6,7 +6,6 @@ use super::load::{LoadProgram, QUARRY, cache_of, variants};
 use super::same_size::{UNBOUNDED, budgets};
 use anyhow::Result;
 use clap::Args;
-use clap::builder::ArgPredicate;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::options::{Common, Defaults};
 use quarry_harness::results::{Against, Direction, Metric, Over, Relation, Run, Target};
@@ -18,7 +17,6 @@ use std::io::Write;
 use std::path::PathBuf;
 
 const MIB: u64 = 1 << 20;
-const IS_QUICK: ArgPredicate = ArgPredicate::IsPresent;
 /// The metric that the targets are about.
 const TIME: &str = "time";
 /// Page caches for one thread only.
@@ -41,19 +39,19 @@ pub(crate) struct SqliteBudget {
     #[command(flatten)]
     common: Common<SqliteBudget>,
     /// Databases.
-    #[arg(long, default_value = "256", default_value_if("quick", IS_QUICK, Some("16")),
+    #[arg(long, default_value = "256", default_value_if("quick", "true", Some("16")),
           value_parser = clap::value_parser!(u64).range(2..=1000))]
     databases: u64,
     /// Size of each, in MiB.
-    #[arg(long, default_value = "8", default_value_if("quick", IS_QUICK, Some("2")),
+    #[arg(long, default_value = "8", default_value_if("quick", "true", Some("2")),
           value_parser = clap::value_parser!(u64).range(1..))]
     mib: u64,
     /// The budget of all of them, in MiB.
-    #[arg(long, default_value = "256", default_value_if("quick", IS_QUICK, Some("16")),
+    #[arg(long, default_value = "256", default_value_if("quick", "true", Some("16")),
           value_parser = clap::value_parser!(u64).range(1..))]
     budget: u64,
     /// Look-ups of all threads.
-    #[arg(long, default_value = "600000", default_value_if("quick", IS_QUICK, Some("20000")),
+    #[arg(long, default_value = "600000", default_value_if("quick", "true", Some("20000")),
           value_parser = clap::value_parser!(u64).range(100..))]
     lookups: u64,
     /// What the read of a page takes, in microseconds.

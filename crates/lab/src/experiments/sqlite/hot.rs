@@ -5,7 +5,6 @@ use super::super::tables;
 use super::load::{LoadProgram, QUARRY, cache_of, variants};
 use anyhow::Result;
 use clap::Args;
-use clap::builder::ArgPredicate;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::options::{Common, Defaults};
 use quarry_harness::results::{Against, Metric, Over, Relation, Target, Verify, Workload};
@@ -14,7 +13,6 @@ use quarry_harness::tables::targets_of;
 use std::path::PathBuf;
 
 const MIB: u64 = 1 << 20;
-const IS_QUICK: ArgPredicate = ArgPredicate::IsPresent;
 const TIME: &str = "time";
 
 /// SQLite with one database that fits into its cache, read by one connection and by two.
@@ -29,11 +27,11 @@ pub(crate) struct SqliteHot {
     #[command(flatten)]
     common: Common<SqliteHot>,
     /// Size of the database, in MiB.
-    #[arg(long, default_value = "80", default_value_if("quick", IS_QUICK, Some("4")),
+    #[arg(long, default_value = "80", default_value_if("quick", "true", Some("4")),
           value_parser = clap::value_parser!(u64).range(1..))]
     mib: u64,
     /// Look-ups of each connection.
-    #[arg(long, default_value = "1000000", default_value_if("quick", IS_QUICK, Some("20000")),
+    #[arg(long, default_value = "1000000", default_value_if("quick", "true", Some("20000")),
           value_parser = clap::value_parser!(u64).range(100..))]
     lookups: u64,
     /// Where the database is, or is to be made; a folder that is removed afterwards by default.

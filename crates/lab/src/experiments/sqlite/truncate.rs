@@ -4,14 +4,12 @@ use super::super::plan::{Lab, Plan, Staged};
 use super::load::{LoadProgram, QUARRY, cache_of, variants};
 use anyhow::Result;
 use clap::Args;
-use clap::builder::ArgPredicate;
 use quarry_harness::experiment::Experiment;
 use quarry_harness::options::{Common, Defaults};
 use quarry_harness::results::{Direction, Metric, Verify, Workload};
 use quarry_harness::sampler::SampleKey;
 use quarry_harness::tables::by_variant;
 
-const IS_QUICK: ArgPredicate = ArgPredicate::IsPresent;
 /// The ways in which pages leave, as the load and the tables call them.
 const WAYS: [(&str, &str); 3] =
     [("truncate", "truncate"), ("close", "close"), ("one-by-one", "discard one by one")];
@@ -28,7 +26,7 @@ pub(crate) struct TruncateStall {
     #[command(flatten)]
     common: Common<TruncateStall>,
     /// Pages of 4 KiB.
-    #[arg(long, default_value = "1000000", default_value_if("quick", IS_QUICK, Some("20000")),
+    #[arg(long, default_value = "1000000", default_value_if("quick", "true", Some("20000")),
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     pages: u64,
 }
