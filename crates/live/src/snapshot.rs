@@ -11,6 +11,8 @@ pub struct Snapshot {
     pub process: Identity,
     /// Milliseconds since it wrote the figures; `None` where its clock is not the reader's.
     pub age_ms: Option<u64>,
+    /// True if it wrote them at its exit.
+    pub is_last: bool,
     /// The slab caches that have had a slab.
     pub caches: Vec<Cache>,
     /// The zones.
@@ -21,6 +23,8 @@ pub struct Snapshot {
     pub budget: Budget,
     /// The per-CPU page lists, all CPUs together.
     pub page_lists: PageLists,
+    /// The page lists of each CPU.
+    pub cpu_lists: Vec<CpuLists>,
     /// Counts under the names that `/proc/vmstat` has for them, or would have.
     pub events: Vec<Event>,
     /// The kinds of locks.
@@ -40,8 +44,12 @@ pub struct Identity {
     pub slab_policy: Label,
     /// The policy of the page lists.
     pub page_policy: Label,
-    /// What a fast path stands on: restartable sequences, or locked slots.
+    /// The policy of the LRU lists.
+    pub lru_policy: Label,
+    /// What a fast path stands on: sequences, or locked slots.
     pub backend: Label,
+    /// CPUs that its heap was made for.
+    pub cpus: u32,
 }
 
 /// One slab cache.
@@ -121,6 +129,8 @@ pub struct Memory {
     pub mappings: u64,
     /// Mappings kept for the next ones.
     pub mappings_kept: u64,
+    /// Quarry's own descriptors, beside all these.
+    pub descriptors: u64,
 }
 
 /// The limit and who uses it, in bytes.
@@ -132,6 +142,8 @@ pub struct Budget {
     pub marks: [u64; 3],
     /// What counts against it.
     pub used: u64,
+    /// What requests could have without anything being refused: an estimate.
+    pub available: u64,
 }
 
 /// The per-CPU page lists, all CPUs together.
@@ -147,6 +159,21 @@ pub struct PageLists {
     pub allocs_at_zone: u64,
     /// Frees that took it.
     pub frees_at_zone: u64,
+}
+
+/// The page lists of one CPU for one node, in frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CpuLists {
+    /// The CPU, as Quarry numbers them.
+    pub cpu: u32,
+    /// The node.
+    pub node: u32,
+    /// Frames on the lists.
+    pub count: u64,
+    /// Most frames that stay on them.
+    pub high: u64,
+    /// Frames that pass between them and the zone at a time.
+    pub batch: u64,
 }
 
 /// A count with its name.

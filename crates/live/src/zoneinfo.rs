@@ -4,8 +4,8 @@ use crate::snapshot::{FRAME_BYTES, Snapshot, Zone, sum};
 use std::fmt::Write;
 
 /// The text of `/proc/zoneinfo`, in frames of 4 KiB. What belongs to no single zone (objects,
-/// blocks, cached pages) stands in the statistics of node 0, as the kernel writes a node's before
-/// its first zone. Quarry's page lists are summed over CPUs. O(zones).
+/// blocks, cached pages) stands in the statistics of the first node, where the kernel has a node's.
+/// O(zones * CPUs).
 #[must_use]
 pub fn text(snapshot: &Snapshot) -> String {
     let mut text = String::new();
@@ -15,8 +15,14 @@ pub fn text(snapshot: &Snapshot) -> String {
             per_node(snapshot, &mut text);
         }
         one_zone(zone, &mut text);
-        if index == 0 {
-            page_lists(snapshot, &mut text);
+        text.push_str("  pagesets\n");
+        for lists in snapshot.cpu_lists.iter().filter(|it| it.node == zone.node) {
+            let _ = writeln!(text, "    cpu: {}", lists.cpu);
+            for (name, frames) in
+                [("count:", lists.count), ("high:", lists.high), ("batch:", lists.batch)]
+            {
+                let _ = writeln!(text, "              {name:<9} {frames}");
+            }
         }
     }
     text
@@ -57,36 +63,19 @@ fn one_zone(zone: &Zone, text: &mut String) {
     let _ = writeln!(text, "      {:<12} {}", "nr_free_pages", zone.free);
 }
 
-fn page_lists(snapshot: &Snapshot, text: &mut String) {
-    let lists = &snapshot.page_lists;
-    text.push_str("  pagesets\n    cpu: all\n");
-    let _ = writeln!(text, "              count:    {}", lists.frames);
-    let _ = writeln!(
-        text,
-        "              allocs:   {} ({} at the zone)",
-        lists.allocs, lists.allocs_at_zone
-    );
-    let _ = writeln!(
-        text,
-        "              frees:    {} ({} at the zone)",
-        lists.frees, lists.frees_at_zone
-    );
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{Memory, PageLists};
+    use crate::snapshot::{CpuLists, Memory};
 
     #[test]
     fn lines_are_the_kernels() {
         let zone = Zone { managed: 4096, free: 900, dirty: 7, marks: [1, 2, 3], ..Zone::default() };
         let memory = Memory { objects: 40_960, blocks: 8192, ..Memory::default() };
-        let page_lists =
-            PageLists { frames: 31, allocs: 9, allocs_at_zone: 2, ..PageLists::default() };
-        let second = Zone { node: 1, ..zone.clone() };
-        let zones = vec![zone, second];
-        let text = text(&Snapshot { zones, memory, page_lists, ..Snapshot::default() });
+        let lists = |cpu, node| CpuLists { cpu, node, count: 31, high: 640, batch: 63 };
+        let cpu_lists = vec![lists(0, 0), lists(1, 1)];
+        let zones = vec![zone.clone(), Zone { node: 1, ..zone }];
+        let text = text(&Snapshot { zones, memory, cpu_lists, ..Snapshot::default() });
         let start = "Node 0, zone   Normal
   per-node stats
       nr_slab_reclaimable 0
@@ -106,13 +95,14 @@ mod tests {
         dirty    7
       nr_free_pages 900
   pagesets
-    cpu: all
+    cpu: 0
               count:    31
-              allocs:   9 (2 at the zone)
-              frees:    0 (0 at the zone)
+              high:     640
+              batch:    63
 Node 1, zone   Normal
   pages free     900
 ";
         assert!(text.starts_with(start), "{text}");
+        assert!(text.ends_with("    cpu: 1\n              count:    31\n              high:     640\n              batch:    63\n"));
     }
 }
