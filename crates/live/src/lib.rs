@@ -4,16 +4,27 @@
 
 pub mod activity;
 pub mod buddyinfo;
+mod clock;
+pub mod core_dump;
+mod from_record;
 mod label;
 pub mod lockstat;
 pub mod metrics;
+mod page;
+mod problem;
+mod process;
 pub mod slabinfo;
 mod snapshot;
+pub mod total;
+mod tree;
 pub mod vmstat;
 pub mod zoneinfo;
 
 pub use label::Label;
+pub use problem::{CoreProblem, Problem, Who};
+pub use process::Process;
 pub use snapshot::{
-    Budget, Cache, Event, FRAME_BYTES, Identity, Lock, Memory, PageLists, Snapshot, Zone,
+    Budget, Cache, CpuLists, Event, FRAME_BYTES, Identity, Lock, Memory, PageLists, Snapshot, Zone,
     percentage,
 };
+pub use tree::{Tree, read_tree};

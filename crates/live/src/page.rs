@@ -1,6 +1,12 @@
-//! A copy of a process's page, and the record in it that is asked for.
+//! The page of a process, in its memfd or in the file of a dump: copies of it, and the records in
+//! them.
 
-use quarry_record::{Head, Owner, PAGE_BYTES, RECORD_BYTES, RecordError, Snapshot};
+use crate::clock;
+use crate::label::Label;
+use crate::snapshot::Snapshot;
+use quarry_record::{
+    Head, PAGE_BYTES, RECORD_BYTES, RecordError, Snapshot as Record, record_of, records,
+};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -12,22 +18,23 @@ const MOST_COPIES: u32 = 20;
 /// Time between two copies.
 const BETWEEN_COPIES: Duration = Duration::from_micros(500);
 
-/// The page of a process, in its memfd or in the file of a dump.
+/// Where a page is.
 #[derive(Debug)]
 pub(crate) struct Page {
     file: File,
-    /// Where it begins in the file.
+    /// Its first byte in the file.
     start: u64,
 }
 
-/// A record's bytes, which have been checked once.
-#[derive(Clone, Debug)]
-pub(crate) struct Copy(Vec<u8>);
-
-impl Copy {
-    pub(crate) fn record(&self) -> Result<Snapshot<'_>, RecordError> {
-        Snapshot::parse(&self.0)
-    }
+/// Why a page has nothing to say of a process.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The system does not let it be read.
+    Unreadable(io::Error),
+    /// No record in it belongs to the process.
+    NoRecord,
+    /// Its record cannot be used.
+    Record(RecordError),
 }
 
 impl Page {
@@ -35,44 +42,53 @@ impl Page {
         Self { file, start }
     }
 
-    /// The owners of all records; an error where the page has another layout.
-    pub(crate) fn owners(&self) -> io::Result<Result<Vec<Owner>, RecordError>> {
-        let mut owners = Vec::new();
-        for record in 0..PAGE_BYTES / RECORD_BYTES {
-            match Head::parse(&self.bytes(record)?) {
-                Ok(head) => owners.push(head.owner()),
-                // Records that were never claimed are empty.
-                Err(RecordError::NotARecord) if record > 0 => owners.push(Owner::default()),
-                Err(error) => return Ok(Err(error)),
-            }
-        }
-        Ok(Ok(owners))
-    }
-
-    /// A copy of a record that nobody wrote meanwhile.
-    pub(crate) fn copy(&self, record: usize) -> io::Result<Result<Copy, RecordError>> {
+    /// The figures of the process `pid`, which has the number `own_pid` in its own pid namespace,
+    /// the name `name`, and which began at `began_ns` or later.
+    pub(crate) fn of_process(
+        &self,
+        pid: u32,
+        own_pid: u32,
+        name: &Label,
+        began_ns: u64,
+    ) -> Result<Snapshot, Refusal> {
         let mut tries = 0;
         loop {
-            let copy = Copy(self.bytes(record)?);
-            let error = match copy.record() {
-                Ok(_) => return Ok(Ok(copy)),
+            let copy = self.copy().map_err(Refusal::Unreadable)?;
+            Head::parse(&copy).map_err(Refusal::Record)?;
+            let at = record_of(&copy, own_pid, began_ns).ok_or(Refusal::NoRecord)?;
+            let error = match Record::parse(&copy[at * RECORD_BYTES..]) {
+                Ok(record) => {
+                    return Ok(Snapshot::of_record(&record, pid, name.clone(), clock::now_ns()));
+                }
                 Err(error) => error,
             };
             tries += 1;
-            let may_pass = matches!(
-                error,
-                RecordError::Torn | RecordError::BeingWritten { .. } | RecordError::Malformed
-            );
+            let may_pass = matches!(error, RecordError::Torn | RecordError::BeingWritten { .. });
             if !may_pass || tries == MOST_COPIES {
-                return Ok(Err(error));
+                return Err(Refusal::Record(error));
             }
             thread::sleep(BETWEEN_COPIES);
         }
     }
 
-    fn bytes(&self, record: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; RECORD_BYTES];
-        self.file.read_exact_at(&mut bytes, self.start + (record * RECORD_BYTES) as u64)?;
+    /// The figures of every process in it, each with its own number and the age that it has at
+    /// `now_ns`; records that cannot be used are left out.
+    pub(crate) fn all(&self, now_ns: u64) -> io::Result<Vec<Snapshot>> {
+        let copy = self.copy()?;
+        let usable = records(&copy).filter_map(|bytes| Record::parse(bytes).ok());
+        let figures =
+            usable.map(|it| Snapshot::of_record(&it, it.owner().pid, Label::default(), now_ns));
+        Ok(figures.collect())
+    }
+
+    /// What is wrong with the first record, which the maker of the page owns.
+    pub(crate) fn first_error(&self) -> io::Result<Option<RecordError>> {
+        Ok(Record::parse(&self.copy()?).err())
+    }
+
+    fn copy(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; PAGE_BYTES];
+        self.file.read_exact_at(&mut bytes, self.start)?;
         Ok(bytes)
     }
 }
