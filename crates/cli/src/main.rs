@@ -3,9 +3,11 @@
 mod compare;
 mod exit_status;
 mod library;
+mod live;
 mod options;
 mod program;
 mod run;
+mod slabinfo;
 mod wrapper;
 
 use clap::{Parser, Subcommand};
@@ -27,6 +29,15 @@ struct Cli {
 enum Command {
     Run(run::RunArgs),
     Compare(compare::CompareArgs),
+    Slabinfo(slabinfo::SlabinfoArgs),
+    /// Free blocks of a running process, as /proc/buddyinfo has them.
+    Buddyinfo(live::Target),
+    /// Zones of a running process and their page lists, as /proc/zoneinfo has them.
+    Zoneinfo(live::Target),
+    /// Events of a running process, as /proc/vmstat has them.
+    Vmstat(live::Target),
+    /// Locks of a running process, as /proc/lock_stat has them.
+    Lockstat(live::Target),
     /// Experiments over allocators and policies.
     #[command(subcommand)]
     Lab(LabCommand),
@@ -51,6 +62,11 @@ fn main() {
             report(quarry_lab::lab(command, &find_library, out))
         }
         Command::Compare(args) => compare::run(args, out),
+        Command::Slabinfo(args) => report(slabinfo::run(&args, out)),
+        Command::Buddyinfo(target) => report(target.print(live::BUDDYINFO, out)),
+        Command::Zoneinfo(target) => report(target.print(live::ZONEINFO, out)),
+        Command::Vmstat(target) => report(target.print(live::VMSTAT, out)),
+        Command::Lockstat(target) => report(target.print(live::LOCKSTAT, out)),
         Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
         Command::Sample(args) => report(quarry_lab::sample(args, out)),
     };

@@ -204,6 +204,20 @@ pub struct Lock {
     pub hold_ns: u64,
 }
 
+impl Snapshot {
+    /// Whose figures these are, how old, and what serves the process, as one line.
+    #[must_use]
+    pub fn heading(&self) -> String {
+        let Identity { pid, name, version, slab_policy, page_policy, backend, .. } = &self.process;
+        let age = match self.age_ms {
+            _ if self.is_last => "at its exit".to_owned(),
+            Some(age) => format!("{}.{:03} s old", age / 1000, age % 1000),
+            None => "of unknown age".to_owned(),
+        };
+        format!("{name}[{pid}], {age}; Quarry {version}: {slab_policy}, {page_policy}, {backend}")
+    }
+}
+
 impl Cache {
     /// Percentages of `allocs` and `frees` that a fast path served.
     #[must_use]
