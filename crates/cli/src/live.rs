@@ -24,6 +24,17 @@ pub(crate) struct Target {
     json: bool,
 }
 
+/// A process that is looked at again and again.
+#[derive(clap::Args)]
+pub(crate) struct Running {
+    /// The process, which runs on Quarry.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) pid: u32,
+    /// Include its descendants.
+    #[arg(long)]
+    pub(crate) tree: bool,
+}
+
 /// A process, or what is left of one.
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
@@ -80,7 +91,8 @@ impl Target {
         Ok(())
     }
 
-    fn read(&self) -> Result<Snapshot, Problem> {
+    /// Reads the statistics.
+    pub(crate) fn read(&self) -> Result<Snapshot, Problem> {
         match (&self.source.pid, &self.source.core) {
             (Some(pid), _) if self.tree => Ok(total::of(&read_tree(*pid)?.snapshots)),
             (Some(pid), _) => Process::new(*pid)?.read(),

@@ -4,10 +4,12 @@ mod compare;
 mod exit_status;
 mod library;
 mod live;
+mod metrics;
 mod options;
 mod program;
 mod run;
 mod slabinfo;
+mod top;
 mod wrapper;
 
 use clap::{Parser, Subcommand};
@@ -38,6 +40,8 @@ enum Command {
     Vmstat(live::Target),
     /// Locks of a running process, as /proc/lock_stat has them.
     Lockstat(live::Target),
+    Top(top::TopArgs),
+    Metrics(metrics::MetricsArgs),
     /// Experiments over allocators and policies.
     #[command(subcommand)]
     Lab(LabCommand),
@@ -67,6 +71,8 @@ fn main() {
         Command::Zoneinfo(target) => report(target.print(live::ZONEINFO, out)),
         Command::Vmstat(target) => report(target.print(live::VMSTAT, out)),
         Command::Lockstat(target) => report(target.print(live::LOCKSTAT, out)),
+        Command::Top(args) => report(top::run(&args, out)),
+        Command::Metrics(args) => report(metrics::run(&args, out)),
         Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
         Command::Sample(args) => report(quarry_lab::sample(args, out)),
     };

@@ -62,6 +62,7 @@ fn cache(row: &record::CacheRow) -> Cache {
         objects: row.total_objects,
         active_slabs: row.active_slabs,
         slabs: row.total_slabs,
+        slabs_returned: row.slabs_allocated.saturating_sub(row.total_slabs),
         allocs: row.allocs(),
         fast_allocs: row.alloc_fast,
         frees: row.frees(),

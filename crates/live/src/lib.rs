@@ -7,6 +7,7 @@ pub mod buddyinfo;
 mod clock;
 pub mod core_dump;
 mod from_record;
+pub mod http;
 pub mod json;
 mod label;
 pub mod lockstat;

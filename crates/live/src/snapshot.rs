@@ -73,6 +73,8 @@ pub struct Cache {
     pub active_slabs: u64,
     /// All slabs.
     pub slabs: u64,
+    /// Slabs that it gave back to the zones so far.
+    pub slabs_returned: u64,
     /// Objects handed out.
     pub allocs: u64,
     /// Of these, those that a fast path handed out.
@@ -228,7 +230,35 @@ impl Cache {
     /// Bytes of all its slabs.
     #[must_use]
     pub fn slab_bytes(&self) -> u64 {
-        self.slabs.saturating_mul(self.frames_per_slab).saturating_mul(FRAME_BYTES)
+        self.bytes_of_slabs(self.slabs)
+    }
+
+    /// Bytes of the objects that the program has.
+    #[must_use]
+    pub fn live_bytes(&self) -> u64 {
+        self.live.saturating_mul(self.object_bytes)
+    }
+
+    /// Bytes of the objects that it has freed and that an array, a list or a barn holds.
+    #[must_use]
+    pub fn parked_bytes(&self) -> u64 {
+        self.parked.saturating_mul(self.object_bytes)
+    }
+
+    /// What is left of its slabs: free objects that nobody holds, and the rest beside objects.
+    #[must_use]
+    pub fn dirty_bytes(&self) -> u64 {
+        self.slab_bytes().saturating_sub(sum([self.live_bytes(), self.parked_bytes()]))
+    }
+
+    /// Bytes of the slabs that it gave back to the zones so far.
+    #[must_use]
+    pub fn returned_bytes(&self) -> u64 {
+        self.bytes_of_slabs(self.slabs_returned)
+    }
+
+    fn bytes_of_slabs(&self, slabs: u64) -> u64 {
+        slabs.saturating_mul(self.frames_per_slab).saturating_mul(FRAME_BYTES)
     }
 }
 

@@ -93,6 +93,7 @@ fn add_cache(sum: &mut Cache, part: &Cache) {
         (&mut sum.objects, part.objects),
         (&mut sum.active_slabs, part.active_slabs),
         (&mut sum.slabs, part.slabs),
+        (&mut sum.slabs_returned, part.slabs_returned),
         (&mut sum.allocs, part.allocs),
         (&mut sum.fast_allocs, part.fast_allocs),
         (&mut sum.frees, part.frees),
