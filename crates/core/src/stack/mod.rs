@@ -12,7 +12,7 @@
 //! config, deferral, fast_path, footprint, large, withheld, balancing -> instance -> misuse
 //!     -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim, balance
 //!     -> pages, halves, upkeep, page_cache, accounts -> locks
-//!     -> stats -> print, validate
+//!     -> stats -> print, record, validate
 //! ```
 
 mod accounts;
@@ -37,6 +37,7 @@ mod pages;
 mod pressure;
 mod print;
 mod reclaim;
+mod record;
 mod request;
 mod resize;
 mod shrinkers;
