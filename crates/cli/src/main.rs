@@ -10,6 +10,7 @@ mod program;
 mod run;
 mod slabinfo;
 mod top;
+mod watcher;
 mod wrapper;
 
 use clap::{Parser, Subcommand};
@@ -51,6 +52,9 @@ enum Command {
     /// Runs one sample of a program and watches it; `compare` starts it.
     #[command(name = quarry_compare::SUPERVISE_COMMAND, hide = true)]
     Supervise(quarry_compare::SuperviseArgs),
+    /// Waits for a program's end; `run --stats` starts it.
+    #[command(name = watcher::WATCH_COMMAND, hide = true)]
+    Watch(watcher::WatchArgs),
 }
 
 fn main() {
@@ -73,6 +77,7 @@ fn main() {
         Command::Lockstat(target) => report(target.print(live::LOCKSTAT, out)),
         Command::Top(args) => report(top::run(&args, out)),
         Command::Metrics(args) => report(metrics::run(&args, out)),
+        Command::Watch(args) => report(watcher::run(&args)),
         Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
         Command::Sample(args) => report(quarry_lab::sample(args, out)),
     };

@@ -6,6 +6,7 @@ pub mod activity;
 pub mod buddyinfo;
 mod clock;
 pub mod core_dump;
+pub mod farewell;
 mod from_record;
 pub mod http;
 pub mod json;
@@ -20,6 +21,7 @@ mod snapshot;
 pub mod total;
 mod tree;
 pub mod vmstat;
+mod watch;
 pub mod zoneinfo;
 
 pub use label::Label;
@@ -30,3 +32,4 @@ pub use snapshot::{
     percentage,
 };
 pub use tree::{Tree, read_tree};
+pub use watch::{Ended, Family};
