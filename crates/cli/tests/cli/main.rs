@@ -4,6 +4,7 @@ mod cache_hit;
 mod compare;
 mod lab;
 mod libraries;
+mod live;
 mod obstacles;
 mod peers;
 mod programs;
