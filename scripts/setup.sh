@@ -79,6 +79,8 @@ fi
 if [[ $purpose == test ]]; then
     need 'has_command make' make
     need 'has_command gdb' gdb
+    need 'has_command prometheus' prometheus
+    need 'has_command slabtop' procps
     need 'has_command valgrind' valgrind
     need 'has_command stress-ng' stress-ng
     need 'has_command sshd' openssh-server

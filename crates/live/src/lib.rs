@@ -24,6 +24,7 @@ pub mod vmstat;
 mod watch;
 pub mod zoneinfo;
 
+pub use activity::Activity;
 pub use label::Label;
 pub use problem::{CoreProblem, Problem, Who};
 pub use process::Process;
