@@ -74,6 +74,7 @@ pub(super) fn card<'a>(
     Some(Card {
         title: title.to_owned(),
         note: "dashed: the variants that no other beats in both".to_owned(),
+        alt: points.iter().map(Point::hint).collect(),
         height: HEIGHT,
         picture: picture(&points, palette, (&says(memory), &says(speed)), is_rate),
         data: data(&points, (memory, speed)),
