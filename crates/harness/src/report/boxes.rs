@@ -6,7 +6,7 @@ use super::lane::{self, Head};
 use super::palette::Palette;
 use super::scale::Scale;
 use crate::judge::{Column, Outcome, Reason, Row, Selection};
-use crate::results::{Direction, Metric, Relation};
+use crate::results::{Direction, Metric};
 use crate::statistics::mmtests::Sorted;
 use crate::statistics::{self, Interval};
 use crate::table::{Table, figure};
@@ -94,15 +94,13 @@ impl<'a> Lane<'a> {
         metric: &Metric,
     ) -> Self {
         let judgement = selection.judge(column, &[row], metric);
-        let times = match judgement.relation {
-            Relation::Ratio => format!("×{}", judgement.centre_text()),
-            Relation::Difference => judgement.centre_text(),
-        };
+        // The ratio stands with its interval in the forest plot, not beside medians, whose quotient
+        // is another number.
         let said = match judgement.outcome {
-            Outcome::NoVerdict(Reason::Baseline) => "baseline".to_owned(),
-            Outcome::NoVerdict(_) => String::new(),
-            _ if judgement.is_copy => times,
-            outcome => format!("{times} {}", outcome.word()),
+            Outcome::NoVerdict(Reason::Baseline) => "baseline",
+            Outcome::NoVerdict(_) => "",
+            _ if judgement.is_copy => "copy",
+            outcome => outcome.word(),
         };
         let mut values = selection.samples(column, row, metric);
         values.retain(|value| value.is_finite());

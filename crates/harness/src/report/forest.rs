@@ -48,15 +48,19 @@ pub(super) fn card<'a>(
     let scale = scale(&judged, relation, (field.left, field.right))?;
     let kind = if scale.is_log() { ", logarithmic" } else { "" };
     let baseline = &selection.baseline().label;
-    let says = match relation {
-        Relation::Ratio => format!("times {baseline}"),
-        Relation::Difference => format!("{} more than {baseline}", metric.unit),
+    let better = format!("{kind}{}", axes::better(metric.direction));
+    let times = match relation {
+        Relation::Ratio => "times".to_owned(),
+        Relation::Difference => format!("{} more than", metric.unit).trim_start().to_owned(),
     };
-    let better = axes::better(metric.direction);
-    let says = if lane::extent(&says) > WIDTH / 2.0 { "times the baseline" } else { &says };
+    let says = axes::fitting([
+        format!("{times} {baseline}{better}"),
+        format!("{times} the baseline{better}"),
+        "beside the baseline".to_owned(),
+    ]);
     let picture = html! {
         (bands(&judged, relation, &scale, &field))
-        (field.horizontal(&scale, &format!("{says}{kind}{better}")))
+        (field.horizontal(&scale, &says))
         @for (lane, top) in lanes.iter().zip(&tops) {
             (lane.markup(palette, &scale, *top))
         }

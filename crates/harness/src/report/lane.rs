@@ -5,6 +5,8 @@ use maud::{Markup, html};
 
 /// Height of a line of words.
 const LINE: f64 = 15.0;
+/// Bold letters, in which verdicts are written, are wider by this factor.
+const BOLD: f64 = 1.15;
 /// The margin at both sides.
 const MARGIN: f64 = 4.0;
 
@@ -18,11 +20,11 @@ impl Head {
     /// Lays out both.
     pub(super) fn new(name: &str, said: &str) -> Self {
         let room = WIDTH - 2.0 * MARGIN;
-        if extent(name) + extent(said) + 2.0 * LETTER <= room {
+        if extent(name) + extent(said) * BOLD + 2.0 * LETTER <= room {
             return Self { lines: vec![(name.to_owned(), said.to_owned())] };
         }
         let names = wrapped(name, room).into_iter().map(|line| (line, String::new()));
-        let says = wrapped(said, room).into_iter().map(|line| (String::new(), line));
+        let says = wrapped(said, room / BOLD).into_iter().map(|line| (String::new(), line));
         Self { lines: names.chain(says).collect() }
     }
 

@@ -68,7 +68,12 @@ pub(super) fn card<'a>(
     }
     let baseline = &selection.baseline().label;
     let says = |metric: &Metric| {
-        format!("{}, times {baseline}{}", metric.name, axes::better(metric.direction))
+        let (name, better) = (&metric.name, axes::better(metric.direction));
+        axes::fitting([
+            format!("{name}, times {baseline}{better}"),
+            format!("{name}, times the baseline{better}"),
+            format!("times the baseline{better}"),
+        ])
     };
     let is_rate = speed.direction == Direction::Higher;
     Some(Card {

@@ -214,7 +214,7 @@ fn pictures<'a>(selection: &'a Selection<'a>, palette: &Palette) -> Markup {
         .chain(further)
         .flat_map(|metric| each(&|row| boxes::card(selection, row, metric, palette)));
     let kinds: [(&str, String, Vec<Card>); 5] = [
-        ("Samples", samples_note(selection).to_owned(), samples.collect()),
+        ("Samples", samples_note(selection), samples.collect()),
         ("Scaling", String::new(), curves),
         (
             "Memory over time",
@@ -228,7 +228,7 @@ fn pictures<'a>(selection: &'a Selection<'a>, palette: &Palette) -> Markup {
     for (title, note, cards) in kinds.into_iter().filter(|(.., cards)| !cards.is_empty()) {
         match groups.last_mut().filter(|last| last.cards.len() + cards.len() <= ROW) {
             Some(last) => {
-                last.title += &format!(", {}", title.to_lowercase());
+                last.title += &format!(" · {title}");
                 last.note += &format!(" {note}");
                 last.cards.extend(cards);
             }
@@ -255,19 +255,18 @@ impl Group {
     }
 }
 
-fn samples_note(selection: &Selection<'_>) -> &'static str {
-    match selection.copy() {
+fn samples_note(selection: &Selection<'_>) -> String {
+    let noise = match selection.copy() {
         Some(_) => {
-            "Every dot is a sample; box: quartiles; whiskers: the last samples within 1.5 times \
-             the box. × is the ratio to the baseline. The grey band is the noise: there an equal \
-             copy of the baseline lies, with 95 %; it needs six rounds."
+            "The grey band is the noise: there an equal copy of the baseline lies, with 95 %; it \
+             needs six rounds."
         }
-        None => {
-            "Every dot is a sample; box: quartiles; whiskers: the last samples within 1.5 times \
-             the box. × is the ratio to the baseline. No copy of the baseline ran along, so the \
-             noise is not known."
-        }
-    }
+        None => "No copy of the baseline ran along, so the noise is not known.",
+    };
+    format!(
+        "Every dot is a sample; box: quartiles; whiskers: the last samples within 1.5 times the \
+         box; figure: the median, which describes the samples and decides nothing. {noise}"
+    )
 }
 
 /// Returns a picture of all rows together, then one of each.

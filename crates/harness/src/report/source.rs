@@ -86,7 +86,7 @@ fn text(selection: &Selection<'_>) -> String {
     lines.push(row(vec!["---".to_owned(); table.head.len()]));
     for entries in &table.rows {
         let cell = |entry: &Entry| match &entry.detail {
-            Some(detail) => escaped(&format!("{} {detail}", entry.text)),
+            Some(detail) => escaped(format!("{} {detail}", entry.text).trim_end()),
             None => escaped(&entry.text),
         };
         lines.push(row(entries.iter().map(cell).collect()));
