@@ -1,8 +1,9 @@
 //! One colour for each allocator, the same on every page and in every picture, by its name alone.
 //!
-//! Known allocators and policies have colours that were chosen beside each other. Any other name
-//! gets one from its letters: a hue, in one of two shades. Two such names can be alike; whoever
-//! draws them gives them different shapes and dashes.
+//! Known allocators and policies have colours that were chosen beside each other. One of them with
+//! settings (`jemalloc tuned`, `quarry:THP=0`, `slub-4.9`) has a shade of the same colour. Any other
+//! name gets a colour from its letters: a hue, in one of two shades. Two such names can be alike;
+//! whoever draws them gives them different shapes and dashes.
 
 /// A colour for light ground and one for dark ground, as `#rrggbb`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -54,10 +55,30 @@ const KNOWN: [(&str, &str, &str); 25] = [
 /// Returns the colour of an allocator or policy. `quarry-slub` is the policy `slub`.
 pub fn of(name: &str) -> Colour {
     let policy = name.strip_prefix("quarry-").unwrap_or(name);
-    match KNOWN.iter().find(|(known, ..)| *known == policy) {
-        Some((_, light, dark)) => Colour { light: (*light).to_owned(), dark: (*dark).to_owned() },
+    if let Some((light, dark)) = known(policy) {
+        return Colour { light: light.to_owned(), dark: dark.to_owned() };
+    }
+    let ends = policy.rmatch_indices([' ', ':', '-']).map(|(at, _)| &policy[..at]);
+    match ends.filter_map(known).next() {
+        Some((light, dark)) => {
+            Colour { light: mixed(light, 0, 0.38), dark: mixed(dark, 255, 0.45) }
+        }
         None => derived(name),
     }
+}
+
+fn known(name: &str) -> Option<(&'static str, &'static str)> {
+    KNOWN.iter().find(|(known, ..)| *known == name).map(|(_, light, dark)| (*light, *dark))
+}
+
+/// Moves every part of a colour by a share of its distance to `end`.
+fn mixed(colour: &str, end: u8, share: f64) -> String {
+    let part = |at: usize| u8::from_str_radix(colour.get(at..at + 2).unwrap_or("80"), 16);
+    let moved = |at: usize| {
+        let part = f64::from(part(at).unwrap_or(0x80));
+        format!("{:02x}", (part + (f64::from(end) - part) * share).round() as u8)
+    };
+    format!("#{}", [1, 3, 5].map(moved).concat())
 }
 
 fn derived(name: &str) -> Colour {
@@ -111,7 +132,9 @@ mod tests {
     #[test]
     fn colours_stand_out_from_their_ground() {
         let derived = (0..500).map(|number| format!("allocator {number}"));
-        for name in KNOWN.iter().map(|known| known.0.to_owned()).chain(derived) {
+        let shades = KNOWN.iter().map(|known| format!("{}:SETTING=1", known.0));
+        let known = KNOWN.iter().map(|known| known.0.to_owned());
+        for name in known.chain(shades).chain(derived) {
             let Colour { light, dark } = of(&name);
             let on_light = 1.05 / (luminance(&light) + 0.05);
             let on_dark = (luminance(&dark) + 0.05) / (luminance(DARK_GROUND) + 0.05);
@@ -125,9 +148,19 @@ mod tests {
         assert_eq!(of("jemalloc").light, "#0068ad");
         assert_eq!(of("quarry-slub"), of("slub"));
         let of = |name| (of(name).light, of(name).dark);
-        let said = ["quarry:THP=0", "sheaf+v6.7", ""].map(of);
-        let expected = [("#645d00", "#d3ce89"), ("#8a4338", "#ffb5a8"), ("#416729", "#b1d89d")];
+        let said = ["another", "sheaf+v6.7", ""].map(of);
+        let expected = [("#416729", "#b1d89d"), ("#8a4338", "#ffb5a8"), ("#416729", "#b1d89d")];
         assert_eq!(said, expected.map(|(one, two)| (one.to_owned(), two.to_owned())));
+    }
+
+    #[test]
+    fn settings_are_shades_of_their_allocator() {
+        assert_eq!(of("jemalloc tuned"), of("jemalloc:MALLOC_CONF=x"));
+        assert_ne!(of("jemalloc tuned"), of("jemalloc"));
+        assert_eq!(of("quarry-slub-4.9"), of("slub-2.6.29"));
+        assert_ne!(of("jemalloc-new"), of("jemalloc-old"));
+        assert_eq!(mixed("#804020", 0, 0.5), "#402010");
+        assert_eq!(mixed("#804020", 255, 1.0), "#ffffff");
     }
 
     #[test]
