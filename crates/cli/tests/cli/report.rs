@@ -374,7 +374,10 @@ fn a_hostile_comparison_is_shown_in_full() {
         check(&facts, width);
         let text = |name: &str| facts[name].as_str().unwrap().to_owned();
         assert!(text("heading").contains("</title><script>alert(1)</script>"), "{facts}");
-        assert!(text("title").contains("Nothing is known to be better than allocator-0:"), "{facts}");
+        assert!(
+            text("title").contains("Nothing is known to be better than allocator-0:"),
+            "{facts}"
+        );
         assert!(text("title").contains("allocator-4:"), "who failed is named: {facts}");
         let copies = facts["copies"].as_array().unwrap();
         assert_eq!(copies.len(), 2, "the command and Markdown: {facts}");

@@ -2,11 +2,12 @@
 
 use super::{Column, Judgement, Outcome, Reason, Selection};
 use crate::results::{Direction, Metric};
+use crate::statistics::MIN_PAIRS;
 
 /// Units of metrics that measure memory.
 const BYTES: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "resident, KiB"];
 
-impl Selection<'_> {
+impl<'a> Selection<'a> {
     /// Returns the verdict on the primary metric over all rows, then on memory, in a sentence
     /// without a full stop.
     pub fn headline(&self) -> String {
@@ -36,8 +37,8 @@ impl Selection<'_> {
 
     /// Names the variants that lost their verdict to failed samples.
     fn failed(&self) -> Option<String> {
-        let has_failed = |column: &&Column<'_>| {
-            let outcome = self.judge(column, &self.rows, self.metric).outcome;
+        let has_failed = |column: &&Column<'a>| {
+            let outcome = self.judge_all(column, self.metric).outcome;
             column.variant.copy_of.is_none() && outcome == Outcome::NoVerdict(Reason::Failed)
         };
         let failed = self.columns[1..].iter().filter(has_failed).map(|column| &*column.label);
@@ -47,10 +48,15 @@ impl Selection<'_> {
 
     fn clause(&self, metric: &Metric) -> String {
         let rivals = self.columns[1..].iter().filter(|column| column.variant.copy_of.is_none());
-        let judged: Vec<Judgement> =
-            rivals.map(|column| self.judge(column, &self.rows, metric)).collect();
+        let judged: Vec<Judgement> = rivals.map(|column| self.judge_all(column, metric)).collect();
         let (name, baseline) = (&metric.name, &self.baseline().label);
         let with = |outcome| judged.iter().filter(move |it| it.outcome == outcome);
+        let has_estimate = |it: &&Judgement| it.estimate.is_some();
+        let pairs = judged.iter().filter(has_estimate).map(|it| it.pairs).max().unwrap_or(0);
+        if (1..MIN_PAIRS).contains(&pairs) {
+            let rounds = if pairs == 1 { "round has" } else { "rounds have" };
+            return format!("undecided in {name}: {pairs} {rounds} no intervals, {MIN_PAIRS} have");
+        }
         if let Some(best) = best(with(Outcome::Better), metric.direction) {
             let others = match with(Outcome::Better).count() - 1 {
                 0 => String::new(),
@@ -145,7 +151,10 @@ mod tests {
         assert_eq!(said(&times(&[10.0; 4])), "All are the same as a in time");
         assert_eq!(said(&times(&[10.0, 10.0])), "Nothing but a was measured in time");
         let few = run("a", &[("a", &[Some(1.0)]), ("b", &[Some(2.0)]), ("c", &[Some(2.0)])]);
-        assert_eq!(said(&few), "All are undecided in time");
+        assert_eq!(said(&few), "Undecided in time: 1 round has no intervals, 6 have");
+        let noisy = [5.0, 20.0, 9.0, 11.0, 14.0, 7.0, 10.0, 13.0].map(Some);
+        let noisy = run("a", &[("a", &[Some(10.0); 8]), ("b", &noisy), ("c", &noisy)]);
+        assert_eq!(said(&noisy), "All are undecided in time");
         let failed = run("a", &[("a", &[Some(1.0)]), ("b", &[None])]);
         assert_eq!(said(&failed), "No verdict on time");
         let mut failed = times(&[10.0, 10.0, 15.0, 5.0]);

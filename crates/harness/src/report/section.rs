@@ -152,7 +152,7 @@ fn verdicts(selection: &Selection<'_>, palette: &Palette) -> Markup {
 /// Intervals come before samples: they carry the verdicts.
 fn intervals<'a>(selection: &Selection<'a>, palette: &Palette) -> Markup {
     let of = |metric: &'a Metric| -> Vec<Card> {
-        let subjects = selection.subjects().into_iter().map(|(name, rows)| {
+        let subjects = selection.subjects_of(metric).into_iter().map(|(name, rows)| {
             let title = if selection.rows.len() == 1 { metric.label() } else { name };
             Subject { title, rows, metric }
         });

@@ -10,11 +10,18 @@ pub(super) fn matrix(selection: &Selection<'_>) -> Table {
     let metrics = said_metrics(selection);
     let head = metrics.iter().map(|metric| {
         let better = axes::better(metric.direction).trim_start_matches(", ");
-        let detail = Some(better.to_owned()).filter(|text| !text.is_empty());
+        let all = selection.rows.len();
+        let of = match selection.complete_rows(metric).len() {
+            rows if rows == all || rows == 0 => String::new(),
+            rows => format!("{rows} of {all} workloads"),
+        };
+        let texts = [better, &of].into_iter().filter(|text| !text.is_empty());
+        let detail = texts.collect::<Vec<&str>>().join(", ");
+        let detail = Some(detail).filter(|text| !text.is_empty());
         Entry { detail, ..Entry::from(metric.label()) }
     });
     let row = |column| {
-        let entry = |metric: &&Metric| full(&selection.judge(column, &selection.rows, metric));
+        let entry = |metric: &&Metric| full(&selection.judge_all(column, metric));
         std::iter::once(variant(&column.label)).chain(metrics.iter().map(entry)).collect()
     };
     let rows: Vec<Vec<Entry>> = selection.columns[1..].iter().map(row).collect();
@@ -45,7 +52,7 @@ pub(super) fn glance(selection: &Selection<'_>, metric: &Metric) -> Table {
         let brief = |column| brief(&selection.judge(column, &rows, metric));
         std::iter::once(words(name)).chain(others.iter().map(brief)).collect()
     };
-    let rows: Vec<Vec<Entry>> = selection.subjects().into_iter().map(row).collect();
+    let rows: Vec<Vec<Entry>> = selection.subjects_of(metric).into_iter().map(row).collect();
     Table::of(std::iter::once(words("workload")).chain(head), rows)
 }
 
