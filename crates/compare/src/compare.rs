@@ -19,7 +19,7 @@ use quarry_harness::destination::{Destination, Present};
 use quarry_harness::experiment::{Enough, Experiment, Stop};
 use quarry_harness::nearest;
 use quarry_harness::report;
-use quarry_harness::results::{self, Direction, Metric, Run, Verify, Workload};
+use quarry_harness::results::{self, Direction, Metric, Origin, Run, Verify, Workload};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::rc::Rc;
@@ -49,7 +49,8 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
         return refuse(&no_verdict, out);
     }
     let idles = look.as_ref().is_ok_and(|look| look.idles);
-    let run = experiment(request, baseline, program, idles).conduct()?;
+    let run = experiment(request, baseline, program, idles);
+    let run = run.of_program(&request.command, input.stdin()).conduct()?;
     let answer = Answer::new(request, &run, look.as_ref());
     write!(out, "{answer}")?;
     places.write(&answer)?;
@@ -165,6 +166,7 @@ fn experiment(
         targets: Vec::new(),
         strict: true,
         options: BTreeMap::new(),
+        origin: Origin::now(),
         rounds: request.runs.at_most(),
         warm_up: true,
         enough: Some(enough(request.runs)),
