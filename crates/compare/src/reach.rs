@@ -4,7 +4,7 @@
 use super::raw::Raw;
 use super::supervisor::Report;
 use super::tree::Seen;
-use super::weight::Influence;
+use super::weight::{Influence, LONG_NS};
 use super::witness::{Calls, ProcessRecord};
 use crate::contenders::Contender;
 use crate::inside;
@@ -25,6 +25,8 @@ const NEGLIGIBLE_IN_PYTHON: f64 = 0.05;
 /// A low estimate of the cost of bringing in a page on most machines.
 const FAULT_NS: f64 = 500.0;
 const PAGE_BYTES: f64 = 4096.0;
+/// Short runs of which the majority says whether a program is out of reach.
+const LOOKS: usize = 3;
 /// Share of the CPU time that others may serve without taking away the meaning of a result.
 const MOST_UNSERVED: f64 = 0.1;
 
@@ -33,6 +35,8 @@ const MOST_UNSERVED: f64 = 0.1;
 pub(super) struct NoVerdict {
     pub(super) why: String,
     pub(super) remedy: String,
+    /// True where an allocator serves the program, and only makes hardly any difference.
+    pub(super) can_be_forced: bool,
 }
 
 impl fmt::Display for NoVerdict {
@@ -50,7 +54,7 @@ pub(super) fn before_it_runs(program: &Path, library: &Path) -> Option<NoVerdict
 
 fn no_verdict_of(program: &Path, obstacle: &Obstacle) -> NoVerdict {
     let why = format!("{} {obstacle}", program.display());
-    NoVerdict { why, remedy: remedy(obstacle).to_owned() }
+    NoVerdict { why, remedy: remedy(obstacle).to_owned(), can_be_forced: false }
 }
 
 fn remedy(obstacle: &Obstacle) -> &'static str {
@@ -138,6 +142,7 @@ impl Probe {
             None => NoVerdict {
                 why: format!("nothing could be preloaded into {}", program.display()),
                 remedy: "let it keep LD_PRELOAD and QUARRYLAB_WITNESS in its environment".into(),
+                can_be_forced: false,
             },
         })
     }
@@ -168,7 +173,7 @@ impl Probe {
             self.cpu_ns as f64 / 1e9,
             100.0 * self.share(),
         );
-        NoVerdict { why, remedy }
+        NoVerdict { why, remedy, can_be_forced: true }
     }
 
     /// Returns whether CPython serves its small objects itself. `setting` is the value of
@@ -194,6 +199,22 @@ impl Probe {
         }
         let remedy = "a workload that allocates more; no allocator changes what this one does";
         (String::new(), remedy.to_owned())
+    }
+}
+
+/// Decides whether a program is out of reach, by runs under the counter so far; `None`: one more is
+/// needed. Whether a short process was seen at all is chance, so of short runs the majority of
+/// [`LOOKS`] decides; a run of a second or more decides alone.
+pub(super) fn agreement(probes: &[Probe]) -> Option<bool> {
+    let last = probes.last()?;
+    let out = probes.iter().filter(|probe| probe.is_out_of_reach()).count();
+    let within = probes.len() - out;
+    match LOOKS / 2 {
+        _ if last.wall_ns >= LONG_NS => Some(last.is_out_of_reach()),
+        _ if out == 0 => Some(false),
+        half if out > half => Some(true),
+        half if within > half => Some(false),
+        _ => None,
     }
 }
 
@@ -371,6 +392,29 @@ mod tests {
         assert_eq!(few.no_verdict(None).why, expected);
         // A thousand blocks of 1 MiB: little time in malloc, much in page faults.
         assert_eq!(weight(&probe(1000, 1_000_000, 1000 << 20, false), None), Weight::Enough);
+    }
+
+    /// A process of a millisecond is seen in one run and missed in the next.
+    #[test]
+    fn one_run_does_not_put_a_short_program_out_of_reach() {
+        let runs = |seen: &[bool], wall_ns: u64| {
+            let of = |seen: &bool| Probe {
+                wall_ns,
+                unserved: seen.then(|| PathBuf::from("/static")),
+                ..probe(1, 1, 1, false)
+            };
+            let all: Vec<Probe> = seen.iter().map(of).collect();
+            agreement(&all)
+        };
+        let short = |seen: &[bool]| runs(seen, 1_000_000);
+        assert_eq!(short(&[false]), Some(false));
+        assert_eq!(short(&[true]), None);
+        assert_eq!(short(&[true, false]), None);
+        assert_eq!(short(&[true, false, false]), Some(false));
+        assert_eq!(short(&[true, true]), Some(true));
+        assert_eq!(short(&[true, false, true]), Some(true));
+        assert_eq!(runs(&[true], LONG_NS), Some(true));
+        assert_eq!(agreement(&[]), None);
     }
 
     #[test]
