@@ -36,13 +36,12 @@ pub(super) fn sentence(run: &Run, judgements: &Judgements, workload: &str) -> St
     };
     let of_memory = memory.map(of).unwrap_or_default();
     let chosen = match (best(&of_primary), best(&of_memory)) {
-        (Some(fast), _) => Some(format!("{}: {}{}", fast.variant, effect(fast), beside(fast, memory))),
-        (None, Some(small)) => Some(format!(
-            "{}: {}{}",
-            small.variant,
-            effect(small),
-            beside(small, Some(primary))
-        )),
+        (Some(fast), _) => {
+            Some(format!("{}: {}{}", fast.variant, effect(fast), beside(fast, memory)))
+        }
+        (None, Some(small)) => {
+            Some(format!("{}: {}{}", small.variant, effect(small), beside(small, Some(primary))))
+        }
         (None, None) => None,
     };
     let several = match others {
@@ -88,7 +87,7 @@ pub(super) fn gain(judgement: &Judgement) -> f64 {
     if judgement.metric.direction == Direction::Higher { ratio } else { -ratio }
 }
 
-/// Says a judgement in words: `31.0 % less idle memory`, `time the same`, `time undecided`.
+/// Says a judgement in words: `31 % less idle memory`, `time the same`, `time undecided`.
 pub(super) fn effect(judgement: &Judgement) -> String {
     let name = in_words(&judgement.metric.name);
     match judgement.outcome {
@@ -99,7 +98,8 @@ pub(super) fn effect(judgement: &Judgement) -> String {
             (Relation::Ratio, Some(estimate)) => {
                 let percent = (estimate.centre - 1.0) * 100.0;
                 let way = if percent < 0.0 { "less" } else { "more" };
-                format!("{:.1} % {way} {name}", percent.abs())
+                let digits = usize::from(percent.abs() < 9.95);
+                format!("{:.digits$} % {way} {name}", percent.abs())
             }
             _ => format!("{name} {}", judgement.centre_text()),
         },
@@ -133,9 +133,9 @@ mod tests {
     #[test]
     fn the_best_of_those_that_are_better_is_named() {
         let text = said(&[("a", [10.0; 8]), ("b", [9.0; 8]), ("c", [8.0; 8]), ("d", [12.0; 8])]);
-        assert!(text.starts_with("best beside a is c: 20.0 % less time; the best of 3"), "{text}");
+        assert!(text.starts_with("best beside a is c: 20 % less time; the best of 3"), "{text}");
         let text = said(&[("a", [10.0; 8]), ("b", [8.0; 8])]);
-        assert_eq!(text, "best beside a is b: 20.0 % less time");
+        assert_eq!(text, "best beside a is b: 20 % less time");
     }
 
     #[test]

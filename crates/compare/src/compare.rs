@@ -149,7 +149,10 @@ fn present(
 ) -> Result<Vec<Contender>> {
     let found = allocator_spec::find(&request.allocators, built_in)?;
     if request.needs_all && !found.absent.is_empty() {
-        bail!("--fail-if: not every allocator of --allocators is there: {}", found.absent.join("; "));
+        bail!(
+            "--fail-if: not every allocator of --allocators is there: {}",
+            found.absent.join("; ")
+        );
     }
     for absent in &found.absent {
         writeln!(out, "absent: {absent}")?;
@@ -253,8 +256,7 @@ fn experiment(
     idles: bool,
 ) -> Experiment {
     let name = request.program();
-    let workload =
-        |work: &Work| Workload::new(&work.variant.name(&name), Verify::PerOperation(1));
+    let workload = |work: &Work| Workload::new(&work.variant.name(&name), Verify::PerOperation(1));
     let prepare = request.works[0].variant.prepare.as_ref();
     let experiment = Experiment {
         name: "compare".to_owned(),

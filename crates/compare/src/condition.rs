@@ -194,9 +194,8 @@ mod tests {
     /// A run in which `other` takes these values where the baseline takes others.
     fn found(condition: &str, base: [f64; 8], other: [f64; 8]) -> Finding {
         let wall = Metric::new("wall", "s", Direction::Lower, "value").near_zero(0.01).primary();
-        let of = |name: &str, values: [f64; 8]| {
-            ("w".to_owned(), 1, name.to_owned(), values.to_vec())
-        };
+        let of =
+            |name: &str, values: [f64; 8]| ("w".to_owned(), 1, name.to_owned(), values.to_vec());
         let run = run_of("test", wall, &vec![of("a", base), of("b", other)]);
         parsed(condition).unwrap().find(&run, &Judgements::of(&run))
     }
@@ -225,9 +224,7 @@ mod tests {
     #[test]
     fn where_nothing_can_be_judged_nothing_holds() {
         let wall = || Metric::new("wall", "s", Direction::Lower, "value").primary();
-        let of = |name: &str, values: &[f64]| {
-            ("w".to_owned(), 1, name.to_owned(), values.to_vec())
-        };
+        let of = |name: &str, values: &[f64]| ("w".to_owned(), 1, name.to_owned(), values.to_vec());
         let judged = |run: &Run, text: &str| parsed(text).unwrap().find(run, &Judgements::of(run));
         let alone = run_of("test", wall(), &vec![of("a", &[1.0; 8])]);
         let said = "--fail-if 'wall > +5 %': no allocator was compared with the baseline";

@@ -19,6 +19,7 @@
 //! parameters          `-L n 1,2,4`: one command line for each combination of values
 //! condition           `--fail-if`: bounds that continuous integration enforces
 //! export              figures as CSV
+//! advise              `quarry advise`: the answer to which allocator is best
 //! supervised_program  one sample of what is compared: checked, measured
 //! launch              starts a sample of any program
 //! supervisor          the process that runs one sample and watches what comes of it
@@ -29,6 +30,7 @@
 //! interrupt           Ctrl-C
 //! ```
 
+mod advise;
 mod allocator_spec;
 pub mod allocators;
 mod answer;
@@ -57,6 +59,7 @@ mod tree;
 mod weight;
 mod witness;
 
+pub use advise::{AdviceEnding, AdviceRequest, Goal, advise};
 pub use allocator_spec::BuiltIn;
 pub use allocators::FindLibrary;
 pub use compare::compare;

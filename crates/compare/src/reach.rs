@@ -94,6 +94,10 @@ pub struct Probe {
     /// CPU time of all processes, which includes the counting.
     pub(super) cpu_ns: u64,
     pub(super) wall_ns: u64,
+    /// Most threads of one process at once.
+    pub(super) threads: u64,
+    /// Most memory that was resident, in bytes.
+    pub(super) peak_bytes: u64,
     has_python: bool,
     /// The program into which nothing was preloaded, where that is more than a small part.
     unserved: Option<PathBuf>,
@@ -115,6 +119,8 @@ impl Probe {
             calls,
             cpu_ns: report.user_ns + report.sys_ns,
             wall_ns: report.wall_ns,
+            threads: report.seen.values().map(|it| it.threads).max().unwrap_or(0),
+            peak_bytes: report.peak_bytes,
             has_python: said.iter().any(|one| one.has_python),
             unserved: silent.map(|(path, _)| path),
             busiest: busiest.unwrap_or_else(|| program.to_owned()),
@@ -281,7 +287,7 @@ fn unserved_of(
     // A process that still shows our own executable had not come to its exec, and one that shows
     // none was about to end: neither says what it ran.
     let is_known = |it: &Path| it != this && !it.as_os_str().is_empty();
-    for Seen { executable, cpu_ticks } in report.seen.values() {
+    for Seen { executable, cpu_ticks, .. } in report.seen.values() {
         if !is_known(executable) {
             continue;
         }
@@ -314,7 +320,8 @@ mod tests {
         let contender = Contender::from(allocators::glibc());
         let libc = contender.allocator.file().unwrap().display().to_string();
         let of = |(pid, path, cpu_ticks): &(i32, &str, u64)| {
-            (*pid, Seen { executable: PathBuf::from(path), cpu_ticks: *cpu_ticks })
+            let executable = PathBuf::from(path);
+            (*pid, Seen { executable, cpu_ticks: *cpu_ticks, threads: 1 })
         };
         let seen = seen.iter().map(of);
         let report = Report { pid: 1, seen: seen.collect(), ..Report::default() };
@@ -374,7 +381,16 @@ mod tests {
         let calls = Calls { allocations, frees: 0, bytes, ns };
         let busiest = PathBuf::from("/no/such");
         let (cpu_ns, wall_ns) = (1_000_000_000, 1_000_000_000);
-        Probe { calls, cpu_ns, wall_ns, has_python, unserved: None, busiest }
+        Probe {
+            calls,
+            cpu_ns,
+            wall_ns,
+            threads: 1,
+            peak_bytes: 0,
+            has_python,
+            unserved: None,
+            busiest,
+        }
     }
 
     fn weight(probe: &Probe, python: Option<&str>) -> Weight {
