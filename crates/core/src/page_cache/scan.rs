@@ -93,7 +93,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             empty_looks = if looked_at == 0 { empty_looks + 1 } else { 0 };
             if looked_at == 0 && self.tables.lru.sizes(node) == Sizes::default()
                 || empty_looks == MOST_EMPTY_LOOKS
-                || request.until_ns != u64::MAX && monotonic_ns() >= request.until_ns
+                || request.is_over(&done)
             {
                 break;
             }
@@ -109,8 +109,9 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     }
 
     /// A reclaim for a request that has found nothing: at most 32 pages and 200 us over all nodes,
-    /// those next to `near` first; clean pages only, and no lock is waited for. The caller sees to
-    /// it that no task is in two of them. Returns the pages freed.
+    /// or [`LEAST_SCANNED`](ScanRequest::LEAST_SCANNED) looks in each; those next to `near` first;
+    /// clean pages only, and no lock of a mapping is waited for. The caller sees to it that no task
+    /// is in two of them. Returns the pages freed.
     pub fn direct_reclaim(self, near: NodeId) -> u64 {
         let until_ns = match monotonic_ns() {
             // No clock that could be read without the kernel.
@@ -129,7 +130,8 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             };
             freed += self.reclaim(node, &request).freed;
             self.take_shadow_nodes(node, CLUSTER);
-            if freed as usize >= ScanRequest::DIRECT_MOST || monotonic_ns() >= until_ns {
+            if freed as usize >= ScanRequest::DIRECT_MOST || freed > 0 && monotonic_ns() >= until_ns
+            {
                 break;
             }
         }

@@ -9,7 +9,8 @@
 //!
 //! ```text
 //! cost, durations, shrinkers -> pressure -> balancing
-//! config, deferral, fast_path, footprint, large, withheld, balancing -> instance -> misuse
+//! config, deferral, fast_path, footprint, instruments, large, withheld, balancing
+//!     -> instance -> misuse
 //!     -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim, balance
 //!     -> pages, halves, upkeep, page_cache, accounts -> locks
 //!     -> stats -> print, validate
@@ -29,6 +30,7 @@ mod fast_path;
 mod footprint;
 mod halves;
 mod instance;
+mod instruments;
 mod large;
 mod locks;
 mod misuse;
@@ -54,6 +56,7 @@ pub use config::StackConfig;
 pub use fast_path::StackOffsets;
 pub use halves::Halves;
 pub use instance::Stack;
+pub use instruments::Instrument;
 pub use large::LargeStats;
 pub use misuse::{Entry, Misuse};
 pub use pages::PageFlags;

@@ -13,6 +13,7 @@ mod deferral;
 mod failing;
 mod footprint;
 mod heap;
+mod instruments;
 mod limits;
 mod linux_slab;
 mod locks;
