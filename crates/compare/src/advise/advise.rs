@@ -17,24 +17,25 @@ use crate::input::Input;
 use crate::interrupt::Interrupt;
 use crate::launch::Program;
 use crate::reach;
+use crate::readable::SHORT;
 use crate::supervised_program::SupervisedProgram;
 use anyhow::{Result, bail};
 use quarry_harness::destination::{Destination, Present};
 use quarry_harness::results::{Direction, Metric, Variant};
 use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 use quarry_harness::usage::Usage;
+use std::cell::RefCell;
 use std::io::Write;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Share of the time that one run may take: longer ones leave no room for a test.
-const LONGEST_RUN: u32 = 20;
+/// Share of the time that a run may take under the counter, which makes it longer: of longer ones
+/// there is no time for a test.
+const LONGEST_RUN: u32 = 10;
 /// A candidate's run fails after this many times what it takes on glibc, and not before
 /// [`PATIENCE`].
 const SLOWEST: u32 = 10;
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A program whose runs take less than this mostly starts.
-const SHORT: Duration = Duration::from_millis(10);
 
 /// Advises, and prints to `out`.
 ///
@@ -116,9 +117,12 @@ fn conduct(
         telling.facts = Some(facts);
         return Ok(answered(telling, out_of_reach(&why)));
     }
-    let cost = looked.elapsed() / look.runs as u32;
-    program.programs[0].timeout =
-        (cost * SLOWEST).max(PATIENCE).min(request.budget / 4).max(PATIENCE);
+    let cost = match cost_of(&program) {
+        Ok(cost) => cost,
+        Err(NoSample::Failed(failure)) => bail!("it fails on glibc: {failure}"),
+        Err(_) => return Ok(AdviceEnding::Interrupted(interrupt.signal().unwrap_or_default())),
+    };
+    program.programs[0].timeout = (cost * SLOWEST).max(PATIENCE);
     telling.candidates = candidates::find(&request.allocators, &facts, built_in)?;
     telling.notes = notes(&facts, request.force);
     telling.facts = Some(facts);
@@ -159,7 +163,12 @@ fn test(
         plan,
         deadline: request.budget,
         seed: request.seed,
-        samples: Rc::new(RealProgram { program, began }),
+        samples: Rc::new(RealProgram {
+            limit: program.programs[0].timeout,
+            program: RefCell::new(program),
+            began,
+            deadline: request.budget,
+        }),
     };
     let outcome = search.conduct()?;
     if let Some(signal) = interrupt.signal() {
@@ -169,6 +178,10 @@ fn test(
         Some((candidate, run)) => {
             let name = there[*candidate].contender.name();
             verdict(run, name, plan.candidates as usize, request.goal)
+        }
+        None if outcome.first.baseline_failure.is_some() => {
+            let why = outcome.first.baseline_failure.as_deref().unwrap_or_default();
+            Verdict::undecided(&format!("it fails on glibc: {why}"))
         }
         None => {
             let first = outcome.first.seen.iter().find_map(|it| it.failure.as_deref());
@@ -239,10 +252,20 @@ fn program(request: &AdviceRequest, input: &Input) -> Program {
     }
 }
 
+/// The time that a run takes with everything around it, on the baseline.
+fn cost_of(program: &SupervisedProgram) -> Result<Duration, NoSample> {
+    let began = Instant::now();
+    program.sample(SampleKey { round: 1, workload: 0, tasks: 1, variant: 0 })?;
+    Ok(began.elapsed())
+}
+
 /// The program on glibc, the first contender, and on the candidates behind it.
 struct RealProgram {
-    program: SupervisedProgram,
+    program: RefCell<SupervisedProgram>,
     began: Instant,
+    /// Most time for a run, and for all of them.
+    limit: Duration,
+    deadline: Duration,
 }
 
 impl Samples for RealProgram {
@@ -251,7 +274,18 @@ impl Samples for RealProgram {
     }
 
     fn sample(&self, candidate: Option<usize>, key: SampleKey) -> Result<Taken, NoSample> {
+        let left = self.deadline.saturating_sub(self.elapsed());
+        if left.is_zero() {
+            return Err(NoSample::LeftOut);
+        }
+        self.program.borrow_mut().programs[0].timeout = self.limit.min(left);
         let variant = candidate.map_or(0, |candidate| candidate + 1);
-        self.program.sample(SampleKey { variant, ..key })
+        let taken = self.program.borrow().sample(SampleKey { variant, ..key });
+        // A run that the deadline has cut off says nothing of its allocator.
+        let is_cut_off = left < self.limit && self.elapsed() >= self.deadline;
+        match taken {
+            Err(NoSample::Failed(_)) if is_cut_off => Err(NoSample::LeftOut),
+            taken => taken,
+        }
     }
 }
