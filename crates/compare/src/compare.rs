@@ -21,7 +21,7 @@ use quarry_harness::destination::{Destination, Present};
 use quarry_harness::experiment::{Enough, Experiment, Stop};
 use quarry_harness::nearest;
 use quarry_harness::report;
-use quarry_harness::results::{self, Direction, Metric, Run, Verify, Workload};
+use quarry_harness::results::{self, Direction, Metric, Origin, Run, Verify, Workload};
 use quarry_harness::statistics::MIN_PAIRS;
 use quarry_harness::usage::Usage;
 use std::collections::BTreeMap;
@@ -59,7 +59,8 @@ pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -
         return Ok(ending);
     }
     let idles = looks.iter().any(|look| look.as_ref().is_ok_and(|look| look.idles));
-    let run = experiment(&request, baseline, program, idles).conduct()?;
+    let run = experiment(&request, baseline, program, idles);
+    let run = run.of_program(&request.command, input.stdin()).conduct()?;
     let answer = Answer::new(&request, &run, &looks);
     write!(out, "{answer}")?;
     places.write(&answer, &request)?;
@@ -269,6 +270,7 @@ fn experiment(
         targets: Vec::new(),
         strict: true,
         options: BTreeMap::new(),
+        origin: Origin::now(),
         rounds: request.runs.at_most(),
         warm_up: true,
         enough: Some(enough(request.runs)),

@@ -9,7 +9,7 @@ use anyhow::Result;
 use quarry_harness::blocks;
 use quarry_harness::experiment::{Enough, Experiment, Stop};
 use quarry_harness::judge::MARGIN;
-use quarry_harness::results::{Metric, Run, Variant, Verify, Workload};
+use quarry_harness::results::{Metric, Origin, Run, Variant, Verify, Workload};
 use quarry_harness::sampler::{NoSample, SampleKey, Taken};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -163,6 +163,7 @@ impl Search<'_> {
             targets: Vec::new(),
             strict: true,
             options: BTreeMap::new(),
+            origin: Origin::now(),
             rounds,
             warm_up: false,
             enough: Some(self.until_deadline()),
