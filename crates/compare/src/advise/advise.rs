@@ -1,6 +1,6 @@
 //! `quarry advise`: from a program to an answer, in less time than was given.
 
-use super::candidates::{self, Candidate};
+use super::candidates::{Candidate, Candidates};
 use super::facts::Facts;
 use super::plan::{Plan, plan};
 use super::request::{AdviceEnding, AdviceRequest};
@@ -37,6 +37,9 @@ const LONGEST_RUN: u32 = 10;
 const SLOWEST: u32 = 10;
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// The baseline of a program that is out of reach.
+const WHAT_IT_HAS: &str = "what it has";
+
 /// Advises, and prints to `out`.
 ///
 /// # Errors
@@ -54,9 +57,10 @@ pub fn advise(
             request.metrics[0]
         )));
     }
+    let candidates = Candidates::named(&request.allocators, built_in)?;
     let json = request.json.as_deref();
     let json = json.map(|it| Destination::open("--json", it, Present::Replaced)).transpose()?;
-    let mut telling = Telling { command: line(request), ..Telling::default() };
+    let mut telling = Telling { command: line(request), candidates, ..Telling::default() };
     let ending = conduct(request, built_in, figures, began, &mut telling)?;
     telling.spent = began.elapsed();
     if let AdviceEnding::Interrupted(_) = ending {
@@ -87,19 +91,14 @@ fn conduct(
     let glibc = Contender::from(allocators::glibc());
     let library = glibc.allocator.file()?;
     if let Some(why) = reach::before_it_runs(&request.work.interpreter, &library) {
-        return Ok(answered(telling, out_of_reach(&why)));
+        return Ok(answered(telling, out_of_reach(WHAT_IT_HAS, &why)));
     }
     let input = Input::find(request.input.as_deref())?;
     let interrupt = Rc::new(Interrupt::listen()?);
-    let program = program(request, &input);
-    let contenders = vec![glibc];
-    let mut program = SupervisedProgram::new(
-        vec![program],
-        contenders,
-        figures,
-        request.check_output,
-        &interrupt,
-    )?;
+    let programs = vec![program(request, &input)];
+    let checks = request.check_output;
+    let mut program =
+        SupervisedProgram::new(programs, vec![glibc.clone()], figures, checks, &interrupt)?;
     let looked = Instant::now();
     let look = FirstLook::at(&program, 0);
     if let Some(signal) = interrupt.signal() {
@@ -108,31 +107,41 @@ fn conduct(
     let look = match look {
         Ok(look) => look,
         Err(_) if looked.elapsed() >= program.programs[0].timeout => {
-            return Ok(answered(telling, too_long(request.budget, None)));
+            return Ok(answered(telling, too_long(WHAT_IT_HAS, request.budget, None)));
         }
         Err(error) => bail!("it fails on glibc: {error:#}"),
     };
-    let facts = Facts::of(&look);
-    if let Some(why) = look.no_verdict(&library, request.force) {
-        telling.facts = Some(facts);
-        return Ok(answered(telling, out_of_reach(&why)));
-    }
-    let cost = match cost_of(&program) {
-        Ok(cost) => cost,
-        Err(NoSample::Failed(failure)) => bail!("it fails on glibc: {failure}"),
+    let now = Instant::now();
+    let own = match program.as_it_is(0) {
+        Ok(own) => own,
+        Err(NoSample::Failed(failure)) => bail!("it fails: {failure}"),
         Err(_) => return Ok(AdviceEnding::Interrupted(interrupt.signal().unwrap_or_default())),
     };
-    program.programs[0].timeout = (cost * SLOWEST).max(PATIENCE);
-    telling.candidates = candidates::find(&request.allocators, &facts, built_in)?;
-    telling.notes = notes(&facts, request.force);
-    telling.facts = Some(facts);
-    let left = request.budget.saturating_sub(began.elapsed());
-    let there = &telling.candidates.there;
-    if there.is_empty() {
-        return Ok(answered(telling, Verdict::undecided("no other allocator is installed here")));
+    let cost = now.elapsed();
+    program.contenders = vec![own.map_or(glibc, |own| allocators::linked(&own).into())];
+    telling.baseline = program.contenders[0].name().to_owned();
+    let facts = Facts::of(&look);
+    telling.facts = Some(facts.clone());
+    if let Some(why) = look.no_verdict(&library, request.force) {
+        let baseline = if why.can_be_forced { &telling.baseline } else { WHAT_IT_HAS };
+        let verdict = out_of_reach(baseline, &why);
+        return Ok(answered(telling, verdict));
     }
-    match plan(there.len() as u32, cost, left) {
-        Err(needed) => Ok(answered(telling, too_long(request.budget, Some(needed)))),
+    program.programs[0].timeout = (cost * SLOWEST).max(PATIENCE);
+    telling.candidates.complete(&facts, &program.contenders[0], built_in)?;
+    telling.notes = notes(&facts, &program.contenders[0], request.force);
+    let left = request.budget.saturating_sub(began.elapsed());
+    let there = telling.candidates.there.len() as u32;
+    if there == 0 {
+        let why = "no other allocator is installed here";
+        let verdict = Verdict::undecided(&telling.baseline, why);
+        return Ok(answered(telling, verdict));
+    }
+    match plan(there, cost, left) {
+        Err(needed) => {
+            let verdict = too_long(&telling.baseline, request.budget, Some(needed));
+            Ok(answered(telling, verdict))
+        }
         Ok(plan) => {
             telling.plan = Some(plan);
             test(request, plan, program, look.idles, began, &interrupt, telling)
@@ -181,12 +190,13 @@ fn test(
         }
         None if outcome.first.baseline_failure.is_some() => {
             let why = outcome.first.baseline_failure.as_deref().unwrap_or_default();
-            Verdict::undecided(&format!("it fails on glibc: {why}"))
+            Verdict::undecided(&telling.baseline, &format!("it fails on that: {why}"))
         }
         None => {
             let first = outcome.first.seen.iter().find_map(|it| it.failure.as_deref());
             let why = first.unwrap_or("no round was completed");
-            Verdict::undecided(&format!("every candidate failed, such as by: {why}"))
+            let why = format!("every candidate failed, such as by: {why}");
+            Verdict::undecided(&telling.baseline, &why)
         }
     };
     telling.outcome = Some(outcome);
@@ -199,15 +209,16 @@ fn answered(telling: &mut Telling, verdict: Verdict) -> AdviceEnding {
     if is_undecided { AdviceEnding::Undecided } else { AdviceEnding::Answered }
 }
 
-fn out_of_reach(why: &reach::NoVerdict) -> Verdict {
+fn out_of_reach(baseline: &str, why: &reach::NoVerdict) -> Verdict {
     let forced = if why.can_be_forced { "; --force measures all the same" } else { "" };
-    Verdict::keep(&format!(
+    let text = format!(
         "no other allocator would make a difference, as {}; what would help: {}{forced}",
         why.why, why.remedy
-    ))
+    );
+    Verdict::keep(baseline, &text)
 }
 
-fn too_long(budget: Duration, needed: Option<Duration>) -> Verdict {
+fn too_long(baseline: &str, budget: Duration, needed: Option<Duration>) -> Verdict {
     let minutes = |duration: Duration| match duration.as_secs() {
         seconds if seconds < 120 => format!("{seconds} s"),
         seconds => format!("{} minutes", seconds.div_ceil(60)),
@@ -216,14 +227,20 @@ fn too_long(budget: Duration, needed: Option<Duration>) -> Verdict {
         Some(needed) => format!("--budget {}m would do", needed.as_secs().div_ceil(60)),
         None => format!("--budget has to be more than {LONGEST_RUN} times as long as a run"),
     };
-    Verdict::undecided(&format!(
-        "a run takes too long for a test within {}; a shorter workload or {needed}",
-        minutes(budget)
-    ))
+    let within = minutes(budget);
+    let why =
+        format!("a run takes too long for a test within {within}; a shorter workload or {needed}");
+    Verdict::undecided(baseline, &why)
 }
 
-fn notes(facts: &Facts, is_forced: bool) -> Vec<String> {
+fn notes(facts: &Facts, baseline: &Contender, is_forced: bool) -> Vec<String> {
     let mut notes = Vec::new();
+    if let Some(own) = &baseline.allocator.preload {
+        notes.push(format!(
+            "It links {}, so that is what others are compared with, and glibc is one of them.",
+            own.display()
+        ));
+    }
     if Duration::from_nanos(facts.wall_ns) < SHORT {
         notes.push(format!(
             "too short: a run takes {:.1} ms, most of which is starting a process and loading its \
@@ -252,14 +269,7 @@ fn program(request: &AdviceRequest, input: &Input) -> Program {
     }
 }
 
-/// The time that a run takes with everything around it, on the baseline.
-fn cost_of(program: &SupervisedProgram) -> Result<Duration, NoSample> {
-    let began = Instant::now();
-    program.sample(SampleKey { round: 1, workload: 0, tasks: 1, variant: 0 })?;
-    Ok(began.elapsed())
-}
-
-/// The program on glibc, the first contender, and on the candidates behind it.
+/// The program on what serves it now, the first contender, and on the candidates behind it.
 struct RealProgram {
     program: RefCell<SupervisedProgram>,
     began: Instant,

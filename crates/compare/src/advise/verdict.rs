@@ -12,7 +12,7 @@ use quarry_harness::results::{Direction, Relation, Run};
 pub(super) enum Answer {
     /// Use the candidate that was tested.
     Use,
-    /// Keep the C library's own.
+    /// Keep what serves it now.
     Keep,
     /// These runs do not say.
     Undecided,
@@ -38,16 +38,16 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// Keep glibc, for a reason.
-    pub(super) fn keep(reason: &str) -> Self {
-        Self { answer: Answer::Keep, sentence: format!("keep glibc: {reason}") }
+    /// Keep the baseline, for a reason.
+    pub(super) fn keep(baseline: &str, reason: &str) -> Self {
+        Self { answer: Answer::Keep, sentence: format!("keep {baseline}: {reason}") }
     }
 
     /// Undecided, for a reason.
-    pub(super) fn undecided(reason: &str) -> Self {
+    pub(super) fn undecided(baseline: &str, reason: &str) -> Self {
         Self {
             answer: Answer::Undecided,
-            sentence: format!("undecided, so keep glibc for now: {reason}"),
+            sentence: format!("undecided, so keep {baseline} for now: {reason}"),
         }
     }
 }
@@ -67,19 +67,23 @@ enum Side {
 /// Judges the test of `name`, which was picked from `others` candidates.
 pub(super) fn verdict(run: &Run, name: &str, others: usize, goal: Goal) -> Verdict {
     let judgements = Judgements::of(run);
+    let baseline = &run.meta.baseline;
     let workload = &run.meta.workloads[0].name;
     let time = judgements.get(workload, name, run.meta.primary());
     let memory = closing::memory_of(&run.meta.metrics);
     let memory = memory.and_then(|metric| judgements.get(workload, name, metric));
     let failures = run.failures();
     if let Some(failure) = failures.first() {
-        return Verdict::undecided(&format!("the test failed: {failure}"));
+        return Verdict::undecided(baseline, &format!("the test failed: {failure}"));
     }
     let Some(time) = time.filter(|it| it.interval().is_some()) else {
-        return Verdict::undecided(&format!(
-            "the time was over after {} runs of the test, which are too few for an interval",
-            run.rounds()
-        ));
+        return Verdict::undecided(
+            baseline,
+            &format!(
+                "the time was over after {} runs of the test, which are too few for an interval",
+                run.rounds()
+            ),
+        );
     };
     let sides = match (goal, memory) {
         (Goal::Time, _) | (_, None) => (side(time), Side::None),
@@ -94,11 +98,14 @@ pub(super) fn verdict(run: &Run, name: &str, others: usize, goal: Goal) -> Verdi
     match weigh(sides, [time, memory.unwrap_or(time)]) {
         Answer::Use => Verdict { answer: Answer::Use, sentence: format!("use {name}: {effects}") },
         Answer::Keep => match sides {
-            (Side::Gain, Side::Loss(_)) | (Side::Loss(_), Side::Gain) => Verdict::keep(&format!(
-                "{name} trades one for the other ({effects}); it is right where {} counts alone",
-                if time_first { "time" } else { "memory" }
-            )),
-            _ => Verdict::keep(&format!("{best} is no better: {effects}")),
+            (Side::Gain, Side::Loss(_)) | (Side::Loss(_), Side::Gain) => Verdict::keep(
+                baseline,
+                &format!(
+                    "{name} trades one for the other ({effects}); it is right where {} counts alone",
+                    if time_first { "time" } else { "memory" }
+                ),
+            ),
+            _ => Verdict::keep(baseline, &format!("{best} is no better: {effects}")),
         },
         Answer::Undecided => {
             let more = [Some(time), memory].into_iter().flatten();
@@ -106,7 +113,7 @@ pub(super) fn verdict(run: &Run, name: &str, others: usize, goal: Goal) -> Verdi
             let more = more.map_or(String::new(), |more| {
                 format!("; about {more} more runs would settle it (a longer --budget)")
             });
-            Verdict::undecided(&format!("{name}: {effects}{more}"))
+            Verdict::undecided(baseline, &format!("{name}: {effects}{more}"))
         }
     }
 }
