@@ -93,7 +93,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             empty_looks = if looked_at == 0 { empty_looks + 1 } else { 0 };
             if looked_at == 0 && self.tables.lru.sizes(node) == Sizes::default()
                 || empty_looks == MOST_EMPTY_LOOKS
-                || request.is_over(&done)
+                || request.is_over(&so_far.done)
             {
                 break;
             }
