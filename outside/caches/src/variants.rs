@@ -146,8 +146,12 @@ mod tests {
                 };
                 let measurement = order.measure().unwrap();
                 assert_eq!(measurement.verified, measurement.operations, "{}", variant.name);
-                let misses = measurement.counters["misses"];
-                assert!(!workload.fits() || misses == 0, "{} on {workload}", variant.name);
+                // The others split their capacity into shards, of which one may be too small, or
+                // admit by frequency.
+                let keeps_what_fits = !matches!(variant.name, "quick_cache" | "moka" | "foyer");
+                if workload.fits() && keeps_what_fits {
+                    assert_eq!(measurement.counters["misses"], 0, "{} on {workload}", variant.name);
+                }
             }
         }
     }

@@ -204,6 +204,6 @@ impl Round {
         let Scanned { scanned, freed, .. } = self.done;
         (freed as usize) < request.most
             && (scanned as usize) < request.most_scanned
-            && (request.until_ns == u64::MAX || monotonic_ns() < request.until_ns)
+            && !request.is_over(&self.done)
     }
 }

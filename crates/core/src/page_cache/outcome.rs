@@ -1,6 +1,7 @@
 //! What operations on pages ask for, and what they answer.
 
 use crate::lru::PageNo;
+use quarry_sys::clock::monotonic_ns;
 
 /// How hard a request for a page tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +101,8 @@ pub struct ScanRequest {
     pub most: usize,
     /// Pages of the inactive list that may be looked at.
     pub most_scanned: usize,
-    /// The monotonic clock's nanoseconds at which the scan ends; `u64::MAX` for never.
+    /// The monotonic clock's nanoseconds at which the scan ends, if it has freed a page or looked
+    /// at [`LEAST_SCANNED`](Self::LEAST_SCANNED); `u64::MAX` for never.
     pub until_ns: u64,
 }
 
@@ -109,6 +111,17 @@ impl ScanRequest {
     pub const DIRECT_MOST: usize = 32;
     /// Nanoseconds that a direct reclaim takes.
     pub const DIRECT_NS: u64 = 200_000;
+    /// Pages that a scan looks at before time may end it with nothing freed. A task that loses its
+    /// CPU for a while must not be refused memory for that. To look at them takes less than
+    /// `DIRECT_NS` on a CPU that nobody takes away.
+    pub const LEAST_SCANNED: u64 = 1024;
+
+    /// Returns whether the time of a scan that has done this much is over.
+    pub(super) fn is_over(&self, done: &Scanned) -> bool {
+        self.until_ns != u64::MAX
+            && (done.freed > 0 || done.scanned >= Self::LEAST_SCANNED)
+            && monotonic_ns() >= self.until_ns
+    }
 }
 
 /// What a scan did.

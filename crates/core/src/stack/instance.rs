@@ -5,6 +5,7 @@ use super::config::StackConfig;
 use super::deferral::Deferral;
 use super::fast_path::{FastPath, StackOffsets};
 use super::footprint::Footprint;
+use super::instruments::{Instrument, Instruments};
 use super::large::LargeCounts;
 use super::withheld::Withheld;
 use crate::frame::{Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, Order, Pfn};
@@ -55,6 +56,8 @@ pub struct Stack<C: StackConfig> {
     pub(super) fast: FastPath<C::PerCpu>,
     ready: AtomicBool,
     is_built: AtomicBool,
+    has_classes: AtomicBool,
+    pub(super) instruments: Instruments,
     pub(super) caches: CacheTable,
     pub(super) limits: CacheLimits,
     pub(super) slab: ManuallyDrop<C::Slab>,
@@ -94,6 +97,8 @@ impl<C: StackConfig> Stack<C> {
             fast: FastPath::new(),
             ready: AtomicBool::new(false),
             is_built: AtomicBool::new(false),
+            has_classes: AtomicBool::new(false),
+            instruments: Instruments::new(),
             caches: CacheTable::new(),
             limits: CacheLimits::new(),
             slab: ManuallyDrop::new(C::Slab::NEW),
@@ -136,11 +141,9 @@ impl<C: StackConfig> Stack<C> {
         debug_assert!(base.is_multiple_of(1 << FRAME_SHIFT), "the first kind is that of the base");
         let kinds = self.inner().pages.frames().kinds().as_ptr();
         self.fast.kinds.store(kinds.wrapping_sub(base >> FRAME_SHIFT), Ordering::Relaxed);
-        self.fast.span.store(arena.span_bytes(), Ordering::Release);
+        self.has_classes.store(options.heap, Ordering::Release);
         self.ready.store(true, Ordering::Release);
-        if options.heap {
-            self.fast.small_end.store(classes::LARGEST + 1, Ordering::Release);
-        }
+        self.open_fast_paths();
         Ok(())
     }
 
@@ -178,6 +181,36 @@ impl<C: StackConfig> Stack<C> {
         }
         self.caches.keep_apart();
         Ok(())
+    }
+
+    /// Switches an instrument on or off. Requests that are under way on other CPUs may not see it.
+    /// One task at a time. O(1).
+    pub fn switch_instrument(&self, instrument: Instrument, on: bool) {
+        self.instruments.switch(instrument, on);
+        if self.is_ready() {
+            self.open_fast_paths();
+        }
+    }
+
+    /// Returns whether an instrument is on.
+    #[must_use]
+    pub fn has_instrument(&self, instrument: Instrument) -> bool {
+        self.instruments.has(instrument)
+    }
+
+    /// Sets the limits of the fast paths to what the instruments leave of them.
+    fn open_fast_paths(&self) {
+        let are_on = self.instruments.are_on();
+        let small_end = if self.has_classes() && !are_on { classes::LARGEST + 1 } else { 0 };
+        let span = if self.instruments.see_frees() { 0 } else { self.arena().span_bytes() };
+        self.fast.span.store(span, Ordering::Release);
+        self.fast.small_end.store(small_end, Ordering::Release);
+    }
+
+    /// Returns whether the size classes of `malloc` exist. Without them their numbers may be other
+    /// caches'.
+    pub(super) fn has_classes(&self) -> bool {
+        self.has_classes.load(Ordering::Acquire)
     }
 
     /// Returns whether [`init`](Self::init) has succeeded.
@@ -285,7 +318,7 @@ impl<C: StackConfig> Stack<C> {
     pub(super) fn pfn(&self, address: *const u8) -> Option<Pfn> {
         let arena = self.arena();
         let span = arena.span_bytes();
-        if self.fast.span.load(Ordering::Relaxed) < span {
+        if self.fast.span.load(Ordering::Relaxed) < span && !self.instruments.see_frees() {
             self.fast.span.store(span, Ordering::Release);
         }
         arena.pfn(address)

@@ -9,10 +9,11 @@
 //!
 //! ```text
 //! cost, durations, shrinkers -> pressure -> balancing
-//! config, deferral, fast_path, footprint, large, withheld, balancing -> instance -> misuse
+//! config, deferral, fast_path, footprint, instruments, large, withheld, balancing
+//!     -> instance -> misuse
 //!     -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim, balance
 //!     -> pages, halves, upkeep, page_cache, accounts -> locks
-//!     -> stats -> print, validate
+//!     -> stats -> print, record, validate
 //! ```
 
 mod accounts;
@@ -29,6 +30,7 @@ mod fast_path;
 mod footprint;
 mod halves;
 mod instance;
+mod instruments;
 mod large;
 mod locks;
 mod misuse;
@@ -37,6 +39,7 @@ mod pages;
 mod pressure;
 mod print;
 mod reclaim;
+mod record;
 mod request;
 mod resize;
 mod shrinkers;
@@ -54,6 +57,7 @@ pub use config::StackConfig;
 pub use fast_path::StackOffsets;
 pub use halves::Halves;
 pub use instance::Stack;
+pub use instruments::Instrument;
 pub use large::LargeStats;
 pub use misuse::{Entry, Misuse};
 pub use pages::PageFlags;

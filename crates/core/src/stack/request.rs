@@ -123,7 +123,7 @@ impl<C: StackConfig> Stack<C> {
         }
         let (class, inner) = (classes::of(size), self.inner());
         let serving = self.serving(class);
-        if serving != class
+        if (serving != class || self.instruments.are_on())
             && let Some(object) = C::Slab::alloc_fast(&self.fast.percpu, serving)
         {
             return Some(object);
@@ -169,6 +169,20 @@ impl<C: StackConfig> Stack<C> {
 
     /// [`alloc`](Self::alloc) where the fast path has refused, or cannot serve the request at all.
     pub(super) fn alloc_refused(&self, request: Request) -> Option<Object> {
+        if self.instruments.are_on() {
+            return self.alloc_seen(request);
+        }
+        self.alloc_unseen(request)
+    }
+
+    /// A request that the instruments see.
+    #[cold]
+    fn alloc_seen(&self, request: Request) -> Option<Object> {
+        self.alloc_unseen(request)
+    }
+
+    /// A request as it is served without instruments.
+    fn alloc_unseen(&self, request: Request) -> Option<Object> {
         if request.is_plain() {
             return self.alloc_slow(request.size);
         }
@@ -178,12 +192,6 @@ impl<C: StackConfig> Stack<C> {
             unsafe { clear(object, request.size.min(dirty)) };
         }
         Some(object)
-    }
-
-    /// Returns whether the size classes of `malloc` exist. Without them their numbers may be other
-    /// caches'.
-    fn has_classes(&self) -> bool {
-        self.fast.small_end.load(Ordering::Acquire) != 0
     }
 
     /// Allocates by whatever serves the request, and returns the offset from which on all bytes are

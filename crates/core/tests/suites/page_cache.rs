@@ -566,7 +566,7 @@ fn a_direct_reclaim_frees_pages_although_all_of_them_were_used() {
                 cache.unpin(page);
             }
         }
-        // 32, or fewer where the CPU is slow: it ends after 200 us.
+        // 32, or fewer where the CPU is slow or taken away: it ends after 200 us then.
         let freed = cache.direct_reclaim(NodeId(0));
         assert!((1..=32).contains(&freed), "round {round}: {freed}");
         assert_eq!(cache.validate(), Ok(()));
