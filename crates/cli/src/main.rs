@@ -5,6 +5,8 @@ mod compare;
 mod exit_status;
 mod library;
 mod options;
+#[cfg(feature = "pages")]
+mod pages;
 mod program;
 mod run;
 mod wrapper;
@@ -38,6 +40,8 @@ enum Command {
     /// Runs one sample of a program and watches it; `compare` starts it.
     #[command(name = quarry_compare::SUPERVISE_COMMAND, hide = true)]
     Supervise(quarry_compare::SuperviseArgs),
+    #[cfg(feature = "pages")]
+    Pages(pages::PagesArgs),
 }
 
 fn main() {
@@ -56,6 +60,8 @@ fn main() {
         Command::Advise(args) => advise::run(args, out),
         Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
         Command::Sample(args) => report(quarry_lab::sample(args, out)),
+        #[cfg(feature = "pages")]
+        Command::Pages(args) => report(pages::write(&args, <Cli as clap::CommandFactory>::command())),
     };
     // Output that cannot be written at the end is a failure as well.
     let flushed = report(out.flush().map_err(anyhow::Error::from));
