@@ -1,7 +1,9 @@
 //! The command as a user meets it.
 
+mod advise;
 mod cache_hit;
 mod compare;
+mod deciding;
 mod lab;
 mod libraries;
 mod live;
