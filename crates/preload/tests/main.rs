@@ -26,6 +26,7 @@ mod memory;
 mod misuse;
 mod page_cache;
 mod programs;
+mod record;
 mod sandbox;
 #[cfg(target_arch = "x86_64")]
 mod sequences;
