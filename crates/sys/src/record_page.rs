@@ -128,9 +128,13 @@ impl RecordPage {
         claimed.flatten().map(|owner| (at, owner))
     }
 
-    /// Its words, one record after the other, for whoever reads it in this process.
-    pub fn words(&self) -> impl Iterator<Item = u64> {
-        self.records.iter().flat_map(|record| &record.words).map(|word| word.load(Relaxed))
+    /// A word of a record, as a reader in this process sees it.
+    ///
+    /// # Panics
+    /// Where the page has no such record, or a record no such word.
+    #[must_use]
+    pub fn word(&self, record: usize, at: usize) -> u64 {
+        self.records[record].words[at].load(Acquire)
     }
 }
 
