@@ -32,6 +32,7 @@ mod sandbox;
 mod sequences;
 mod shared_object;
 mod space;
+mod statistics;
 mod stress;
 mod support;
 mod surroundings;

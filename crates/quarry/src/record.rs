@@ -10,8 +10,8 @@
 //! publishes nothing, and readers print how old its record is. A process publishes for the first
 //! time [`FIRST_NS`] after it began, so that one that ends before does not pay for it.
 
-use crate::gate;
 use crate::instance::{STACK, is_ready};
+use crate::{gate, statistics};
 use core::ptr::null_mut;
 use quarry_record::{About, LEAST_DESCRIPTOR, MEMFD_NAME, Name, PAGE_BYTES, flags};
 use quarry_sys::clock::coarse_ns;
@@ -34,6 +34,8 @@ static NEXT_NS: AtomicU64 = AtomicU64::new(NEVER);
 /// and so its statistics and its record: it must not ask for itself.
 static PID: AtomicU32 = AtomicU32::new(0);
 static HAS_BACKGROUND: AtomicBool = AtomicBool::new(false);
+/// True if a signal asks for a publication and for statistics.
+static IS_WISHED: AtomicBool = AtomicBool::new(false);
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// The address of the statistics page, or 0: readers of core files find the page by this symbol.
@@ -85,6 +87,13 @@ pub(crate) fn make(wish: Wish) {
     }
 }
 
+/// Wishes for a publication now, and for statistics where `QUARRY_STATS` says. May be called in a
+/// handler of a signal; whoever ends a slow path next sees to it.
+pub(crate) fn wish() {
+    IS_WISHED.store(true, Relaxed);
+    NEXT_NS.store(0, Relaxed);
+}
+
 fn note_pid() {
     // SAFETY: getpid has no preconditions.
     PID.store(unsafe { libc::getpid() }.unsigned_abs(), Relaxed);
@@ -109,13 +118,20 @@ pub(crate) fn publish_if_due() {
 #[cold]
 #[inline(never)]
 pub(crate) fn publish() {
-    if !is_ready() || PUBLISHER.page().is_none() {
-        return;
-    }
     let _errno = KeepErrno::new();
-    let _inside = gate::enter();
     let now = coarse_ns();
-    NEXT_NS.store(now + INTERVAL_NS, Relaxed);
+    let has_page = PUBLISHER.page().is_some();
+    NEXT_NS.store(if has_page { now + INTERVAL_NS } else { NEVER }, Relaxed);
+    if has_page && is_ready() {
+        publish_at(now);
+    }
+    if IS_WISHED.load(Relaxed) && IS_WISHED.swap(false, Relaxed) {
+        statistics::print();
+    }
+}
+
+fn publish_at(now: u64) {
+    let _inside = gate::enter();
     let pid = PID.load(Relaxed);
     let publish = || PUBLISHER.publish(now, pid, |sink| STACK.fill_record(sink, about()));
     if publish() == Published::Lost {
