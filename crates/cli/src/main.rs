@@ -20,6 +20,7 @@ use clap::{Parser, Subcommand};
 use exit_status::report;
 use library::LibraryError;
 use quarry_lab::LabCommand;
+use quarry_live::{buddyinfo, lockstat, vmstat, zoneinfo};
 use std::io::{self, Write};
 use std::process::exit;
 
@@ -78,17 +79,19 @@ fn main() {
         Command::Compare(args) => compare::run(args, out),
         Command::Advise(args) => advise::run(args, out),
         Command::Slabinfo(args) => report(slabinfo::run(&args, out)),
-        Command::Buddyinfo(target) => report(target.print(live::BUDDYINFO, out)),
-        Command::Zoneinfo(target) => report(target.print(live::ZONEINFO, out)),
-        Command::Vmstat(target) => report(target.print(live::VMSTAT, out)),
-        Command::Lockstat(target) => report(target.print(live::LOCKSTAT, out)),
+        Command::Buddyinfo(target) => report(target.print(buddyinfo::text, out)),
+        Command::Zoneinfo(target) => report(target.print(zoneinfo::text, out)),
+        Command::Vmstat(target) => report(target.print(vmstat::text, out)),
+        Command::Lockstat(target) => report(target.print(lockstat::text, out)),
         Command::Top(args) => report(top::run(&args, out)),
         Command::Metrics(args) => report(metrics::run(&args, out)),
         Command::Watch(args) => report(watcher::run(&args)),
         Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
         Command::Sample(args) => report(quarry_lab::sample(args, out)),
         #[cfg(feature = "pages")]
-        Command::Pages(args) => report(pages::write(&args, <Cli as clap::CommandFactory>::command())),
+        Command::Pages(args) => {
+            report(pages::write(&args, <Cli as clap::CommandFactory>::command()))
+        }
     };
     // Output that cannot be written at the end is a failure as well.
     let flushed = report(out.flush().map_err(anyhow::Error::from));

@@ -25,6 +25,13 @@ pub fn text(root: u32, ended: &Ended) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
+/// A line of JSON for each process that said nothing at its end.
+#[must_use]
+pub fn json(ended: &Ended) -> String {
+    let silent = ended.processes.iter().filter(|it| !it.figures.is_last);
+    silent.map(|it| it.figures.json.as_str()).collect()
+}
+
 /// The text for one process that said nothing at its end.
 #[must_use]
 pub fn of_one(of: &Snapshot) -> String {

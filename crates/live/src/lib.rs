@@ -9,7 +9,7 @@ pub mod core_dump;
 pub mod farewell;
 mod from_record;
 pub mod http;
-pub mod json;
+mod json;
 mod label;
 pub mod lockstat;
 pub mod metrics;

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use quarry_live::{Activity, Label, Snapshot, activity, metrics, total};
-use quarry_live::{buddyinfo, farewell, json, lockstat, slabinfo, vmstat, zoneinfo};
+use quarry_live::{buddyinfo, farewell, lockstat, slabinfo, vmstat, zoneinfo};
 use quarry_record::{
     About, Budget, CacheRow, Draft, Head, ListRow, LockRow, MAGIC, Memory, Name, Owner,
     RECORD_BYTES, RECORD_WORDS, Sequence, Sink, Snapshot as Record, VERSION, ZoneRow, events,
@@ -130,7 +130,6 @@ fn texts(snapshot: &Snapshot) -> Vec<String> {
         lockstat::text(snapshot),
         metrics::text(std::slice::from_ref(snapshot), metrics::Format::OpenMetrics),
         metrics::text(&[snapshot.clone(), snapshot.clone()], metrics::Format::Text),
-        json::text(snapshot, &[]),
         farewell::of_one(snapshot),
     ]
 }
@@ -159,6 +158,10 @@ proptest! {
             let is_plain = |it: char| matches!(it, ' '..='~' | '\n');
             prop_assert!(text.chars().all(is_plain), "{text:?}");
         }
+        let lines: Vec<&str> = both.json.lines().collect();
+        prop_assert_eq!(lines.len(), 2);
+        let value: serde_json::Value = serde_json::from_str(lines[0]).expect("it is JSON");
+        prop_assert_eq!(value["caches"].as_array().map(Vec::len), Some(snapshot.caches.len()));
         prop_assert_eq!(slabinfo::text(&snapshot).lines().count(), 2 + snapshot.caches.len());
     }
 

@@ -10,8 +10,8 @@
 //! tables of [`body::CACHES`] and so on whose first rows are filled. A sum in the head covers every
 //! word of the body that counts, so no mixture of two publications is ever taken for one.
 //!
-//! Order of the modules, each using only those before it: `name`; `field`; `head`, `sections`,
-//! `rows`; `events`; `body`; `draft`, `snapshot`; `page`.
+//! Order of the modules, each using only those before it: `name`; `json`; `field`; `head`,
+//! `sections`, `rows`; `events`; `body`; `draft`, `snapshot`; `json_line`, `page`.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -20,6 +20,8 @@ mod draft;
 pub mod events;
 mod field;
 mod head;
+mod json;
+mod json_line;
 mod name;
 mod page;
 mod rows;

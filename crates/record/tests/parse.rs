@@ -207,3 +207,22 @@ fn each_state_of_a_record_has_its_error() {
         assert!(text.contains("4711") || text.contains('9'), "{text}");
     }
 }
+
+#[test]
+fn json_has_every_field() {
+    let bytes = record(SOME).bytes();
+    let snapshot = Snapshot::parse(&bytes).expect("a publication");
+    let mut text = String::new();
+    snapshot.write_json(&[("program", "a \"b\"\n")], &mut text).expect("a string takes all");
+    assert!(text.ends_with("}\n") && text.lines().count() == 1, "{text}");
+    let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((&json["layout"], &json["program"]), (&1.into(), &"a \"b\"\n".into()));
+    assert_eq!((&json["pid"], &json["about"]["slab"]), (&4711.into(), &"sheaf".into()));
+    assert_eq!(json["memory"]["objects"], 17);
+    assert!(json["budget"]["limit"].is_null(), "there is none");
+    assert_eq!(json["events"].as_object().map(|it| it.len()), Some(events::NAMES.len()));
+    let rows = |name: &str| json[name].as_array().expect("a table").clone();
+    assert_eq!((rows("caches").len(), rows("locks").len()), (SOME.caches, SOME.locks));
+    assert_eq!(rows("zones")[0]["free_blocks"][10][3], 12);
+    assert_eq!(rows("caches")[2]["name"], "malloc-32");
+}

@@ -62,18 +62,13 @@ fn the_age_and_the_policies_go_to_standard_error() {
 #[test]
 fn json_has_the_same_numbers() {
     let Some(python) = Served::python("") else { return };
-    for (verb, part) in [
-        ("slabinfo", "caches"),
-        ("buddyinfo", "zones"),
-        ("zoneinfo", "cpu_lists"),
-        ("vmstat", "events"),
-        ("lockstat", "locks"),
-        ("top", "memory"),
-    ] {
+    for verb in ["slabinfo", "buddyinfo", "zoneinfo", "vmstat", "lockstat", "top"] {
         let text = python.text(&[verb, "--json"]);
         let value: Value = serde_json::from_str(&text).expect(&text);
-        assert_eq!(value["process"]["pid"].to_string(), python.pid());
-        assert!(value["age_ms"].is_u64() && !value[part].is_null(), "{verb}: {text}");
+        assert_eq!(value["pid"].to_string(), python.pid());
+        assert_eq!(value["program"], "python3");
+        assert!(value["age_ms"].is_u64() && value["memory"]["objects"].is_u64(), "{verb}: {text}");
+        assert!(value["caches"].as_array().is_some_and(|it| it.len() > 10), "{verb}: {text}");
     }
 }
 
@@ -89,9 +84,11 @@ fn a_forked_child_has_figures_of_its_own() {
     let allocs = |arguments: &[&str]| -> u64 {
         let mut command = quarry();
         let output = command.args(["slabinfo", "--json"]).args(arguments).output().unwrap();
-        let value: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        let caches = value["caches"].as_array().cloned().unwrap_or_default();
-        caches.iter().filter_map(|cache| cache["allocs"].as_u64()).sum()
+        let text = String::from_utf8(output.stdout).unwrap();
+        let values = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        let caches = values.flat_map(|it: Value| it["caches"].as_array().cloned().unwrap());
+        let sum = |of| caches.clone().filter_map(|cache| cache[of].as_u64()).sum::<u64>();
+        sum("alloc_fast") + sum("alloc_slow")
     };
     let (parent, child) = (["--pid", &python.pid()], ["--pid", &child]);
     let both = [parent[0], parent[1], "--tree"];
@@ -176,10 +173,9 @@ fn redis_under_load_counts_its_objects() {
     let benchmark = Command::new("redis-benchmark").args(load).output().unwrap();
     assert!(benchmark.status.success());
     let live = eventually("its figures", || {
-        let value: Value =
-            serde_json::from_str(&shell.text(&["slabinfo", "--tree", "--json"])).unwrap();
-        let caches = value["caches"].as_array().unwrap();
-        let live: u64 = caches.iter().filter_map(|it| it["live"].as_u64()).sum();
+        let text = shell.text(&["slabinfo", "--tree"]);
+        let lives = text.lines().skip(2).filter_map(|line| line.split_whitespace().nth(1));
+        let live: u64 = lives.filter_map(|it| it.parse::<u64>().ok()).sum();
         if live > 20_000 { Ok(live) } else { Err(format!("{live} live objects")) }
     });
     assert!(live < 1_000_000, "{live}");
