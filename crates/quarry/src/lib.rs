@@ -69,6 +69,7 @@ mod signal;
 mod statistics;
 mod system;
 mod variables;
+mod watcher;
 mod writeback;
 mod writers;
 mod written;
