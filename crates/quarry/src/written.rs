@@ -134,17 +134,17 @@ fn write_json(fd: i32) -> core::fmt::Result {
         let about = About { quarry: Name::new(env!("CARGO_PKG_VERSION")), ..About::default() };
         sum = STACK.fill_record(&mut Words(words), about);
     }
-    let now = coarse_ns();
+    let (owner, now) = (Owner { generation: 1, pid }, coarse_ns());
     let head_of_record = Head {
         magic: MAGIC,
         version: VERSION,
         words: RECORD_WORDS as u32,
-        owner: Owner { generation: 1, pid }.to_word(),
+        owner: owner.to_word(),
         sequence: Sequence { generation: 1, count: 2 }.to_word(),
         claimed_ns: now,
         published_ns: now,
         publications: 1,
-        sum,
+        sum: Head::sum_for(owner, sum),
     };
     words[..Head::WORDS].copy_from_slice(&head_of_record.to_words());
     // SAFETY: the words are initialised bytes as well.

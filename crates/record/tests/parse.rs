@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use quarry_record::{
     About, Budget, CacheRow, Draft, Head, ListRow, LockRow, MAGIC, Memory, Name, Owner,
     RECORD_BYTES, RECORD_WORDS, RecordError, Sequence, Sink, Snapshot, VERSION, ZoneRow, body,
-    events,
+    events, sum,
 };
 
 /// A record in memory.
@@ -69,7 +69,7 @@ fn record_over(words: Vec<u64>, rows: Rows) -> Words {
     words.0[Head::OWNER_AT] = OWNER.to_word();
     words.0[Head::SEQUENCE_AT] = Sequence { generation: 3, count: 8 }.to_word();
     words.0[Head::PUBLISHED_AT] = 5_000_000_000;
-    words.0[Head::SUM_AT] = sum;
+    words.0[Head::SUM_AT] = Head::sum_for(OWNER, sum);
     words
 }
 
@@ -170,9 +170,9 @@ proptest! {
         let mut words = record(SOME);
         for (at, word) in forged {
             let old = std::mem::replace(&mut words.0[at], word);
-            let sum = words.0[Head::SUM_AT];
+            let before = words.0[Head::SUM_AT];
             words.0[Head::SUM_AT] =
-                sum.wrapping_sub(body::part(at, old)).wrapping_add(body::part(at, word));
+                before.wrapping_sub(sum::part(at, old)).wrapping_add(sum::part(at, word));
         }
         let bytes = words.bytes();
         if let Ok(snapshot) = Snapshot::parse(&bytes) {

@@ -238,7 +238,7 @@ impl Publisher {
         let publications = &record.words[Head::PUBLICATIONS_AT];
         publications.store(publications.load(Relaxed).wrapping_add(1), Relaxed);
         record.words[Head::PUBLISHED_AT].store(now_ns, Relaxed);
-        let sum = fill(&mut Body(record));
+        let sum = Head::sum_for(owner, fill(&mut Body(record)));
         record.words[Head::SUM_AT].store(sum, Relaxed);
         if record.end(writing) {
             Published::Done

@@ -2,7 +2,7 @@
 //! copies words at any moment. Publishers stand for processes: they share the page only.
 
 use crate::{check, expect_failure};
-use quarry_record::{Head, Owner, RECORDS, Sequence, body};
+use quarry_record::{Head, Owner, RECORDS, Sequence, body, sum};
 use quarry_sys::record_page::{Published, Publisher, RecordPage, STALE_NS};
 
 /// Words of the body that a publication writes: all of them hold the same number.
@@ -50,7 +50,7 @@ fn publish(process: &Publisher, pid: u32, time: u64, now_ns: u64) -> Published {
     let number = u64::from(pid) * 100 + time;
     process.publish(now_ns, pid, |sink| {
         WORDS.iter().for_each(|at| sink.put(*at, number));
-        body::sum(WORDS.map(|at| (at, number)))
+        sum::sum(WORDS.map(|at| (at, number)))
     })
 }
 
@@ -60,12 +60,12 @@ fn read(page: &RecordPage, record: usize, trusts_all: bool) -> Option<(Owner, [u
     let before = sequence();
     let owner = Owner::from_word(page.word(record, Head::OWNER_AT));
     let numbers = WORDS.map(|at| page.word(record, at));
-    let sum = page.word(record, Head::SUM_AT);
+    let found = page.word(record, Head::SUM_AT);
     let is_at_rest = before == sequence() && !before.is_writing() && before.count > 0;
     let is_owned = before.generation == owner.generation;
-    let is_whole = sum == body::sum(WORDS.into_iter().zip(numbers));
+    let is_whole = found == Head::sum_for(owner, sum::sum(WORDS.into_iter().zip(numbers)));
     let is_publication = is_at_rest && is_owned && is_whole;
-    (trusts_all && sum != 0 || is_publication).then_some((owner, numbers))
+    (trusts_all && found != 0 || is_publication).then_some((owner, numbers))
 }
 
 fn assert_whole((owner, numbers): (Owner, [u64; 2])) {
