@@ -6,6 +6,7 @@ mod compare;
 mod deciding;
 mod lab;
 mod libraries;
+mod live;
 mod obstacles;
 mod peers;
 mod programs;
