@@ -63,6 +63,7 @@ mod registration;
 mod statistics;
 mod system;
 mod variables;
+mod watcher;
 mod writeback;
 mod writers;
 
