@@ -19,7 +19,7 @@ readonly SKIPPED=77
 # The crates whose code depends on `quarry_no_rseq`; those between them are compiled as well. All
 # others see the same functions with and without it.
 readonly SEQUENCED=(-p quarry-sys -p quarry-preload)
-readonly CORE=(-p quarry-sys -p quarry-core -p quarry -p quarry-tidy)
+readonly CORE=(-p quarry-sys -p quarry-core -p quarry-alloc -p quarry-tidy)
 
 steps=(
     "setup      install what is missing"
