@@ -34,6 +34,7 @@ steps=(
     "test       unit, property and integration tests"
     "programs   redis, CPython, gcc and sqlite on libquarry.so"
     "policies   the ABI, threads, forks, misuse and real programs on each libquarry-NAME.so"
+    "install    Debian packages built, installed, used and removed; crates packaged"
     "outside    caches of others, and engines on Quarry's page cache, in their own workspace"
     "bench      experiments run and print their tables"
     "model      model checker: every interleaving of the small cases"
@@ -113,6 +114,10 @@ step_policies() {
             || status=1
     done
     return $status
+}
+
+step_install() {
+    make --no-print-directory deb && scripts/deb-test.sh && scripts/crates-test.sh
 }
 
 # Their target is that of `make caches`.
