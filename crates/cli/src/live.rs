@@ -74,7 +74,17 @@ impl Target {
     /// Reads the statistics.
     pub(crate) fn read(&self) -> Result<Snapshot, Problem> {
         match (&self.source.pid, &self.source.core) {
-            (Some(pid), _) if self.tree => Ok(total::of(&read_tree(*pid)?.snapshots)),
+            (Some(pid), _) if self.tree => {
+                let tree = read_tree(*pid)?;
+                if tree.others > 0 {
+                    let _ = writeln!(
+                        io::stderr(),
+                        "quarry: {} more processes of the tree publish nothing",
+                        tree.others
+                    );
+                }
+                Ok(total::of(&tree.snapshots))
+            }
             (Some(pid), _) => Process::new(*pid)?.read(),
             (None, Some(file)) => Ok(total::of(&core_dump::read(file)?)),
             (None, None) => Err(Problem::NoProcess { pid: 0 }),

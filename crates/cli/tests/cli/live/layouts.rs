@@ -202,7 +202,8 @@ fn a_core_dump_has_the_statistics() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.lines().filter(|line| line.starts_with("malloc-")).count() > 10, "{text}");
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.contains(&format!("[{}], of unknown age", python.pid())), "{error}");
+    let heading = format!("quarry: python3[{}], of unknown age; ", python.pid());
+    assert!(error.starts_with(&heading), "{error}");
     let other = read(Path::new("/usr/bin/python3"));
     assert!(String::from_utf8_lossy(&other.stderr).contains("not a core dump"));
 }
