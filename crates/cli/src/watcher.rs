@@ -32,8 +32,9 @@ pub(crate) const SOCKET_VARIABLE: &str = "QUARRYRUN_STATS";
 const FORMAT_VARIABLE: &str = "QUARRY_STATS_FORMAT";
 
 /// Starts a watcher of this process, which prints to `target`: `1` is standard error, anything else
-/// a file. `format` is that of the option `STATS_FORMAT`, where it does not come by the environment. Returns the name of its socket; `None` where this is the first process of a container,
-/// with which every other one dies.
+/// a file. `format` is that of the option `STATS_FORMAT`, where it does not come by the
+/// environment. Returns the name of its socket; `None` where this is the first process of a
+/// container, with which every other one dies.
 ///
 /// # Errors
 /// What the system says.

@@ -7,8 +7,8 @@ use crate::snapshot::{
 
 /// The sums over all processes: caches, events and locks of one name are one, zones of one node,
 /// page lists of one CPU. The limit is the smallest one, the age the greatest. What is the same in
-/// all of them stays (policies, the version), what is not becomes `mixed`. JSON has a line for each.
-/// O(n * rows).
+/// all of them stays (policies, the version), what is not becomes `mixed`. JSON has a line for
+/// each. O(n * rows).
 #[must_use]
 pub fn of(snapshots: &[Snapshot]) -> Snapshot {
     let mut rest = snapshots.iter();
