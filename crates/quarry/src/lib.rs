@@ -16,6 +16,10 @@
 //! wrong name or value prints one line, and the program runs on. `QUARRY_DISABLE=1` hands
 //! everything to the C library.
 #![no_std]
+#![cfg_attr(
+    not(feature = "internals"),
+    expect(dead_code, unreachable_pub, unused_imports, reason = "for what sees `internals`")
+)]
 
 // Files use only those above them; `system` stands alone.
 //
@@ -56,10 +60,12 @@ mod limits;
 mod mapping_core;
 mod page;
 mod page_cache;
-#[doc(hidden)]
-pub mod pages;
-#[doc(hidden)]
+mod pages;
+// Only `libquarry.so` and `quarry-sqlite` see this module.
+#[cfg(feature = "internals")]
 pub mod process;
+#[cfg(not(feature = "internals"))]
+mod process;
 mod raw_cache;
 mod raw_mapping;
 mod raw_reserve;
@@ -84,6 +90,8 @@ pub use file_mapping::{Flusher, Mapping};
 pub use page::{NewPage, PageRead, PageRef, PageSlot, PageWrite};
 pub use page_cache::{MappingBuilder, PageCache, PageCacheStats};
 pub use pages::{PageFlags, PagePool, Pages};
+#[cfg(feature = "internals")]
+pub use pages::{alloc_pages, free_pages};
 use process::Mode;
 pub use quarry_core::slab::{CacheOptions, CacheParams, Constructor, Remaining, SlabStats};
 use quarry_core::stack::Request;
@@ -92,6 +100,7 @@ pub use quarry_core::stack::{
     Scanned, ShrinkControl, Shrinker, ShrinkerOptions, StackStats,
 };
 pub use quarry_core::zone::GroupId;
+pub use quarry_sys::broken::Broken;
 use quarry_sys::percpu::Object;
 pub use raw_cache::{CacheError, RawCache};
 pub use raw_mapping::{
@@ -131,6 +140,15 @@ impl Quarry {
     #[must_use]
     pub fn trim() -> usize {
         process::trim()
+    }
+
+    /// Checks every invariant of the heap, for tests of programs and for reports of errors. Threads
+    /// on slow paths wait meanwhile; takes milliseconds per gigabyte.
+    ///
+    /// # Errors
+    /// The first equation that does not hold.
+    pub fn validate() -> Result<(), Broken> {
+        process::validate()
     }
 
     /// The counts of the heap and its memory. `None` where the C library serves, or nothing was
