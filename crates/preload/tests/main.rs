@@ -26,11 +26,13 @@ mod memory;
 mod misuse;
 mod page_cache;
 mod programs;
+mod record;
 mod sandbox;
 #[cfg(target_arch = "x86_64")]
 mod sequences;
 mod shared_object;
 mod space;
+mod statistics;
 mod stress;
 mod support;
 mod surroundings;
