@@ -98,9 +98,9 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         Some((page, tables.pages.at(page).state.try_pin(State::LIVE)?))
     }
 
-    /// As [`pin_locked`](Self::pin_locked), for a caller that makes the page where there is none. It
-    /// takes the lock for that anyway, and finds a page that is there; so where a walk says that
-    /// the page was evicted, this takes none.
+    /// As [`pin_locked`](Self::pin_locked), for a caller that makes the page where there is none.
+    /// He takes the lock for that, and finds a page that is there by then; so this takes none where
+    /// a walk says that the page was evicted.
     pub(super) fn pin_unless_evicted(
         self,
         mapping: MappingId,
