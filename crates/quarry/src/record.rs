@@ -5,10 +5,10 @@
 //! Quarry uses the mapping only. The number of the descriptor is the program's, which may close it
 //! or put something else there.
 //!
-//! Publications come at the end of slow paths that allocate, from the background thread, and at exit where
-//! somebody waits for that; at most one in [`INTERVAL_NS`]. A process that makes no slow path
-//! publishes nothing, and readers print how old its record is. A process publishes for the first
-//! time [`FIRST_NS`] after it began, so that one that ends before does not pay for it.
+//! Publications come at the end of slow paths that allocate, from the background thread, and at
+//! exit where somebody waits for that; at most one in [`INTERVAL_NS`]. A process that makes no slow
+//! path publishes nothing, and readers print how old its record is. A process publishes for the
+//! first time [`FIRST_NS`] after it began, so that one that ends before does not pay for it.
 
 use crate::instance::{STACK, is_ready};
 use crate::{gate, statistics, watcher};
