@@ -9,8 +9,8 @@
 //!
 //! ```text
 //! cost, durations, shrinkers -> pressure -> balancing
-//! config, deferral, fast_path, footprint, instruments, large, withheld, balancing -> instance -> misuse
-//!     -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim, balance
+//! config, deferral, fast_path, footprint, instruments, large, withheld, balancing -> instance -> profiling
+//!     -> misuse -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim, balance
 //!     -> pages, halves, upkeep, page_cache, accounts -> locks
 //!     -> stats -> print, validate
 //! ```
@@ -37,6 +37,7 @@ mod page_cache;
 mod pages;
 mod pressure;
 mod print;
+mod profiling;
 mod reclaim;
 mod request;
 mod resize;
