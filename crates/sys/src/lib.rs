@@ -39,3 +39,4 @@ pub mod primitive;
 pub mod report;
 pub mod statm;
 pub mod topology;
+pub mod unwind;
