@@ -107,6 +107,11 @@ pub const OPTIONS: &[OptionHelp] = &[
         meaning: "print slabinfo, buddyinfo and lock counters at exit",
     },
     OptionHelp {
+        name: "RECORD",
+        accepted: "0, 1 or exit",
+        meaning: "show statistics to other processes of the same user (1)",
+    },
+    OptionHelp {
         name: "DISABLE",
         accepted: "0 or 1",
         meaning: "hand every request to the C library",
@@ -278,6 +283,7 @@ impl StackOptions {
                 self.mechanisms = Mechanisms { slam_mode, ..without };
             }
             "SLAM_MODE" => self.mechanisms.slam_mode = SlamMode::named(value).ok_or(bad)?,
+            "RECORD" if !["0", "1", "exit"].contains(&value) => return Err(bad),
             "SLAB" if slab_policy(value).is_none() => return Err(bad),
             _ => {}
         }

@@ -12,7 +12,7 @@
 //! config, deferral, fast_path, footprint, instruments, large, withheld, balancing -> instance -> profiling
 //!     -> misuse -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim, balance
 //!     -> pages, halves, upkeep, page_cache, accounts -> locks
-//!     -> stats -> print, validate
+//!     -> stats -> print, record, validate
 //! ```
 
 mod accounts;
@@ -39,6 +39,7 @@ mod pressure;
 mod print;
 mod profiling;
 mod reclaim;
+mod record;
 mod request;
 mod resize;
 mod shrinkers;
