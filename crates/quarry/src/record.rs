@@ -10,7 +10,7 @@
 //! publishes nothing, and readers print how old its record is. A process publishes for the first
 //! time [`FIRST_NS`] after it began, so that one that ends before does not pay for it.
 
-use crate::gate;
+use crate::{gate, profile};
 use crate::instance::{STACK, is_ready};
 use core::ptr::null_mut;
 use quarry_record::{About, LEAST_DESCRIPTOR, MEMFD_NAME, Name, PAGE_BYTES, flags};
@@ -104,7 +104,7 @@ pub(crate) fn publish() {
         return;
     }
     let _errno = KeepErrno::new();
-    let _inside = gate::enter();
+    let inside = gate::enter();
     let now = coarse_ns();
     NEXT_NS.store(now + INTERVAL_NS, Relaxed);
     // SAFETY: getpid has no preconditions.
@@ -113,6 +113,10 @@ pub(crate) fn publish() {
     if publish() == Published::Lost {
         // A child that had slept for long claims another record.
         publish();
+    }
+    drop(inside);
+    if let Some(record) = PUBLISHER.own_record() {
+        profile::look(record);
     }
 }
 

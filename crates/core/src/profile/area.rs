@@ -69,6 +69,19 @@ impl Area {
         unsafe { self.start.add(index).as_ref() }
     }
 
+    /// Where its words begin.
+    #[must_use]
+    pub fn start(&self) -> NonNull<u64> {
+        self.start.cast()
+    }
+
+    /// Bytes up to the last frame that is in use.
+    #[must_use]
+    pub fn used_bytes(&self) -> usize {
+        let frames = self.head(Head::FramesUsed).load(Ordering::Relaxed) as usize;
+        words(self.buckets, frames.min(self.frames)) * size_of::<u64>()
+    }
+
     /// A word of the head.
     #[must_use]
     pub fn head(&self, word: Head) -> &AtomicU64 {
