@@ -65,6 +65,7 @@ mod registration;
 mod statistics;
 mod system;
 mod variables;
+mod watcher;
 mod writeback;
 mod writers;
 

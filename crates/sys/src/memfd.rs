@@ -24,12 +24,13 @@ impl Drop for Descriptor {
 /// Makes a memfd of exactly `bytes`, maps it shared and writable, and seals it: its size never
 /// changes, and from Linux 5.1 on nobody else can write it. The descriptor stays open under a
 /// number of at least `least`, out of the way of programs that count on the lowest free ones; it is
-/// closed by `exec` and otherwise left to the program. Seven or eight system calls.
+/// closed by `exec` and otherwise left to the program. Returns the memory and that number. Seven or
+/// eight system calls.
 ///
 /// # Errors
 /// The refusal of the system: no memfd, no number so high, or a limit of file sizes below `bytes`
 /// (`EFBIG`). Nothing is left open or mapped then.
-pub fn map_sealed(name: &CStr, bytes: usize, least: i32) -> OsResult<NonNull<u8>> {
+pub fn map_sealed(name: &CStr, bytes: usize, least: i32) -> OsResult<(NonNull<u8>, i32)> {
     // SAFETY: a new mapping that replaces nothing.
     unsafe { map_sealed_at(null_mut(), name, bytes, least) }
 }
@@ -74,7 +75,7 @@ unsafe fn map_sealed_at(
     name: &CStr,
     bytes: usize,
     least: i32,
-) -> OsResult<NonNull<u8>> {
+) -> OsResult<(NonNull<u8>, i32)> {
     // The kernel sends SIGXFSZ to a process that makes a file larger than it may.
     if file_size_limit() < bytes as u64 {
         return Err(OsError(libc::EFBIG));
@@ -96,8 +97,9 @@ unsafe fn map_sealed_at(
         return Err(OsError::last());
     }
     seal(&kept);
+    let number = kept.0;
     core::mem::forget(kept);
-    NonNull::new(raw.cast()).ok_or(OsError(libc::ENOMEM))
+    Ok((NonNull::new(raw.cast()).ok_or(OsError(libc::ENOMEM))?, number))
 }
 
 fn check(result: libc::c_long) -> OsResult<libc::c_long> {
@@ -153,10 +155,11 @@ mod tests {
 
     #[test]
     fn others_read_it_and_change_neither_its_size_nor_its_contents() {
-        let memory = map_sealed(c"quarry-test-sealed", BYTES, 100).expect("there are memfds");
+        let (memory, kept) =
+            map_sealed(c"quarry-test-sealed", BYTES, 100).expect("there are memfds");
         let found = numbers("quarry-test-sealed");
         let [number] = found[..] else { panic!("one descriptor: {found:?}") };
-        assert!(number >= 100, "{number}");
+        assert!(number >= 100 && number == kept, "{number}");
         // SAFETY: the mapping is ours, writable and of BYTES.
         unsafe { memory.as_ptr().add(BYTES - 1).write(7) };
         let path = format!("/proc/self/fd/{number}");

@@ -11,7 +11,7 @@ const CRATES: &[&[&str]] = &[
     &["quarry-sys"],
     &["quarry-core"],
     &["quarry"],
-    &["quarry-preload", "quarry-sqlite", "quarry-harness"],
+    &["quarry-preload", "quarry-sqlite", "quarry-harness", "quarry-live"],
     &["quarry-sqlite-object", "quarry-sqlite-load", "quarry-compare"],
     &["quarry-lab"],
     &["quarry-cli"],

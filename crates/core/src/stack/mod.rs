@@ -9,8 +9,9 @@
 //!
 //! ```text
 //! cost, durations, shrinkers -> pressure -> balancing
-//! config, deferral, fast_path, footprint, instruments, large, withheld, balancing -> instance -> profiling
-//!     -> misuse -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim, balance
+//! config, deferral, fast_path, footprint, instruments, large, withheld, balancing
+//!     -> instance -> profiling -> misuse
+//!     -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim, balance
 //!     -> pages, halves, upkeep, page_cache, accounts -> locks
 //!     -> stats -> print, record, validate
 //! ```

@@ -27,6 +27,7 @@ mod policies;
 mod populate;
 mod profile;
 mod reclaim;
+mod record;
 mod registry;
 mod sheaf_6_18;
 mod slam;
