@@ -1,11 +1,14 @@
 //! `quarry`: runs programs on Quarry and measures its policies.
 
+mod advise;
 mod compare;
 mod exit_status;
 mod library;
 mod live;
 mod metrics;
 mod options;
+#[cfg(feature = "pages")]
+mod pages;
 mod program;
 mod run;
 mod slabinfo;
@@ -32,6 +35,7 @@ struct Cli {
 enum Command {
     Run(run::RunArgs),
     Compare(compare::CompareArgs),
+    Advise(advise::AdviseArgs),
     Slabinfo(slabinfo::SlabinfoArgs),
     /// Free blocks of a running process, as /proc/buddyinfo has them.
     Buddyinfo(live::Target),
@@ -53,6 +57,8 @@ enum Command {
     /// Runs one sample of a program and watches it; `compare` starts it.
     #[command(name = quarry_compare::SUPERVISE_COMMAND, hide = true)]
     Supervise(quarry_compare::SuperviseArgs),
+    #[cfg(feature = "pages")]
+    Pages(pages::PagesArgs),
     /// Waits for a program's end; `run --stats` starts it.
     #[command(name = watcher::WATCH_COMMAND, hide = true)]
     Watch(watcher::WatchArgs),
@@ -71,6 +77,7 @@ fn main() {
             report(quarry_lab::lab(command, &find_library, out))
         }
         Command::Compare(args) => compare::run(args, out),
+        Command::Advise(args) => advise::run(args, out),
         Command::Slabinfo(args) => report(slabinfo::run(&args, out)),
         Command::Buddyinfo(target) => report(target.print(live::BUDDYINFO, out)),
         Command::Zoneinfo(target) => report(target.print(live::ZONEINFO, out)),
@@ -82,6 +89,8 @@ fn main() {
         Command::Watch(args) => report(watcher::run(&args)),
         Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
         Command::Sample(args) => report(quarry_lab::sample(args, out)),
+        #[cfg(feature = "pages")]
+        Command::Pages(args) => report(pages::write(&args, <Cli as clap::CommandFactory>::command())),
     };
     // Output that cannot be written at the end is a failure as well.
     let flushed = report(out.flush().map_err(anyhow::Error::from));

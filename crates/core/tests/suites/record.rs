@@ -3,7 +3,7 @@
 use crate::support::{Backing, Bed, VirtualConfig, small};
 use quarry_core::heap::options::StackOptions;
 use quarry_core::pcp::PAGE_POLICIES;
-use quarry_core::slab::{KernelSheaf, LinuxSlab, Sheaf, Slam, SlabPolicy, Slqb, Slub4_9};
+use quarry_core::slab::{KernelSheaf, LinuxSlab, Sheaf, SlabPolicy, Slam, Slqb, Slub4_9};
 use quarry_core::stack::Section;
 use quarry_record::{
     About, Head, MAGIC, Memory, Name, Owner, RECORD_WORDS, Sequence, Sink, Snapshot, VERSION, flags,

@@ -1,0 +1,8 @@
+//! Statistics of running processes: redis and Python on the built library.
+
+mod errors;
+mod layouts;
+mod metrics;
+mod run_stats;
+mod served;
+mod top;

@@ -1,0 +1,301 @@
+//! `quarry advise`: from a program to an answer, in less time than was given.
+
+use super::candidates::{Candidate, Candidates};
+use super::facts::Facts;
+use super::plan::{Plan, plan};
+use super::request::{AdviceEnding, AdviceRequest};
+use super::search::{Samples, Search};
+use super::telling::Telling;
+use super::verdict::{Answer, Verdict, verdict};
+use crate::allocator_spec::BuiltIn;
+use crate::allocators;
+use crate::compare::metrics;
+use crate::contenders::Contender;
+use crate::figure::Figure;
+use crate::first_look::FirstLook;
+use crate::input::Input;
+use crate::interrupt::Interrupt;
+use crate::launch::Program;
+use crate::reach;
+use crate::readable::SHORT;
+use crate::supervised_program::SupervisedProgram;
+use anyhow::{Result, bail};
+use quarry_harness::destination::{Destination, Present};
+use quarry_harness::results::{Direction, Metric, Variant};
+use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
+use quarry_harness::usage::Usage;
+use std::cell::RefCell;
+use std::io::Write;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Share of the time that a run may take under the counter, which makes it longer: of longer ones
+/// there is no time for a test.
+const LONGEST_RUN: u32 = 10;
+/// A candidate's run fails after this many times what it takes on glibc, and not before
+/// [`PATIENCE`].
+const SLOWEST: u32 = 10;
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The baseline of a program that is out of reach.
+const WHAT_IT_HAS: &str = "what it has";
+
+/// Advises, and prints to `out`.
+///
+/// # Errors
+/// What is wrong with the request, or where nothing could be measured.
+pub fn advise(
+    request: &AdviceRequest,
+    built_in: &BuiltIn<'_>,
+    out: &mut dyn Write,
+) -> Result<AdviceEnding> {
+    let began = Instant::now();
+    let figures = Figure::parse_all(&request.metrics)?;
+    if figures.first().is_some_and(|figure| figure.direction == Direction::None) {
+        bail!(Usage(format!(
+            "--metric {}: no direction; accepted: 'higher:' or 'lower:' in front of the first",
+            request.metrics[0]
+        )));
+    }
+    let candidates = Candidates::named(&request.allocators, built_in)?;
+    let json = request.json.as_deref();
+    let json = json.map(|it| Destination::open("--json", it, Present::Replaced)).transpose()?;
+    let mut telling = Telling { command: line(request), candidates, ..Telling::default() };
+    let ending = conduct(request, built_in, figures, began, &mut telling)?;
+    telling.spent = began.elapsed();
+    if let AdviceEnding::Interrupted(_) = ending {
+        writeln!(out, "interrupted before there was an answer")?;
+        return Ok(ending);
+    }
+    write!(out, "{telling}")?;
+    if let Some(json) = json {
+        json.write(serde_json::to_string(&telling.as_json())?.as_bytes())?;
+    }
+    Ok(ending)
+}
+
+fn line(request: &AdviceRequest) -> String {
+    let words: Vec<_> =
+        request.work.variant.command.iter().map(|it| it.to_string_lossy()).collect();
+    words.join(" ")
+}
+
+/// Everything but the printing.
+fn conduct(
+    request: &AdviceRequest,
+    built_in: &BuiltIn<'_>,
+    figures: Vec<Figure>,
+    began: Instant,
+    telling: &mut Telling,
+) -> Result<AdviceEnding> {
+    let glibc = Contender::from(allocators::glibc());
+    let library = glibc.allocator.file()?;
+    if let Some(why) = reach::before_it_runs(&request.work.interpreter, &library) {
+        return Ok(answered(telling, out_of_reach(WHAT_IT_HAS, &why)));
+    }
+    let input = Input::find(request.input.as_deref())?;
+    let interrupt = Rc::new(Interrupt::listen()?);
+    let programs = vec![program(request, &input)];
+    let checks = request.check_output;
+    let mut program =
+        SupervisedProgram::new(programs, vec![glibc.clone()], figures, checks, &interrupt)?;
+    let looked = Instant::now();
+    let look = FirstLook::at(&program, 0);
+    if let Some(signal) = interrupt.signal() {
+        return Ok(AdviceEnding::Interrupted(signal));
+    }
+    let look = match look {
+        Ok(look) => look,
+        Err(_) if looked.elapsed() >= program.programs[0].timeout => {
+            return Ok(answered(telling, too_long(WHAT_IT_HAS, request.budget, None)));
+        }
+        Err(error) => bail!("it fails on glibc: {error:#}"),
+    };
+    let now = Instant::now();
+    let own = match program.as_it_is(0) {
+        Ok(own) => own,
+        Err(NoSample::Failed(failure)) => bail!("it fails: {failure}"),
+        Err(_) => return Ok(AdviceEnding::Interrupted(interrupt.signal().unwrap_or_default())),
+    };
+    let cost = now.elapsed();
+    program.contenders = vec![own.map_or(glibc, |own| allocators::linked(&own).into())];
+    telling.baseline = program.contenders[0].name().to_owned();
+    let facts = Facts::of(&look);
+    telling.facts = Some(facts.clone());
+    if let Some(why) = look.no_verdict(&library, request.force) {
+        let baseline = if why.can_be_forced { &telling.baseline } else { WHAT_IT_HAS };
+        let verdict = out_of_reach(baseline, &why);
+        return Ok(answered(telling, verdict));
+    }
+    program.programs[0].timeout = (cost * SLOWEST).max(PATIENCE);
+    telling.candidates.complete(&facts, &program.contenders[0], built_in)?;
+    telling.notes = notes(&facts, &program.contenders[0], request.force);
+    let left = request.budget.saturating_sub(began.elapsed());
+    let there = telling.candidates.there.len() as u32;
+    if there == 0 {
+        let why = "no other allocator is installed here";
+        let verdict = Verdict::undecided(&telling.baseline, why);
+        return Ok(answered(telling, verdict));
+    }
+    match plan(there, cost, left) {
+        Err(needed) => {
+            let verdict = too_long(&telling.baseline, request.budget, Some(needed));
+            Ok(answered(telling, verdict))
+        }
+        Ok(plan) => {
+            telling.plan = Some(plan);
+            test(request, plan, program, look.idles, began, &interrupt, telling)
+        }
+    }
+}
+
+/// Searches, and judges what was tested.
+fn test(
+    request: &AdviceRequest,
+    plan: Plan,
+    mut program: SupervisedProgram,
+    idles: bool,
+    began: Instant,
+    interrupt: &Interrupt,
+    telling: &mut Telling,
+) -> Result<AdviceEnding> {
+    let metrics: Vec<Metric> = metrics(&program.figures, idles);
+    let there = &telling.candidates.there;
+    program.contenders.extend(there.iter().map(|it| it.contender.clone()));
+    let baseline = program.contenders[0].variant.clone();
+    let variant = |it: &Candidate| -> Variant { it.contender.variant.clone() };
+    let search = Search {
+        baseline,
+        candidates: there.iter().map(variant).collect(),
+        metrics: &metrics,
+        goal: request.goal,
+        plan,
+        deadline: request.budget,
+        seed: request.seed,
+        samples: Rc::new(RealProgram {
+            limit: program.programs[0].timeout,
+            program: RefCell::new(program),
+            began,
+            deadline: request.budget,
+        }),
+    };
+    let outcome = search.conduct()?;
+    if let Some(signal) = interrupt.signal() {
+        return Ok(AdviceEnding::Interrupted(signal));
+    }
+    let verdict = match &outcome.test {
+        Some((candidate, run)) => {
+            let name = there[*candidate].contender.name();
+            verdict(run, name, plan.candidates as usize, request.goal)
+        }
+        None if outcome.first.baseline_failure.is_some() => {
+            let why = outcome.first.baseline_failure.as_deref().unwrap_or_default();
+            Verdict::undecided(&telling.baseline, &format!("it fails on that: {why}"))
+        }
+        None => {
+            let first = outcome.first.seen.iter().find_map(|it| it.failure.as_deref());
+            let why = first.unwrap_or("no round was completed");
+            let why = format!("every candidate failed, such as by: {why}");
+            Verdict::undecided(&telling.baseline, &why)
+        }
+    };
+    telling.outcome = Some(outcome);
+    Ok(answered(telling, verdict))
+}
+
+fn answered(telling: &mut Telling, verdict: Verdict) -> AdviceEnding {
+    let is_undecided = verdict.answer == Answer::Undecided;
+    telling.verdict = Some(verdict);
+    if is_undecided { AdviceEnding::Undecided } else { AdviceEnding::Answered }
+}
+
+fn out_of_reach(baseline: &str, why: &reach::NoVerdict) -> Verdict {
+    let forced = if why.can_be_forced { "; --force measures all the same" } else { "" };
+    let text = format!(
+        "no other allocator would make a difference, as {}; what would help: {}{forced}",
+        why.why, why.remedy
+    );
+    Verdict::keep(baseline, &text)
+}
+
+fn too_long(baseline: &str, budget: Duration, needed: Option<Duration>) -> Verdict {
+    let minutes = |duration: Duration| match duration.as_secs() {
+        seconds if seconds < 120 => format!("{seconds} s"),
+        seconds => format!("{} minutes", seconds.div_ceil(60)),
+    };
+    let needed = match needed {
+        Some(needed) => format!("--budget {}m would do", needed.as_secs().div_ceil(60)),
+        None => format!("--budget has to be more than {LONGEST_RUN} times as long as a run"),
+    };
+    let within = minutes(budget);
+    let why =
+        format!("a run takes too long for a test within {within}; a shorter workload or {needed}");
+    Verdict::undecided(baseline, &why)
+}
+
+fn notes(facts: &Facts, baseline: &Contender, is_forced: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(own) = &baseline.allocator.preload {
+        notes.push(format!(
+            "It links {}, so that is what others are compared with, and glibc is one of them.",
+            own.display()
+        ));
+    }
+    if Duration::from_nanos(facts.wall_ns) < SHORT {
+        notes.push(format!(
+            "too short: a run takes {:.1} ms, most of which is starting a process and loading its \
+             libraries; the answer is about that, so give the program more to do",
+            facts.wall_ns as f64 / 1e6
+        ));
+    }
+    if is_forced {
+        notes.push("--force: an allocator may have hardly any influence on this".to_owned());
+    }
+    notes
+}
+
+fn program(request: &AdviceRequest, input: &Input) -> Program {
+    let work = &request.work;
+    Program {
+        file: work.file.clone(),
+        command: work.variant.command.clone(),
+        stdin: input.path(),
+        variables: Vec::new(),
+        timeout: (request.budget / LONGEST_RUN).max(PATIENCE),
+        may_serve_itself: false,
+        proportional: false,
+        prepare: work.variant.prepare.clone(),
+        ignore_failure: request.ignore_failure,
+    }
+}
+
+/// The program on what serves it now, the first contender, and on the candidates behind it.
+struct RealProgram {
+    program: RefCell<SupervisedProgram>,
+    began: Instant,
+    /// Most time for a run, and for all of them.
+    limit: Duration,
+    deadline: Duration,
+}
+
+impl Samples for RealProgram {
+    fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn sample(&self, candidate: Option<usize>, key: SampleKey) -> Result<Taken, NoSample> {
+        let left = self.deadline.saturating_sub(self.elapsed());
+        if left.is_zero() {
+            return Err(NoSample::LeftOut);
+        }
+        self.program.borrow_mut().programs[0].timeout = self.limit.min(left);
+        let variant = candidate.map_or(0, |candidate| candidate + 1);
+        let taken = self.program.borrow().sample(SampleKey { variant, ..key });
+        // A run that the deadline has cut off says nothing of its allocator.
+        let is_cut_off = left < self.limit && self.elapsed() >= self.deadline;
+        match taken {
+            Err(NoSample::Failed(_)) if is_cut_off => Err(NoSample::LeftOut),
+            taken => taken,
+        }
+    }
+}
