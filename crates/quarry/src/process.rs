@@ -4,9 +4,7 @@
 //! with any version. Programs use [`Quarry`](crate::Quarry).
 
 use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready};
-use crate::{
-    background, environment, fork, gate, limits, profile, record, statistics, variables,
-};
+use crate::{background, environment, fork, gate, limits, profile, record, statistics, variables};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::heap::options::StackOptions;
