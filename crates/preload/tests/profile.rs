@@ -23,8 +23,8 @@ fn nobody_waits_for_the_loader() {
     Run::new(program("profile_loader.c")).arg(holder).finish().success();
 }
 
-/// Programs cannot tell that their objects are samples (but by `mallinfo`, which counts the pages that
-/// they take).
+/// Programs cannot tell that their objects are samples (but by `mallinfo`, which counts the pages
+/// that they take).
 #[test]
 fn programs_run_the_same_with_nearly_every_object_a_sample() {
     let programs = [

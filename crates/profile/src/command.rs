@@ -36,8 +36,9 @@ impl View {
 /// Show which call sites of a program allocate memory, and which still have it.
 ///
 /// Takes a profile of a running process (--pid), or reads the one that a program has written
-/// (QUARRY_PROFILE=FILE, quarry_profile_write). Prints it as text, or writes it by the ending of each
-/// --output: .pb.gz for pprof, .svg a flame graph, .raw as the program wrote it, .txt the text.
+/// (QUARRY_PROFILE=FILE, quarry_profile_write). Prints it as text, or writes it by the ending of
+/// each --output: .pb.gz for pprof, .svg a flame graph, .raw as the program wrote it, .txt the
+/// text.
 ///
 /// The process needs no preparation and gets no signal. Objects are sampled by their bytes, one in
 /// --mean bytes, and what is shown are estimates for all objects.
@@ -70,7 +71,8 @@ pub struct ProfileArgs {
     /// What to show [default: inuse].
     #[arg(long, value_enum)]
     view: Option<View>,
-    /// Show what has changed since this profile: growth, where it is an older one of the same program.
+    /// Show what has changed since this profile: growth, where it is an older one of the same
+    /// program.
     #[arg(long, value_name = "FILE")]
     diff: Option<PathBuf>,
     /// Call sites that the text shows.

@@ -1,8 +1,8 @@
-//! Heap profiles of programs on Quarry: takes them from a running process or reads what a program has
-//! written, names their call sites, and writes them for pprof, as a flame graph or as text.
+//! Heap profiles of programs on Quarry: takes them from a running process or reads what a program
+//! has written, names their call sites, and writes them for pprof, as a flame graph or as text.
 //!
-//! Order of the files, each using only those before it: `raw`, `maps`, `symbols`, `profile`; `pprof`,
-//! `flame`, `text`; `bell`, `live`; `command`.
+//! Order of the files, each using only those before it: `raw`, `maps`, `symbols`, `profile`;
+//! `pprof`, `flame`, `text`; `bell`, `live`; `command`.
 
 mod bell;
 mod command;

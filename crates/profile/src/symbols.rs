@@ -1,7 +1,7 @@
 //! Names of functions, files and lines for addresses of code, from symbol tables and DWARF.
 //!
-//! Debugging information that lies in another file is looked for where gdb looks: by `.gnu_debuglink`
-//! beside the file and in its `.debug`, and by both ways under `/usr/lib/debug`.
+//! Debugging information that lies in another file is looked for where gdb looks: by
+//! `.gnu_debuglink` beside the file and in its `.debug`, and by both ways under `/usr/lib/debug`.
 
 use crate::maps::Mapping;
 use addr2line::Loader;

@@ -41,8 +41,8 @@ pub fn map_sealed(name: &CStr, bytes: usize, least: i32) -> OsResult<(NonNull<u8
 /// As there; the memory is as it was then.
 ///
 /// # Safety
-/// The `bytes` at `at`, whole pages, are the caller's mapping, and whoever uses it meanwhile does so
-/// by atomic words of which any may become 0.
+/// The `bytes` at `at`, whole pages, are the caller's mapping, and whoever uses it meanwhile does
+/// so by atomic words of which any may become 0.
 pub unsafe fn replace_by_sealed(
     at: NonNull<u8>,
     name: &CStr,

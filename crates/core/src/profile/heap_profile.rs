@@ -9,8 +9,8 @@ use crate::slab::Late;
 use quarry_sys::os::{Os, OsResult};
 use quarry_sys::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// Writes the addresses of the callers of the running thread, the callee first, and returns how many.
-/// Runs inside of `malloc` and of handlers of signals: it neither allocates nor waits.
+/// Writes the addresses of the callers of the running thread, the callee first, and returns how
+/// many. Runs inside of `malloc` and of handlers of signals: it neither allocates nor waits.
 pub type Tracer = fn(&mut [u64; MOST_FRAMES]) -> usize;
 
 /// Mean bytes from one sample to the next (tcmalloc and Go 1.26: 512 KiB).
@@ -147,13 +147,14 @@ impl HeapProfile {
         }
     }
 
+    #[inline(always)]
     fn countdown(&self, slot: usize) -> Option<&Countdown> {
-        let countdowns = &self.tables.get()?.countdowns;
-        Some(countdowns.at(slot % countdowns.len()))
+        // A division would take longer than all the rest: slots are below the number of slots.
+        Some(self.tables.get()?.countdowns.at(slot))
     }
 
-    /// The countdown of a CPU for an object of `size` bytes that is no sample; `None` where it may be
-    /// one. Whoever then allocates the object [passes](Passing::pass).
+    /// The countdown of a CPU for an object of `size` bytes that is no sample; `None` where it may
+    /// be one. Whoever then allocates the object [passes](Passing::pass).
     #[inline(always)]
     pub(crate) fn passing(&self, slot: usize, size: usize) -> Option<Passing<'_>> {
         let countdown = self.countdown(slot)?;

@@ -1,4 +1,5 @@
-//! Where a heap profile has what: words of 64 bits, the same in memory, in a file, and to the reader.
+//! Where a heap profile has what: words of 64 bits, the same in memory, in a file, and to the
+//! reader.
 //!
 //! ```text
 //! head       512 words, of which `Head` names those that are used
@@ -6,8 +7,8 @@
 //! frames     addresses of code, those of one call site behind each other, the callee first
 //! ```
 //!
-//! The process only adds to counts while it samples, and readers look whenever they like: they treat
-//! every word as a stranger's. A profile that was written to a file is followed by a copy of
+//! The process only adds to counts while it samples, and readers look whenever they like: they
+//! treat every word as a stranger's. A profile that was written to a file is followed by a copy of
 //! `/proc/self/maps`, which says what code the addresses are.
 
 /// First word: "QUARRYHP".
@@ -72,8 +73,8 @@ pub enum Bucket {
     Key,
     /// `{written : 1 | first frame : 47 | frames : 16}`, 0 where it has not been written yet.
     Trace,
-    /// `{frees : 1 | bytes : 63}`: whether these are the frees of a call site, and what the sizes of
-    /// the objects begin with: see [`about`].
+    /// `{frees : 1 | bytes : 63}`: whether these are the frees of a call site, and what the sizes
+    /// of the objects begin with: see [`about`].
     Size,
     /// Objects that were allocated (or freed, where these are frees).
     Allocated,
@@ -91,8 +92,9 @@ pub const TRACE_WRITTEN: u64 = 1 << 63;
 /// The bit of [`Bucket::Size`] that says that these are frees.
 pub const SIZE_OF_FREES: u64 = 1 << 63;
 
-/// A size without all but its highest three bits: objects of one bucket differ by an eighth at most,
-/// so that their mean size says how likely each of them was a sample, to a few parts in a thousand.
+/// A size without all but its highest three bits: objects of one bucket differ by an eighth at
+/// most, so that their mean size says how likely each of them was a sample, to a few parts in a
+/// thousand.
 #[must_use]
 pub const fn about(size: u64) -> u64 {
     let bits = 64 - size.leading_zeros();

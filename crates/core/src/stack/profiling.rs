@@ -1,7 +1,7 @@
 //! What the heap profile does to requests.
 //!
-//! While a profile is on, every request takes its slow entry, which counts its bytes. One that is no
-//! sample is served by the array of its class, as on the fast path. A sample up to 1 MiB gets a
+//! While a profile is on, every request takes its slow entry, which counts its bytes. One that is
+//! no sample is served by the array of its class, as on the fast path. A sample up to 1 MiB gets a
 //! block of its own, of kind `SAMPLED`, whose link is the number of its record; a larger one is a
 //! mapping as all others, and has that number in the fifth link word. So a free of a sample, and no
 //! other, finds its record: in O(1), and long after the profile has ended.

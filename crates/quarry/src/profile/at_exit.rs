@@ -2,9 +2,8 @@
 //!
 //! What is in use when the process ends is what it has leaked, or left to the system on purpose.
 
-use super::DEFAULT_MEAN_BYTES;
 use super::output::write_to;
-use super::switch::{ProfileError, start};
+use super::switch::{DEFAULT_MEAN_BYTES, ProfileError, is_of_this_process, start, stop};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
@@ -81,8 +80,8 @@ fn complain(error: &ProfileError) {
 
 extern "C" fn write_at_exit() {
     let Some(name) = name() else { return };
-    super::stop();
-    if super::switch::is_of_this_process()
+    stop();
+    if is_of_this_process()
         && let Err(error) = open(name).and_then(|file| write_to(file.0))
     {
         complain(&error);

@@ -2,9 +2,9 @@
 //! others write.
 //!
 //! Whoever wants a profile sleeps on words of the process's record in the statistics page, as on
-//! futexes. When the process publishes its statistics it also wakes whoever sleeps there, and learns
-//! from the number of those it woke what is wanted; the word itself never changes. This is a system
-//! call that `malloc` of the C library makes as well, ten times a second at most.
+//! futexes. When the process publishes its statistics it also wakes whoever sleeps there, and
+//! learns from the number of those it woke what is wanted; the word itself never changes. This is a
+//! system call that `malloc` of the C library makes as well, ten times a second at most.
 //!
 //! | word of the record | who sleeps on it |
 //! |---|---|

@@ -1,9 +1,9 @@
 //! Switching the profile on and off.
 //!
-//! The counts lie in memory of their own, mapped at the first start and kept as long as the process:
-//! a memfd that the same user may read, or private memory in a confined process and where the system
-//! refuses a memfd. In the child of a fork private memory takes its place at once: the child never
-//! adds to the counts of its parent.
+//! The counts lie in memory of their own, mapped at the first start and kept as long as the
+//! process: a memfd that the same user may read, or private memory in a confined process and where
+//! the system refuses a memfd. In the child of a fork private memory takes its place at once: the
+//! child never adds to the counts of its parent.
 
 use crate::gate;
 use crate::instance::{READY, STACK, STATE, is_ready};
@@ -11,7 +11,7 @@ use core::fmt;
 use core::ptr::NonNull;
 use quarry_core::profile::layout::{BUCKETS, FRAMES, Head, MOST_FRAMES, words};
 use quarry_core::profile::{Area, LARGEST_MEAN, ProfileOptions};
-use quarry_sys::clock::coarse_ns;
+use quarry_sys::clock::{coarse_ns, wall_ns};
 use quarry_sys::confined::is_confined;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::lock::CountedLock;
@@ -30,6 +30,9 @@ static IS_SHARED: AtomicBool = AtomicBool::new(false);
 const NAME: &core::ffi::CStr = c"quarry-profile";
 /// The least number of its descriptor.
 const LEAST_DESCRIPTOR: i32 = 100;
+
+/// Mean bytes from one sample to the next, unless another number is given.
+pub const DEFAULT_MEAN_BYTES: usize = quarry_core::profile::DEFAULT_MEAN as usize;
 
 /// Why a profile does not start, or is not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +87,8 @@ pub fn start_with_frees(mean_bytes: usize) -> Result<(), ProfileError> {
 }
 
 /// Stops the profile. Its counts stay to be written; objects that it has sampled stay what they are
-/// until they are freed. Does nothing where none is on, or where another thread is just switching it.
+/// until they are freed. Does nothing where none is on, or where another thread is just switching
+/// it.
 pub fn stop() {
     let _errno = KeepErrno::new();
     if !is_ready() || !STACK.profile().is_on() {
@@ -178,15 +182,4 @@ pub(super) fn is_of_this_process() -> bool {
     // SAFETY: getpid has no preconditions.
     let pid = u64::from(unsafe { libc::getpid() }.unsigned_abs());
     STACK.profile().area().is_some_and(|area| area.head(Head::Pid).load(Ordering::Relaxed) == pid)
-}
-
-/// Nanoseconds since 1970; 0 in a confined process, which may not ask.
-fn wall_ns() -> u64 {
-    if is_confined() {
-        return 0;
-    }
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is writable.
-    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

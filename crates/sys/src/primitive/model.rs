@@ -55,6 +55,11 @@ pub(super) fn now_ns() -> u64 {
     START.elapsed().as_nanos() as u64
 }
 
+/// See [`super::clock::wall_ns`].
+pub(super) fn wall_ns() -> u64 {
+    now_ns()
+}
+
 /// See [`super::clock::last_tick_ns`].
 pub(super) fn last_tick_ns() -> u64 {
     now_ns()

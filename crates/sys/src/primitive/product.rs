@@ -57,6 +57,11 @@ pub(super) fn last_tick_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC_COARSE)
 }
 
+/// See [`super::clock::wall_ns`].
+pub(super) fn wall_ns() -> u64 {
+    read(libc::CLOCK_REALTIME)
+}
+
 fn read(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a valid, writable timespec for the duration of the call.

@@ -83,6 +83,11 @@ pub(super) fn now_ns() -> u64 {
     machine().map_or(0, |machine| machine.now_ns())
 }
 
+/// See [`super::clock::wall_ns`].
+pub(super) fn wall_ns() -> u64 {
+    now_ns()
+}
+
 /// See [`super::clock::last_tick_ns`]: a tick is 4 ms, as with 250 of them a second.
 pub(super) fn last_tick_ns() -> u64 {
     const TICK_NS: u64 = 4_000_000;

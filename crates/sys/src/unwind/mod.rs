@@ -8,11 +8,11 @@
 //!
 //! A caller's frame is described by a few words of table, which take long to read. So the answers
 //! are kept in a small table by the address of the code (`rule`): a frame costs some nanoseconds
-//! then, whether its code has frame pointers or not. Code that took the place of unloaded code may be
-//! described by the other's rule for a while: then a trace ends early, or names a wrong caller.
+//! then, whether its code has frame pointers or not. Code that took the place of unloaded code may
+//! be described by the other's rule for a while: then a trace ends early, or names a wrong caller.
 //!
-//! What a trace reads of the stack is looked at by the kernel first, once per page (`stack`), so that
-//! a register that is no frame pointer leads nowhere and is no fault.
+//! What a trace reads of the stack is looked at by the kernel first, once per page (`stack`), so
+//! that a register that is no frame pointer leads nowhere and is no fault.
 //!
 //! Order of the files, each using only those before it: `reader`, `rule`, `stack`, `program`,
 //! `tables`, `walk`.

@@ -1,7 +1,7 @@
 //! The programs of the tables: what holds at an address of code (DWARF 5, section 6.4).
 //!
-//! Only what leads to the caller is followed: its stack pointer, its frame pointer, and whether there
-//! is one. Programs that say more of these than a [`Rule`] can hold make the rule
+//! Only what leads to the caller is followed: its stack pointer, its frame pointer, and whether
+//! there is one. Programs that say more of these than a [`Rule`] can hold make the rule
 //! [`Unknown`](Base::Unknown).
 
 use super::reader::Reader;
@@ -64,8 +64,8 @@ impl Run {
         }
     }
 
-    /// Runs `program`, which begins to hold at `at`, up to what holds at `code`. `None` where it makes
-    /// no sense.
+    /// Runs `program`, which begins to hold at `at`, up to what holds at `code`. `None` where it
+    /// makes no sense.
     pub(super) fn go(&mut self, mut program: Reader, mut at: usize, code: usize) -> Option<()> {
         while let Some(step) = program.byte() {
             let low = u64::from(step & 0x3f);
@@ -155,8 +155,8 @@ impl Run {
     /// The steps that say where the caller's stack pointer is.
     fn define(&mut self, step: u8, program: &mut Reader) -> Option<()> {
         if step == 0x0f {
-            // An expression. The one that compilers write for a stack that they align takes the word
-            // at an offset from the frame pointer.
+            // An expression. The one that compilers write for a stack that they align takes the
+            // word at an offset from the frame pointer.
             let bytes = program.number()? as usize;
             let mut expression = program.part(bytes);
             program.skip(bytes)?;
@@ -200,8 +200,8 @@ impl Run {
         }
     }
 
-    /// The steps by which a register is saved in a way that a rule knows seldom: in another register,
-    /// by an expression, or as a value.
+    /// The steps by which a register is saved in a way that a rule knows seldom: in another
+    /// register, by an expression, or as a value.
     fn save_unusually(&mut self, step: u8, program: &mut Reader) -> Option<()> {
         let register = program.number()?;
         let mut saved = None;

@@ -14,7 +14,8 @@ pub(super) enum Base {
     Stack,
     /// The frame pointer.
     Frame,
-    /// The word that the frame pointer and the offset lead to: a function that has aligned its stack.
+    /// The word that the frame pointer and the offset lead to: a function that has aligned its
+    /// stack.
     AtFrame,
     /// The registers that the kernel has saved for a handler of a signal.
     Signal,

@@ -48,9 +48,9 @@ impl Stack {
             peek::is_zero(self.end)?;
             self.end += PAGE;
         }
-        // SAFETY: aligned, and in pages of which the first one holds the running thread's frames and
-        // the kernel has read each further one; they lie below the frames of callers that have not
-        // returned, so they stay.
+        // SAFETY: aligned, and in pages of which the first one holds the running thread's frames
+        // and the kernel has read each further one; they lie below the frames of callers that have
+        // not returned, so they stay.
         Some(unsafe { (address as *const usize).read_volatile() })
     }
 }

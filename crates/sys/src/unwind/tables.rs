@@ -35,8 +35,8 @@ fn find(code: usize) -> Option<Rule> {
         return None;
     }
     let mut found = MaybeUninit::<Found>::zeroed();
-    // SAFETY: glibc declares the function so, from 2.35 on; what it writes is at most `Found`, which
-    // may be any bytes.
+    // SAFETY: glibc declares the function so, from 2.35 on; what it writes is at most `Found`,
+    // which may be any bytes.
     let found = unsafe {
         let function = core::mem::transmute::<*const u8, FindObject>(function);
         (function(code, found.as_mut_ptr()) == 0).then(|| found.assume_init())?
@@ -44,11 +44,13 @@ fn find(code: usize) -> Option<Rule> {
     if found.eh_frame == 0 {
         return None;
     }
-    // SAFETY: the object that the code is in stays loaded while the code runs, and its tables lie
-    // within its mapping.
     let reader = |at: usize| {
-        let is_inside = at >= found.map_start && at < found.map_end;
-        is_inside.then(|| unsafe { Reader::new(at, found.map_end) })
+        if at < found.map_start || at >= found.map_end {
+            return None;
+        }
+        // SAFETY: the object that the code is in stays loaded while the code runs, and its tables
+        // lie within its mapping.
+        Some(unsafe { Reader::new(at, found.map_end) })
     };
     let description = look_up(reader(found.eh_frame)?, found.eh_frame, code)?;
     read_description(reader(description)?, code, &reader)

@@ -9,8 +9,8 @@ use super::tables;
 pub enum Unwinder {
     /// By the tables for exceptions, and by frame pointers where code has none.
     Tables,
-    /// By frame pointers alone: the C library is older than glibc 2.35 or another one, or the machine
-    /// is no x86-64.
+    /// By frame pointers alone: the C library is older than glibc 2.35 or another one, or the
+    /// machine is no x86-64.
     FramePointers,
 }
 
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_signal_is_traced_through() {
-        use std::sync::atomic::{AtomicUsize, Ordering};
+        use crate::primitive::{AtomicUsize, Ordering};
         static FOUND: AtomicUsize = AtomicUsize::new(0);
         extern "C" fn handler(_: libc::c_int) {
             let mut frames = [0; 64];
