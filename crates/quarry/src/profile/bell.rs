@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`BELL`] | wants a profile, and lives: sleeps there again when it was woken |
 //! | [`STOP`] | wants no profile any more |
-//! | [`WISHES`]` + 4 * n`, n < 64 | wants one sample in 2^(n mod 32) bytes; from 32 on frees as well |
+//! | [`WISHES`]` + 4 * n` | wants one sample in 2^(n mod 32) bytes; from n = 32 on frees, too |
 //!
 //! A profile that was started so ends when nobody has slept on the bell for [`PATIENCE`] looks.
 
