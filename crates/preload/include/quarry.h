@@ -627,8 +627,8 @@ int quarry_group_destroy(int group);
 
 /*
  Starts a heap profile with about one sample in mean_bytes; 0 is 512 KiB. The counts of the one
- before are gone. Returns 0, or -1 with ENOTSUP where QUARRY_DISABLE=1, EALREADY where a profile is
- on, EBUSY where another thread is switching it, or the error of the system.
+ before are gone. Returns 0, or -1 with ENOTSUP where QUARRY_DISABLE=1, EALREADY where a profile
+ is on, EBUSY where another thread is switching it, or the error of the system.
  */
 int quarry_profile_start(size_t mean_bytes);
 
@@ -639,8 +639,8 @@ void quarry_profile_stop(void);
 
 /*
  Writes the heap profile that is on, or the last one, to a file descriptor: about 1 MiB for
- `quarry profile FILE`, which makes a profile for pprof, a flame graph or a text of it. Returns 0,
- or -1 with ENODATA where there never was one, or the error of the system.
+ `quarry profile FILE`, which makes a profile for pprof, a flame graph or a text of it. Returns
+ 0, or -1 with ENODATA where there never was one, or the error of the system.
  */
 int quarry_profile_write(int fd);
 

@@ -42,7 +42,6 @@ fn programs_run_the_same_with_nearly_every_object_a_sample() {
         "life_small_stack.c",
         "life_threads.c",
         "life_tls.cpp",
-        "limits_impossible.c",
     ];
     for mean in ["16", "4096"] {
         for source in programs {
