@@ -89,6 +89,7 @@ if [[ $purpose == foreign ]]; then
 fi
 if [[ $purpose == test ]]; then
     need 'has_command make' make
+    need 'has_command go' golang-go
     need 'has_command gdb' gdb
     need 'has_command prometheus' prometheus
     need 'has_command slabtop' procps

@@ -48,6 +48,7 @@ enum Command {
     Lockstat(live::Target),
     Top(top::TopArgs),
     Metrics(metrics::MetricsArgs),
+    Profile(quarry_profile::ProfileArgs),
     /// Experiments over allocators and policies.
     #[command(subcommand)]
     Lab(LabCommand),
@@ -85,6 +86,7 @@ fn main() {
         Command::Lockstat(target) => report(target.print(lockstat::text, out)),
         Command::Top(args) => report(top::run(&args, out)),
         Command::Metrics(args) => report(metrics::run(&args, out)),
+        Command::Profile(args) => report(quarry_profile::profile(&args, out)),
         Command::Watch(args) => report(watcher::run(&args)),
         Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
         Command::Sample(args) => report(quarry_lab::sample(args, out)),

@@ -25,6 +25,7 @@ mod limits;
 mod memory;
 mod misuse;
 mod page_cache;
+mod profile;
 mod programs;
 mod record;
 mod sandbox;

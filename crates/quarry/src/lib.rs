@@ -26,7 +26,7 @@
 //     instance, variables
 //     gate, file_name
 //     written
-//     limits, statistics, writers
+//     limits, profile, statistics, writers
 //     record
 //     background, environment
 //     fork
@@ -66,6 +66,7 @@ mod pages;
 pub mod process;
 #[cfg(not(feature = "internals"))]
 mod process;
+pub mod profile;
 mod raw_cache;
 mod raw_mapping;
 mod raw_reserve;

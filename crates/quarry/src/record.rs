@@ -11,7 +11,7 @@
 //! first time [`FIRST_NS`] after it began, so that one that ends before does not pay for it.
 
 use crate::instance::{STACK, is_ready};
-use crate::{gate, statistics, watcher};
+use crate::{gate, profile, statistics, watcher};
 use core::ptr::null_mut;
 use quarry_record::{About, LEAST_DESCRIPTOR, MEMFD_NAME, Name, PAGE_BYTES, flags};
 use quarry_sys::clock::coarse_ns;
@@ -133,12 +133,16 @@ pub(crate) fn publish() {
 }
 
 fn publish_at(now: u64) {
-    let _inside = gate::enter();
+    let inside = gate::enter();
     let pid = PID.load(Relaxed);
     let publish = || PUBLISHER.publish(now, pid, |sink| STACK.fill_record(sink, about()));
     if publish() == Published::Lost {
         // A child that had slept for long claims another record.
         publish();
+    }
+    drop(inside);
+    if let Some(record) = PUBLISHER.own_record() {
+        profile::look(record);
     }
 }
 

@@ -12,7 +12,8 @@
 //! for one.
 //!
 //! Order of the modules, each using only those before it: `sum`, `name`; `json`; `field`; `head`,
-//! `sections`, `rows`; `events`; `body`; `draft`, `snapshot`; `json_line`, `page`.
+//! `sections`, `rows`; `events`; `body`; `draft`, `snapshot`; `json_line`, `page`; `profile_bell`
+//! stands alone.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -25,6 +26,7 @@ mod json;
 mod json_line;
 mod name;
 mod page;
+pub mod profile_bell;
 mod rows;
 mod sections;
 mod snapshot;

@@ -42,3 +42,4 @@ pub mod report;
 pub mod send_descriptor;
 pub mod statm;
 pub mod topology;
+pub mod unwind;

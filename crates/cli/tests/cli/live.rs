@@ -3,6 +3,7 @@
 mod errors;
 mod layouts;
 mod metrics;
+mod profile;
 mod run_stats;
 mod served;
 mod top;

@@ -117,6 +117,16 @@ pub const OPTIONS: &[OptionHelp] = &[
         meaning: "show statistics to other processes of the same user (1)",
     },
     OptionHelp {
+        name: "PROFILE",
+        accepted: "0 or a file name, in which %p is the process",
+        meaning: "profile the heap, and write at exit what `quarry profile` shows (0)",
+    },
+    OptionHelp {
+        name: "PROFILE_MEAN",
+        accepted: "bytes, with K, M or G",
+        meaning: "mean bytes from one sample of that profile to the next (512K)",
+    },
+    OptionHelp {
         name: "SIGNAL",
         accepted: SIGNAL_NAMES,
         meaning: "the signal that has statistics published and printed at once (none)",
@@ -310,6 +320,7 @@ impl StackOptions {
                 self.mechanisms = Mechanisms { slam_mode, ..without };
             }
             "SLAM_MODE" => self.mechanisms.slam_mode = SlamMode::named(value).ok_or(bad)?,
+            "PROFILE_MEAN" if parse_bytes(value).is_none_or(|mean| mean == 0) => return Err(bad),
             "STATS_FORMAT" if !["text", "json"].contains(&value) => return Err(bad),
             "SIGNAL" if signal_number(value).is_none() => return Err(bad),
             "RECORD" if !["0", "1", "exit"].contains(&value) => return Err(bad),

@@ -14,6 +14,7 @@ use crate::heap::{LARGEST_REQUEST, Mappings, classes};
 use crate::lru::LruOptions;
 use crate::page_cache::{PageCache, PageCacheOptions};
 use crate::pcp::PageAllocator;
+use crate::profile::HeapProfile;
 use crate::slab::{
     CacheId, CacheLimits, CacheOptions, CacheParams, CacheTable, Mechanisms, SlabContext,
     SlabPolicy, create_cache,
@@ -58,6 +59,7 @@ pub struct Stack<C: StackConfig> {
     is_built: AtomicBool,
     has_classes: AtomicBool,
     pub(super) instruments: Instruments,
+    pub(super) profile: HeapProfile,
     pub(super) caches: CacheTable,
     pub(super) limits: CacheLimits,
     pub(super) slab: ManuallyDrop<C::Slab>,
@@ -99,6 +101,7 @@ impl<C: StackConfig> Stack<C> {
             is_built: AtomicBool::new(false),
             has_classes: AtomicBool::new(false),
             instruments: Instruments::new(),
+            profile: HeapProfile::new(),
             caches: CacheTable::new(),
             limits: CacheLimits::new(),
             slab: ManuallyDrop::new(C::Slab::NEW),

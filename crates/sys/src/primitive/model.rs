@@ -55,6 +55,11 @@ pub(super) fn now_ns() -> u64 {
     START.elapsed().as_nanos() as u64
 }
 
+/// See [`super::clock::wall_ns`].
+pub(super) fn wall_ns() -> u64 {
+    now_ns()
+}
+
 /// See [`super::clock::last_tick_ns`].
 pub(super) fn last_tick_ns() -> u64 {
     now_ns()
@@ -107,6 +112,11 @@ pub(super) fn wake(word: &AtomicU32, most: i32) {
 /// See [`super::timer::sleep`].
 pub(super) fn sleep(_ns: u64) {
     relax();
+}
+
+/// See [`super::futex::wake_others`].
+pub(super) fn wake_others(_address: usize, _most: i32) -> usize {
+    0
 }
 
 /// See [`super::futex::reads_zero`].

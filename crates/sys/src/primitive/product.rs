@@ -57,6 +57,11 @@ pub(super) fn last_tick_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC_COARSE)
 }
 
+/// See [`super::clock::wall_ns`].
+pub(super) fn wall_ns() -> u64 {
+    read(libc::CLOCK_REALTIME)
+}
+
 fn read(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a valid, writable timespec for the duration of the call.
@@ -96,6 +101,13 @@ pub(super) fn wake(word: &AtomicU32, most: i32) {
             most,
         );
     }
+}
+
+/// See [`super::futex::wake_others`].
+pub(super) fn wake_others(address: usize, most: i32) -> usize {
+    // SAFETY: FUTEX_WAKE uses the address only as a key.
+    let woken = unsafe { libc::syscall(libc::SYS_futex, address, libc::FUTEX_WAKE, most) };
+    usize::try_from(woken).unwrap_or(0)
 }
 
 /// See [`super::timer::sleep`].

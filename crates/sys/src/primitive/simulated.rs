@@ -83,6 +83,11 @@ pub(super) fn now_ns() -> u64 {
     machine().map_or(0, |machine| machine.now_ns())
 }
 
+/// See [`super::clock::wall_ns`].
+pub(super) fn wall_ns() -> u64 {
+    now_ns()
+}
+
 /// See [`super::clock::last_tick_ns`]: a tick is 4 ms, as with 250 of them a second.
 pub(super) fn last_tick_ns() -> u64 {
     const TICK_NS: u64 = 4_000_000;
@@ -114,6 +119,11 @@ pub(super) fn sleep(ns: u64) {
     if let Some(machine) = machine() {
         machine.sleep(0, Some(ns));
     }
+}
+
+/// See [`super::futex::wake_others`].
+pub(super) fn wake_others(_address: usize, _most: i32) -> usize {
+    0
 }
 
 /// See [`super::futex::reads_zero`].
