@@ -4,7 +4,7 @@
 //! with any version. Programs use [`Quarry`](crate::Quarry).
 
 use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready};
-use crate::{background, environment, fork, gate, limits, statistics, variables};
+use crate::{background, checks, environment, fork, gate, limits, statistics, variables};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::heap::options::StackOptions;
@@ -139,6 +139,7 @@ fn build() -> Mode {
     gate::GATE.is_of_process();
     statistics::register();
     object::pin();
+    checks::start(options.checks);
     Mode::Ready
 }
 

@@ -10,7 +10,7 @@
 //! Nothing here allocates through the global allocator.
 //!
 //! Order of the modules, each using only those before it: `errno`, `glibc`, `report`; `primitive`;
-//! `confined`, `local`, `object`; `clock`, `clear`, `file`, `file_descriptor`, `peek`; `lock`,
+//! `confined`, `local`, `object`; `random`, `clock`, `clear`, `file`, `file_descriptor`, `peek`; `lock`,
 //! `gate`, `hooks`, `topology`; `os`; `cgroup`, `overcommit`, `statm`; `percpu`;
 //! `prefetch` uses none of them.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
@@ -36,6 +36,8 @@ pub mod peek;
 pub mod percpu;
 pub mod prefetch;
 pub mod primitive;
+pub mod random;
 pub mod report;
 pub mod statm;
 pub mod topology;
+pub mod trace;

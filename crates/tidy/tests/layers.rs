@@ -20,7 +20,8 @@ const CRATES: &[&[&str]] = &[
 const TIDY: &str = "quarry-tidy";
 
 /// Modules of the core from the bottom up.
-const MODULES: &[&str] = &["frame", "zone", "pcp", "lru", "slab", "page_cache", "heap", "stack"];
+const MODULES: &[&str] =
+    &["checks", "frame", "zone", "pcp", "lru", "slab", "page_cache", "heap", "stack"];
 
 /// Crates whose code runs inside `malloc`: they use no crate but `libc` and those below them.
 const INSIDE_MALLOC: &[&str] = &["quarry-sys", "quarry-core", "quarry", "quarry-preload"];

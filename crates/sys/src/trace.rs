@@ -1,0 +1,4 @@
+//! Callers.
+
+/// Stores return addresses.
+pub fn callers(_frames: &mut [usize]) {}
