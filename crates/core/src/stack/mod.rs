@@ -9,7 +9,8 @@
 //!
 //! ```text
 //! cost, durations, shrinkers -> pressure -> balancing
-//! config, deferral, fast_path, footprint, instruments, large, withheld, balancing -> instance -> misuse
+//! config, deferral, fast_path, footprint, instruments, large, withheld, balancing
+//!     -> instance -> misuse
 //!     -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim, balance
 //!     -> pages, halves, upkeep, page_cache, accounts -> locks
 //!     -> stats -> print, validate

@@ -1,0 +1,165 @@
+//! Writing a body.
+
+use crate::body::{
+    ABOUT_AT, BUDGET_AT, CACHES, CACHES_AT, EVENTS_AT, LISTS, LISTS_AT, LOCKS, LOCKS_AT, MEMORY_AT,
+    ZONES, ZONES_AT, part,
+};
+use crate::events::EVENTS;
+use crate::name::Name;
+use crate::rows::{CacheRow, ListRow, LockRow, ZoneRow};
+use crate::sections::{About, Budget, Memory};
+
+/// Where the words of a record go.
+pub trait Sink {
+    /// Writes the word at `at`, which is below [`RECORD_WORDS`](crate::RECORD_WORDS).
+    fn put(&mut self, at: usize, word: u64);
+}
+
+/// The body of a publication while it is being written. Rows that do not fit are counted; those of
+/// caches and locks are summed in the last row of their table, so that sums over it stay true.
+///
+/// ```
+/// use quarry_record::{About, Budget, CacheRow, Draft, Memory, RECORD_WORDS, Sink};
+///
+/// struct Words([u64; RECORD_WORDS]);
+/// impl Sink for Words {
+///     fn put(&mut self, at: usize, word: u64) {
+///         self.0[at] = word;
+///     }
+/// }
+/// let mut words = Words([0; RECORD_WORDS]);
+/// let mut draft = Draft::new(&mut words);
+/// draft.memory(&Memory::default());
+/// draft.budget(&Budget::default());
+/// draft.cache(&CacheRow::default());
+/// let sum = draft.finish(About::default());
+/// # let _ = sum;
+/// ```
+pub struct Draft<'a> {
+    sink: &'a mut dyn Sink,
+    sum: u64,
+    events: usize,
+    counts: About,
+    /// The sum of the caches that do not fit.
+    other_caches: CacheRow,
+    /// The sum of the locks that do not fit.
+    other_locks: LockRow,
+}
+
+/// Name of the row that has the sums of those that do not fit.
+const OTHERS: &str = "(others)";
+
+impl<'a> Draft<'a> {
+    /// An empty one.
+    pub fn new(sink: &'a mut dyn Sink) -> Self {
+        Self {
+            sink,
+            sum: 0,
+            events: 0,
+            counts: About::default(),
+            other_caches: CacheRow { name: Name::new(OTHERS), ..CacheRow::default() },
+            other_locks: LockRow { name: Name::new(OTHERS), ..LockRow::default() },
+        }
+    }
+
+    fn put(&mut self, at: usize, words: &[u64]) {
+        for (at, word) in (at..).zip(words) {
+            self.sum = self.sum.wrapping_add(part(at, *word));
+            self.sink.put(at, *word);
+        }
+    }
+
+    /// Writes where the memory is. Once.
+    pub fn memory(&mut self, memory: &Memory) {
+        self.put(MEMORY_AT, &memory.to_words());
+    }
+
+    /// Writes the budget. Once.
+    pub fn budget(&mut self, budget: &Budget) {
+        self.put(BUDGET_AT, &budget.to_words());
+    }
+
+    /// Writes the next event in the order of [`NAMES`](crate::events::NAMES).
+    pub fn event(&mut self, value: u64) {
+        debug_assert!(self.events < EVENTS, "more events than a record has");
+        if self.events < EVENTS {
+            self.put(EVENTS_AT + self.events, &[value]);
+            self.events += 1;
+        }
+    }
+
+    /// Writes the next zone.
+    pub fn zone(&mut self, row: &ZoneRow) {
+        if self.counts.zones as usize == ZONES {
+            self.counts.zones_beyond += 1;
+            return;
+        }
+        self.put(ZONES_AT + self.counts.zones as usize * ZoneRow::WORDS, &row.to_words());
+        self.counts.zones += 1;
+    }
+
+    /// Writes the next per-CPU page lists.
+    pub fn list(&mut self, row: &ListRow) {
+        if self.counts.lists as usize == LISTS {
+            self.counts.lists_beyond += 1;
+            return;
+        }
+        self.put(LISTS_AT + self.counts.lists as usize * ListRow::WORDS, &row.to_words());
+        self.counts.lists += 1;
+    }
+
+    /// Writes the next kind of lock.
+    pub fn lock(&mut self, row: &LockRow) {
+        if self.counts.locks as usize == LOCKS - 1 {
+            self.counts.locks_beyond += 1;
+            self.other_locks.add(row);
+            return;
+        }
+        self.put(LOCKS_AT + self.counts.locks as usize * LockRow::WORDS, &row.to_words());
+        self.counts.locks += 1;
+    }
+
+    /// Writes the next cache.
+    pub fn cache(&mut self, row: &CacheRow) {
+        if self.counts.caches as usize == CACHES - 1 {
+            self.counts.caches_beyond += 1;
+            self.other_caches.add(row);
+            return;
+        }
+        self.put(CACHES_AT + self.counts.caches as usize * CacheRow::WORDS, &row.to_words());
+        self.counts.caches += 1;
+    }
+
+    /// Writes the last rows and `about`, whose counts of rows are not looked at. Returns the sum
+    /// for the head.
+    pub fn finish(mut self, about: About) -> u64 {
+        // What was not written may hold words of an earlier owner.
+        while self.events < EVENTS {
+            self.event(0);
+        }
+        if self.counts.caches_beyond > 0 {
+            let row = self.other_caches.to_words();
+            self.put(CACHES_AT + (CACHES - 1) * CacheRow::WORDS, &row);
+            self.counts.caches += 1;
+        }
+        if self.counts.locks_beyond > 0 {
+            let row = self.other_locks.to_words();
+            self.put(LOCKS_AT + (LOCKS - 1) * LockRow::WORDS, &row);
+            self.counts.locks += 1;
+        }
+        let counts = self.counts;
+        let about = About {
+            caches: counts.caches,
+            caches_beyond: counts.caches_beyond,
+            zones: counts.zones,
+            zones_beyond: counts.zones_beyond,
+            lists: counts.lists,
+            lists_beyond: counts.lists_beyond,
+            locks: counts.locks,
+            locks_beyond: counts.locks_beyond,
+            ..about
+        };
+        self.put(ABOUT_AT, &about.to_words());
+        self.sum
+    }
+}

@@ -1,0 +1,126 @@
+//! Fields of fixed size, and sections that consist of them, as words.
+
+use crate::name::{NAME_BYTES, Name};
+
+/// Something that has a fixed place among the bytes of a section.
+pub(crate) trait Field: Sized {
+    /// Its bytes.
+    const BYTES: usize;
+
+    /// Writes it to the start of `out`.
+    fn put(&self, out: &mut [u8]);
+
+    /// Reads it from the start of `bytes`, of which there are enough; `None` where they are none.
+    fn get(bytes: &[u8]) -> Option<Self>;
+}
+
+macro_rules! number {
+    ($($number:ty),*) => {$(
+        impl Field for $number {
+            const BYTES: usize = size_of::<Self>();
+
+            fn put(&self, out: &mut [u8]) {
+                out[..Self::BYTES].copy_from_slice(&self.to_ne_bytes());
+            }
+
+            fn get(bytes: &[u8]) -> Option<Self> {
+                Some(Self::from_ne_bytes(bytes.get(..Self::BYTES)?.try_into().ok()?))
+            }
+        }
+    )*};
+}
+
+number!(u32, u64);
+
+impl Field for Name {
+    const BYTES: usize = NAME_BYTES;
+
+    fn put(&self, out: &mut [u8]) {
+        out[..NAME_BYTES].copy_from_slice(&self.bytes());
+    }
+
+    fn get(bytes: &[u8]) -> Option<Self> {
+        Self::parse(bytes.get(..NAME_BYTES)?.try_into().ok()?)
+    }
+}
+
+impl<T: Field + Copy + Default, const N: usize> Field for [T; N] {
+    const BYTES: usize = N * T::BYTES;
+
+    fn put(&self, out: &mut [u8]) {
+        for (element, place) in self.iter().zip(out.chunks_exact_mut(T::BYTES)) {
+            element.put(place);
+        }
+    }
+
+    fn get(bytes: &[u8]) -> Option<Self> {
+        let mut all = [T::default(); N];
+        for (element, place) in all.iter_mut().zip(bytes.get(..Self::BYTES)?.chunks(T::BYTES)) {
+            *element = T::get(place)?;
+        }
+        Some(all)
+    }
+}
+
+/// Declares a section: a struct whose fields lie one behind the other, without gaps.
+macro_rules! section {
+    ($(#[$doc:meta])* pub struct $section:ident {
+        $($(#[$field_doc:meta])* pub $field:ident: $type:ty,)*
+    }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[repr(C)]
+        pub struct $section {
+            $($(#[$field_doc])* pub $field: $type,)*
+        }
+
+        impl $section {
+            /// Its words in a record.
+            pub const WORDS: usize = <Self as $crate::field::Field>::BYTES / 8;
+
+            /// Its words as they stand in a record.
+            #[must_use]
+            pub fn to_words(&self) -> [u64; Self::WORDS] {
+                let mut bytes = [0; <Self as $crate::field::Field>::BYTES];
+                $crate::field::Field::put(self, &mut bytes);
+                let mut words = [0; Self::WORDS];
+                for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+                    *word = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
+                }
+                words
+            }
+        }
+
+        impl $crate::field::Field for $section {
+            const BYTES: usize = 0 $(+ <$type as $crate::field::Field>::BYTES)*;
+
+            fn put(&self, out: &mut [u8]) {
+                let mut at = 0;
+                $(
+                    $crate::field::Field::put(&self.$field, &mut out[at..]);
+                    at += <$type as $crate::field::Field>::BYTES;
+                )*
+                debug_assert_eq!(at, <Self as $crate::field::Field>::BYTES);
+            }
+
+            fn get(bytes: &[u8]) -> Option<Self> {
+                let mut at = 0;
+                let section = Self {
+                    $($field: {
+                        let field = <$type as $crate::field::Field>::get(bytes.get(at..)?)?;
+                        at += <$type as $crate::field::Field>::BYTES;
+                        field
+                    },)*
+                };
+                (at == <Self as $crate::field::Field>::BYTES).then_some(section)
+            }
+        }
+
+        const _: () = assert!(<$section as $crate::field::Field>::BYTES.is_multiple_of(8));
+        const _: () = assert!(
+            <$section as $crate::field::Field>::BYTES == size_of::<$section>(),
+            "fields lie in memory as they lie in a record"
+        );
+    };
+}
+pub(crate) use section;

@@ -1,0 +1,64 @@
+//! Layout of the statistics page: what a process on Quarry shows of itself to other processes.
+//!
+//! The page is one memfd of [`PAGE_BYTES`] with [`RECORDS`] *records*. The process that made it
+//! owns the first record, and a forked child claims another one. Only Quarry writes the page;
+//! [`Snapshot::parse`] reads a copy of one record, and takes nothing in it for granted.
+//!
+//! A record is a sequence of native 64-bit words, little endian on every machine that Quarry runs
+//! on. Its [`Head`] comes first: who owns it, and the sequence by which a reader sees that nobody
+//! wrote meanwhile. The *body* follows: sections of fixed size in the order of [`body`], and
+//! tables of [`body::CACHES`] and so on whose first rows are filled. A sum in the head covers every
+//! word of the body that counts, so no mixture of two publications is ever taken for one.
+//!
+//! Order of the modules, each using only those before it: `name`; `field`; `head`, `sections`,
+//! `rows`; `events`; `body`; `draft`, `snapshot`; `page`.
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod body;
+mod draft;
+pub mod events;
+mod field;
+mod head;
+mod name;
+mod page;
+mod rows;
+mod sections;
+mod snapshot;
+
+pub use draft::{Draft, Sink};
+pub use head::{Head, Owner, Sequence};
+pub use name::{NAME_BYTES, Name};
+pub use page::{record_of, records};
+pub use rows::{CacheRow, ListRow, LockRow, ZoneRow};
+pub use sections::{About, Budget, Memory, flags};
+pub use snapshot::{RecordError, Snapshot};
+
+/// First word of each record: `QUARRYRC` as bytes.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"QUARRYRC");
+
+/// Version of the layout. It changes with every change of a section, a table or an event.
+pub const VERSION: u32 = 1;
+
+/// Records of a page.
+pub const RECORDS: usize = 16;
+
+/// Bytes of a record: 4 pages of 4 KiB.
+pub const RECORD_BYTES: usize = 16 << 10;
+
+/// Words of a record.
+pub const RECORD_WORDS: usize = RECORD_BYTES / 8;
+
+/// Bytes of the page: 64 pages of 4 KiB.
+pub const PAGE_BYTES: usize = RECORDS * RECORD_BYTES;
+
+/// Name of the memfd. The kernel shows it as `/memfd:quarry-record (deleted)` in `/proc/PID/fd`
+/// and `/proc/PID/maps`.
+pub const MEMFD_NAME: &core::ffi::CStr = c"quarry-record";
+
+/// The least number of its descriptor.
+pub const LEAST_DESCRIPTOR: i32 = 100;
+
+/// Name of the symbol, in `libquarry.so` and in Rust programs, whose word is the address of the
+/// page, or 0 where there is none.
+pub const SYMBOL: &str = "quarry_record";

@@ -1,0 +1,195 @@
+//! Rows of the tables.
+
+use crate::field::section;
+use crate::name::Name;
+
+/// Orders of blocks: 0 to 10.
+pub(crate) const ORDERS: usize = 11;
+/// Migratetypes: unmovable, movable, reclaimable, high-order atomic.
+pub(crate) const MIGRATE_TYPES: usize = 4;
+
+section! {
+    /// A slab cache that has had a slab.
+    ///
+    /// Equations, as far as its parts can be read at one time:
+    /// `live objects = active_objects - parked_objects = allocations - frees`;
+    /// `partial_slabs <= active_slabs <= total_slabs`; `slabs_freed = slabs_allocated - total_slabs`.
+    pub struct CacheRow {
+        /// As `slabinfo` names it.
+        pub name: Name,
+        /// Bytes of an object that its users may use.
+        pub object_bytes: u32,
+        /// Bytes from one object to the next.
+        pub stride: u32,
+        /// Objects of a slab.
+        pub slab_objects: u32,
+        /// Frames of a slab.
+        pub slab_frames: u32,
+        /// Objects in use or parked.
+        pub active_objects: u64,
+        /// Objects of all slabs.
+        pub total_objects: u64,
+        /// Objects in arrays of CPUs and in barns.
+        pub parked_objects: u64,
+        /// Slabs with at least one object in use or parked.
+        pub active_slabs: u64,
+        /// Slabs held.
+        pub total_slabs: u64,
+        /// Slabs on partial lists.
+        pub partial_slabs: u64,
+        /// Allocations that the fast path served.
+        pub alloc_fast: u64,
+        /// Allocations that went further.
+        pub alloc_slow: u64,
+        /// Frees that the fast path served.
+        pub free_fast: u64,
+        /// Frees that went further.
+        pub free_slow: u64,
+        /// Slabs taken from the page allocator so far.
+        pub slabs_allocated: u64,
+        /// Times a CPU took over what others had freed into its slab.
+        pub refills: u64,
+        /// Times a CPU let go of a slab that was used up.
+        pub deactivations: u64,
+        /// Compare-and-swaps that another thread was faster at (`slub`).
+        pub cmpxchg_fails: u64,
+    }
+}
+
+impl CacheRow {
+    /// Allocations so far.
+    #[must_use]
+    pub fn allocs(&self) -> u64 {
+        self.alloc_fast.saturating_add(self.alloc_slow)
+    }
+
+    /// Frees so far.
+    #[must_use]
+    pub fn frees(&self) -> u64 {
+        self.free_fast.saturating_add(self.free_slow)
+    }
+
+    /// Objects that the program has.
+    #[must_use]
+    pub fn live_objects(&self) -> u64 {
+        self.active_objects.saturating_sub(self.parked_objects)
+    }
+
+    /// Adds another row: every count of it, and nothing of what describes a cache.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (sum, part) in [
+            (&mut self.active_objects, other.active_objects),
+            (&mut self.total_objects, other.total_objects),
+            (&mut self.parked_objects, other.parked_objects),
+            (&mut self.active_slabs, other.active_slabs),
+            (&mut self.total_slabs, other.total_slabs),
+            (&mut self.partial_slabs, other.partial_slabs),
+            (&mut self.alloc_fast, other.alloc_fast),
+            (&mut self.alloc_slow, other.alloc_slow),
+            (&mut self.free_fast, other.free_fast),
+            (&mut self.free_slow, other.free_slow),
+            (&mut self.slabs_allocated, other.slabs_allocated),
+            (&mut self.refills, other.refills),
+            (&mut self.deactivations, other.deactivations),
+            (&mut self.cmpxchg_fails, other.cmpxchg_fails),
+        ] {
+            *sum = sum.saturating_add(part);
+        }
+    }
+}
+
+section! {
+    /// A zone; sizes are in frames.
+    pub struct ZoneRow {
+        /// Its node.
+        pub node: u32,
+        /// Frames that belong to it.
+        pub managed: u32,
+        /// Free frames.
+        pub free: u32,
+        /// Of them, those that may hold data.
+        pub dirty: u32,
+        /// Of them, those that are kept as extents.
+        pub in_extents: u32,
+        /// Frames of pageblocks reserved for high-order atomic requests.
+        pub high_atomic: u32,
+        /// The watermarks without the boost.
+        pub min: u32,
+        /// See `min`.
+        pub low: u32,
+        /// See `min`.
+        pub high: u32,
+        /// Frames by which they are raised now.
+        pub boost: u32,
+        /// Free blocks by order and migratetype (unmovable, movable, reclaimable, high-order
+        /// atomic).
+        pub free_blocks: [[u32; MIGRATE_TYPES]; ORDERS],
+        /// Critical sections that took blocks.
+        pub taken_calls: u64,
+        /// Blocks taken in them.
+        pub taken_blocks: u64,
+        /// Frames of those.
+        pub taken_frames: u64,
+        /// Critical sections that put blocks back.
+        pub put_calls: u64,
+        /// Blocks put back in them.
+        pub put_blocks: u64,
+        /// Frames of those.
+        pub put_frames: u64,
+        /// Pageblocks claimed for another migratetype.
+        pub claimed: u64,
+        /// Blocks stolen from another migratetype.
+        pub stolen: u64,
+    }
+}
+
+section! {
+    /// The page lists of one CPU and node that hold pages or have held some; sizes are in pages.
+    pub struct ListRow {
+        /// The CPU's slot.
+        pub slot: u32,
+        /// The node.
+        pub node: u32,
+        /// Pages on all its lists.
+        pub count: u32,
+        /// Pages kept at most.
+        pub high: u32,
+        /// Pages exchanged with the zone at a time.
+        pub batch: u32,
+        /// 0.
+        pub reserved: u32,
+    }
+}
+
+section! {
+    /// All locks of one kind.
+    pub struct LockRow {
+        /// Its name.
+        pub name: Name,
+        /// Times that they were taken.
+        pub acquisitions: u64,
+        /// Times that they were found held.
+        pub contentions: u64,
+        /// Acquisitions whose hold time was measured.
+        pub hold_samples: u64,
+        /// Sum of these hold times, in nanoseconds.
+        pub hold_ns: u64,
+        /// Sum of the times spent waiting, in nanoseconds.
+        pub wait_ns: u64,
+    }
+}
+
+impl LockRow {
+    /// Adds another row's counts.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (sum, part) in [
+            (&mut self.acquisitions, other.acquisitions),
+            (&mut self.contentions, other.contentions),
+            (&mut self.hold_samples, other.hold_samples),
+            (&mut self.hold_ns, other.hold_ns),
+            (&mut self.wait_ns, other.wait_ns),
+        ] {
+            *sum = sum.saturating_add(part);
+        }
+    }
+}

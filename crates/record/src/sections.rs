@@ -1,0 +1,159 @@
+//! Sections that a record has once.
+
+use crate::field::section;
+use crate::name::Name;
+
+/// Bits of [`About::flags`].
+pub mod flags {
+    /// A thread of Quarry's gives memory back in the background.
+    pub const HAS_BACKGROUND: u64 = 1;
+    /// The page cache has been used, so its events say something.
+    pub const HAS_PAGE_CACHE: u64 = 1 << 1;
+    /// The budget has a limit.
+    pub const HAS_LIMIT: u64 = 1 << 2;
+    /// This is the publication that the process made at its exit.
+    pub const IS_LAST: u64 = 1 << 3;
+    /// The process was forked off by the one that made the page.
+    pub const IS_CHILD: u64 = 1 << 4;
+    /// The C library serves the process (`QUARRY_DISABLE=1`), or nothing was allocated yet.
+    pub const IS_IDLE: u64 = 1 << 5;
+}
+
+section! {
+    /// What serves the process, and how many rows the tables have.
+    pub struct About {
+        /// Quarry's version.
+        pub quarry: Name,
+        /// Slab policy, as `QUARRY_SLAB` spells it.
+        pub slab: Name,
+        /// Page policy, as `QUARRY_PCP` spells it.
+        pub pages: Name,
+        /// LRU policy, as `QUARRY_LRU` spells it.
+        pub lru: Name,
+        /// What serves the fast path: `sequences` or `locked slots`.
+        pub backend: Name,
+        /// See [`flags`].
+        pub flags: u64,
+        /// CPUs that the stack was declared to have.
+        pub cpus: u32,
+        /// Slots that have room for something.
+        pub slots_awake: u32,
+        /// Nodes.
+        pub nodes: u32,
+        /// Bytes of a frame.
+        pub frame_bytes: u32,
+        /// Rows of caches.
+        pub caches: u32,
+        /// Caches beyond the table; its last row has their sums.
+        pub caches_beyond: u32,
+        /// Rows of zones.
+        pub zones: u32,
+        /// Zones beyond the table, which are nowhere.
+        pub zones_beyond: u32,
+        /// Rows of per-CPU page lists.
+        pub lists: u32,
+        /// Lists beyond the table, which are nowhere but in [`Memory::page_lists`].
+        pub lists_beyond: u32,
+        /// Rows of kinds of locks.
+        pub locks: u32,
+        /// Kinds of locks beyond the table; its last row has their sums.
+        pub locks_beyond: u32,
+    }
+}
+
+section! {
+    /// Where the memory of the heap is, in bytes, beside counts that say so.
+    ///
+    /// Equation, as far as its parts can be read at one time: the first eleven and the mappings
+    /// without `free_zero` and `withheld` are what may be resident, beside the descriptors.
+    pub struct Memory {
+        /// Objects of slabs that the program has: *live*, with `blocks` and `mappings`.
+        pub objects: u64,
+        /// Objects in the arrays of CPUs and in barns: *parked*.
+        pub parked: u64,
+        /// Free objects of slabs that have others in use.
+        pub free_in_slabs: u64,
+        /// Objects of slabs that have none in use.
+        pub empty_slabs: u64,
+        /// The rest of slabs, beside their objects.
+        pub around_objects: u64,
+        /// Blocks of pages in use.
+        pub blocks: u64,
+        /// Pages of the page cache.
+        pub page_cache: u64,
+        /// Freed blocks that are out of the program's reach and hold no memory.
+        pub withheld: u64,
+        /// Pages on the lists of CPUs.
+        pub page_lists: u64,
+        /// Free memory of the zones that may hold data: *dirty*, with `mappings_cached`.
+        pub free_dirty: u64,
+        /// Free memory of the zones that is known to be zero: *returned*, or never touched.
+        pub free_zero: u64,
+        /// Mappings in use, as far as they are charged to the budget.
+        pub mappings: u64,
+        /// Freed mappings that keep their memory for the next ones.
+        pub mappings_cached: u64,
+        /// Descriptors: sheaves of barns.
+        pub metadata_sheaves: u64,
+        /// Descriptors of slabs that do not fit into the frame table.
+        pub metadata_slab_headers: u64,
+        /// State of slab policies per cache and CPU, and per cache and node.
+        pub metadata_cpu_slabs: u64,
+        /// Descriptors of cached pages.
+        pub metadata_cached_pages: u64,
+        /// Other descriptors.
+        pub metadata_other: u64,
+        /// Address space of zones and mappings.
+        pub address_space: u64,
+        /// Memory of the zones, in use or free, and of cached mappings.
+        pub arena: u64,
+        /// Of it, what is in use: objects, blocks and cached pages.
+        pub used: u64,
+        /// Of it, what is not.
+        pub free: u64,
+        /// Free objects of slabs, parked ones included: a count.
+        pub free_objects: u64,
+        /// Parked objects: a count.
+        pub parked_objects: u64,
+        /// Live mappings: a count.
+        pub live_mappings: u64,
+        /// What arrays of CPUs have room for.
+        pub slots_room: u64,
+        /// What lies in them.
+        pub slots_held: u64,
+    }
+}
+
+section! {
+    /// The budget, in bytes; see `docs/budget.md`.
+    pub struct Budget {
+        /// The limit; `u64::MAX` where there is none.
+        pub limit: u64,
+        /// The marks below the limit; 0 where there is none.
+        pub min: u64,
+        /// See `min`.
+        pub low: u64,
+        /// See `min`.
+        pub high: u64,
+        /// In use: outside of the free lists of the zones.
+        pub used: u64,
+        /// What requests could have without anything being refused: an estimate.
+        pub available: u64,
+        /// Pages of the cache.
+        pub file: u64,
+        /// Of these, dirty ones.
+        pub dirty: u64,
+        /// Of these, those that are being written.
+        pub writeback: u64,
+        /// Of these, those that no reclaim may take.
+        pub pinned: u64,
+        /// Objects, slabs and mappings that Quarry holds for later requests.
+        pub slab_reclaimable: u64,
+        /// What shrinkers said they could free when they were last asked.
+        pub shrinkable: u64,
+        /// Slabs of objects in use.
+        pub slab_unreclaimable: u64,
+        /// How short memory is: 0 not at all, then low, medium and critical as in `docs/budget.md`.
+        pub pressure: u64,
+    }
+}
