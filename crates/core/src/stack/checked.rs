@@ -22,7 +22,7 @@ use super::instruments::Instrument;
 
 /// Bytes of freed objects that wait: more under `QUARRY_DEBUG`, which is there to find errors.
 const QUARANTINE_OF_DEBUG: usize = 16 << 20;
-const QUARANTINE_OF_HARDEN: usize = 2 << 20;
+const QUARANTINE_OF_HARDEN: usize = 256 << 10;
 
 /// Largest class of which objects are handed out in random order: the order parks [`WAYS`] objects
 /// of each class in use.

@@ -67,6 +67,12 @@ impl Run {
         if let Some(library) = library() {
             run.command.env("LD_PRELOAD", library);
         }
+        // `TEST_MODE=QUARRY_HARDEN=1 cargo test ..` runs what it can in that mode.
+        if let Some((name, value)) =
+            std::env::var("TEST_MODE").ok().as_deref().and_then(|mode| mode.split_once('='))
+        {
+            run.command.env(name, value);
+        }
         if !testing_a_peer() {
             let file = run.scratch.join("stats");
             run.command.env("QUARRY_STATS", &file);
