@@ -4,16 +4,22 @@ use crate::exit_status;
 use crate::library::{self, LibraryError};
 use crate::options::Setting;
 use crate::program::{self, CannotRun, CommandLine};
-use quarry_compare::{BuiltIn, Ending, Request, Runs, compare};
+use quarry_compare::{BuiltIn, CommandVariant, Ending, Request, Runs, Work, compare, scan};
 use quarry_core::slab::slab_names;
 use quarry_harness::Usage;
 use std::env;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Exit status of a comparison in which something failed or nothing could be compared.
 const EXIT_INCOMPLETE: i32 = 1;
+/// Exit status where a condition of `--fail-if` is met.
+const EXIT_FAILING: i32 = 3;
+
+/// The allocators that are compared where none is named.
+const USUAL_ALLOCATORS: [&str; 5] = ["glibc", "jemalloc", "tcmalloc", "mimalloc", "quarry"];
 
 /// Find out which allocator is best for a program.
 ///
@@ -22,21 +28,18 @@ const EXIT_INCOMPLETE: i32 = 1;
 /// run proves which allocator served it; where none can make a difference (static, Go, Python's own
 /// allocator, ...) it says why and what would help. A second copy of the baseline runs along and
 /// shows the noise. Every run reads standard input from its beginning, also where that is a pipe.
-/// Ctrl-C prints what there is.
+/// Ctrl-C prints what there is. The last lines say in a sentence what came out.
 ///
 /// Exit status 0: every run counts; 1: something failed, or there is nothing to compare; 2: a wrong
-/// option, and nothing ran; 126 and 127: CMD cannot be executed or is not found; 130: interrupted.
+/// option, and nothing ran; 3: a condition of --fail-if is met; 126 and 127: CMD cannot be executed
+/// or is not found; 130: interrupted.
 #[derive(clap::Args)]
 pub(crate) struct CompareArgs {
     /// Allocators: glibc, jemalloc, tcmalloc, mimalloc, quarry, quarry-slub and others by name, or
     /// NAME=FILE. NAME:KEY=VALUE sets an option, of quarry as `--set` does (quarry:PCP=order0), of
-    /// others in the environment (glibc:MALLOC_ARENA_MAX=1).
-    #[arg(
-        long,
-        value_name = "A,B",
-        value_delimiter = ',',
-        default_value = "glibc,jemalloc,tcmalloc,mimalloc,quarry"
-    )]
+    /// others in the environment (glibc:MALLOC_ARENA_MAX=1)
+    /// [default: glibc,jemalloc,tcmalloc,mimalloc,quarry].
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
     allocators: Vec<String>,
     /// Runs on each allocator, a warm-up not counted; below 6 there are no intervals.
     #[arg(long, value_name = "N", default_value_t = 10,
@@ -68,6 +71,31 @@ pub(crate) struct CompareArgs {
     /// in a file first; nothing where that is a terminal].
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
+    /// A shell command that runs before each run, on the C library's allocator; its time is not
+    /// counted, what it leaves running is ended, and where it fails the run has failed.
+    #[arg(long, value_name = "CMD")]
+    prepare: Option<OsString>,
+    /// Count runs whatever their exit status is. A signal or the timeout still fails a run.
+    #[arg(short = 'i', long)]
+    ignore_failure: bool,
+    /// Compare once for each value, put in place of {NAME} in CMD and in --prepare: -L n 1,2,4. With
+    /// several -L every combination is compared.
+    #[arg(short = 'L', long, num_args = 2, value_names = ["NAME", "VALUES"])]
+    parameter_list: Vec<String>,
+    /// Fail with status 3 where the 95 % interval of an allocator's difference from the baseline
+    /// lies beyond a bound: 'peak RSS > +5 %' or 'rate < -3 %'. Can be given several times. Where
+    /// there is nothing to judge, or one of the --allocators is absent, the status is 1.
+    #[arg(long, value_name = "CONDITION")]
+    fail_if: Vec<String>,
+    /// Compare also where an allocator has hardly any influence on the program.
+    #[arg(long)]
+    force: bool,
+    /// Write every figure to a file: a row for each allocator and metric.
+    #[arg(long, value_name = "FILE")]
+    export_csv: Option<PathBuf>,
+    /// Write what is printed to a file of Markdown.
+    #[arg(long, value_name = "FILE")]
+    export_markdown: Option<PathBuf>,
     /// Write everything that was measured, and the verdicts, to a file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -92,7 +120,7 @@ fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
         Ok(duration) if !duration.is_zero() => Ok(duration),
         _ => Err("accepted: a number with its unit, such as 500ms, 30s or 5m".to_owned()),
@@ -101,15 +129,20 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 /// Compares; returns the exit status.
 pub(crate) fn run(args: CompareArgs, out: &mut dyn Write) -> i32 {
-    let path = env::var_os("PATH");
-    let file = match program::locate(&args.program.command[0], path.as_deref()) {
-        Ok(file) => file,
-        Err(reason) => return cannot_run(&args, reason),
+    let prepare = args.prepare.as_deref();
+    let variants = match scan(&args.parameter_list, &args.program.command, prepare) {
+        Ok(variants) => variants,
+        Err(error) => return exit_status::report(Err(error)),
     };
-    let interpreter =
-        program::interpreter_of(&file, path.as_deref()).unwrap_or_else(|_| file.clone());
+    let works = match variants.into_iter().map(work).collect::<Result<Vec<Work>, i32>>() {
+        Ok(works) => works,
+        Err(status) => return status,
+    };
+    let is_named = !args.allocators.is_empty();
+    let usual = || USUAL_ALLOCATORS.map(str::to_owned).to_vec();
     let request = Request {
-        allocators: args.allocators,
+        needs_all: is_named && !args.fail_if.is_empty(),
+        allocators: if is_named { args.allocators } else { usual() },
         runs: match args.target_ci {
             None => Runs::Exactly(args.runs),
             Some(share) => Runs::UntilInterval { share, at_most: args.max_runs },
@@ -119,33 +152,52 @@ pub(crate) fn run(args: CompareArgs, out: &mut dyn Write) -> i32 {
         check_output: args.check_output,
         timeout: args.timeout,
         input: args.input,
+        ignore_failure: args.ignore_failure,
+        force: args.force,
+        fail_if: args.fail_if,
+        csv: args.export_csv,
+        markdown: args.export_markdown,
         json: args.json,
         html: args.html,
         out: args.out,
         seed: args.seed,
-        file,
-        interpreter,
         command: args.program.command,
+        works,
     };
-    let find = |slab: Option<&str>| library::find(slab, None).map_err(LibraryError::into_error);
-    let setting = |text: &str| match Setting::parse(text) {
-        Ok(setting) => Ok((format!("QUARRY_{}", setting.key), setting.value)),
-        Err(error) => Err(Usage(format!("--allocators: {error}")).into()),
-    };
-    let slabs: Vec<&str> = slab_names().collect();
-    let built_in = BuiltIn { slabs: &slabs, find: &find, setting: &setting };
-    match compare(&request, &built_in, out) {
+    match with_built_in(|built_in| compare(&request, built_in, out)) {
         Ok(Ending::Complete) => 0,
         Ok(Ending::Incomplete) => EXIT_INCOMPLETE,
+        Ok(Ending::Failing) => EXIT_FAILING,
         // The status that shells report for a death by a signal.
         Ok(Ending::Interrupted(signal)) => 128 + signal as i32,
         Err(error) => exit_status::report(Err(error)),
     }
 }
 
-fn cannot_run(args: &CompareArgs, reason: CannotRun) -> i32 {
-    let name = args.program.command[0].display();
-    let _ = writeln!(io::stderr(), "quarry compare: {name}: {}", reason.message());
+/// Finds the program of a command line; an error is the exit status of a message that was printed.
+pub(crate) fn work(variant: CommandVariant) -> Result<Work, i32> {
+    let path = env::var_os("PATH");
+    let file = program::locate(&variant.command[0], path.as_deref())
+        .map_err(|reason| cannot_run(&variant, reason))?;
+    let interpreter =
+        program::interpreter_of(&file, path.as_deref()).unwrap_or_else(|_| file.clone());
+    Ok(Work { variant, file, interpreter })
+}
+
+/// Hands over Quarry's shared objects and options, as the command finds them.
+pub(crate) fn with_built_in<T>(run: impl FnOnce(&BuiltIn<'_>) -> T) -> T {
+    let find = |slab: Option<&str>| library::find(slab, None).map_err(LibraryError::into_error);
+    let setting = |text: &str| match Setting::parse(text) {
+        Ok(setting) => Ok((format!("QUARRY_{}", setting.key), setting.value)),
+        Err(error) => Err(Usage(format!("--allocators: {error}")).into()),
+    };
+    let slabs: Vec<&str> = slab_names().collect();
+    run(&BuiltIn { slabs: &slabs, find: &find, setting: &setting })
+}
+
+fn cannot_run(variant: &CommandVariant, reason: CannotRun) -> i32 {
+    let name = variant.command[0].display();
+    let _ = writeln!(io::stderr(), "quarry: {name}: {}", reason.message());
     reason.exit_status()
 }
 

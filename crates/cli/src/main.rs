@@ -1,5 +1,6 @@
 //! `quarry`: runs programs on Quarry and measures its policies.
 
+mod advise;
 mod compare;
 mod exit_status;
 mod library;
@@ -27,6 +28,7 @@ struct Cli {
 enum Command {
     Run(run::RunArgs),
     Compare(compare::CompareArgs),
+    Advise(advise::AdviseArgs),
     /// Experiments over allocators and policies.
     #[command(subcommand)]
     Lab(LabCommand),
@@ -51,6 +53,7 @@ fn main() {
             report(quarry_lab::lab(command, &find_library, out))
         }
         Command::Compare(args) => compare::run(args, out),
+        Command::Advise(args) => advise::run(args, out),
         Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
         Command::Sample(args) => report(quarry_lab::sample(args, out)),
     };

@@ -36,6 +36,14 @@ pub(super) fn find(specifications: &[String], built_in: &BuiltIn<'_>) -> Result<
     }
 }
 
+/// Looks for one; `Err` inside says what to do about its absence.
+///
+/// # Errors
+/// A name or a setting that is not known.
+pub(super) fn find_named(name: &str, built_in: &BuiltIn<'_>) -> Result<Maybe<Contender>> {
+    find_one(name, label(name), built_in)
+}
+
 fn find_one(specification: &str, label: &str, built_in: &BuiltIn<'_>) -> Result<Maybe<Contender>> {
     let (name, settings) = match specification.find([':', '=']) {
         Some(at) if specification[at..].starts_with(':') => {

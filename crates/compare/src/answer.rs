@@ -1,11 +1,14 @@
 //! The output of a comparison: figures, verdicts, the evidence for them, and advice.
 
+use super::closing;
 use super::first_look::{self, FirstLook};
 use super::judgement::Judgements;
-use super::request::{Request, Runs};
+use super::readable::readable;
+use super::request::{Request, Runs, Work};
 use super::weight::Weight;
-use quarry_harness::judge::{Outcome, Reason, Selection};
-use quarry_harness::results::{Cell, Direction, Metric, Run, Variant};
+use anyhow::Result;
+use quarry_harness::judge::{Judgement, Outcome, Reason, Selection};
+use quarry_harness::results::{Cell, Direction, Metric, Run, Variant, Workload};
 use quarry_harness::table;
 use serde_json::{Value, json};
 use std::fmt;
@@ -13,65 +16,127 @@ use std::fmt;
 /// Version of the layout of `--json`.
 const SCHEMA: &str = "quarry-compare/1";
 
+/// A program whose runs take less than this mostly starts.
+const SHORT_NS: u64 = 10_000_000;
+
 /// Everything that is known at the end.
 pub(super) struct Answer<'a> {
     /// The request.
     request: &'a Request,
     /// The measured run.
     pub(super) run: &'a Run,
+    /// The same in units that show something.
+    pub(super) shown: Run,
     /// The judgements on the run.
-    judgements: Judgements,
-    /// The result of runs under the counter, or the reason why there are none.
-    look: Result<&'a FirstLook, &'a anyhow::Error>,
+    pub(super) judgements: Judgements,
+    /// The judgements in those units.
+    shown_judgements: Judgements,
+    /// The result of runs under the counter for each workload, or the reason why there are none.
+    looks: &'a [Result<FirstLook>],
 }
 
 impl fmt::Display for Answer<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let meta = &self.run.meta;
+        let meta = &self.shown.meta;
         writeln!(f, "{}", meta.environment.summary())?;
         writeln!(f, "{}", self.head())?;
-        writeln!(f, "{}\n", self.calls())?;
         if self.run.rounds() == 0 {
+            writeln!(f, "{}\n", self.calls(&self.looks[0]))?;
             writeln!(f, "No round was completed.")?;
             return self.failures().iter().try_for_each(|line| writeln!(f, "{line}"));
         }
-        writeln!(f, "Medians:\n\n{}\n", self.medians())?;
-        writeln!(
-            f,
-            "Against {} (difference of paired runs with its 95 % interval; the A/A copy shows the \
-             noise):\n\n{}\n",
-            meta.baseline,
-            self.verdicts()
-        )?;
+        for (row, look) in self.looks.iter().enumerate() {
+            self.write_workload(f, row, look)?;
+        }
         for variant in &meta.variants {
             if variant.copy_of.is_none() {
                 writeln!(f, "* {}", self.evidence(&variant.name, &variant.description))?;
             }
         }
-        let mut notes = self.judgements.advice();
-        notes.extend(self.noise());
-        notes.extend(self.little());
-        notes.extend(self.pymalloc());
-        notes.extend(self.failures());
+        let notes = self.notes();
         if !notes.is_empty() {
             writeln!(f)?;
         }
-        notes.iter().try_for_each(|note| writeln!(f, "{note}"))
+        notes.iter().try_for_each(|note| writeln!(f, "{note}"))?;
+        writeln!(f)?;
+        self.closing().iter().try_for_each(|line| writeln!(f, "{line}"))
     }
 }
 
 impl<'a> Answer<'a> {
     /// Judges a run.
-    pub(super) fn new(
-        request: &'a Request,
-        run: &'a Run,
-        look: Result<&'a FirstLook, &'a anyhow::Error>,
-    ) -> Self {
-        Self { request, run, judgements: Judgements::of(run), look }
+    pub(super) fn new(request: &'a Request, run: &'a Run, looks: &'a [Result<FirstLook>]) -> Self {
+        let shown = readable(run);
+        Self {
+            request,
+            run,
+            judgements: Judgements::of(run),
+            shown_judgements: Judgements::of(&shown),
+            shown,
+            looks,
+        }
+    }
+
+    fn write_workload(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        row: usize,
+        look: &Result<FirstLook>,
+    ) -> fmt::Result {
+        if self.has_several() {
+            writeln!(f, "\n## {}\n", self.run.meta.workloads[row].name)?;
+        }
+        writeln!(f, "{}\n", self.calls(look))?;
+        writeln!(f, "Medians:\n\n{}\n", self.medians(row))?;
+        writeln!(
+            f,
+            "Against {} (difference of paired runs with its 95 % interval; the A/A copy shows the \
+             noise):\n\n{}\n",
+            self.run.meta.baseline,
+            self.verdicts(row)
+        )
+    }
+
+    fn has_several(&self) -> bool {
+        self.run.meta.workloads.len() > 1
+    }
+
+    /// Returns what a reader should know beside the tables, each line with its workload where there
+    /// are several.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (row, look) in self.looks.iter().enumerate() {
+            let name = &self.run.meta.workloads[row].name;
+            let mut of_row = self.shown_judgements.advice(name);
+            of_row.extend(self.noise(name));
+            of_row.extend(self.little(look.as_ref().ok()));
+            of_row.extend(self.short(row));
+            let prefix = if self.has_several() { format!("{name}: ") } else { String::new() };
+            notes.extend(of_row.into_iter().map(|note| prefix.clone() + &note));
+        }
+        notes.extend(self.pymalloc());
+        notes.extend(self.failures());
+        notes
+    }
+
+    /// Returns one sentence for each workload.
+    pub(super) fn closing(&self) -> Vec<String> {
+        let of = |workload: &Workload| {
+            let text = closing::sentence(&self.shown, &self.shown_judgements, &workload.name);
+            match self.has_several() {
+                true => format!("In short, {}: {text}.", workload.name),
+                false => format!("In short: {text}."),
+            }
+        };
+        self.run.meta.workloads.iter().map(of).collect()
+    }
+
+    /// Returns everything that is printed, as a page of Markdown with a title.
+    pub(super) fn markdown(&self) -> String {
+        format!("# quarry compare: `{}`\n\n{self}", self.request.line())
     }
 
     fn head(&self) -> String {
-        let words: Vec<_> = self.request.command.iter().map(|it| it.to_string_lossy()).collect();
         let rounds = self.run.rounds();
         let asked = match self.request.runs {
             Runs::Exactly(runs) if rounds < runs as usize => format!(" of {runs}"),
@@ -83,13 +148,13 @@ impl<'a> Answer<'a> {
         format!(
             "{}\n{rounds} rounds{asked} in shuffled order, seed {}; a warm-up round is kept, not \
              counted.",
-            words.join(" "),
+            self.request.line(),
             self.run.meta.seed
         )
     }
 
-    fn calls(&self) -> String {
-        match self.look {
+    fn calls(&self, look: &Result<FirstLook>) -> String {
+        match look {
             Ok(FirstLook { probe, .. }) => format!(
                 "It asks for memory {} times and frees {} times: about {:.1} % of its CPU time \
                  (counted on glibc in runs of their own).",
@@ -101,77 +166,63 @@ impl<'a> Answer<'a> {
         }
     }
 
-    fn medians(&self) -> String {
-        let selection = Selection::of(self.run);
-        let metrics = &self.run.meta.metrics;
+    fn medians(&self, row: usize) -> String {
+        let selection = Selection::of(&self.shown);
+        let metrics = &self.shown.meta.metrics;
         let head = ["allocator".to_owned(), "runs".to_owned()].into_iter();
-        let row = |variant: &Variant| {
+        let of_variant = |variant: &Variant| {
             let column = selection.column(&variant.name);
-            let (failed, taken) = self.counts(&variant.name);
+            let (failed, taken) = self.counts(row, &variant.name);
             let runs = match failed {
                 0 => taken.to_string(),
                 failed => format!("{failed} of {taken} failed"),
             };
             let median = |metric: &Metric| {
                 let median = column.filter(|_| failed == 0);
-                match median.and_then(|it| selection.median(it, selection.rows[0], metric)) {
+                match median.and_then(|it| selection.median(it, selection.rows[row], metric)) {
                     Some(median) if metric.decimals == 0 => format!("{median:.0}"),
                     median => table::figure_or(median, "-"),
                 }
             };
             [variant.name.clone(), runs].into_iter().chain(metrics.iter().map(median)).collect()
         };
-        let rows = self.run.meta.variants.iter().map(row).collect();
+        let rows = self.shown.meta.variants.iter().map(of_variant).collect();
         table::render(head.chain(metrics.iter().map(Metric::label)).collect(), rows)
     }
 
-    /// Returns the numbers of failed and of all counted runs of a variant.
-    fn counts(&self, variant: &str) -> (usize, usize) {
-        let cell = Cell { workload: &self.run.meta.workloads[0].name, tasks: 1, variant };
+    /// Returns the numbers of failed and of all counted runs of a variant on a workload.
+    fn counts(&self, row: usize, variant: &str) -> (usize, usize) {
+        let cell = Cell { workload: &self.run.meta.workloads[row].name, tasks: 1, variant };
         let failed = self.run.samples_of(cell).filter(|it| it.failure.is_some()).count();
         (failed, self.run.samples_of(cell).count())
     }
 
-    fn verdicts(&self) -> String {
-        let judged = self.judged();
+    fn verdicts(&self, row: usize) -> String {
+        let judged = judged(&self.shown);
         let mut head = vec!["allocator".to_owned()];
         head.extend(judged.iter().map(|metric| match metric.direction {
             Direction::None => format!("{} (no direction given)", metric.name),
             Direction::Higher => format!("{} (higher is better)", metric.name),
             Direction::Lower => metric.name.clone(),
         }));
-        let others = self.run.meta.variants.iter().filter(|it| it.name != self.run.meta.baseline);
+        let meta = &self.shown.meta;
+        let workload = &meta.workloads[row].name;
+        let others = meta.variants.iter().filter(|it| it.name != meta.baseline);
         let rows = others.map(|variant| {
             let text = |metric: &&Metric| {
-                let Some(judgement) = self.judgements.get(&variant.name, metric) else {
-                    return "-".to_owned();
-                };
-                match judgement.outcome {
-                    Outcome::NoVerdict(Reason::Failed) => "failed".to_owned(),
-                    Outcome::NoVerdict(_) => "-".to_owned(),
-                    _ if judgement.is_copy => judgement.change_text(),
-                    outcome => format!("{} {}", outcome.word(), judgement.change_text()),
-                }
+                let judgement = self.shown_judgements.get(workload, &variant.name, metric);
+                judgement.map_or("-".to_owned(), verdict)
             };
             std::iter::once(variant.name.clone()).chain(judged.iter().map(text)).collect()
         });
         table::render(head, rows.collect())
     }
 
-    /// Returns the metrics with a verdict: those with a direction, and the primary one.
-    fn judged(&self) -> Vec<&Metric> {
-        let metrics = self.run.meta.metrics.iter();
-        metrics.filter(|it| it.primary || it.direction != Direction::None).collect()
-    }
-
     /// Describes a variant and the proof that it served.
     fn evidence(&self, variant: &str, description: &str) -> String {
-        let workload = &self.run.meta.workloads[0].name;
-        let mut served: Vec<&str> = self
-            .run
-            .samples_of(Cell { workload, tasks: 1, variant })
-            .filter_map(|sample| sample.measurement.as_ref())
-            .map(|measurement| measurement.served_by.as_str())
+        let counted = self.run.samples.iter().filter(|it| it.variant == variant && it.round > 0);
+        let mut served: Vec<&str> = counted
+            .filter_map(|sample| Some(sample.measurement.as_ref()?.served_by.as_str()))
             .collect();
         let count = served.len();
         served.sort_unstable();
@@ -190,10 +241,10 @@ impl<'a> Answer<'a> {
         }
     }
 
-    fn noise(&self) -> Option<String> {
+    fn noise(&self, workload: &str) -> Option<String> {
         let copy = self.run.meta.copy()?;
         let primary = self.run.meta.primary();
-        let floor = self.judgements.get(&copy.name, primary)?.reach()?;
+        let floor = self.judgements.get(workload, &copy.name, primary)?.reach()?;
         Some(format!(
             "noise floor: {} and its own copy differ by up to {:.1} % in {}",
             self.run.meta.baseline,
@@ -203,8 +254,8 @@ impl<'a> Answer<'a> {
     }
 
     /// Says how little an allocator can change, where that is so.
-    fn little(&self) -> Option<String> {
-        let look = self.look.ok().filter(|look| look.weight == Weight::Little)?;
+    fn little(&self, look: Option<&FirstLook>) -> Option<String> {
+        let look = look.filter(|look| matches!(look.weight, Weight::Little | Weight::Nothing))?;
         let share = look.probe.influence() * 100.0;
         Some(format!(
             "an allocator has an influence on about {share:.1} % of this program's CPU time \
@@ -214,8 +265,24 @@ impl<'a> Answer<'a> {
         ))
     }
 
+    /// Warns where starting the program is most of what was measured.
+    fn short(&self, row: usize) -> Option<String> {
+        let wall = self.run.meta.metrics.iter().find(|it| it.name == "wall")?;
+        let selection = Selection::of(self.run);
+        let seconds = selection.median(selection.baseline(), selection.rows[row], wall)?;
+        (seconds * 1e9 < SHORT_NS as f64).then(|| {
+            format!(
+                "warning: a run takes {:.1} ms, most of which is starting a process and loading \
+                 its libraries; give it more to do, or read the verdicts as those on its start",
+                seconds * 1e3
+            )
+        })
+    }
+
     fn pymalloc(&self) -> Option<String> {
-        let on_own = self.look.ok()?.probe.is_on_pymalloc(first_look::python_malloc().as_deref());
+        let setting = first_look::python_malloc();
+        let mut looks = self.looks.iter().filter_map(|look| look.as_ref().ok());
+        let on_own = looks.any(|look| look.probe.is_on_pymalloc(setting.as_deref()));
         let text = "Python serves its small objects itself: with PYTHONMALLOC=malloc allocators \
                     get them, too";
         on_own.then(|| text.to_owned())
@@ -236,29 +303,58 @@ impl<'a> Answer<'a> {
 
     /// Returns everything as JSON.
     pub(super) fn as_json(&self) -> Value {
-        let metrics = self.judged();
-        let of = |variant: &Variant| {
-            let json = |metric| Some(self.judgements.get(&variant.name, metric)?.json());
-            metrics.iter().copied().filter_map(json).collect::<Vec<Value>>()
+        let metrics = judged(self.run);
+        let mut verdicts = Vec::new();
+        for Workload { name, .. } in &self.run.meta.workloads {
+            for variant in &self.run.meta.variants {
+                let json = |metric: &&Metric| {
+                    Some(self.judgements.get(name, &variant.name, metric)?.json())
+                };
+                verdicts.extend(metrics.iter().filter_map(json));
+            }
+        }
+        let probes: Vec<Value> = self.looks.iter().map(probe_json).collect();
+        let parameters = |work: &Work| {
+            let pairs = work.variant.parameters.iter();
+            Value::Object(pairs.map(|(name, value)| (name.clone(), json!(value))).collect())
         };
-        let verdicts: Vec<Value> = self.run.meta.variants.iter().flat_map(of).collect();
-        let probe = self.look.ok().map(|FirstLook { probe, runs, .. }| {
-            json!({
-                "runs": runs,
-                "allocations": probe.calls.allocations,
-                "frees": probe.calls.frees,
-                "bytes": probe.calls.bytes,
-                "call_ns": probe.calls.ns,
-                "cpu_ns": probe.cpu_ns,
-            })
-        });
         json!({
             "schema": SCHEMA,
             "meta": self.run.meta,
-            "probe": probe,
+            "parameters": self.request.works.iter().map(parameters).collect::<Vec<_>>(),
+            "probe": probes[0],
+            "probes": probes,
             "verdicts": verdicts,
+            "conclusion": self.closing(),
             "failures": self.run.failures(),
             "samples": self.run.samples,
         })
     }
+}
+
+/// Returns the metrics with a verdict: those with a direction, and the primary one.
+fn judged(run: &Run) -> Vec<&Metric> {
+    let metrics = run.meta.metrics.iter();
+    metrics.filter(|it| it.primary || it.direction != Direction::None).collect()
+}
+
+fn verdict(judgement: &Judgement) -> String {
+    match judgement.outcome {
+        Outcome::NoVerdict(Reason::Failed) => "failed".to_owned(),
+        Outcome::NoVerdict(_) => "-".to_owned(),
+        _ if judgement.is_copy => judgement.change_text(),
+        outcome => format!("{} {}", outcome.word(), judgement.change_text()),
+    }
+}
+
+pub(super) fn probe_json(look: &Result<FirstLook>) -> Value {
+    let Ok(FirstLook { probe, runs, .. }) = look else { return Value::Null };
+    json!({
+        "runs": runs,
+        "allocations": probe.calls.allocations,
+        "frees": probe.calls.frees,
+        "bytes": probe.calls.bytes,
+        "call_ns": probe.calls.ns,
+        "cpu_ns": probe.cpu_ns,
+    })
 }

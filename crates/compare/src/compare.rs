@@ -3,7 +3,9 @@
 use crate::allocator_spec::{self, BuiltIn};
 use crate::allocators::GLIBC;
 use crate::answer::Answer;
+use crate::condition::{self, Condition, Finding};
 use crate::contenders::{self, Contender};
+use crate::export;
 use crate::figure::Figure;
 use crate::first_look::FirstLook;
 use crate::input::Input;
@@ -12,16 +14,19 @@ use crate::judgement::Judgements;
 use crate::launch::Program;
 use crate::raw;
 use crate::reach::{self, NoVerdict};
-use crate::request::{Ending, Request, Runs};
+use crate::request::{Ending, Request, Runs, Work};
 use crate::supervised_program::SupervisedProgram;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use quarry_harness::destination::{Destination, Present};
 use quarry_harness::experiment::{Enough, Experiment, Stop};
 use quarry_harness::nearest;
 use quarry_harness::report;
-use quarry_harness::results::{self, Direction, Metric, Run, Verify, Workload};
+use quarry_harness::results::{self, Direction, Metric, Origin, Run, Verify, Workload};
+use quarry_harness::statistics::MIN_PAIRS;
+use quarry_harness::usage::Usage;
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::Path;
 use std::rc::Rc;
 
 /// Compares, and prints to `out`.
@@ -30,33 +35,110 @@ use std::rc::Rc;
 /// What is wrong with the request, or where nothing could be measured.
 pub fn compare(request: &Request, built_in: &BuiltIn<'_>, out: &mut dyn Write) -> Result<Ending> {
     let figures = Figure::parse_all(&request.metrics)?;
+    let conditions = conditions(request, &figures)?;
     let contenders = present(request, built_in, out)?;
     let baseline = baseline_of(&contenders, request.baseline.as_deref())?;
     let library = contenders[0].allocator.file()?;
-    if let Some(no_verdict) = reach::before_it_runs(&request.interpreter, &library) {
-        return refuse(&no_verdict, out);
+    for work in &request.works {
+        if let Some(no_verdict) = reach::before_it_runs(&work.interpreter, &library) {
+            return refuse(&no_verdict, out);
+        }
     }
     let places = Places::open(request)?;
     let input = Input::find(request.input.as_deref())?;
     let interrupt = Rc::new(Interrupt::listen()?);
-    let program = supervised(request, &input, contenders, &baseline, figures, &interrupt)?;
-    let look = FirstLook::at(&program);
+    let mut program = supervised(request, &input, contenders, &baseline, figures, &interrupt)?;
+    let mut looks: Vec<_> =
+        (0..request.works.len()).map(|work| FirstLook::at(&program, work)).collect();
     if let Some(signal) = interrupt.signal() {
         writeln!(out, "interrupted before the first round: there is nothing to print")?;
         return Ok(Ending::Interrupted(signal));
     }
-    if let Some(no_verdict) = look.as_ref().ok().and_then(|look| look.no_verdict(&library)) {
-        return refuse(&no_verdict, out);
+    let mut request = request.clone();
+    if let Some(ending) = leave_out(&mut request, &mut program, &mut looks, &library, out)? {
+        return Ok(ending);
     }
-    let idles = look.as_ref().is_ok_and(|look| look.idles);
-    let run = experiment(request, baseline, program, idles).conduct()?;
-    let answer = Answer::new(request, &run, look.as_ref());
+    let idles = looks.iter().any(|look| look.as_ref().is_ok_and(|look| look.idles));
+    let run = experiment(&request, baseline, program, idles);
+    let run = run.of_program(&request.command, input.stdin()).conduct()?;
+    let answer = Answer::new(&request, &run, &looks);
     write!(out, "{answer}")?;
-    places.write(&answer)?;
-    Ok(match interrupt.signal() {
+    places.write(&answer, &request)?;
+    let mut ending = match interrupt.signal() {
         Some(signal) => Ending::Interrupted(signal),
         None if run.failures().is_empty() => Ending::Complete,
         None => Ending::Incomplete,
+    };
+    for condition in &conditions {
+        ending = fail_if(condition, &answer, ending, out)?;
+    }
+    Ok(ending)
+}
+
+/// Leaves out the workloads on which no allocator can make a difference; returns how the comparison
+/// ends where none is left.
+fn leave_out(
+    request: &mut Request,
+    program: &mut SupervisedProgram,
+    looks: &mut Vec<Result<FirstLook>>,
+    library: &Path,
+    out: &mut dyn Write,
+) -> Result<Option<Ending>> {
+    let no_verdict = |look: &Result<FirstLook>| {
+        look.as_ref().ok().and_then(|look| look.no_verdict(library, request.force))
+    };
+    let refusals: Vec<Option<NoVerdict>> = looks.iter().map(no_verdict).collect();
+    let stays: Vec<bool> = refusals.iter().map(Option::is_none).collect();
+    let name = request.program();
+    for (work, refusal) in request.works.iter().zip(refusals) {
+        let Some(refusal) = refusal else { continue };
+        if stays.iter().all(|stays| !stays) {
+            return refuse(&refusal, out).map(Some);
+        }
+        writeln!(out, "left out: {}: {}", work.variant.name(&name), refusal.why)?;
+    }
+    retain(&mut request.works, &stays);
+    retain(&mut program.programs, &stays);
+    retain(looks, &stays);
+    Ok(None)
+}
+
+fn retain<T>(all: &mut Vec<T>, stays: &[bool]) {
+    let mut stays = stays.iter();
+    all.retain(|_| stays.next().is_some_and(|stays| *stays));
+}
+
+/// The conditions of `--fail-if`, on metrics that there are or may be.
+fn conditions(request: &Request, figures: &[Figure]) -> Result<Vec<Condition>> {
+    let metrics = metrics(figures, true);
+    let conditions = Condition::parse_all(&request.fail_if, &condition::names(&metrics))?;
+    if !conditions.is_empty() && (request.runs.at_most() as usize) < MIN_PAIRS {
+        bail!(Usage(format!(
+            "--fail-if judges intervals, which fewer than {MIN_PAIRS} runs do not have; accepted: \
+             --runs {MIN_PAIRS} or more"
+        )));
+    }
+    Ok(conditions)
+}
+
+/// Prints the finding on a condition, and returns how the comparison ends with it.
+fn fail_if(
+    condition: &Condition,
+    answer: &Answer<'_>,
+    ending: Ending,
+    out: &mut dyn Write,
+) -> Result<Ending> {
+    let finding = condition.find(answer.run, &answer.judgements);
+    match &finding {
+        Finding::Met(text) => writeln!(out, "FAIL: {text}")?,
+        Finding::NotMet => writeln!(out, "ok: --fail-if '{}': not shown by any", condition.text)?,
+        Finding::Empty(text) => writeln!(out, "FAIL: nothing to judge: {text}")?,
+    }
+    Ok(match (ending, finding) {
+        (Ending::Interrupted(signal), _) => Ending::Interrupted(signal),
+        (_, Finding::Met(_)) => Ending::Failing,
+        (Ending::Complete, Finding::Empty(_)) => Ending::Incomplete,
+        (ending, _) => ending,
     })
 }
 
@@ -67,6 +149,12 @@ fn present(
     out: &mut dyn Write,
 ) -> Result<Vec<Contender>> {
     let found = allocator_spec::find(&request.allocators, built_in)?;
+    if request.needs_all && !found.absent.is_empty() {
+        bail!(
+            "--fail-if: not every allocator of --allocators is there: {}",
+            found.absent.join("; ")
+        );
+    }
     for absent in &found.absent {
         writeln!(out, "absent: {absent}")?;
     }
@@ -75,6 +163,9 @@ fn present(
 
 fn refuse(no_verdict: &NoVerdict, out: &mut dyn Write) -> Result<Ending> {
     writeln!(out, "{no_verdict}")?;
+    if no_verdict.can_be_forced {
+        writeln!(out, "to compare all the same: --force")?;
+    }
     Ok(Ending::Incomplete)
 }
 
@@ -93,6 +184,8 @@ fn baseline_of(contenders: &[Contender], asked: Option<&str>) -> Result<String> 
 
 /// Files that are written at the end, and opened before anything begins.
 struct Places {
+    csv: Option<Destination>,
+    markdown: Option<Destination>,
     json: Option<Destination>,
     html: Option<Destination>,
 }
@@ -103,19 +196,28 @@ impl Places {
             place.map(|place| Destination::open(option, place, present)).transpose()
         };
         let new = Present::Refused("never replaced; accepted: a new file");
+        let csv = open("--export-csv", request.csv.as_deref(), Present::Replaced)?;
+        let markdown = request.markdown.as_deref();
+        let markdown = open("--export-markdown", markdown, Present::Replaced)?;
         let json = open("--json", request.json.as_deref(), Present::Replaced)?;
         let html = open("--html", request.html.as_deref(), new)?;
         request.out.as_deref().map_or(Ok(()), results::prepare)?;
-        Ok(Self { json, html })
+        Ok(Self { csv, markdown, json, html })
     }
 
-    fn write(self, answer: &Answer<'_>) -> Result<()> {
+    fn write(self, answer: &Answer<'_>, request: &Request) -> Result<()> {
+        if let Some(csv) = self.csv {
+            csv.write(&export::csv(request, answer.run, &answer.judgements)?)?;
+        }
+        if let Some(markdown) = self.markdown {
+            markdown.write(answer.markdown().as_bytes())?;
+        }
         if let Some(json) = self.json {
             json.write(serde_json::to_string(&answer.as_json())?.as_bytes())?;
         }
         if let Some(html) = self.html {
             let name = answer.run.meta.workloads[0].name.clone();
-            let page = report::page(vec![(name, answer.run.clone())])?;
+            let page = report::page(vec![(name, answer.shown.clone())])?;
             html.write(page.as_bytes())?;
         }
         Ok(())
@@ -132,16 +234,19 @@ fn supervised(
     interrupt: &Rc<Interrupt>,
 ) -> Result<SupervisedProgram> {
     contenders::add_copy(&mut contenders, baseline);
-    let program = Program {
-        file: request.file.clone(),
-        command: request.command.clone(),
+    let program = |work: &Work| Program {
+        file: work.file.clone(),
+        command: work.variant.command.clone(),
         stdin: input.path(),
         variables: Vec::new(),
         timeout: request.timeout,
         may_serve_itself: false,
         proportional: false,
+        prepare: work.variant.prepare.clone(),
+        ignore_failure: request.ignore_failure,
     };
-    SupervisedProgram::new(program, contenders, figures, request.check_output, interrupt)
+    let programs = request.works.iter().map(program).collect();
+    SupervisedProgram::new(programs, contenders, figures, request.check_output, interrupt)
 }
 
 /// A warm-up, then rounds until there are enough of them.
@@ -151,20 +256,21 @@ fn experiment(
     program: SupervisedProgram,
     idles: bool,
 ) -> Experiment {
-    let name = request.command[0].to_string_lossy();
-    let name = name.rsplit('/').next().unwrap_or_default();
-    let words: Vec<_> = request.command.iter().map(|it| it.to_string_lossy()).collect();
+    let name = request.program();
+    let workload = |work: &Work| Workload::new(&work.variant.name(&name), Verify::PerOperation(1));
+    let prepare = request.works[0].variant.prepare.as_ref();
     let experiment = Experiment {
         name: "compare".to_owned(),
         about: "the whole program.".to_owned(),
         variants: contenders::variants(&program.contenders),
         baseline,
-        workloads: vec![Workload::new(name, Verify::PerOperation(1))],
+        workloads: request.works.iter().map(workload).collect(),
         tasks: vec![1],
         metrics: metrics(&program.figures, idles),
         targets: Vec::new(),
         strict: true,
         options: BTreeMap::new(),
+        origin: Origin::now(),
         rounds: request.runs.at_most(),
         warm_up: true,
         enough: Some(enough(request.runs)),
@@ -172,8 +278,13 @@ fn experiment(
         out: request.out.clone(),
         sampler: Box::new(program),
     };
+    let experiment = match prepare {
+        Some(prepare) => experiment.option("prepare", prepare.display()),
+        None => experiment,
+    };
     experiment
-        .option("command", words.join(" "))
+        .option("command", request.line())
+        .option("ignore-failure", request.ignore_failure)
         .option("timeout", raw::seconds(request.timeout))
         .option("check-output", request.check_output)
 }
@@ -195,7 +306,7 @@ fn enough(runs: Runs) -> Stop {
 
 /// The metrics of every run. The primary one is the first figure that the program prints, or the
 /// time that it takes.
-fn metrics(figures: &[Figure], idles: bool) -> Vec<Metric> {
+pub(super) fn metrics(figures: &[Figure], idles: bool) -> Vec<Metric> {
     let mib = 1.0 / f64::from(1 << 20);
     let lower = |name: &str, unit: &str, of: &str, times: f64, digits: u8| {
         Metric::new(name, unit, Direction::Lower, of).times(times).digits(digits)

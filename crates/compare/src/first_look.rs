@@ -1,7 +1,7 @@
 //! Runs of a program under the counter, before any comparison: they show whether it is worth
 //! making.
 
-use crate::reach::{NoVerdict, Probe};
+use crate::reach::{self, NoVerdict, Probe};
 use crate::supervised_program::SupervisedProgram;
 use crate::weight::{self, Weight};
 use anyhow::Result;
@@ -26,35 +26,40 @@ pub(super) fn python_malloc() -> Option<OsString> {
 }
 
 impl FirstLook {
-    /// Runs the program under the counter: once, or as often as it takes to judge by.
-    pub(super) fn at(program: &SupervisedProgram) -> Result<Self> {
+    /// Runs the program of a workload under the counter: once, or as often as it takes to judge by.
+    pub(super) fn at(program: &SupervisedProgram, workload: usize) -> Result<Self> {
         let spinner = ProgressBar::new_spinner().with_message("counting calls of malloc");
         spinner.enable_steady_tick(Duration::from_millis(200));
         let python = python_malloc();
         let (mut probes, mut seen, mut idles) = (Vec::new(), Vec::new(), false);
         let weight = loop {
-            let raw = program.probe()?;
+            let raw = program.probe(workload)?;
             idles |= raw.report.idle_bytes.is_some();
-            let probe = Probe::of(&raw, &program.program.file);
+            let probe = Probe::of(&raw, &program.programs[workload].file);
             seen.push(probe.seen());
             let weight = weight::of(&seen, probe.negligible(python.as_deref()));
-            let is_out_of_reach = probe.is_out_of_reach();
             probes.push(probe);
-            if is_out_of_reach || weight != Weight::Unknown {
-                break weight;
+            match reach::agreement(&probes) {
+                Some(true) => break weight,
+                Some(false) if weight != Weight::Unknown => break weight,
+                _ => {}
             }
         };
         spinner.finish_and_clear();
         let runs = probes.len();
+        let is_out_of_reach = reach::agreement(&probes) == Some(true);
+        probes.retain(|probe| probe.is_out_of_reach() == is_out_of_reach);
         probes.sort_by(|one, other| one.influence().total_cmp(&other.influence()));
-        Ok(Self { probe: probes.swap_remove(runs / 2), runs, weight, idles })
+        let middle = probes.len() / 2;
+        Ok(Self { probe: probes.swap_remove(middle), runs, weight, idles })
     }
 
-    /// Why there is no comparison, if so. `library` is one that would be preloaded.
-    pub(super) fn no_verdict(&self, library: &Path) -> Option<NoVerdict> {
+    /// Why there is no comparison, if so. `library` is one that would be preloaded. With
+    /// `is_forced` a program on which an allocator has hardly any influence is compared as well.
+    pub(super) fn no_verdict(&self, library: &Path, is_forced: bool) -> Option<NoVerdict> {
         let python: Option<OsString> = python_malloc();
         let python: Option<&OsStr> = python.as_deref();
-        let is_nothing = self.weight == Weight::Nothing;
+        let is_nothing = self.weight == Weight::Nothing && !is_forced;
         self.probe.obstacle(library).or_else(|| is_nothing.then(|| self.probe.no_verdict(python)))
     }
 }

@@ -7,8 +7,9 @@
 use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use quarry_harness::destination;
+use quarry_harness::results::Stdin;
 use quarry_harness::usage::Usage;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileTypeExt;
@@ -26,6 +27,8 @@ pub(super) struct Input {
     path: Option<PathBuf>,
     /// Keeps the file open where the path leads through this process.
     _kept: Option<File>,
+    /// As a reader of results has to know it; `None`: nothing.
+    said: Option<Stdin>,
 }
 
 impl Input {
@@ -52,6 +55,11 @@ impl Input {
         self.path.clone()
     }
 
+    /// Returns what a reader of the results has to know of it.
+    pub(super) fn stdin(&self) -> Stdin {
+        self.said.clone().unwrap_or(Stdin::Nothing)
+    }
+
     fn of(file: File, name: &str, most: u64) -> Result<Self> {
         let kind = file.metadata().with_context(|| name.to_owned())?.file_type();
         if kind.is_dir() {
@@ -63,11 +71,18 @@ impl Input {
         // Opening a pipe once more waits for a writer.
         let is_read_once = kind.is_fifo() || kind.is_socket();
         // The file may belong to another user, who has handed it to us open.
+        let own_path = fs::read_link(way_to(&file)).unwrap_or_default();
         let file = match is_read_once || File::open(way_to(&file)).is_err() {
             true => kept(file, name, most)?,
             false => file,
         };
-        Ok(Self { path: Some(way_to(&file)), _kept: Some(file) })
+        let bytes = file.metadata().with_context(|| name.to_owned())?.len();
+        let said = match is_read_once {
+            true => Stdin::Pipe { bytes },
+            false if own_path == Path::new("/dev/null") => Stdin::Nothing,
+            false => Stdin::file(&own_path, bytes),
+        };
+        Ok(Self { path: Some(way_to(&file)), _kept: Some(file), said: Some(said) })
     }
 }
 
@@ -107,7 +122,6 @@ fn announce(from: &File, name: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
     use std::os::fd::OwnedFd;
 
     fn pipe_with(text: &str) -> File {

@@ -11,19 +11,30 @@ const MOST_MORE: usize = 1000;
 pub(super) struct Judgements(Vec<Judgement>);
 
 impl Judgements {
-    /// Judges every allocator on the one workload of a run.
+    /// Judges every allocator on each workload of a run.
     pub(super) fn of(run: &Run) -> Self {
         let selection = Selection::of(run);
-        let metrics = |column| {
-            let judge = |metric| selection.judge(column, &selection.rows, metric);
-            run.meta.metrics.iter().map(judge).collect::<Vec<_>>()
-        };
-        Self(selection.columns[1..].iter().flat_map(metrics).collect())
+        let mut all = Vec::new();
+        for column in &selection.columns[1..] {
+            for row in &selection.rows {
+                let judge = |metric| selection.judge(column, &[*row], metric);
+                all.extend(run.meta.metrics.iter().map(judge));
+            }
+        }
+        Self(all)
+    }
+
+    /// Returns all of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Judgement> {
+        self.0.iter()
     }
 
     /// Returns the judgement on a metric of a variant; `None` for the baseline.
-    pub(super) fn get(&self, variant: &str, metric: &Metric) -> Option<&Judgement> {
-        self.0.iter().find(|it| it.variant == variant && it.metric.name == metric.name)
+    pub(super) fn get(&self, workload: &str, variant: &str, metric: &Metric) -> Option<&Judgement> {
+        let is_it = |it: &&Judgement| {
+            it.workload == workload && it.variant == variant && it.metric.name == metric.name
+        };
+        self.0.iter().find(is_it)
     }
 
     /// Returns the judgements on the primary metric that have a verdict.
@@ -52,8 +63,8 @@ impl Judgements {
         self.primary().filter_map(needed).max()
     }
 
-    /// Advises on every variant whose primary metric is undecided.
-    pub(super) fn advice(&self) -> Vec<String> {
+    /// Advises on every variant whose primary metric is undecided on a workload.
+    pub(super) fn advice(&self, workload: &str) -> Vec<String> {
         let line = |judgement: &Judgement| {
             let Judgement { variant, metric, pairs, more_runs, .. } = judgement;
             let name = format!("{variant}: undecided in {}", metric.name);
@@ -68,7 +79,9 @@ impl Judgements {
                 ),
             }
         };
-        let undecided = |it: &&Judgement| it.outcome == Outcome::Undecided && !it.is_copy;
+        let undecided = |it: &&Judgement| {
+            it.workload == workload && it.outcome == Outcome::Undecided && !it.is_copy
+        };
         self.primary().filter(undecided).map(line).collect()
     }
 }

@@ -51,6 +51,18 @@ pub struct Program {
     pub may_serve_itself: bool,
     /// True if memory that processes share is divided among them instead of counted in each.
     pub proportional: bool,
+    /// A shell command that runs before each sample; its time is not counted.
+    pub prepare: Option<OsString>,
+    /// True if a sample counts whatever its exit status is. A signal or the timeout still fails it.
+    pub ignore_failure: bool,
+}
+
+impl Program {
+    /// Why a sample does not count, if so.
+    fn failure(&self, raw: &Raw) -> Option<String> {
+        let is_ignored = self.ignore_failure && matches!(raw.report.end, End::Exited(_));
+        if is_ignored { None } else { raw.failure(self.timeout) }
+    }
 }
 
 /// Starts samples, one at a time.
@@ -110,9 +122,15 @@ impl Launcher {
         if self.interrupt.signal().is_some() {
             bail!("interrupted");
         }
+        if let Err(no_sample) = self.prepare(program) {
+            match no_sample {
+                NoSample::Failed(failure) => bail!(failure),
+                _ => bail!("interrupted"),
+            }
+        }
         let glibc = Contender::from(allocators::glibc());
         let raw = self.run(program, &glibc, &self.witnesses.counter, false, clients)?;
-        match raw.failure(program.timeout) {
+        match program.failure(&raw) {
             None => Ok(raw),
             Some(failure) => bail!(failure),
         }
@@ -133,17 +151,46 @@ impl Launcher {
         if self.interrupt.signal().is_some() {
             return Err(NoSample::Interrupted);
         }
+        self.prepare(program)?;
         let with_statistics = with_statistics && is_quarry(contender);
         let witness = &self.witnesses.witness;
         let raw = self.run(program, contender, witness, with_statistics, clients)?;
         if raw.report.end == End::Cancelled {
             return Err(NoSample::Interrupted);
         }
-        if let Some(failure) = raw.failure(program.timeout) {
+        if let Some(failure) = program.failure(&raw) {
             return Err(failure.into());
         }
         let served_by = reach::served(contender, &raw.report, &raw.said, program.may_serve_itself)?;
         Ok((raw, served_by))
+    }
+
+    /// Runs the command that comes before a sample, on the C library's allocator. Processes that it
+    /// leaves running are ended.
+    fn prepare(&self, program: &Program) -> Result<(), NoSample> {
+        let Some(command) = &program.prepare else { return Ok(()) };
+        let place = |name: &str| self.scratch.path().join(name);
+        let stderr = place("prepare-stderr");
+        let order = Order {
+            stdin: None,
+            stdout: place("prepare-stdout").into(),
+            stderr: stderr.clone().into(),
+            timeout: program.timeout,
+            proportional: false,
+            set: Vec::new(),
+            unset: Vec::new(),
+            file: "/bin/sh".into(),
+            command: vec!["sh".into(), "-c".into(), command.clone()],
+        };
+        let (report, _) = self.answer_of(&order, None)?;
+        if report.end == End::Cancelled {
+            return Err(NoSample::Interrupted);
+        }
+        let raw = Raw { report, stderr: fs::read(&stderr).unwrap_or_default(), ..Raw::default() };
+        match raw.failure(program.timeout) {
+            None => Ok(()),
+            Some(failure) => Err(format!("--prepare: {failure}").into()),
+        }
     }
 
     fn run(

@@ -14,6 +14,12 @@
 //! input               what every run reads
 //! figure              figures that the program prints
 //! judgement, answer   from a run to verdicts; how all of it is printed
+//! closing             the sentence at the end
+//! readable            milliseconds where seconds would be 0.00
+//! parameters          `-L n 1,2,4`: one command line for each combination of values
+//! condition           `--fail-if`: bounds that continuous integration enforces
+//! export              figures as CSV
+//! advise              `quarry advise`: the answer to which allocator is best
 //! supervised_program  one sample of what is compared: checked, measured
 //! launch              starts a sample of any program
 //! supervisor          the process that runs one sample and watches what comes of it
@@ -24,11 +30,15 @@
 //! interrupt           Ctrl-C
 //! ```
 
+mod advise;
 mod allocator_spec;
 pub mod allocators;
 mod answer;
+mod closing;
 mod compare;
+mod condition;
 pub mod contenders;
+mod export;
 mod figure;
 mod first_look;
 mod input;
@@ -38,8 +48,10 @@ mod interrupt;
 mod judgement;
 mod known;
 mod launch;
+mod parameters;
 mod raw;
 mod reach;
+mod readable;
 mod request;
 mod supervised_program;
 mod supervisor;
@@ -47,12 +59,14 @@ mod tree;
 mod weight;
 mod witness;
 
+pub use advise::{AdviceEnding, AdviceRequest, Goal, advise};
 pub use allocator_spec::BuiltIn;
 pub use allocators::FindLibrary;
 pub use compare::compare;
 pub use interrupt::Interrupt;
 pub use launch::{Launcher, Program};
+pub use parameters::{CommandVariant, scan};
 pub use raw::{Clients, Raw, Served, difference};
 pub use reach::Probe;
-pub use request::{Ending, Request, Runs};
+pub use request::{Ending, Request, Runs, Work};
 pub use supervisor::{SUPERVISE_COMMAND, SuperviseArgs, supervise};

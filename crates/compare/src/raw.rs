@@ -23,6 +23,7 @@ pub struct Served {
 }
 
 /// A sample as it came.
+#[derive(Default)]
 pub struct Raw {
     /// The process.
     pub(super) report: Report,

@@ -4,7 +4,7 @@
 use super::raw::Raw;
 use super::supervisor::Report;
 use super::tree::Seen;
-use super::weight::Influence;
+use super::weight::{Influence, LONG_NS};
 use super::witness::{Calls, ProcessRecord};
 use crate::contenders::Contender;
 use crate::inside;
@@ -25,6 +25,8 @@ const NEGLIGIBLE_IN_PYTHON: f64 = 0.05;
 /// A low estimate of the cost of bringing in a page on most machines.
 const FAULT_NS: f64 = 500.0;
 const PAGE_BYTES: f64 = 4096.0;
+/// Short runs of which the majority says whether a program is out of reach.
+const LOOKS: usize = 3;
 /// Share of the CPU time that others may serve without taking away the meaning of a result.
 const MOST_UNSERVED: f64 = 0.1;
 
@@ -33,6 +35,8 @@ const MOST_UNSERVED: f64 = 0.1;
 pub(super) struct NoVerdict {
     pub(super) why: String,
     pub(super) remedy: String,
+    /// True where an allocator serves the program, and only makes hardly any difference.
+    pub(super) can_be_forced: bool,
 }
 
 impl fmt::Display for NoVerdict {
@@ -50,7 +54,7 @@ pub(super) fn before_it_runs(program: &Path, library: &Path) -> Option<NoVerdict
 
 fn no_verdict_of(program: &Path, obstacle: &Obstacle) -> NoVerdict {
     let why = format!("{} {obstacle}", program.display());
-    NoVerdict { why, remedy: remedy(obstacle).to_owned() }
+    NoVerdict { why, remedy: remedy(obstacle).to_owned(), can_be_forced: false }
 }
 
 fn remedy(obstacle: &Obstacle) -> &'static str {
@@ -90,6 +94,10 @@ pub struct Probe {
     /// CPU time of all processes, which includes the counting.
     pub(super) cpu_ns: u64,
     pub(super) wall_ns: u64,
+    /// Most threads of one process at once.
+    pub(super) threads: u64,
+    /// Most memory that was resident, in bytes.
+    pub(super) peak_bytes: u64,
     has_python: bool,
     /// The program into which nothing was preloaded, where that is more than a small part.
     unserved: Option<PathBuf>,
@@ -111,6 +119,8 @@ impl Probe {
             calls,
             cpu_ns: report.user_ns + report.sys_ns,
             wall_ns: report.wall_ns,
+            threads: report.seen.values().map(|it| it.threads).max().unwrap_or(0),
+            peak_bytes: report.peak_bytes,
             has_python: said.iter().any(|one| one.has_python),
             unserved: silent.map(|(path, _)| path),
             busiest: busiest.unwrap_or_else(|| program.to_owned()),
@@ -138,6 +148,7 @@ impl Probe {
             None => NoVerdict {
                 why: format!("nothing could be preloaded into {}", program.display()),
                 remedy: "let it keep LD_PRELOAD and QUARRYLAB_WITNESS in its environment".into(),
+                can_be_forced: false,
             },
         })
     }
@@ -168,7 +179,7 @@ impl Probe {
             self.cpu_ns as f64 / 1e9,
             100.0 * self.share(),
         );
-        NoVerdict { why, remedy }
+        NoVerdict { why, remedy, can_be_forced: true }
     }
 
     /// Returns whether CPython serves its small objects itself. `setting` is the value of
@@ -194,6 +205,22 @@ impl Probe {
         }
         let remedy = "a workload that allocates more; no allocator changes what this one does";
         (String::new(), remedy.to_owned())
+    }
+}
+
+/// Decides whether a program is out of reach, by runs under the counter so far; `None`: one more is
+/// needed. Whether a short process was seen at all is chance, so of short runs the majority of
+/// [`LOOKS`] decides; a run of a second or more decides alone.
+pub(super) fn agreement(probes: &[Probe]) -> Option<bool> {
+    let last = probes.last()?;
+    let out = probes.iter().filter(|probe| probe.is_out_of_reach()).count();
+    let within = probes.len() - out;
+    match LOOKS / 2 {
+        _ if last.wall_ns >= LONG_NS => Some(last.is_out_of_reach()),
+        _ if out == 0 => Some(false),
+        half if out > half => Some(true),
+        half if within > half => Some(false),
+        _ => None,
     }
 }
 
@@ -260,7 +287,7 @@ fn unserved_of(
     // A process that still shows our own executable had not come to its exec, and one that shows
     // none was about to end: neither says what it ran.
     let is_known = |it: &Path| it != this && !it.as_os_str().is_empty();
-    for Seen { executable, cpu_ticks } in report.seen.values() {
+    for Seen { executable, cpu_ticks, .. } in report.seen.values() {
         if !is_known(executable) {
             continue;
         }
@@ -293,7 +320,8 @@ mod tests {
         let contender = Contender::from(allocators::glibc());
         let libc = contender.allocator.file().unwrap().display().to_string();
         let of = |(pid, path, cpu_ticks): &(i32, &str, u64)| {
-            (*pid, Seen { executable: PathBuf::from(path), cpu_ticks: *cpu_ticks })
+            let executable = PathBuf::from(path);
+            (*pid, Seen { executable, cpu_ticks: *cpu_ticks, threads: 1 })
         };
         let seen = seen.iter().map(of);
         let report = Report { pid: 1, seen: seen.collect(), ..Report::default() };
@@ -353,7 +381,16 @@ mod tests {
         let calls = Calls { allocations, frees: 0, bytes, ns };
         let busiest = PathBuf::from("/no/such");
         let (cpu_ns, wall_ns) = (1_000_000_000, 1_000_000_000);
-        Probe { calls, cpu_ns, wall_ns, has_python, unserved: None, busiest }
+        Probe {
+            calls,
+            cpu_ns,
+            wall_ns,
+            threads: 1,
+            peak_bytes: 0,
+            has_python,
+            unserved: None,
+            busiest,
+        }
     }
 
     fn weight(probe: &Probe, python: Option<&str>) -> Weight {
@@ -371,6 +408,29 @@ mod tests {
         assert_eq!(few.no_verdict(None).why, expected);
         // A thousand blocks of 1 MiB: little time in malloc, much in page faults.
         assert_eq!(weight(&probe(1000, 1_000_000, 1000 << 20, false), None), Weight::Enough);
+    }
+
+    /// A process of a millisecond is seen in one run and missed in the next.
+    #[test]
+    fn one_run_does_not_put_a_short_program_out_of_reach() {
+        let runs = |seen: &[bool], wall_ns: u64| {
+            let of = |seen: &bool| Probe {
+                wall_ns,
+                unserved: seen.then(|| PathBuf::from("/static")),
+                ..probe(1, 1, 1, false)
+            };
+            let all: Vec<Probe> = seen.iter().map(of).collect();
+            agreement(&all)
+        };
+        let short = |seen: &[bool]| runs(seen, 1_000_000);
+        assert_eq!(short(&[false]), Some(false));
+        assert_eq!(short(&[true]), None);
+        assert_eq!(short(&[true, false]), None);
+        assert_eq!(short(&[true, false, false]), Some(false));
+        assert_eq!(short(&[true, true]), Some(true));
+        assert_eq!(short(&[true, false, true]), Some(true));
+        assert_eq!(runs(&[true], LONG_NS), Some(true));
+        assert_eq!(agreement(&[]), None);
     }
 
     #[test]

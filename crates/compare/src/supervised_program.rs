@@ -9,47 +9,49 @@ use anyhow::Result;
 use quarry_harness::results::Measurement;
 use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// A program under a supervisor, on the contender of each variant.
 pub(super) struct SupervisedProgram {
-    pub(super) program: Program,
+    /// One for each workload.
+    pub(super) programs: Vec<Program>,
     /// One for each variant.
     pub(super) contenders: Vec<Contender>,
     pub(super) figures: Vec<Figure>,
     check_output: bool,
     launcher: Launcher,
-    /// The contender of the first good sample, and its output.
-    first: RefCell<Option<(String, Vec<u8>)>>,
+    /// The contender of the first good sample of each workload, and its output.
+    first: RefCell<BTreeMap<usize, (String, Vec<u8>)>>,
 }
 
 impl SupervisedProgram {
     /// Makes the folder that samples write into. `check_output`: whether all samples must print the
     /// same; `interrupt` tells when to stop.
     pub(super) fn new(
-        program: Program,
+        programs: Vec<Program>,
         contenders: Vec<Contender>,
         figures: Vec<Figure>,
         check_output: bool,
         interrupt: &Rc<Interrupt>,
     ) -> Result<Self> {
         let launcher = Launcher::new(Rc::clone(interrupt))?;
-        let first = RefCell::new(None);
-        Ok(Self { program, contenders, figures, check_output, launcher, first })
+        let first = RefCell::new(BTreeMap::new());
+        Ok(Self { programs, contenders, figures, check_output, launcher, first })
     }
 
-    /// Runs the program once under the counter, on glibc.
-    pub(super) fn probe(&self) -> Result<Raw> {
-        self.launcher.probe(&self.program, None)
+    /// Runs the program of a workload once under the counter, on glibc.
+    pub(super) fn probe(&self, workload: usize) -> Result<Raw> {
+        self.launcher.probe(&self.programs[workload], None)
     }
 
-    fn check(&self, contender: &Contender, raw: &Raw) -> Result<(), String> {
+    fn check(&self, workload: usize, contender: &Contender, raw: &Raw) -> Result<(), String> {
         if !self.check_output {
             return Ok(());
         }
         let mut first = self.first.borrow_mut();
-        let (by, output) =
-            first.get_or_insert_with(|| (contender.name().to_owned(), raw.stdout.clone()));
+        let this = || (contender.name().to_owned(), raw.stdout.clone());
+        let (by, output) = first.entry(workload).or_insert_with(this);
         let what = difference(output, &raw.stdout);
         what.map_or(Ok(()), |what| Err(format!("printed something else than on {by}: {what}")))
     }
@@ -72,9 +74,9 @@ impl Sampler for SupervisedProgram {
     /// Takes a sample. In the warm-up Quarry prints its own statistics, which takes it some time.
     fn sample(&self, key: SampleKey) -> Result<Taken, NoSample> {
         let contender = &self.contenders[key.variant];
-        let (raw, served_by) =
-            self.launcher.take(&self.program, contender, key.round == 0, None)?;
-        self.check(contender, &raw)?;
+        let program = &self.programs[key.workload];
+        let (raw, served_by) = self.launcher.take(program, contender, key.round == 0, None)?;
+        self.check(key.workload, contender, &raw)?;
         let measurement = self.measured(&raw, &served_by)?;
         Ok(Taken { measurement, timeline: Some(raw.timeline()) })
     }

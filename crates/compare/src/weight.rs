@@ -4,9 +4,10 @@
 //! The share of the CPU time that an allocator has an influence on is measured, and in a short run
 //! that measurement is half chance: it may come out at a half or at twice its value. So
 //!
-//! * a run of a second or more decides alone, and so does one in which nothing was asked for, or in
-//!   which the share is [`PLENTY`] times what is negligible;
-//! * else the median of [`RUNS`] runs decides;
+//! * a run of a second or more decides alone, unless its share lies so close to the bound of a
+//!   refusal that the next run might lie on its other side; a run in which nothing was asked for, or
+//!   in which the share is [`PLENTY`] times what is negligible, decides alone as well;
+//! * else the median of [`RUNS`] short or [`LONG_RUNS`] long runs decides;
 //! * below half of what is negligible there is no comparison; up to twice that there is one, with
 //!   a line that says how little there is to be seen; above there is one.
 
@@ -14,8 +15,12 @@ use quarry_harness::statistics;
 
 /// Runs under the counter of a program whose runs are short.
 const RUNS: usize = 5;
+/// Runs of a program whose runs are long, where its share is close to the bound.
+const LONG_RUNS: usize = 3;
+/// Factor around the bound of a refusal within which a long run does not decide alone.
+const CLOSE: f64 = 1.2;
 /// Time of a run that decides alone.
-const LONG_NS: u64 = 1_000_000_000;
+pub(super) const LONG_NS: u64 = 1_000_000_000;
 /// Times what is negligible: no chance in measuring makes nothing of that.
 const PLENTY: f64 = 4.0;
 /// Factor by which the median of several measurements may be off.
@@ -47,14 +52,18 @@ pub(super) fn of(seen: &[Influence], negligible: f64) -> Weight {
     if last.share >= PLENTY * negligible {
         return Weight::Enough;
     }
-    let decides_alone = last.share == 0.0 || last.wall_ns >= LONG_NS;
+    let bound = negligible / DOUBT;
+    let is_long = last.wall_ns >= LONG_NS;
+    let is_close = last.share > bound / CLOSE && last.share < bound * CLOSE;
+    let decides_alone = last.share == 0.0 || (is_long && seen.len() == 1 && !is_close);
+    let wanted = if is_long { LONG_RUNS } else { RUNS };
     let influences: Vec<f64> = match decides_alone {
         true => vec![last.share],
-        false if seen.len() < RUNS => return Weight::Unknown,
+        false if seen.len() < wanted => return Weight::Unknown,
         false => seen.iter().map(|it| it.share).collect(),
     };
     match statistics::median(&influences) {
-        Some(share) if share < negligible / DOUBT => Weight::Nothing,
+        Some(share) if share < bound => Weight::Nothing,
         Some(share) if share < negligible * DOUBT => Weight::Little,
         _ => Weight::Enough,
     }
@@ -82,6 +91,14 @@ mod tests {
         {
             assert_eq!(judged(&[influence], LONG_NS), (weight, 1));
         }
+    }
+
+    /// The second run says the opposite of the first, and the third decides.
+    #[test]
+    fn a_long_run_close_to_the_bound_is_repeated() {
+        assert_eq!(judged(&[0.0049, 0.0052, 0.0051], LONG_NS), (Weight::Little, 3));
+        assert_eq!(judged(&[0.0051, 0.0048, 0.0049], LONG_NS), (Weight::Nothing, 3));
+        assert_eq!(judged(&[0.0055, 0.009, 0.001], LONG_NS), (Weight::Little, 3));
     }
 
     #[test]

@@ -3,13 +3,16 @@
 use crate::blocks::{self, Step};
 use crate::doctor;
 use crate::environment::Environment;
-use crate::results::{Meta, Metric, Run, RunDirectory, SCHEMA, Sample, Target, Variant, Workload};
+use crate::results::{
+    Meta, Metric, Origin, Run, RunDirectory, SCHEMA, Sample, Stdin, Target, Variant, Workload,
+};
 use crate::sampler::{NoSample, SampleKey, Sampler, Taken};
 use anyhow::{Result, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -35,6 +38,8 @@ pub struct Experiment {
     pub strict: bool,
     /// Parameters, for the reader of the results.
     pub options: BTreeMap<String, String>,
+    /// The time and the command.
+    pub origin: Origin,
     /// Rounds after the warm-up, at most.
     pub rounds: u32,
     /// True if a warm-up round comes first.
@@ -72,6 +77,14 @@ impl Experiment {
         self
     }
 
+    /// Says which program every sample runs, and what that reads.
+    #[must_use]
+    pub fn of_program(mut self, command: &[OsString], stdin: Stdin) -> Self {
+        self.origin.program = command.iter().map(|it| it.to_string_lossy().into_owned()).collect();
+        self.origin.stdin = Some(stdin);
+        self
+    }
+
     /// Takes every sample, in randomised complete blocks: in a round every workload with every
     /// number of tasks is a block, in which each variant runs once. A sample that did not do its
     /// work counts as failed.
@@ -102,6 +115,7 @@ impl Experiment {
                     targets: self.targets,
                     strict: self.strict,
                     options: self.options,
+                    origin: Some(self.origin),
                     environment: Environment {
                         findings: doctor::brief(),
                         ..Environment::capture()
@@ -226,6 +240,7 @@ mod tests {
             targets: Vec::new(),
             strict: false,
             options: BTreeMap::new(),
+            origin: Origin::default(),
             rounds: 2,
             warm_up: true,
             enough: None,

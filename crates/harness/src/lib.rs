@@ -17,6 +17,7 @@
 //! tables       layouts of judgements: `quarry lab compare` and the experiments
 //! report       `quarry lab report`: runs as one page with pictures
 //! picture      lines over time, as SVG
+//! colours      one for each allocator, on every page
 //! doctor       what makes timings untrustworthy on this machine
 //! environment  what a reader of results has to know of the machine
 //! affinity     which CPUs a sample runs on
@@ -26,6 +27,7 @@
 
 pub mod affinity;
 pub mod blocks;
+pub mod colours;
 pub mod destination;
 pub mod doctor;
 pub mod environment;

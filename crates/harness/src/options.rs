@@ -2,7 +2,7 @@
 
 use crate::experiment::Experiment;
 use crate::nearest;
-use crate::results::{self, Metric, Variant, Workload};
+use crate::results::{self, Metric, Origin, Variant, Workload};
 use crate::sampler::Sampler;
 use crate::usage::Usage;
 use anyhow::{Result, bail};
@@ -107,6 +107,7 @@ impl<D: Defaults> Common<D> {
             targets: Vec::new(),
             strict: false,
             options: BTreeMap::new(),
+            origin: Origin::now(),
             rounds: self.samples,
             warm_up: true,
             enough: None,

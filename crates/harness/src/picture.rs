@@ -1,5 +1,6 @@
 //! Lines over time, as SVG that can be read on a light and on a dark page.
 
+use crate::colours::{self, Colour};
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 
@@ -25,26 +26,10 @@ pub struct Picture {
 
 const SIZE: (u32, u32) = (880, 420);
 
-/// Colours that stand out from white and from near-black, and from each other also for eyes that
-/// tell few colours apart (after Okabe and Ito). The last line of a picture has the first.
-const COLOURS: [RGBColor; 8] = [
-    RGBColor(213, 94, 0),
-    RGBColor(0, 114, 178),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(86, 180, 233),
-    RGBColor(200, 150, 0),
-    RGBColor(128, 128, 128),
-    RGBColor(150, 100, 60),
-];
-
 /// Colours of ground, text and grid follow the page; styles win over the attributes of elements.
-const STYLE: &str = "<style>\
-    .ground { fill: #ffffff } text { fill: #1d2530; stroke: none }\
-    line[stroke=\"#808080\"], polyline[stroke=\"#808081\"] { stroke: #8fa1b7 }\
-    @media (prefers-color-scheme: dark) {\
-    .ground { fill: #12161c } text { fill: #e6ebf2 } }\
-    </style>\n";
+const STYLE: &str = ".ground { fill: #ffffff } text { fill: #1d2530; stroke: none }\
+    line[stroke=\"#808080\"], polyline[stroke=\"#808081\"] { stroke: #8fa1b7 }";
+const DARK: &str = ".ground { fill: #12161c } text { fill: #e6ebf2 } ";
 
 impl Picture {
     /// Returns the picture as SVG.
@@ -94,7 +79,7 @@ impl Picture {
         for (index, line) in self.lines.iter().enumerate() {
             let rank = self.lines.len() - 1 - index;
             let width = if rank == 0 { 3 } else { 2 };
-            let style = COLOURS[rank % COLOURS.len()].stroke_width(width);
+            let style = parsed(&colours::of(&line.name).light).stroke_width(width);
             chart
                 .draw_series(LineSeries::new(line.points.iter().copied(), style))?
                 .label(&line.name)
@@ -118,8 +103,24 @@ impl Picture {
         let (width, height) = SIZE;
         let ground =
             format!("<rect class=\"ground\" width=\"{width}\" height=\"{height}\" rx=\"8\"/>\n");
-        format!("{head}\n<title>{}</title>\n{STYLE}{ground}{}", self.title, rest.trim_start())
+        let dark: String = self.lines.iter().map(|line| on_dark(&line.name)).collect();
+        let style = format!("<style>{STYLE}@media (prefers-color-scheme: dark) {{ {DARK}{dark}}}");
+        let title = &self.title;
+        format!("{head}\n<title>{title}</title>\n{style}</style>\n{ground}{}", rest.trim_start())
     }
+}
+
+/// The rule that gives the line of a variant its colour for dark ground.
+fn on_dark(name: &str) -> String {
+    let Colour { light, dark } = colours::of(name);
+    format!("[stroke=\"{}\"] {{ stroke: {dark} }} ", light.to_uppercase())
+}
+
+/// A colour as `#rrggbb`.
+fn parsed(colour: &str) -> RGBColor {
+    let part = |at: usize| u8::from_str_radix(colour.get(at..at + 2).unwrap_or("80"), 16);
+    let [red, green, blue] = [1, 3, 5].map(|at| part(at).unwrap_or(0x80));
+    RGBColor(red, green, blue)
 }
 
 #[cfg(test)]
@@ -128,7 +129,7 @@ mod tests {
 
     fn picture(points: Vec<(f64, f64)>) -> Picture {
         let line = |name: &str| Course { name: name.to_owned(), points: points.clone() };
-        let lines = vec![line("one"), line("two")];
+        let lines = vec![line("jemalloc"), line("two")];
         Picture { title: "A title".to_owned(), x: "seconds", y: "MiB", lines }
     }
 
@@ -136,11 +137,16 @@ mod tests {
     fn every_line_is_drawn_and_named() {
         let svg = picture(vec![(-1.0, 0.0), (0.0, 500.0), (2.0, 3.0)]).svg().unwrap();
         assert!(svg.starts_with("<svg"), "{svg}");
-        for text in ["A title", "seconds", "MiB", "one", "two", "prefers-color-scheme"] {
+        for text in ["A title", "seconds", "MiB", "jemalloc", "two", "prefers-color-scheme"] {
             assert!(svg.contains(text), "{text} is missing");
         }
         let longest = svg.matches("<polyline").count();
         assert!(longest >= 2, "{longest} lines");
+        // plotters writes colours in capitals, and a style looks for them as they are.
+        let Colour { light, dark } = colours::of("jemalloc");
+        let light = light.to_uppercase();
+        assert!(svg.matches(&format!("stroke=\"{light}\"")).count() >= 2, "{svg}");
+        assert!(svg.contains(&format!("[stroke=\"{light}\"] {{ stroke: {dark} }}")), "{svg}");
     }
 
     #[test]

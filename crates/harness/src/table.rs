@@ -30,6 +30,8 @@ pub struct Entry {
     pub tone: Tone,
     /// The text that a page shows while the reader points at the entry.
     pub hint: Option<String>,
+    /// A second line on a page, smaller than the first; a terminal has no room for it.
+    pub detail: Option<String>,
 }
 
 impl<T: Into<String>> From<T> for Entry {

@@ -130,6 +130,8 @@ impl Script {
             timeout: LIMIT,
             may_serve_itself: self.has_own_malloc,
             proportional: true,
+            prepare: None,
+            ignore_failure: false,
         };
         let Self { name, version, what, rounds, is_fixed, .. } = self;
         let label = Label { name, version, what };

@@ -1,6 +1,6 @@
 //! The constructor of the program or shared object that Quarry is linked into.
 
-use crate::environment;
+use crate::{environment, record};
 
 /// A shared object with Quarry inside must not be unloaded: handlers of `fork`, the reclaim thread
 /// and the `rseq_cs` of every thread that allocated point into it, and its heap may hold objects.
@@ -9,10 +9,12 @@ use crate::environment;
 /// allocation could only wait for, with unknown locks of the program held.
 ///
 /// Statistics are prepared here, too: the user of a program that never allocates is told that it
-/// did not, and learns at the start if they cannot be written.
+/// did not, and learns at the start if they cannot be written. The statistics page is made while
+/// no filter of system calls is in force yet.
 extern "C" fn at_load() {
     quarry_sys::object::pin();
     environment::prepare_statistics();
+    record::make(environment::wished_record());
 }
 
 #[used]

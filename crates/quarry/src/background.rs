@@ -45,7 +45,7 @@ pub(crate) use balancing::{balance_at_limit, is_balanced, wait_for_progress, wan
 pub(crate) use thread::find_least_stack;
 
 use crate::instance::STACK;
-use crate::{gate, limits, writers};
+use crate::{gate, limits, record, writers};
 use bell::{
     ALLOWED, ASLEEP, BELL, DELAY_MS, NONE, RUNNING, STARTING, STATE, is_allowed, moves, ring,
 };
@@ -108,6 +108,7 @@ pub(crate) fn forget_thread() {
     if STATE.load(Ordering::Relaxed) != NONE {
         STATE.store(NONE, Ordering::Relaxed);
         STACK.percpu().leave_barrier_to(None);
+        record::note_background(false);
     }
     balancing::forget();
 }
@@ -294,6 +295,7 @@ extern "C" fn body(_: *mut c_void) -> *mut c_void {
 /// Works until the process ends.
 fn run() -> ! {
     STACK.percpu().leave_barrier_to(Some(task::current()));
+    record::note_background(true);
     let mut state = ReclaimState::new();
     let mut quiet = 0;
     loop {
@@ -363,6 +365,7 @@ fn attend(milliseconds: i64) {
     }
     // Wishes from before the bell was read are fulfilled; if it has rung since, this does not wait.
     wait(&BELL, heard, milliseconds);
+    record::publish_if_due();
     thread::watch_process();
 }
 

@@ -1,8 +1,9 @@
 //! What `QUARRY_*` variables set: applied once, without allocating, before anything else works.
 
 use crate::instance::SLAB;
+use crate::record::Wish;
 use crate::statistics;
-use crate::variables::each_entry;
+use crate::variables::{each_entry, is_privileged};
 use quarry_core::heap::options::{OPTIONS, OptionError, StackOptions};
 use quarry_core::pcp::FaultPolicy;
 use quarry_core::slab::slab_policy;
@@ -53,6 +54,20 @@ pub(crate) fn prepare_statistics() {
         }
     });
     statistics::register();
+}
+
+/// Returns whether the process shows its statistics to others: not where the C library serves, not
+/// in a confined process, and not with raised privileges.
+pub(crate) fn wished_record() -> Wish {
+    let (mut wish, mut is_served) = (Wish::Page, !is_privileged());
+    each_entry(|entry| match entry {
+        b"QUARRY_DISABLE=1" | b"QUARRY_SANDBOX=1" => is_served = false,
+        _ => {
+            let value = entry.strip_prefix(b"QUARRY_RECORD=");
+            wish = value.and_then(Wish::named).unwrap_or(wish);
+        }
+    });
+    if is_served { wish } else { Wish::None }
 }
 
 fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &[u8]) {

@@ -7,7 +7,7 @@
 
 use crate::gate::GATE;
 use crate::instance::{STACK, is_ready};
-use crate::{background, writers};
+use crate::{background, record, writers};
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::glibc;
 use quarry_sys::locks::Visit;
@@ -70,6 +70,7 @@ extern "C" fn in_child() {
         GENERATION.fetch_add(1, Ordering::Relaxed);
     }
     background::forget_thread();
+    record::adopt_in_child();
     if HAD_OTHERS.load(Ordering::Relaxed) {
         visit_locks(&mut |_, lock| lock.adopt_in_child());
         writers::forget_uses();

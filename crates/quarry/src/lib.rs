@@ -21,7 +21,7 @@
 //
 //     instance, variables
 //     gate
-//     limits, statistics, writers
+//     limits, record, statistics, writers
 //     background, environment
 //     fork, at_load
 //     process
@@ -59,6 +59,7 @@ pub mod process;
 mod raw_cache;
 mod raw_mapping;
 mod raw_reserve;
+mod record;
 mod registration;
 mod statistics;
 mod system;

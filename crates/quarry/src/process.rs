@@ -4,7 +4,7 @@
 //! with any version. Programs use [`Quarry`](crate::Quarry).
 
 use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready};
-use crate::{background, checks, environment, fork, gate, limits, statistics, variables};
+use crate::{background, checks, environment, fork, gate, limits, record, statistics, variables};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::heap::options::StackOptions;
@@ -301,6 +301,7 @@ pub(crate) fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option
         object = request();
     }
     background::start_while_allocating();
+    record::publish_if_due();
     object
 }
 
@@ -315,6 +316,7 @@ pub(crate) fn on_instance<T>(size: usize, work: impl FnOnce() -> T) -> Option<T>
     let done = work();
     drop(inside);
     background::start_while_allocating();
+    record::publish_if_due();
     Some(done)
 }
 
@@ -325,6 +327,7 @@ pub(crate) fn giving_back<T>(work: impl FnOnce() -> T) -> T {
     let done = work();
     drop(inside);
     background::wake_reclaimer();
+    record::publish_if_due();
     done
 }
 
@@ -365,4 +368,5 @@ pub unsafe fn free_slow(object: Object) {
     unsafe { STACK.halves().free_slow(object) };
     drop(inside);
     background::wake_reclaimer();
+    record::publish_if_due();
 }

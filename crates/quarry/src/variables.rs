@@ -9,8 +9,7 @@ unsafe extern "C" {
 
 /// Calls `visit` for each entry of the environment; for none in programs with raised privileges.
 pub(crate) fn each_entry(mut visit: impl FnMut(&[u8])) {
-    // SAFETY: getauxval has no preconditions.
-    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+    if is_privileged() {
         return;
     }
     // SAFETY: `environ` is either null or a null-terminated array of NUL-terminated strings; no
@@ -30,6 +29,12 @@ pub(crate) fn each_entry(mut visit: impl FnMut(&[u8])) {
             entry = entry.add(1);
         }
     }
+}
+
+/// Returns whether the program has raised privileges.
+pub(crate) fn is_privileged() -> bool {
+    // SAFETY: getauxval has no preconditions.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
 /// Returns whether `QUARRY_SANDBOX=1`, which must be known before anything is asked of the system.

@@ -92,6 +92,9 @@ pub const NAMES: &[&str] = &[
     "slot_barriers",
 ];
 
+/// The first so many values are the page cache's.
+pub const OF_PAGE_CACHE: usize = 51;
+
 const _: () = assert!(NAMES.len() <= EVENTS);
 
 /// Returns whether a value rises and falls; the others only rise.

@@ -12,8 +12,8 @@ section! {
     /// A slab cache that has had a slab.
     ///
     /// Equations, as far as its parts can be read at one time:
-    /// `live objects = active_objects - parked_objects = allocations - frees`;
-    /// `partial_slabs <= active_slabs <= total_slabs`; `slabs_freed = slabs_allocated - total_slabs`.
+    /// * objects that the program has = `active_objects - parked_objects` = allocations - frees
+    /// * `partial_slabs <= active_slabs <= total_slabs <= slabs_allocated`
     pub struct CacheRow {
         /// As `slabinfo` names it.
         pub name: Name,

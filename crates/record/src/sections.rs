@@ -137,7 +137,8 @@ section! {
         pub high: u64,
         /// In use: outside of the free lists of the zones.
         pub used: u64,
-        /// What requests could have without anything being refused: an estimate.
+        /// What requests could have without anything being refused: an estimate; `u64::MAX` where
+        /// there is no limit.
         pub available: u64,
         /// Pages of the cache.
         pub file: u64,

@@ -10,9 +10,9 @@
 //! Nothing here allocates through the global allocator.
 //!
 //! Order of the modules, each using only those before it: `errno`, `glibc`, `report`; `primitive`;
-//! `confined`, `local`, `object`; `random`, `clock`, `clear`, `file`, `file_descriptor`, `peek`; `lock`,
-//! `gate`, `hooks`, `topology`; `os`; `cgroup`, `overcommit`, `statm`; `percpu`;
-//! `prefetch` uses none of them.
+//! `confined`, `local`, `object`; `random`, `clock`, `clear`, `file`, `file_descriptor`, `memfd`,
+//! `peek`, `record_page`; `lock`, `gate`, `hooks`, `topology`; `os`; `cgroup`, `overcommit`,
+//! `statm`; `percpu`; `prefetch` uses none of them.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
 
 pub mod broken;
@@ -29,6 +29,7 @@ pub mod hooks;
 pub mod local;
 pub mod lock;
 pub mod locks;
+pub mod memfd;
 pub mod object;
 pub mod os;
 pub mod overcommit;
@@ -37,6 +38,7 @@ pub mod percpu;
 pub mod prefetch;
 pub mod primitive;
 pub mod random;
+pub mod record_page;
 pub mod report;
 pub mod statm;
 pub mod topology;

@@ -40,6 +40,31 @@
     });
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
+  // Words in a colour of their own, on the ground that they lie on.
+  const ground = (element) => {
+    const { backgroundColor } = getComputedStyle(element);
+    const isClear = /^rgba\(.*, 0\)$/.test(backgroundColor);
+    return isClear ? ground(element.parentElement) : backgroundColor;
+  };
+  const faint = [];
+  for (const element of document.querySelectorAll(
+    ".note, .detail, .better, .worse, td, th, dt, dd, summary, a, button, code, .verdict")) {
+    if (element.closest("svg") || !element.textContent.trim()) continue;
+    const [one, two] = [getComputedStyle(element).color, ground(element)].map(luminance);
+    const contrast = (Math.max(one, two) + 0.05) / (Math.min(one, two) + 0.05);
+    if (contrast < 4.5) faint.push(`${element.textContent.slice(0, 40)}: ${contrast}`);
+  }
+  // Whatever is wider than its box is out of sight, or cut off.
+  const isCut = (element) => element.scrollWidth > element.clientWidth + 1 &&
+    getComputedStyle(element).display !== "inline" && element.clientWidth > 1;
+  const cut = [...document.querySelectorAll("body *")]
+    .filter((element) => !element.closest("svg, thead") && isCut(element))
+    .map((element) => `${element.tagName}.${element.className}: ${element.scrollWidth} in ` +
+      `${element.clientWidth}: ${element.textContent.slice(0, 60)}`);
+  const first = (selector) => {
+    const all = [...document.querySelectorAll("svg")];
+    return all.findIndex((svg) => svg.querySelector(selector));
+  };
   const style = getComputedStyle(document.body);
   const [ink, paper] = [luminance(style.color), luminance(style.backgroundColor)];
   document.querySelector("[data-variant=v1]")?.click();
@@ -47,6 +72,14 @@
   parent.postMessage(JSON.stringify({
     innerWidth, scrollWidth: root.scrollWidth, clientWidth: root.clientWidth,
     pictures: pictures.length, dots: document.querySelectorAll("circle.dot").length,
+    cut, faint, title: document.title, heading: document.querySelector("h1").textContent,
+    intervals: first(".one"), boxes: first(".box"),
+    copies: [...document.querySelectorAll("[data-copies]")].filter((it) => !it.hidden).map(
+      (it) => document.getElementById(it.dataset.copies).textContent),
+    unnamed: document.querySelectorAll("svg[role=img]:not([aria-label]), table:not([aria-label])")
+      .length,
+    colours: Object.fromEntries([...document.querySelectorAll(".switch")].map((it) =>
+      [it.textContent.trim(), getComputedStyle(it).getPropertyValue("--c").trim()])),
     images: document.querySelectorAll("img, iframe, link, [src]").length, faults, smallest,
     downloads: document.querySelectorAll("a[download]").length, dark: paper < ink,
     contrast: (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05),

@@ -43,7 +43,9 @@ fn a_report_has_every_kind_of_picture_and_needs_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let page = all(folder.path());
     for text in [
+        "Verdicts on everything that was measured",
         "At a glance",
+        "Intervals",
         "Medians and verdicts",
         "Samples",
         "Scaling",
@@ -118,10 +120,9 @@ fn table_json_and_page_state_the_same_centre_and_interval() {
                 let hint = format!("title=\"{verdict}: {said}\"");
                 assert!(page.contains(&hint), "{hint} is missing");
             }
-            // The picture of a workload says the same as its table.
-            if judgement["tasks"].is_number() {
-                assert!(page.contains(&format!("×{centre}")), "×{centre} is missing");
-            }
+            // The forest plot says the same.
+            let word = if variant.ends_with("A/A") { "noise" } else { verdict };
+            assert!(page.contains(&format!(">{said} {word}</text>")), "{said} {word} as interval");
             checked += 1;
         }
     }
@@ -261,6 +262,15 @@ fn check(facts: &Value, width: u32) {
     let scroll = facts["scrollWidth"].as_u64().unwrap();
     assert!(scroll <= facts["clientWidth"].as_u64().unwrap(), "it scrolls sideways: {facts}");
     assert_eq!(facts["faults"], Value::Array(Vec::new()));
+    let none = Value::Array(Vec::new());
+    assert_eq!(facts["faint"], none, "words are hard to read");
+    if width < 600 {
+        assert_eq!(facts["cut"], none, "out of sight on a phone");
+    }
+    assert_eq!(facts["unnamed"], 0, "pictures and tables without a name: {facts}");
+    let place = |name: &str| facts[name].as_i64().unwrap();
+    let (intervals, boxes) = (place("intervals"), place("boxes"));
+    assert!(intervals >= 0 && (boxes < 0 || intervals < boxes), "intervals come first: {facts}");
     assert_eq!(facts["images"], 0, "{facts}");
     assert!(facts["smallest"].as_f64().unwrap() > 9.5, "letters are too small: {facts}");
     assert!(facts["contrast"].as_f64().unwrap() > 7.0, "{facts}");
@@ -275,8 +285,8 @@ fn phones_and_screens_show_every_picture_without_overlaps() {
     for (width, is_dark) in [(400, false), (400, true), (1400, false), (1400, true)] {
         let Some(facts) = layout(&page, width, is_dark) else { return };
         check(&facts, width);
-        // Box plots 4 + 2 + 2, scaling 1, memory 2, trade-offs 1 + 4, counters 2 + 2.
-        assert_eq!(facts["pictures"], 20, "{facts}");
+        // Intervals 3 metrics * 5 + 2 * 3 + 2 * 3, box plots 4 + 2 + 2, scaling 1, memory 2, trade-offs 1 + 4, counters 2 + 2.
+        assert_eq!(facts["pictures"], 47, "{facts}");
         let samples = 4 * 5 * 8 + 2 * 4 * 8 + 2 * 5;
         assert_eq!(facts["dots"], samples, "every sample is a dot: {facts}");
         assert_eq!(facts["dark"], is_dark, "{facts}");
@@ -293,4 +303,105 @@ fn names_from_files_are_only_text_however_long_they_are() {
     assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;"));
     let Some(facts) = layout(&page, 400, false) else { return };
     check(&facts, 400);
+}
+
+/// A comparison as bad as it gets: a long command with markup, twelve allocators with long names,
+/// of which one has a single sample, one failed, and one has figures beyond all others.
+fn hostile(folder: &Path) -> PathBuf {
+    let place = folder.join("hostile");
+    fs::create_dir(&place).unwrap();
+    let read = |file: &str| fs::read_to_string(recorded("patterns").join(file)).unwrap();
+    let mut meta: Value = serde_json::from_str(&read("meta.json")).unwrap();
+    let names: Vec<String> = (0..12)
+        .map(|number| format!("allocator-{number}:{}=<b>&\"x\"</b>", "OPTION".repeat(number)))
+        .collect();
+    let variant = |name: &String| serde_json::json!({ "name": name, "description": "" });
+    let copy = serde_json::json!({
+        "name": format!("{} A/A", names[0]), "description": "", "copy_of": names[0],
+    });
+    meta["variants"] = names.iter().map(variant).chain([copy.clone()]).collect();
+    meta["baseline"] = names[0].clone().into();
+    meta["strict"] = true.into();
+    let workload = meta["workloads"][0].clone();
+    meta["workloads"] = Value::Array(vec![workload.clone()]);
+    meta["origin"] = serde_json::json!({
+        "began": 1_795_369_445,
+        "command": ["quarry", "compare", "--", "sh", "-c", HOSTILE_COMMAND],
+        "program": ["sh", "-c", HOSTILE_COMMAND],
+        "stdin": { "kind": "file", "name": "<in>.sql", "bytes": 7 },
+    });
+    let samples = read("samples.jsonl");
+    let pattern: Value = serde_json::from_str(samples.lines().next().unwrap()).unwrap();
+    let mut lines = String::new();
+    let all = names.iter().map(String::as_str).chain(copy["name"].as_str());
+    for (number, name) in all.enumerate() {
+        for round in 1..=if number == 3 { 1 } else { 8 } {
+            let mut sample = pattern.clone();
+            sample["variant"] = name.into();
+            sample["workload"] = workload["name"].clone();
+            sample["round"] = round.into();
+            let times = 1.0 + (number % 12) as f64 * 0.1 + f64::from(round % 3) * 0.01;
+            let ns = sample["measurement"]["time_ns"].as_f64().unwrap() * times;
+            sample["measurement"]["time_ns"] = (ns as u64).into();
+            if number == 5 {
+                sample["measurement"]["counters"] = serde_json::json!({});
+                sample["measurement"]["time_ns"] = u64::MAX.into();
+            }
+            if number == 4 && round == 2 {
+                sample.as_object_mut().unwrap().remove("measurement");
+                sample["failure"] = "signal 11 <script>alert(2)</script>".into();
+            }
+            lines += &format!("{sample}\n");
+        }
+    }
+    fs::write(place.join("meta.json"), meta.to_string()).unwrap();
+    fs::write(place.join("samples.jsonl"), lines).unwrap();
+    place
+}
+
+const HOSTILE_COMMAND: &str = "echo '</title><script>alert(1)</script>' `id` | tr a b; \
+    aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+#[test]
+fn a_hostile_comparison_is_shown_in_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = hostile(folder.path());
+    let page = report(&[run], &folder.path().join("report.html"));
+    assert_eq!(page.matches("<script>").count(), 1, "the page's own");
+    assert!(page.contains("2026-11-22 17:44:05 UTC") && page.contains("&lt;in&gt;.sql, 7 bytes"));
+    for (width, is_dark) in [(400, false), (1280, true)] {
+        let Some(facts) = layout(&page, width, is_dark) else { return };
+        check(&facts, width);
+        let text = |name: &str| facts[name].as_str().unwrap().to_owned();
+        assert!(text("heading").contains("</title><script>alert(1)</script>"), "{facts}");
+        assert!(
+            text("title").contains("Nothing is known to be better than allocator-0:"),
+            "{facts}"
+        );
+        assert!(text("title").contains("allocator-4:"), "who failed is named: {facts}");
+        let copies = facts["copies"].as_array().unwrap();
+        assert_eq!(copies.len(), 2, "the command and Markdown: {facts}");
+        assert!(copies[0].as_str().unwrap().ends_with(" < '<in>.sql'"), "{facts}");
+        assert!(copies[1].as_str().unwrap().contains("| variant | time, "), "{facts}");
+    }
+}
+
+#[test]
+fn an_allocator_has_the_same_colour_on_every_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let colours = |run: &str, is_dark| {
+        let page = report(&[recorded(run)], &folder.path().join(format!("{run}{is_dark}.html")));
+        Some(layout(&page, 1280, is_dark)?["colours"].clone())
+    };
+    for is_dark in [false, true] {
+        let (Some(one), Some(two)) = (colours("patterns", is_dark), colours("idle", is_dark))
+        else {
+            return;
+        };
+        for name in ["glibc", "jemalloc", "quarry"] {
+            assert!(one[name].as_str().unwrap().starts_with('#'), "{one}");
+            assert_eq!(one[name], two[name], "{name}, which has another place on each page");
+        }
+        assert_ne!(one["glibc"], one["jemalloc"]);
+    }
 }

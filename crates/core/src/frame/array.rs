@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 use quarry_sys::lock::CountedLock;
 use quarry_sys::os::{Os, OsResult};
-use quarry_sys::primitive::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use quarry_sys::primitive::{AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// Types whose entries may lie in fresh memory, which is zero.
 ///
@@ -29,6 +29,8 @@ unsafe impl FreshZero for AtomicU16 {}
 unsafe impl FreshZero for AtomicU32 {}
 // SAFETY: as for AtomicU8.
 unsafe impl FreshZero for AtomicU64 {}
+// SAFETY: as for AtomicU8.
+unsafe impl FreshZero for AtomicI64 {}
 // SAFETY: an array is valid where its entries are.
 unsafe impl<T: FreshZero, const N: usize> FreshZero for [T; N] {}
 // SAFETY: the word of a free lock, its owner and its counters are all 0.

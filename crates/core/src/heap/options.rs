@@ -112,6 +112,11 @@ pub const OPTIONS: &[OptionHelp] = &[
         meaning: "print slabinfo, buddyinfo and lock counters at exit",
     },
     OptionHelp {
+        name: "RECORD",
+        accepted: "0, 1 or exit",
+        meaning: "show statistics to other processes of the same user (1)",
+    },
+    OptionHelp {
         name: "DISABLE",
         accepted: "0 or 1",
         meaning: "hand every request to the C library",
@@ -304,6 +309,7 @@ impl StackOptions {
             "HARDEN" => self.checks.harden = parse_switch(value).ok_or(bad)?,
             "GUARD" => self.checks.guard = check_options::sampling(value).ok_or(bad)?,
             "SLAM_MODE" => self.mechanisms.slam_mode = SlamMode::named(value).ok_or(bad)?,
+            "RECORD" if !["0", "1", "exit"].contains(&value) => return Err(bad),
             "SLAB" if slab_policy(value).is_none() => return Err(bad),
             _ => {}
         }

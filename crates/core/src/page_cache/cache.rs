@@ -2,9 +2,11 @@
 
 use super::aside::Aside;
 use super::counters::{Counters, EventCounts};
+use super::demand::Demands;
 use super::descriptors::FreePages;
 use super::host::Host;
 use super::index::{GRACE_BATCH, IndexCounts, IndexNodes};
+use super::list_balance::ListBalance;
 use super::mapping::{MappingId, MappingOptions, Mappings};
 use super::options::PageCacheOptions;
 use super::waits::Waits;
@@ -98,6 +100,8 @@ pub(super) struct Tables {
     pub(super) nodes: IndexNodes,
     /// The clock of each node's lists.
     pub(super) clocks: OsArray<Clock>,
+    pub(super) balances: OsArray<ListBalance>,
+    pub(super) demands: Demands,
     pub(super) buckets: Buckets,
     pub(super) waits: Waits,
     pub(super) counters: Counters,
@@ -117,6 +121,8 @@ impl Tables {
             mappings: Mappings::build(os)?,
             nodes: IndexNodes::new(),
             clocks: OsArray::zeroed(os, nodes)?,
+            balances: OsArray::zeroed(os, nodes)?,
+            demands: Demands::default(),
             buckets: Buckets::for_pages(capacity as u64),
             waits: Waits::build(os)?,
             counters: Counters::build(os, slots)?,

@@ -235,7 +235,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         let (tables, slot) = (self.tables, self.host.slot());
         let frames = u64::from(mapping.order().frames());
         tables.counters.add(slot, Event::Added, frames);
-        let is_active = shadow.is_some_and(|value| self.note_refault(page, value));
+        let is_active = shadow.is_some_and(|value| self.note_refault(mapping, page, value));
         if mapping.is_unevictable() {
             return tables.counters.add(slot, Event::UnevictableAdded, frames);
         }
@@ -244,12 +244,18 @@ impl<H: Host> PageCacheRef<'_, H> {
     }
 
     /// Counts the return of an evicted page; returns whether it becomes active at once.
-    fn note_refault(self, page: PageNo, shadow: u64) -> bool {
+    fn note_refault(self, mapping: &Mapping, page: PageNo, shadow: u64) -> bool {
         let (tables, slot) = (self.tables, self.host.slot());
         let evicted = Evicted::unpack(shadow);
         let clock = tables.clocks.at(usize::from(evicted.node.0));
-        let active = tables.lru.sizes(evicted.node).active;
-        let refault = clock.refault(tables.buckets, evicted, active);
+        let sizes = tables.lru.sizes(evicted.node);
+        let refault = clock.refault(tables.buckets, evicted, sizes.active);
+        if evicted.group == GroupId::ROOT.0 {
+            // Who has a limit of his own evicts by another order.
+            let balance = tables.balances.at(usize::from(evicted.node.0));
+            balance.note_refault(sizes, refault.distance, refault.workingset);
+            tables.demands.refaulted(&mapping.demand, sizes.inactive + sizes.active);
+        }
         tables.counters.add(slot, Event::Refaulted, 1);
         if !refault.activate {
             return false;

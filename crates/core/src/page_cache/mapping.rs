@@ -7,6 +7,7 @@
 //! Equation: a number is on the free list iff its mapping is not live; the generation of a number
 //! is how often it was given up.
 
+use super::demand::Demand;
 use super::index::{Index, IndexNodes, LockedIndex};
 use crate::frame::{FRAME_BYTES, GrowingArray, Order, Window, fresh_zero};
 use crate::slab::CacheId;
@@ -64,6 +65,7 @@ fresh_zero! {
         /// Pages that the index names, counted under its lock and read without it.
         pub(super) pages: AtomicU64,
         pub(super) index: Index<bool>,
+        pub(super) demand: Demand,
     }
 }
 
@@ -106,6 +108,7 @@ impl Mapping {
         self.has_slack.store(options.has_slack.into(), Relaxed);
         self.private.store(options.private.map_or(0, |id| id.index() as u32), Relaxed);
         self.owner.store(options.owner, Relaxed);
+        self.demand.reset();
     }
 }
 
@@ -116,9 +119,11 @@ pub(super) struct LockedMapping<'a> {
 }
 
 impl LockedMapping<'_> {
-    /// Notes how many pages there are now, for those who ask without the lock.
+    /// Notes how many entries there are now, for those who ask without the lock.
     pub(super) fn publish(&self) {
-        self.mapping.pages.store(self.tree.counts().pages, Relaxed);
+        let counts = self.tree.counts();
+        self.mapping.pages.store(counts.pages, Relaxed);
+        self.mapping.demand.publish(counts.shadows);
     }
 }
 

@@ -10,7 +10,8 @@
 //! Files use only those to their left:
 //!
 //! ```text
-//! options, outcome, host, counters, waits, descriptors, index -> workingset, mapping -> cache
+//! options, outcome, host, counters, waits, descriptors, demand, index -> workingset, list_balance,
+//!     mapping -> cache
 //!     -> release -> lookup -> latch -> dirty -> leave -> fill -> held, truncate, invalidate,
 //!        scan, group_scan, print, validate
 //! ```
@@ -18,6 +19,7 @@
 mod aside;
 mod cache;
 mod counters;
+mod demand;
 mod descriptors;
 mod dirty;
 mod error_sequence;
@@ -29,6 +31,7 @@ pub mod index;
 mod invalidate;
 mod latch;
 mod leave;
+mod list_balance;
 mod lookup;
 mod mapping;
 mod options;

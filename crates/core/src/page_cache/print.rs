@@ -12,6 +12,15 @@ impl<H: Host> PageCacheRef<'_, H> {
     /// # Errors
     /// What the writer says.
     pub fn print_vmstat(self, out: &mut dyn Write) -> fmt::Result {
+        let mut written = Ok(());
+        self.visit_vmstat(&mut |name, value| {
+            written = written.and_then(|()| writeln!(out, "{name} {value}"));
+        });
+        written
+    }
+
+    /// Visits each figure and its name, in the same order. O(slots).
+    pub fn visit_vmstat(self, visit: &mut dyn FnMut(&'static str, u64)) {
         let (events, lru) = (self.events(), self.lru_counters());
         let nodes = self.host.pages().zones().all().map(|zone| zone.node());
         let (mut sizes, mut shadow_nodes) = (Sizes::default(), 0);
@@ -42,6 +51,6 @@ impl<H: Host> PageCacheRef<'_, H> {
             ("lru_sentinels", lru.sentinels),
         ];
         let all = Event::ALL.iter().map(|(event, name)| (*name, events[*event]));
-        gauges.into_iter().chain(all).try_for_each(|(name, value)| writeln!(out, "{name} {value}"))
+        gauges.into_iter().chain(all).for_each(|(name, value)| visit(name, value));
     }
 }

@@ -7,9 +7,10 @@
 //! | the same, of a page that was read ahead | back to the front: this is its first use |
 //! | dirty, or being written | the active list, and counted: writeback is to be woken |
 //! | pinned, latched, or its mapping is locked | back to the front |
+//! | clean and idle, of a mapping that wants more memory than others | back to the front |
 //! | clean and idle | evicted: a shadow entry takes its place |
 //!
-//! The active list gives pages to the inactive one while that is low. A page that was used since
+//! The active list gives pages to the inactive one while that is low (see `list_balance`). A page that was used since
 //! the last scan stays active for another round, without its mark.
 
 use super::cache::PageCacheRef;
@@ -19,7 +20,7 @@ use super::index::Entry;
 use super::mapping::LockedMapping;
 use super::outcome::{ScanFor, ScanRequest, Scanned};
 use super::release::Releases;
-use crate::frame::{FRAME_SHIFT, NodeId};
+use crate::frame::NodeId;
 use crate::lru::{ListKind, PageNo, Sizes, State};
 use crate::zone::GroupId;
 use quarry_sys::clock::monotonic_ns;
@@ -36,14 +37,6 @@ const MOST_EMPTY_LOOKS: u32 = 32;
 /// between used pages and others, as the kernel never does, so that it always comes to an end.
 const MOST_SPARED: usize = 256;
 
-/// Returns whether the inactive list is too short beside the active one (`inactive_is_low`, Linux
-/// 6.12): the active one may be `int_sqrt(10 * GiB)` times as long, at least once.
-fn inactive_is_low(sizes: Sizes) -> bool {
-    let gib = (sizes.inactive + sizes.active) >> (30 - FRAME_SHIFT);
-    let ratio = if gib > 0 { (10 * gib).isqrt() } else { 1 };
-    sizes.inactive * ratio < sizes.active
-}
-
 /// Isolated pages and where they go back to.
 struct Isolated {
     count: usize,
@@ -55,6 +48,15 @@ impl Isolated {
         self.pages[self.count] = (page, active);
         self.count += 1;
     }
+}
+
+/// How far a reclaim is.
+struct Progress {
+    done: Scanned,
+    /// Used active pages that may still be left where they are.
+    spare_used: usize,
+    /// Unused inactive pages that may still be left, because their mappings want more memory.
+    spare_wanted: usize,
 }
 
 /// What becomes of a page.
@@ -70,25 +72,33 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     /// mappings only where they are free; for a direct reclaim also those of the lists.
     /// O(pages looked at).
     pub fn reclaim(self, node: NodeId, request: &ScanRequest) -> Scanned {
-        let (mut done, mut empty_looks) = (Scanned::default(), 0);
-        let mut spared = 0;
-        while done.freed < request.most as u64 && done.scanned < request.most_scanned as u64 {
-            let moved = match inactive_is_low(self.tables.lru.sizes(node)) {
-                true => self.shrink_active(node, request.who, &mut spared),
+        let mut empty_looks = 0;
+        let mut so_far = Progress {
+            done: Scanned::default(),
+            spare_used: MOST_SPARED,
+            // As many as it is to free, so that it comes to an end.
+            spare_wanted: request.most,
+        };
+        let balance = self.tables.balances.at(usize::from(node.0));
+        while so_far.done.freed < request.most as u64
+            && so_far.done.scanned < request.most_scanned as u64
+        {
+            let moved = match balance.is_inactive_low(self.tables.lru.sizes(node)) {
+                true => self.shrink_active(node, request.who, &mut so_far),
                 false => 0,
             };
-            let left = request.most_scanned - done.scanned as usize;
-            let wanted = CLUSTER.min(left).min(request.most - done.freed as usize);
-            let looked_at = moved + self.shrink_inactive(node, request.who, wanted, &mut done);
+            let left = request.most_scanned - so_far.done.scanned as usize;
+            let wanted = CLUSTER.min(left).min(request.most - so_far.done.freed as usize);
+            let looked_at = moved + self.shrink_inactive(node, request.who, wanted, &mut so_far);
             empty_looks = if looked_at == 0 { empty_looks + 1 } else { 0 };
             if looked_at == 0 && self.tables.lru.sizes(node) == Sizes::default()
                 || empty_looks == MOST_EMPTY_LOOKS
-                || request.is_over(&done)
+                || request.is_over(&so_far.done)
             {
                 break;
             }
         }
-        let slot = self.host.slot();
+        let (slot, done) = (self.host.slot(), so_far.done);
         let (scanned, stolen) = match request.who {
             ScanFor::Direct => (Event::ScannedDirect, Event::StolenDirect),
             ScanFor::Background => (Event::ScannedBackground, Event::StolenBackground),
@@ -145,7 +155,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
 
     /// Moves pages from the active to the inactive list, but for those that were used: these are
     /// spared, as long as there are not too many of them. Returns at how many it looked.
-    fn shrink_active(self, node: NodeId, who: ScanFor, spared: &mut usize) -> usize {
+    fn shrink_active(self, node: NodeId, who: ScanFor, so_far: &mut Progress) -> usize {
         let mut found = [PageNo(0); CLUSTER];
         let count = self.isolate(node, who, ListKind::Active, &mut found);
         let mut isolated = Isolated { count: 0, pages: [(PageNo(0), false); CLUSTER] };
@@ -156,9 +166,9 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             if was_used {
                 state.clear(State::REFERENCED);
             }
-            let stays = was_used && *spared < MOST_SPARED;
+            let stays = was_used && so_far.spare_used > 0;
             if stays {
-                *spared += 1;
+                so_far.spare_used -= 1;
                 rotated += 1;
             } else {
                 state.set(State::WORKINGSET);
@@ -173,7 +183,13 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
     }
 
     /// Looks at up to `most` pages of the inactive list; returns at how many.
-    fn shrink_inactive(self, node: NodeId, who: ScanFor, most: usize, done: &mut Scanned) -> usize {
+    fn shrink_inactive(
+        self,
+        node: NodeId,
+        who: ScanFor,
+        most: usize,
+        so_far: &mut Progress,
+    ) -> usize {
         let mut found = [PageNo(0); CLUSTER];
         let count = self.isolate(node, who, ListKind::Inactive, &mut found[..most]);
         let mut isolated = Isolated { count: 0, pages: [(PageNo(0), false); CLUSTER] };
@@ -181,7 +197,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         let mut activated = 0;
         let mut locked = None;
         for page in &found[..count] {
-            match self.fate(node, *page, &mut locked, done) {
+            match self.fate(node, *page, &mut locked, so_far) {
                 Fate::Evicted => {
                     evicted[evicted_count] = *page;
                     evicted_count += 1;
@@ -194,8 +210,9 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             }
         }
         drop(locked);
-        done.scanned += count as u64;
-        done.freed += evicted_count as u64;
+        so_far.done.scanned += count as u64;
+        so_far.done.freed += evicted_count as u64;
+        self.tables.demands.evicted(evicted_count as u64);
         let (counters, slot) = (&self.tables.counters, self.host.slot());
         let frames = evicted[..evicted_count].iter().map(|page| self.frames(*page)).sum();
         counters.add(slot, Event::Removed, frames);
@@ -215,7 +232,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         node: NodeId,
         page: PageNo,
         locked: &mut Option<(u32, LockedMapping<'a>)>,
-        done: &mut Scanned,
+        so_far: &mut Progress,
     ) -> Fate {
         let descriptor = self.tables.pages.at(page);
         let now = descriptor.state.load();
@@ -224,7 +241,7 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
             return if now.has(State::FRESH) { Fate::Inactive } else { Fate::Active };
         }
         if now.has(State::DIRTY) || now.has(State::WRITEBACK) {
-            done.dirty += 1;
+            so_far.done.dirty += 1;
             self.tables.counters.add(self.host.slot(), Event::FoundDirty, 1);
             return Fate::Active;
         }
@@ -235,10 +252,21 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         if group != GroupId::ROOT && self.host.groups().at(group).is_protected() {
             return Fate::Inactive;
         }
+        if so_far.spare_wanted > 0 && self.is_wanted(descriptor.mapping.load(Relaxed), node) {
+            so_far.spare_wanted -= 1;
+            return Fate::Inactive;
+        }
         match self.evict(node, page, locked) {
             true => Fate::Evicted,
             false => Fate::Inactive,
         }
+    }
+
+    /// Returns whether an unused page of a mapping is worth more than others.
+    fn is_wanted(self, mapping: u32, node: NodeId) -> bool {
+        let Sizes { active, inactive } = self.tables.lru.sizes(node);
+        let mapping = self.tables.mappings.numbered(mapping);
+        mapping.is_some_and(|it| self.tables.demands.is_wanted(&it.demand, active + inactive))
     }
 
     /// Evicts a page that the scan alone pins, if it still is so under the lock of its mapping. The

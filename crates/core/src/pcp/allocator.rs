@@ -7,6 +7,7 @@
 use super::config::{FreeListPolicy, PageConfig};
 use super::lists::{PcpCounters, Tuning};
 use super::policy::{BATCH_SCALE_MAX, Policy, Sizes};
+use super::registry::PcpPolicy;
 use super::request::{Page, PageRequest};
 use super::ring::RingSizes;
 use super::set::PcpSet;
@@ -291,6 +292,18 @@ impl PageAllocator {
     #[must_use]
     pub fn pcp_tuning(&self, slot: SlotIndex, node: NodeId) -> Tuning {
         self.pcps.store.tuning(slot, node)
+    }
+
+    /// The policy of the lists.
+    #[must_use]
+    pub fn policy(&self) -> PcpPolicy {
+        self.pcps.policy
+    }
+
+    /// Pages that the lists exchange with a zone at a time.
+    #[must_use]
+    pub fn pcp_batch(&self) -> u32 {
+        self.pcps.store.sizes.batch
     }
 
     /// Visits the locks of zones, arena and lists.

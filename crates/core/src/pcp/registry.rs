@@ -98,6 +98,13 @@ impl PcpPolicy {
     pub fn named(name: &str) -> Option<Self> {
         PAGE_POLICIES.iter().find(|known| known.name == name).map(|known| known.policy)
     }
+
+    /// Its name; empty where it is no line of the registry.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        let known = PAGE_POLICIES.iter().find(|known| known.policy == *self);
+        known.map_or("", |known| known.name)
+    }
 }
 
 /// The chosen policy decides: for code that is not worth one body for each policy.

@@ -17,7 +17,7 @@ use quarry_sys::percpu::SlotIndex;
 
 /// The lists of all slots and nodes under the policy chosen at start-up.
 pub(super) struct PcpSet {
-    policy: PcpPolicy,
+    pub(super) policy: PcpPolicy,
     /// True if the code that is compiled for the default policy serves. It saves a call and a jump
     /// per page, so a comparison does without it (`PageConfig::for_comparison`).
     is_short: bool,

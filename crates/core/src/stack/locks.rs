@@ -32,12 +32,21 @@ impl<C: StackConfig> Stack<C> {
     }
 }
 
-/// One line per kind of lock that counts: acquisitions, contentions, the time spent waiting, mean
-/// hold time (sampled).
-///
-/// # Errors
-/// What the writer says.
-pub(super) fn print_locks<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
+/// The kinds of locks of a stack that count, with the sums of their counters.
+pub(super) struct LockKinds {
+    kinds: [(&'static str, LockStats); MOST_NAMES],
+    count: usize,
+}
+
+impl LockKinds {
+    /// Returns each name and the counters of all locks of that name.
+    pub(super) fn each(&self) -> &[(&'static str, LockStats)] {
+        &self.kinds[..self.count]
+    }
+}
+
+/// Sums the counters of all locks. O(caches + slots).
+pub(super) fn lock_kinds<C: StackConfig>(stack: &Stack<C>) -> LockKinds {
     let (mut kinds, mut count) = ([("", LockStats::default()); MOST_NAMES], 0);
     stack.visit_locks(&mut |name, lock| {
         let Some(stats) = lock.stats() else { return };
@@ -50,12 +59,21 @@ pub(super) fn print_locks<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write)
             kind_of_lock.1 += stats;
         }
     });
+    LockKinds { kinds, count }
+}
+
+/// One line per kind of lock that counts: acquisitions, contentions, the time spent waiting, mean
+/// hold time (sampled).
+///
+/// # Errors
+/// What the writer says.
+pub(super) fn print_locks<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write) -> fmt::Result {
     writeln!(
         out,
         "{:<24} {:>14} {:>12} {:>18} {:>16}",
         "lock", "acquisitions", "contentions", "waittime-total-ns", "holdtime-avg-ns"
     )?;
-    for (name, stats) in &kinds[..count] {
+    for (name, stats) in lock_kinds(stack).each() {
         let LockStats { acquisitions, contentions, hold_samples, hold_ns, wait_ns } = stats;
         let mean = hold_ns / hold_samples.max(&1);
         writeln!(out, "{name:<24} {acquisitions:>14} {contentions:>12} {wait_ns:>18} {mean:>16}")?;

@@ -13,7 +13,7 @@
 //!     -> instance -> misuse
 //!     -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim, balance
 //!     -> pages, halves, upkeep, page_cache, accounts -> locks
-//!     -> stats -> print, validate
+//!     -> stats -> print, record, validate
 //! ```
 
 mod accounts;
@@ -46,6 +46,7 @@ mod pages;
 mod pressure;
 mod print;
 mod reclaim;
+mod record;
 mod request;
 mod resize;
 mod shrinkers;

@@ -131,6 +131,11 @@ impl<C: StackConfig> Stack<C> {
     /// The counts of the stack and its memory now. O(caches * slots).
     #[must_use]
     pub fn stats(&self) -> StackStats {
+        self.stats_by_cache(&mut |_, _| {})
+    }
+
+    /// The same; `each` sees every cache and its counts, which are part of the sums.
+    pub(super) fn stats_by_cache(&self, each: &mut dyn FnMut(&Cache, &SlabStats)) -> StackStats {
         let inner = self.inner();
         let mut stats = StackStats {
             blocks: self.large.blocks.stats(),
@@ -142,7 +147,9 @@ impl<C: StackConfig> Stack<C> {
         };
         let mut slabs = 0;
         for cache in inner.caches.iter() {
-            slabs += stats.add_cache(cache, &inner.slab.stats(&self.context(), cache));
+            let of_cache = inner.slab.stats(&self.context(), cache);
+            slabs += stats.add_cache(cache, &of_cache);
+            each(cache, &of_cache);
         }
         self.add_memory(&mut stats.memory, slabs);
         self.add_heap_use(&mut stats);

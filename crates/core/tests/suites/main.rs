@@ -26,6 +26,7 @@ mod pages;
 mod policies;
 mod populate;
 mod reclaim;
+mod record;
 mod registry;
 mod sheaf_6_18;
 mod slam;

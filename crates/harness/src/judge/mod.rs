@@ -5,6 +5,7 @@
 //! judging    from a column of them to a judgement
 //! decision   from two columns of figures to an outcome
 //! judgement  the outcome with its grounds, which every renderer takes
+//! headline   the judgements on a run in a sentence
 //! reached    success or failure of a run against its targets
 //! ```
 //!
@@ -25,6 +26,7 @@
 //! [`MIN_PAIRS`]: crate::statistics::MIN_PAIRS
 
 mod decision;
+mod headline;
 mod judgement;
 mod judging;
 mod reached;

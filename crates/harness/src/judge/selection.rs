@@ -1,5 +1,6 @@
 //! Variants of one or several runs side by side, and the rows that they have in common.
 
+use super::Judgement;
 use super::decision::Figures;
 use crate::nearest;
 use crate::results::{Cell, Metric, Run, Variant};
@@ -163,21 +164,45 @@ impl<'a> Selection<'a> {
     /// Returns the subjects of judgements with their names: every row, then the mean of the rows in
     /// which every column has samples.
     pub fn subjects(&self) -> Vec<(String, Vec<Row<'a>>)> {
-        let row = |row: &Row<'a>| (row.label(self.has_tasks()), vec![*row]);
-        let mut subjects: Vec<_> = self.rows.iter().map(row).collect();
-        let has_all = |row: &&Row<'a>| {
-            let samples = |column| self.samples(column, **row, self.metric);
-            self.columns.iter().all(|column| !samples(column).is_empty())
+        self.subjects_of(self.metric)
+    }
+
+    /// Returns the subjects of judgements on a metric: the rows in which any column has samples of
+    /// it, then the mean of those in which every column has.
+    pub fn subjects_of(&self, metric: &Metric) -> Vec<(String, Vec<Row<'a>>)> {
+        let has_some = |row: &&Row<'a>| {
+            metric.primary
+                || self.columns.iter().any(|it| !self.samples(it, **row, metric).is_empty())
         };
-        let complete: Vec<Row<'a>> = self.rows.iter().filter(has_all).copied().collect();
-        let name = match self.rows.len() - complete.len() {
+        let rows: Vec<Row<'a>> = self.rows.iter().filter(has_some).copied().collect();
+        let row = |row: &Row<'a>| (row.label(self.has_tasks()), vec![*row]);
+        let mut subjects: Vec<_> = rows.iter().map(row).collect();
+        let complete = self.complete_rows(metric);
+        let name = match rows.len() - complete.len() {
             0 => mean_of(complete.len()),
             left_out => format!("{}, {left_out} left out", mean_of(complete.len())),
         };
-        if self.rows.len() > 1 && !complete.is_empty() {
+        if rows.len() > 1 && !complete.is_empty() {
             subjects.push((name, complete));
         }
         subjects
+    }
+
+    /// Returns the rows in which every column has samples of a metric.
+    pub fn complete_rows(&self, metric: &Metric) -> Vec<Row<'a>> {
+        let has_all = |row: &&Row<'a>| {
+            self.columns.iter().all(|it| !self.samples(it, **row, metric).is_empty())
+        };
+        self.rows.iter().filter(has_all).copied().collect()
+    }
+
+    /// Judges a variant by all rows together in which every column has samples of a metric; by all
+    /// rows where there is no such row, so that the reason is told.
+    pub fn judge_all(&self, column: &Column<'a>, metric: &Metric) -> Judgement {
+        match &self.complete_rows(metric)[..] {
+            [] => self.judge(column, &self.rows, metric),
+            rows => self.judge(column, rows, metric),
+        }
     }
 }
 

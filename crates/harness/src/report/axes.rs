@@ -1,6 +1,7 @@
 //! Grid lines with their names, around the field in which a picture draws.
 
-use super::card::px;
+use super::card::{WIDTH, px};
+use super::lane::extent;
 use super::scale::Scale;
 use crate::results::{Direction, Metric};
 use maud::{Markup, html};
@@ -20,9 +21,12 @@ impl Field {
     pub(super) fn horizontal(&self, scale: &Scale, says: &str) -> Markup {
         html! {
             @for tick in scale.ticks() {
-                @let x = px(scale.at(tick.value));
+                @let place = scale.at(tick.value);
+                @let x = px(place);
+                @let half = extent(&tick.text) / 2.0 + 1.0;
                 line.grid x1=(x) x2=(x) y1=(px(self.top)) y2=(px(self.bottom)) {}
-                text x=(x) y=(px(self.bottom + 15.0)) text-anchor="middle" { (tick.text) }
+                text x=(px(place.clamp(half, WIDTH - half))) y=(px(self.bottom + 15.0))
+                    text-anchor="middle" { (tick.text) }
             }
             text.axis x=(px((self.left + self.right) / 2.0)) y=(px(self.bottom + 32.0))
                 text-anchor="middle" { (says) }
@@ -49,7 +53,15 @@ pub(super) fn says(metric: &Metric) -> String {
         true => &metric.name,
         false => &metric.unit,
     };
-    format!("{unit}{}", better(metric.direction))
+    let better = better(metric.direction);
+    fitting([format!("{unit}{better}"), format!("value{better}")])
+}
+
+/// Returns the first of some texts that fits below a picture, or the last one.
+pub(super) fn fitting<const N: usize>(texts: [String; N]) -> String {
+    let fits = |text: &String| extent(text) <= WIDTH - 8.0;
+    let at = texts.iter().position(fits).unwrap_or(N - 1);
+    texts.into_iter().nth(at).unwrap_or_default()
 }
 
 /// Returns the better direction, after a comma.

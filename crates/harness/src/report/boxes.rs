@@ -1,18 +1,19 @@
 //! Box plots: one picture per workload, one box per variant, every sample a dot.
 
 use super::axes::{self, Field};
-use super::card::{Card, Data, LETTER, WIDTH, fitted, px};
+use super::card::{Card, Data, WIDTH, px};
+use super::lane::{self, Head};
 use super::palette::Palette;
 use super::scale::Scale;
 use crate::judge::{Column, Outcome, Reason, Row, Selection};
-use crate::results::{Direction, Relation};
+use crate::results::{Direction, Metric};
 use crate::statistics::mmtests::Sorted;
 use crate::statistics::{self, Interval};
 use crate::table::{Table, figure};
 use maud::{Markup, html};
 
-/// Height of a variant: its name and its box.
-const LANE: f64 = 42.0;
+/// Height of a box below the words of its variant.
+const TRACK: f64 = 27.0;
 /// Half the height of a box.
 const HALF: f64 = 8.0;
 /// Whiskers reach to the last sample within this many interquartile ranges (Tukey 1977).
@@ -22,32 +23,36 @@ const WHISKERS: f64 = 1.5;
 pub(super) fn card<'a>(
     selection: &'a Selection<'a>,
     row: Row<'a>,
+    metric: &Metric,
     palette: &Palette,
 ) -> Option<Card> {
     let lanes: Vec<Lane<'_>> =
-        selection.columns.iter().map(|column| Lane::new(selection, column, row)).collect();
+        selection.columns.iter().map(|column| Lane::new(selection, column, row, metric)).collect();
     let values: Vec<f64> = lanes.iter().flat_map(|lane| lane.values.iter().copied()).collect();
     if values.is_empty() {
         return None;
     }
-    let bottom = 4.0 + LANE * lanes.len() as f64;
+    let (tops, bottom) = lane::stacked(4.0, lanes.iter().map(Lane::height));
     let field = Field { left: 14.0, right: WIDTH - 18.0, top: 2.0, bottom };
     let scale = Scale::covering(&values, (field.left, field.right));
-    let metric = selection.metric;
     let kind = if scale.is_log() { ", logarithmic" } else { "" };
     let picture = html! {
-        @if let Some(band) = noise_band(selection, row, &scale, &field) { (band) }
+        @if let Some(band) = noise_band(selection, row, metric, &scale, &field) { (band) }
         (field.horizontal(&scale, &format!("{}{kind}", axes::says(metric))))
-        @for (index, lane) in lanes.iter().enumerate() {
-            (lane.markup(palette, &scale, 4.0 + LANE * index as f64, metric.direction))
+        @for (lane, top) in lanes.iter().zip(&tops) {
+            (lane.markup(palette, &scale, *top, metric.direction))
         }
     };
     Some(Card {
-        title: row.label(selection.has_tasks()),
-        note: metric.name.clone(),
+        title: match selection.rows.len() {
+            1 => format!("{}, samples", metric.label()),
+            _ => row.label(selection.has_tasks()),
+        },
+        note: if selection.rows.len() == 1 { String::new() } else { metric.name.clone() },
+        alt: lanes.iter().map(|lane| format!("{}: {}", lane.label, lane.said)).collect(),
         height: bottom + 38.0,
         picture,
-        data: data(selection, row),
+        data: data(selection, row, metric),
     })
 }
 
@@ -55,12 +60,13 @@ pub(super) fn card<'a>(
 fn noise_band<'a>(
     selection: &Selection<'a>,
     row: Row<'a>,
+    metric: &Metric,
     scale: &Scale,
     field: &Field,
 ) -> Option<Markup> {
     let copy = selection.copy()?;
-    let Interval { low, high } = selection.judge(copy, &[row], selection.metric).ratios()?;
-    let median = selection.median(selection.baseline(), row, selection.metric)?;
+    let Interval { low, high } = selection.judge(copy, &[row], metric).ratios()?;
+    let median = selection.median(selection.baseline(), row, metric)?;
     let (from, to) = (scale.at(median * low), scale.at(median * high));
     let width = (to - from).max(1.0);
     let hint = format!("noise: an equal copy measured {low:.3} to {high:.3} of the baseline");
@@ -76,52 +82,55 @@ struct Lane<'a> {
     values: Vec<f64>,
     median: Option<f64>,
     said: String,
+    head: Head,
     outcome: Option<Outcome>,
 }
 
 impl<'a> Lane<'a> {
-    fn new(selection: &Selection<'a>, column: &'a Column<'a>, row: Row<'a>) -> Self {
-        let judgement = selection.judge(column, &[row], selection.metric);
-        let times = match judgement.relation {
-            Relation::Ratio => format!("×{}", judgement.centre_text()),
-            Relation::Difference => judgement.centre_text(),
-        };
+    fn new(
+        selection: &Selection<'a>,
+        column: &'a Column<'a>,
+        row: Row<'a>,
+        metric: &Metric,
+    ) -> Self {
+        let judgement = selection.judge(column, &[row], metric);
+        // The ratio stands with its interval in the forest plot, not beside medians, whose quotient
+        // is another number.
         let said = match judgement.outcome {
-            Outcome::NoVerdict(Reason::Baseline) => "baseline".to_owned(),
-            Outcome::NoVerdict(_) => String::new(),
-            _ if judgement.is_copy => times,
-            outcome => format!("{times} {}", outcome.word()),
+            Outcome::NoVerdict(Reason::Baseline) => "baseline",
+            Outcome::NoVerdict(_) => "",
+            _ if judgement.is_copy => "copy",
+            outcome => outcome.word(),
         };
-        let values = selection.samples(column, row, selection.metric);
+        let mut values = selection.samples(column, row, metric);
+        values.retain(|value| value.is_finite());
         let median = statistics::median(&values);
+        let said = match median {
+            None => "failed".to_owned(),
+            Some(median) if said.is_empty() => figure(median),
+            Some(median) => format!("{} · {said}", figure(median)),
+        };
+        let head = Head::new(&column.label, &said);
         let outcome = Some(judgement.outcome).filter(|_| !judgement.is_copy);
-        Self { label: &column.label, values, median, said, outcome }
+        Self { label: &column.label, values, median, said, head, outcome }
+    }
+
+    fn height(&self) -> f64 {
+        self.head.height() + TRACK
     }
 
     fn markup(&self, palette: &Palette, scale: &Scale, top: f64, direction: Direction) -> Markup {
         let sorted = Sorted::new(self.values.clone());
-        let said = match self.median {
-            None => "failed".to_owned(),
-            Some(median) if self.said.is_empty() => figure(median),
-            Some(median) => format!("{} · {}", figure(median), self.said),
-        };
         let said_class = match self.outcome {
             Some(Outcome::Better) => "said better",
             Some(Outcome::Worse) => "said worse",
             _ => "said",
         };
-        let room = WIDTH - 16.0 - (said.chars().count() + 1) as f64 * LETTER;
         html! {
             g class=(palette.class(self.label)) {
-                text.name x="4" y=(px(top + 13.0)) {
-                    title { (self.label) }
-                    (fitted(self.label, room))
-                }
-                text class=(said_class) x=(px(WIDTH - 4.0)) y=(px(top + 13.0)) text-anchor="end" {
-                    (said)
-                }
+                (self.head.markup(top, said_class))
                 @if let Some(sorted) = &sorted {
-                    (self.drawn(sorted, scale, top + 28.0, direction))
+                    (self.drawn(sorted, scale, top + self.head.height() + 13.0, direction))
                 }
             }
         }
@@ -163,9 +172,9 @@ fn spread(index: usize) -> f64 {
 }
 
 /// A row per round, a column per variant.
-fn data(selection: &Selection<'_>, row: Row<'_>) -> Data {
+fn data(selection: &Selection<'_>, row: Row<'_>, metric: &Metric) -> Data {
     let columns: Vec<Vec<Option<f64>>> =
-        selection.columns.iter().map(|it| selection.values(it, row, selection.metric)).collect();
+        selection.columns.iter().map(|it| selection.values(it, row, metric)).collect();
     let rounds = columns.iter().map(Vec::len).max().unwrap_or(0);
     let cell = |column: &Vec<Option<f64>>, round: usize| {
         column.get(round).copied().flatten().map_or(String::new(), exact)

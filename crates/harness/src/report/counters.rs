@@ -1,17 +1,17 @@
 //! Counters that explain a rate: lock acquisitions, zone calls and others, per operation.
 
 use super::boxes::exact;
-use super::card::{Card, Data, LETTER, WIDTH, fitted, px};
+use super::card::{Card, Data, LETTER, WIDTH, px};
+use super::lane::{self, Head};
 use super::palette::Palette;
 use crate::judge::{Row, Selection};
 use crate::results::{Direction, Metric};
 use crate::table::{Table, figure};
 use maud::{Markup, html};
 
-/// Height of a variant's bar, of a counter's name, and between counters.
+/// Height of a variant's bar, and between counters.
 const BAR: f64 = 16.0;
-const HEAD: f64 = 20.0;
-const GAP: f64 = 8.0;
+const GAP: f64 = 12.0;
 /// Room for names at the left and for figures at the right.
 const NAMES: f64 = 118.0;
 const FIGURES: f64 = 52.0;
@@ -35,49 +35,98 @@ pub(super) fn card(selection: &Selection<'_>, row: Row<'_>, palette: &Palette) -
         return None;
     }
     let labels: Vec<&str> = selection.columns.iter().map(|column| column.label.as_str()).collect();
-    let each = HEAD + BAR * labels.len() as f64 + GAP;
+    let groups: Vec<Group<'_>> =
+        counted.iter().map(|(metric, medians)| Group::new(metric, &labels, medians)).collect();
+    let (tops, height) = lane::stacked(0.0, groups.iter().map(Group::height));
     Some(Card {
         title: format!("{}, counters", row.label(selection.has_tasks())),
         note: "medians; each counter has a scale of its own".to_owned(),
-        height: each * counted.len() as f64,
+        alt: Vec::new(),
+        height,
         picture: html! {
-            @for (index, (metric, medians)) in counted.iter().enumerate() {
-                (bars(metric, &labels, medians, palette, each * index as f64))
-            }
+            @for (group, top) in groups.iter().zip(&tops) { (group.markup(palette, *top)) }
         },
         data: data(&counted, &labels),
     })
 }
 
-fn bars(
-    metric: &Metric,
-    labels: &[&str],
-    medians: &[Option<f64>],
-    palette: &Palette,
-    top: f64,
-) -> Markup {
-    let most = medians.iter().flatten().copied().fold(0.0, f64::max);
-    let length = |value: f64| match most > 0.0 {
-        true => (value.max(0.0) / most) * (WIDTH - NAMES - FIGURES),
-        false => 0.0,
-    };
-    html! {
-        text.head x="4" y=(px(top + 14.0)) { (metric.label()) }
-        @for (index, (label, median)) in labels.iter().zip(medians).enumerate() {
-            @let y = top + HEAD + BAR * index as f64;
-            g class=(palette.class(label)) {
-                text.name x=(px(NAMES - 6.0)) y=(px(y + 12.0)) text-anchor="end" {
-                    title { (label) }
-                    (fitted(label, NAMES - LETTER))
-                }
-                @if let Some(value) = median {
-                    rect.bar x=(px(NAMES)) y=(px(y + 2.0)) height=(px(BAR - 4.0))
-                        width=(px(length(*value).max(0.5))) {}
-                    text.said x=(px(NAMES + length(*value) + 5.0)) y=(px(y + 12.0)) {
-                        (shown(*value, metric))
-                    }
+/// A counter, with a bar for each variant.
+struct Group<'a> {
+    head: Head,
+    bars: Vec<Bar<'a>>,
+    /// The largest value.
+    most: f64,
+    /// True where all names fit beside the bars.
+    is_narrow: bool,
+}
+
+struct Bar<'a> {
+    label: &'a str,
+    median: Option<f64>,
+    said: String,
+    /// Name and figure, for where they stand above the bar.
+    head: Head,
+}
+
+impl<'a> Group<'a> {
+    fn new(metric: &Metric, labels: &[&'a str], medians: &[Option<f64>]) -> Self {
+        let bar = |(label, median): (&&'a str, &Option<f64>)| {
+            let median = median.filter(|it| it.is_finite());
+            let said = median.map_or("-".to_owned(), |median| shown(median, metric));
+            Bar { label, median, head: Head::new(label, &said), said }
+        };
+        Self {
+            head: Head::new(&metric.label(), ""),
+            bars: labels.iter().zip(medians).map(bar).collect(),
+            most: medians.iter().flatten().copied().fold(0.0, f64::max),
+            is_narrow: labels.iter().all(|label| lane::extent(label) <= NAMES - LETTER),
+        }
+    }
+
+    fn height(&self) -> f64 {
+        self.head.height() + self.bars.iter().map(|it| self.of_bar(it)).sum::<f64>() + GAP
+    }
+
+    fn of_bar(&self, bar: &Bar<'_>) -> f64 {
+        if self.is_narrow { BAR } else { BAR + bar.head.height() }
+    }
+
+    /// The length of a bar that may be as long as `room`.
+    fn length(&self, value: f64, room: f64) -> f64 {
+        let share = if self.most > 0.0 { value.max(0.0) / self.most } else { 0.0 };
+        (share * room).max(0.5)
+    }
+
+    fn markup(&self, palette: &Palette, top: f64) -> Markup {
+        let first = top + self.head.height() + 3.0;
+        let (tops, _) = lane::stacked(first, self.bars.iter().map(|bar| self.of_bar(bar)));
+        html! {
+            (self.head.markup(top, "head"))
+            @for (bar, top) in self.bars.iter().zip(&tops) {
+                g class=(palette.class(bar.label)) {
+                    @if self.is_narrow { (self.beside(bar, *top)) } @else { (self.below(bar, *top)) }
                 }
             }
+        }
+    }
+
+    /// A bar between the name and the figure.
+    fn beside(&self, bar: &Bar<'_>, top: f64) -> Markup {
+        let length = bar.median.map_or(0.0, |it| self.length(it, WIDTH - NAMES - FIGURES));
+        html! {
+            text.name x=(px(NAMES - 6.0)) y=(px(top + 12.0)) text-anchor="end" { (bar.label) }
+            rect.bar x=(px(NAMES)) y=(px(top + 2.0)) height=(px(BAR - 4.0)) width=(px(length)) {}
+            text.said x=(px(NAMES + length + 5.0)) y=(px(top + 12.0)) { (bar.said) }
+        }
+    }
+
+    /// A bar below both.
+    fn below(&self, bar: &Bar<'_>, top: f64) -> Markup {
+        let length = bar.median.map_or(0.0, |it| self.length(it, WIDTH - 8.0));
+        let y = top + bar.head.height();
+        html! {
+            (bar.head.markup(top, "said"))
+            rect.bar x="4" y=(px(y + 2.0)) height=(px(BAR - 8.0)) width=(px(length)) {}
         }
     }
 }

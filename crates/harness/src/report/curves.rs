@@ -61,6 +61,7 @@ pub(super) fn card(selection: &Selection<'_>, workload: &str, palette: &Palette)
         note: "operations per second, higher is better; medians and quartiles; dashed: as many \
                times the baseline with the fewest tasks"
             .to_owned(),
+        alt: Vec::new(),
         height: HEIGHT,
         picture: picture(&curves, palette),
         data: data(&curves),

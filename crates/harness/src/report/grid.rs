@@ -4,9 +4,12 @@ use super::palette::Palette;
 use crate::table::{Entry, Table, Tone};
 use maud::{Markup, html};
 
-/// The table in a box of its own that scrolls where it is too wide; its head sorts it. `kind` is
-/// its class.
-pub(super) fn grid(table: &Table, palette: &Palette, kind: &str) -> Markup {
+/// The table in a box of its own; its head sorts it. `kind` is its class, `says` names it for those
+/// who do not see what stands above it.
+///
+/// On a phone each row is a list of its entries, so that none is out of sight: there an entry has
+/// the head of its column before it. The roles keep it a table for those who hear it.
+pub(super) fn grid(table: &Table, palette: &Palette, kind: &str, says: &str) -> Markup {
     let is_variant = |entry: &&Entry| entry.tone == Tone::Variant;
     let colour = |entry: &Entry| palette.class(&entry.text);
     let class = |entry: &Entry, head: &Entry| {
@@ -24,20 +27,30 @@ pub(super) fn grid(table: &Table, palette: &Palette, kind: &str) -> Markup {
         Some(classes.collect::<Vec<&str>>().join(" ")).filter(|classes| !classes.is_empty())
     };
     html! {
-        div class={ "scroll " (kind) } tabindex="0" {
-            table class=(kind) {
-                thead {
-                    tr {
+        div class={ "scroll " (kind) } tabindex="0" role="region" aria-label=(says) {
+            table class=(kind) role="table" aria-label=(says) {
+                thead role="rowgroup" {
+                    tr role="row" {
                         @for head in &table.head {
-                            th scope="col" class=[class(head, head)] { (head.text) }
+                            th scope="col" role="columnheader" class=[class(head, head)] {
+                                (head.text)
+                                @if let Some(detail) = &head.detail { span.detail { (detail) } }
+                            }
                         }
                     }
                 }
-                tbody {
+                tbody role="rowgroup" {
                     @for row in &table.rows {
-                        tr class=[row.iter().find(is_variant).map(colour)] {
-                            @for (entry, head) in row.iter().zip(&table.head) {
-                                td class=[class(entry, head)] title=[&entry.hint] { (entry.text) }
+                        tr role="row" class=[row.iter().find(is_variant).map(colour)] {
+                            @for (index, (entry, head)) in row.iter().zip(&table.head).enumerate() {
+                                td role=(if index == 0 { "rowheader" } else { "cell" })
+                                    data-head=(head.text) class=[class(entry, head)]
+                                    title=[&entry.hint] {
+                                    (entry.text)
+                                    @if let Some(detail) = entry.detail.as_ref().filter(|it| {
+                                        !it.is_empty()
+                                    }) { span.detail { (detail) } }
+                                }
                             }
                         }
                     }

@@ -1,4 +1,4 @@
-//! Memory over time of watched samples.
+//! Memory over time of watched samples: the median of each variant's samples, in a band.
 
 use super::axes::Field;
 use super::boxes::exact;
@@ -6,7 +6,8 @@ use super::card::{Card, Data, WIDTH, points, px};
 use super::palette::Palette;
 use super::scale::Scale;
 use crate::judge::{Row, Selection};
-use crate::results::{Cell, Reading, Timeline};
+use crate::results::{Cell, Reading, Sample, Timeline};
+use crate::statistics::{self, mmtests::Sorted};
 use crate::table::Table;
 use maud::{Markup, html};
 
@@ -15,87 +16,176 @@ const FIELD: Field = Field { left: 46.0, right: WIDTH - 14.0, top: 24.0, bottom:
 const MIB: f64 = (1 << 20) as f64;
 /// The phase that programs announce when they have freed everything and call nothing any more.
 const IDLE: &str = "idle";
-/// Points of a line: about one for each pixel.
-const POINTS: usize = 300;
+/// Moments of a line: one for two pixels.
+const MOMENTS: usize = 160;
 /// A program that is gone before this many readings has no course to show.
 const READINGS: usize = 8;
 /// Rows of a table that a reader might look through.
 const ROWS: usize = 200;
 
-/// A sample's line in the picture.
-struct Course<'a> {
-    label: &'a str,
+/// The course of one sample.
+struct Course {
     round: u32,
-    points: Vec<Moment>,
-}
-
-impl<'a> Course<'a> {
-    /// Time runs from when the program became idle, if `is_idle`, else from its start.
-    fn new(label: &'a str, round: u32, timeline: &Timeline, is_idle: bool) -> Self {
-        let start = timeline.phase(IDLE).filter(|_| is_idle).map_or(0.0, |(start, _)| start);
-        let points = timeline.readings.iter().map(|it| point(it, start)).collect();
-        Self { label, round, points }
-    }
+    readings: Vec<Moment>,
 }
 
 /// A reading on the axes of the picture.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Moment {
     second: f64,
     resident: f64,
     charged: f64,
 }
 
+impl Course {
+    /// Time runs from when the program became idle, if `is_idle`, else from its start. A program
+    /// that ends by itself gives its memory back before the last reading: that one is left out.
+    fn new(round: u32, timeline: &Timeline, is_idle: bool) -> Self {
+        let start = timeline.phase(IDLE).filter(|_| is_idle).map_or(0.0, |(start, _)| start);
+        let mut readings = &timeline.readings[..];
+        if !is_idle {
+            let is_gone = |it: &&Reading| it.resident == 0;
+            let gone = readings.iter().rev().take_while(is_gone).count();
+            readings = &readings[..readings.len() - gone.max(1).min(readings.len())];
+        }
+        let readings = readings.iter().map(|reading| Moment {
+            second: (reading.ms - start) / 1e3,
+            resident: reading.resident as f64 / MIB,
+            charged: reading.charged as f64 / MIB,
+        });
+        Self { round, readings: readings.collect() }
+    }
+
+    fn end(&self) -> f64 {
+        self.readings.last().map_or(f64::NEG_INFINITY, |it| it.second)
+    }
+
+    /// The most that was resident in the seconds up to `to`, so that no peak is lost: that of the
+    /// last reading before where there is none in them. `None` outside of the course.
+    fn most(&self, from: f64, to: f64) -> Option<f64> {
+        (to <= self.end()).then_some(())?;
+        let [first, last] =
+            [from, to].map(|it| self.readings.partition_point(|reading| reading.second <= it));
+        let within = &self.readings[first.min(last.checked_sub(1)?)..last];
+        within.iter().map(|it| it.resident).reduce(f64::max)
+    }
+}
+
+/// All samples of a variant.
+struct Variant<'a> {
+    label: &'a str,
+    courses: Vec<Course>,
+}
+
+/// What the samples of a variant held at a time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Level {
+    second: f64,
+    median: f64,
+    low: f64,
+    high: f64,
+}
+
+impl Variant<'_> {
+    /// Returns the level at each of `seconds` at which at least half of the samples still run.
+    fn levels(&self, seconds: &[f64]) -> Vec<Level> {
+        let level = |(index, &second): (usize, &f64)| {
+            let from = if index == 0 { f64::NEG_INFINITY } else { seconds[index - 1] };
+            let held: Vec<f64> =
+                self.courses.iter().filter_map(|it| it.most(from, second)).collect();
+            (held.len() * 2 >= self.courses.len()).then_some(())?;
+            let median = statistics::median(&held)?;
+            let sorted = Sorted::new(held)?;
+            Some(Level { second, median, low: sorted.at(0.25), high: sorted.at(0.75) })
+        };
+        seconds.iter().enumerate().filter_map(level).collect()
+    }
+}
+
+/// Explains the pictures of a run.
+pub(super) fn note(selection: &Selection<'_>) -> String {
+    let runs = selection.runs().iter();
+    let timelines =
+        || runs.clone().flat_map(|(_, run)| &run.samples).filter_map(|it| it.timeline.as_ref());
+    let charged = match timelines().all(|timeline| timeline.in_group) {
+        true => "what its control group says",
+        false => "how much less the machine had free",
+    };
+    let is_charged = timelines().flat_map(|it| &it.readings).any(|it| it.charged != 0);
+    let charged = match is_charged {
+        true => format!(" In the data, charged is {charged}."),
+        false => String::new(),
+    };
+    format!(
+        "Line: the median of the samples; band: their quartiles; both as long as half of the \
+         samples run. The reading at exit is left out.{charged}"
+    )
+}
+
 /// The picture of a row; `None` where no sample was watched.
 pub(super) fn card(selection: &Selection<'_>, row: Row<'_>, palette: &Palette) -> Option<Card> {
-    let mut lines = Vec::new();
-    let (mut is_idle, mut in_group) = (true, true);
+    let mut watched = Vec::new();
     for column in &selection.columns {
         let Row { workload, tasks } = row;
         let cell = Cell { workload, tasks, variant: &column.variant.name };
-        for sample in column.run.samples_of(cell) {
-            let Some(timeline) = &sample.timeline else { continue };
-            is_idle &= timeline.phase(IDLE).is_some();
-            in_group &= timeline.in_group;
-            lines.push((column.label.as_str(), sample.round, timeline));
-        }
+        let of = |sample: &Sample| Some((sample.round, sample.timeline.clone()?));
+        let timelines: Vec<(u32, Timeline)> = column.run.samples_of(cell).filter_map(of).collect();
+        watched.push((column.label.as_str(), timelines));
     }
-    let line = |(label, round, timeline)| Course::new(label, round, timeline, is_idle);
-    let lines: Vec<Course<'_>> = lines.into_iter().map(line).collect();
-    if lines.iter().all(|line| line.points.len() < READINGS) {
+    let all = || watched.iter().flat_map(|(_, timelines)| timelines).map(|(_, it)| it);
+    let is_idle = all().all(|timeline| timeline.phase(IDLE).is_some());
+    let variants: Vec<Variant<'_>> = watched
+        .iter()
+        .map(|(label, timelines)| Variant {
+            label,
+            courses: timelines.iter().map(|(round, it)| Course::new(*round, it, is_idle)).collect(),
+        })
+        .collect();
+    let mut courses = variants.iter().flat_map(|variant| &variant.courses);
+    if courses.all(|course| course.readings.len() < READINGS) {
         return None;
     }
     let since = if is_idle { "seconds since the last free" } else { "seconds since the start" };
-    let charged =
-        if in_group { "what its control group says" } else { "how much less the machine had free" };
+    let seconds = seconds(&variants);
+    let levels: Vec<(&str, Vec<Level>)> =
+        variants.iter().map(|it| (it.label, it.levels(&seconds))).collect();
+    let last = |(label, levels): &(&str, Vec<Level>)| {
+        levels.last().map(|it| format!("{label}: {} MiB at the end", exact(it.median)))
+    };
     Some(Card {
         title: format!("{}, memory over time", row.label(selection.has_tasks())),
-        note: format!(
-            "resident memory of the whole process, lower is better; every sample is a line; \
-             charged, in the data, is {charged}"
-        ),
+        note: "resident memory of the whole process, lower is better".to_owned(),
+        alt: levels.iter().filter_map(last).collect(),
         height: HEIGHT,
-        picture: picture(&lines, palette, since, is_idle),
-        data: data(&lines),
+        picture: picture(&levels, palette, since, is_idle),
+        data: data(&variants),
     })
 }
 
-fn point(reading: &Reading, start: f64) -> Moment {
-    Moment {
-        second: (reading.ms - start) / 1e3,
-        resident: reading.resident as f64 / MIB,
-        charged: reading.charged as f64 / MIB,
-    }
+/// Equally spaced times over all courses.
+fn seconds(variants: &[Variant<'_>]) -> Vec<f64> {
+    let courses = || variants.iter().flat_map(|variant| &variant.courses);
+    let first = courses().filter_map(|it| it.readings.first()).map(|it| it.second);
+    let from = first.fold(f64::INFINITY, f64::min);
+    let to = courses().map(Course::end).fold(f64::NEG_INFINITY, f64::max);
+    let step = (to - from) / (MOMENTS - 1) as f64;
+    (0..MOMENTS).map(|index| from + step * index as f64).collect()
 }
 
-fn picture(lines: &[Course<'_>], palette: &Palette, since: &str, is_idle: bool) -> Markup {
-    let all = || lines.iter().flat_map(|line| &line.points);
-    let highest: Vec<f64> = all().map(|point| point.resident).collect();
-    let seconds: Vec<f64> = all().map(|point| point.second).collect();
+fn picture(
+    variants: &[(&str, Vec<Level>)],
+    palette: &Palette,
+    since: &str,
+    is_idle: bool,
+) -> Markup {
+    let all = || variants.iter().flat_map(|(_, levels)| levels);
+    let highest: Vec<f64> = all().map(|level| level.high).collect();
     let y = Scale::from_zero(&highest, (FIELD.bottom, FIELD.top));
-    let from = seconds.iter().copied().fold(f64::INFINITY, f64::min);
-    let to = seconds.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let from = all().map(|level| level.second).fold(f64::INFINITY, f64::min);
+    let to = all().map(|level| level.second).fold(f64::NEG_INFINITY, f64::max);
     let x = Scale::exact(from, to, false, (FIELD.left, FIELD.right));
+    // The baseline is the first column, and lies on top.
+    let drawn = || variants.iter().rev().filter(|(_, levels)| !levels.is_empty());
     html! {
         (FIELD.vertical(&y, "resident, MiB"))
         (FIELD.horizontal(&x, since))
@@ -105,46 +195,52 @@ fn picture(lines: &[Course<'_>], palette: &Palette, since: &str, is_idle: bool) 
                 title { "the last free" }
             }
         }
-        // The baseline is the first column, and lies on top.
-        @for line in lines.iter().rev() {
-            @let thin = thinned(&line.points, POINTS).into_iter();
-            @let places = points(thin.map(|it| (x.at(it.second), y.at(it.resident))));
-            g class=(palette.class(line.label)) {
-                polyline class="curve thin" points=(places) {
-                    title { (line.label) ", round " (line.round) }
-                }
+        @for (label, levels) in drawn() {
+            @let there = levels.iter().map(|it| (x.at(it.second), y.at(it.high)));
+            @let back = levels.iter().rev().map(|it| (x.at(it.second), y.at(it.low)));
+            g class=(palette.class(label)) { polygon.band points=(points(there.chain(back))) {} }
+        }
+        @for (label, levels) in drawn() {
+            @let places = points(levels.iter().map(|it| (x.at(it.second), y.at(it.median))));
+            g class=(palette.class(label)) {
+                polyline.curve points=(places) { title { (label) } }
             }
         }
     }
 }
 
-/// Returns at most about `most` points. The highest of each group stays, so that no peak is lost.
-fn thinned(points: &[Moment], most: usize) -> Vec<Moment> {
-    let each = points.len().div_ceil(most).max(1);
+/// Returns at most about `most` readings. The highest of each group stays, so that no peak is lost.
+fn thinned(readings: &[Moment], most: usize) -> Vec<Moment> {
+    let each = readings.len().div_ceil(most).max(1);
     let highest = |some: &[Moment]| {
         some.iter().copied().max_by(|one, two| one.resident.total_cmp(&two.resident))
     };
-    points.chunks(each).filter_map(highest).collect()
+    readings.chunks(each).filter_map(highest).collect()
 }
 
-fn data(lines: &[Course<'_>]) -> Data {
+/// Every reading of every sample.
+fn data(variants: &[Variant<'_>]) -> Data {
     let header = ["variant", "round", "seconds", "resident, MiB", "charged, MiB"];
+    let courses: Vec<(&str, &Course)> = variants
+        .iter()
+        .flat_map(|variant| variant.courses.iter().map(|course| (variant.label, course)))
+        .collect();
     let rows = |most: usize| -> Vec<Vec<String>> {
-        let of_line = |line: &Course<'_>| -> Vec<Vec<String>> {
-            let row = |point: &Moment| {
-                let Moment { second, resident, charged } = *point;
-                let label = line.label.to_owned();
+        let of_course = |(label, course): &(&str, &Course)| -> Vec<Vec<String>> {
+            let row = |reading: &Moment| {
+                let Moment { second, resident, charged } = *reading;
                 let figures = [second, resident, charged].map(exact);
-                [label, line.round.to_string()].into_iter().chain(figures).collect()
+                let names = [(*label).to_owned(), course.round.to_string()];
+                names.into_iter().chain(figures).collect()
             };
-            thinned(&line.points, most).iter().map(row).collect()
+            thinned(&course.readings, most).iter().map(row).collect()
         };
-        lines.iter().flat_map(of_line).collect()
+        courses.iter().flat_map(of_course).collect()
     };
     let table = |most| Table::of(header, rows(most));
     let all = table(usize::MAX);
     match all.rows.len() > ROWS {
-        true => Data { table: table((ROWS / lines.len()).max(2)), download: Some(all) },
+        true => Data { table: table((ROWS / courses.len()).max(2)), download: Some(all) },
         false => all.into(),
     }
 }
@@ -153,17 +249,54 @@ fn data(lines: &[Course<'_>]) -> Data {
 mod tests {
     use super::*;
 
+    fn timeline(mib: &[u64]) -> Timeline {
+        let reading = |(index, mib): (usize, &u64)| Reading {
+            ms: index as f64 * 1000.0,
+            resident: mib << 20,
+            charged: 0,
+        };
+        let readings = mib.iter().enumerate().map(reading).collect();
+        Timeline { readings, ..Timeline::default() }
+    }
+
+    #[test]
+    fn the_reading_at_exit_is_left_out() {
+        let resident = |mib: &[u64], is_idle| -> Vec<f64> {
+            let mut timeline = timeline(mib);
+            timeline.phases = vec![(0.0, IDLE.to_owned())];
+            let course = Course::new(1, &timeline, is_idle);
+            course.readings.iter().map(|it| it.resident).collect()
+        };
+        assert_eq!(resident(&[1, 5, 5, 0], false), [1.0, 5.0, 5.0]);
+        assert_eq!(resident(&[1, 5, 5, 3], false), [1.0, 5.0, 5.0], "half of it is gone");
+        assert_eq!(resident(&[1, 5, 0, 0], false), [1.0, 5.0]);
+        assert_eq!(resident(&[1, 5, 3], true), [1.0, 5.0, 3.0], "an idle program is still there");
+        assert_eq!(resident(&[], false), [0.0; 0]);
+    }
+
+    #[test]
+    fn the_line_is_the_median_while_half_of_the_samples_run() {
+        let courses = [&[10, 10, 10, 9][..], &[20, 20, 20, 9], &[60, 9]]
+            .map(|mib| Course::new(1, &timeline(mib), false));
+        let variant = Variant { label: "a", courses: courses.into() };
+        let levels = variant.levels(&[-1.0, 0.0, 0.5, 1.0, 2.0, 3.0]);
+        let medians: Vec<(f64, f64)> = levels.iter().map(|it| (it.second, it.median)).collect();
+        assert_eq!(medians, [(0.0, 20.0), (0.5, 15.0), (1.0, 15.0), (2.0, 15.0)]);
+        let Level { low, high, .. } = levels[0];
+        assert!(low >= 10.0 && high <= 60.0 && low < high, "{levels:?}");
+    }
+
     #[test]
     fn thinning_keeps_peaks() {
-        let point = |index: usize| {
+        let reading = |index: usize| {
             let resident = if index == 577 { 900.0 } else { 1.0 };
             Moment { second: index as f64, resident, charged: 0.0 }
         };
-        let points: Vec<Moment> = (0..1000).map(point).collect();
-        let thin = thinned(&points, 100);
+        let readings: Vec<Moment> = (0..1000).map(reading).collect();
+        let thin = thinned(&readings, 100);
         assert_eq!(thin.len(), 100);
-        assert!(thin.iter().any(|point| point.resident == 900.0));
-        assert_eq!(thinned(&points[..7], 100).len(), 7);
+        assert!(thin.iter().any(|reading| reading.resident == 900.0));
+        assert_eq!(thinned(&readings[..7], 100).len(), 7);
         assert!(thinned(&[], 100).is_empty());
     }
 }

@@ -3,6 +3,9 @@
 //! ```text
 //! page      the whole file: head, theme, sections
 //! section   the runs of one experiment
+//! source    where they come from: command, input, date; verdicts as Markdown
+//! verdicts  matrices of verdicts
+//! forest    intervals
 //! boxes     box plots with every sample
 //! curves    scaling over the number of tasks
 //! memory    memory over time
@@ -10,6 +13,7 @@
 //! counters  counts per operation
 //! card      a picture with its caption and its data
 //! grid      a table
+//! lane      the words above what is drawn of a variant
 //! axes, scale, palette  what pictures share
 //! ```
 //!
@@ -21,13 +25,17 @@ mod boxes;
 mod card;
 mod counters;
 mod curves;
+mod forest;
 mod grid;
+mod lane;
 mod memory;
 mod page;
 mod palette;
 mod scale;
 mod scatter;
 mod section;
+mod source;
+mod verdicts;
 
 use crate::destination::{Destination, Present};
 use crate::judge::Selection;

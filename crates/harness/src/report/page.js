@@ -16,12 +16,35 @@
   const switches = [...document.querySelectorAll("[data-variant]")];
   for (const one of switches) {
     one.checked = true;
+    one.hidden = false;
     one.addEventListener("change", () => {
       root.classList.toggle("no-" + one.dataset.variant, !one.checked);
       for (const other of switches) {
         if (other.dataset.variant === one.dataset.variant) other.checked = one.checked;
       }
     });
+  }
+
+  // A button copies the text of the element that it names.
+  for (const copies of document.querySelectorAll("[data-copies]")) {
+    const says = copies.textContent;
+    copies.hidden = false;
+    copies.addEventListener("click", async () => {
+      const source = document.getElementById(copies.dataset.copies);
+      const done = await copy(source.textContent, source);
+      copies.textContent = done ? "Copied" : "Select it and copy";
+      setTimeout(() => { copies.textContent = says; }, 2000);
+    });
+  }
+  async function copy(text, source) {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch {
+      // No right to the clipboard: the text is selected, and older browsers copy that.
+      getSelection().selectAllChildren(source);
+      return document.execCommand("copy");
+    }
   }
 
   // The head of a table sorts it: by number where both cells begin with one.
@@ -31,6 +54,10 @@
   };
   for (const head of document.querySelectorAll("thead th")) {
     head.dataset.sorts = "";
+    head.tabIndex = 0;
+    head.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") head.click();
+    });
     head.addEventListener("click", () => {
       const down = head.getAttribute("aria-sort") === "ascending";
       for (const other of head.parentNode.children) other.removeAttribute("aria-sort");

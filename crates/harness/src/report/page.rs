@@ -1,7 +1,7 @@
 //! The whole file.
 
 use super::palette::Palette;
-use super::section;
+use super::{section, source};
 use crate::judge::Selection;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -13,10 +13,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 /// The page of all selections.
 pub(super) fn whole(selections: &[Selection<'_>]) -> Markup {
     let palette = palette(selections);
-    let names: Vec<&str> = selections
-        .iter()
-        .map(|selection| selection.baseline().run.meta.experiment.as_str())
-        .collect();
+    let titles: Vec<String> = selections.iter().map(title).collect();
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -25,28 +22,28 @@ pub(super) fn whole(selections: &[Selection<'_>]) -> Markup {
                 meta http-equiv="Content-Security-Policy" content=(POLICY);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { "Quarry lab: " (names.join(", ")) }
+                title { (whole_title(selections, &titles)) }
                 style { (PreEscaped(STYLE)) (palette.style()) }
             }
             body {
                 header {
-                    h1 { "Quarry lab" }
+                    p.brand { "Quarry" }
                     button #theme type="button" hidden { "Theme: as the system" }
                 }
-                @if names.len() > 1 {
-                    nav {
-                        @for (number, name) in names.iter().enumerate() {
-                            a href=(format!("#experiment-{number}")) { (name) }
+                @if titles.len() > 1 {
+                    nav aria-label="Experiments" {
+                        @for (number, title) in titles.iter().enumerate() {
+                            a href=(format!("#experiment-{number}")) { (title) }
                         }
                     }
                 }
                 main {
                     @for (number, selection) in selections.iter().enumerate() {
-                        (section::section(selection, number, &palette))
+                        (section::section(selection, &titles[number], number, &palette))
                     }
                 }
                 footer {
-                    p.note { "Made by quarry " (env!("CARGO_PKG_VERSION")) ", quarry lab report." }
+                    p.note { "Made by quarry " (env!("CARGO_PKG_VERSION")) "." }
                 }
                 script { (PreEscaped(SCRIPT)) }
             }
@@ -54,11 +51,25 @@ pub(super) fn whole(selections: &[Selection<'_>]) -> Markup {
     }
 }
 
+/// The program that was measured, or the name of the experiment.
+fn title(selection: &Selection<'_>) -> String {
+    let (_, run) = selection.runs()[0];
+    source::program(run).unwrap_or_else(|| run.meta.experiment.clone())
+}
+
+/// What a list of open pages shows: the subject and its verdict, or all subjects.
+fn whole_title(selections: &[Selection<'_>], titles: &[String]) -> String {
+    match selections {
+        [selection] => format!("{}: {}", titles[0], selection.headline()),
+        _ => format!("Quarry: {}", titles.join(", ")),
+    }
+}
+
 /// Baselines first, then the others in the order of their runs.
 fn palette(selections: &[Selection<'_>]) -> Palette {
     let mut palette = Palette::default();
     for column in selections.iter().flat_map(|selection| &selection.columns) {
-        palette.add(&column.label, column.variant.copy_of.is_some());
+        palette.add(&column.label, &column.variant.name, column.variant.copy_of.is_some());
     }
     palette
 }

@@ -1,25 +1,22 @@
 //! One colour and one shape for each variant, in all pictures.
 
+use crate::colours::{self, Colour};
 use maud::{Markup, PreEscaped, html};
 
-/// Colours that differ for eyes that tell few apart (after Okabe and Ito), for a light and for a
-/// dark page; each has a contrast of at least 3 to 1 to its page.
-const COLOURS: [(&str, &str); 8] = [
-    ("#c2500a", "#f28e4b"),
-    ("#0068ad", "#5ab0ec"),
-    ("#00805c", "#2fc496"),
-    ("#a8447f", "#e28fc0"),
-    ("#8a6d00", "#e3c238"),
-    ("#5b4fc4", "#a79bf5"),
-    ("#3d7f8c", "#7fd0dd"),
-    ("#8c5a3c", "#cfa183"),
-];
+/// Lines of the first, second and further variants of one colour.
+const DASHES: [&str; 4] = ["none", "7 3", "2 3", "9 3 2 3"];
+/// Number of shapes.
+const SHAPES: usize = 4;
+const COPY_DASH: &str = "5 3";
 
 /// A variant as pictures show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Swatch {
     label: String,
-    is_copy: bool,
+    /// `None`: the A/A copy, which is grey, for it is no rival.
+    colour: Option<Colour>,
+    /// The number of variants before it that have the same colour.
+    twins: usize,
 }
 
 /// The variants in the order in which they were met.
@@ -29,11 +26,14 @@ pub(super) struct Palette {
 }
 
 impl Palette {
-    /// Gives a variant the next colour, unless it has one. A/A copies are grey: they are no rivals.
-    pub(super) fn add(&mut self, label: &str, is_copy: bool) {
-        if !self.swatches.iter().any(|swatch| swatch.label == label) {
-            self.swatches.push(Swatch { label: label.to_owned(), is_copy });
+    /// Gives the label of a variant the colour of its name, unless it has one.
+    pub(super) fn add(&mut self, label: &str, name: &str, is_copy: bool) {
+        if self.swatches.iter().any(|swatch| swatch.label == label) {
+            return;
         }
+        let colour = (!is_copy).then(|| colours::of(name));
+        let twins = self.swatches.iter().filter(|swatch| swatch.colour == colour).count();
+        self.swatches.push(Swatch { label: label.to_owned(), colour, twins });
     }
 
     /// Returns the class of a variant's elements.
@@ -45,19 +45,14 @@ impl Palette {
         self.swatches.iter().position(|swatch| swatch.label == label).unwrap_or(0)
     }
 
-    /// Returns the number of colours before that of a swatch.
-    fn rank(&self, index: usize) -> usize {
-        self.swatches[..index].iter().filter(|swatch| !swatch.is_copy).count()
-    }
-
-    /// Draws the shape of a variant with the centre at a place.
+    /// Draws the shape of a variant with the centre at a place. Neighbours in the legend differ.
     pub(super) fn marker(&self, label: &str, (x, y): (f64, f64), radius: f64) -> Markup {
         let r = radius;
         let points = |points: &[(f64, f64)]| -> String {
             points.iter().map(|(dx, dy)| format!("{:.1},{:.1} ", x + dx * r, y + dy * r)).collect()
         };
         html! {
-            @match self.rank(self.index(label)) % 4 {
+            @match self.index(label) % SHAPES {
                 0 => circle class="marker" cx=(format!("{x:.1}")) cy=(format!("{y:.1}"))
                     r=(format!("{r:.1}")) {},
                 1 => rect class="marker" x=(format!("{:.1}", x - r * 0.9))
@@ -77,7 +72,7 @@ impl Palette {
             div.legend role="group" aria-label="Variants" {
                 @for label in labels {
                     label class=(format!("switch {}", self.class(label))) {
-                        input type="checkbox" checked data-variant=(self.class(label));
+                        input type="checkbox" checked data-variant=(self.class(label)) hidden;
                         svg width="14" height="14" viewBox="0 0 14 14" aria-hidden="true" {
                             (self.marker(label, (7.0, 7.0), 5.0))
                         }
@@ -90,25 +85,23 @@ impl Palette {
 
     /// Returns the rules for classes.
     pub(super) fn style(&self) -> PreEscaped<String> {
-        let colours = |pick: fn(&(&'static str, &'static str)) -> &'static str| -> String {
-            let names = COLOURS.iter().enumerate();
-            names.map(|(index, colour)| format!("--p{index}:{};", pick(colour))).collect()
+        let colours = |pick: fn(&Colour) -> &String| -> String {
+            let swatches = self.swatches.iter().enumerate();
+            let known = swatches.filter_map(|(index, it)| Some((index, it.colour.as_ref()?)));
+            known.map(|(index, colour)| format!("--p{index}:{};", pick(colour))).collect()
         };
-        let dark = colours(|colour| colour.1);
+        let dark = colours(|colour| &colour.dark);
         let mut text = format!(
             ":root{{{}}}\n@media screen and (prefers-color-scheme:dark)\
              {{:root:not([data-theme=light]){{{dark}}}}}\n\
              @media screen{{:root[data-theme=dark]{{{dark}}}}}\n",
-            colours(|colour| colour.0)
+            colours(|colour| &colour.light)
         );
         for (index, swatch) in self.swatches.iter().enumerate() {
-            let rank = self.rank(index);
-            let colour = match swatch.is_copy {
-                true => "var(--muted)".to_owned(),
-                false => format!("var(--p{})", rank % COLOURS.len()),
+            let (colour, dash) = match swatch.colour {
+                None => ("var(--muted)".to_owned(), COPY_DASH),
+                Some(_) => (format!("var(--p{index})"), DASHES[swatch.twins % DASHES.len()]),
             };
-            // Colours come again after eight: then with dashes.
-            let dash = if rank >= COLOURS.len() || swatch.is_copy { "5 3" } else { "none" };
             text += &format!(
                 ".v{index}{{--c:{colour};--dash:{dash}}}.no-v{index} \
                  :is(.card,.wide) .v{index}{{display:none}}\n"
@@ -123,30 +116,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variant_has_one_colour_everywhere_and_copies_take_none() {
+    fn a_variant_has_the_colour_of_its_name_and_copies_have_none() {
         let mut palette = Palette::default();
-        for (label, is_copy) in [("a", false), ("a A/A", true), ("b", false), ("a", false)] {
-            palette.add(label, is_copy);
-        }
-        assert_eq!([palette.class("a"), palette.class("b")], ["v0", "v2"]);
+        palette.add("glibc", "glibc", false);
+        palette.add("glibc A/A", "glibc A/A", true);
+        palette.add("quarry (one)", "quarry", false);
+        palette.add("quarry (two)", "quarry", false);
+        palette.add("glibc", "glibc", false);
+        assert_eq!(["glibc", "quarry (two)"].map(|it| palette.class(it)), ["v0", "v3"]);
         let style = palette.style().into_string();
-        assert!(style.contains(".v0{--c:var(--p0)") && style.contains(".v2{--c:var(--p1)"));
-        assert!(style.contains(".v1{--c:var(--muted);--dash:5 3}"), "{style}");
-    }
-
-    #[test]
-    fn colours_stand_out_from_their_page() {
-        let luminance = |colour: &str| {
-            let part = |at: usize| {
-                let value = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;
-                if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
-            };
-            0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)
-        };
-        for (light, dark) in COLOURS {
-            let on_light = 1.05 / (luminance(light) + 0.05);
-            let on_dark = (luminance(dark) + 0.05) / (luminance("#1a2029") + 0.05);
-            assert!(on_light > 4.0 && on_dark > 4.0, "{light} {on_light:.1} {dark} {on_dark:.1}");
+        let Colour { light, dark } = colours::of("quarry");
+        for (index, dash) in [(2, "none"), (3, "7 3")] {
+            let rule = format!(".v{index}{{--c:var(--p{index});--dash:{dash}}}");
+            assert!(style.contains(&rule), "{rule}\n{style}");
+            assert!(style.contains(&format!("--p{index}:{light};")), "{style}");
+            assert_eq!(style.matches(&format!("--p{index}:{dark};")).count(), 2, "{style}");
         }
+        assert!(style.contains(".v1{--c:var(--muted);--dash:5 3}"), "{style}");
     }
 }

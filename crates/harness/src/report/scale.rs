@@ -3,6 +3,8 @@
 /// Values that spread further than this from the smallest to the largest need a logarithmic axis:
 /// on a linear one the small ones would lie on top of each other.
 const LINEAR_SPREAD: f64 = 30.0;
+/// Ratios that spread further than this have a logarithmic axis.
+const RATIO_SPREAD: f64 = 3.0;
 /// Ticks that fit below a picture as wide as a phone.
 const TICKS: f64 = 5.0;
 
@@ -33,6 +35,19 @@ impl Scale {
         }
         let low = if low > 0.0 && low < high * 0.6 { 0.0 } else { low };
         Self::linear(low, high, places)
+    }
+
+    /// Covers ratios: linear while they are close together, logarithmic where half and double are to
+    /// be as far from 1.
+    pub(super) fn of_ratios(values: &[f64], places: (f64, f64)) -> Self {
+        let (low, high) = bounds(values);
+        match low > 0.0 && high > low * RATIO_SPREAD {
+            true => {
+                let (low, high) = (round_log(low, f64::floor), round_log(high, f64::ceil));
+                Self { low, high, places, is_log: true }
+            }
+            false => Self::linear(low, high, places),
+        }
     }
 
     /// Linear from 0, or from the lowest value if that is negative.

@@ -68,12 +68,18 @@ pub(super) fn card<'a>(
     }
     let baseline = &selection.baseline().label;
     let says = |metric: &Metric| {
-        format!("{}, times {baseline}{}", metric.name, axes::better(metric.direction))
+        let (name, better) = (&metric.name, axes::better(metric.direction));
+        axes::fitting([
+            format!("{name}, times {baseline}{better}"),
+            format!("{name}, times the baseline{better}"),
+            format!("times the baseline{better}"),
+        ])
     };
     let is_rate = speed.direction == Direction::Higher;
     Some(Card {
         title: title.to_owned(),
         note: "dashed: the variants that no other beats in both".to_owned(),
+        alt: points.iter().map(Point::hint).collect(),
         height: HEIGHT,
         picture: picture(&points, palette, (&says(memory), &says(speed)), is_rate),
         data: data(&points, (memory, speed)),

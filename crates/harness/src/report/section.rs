@@ -1,27 +1,39 @@
 //! The runs of one experiment: warnings, tables, pictures, environment.
 
 use super::card::Card;
+use super::forest::{self, Subject};
 use super::grid::grid;
 use super::palette::Palette;
-use super::{axes, boxes, counters, curves, memory, scatter};
+use super::{axes, boxes, counters, curves, memory, scatter, source, verdicts};
 use crate::environment::Environment;
-use crate::judge::{Judgement, MARGIN, Outcome, Row, Selection};
-use crate::results::{Meta, Run};
-use crate::table::{Entry, Table, Tone, variant, words};
+use crate::judge::{Row, Selection};
+use crate::results::{Direction, Meta, Metric, Run};
 use crate::tables::{modern, targets_of};
 use maud::{Markup, html};
 
+/// Headings with more letters are smaller.
+const LONG: usize = 70;
 /// Heading of the pictures with two axes.
 const TRADEOFFS: &str = "Speed against memory";
+/// Pictures that fill a row of a screen: of trade-offs, the one over all workloads and some others
+/// are open at once.
+const ROW: usize = 3;
 
 /// The section of one selection; `number` makes its name in the page unique.
-pub(super) fn section(selection: &Selection<'_>, number: usize, palette: &Palette) -> Markup {
+pub(super) fn section(
+    selection: &Selection<'_>,
+    title: &str,
+    number: usize,
+    palette: &Palette,
+) -> Markup {
     let meta = &selection.baseline().run.meta;
     let labels: Vec<&str> = selection.columns.iter().map(|column| column.label.as_str()).collect();
     html! {
         section id=(format!("experiment-{number}")) {
-            h2 { (meta.experiment) }
+            (heading(selection, title))
+            p.verdict { (selection.headline()) "." }
             p.note {
+                @if title != meta.experiment { (meta.experiment) ": " }
                 (counted(meta.workloads.len(), "workload")) ", "
                 @if selection.has_tasks() {
                     (counted(meta.tasks.len(), "number")) " of tasks, "
@@ -30,13 +42,26 @@ pub(super) fn section(selection: &Selection<'_>, number: usize, palette: &Palett
                 (counted(meta.rounds as usize, "round")) ", baseline "
                 b { (selection.baseline().label) }
             }
+            (source::sources(selection, number))
+            (source::markdown(selection, number))
             (warnings(selection))
             @for (_, run) in selection.runs() { (targets(run, palette)) }
             (palette.legend(&labels))
-            (glance(selection, palette))
+            (matrix(selection, palette))
+            (intervals(selection, palette))
             (pictures(selection, palette))
             (verdicts(selection, palette))
             (environments(selection.runs()))
+        }
+    }
+}
+
+/// The subject; of one program it is code.
+fn heading(selection: &Selection<'_>, title: &str) -> Markup {
+    let (_, run) = selection.runs()[0];
+    html! {
+        h1 class=[(title.chars().count() > LONG).then_some("long")] {
+            @if source::program(run).is_some() { code { (title) } } @else { (title) }
         }
     }
 }
@@ -66,57 +91,114 @@ fn targets(run: &Run, palette: &Palette) -> Markup {
     html! {
         @if let Some((table, legend)) = targets_of(run) {
             h3 { "Targets" }
-            (grid(&table, palette, "wide targets"))
+            (grid(&table, palette, "wide targets", "Targets"))
             p.note { (legend) }
         }
     }
 }
 
-/// All verdicts in as little room as they need.
-fn glance(selection: &Selection<'_>, palette: &Palette) -> Markup {
-    let others = &selection.columns[1..];
-    let head = others.iter().map(|column| variant(&column.label));
-    let row = |(name, rows): (String, Vec<Row<'_>>)| {
-        let brief = |column| brief(&selection.judge(column, &rows, selection.metric));
-        std::iter::once(words(name)).chain(others.iter().map(brief)).collect()
+/// Every verdict in every metric, then each workload at a glance.
+fn matrix<'a>(selection: &Selection<'a>, palette: &Palette) -> Markup {
+    let metric = selection.metric;
+    let others = verdicts::further(selection);
+    let over = match selection.rows.len() {
+        1 => String::new(),
+        rows => format!(", geometric means of {rows} workloads"),
     };
-    let rows: Vec<Vec<Entry>> = selection.subjects().into_iter().map(row).collect();
-    let table = Table::of(std::iter::once(words("workload")).chain(head), rows);
-    html! {
-        h3 { "At a glance" }
-        p.note {
-            (selection.metric.name) " as a multiple of " b { (selection.baseline().label) }
-            (axes::better(selection.metric.direction)) ". ▲ better, ▼ worse, = within "
-            (format!("{:.0}", MARGIN * 100.0)) " %, ↑ higher, ↓ lower, ? undecided."
+    let baseline = &selection.baseline().label;
+    let glance = |metric: &Metric| {
+        html! {
+            p.note {
+                (metric.name) " as a multiple of " b { (baseline) } (axes::better(metric.direction))
+                ". " (verdicts::legend()) "."
+            }
+            (grid(
+                &verdicts::glance(selection, metric),
+                palette,
+                "wide glance",
+                &format!("{} of each workload", metric.name),
+            ))
         }
-        (grid(&table, palette, "wide glance"))
-    }
-}
-
-/// The centre with a sign for the verdict. The copy of the baseline is no rival: its entry shows
-/// the noise.
-fn brief(judgement: &Judgement) -> Entry {
-    let (mark, name, tone) = match judgement.outcome {
-        Outcome::NoVerdict(_) => return Entry::from("–"),
-        _ if judgement.is_copy => ("", "copy", Tone::Muted),
-        Outcome::Better => (" ▲", "better", Tone::Better),
-        Outcome::Worse => (" ▼", "worse", Tone::Worse),
-        Outcome::Same => (" =", "same", Tone::Number),
-        Outcome::Higher => (" ↑", "higher", Tone::Number),
-        Outcome::Lower => (" ↓", "lower", Tone::Number),
-        outcome => (" ?", outcome.word(), Tone::Muted),
     };
-    let hint = format!("{name}: {}", judgement.text());
-    Entry { text: judgement.centre_text() + mark, tone, hint: Some(hint) }
+    html! {
+        h3 { "Verdicts on everything that was measured" }
+        p.note {
+            "In relation to " b { (baseline) } (over) ": estimate and 95 % interval. "
+            (verdicts::legend()) "."
+        }
+        (grid(&verdicts::matrix(selection), palette, "wide matrix", "Verdicts"))
+        @if selection.rows.len() > 1 {
+            h3 { "At a glance" }
+            (glance(metric))
+            @if !others.is_empty() {
+                details.more {
+                    summary { "The same for " (counted(others.len(), "other metric")) }
+                    @for metric in &others { h4 { (metric.name) } (glance(metric)) }
+                }
+            }
+        }
+    }
 }
 
 /// The table of `quarry lab compare`, with its legend.
 fn verdicts(selection: &Selection<'_>, palette: &Palette) -> Markup {
     html! {
         h3 { "Medians and verdicts" }
-        (grid(&modern::table(selection), palette, "wide verdicts"))
+        (grid(&modern::table(selection), palette, "wide verdicts", "Medians and verdicts"))
         p.note { (modern::legend(selection)) }
     }
+}
+
+/// Intervals come before samples: they carry the verdicts.
+fn intervals<'a>(selection: &Selection<'a>, palette: &Palette) -> Markup {
+    let of = |metric: &'a Metric| -> Vec<Card> {
+        let subjects = selection.subjects_of(metric).into_iter().map(|(name, rows)| {
+            let title = if selection.rows.len() == 1 { metric.label() } else { name };
+            Subject { title, rows, metric }
+        });
+        // The mean says most, and comes first.
+        let mut subjects: Vec<Subject<'a>> = subjects.collect();
+        subjects.sort_by_key(|subject| subject.rows.len() == 1);
+        subjects.iter().filter_map(|subject| forest::card(selection, subject, palette)).collect()
+    };
+    let is_single = selection.rows.len() == 1;
+    let others = verdicts::said_metrics(selection).into_iter().filter(|it| !it.primary);
+    let others: Vec<(&str, Vec<Card>)> = others
+        .filter(|metric| is_single || metric.direction != Direction::None)
+        .map(|metric| (metric.name.as_str(), of(metric)))
+        .filter(|(_, cards)| !cards.is_empty())
+        .collect();
+    let first = of(selection.metric);
+    html! {
+        @if !first.is_empty() || !others.is_empty() {
+            h3 { "Intervals" }
+            p.note {
+                "Each mark is the estimate of a variant in relation to the baseline, each line its \
+                 95 % interval: the numbers that decide the verdicts. A line that crosses the \
+                 baseline's decides nothing. Light grey: what counts as the same; darker: the \
+                 noise, which an equal copy of the baseline shows."
+            }
+            div.cards {
+                @for card in &first { (card.markup()) }
+                @if is_single { @for (_, cards) in &others { @for card in cards { (card.markup()) } } }
+            }
+            @if !is_single {
+                @for (name, cards) in &others {
+                    details.more {
+                        summary { "Intervals of " (name) }
+                        div.cards { @for card in cards { (card.markup()) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Pictures of one kind, or of several of which there is one each.
+struct Group {
+    title: String,
+    note: String,
+    cards: Vec<Card>,
 }
 
 fn pictures<'a>(selection: &'a Selection<'a>, palette: &Palette) -> Markup {
@@ -127,51 +209,64 @@ fn pictures<'a>(selection: &'a Selection<'a>, palette: &Palette) -> Markup {
     workloads.dedup();
     let curves =
         workloads.iter().filter_map(|name| curves::card(selection, name, palette)).collect();
-    let groups: [(&str, &str, Vec<Card>); 5] = [
-        ("Samples", samples_note(selection), each(&|row| boxes::card(selection, row, palette))),
-        ("Scaling", "", curves),
-        ("Memory over time", "", each(&|row| memory::card(selection, row, palette))),
-        (TRADEOFFS, "", tradeoffs(selection, palette)),
-        ("Counters", "", each(&|row| counters::card(selection, row, palette))),
+    let further = if selection.rows.len() == 1 { verdicts::further(selection) } else { Vec::new() };
+    let samples = std::iter::once(selection.metric)
+        .chain(further)
+        .flat_map(|metric| each(&|row| boxes::card(selection, row, metric, palette)));
+    let kinds: [(&str, String, Vec<Card>); 5] = [
+        ("Samples", samples_note(selection), samples.collect()),
+        ("Scaling", String::new(), curves),
+        (
+            "Memory over time",
+            memory::note(selection),
+            each(&|row| memory::card(selection, row, palette)),
+        ),
+        (TRADEOFFS, String::new(), tradeoffs(selection, palette)),
+        ("Counters", String::new(), each(&|row| counters::card(selection, row, palette))),
     ];
-    html! {
-        @for (title, note, cards) in &groups {
-            @if !cards.is_empty() {
-                h3 { (title) }
-                @if !note.is_empty() { p.note { (note) } }
-                div.cards { @for card in cards.iter().take(most(title)) { (card.markup()) } }
-                @if cards.len() > most(title) {
-                    details.more {
-                        summary { "Each workload" }
-                        div.cards {
-                            @for card in cards.iter().skip(most(title)) { (card.markup()) }
-                        }
-                    }
+    let mut groups: Vec<Group> = Vec::new();
+    for (title, note, cards) in kinds.into_iter().filter(|(.., cards)| !cards.is_empty()) {
+        match groups.last_mut().filter(|last| last.cards.len() + cards.len() <= ROW) {
+            Some(last) => {
+                last.title += &format!(" · {title}");
+                last.note += &format!(" {note}");
+                last.cards.extend(cards);
+            }
+            None => groups.push(Group { title: title.to_owned(), note, cards }),
+        }
+    }
+    html! { @for group in &groups { (group.markup()) } }
+}
+
+impl Group {
+    fn markup(&self) -> Markup {
+        let most = if self.title == TRADEOFFS { ROW } else { usize::MAX };
+        html! {
+            h3 { (self.title) }
+            @if !self.note.trim().is_empty() { p.note { (self.note.trim()) } }
+            div.cards { @for card in self.cards.iter().take(most) { (card.markup()) } }
+            @if self.cards.len() > most {
+                details.more {
+                    summary { "Each workload" }
+                    div.cards { @for card in self.cards.iter().skip(most) { (card.markup()) } }
                 }
             }
         }
     }
 }
 
-/// Returns how many pictures of a kind are open at once: of trade-offs the one over all workloads,
-/// and as many others as fill a row.
-fn most(title: &str) -> usize {
-    if title == TRADEOFFS { 3 } else { usize::MAX }
-}
-
-fn samples_note(selection: &Selection<'_>) -> &'static str {
-    match selection.copy() {
+fn samples_note(selection: &Selection<'_>) -> String {
+    let noise = match selection.copy() {
         Some(_) => {
-            "Every dot is a sample; box: quartiles; whiskers: the last samples within 1.5 times \
-             the box. × is the ratio to the baseline. The grey band is the noise: there an equal \
-             copy of the baseline lies, with 95 %; it needs six rounds."
+            "The grey band is the noise: there an equal copy of the baseline lies, with 95 %; it \
+             needs six rounds."
         }
-        None => {
-            "Every dot is a sample; box: quartiles; whiskers: the last samples within 1.5 times \
-             the box. × is the ratio to the baseline. No copy of the baseline ran along, so the \
-             noise is not known."
-        }
-    }
+        None => "No copy of the baseline ran along, so the noise is not known.",
+    };
+    format!(
+        "Every dot is a sample; box: quartiles; whiskers: the last samples within 1.5 times the \
+         box; figure: the median, which describes the samples and decides nothing. {noise}"
+    )
 }
 
 /// Returns a picture of all rows together, then one of each.

@@ -44,6 +44,7 @@ pub fn run(baseline: &str, columns: &[(&str, &[Option<f64>])]) -> Run {
         targets: Vec::new(),
         strict: false,
         options: BTreeMap::new(),
+        origin: None,
         environment: Environment::capture(),
     };
     Run { meta, samples, warnings: Vec::new() }

@@ -1,6 +1,6 @@
 //! The description of a run: everything that a reader of its samples has to know.
 
-use super::{Measurement, Metric, Target};
+use super::{Measurement, Metric, Origin, Target};
 use crate::environment::Environment;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -119,6 +119,9 @@ pub struct Meta {
     pub strict: bool,
     /// Parameters of the experiment.
     pub options: BTreeMap<String, String>,
+    /// When it was taken, and by which command; runs that were recorded early do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     /// The machine.
     pub environment: Environment,
 }

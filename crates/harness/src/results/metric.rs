@@ -102,6 +102,16 @@ impl Metric {
         self
     }
 
+    /// The same in milliseconds, where it is in seconds.
+    #[must_use]
+    pub fn in_milliseconds(self) -> Self {
+        if self.unit != "s" {
+            return self;
+        }
+        let (times, near_zero) = (self.times * 1e3, self.near_zero * 1e3);
+        Self { unit: "ms".to_owned(), times, near_zero, decimals: 1, ..self }
+    }
+
     /// The value up to which ratios say nothing.
     pub fn zero(&self) -> f64 {
         self.near_zero
@@ -169,6 +179,18 @@ mod tests {
         assert_eq!(score.value(&measurement), Some(0.5));
         assert_eq!(score.clone().per("cpu_ns").value(&measurement), None, "nothing per nothing");
         assert_eq!(score.per("nobody").value(&measurement), None);
+    }
+
+    #[test]
+    fn seconds_can_be_milliseconds() {
+        let wall = Metric::new("wall", "s", Direction::Lower, "wall_ns").times(1e-9);
+        let shown = wall.digits(3).near_zero(0.01).in_milliseconds();
+        let measurement = Measurement::of_window(1, 1, 2_500_000, 1, "x");
+        assert_eq!(shown.label(), "wall, ms");
+        let value = shown.value(&measurement).unwrap();
+        assert!((value - 2.5).abs() < 1e-9 && (shown.zero() - 10.0).abs() < 1e-9, "{value}");
+        let memory = Metric::new("peak", "MiB", Direction::Lower, "peak_bytes");
+        assert_eq!(memory.clone().in_milliseconds(), memory);
     }
 
     #[test]

@@ -68,6 +68,8 @@ fn program(what: &RealProgram, file: PathBuf, folder: &Path, amount: u64) -> Res
         timeout: LIMIT,
         may_serve_itself: false,
         proportional: true,
+        prepare: None,
+        ignore_failure: false,
     })
 }
 

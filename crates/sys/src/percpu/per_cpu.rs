@@ -46,6 +46,12 @@ pub unsafe trait PerCpu: Sync + Sized {
         work()
     }
 
+    /// Returns whether restartable sequences serve the fast paths; otherwise slots under a lock
+    /// each do.
+    fn is_sequenced(&self) -> bool {
+        false
+    }
+
     /// Returns whether a drain by the calling thread reaches every slot, unless the kernel refuses.
     /// O(1).
     fn reaches_every_slot(&self) -> bool {

@@ -284,6 +284,10 @@ unsafe impl<Q: Sequences> PerCpu for Sequenced<Q> {
         &self.area
     }
 
+    fn is_sequenced(&self) -> bool {
+        self.is_active()
+    }
+
     #[inline]
     fn current(&self) -> SlotIndex {
         let slot = self.sequences.slot();

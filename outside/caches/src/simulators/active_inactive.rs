@@ -17,19 +17,23 @@ enum Place {
 /// were added, and activates the others; a scan of the active list only deactivates, which is why
 /// a hit moves nothing. An evicted page leaves the time of its eviction behind: it returns as
 /// active where the pages that were evicted or activated meanwhile, its refault distance, are no
-/// more than the active ones.
+/// more than the active ones. Refaults also say how long the inactive list is to be: one page more
+/// for each page that was never active before its eviction, one less for each that was.
 ///
 /// Invariant: `inactive.len + active.len <= capacity`.
 pub struct ActiveInactive {
     capacity: u32,
     place: Vec<Place>,
     is_used: Vec<bool>,
+    was_active: Vec<bool>,
     inactive: Queue,
     active: Queue,
     /// Pages that were evicted or activated so far.
     age: u64,
     /// The age at each page's last eviction; 0 where there was none.
     shadow: Vec<u64>,
+    /// Pages that are to be inactive.
+    wanted: u32,
 }
 
 impl ActiveInactive {
@@ -40,10 +44,13 @@ impl ActiveInactive {
             capacity,
             place: vec![Place::Nowhere; pages as usize],
             is_used: vec![false; pages as usize],
+            was_active: vec![false; pages as usize],
             inactive: Queue::new(pages),
             active: Queue::new(pages),
             age: 0,
             shadow: vec![0; pages as usize],
+            // Below 1 GiB as many as are active (`inactive_is_low`, Linux 6.18), to begin with.
+            wanted: capacity / 2,
         }
     }
 
@@ -58,9 +65,7 @@ impl ActiveInactive {
     /// Makes room for one page.
     fn reclaim(&mut self) {
         while self.inactive.len() + self.active.len() >= self.capacity {
-            // Below 1 GiB the inactive list is to be as long as the active one
-            // (`inactive_is_low`, Linux 6.18).
-            if self.inactive.len() < self.active.len() {
+            if self.inactive.len() < self.wanted {
                 self.deactivate();
             }
             for _ in 0..BATCH {
@@ -81,8 +86,20 @@ impl ActiveInactive {
     fn deactivate(&mut self) {
         for _ in 0..BATCH {
             let Some(page) = self.active.pop() else { break };
-            self.is_used[page as usize] = false;
-            self.add(page, Place::Inactive);
+            if std::mem::take(&mut self.is_used[page as usize]) {
+                self.add(page, Place::Active);
+            } else {
+                self.was_active[page as usize] = true;
+                self.add(page, Place::Inactive);
+            }
+        }
+    }
+
+    /// Moves the balance of the lists by the return of an evicted page.
+    fn note_refault(&mut self, distance: u64, was_active: bool) {
+        if distance <= u64::from(self.capacity) {
+            let step = if was_active { self.wanted.saturating_sub(1) } else { self.wanted + 1 };
+            self.wanted = step.clamp(self.capacity.div_ceil(32), self.capacity);
         }
     }
 }
@@ -97,6 +114,11 @@ impl Simulator for ActiveInactive {
         self.reclaim();
         let shadow = std::mem::take(&mut self.shadow[at]);
         let is_refault = shadow != 0 && self.age - shadow <= u64::from(self.active.len());
+        let was_active = std::mem::take(&mut self.was_active[at]);
+        if shadow != 0 {
+            self.note_refault(self.age - shadow, was_active);
+        }
+        self.was_active[at] = is_refault && was_active;
         self.is_used[at] = false;
         self.add(page, if is_refault { Place::Active } else { Place::Inactive });
         self.age += u64::from(is_refault);

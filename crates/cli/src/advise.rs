@@ -1,0 +1,110 @@
+//! `quarry advise`: which allocator a program should have.
+
+use crate::compare::{duration, with_built_in, work};
+use crate::exit_status;
+use crate::program::CommandLine;
+use clap::ValueEnum;
+use quarry_compare::{AdviceEnding, AdviceRequest, CommandVariant, Goal, advise};
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Exit status where no answer was found.
+const EXIT_UNDECIDED: i32 = 1;
+
+/// Say which allocator a program should have, in less than five minutes.
+///
+/// Looks at CMD on every allocator that is installed, and on those of Quarry's slab and page
+/// policies that the program and the machine speak for; drops most of them; and tests the best one
+/// by runs of its own, interleaved with glibc. The answer is the first line: "keep glibc", or "use
+/// X" with what is gained. Below it stand the evidence, and the lines for systemd, Docker and
+/// Kubernetes. Where an allocator can change nothing, a run is too short or too long, or these runs
+/// do not decide, it says so.
+///
+/// Exit status 0: there is an answer; 1: it is undecided, or something failed; 2: a wrong option,
+/// and nothing ran; 126 and 127: CMD cannot be executed or is not found; 130: interrupted.
+#[derive(clap::Args)]
+pub(crate) struct AdviseArgs {
+    /// Candidates, in the spelling of `quarry compare` [default: all that are installed, and the
+    /// policies that the facts speak for].
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    allocators: Vec<String>,
+    /// The gain that is sought.
+    #[arg(long, value_enum, default_value = "either")]
+    goal: GoalName,
+    /// Time for all of it.
+    #[arg(long, value_name = "DURATION", default_value = "4m30s", value_parser = duration)]
+    budget: Duration,
+    /// A number that the program prints takes the place of its time: `higher:REGEX` or
+    /// `lower:REGEX` with one capture group, as for `quarry compare`.
+    #[arg(long, value_name = "REGEX")]
+    metric: Vec<String>,
+    /// A run that prints something else on standard output than the first one has failed.
+    #[arg(long)]
+    check_output: bool,
+    /// Count runs whatever their exit status is.
+    #[arg(short = 'i', long)]
+    ignore_failure: bool,
+    /// A shell command that runs before each run; its time counts for --budget alone.
+    #[arg(long, value_name = "CMD")]
+    prepare: Option<OsString>,
+    /// What every run reads, from its beginning [default: standard input].
+    #[arg(long, value_name = "FILE")]
+    input: Option<PathBuf>,
+    /// Measure also where an allocator has hardly any influence on the program.
+    #[arg(long)]
+    force: bool,
+    /// Write the answer and all of its evidence to a file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Seed of the order of runs [default: from the clock].
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    program: CommandLine,
+}
+
+/// The gain that is sought.
+#[derive(Clone, Copy, ValueEnum)]
+enum GoalName {
+    /// Time or memory, without a loss in the other.
+    Either,
+    /// Time, whatever it costs in memory.
+    Time,
+    /// Memory, whatever it costs in time.
+    Memory,
+}
+
+/// Advises; returns the exit status.
+pub(crate) fn run(args: AdviseArgs, out: &mut dyn Write) -> i32 {
+    let (command, prepare) = (args.program.command, args.prepare);
+    let work = match work(CommandVariant { parameters: Vec::new(), command, prepare }) {
+        Ok(work) => work,
+        Err(status) => return status,
+    };
+    let request = AdviceRequest {
+        allocators: args.allocators,
+        goal: match args.goal {
+            GoalName::Either => Goal::Either,
+            GoalName::Time => Goal::Time,
+            GoalName::Memory => Goal::Memory,
+        },
+        budget: args.budget,
+        metrics: args.metric,
+        check_output: args.check_output,
+        ignore_failure: args.ignore_failure,
+        force: args.force,
+        input: args.input,
+        json: args.json,
+        seed: args.seed,
+        work,
+    };
+    match with_built_in(|built_in| advise(&request, built_in, out)) {
+        Ok(AdviceEnding::Answered) => 0,
+        Ok(AdviceEnding::Undecided) => EXIT_UNDECIDED,
+        // The status that shells report for a death by a signal.
+        Ok(AdviceEnding::Interrupted(signal)) => 128 + signal as i32,
+        Err(error) => exit_status::report(Err(error)),
+    }
+}

@@ -1,0 +1,218 @@
+//! What is worth a look: every allocator that is there, and those of Quarry's slab and page
+//! policies that the facts speak for.
+//!
+//! The predicates come from the documents that this project began with. They choose what is
+//! measured, and in which order where time is short. They never decide.
+
+use super::facts::Facts;
+use crate::allocator_spec::{self, BuiltIn};
+use crate::allocators::{GLIBC, QUARRY};
+use crate::contenders::Contender;
+use crate::known::KNOWN;
+use anyhow::{Result, bail};
+use quarry_harness::usage::Usage;
+
+/// Threads per CPU from which on SLAB was faster than SLUB in document 002: 48 threads of TCP_RR on
+/// 16 CPUs, 2.1 % there and 13.8 % at 160.
+const MANY_THREADS: f64 = 3.0;
+/// Mean request from which on most memory goes through caches of a page and more, which document
+/// 003 is about.
+const LARGE_REQUEST: u64 = 2048;
+/// Mean request from which on per-CPU lists of pages are in the way of a good part of requests:
+/// slabs hold few such objects.
+const PAGE_REQUEST: u64 = 512;
+/// Memory from which on the page lists matter whatever is asked for: 512 times the high mark of a
+/// CPU's list in document 004.
+const LARGE_HEAP: u64 = 64 << 20;
+
+/// Something to look at.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    /// The allocator with its settings.
+    pub(super) contender: Contender,
+    /// The predicate that speaks for it.
+    pub(super) why: String,
+}
+
+/// The candidates, and what is none of them.
+#[derive(Debug, Default)]
+pub(super) struct Candidates {
+    /// In the order in which they are looked at where time is short.
+    pub(super) there: Vec<Candidate>,
+    /// Not installed: one line each.
+    pub(super) absent: Vec<String>,
+    /// Policies that the facts do not speak for, with the predicate that they do not meet.
+    pub(super) unsuited: Vec<String>,
+}
+
+/// One of Quarry's policies, and when it is worth a look.
+struct Policy {
+    name: &'static str,
+    /// The predicate in words.
+    when: &'static str,
+    holds: fn(&Facts) -> bool,
+}
+
+/// Quarry's slab policies, and its page policies as settings.
+const POLICIES: [Policy; 9] = [
+    Policy {
+        name: "quarry-slab",
+        when: "3 threads per CPU and more, or several NUMA nodes (document 002)",
+        holds: |facts| facts.threads_per_cpu() >= MANY_THREADS || facts.nodes > 1,
+    },
+    Policy {
+        name: "quarry-slub-4.9",
+        when: "fewer than 3 threads per CPU, on one NUMA node (document 002)",
+        holds: |facts| facts.threads_per_cpu() < MANY_THREADS && facts.nodes == 1,
+    },
+    Policy {
+        name: "quarry-slam",
+        when: "several threads, whose traffic may change (document 002)",
+        holds: |facts| facts.threads > 1,
+    },
+    Policy {
+        name: "quarry-slqb",
+        when: "requests of 2 KiB and more on average (document 003)",
+        holds: |facts| facts.mean_bytes >= LARGE_REQUEST,
+    },
+    Policy {
+        name: "quarry-sheaf-6.18",
+        when: "several threads (Linux 6.18)",
+        holds: |facts| facts.threads > 1,
+    },
+    Policy {
+        name: "quarry:PCP=v2016",
+        when: "requests of 512 bytes and more on average (document 000)",
+        holds: |facts| facts.mean_bytes >= PAGE_REQUEST,
+    },
+    Policy {
+        name: "quarry:PCP=order0",
+        when: "a heap of 64 MiB and more (documents 000 and 004)",
+        holds: |facts| facts.peak_bytes >= LARGE_HEAP,
+    },
+    Policy {
+        name: "quarry:PCP=v5.14",
+        when: "several threads and a heap of 64 MiB and more (Linux 5.14)",
+        holds: |facts| facts.threads > 1 && facts.peak_bytes >= LARGE_HEAP,
+    },
+    Policy {
+        name: "quarry:PCP=v6.7",
+        when: "several threads and a heap of 64 MiB and more (Linux 6.7)",
+        holds: |facts| facts.threads > 1 && facts.peak_bytes >= LARGE_HEAP,
+    },
+];
+
+/// Looks for the candidates that were named, or else for those that the facts suggest.
+///
+/// # Errors
+/// A name that is not known.
+pub(super) fn find(named: &[String], facts: &Facts, built_in: &BuiltIn<'_>) -> Result<Candidates> {
+    let mut candidates = Candidates::default();
+    if !named.is_empty() {
+        for name in named.iter().filter(|name| *name != GLIBC) {
+            candidates.add(name, "named", built_in)?;
+        }
+        if candidates.there.is_empty() && candidates.absent.is_empty() {
+            bail!(Usage("--allocators: accepted: at least one beside glibc".to_owned()));
+        }
+        return Ok(candidates);
+    }
+    candidates.add(QUARRY, "always", built_in)?;
+    for known in &KNOWN.allocators {
+        candidates.add(&known.name, "always", built_in)?;
+    }
+    for Policy { name, when, holds } in POLICIES {
+        match holds(facts) {
+            true => candidates.add(name, when, built_in)?,
+            false => candidates.unsuited.push(format!("{name}: for {when}")),
+        }
+    }
+    Ok(candidates)
+}
+
+impl Candidates {
+    fn add(&mut self, name: &str, why: &str, built_in: &BuiltIn<'_>) -> Result<()> {
+        match allocator_spec::find_named(name, built_in)? {
+            Err(absent) => self.absent.push(absent),
+            Ok(contender)
+                if self.there.iter().any(|it| it.contender.name() == contender.name()) =>
+            {
+                bail!(Usage(format!("--allocators: {name} is named twice")));
+            }
+            Ok(contender) => self.there.push(Candidate { contender, why: why.to_owned() }),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    fn facts(threads: u64, nodes: usize, mean_bytes: u64, peak_bytes: u64) -> Facts {
+        Facts {
+            cpus: 16,
+            nodes,
+            threads,
+            allocations: 1,
+            mean_bytes,
+            calls_per_second: 1.0,
+            influence: 0.1,
+            peak_bytes,
+            wall_ns: 1,
+            idles: false,
+        }
+    }
+
+    /// Names of Quarry's policies among the candidates.
+    fn policies(facts: &Facts) -> Vec<String> {
+        let find = |_: Option<&str>| Ok(PathBuf::from("/lib/libquarry.so"));
+        let setting = |text: &str| Ok((format!("QUARRY_{}", &text[..3]), text[4..].to_owned()));
+        let slabs = ["sheaf", "sheaf-6.18", "slab", "slqb", "slam", "slub-4.9"];
+        let built_in = BuiltIn { slabs: &slabs, find: &find, setting: &setting };
+        let found = super::find(&[], facts, &built_in).unwrap();
+        assert_eq!(found.there[0].contender.name(), "quarry");
+        let names = found.there.iter().map(|it| it.contender.name().to_owned());
+        let names: Vec<String> = names.filter(|it| it.starts_with("quarry")).skip(1).collect();
+        assert_eq!(names.len() + found.unsuited.len(), POLICIES.len());
+        names
+    }
+
+    /// Document 002: 16 CPUs and 4 nodes from 48 threads on, against desktops and small systems.
+    #[test]
+    fn the_predicates_of_document_002_choose_between_slab_and_slub() {
+        let small = policies(&facts(1, 1, 64, 1 << 20));
+        assert_eq!(small, ["quarry-slub-4.9"]);
+        let threads = policies(&facts(48, 1, 64, 1 << 20));
+        assert_eq!(threads, ["quarry-slab", "quarry-slam", "quarry-sheaf-6.18"]);
+        let nodes = policies(&facts(1, 4, 64, 1 << 20));
+        assert_eq!(nodes, ["quarry-slab"]);
+    }
+
+    #[test]
+    fn page_policies_are_for_large_requests_and_heaps() {
+        let large = policies(&facts(1, 1, 4096, 1 << 30));
+        let expected = ["quarry-slub-4.9", "quarry-slqb", "quarry:PCP=v2016", "quarry:PCP=order0"];
+        assert_eq!(large, expected);
+        assert_eq!(policies(&facts(8, 1, 4096, 1 << 30)).len(), 8);
+    }
+
+    #[test]
+    fn named_candidates_are_taken_as_they_are() {
+        let find = |_: Option<&str>| bail!("not found");
+        let setting = |_: &str| bail!("no setting");
+        let built_in = BuiltIn { slabs: &[], find: &find, setting: &setting };
+        let named = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
+            super::find(&names, &facts(1, 1, 1, 1), &built_in)
+        };
+        let found = named(&["glibc", "x=/bin/sh", "hoard", "quarry"]).unwrap();
+        let names: Vec<&str> = found.there.iter().map(|it| it.contender.name()).collect();
+        assert_eq!((names, found.absent.len()), (vec!["x"], 2));
+        let error = named(&["glibc"]).unwrap_err().to_string();
+        assert_eq!(error, "--allocators: accepted: at least one beside glibc");
+        assert!(named(&["jemaloc"]).unwrap_err().to_string().contains("did you mean jemalloc"));
+        assert!(named(&["x=/bin/sh", "x=/bin/sh"]).unwrap_err().to_string().contains("twice"));
+    }
+}

@@ -1,0 +1,109 @@
+//! What is known of the machine and of the program before anything is compared: the predicates by
+//! which document 002 would have chosen an allocator.
+
+use crate::first_look::FirstLook;
+use crate::reach::Probe;
+use quarry_harness::affinity;
+use serde::Serialize;
+use std::fs;
+use std::time::Duration;
+
+/// The facts.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Facts {
+    /// CPUs that the program may use.
+    pub(super) cpus: usize,
+    /// NUMA nodes of the machine.
+    pub(super) nodes: usize,
+    /// Most threads of one process at once, as far as they were seen.
+    pub(super) threads: u64,
+    /// Calls that allocate, of all processes.
+    pub(super) allocations: u64,
+    /// Mean of the bytes that a call asks for.
+    pub(super) mean_bytes: u64,
+    /// Calls that allocate, per second of CPU time.
+    pub(super) calls_per_second: f64,
+    /// Share of the CPU time that an allocator has an influence on.
+    pub(super) influence: f64,
+    /// Most memory that was resident, in bytes.
+    pub(super) peak_bytes: u64,
+    /// Time of a run.
+    pub(super) wall_ns: u64,
+    /// True if processes live on, so that memory while idle is measured.
+    pub(super) idles: bool,
+}
+
+impl Facts {
+    /// Sums up runs under the counter.
+    pub(super) fn of(look: &FirstLook) -> Self {
+        let Probe { calls, cpu_ns, wall_ns, threads, peak_bytes, .. } = look.probe;
+        Self {
+            cpus: affinity::allowed().len().max(1),
+            nodes: nodes(),
+            threads,
+            allocations: calls.allocations,
+            mean_bytes: calls.bytes / calls.allocations.max(1),
+            calls_per_second: calls.allocations as f64 * 1e9 / cpu_ns.max(1) as f64,
+            influence: look.probe.influence(),
+            peak_bytes,
+            wall_ns,
+            idles: look.idles,
+        }
+    }
+
+    /// Returns threads per CPU.
+    pub(super) fn threads_per_cpu(&self) -> f64 {
+        self.threads as f64 / self.cpus as f64
+    }
+
+    /// Says them in one line.
+    pub(super) fn line(&self) -> String {
+        let plural = |count: u64, name: &str| match count {
+            1 => format!("1 {name}"),
+            _ => format!("{count} {name}s"),
+        };
+        format!(
+            "{}, {}; the program runs for {:.3} s with up to {}, asks for memory {} times ({:.0} \
+             times per second of CPU time, {} bytes on average), and an allocator has an influence \
+             on about {:.1} % of its CPU time",
+            plural(self.cpus as u64, "CPU"),
+            plural(self.nodes as u64, "NUMA node"),
+            Duration::from_nanos(self.wall_ns).as_secs_f64(),
+            plural(self.threads.max(1), "thread"),
+            self.allocations,
+            self.calls_per_second,
+            self.mean_bytes,
+            self.influence * 100.0,
+        )
+    }
+}
+
+/// Nodes that have memory.
+fn nodes() -> usize {
+    let text = fs::read_to_string("/sys/devices/system/node/has_memory").unwrap_or_default();
+    count(&text).max(1)
+}
+
+/// Numbers in a list such as `0-3,8`.
+fn count(list: &str) -> usize {
+    let of = |part: &str| match part.trim().split_once('-') {
+        None => usize::from(part.trim().parse::<usize>().is_ok()),
+        Some((first, last)) => match (first.parse::<usize>(), last.parse::<usize>()) {
+            (Ok(first), Ok(last)) if first <= last => last - first + 1,
+            _ => 0,
+        },
+    };
+    list.split(',').map(of).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_counted() {
+        let of = ["0\n", "0-3\n", "0-1,4", "", "x", "3-1"].map(count);
+        assert_eq!(of, [1, 4, 3, 0, 0, 0]);
+        assert!(nodes() >= 1);
+    }
+}

@@ -1,0 +1,31 @@
+//! `quarry advise`: which allocator, or which of Quarry's own policies, is best for a program.
+//!
+//! ```text
+//! request     what it is asked
+//! facts       what is known of the machine and the program before anything is compared
+//! candidates  what is worth a look by these facts
+//! plan        how many runs fit into the time
+//! search      a first look at all, a second at the best of them, then the test of one
+//! verdict     the answer that the test supports
+//! deploy      the lines that put an answer into effect
+//! telling     how all of it is printed
+//! advise      the whole of it
+//! ```
+//!
+//! The best of many candidates looks better than it is, as chance is one of the things by which it
+//! was picked. So the runs that pick a candidate and the runs that test it are different ones: the
+//! last stage runs the candidate beside glibc and a second copy of glibc, as often as was decided
+//! before its first run, and the answer is judged by these runs alone.
+
+mod advise;
+mod candidates;
+mod deploy;
+mod facts;
+mod plan;
+mod request;
+mod search;
+mod telling;
+mod verdict;
+
+pub use advise::advise;
+pub use request::{AdviceEnding, AdviceRequest, Goal};

@@ -1,0 +1,55 @@
+//! The request of `quarry advise`, and how it ends.
+
+use crate::request::Work;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The gain that is sought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Goal {
+    /// In time or in memory, without a loss in the other.
+    #[default]
+    Either,
+    /// In time, whatever it costs in memory.
+    Time,
+    /// In memory, whatever it costs in time.
+    Memory,
+}
+
+/// Advice that is asked for.
+#[derive(Clone, Debug)]
+pub struct AdviceRequest {
+    /// Candidates by name; none: those that the facts suggest.
+    pub allocators: Vec<String>,
+    /// The gain that is sought.
+    pub goal: Goal,
+    /// Time for all of it.
+    pub budget: Duration,
+    /// Figures that the program prints; the first takes the place of its time.
+    pub metrics: Vec<String>,
+    /// True if all runs must print the same.
+    pub check_output: bool,
+    /// True if a run counts whatever its exit status is.
+    pub ignore_failure: bool,
+    /// True if a program is looked at on which an allocator has hardly any influence.
+    pub force: bool,
+    /// The file that every run reads; `None`: standard input.
+    pub input: Option<PathBuf>,
+    /// The file that everything is written to as JSON.
+    pub json: Option<PathBuf>,
+    /// Seed of the order of runs; `None`: from the clock.
+    pub seed: Option<u64>,
+    /// The program.
+    pub work: Work,
+}
+
+/// The way in which the search for an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdviceEnding {
+    /// There is an answer.
+    Answered,
+    /// It is undecided, or something failed.
+    Undecided,
+    /// A signal ended it.
+    Interrupted(u32),
+}

@@ -1,0 +1,372 @@
+//! The staged search: a first look at all candidates, a second at the best of them, then the test
+//! of one by runs of its own.
+
+use super::plan::Plan;
+use super::request::Goal;
+use crate::closing;
+use crate::judgement::Judgements;
+use anyhow::Result;
+use quarry_harness::blocks;
+use quarry_harness::experiment::{Enough, Experiment, Stop};
+use quarry_harness::judge::MARGIN;
+use quarry_harness::results::{Metric, Origin, Run, Variant, Verify, Workload};
+use quarry_harness::sampler::{NoSample, SampleKey, Taken};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Times a loss beyond the margin weighs more than a gain, where both are counted: an answer needs a
+/// gain without a loss.
+const LOSS_WEIGHT: f64 = 5.0;
+
+/// What the search needs to know of a program: a machine, or a simulation of one.
+pub(super) trait Samples {
+    /// Time since the search began.
+    fn elapsed(&self) -> Duration;
+    /// Takes a sample on the baseline (`None`) or on a candidate.
+    fn sample(&self, candidate: Option<usize>, key: SampleKey) -> Result<Taken, NoSample>;
+}
+
+/// What is searched.
+pub(super) struct Search<'a> {
+    /// The baseline.
+    pub(super) baseline: Variant,
+    /// The candidates.
+    pub(super) candidates: Vec<Variant>,
+    pub(super) metrics: &'a [Metric],
+    pub(super) goal: Goal,
+    pub(super) plan: Plan,
+    /// Time at which everything must be over.
+    pub(super) deadline: Duration,
+    pub(super) seed: Option<u64>,
+    pub(super) samples: Rc<dyn Samples>,
+}
+
+/// The result of one stage for a candidate.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Seen {
+    /// The candidate.
+    pub(super) candidate: usize,
+    /// Factors of time and memory in relation to the baseline, where they are known.
+    pub(super) time: Option<f64>,
+    pub(super) memory: Option<f64>,
+    /// How good that is; `None` where it failed.
+    pub(super) score: Option<f64>,
+    /// Why it is out, if it failed.
+    pub(super) failure: Option<String>,
+}
+
+/// A stage that is over.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Looked {
+    /// Rounds that were completed.
+    pub(super) rounds: usize,
+    /// The best first.
+    pub(super) seen: Vec<Seen>,
+}
+
+/// Everything that was found.
+pub(super) struct Outcome {
+    pub(super) first: Looked,
+    pub(super) second: Looked,
+    /// The candidate that was tested, and the run of the test; `None` where every candidate failed.
+    pub(super) test: Option<(usize, Run)>,
+}
+
+impl Search<'_> {
+    /// Searches. An interruption ends the stage that runs, and those behind it are empty.
+    ///
+    /// # Errors
+    /// If a stage contradicts itself.
+    pub(super) fn conduct(&self) -> Result<Outcome> {
+        let Plan { candidates, first, kept, second, test } = self.plan;
+        let all: Vec<usize> = (0..candidates as usize).collect();
+        let looked = self.look(&all, first, 0)?;
+        let mut best = looked.best(kept as usize);
+        let mut again = Looked::default();
+        if second > 0 && best.len() > 1 {
+            again = self.look(&best, second, 1)?;
+            best = again.best(1);
+        }
+        let Some(&candidate) = best.first() else {
+            return Ok(Outcome { first: looked, second: again, test: None });
+        };
+        let run = self.run(&[candidate], test, true, 2)?;
+        Ok(Outcome { first: looked, second: again, test: Some((candidate, run)) })
+    }
+
+    fn look(&self, candidates: &[usize], rounds: u32, stage: u64) -> Result<Looked> {
+        let run = self.run(candidates, rounds, false, stage)?;
+        let judgements = Judgements::of(&run);
+        let mut seen: Vec<Seen> =
+            candidates.iter().map(|candidate| self.seen(*candidate, &run, &judgements)).collect();
+        let value = |seen: &Seen| seen.score.unwrap_or(f64::NEG_INFINITY);
+        seen.sort_by(|one, other| value(other).total_cmp(&value(one)));
+        Ok(Looked { rounds: run.rounds(), seen })
+    }
+
+    fn seen(&self, candidate: usize, run: &Run, judgements: &Judgements) -> Seen {
+        let name = &self.candidates[candidate].name;
+        let mut samples = run.samples.iter().filter(|it| it.variant == *name);
+        let failure = samples.find_map(|sample| sample.failure.clone());
+        let workload = &run.meta.workloads[0].name;
+        let judged = |metric: &Metric| judgements.get(workload, name, metric);
+        let time = judged(run.meta.primary());
+        let memory = closing::memory_of(&run.meta.metrics).and_then(judged);
+        let gain = |it: Option<&_>| it.map_or(0.0, closing::gain);
+        let is_known = time.is_some_and(|it| it.estimate.is_some());
+        let score = score(self.goal, gain(time), gain(memory));
+        Seen {
+            candidate,
+            time: time.and_then(|it| it.ratio()),
+            memory: memory.and_then(|it| it.ratio()),
+            score: (failure.is_none() && is_known).then_some(score),
+            failure,
+        }
+    }
+
+    /// Takes complete rounds of the baseline, the candidates and, with `is_test`, a copy of the
+    /// baseline: as many as are planned, or as the time allows. What came out of them decides
+    /// nothing about their number.
+    fn run(&self, candidates: &[usize], rounds: u32, is_test: bool, stage: u64) -> Result<Run> {
+        let mut places = vec![None];
+        places.extend(candidates.iter().map(|it| Some(*it)));
+        let mut variants = vec![self.baseline.clone()];
+        variants.extend(candidates.iter().map(|it| self.candidates[*it].clone()));
+        if is_test {
+            places.push(None);
+            variants.push(self.baseline.copy());
+        }
+        let seed = self.seed.unwrap_or_else(blocks::seed_from_clock).wrapping_add(stage);
+        let samples = Rc::clone(&self.samples);
+        let experiment = Experiment {
+            name: "advise".to_owned(),
+            about: "the whole program.".to_owned(),
+            variants,
+            baseline: self.baseline.name.clone(),
+            workloads: vec![Workload::new("program", Verify::PerOperation(1))],
+            tasks: vec![1],
+            metrics: self.metrics.to_vec(),
+            targets: Vec::new(),
+            strict: true,
+            options: BTreeMap::new(),
+            origin: Origin::now(),
+            rounds,
+            warm_up: false,
+            enough: Some(self.until_deadline()),
+            seed: Some(seed),
+            out: None,
+            sampler: Box::new(move |key: SampleKey| samples.sample(places[key.variant], key)),
+        };
+        experiment.conduct()
+    }
+
+    /// Ends a stage after whose last round another one would not be over in time.
+    fn until_deadline(&self) -> Stop {
+        let (samples, deadline) = (Rc::clone(&self.samples), self.deadline);
+        let began = samples.elapsed();
+        Box::new(move |run: &Run| {
+            let now = samples.elapsed();
+            let each = now.saturating_sub(began) / run.rounds().max(1) as u32;
+            if now + each > deadline { Enough::Yes } else { Enough::No { expected: None } }
+        })
+    }
+}
+
+impl Looked {
+    /// Returns the best `count` of those that did not fail.
+    fn best(&self, count: usize) -> Vec<usize> {
+        let good = self.seen.iter().filter(|it| it.score.is_some());
+        good.take(count).map(|it| it.candidate).collect()
+    }
+}
+
+/// Weighs gains, which are logarithms of factors.
+fn score(goal: Goal, time: f64, memory: f64) -> f64 {
+    let weighed = |gain: f64| gain + LOSS_WEIGHT * (gain + MARGIN.ln_1p()).min(0.0);
+    match goal {
+        Goal::Either => weighed(time) + weighed(memory),
+        Goal::Time => time,
+        Goal::Memory => memory,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod simulated {
+    //! A machine that is computed: what each candidate needs is known, and noise is added to it.
+
+    use super::*;
+    use crate::advise::plan::plan;
+    use quarry_harness::results::{Direction, Measurement};
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
+    use std::cell::{Cell, RefCell};
+
+    /// Time and memory of a candidate in relation to the baseline's.
+    #[derive(Clone, Copy, Debug)]
+    pub(in super::super) struct Nature {
+        pub(in super::super) time: f64,
+        pub(in super::super) memory: f64,
+        /// Share of its samples that fail.
+        pub(in super::super) failing: f64,
+    }
+
+    pub(in super::super) const EQUAL: Nature = Nature { time: 1.0, memory: 1.0, failing: 0.0 };
+
+    pub(in super::super) struct Machine {
+        natures: Vec<Nature>,
+        /// Standard deviation of a sample's logarithm.
+        noise: f64,
+        run: Duration,
+        clock: Cell<Duration>,
+        random: RefCell<StdRng>,
+        /// The candidate of each sample, in the order taken.
+        pub(in super::super) taken: RefCell<Vec<Option<usize>>>,
+    }
+
+    impl Machine {
+        pub(in super::super) fn new(
+            natures: &[Nature],
+            noise: f64,
+            run_ms: u64,
+            seed: u64,
+        ) -> Rc<Self> {
+            Rc::new(Self {
+                natures: natures.to_vec(),
+                noise,
+                run: Duration::from_millis(run_ms),
+                clock: Cell::new(Duration::ZERO),
+                random: RefCell::new(StdRng::seed_from_u64(seed)),
+                taken: RefCell::default(),
+            })
+        }
+
+        /// Sum of twelve uniform values: normal for what is tested here.
+        fn noise(&self) -> f64 {
+            let mut random = self.random.borrow_mut();
+            let sum: f64 = (0..12).map(|_| random.random_range(0.0..1.0)).sum();
+            (self.noise * (sum - 6.0)).exp()
+        }
+    }
+
+    impl Samples for Machine {
+        fn elapsed(&self) -> Duration {
+            self.clock.get()
+        }
+
+        fn sample(&self, candidate: Option<usize>, _key: SampleKey) -> Result<Taken, NoSample> {
+            self.taken.borrow_mut().push(candidate);
+            let nature = candidate.map_or(EQUAL, |it| self.natures[it]);
+            let wall = self.run.mul_f64(nature.time * self.noise());
+            self.clock.set(self.clock.get() + wall);
+            if nature.failing > 0.0 && self.random.borrow_mut().random_bool(nature.failing) {
+                return Err("signal 11".into());
+            }
+            // Memory has a tenth of the noise of time.
+            let bytes = 1e8 * nature.memory * self.noise().powf(0.1);
+            let wall_ns = wall.as_nanos() as u64;
+            let mut measurement = Measurement::of_window(1, wall_ns, wall_ns, wall_ns, "simulated");
+            measurement.verified = 1;
+            Ok(measurement.with(&[("peak_bytes", bytes as u64)]).into())
+        }
+    }
+
+    /// Searches on a machine, with five minutes.
+    pub(in super::super) fn search(machine: &Rc<Machine>, goal: Goal) -> Outcome {
+        let lower = |name: &str, of: &str| Metric::new(name, "", Direction::Lower, of);
+        let metrics =
+            [lower("wall", "wall_ns").primary(), lower("peak RSS", "peak_bytes").near_zero(1e5)];
+        let deadline = Duration::from_secs(300);
+        let count = machine.natures.len();
+        let search = Search {
+            baseline: Variant::new("glibc", ""),
+            candidates: (0..count).map(|it| Variant::new(&format!("c{it}"), "")).collect(),
+            metrics: &metrics,
+            goal,
+            plan: plan(count as u32, machine.run, deadline).unwrap(),
+            deadline,
+            seed: Some(1),
+            samples: Rc::clone(machine) as Rc<dyn Samples>,
+        };
+        search.conduct().unwrap()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::simulated::{EQUAL, Machine, Nature, search};
+    use super::*;
+
+    /// The candidate that is better than the others, if one is.
+    const GOOD: Nature = Nature { time: 0.85, ..EQUAL };
+
+    fn with(good: Nature, at: usize) -> Vec<Nature> {
+        let mut natures = vec![EQUAL; 12];
+        natures[at] = good;
+        natures
+    }
+
+    #[test]
+    fn the_good_one_among_many_is_the_one_that_is_tested() {
+        for seed in 0..20 {
+            let at = seed as usize % 12;
+            let machine = Machine::new(&with(GOOD, at), 0.03, 500, seed);
+            let outcome = search(&machine, Goal::Either);
+            assert_eq!(outcome.test.unwrap().0, at, "{seed}");
+        }
+    }
+
+    #[test]
+    fn the_samples_of_the_test_have_chosen_nothing() {
+        let machine = Machine::new(&with(GOOD, 3), 0.03, 500, 1);
+        let outcome = search(&machine, Goal::Either);
+        let (_, run) = outcome.test.unwrap();
+        let looked = outcome.first.rounds * 13 + outcome.second.rounds * 5;
+        let taken = machine.taken.borrow();
+        assert_eq!(taken.len(), looked + run.samples.len(), "each belongs to one stage");
+        let names: Vec<&str> = run.meta.variants.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["glibc", "c3", "glibc A/A"]);
+        assert!(run.samples.iter().all(|sample| sample.round > 0));
+    }
+
+    #[test]
+    fn the_time_is_kept_whatever_a_run_takes() {
+        for (ms, noise) in [(2, 0.3), (300, 0.5), (4000, 0.2), (12_000, 0.05)] {
+            let machine = Machine::new(&[Nature { time: 3.0, ..EQUAL }; 12], noise, ms, 1);
+            let outcome = search(&machine, Goal::Either);
+            assert!(machine.elapsed() <= Duration::from_secs(360), "{ms}: {:?}", machine.elapsed());
+            assert!(outcome.first.rounds >= 1);
+        }
+    }
+
+    #[test]
+    fn those_that_fail_are_out_and_their_reason_is_kept() {
+        let mut natures = with(GOOD, 0);
+        natures[0].failing = 1.0;
+        natures[1] = Nature { memory: 0.8, ..EQUAL };
+        let machine = Machine::new(&natures, 0.02, 100, 1);
+        let outcome = search(&machine, Goal::Either);
+        assert_eq!(outcome.test.unwrap().0, 1);
+        let last = outcome.first.seen.last().unwrap();
+        assert_eq!((last.candidate, last.score), (0, None));
+        assert_eq!(last.failure.as_deref(), Some("signal 11"));
+        let failing = Nature { failing: 1.0, ..EQUAL };
+        let outcome = search(&Machine::new(&[failing; 3], 0.02, 100, 1), Goal::Either);
+        assert!(outcome.test.is_none() && outcome.second.rounds == 0);
+    }
+
+    #[test]
+    fn the_goal_decides_what_a_gain_is_worth() {
+        let natures = [
+            Nature { time: 0.9, memory: 1.3, failing: 0.0 },
+            Nature { time: 1.2, memory: 0.5, failing: 0.0 },
+            Nature { time: 0.96, memory: 0.97, failing: 0.0 },
+        ];
+        let tested = |goal| {
+            search(&Machine::new(&natures, 0.01, 100, 1), goal).test.map(|(candidate, _)| candidate)
+        };
+        assert_eq!(tested(Goal::Time), Some(0));
+        assert_eq!(tested(Goal::Memory), Some(1));
+        assert_eq!(tested(Goal::Either), Some(2));
+    }
+}

@@ -1,0 +1,228 @@
+//! How an answer is printed, with its evidence: as text and as JSON.
+
+use super::candidates::Candidates;
+use super::deploy::Deploy;
+use super::facts::Facts;
+use super::plan::Plan;
+use super::search::{Looked, Outcome, Seen};
+use super::verdict::{Answer, Verdict};
+use crate::judgement::Judgements;
+use crate::readable::readable;
+use quarry_harness::judge::Selection;
+use quarry_harness::results::{Metric, Run};
+use quarry_harness::table;
+use serde_json::{Value, json};
+use std::fmt;
+use std::time::Duration;
+
+/// Version of the layout of `--json`.
+const SCHEMA: &str = "quarry-advice/1";
+
+/// An answer, and what there is to it. Where the search could not begin, most is absent.
+#[derive(Default)]
+pub(super) struct Telling {
+    pub(super) command: String,
+    pub(super) verdict: Option<Verdict>,
+    pub(super) facts: Option<Facts>,
+    pub(super) candidates: Candidates,
+    pub(super) plan: Option<Plan>,
+    pub(super) outcome: Option<Outcome>,
+    /// Remarks on how far the answer goes.
+    pub(super) notes: Vec<String>,
+    pub(super) spent: Duration,
+}
+
+impl fmt::Display for Telling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(verdict) = &self.verdict {
+            writeln!(f, "{}\n", verdict.sentence)?;
+        }
+        if let Some(facts) = &self.facts {
+            writeln!(f, "Facts: {}.", facts.line())?;
+        }
+        self.notes.iter().try_for_each(|note| writeln!(f, "{note}"))?;
+        if let Some(outcome) = &self.outcome {
+            self.write_test(f, outcome)?;
+            self.write_looks(f, outcome)?;
+        }
+        self.write_others(f)?;
+        if let Some((name, lines)) = self.deploy() {
+            write_deploy(f, name, &lines)?;
+        }
+        Ok(())
+    }
+}
+
+impl Telling {
+    fn name(&self, candidate: usize) -> &str {
+        self.candidates.there[candidate].contender.name()
+    }
+
+    /// The lines for the candidate that is to be used.
+    fn deploy(&self) -> Option<(&str, Deploy)> {
+        self.verdict.as_ref().filter(|it| it.answer == Answer::Use)?;
+        let (candidate, _) = self.outcome.as_ref()?.test.as_ref()?;
+        let contender = &self.candidates.there[*candidate].contender;
+        Some((contender.name(), Deploy::of(contender)))
+    }
+
+    fn write_test(&self, f: &mut fmt::Formatter<'_>, outcome: &Outcome) -> fmt::Result {
+        let Some((candidate, run)) = &outcome.test else { return Ok(()) };
+        let shown = readable(run);
+        writeln!(
+            f,
+            "\nThe test: {} beside glibc, {} rounds in shuffled order, seed {}; none of these runs \
+             took part in picking it.\n",
+            self.name(*candidate),
+            run.rounds(),
+            run.meta.seed
+        )?;
+        writeln!(f, "{}", test_table(&shown, self.name(*candidate)))
+    }
+
+    fn write_looks(&self, f: &mut fmt::Formatter<'_>, outcome: &Outcome) -> fmt::Result {
+        for (what, looked) in [("First", &outcome.first), ("Second", &outcome.second)] {
+            if looked.rounds > 0 {
+                writeln!(
+                    f,
+                    "\n{what} look: {} rounds, as factors of glibc's; only to pick from.\n\n{}",
+                    looked.rounds,
+                    self.look_table(looked)
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    fn look_table(&self, looked: &Looked) -> String {
+        let head = ["candidate", "time", "memory", "looked at for"].map(str::to_owned);
+        let row = |seen: &Seen| {
+            let factor = |value: Option<f64>| value.map_or("-".to_owned(), table::multiple);
+            let candidate = &self.candidates.there[seen.candidate];
+            let why = match &seen.failure {
+                Some(failure) => format!("out, it failed: {failure}"),
+                None => candidate.why.clone(),
+            };
+            vec![candidate.contender.name().to_owned(), factor(seen.time), factor(seen.memory), why]
+        };
+        table::render(head.to_vec(), looked.seen.iter().map(row).collect())
+    }
+
+    fn write_others(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.facts.is_none() {
+            return Ok(());
+        }
+        writeln!(f)?;
+        for candidate in self.for_want_of_time() {
+            writeln!(f, "no time for: {candidate}")?;
+        }
+        for absent in &self.candidates.absent {
+            writeln!(f, "absent: {absent}")?;
+        }
+        for unsuited in &self.candidates.unsuited {
+            writeln!(f, "not looked at: {unsuited}")?;
+        }
+        Ok(())
+    }
+
+    /// Names of candidates that the time does not allow.
+    fn for_want_of_time(&self) -> Vec<&str> {
+        let looked_at = self.plan.map_or(usize::MAX, |plan| plan.candidates as usize);
+        let behind = self.candidates.there.iter().skip(looked_at);
+        behind.map(|it| it.contender.name()).collect()
+    }
+
+    /// Returns everything as JSON.
+    pub(super) fn as_json(&self) -> Value {
+        let seen = |looked: &Looked| {
+            let of = |seen: &Seen| {
+                json!({
+                    "candidate": self.name(seen.candidate),
+                    "time": seen.time,
+                    "memory": seen.memory,
+                    "failure": seen.failure,
+                })
+            };
+            json!({
+                "rounds": looked.rounds,
+                "candidates": looked.seen.iter().map(of).collect::<Vec<Value>>(),
+            })
+        };
+        let test = self.outcome.as_ref().and_then(|it| it.test.as_ref());
+        let evidence = test.map(|(candidate, run)| {
+            let name = self.name(*candidate);
+            let judgements = Judgements::of(run);
+            let of_it = judgements.all().filter(|it| it.variant == name);
+            json!({
+                "candidate": name,
+                "meta": run.meta,
+                "verdicts": of_it.map(|it| it.json()).collect::<Vec<Value>>(),
+                "failures": run.failures(),
+                "samples": run.samples,
+            })
+        });
+        let candidates = self.candidates.there.iter().map(|it| {
+            json!({
+                "name": it.contender.name(),
+                "description": it.contender.variant.description,
+                "why": it.why,
+            })
+        });
+        json!({
+            "schema": SCHEMA,
+            "command": self.command,
+            "answer": self.verdict.as_ref().map(|it| it.answer.word()),
+            "use": self.deploy().map(|(name, _)| name.to_owned()),
+            "sentence": self.verdict.as_ref().map(|it| &it.sentence),
+            "facts": self.facts,
+            "notes": self.notes,
+            "candidates": candidates.collect::<Vec<Value>>(),
+            "absent": self.candidates.absent,
+            "not_looked_at": self.candidates.unsuited,
+            "no_time_for": self.for_want_of_time(),
+            "first_look": self.outcome.as_ref().map(|it| seen(&it.first)),
+            "second_look": self.outcome.as_ref().map(|it| seen(&it.second)),
+            "evidence": evidence,
+            "deploy": self.deploy().map(|(_, lines)| lines),
+            "spent_s": self.spent.as_secs_f64(),
+        })
+    }
+}
+
+/// A row for each metric with a direction: medians of both, difference and verdict.
+fn test_table(run: &Run, name: &str) -> String {
+    let (selection, judgements) = (Selection::of(run), Judgements::of(run));
+    let head = ["figure", "glibc", name, "difference with its 95 % interval", "verdict"];
+    let row = |metric: &Metric| {
+        let judgement = judgements.get(&run.meta.workloads[0].name, name, metric)?;
+        let median = |variant: &str| {
+            let column = selection.column(variant);
+            let median = column.and_then(|it| selection.median(it, selection.rows[0], metric));
+            table::figure_or(median, "-")
+        };
+        Some(vec![
+            metric.label(),
+            median(&run.meta.baseline),
+            median(name),
+            judgement.change_text(),
+            judgement.outcome.word().to_owned(),
+        ])
+    };
+    let rows = run.meta.metrics.iter().filter_map(row).collect();
+    table::render(head.map(str::to_owned).to_vec(), rows)
+}
+
+fn write_deploy(f: &mut fmt::Formatter<'_>, name: &str, lines: &Deploy) -> fmt::Result {
+    let indented = |text: &str| text.replace('\n', "\n    ");
+    writeln!(f, "\nTo use {name}:")?;
+    if let Some(install) = &lines.install {
+        writeln!(f, "\n    {install}")?;
+    }
+    writeln!(f, "\nsystemd (systemctl edit NAME.service):\n\n    {}", indented(&lines.systemd))?;
+    writeln!(f, "\nDocker (Dockerfile):\n\n    {}", indented(&lines.docker))?;
+    writeln!(
+        f,
+        "\nKubernetes (in the container, from an image with these lines of Docker):\n\n    {}",
+        indented(&lines.kubernetes)
+    )
+}

@@ -1,0 +1,241 @@
+//! The answer that a test supports.
+
+use super::request::Goal;
+use crate::closing::{self, effect};
+use crate::judgement::Judgements;
+use quarry_harness::judge::{Judgement, MARGIN, Outcome};
+use quarry_harness::results::{Direction, Relation, Run};
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Use the candidate that was tested.
+    Use,
+    /// Keep the C library's own.
+    Keep,
+    /// These runs do not say.
+    Undecided,
+}
+
+impl Answer {
+    /// Its name in JSON.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::Use => "use",
+            Self::Keep => "keep",
+            Self::Undecided => "undecided",
+        }
+    }
+}
+
+/// An answer in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Verdict {
+    pub(super) answer: Answer,
+    /// One sentence, without its full stop.
+    pub(super) sentence: String,
+}
+
+impl Verdict {
+    /// Keep glibc, for a reason.
+    pub(super) fn keep(reason: &str) -> Self {
+        Self { answer: Answer::Keep, sentence: format!("keep glibc: {reason}") }
+    }
+
+    /// Undecided, for a reason.
+    pub(super) fn undecided(reason: &str) -> Self {
+        Self {
+            answer: Answer::Undecided,
+            sentence: format!("undecided, so keep glibc for now: {reason}"),
+        }
+    }
+}
+
+/// A judgement on time or memory, as it counts for an answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Side {
+    /// By at least [`MARGIN`].
+    Gain,
+    None,
+    Loss,
+    /// Not known; at worst it is a loss of this logarithm.
+    Unknown(f64),
+}
+
+/// Judges the test of `name`, which was picked from `others` candidates.
+pub(super) fn verdict(run: &Run, name: &str, others: usize, goal: Goal) -> Verdict {
+    let judgements = Judgements::of(run);
+    let workload = &run.meta.workloads[0].name;
+    let time = judgements.get(workload, name, run.meta.primary());
+    let memory = closing::memory_of(&run.meta.metrics);
+    let memory = memory.and_then(|metric| judgements.get(workload, name, metric));
+    let failures = run.failures();
+    if let Some(failure) = failures.first() {
+        return Verdict::undecided(&format!("the test failed: {failure}"));
+    }
+    let Some(time) = time.filter(|it| it.interval().is_some()) else {
+        return Verdict::undecided(&format!(
+            "the time was over after {} runs of the test, which are too few for an interval",
+            run.rounds()
+        ));
+    };
+    let sides = match (goal, memory) {
+        (Goal::Time, _) | (_, None) => (side(time), Side::None),
+        (Goal::Memory, Some(memory)) => (Side::None, side(memory)),
+        (Goal::Either, Some(memory)) => (side(time), side(memory)),
+    };
+    let (time_first, effects) = in_order(time, memory, sides);
+    let best = match others {
+        0 | 1 => name.to_owned(),
+        others => format!("the best of {others} candidates, {name},"),
+    };
+    match weigh(sides, [time, memory.unwrap_or(time)]) {
+        Answer::Use => Verdict { answer: Answer::Use, sentence: format!("use {name}: {effects}") },
+        Answer::Keep => match sides {
+            (Side::Gain, Side::Loss) | (Side::Loss, Side::Gain) => Verdict::keep(&format!(
+                "{name} trades one for the other ({effects}); it is right where {} counts alone",
+                if time_first { "time" } else { "memory" }
+            )),
+            _ => Verdict::keep(&format!("{best} is no better: {effects}")),
+        },
+        Answer::Undecided => {
+            let more = [Some(time), memory].into_iter().flatten();
+            let more = more.filter_map(|it| it.more_runs).max();
+            let more = more.map_or(String::new(), |more| {
+                format!("; about {more} more runs would settle it (a longer --budget)")
+            });
+            Verdict::undecided(&format!("{name}: {effects}{more}"))
+        }
+    }
+}
+
+fn weigh(sides: (Side, Side), [time, memory]: [&Judgement; 2]) -> Answer {
+    let least = |judgement: &Judgement| bounds(judgement).map_or(0.0, |(least, _)| least);
+    match sides {
+        (Side::Gain, Side::Gain | Side::None) | (Side::None, Side::Gain) => Answer::Use,
+        // A gain that is larger than what may be lost is one, whatever the loss turns out to be.
+        (Side::Gain, Side::Unknown(loss)) if least(time) > loss => Answer::Use,
+        (Side::Unknown(loss), Side::Gain) if least(memory) > loss => Answer::Use,
+        (Side::Unknown(_), Side::Loss) | (Side::Loss, Side::Unknown(_)) => Answer::Keep,
+        (Side::Unknown(_), _) | (_, Side::Unknown(_)) => Answer::Undecided,
+        _ => Answer::Keep,
+    }
+}
+
+/// Says the effects, what is gained first; and whether that is time.
+fn in_order(time: &Judgement, memory: Option<&Judgement>, sides: (Side, Side)) -> (bool, String) {
+    let Some(memory) = memory else { return (true, effect(time)) };
+    let time_first = sides.1 != Side::Gain || sides.0 == Side::Gain;
+    let [first, second] = if time_first { [time, memory] } else { [memory, time] };
+    (time_first, format!("{}, {}", effect(first), effect(second)))
+}
+
+fn side(judgement: &Judgement) -> Side {
+    let is_large = match judgement.relation {
+        Relation::Ratio => closing::gain(judgement) >= MARGIN.ln_1p(),
+        Relation::Difference => true,
+    };
+    match judgement.outcome {
+        Outcome::Better if is_large => Side::Gain,
+        Outcome::Better | Outcome::Same => Side::None,
+        Outcome::Undecided => {
+            Side::Unknown(bounds(judgement).map_or(f64::INFINITY, |(least, _)| -least))
+        }
+        _ => Side::Loss,
+    }
+}
+
+/// The interval of the gain as logarithms, where it is one of ratios.
+fn bounds(judgement: &Judgement) -> Option<(f64, f64)> {
+    let interval = judgement.ratios()?;
+    let (low, high) = (interval.low.ln(), interval.high.ln());
+    Some(match judgement.metric.direction {
+        Direction::Higher => (low, high),
+        _ => (-high, -low),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::search::simulated::{EQUAL, Machine, Nature, search};
+    use super::*;
+
+    fn advised(natures: &[Nature], noise: f64, run_ms: u64, seed: u64, goal: Goal) -> Verdict {
+        let outcome = search(&Machine::new(natures, noise, run_ms, seed), goal);
+        let (candidate, run) = outcome.test.unwrap();
+        verdict(&run, &format!("c{candidate}"), natures.len(), goal)
+    }
+
+    fn one(time: f64, memory: f64, goal: Goal) -> Verdict {
+        advised(&[Nature { time, memory, failing: 0.0 }], 0.02, 100, 7, goal)
+    }
+
+    #[test]
+    fn a_gain_without_a_loss_is_used() {
+        let small = one(1.0, 0.69, Goal::Either);
+        assert_eq!(small.answer, Answer::Use, "{small:?}");
+        assert_eq!(small.sentence, "use c0: 31 % less peak memory, time the same");
+        let fast = one(0.8, 1.0, Goal::Either);
+        assert_eq!(fast.answer, Answer::Use, "{fast:?}");
+        assert!(fast.sentence.ends_with(" % less time, peak memory the same"), "{fast:?}");
+        assert_eq!(one(0.8, 0.8, Goal::Either).answer, Answer::Use);
+    }
+
+    #[test]
+    fn a_trade_is_said_and_the_goal_decides_it() {
+        let trade = one(0.8, 1.5, Goal::Either);
+        assert_eq!(trade.answer, Answer::Keep);
+        let text = trade.sentence;
+        assert!(text.starts_with("keep glibc: c0 trades one for the other ("), "{text}");
+        assert!(text.ends_with("it is right where time counts alone"), "{text}");
+        assert_eq!(one(0.8, 1.5, Goal::Time).answer, Answer::Use);
+        assert_eq!(one(1.3, 0.5, Goal::Memory).answer, Answer::Use);
+        assert_eq!(one(1.3, 0.5, Goal::Time).answer, Answer::Keep);
+    }
+
+    #[test]
+    fn what_is_no_better_is_not_used() {
+        let same = one(1.0, 1.0, Goal::Either);
+        let expected = "keep glibc: c0 is no better: time the same, peak memory the same";
+        assert_eq!(same.sentence, expected);
+        let worse = one(1.3, 1.3, Goal::Either);
+        assert_eq!(worse.answer, Answer::Keep, "{worse:?}");
+        let little = one(1.0, 0.988, Goal::Either);
+        assert_eq!(little.answer, Answer::Keep, "too little to change for: {little:?}");
+    }
+
+    #[test]
+    fn noise_is_undecided() {
+        let noisy = advised(&[EQUAL], 0.4, 5000, 3, Goal::Time);
+        assert_eq!(noisy.answer, Answer::Undecided, "{noisy:?}");
+        assert!(noisy.sentence.starts_with("undecided, so keep glibc for now: c0: "), "{noisy:?}");
+        let failing = Nature { failing: 0.05, time: 0.5, ..EQUAL };
+        let failed = (0..20).map(|seed| advised(&[failing], 0.02, 100, seed, Goal::Time));
+        let failed = failed.filter(|it| it.sentence.contains("the test failed: ")).count();
+        assert!(failed >= 10, "{failed} of 20");
+    }
+
+    /// The best of twelve equal candidates looks better than glibc in the runs that picked it. The
+    /// test must not believe it: at most 5 of 100 may be told to change for nothing.
+    #[test]
+    fn the_best_of_many_equal_ones_is_no_gain() {
+        let used = |seed| {
+            let natures = vec![EQUAL; 12];
+            advised(&natures, 0.05, 1000, seed, Goal::Either).answer == Answer::Use
+        };
+        let used = (0..100).filter(|seed| used(*seed)).count();
+        assert!(used <= 5, "{used} of 100");
+    }
+
+    #[test]
+    fn a_real_gain_among_many_is_found() {
+        let mut natures = vec![EQUAL; 12];
+        natures[7] = Nature { time: 0.8, ..EQUAL };
+        let found = |seed| {
+            let it = advised(&natures, 0.05, 1000, seed, Goal::Either);
+            it.answer == Answer::Use && it.sentence.starts_with("use c7: ")
+        };
+        let found = (0..50).filter(|seed| found(*seed)).count();
+        assert!(found >= 45, "{found} of 50");
+    }
+}

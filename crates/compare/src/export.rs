@@ -1,0 +1,85 @@
+//! The figures of a comparison as CSV: a row for each workload, allocator and metric.
+
+use crate::judgement::Judgements;
+use crate::request::Request;
+use anyhow::Result;
+use quarry_harness::results::{Cell, Metric, Relation, Run, Variant};
+use quarry_harness::statistics;
+
+/// The columns behind those of the parameters.
+const COLUMNS: [&str; 14] = [
+    "allocator",
+    "metric",
+    "unit",
+    "runs",
+    "failed",
+    "median",
+    "min",
+    "max",
+    "baseline",
+    "verdict",
+    "relation",
+    "change",
+    "low",
+    "high",
+];
+
+/// Writes everything that was judged, in the units in which it was recorded: `change`, `low` and
+/// `high` are the ratio to the baseline or the difference from it, as `relation` says, with its 95 %
+/// interval. The columns after `command` are the parameters of `-L`, as `parameter_NAME`.
+pub(super) fn csv(request: &Request, run: &Run, judgements: &Judgements) -> Result<Vec<u8>> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let parameters = request.works[0].variant.parameters.iter();
+    let parameters = parameters.map(|(name, _)| format!("parameter_{name}"));
+    let head = std::iter::once("command".to_owned()).chain(parameters);
+    writer.write_record(head.chain(COLUMNS.map(str::to_owned)))?;
+    for (work, workload) in request.works.iter().zip(&run.meta.workloads) {
+        let words: Vec<_> = work.variant.command.iter().map(|it| it.to_string_lossy()).collect();
+        let values = work.variant.parameters.iter().map(|(_, value)| value.clone());
+        let start: Vec<String> = std::iter::once(words.join(" ")).chain(values).collect();
+        for variant in &run.meta.variants {
+            for metric in &run.meta.metrics {
+                let rest = row(run, judgements, &workload.name, variant, metric);
+                writer.write_record(start.iter().chain(&rest))?;
+            }
+        }
+    }
+    Ok(writer.into_inner()?)
+}
+
+fn row(
+    run: &Run,
+    judgements: &Judgements,
+    workload: &str,
+    variant: &Variant,
+    metric: &Metric,
+) -> Vec<String> {
+    let cell = Cell { workload, tasks: 1, variant: &variant.name };
+    let failed = run.samples_of(cell).filter(|it| it.failure.is_some()).count();
+    let values: Vec<f64> = run.values(cell, metric).into_iter().flatten().collect();
+    let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value}"));
+    let judgement = judgements.get(workload, &variant.name, metric);
+    let estimate = judgement.and_then(|it| it.estimate);
+    let interval = estimate.and_then(|it| it.interval);
+    vec![
+        variant.name.clone(),
+        metric.name.clone(),
+        metric.unit(),
+        run.samples_of(cell).count().to_string(),
+        failed.to_string(),
+        number(statistics::median(&values)),
+        number(values.iter().copied().min_by(f64::total_cmp)),
+        number(values.iter().copied().max_by(f64::total_cmp)),
+        run.meta.baseline.clone(),
+        judgement.map_or("baseline", |it| it.outcome.word()).to_owned(),
+        match judgement.filter(|it| it.estimate.is_some()).map(|it| it.relation) {
+            None => "",
+            Some(Relation::Ratio) => "ratio",
+            Some(Relation::Difference) => "difference",
+        }
+        .to_owned(),
+        number(estimate.map(|it| it.centre)),
+        number(interval.map(|it| it.low)),
+        number(interval.map(|it| it.high)),
+    ]
+}

@@ -1,0 +1,270 @@
+//! What a stack shows of itself to other processes: the body of a record of the statistics page.
+
+use super::accounts::BudgetStats;
+use super::config::StackConfig;
+use super::instance::Stack;
+use super::large::LargeStats;
+use super::locks::lock_kinds;
+use super::stats::{MemoryHeld, StackStats};
+use crate::frame::{FRAME_BYTES, MetadataKind, NodeId};
+use crate::slab::{Cache, SlabPolicy, SlabStats};
+use crate::zone::ZoneStats;
+use quarry_record::{
+    About, Budget, CacheRow, Draft, ListRow, LockRow, Memory, Name, Sink, ZoneRow, events, flags,
+};
+use quarry_sys::lock::LockStats;
+use quarry_sys::percpu::{PerCpu, SlotIndex};
+
+impl<C: StackConfig> Stack<C> {
+    /// Writes the body of a record into `sink`; returns its sum. What concerns the process is taken
+    /// from `about`. Allocates nothing and makes no system call; waits for locks of the stack, one
+    /// at a time. O(caches * slots).
+    pub fn fill_record(&self, sink: &mut dyn Sink, about: About) -> u64 {
+        let mut draft = Draft::new(sink);
+        let stats = self.stats_by_cache(&mut |cache, stats| {
+            if stats.slabs_allocated > 0 {
+                draft.cache(&cache_row(cache, stats));
+            }
+        });
+        let budget = self.budget_stats_of(&stats.memory, |kind| stats.metadata_bytes(kind));
+        draft.memory(&memory(&stats));
+        draft.budget(&budget_section(&budget));
+        self.fill_events(&mut draft, &stats, &budget);
+        for zone in self.pages().zones().all() {
+            draft.zone(&zone_row(&zone.stats()));
+            self.fill_lists(&mut draft, zone.node());
+        }
+        for (name, stats) in lock_kinds(self).each() {
+            draft.lock(&lock_row(name, stats));
+        }
+        draft.finish(self.about(about, &stats, &budget))
+    }
+
+    fn about(&self, about: About, stats: &StackStats, budget: &BudgetStats) -> About {
+        let is_sequenced = self.percpu().is_sequenced();
+        let mut flags = about.flags;
+        for (flag, is_set) in [
+            (flags::HAS_PAGE_CACHE, self.used_page_cache().is_some()),
+            (flags::HAS_LIMIT, budget.limit != usize::MAX),
+        ] {
+            flags |= if is_set { flag } else { 0 };
+        }
+        About {
+            slab: Name::new(<C::Slab as SlabPolicy<_>>::NAME),
+            pages: Name::new(self.pages().policy().name()),
+            lru: Name::new(self.inner().lru.policy.name()),
+            backend: Name::new(if is_sequenced { "sequences" } else { "locked slots" }),
+            flags,
+            cpus: self.context().declared_cpus,
+            slots_awake: stats.slots.awake as u32,
+            nodes: self.pages().zones().all().count() as u32,
+            frame_bytes: FRAME_BYTES as u32,
+            ..about
+        }
+    }
+
+    fn fill_events(&self, draft: &mut Draft<'_>, stats: &StackStats, budget: &BudgetStats) {
+        let mut at = 0;
+        let mut event = |name: &'static str, value: u64| {
+            debug_assert_eq!(events::NAMES.get(at), Some(&name), "the order of the names");
+            at += 1;
+            draft.event(value);
+        };
+        match self.used_page_cache() {
+            Some(cache) => cache.visit_vmstat(&mut event),
+            None => {
+                events::NAMES[..events::OF_PAGE_CACHE].iter().for_each(|name| event(name, 0));
+            }
+        }
+        let lists = &stats.page_lists;
+        for (name, value) in [
+            ("pcp_allocs", lists.allocs),
+            ("pcp_refills", lists.refills),
+            ("pcp_refilled_blocks", lists.refilled_blocks),
+            ("pcp_frees", lists.frees),
+            ("pcp_drains", lists.drains),
+            ("pcp_drained_pages", lists.drained_pages),
+            ("pcp_bypassed_allocs", lists.bypassed_allocs),
+            ("pcp_bypassed_frees", lists.bypassed_frees),
+            ("pcp_critical_sections", lists.critical_sections),
+            ("pcp_bad_blocks", lists.bad_blocks),
+        ] {
+            event(name, value);
+        }
+        let (balances, [half, most, all]) = (&budget.balances, budget.direct_ns);
+        for (name, value) in [
+            ("pageoutrun", balances.runs),
+            ("balance_reached", balances.reached),
+            ("balance_passes", balances.passes),
+            ("balance_pages_scanned", balances.pages_scanned),
+            ("balance_pages_freed", balances.pages_freed),
+            ("slabs_scanned", balances.objects_scanned),
+            ("balance_objects_freed", balances.objects_freed),
+            ("balance_frames_freed", balances.frames_freed),
+            ("allocstall", stats.direct_reclaims),
+            ("direct_reclaim", budget.direct_reclaims),
+            ("direct_reclaim_p50_ns", half),
+            ("direct_reclaim_p999_ns", most),
+            ("direct_reclaim_max_ns", all),
+            ("group_refusals", budget.group_refusals),
+        ] {
+            event(name, value);
+        }
+        let [blocks, mappings] = [stats.blocks, stats.mappings];
+        for (names, counts) in [
+            (["block_allocs", "block_frees", "block_resizes"], blocks),
+            (["mapping_allocs", "mapping_frees", "mapping_resizes"], mappings),
+        ] {
+            let LargeStats { allocated, freed, resized } = counts;
+            names.into_iter().zip([allocated, freed, resized]).for_each(|(name, n)| event(name, n));
+        }
+        event("slot_barriers", stats.slots.barriers);
+    }
+
+    /// Writes the page lists of a node that have, or had, something on them.
+    fn fill_lists(&self, draft: &mut Draft<'_>, node: NodeId) {
+        let batch = self.pages().pcp_batch();
+        for slot in (0..self.percpu().area().slots()).map(SlotIndex) {
+            let counters = self.pages().pcp_counters(slot);
+            if counters.refills > 0 || counters.frees > 0 {
+                let tuning = self.pages().pcp_tuning(slot, node);
+                draft.list(&ListRow {
+                    slot: slot.0,
+                    node: node.0.into(),
+                    count: tuning.count,
+                    high: tuning.high,
+                    batch,
+                    reserved: 0,
+                });
+            }
+        }
+    }
+}
+
+fn cache_row(cache: &Cache, stats: &SlabStats) -> CacheRow {
+    CacheRow {
+        name: Name::new(core::str::from_utf8(cache.label().as_bytes()).unwrap_or("?")),
+        object_bytes: cache.object_bytes() as u32,
+        stride: cache.stride() as u32,
+        slab_objects: cache.objects(),
+        slab_frames: cache.order().frames(),
+        active_objects: stats.active_objects,
+        total_objects: stats.total_objects,
+        parked_objects: stats.parked_objects,
+        active_slabs: stats.active_slabs,
+        total_slabs: stats.total_slabs,
+        partial_slabs: stats.partial_slabs,
+        alloc_fast: stats.alloc_fast,
+        alloc_slow: stats.alloc_slow,
+        free_fast: stats.free_fast,
+        free_slow: stats.free_slow,
+        slabs_allocated: stats.slabs_allocated,
+        refills: stats.refills,
+        deactivations: stats.deactivations,
+        cmpxchg_fails: stats.cmpxchg_fails,
+    }
+}
+
+fn memory(stats: &StackStats) -> Memory {
+    let MemoryHeld {
+        objects,
+        parked,
+        free_in_slabs,
+        empty_slabs,
+        around_objects,
+        blocks,
+        page_cache,
+        withheld,
+        page_lists,
+        free_dirty,
+        free_zero,
+        mappings,
+        mappings_cached,
+    } = stats.memory;
+    let metadata = |kind| stats.metadata_bytes(kind) as u64;
+    let (heap, slots) = (&stats.heap, &stats.slots);
+    Memory {
+        objects: objects as u64,
+        parked: parked as u64,
+        free_in_slabs: free_in_slabs as u64,
+        empty_slabs: empty_slabs as u64,
+        around_objects: around_objects as u64,
+        blocks: blocks as u64,
+        page_cache: page_cache as u64,
+        withheld: withheld as u64,
+        page_lists: page_lists as u64,
+        free_dirty: free_dirty as u64,
+        free_zero: free_zero as u64,
+        mappings: mappings as u64,
+        mappings_cached: mappings_cached as u64,
+        metadata_sheaves: metadata(MetadataKind::Sheaves),
+        metadata_slab_headers: metadata(MetadataKind::SlabHeaders),
+        metadata_cpu_slabs: metadata(MetadataKind::CpuSlabs),
+        metadata_cached_pages: metadata(MetadataKind::CachedPages),
+        metadata_other: metadata(MetadataKind::Other),
+        address_space: heap.address_space_bytes as u64,
+        arena: heap.arena_bytes as u64,
+        used: heap.used_bytes as u64,
+        free: heap.free_bytes as u64,
+        free_objects: heap.free_objects as u64,
+        parked_objects: heap.parked_objects as u64,
+        live_mappings: heap.mappings as u64,
+        slots_room: slots.room_bytes as u64,
+        slots_held: slots.held_bytes as u64,
+    }
+}
+
+fn budget_section(budget: &BudgetStats) -> Budget {
+    let has_limit = budget.limit != usize::MAX;
+    Budget {
+        limit: if has_limit { budget.limit as u64 } else { u64::MAX },
+        min: budget.min as u64,
+        low: budget.low as u64,
+        high: budget.high as u64,
+        used: budget.used as u64,
+        available: if has_limit { budget.available as u64 } else { u64::MAX },
+        file: budget.file as u64,
+        dirty: budget.dirty as u64,
+        writeback: budget.writeback as u64,
+        pinned: budget.pinned as u64,
+        slab_reclaimable: budget.slab_reclaimable as u64,
+        shrinkable: budget.shrinkable as u64,
+        slab_unreclaimable: budget.slab_unreclaimable as u64,
+        pressure: budget.pressure as u64,
+    }
+}
+
+fn zone_row(stats: &ZoneStats) -> ZoneRow {
+    ZoneRow {
+        node: stats.node.0.into(),
+        managed: stats.managed,
+        free: stats.free,
+        dirty: stats.dirty,
+        in_extents: stats.in_extents,
+        high_atomic: stats.reserved_high_atomic,
+        min: stats.marks.min,
+        low: stats.marks.low,
+        high: stats.marks.high,
+        boost: stats.boost,
+        free_blocks: stats.nr_free,
+        taken_calls: stats.taken.calls,
+        taken_blocks: stats.taken.blocks,
+        taken_frames: stats.taken.frames,
+        put_calls: stats.put.calls,
+        put_blocks: stats.put.blocks,
+        put_frames: stats.put.frames,
+        claimed: stats.fallbacks.claimed,
+        stolen: stats.fallbacks.stolen,
+    }
+}
+
+fn lock_row(name: &str, stats: &LockStats) -> LockRow {
+    LockRow {
+        name: Name::new(name),
+        acquisitions: stats.acquisitions,
+        contentions: stats.contentions,
+        hold_samples: stats.hold_samples,
+        hold_ns: stats.hold_ns,
+        wait_ns: stats.wait_ns,
+    }
+}

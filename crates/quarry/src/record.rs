@@ -1,0 +1,144 @@
+//! What the process shows of itself to others: its statistics page.
+//!
+//! The page is made when the program or object that Quarry is in is loaded: before filters of
+//! system calls, and before the program closes descriptors that it does not know. From then on
+//! Quarry uses the mapping only. The number of the descriptor is the program's, which may close it
+//! or put something else there.
+//!
+//! Publications come at the end of slow paths, from the background thread, and at exit where
+//! somebody waits for that; at most one in [`INTERVAL_NS`]. A process that makes no slow path
+//! publishes nothing, and readers print how old its record is. A process publishes for the first
+//! time [`FIRST_NS`] after it began, so that one that ends before does not pay for it.
+
+use crate::gate;
+use crate::instance::{STACK, is_ready};
+use core::ptr::null_mut;
+use quarry_record::{About, LEAST_DESCRIPTOR, MEMFD_NAME, Name, PAGE_BYTES, flags};
+use quarry_sys::clock::coarse_ns;
+use quarry_sys::errno::KeepErrno;
+use quarry_sys::memfd::map_sealed;
+use quarry_sys::primitive::{AtomicBool, AtomicPtr, AtomicU64, Ordering::Relaxed};
+use quarry_sys::record_page::{Published, Publisher, RecordPage};
+
+/// From one publication to the next: 100 ms, of which one takes some ten thousandths.
+const INTERVAL_NS: u64 = 100_000_000;
+/// From the start of a process to its first publication: 5 ms, more than `true` takes.
+const FIRST_NS: u64 = 5_000_000;
+/// The time of the next publication where there is no page.
+const NEVER: u64 = u64::MAX;
+
+static PUBLISHER: Publisher = Publisher::new();
+/// When the next publication is due, on the coarse clock.
+static NEXT_NS: AtomicU64 = AtomicU64::new(NEVER);
+static HAS_BACKGROUND: AtomicBool = AtomicBool::new(false);
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
+
+/// The address of the statistics page, or 0: readers of core files find the page by this symbol.
+#[unsafe(no_mangle)]
+pub(crate) static quarry_record: AtomicPtr<RecordPage> = AtomicPtr::new(null_mut());
+
+/// Whether the process has a page (`QUARRY_RECORD`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// None.
+    None,
+    /// One.
+    Page,
+    /// One, to which the process also publishes at its start and at its exit.
+    UntilExit,
+}
+
+impl Wish {
+    /// The wish that `value` names.
+    pub(crate) fn named(value: &[u8]) -> Option<Self> {
+        match value {
+            b"0" => Some(Self::None),
+            b"1" => Some(Self::Page),
+            b"exit" => Some(Self::UntilExit),
+            _ => None,
+        }
+    }
+}
+
+/// Makes the page. Called once, when the object is loaded. Where the system refuses it, the process
+/// has none.
+pub(crate) fn make(wish: Wish) {
+    if wish == Wish::None {
+        return;
+    }
+    let _errno = KeepErrno::new();
+    let Ok(memory) = map_sealed(MEMFD_NAME, PAGE_BYTES, LEAST_DESCRIPTOR) else { return };
+    let page = memory.as_ptr().cast::<RecordPage>();
+    // SAFETY: a fresh mapping, all zero, that is never unmapped. Its size is sealed. Other
+    // processes that inherit it write it through the same code.
+    unsafe { PUBLISHER.open(page) };
+    quarry_record.store(page, Relaxed);
+    let first_ns = if wish == Wish::UntilExit { 0 } else { coarse_ns() + FIRST_NS };
+    NEXT_NS.store(first_ns, Relaxed);
+    if wish == Wish::UntilExit {
+        // SAFETY: the object that the function is in is never unloaded.
+        unsafe { libc::atexit(publish_at_exit) };
+    }
+}
+
+/// Notes whether there is a thread that gives memory back.
+pub(crate) fn note_background(is_there: bool) {
+    HAS_BACKGROUND.store(is_there, Relaxed);
+}
+
+/// Called at the end of slow paths, with no lock held, outside of the gate. O(1) but for one
+/// publication in 100 ms.
+#[inline]
+pub(crate) fn publish_if_due() {
+    let next = NEXT_NS.load(Relaxed);
+    if next != NEVER && coarse_ns() >= next {
+        publish();
+    }
+}
+
+/// Publishes. Keeps `errno`; makes no system call but `getpid` when the process claims a record.
+#[cold]
+#[inline(never)]
+pub(crate) fn publish() {
+    if !is_ready() || PUBLISHER.page().is_none() {
+        return;
+    }
+    let _errno = KeepErrno::new();
+    let _inside = gate::enter();
+    let now = coarse_ns();
+    NEXT_NS.store(now + INTERVAL_NS, Relaxed);
+    // SAFETY: getpid has no preconditions.
+    let pid = || unsafe { libc::getpid() }.unsigned_abs();
+    let publish = || PUBLISHER.publish(now, pid, |sink| STACK.fill_record(sink, about()));
+    if publish() == Published::Lost {
+        // A child that had slept for long claims another record.
+        publish();
+    }
+}
+
+/// What a record says of the process rather than of the stack.
+fn about() -> About {
+    let mut flags = 0;
+    for (flag, is_set) in [
+        (flags::HAS_BACKGROUND, HAS_BACKGROUND.load(Relaxed)),
+        (flags::IS_LAST, IS_ENDING.load(Relaxed)),
+        (flags::IS_CHILD, PUBLISHER.is_child()),
+    ] {
+        flags |= if is_set { flag } else { 0 };
+    }
+    About { quarry: Name::new(env!("CARGO_PKG_VERSION")), flags, ..About::default() }
+}
+
+extern "C" fn publish_at_exit() {
+    IS_ENDING.store(true, Relaxed);
+    publish();
+}
+
+/// In the child of a fork: the parent's record is not the child's, which claims one when it
+/// publishes. Children that live shortly never do.
+pub(crate) fn adopt_in_child() {
+    if NEXT_NS.load(Relaxed) != NEVER {
+        PUBLISHER.adopt_in_child();
+        NEXT_NS.store(coarse_ns() + FIRST_NS, Relaxed);
+    }
+}

@@ -1,0 +1,136 @@
+//! Memory that other processes of the same user can read: a sealed memfd.
+
+use crate::errno::{OsError, OsResult};
+use core::ffi::CStr;
+use core::ptr::{NonNull, null_mut};
+
+/// Linux 6.3, `include/uapi/linux/memfd.h`. Where `vm.memfd_noexec` is 2 the kernel refuses a memfd
+/// without it.
+const MFD_NOEXEC_SEAL: libc::c_uint = 8;
+/// Linux 5.1, `include/uapi/linux/fcntl.h`: mappings that exist stay writable, and there will be no
+/// others.
+const F_SEAL_FUTURE_WRITE: libc::c_int = 0x10;
+
+/// A descriptor that is closed when dropped.
+struct Descriptor(libc::c_int);
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        // SAFETY: we opened it, and only we know it.
+        unsafe { libc::close(self.0) };
+    }
+}
+
+/// Makes a memfd of exactly `bytes`, maps it shared and writable, and seals it: its size never
+/// changes, and from Linux 5.1 on nobody else can write it. The descriptor stays open under a
+/// number of at least `least`, out of the way of programs that count on the lowest free ones; it is
+/// closed by `exec` and otherwise left to the program. Seven or eight system calls.
+///
+/// # Errors
+/// The refusal of the system: no memfd, no number so high, or a limit of file sizes below `bytes`
+/// (`EFBIG`). Nothing is left open or mapped then.
+pub fn map_sealed(name: &CStr, bytes: usize, least: i32) -> OsResult<NonNull<u8>> {
+    // The kernel sends SIGXFSZ to a process that makes a file larger than it may.
+    if file_size_limit() < bytes as u64 {
+        return Err(OsError(libc::EFBIG));
+    }
+    let low = create(name)?;
+    // SAFETY: takes numbers only.
+    check(unsafe { libc::syscall(libc::SYS_ftruncate, low.0, bytes) })?;
+    // SAFETY: duplicating a descriptor touches no memory.
+    let kept = unsafe { libc::fcntl(low.0, libc::F_DUPFD_CLOEXEC, least) };
+    check(kept.into())?;
+    let kept = Descriptor(kept);
+    drop(low);
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping that replaces nothing, of a file that nobody else knows.
+    let raw = unsafe { libc::mmap(null_mut(), bytes, protection, libc::MAP_SHARED, kept.0, 0) };
+    if raw == libc::MAP_FAILED {
+        return Err(OsError::last());
+    }
+    seal(&kept);
+    core::mem::forget(kept);
+    NonNull::new(raw.cast()).ok_or(OsError(libc::ENOMEM))
+}
+
+fn check(result: libc::c_long) -> OsResult<libc::c_long> {
+    if result < 0 { Err(OsError::last()) } else { Ok(result) }
+}
+
+fn file_size_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is writable for the call.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    if result == 0 { limit.rlim_cur } else { 0 }
+}
+
+fn create(name: &CStr) -> OsResult<Descriptor> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name is NUL-terminated and outlives the call.
+    let create = |flags: libc::c_uint| unsafe {
+        libc::syscall(libc::SYS_memfd_create, name.as_ptr(), flags)
+    };
+    let created = check(create(flags | MFD_NOEXEC_SEAL)).or_else(|error| match error {
+        OsError(libc::EINVAL) => check(create(flags)),
+        _ => Err(error),
+    })?;
+    Ok(Descriptor(created as libc::c_int))
+}
+
+/// A memfd without seals serves as well: only Quarry writes it.
+fn seal(memfd: &Descriptor) {
+    let seals = libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
+    // SAFETY: takes numbers only.
+    let add = |seals: libc::c_int| unsafe { libc::fcntl(memfd.0, libc::F_ADD_SEALS, seals) == 0 };
+    if !add(seals | F_SEAL_FUTURE_WRITE) {
+        add(seals);
+    }
+}
+
+#[cfg(all(test, not(any(miri, quarry_model, quarry_sim))))]
+mod tests {
+    use super::*;
+    use std::fs::{self, File, OpenOptions};
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+
+    const BYTES: usize = 64 << 10;
+
+    /// Numbers of this process's descriptors that are the memfd of this name.
+    fn numbers(name: &str) -> Vec<i32> {
+        let link = format!("/memfd:{name} (deleted)");
+        let all = fs::read_dir("/proc/self/fd").expect("/proc is mounted").flatten();
+        let ours = all.filter(|entry| fs::read_link(entry.path()).is_ok_and(|to| to == *link));
+        ours.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    }
+
+    #[test]
+    fn others_read_it_and_change_neither_its_size_nor_its_contents() {
+        let memory = map_sealed(c"quarry-test-sealed", BYTES, 100).expect("there are memfds");
+        let found = numbers("quarry-test-sealed");
+        let [number] = found[..] else { panic!("one descriptor: {found:?}") };
+        assert!(number >= 100, "{number}");
+        // SAFETY: the mapping is ours, writable and of BYTES.
+        unsafe { memory.as_ptr().add(BYTES - 1).write(7) };
+        let path = format!("/proc/self/fd/{number}");
+        let mut bytes = Vec::new();
+        let mut file = File::open(&path).expect("its owner reads it");
+        file.read_to_end(&mut bytes).expect("it is a file");
+        assert_eq!((bytes.len(), bytes[BYTES - 1]), (BYTES, 7));
+        // SAFETY: fcntl with numbers only.
+        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+        assert_ne!(seals & libc::F_SEAL_SHRINK, 0, "a reader of a mapping never gets SIGBUS");
+        let writer = OpenOptions::new().write(true).open(&path).expect("its owner may open it");
+        assert!(writer.set_len(0).is_err() && writer.set_len(2 * BYTES as u64).is_err());
+        if seals & F_SEAL_FUTURE_WRITE != 0 {
+            assert!(std::io::Write::write(&mut &writer, b"x").is_err(), "nobody else writes");
+        }
+    }
+
+    #[test]
+    fn a_refusal_leaves_nothing_open() {
+        let refused = map_sealed(c"quarry-test-refused", BYTES, i32::MAX);
+        assert!(refused.is_err(), "there is no such number");
+        assert!(numbers("quarry-test-refused").is_empty());
+    }
+}

@@ -1,0 +1,260 @@
+//! The statistics page as processes share it: who owns which record, and publications.
+//!
+//! The layout is `quarry_record`'s; its `head` has the protocol. A process changes a word of the
+//! page only while it owns the record; `owner` and `sequence` change by compare-and-swap. So two
+//! processes that both think a record is theirs never both publish in it: the one whose generation
+//! is not in the sequence loses the record when it begins or ends. What it has written meanwhile is
+//! mended by the other's next publication, and readers find it by the sum.
+//!
+//! How a record becomes free: without a system call nobody knows whether another process lives. So
+//! a record whose last publication is old ([`STALE_NS`]) passes to a child that finds no free one.
+//! If its owner lives after all, it finds out at its next publication, and claims a record anew.
+//! The record of the process that made the page never passes on.
+
+use crate::primitive::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+    fence,
+};
+use core::ptr::null_mut;
+use quarry_record::{
+    Head, MAGIC, Owner, PAGE_BYTES, RECORD_WORDS, RECORDS, Sequence, Sink, VERSION,
+};
+
+/// The time after its last publication from which on a record may pass to another process: 2 s,
+/// twenty times as long as publications of a process that works are apart.
+pub const STALE_NS: u64 = 2_000_000_000;
+
+/// A record.
+#[repr(C)]
+struct SharedRecord {
+    words: [AtomicU64; RECORD_WORDS],
+}
+
+/// The page; all zero bytes at first. It lies in memory that processes share, and may hold anything
+/// if another program has written into it.
+#[repr(C)]
+pub struct RecordPage {
+    records: [SharedRecord; RECORDS],
+}
+
+const _: () = assert!(size_of::<RecordPage>() == PAGE_BYTES);
+
+/// The words of a record's body.
+struct Body<'a>(&'a SharedRecord);
+
+impl Sink for Body<'_> {
+    fn put(&mut self, at: usize, word: u64) {
+        self.0.words[at].store(word, Relaxed);
+    }
+}
+
+impl SharedRecord {
+    fn owner(&self) -> Owner {
+        Owner::from_word(self.words[Head::OWNER_AT].load(Acquire))
+    }
+
+    /// The last time that its owner did anything with it.
+    fn touched_ns(&self) -> u64 {
+        let [claimed, published] =
+            [Head::CLAIMED_AT, Head::PUBLISHED_AT].map(|at| self.words[at].load(Relaxed));
+        claimed.max(published)
+    }
+
+    /// Makes `pid` the owner in place of `before`.
+    fn claim(&self, before: Owner, pid: u32, now_ns: u64) -> Option<Owner> {
+        // 0 is no generation: a fresh record's sequence has it.
+        let generation = before.generation.wrapping_add(1).max(1);
+        let owner = Owner { generation, pid };
+        let word = &self.words[Head::OWNER_AT];
+        word.compare_exchange(before.to_word(), owner.to_word(), AcqRel, Relaxed).ok()?;
+        self.words[Head::CLAIMED_AT].store(now_ns, Relaxed);
+        self.words[Head::PUBLISHED_AT].store(0, Relaxed);
+        self.words[Head::PUBLICATIONS_AT].store(0, Relaxed);
+        self.words[Head::MAGIC_AT].store(MAGIC, Relaxed);
+        let version = u64::from(VERSION) | (RECORD_WORDS as u64) << 32;
+        self.words[Head::VERSION_AT].store(version, Relaxed);
+        let sequence = Sequence { generation, count: 0 };
+        self.words[Head::SEQUENCE_AT].store(sequence.to_word(), Release);
+        Some(owner)
+    }
+
+    /// Begins a publication; `None` where the record is another process's.
+    fn begin(&self, owner: Owner) -> Option<Sequence> {
+        let word = &self.words[Head::SEQUENCE_AT];
+        let before = Sequence::from_word(word.load(Acquire));
+        let is_ours = self.owner() == owner && before.generation == owner.generation;
+        if !is_ours || before.is_writing() {
+            return None;
+        }
+        let writing = before.next();
+        word.compare_exchange(before.to_word(), writing.to_word(), AcqRel, Relaxed).ok()?;
+        // No reader sees a word of the body before it sees that somebody writes.
+        fence(Release);
+        Some(writing)
+    }
+
+    /// Ends it; false where the record was lost meanwhile.
+    fn end(&self, writing: Sequence) -> bool {
+        let word = &self.words[Head::SEQUENCE_AT];
+        let after = writing.next().to_word();
+        word.compare_exchange(writing.to_word(), after, Release, Relaxed).is_ok()
+    }
+}
+
+impl RecordPage {
+    /// The first record, for the process that made the page.
+    fn claim_first(&self, pid: u32, now_ns: u64) -> Option<(usize, Owner)> {
+        let record = &self.records[0];
+        record.claim(record.owner(), pid, now_ns).map(|owner| (0, owner))
+    }
+
+    /// A free record, or the one that was left alone for longest, if that is long enough. O(1).
+    fn claim(&self, pid: u32, now_ns: u64) -> Option<(usize, Owner)> {
+        for (at, record) in self.records.iter().enumerate().skip(1) {
+            let owner = record.owner();
+            if owner.is_nobody()
+                && let Some(owner) = record.claim(owner, pid, now_ns)
+            {
+                return Some((at, owner));
+            }
+        }
+        let others = self.records.iter().enumerate().skip(1);
+        let (at, owner, touched) = others
+            .map(|(at, record)| (at, record.owner(), record.touched_ns()))
+            .min_by_key(|(_, _, touched)| *touched)?;
+        let is_stale = now_ns.saturating_sub(touched) >= STALE_NS;
+        let claimed = is_stale.then(|| self.records[at].claim(owner, pid, now_ns));
+        claimed.flatten().map(|owner| (at, owner))
+    }
+
+    /// Its words, one record after the other, for whoever reads it in this process.
+    pub fn words(&self) -> impl Iterator<Item = u64> {
+        self.records.iter().flat_map(|record| &record.words).map(|word| word.load(Relaxed))
+    }
+}
+
+/// The outcome of a publication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Published {
+    /// It is in the page.
+    Done,
+    /// Another thread publishes, or this one does and was interrupted, or there is no page.
+    Busy,
+    /// All records are other processes'.
+    NoRecord,
+    /// The record has become another process's; the next publication claims one.
+    Lost,
+}
+
+/// One process's side of the page: at most one of its threads publishes at a time.
+pub struct Publisher {
+    page: AtomicPtr<RecordPage>,
+    is_busy: AtomicBool,
+    is_child: AtomicBool,
+    /// The number of the claimed record.
+    record: AtomicU32,
+    /// What this process put into its word `owner`; 0 before it claims one.
+    owner: AtomicU64,
+}
+
+impl Publisher {
+    /// One without a page.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            page: AtomicPtr::new(null_mut()),
+            is_busy: AtomicBool::new(false),
+            is_child: AtomicBool::new(false),
+            record: AtomicU32::new(0),
+            owner: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes a page that this process has made.
+    ///
+    /// # Safety
+    /// The page stays mapped and writable as long as the publisher lives, and whoever else writes
+    /// it does so by atomic words.
+    pub unsafe fn open(&self, page: *mut RecordPage) {
+        self.page.store(page, Release);
+    }
+
+    /// The page, if there is one.
+    pub fn page(&self) -> Option<&RecordPage> {
+        // SAFETY: null, or a page that stays mapped (the promise of who called `open`).
+        unsafe { self.page.load(Acquire).as_ref() }
+    }
+
+    /// Returns whether this process was forked off by the one that made the page.
+    pub fn is_child(&self) -> bool {
+        self.is_child.load(Relaxed)
+    }
+
+    /// Publishes what `fill` writes into the body, whose sum it returns. `pid` is asked when the
+    /// process claims a record. Never waits; makes no system call but what `pid` makes.
+    pub fn publish(
+        &self,
+        now_ns: u64,
+        pid: impl FnOnce() -> u32,
+        fill: impl FnOnce(&mut dyn Sink) -> u64,
+    ) -> Published {
+        let Some(page) = self.page() else { return Published::Busy };
+        if self.is_busy.swap(true, Acquire) {
+            return Published::Busy;
+        }
+        let published = self.publish_alone(page, now_ns, pid, fill);
+        self.is_busy.store(false, Release);
+        published
+    }
+
+    fn publish_alone(
+        &self,
+        page: &RecordPage,
+        now_ns: u64,
+        pid: impl FnOnce() -> u32,
+        fill: impl FnOnce(&mut dyn Sink) -> u64,
+    ) -> Published {
+        let mut owner = Owner::from_word(self.owner.load(Relaxed));
+        if owner.is_nobody() {
+            let is_child = self.is_child();
+            let claim = if is_child { RecordPage::claim } else { RecordPage::claim_first };
+            let Some((record, claimed)) = claim(page, pid(), now_ns) else {
+                return Published::NoRecord;
+            };
+            self.record.store(record as u32, Relaxed);
+            self.owner.store(claimed.to_word(), Relaxed);
+            owner = claimed;
+        }
+        let record = &page.records[self.record.load(Relaxed) as usize];
+        let Some(writing) = record.begin(owner) else {
+            self.owner.store(0, Relaxed);
+            return Published::Lost;
+        };
+        let publications = &record.words[Head::PUBLICATIONS_AT];
+        publications.store(publications.load(Relaxed).wrapping_add(1), Relaxed);
+        record.words[Head::PUBLISHED_AT].store(now_ns, Relaxed);
+        let sum = fill(&mut Body(record));
+        record.words[Head::SUM_AT].store(sum, Relaxed);
+        if record.end(writing) {
+            Published::Done
+        } else {
+            self.owner.store(0, Relaxed);
+            Published::Lost
+        }
+    }
+
+    /// In the child of a fork: the parent's record is not the child's. Its other threads, which may
+    /// have been publishing, do not exist here.
+    pub fn adopt_in_child(&self) {
+        self.owner.store(0, Relaxed);
+        self.is_child.store(true, Relaxed);
+        self.is_busy.store(false, Release);
+    }
+}
+
+impl Default for Publisher {
+    fn default() -> Self {
+        Self::new()
+    }
+}
