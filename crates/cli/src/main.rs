@@ -4,9 +4,14 @@ mod advise;
 mod compare;
 mod exit_status;
 mod library;
+mod live;
+mod metrics;
 mod options;
 mod program;
 mod run;
+mod slabinfo;
+mod top;
+mod watcher;
 mod wrapper;
 
 use clap::{Parser, Subcommand};
@@ -29,6 +34,17 @@ enum Command {
     Run(run::RunArgs),
     Compare(compare::CompareArgs),
     Advise(advise::AdviseArgs),
+    Slabinfo(slabinfo::SlabinfoArgs),
+    /// Free blocks of a running process, as /proc/buddyinfo has them.
+    Buddyinfo(live::Target),
+    /// Zones of a running process and their page lists, as /proc/zoneinfo has them.
+    Zoneinfo(live::Target),
+    /// Events of a running process, as /proc/vmstat has them.
+    Vmstat(live::Target),
+    /// Locks of a running process, as /proc/lock_stat has them.
+    Lockstat(live::Target),
+    Top(top::TopArgs),
+    Metrics(metrics::MetricsArgs),
     /// Experiments over allocators and policies.
     #[command(subcommand)]
     Lab(LabCommand),
@@ -38,6 +54,9 @@ enum Command {
     /// Runs one sample of a program and watches it; `compare` starts it.
     #[command(name = quarry_compare::SUPERVISE_COMMAND, hide = true)]
     Supervise(quarry_compare::SuperviseArgs),
+    /// Waits for a program's end; `run --stats` starts it.
+    #[command(name = watcher::WATCH_COMMAND, hide = true)]
+    Watch(watcher::WatchArgs),
 }
 
 fn main() {
@@ -54,6 +73,14 @@ fn main() {
         }
         Command::Compare(args) => compare::run(args, out),
         Command::Advise(args) => advise::run(args, out),
+        Command::Slabinfo(args) => report(slabinfo::run(&args, out)),
+        Command::Buddyinfo(target) => report(target.print(live::BUDDYINFO, out)),
+        Command::Zoneinfo(target) => report(target.print(live::ZONEINFO, out)),
+        Command::Vmstat(target) => report(target.print(live::VMSTAT, out)),
+        Command::Lockstat(target) => report(target.print(live::LOCKSTAT, out)),
+        Command::Top(args) => report(top::run(&args, out)),
+        Command::Metrics(args) => report(metrics::run(&args, out)),
+        Command::Watch(args) => report(watcher::run(&args)),
         Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
         Command::Sample(args) => report(quarry_lab::sample(args, out)),
     };

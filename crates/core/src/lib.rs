@@ -5,6 +5,7 @@
 //! ```text
 //! stack   one instance of everything, with its policies as type parameters
 //! heap    request -> slab cache, page order or mapping
+//! profile  samples of what is allocated, by call site
 //! page_cache  pages of files and databases: index, fill, writeback, truncation
 //! slab    kmem caches; one file per policy behind one trait
 //! lru     active and inactive lists of cached pages; one file per policy
@@ -24,6 +25,7 @@ pub mod heap;
 pub mod lru;
 pub mod page_cache;
 pub mod pcp;
+pub mod profile;
 pub mod slab;
 pub mod stack;
 pub mod zone;

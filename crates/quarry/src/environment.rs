@@ -2,7 +2,7 @@
 
 use crate::instance::SLAB;
 use crate::record::Wish;
-use crate::statistics;
+use crate::{profile, statistics};
 use crate::variables::{each_entry, is_privileged};
 use quarry_core::heap::options::{OPTIONS, OptionError, StackOptions};
 use quarry_core::pcp::FaultPolicy;
@@ -86,6 +86,7 @@ fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &[u8]
             "CGROUP" => settings.cgroup = value == "1",
             "PURGE_DELAY" => settings.purge_delay_ms = value.parse().unwrap_or(-1),
             "STATS" => statistics::prepare(value),
+            "PROFILE" | "PROFILE_MEAN" => profile::prepare(name, value),
             "SLAB" if slab_policy(value).is_none_or(|wanted| wanted.name != SLAB) => {
                 warn(format_args!(
                     "QUARRY_SLAB={value}: {SLAB} is compiled in here; `quarry run --slab {value}` \

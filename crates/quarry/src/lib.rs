@@ -21,7 +21,8 @@
 //
 //     instance, variables
 //     gate
-//     limits, record, statistics, writers
+//     limits, profile, statistics, writers
+//     record
 //     background, environment
 //     fork, at_load
 //     process
@@ -56,6 +57,7 @@ mod page_cache;
 pub mod pages;
 #[doc(hidden)]
 pub mod process;
+pub mod profile;
 mod raw_cache;
 mod raw_mapping;
 mod raw_reserve;
@@ -64,6 +66,7 @@ mod registration;
 mod statistics;
 mod system;
 mod variables;
+mod watcher;
 mod writeback;
 mod writers;
 

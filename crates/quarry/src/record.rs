@@ -10,8 +10,8 @@
 //! publishes nothing, and readers print how old its record is. A process publishes for the first
 //! time [`FIRST_NS`] after it began, so that one that ends before does not pay for it.
 
-use crate::gate;
 use crate::instance::{STACK, is_ready};
+use crate::{gate, profile, watcher};
 use core::ptr::null_mut;
 use quarry_record::{About, LEAST_DESCRIPTOR, MEMFD_NAME, Name, PAGE_BYTES, flags};
 use quarry_sys::clock::coarse_ns;
@@ -61,13 +61,14 @@ impl Wish {
 }
 
 /// Makes the page. Called once, when the object is loaded. Where the system refuses it, the process
-/// has none.
+/// has none. A watcher that waits for it gets its descriptor.
 pub(crate) fn make(wish: Wish) {
     if wish == Wish::None {
         return;
     }
     let _errno = KeepErrno::new();
-    let Ok(memory) = map_sealed(MEMFD_NAME, PAGE_BYTES, LEAST_DESCRIPTOR) else { return };
+    let Ok((memory, number)) = map_sealed(MEMFD_NAME, PAGE_BYTES, LEAST_DESCRIPTOR) else { return };
+    watcher::tell(number);
     let page = memory.as_ptr().cast::<RecordPage>();
     // SAFETY: a fresh mapping, all zero, that is never unmapped. Its size is sealed. Other
     // processes that inherit it write it through the same code.
@@ -104,7 +105,7 @@ pub(crate) fn publish() {
         return;
     }
     let _errno = KeepErrno::new();
-    let _inside = gate::enter();
+    let inside = gate::enter();
     let now = coarse_ns();
     NEXT_NS.store(now + INTERVAL_NS, Relaxed);
     // SAFETY: getpid has no preconditions.
@@ -113,6 +114,10 @@ pub(crate) fn publish() {
     if publish() == Published::Lost {
         // A child that had slept for long claims another record.
         publish();
+    }
+    drop(inside);
+    if let Some(record) = PUBLISHER.own_record() {
+        profile::look(record);
     }
 }
 

@@ -11,7 +11,8 @@
 //! word of the body that counts, so no mixture of two publications is ever taken for one.
 //!
 //! Order of the modules, each using only those before it: `name`; `field`; `head`, `sections`,
-//! `rows`; `events`; `body`; `draft`, `snapshot`; `page`.
+//! `rows`; `events`; `body`; `draft`, `snapshot`; `page`; `profile_bell`
+//! stands alone.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -22,6 +23,7 @@ mod field;
 mod head;
 mod name;
 mod page;
+pub mod profile_bell;
 mod rows;
 mod sections;
 mod snapshot;

@@ -12,7 +12,7 @@
 //! Order of the modules, each using only those before it: `errno`, `glibc`, `report`; `primitive`;
 //! `confined`, `local`, `object`; `random`, `clock`, `clear`, `file`, `file_descriptor`, `memfd`,
 //! `peek`, `record_page`; `lock`, `gate`, `hooks`, `topology`; `os`; `cgroup`, `overcommit`,
-//! `statm`; `percpu`; `prefetch` uses none of them.
+//! `statm`; `percpu`; `prefetch` and `send_descriptor` use none of them.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
 
 pub mod broken;
@@ -40,6 +40,7 @@ pub mod primitive;
 pub mod random;
 pub mod record_page;
 pub mod report;
+pub mod send_descriptor;
 pub mod statm;
 pub mod topology;
-pub mod trace;
+pub mod unwind;

@@ -186,6 +186,14 @@ impl Publisher {
         unsafe { self.page.load(Acquire).as_ref() }
     }
 
+    /// The address of the record that this process owns, if it owns one.
+    pub fn own_record(&self) -> Option<usize> {
+        let page = self.page()?;
+        let is_owner = !Owner::from_word(self.owner.load(Relaxed)).is_nobody();
+        let record = page.records.get(self.record.load(Relaxed) as usize)?;
+        is_owner.then(|| core::ptr::from_ref(record) as usize)
+    }
+
     /// Returns whether this process was forked off by the one that made the page.
     pub fn is_child(&self) -> bool {
         self.is_child.load(Relaxed)

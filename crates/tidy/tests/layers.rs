@@ -11,7 +11,7 @@ const CRATES: &[&[&str]] = &[
     &["quarry-sys"],
     &["quarry-core"],
     &["quarry"],
-    &["quarry-preload", "quarry-sqlite", "quarry-harness"],
+    &["quarry-preload", "quarry-sqlite", "quarry-harness", "quarry-live"],
     &["quarry-sqlite-object", "quarry-sqlite-load", "quarry-compare"],
     &["quarry-lab"],
     &["quarry-cli"],
@@ -22,7 +22,7 @@ const TIDY: &str = "quarry-tidy";
 
 /// Modules of the core from the bottom up.
 const MODULES: &[&str] =
-    &["checks", "frame", "zone", "pcp", "lru", "slab", "page_cache", "heap", "stack"];
+    &["checks", "frame", "zone", "pcp", "lru", "slab", "page_cache", "profile", "heap", "stack"];
 
 /// Crates whose code runs inside `malloc`: they use no crate but `libc` and those below them.
 const INSIDE_MALLOC: &[&str] =

@@ -1,9 +1,10 @@
 //! Who did something to an object, and when.
 
-use quarry_sys::primitive::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use quarry_sys::primitive::{AtomicU64, Ordering::Relaxed};
 
-/// Callers that are kept of a stack, innermost first.
-pub const TRACK_FRAMES: usize = 12;
+/// Callers that are kept of a stack, innermost first (`TRACK_ADDRS_COUNT`, Linux 6.18,
+/// `mm/slub.c`).
+pub const TRACK_FRAMES: usize = 16;
 
 /// The thread that allocated or freed an object, the time, and the calls that led there. All zero
 /// where nobody did.
@@ -14,7 +15,7 @@ pub const TRACK_FRAMES: usize = 12;
 pub struct Track {
     thread: AtomicU64,
     at_ns: AtomicU64,
-    frames: [AtomicUsize; TRACK_FRAMES],
+    frames: [AtomicU64; TRACK_FRAMES],
 }
 
 /// A copy of a [`Track`].
@@ -25,7 +26,7 @@ pub struct Tracked {
     /// On the monotonic clock.
     pub at_ns: u64,
     /// Return addresses, innermost first; 0 behind the last.
-    pub frames: [usize; TRACK_FRAMES],
+    pub frames: [u64; TRACK_FRAMES],
 }
 
 impl Track {
@@ -34,7 +35,7 @@ impl Track {
         Self {
             thread: AtomicU64::new(0),
             at_ns: AtomicU64::new(0),
-            frames: [const { AtomicUsize::new(0) }; TRACK_FRAMES],
+            frames: [const { AtomicU64::new(0) }; TRACK_FRAMES],
         }
     }
 

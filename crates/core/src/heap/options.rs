@@ -117,6 +117,16 @@ pub const OPTIONS: &[OptionHelp] = &[
         meaning: "show statistics to other processes of the same user (1)",
     },
     OptionHelp {
+        name: "PROFILE",
+        accepted: "0 or a file name, in which %p is the process",
+        meaning: "profile the heap, and write at exit what `quarry profile` shows (0)",
+    },
+    OptionHelp {
+        name: "PROFILE_MEAN",
+        accepted: "bytes, with K, M or G",
+        meaning: "mean bytes from one sample of that profile to the next (512K)",
+    },
+    OptionHelp {
         name: "DISABLE",
         accepted: "0 or 1",
         meaning: "hand every request to the C library",
@@ -309,6 +319,7 @@ impl StackOptions {
             "HARDEN" => self.checks.harden = parse_switch(value).ok_or(bad)?,
             "GUARD" => self.checks.guard = check_options::sampling(value).ok_or(bad)?,
             "SLAM_MODE" => self.mechanisms.slam_mode = SlamMode::named(value).ok_or(bad)?,
+            "PROFILE_MEAN" if parse_bytes(value).is_none_or(|mean| mean == 0) => return Err(bad),
             "RECORD" if !["0", "1", "exit"].contains(&value) => return Err(bad),
             "SLAB" if slab_policy(value).is_none() => return Err(bad),
             _ => {}

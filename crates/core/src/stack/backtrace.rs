@@ -7,13 +7,18 @@ use core::fmt::Write;
 use quarry_sys::file::find_piece;
 use quarry_sys::report::{Line, warn};
 
-/// Prints addresses, up to the first 0. O(addresses * mappings of the process).
-pub(super) fn print_callers(frames: &[usize]) {
-    for (number, address) in frames.iter().take_while(|address| **address != 0).enumerate() {
+/// Prints addresses, up to the first 0, but for those in front that lie in `libquarry`.
+/// O(addresses * mappings of the process).
+pub(super) fn print_callers(frames: &[u64]) {
+    let mut number = 0;
+    for address in frames.iter().take_while(|address| **address != 0) {
         let mut place = Line::<200>::default();
-        locate(*address, &mut place);
+        locate(*address as usize, &mut place);
         let place = core::str::from_utf8(place.as_bytes()).unwrap_or("?");
-        warn(format_args!("    #{number} {address:#x} {place}"));
+        if number > 0 || !place.contains("/libquarry") {
+            warn(format_args!("    #{number} {address:#x} {place}"));
+            number += 1;
+        }
     }
 }
 

@@ -9,12 +9,11 @@ use super::instance::{Stack, is_sane};
 use super::misuse::{Entry, Misuse};
 use super::request::{MIN_ALIGN, Request};
 use crate::checks::quarantine::MOST_OBJECTS;
-use crate::checks::{CheckFlags, Damage, Parts, Seal, Shape, Slot, Tracked, WAYS};
+use crate::checks::{CheckFlags, CheckOptions, Damage, Parts, Seal, Shape, Slot, Tracked, WAYS};
 use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MetadataKind, Pfn};
 use crate::heap::classes;
 use crate::slab::CacheId;
 use quarry_sys::clock::monotonic_ns;
-use quarry_sys::os::Os;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::{AtomicUsize, Ordering, task};
 
@@ -72,10 +71,14 @@ impl Seen {
 
 impl<C: StackConfig> Stack<C> {
     /// Prepares what the checks need, before the first request.
-    pub(super) fn start_checks(&self, os: &'static dyn Os) {
+    pub(super) fn start_checks(&self) {
         let inner = self.inner();
         let options = inner.checks;
+        if options == CheckOptions::OFF {
+            return;
+        }
         self.checks.secret.store(quarry_sys::random::random() as u64, Ordering::Relaxed);
+        quarry_sys::unwind::unwinder();
         if !options.have_records() || !self.has_classes() {
             return;
         }
@@ -91,7 +94,6 @@ impl<C: StackConfig> Stack<C> {
         {
             self.checks.shuffled.store(room.as_ptr().cast(), Ordering::Release);
         }
-        let _ = os;
         let instrument = if options.harden { Instrument::Harden } else { Instrument::Debug };
         self.instruments.switch(instrument, true);
     }
@@ -107,7 +109,7 @@ impl<C: StackConfig> Stack<C> {
     /// Who is running, for a track.
     pub(super) fn tracked(&self) -> Tracked {
         let mut tracked = Tracked { thread: task::number(), at_ns: monotonic_ns(), frames: [0; _] };
-        quarry_sys::trace::callers(&mut tracked.frames);
+        quarry_sys::unwind::trace(&mut tracked.frames);
         tracked
     }
 
@@ -250,7 +252,9 @@ impl<C: StackConfig> Stack<C> {
     fn seen_record(&self, entry: Entry, address: *mut u8) -> Option<Seen> {
         let Some(pfn) = self.pfn(address) else { self.misuse(entry, address, Misuse::Foreign) };
         let kind = self.frames().kind(pfn);
-        if kind.is_cache() && usize::from(kind.0) > classes::COUNT {
+        let is_other = kind.is_cache() && usize::from(kind.0) > classes::COUNT;
+        // A sample of the heap profile has no record of ours.
+        if is_other || kind == Kind::SAMPLED {
             return None;
         }
         let Some(slot) = self.slot_at(address) else {

@@ -15,6 +15,7 @@ use crate::heap::{LARGEST_REQUEST, Mappings, classes};
 use crate::lru::LruOptions;
 use crate::page_cache::{PageCache, PageCacheOptions};
 use crate::pcp::PageAllocator;
+use crate::profile::HeapProfile;
 use crate::slab::{
     CacheId, CacheLimits, CacheOptions, CacheParams, CacheTable, Mechanisms, SlabContext,
     SlabPolicy, create_cache,
@@ -62,6 +63,7 @@ pub struct Stack<C: StackConfig> {
     has_classes: AtomicBool,
     pub(super) instruments: Instruments,
     pub(super) checks: CheckState,
+    pub(super) profile: HeapProfile,
     pub(super) caches: CacheTable,
     pub(super) limits: CacheLimits,
     pub(super) slab: ManuallyDrop<C::Slab>,
@@ -104,6 +106,7 @@ impl<C: StackConfig> Stack<C> {
             has_classes: AtomicBool::new(false),
             instruments: Instruments::new(),
             checks: CheckState::new(),
+            profile: HeapProfile::new(),
             caches: CacheTable::new(),
             limits: CacheLimits::new(),
             slab: ManuallyDrop::new(C::Slab::NEW),
@@ -147,7 +150,7 @@ impl<C: StackConfig> Stack<C> {
         let kinds = self.inner().pages.frames().kinds().as_ptr();
         self.fast.kinds.store(kinds.wrapping_sub(base >> FRAME_SHIFT), Ordering::Relaxed);
         self.has_classes.store(options.heap, Ordering::Release);
-        self.start_checks(os);
+        self.start_checks();
         self.ready.store(true, Ordering::Release);
         self.start_guards();
         self.open_fast_paths();

@@ -56,6 +56,12 @@ impl Instruments {
         self.0.load(Ordering::Relaxed) & instrument.bit() != 0
     }
 
+    /// Returns whether this one is on, and no other.
+    #[inline(always)]
+    pub(super) fn is_only(&self, instrument: Instrument) -> bool {
+        self.0.load(Ordering::Relaxed) == instrument.bit()
+    }
+
     /// Switches one on or off.
     pub(super) fn switch(&self, instrument: Instrument, on: bool) {
         if on {

@@ -10,7 +10,7 @@
 //! ```text
 //! cost, durations, shrinkers -> pressure -> balancing
 //! config, deferral, fast_path, footprint, instruments, large, withheld, balancing
-//!     -> instance -> misuse
+//!     -> instance -> profiling -> misuse
 //!     -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim, balance
 //!     -> pages, halves, upkeep, page_cache, accounts -> locks
 //!     -> stats -> print, record, validate
@@ -45,6 +45,7 @@ mod page_cache;
 mod pages;
 mod pressure;
 mod print;
+mod profiling;
 mod reclaim;
 mod record;
 mod request;

@@ -73,6 +73,7 @@ pub(super) enum Owner {
     Object(CacheId),
     Pages(Pfn),
     Mapping(Pfn),
+    Sampled(Pfn),
 }
 
 impl<C: StackConfig> Stack<C> {
@@ -182,10 +183,23 @@ impl<C: StackConfig> Stack<C> {
         if let Some(object) = self.alloc_guarded(request) {
             return Some(object);
         }
-        if self.inner().checks.have_records() {
-            return self.alloc_checked(request);
+        let Request { size, align, zeroed } = request;
+        let is_due = self.is_sample_due(size);
+        if is_due && let Some(object) = self.alloc_sampled(size, align.max(MIN_ALIGN), zeroed) {
+            return Some(object);
         }
-        self.alloc_unseen(request)
+        let object = if self.inner().checks.have_records() {
+            self.alloc_checked(request)?
+        } else {
+            self.alloc_unseen(request)?
+        };
+        if is_due
+            && let Some(pfn) = self.pfn(object.as_ptr())
+            && self.frames().kind(pfn) == Kind::MAPPING
+        {
+            self.sample_mapping(pfn, size, true);
+        }
+        Some(object)
     }
 
     /// A request as it is served without instruments.
@@ -269,6 +283,7 @@ impl<C: StackConfig> Stack<C> {
         }
         let mapping = inner.mappings.alloc(inner.pages, frames, align)?;
         self.large.mappings.note_allocated();
+        self.sample_mapping(mapping.pfn, size, false);
         Some((self.address(mapping.pfn), mapping.dirty_bytes))
     }
 
@@ -351,7 +366,9 @@ impl<C: StackConfig> Stack<C> {
                 self.free_block(pfn, frames);
                 self.large.blocks.note_freed();
             }
+            Owner::Sampled(pfn) => self.free_sampled(pfn),
             Owner::Mapping(pfn) => {
+                self.profile.forget(self.record_of_mapping(pfn));
                 let inner = self.inner();
                 inner.mappings.free(inner.pages, pfn);
                 self.large.mappings.note_freed();
@@ -394,7 +411,10 @@ impl<C: StackConfig> Stack<C> {
         match kind {
             Kind::PAGES if is_start => Owner::Pages(pfn),
             Kind::MAPPING if is_start => Owner::Mapping(pfn),
-            Kind::PAGES | Kind::MAPPING => self.misuse(entry, address, Misuse::InsideBlock),
+            Kind::SAMPLED if is_start && self.sampled(pfn).is_some() => Owner::Sampled(pfn),
+            Kind::PAGES | Kind::MAPPING | Kind::SAMPLED => {
+                self.misuse(entry, address, Misuse::InsideBlock)
+            }
             _ => self.misuse(entry, address, self.unowned(pfn)),
         }
     }

@@ -81,6 +81,7 @@ impl<C: StackConfig> Stack<C> {
             Owner::Pages(pfn) | Owner::Mapping(pfn) => {
                 (self.frames().link(pfn) as usize) << FRAME_SHIFT
             }
+            Owner::Sampled(pfn) => self.sampled(pfn).map_or(0, |sampled| sampled.usable),
         }
     }
 
@@ -106,13 +107,17 @@ impl<C: StackConfig> Stack<C> {
                 classes::SERVED.get(id.index()).is_some_and(|served| served.has(size))
             }
             (Owner::Object(id), class) => class == Some(id),
+            (Owner::Sampled(_), Some(class)) => {
+                self.bytes_of(owner) == classes::SIZES[class.index()] as usize
+            }
             (Owner::Pages(_) | Owner::Mapping(_), Some(_)) => false,
-            (Owner::Pages(pfn) | Owner::Mapping(pfn), None) => {
+            (Owner::Pages(_) | Owner::Mapping(_) | Owner::Sampled(_), None) => {
                 // The C++ library rounds what it asks for up to the alignment, and makes a byte of
                 // nothing.
                 let rounded =
                     size.max(1).checked_next_multiple_of(align.max(1)).and_then(frames_of);
-                let (least, held) = (frames_of(size.max(1)), self.frames().link(pfn));
+                let held = (self.bytes_of(owner) >> FRAME_SHIFT) as u32;
+                let least = frames_of(size.max(1));
                 least.is_some_and(|least| least <= held)
                     && rounded.is_none_or(|most| held <= most.max(1))
             }
@@ -239,7 +244,8 @@ impl<C: StackConfig> Stack<C> {
     ) -> Option<Object> {
         match owner {
             Owner::Object(_) => stays(old, size).then_some(object),
-            Owner::Pages(pfn) => {
+            Owner::Sampled(_) if old <= classes::LARGEST => stays(old, size).then_some(object),
+            Owner::Pages(pfn) | Owner::Sampled(pfn) => {
                 let is_resized = size > classes::LARGEST && self.resize_block(pfn, size);
                 is_resized.then_some(object)
             }
@@ -250,8 +256,10 @@ impl<C: StackConfig> Stack<C> {
                 let inner = self.inner();
                 let frames = frames_of(size)?;
                 let charged = inner.mappings.charged(inner.pages, pfn);
+                let record = self.record_of_mapping(pfn);
                 let moved = inner.mappings.resize(inner.pages, pfn, frames)?;
                 self.large.mappings.note_resized();
+                self.resample_mapping(record, moved, size);
                 if inner.mappings.charged(inner.pages, moved) > charged {
                     self.bound_footprint();
                 }
@@ -264,17 +272,17 @@ impl<C: StackConfig> Stack<C> {
     /// quarter; false where what lies behind it is not free.
     fn resize_block(&self, pfn: Pfn, size: usize) -> bool {
         let Some(frames) = frames_of(size) else { return false };
-        let (slot, held) = (self.fast.percpu.current(), self.frames().link(pfn));
+        let (slot, held) = (self.fast.percpu.current(), self.frames_of_block(pfn));
         if frames > held {
             let is_extended = self.pages().extend_exact(slot, pfn, held, frames);
             if is_extended {
-                self.frames().set_link(pfn, frames);
+                self.resample_block(pfn, frames, size);
                 self.large.blocks.note_resized();
             }
             return is_extended;
         }
         if held - frames > held / 4 {
-            self.frames().set_link(pfn, frames);
+            self.resample_block(pfn, frames, size);
             self.pages().trim_exact(slot, pfn, held, frames);
             self.large.blocks.note_resized();
         }
@@ -289,7 +297,9 @@ impl<C: StackConfig> Stack<C> {
         if size > old && is_block && align <= FRAME_BYTES {
             let (slot, frames) = (self.fast.percpu.current(), frames_of(roomy)?);
             if let Some(page) = self.pages().alloc_extent_with_room(slot, frames) {
-                return Some(self.adopt_block(page, frames));
+                let object = self.adopt_block(page, frames);
+                self.resample_block(page.pfn, frames, roomy);
+                return Some(object);
             }
         }
         let taken = if roomy > size { self.alloc(Request::of(roomy).aligned(align)) } else { None };
@@ -305,8 +315,8 @@ impl<C: StackConfig> Stack<C> {
         }
         match self.owner(Entry::Realloc, object.as_ptr()) {
             Owner::Object(_) => false,
-            Owner::Pages(pfn) => {
-                let held = self.frames().link(pfn);
+            Owner::Pages(pfn) | Owner::Sampled(pfn) => {
+                let held = self.frames_of_block(pfn);
                 size > classes::LARGEST && frames <= held && held - frames <= held / 4
             }
             Owner::Mapping(pfn) => frames == self.frames().link(pfn),

@@ -73,6 +73,11 @@ impl<C: StackConfig> Stack<C> {
                 match kind {
                     Kind::HIDDEN => self.count_hidden(pfn, &mut census),
                     Kind::PAGES => census.of_blocks += u64::from(frames.link(pfn)),
+                    Kind::SAMPLED => {
+                        let sampled = self.sampled(pfn);
+                        frame.that(sampled.is_some(), "the record of a sample names its frame")?;
+                        census.of_blocks += sampled.map_or(0, |sampled| sampled.frames.into());
+                    }
                     Kind::CACHED => {
                         census.cached_pages += 1;
                         census.of_page_cache += self.frames_of_page(frames.link(pfn));

@@ -25,6 +25,7 @@ mod page_cache_threads;
 mod pages;
 mod policies;
 mod populate;
+mod profile;
 mod reclaim;
 mod record;
 mod registry;

@@ -114,6 +114,11 @@ pub(super) fn sleep(_ns: u64) {
     relax();
 }
 
+/// See [`super::futex::wake_others`].
+pub(super) fn wake_others(_address: usize, _most: i32) -> usize {
+    0
+}
+
 /// See [`super::futex::reads_zero`].
 pub(super) fn reads_zero(_address: usize) -> Option<bool> {
     None

@@ -104,6 +104,13 @@ pub(super) fn wake(word: &AtomicU32, most: i32) {
     }
 }
 
+/// See [`super::futex::wake_others`].
+pub(super) fn wake_others(address: usize, most: i32) -> usize {
+    // SAFETY: FUTEX_WAKE uses the address only as a key.
+    let woken = unsafe { libc::syscall(libc::SYS_futex, address, libc::FUTEX_WAKE, most) };
+    usize::try_from(woken).unwrap_or(0)
+}
+
 /// See [`super::timer::sleep`].
 pub(super) fn sleep(ns: u64) {
     // This is the call that locks make as well: a filter that allows what `malloc` of the C library

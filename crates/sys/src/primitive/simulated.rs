@@ -121,6 +121,11 @@ pub(super) fn sleep(ns: u64) {
     }
 }
 
+/// See [`super::futex::wake_others`].
+pub(super) fn wake_others(_address: usize, _most: i32) -> usize {
+    0
+}
+
 /// See [`super::futex::reads_zero`].
 pub(super) fn reads_zero(_address: usize) -> Option<bool> {
     None
