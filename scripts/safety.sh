@@ -92,7 +92,7 @@ worst() {
 table() {
     local name text column cell row
     local -a at_once late never
-    cc -std=c11 -O1 -w -fno-builtin -U_FORTIFY_SOURCE -o "$work/misuse" scripts/safety/misuse.c \
+    cc -std=c11 -O1 -w -fno-builtin -U_FORTIFY_SOURCE -o "$work/misuse" crates/preload/tests/c/safety.c \
         -lpthread -ldl
     printf '| misuse |'
     printf ' %s |' "${names[@]}"

@@ -2,8 +2,8 @@
 
 use crate::instance::SLAB;
 use crate::record::Wish;
-use crate::{profile, statistics};
 use crate::variables::{each_entry, is_privileged};
+use crate::{profile, statistics};
 use quarry_core::heap::options::{OPTIONS, OptionError, StackOptions};
 use quarry_core::pcp::FaultPolicy;
 use quarry_core::slab::slab_policy;

@@ -19,7 +19,5 @@ pub mod layout;
 mod records;
 
 pub use area::Area;
-pub use heap_profile::{
-    Busy, DEFAULT_MEAN, HeapProfile, LARGEST_MEAN, ProfileOptions, Tracer,
-};
+pub use heap_profile::{Busy, DEFAULT_MEAN, HeapProfile, LARGEST_MEAN, ProfileOptions, Tracer};
 pub use records::{MOST_RECORDS, NO_RECORD, Sampled};

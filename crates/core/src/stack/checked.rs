@@ -369,6 +369,10 @@ impl<C: StackConfig> Stack<C> {
     /// Gives the memory of a freed object back, having looked whether anybody wrote to it.
     pub(super) fn release(&self, slot: Slot) {
         self.look_at_freed(slot);
+        if slot.bytes > classes::LARGEST && !self.open_guard_page(slot) {
+            // Nobody may get a block that faults.
+            return;
+        }
         let start = Object::new(core::ptr::with_exposed_provenance_mut(slot.start));
         // SAFETY: the slot was allocated, and nobody uses it any more.
         start.into_iter().for_each(|start| unsafe { self.free_unseen(start) });

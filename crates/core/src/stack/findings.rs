@@ -69,7 +69,7 @@ impl<C: StackConfig> Stack<C> {
             )),
         }
         self.tell_of(seen);
-        abort()
+        self.end_here()
     }
 
     fn is_large(&self, seen: &Seen) -> bool {
@@ -114,7 +114,7 @@ impl<C: StackConfig> Stack<C> {
         }
         dump(slot, at);
         tell_owners(slot, &shape);
-        abort()
+        self.end_here()
     }
 
     /// Reports an object whose record does not say what it should, and aborts.
@@ -125,7 +125,7 @@ impl<C: StackConfig> Stack<C> {
              none ever did"
         ));
         dump(slot, slot.start + slot.bytes - LINE_BYTES);
-        abort()
+        self.end_here()
     }
 
     /// Reports a freed object whose record was written over, and aborts.
@@ -136,7 +136,7 @@ impl<C: StackConfig> Stack<C> {
             slot.start
         ));
         dump(slot, slot.start + slot.bytes - LINE_BYTES);
-        abort()
+        self.end_here()
     }
 
     /// Reports an address in a large block that was freed and faults since then, and aborts.
@@ -148,7 +148,7 @@ impl<C: StackConfig> Stack<C> {
         let what = if is_start { "no block in use starts there" } else { "pointer into a block" };
         warn(format_args!("{entry}({address:p}): {what}: freed already, or never allocated"));
         tell_tracks(&block.tracks);
-        abort()
+        self.end_here()
     }
 
     /// Reports an access that faulted, where it was to memory that the checks have made
@@ -172,7 +172,7 @@ impl<C: StackConfig> Stack<C> {
                 block.shape.size
             ));
             tell_tracks(&block.tracks);
-            abort();
+            self.end_here();
         }
         drop(hidden);
         self.report_guard_page(pfn, address, access);
@@ -194,6 +194,14 @@ impl<C: StackConfig> Stack<C> {
         };
         let start = self.address(head).as_ptr().addr();
         warn(format_args!("{access} {address:#x}: past the end of the block at {start:#x}"));
+        self.end_here()
+    }
+
+    /// Prints who has run into it, and ends the process.
+    pub(super) fn end_here(&self) -> ! {
+        let here = self.tracked();
+        warn(format_args!("  found by thread {}", here.thread));
+        print_callers(&here.frames);
         abort()
     }
 

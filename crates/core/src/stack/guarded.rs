@@ -16,7 +16,7 @@ use core::ptr::NonNull;
 use quarry_sys::clock::coarse_ns;
 use quarry_sys::percpu::Object;
 use quarry_sys::primitive::Ordering;
-use quarry_sys::report::{abort, warn};
+use quarry_sys::report::warn;
 
 const _: () = assert!(POOL_BYTES == PAGEBLOCK_BYTES && GUARD_PAGE == FRAME_BYTES);
 
@@ -156,7 +156,7 @@ impl<C: StackConfig> Stack<C> {
                 "{entry}({address:#x}): object of {size} bytes was written outside: byte {distance}"
             ));
             self.tell_guarded(number);
-            abort();
+            self.end_here();
         }
         object.tracks.freed.set(&self.tracked());
         // If the system refuses, the object is found by its state only.
@@ -191,6 +191,6 @@ impl<C: StackConfig> Stack<C> {
             )),
         }
         self.tell_guarded(number);
-        abort()
+        self.end_here()
     }
 }

@@ -42,6 +42,16 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
+    /// Makes the guard page behind a slot accessible again, if there is one; false where the system
+    /// refuses.
+    pub(super) fn open_guard_page(&self, slot: Slot) -> bool {
+        let os = self.arena().os();
+        self.guard_page(slot).is_none_or(|page| {
+            let opened = os.set_accessible(page, FRAME_BYTES, true);
+            !matches!(opened, Err(OsError(libc::ENOMEM)))
+        })
+    }
+
     /// Frees a large object so that it faults for a while. Where that is not to be had it returns
     /// false, and all of the block is accessible.
     pub(super) fn hide_large(&self, slot: Slot, shape: Shape) -> bool {
@@ -62,8 +72,9 @@ impl<C: StackConfig> Stack<C> {
         let block = HiddenBlock { first: pfn.0, frames, is_mapping, shape, tracks };
         self.frames().set_kind(pfn, 1, Kind::HIDDEN);
         if !self.hide_block(&block) {
-            self.free_hidden_block(block);
-            return true;
+            let kind = if is_mapping { Kind::MAPPING } else { Kind::PAGES };
+            self.frames().set_kind(pfn, 1, kind);
+            return false;
         }
         let Some(mut hidden) = self.checks.hidden.lock_of_others() else {
             self.free_hidden_block(block);
@@ -93,14 +104,20 @@ impl<C: StackConfig> Stack<C> {
         (self.address(Pfn(block.first)), (block.frames as usize) << FRAME_SHIFT)
     }
 
+    /// Returns whether any of a block is inaccessible now.
     fn hide_block(&self, block: &HiddenBlock) -> bool {
         let (os, (address, bytes)) = (self.arena().os(), self.place_of(block));
-        if os.set_accessible(address, bytes, false).is_err() {
-            return false;
+        match os.set_accessible(address, bytes, false) {
+            Ok(()) => {
+                // If the system refuses, the pages stay in memory.
+                let _ = os.purge(address, bytes);
+                true
+            }
+            // The call may have changed a part of the block before the process had too many
+            // mappings.
+            Err(OsError(libc::ENOMEM)) => os.set_accessible(address, bytes, true).is_err(),
+            Err(_) => false,
         }
-        // If the system refuses, the pages stay in memory.
-        let _ = os.purge(address, bytes);
-        true
     }
 
     /// Gives the memory of a hidden block back. One that the system does not make accessible again

@@ -109,9 +109,14 @@ fn free(bed: &HeapBed, object: Object) {
 #[test]
 fn estimates_are_right_for_every_size() {
     const MEAN: u64 = 16 << 10;
-    for (size, count) in
-        [(1, 400_000), (16, 400_000), (100, 200_000), (1000, 40_000), (20_000, 4000), (300_000, 400)]
-    {
+    for (size, count) in [
+        (1, 400_000),
+        (16, 400_000),
+        (100, 200_000),
+        (1000, 40_000),
+        (20_000, 4000),
+        (300_000, 400),
+    ] {
         let bed = bed();
         bed.stack.start_profile(&options(MEAN)).expect("nobody is busy");
         for round in 0..count {
@@ -270,9 +275,7 @@ fn samples_outlive_their_profile_and_change_no_other() {
 #[test]
 fn frees_are_traced_where_that_is_asked_for() {
     let bed = bed();
-    bed.stack
-        .start_profile(&ProfileOptions { frees: true, ..options(1) })
-        .expect("nobody is busy");
+    bed.stack.start_profile(&ProfileOptions { frees: true, ..options(1) }).expect("nobody is busy");
     SITE.set(70);
     let objects: Vec<_> = (0..5).map(|_| alloc(&bed, 100)).collect();
     SITE.set(80);

@@ -45,8 +45,7 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn new(scales: Scales) -> Self {
-        let state =
-            State { base: Base::Unknown, offset: 0, saved: Saved::Same, is_usual: true };
+        let state = State { base: Base::Unknown, offset: 0, saved: Saved::Same, is_usual: true };
         Self { state, initial: state, remembered: [state; REMEMBERED], depth: 0, scales }
     }
 
