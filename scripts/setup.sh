@@ -2,7 +2,7 @@
 # Installs from Debian what is needed and missing; without anything missing it touches nothing and
 # needs neither root nor a network.
 #
-#   scripts/setup.sh build|demo|peers|programs|foreign|test
+#   scripts/setup.sh build|demo|peers|programs|foreign|deb|test
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,8 +10,8 @@ say() { printf '==> %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
 case "${1:-}" in
-    build | demo | peers | programs | foreign | test) purpose=$1 ;;
-    *) fail "usage: scripts/setup.sh build|demo|peers|programs|foreign|test" ;;
+    build | demo | peers | programs | foreign | deb | test) purpose=$1 ;;
+    *) fail "usage: scripts/setup.sh build|demo|peers|programs|foreign|deb|test" ;;
 esac
 
 # Servers lie where users do not look.
@@ -33,7 +33,7 @@ need() {
 need 'has_command cc' gcc
 need 'has_command objcopy' binutils
 need 'test -e /usr/include/stdio.h' libc6-dev
-if [[ $purpose != build ]]; then
+if [[ $purpose != build && $purpose != deb ]]; then
     need 'has_command redis-server' redis-server
     need 'has_command redis-benchmark' redis-tools
     need 'has_command sqlite3' sqlite3
@@ -70,6 +70,17 @@ if [[ $purpose == programs ]]; then
     need 'has_command perl' perl
     need 'python3 -c "import ensurepip" 2> /dev/null' python3-venv
 fi
+if [[ $purpose == deb || $purpose == test ]]; then
+    need 'has_command dh' debhelper
+    need 'has_command eu-unstrip' elfutils
+    need 'has_command lintian' lintian
+fi
+if [[ $purpose == test ]]; then
+    need 'has_command debootstrap' debootstrap
+    need 'has_command pkg-config' pkgconf pkg-config
+    need 'has_command zsh' zsh
+    need 'has_command fish' fish
+fi
 if [[ $purpose == foreign ]]; then
     need 'has_command stress-ng' stress-ng
     need 'has_command dpkg-source' dpkg-dev
@@ -78,6 +89,7 @@ if [[ $purpose == foreign ]]; then
 fi
 if [[ $purpose == test ]]; then
     need 'has_command make' make
+    need 'has_command go' golang-go
     need 'has_command gdb' gdb
     need 'has_command valgrind' valgrind
     need 'has_command stress-ng' stress-ng

@@ -132,12 +132,25 @@ fn find_beside(name: &str) -> Result<PathBuf, LibraryError> {
     }
 }
 
+/// Where `make install` puts a library among others: the default one with the version of its ABI,
+/// those of other policies in a folder of their own.
+fn installed_as(name: &str) -> PathBuf {
+    match name {
+        "libquarry.so" => PathBuf::from("libquarry.so.0"),
+        other => Path::new("quarry").join(other),
+    }
+}
+
 /// Where an installed or freshly built library can lie, seen from the command `exe`.
 fn places_beside(exe: Option<&Path>, name: &str) -> Vec<PathBuf> {
     let Some(folder) = exe.and_then(Path::parent) else { return Vec::new() };
     let mut places = vec![folder.join(name)];
     if let Some(above) = folder.parent() {
-        places.push(above.join("lib").join(name));
+        // Debian has the libraries of each machine in a folder of their own.
+        let multiarch = format!("{}-linux-gnu", env::consts::ARCH);
+        for lib in [above.join("lib"), above.join("lib").join(multiarch)] {
+            places.push(lib.join(installed_as(name)));
+        }
         // `target/<profile>/quarry`: the library may have been built with the profile `release`.
         if above.join("CACHEDIR.TAG").is_file() {
             places.push(above.join("release").join(name));
@@ -201,9 +214,20 @@ mod tests {
 
     #[test]
     fn looks_beside_the_command_then_in_lib() {
-        let places = places_beside(Some(Path::new("/opt/q/bin/quarry")), "libquarry.so");
-        let expected = ["/opt/q/bin/libquarry.so", "/opt/q/lib/libquarry.so"];
-        assert_eq!(places, expected.map(PathBuf::from));
+        let multiarch = format!("/opt/q/lib/{}-linux-gnu", env::consts::ARCH);
+        let places = |name| places_beside(Some(Path::new("/opt/q/bin/quarry")), name);
+        let expected = [
+            "/opt/q/bin/libquarry.so".to_owned(),
+            "/opt/q/lib/libquarry.so.0".to_owned(),
+            format!("{multiarch}/libquarry.so.0"),
+        ];
+        assert_eq!(places("libquarry.so"), expected.map(PathBuf::from));
+        let expected = [
+            "/opt/q/bin/libquarry-slub-4.9.so".to_owned(),
+            "/opt/q/lib/quarry/libquarry-slub-4.9.so".to_owned(),
+            format!("{multiarch}/quarry/libquarry-slub-4.9.so"),
+        ];
+        assert_eq!(places("libquarry-slub-4.9.so"), expected.map(PathBuf::from));
     }
 
     #[test]

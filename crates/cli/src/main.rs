@@ -7,6 +7,8 @@ mod library;
 mod live;
 mod metrics;
 mod options;
+#[cfg(feature = "pages")]
+mod pages;
 mod program;
 mod run;
 mod slabinfo;
@@ -45,6 +47,7 @@ enum Command {
     Lockstat(live::Target),
     Top(top::TopArgs),
     Metrics(metrics::MetricsArgs),
+    Profile(quarry_profile::ProfileArgs),
     /// Experiments over allocators and policies.
     #[command(subcommand)]
     Lab(LabCommand),
@@ -54,6 +57,8 @@ enum Command {
     /// Runs one sample of a program and watches it; `compare` starts it.
     #[command(name = quarry_compare::SUPERVISE_COMMAND, hide = true)]
     Supervise(quarry_compare::SuperviseArgs),
+    #[cfg(feature = "pages")]
+    Pages(pages::PagesArgs),
     /// Waits for a program's end; `run --stats` starts it.
     #[command(name = watcher::WATCH_COMMAND, hide = true)]
     Watch(watcher::WatchArgs),
@@ -80,9 +85,12 @@ fn main() {
         Command::Lockstat(target) => report(target.print(live::LOCKSTAT, out)),
         Command::Top(args) => report(top::run(&args, out)),
         Command::Metrics(args) => report(metrics::run(&args, out)),
+        Command::Profile(args) => report(quarry_profile::profile(&args, out)),
         Command::Watch(args) => report(watcher::run(&args)),
         Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
         Command::Sample(args) => report(quarry_lab::sample(args, out)),
+        #[cfg(feature = "pages")]
+        Command::Pages(args) => report(pages::write(&args, <Cli as clap::CommandFactory>::command())),
     };
     // Output that cannot be written at the end is a failure as well.
     let flushed = report(out.flush().map_err(anyhow::Error::from));

@@ -2,7 +2,7 @@
 
 use crate::activity::{self, Activity};
 use crate::snapshot::{Snapshot, sum};
-use crate::watch::Ended;
+use crate::watch::{Ended, Member};
 use crate::{buddyinfo, lockstat, slabinfo, total, vmstat};
 use std::fmt::Write;
 
@@ -12,16 +12,17 @@ use std::fmt::Write;
 #[must_use]
 pub fn text(root: u32, ended: &Ended) -> Option<String> {
     let mut text = String::new();
-    // An `exec` leaves an earlier page behind.
-    let last = ended.processes.iter().rev().find(|it| it.process.pid == root);
-    if let Some(last) = last.filter(|it| !it.is_last) {
+    let spoke = |it: &&Member| it.was_replaced || it.figures.is_last;
+    let last =
+        ended.processes.iter().filter(|it| it.figures.process.pid == root).rfind(|it| !spoke(it));
+    if let Some(Member { figures, .. }) = last {
         let _ = writeln!(
             text,
             "quarry: {}[{root}] ended without its own statistics (a signal, or _exit)\nquarry: {}",
-            last.process.name,
-            last.heading()
+            figures.process.name,
+            figures.heading()
         );
-        tables(last, &mut text);
+        tables(figures, &mut text);
     }
     let others = ended.summed.as_ref().map_or(0, |(_, count)| *count);
     if ended.processes.len() + others > 1 {
@@ -53,34 +54,39 @@ fn list(ended: &Ended, text: &mut String) {
         "{:<24} {:>10} {:>10} {:>12} {:>12} {:>7}  figures",
         "process", "live", "kept", "allocs", "frees", "%fast"
     );
-    for process in &ended.processes {
-        let it = &process.process;
-        line(&format!("{}[{}]", it.name, it.pid), process, text);
+    for Member { figures, was_replaced, .. } in &ended.processes {
+        let it = &figures.process;
+        let end = if *was_replaced { "until its exec".to_owned() } else { age(figures) };
+        line(&format!("{}[{}]", it.name, it.pid), figures, &end, text);
     }
     if let Some((sum, count)) = &ended.summed {
-        line(&format!("{count} more"), sum, text);
+        line(&format!("{count} more"), sum, &age(sum), text);
     }
-    let everything: Vec<Snapshot> =
-        ended.processes.iter().chain(ended.summed.as_ref().map(|(it, _)| it)).cloned().collect();
-    line("total", &total::of(&everything), text);
+    let apart = ended.processes.iter().map(|it| &it.figures);
+    let summed = ended.summed.as_ref().map(|(sum, _)| sum);
+    let total = total::of(&apart.chain(summed).cloned().collect::<Vec<_>>());
+    line("total", &total, "", text);
 }
 
-fn line(name: &str, of: &Snapshot, text: &mut String) {
+fn age(of: &Snapshot) -> String {
+    match of.age_ms {
+        _ if of.is_last => "at its exit".to_owned(),
+        Some(age) => format!("{}.{:03} s old", age / 1000, age % 1000),
+        None => "of unknown age".to_owned(),
+    }
+}
+
+fn line(name: &str, of: &Snapshot, end: &str, text: &mut String) {
     let caches = |count: fn(&crate::Cache) -> u64| sum(of.caches.iter().map(count));
     let (allocs, frees) = (caches(|it| it.allocs), caches(|it| it.frees));
     let fast = sum([caches(|it| it.fast_allocs), caches(|it| it.fast_frees)]);
     let fast = crate::percentage(fast, sum([allocs, frees]));
-    let figures = match of.age_ms {
-        _ if of.is_last => "at its exit".to_owned(),
-        Some(age) => format!("{}.{:03} s old", age / 1000, age % 1000),
-        None => "of unknown age".to_owned(),
-    };
-    let _ = writeln!(
-        text,
-        "{name:<24} {:>10} {:>10} {allocs:>12} {frees:>12} {fast:>7}  {figures}",
+    let line = format!(
+        "{name:<24} {:>10} {:>10} {allocs:>12} {frees:>12} {fast:>7}  {end}",
         of.memory.live() / 1024,
         of.memory.kept() / 1024
     );
+    let _ = writeln!(text, "{}", line.trim_end());
 }
 
 #[cfg(test)]
@@ -108,7 +114,12 @@ mod tests {
     }
 
     fn of(processes: Vec<Snapshot>) -> Option<String> {
-        text(7, &Ended { processes, summed: None })
+        text(7, &ended(processes))
+    }
+
+    fn ended(processes: Vec<Snapshot>) -> Ended {
+        let member = |figures| Member { figures, ..Member::default() };
+        Ended { processes: processes.into_iter().map(member).collect(), summed: None }
     }
 
     #[test]
@@ -137,11 +148,11 @@ mod tests {
         assert_eq!(words(lines[2])[..6], ["sh[7]", "2", "0", "100", "50", "90"]);
         assert!(lines[3].starts_with("cat[9]") && lines[3].ends_with("0.035 s old"));
         assert_eq!(words(lines[4])[..6], ["total", "4", "0", "200", "100", "90"]);
-        let ended = Ended {
-            processes: vec![process(7, "sh", true)],
-            summed: Some((process(1, "cc", true), 500)),
-        };
+        let mut ended = ended(vec![process(7, "sh", false)]);
+        ended.summed = Some((process(1, "cc", true), 500));
+        ended.processes[0].was_replaced = true;
         let text = super::text(7, &ended).expect("something to say");
+        assert!(!text.contains("without its own") && text.contains("until its exec"), "{text}");
         assert!(text.contains("501 processes") && text.contains("\n500 more"), "{text}");
     }
 }

@@ -32,4 +32,4 @@ pub use snapshot::{
     percentage,
 };
 pub use tree::{Tree, read_tree};
-pub use watch::{Ended, Family};
+pub use watch::{Ended, Family, Member};

@@ -71,6 +71,16 @@ impl Page {
         }
     }
 
+    /// Where the record of a process begins, as [`of_process`](Self::of_process) names it.
+    pub(crate) fn record_at(&self, own_pid: u32, began_ns: u64) -> Option<usize> {
+        let copy = self.copy().ok()?;
+        Some(record_of(&copy, own_pid, began_ns)? * RECORD_BYTES)
+    }
+
+    pub(crate) fn into_file(self) -> File {
+        self.file
+    }
+
     /// The figures of every process in it, each with its own number and the age that it has at
     /// `now_ns`; records that cannot be used are left out.
     pub(crate) fn all(&self, now_ns: u64) -> io::Result<Vec<Snapshot>> {

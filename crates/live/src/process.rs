@@ -103,6 +103,25 @@ impl Process {
         }
     }
 
+    /// The memfd of its page, and where its record begins there: for those who wait on words of it.
+    /// `None` where it has closed the descriptor, or has published nothing yet.
+    ///
+    /// # Errors
+    /// See [`Problem`].
+    pub fn shared_record(&self) -> Result<Option<(File, usize)>, Problem> {
+        let records = self.pages()?.into_iter().filter_map(|page| {
+            let at = page.record_at(self.own_pid, self.began_ns)?;
+            Some((page.into_file(), at))
+        });
+        Ok({ records }.next())
+    }
+
+    /// Its number in its own pid namespace.
+    #[must_use]
+    pub fn own_pid(&self) -> u32 {
+        self.own_pid
+    }
+
     /// All pages among its descriptors; a file of another user can have the name as well.
     fn pages(&self) -> Result<Vec<Page>, Problem> {
         let folder = self.folder().join("fd");

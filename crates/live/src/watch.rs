@@ -22,14 +22,16 @@ use std::path::Path;
 const MOST_PAGES: usize = 128;
 /// Most processes whose figures are kept apart.
 const MOST_APART: usize = 64;
-/// Longest name that is taken from a message.
-const LONGEST_NAME: usize = 64;
+/// Bytes of a message: the number of the process, and its name; see `crates/quarry/src/watcher.rs`.
+const MESSAGE_BYTES: usize = 64;
 
 /// The processes of a program.
 #[derive(Debug, Default)]
 pub struct Family {
     pages: Vec<Known>,
-    ended: Vec<Snapshot>,
+    /// The makers of all pages that ever came, in their order.
+    makers: Vec<u32>,
+    ended: Vec<Member>,
     /// What the others had, summed, and how many they were.
     summed: Option<(Snapshot, usize)>,
 }
@@ -38,17 +40,29 @@ pub struct Family {
 #[derive(Debug)]
 struct Known {
     page: Page,
-    /// What `/proc` and the program call its maker.
+    /// Its place among the makers.
+    index: usize,
+    /// The name of its maker.
     name: Label,
     /// Device and inode.
     identity: (u64, u64),
+}
+
+/// The figures of a process, up to its end or until it executed another program.
+#[derive(Clone, Debug, Default)]
+pub struct Member {
+    /// The last figures.
+    pub figures: Snapshot,
+    /// True if it went on as another program, which has figures of its own.
+    pub was_replaced: bool,
+    pub(crate) page: usize,
 }
 
 /// Figures of all processes that published some.
 #[derive(Debug, Default)]
 pub struct Ended {
     /// Those that are kept apart, in the order in which they came.
-    pub processes: Vec<Snapshot>,
+    pub processes: Vec<Member>,
     /// The sum of the others, and how many they were.
     pub summed: Option<(Snapshot, usize)>,
 }
@@ -77,20 +91,22 @@ impl Family {
 
     /// Takes one message; false where there is none.
     fn take(&mut self, socket: BorrowedFd<'_>) -> bool {
-        let mut name = [0; LONGEST_NAME];
+        let mut text = [0; MESSAGE_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        let received = recvmsg(socket, &mut [IoSliceMut::new(&mut name)], &mut control, flags);
-        let bytes = match received {
-            Ok(message) => message.bytes.min(name.len()),
+        let received = recvmsg(socket, &mut [IoSliceMut::new(&mut text)], &mut control, flags);
+        match received {
+            Ok(_) => {}
             Err(Errno::INTR) => return true,
             Err(_) => return false,
-        };
+        }
+        let (maker, name) = text.split_at(size_of::<u32>());
+        let maker = u32::from_ne_bytes(maker.try_into().unwrap_or_default());
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(descriptors) = message {
                 for descriptor in descriptors {
-                    self.keep(descriptor, Label::new(&name[..bytes]));
+                    self.keep(descriptor, maker, Label::new(name));
                 }
             }
         }
@@ -98,14 +114,16 @@ impl Family {
     }
 
     /// Keeps a page that belongs to this user. Anybody may send to the socket.
-    fn keep(&mut self, descriptor: OwnedFd, name: Label) {
+    fn keep(&mut self, descriptor: OwnedFd, maker: u32, name: Label) {
         let file = File::from(descriptor);
         let Ok(metadata) = file.metadata() else { return };
         let reader = nix::unistd::geteuid();
         let identity = (metadata.dev(), metadata.ino());
         let is_ours = reader.is_root() || metadata.uid() == reader.as_raw();
         if is_ours && is_page(&file) && self.pages.iter().all(|it| it.identity != identity) {
-            self.pages.push(Known { page: Page::new(file, 0), name, identity });
+            let index = self.makers.len();
+            self.makers.push(maker);
+            self.pages.push(Known { page: Page::new(file, 0), index, name, identity });
         }
         if self.pages.len() > MOST_PAGES {
             self.retire();
@@ -115,7 +133,8 @@ impl Family {
     /// Closes pages of which no process lives; the oldest one, if there is none.
     fn retire(&mut self) {
         let now_ns = clock::now_ns();
-        let lives = |it: &Snapshot| Path::new("/proc").join(it.process.pid.to_string()).exists();
+        let lives =
+            |it: &Member| Path::new("/proc").join(it.figures.process.pid.to_string()).exists();
         let mut kept = Vec::with_capacity(self.pages.len());
         for known in std::mem::take(&mut self.pages) {
             let figures = known.figures(now_ns);
@@ -132,11 +151,12 @@ impl Family {
         self.pages = kept;
     }
 
-    fn add(&mut self, figures: Snapshot) {
+    fn add(&mut self, member: Member) {
         if self.ended.len() < MOST_APART {
-            self.ended.push(figures);
+            self.ended.push(member);
             return;
         }
+        let figures = member.figures;
         self.summed = Some(match self.summed.take() {
             None => (figures, 1),
             Some((sum, count)) => (total::of(&[sum, figures]), count + 1),
@@ -150,16 +170,21 @@ impl Family {
         for known in std::mem::take(&mut self.pages) {
             known.figures(now_ns).into_iter().for_each(|it| self.add(it));
         }
+        for member in &mut self.ended {
+            let later = &self.makers[member.page + 1..];
+            member.was_replaced = later.contains(&member.figures.process.pid);
+        }
         Ended { processes: self.ended, summed: self.summed }
     }
 }
 
 impl Known {
-    fn figures(&self, now_ns: u64) -> Vec<Snapshot> {
-        let mut figures = self.page.all(now_ns).unwrap_or_default();
-        for snapshot in &mut figures {
-            snapshot.process.name = self.name.clone();
-        }
-        figures
+    fn figures(&self, now_ns: u64) -> Vec<Member> {
+        let all = self.page.all(now_ns).unwrap_or_default();
+        let member = |mut figures: Snapshot| {
+            figures.process.name = self.name.clone();
+            Member { figures, was_replaced: false, page: self.index }
+        };
+        all.into_iter().map(member).collect()
     }
 }

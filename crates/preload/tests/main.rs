@@ -25,6 +25,7 @@ mod limits;
 mod memory;
 mod misuse;
 mod page_cache;
+mod profile;
 mod programs;
 mod sandbox;
 #[cfg(target_arch = "x86_64")]

@@ -286,8 +286,8 @@ pub fn validate() -> Result<(), Broken> {
     gate::with_all_outside(|| STACK.validate())
 }
 
-/// Runs `request` of `size` bytes on the instance, if it serves; once more where it has found
-/// nothing and the control group has room by now.
+/// Runs `request` of `size` bytes on the instance, if it serves; again where it has found nothing
+/// and there may be memory by now.
 pub(crate) fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option<Object> {
     let _errno = KeepErrno::new();
     if ensure_ready() != Mode::Ready || limits::is_beyond_machine(size) {
@@ -295,21 +295,37 @@ pub(crate) fn serve(size: usize, request: impl Fn() -> Option<Object>) -> Option
     }
     let inside = gate::enter();
     limits::before(size);
-    let mut object = request().or_else(|| if limits::is_raised() { request() } else { None });
+    let mut object = request();
     // A fork must not wait for a thread that waits for another one, or starts one.
     drop(inside);
-    if object.is_none() && size <= LARGEST_BLOCK && background::empty_slots_at_limit() {
-        // The slots of other CPUs may have had the only free objects.
-        let _inside = gate::enter();
-        object = request();
-    }
-    if object.is_none() && background::balance_at_limit(size) {
-        // The thread may call what this one may not.
-        let _inside = gate::enter();
-        object = request();
+    if object.is_none() {
+        object = serve_again(size, &request);
     }
     background::start_while_allocating();
     record::publish_if_due();
+    object
+}
+
+/// Runs `request` again: where the control group has room by now, where the slots of other CPUs may
+/// have had the only free objects, and where the thread has called what this one may not. One
+/// function for all requests, each of which would be large if it stood here four times.
+#[cold]
+#[inline(never)]
+fn serve_again(size: usize, request: &dyn Fn() -> Option<Object>) -> Option<Object> {
+    let attempt = || {
+        let _inside = gate::enter();
+        request()
+    };
+    let mut object = {
+        let _inside = gate::enter();
+        if limits::is_raised() { request() } else { None }
+    };
+    if object.is_none() && size <= LARGEST_BLOCK && background::empty_slots_at_limit() {
+        object = attempt();
+    }
+    if object.is_none() && background::balance_at_limit(size) {
+        object = attempt();
+    }
     object
 }
 

@@ -16,14 +16,23 @@ unsafe extern "C" {
     static program_invocation_short_name: *const c_char;
 }
 
+/// Bytes of a message: the process's number, and as much of its name as fits.
+const MESSAGE_BYTES: usize = 64;
+
 /// Hands the page with this descriptor to the watcher, if one waits.
 pub(crate) fn tell(page: i32) {
     each_entry(|entry| {
-        if let Some(socket) = entry.strip_prefix(VARIABLE) {
-            // SAFETY: glibc sets the short name before any constructor runs, and it stays a
-            // NUL-terminated string.
-            let name = unsafe { CStr::from_ptr(program_invocation_short_name) };
-            send_descriptor(socket, name.to_bytes(), page);
+        let Some(socket) = entry.strip_prefix(VARIABLE) else { return };
+        // SAFETY: getpid has no preconditions; glibc sets the short name before any constructor
+        // runs, and it stays a NUL-terminated string.
+        let (pid, name) =
+            unsafe { (libc::getpid(), CStr::from_ptr(program_invocation_short_name)) };
+        let mut message = [0; MESSAGE_BYTES];
+        let pid = pid.to_ne_bytes();
+        message[..pid.len()].copy_from_slice(&pid);
+        for (place, byte) in message[pid.len()..].iter_mut().zip(name.to_bytes()) {
+            *place = *byte;
         }
+        send_descriptor(socket, &message, page);
     });
 }

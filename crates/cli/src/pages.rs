@@ -1,0 +1,83 @@
+//! Man pages, and completions for shells, made from the command line's own definition.
+//!
+//! Only the feature `pages` has this: the tool that is installed writes neither.
+
+use anyhow::Context;
+use clap::Command;
+use clap_complete::{Shell, generate_to};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The shells and their folders below the one that is named.
+const SHELLS: [(Shell, &str); 3] =
+    [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")];
+
+/// Write man pages and completions for bash, zsh and fish.
+#[derive(clap::Args)]
+#[command(hide = true)]
+pub(crate) struct PagesArgs {
+    /// Folder that gets `man`, `bash`, `zsh` and `fish`.
+    #[arg(value_name = "FOLDER")]
+    folder: PathBuf,
+}
+
+/// Writes all of them.
+pub(crate) fn write(args: &PagesArgs, command: Command) -> anyhow::Result<()> {
+    let mut command = without_hidden(command);
+    command.build();
+    let man = folder(&args.folder, "man")?;
+    write_manual(&man, &command).with_context(|| man.display().to_string())?;
+    for (shell, name) in SHELLS {
+        let place = folder(&args.folder, name)?;
+        generate_to(shell, &mut command, "quarry", &place)
+            .with_context(|| place.display().to_string())?;
+    }
+    // Bash's loader of completions looks for the name of the command.
+    let bash = args.folder.join("bash");
+    fs::rename(bash.join("quarry.bash"), bash.join("quarry")).context("bash")
+}
+
+fn folder(base: &Path, name: &str) -> anyhow::Result<PathBuf> {
+    let place = base.join(name);
+    fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
+    Ok(place)
+}
+
+/// The command with the subcommands that its help lists, and those of the subcommands likewise:
+/// completions and the list at the end of a page would name the hidden ones too.
+fn without_hidden(command: Command) -> Command {
+    let shown: Vec<Command> = command
+        .get_subcommands()
+        .filter(|it| !it.is_hide_set())
+        .cloned()
+        .map(without_hidden)
+        .collect();
+    // Names of commands live as long as the program.
+    let name: &'static str = command.get_name().to_owned().leak();
+    let mut bare = Command::new(name).args(command.get_arguments().cloned().collect::<Vec<_>>());
+    if command.get_version().is_some() {
+        bare = bare.version(env!("CARGO_PKG_VERSION"));
+    }
+    if let Some(about) = command.get_about() {
+        bare = bare.about(about.clone());
+    }
+    if let Some(about) = command.get_long_about() {
+        bare = bare.long_about(about.clone());
+    }
+    if let Some(help) = command.get_after_help() {
+        bare = bare.after_help(help.clone());
+    }
+    bare.subcommands(shown).disable_help_subcommand(true)
+}
+
+/// Writes the page of a command, and those of its subcommands: `quarry-lab-run.1`.
+fn write_manual(folder: &Path, command: &Command) -> anyhow::Result<()> {
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
+    let title = name.to_uppercase();
+    let page = clap_mangen::Man::new(command.clone()).title(title).manual("Quarry");
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    fs::write(folder.join(format!("{name}.1")), text)?;
+    let shown = command.get_subcommands().filter(|it| !it.is_hide_set() && it.get_name() != "help");
+    shown.into_iter().try_for_each(|it| write_manual(folder, it))
+}

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Builds the Debian packages into target/deb. `make deb` calls it; scripts/deb-test.sh installs,
+# uses and removes them.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target=${CARGO_TARGET_DIR:-target}
+folder=$(realpath -m "$target/deb")
+rm -rf "$folder"
+mkdir -p "$folder"
+# debhelper gives each step an empty home; Rust lies in the real one.
+export CARGO_HOME=${CARGO_HOME:-$HOME/.cargo} RUSTUP_HOME=${RUSTUP_HOME:-$HOME/.rustup}
+DEB_FOLDER=$folder debian/rules binary
+debian/rules clean
+ls -l "$folder"
