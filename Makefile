@@ -142,6 +142,10 @@ deb: ## Debian packages into target/deb, with their symbols in packages of their
 dist: ## a tar archive of what make install installs, the same byte for byte from any folder
 	@scripts/dist.sh
 
+.PHONY: dist-test
+dist-test: ## builds that archive in two folders, and compares
+	@scripts/dist-test.sh
+
 .PHONY: docs
 docs: ## the documentation of the crates
 	@echo "==> rustdoc"

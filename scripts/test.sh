@@ -19,7 +19,7 @@ readonly SKIPPED=77
 # The crates whose code depends on `quarry_no_rseq`; those between them are compiled as well. All
 # others see the same functions with and without it.
 readonly SEQUENCED=(-p quarry-sys -p quarry-preload)
-readonly CORE=(-p quarry-sys -p quarry-core -p quarry -p quarry-tidy)
+readonly CORE=(-p quarry-sys -p quarry-core -p quarry-alloc -p quarry-tidy)
 
 steps=(
     "setup      install what is missing"
@@ -34,6 +34,7 @@ steps=(
     "test       unit, property and integration tests"
     "programs   redis, CPython, gcc and sqlite on libquarry.so"
     "policies   the ABI, threads, forks, misuse and real programs on each libquarry-NAME.so"
+    "install    Debian packages built, installed, used and removed; crates packaged"
     "outside    caches of others, and engines on Quarry's page cache, in their own workspace"
     "bench      experiments run and print their tables"
     "model      model checker: every interleaving of the small cases"
@@ -113,6 +114,10 @@ step_policies() {
             || status=1
     done
     return $status
+}
+
+step_install() {
+    make --no-print-directory deb && scripts/deb-test.sh && scripts/crates-test.sh
 }
 
 # Their target is that of `make caches`.

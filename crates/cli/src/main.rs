@@ -90,7 +90,9 @@ fn main() {
         Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
         Command::Sample(args) => report(quarry_lab::sample(args, out)),
         #[cfg(feature = "pages")]
-        Command::Pages(args) => report(pages::write(&args, <Cli as clap::CommandFactory>::command())),
+        Command::Pages(args) => {
+            report(pages::write(&args, <Cli as clap::CommandFactory>::command()))
+        }
     };
     // Output that cannot be written at the end is a failure as well.
     let flushed = report(out.flush().map_err(anyhow::Error::from));

@@ -4,9 +4,10 @@
 use core::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::{NonNull, null_mut, without_provenance_mut};
-use quarry::pages::{alloc_pages, free_pages};
 use quarry::process::{Mode, ensure_ready};
-use quarry::{CacheError, CacheOptions, CacheParams, PageFlags, RawCache, RawReserve};
+use quarry::{
+    CacheError, CacheOptions, CacheParams, PageFlags, RawCache, RawReserve, alloc_pages, free_pages,
+};
 use quarry_sys::errno;
 use quarry_sys::report::{fatal, warn};
 

@@ -27,11 +27,13 @@ mod misuse;
 mod page_cache;
 mod profile;
 mod programs;
+mod record;
 mod sandbox;
 #[cfg(target_arch = "x86_64")]
 mod sequences;
 mod shared_object;
 mod space;
+mod statistics;
 mod stress;
 mod support;
 mod surroundings;

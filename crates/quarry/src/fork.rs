@@ -25,7 +25,7 @@ pub(crate) fn generation() -> u32 {
 }
 
 /// Visits every lock of the instance.
-fn visit_locks(visit: &mut Visit<'_>) {
+pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
     background::visit_locks(visit);
     writers::visit_locks(visit);
     profile::visit_locks(visit);

@@ -16,15 +16,22 @@
 //! wrong name or value prints one line, and the program runs on. `QUARRY_DISABLE=1` hands
 //! everything to the C library.
 #![no_std]
+#![cfg_attr(
+    not(feature = "internals"),
+    expect(dead_code, unreachable_pub, unused_imports, reason = "for what sees `internals`")
+)]
 
 // Files use only those above them; `system` stands alone.
 //
 //     instance, variables
-//     gate
+//     gate, file_name
+//     written
 //     limits, profile, statistics, writers
 //     record
 //     background, environment
-//     fork, at_load
+//     fork
+//     signal
+//     at_load
 //     process
 //     raw_cache, pages, backing, registration
 //     budget, raw_mapping, file_backing
@@ -45,6 +52,7 @@ mod constructed;
 mod environment;
 mod file_backing;
 mod file_mapping;
+mod file_name;
 mod fill;
 mod fork;
 mod gate;
@@ -53,22 +61,26 @@ mod limits;
 mod mapping_core;
 mod page;
 mod page_cache;
-#[doc(hidden)]
-pub mod pages;
-#[doc(hidden)]
+mod pages;
+// Only `libquarry.so` and `quarry-sqlite` see this module.
+#[cfg(feature = "internals")]
 pub mod process;
+#[cfg(not(feature = "internals"))]
+mod process;
 pub mod profile;
 mod raw_cache;
 mod raw_mapping;
 mod raw_reserve;
 mod record;
 mod registration;
+mod signal;
 mod statistics;
 mod system;
 mod variables;
 mod watcher;
 mod writeback;
 mod writers;
+mod written;
 
 pub use backing::{Access, Backing, OsError, PageError, ReadOnly, ReadWrite};
 pub use budget::{Budget, Group, GroupOptions, GroupUse, Progress, Resize};
@@ -80,6 +92,8 @@ pub use file_mapping::{Flusher, Mapping};
 pub use page::{NewPage, PageRead, PageRef, PageSlot, PageWrite};
 pub use page_cache::{MappingBuilder, PageCache, PageCacheStats};
 pub use pages::{PageFlags, PagePool, Pages};
+#[cfg(feature = "internals")]
+pub use pages::{alloc_pages, free_pages};
 use process::Mode;
 pub use quarry_core::slab::{CacheOptions, CacheParams, Constructor, Remaining, SlabStats};
 use quarry_core::stack::Request;
@@ -88,6 +102,7 @@ pub use quarry_core::stack::{
     Scanned, ShrinkControl, Shrinker, ShrinkerOptions, StackStats,
 };
 pub use quarry_core::zone::GroupId;
+pub use quarry_sys::broken::Broken;
 use quarry_sys::percpu::Object;
 pub use raw_cache::{CacheError, RawCache};
 pub use raw_mapping::{
@@ -127,6 +142,15 @@ impl Quarry {
     #[must_use]
     pub fn trim() -> usize {
         process::trim()
+    }
+
+    /// Checks every invariant of the heap, for tests of programs and for reports of errors. Threads
+    /// on slow paths wait meanwhile; takes milliseconds per gigabyte.
+    ///
+    /// # Errors
+    /// The first equation that does not hold.
+    pub fn validate() -> Result<(), Broken> {
+        process::validate()
     }
 
     /// The counts of the heap and its memory. `None` where the C library serves, or nothing was

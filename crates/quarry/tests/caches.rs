@@ -226,7 +226,7 @@ fn caches_come_and_go_while_others_work() {
         }
     });
     assert_eq!(alive.load(Relaxed), 0);
-    assert_eq!(quarry::process::validate(), Ok(()));
+    assert_eq!(quarry::Quarry::validate(), Ok(()));
 }
 
 const ZEROED: PageFlags = PageFlags { zeroed: true, atomic: false };

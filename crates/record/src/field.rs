@@ -116,6 +116,19 @@ macro_rules! section {
             }
         }
 
+        impl $crate::json::Json for $section {
+            fn json(&self, out: &mut dyn core::fmt::Write) -> core::fmt::Result {
+                let fields: &[(&str, &dyn $crate::json::Json)] =
+                    &[$((stringify!($field), &self.$field),)*];
+                out.write_char('{')?;
+                for (at, (name, field)) in fields.iter().enumerate() {
+                    $crate::json::member(out, at == 0, name)?;
+                    field.json(out)?;
+                }
+                out.write_char('}')
+            }
+        }
+
         const _: () = assert!(<$section as $crate::field::Field>::BYTES.is_multiple_of(8));
         const _: () = assert!(
             <$section as $crate::field::Field>::BYTES == size_of::<$section>(),

@@ -232,7 +232,7 @@ impl Faults {
         figures.pages_left = quarry_sqlite::cached_pages();
         ensure!(figures.pages_left == 0, "{} pages are left", figures.pages_left);
         ensure!(quarry_sqlite::open_caches() == 0, "page caches are left");
-        quarry::process::validate().map_err(|broken| anyhow!("{broken}"))?;
+        quarry::Quarry::validate().map_err(|broken| anyhow!("{broken}"))?;
         Ok(figures)
     }
 

@@ -188,5 +188,5 @@ fn methods_do_what_the_model_does() {
         }
     }
     assert_eq!((open_caches(), cached_pages()), (0, 0));
-    quarry::process::validate().unwrap();
+    quarry::Quarry::validate().unwrap();
 }

@@ -10,7 +10,7 @@ const CRATES: &[&[&str]] = &[
     &["quarry-record"],
     &["quarry-sys"],
     &["quarry-core"],
-    &["quarry"],
+    &["quarry-alloc"],
     &["quarry-preload", "quarry-sqlite", "quarry-harness", "quarry-live"],
     &["quarry-sqlite-object", "quarry-sqlite-load", "quarry-compare"],
     &["quarry-lab"],
@@ -26,7 +26,7 @@ const MODULES: &[&str] =
 
 /// Crates whose code runs inside `malloc`: they use no crate but `libc` and those below them.
 const INSIDE_MALLOC: &[&str] =
-    &["quarry-record", "quarry-sys", "quarry-core", "quarry", "quarry-preload"];
+    &["quarry-record", "quarry-sys", "quarry-core", "quarry-alloc", "quarry-preload"];
 
 fn layer(name: &str) -> Option<usize> {
     CRATES.iter().position(|row| row.contains(&name))

@@ -103,7 +103,7 @@ fn where_no_allocator_matters_the_reason_is_the_answer() {
         .arg(&fixed)
         .assert()
         .success()
-        .stdout(starts_with("keep glibc: no other allocator would make a difference, as "))
+        .stdout(starts_with("keep what it has: no other allocator would make a difference, as "))
         .stdout(contains("is statically linked"));
     advise(&["--", "true"])
         .assert()
@@ -112,10 +112,41 @@ fn where_no_allocator_matters_the_reason_is_the_answer() {
         .stdout(contains("asked for memory"));
 }
 
+/// Where another library serves the program already, that is what is kept.
+#[test]
+fn what_a_program_links_is_the_baseline() {
+    let shop = Workshop::new();
+    let source = "#include <stddef.h>\nvoid *__libc_malloc(size_t);\n\
+                  void *malloc(size_t n) { return __libc_malloc(n); }\n";
+    let other = shop.compile("libother.so", source, &["-shared", "-fPIC"]);
+    let folder = other.parent().unwrap().display().to_string();
+    let options = [format!("-L{folder}"), format!("-Wl,-rpath,{folder}")];
+    let options =
+        [&options[0], &options[1], "-Wl,--no-as-needed", "-lother", "-O0", LITTLE[0], LITTLE[1]];
+    let program = shop.compile("linked", ALLOCATES, &options);
+    let slow = shared_object(&shop, "slow", &allocator_that_spins(5000));
+    let file = shop.path("advice.json");
+    advise(&["--goal=time", &format!("--allocators={slow}"), "--json"])
+        .arg(&file)
+        .arg("--")
+        .arg(&program)
+        .assert()
+        .stdout(
+            contains(" keep libother.so")
+                .or(starts_with("keep libother.so"))
+                .or(starts_with("use glibc")),
+        )
+        .stdout(contains(format!("It links {}, so", other.display())));
+    let advice = json(&file);
+    assert_eq!(advice["baseline"], "libother.so");
+    let looked = advice["first_look"]["candidates"].as_array().unwrap();
+    assert!(looked.iter().any(|it| it["candidate"] == "glibc"), "{}", advice["first_look"]);
+}
+
 #[test]
 fn a_run_that_is_too_long_is_undecided() {
     advise(&["--budget=1s", "--", "sleep", "600"]).assert().code(1).stdout(starts_with(
-        "undecided, so keep glibc for now: a run takes too long for a test within 1 s; ",
+        "undecided, so keep what it has for now: a run takes too long for a test within 1 s; ",
     ));
 }
 

@@ -406,3 +406,30 @@ fn an_allocator_has_the_same_colour_on_every_page() {
         assert_ne!(one["glibc"], one["jemalloc"]);
     }
 }
+
+/// What `quarry` prints on a terminal of 80 columns.
+fn on_a_terminal(arguments: &str) -> String {
+    let quarry = quarry().get_program().to_str().unwrap().to_owned();
+    let command = format!("stty cols 80 rows 24; {quarry} {arguments}");
+    let output = Command::new("script").args(["-qec", &command, "/dev/null"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().replace('\r', "")
+}
+
+#[test]
+fn tables_fit_into_a_terminal() {
+    for name in RUNS {
+        let run = recorded(name);
+        let text = on_a_terminal(&format!("lab compare {}", run.display()));
+        let is_row = |line: &&str| line.starts_with('|');
+        let widest = text.lines().filter(is_row).map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= 80, "{widest}: {text}");
+        let output = quarry().args(["lab", "compare"]).arg(&run).output().unwrap();
+        let whole = String::from_utf8(output.stdout).unwrap();
+        // A long word at the head of a column goes on in the next line; numbers do not.
+        let numbers = whole.lines().filter(is_row).skip(2).flat_map(|row| row.split('|').skip(3));
+        for cell in numbers.map(str::trim) {
+            assert!(text.contains(&format!("{cell} ")), "{cell} is missing: {text}");
+        }
+    }
+}

@@ -39,8 +39,10 @@ pub(super) struct Candidate {
 pub(super) struct Candidates {
     /// In the order in which they are looked at where time is short.
     pub(super) there: Vec<Candidate>,
-    /// Not installed: one line each.
+    /// Not installed: one line each, with what to do about it.
     pub(super) absent: Vec<String>,
+    /// Names of those that are not installed and that nobody has asked for nor Debian packages.
+    pub(super) unpackaged: Vec<String>,
     /// Policies that the facts do not speak for, with the predicate that they do not meet.
     pub(super) unsuited: Vec<String>,
 }
@@ -143,6 +145,11 @@ impl Candidates {
     fn suggest(&mut self, facts: &Facts, built_in: &BuiltIn<'_>) -> Result<()> {
         self.add(QUARRY, "always", built_in)?;
         for known in &KNOWN.allocators {
+            let found = allocator_spec::find_named(&known.name, built_in)?;
+            if known.packages.is_empty() && found.is_err() {
+                self.unpackaged.push(known.name.clone());
+                continue;
+            }
             self.add(&known.name, "always", built_in)?;
         }
         for Policy { name, when, holds } in POLICIES {

@@ -123,6 +123,13 @@ impl Telling {
         for absent in &self.candidates.absent {
             writeln!(f, "absent: {absent}")?;
         }
+        if !self.candidates.unpackaged.is_empty() {
+            let names = self.candidates.unpackaged.join(", ");
+            writeln!(
+                f,
+                "absent, and not in Debian: {names}; --allocators NAME=FILE takes any file"
+            )?;
+        }
         for unsuited in &self.candidates.unsuited {
             writeln!(f, "not looked at: {unsuited}")?;
         }
@@ -183,6 +190,7 @@ impl Telling {
             "notes": self.notes,
             "candidates": candidates.collect::<Vec<Value>>(),
             "absent": self.candidates.absent,
+            "unpackaged": self.candidates.unpackaged,
             "not_looked_at": self.candidates.unsuited,
             "no_time_for": self.for_want_of_time(),
             "first_look": self.outcome.as_ref().map(|it| seen(&it.first)),

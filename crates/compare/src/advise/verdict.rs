@@ -3,7 +3,7 @@
 use super::request::Goal;
 use super::search::LOSS_WEIGHT;
 use crate::closing::{self, effect};
-use crate::judgement::Judgements;
+use crate::judgement::{Judgements, MOST_MORE};
 use quarry_harness::judge::{Judgement, MARGIN, Outcome};
 use quarry_harness::results::{Direction, Relation, Run};
 
@@ -109,10 +109,13 @@ pub(super) fn verdict(run: &Run, name: &str, others: usize, goal: Goal) -> Verdi
         },
         Answer::Undecided => {
             let more = [Some(time), memory].into_iter().flatten();
-            let more = more.filter_map(|it| it.more_runs).max();
-            let more = more.map_or(String::new(), |more| {
-                format!("; about {more} more runs would settle it (a longer --budget)")
-            });
+            let more = match more.filter_map(|it| it.more_runs).max() {
+                None => String::new(),
+                Some(more) if more <= MOST_MORE => {
+                    format!("; about {more} more runs would settle it (a longer --budget)")
+                }
+                Some(_) => "; a quieter machine or a longer workload would settle it".to_owned(),
+            };
             Verdict::undecided(baseline, &format!("{name}: {effects}{more}"))
         }
     }

@@ -108,8 +108,13 @@ pub struct OptionHelp {
 pub const OPTIONS: &[OptionHelp] = &[
     OptionHelp {
         name: "STATS",
-        accepted: "0, 1 or a file name",
+        accepted: "0, 1 or a file name, with %p for the process's number",
         meaning: "print slabinfo, buddyinfo and lock counters at exit",
+    },
+    OptionHelp {
+        name: "STATS_FORMAT",
+        accepted: "text or json",
+        meaning: "how they are printed (json in files whose names end so)",
     },
     OptionHelp {
         name: "RECORD",
@@ -125,6 +130,11 @@ pub const OPTIONS: &[OptionHelp] = &[
         name: "PROFILE_MEAN",
         accepted: "bytes, with K, M or G",
         meaning: "mean bytes from one sample of that profile to the next (512K)",
+    },
+    OptionHelp {
+        name: "SIGNAL",
+        accepted: SIGNAL_NAMES,
+        meaning: "the signal that has statistics published and printed at once (none)",
     },
     OptionHelp {
         name: "DISABLE",
@@ -256,6 +266,23 @@ pub fn parse_bytes(text: &str) -> Option<usize> {
     digits.parse::<usize>().ok()?.checked_mul(1 << shift)
 }
 
+/// Signals that a program may leave to Quarry.
+const SIGNALS: &[(&str, i32)] = &[
+    ("SIGUSR1", libc::SIGUSR1),
+    ("SIGUSR2", libc::SIGUSR2),
+    ("SIGHUP", libc::SIGHUP),
+    ("SIGQUIT", libc::SIGQUIT),
+    ("SIGURG", libc::SIGURG),
+    ("SIGWINCH", libc::SIGWINCH),
+];
+const SIGNAL_NAMES: &str = "SIGUSR1, SIGUSR2, SIGHUP, SIGQUIT, SIGURG or SIGWINCH";
+
+/// The number of a signal that `QUARRY_SIGNAL` may name.
+#[must_use]
+pub fn signal_number(name: &str) -> Option<i32> {
+    SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
+}
+
 impl StackOptions {
     /// Applies one setting; `name` is without the prefix. Names that concern only the library or
     /// the command (`STATS`, `DISABLE`, `SLAB`, `LIBRARY`) are accepted and change nothing here.
@@ -320,6 +347,8 @@ impl StackOptions {
             "GUARD" => self.checks.guard = check_options::sampling(value).ok_or(bad)?,
             "SLAM_MODE" => self.mechanisms.slam_mode = SlamMode::named(value).ok_or(bad)?,
             "PROFILE_MEAN" if parse_bytes(value).is_none_or(|mean| mean == 0) => return Err(bad),
+            "STATS_FORMAT" if !["text", "json"].contains(&value) => return Err(bad),
+            "SIGNAL" if signal_number(value).is_none() => return Err(bad),
             "RECORD" if !["0", "1", "exit"].contains(&value) => return Err(bad),
             "SLAB" if slab_policy(value).is_none() => return Err(bad),
             _ => {}

@@ -72,6 +72,7 @@ pub use pages::PageFlags;
 pub use pressure::{MOST_CALLBACKS, Pressure, PressureEvents};
 pub use print::{Report, Section};
 pub use reclaim::{ReclaimState, Reclaimed};
+pub use record::ServedBy;
 pub use request::{MIN_ALIGN, Request};
 pub use shrinkers::{
     Count, MOST_SHRINKERS, ReclaimCaller, Scanned, ShrinkControl, Shrinker, ShrinkerOptions,

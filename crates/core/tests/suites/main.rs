@@ -10,6 +10,7 @@ mod budget_pages;
 mod caches;
 mod cpus;
 mod deferral;
+mod eviction;
 mod failing;
 mod footprint;
 mod heap;
