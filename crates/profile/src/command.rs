@@ -143,7 +143,9 @@ pub fn profile(args: &ProfileArgs, out: &mut dyn Write) -> Result<()> {
             Form::Pprof => pprof::write(&shown, view.value(), &mut file).map_err(Into::into),
             Form::Flame => flame::write(&shown, view.value(), &mut file),
             Form::Raw => write_raw(&raw, &mut file),
-            Form::Text => text::write(&shown, view.value(), args.top, &mut file).map_err(Into::into),
+            Form::Text => {
+                text::write(&shown, view.value(), args.top, &mut file).map_err(Into::into)
+            }
         };
         let flushed = written.and_then(|()| Ok(file.flush()?));
         flushed.with_context(|| path.display().to_string())?;

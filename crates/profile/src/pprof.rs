@@ -137,7 +137,8 @@ fn values(profile: &Profile) -> &'static [(Value, &'static str, &'static str)] {
 /// # Errors
 /// Those of the writer.
 pub fn write(profile: &Profile, shown: Value, out: impl Write) -> io::Result<()> {
-    let strings = Strings { numbers: HashMap::from([(String::new(), 0)]), all: vec![String::new()] };
+    let strings =
+        Strings { numbers: HashMap::from([(String::new(), 0)]), all: vec![String::new()] };
     let mut tables = Tables {
         strings,
         functions: HashMap::new(),
@@ -152,7 +153,8 @@ pub fn write(profile: &Profile, shown: Value, out: impl Write) -> io::Result<()>
         let locations: Vec<_> = stack.frames.iter().map(|it| tables.location(it)).collect();
         tables.out.message(2, |sample| {
             sample.numbers(1, locations.into_iter());
-            sample.numbers(2, values.iter().map(|(value, ..)| stack.values[*value as usize] as u64));
+            sample
+                .numbers(2, values.iter().map(|(value, ..)| stack.values[*value as usize] as u64));
         });
     }
     for (number, mapping) in profile.mappings.iter().enumerate() {
@@ -195,8 +197,7 @@ mod tests {
         message.bytes(2, b"testing");
         message.number(3, 0);
         message.numbers(6, [3, 270, 86_942].into_iter());
-        let expected =
-            b"\x08\x96\x01\x12\x07testing\x32\x06\x03\x8e\x02\x9e\xa7\x05";
+        let expected = b"\x08\x96\x01\x12\x07testing\x32\x06\x03\x8e\x02\x9e\xa7\x05";
         assert_eq!(message.0, expected);
     }
 }

@@ -248,8 +248,10 @@ mod tests {
 
     #[test]
     fn sites_of_one_stack_are_one() {
-        let profile =
-            Profile::of(&raw(vec![site(&[1, 2], 3, 100_000, 1), site(&[1, 2], 1, 50_000, 0)]), "/".as_ref());
+        let profile = Profile::of(
+            &raw(vec![site(&[1, 2], 3, 100_000, 1), site(&[1, 2], 1, 50_000, 0)]),
+            "/".as_ref(),
+        );
         let [stack] = &profile.stacks[..] else { panic!("one stack") };
         assert_eq!(stack.values, [4, 350_000, 3, 250_000, 0, 0]);
         assert_eq!((profile.samples, profile.total(Value::InuseSpace)), (4, 250_000));

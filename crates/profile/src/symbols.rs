@@ -89,11 +89,7 @@ fn lines_of(loader: &Loader, address: u64) -> Vec<Line> {
 }
 
 fn named(system_name: &str) -> Line {
-    Line {
-        function: readable(system_name),
-        system_name: system_name.to_owned(),
-        ..Line::default()
-    }
+    Line { function: readable(system_name), system_name: system_name.to_owned(), ..Line::default() }
 }
 
 /// A name as its author wrote it.
@@ -102,7 +98,8 @@ fn readable(name: &str) -> String {
         return format!("{rust:#}");
     }
     let options = cpp_demangle::DemangleOptions::default().no_return_type();
-    let cxx = cpp_demangle::Symbol::new(name).ok().and_then(|it| it.demangle_with_options(&options).ok());
+    let cxx =
+        cpp_demangle::Symbol::new(name).ok().and_then(|it| it.demangle_with_options(&options).ok());
     cxx.unwrap_or_else(|| name.to_owned())
 }
 

@@ -34,7 +34,12 @@ fn pair(shown: Value) -> (Value, Value, &'static str) {
 ///
 /// # Errors
 /// Those of the writer.
-pub(crate) fn write(profile: &Profile, shown: Value, most: usize, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(
+    profile: &Profile,
+    shown: Value,
+    most: usize,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let (space, objects, verb) = pair(shown);
     let of = |stack: &Stack, value: Value| stack.values[value as usize];
     let mut stacks: Vec<_> = profile.stacks.iter().filter(|it| of(it, shown) != 0).collect();

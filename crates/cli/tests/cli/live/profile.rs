@@ -103,7 +103,8 @@ fn leaks_of_cxx_have_readable_names_and_pprof_opens_them() {
     let source = shop.path("orders.cpp");
     fs::write(&source, LEAKY_CXX).expect("a source");
     let program = shop.path("orders");
-    let compiled = Command::new("c++").args(["-O2", "-g", "-o"]).arg(&program).arg(&source).status();
+    let compiled =
+        Command::new("c++").args(["-O2", "-g", "-o"]).arg(&program).arg(&source).status();
     assert!(compiled.expect("c++ is installed").success());
     let file = leak(&shop, &library, &program);
     let (pb, svg) = (shop.path("leak.pb.gz"), shop.path("leak.svg"));
@@ -173,9 +174,8 @@ fn redis_is_profiled_under_load() {
     run.env("QUARRY_LIBRARY", library).args(["run", "--", "redis-server", "--port", &port]);
     run.args(["--save", "", "--appendonly", "no"]).stdout(Stdio::null());
     let Ok(mut redis) = run.spawn() else { return skipped("no redis-server") };
-    let client = |arguments: &[&str]| {
-        Command::new("redis-cli").args(["-p", &port]).args(arguments).output()
-    };
+    let client =
+        |arguments: &[&str]| Command::new("redis-cli").args(["-p", &port]).args(arguments).output();
     eventually("redis", || match client(&["ping"]) {
         Ok(output) if output.status.success() => Ok(()),
         other => Err(format!("{other:?}")),
