@@ -7,8 +7,8 @@
 #
 # Columns of allocators that are not built here say "-"; `scripts/peers.sh` builds them. A misuse was
 # found at once where the process ended, or the allocator said something, before the misuse
-# returned, and late where that came later. RUNS=N (5) runs each misuse so often: where the runs differ, the worst is printed,
-# with a star. QUARRY_LIBRARY names another shared object.
+# returned, and late where that came later. RUNS=N (5) runs each misuse so often: where the runs
+# differ, the worst is printed, with a star. QUARRY_LIBRARY names another shared object.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -92,8 +92,8 @@ worst() {
 table() {
     local name text column cell row
     local -a at_once late never
-    cc -std=c11 -O1 -w -fno-builtin -U_FORTIFY_SOURCE -o "$work/misuse" crates/preload/tests/c/safety.c \
-        -lpthread -ldl
+    cc -std=c11 -O1 -w -fno-builtin -U_FORTIFY_SOURCE -o "$work/misuse" \
+        crates/preload/tests/c/safety.c -lpthread -ldl
     printf '| misuse |'
     printf ' %s |' "${names[@]}"
     printf '\n|---|'

@@ -15,7 +15,8 @@ pub(super) fn print_callers(frames: &[u64]) {
         let mut place = Line::<200>::default();
         locate(*address as usize, &mut place);
         let place = core::str::from_utf8(place.as_bytes()).unwrap_or("?");
-        let is_ours = place.contains("/libquarry");
+        let file = place.rsplit('/').next().unwrap_or_default();
+        let is_ours = file.starts_with("libquarry");
         if number > 0 || !is_ours {
             warn(format_args!("    #{number} {address:#x} {place}"));
             number += 1;
