@@ -5,7 +5,7 @@
 #   scripts/safety.sh table     a table of misuses: at once, late or never
 #   scripts/safety.sh price     a table of what each mode costs in time and memory
 #
-# Columns of allocators that are not built here say "-"; `scripts/peers.sh` builds them. A misuse was
+# Columns of allocators that are not here say "-"; `scripts/peers.sh` builds them. A misuse was
 # found at once where the process ended, or the allocator said something, before the misuse
 # returned, and late where that came later. RUNS=N (5) runs each misuse so often: where the runs
 # differ, the worst is printed, with a star. QUARRY_LIBRARY names another shared object.

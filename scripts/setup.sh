@@ -47,7 +47,7 @@ if [[ $purpose == peers || $purpose == foreign || $purpose == test ]]; then
     need 'has_command python3' python3
 fi
 if [[ $purpose == peers ]]; then
-    need 'compgen -G "/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.scudo_standalone-*.so" > /dev/null' \
+    need 'compgen -G "/usr/lib/llvm-*/lib/clang/*/lib/*/*scudo_standalone-*.so" > /dev/null' \
         libclang-rt-19-dev libclang-rt-14-dev
 fi
 if [[ $purpose == programs || $purpose == test ]]; then

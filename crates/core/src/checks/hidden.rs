@@ -1,5 +1,6 @@
 //! Large blocks that were freed and fault at every access, until later ones take their places.
 
+use super::flags::CheckFlags;
 use super::record::Shape;
 use super::track::Tracked;
 
@@ -22,12 +23,26 @@ pub struct HiddenBlock {
     pub tracks: [Option<Tracked>; 2],
 }
 
-/// The blocks, as a ring.
+impl HiddenBlock {
+    /// No block. All zero bytes, as a stack is at first.
+    const NONE: Self = Self {
+        first: 0,
+        frames: 0,
+        is_mapping: false,
+        shape: Shape { size: 0, front: 0, flags: CheckFlags::NONE },
+        tracks: [None; 2],
+    };
+
+    fn some(self) -> Option<Self> {
+        (self.frames > 0).then_some(self)
+    }
+}
+
+/// The blocks, as a ring: the next one takes the place that was filled first.
 ///
-/// Equation: `blocks[(next - k) mod MOST_HIDDEN]` for `0 < k <= len` are hidden, the last one
-/// with `k = len`.
+/// Equation: `frames = sum of the frames of all blocks`, and one without frames is none.
 pub struct Hidden {
-    blocks: [Option<HiddenBlock>; MOST_HIDDEN],
+    blocks: [HiddenBlock; MOST_HIDDEN],
     next: usize,
     frames: u64,
 }
@@ -36,7 +51,7 @@ impl Hidden {
     /// None.
     #[must_use]
     pub const fn new() -> Self {
-        Self { blocks: [None; MOST_HIDDEN], next: 0, frames: 0 }
+        Self { blocks: [HiddenBlock::NONE; MOST_HIDDEN], next: 0, frames: 0 }
     }
 
     /// Takes a block in, and returns the one whose place it takes. O(1).
@@ -44,14 +59,15 @@ impl Hidden {
         let place = self.next % MOST_HIDDEN;
         self.next = (place + 1) % MOST_HIDDEN;
         self.frames += u64::from(block.frames);
-        let before = self.blocks[place].replace(block);
-        self.frames -= before.map_or(0, |block| u64::from(block.frames));
-        before
+        let before = core::mem::replace(&mut self.blocks[place], block);
+        self.frames -= u64::from(before.frames);
+        before.some()
     }
 
     /// Takes a block out. O(blocks).
     pub fn pop(&mut self) -> Option<HiddenBlock> {
-        let block = self.blocks.iter_mut().find_map(Option::take)?;
+        let place = self.blocks.iter_mut().find(|block| block.frames > 0)?;
+        let block = core::mem::replace(place, HiddenBlock::NONE);
         self.frames -= u64::from(block.frames);
         Some(block)
     }
@@ -59,10 +75,7 @@ impl Hidden {
     /// The block that has this frame. O(blocks).
     #[must_use]
     pub fn find(&self, frame: u32) -> Option<&HiddenBlock> {
-        self.blocks
-            .iter()
-            .flatten()
-            .find(|block| (block.first..block.first + block.frames).contains(&frame))
+        self.blocks.iter().find(|block| (block.first..block.first + block.frames).contains(&frame))
     }
 
     /// Frames of all of them.
