@@ -46,6 +46,10 @@ if [[ $purpose == peers || $purpose == foreign || $purpose == test ]]; then
     need 'has_command c++' g++
     need 'has_command python3' python3
 fi
+if [[ $purpose == peers ]]; then
+    need 'compgen -G "/usr/lib/llvm-*/lib/clang/*/lib/*/*scudo_standalone-*.so" > /dev/null' \
+        libclang-rt-19-dev libclang-rt-14-dev
+fi
 if [[ $purpose == programs || $purpose == test ]]; then
     need 'has_command memcached' memcached
     need 'has_command nginx' nginx-light nginx
