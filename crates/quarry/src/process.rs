@@ -392,5 +392,4 @@ pub unsafe fn free_slow(object: Object) {
     unsafe { STACK.halves().free_slow(object) };
     drop(inside);
     background::wake_reclaimer();
-    record::publish_if_due();
 }
