@@ -58,7 +58,7 @@ version_of() {
             ;;
         hardened-malloc)
             package=hardened-malloc-sys
-            own="as of ${1:+$(pinned $package)}"
+            own="malloc of GrapheneOS $(pinned $package)"
             ;;
     esac
     echo "${1%%[-0-9]*} $own, package $package $(pinned "$package")"
