@@ -4,17 +4,23 @@ mod advise;
 mod compare;
 mod exit_status;
 mod library;
+mod live;
+mod metrics;
 mod options;
 #[cfg(feature = "pages")]
 mod pages;
 mod program;
 mod run;
+mod slabinfo;
+mod top;
+mod watcher;
 mod wrapper;
 
 use clap::{Parser, Subcommand};
 use exit_status::report;
 use library::LibraryError;
 use quarry_lab::LabCommand;
+use quarry_live::{buddyinfo, lockstat, vmstat, zoneinfo};
 use std::io::{self, Write};
 use std::process::exit;
 
@@ -31,6 +37,18 @@ enum Command {
     Run(run::RunArgs),
     Compare(compare::CompareArgs),
     Advise(advise::AdviseArgs),
+    Slabinfo(slabinfo::SlabinfoArgs),
+    /// Free blocks of a running process, as /proc/buddyinfo has them.
+    Buddyinfo(live::Target),
+    /// Zones of a running process and their page lists, as /proc/zoneinfo has them.
+    Zoneinfo(live::Target),
+    /// Events of a running process, as /proc/vmstat has them.
+    Vmstat(live::Target),
+    /// Locks of a running process, as /proc/lock_stat has them.
+    Lockstat(live::Target),
+    Top(top::TopArgs),
+    Metrics(metrics::MetricsArgs),
+    Profile(quarry_profile::ProfileArgs),
     /// Experiments over allocators and policies.
     #[command(subcommand)]
     Lab(LabCommand),
@@ -42,6 +60,9 @@ enum Command {
     Supervise(quarry_compare::SuperviseArgs),
     #[cfg(feature = "pages")]
     Pages(pages::PagesArgs),
+    /// Waits for a program's end; `run --stats` starts it.
+    #[command(name = watcher::WATCH_COMMAND, hide = true)]
+    Watch(watcher::WatchArgs),
 }
 
 fn main() {
@@ -58,6 +79,15 @@ fn main() {
         }
         Command::Compare(args) => compare::run(args, out),
         Command::Advise(args) => advise::run(args, out),
+        Command::Slabinfo(args) => report(slabinfo::run(&args, out)),
+        Command::Buddyinfo(target) => report(target.print(buddyinfo::text, out)),
+        Command::Zoneinfo(target) => report(target.print(zoneinfo::text, out)),
+        Command::Vmstat(target) => report(target.print(vmstat::text, out)),
+        Command::Lockstat(target) => report(target.print(lockstat::text, out)),
+        Command::Top(args) => report(top::run(&args, out)),
+        Command::Metrics(args) => report(metrics::run(&args, out)),
+        Command::Profile(args) => report(quarry_profile::profile(&args, out)),
+        Command::Watch(args) => report(watcher::run(&args)),
         Command::Supervise(args) => report(quarry_compare::supervise(&args, out)),
         Command::Sample(args) => report(quarry_lab::sample(args, out)),
         #[cfg(feature = "pages")]

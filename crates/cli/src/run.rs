@@ -4,7 +4,7 @@ use crate::exit_status::EXIT_USAGE;
 use crate::library::{self, LibraryError};
 use crate::options::{self, Setting};
 use crate::program::{self, CommandLine};
-use crate::wrapper;
+use crate::{watcher, wrapper};
 use anyhow::{Context, bail};
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
@@ -38,6 +38,9 @@ const EXIT_OWN_FAILURE: i32 = 125;
 #[command(after_help = options::help())]
 pub(crate) struct RunArgs {
     /// Print statistics when the program ends, to stderr or to FILE.
+    ///
+    /// After a signal or _exit, and where the program had children, they come when the program has
+    /// ended, shortly after its parent has been told.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true,
         default_missing_value = "1")]
     stats: Option<String>,
@@ -107,7 +110,10 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     } else {
         command.env_remove(PID_VARIABLE);
     }
-    for (key, value) in settings {
+    if plan.preloads && args.stats.is_some() {
+        watch(last("STATS").unwrap_or_default(), last("STATS_FORMAT"), &mut command);
+    }
+    for (key, value) in &settings {
         command.env(format!("QUARRY_{key}"), value);
     }
     let error = command.exec();
@@ -116,6 +122,26 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
     let reason =
         if missing { program::CannotRun::NotFound } else { program::CannotRun::NotExecutable };
     Ok(reason.exit_status())
+}
+
+/// Lets a watcher print what the program cannot: after a signal or `_exit`, and for its children.
+/// The processes also publish at their start and at their exit, unless the user has said otherwise.
+fn watch(target: &str, format: Option<&str>, command: &mut Command) {
+    if matches!(target, "" | "0") {
+        return;
+    }
+    match watcher::start(target, format) {
+        Ok(Some(socket)) => {
+            command.env(watcher::SOCKET_VARIABLE, socket);
+            if env::var_os("QUARRY_RECORD").is_none() {
+                command.env("QUARRY_RECORD", "exit");
+            }
+        }
+        Ok(None) => {}
+        Err(error) => {
+            say(format_args!("--stats: nothing will be printed after a signal or _exit: {error:#}"))
+        }
+    }
 }
 
 /// The library reads the other variables itself; this one decides which library it is.

@@ -136,6 +136,15 @@ pub fn glibc() -> Allocator {
     Allocator { name: GLIBC.to_owned(), preload: None, description }
 }
 
+/// The shared object that a program links, under the name by which it is known.
+pub(super) fn linked(path: &Path) -> Allocator {
+    let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let is_it = |files: &[String]| files.iter().any(|it| file.starts_with(it.as_str()));
+    let known = KNOWN.allocators.iter().find(|it| is_it(&it.files));
+    let version = known.and_then(|it| it.packages.iter().find_map(|package| installed(package)));
+    preloaded(known.map_or(&file, |it| &it.name), path.to_owned(), version)
+}
+
 /// A shared object that is there.
 pub(super) fn preloaded(name: &str, path: PathBuf, version: Option<String>) -> Allocator {
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();

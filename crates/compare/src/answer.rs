@@ -3,7 +3,7 @@
 use super::closing;
 use super::first_look::{self, FirstLook};
 use super::judgement::Judgements;
-use super::readable::readable;
+use super::readable::{readable, too_short};
 use super::request::{Request, Runs, Work};
 use super::weight::Weight;
 use anyhow::Result;
@@ -15,9 +15,6 @@ use std::fmt;
 
 /// Version of the layout of `--json`.
 const SCHEMA: &str = "quarry-compare/1";
-
-/// A program whose runs take less than this mostly starts.
-const SHORT_NS: u64 = 10_000_000;
 
 /// Everything that is known at the end.
 pub(super) struct Answer<'a> {
@@ -110,7 +107,7 @@ impl<'a> Answer<'a> {
             let mut of_row = self.shown_judgements.advice(name);
             of_row.extend(self.noise(name));
             of_row.extend(self.little(look.as_ref().ok()));
-            of_row.extend(self.short(row));
+            of_row.extend(too_short(self.run, name));
             let prefix = if self.has_several() { format!("{name}: ") } else { String::new() };
             notes.extend(of_row.into_iter().map(|note| prefix.clone() + &note));
         }
@@ -263,20 +260,6 @@ impl<'a> Answer<'a> {
             look.runs,
             look.probe.wall_ns as f64 / 1e9,
         ))
-    }
-
-    /// Warns where starting the program is most of what was measured.
-    fn short(&self, row: usize) -> Option<String> {
-        let wall = self.run.meta.metrics.iter().find(|it| it.name == "wall")?;
-        let selection = Selection::of(self.run);
-        let seconds = selection.median(selection.baseline(), selection.rows[row], wall)?;
-        (seconds * 1e9 < SHORT_NS as f64).then(|| {
-            format!(
-                "warning: a run takes {:.1} ms, most of which is starting a process and loading \
-                 its libraries; give it more to do, or read the verdicts as those on its start",
-                seconds * 1e3
-            )
-        })
     }
 
     fn pymalloc(&self) -> Option<String> {

@@ -4,7 +4,7 @@ use quarry_harness::judge::{Judgement, Outcome, Selection};
 use quarry_harness::results::{Metric, Relation, Run};
 
 /// More runs than this are not worth a proposal.
-const MOST_MORE: usize = 1000;
+pub(super) const MOST_MORE: usize = 1000;
 
 /// The judgements on every allocator but the baseline, in every metric.
 #[derive(Clone, Debug)]

@@ -165,6 +165,22 @@ impl Launcher {
         Ok((raw, served_by))
     }
 
+    /// Runs a program once with nothing preloaded but the witness. Returns the object that serves
+    /// the busiest of its processes, where that is not the C library's own.
+    pub(super) fn as_it_is(&self, program: &Program) -> Result<Option<PathBuf>, NoSample> {
+        self.prepare(program)?;
+        let witness = &self.witnesses.witness;
+        let nothing = Contender::from(allocators::preloaded("as it is", witness.clone(), None));
+        let raw = self.run(program, &nothing, witness, false, None)?;
+        if raw.report.end == End::Cancelled {
+            return Err(NoSample::Interrupted);
+        }
+        match program.failure(&raw) {
+            Some(failure) => Err(failure.into()),
+            None => Ok(reach::own_malloc(&raw.report, &raw.said)),
+        }
+    }
+
     /// Runs the command that comes before a sample, on the C library's allocator. Processes that it
     /// leaves running are ended.
     fn prepare(&self, program: &Program) -> Result<(), NoSample> {

@@ -6,6 +6,7 @@ use super::supervisor::Report;
 use super::tree::Seen;
 use super::weight::{Influence, LONG_NS};
 use super::witness::{Calls, ProcessRecord};
+use crate::allocators;
 use crate::contenders::Contender;
 use crate::inside;
 use crate::interpose::{Obstacle, obstacle};
@@ -263,6 +264,18 @@ pub(super) fn served(
     }
 }
 
+/// The object that serves the busiest of a sample's processes, into which no allocator was
+/// preloaded; `None`: the C library.
+pub(super) fn own_malloc(report: &Report, said: &[ProcessRecord]) -> Option<PathBuf> {
+    let ticks = |one: &ProcessRecord| {
+        let seen = report.seen.values().filter(|it| it.executable == one.executable);
+        seen.map(|it| it.cpu_ticks).sum::<u64>()
+    };
+    let busiest = said.iter().max_by_key(|one| (ticks(one), one.pid == report.pid))?;
+    let object = PathBuf::from(malloc_of(busiest));
+    (object.is_absolute() && !allocators::glibc().is_in(&object)).then_some(object)
+}
+
 /// The object that serves a program. A program at a fixed address may stand for a `malloc` that it
 /// only refers to; one that defines its own has been told apart from it. The loader knows the
 /// program itself by the name that it was started under, which need not be a path.
@@ -307,7 +320,6 @@ fn unserved_of(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::allocators;
     use crate::weight::{self, Weight};
 
     const LIBC: &str = "libc";
@@ -375,6 +387,21 @@ mod tests {
         let libc = std::mem::replace(&mut said[0].malloc, "python".to_owned());
         said[0].next_malloc = libc.clone();
         assert_eq!(served(&contender, &report, &said, false), Ok(libc));
+    }
+
+    #[test]
+    fn the_busiest_process_says_what_a_program_runs_on() {
+        let of = |ticks: [u64; 2], mallocs: [&str; 2]| {
+            let seen = [(1, "/sh", ticks[0]), (2, "/redis", ticks[1])];
+            let said = [(1, "/sh", mallocs[0]), (2, "/redis", mallocs[1])];
+            let (_, report, said) = scene(&seen, &said);
+            own_malloc(&report, &said)
+        };
+        let other = "/usr/lib/libother.so";
+        assert_eq!(of([1, 50], [LIBC, other]), Some(PathBuf::from(other)));
+        assert_eq!(of([50, 1], [LIBC, other]), None);
+        assert_eq!(of([0, 0], [other, LIBC]), Some(PathBuf::from(other)), "the program itself");
+        assert_eq!(own_malloc(&Report::default(), &[]), None);
     }
 
     fn probe(allocations: u64, ns: u64, bytes: u64, has_python: bool) -> Probe {

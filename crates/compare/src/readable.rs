@@ -2,31 +2,45 @@
 
 use quarry_harness::results::{Cell, Metric, Run};
 use quarry_harness::statistics;
+use std::time::Duration;
 
 /// Seconds are shown from this time of a run on.
 const LEAST_SECONDS: f64 = 1.0;
+
+/// A program whose runs take less than this mostly starts: a process with its libraries takes about
+/// a millisecond on most machines, and twice that where they are slow.
+pub(super) const SHORT: Duration = Duration::from_millis(10);
 
 /// Returns the run with its times in milliseconds where its shortest workload takes less than a
 /// second. What is recorded stays in seconds: results of a program must be comparable with others
 /// of it, whichever side of the bound they fell on.
 pub(super) fn readable(run: &Run) -> Run {
     let mut shown = run.clone();
-    let wall = run.meta.metrics.iter().find(|metric| metric.name == "wall");
-    if wall.and_then(|wall| shortest(run, wall)).is_some_and(|wall| wall < LEAST_SECONDS) {
+    let workloads = run.meta.workloads.iter();
+    let shortest = workloads.filter_map(|it| seconds(run, &it.name)).min_by(f64::total_cmp);
+    if shortest.is_some_and(|wall| wall < LEAST_SECONDS) {
         let metrics = run.meta.metrics.iter().cloned();
         shown.meta.metrics = metrics.map(Metric::in_milliseconds).collect();
     }
     shown
 }
 
-/// The smallest median of a metric over all workloads of the baseline.
-pub(super) fn shortest(run: &Run, metric: &Metric) -> Option<f64> {
-    let of = |workload: &str| {
-        let cell = Cell { workload, tasks: 1, variant: &run.meta.baseline };
-        let values: Vec<f64> = run.values(cell, metric).into_iter().flatten().collect();
-        statistics::median(&values)
-    };
-    run.meta.workloads.iter().filter_map(|it| of(&it.name)).min_by(f64::total_cmp)
+/// Warns where starting the program is most of what was measured.
+pub(super) fn too_short(run: &Run, workload: &str) -> Option<String> {
+    let wall = seconds(run, workload).filter(|wall| *wall < SHORT.as_secs_f64())?;
+    Some(format!(
+        "warning: a run takes {:.1} ms, most of which is starting a process and loading its \
+         libraries; give it more to do, or read the verdicts as those on its start",
+        wall * 1e3
+    ))
+}
+
+/// The median time of a run of the baseline.
+fn seconds(run: &Run, workload: &str) -> Option<f64> {
+    let wall = run.meta.metrics.iter().find(|metric| metric.name == "wall")?;
+    let cell = Cell { workload, tasks: 1, variant: &run.meta.baseline };
+    let values: Vec<f64> = run.values(cell, wall).into_iter().flatten().collect();
+    statistics::median(&values)
 }
 
 #[cfg(test)]
@@ -35,15 +49,24 @@ mod tests {
     use quarry_harness::results::Direction;
     use quarry_harness::results::examples::run_of;
 
+    fn run(seconds: [f64; 2]) -> Run {
+        let wall = Metric::new("wall", "s", Direction::Lower, "value").primary();
+        let of = |name: &str, value: f64| (name.to_owned(), 1, "a".to_owned(), vec![value; 3]);
+        run_of("test", wall, &vec![of("v", seconds[0]), of("w", seconds[1])])
+    }
+
     #[test]
     fn the_shortest_workload_decides_on_the_unit() {
-        let unit = |seconds: [f64; 2]| {
-            let wall = Metric::new("wall", "s", Direction::Lower, "value").primary();
-            let of = |name: &str, value: f64| (name.to_owned(), 1, "a".to_owned(), vec![value; 3]);
-            let run = run_of("test", wall, &vec![of("v", seconds[0]), of("w", seconds[1])]);
-            readable(&run).meta.metrics[0].unit.clone()
-        };
+        let unit = |seconds| readable(&run(seconds)).meta.metrics[0].unit.clone();
         assert_eq!(unit([1.5, 2.0]), "s");
         assert_eq!(unit([1.5, 0.2]), "ms");
+    }
+
+    #[test]
+    fn a_run_that_mostly_starts_is_warned_of() {
+        let run = run([0.0021, 0.2]);
+        let text = too_short(&run, "v").unwrap();
+        assert!(text.starts_with("warning: a run takes 2.1 ms, most of which is st"), "{text}");
+        assert_eq!(too_short(&run, "w"), None);
     }
 }

@@ -10,6 +10,7 @@ use quarry_harness::results::Measurement;
 use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 /// A program under a supervisor, on the contender of each variant.
@@ -43,6 +44,11 @@ impl SupervisedProgram {
     /// Runs the program of a workload once under the counter, on glibc.
     pub(super) fn probe(&self, workload: usize) -> Result<Raw> {
         self.launcher.probe(&self.programs[workload], None)
+    }
+
+    /// Runs the program of a workload as it is; see [`Launcher::as_it_is`].
+    pub(super) fn as_it_is(&self, workload: usize) -> Result<Option<PathBuf>, NoSample> {
+        self.launcher.as_it_is(&self.programs[workload])
     }
 
     fn check(&self, workload: usize, contender: &Contender, raw: &Raw) -> Result<(), String> {

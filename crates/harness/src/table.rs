@@ -1,7 +1,8 @@
 //! Tables for a terminal or a page, and the format of numbers in them.
 
 use comfy_table::presets::{ASCII_MARKDOWN, NOTHING};
-use comfy_table::{CellAlignment, Table as Grid, TableStyle};
+use comfy_table::{CellAlignment, ContentArrangement, Table as Grid, TableStyle};
+use console::Term;
 
 /// The kind of an entry; renderers align and colour it accordingly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,9 +75,57 @@ impl Table {
         Self { head, rows: rows.into_iter().map(row).collect() }
     }
 
-    /// Returns Markdown, which reads as well in a terminal as in a document.
+    /// Returns Markdown, which reads as well in a terminal as in a document. Where standard output
+    /// is a terminal that is too narrow, the columns stand in several tables, one below the other.
     pub fn text(&self) -> String {
-        self.drawn(ASCII_MARKDOWN)
+        match Term::stdout().size_checked() {
+            Some((_, columns)) => self.within(columns.into()),
+            None => self.drawn(ASCII_MARKDOWN),
+        }
+    }
+
+    /// Returns tables of at most so many letters in a line, each with the columns that name its
+    /// rows and as many others as fit, but at least one.
+    fn within(&self, room: usize) -> String {
+        let is_name = |head: &&Entry| matches!(head.tone, Tone::Words | Tone::Variant);
+        let names = self.head.iter().take_while(is_name).count();
+        let is_narrow = |table: &Self| {
+            let text = table.drawn(ASCII_MARKDOWN);
+            text.lines().map(|line| line.chars().count()).max() <= Some(room)
+        };
+        if is_narrow(self) || names == self.head.len() {
+            return self.drawn(ASCII_MARKDOWN);
+        }
+        let mut parts: Vec<Self> = Vec::new();
+        let mut columns: Vec<usize> = (0..names).collect();
+        for column in names..self.head.len() {
+            columns.push(column);
+            let part = self.of_columns(&columns);
+            match (is_narrow(&part), parts.last_mut()) {
+                (true, Some(last)) if columns.len() > names + 1 => *last = part,
+                _ => {
+                    columns = (0..names).chain([column]).collect();
+                    parts.push(self.of_columns(&columns));
+                }
+            }
+        }
+        // Where names and one column are too wide already, their words go on further lines.
+        let room = u16::try_from(room).unwrap_or(u16::MAX);
+        let texts = parts.iter().map(|part| match is_narrow(part) {
+            true => part.drawn(ASCII_MARKDOWN),
+            false => part
+                .grid(ASCII_MARKDOWN)
+                .set_content_arrangement(ContentArrangement::Dynamic)
+                .set_width(room)
+                .to_string(),
+        });
+        texts.collect::<Vec<String>>().join("\n\n")
+    }
+
+    /// The table of some of its columns.
+    fn of_columns(&self, columns: &[usize]) -> Self {
+        let of = |row: &Vec<Entry>| columns.iter().filter_map(|at| row.get(*at).cloned()).collect();
+        Self { head: of(&self.head), rows: self.rows.iter().map(of).collect() }
     }
 
     /// Returns columns without lines, as the classic tables have them.
@@ -86,7 +135,12 @@ impl Table {
     }
 
     fn drawn(&self, style: TableStyle) -> String {
+        self.grid(style).to_string()
+    }
+
+    fn grid(&self, style: TableStyle) -> Grid {
         let mut grid = Grid::new();
+        grid.set_content_arrangement(ContentArrangement::Disabled);
         grid.load_style(style);
         let texts = |row: &[Entry]| row.iter().map(|it| it.text.clone()).collect::<Vec<String>>();
         grid.set_header(texts(&self.head));
@@ -96,7 +150,7 @@ impl Table {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
-        grid.to_string()
+        grid
     }
 }
 
@@ -138,6 +192,27 @@ mod tests {
     #[test]
     fn ratios_near_one_keep_their_digits() {
         assert_eq!([1.0042, 12.345, 0.0471].map(multiple), ["1.004", "12.3", "0.047"]);
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_several_tables() {
+        let head = [words("workload"), words("variant"), "ns".into(), "ratio".into(), "n".into()];
+        let row = |name| vec![name, "quarry", "123.4", "1.000 [0.999, 1.001]", "8"];
+        let table = Table::of(head, vec![row("pair-16"), row("")]);
+        assert_eq!(table.within(200), table.drawn(ASCII_MARKDOWN));
+        for room in [32, 45, 55] {
+            let text = table.within(room);
+            let parts: Vec<&str> = text.split("\n\n").collect();
+            assert!(parts.len() > 1, "{text}");
+            let widest = text.lines().map(str::len).max();
+            assert!(widest <= Some(room), "{room}:\n{text}");
+            // In less room the words of an entry go on in the next line.
+            let cells = ["123.4", "1.000 [0.999, 1.001]", "| 8 |"];
+            for cell in cells.into_iter().filter(|_| room > 40) {
+                assert_eq!(text.matches(cell).count(), 2, "{text}");
+            }
+            assert!(room < 40 || text.matches("pair-16").count() == parts.len(), "{text}");
+        }
     }
 
     #[test]

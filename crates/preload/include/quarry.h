@@ -1,5 +1,5 @@
 /* Quarry's own functions, beside the standard malloc interface: the heap as a whole, caches of
- * objects, pages, the page cache, the budget. Made from the library's sources
+ * objects, pages, the page cache, the budget, the heap profile. Made from the library's sources
  * (crates/preload/tests/header.rs); a change here is lost. */
 
 #ifndef QUARRY_H
@@ -624,6 +624,25 @@ size_t quarry_group_used(int group);
  Removes a group. Returns 0, or -1 with EBUSY (file mappings belong to it) or EINVAL.
  */
 int quarry_group_destroy(int group);
+
+/*
+ Starts a heap profile with about one sample in mean_bytes; 0 is 512 KiB. The counts of the one
+ before are gone. Returns 0, or -1 with ENOTSUP where QUARRY_DISABLE=1, EALREADY where a profile
+ is on, EBUSY where another thread is switching it, or the error of the system.
+ */
+int quarry_profile_start(size_t mean_bytes);
+
+/*
+ Stops the heap profile. Its counts stay, to be written.
+ */
+void quarry_profile_stop(void);
+
+/*
+ Writes the heap profile that is on, or the last one, to a file descriptor: about 1 MiB for
+ `quarry profile FILE`, which makes a profile for pprof, a flame graph or a text of it. Returns
+ 0, or -1 with ENODATA where there never was one, or the error of the system.
+ */
+int quarry_profile_write(int fd);
 
 #ifdef __cplusplus
 }

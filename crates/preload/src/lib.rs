@@ -42,6 +42,8 @@ mod malloc;
 #[cfg(panic = "abort")]
 mod page_cache_api;
 #[cfg(panic = "abort")]
+mod profile_api;
+#[cfg(panic = "abort")]
 mod runtime;
 #[cfg(panic = "abort")]
 mod start;

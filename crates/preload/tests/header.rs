@@ -10,12 +10,17 @@ use std::process::Command;
 use cbindgen::{Builder, Config, DocumentationStyle, ExportConfig, Language, Style};
 
 /// The files whose functions and constants the header declares.
-const SOURCES: [&str; 4] =
-    ["src/heap_api.rs", "src/cache_api.rs", "src/page_cache_api.rs", "src/budget_api.rs"];
+const SOURCES: [&str; 5] = [
+    "src/heap_api.rs",
+    "src/cache_api.rs",
+    "src/page_cache_api.rs",
+    "src/budget_api.rs",
+    "src/profile_api.rs",
+];
 
 const TITLE: &str = "\
 /* Quarry's own functions, beside the standard malloc interface: the heap as a whole, caches of
- * objects, pages, the page cache, the budget. Made from the library's sources
+ * objects, pages, the page cache, the budget, the heap profile. Made from the library's sources
  * (crates/preload/tests/header.rs); a change here is lost. */";
 
 /// Types whose contents are nobody's business.

@@ -24,13 +24,17 @@ mod life;
 mod limits;
 mod memory;
 mod misuse;
+mod modes;
 mod page_cache;
+mod profile;
 mod programs;
+mod record;
 mod sandbox;
 #[cfg(target_arch = "x86_64")]
 mod sequences;
 mod shared_object;
 mod space;
+mod statistics;
 mod stress;
 mod support;
 mod surroundings;

@@ -1,6 +1,6 @@
 //! The constructor of the program or shared object that Quarry is linked into.
 
-use crate::{environment, record};
+use crate::{environment, record, signal};
 
 /// A shared object with Quarry inside must not be unloaded: handlers of `fork`, the reclaim thread
 /// and the `rseq_cs` of every thread that allocated point into it, and its heap may hold objects.
@@ -15,6 +15,7 @@ extern "C" fn at_load() {
     quarry_sys::object::pin();
     environment::prepare_statistics();
     record::make(environment::wished_record());
+    signal::install_if_asked();
 }
 
 #[used]

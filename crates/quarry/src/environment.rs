@@ -2,8 +2,8 @@
 
 use crate::instance::SLAB;
 use crate::record::Wish;
-use crate::statistics;
 use crate::variables::{each_entry, is_privileged};
+use crate::{profile, statistics};
 use quarry_core::heap::options::{OPTIONS, OptionError, StackOptions};
 use quarry_core::pcp::FaultPolicy;
 use quarry_core::slab::slab_policy;
@@ -47,6 +47,11 @@ pub(crate) fn apply(options: &mut StackOptions) -> Settings {
 
 /// Lets statistics be printed at exit, if they are asked for.
 pub(crate) fn prepare_statistics() {
+    each_entry(|entry| match entry {
+        b"QUARRY_STATS_FORMAT=json" => statistics::set_format("json"),
+        b"QUARRY_STATS_FORMAT=text" => statistics::set_format("text"),
+        _ => {}
+    });
     each_entry(|entry| {
         let value = entry.strip_prefix(b"QUARRY_STATS=").map(core::str::from_utf8);
         if let Some(Ok(value)) = value {
@@ -86,6 +91,8 @@ fn apply_entry(options: &mut StackOptions, settings: &mut Settings, entry: &[u8]
             "CGROUP" => settings.cgroup = value == "1",
             "PURGE_DELAY" => settings.purge_delay_ms = value.parse().unwrap_or(-1),
             "STATS" => statistics::prepare(value),
+            "PROFILE" | "PROFILE_MEAN" => profile::prepare(name, value),
+            "STATS_FORMAT" => statistics::set_format(value),
             "SLAB" if slab_policy(value).is_none_or(|wanted| wanted.name != SLAB) => {
                 warn(format_args!(
                     "QUARRY_SLAB={value}: {SLAB} is compiled in here; `quarry run --slab {value}` \

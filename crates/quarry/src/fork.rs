@@ -7,7 +7,7 @@
 
 use crate::gate::GATE;
 use crate::instance::{STACK, is_ready};
-use crate::{background, record, writers};
+use crate::{background, profile, record, writers};
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::glibc;
 use quarry_sys::locks::Visit;
@@ -25,9 +25,10 @@ pub(crate) fn generation() -> u32 {
 }
 
 /// Visits every lock of the instance.
-fn visit_locks(visit: &mut Visit<'_>) {
+pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
     background::visit_locks(visit);
     writers::visit_locks(visit);
+    profile::visit_locks(visit);
     if is_ready() {
         STACK.upkeep().visit_locks(visit);
     }
@@ -80,4 +81,5 @@ extern "C" fn in_child() {
         GATE.open_in_child();
         glibc::reset_streams();
     }
+    profile::adopt_in_child();
 }

@@ -16,6 +16,11 @@ pub(crate) fn enter() -> GateGuard<'static> {
     GATE.enter(|| if is_ready() { STACK.percpu().current().index() } else { 0 })
 }
 
+/// Enters the gate as [`enter`] does, if it is open. Never waits.
+pub(crate) fn try_enter() -> Option<GateGuard<'static>> {
+    GATE.try_enter(STACK.percpu().current().index())
+}
+
 /// Runs `look` while no other thread is inside.
 pub(crate) fn with_all_outside<T>(look: impl FnOnce() -> T) -> T {
     GATE.close();

@@ -24,10 +24,14 @@
 // Files use only those above them; `system` stands alone.
 //
 //     instance, variables
-//     gate
-//     limits, record, statistics, writers
+//     gate, file_name
+//     written
+//     limits, profile, statistics, writers
+//     record
 //     background, environment
-//     fork, at_load
+//     fork
+//     signal
+//     at_load
 //     process
 //     raw_cache, pages, backing, registration
 //     budget, raw_mapping, file_backing
@@ -43,10 +47,12 @@ mod background;
 mod backing;
 mod budget;
 mod cache;
+mod checks;
 mod constructed;
 mod environment;
 mod file_backing;
 mod file_mapping;
+mod file_name;
 mod fill;
 mod fork;
 mod gate;
@@ -61,16 +67,20 @@ mod pages;
 pub mod process;
 #[cfg(not(feature = "internals"))]
 mod process;
+pub mod profile;
 mod raw_cache;
 mod raw_mapping;
 mod raw_reserve;
 mod record;
 mod registration;
+mod signal;
 mod statistics;
 mod system;
 mod variables;
+mod watcher;
 mod writeback;
 mod writers;
+mod written;
 
 pub use backing::{Access, Backing, OsError, PageError, ReadOnly, ReadWrite};
 pub use budget::{Budget, Group, GroupOptions, GroupUse, Progress, Resize};

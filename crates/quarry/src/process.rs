@@ -4,7 +4,9 @@
 //! with any version. Programs use [`Quarry`](crate::Quarry).
 
 use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready};
-use crate::{background, environment, fork, gate, limits, record, statistics, variables};
+use crate::{
+    background, checks, environment, fork, gate, limits, profile, record, statistics, variables,
+};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::heap::options::StackOptions;
@@ -138,7 +140,9 @@ fn build() -> Mode {
     fork::register_handlers();
     gate::GATE.is_of_process();
     statistics::register();
+    profile::start_if_asked();
     object::pin();
+    checks::start(options.checks);
     Mode::Ready
 }
 
@@ -161,6 +165,11 @@ pub fn alloc(request: Request) -> Option<Object> {
 #[cold]
 #[inline(never)]
 pub fn alloc_slow(request: Request) -> Option<Object> {
+    if request.align <= MIN_ALIGN
+        && let Some(object) = STACK.halves().alloc_counted(request.size, request.zeroed)
+    {
+        return Some(object);
+    }
     serve(request.size, || STACK.halves().alloc_slow(request))
 }
 
@@ -383,5 +392,4 @@ pub unsafe fn free_slow(object: Object) {
     unsafe { STACK.halves().free_slow(object) };
     drop(inside);
     background::wake_reclaimer();
-    record::publish_if_due();
 }

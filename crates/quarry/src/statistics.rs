@@ -7,16 +7,14 @@
 //! A reason that keeps them from being written is reported when the process starts, if it is
 //! visible by then: a user should not learn after hours that there are none.
 
-use crate::instance::{DISABLED, READY, STACK, STATE};
-use crate::{gate, variables};
-use core::cell::UnsafeCell;
-use core::ffi::{CStr, c_char, c_int};
-use core::fmt::Write;
+use crate::file_name::{FILE_NAME_BYTES, FileName};
+use crate::variables;
+use crate::written::{Format, write_stats};
+use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
-use quarry_core::stack::Section;
 use quarry_sys::errno;
 use quarry_sys::primitive::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use quarry_sys::report::{FdWriter, warn, warn_to};
+use quarry_sys::report::{warn, warn_to};
 
 const NOWHERE: u32 = 0;
 const STANDARD_ERROR: u32 = 1;
@@ -38,16 +36,12 @@ static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 /// True if it has been said at the start that the file cannot be written.
 static HAS_COMPLAINED: AtomicBool = AtomicBool::new(false);
 
-static NAME: FileName = FileName(UnsafeCell::new([0; FILE_NAME_BYTES]));
-/// Bytes of the longest file name with its NUL (`PATH_MAX` of Linux).
-const FILE_NAME_BYTES: usize = libc::PATH_MAX as usize;
-
-/// A copy of the name: daemons that change their title write over the environment itself.
-struct FileName(UnsafeCell<[u8; FILE_NAME_BYTES]>);
-
-// SAFETY: written by `set_target` only, from the one thread that prepares the statistics, and read
-// only after `TARGET` was seen to be FILE, which is stored afterwards with release ordering.
-unsafe impl Sync for FileName {}
+static NAME: FileName = FileName::new();
+/// [`Format`] of the statistics: `UNCHOSEN` goes by the ending of the file's name.
+static FORMAT: AtomicU32 = AtomicU32::new(UNCHOSEN);
+const UNCHOSEN: u32 = 0;
+const TEXT: u32 = 1;
+const JSON: u32 = 2;
 
 /// Takes the value of `QUARRY_STATS`: when the object is loaded, or at an allocation that comes
 /// before that.
@@ -66,17 +60,34 @@ pub(crate) fn register() {
     }
 }
 
+/// Takes the value of `QUARRY_STATS_FORMAT`.
+pub(crate) fn set_format(value: &str) {
+    let format = if value == "json" { JSON } else { TEXT };
+    FORMAT.store(format, Ordering::Relaxed);
+}
+
+/// How they are written: as asked for; otherwise by the ending of the file's name.
+fn format(file: &[u8]) -> Format {
+    match FORMAT.load(Ordering::Relaxed) {
+        JSON => Format::Json,
+        UNCHOSEN if file.ends_with(b".json") => Format::Json,
+        _ => Format::Text,
+    }
+}
+
 /// Called once, while nothing else is under way.
 fn set_target(value: &str) {
     let target = match value {
         "" | "0" => NOWHERE,
         "1" => STANDARD_ERROR,
-        _ if value.len() >= FILE_NAME_BYTES => {
-            return warn(format_args!(
-                "QUARRY_STATS: a file name has fewer than {FILE_NAME_BYTES} bytes"
-            ));
-        }
-        _ => FILE,
+        // SAFETY: no thread reads before TARGET says so below, and only the builder of the stack
+        // is here.
+        _ => match unsafe { NAME.set(value) } {
+            Ok(()) => FILE,
+            Err(bad) => {
+                return warn(format_args!("no statistics: QUARRY_STATS={value}: {bad}"));
+            }
+        },
     };
     if target != NOWHERE
         && let Some(status) = status_of(libc::STDERR_FILENO)
@@ -91,20 +102,12 @@ fn set_target(value: &str) {
             COPY.store(copy as u32, Ordering::Relaxed);
         }
     }
-    if target == FILE {
-        // SAFETY: no thread reads before TARGET says so below, and only the builder of the stack
-        // writes; the value and a NUL fit.
-        let name = unsafe {
-            let name = NAME.0.get().cast::<u8>();
-            core::ptr::copy_nonoverlapping(value.as_ptr(), name, value.len());
-            name.add(value.len()).write(0);
-            CStr::from_ptr(name.cast())
-        };
-        // The C library's malloc would not look. This may come before the process is confined.
-        if !variables::asks_for_confinement()
-            && let Err(reason) = look_at(name)
-        {
-            complain(libc::STDERR_FILENO, name, &reason);
+    // The C library's malloc would not look. This may come before the process is confined.
+    if target == FILE && !variables::asks_for_confinement() {
+        // SAFETY: the name was set above.
+        let (given, name) = unsafe { (NAME.given(), NAME.expanded()) };
+        if let Err(reason) = look_at(name.as_c_str()) {
+            complain(libc::STDERR_FILENO, given, &reason);
             HAS_COMPLAINED.store(true, Ordering::Relaxed);
         }
     }
@@ -113,27 +116,36 @@ fn set_target(value: &str) {
 
 /// Prints the statistics where `QUARRY_STATS` says.
 extern "C" fn print_at_exit() {
-    let target = TARGET.load(Ordering::Acquire);
-    let error = standard_error();
-    if target == STANDARD_ERROR {
-        error.into_iter().for_each(print_stats_to);
+    print();
+}
+
+/// Prints the statistics where `QUARRY_STATS` says; nowhere, where it says nothing.
+pub(crate) fn print() {
+    let (target, error) = (TARGET.load(Ordering::Acquire), standard_error());
+    if target == STANDARD_ERROR
+        && let Some(error) = error
+    {
+        let _ = write_stats(error, format(b""));
+    }
+    if target != FILE {
         return;
     }
-    // SAFETY: TARGET was FILE, so the name was written before and is NUL-terminated.
-    let name = unsafe { CStr::from_ptr(NAME.0.get().cast()) };
-    let written = RegularFile::append_to(name)
-        .and_then(|file| write_stats(file.0).map_err(|_| Refusal::CannotWrite(errno::last())));
+    // SAFETY: TARGET is FILE, so the name was set before.
+    let (given, name) = unsafe { (NAME.given(), NAME.expanded()) };
+    let format = format(name.as_c_str().to_bytes());
+    let written = RegularFile::append_to(name.as_c_str()).and_then(|file| {
+        write_stats(file.0, format).map_err(|_| Refusal::CannotWrite(errno::last()))
+    });
     // The folder may have been made since the start; if not, that has been said.
     if let Err(reason) = written
         && let Some(error) = error
         && !HAS_COMPLAINED.load(Ordering::Relaxed)
     {
-        complain(error, name, &reason);
+        complain(error, given, &reason);
     }
 }
 
-fn complain(descriptor: c_int, name: &CStr, reason: &Refusal) {
-    let name = name.to_str().unwrap_or("?");
+fn complain(descriptor: c_int, name: &str, reason: &Refusal) {
     warn_to(
         descriptor,
         format_args!("no statistics: QUARRY_STATS={name} {reason}; use 0, 1 or a regular file"),
@@ -262,30 +274,7 @@ impl core::fmt::Display for Reason {
     }
 }
 
-unsafe extern "C" {
-    /// glibc's name of the program without its directory.
-    static program_invocation_short_name: *const c_char;
-}
-
 /// Prints the statistics to a file descriptor; what cannot be written is dropped.
 pub fn print_stats_to(fd: i32) {
-    let _ = write_stats(fd);
-}
-
-/// Writes the statistics to a file descriptor; `errno` says why that failed.
-fn write_stats(fd: i32) -> core::fmt::Result {
-    let mut out = FdWriter(fd);
-    // SAFETY: getpid has no preconditions; glibc sets the short name before any constructor runs,
-    // and it stays a NUL-terminated string.
-    let (pid, name) = unsafe { (libc::getpid(), CStr::from_ptr(program_invocation_short_name)) };
-    let name = name.to_str().unwrap_or("?");
-    write!(out, "quarry {}: {name}[{pid}]", env!("CARGO_PKG_VERSION"))?;
-    match STATE.load(Ordering::Acquire) {
-        READY => {}
-        DISABLED => return out.write_str(": QUARRY_DISABLE=1, the C library serves\n"),
-        _ => return out.write_str(": nothing was asked of it\n"),
-    }
-    let _inside = gate::enter();
-    out.write_str("\n")?;
-    write!(out, "{}", STACK.report(Section::ALL))
+    let _ = write_stats(fd, Format::Text);
 }

@@ -2,12 +2,13 @@
 
 use crate::body::{
     ABOUT_AT, BUDGET_AT, CACHES, CACHES_AT, EVENTS_AT, LISTS, LISTS_AT, LOCKS, LOCKS_AT, MEMORY_AT,
-    ZONES, ZONES_AT, part,
+    ZONES, ZONES_AT,
 };
 use crate::events::EVENTS;
 use crate::name::Name;
 use crate::rows::{CacheRow, ListRow, LockRow, ZoneRow};
 use crate::sections::{About, Budget, Memory};
+use crate::sum::part;
 
 /// Where the words of a record go.
 pub trait Sink {
@@ -131,7 +132,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Writes the last rows and `about`, whose counts of rows are not looked at. Returns the sum
-    /// for the head.
+    /// of the body; see [`Head::sum_for`](crate::Head::sum_for).
     pub fn finish(mut self, about: About) -> u64 {
         // What was not written may hold words of an earlier owner.
         while self.events < EVENTS {

@@ -14,6 +14,7 @@
 //! anew. Before the first publication the sequence is `(generation, 0)`.
 
 use crate::field::section;
+use crate::sum::part;
 
 section! {
     /// The words before the body. Quarry writes each as one atomic word.
@@ -35,7 +36,8 @@ section! {
         pub published_ns: u64,
         /// Publications of this owner so far.
         pub publications: u64,
-        /// [`sum`](crate::body::sum) over the body.
+        /// [`sum_for`](Self::sum_for) the owner and the body: what a process has written that lost
+        /// the record meanwhile is not taken for its next owner's.
         pub sum: u64,
     }
 }
@@ -57,6 +59,12 @@ impl Head {
     pub const PUBLICATIONS_AT: usize = 6;
     /// The word of the sum.
     pub const SUM_AT: usize = 7;
+
+    /// The sum of a publication by `owner`, whose body has the sum `body`.
+    #[must_use]
+    pub fn sum_for(owner: Owner, body: u64) -> u64 {
+        body.wrapping_add(part(Self::OWNER_AT, owner.to_word()))
+    }
 
     /// The owner.
     #[must_use]

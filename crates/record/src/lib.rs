@@ -7,11 +7,13 @@
 //! A record is a sequence of native 64-bit words, little endian on every machine that Quarry runs
 //! on. Its [`Head`] comes first: who owns it, and the sequence by which a reader sees that nobody
 //! wrote meanwhile. The *body* follows: sections of fixed size in the order of [`body`], and
-//! tables of [`body::CACHES`] and so on whose first rows are filled. A sum in the head covers every
-//! word of the body that counts, so no mixture of two publications is ever taken for one.
+//! tables of [`body::CACHES`] and so on whose first rows are filled. A sum in the head covers the
+//! owner and every word of the body that counts, so no mixture of two publications is ever taken
+//! for one.
 //!
-//! Order of the modules, each using only those before it: `name`; `field`; `head`, `sections`,
-//! `rows`; `events`; `body`; `draft`, `snapshot`; `page`.
+//! Order of the modules, each using only those before it: `sum`, `name`; `json`; `field`; `head`,
+//! `sections`, `rows`; `events`; `body`; `draft`, `snapshot`; `json_line`, `page`; `profile_bell`
+//! stands alone.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -20,11 +22,15 @@ mod draft;
 pub mod events;
 mod field;
 mod head;
+mod json;
+mod json_line;
 mod name;
 mod page;
+pub mod profile_bell;
 mod rows;
 mod sections;
 mod snapshot;
+pub mod sum;
 
 pub use draft::{Draft, Sink};
 pub use head::{Head, Owner, Sequence};

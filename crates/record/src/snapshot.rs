@@ -6,13 +6,14 @@
 
 use crate::body::{
     ABOUT_AT, BUDGET_AT, CACHES, CACHES_AT, EVENTS_AT, LISTS, LISTS_AT, LOCKS, LOCKS_AT, MEMORY_AT,
-    ZONES, ZONES_AT, sum,
+    ZONES, ZONES_AT,
 };
 use crate::events::{EVENTS, NAMES};
 use crate::field::Field;
 use crate::head::{Head, Owner, Sequence};
 use crate::rows::{CacheRow, ListRow, LockRow, ZoneRow};
 use crate::sections::{About, Budget, Memory};
+use crate::sum::sum;
 use crate::{MAGIC, RECORD_BYTES, RECORD_WORDS, VERSION};
 use core::fmt;
 
@@ -123,7 +124,7 @@ impl<'a> Snapshot<'a> {
             return Err(RecordError::Torn);
         }
         let snapshot = Self { bytes, head, about };
-        if snapshot.sum() != head.sum {
+        if Head::sum_for(owner, snapshot.sum()) != head.sum {
             return Err(RecordError::Torn);
         }
         let has_names = snapshot.rows::<CacheRow>(CACHES_AT, about.caches).all(|it| it.is_some())
@@ -147,6 +148,11 @@ impl<'a> Snapshot<'a> {
     fn rows<T: Field>(&self, at: usize, rows: u32) -> impl Iterator<Item = Option<T>> + use<'a, T> {
         let bytes = self.bytes;
         (0..rows as usize).map(move |row| section(bytes, at + row * (T::BYTES / 8)))
+    }
+
+    /// The bytes of the record.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
     }
 
     /// The owner of the record.

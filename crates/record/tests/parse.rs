@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use quarry_record::{
     About, Budget, CacheRow, Draft, Head, ListRow, LockRow, MAGIC, Memory, Name, Owner,
     RECORD_BYTES, RECORD_WORDS, RecordError, Sequence, Sink, Snapshot, VERSION, ZoneRow, body,
-    events,
+    events, sum,
 };
 
 /// A record in memory.
@@ -69,7 +69,7 @@ fn record_over(words: Vec<u64>, rows: Rows) -> Words {
     words.0[Head::OWNER_AT] = OWNER.to_word();
     words.0[Head::SEQUENCE_AT] = Sequence { generation: 3, count: 8 }.to_word();
     words.0[Head::PUBLISHED_AT] = 5_000_000_000;
-    words.0[Head::SUM_AT] = sum;
+    words.0[Head::SUM_AT] = Head::sum_for(OWNER, sum);
     words
 }
 
@@ -170,9 +170,9 @@ proptest! {
         let mut words = record(SOME);
         for (at, word) in forged {
             let old = std::mem::replace(&mut words.0[at], word);
-            let sum = words.0[Head::SUM_AT];
+            let before = words.0[Head::SUM_AT];
             words.0[Head::SUM_AT] =
-                sum.wrapping_sub(body::part(at, old)).wrapping_add(body::part(at, word));
+                before.wrapping_sub(sum::part(at, old)).wrapping_add(sum::part(at, word));
         }
         let bytes = words.bytes();
         if let Ok(snapshot) = Snapshot::parse(&bytes) {
@@ -206,4 +206,23 @@ fn each_state_of_a_record_has_its_error() {
         let text = error.to_string();
         assert!(text.contains("4711") || text.contains('9'), "{text}");
     }
+}
+
+#[test]
+fn json_has_every_field() {
+    let bytes = record(SOME).bytes();
+    let snapshot = Snapshot::parse(&bytes).expect("a publication");
+    let mut text = String::new();
+    snapshot.write_json(&[("program", "a \"b\"\n")], &mut text).expect("a string takes all");
+    assert!(text.ends_with("}\n") && text.lines().count() == 1, "{text}");
+    let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((&json["layout"], &json["program"]), (&1.into(), &"a \"b\"\n".into()));
+    assert_eq!((&json["pid"], &json["about"]["slab"]), (&4711.into(), &"sheaf".into()));
+    assert_eq!(json["memory"]["objects"], 17);
+    assert!(json["budget"]["limit"].is_null(), "there is none");
+    assert_eq!(json["events"].as_object().map(|it| it.len()), Some(events::NAMES.len()));
+    let rows = |name: &str| json[name].as_array().expect("a table").clone();
+    assert_eq!((rows("caches").len(), rows("locks").len()), (SOME.caches, SOME.locks));
+    assert_eq!(rows("zones")[0]["free_blocks"][10][3], 12);
+    assert_eq!(rows("caches")[2]["name"], "malloc-32");
 }

@@ -16,3 +16,10 @@ pub fn monotonic_ns() -> u64 {
 pub fn coarse_ns() -> u64 {
     clock::last_tick_ns()
 }
+
+/// Nanoseconds since 1970, for those who compare with other processes' files; 0 in a
+/// [confined](crate::confined) process. O(1), one vDSO call.
+#[must_use]
+pub fn wall_ns() -> u64 {
+    if is_confined() { 0 } else { clock::wall_ns() }
+}

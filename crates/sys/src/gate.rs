@@ -126,6 +126,20 @@ impl Gate {
         GateGuard { entered, stays_on_thread: PhantomData }
     }
 
+    /// Goes in if the gate is open, also to those who are inside already. Never waits.
+    pub fn try_enter(&self, hint: usize) -> Option<GateGuard<'_>> {
+        let stays_on_thread = PhantomData;
+        if task::is_alone() {
+            return Some(GateGuard { entered: Entered::Alone, stays_on_thread });
+        }
+        let entered = self.occupy(hint, task::current());
+        if self.closer.load(Ordering::SeqCst) != 0 {
+            entered.leave();
+            return None;
+        }
+        Some(GateGuard { entered, stays_on_thread })
+    }
+
     #[inline(never)]
     fn enter_beside_others(&self, hint: usize) -> Entered<'_> {
         let me = task::current();

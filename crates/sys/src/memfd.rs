@@ -24,12 +24,58 @@ impl Drop for Descriptor {
 /// Makes a memfd of exactly `bytes`, maps it shared and writable, and seals it: its size never
 /// changes, and from Linux 5.1 on nobody else can write it. The descriptor stays open under a
 /// number of at least `least`, out of the way of programs that count on the lowest free ones; it is
-/// closed by `exec` and otherwise left to the program. Seven or eight system calls.
+/// closed by `exec` and otherwise left to the program. Returns the memory and that number. Seven or
+/// eight system calls.
 ///
 /// # Errors
 /// The refusal of the system: no memfd, no number so high, or a limit of file sizes below `bytes`
 /// (`EFBIG`). Nothing is left open or mapped then.
-pub fn map_sealed(name: &CStr, bytes: usize, least: i32) -> OsResult<NonNull<u8>> {
+pub fn map_sealed(name: &CStr, bytes: usize, least: i32) -> OsResult<(NonNull<u8>, i32)> {
+    // SAFETY: a new mapping that replaces nothing.
+    unsafe { map_sealed_at(null_mut(), name, bytes, least) }
+}
+
+/// [`map_sealed`] in place of the memory at `at`, whose contents are lost.
+///
+/// # Errors
+/// As there; the memory is as it was then.
+///
+/// # Safety
+/// The `bytes` at `at`, whole pages, are the caller's mapping, and whoever uses it meanwhile does
+/// so by atomic words of which any may become 0.
+pub unsafe fn replace_by_sealed(
+    at: NonNull<u8>,
+    name: &CStr,
+    bytes: usize,
+    least: i32,
+) -> OsResult<()> {
+    // SAFETY: the caller's promise is passed on.
+    unsafe { map_sealed_at(at.as_ptr().cast(), name, bytes, least) }.map(drop)
+}
+
+/// Puts memory that no other process sees in place of the memory at `at`, whose contents are lost.
+///
+/// # Errors
+/// The system's refusal; the memory is as it was then.
+///
+/// # Safety
+/// As [`replace_by_sealed`].
+pub unsafe fn replace_by_private(at: NonNull<u8>, bytes: usize) -> OsResult<()> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    // SAFETY: the mapping is the caller's (its promise).
+    let raw = unsafe { libc::mmap(at.as_ptr().cast(), bytes, protection, flags, -1, 0) };
+    if raw == libc::MAP_FAILED { Err(OsError::last()) } else { Ok(()) }
+}
+
+/// # Safety
+/// `at` is null, or as [`replace_by_sealed`] says.
+unsafe fn map_sealed_at(
+    at: *mut libc::c_void,
+    name: &CStr,
+    bytes: usize,
+    least: i32,
+) -> OsResult<(NonNull<u8>, i32)> {
     // The kernel sends SIGXFSZ to a process that makes a file larger than it may.
     if file_size_limit() < bytes as u64 {
         return Err(OsError(libc::EFBIG));
@@ -43,14 +89,17 @@ pub fn map_sealed(name: &CStr, bytes: usize, least: i32) -> OsResult<NonNull<u8>
     let kept = Descriptor(kept);
     drop(low);
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping that replaces nothing, of a file that nobody else knows.
-    let raw = unsafe { libc::mmap(null_mut(), bytes, protection, libc::MAP_SHARED, kept.0, 0) };
+    let flags = libc::MAP_SHARED | if at.is_null() { 0 } else { libc::MAP_FIXED };
+    // SAFETY: a mapping of a file that nobody else knows; it replaces nothing, or what the caller
+    // has promised.
+    let raw = unsafe { libc::mmap(at, bytes, protection, flags, kept.0, 0) };
     if raw == libc::MAP_FAILED {
         return Err(OsError::last());
     }
     seal(&kept);
+    let number = kept.0;
     core::mem::forget(kept);
-    NonNull::new(raw.cast()).ok_or(OsError(libc::ENOMEM))
+    Ok((NonNull::new(raw.cast()).ok_or(OsError(libc::ENOMEM))?, number))
 }
 
 fn check(result: libc::c_long) -> OsResult<libc::c_long> {
@@ -106,10 +155,11 @@ mod tests {
 
     #[test]
     fn others_read_it_and_change_neither_its_size_nor_its_contents() {
-        let memory = map_sealed(c"quarry-test-sealed", BYTES, 100).expect("there are memfds");
+        let (memory, kept) =
+            map_sealed(c"quarry-test-sealed", BYTES, 100).expect("there are memfds");
         let found = numbers("quarry-test-sealed");
         let [number] = found[..] else { panic!("one descriptor: {found:?}") };
-        assert!(number >= 100, "{number}");
+        assert!(number >= 100 && number == kept, "{number}");
         // SAFETY: the mapping is ours, writable and of BYTES.
         unsafe { memory.as_ptr().add(BYTES - 1).write(7) };
         let path = format!("/proc/self/fd/{number}");

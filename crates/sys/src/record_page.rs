@@ -128,9 +128,13 @@ impl RecordPage {
         claimed.flatten().map(|owner| (at, owner))
     }
 
-    /// Its words, one record after the other, for whoever reads it in this process.
-    pub fn words(&self) -> impl Iterator<Item = u64> {
-        self.records.iter().flat_map(|record| &record.words).map(|word| word.load(Relaxed))
+    /// A word of a record, as a reader in this process sees it.
+    ///
+    /// # Panics
+    /// Where the page has no such record, or a record no such word.
+    #[must_use]
+    pub fn word(&self, record: usize, at: usize) -> u64 {
+        self.records[record].words[at].load(Acquire)
     }
 }
 
@@ -186,17 +190,25 @@ impl Publisher {
         unsafe { self.page.load(Acquire).as_ref() }
     }
 
+    /// The address of the record that this process owns, if it owns one.
+    pub fn own_record(&self) -> Option<usize> {
+        let page = self.page()?;
+        let is_owner = !Owner::from_word(self.owner.load(Relaxed)).is_nobody();
+        let record = page.records.get(self.record.load(Relaxed) as usize)?;
+        is_owner.then(|| core::ptr::from_ref(record) as usize)
+    }
+
     /// Returns whether this process was forked off by the one that made the page.
     pub fn is_child(&self) -> bool {
         self.is_child.load(Relaxed)
     }
 
-    /// Publishes what `fill` writes into the body, whose sum it returns. `pid` is asked when the
-    /// process claims a record. Never waits; makes no system call but what `pid` makes.
+    /// Publishes what `fill` writes into the body, whose sum it returns, for the process `pid`.
+    /// Never waits, and makes no system call.
     pub fn publish(
         &self,
         now_ns: u64,
-        pid: impl FnOnce() -> u32,
+        pid: u32,
         fill: impl FnOnce(&mut dyn Sink) -> u64,
     ) -> Published {
         let Some(page) = self.page() else { return Published::Busy };
@@ -212,14 +224,14 @@ impl Publisher {
         &self,
         page: &RecordPage,
         now_ns: u64,
-        pid: impl FnOnce() -> u32,
+        pid: u32,
         fill: impl FnOnce(&mut dyn Sink) -> u64,
     ) -> Published {
         let mut owner = Owner::from_word(self.owner.load(Relaxed));
         if owner.is_nobody() {
             let is_child = self.is_child();
             let claim = if is_child { RecordPage::claim } else { RecordPage::claim_first };
-            let Some((record, claimed)) = claim(page, pid(), now_ns) else {
+            let Some((record, claimed)) = claim(page, pid, now_ns) else {
                 return Published::NoRecord;
             };
             self.record.store(record as u32, Relaxed);
@@ -234,7 +246,7 @@ impl Publisher {
         let publications = &record.words[Head::PUBLICATIONS_AT];
         publications.store(publications.load(Relaxed).wrapping_add(1), Relaxed);
         record.words[Head::PUBLISHED_AT].store(now_ns, Relaxed);
-        let sum = fill(&mut Body(record));
+        let sum = Head::sum_for(owner, fill(&mut Body(record)));
         record.words[Head::SUM_AT].store(sum, Relaxed);
         if record.end(writing) {
             Published::Done

@@ -11,8 +11,8 @@ const CRATES: &[&[&str]] = &[
     &["quarry-sys"],
     &["quarry-core"],
     &["quarry-alloc"],
-    &["quarry-preload", "quarry-sqlite", "quarry-harness"],
-    &["quarry-sqlite-object", "quarry-sqlite-load", "quarry-compare"],
+    &["quarry-preload", "quarry-sqlite", "quarry-harness", "quarry-live"],
+    &["quarry-sqlite-object", "quarry-sqlite-load", "quarry-compare", "quarry-profile"],
     &["quarry-lab"],
     &["quarry-cli"],
 ];
@@ -21,7 +21,8 @@ const CRATES: &[&[&str]] = &[
 const TIDY: &str = "quarry-tidy";
 
 /// Modules of the core from the bottom up.
-const MODULES: &[&str] = &["frame", "zone", "pcp", "lru", "slab", "page_cache", "heap", "stack"];
+const MODULES: &[&str] =
+    &["checks", "frame", "zone", "pcp", "lru", "slab", "page_cache", "profile", "heap", "stack"];
 
 /// Crates whose code runs inside `malloc`: they use no crate but `libc` and those below them.
 const INSIDE_MALLOC: &[&str] =

@@ -13,10 +13,12 @@ const COLUMNS_MAX: usize = 100;
 /// entry points, and what the lab measures. Everything else is arithmetic on frame numbers.
 const UNSAFE_ALLOWED: &[&str] = &[
     "crates/sys/src/",
+    "crates/core/src/checks/",
     "crates/core/src/frame/",
     "crates/core/src/slab/",
     "crates/core/src/heap/",
     "crates/core/src/page_cache/",
+    "crates/core/src/profile/",
     "crates/core/src/stack.rs",
     "crates/core/src/stack/",
     "crates/quarry/src/",
@@ -25,6 +27,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
     "crates/sqlite-object/src/",
     "crates/sqlite-load/src/",
     "crates/lab/src/patterns/",
+    "crates/profile/src/bell.rs",
     "crates/lab/src/replay/",
     "crates/compare/witness/",
     "outside/",

@@ -1,9 +1,12 @@
 //! The command as a user meets it.
 
+mod advise;
 mod cache_hit;
 mod compare;
+mod deciding;
 mod lab;
 mod libraries;
+mod live;
 mod obstacles;
 mod peers;
 mod programs;

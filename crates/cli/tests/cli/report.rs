@@ -285,7 +285,8 @@ fn phones_and_screens_show_every_picture_without_overlaps() {
     for (width, is_dark) in [(400, false), (400, true), (1400, false), (1400, true)] {
         let Some(facts) = layout(&page, width, is_dark) else { return };
         check(&facts, width);
-        // Intervals 3 metrics * 5 + 2 * 3 + 2 * 3, box plots 4 + 2 + 2, scaling 1, memory 2, trade-offs 1 + 4, counters 2 + 2.
+        // Intervals 3 metrics * 5 + 2 * 3 + 2 * 3, box plots 4 + 2 + 2, scaling 1, memory 2,
+        // trade-offs 1 + 4, counters 2 + 2.
         assert_eq!(facts["pictures"], 47, "{facts}");
         let samples = 4 * 5 * 8 + 2 * 4 * 8 + 2 * 5;
         assert_eq!(facts["dots"], samples, "every sample is a dot: {facts}");
@@ -360,7 +361,7 @@ fn hostile(folder: &Path) -> PathBuf {
 }
 
 const HOSTILE_COMMAND: &str = "echo '</title><script>alert(1)</script>' `id` | tr a b; \
-    aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 #[test]
 fn a_hostile_comparison_is_shown_in_full() {
@@ -403,5 +404,32 @@ fn an_allocator_has_the_same_colour_on_every_page() {
             assert_eq!(one[name], two[name], "{name}, which has another place on each page");
         }
         assert_ne!(one["glibc"], one["jemalloc"]);
+    }
+}
+
+/// What `quarry` prints on a terminal of 80 columns.
+fn on_a_terminal(arguments: &str) -> String {
+    let quarry = quarry().get_program().to_str().unwrap().to_owned();
+    let command = format!("stty cols 80 rows 24; {quarry} {arguments}");
+    let output = Command::new("script").args(["-qec", &command, "/dev/null"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().replace('\r', "")
+}
+
+#[test]
+fn tables_fit_into_a_terminal() {
+    for name in RUNS {
+        let run = recorded(name);
+        let text = on_a_terminal(&format!("lab compare {}", run.display()));
+        let is_row = |line: &&str| line.starts_with('|');
+        let widest = text.lines().filter(is_row).map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= 80, "{widest}: {text}");
+        let output = quarry().args(["lab", "compare"]).arg(&run).output().unwrap();
+        let whole = String::from_utf8(output.stdout).unwrap();
+        // A long word at the head of a column goes on in the next line; numbers do not.
+        let numbers = whole.lines().filter(is_row).skip(2).flat_map(|row| row.split('|').skip(3));
+        for cell in numbers.map(str::trim) {
+            assert!(text.contains(&format!("{cell} ")), "{cell} is missing: {text}");
+        }
     }
 }

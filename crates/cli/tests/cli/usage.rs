@@ -56,7 +56,7 @@ const OF_ONE: [(&str, &str, &str); 25] = [
 ];
 
 /// Commands that are wrong as a whole.
-const WHOLE: [(&[&str], &str); 15] = [
+const WHOLE: [(&[&str], &str); 17] = [
     (&["bogus"], "'bogus'"),
     (&["--bogus"], "'--bogus'"),
     (&["run"], "<CMD>"),
@@ -67,6 +67,8 @@ const WHOLE: [(&[&str], &str); 15] = [
     (&["compare", "--max-runs=7", "true"], "--target-ci"),
     (&["lab", "bogus"], "'bogus'"),
     (&["lab", "run", "bogus"], "'bogus'"),
+    (&["advise", "--bogus", "--", "true"], "'--bogus'"),
+    (&["advise"], "<CMD>"),
     (&["lab", "list", "bogus"], "'bogus'"),
     (&["lab", "doctor", "--bogus"], "'--bogus'"),
     (&["lab", "compare", "/no/such"], "/no/such/meta.json: no such file; accepted: "),

@@ -6,7 +6,7 @@
 
 use super::facts::Facts;
 use crate::allocator_spec::{self, BuiltIn};
-use crate::allocators::{GLIBC, QUARRY};
+use crate::allocators::{self, GLIBC, QUARRY};
 use crate::contenders::Contender;
 use crate::known::KNOWN;
 use anyhow::{Result, bail};
@@ -39,8 +39,10 @@ pub(super) struct Candidate {
 pub(super) struct Candidates {
     /// In the order in which they are looked at where time is short.
     pub(super) there: Vec<Candidate>,
-    /// Not installed: one line each.
+    /// Not installed: one line each, with what to do about it.
     pub(super) absent: Vec<String>,
+    /// Names of those that are not installed and that nobody has asked for nor Debian packages.
+    pub(super) unpackaged: Vec<String>,
     /// Policies that the facts do not speak for, with the predicate that they do not meet.
     pub(super) unsuited: Vec<String>,
 }
@@ -102,35 +104,79 @@ const POLICIES: [Policy; 9] = [
     },
 ];
 
-/// Looks for the candidates that were named, or else for those that the facts suggest.
-///
-/// # Errors
-/// A name that is not known.
-pub(super) fn find(named: &[String], facts: &Facts, built_in: &BuiltIn<'_>) -> Result<Candidates> {
-    let mut candidates = Candidates::default();
-    if !named.is_empty() {
-        for name in named.iter().filter(|name| *name != GLIBC) {
+impl Candidates {
+    /// Looks for those that were named, before anything runs. Where none was, Quarry's own library
+    /// is looked for at least, since it may have been named wrongly.
+    ///
+    /// # Errors
+    /// A name that is not known.
+    pub(super) fn named(names: &[String], built_in: &BuiltIn<'_>) -> Result<Self> {
+        let mut candidates = Self::default();
+        if names.is_empty() {
+            allocator_spec::find_named(QUARRY, built_in).map(drop)?;
+            return Ok(candidates);
+        }
+        for name in names.iter().filter(|name| *name != GLIBC) {
             candidates.add(name, "named", built_in)?;
         }
         if candidates.there.is_empty() && candidates.absent.is_empty() {
             bail!(Usage("--allocators: accepted: at least one beside glibc".to_owned()));
         }
-        return Ok(candidates);
+        Ok(candidates)
     }
-    candidates.add(QUARRY, "always", built_in)?;
-    for known in &KNOWN.allocators {
-        candidates.add(&known.name, "always", built_in)?;
-    }
-    for Policy { name, when, holds } in POLICIES {
-        match holds(facts) {
-            true => candidates.add(name, when, built_in)?,
-            false => candidates.unsuited.push(format!("{name}: for {when}")),
-        }
-    }
-    Ok(candidates)
-}
 
-impl Candidates {
+    /// Adds those that the facts suggest, where none was named, and leaves out what serves the
+    /// program already.
+    ///
+    /// # Errors
+    /// If a library is found that is none.
+    pub(super) fn complete(
+        &mut self,
+        facts: &Facts,
+        baseline: &Contender,
+        built_in: &BuiltIn<'_>,
+    ) -> Result<()> {
+        if self.there.is_empty() && self.absent.is_empty() {
+            self.suggest(facts, built_in)?;
+        }
+        self.without(baseline)
+    }
+
+    fn suggest(&mut self, facts: &Facts, built_in: &BuiltIn<'_>) -> Result<()> {
+        self.add(QUARRY, "always", built_in)?;
+        for known in &KNOWN.allocators {
+            let found = allocator_spec::find_named(&known.name, built_in)?;
+            if known.packages.is_empty() && found.is_err() {
+                self.unpackaged.push(known.name.clone());
+                continue;
+            }
+            self.add(&known.name, "always", built_in)?;
+        }
+        for Policy { name, when, holds } in POLICIES {
+            match holds(facts) {
+                true => self.add(name, when, built_in)?,
+                false => self.unsuited.push(format!("{name}: for {when}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves out what serves the program already, and adds glibc where that is another.
+    fn without(&mut self, baseline: &Contender) -> Result<()> {
+        let Some(own) = &baseline.allocator.preload else { return Ok(()) };
+        let own = own.canonicalize().unwrap_or_else(|_| own.clone());
+        let is_own = |it: &Candidate| {
+            it.contender.settings.is_empty()
+                && it.contender.allocator.preload.as_ref() == Some(&own)
+        };
+        self.there.retain(|it| !is_own(it));
+        // Preloaded by its file, so that the lines for it say how.
+        let glibc = allocators::preloaded(GLIBC, allocators::glibc().file()?, None);
+        let why = "the C library's own".to_owned();
+        self.there.insert(0, Candidate { contender: Contender::from(glibc), why });
+        Ok(())
+    }
+
     fn add(&mut self, name: &str, why: &str, built_in: &BuiltIn<'_>) -> Result<()> {
         match allocator_spec::find_named(name, built_in)? {
             Err(absent) => self.absent.push(absent),
@@ -165,13 +211,32 @@ mod tests {
         }
     }
 
+    fn glibc() -> Contender {
+        Contender::from(allocators::glibc())
+    }
+
+    /// Debian's redis links jemalloc: to keep what it has is to keep that.
+    #[test]
+    fn what_a_program_links_is_no_candidate_and_glibc_is_one() {
+        let file = std::env::current_exe().unwrap().canonicalize().unwrap();
+        let own = Contender::from(allocators::linked(&file));
+        let mut candidates = Candidates::default();
+        let why = String::new();
+        candidates.there.push(Candidate { contender: own.clone(), why: why.clone() });
+        candidates.there.push(Candidate { contender: own.with("x", &[("A", "1")]), why });
+        candidates.without(&own).unwrap();
+        let names: Vec<&str> = candidates.there.iter().map(|it| it.contender.name()).collect();
+        assert_eq!(names, ["glibc", "x"]);
+    }
+
     /// Names of Quarry's policies among the candidates.
     fn policies(facts: &Facts) -> Vec<String> {
         let find = |_: Option<&str>| Ok(PathBuf::from("/lib/libquarry.so"));
         let setting = |text: &str| Ok((format!("QUARRY_{}", &text[..3]), text[4..].to_owned()));
         let slabs = ["sheaf", "sheaf-6.18", "slab", "slqb", "slam", "slub-4.9"];
         let built_in = BuiltIn { slabs: &slabs, find: &find, setting: &setting };
-        let found = super::find(&[], facts, &built_in).unwrap();
+        let mut found = Candidates::named(&[], &built_in).unwrap();
+        found.complete(facts, &glibc(), &built_in).unwrap();
         assert_eq!(found.there[0].contender.name(), "quarry");
         let names = found.there.iter().map(|it| it.contender.name().to_owned());
         let names: Vec<String> = names.filter(|it| it.starts_with("quarry")).skip(1).collect();
@@ -205,7 +270,8 @@ mod tests {
         let built_in = BuiltIn { slabs: &[], find: &find, setting: &setting };
         let named = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
-            super::find(&names, &facts(1, 1, 1, 1), &built_in)
+            let mut found = Candidates::named(&names, &built_in)?;
+            found.complete(&facts(1, 1, 1, 1), &glibc(), &built_in).map(|()| found)
         };
         let found = named(&["glibc", "x=/bin/sh", "hoard", "quarry"]).unwrap();
         let names: Vec<&str> = found.there.iter().map(|it| it.contender.name()).collect();

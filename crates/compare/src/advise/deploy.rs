@@ -1,5 +1,6 @@
 //! The lines that put an answer into effect: for systemd, Docker and Kubernetes.
 
+use crate::allocators::GLIBC;
 use crate::contenders::Contender;
 use crate::known::KNOWN;
 use serde::Serialize;
@@ -39,7 +40,7 @@ impl Deploy {
         let kubernetes = in_image.iter().map(|(key, value)| {
             format!("- name: {key}\n  value: {}", serde_json::Value::from(value.as_str()))
         });
-        let get = library.as_ref().map(|it| it.get.clone());
+        let get = library.as_ref().and_then(|it| it.get.clone());
         let lines = |head: &str, rest: Vec<String>| {
             std::iter::once(head.to_owned()).chain(rest).collect::<Vec<String>>().join("\n")
         };
@@ -58,7 +59,7 @@ struct Library {
     in_image: String,
     install: Option<String>,
     /// A line of a Dockerfile.
-    get: String,
+    get: Option<String>,
 }
 
 impl Library {
@@ -79,11 +80,16 @@ impl Library {
                 on_host: file.display().to_string(),
                 in_image: soname.cloned().unwrap_or(name),
                 install: None,
-                get: format!(
+                get: Some(format!(
                     "RUN apt-get update && apt-get install -y --no-install-recommends {package} && \
                      rm -rf /var/lib/apt/lists/*"
-                ),
+                )),
             };
+        }
+        if contender.allocator.name == GLIBC {
+            // Every image has it.
+            let (on_host, in_image) = (file.display().to_string(), name);
+            return Self { on_host, in_image, install: None, get: None };
         }
         let own = format!("{OWN_FOLDER}/{name}");
         let is_installed = ["/usr", "/lib", "/opt"].iter().any(|folder| file.starts_with(folder));
@@ -95,7 +101,7 @@ impl Library {
             install: (!is_installed && !is_inside).then(|| {
                 format!("sudo install -m 644 {} {own}", shell(&file.display().to_string()))
             }),
-            get: format!("COPY {name} {OWN_FOLDER}/"),
+            get: Some(format!("COPY {name} {OWN_FOLDER}/")),
         }
     }
 }
@@ -148,7 +154,8 @@ mod tests {
         let install =
             "sudo install -m 644 '/build/it'\\''s/libquarry.so' /usr/local/lib/libquarry.so";
         assert_eq!(lines.install.as_deref(), Some(install));
-        let expected = "[Service]\nEnvironment=LD_PRELOAD=/usr/local/lib/libquarry.so\nEnvironment=QUARRY_PCP=v2016";
+        let expected = "[Service]\nEnvironment=LD_PRELOAD=/usr/local/lib/libquarry.so\n\
+                        Environment=QUARRY_PCP=v2016";
         assert_eq!(lines.systemd, expected);
         let expected = "COPY libquarry.so /usr/local/lib/\n\
                         ENV LD_PRELOAD=/usr/local/lib/libquarry.so\nENV QUARRY_PCP=v2016";
@@ -156,6 +163,13 @@ mod tests {
         let expected = "env:\n- name: LD_PRELOAD\n  value: \"/usr/local/lib/libquarry.so\"\n\
                         - name: QUARRY_PCP\n  value: \"v2016\"";
         assert_eq!(lines.kubernetes, expected);
+    }
+
+    #[test]
+    fn glibc_takes_the_place_of_what_a_program_links() {
+        let lines = Deploy::of(&contender("glibc", "/usr/lib/x86_64-linux-gnu/libc.so.6", None));
+        assert_eq!(lines.docker, "ENV LD_PRELOAD=libc.so.6");
+        assert_eq!(lines.install, None);
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Facts {
             allocations: calls.allocations,
             mean_bytes: calls.bytes / calls.allocations.max(1),
             calls_per_second: calls.allocations as f64 * 1e9 / cpu_ns.max(1) as f64,
-            influence: look.probe.influence(),
+            influence: look.probe.influence().min(1.0),
             peak_bytes,
             wall_ns,
             idles: look.idles,

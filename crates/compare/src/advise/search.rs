@@ -11,13 +11,13 @@ use quarry_harness::experiment::{Enough, Experiment, Stop};
 use quarry_harness::judge::MARGIN;
 use quarry_harness::results::{Metric, Origin, Run, Variant, Verify, Workload};
 use quarry_harness::sampler::{NoSample, SampleKey, Taken};
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Times a loss beyond the margin weighs more than a gain, where both are counted: an answer needs a
-/// gain without a loss.
-const LOSS_WEIGHT: f64 = 5.0;
+/// Times a loss weighs more than a gain, where both are counted.
+pub(super) const LOSS_WEIGHT: f64 = 5.0;
 
 /// What the search needs to know of a program: a machine, or a simulation of one.
 pub(super) trait Samples {
@@ -63,6 +63,8 @@ pub(super) struct Looked {
     pub(super) rounds: usize,
     /// The best first.
     pub(super) seen: Vec<Seen>,
+    /// Why the baseline failed, if it did.
+    pub(super) baseline_failure: Option<String>,
 }
 
 /// Everything that was found.
@@ -102,13 +104,13 @@ impl Search<'_> {
             candidates.iter().map(|candidate| self.seen(*candidate, &run, &judgements)).collect();
         let value = |seen: &Seen| seen.score.unwrap_or(f64::NEG_INFINITY);
         seen.sort_by(|one, other| value(other).total_cmp(&value(one)));
-        Ok(Looked { rounds: run.rounds(), seen })
+        let baseline_failure = failure_of(&run, &self.baseline.name);
+        Ok(Looked { rounds: run.rounds(), seen, baseline_failure })
     }
 
     fn seen(&self, candidate: usize, run: &Run, judgements: &Judgements) -> Seen {
         let name = &self.candidates[candidate].name;
-        let mut samples = run.samples.iter().filter(|it| it.variant == *name);
-        let failure = samples.find_map(|sample| sample.failure.clone());
+        let failure = failure_of(run, name);
         let workload = &run.meta.workloads[0].name;
         let judged = |metric: &Metric| judgements.get(workload, name, metric);
         let time = judged(run.meta.primary());
@@ -138,7 +140,18 @@ impl Search<'_> {
             variants.push(self.baseline.copy());
         }
         let seed = self.seed.unwrap_or_else(blocks::seed_from_clock).wrapping_add(stage);
-        let samples = Rc::clone(&self.samples);
+        let (samples, failed) = (Rc::clone(&self.samples), RefCell::new(BTreeSet::new()));
+        let sample = move |key: SampleKey| {
+            // One failure is enough to be out, and some take long to fail.
+            if failed.borrow().contains(&key.variant) {
+                return Err(NoSample::LeftOut);
+            }
+            let taken = samples.sample(places[key.variant], key);
+            if let Err(NoSample::Failed(_)) = taken {
+                failed.borrow_mut().insert(key.variant);
+            }
+            taken
+        };
         let experiment = Experiment {
             name: "advise".to_owned(),
             about: "the whole program.".to_owned(),
@@ -156,7 +169,7 @@ impl Search<'_> {
             enough: Some(self.until_deadline()),
             seed: Some(seed),
             out: None,
-            sampler: Box::new(move |key: SampleKey| samples.sample(places[key.variant], key)),
+            sampler: Box::new(sample),
         };
         experiment.conduct()
     }
@@ -179,6 +192,12 @@ impl Looked {
         let good = self.seen.iter().filter(|it| it.score.is_some());
         good.take(count).map(|it| it.candidate).collect()
     }
+}
+
+/// The first failure of a variant.
+fn failure_of(run: &Run, variant: &str) -> Option<String> {
+    let mut samples = run.samples.iter().filter(|it| it.variant == variant);
+    samples.find_map(|sample| sample.failure.clone())
 }
 
 /// Weighs gains, which are logarithms of factors.

@@ -22,6 +22,8 @@ const SCHEMA: &str = "quarry-advice/1";
 #[derive(Default)]
 pub(super) struct Telling {
     pub(super) command: String,
+    /// Name of the allocator that serves the program now.
+    pub(super) baseline: String,
     pub(super) verdict: Option<Verdict>,
     pub(super) facts: Option<Facts>,
     pub(super) candidates: Candidates,
@@ -71,9 +73,10 @@ impl Telling {
         let shown = readable(run);
         writeln!(
             f,
-            "\nThe test: {} beside glibc, {} rounds in shuffled order, seed {}; none of these runs \
+            "\nThe test: {} beside {}, {} rounds in shuffled order, seed {}; none of these runs \
              took part in picking it.\n",
             self.name(*candidate),
+            run.meta.baseline,
             run.rounds(),
             run.meta.seed
         )?;
@@ -85,8 +88,9 @@ impl Telling {
             if looked.rounds > 0 {
                 writeln!(
                     f,
-                    "\n{what} look: {} rounds, as factors of glibc's; only to pick from.\n\n{}",
+                    "\n{what} look: {} rounds, as factors of those on {}; only to pick from.\n\n{}",
                     looked.rounds,
+                    self.baseline,
                     self.look_table(looked)
                 )?;
             }
@@ -118,6 +122,13 @@ impl Telling {
         }
         for absent in &self.candidates.absent {
             writeln!(f, "absent: {absent}")?;
+        }
+        if !self.candidates.unpackaged.is_empty() {
+            let names = self.candidates.unpackaged.join(", ");
+            writeln!(
+                f,
+                "absent, and not in Debian: {names}; --allocators NAME=FILE takes any file"
+            )?;
         }
         for unsuited in &self.candidates.unsuited {
             writeln!(f, "not looked at: {unsuited}")?;
@@ -171,6 +182,7 @@ impl Telling {
         json!({
             "schema": SCHEMA,
             "command": self.command,
+            "baseline": self.baseline,
             "answer": self.verdict.as_ref().map(|it| it.answer.word()),
             "use": self.deploy().map(|(name, _)| name.to_owned()),
             "sentence": self.verdict.as_ref().map(|it| &it.sentence),
@@ -178,6 +190,7 @@ impl Telling {
             "notes": self.notes,
             "candidates": candidates.collect::<Vec<Value>>(),
             "absent": self.candidates.absent,
+            "unpackaged": self.candidates.unpackaged,
             "not_looked_at": self.candidates.unsuited,
             "no_time_for": self.for_want_of_time(),
             "first_look": self.outcome.as_ref().map(|it| seen(&it.first)),
@@ -192,7 +205,13 @@ impl Telling {
 /// A row for each metric with a direction: medians of both, difference and verdict.
 fn test_table(run: &Run, name: &str) -> String {
     let (selection, judgements) = (Selection::of(run), Judgements::of(run));
-    let head = ["figure", "glibc", name, "difference with its 95 % interval", "verdict"];
+    let head = [
+        "figure",
+        run.meta.baseline.as_str(),
+        name,
+        "difference with its 95 % interval",
+        "verdict",
+    ];
     let row = |metric: &Metric| {
         let judgement = judgements.get(&run.meta.workloads[0].name, name, metric)?;
         let median = |variant: &str| {

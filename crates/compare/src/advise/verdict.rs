@@ -1,8 +1,9 @@
 //! The answer that a test supports.
 
 use super::request::Goal;
+use super::search::LOSS_WEIGHT;
 use crate::closing::{self, effect};
-use crate::judgement::Judgements;
+use crate::judgement::{Judgements, MOST_MORE};
 use quarry_harness::judge::{Judgement, MARGIN, Outcome};
 use quarry_harness::results::{Direction, Relation, Run};
 
@@ -11,7 +12,7 @@ use quarry_harness::results::{Direction, Relation, Run};
 pub(super) enum Answer {
     /// Use the candidate that was tested.
     Use,
-    /// Keep the C library's own.
+    /// Keep what serves it now.
     Keep,
     /// These runs do not say.
     Undecided,
@@ -37,16 +38,16 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// Keep glibc, for a reason.
-    pub(super) fn keep(reason: &str) -> Self {
-        Self { answer: Answer::Keep, sentence: format!("keep glibc: {reason}") }
+    /// Keep the baseline, for a reason.
+    pub(super) fn keep(baseline: &str, reason: &str) -> Self {
+        Self { answer: Answer::Keep, sentence: format!("keep {baseline}: {reason}") }
     }
 
     /// Undecided, for a reason.
-    pub(super) fn undecided(reason: &str) -> Self {
+    pub(super) fn undecided(baseline: &str, reason: &str) -> Self {
         Self {
             answer: Answer::Undecided,
-            sentence: format!("undecided, so keep glibc for now: {reason}"),
+            sentence: format!("undecided, so keep {baseline} for now: {reason}"),
         }
     }
 }
@@ -57,7 +58,8 @@ enum Side {
     /// By at least [`MARGIN`].
     Gain,
     None,
-    Loss,
+    /// At worst of this logarithm.
+    Loss(f64),
     /// Not known; at worst it is a loss of this logarithm.
     Unknown(f64),
 }
@@ -65,19 +67,23 @@ enum Side {
 /// Judges the test of `name`, which was picked from `others` candidates.
 pub(super) fn verdict(run: &Run, name: &str, others: usize, goal: Goal) -> Verdict {
     let judgements = Judgements::of(run);
+    let baseline = &run.meta.baseline;
     let workload = &run.meta.workloads[0].name;
     let time = judgements.get(workload, name, run.meta.primary());
     let memory = closing::memory_of(&run.meta.metrics);
     let memory = memory.and_then(|metric| judgements.get(workload, name, metric));
     let failures = run.failures();
     if let Some(failure) = failures.first() {
-        return Verdict::undecided(&format!("the test failed: {failure}"));
+        return Verdict::undecided(baseline, &format!("the test failed: {failure}"));
     }
     let Some(time) = time.filter(|it| it.interval().is_some()) else {
-        return Verdict::undecided(&format!(
-            "the time was over after {} runs of the test, which are too few for an interval",
-            run.rounds()
-        ));
+        return Verdict::undecided(
+            baseline,
+            &format!(
+                "the time was over after {} runs of the test, which are too few for an interval",
+                run.rounds()
+            ),
+        );
     };
     let sides = match (goal, memory) {
         (Goal::Time, _) | (_, None) => (side(time), Side::None),
@@ -92,19 +98,26 @@ pub(super) fn verdict(run: &Run, name: &str, others: usize, goal: Goal) -> Verdi
     match weigh(sides, [time, memory.unwrap_or(time)]) {
         Answer::Use => Verdict { answer: Answer::Use, sentence: format!("use {name}: {effects}") },
         Answer::Keep => match sides {
-            (Side::Gain, Side::Loss) | (Side::Loss, Side::Gain) => Verdict::keep(&format!(
-                "{name} trades one for the other ({effects}); it is right where {} counts alone",
-                if time_first { "time" } else { "memory" }
-            )),
-            _ => Verdict::keep(&format!("{best} is no better: {effects}")),
+            (Side::Gain, Side::Loss(_)) | (Side::Loss(_), Side::Gain) => Verdict::keep(
+                baseline,
+                &format!(
+                    "{name} trades one for the other ({effects}); it is right where {} counts \
+                     alone",
+                    if time_first { "time" } else { "memory" }
+                ),
+            ),
+            _ => Verdict::keep(baseline, &format!("{best} is no better: {effects}")),
         },
         Answer::Undecided => {
             let more = [Some(time), memory].into_iter().flatten();
-            let more = more.filter_map(|it| it.more_runs).max();
-            let more = more.map_or(String::new(), |more| {
-                format!("; about {more} more runs would settle it (a longer --budget)")
-            });
-            Verdict::undecided(&format!("{name}: {effects}{more}"))
+            let more = match more.filter_map(|it| it.more_runs).max() {
+                None => String::new(),
+                Some(more) if more <= MOST_MORE => {
+                    format!("; about {more} more runs would settle it (a longer --budget)")
+                }
+                Some(_) => "; a quieter machine or a longer workload would settle it".to_owned(),
+            };
+            Verdict::undecided(baseline, &format!("{name}: {effects}{more}"))
         }
     }
 }
@@ -113,10 +126,18 @@ fn weigh(sides: (Side, Side), [time, memory]: [&Judgement; 2]) -> Answer {
     let least = |judgement: &Judgement| bounds(judgement).map_or(0.0, |(least, _)| least);
     match sides {
         (Side::Gain, Side::Gain | Side::None) | (Side::None, Side::Gain) => Answer::Use,
-        // A gain that is larger than what may be lost is one, whatever the loss turns out to be.
-        (Side::Gain, Side::Unknown(loss)) if least(time) > loss => Answer::Use,
-        (Side::Unknown(loss), Side::Gain) if least(memory) > loss => Answer::Use,
-        (Side::Unknown(_), Side::Loss) | (Side::Loss, Side::Unknown(_)) => Answer::Keep,
+        // The least of the gain beside the most of the loss, as logarithms.
+        (Side::Gain, Side::Loss(loss) | Side::Unknown(loss))
+            if least(time) > LOSS_WEIGHT * loss =>
+        {
+            Answer::Use
+        }
+        (Side::Loss(loss) | Side::Unknown(loss), Side::Gain)
+            if least(memory) > LOSS_WEIGHT * loss =>
+        {
+            Answer::Use
+        }
+        (Side::Unknown(_), Side::Loss(_)) | (Side::Loss(_), Side::Unknown(_)) => Answer::Keep,
         (Side::Unknown(_), _) | (_, Side::Unknown(_)) => Answer::Undecided,
         _ => Answer::Keep,
     }
@@ -135,13 +156,12 @@ fn side(judgement: &Judgement) -> Side {
         Relation::Ratio => closing::gain(judgement) >= MARGIN.ln_1p(),
         Relation::Difference => true,
     };
+    let worst = bounds(judgement).map_or(f64::INFINITY, |(least, _)| -least);
     match judgement.outcome {
         Outcome::Better if is_large => Side::Gain,
         Outcome::Better | Outcome::Same => Side::None,
-        Outcome::Undecided => {
-            Side::Unknown(bounds(judgement).map_or(f64::INFINITY, |(least, _)| -least))
-        }
-        _ => Side::Loss,
+        Outcome::Undecided => Side::Unknown(worst),
+        _ => Side::Loss(worst),
     }
 }
 
@@ -183,6 +203,8 @@ mod tests {
 
     #[test]
     fn a_trade_is_said_and_the_goal_decides_it() {
+        let cheap = one(0.5, 1.07, Goal::Either);
+        assert_eq!(cheap.answer, Answer::Use, "half the time for 7 % of memory: {cheap:?}");
         let trade = one(0.8, 1.5, Goal::Either);
         assert_eq!(trade.answer, Answer::Keep);
         let text = trade.sentence;

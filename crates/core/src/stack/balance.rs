@@ -29,6 +29,7 @@ use crate::frame::FRAME_BYTES;
 use crate::page_cache::{Event, ScanFor, ScanRequest};
 use crate::slab::{Reclaim, SlabPolicy};
 use crate::zone::{Entry, InReclaim, Mark, Reclaiming};
+use quarry_sys::percpu::PerCpu;
 
 /// The priority of a first pass (`DEF_PRIORITY`, Linux 2.6 to 6.18).
 const FIRST_PRIORITY: u32 = 12;
@@ -73,6 +74,8 @@ struct Run<'a> {
     passes: u32,
     /// What CPUs have parked has been taken back since something was freed.
     has_drained: bool,
+    /// What page lists of all CPUs hold has been taken back.
+    has_drained_lists: bool,
     shares: (Share, Share),
     /// Since the last level was told.
     window: Shrunk,
@@ -107,6 +110,7 @@ impl<C: StackConfig> Stack<C> {
             priority: FIRST_PRIORITY,
             passes: 0,
             has_drained: false,
+            has_drained_lists: false,
             shares: self.shares(&enter),
             window: Shrunk::default(),
             pages: Shrunk::default(),
@@ -253,10 +257,18 @@ impl<C: StackConfig> Stack<C> {
             let done = cache.reclaim(zone.node(), &request);
             run.note_pages(Shrunk { scanned: done.scanned, freed: done.freed });
             if done.freed > 0 && self.missing(run.goal) > 0 {
-                // What was freed is on the page lists, where it is still in use for the budget.
-                self.pages().drain_all();
+                self.drain_lists(run);
             }
             cache.shrink_shadows(zone.node(), SHADOW_NODES);
+        }
+    }
+
+    /// Takes back what page lists hold: what was freed is on one, where it is still in use for the
+    /// budget. The lists of other CPUs only once, because those who use them take it again.
+    fn drain_lists(&self, run: &mut Run<'_>) {
+        match core::mem::replace(&mut run.has_drained_lists, true) {
+            true => self.pages().drain_slot(self.fast.percpu.current()),
+            false => self.pages().drain_all(),
         }
     }
 

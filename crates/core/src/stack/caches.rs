@@ -225,7 +225,7 @@ impl<C: StackConfig> CacheRef<'_, C> {
             Some((_, kind)) if kind.is_cache() => {
                 Misuse::OtherCache { of: CacheId::new(usize::from(kind.0)), given: self.id }
             }
-            Some((_, Kind::PAGES | Kind::MAPPING))
+            Some((_, Kind::PAGES | Kind::MAPPING | Kind::SAMPLED))
                 if (address as usize).is_multiple_of(FRAME_BYTES) =>
             {
                 Misuse::NoObject(self.id)

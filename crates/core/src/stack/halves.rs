@@ -37,6 +37,13 @@ impl<C: StackConfig> Halves<'_, C> {
         self.0.alloc_refused(request)
     }
 
+    /// [`Stack::alloc`] of a request at no alignment while a heap profile is on, by the running CPU
+    /// alone; `None` means [`alloc_slow`](Self::alloc_slow), also while none is on.
+    #[inline]
+    pub fn alloc_counted(self, size: usize, zeroed: bool) -> Option<Object> {
+        self.0.alloc_counted(size, zeroed)
+    }
+
     /// Allocates `size` bytes that are all zero: `None` means [`alloc_slow`](Self::alloc_slow).
     #[inline(always)]
     pub fn alloc_zeroed_fast(self, size: usize) -> Option<Object> {

@@ -131,9 +131,12 @@ impl<C: StackConfig> Stack<C> {
         }
         let head = (0..=pfn.0).rev().map(Pfn).find(|head| frames.kind(*head) != Kind::NONE);
         let is_inside = head.is_some_and(|head| {
-            let kind = frames.kind(head);
-            (kind == Kind::PAGES || kind == Kind::MAPPING)
-                && head.0.saturating_add(frames.link(head)) > pfn.0
+            let length = match frames.kind(head) {
+                Kind::PAGES | Kind::MAPPING => frames.link(head),
+                Kind::SAMPLED => self.sampled(head).map_or(0, |sampled| sampled.frames),
+                _ => 0,
+            };
+            head.0.saturating_add(length) > pfn.0
         });
         if is_inside { Misuse::InsideBlock } else { Misuse::NothingInUse }
     }

@@ -10,25 +10,32 @@
 //! ```text
 //! cost, durations, shrinkers -> pressure -> balancing
 //! config, deferral, fast_path, footprint, instruments, large, withheld, balancing
-//!     -> instance -> misuse
+//!     -> instance -> profiling -> misuse
 //!     -> request -> resize, caches, direct_reclaim, bounding, withholding, reclaim, balance
 //!     -> pages, halves, upkeep, page_cache, accounts -> locks
 //!     -> stats -> print, record, validate
 //! ```
 
 mod accounts;
+mod backtrace;
 mod balance;
 mod balancing;
 mod bounding;
 mod caches;
+mod checked;
+mod checked_resize;
+mod checking_all;
 mod config;
 mod cost;
 mod deferral;
 mod direct_reclaim;
 mod durations;
 mod fast_path;
+mod findings;
 mod footprint;
+mod guarded;
 mod halves;
+mod hiding;
 mod instance;
 mod instruments;
 mod large;
@@ -38,6 +45,7 @@ mod page_cache;
 mod pages;
 mod pressure;
 mod print;
+mod profiling;
 mod reclaim;
 mod record;
 mod request;
@@ -64,6 +72,7 @@ pub use pages::PageFlags;
 pub use pressure::{MOST_CALLBACKS, Pressure, PressureEvents};
 pub use print::{Report, Section};
 pub use reclaim::{ReclaimState, Reclaimed};
+pub use record::ServedBy;
 pub use request::{MIN_ALIGN, Request};
 pub use shrinkers::{
     Count, MOST_SHRINKERS, ReclaimCaller, Scanned, ShrinkControl, Shrinker, ShrinkerOptions,

@@ -15,7 +15,31 @@ use quarry_record::{
 use quarry_sys::lock::LockStats;
 use quarry_sys::percpu::{PerCpu, SlotIndex};
 
+/// Who serves the requests of a stack, by names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServedBy {
+    /// The slab policy.
+    pub slab: &'static str,
+    /// The page policy.
+    pub pages: &'static str,
+    /// The LRU policy.
+    pub lru: &'static str,
+    /// What the fast paths are: `sequences` or `locked slots`.
+    pub backend: &'static str,
+}
+
 impl<C: StackConfig> Stack<C> {
+    /// Returns who serves, once the stack is initialised. O(1).
+    #[must_use]
+    pub fn served_by(&self) -> ServedBy {
+        ServedBy {
+            slab: <C::Slab as SlabPolicy<_>>::NAME,
+            pages: self.pages().policy().name(),
+            lru: self.inner().lru.policy.name(),
+            backend: if self.percpu().is_sequenced() { "sequences" } else { "locked slots" },
+        }
+    }
+
     /// Writes the body of a record into `sink`; returns its sum. What concerns the process is taken
     /// from `about`. Allocates nothing and makes no system call; waits for locks of the stack, one
     /// at a time. O(caches * slots).
@@ -41,7 +65,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     fn about(&self, about: About, stats: &StackStats, budget: &BudgetStats) -> About {
-        let is_sequenced = self.percpu().is_sequenced();
+        let ServedBy { slab, pages, lru, backend } = self.served_by();
         let mut flags = about.flags;
         for (flag, is_set) in [
             (flags::HAS_PAGE_CACHE, self.used_page_cache().is_some()),
@@ -50,10 +74,10 @@ impl<C: StackConfig> Stack<C> {
             flags |= if is_set { flag } else { 0 };
         }
         About {
-            slab: Name::new(<C::Slab as SlabPolicy<_>>::NAME),
-            pages: Name::new(self.pages().policy().name()),
-            lru: Name::new(self.inner().lru.policy.name()),
-            backend: Name::new(if is_sequenced { "sequences" } else { "locked slots" }),
+            slab: Name::new(slab),
+            pages: Name::new(pages),
+            lru: Name::new(lru),
+            backend: Name::new(backend),
             flags,
             cpus: self.context().declared_cpus,
             slots_awake: stats.slots.awake as u32,

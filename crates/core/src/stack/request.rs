@@ -73,6 +73,7 @@ pub(super) enum Owner {
     Object(CacheId),
     Pages(Pfn),
     Mapping(Pfn),
+    Sampled(Pfn),
 }
 
 impl<C: StackConfig> Stack<C> {
@@ -172,17 +173,37 @@ impl<C: StackConfig> Stack<C> {
         if self.instruments.are_on() {
             return self.alloc_seen(request);
         }
+        self.sample_if_due();
         self.alloc_unseen(request)
     }
 
     /// A request that the instruments see.
     #[cold]
     fn alloc_seen(&self, request: Request) -> Option<Object> {
-        self.alloc_unseen(request)
+        if let Some(object) = self.alloc_guarded(request) {
+            return Some(object);
+        }
+        let Request { size, align, zeroed } = request;
+        let is_due = self.is_sample_due(size);
+        if is_due && let Some(object) = self.alloc_sampled(size, align.max(MIN_ALIGN), zeroed) {
+            return Some(object);
+        }
+        let object = if self.inner().checks.have_records() {
+            self.alloc_checked(request)?
+        } else {
+            self.alloc_unseen(request)?
+        };
+        if is_due
+            && let Some(pfn) = self.pfn(object.as_ptr())
+            && self.frames().kind(pfn) == Kind::MAPPING
+        {
+            self.sample_mapping(pfn, size, true);
+        }
+        Some(object)
     }
 
     /// A request as it is served without instruments.
-    fn alloc_unseen(&self, request: Request) -> Option<Object> {
+    pub(super) fn alloc_unseen(&self, request: Request) -> Option<Object> {
         if request.is_plain() {
             return self.alloc_slow(request.size);
         }
@@ -262,6 +283,7 @@ impl<C: StackConfig> Stack<C> {
         }
         let mapping = inner.mappings.alloc(inner.pages, frames, align)?;
         self.large.mappings.note_allocated();
+        self.sample_mapping(mapping.pfn, size, false);
         Some((self.address(mapping.pfn), mapping.dirty_bytes))
     }
 
@@ -321,6 +343,20 @@ impl<C: StackConfig> Stack<C> {
     /// # Safety
     /// As [`free_fast`](Self::free_fast).
     pub(super) unsafe fn free_slow(&self, object: Object) {
+        // SAFETY: the caller's promise is passed on.
+        if unsafe { self.free_seen(Entry::Free, object) } {
+            return;
+        }
+        self.sample_if_due();
+        // SAFETY: as above.
+        unsafe { self.free_unseen(object) };
+    }
+
+    /// [`free_slow`](Self::free_slow) of what the checks do not know.
+    ///
+    /// # Safety
+    /// As [`free_fast`](Self::free_fast).
+    pub(super) unsafe fn free_unseen(&self, object: Object) {
         match self.owner(Entry::Free, object.as_ptr()) {
             // SAFETY: an object of this cache starts there, and is given up (caller's promise).
             Owner::Object(id) => unsafe { self.cache(id).free(object) },
@@ -330,7 +366,9 @@ impl<C: StackConfig> Stack<C> {
                 self.free_block(pfn, frames);
                 self.large.blocks.note_freed();
             }
+            Owner::Sampled(pfn) => self.free_sampled(pfn),
             Owner::Mapping(pfn) => {
+                self.profile.forget(self.record_of_mapping(pfn));
                 let inner = self.inner();
                 inner.mappings.free(inner.pages, pfn);
                 self.large.mappings.note_freed();
@@ -373,7 +411,10 @@ impl<C: StackConfig> Stack<C> {
         match kind {
             Kind::PAGES if is_start => Owner::Pages(pfn),
             Kind::MAPPING if is_start => Owner::Mapping(pfn),
-            Kind::PAGES | Kind::MAPPING => self.misuse(entry, address, Misuse::InsideBlock),
+            Kind::SAMPLED if is_start && self.sampled(pfn).is_some() => Owner::Sampled(pfn),
+            Kind::PAGES | Kind::MAPPING | Kind::SAMPLED => {
+                self.misuse(entry, address, Misuse::InsideBlock)
+            }
             _ => self.misuse(entry, address, self.unowned(pfn)),
         }
     }

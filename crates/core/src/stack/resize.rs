@@ -24,7 +24,7 @@ use quarry_sys::primitive::Ordering;
 
 /// Bytes to take for an allocation of `old` bytes that moves because it shall have `size`; see the
 /// module.
-fn with_headroom(old: usize, size: usize) -> usize {
+pub(super) fn with_headroom(old: usize, size: usize) -> usize {
     let grows_by_little = size > old && size - old <= old / 8;
     if !grows_by_little || size > LARGEST_BLOCK {
         return size;
@@ -63,6 +63,9 @@ impl<C: StackConfig> Stack<C> {
     /// Bytes that the allocation at `object` has, at least what was asked for. Reports an object
     /// that the running CPU would hand out next, and aborts.
     pub fn usable_size(&self, object: Object) -> usize {
+        if let Some(seen) = self.seen(Entry::UsableSize, object) {
+            return seen.size;
+        }
         let owner = self.owner(Entry::UsableSize, object.as_ptr());
         if let Owner::Object(id) = owner
             && self.inner().slab.is_parked(&self.context(), self.known_cache(id), object)
@@ -78,6 +81,7 @@ impl<C: StackConfig> Stack<C> {
             Owner::Pages(pfn) | Owner::Mapping(pfn) => {
                 (self.frames().link(pfn) as usize) << FRAME_SHIFT
             }
+            Owner::Sampled(pfn) => self.sampled(pfn).map_or(0, |sampled| sampled.usable),
         }
     }
 
@@ -93,6 +97,9 @@ impl<C: StackConfig> Stack<C> {
     /// Demands that `object` is what a request of `size` bytes at a multiple of `align`, a power of
     /// two, gets, and has not been resized since; reports anything else and aborts.
     pub(super) fn demand_size(&self, entry: Entry, object: Object, size: usize, align: usize) {
+        if let Some(seen) = self.seen(entry, object) {
+            return seen.demand(self, entry, size, align);
+        }
         let owner = self.owner(entry, object.as_ptr());
         let class = classes::of_aligned(size, align.max(MIN_ALIGN));
         let is_right = match (owner, class) {
@@ -100,13 +107,17 @@ impl<C: StackConfig> Stack<C> {
                 classes::SERVED.get(id.index()).is_some_and(|served| served.has(size))
             }
             (Owner::Object(id), class) => class == Some(id),
+            (Owner::Sampled(_), Some(class)) => {
+                self.bytes_of(owner) == classes::SIZES[class.index()] as usize
+            }
             (Owner::Pages(_) | Owner::Mapping(_), Some(_)) => false,
-            (Owner::Pages(pfn) | Owner::Mapping(pfn), None) => {
+            (Owner::Pages(_) | Owner::Mapping(_) | Owner::Sampled(_), None) => {
                 // The C++ library rounds what it asks for up to the alignment, and makes a byte of
                 // nothing.
                 let rounded =
                     size.max(1).checked_next_multiple_of(align.max(1)).and_then(frames_of);
-                let (least, held) = (frames_of(size.max(1)), self.frames().link(pfn));
+                let held = (self.bytes_of(owner) >> FRAME_SHIFT) as u32;
+                let least = frames_of(size.max(1));
                 least.is_some_and(|least| least <= held)
                     && rounded.is_none_or(|most| held <= most.max(1))
             }
@@ -119,6 +130,9 @@ impl<C: StackConfig> Stack<C> {
     /// Demands that `object` has `size` bytes, whatever it was asked for first; reports one that is
     /// smaller and aborts.
     pub(super) fn demand_room(&self, entry: Entry, object: Object, size: usize) {
+        if let Some(seen) = self.seen(entry, object) {
+            return seen.demand(self, entry, size, 1);
+        }
         let owner = self.owner(entry, object.as_ptr());
         if self.bytes_of(owner) < size {
             self.wrong_size(entry, object, size, owner);
@@ -195,6 +209,10 @@ impl<C: StackConfig> Stack<C> {
         if !is_sane(size) {
             return None;
         }
+        if let Some(seen) = self.seen(Entry::Realloc, object) {
+            // SAFETY: the caller's promise is passed on.
+            return unsafe { self.realloc_seen(&seen, size, align) };
+        }
         let owner = self.owner(Entry::Realloc, object.as_ptr());
         let old = self.bytes_of(owner);
         // A mapping that moves by page tables moves to a pageblock.
@@ -226,7 +244,8 @@ impl<C: StackConfig> Stack<C> {
     ) -> Option<Object> {
         match owner {
             Owner::Object(_) => stays(old, size).then_some(object),
-            Owner::Pages(pfn) => {
+            Owner::Sampled(_) if old <= classes::LARGEST => stays(old, size).then_some(object),
+            Owner::Pages(pfn) | Owner::Sampled(pfn) => {
                 let is_resized = size > classes::LARGEST && self.resize_block(pfn, size);
                 is_resized.then_some(object)
             }
@@ -237,8 +256,10 @@ impl<C: StackConfig> Stack<C> {
                 let inner = self.inner();
                 let frames = frames_of(size)?;
                 let charged = inner.mappings.charged(inner.pages, pfn);
+                let record = self.record_of_mapping(pfn);
                 let moved = inner.mappings.resize(inner.pages, pfn, frames)?;
                 self.large.mappings.note_resized();
+                self.resample_mapping(record, moved, size);
                 if inner.mappings.charged(inner.pages, moved) > charged {
                     self.bound_footprint();
                 }
@@ -251,17 +272,17 @@ impl<C: StackConfig> Stack<C> {
     /// quarter; false where what lies behind it is not free.
     fn resize_block(&self, pfn: Pfn, size: usize) -> bool {
         let Some(frames) = frames_of(size) else { return false };
-        let (slot, held) = (self.fast.percpu.current(), self.frames().link(pfn));
+        let (slot, held) = (self.fast.percpu.current(), self.frames_of_block(pfn));
         if frames > held {
             let is_extended = self.pages().extend_exact(slot, pfn, held, frames);
             if is_extended {
-                self.frames().set_link(pfn, frames);
+                self.resample_block(pfn, frames, size);
                 self.large.blocks.note_resized();
             }
             return is_extended;
         }
         if held - frames > held / 4 {
-            self.frames().set_link(pfn, frames);
+            self.resample_block(pfn, frames, size);
             self.pages().trim_exact(slot, pfn, held, frames);
             self.large.blocks.note_resized();
         }
@@ -276,7 +297,9 @@ impl<C: StackConfig> Stack<C> {
         if size > old && is_block && align <= FRAME_BYTES {
             let (slot, frames) = (self.fast.percpu.current(), frames_of(roomy)?);
             if let Some(page) = self.pages().alloc_extent_with_room(slot, frames) {
-                return Some(self.adopt_block(page, frames));
+                let object = self.adopt_block(page, frames);
+                self.resample_block(page.pfn, frames, roomy);
+                return Some(object);
             }
         }
         let taken = if roomy > size { self.alloc(Request::of(roomy).aligned(align)) } else { None };
@@ -287,13 +310,13 @@ impl<C: StackConfig> Stack<C> {
     /// with nothing to be done. False also where it is an object.
     pub(super) fn stays_large(&self, object: Object, size: usize) -> bool {
         let Some(frames) = frames_of(size) else { return false };
-        if !self.is_ready() {
+        if !self.is_ready() || self.seen(Entry::Realloc, object).is_some() {
             return false;
         }
         match self.owner(Entry::Realloc, object.as_ptr()) {
             Owner::Object(_) => false,
-            Owner::Pages(pfn) => {
-                let held = self.frames().link(pfn);
+            Owner::Pages(pfn) | Owner::Sampled(pfn) => {
+                let held = self.frames_of_block(pfn);
                 size > classes::LARGEST && frames <= held && held - frames <= held / 4
             }
             Owner::Mapping(pfn) => frames == self.frames().link(pfn),

@@ -23,10 +23,11 @@ impl Sink for Words {
 fn record<S: SlabPolicy<VirtualSlots> + 'static>(bed: &Bed<VirtualConfig<S>>) -> Vec<u8> {
     let mut words = Words(vec![0; RECORD_WORDS]);
     let about = About { quarry: Name::new("test"), flags: flags::IS_CHILD, ..About::default() };
-    words.0[Head::SUM_AT] = bed.stack.fill_record(&mut words, about);
+    let owner = Owner { generation: 1, pid: 1 };
+    words.0[Head::SUM_AT] = Head::sum_for(owner, bed.stack.fill_record(&mut words, about));
     words.0[Head::MAGIC_AT] = MAGIC;
     words.0[Head::VERSION_AT] = u64::from(VERSION) | (RECORD_WORDS as u64) << 32;
-    words.0[Head::OWNER_AT] = Owner { generation: 1, pid: 1 }.to_word();
+    words.0[Head::OWNER_AT] = owner.to_word();
     words.0[Head::SEQUENCE_AT] = Sequence { generation: 1, count: 2 }.to_word();
     words.0.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }

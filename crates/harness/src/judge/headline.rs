@@ -26,13 +26,14 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Returns the metric that says how much memory was used: the first in a unit of bytes of which
-    /// less is better.
+    /// Returns the metric that says how much memory was used: what is held while idle, else the
+    /// first in a unit of bytes of which less is better.
     pub fn memory_metric(&self) -> Option<&Metric> {
         let is_memory = |metric: &&Metric| {
             BYTES.contains(&metric.unit.as_str()) && metric.direction == Direction::Lower
         };
-        self.baseline().run.meta.metrics.iter().find(is_memory)
+        let metrics = || self.baseline().run.meta.metrics.iter().filter(is_memory);
+        metrics().find(|metric| metric.name.starts_with("idle")).or_else(|| metrics().next())
     }
 
     /// Names the variants that lost their verdict to failed samples.

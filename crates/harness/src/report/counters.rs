@@ -104,7 +104,11 @@ impl<'a> Group<'a> {
             (self.head.markup(top, "head"))
             @for (bar, top) in self.bars.iter().zip(&tops) {
                 g class=(palette.class(bar.label)) {
-                    @if self.is_narrow { (self.beside(bar, *top)) } @else { (self.below(bar, *top)) }
+                    @if self.is_narrow {
+                        (self.beside(bar, *top))
+                    } @else {
+                        (self.below(bar, *top))
+                    }
                 }
             }
         }

@@ -37,8 +37,8 @@ impl Scale {
         Self::linear(low, high, places)
     }
 
-    /// Covers ratios: linear while they are close together, logarithmic where half and double are to
-    /// be as far from 1.
+    /// Covers ratios: linear while they are close together, logarithmic where half and double are
+    /// to be as far from 1.
     pub(super) fn of_ratios(values: &[f64], places: (f64, f64)) -> Self {
         let (low, high) = bounds(values);
         match low > 0.0 && high > low * RATIO_SPREAD {

@@ -180,7 +180,9 @@ fn intervals<'a>(selection: &Selection<'a>, palette: &Palette) -> Markup {
             }
             div.cards {
                 @for card in &first { (card.markup()) }
-                @if is_single { @for (_, cards) in &others { @for card in cards { (card.markup()) } } }
+                @if is_single {
+                    @for card in others.iter().flat_map(|(_, cards)| cards) { (card.markup()) }
+                }
             }
             @if !is_single {
                 @for (name, cards) in &others {

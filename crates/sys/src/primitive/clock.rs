@@ -17,3 +17,9 @@ pub fn now_ns() -> u64 {
 pub fn last_tick_ns() -> u64 {
     backend::last_tick_ns()
 }
+
+/// The time now in nanoseconds since 1970, which may go back. O(1), as [`now_ns`].
+#[must_use]
+pub fn wall_ns() -> u64 {
+    backend::wall_ns()
+}

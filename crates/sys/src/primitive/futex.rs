@@ -37,6 +37,13 @@ pub fn wake_all(word: &AtomicU32) {
     backend::wake(raw(word), i32::MAX);
 }
 
+/// Wakes up to `most` of those, of all processes, who sleep on the 32-bit word at `address`, a
+/// multiple of 4; returns how many there were. The word may be shared memory. One system call; a
+/// model and a simulated machine have no other processes.
+pub fn wake_others(address: usize, most: i32) -> usize {
+    backend::wake_others(address, most)
+}
+
 /// Returns whether the 32-bit word at `address`, a multiple of 4, is zero; `None` where it cannot
 /// be read. The kernel looks, so that memory without access is no fault. One system call; a model
 /// and a simulated machine cannot say.

@@ -43,6 +43,11 @@ pub(super) fn task() -> usize {
     shuttle::current::try_get_current_task().map_or(64, |task| 64 * (usize::from(task) + 2))
 }
 
+/// See [`super::task::number`].
+pub(super) fn task_number() -> u32 {
+    task() as u32
+}
+
 /// See [`super::task::is_alone`].
 pub(super) fn is_alone() -> bool {
     false
@@ -53,6 +58,11 @@ pub(super) fn now_ns() -> u64 {
     static START: std::sync::LazyLock<std::time::Instant> =
         std::sync::LazyLock::new(std::time::Instant::now);
     START.elapsed().as_nanos() as u64
+}
+
+/// See [`super::clock::wall_ns`].
+pub(super) fn wall_ns() -> u64 {
+    now_ns()
 }
 
 /// See [`super::clock::last_tick_ns`].
@@ -107,6 +117,11 @@ pub(super) fn wake(word: &AtomicU32, most: i32) {
 /// See [`super::timer::sleep`].
 pub(super) fn sleep(_ns: u64) {
     relax();
+}
+
+/// See [`super::futex::wake_others`].
+pub(super) fn wake_others(_address: usize, _most: i32) -> usize {
+    0
 }
 
 /// See [`super::futex::reads_zero`].

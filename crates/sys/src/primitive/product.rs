@@ -39,6 +39,12 @@ pub(super) fn task() -> usize {
     }
 }
 
+/// See [`super::task::number`].
+pub(super) fn task_number() -> u32 {
+    // SAFETY: the call has no preconditions.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
 /// See [`super::task::is_alone`].
 #[inline(always)]
 pub(super) fn is_alone() -> bool {
@@ -55,6 +61,11 @@ pub(super) fn now_ns() -> u64 {
 #[inline(always)]
 pub(super) fn last_tick_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC_COARSE)
+}
+
+/// See [`super::clock::wall_ns`].
+pub(super) fn wall_ns() -> u64 {
+    read(libc::CLOCK_REALTIME)
 }
 
 fn read(clock: libc::clockid_t) -> u64 {
@@ -96,6 +107,13 @@ pub(super) fn wake(word: &AtomicU32, most: i32) {
             most,
         );
     }
+}
+
+/// See [`super::futex::wake_others`].
+pub(super) fn wake_others(address: usize, most: i32) -> usize {
+    // SAFETY: FUTEX_WAKE uses the address only as a key.
+    let woken = unsafe { libc::syscall(libc::SYS_futex, address, libc::FUTEX_WAKE, most) };
+    usize::try_from(woken).unwrap_or(0)
 }
 
 /// See [`super::timer::sleep`].

@@ -73,6 +73,11 @@ pub(super) fn task() -> usize {
     machine().map_or(1, |machine| machine.task())
 }
 
+/// See [`super::task::number`].
+pub(super) fn task_number() -> u32 {
+    task() as u32
+}
+
 /// See [`super::task::is_alone`].
 pub(super) fn is_alone() -> bool {
     false
@@ -81,6 +86,11 @@ pub(super) fn is_alone() -> bool {
 /// See [`super::clock::now_ns`].
 pub(super) fn now_ns() -> u64 {
     machine().map_or(0, |machine| machine.now_ns())
+}
+
+/// See [`super::clock::wall_ns`].
+pub(super) fn wall_ns() -> u64 {
+    now_ns()
 }
 
 /// See [`super::clock::last_tick_ns`]: a tick is 4 ms, as with 250 of them a second.
@@ -114,6 +124,11 @@ pub(super) fn sleep(ns: u64) {
     if let Some(machine) = machine() {
         machine.sleep(0, Some(ns));
     }
+}
+
+/// See [`super::futex::wake_others`].
+pub(super) fn wake_others(_address: usize, _most: i32) -> usize {
+    0
 }
 
 /// See [`super::futex::reads_zero`].

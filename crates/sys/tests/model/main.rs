@@ -9,6 +9,7 @@ mod arrays;
 mod gate;
 mod lists;
 mod lock;
+mod record_page;
 mod walks;
 
 use quarry_sys::os::FakeOs;

@@ -59,7 +59,7 @@ impl Defaults for CacheHit {
     const VARIANTS: &'static str =
         "quarry,quick_cache,moka,foyer,vmcache,vmcache-shared,swizzle,lru,s3-fifo,active-inactive";
     const TASKS: &'static str = "1,2";
-    const SAMPLES: &'static str = "8";
+    const SAMPLES: &'static str = "6";
     const QUICK_SAMPLES: &'static str = "1";
     const MOST_TASKS: u32 = 64;
 }

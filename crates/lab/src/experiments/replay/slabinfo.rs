@@ -2,8 +2,8 @@
 
 use crate::replay::memory::CacheCounts;
 use quarry_harness::results::{Measurement, Run, Sample};
+use quarry_live::activity::{self, Activity};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 /// Counters of a measurement that are a cache's begin with it.
 const PREFIX: &str = "cache ";
@@ -78,16 +78,15 @@ pub(super) fn counted(tasks: u32) -> String {
 }
 
 fn table(title: &str, caches: &[CacheCounts]) -> String {
-    let mut text = format!("{title}:\n\n");
-    text += "    Name                   Objects    Alloc     Free   %Fast\n";
-    for CacheCounts { name, objects, allocs, frees, fast_allocs, fast_frees } in caches {
-        let percent = |fast: &u64, all: &u64| fast * 100 / (*all).max(1);
-        let (alloc, free) = (percent(fast_allocs, allocs), percent(fast_frees, frees));
-        let line = format!("{name:<21} {objects:>8} {allocs:>8} {frees:>8} {alloc:>3} {free:>3}");
-        writeln!(text, "    {line}").expect("a string takes all");
-    }
-    text.push('\n');
-    text
+    let lines = caches.iter().map(|cache| Activity {
+        name: &cache.name,
+        objects: cache.objects,
+        allocs: cache.allocs,
+        frees: cache.frees,
+        fast_allocs: cache.fast_allocs,
+        fast_frees: cache.fast_frees,
+    });
+    format!("{title}:\n\n{}\n", activity::table("    ", lines))
 }
 
 #[cfg(test)]

@@ -63,9 +63,8 @@ pub(crate) struct SqliteBudget {
 }
 
 impl Defaults for SqliteBudget {
-    const VARIANTS: &'static str = "quarry,separate,shared,shared-single,soft-limit,default";
-    const TASKS: &'static str = "1,2";
-    const QUICK_TASKS: &'static str = "1";
+    const VARIANTS: &'static str = "quarry,separate,shared,shared-single,default";
+    const TASKS: &'static str = "1";
     const SAMPLES: &'static str = "6";
     const QUICK_SAMPLES: &'static str = "1";
     const MOST_TASKS: u32 = 64;

@@ -42,7 +42,7 @@ pub(crate) struct SqliteHot {
 impl Defaults for SqliteHot {
     const VARIANTS: &'static str = "quarry,separate,managed";
     const TASKS: &'static str = "1,2";
-    const SAMPLES: &'static str = "20";
+    const SAMPLES: &'static str = "16";
     const QUICK_SAMPLES: &'static str = "2";
     const MOST_TASKS: u32 = 64;
 }

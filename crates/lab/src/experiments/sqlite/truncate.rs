@@ -33,7 +33,7 @@ pub(crate) struct TruncateStall {
 
 impl Defaults for TruncateStall {
     const VARIANTS: &'static str = "quarry,separate,managed";
-    const SAMPLES: &'static str = "6";
+    const SAMPLES: &'static str = "3";
     const QUICK_SAMPLES: &'static str = "1";
 }
 

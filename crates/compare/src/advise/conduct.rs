@@ -1,6 +1,6 @@
 //! `quarry advise`: from a program to an answer, in less time than was given.
 
-use super::candidates::{self, Candidate};
+use super::candidates::{Candidate, Candidates};
 use super::facts::Facts;
 use super::plan::{Plan, plan};
 use super::request::{AdviceEnding, AdviceRequest};
@@ -17,24 +17,28 @@ use crate::input::Input;
 use crate::interrupt::Interrupt;
 use crate::launch::Program;
 use crate::reach;
+use crate::readable::SHORT;
 use crate::supervised_program::SupervisedProgram;
 use anyhow::{Result, bail};
 use quarry_harness::destination::{Destination, Present};
 use quarry_harness::results::{Direction, Metric, Variant};
 use quarry_harness::sampler::{NoSample, SampleKey, Sampler, Taken};
 use quarry_harness::usage::Usage;
+use std::cell::RefCell;
 use std::io::Write;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Share of the time that one run may take: longer ones leave no room for a test.
-const LONGEST_RUN: u32 = 20;
+/// Share of the time that a run may take under the counter, which makes it longer: of longer ones
+/// there is no time for a test.
+const LONGEST_RUN: u32 = 10;
 /// A candidate's run fails after this many times what it takes on glibc, and not before
 /// [`PATIENCE`].
 const SLOWEST: u32 = 10;
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A program whose runs take less than this mostly starts.
-const SHORT: Duration = Duration::from_millis(10);
+
+/// The baseline of a program that is out of reach.
+const WHAT_IT_HAS: &str = "what it has";
 
 /// Advises, and prints to `out`.
 ///
@@ -53,9 +57,10 @@ pub fn advise(
             request.metrics[0]
         )));
     }
+    let candidates = Candidates::named(&request.allocators, built_in)?;
     let json = request.json.as_deref();
     let json = json.map(|it| Destination::open("--json", it, Present::Replaced)).transpose()?;
-    let mut telling = Telling { command: line(request), ..Telling::default() };
+    let mut telling = Telling { command: line(request), candidates, ..Telling::default() };
     let ending = conduct(request, built_in, figures, began, &mut telling)?;
     telling.spent = began.elapsed();
     if let AdviceEnding::Interrupted(_) = ending {
@@ -86,19 +91,14 @@ fn conduct(
     let glibc = Contender::from(allocators::glibc());
     let library = glibc.allocator.file()?;
     if let Some(why) = reach::before_it_runs(&request.work.interpreter, &library) {
-        return Ok(answered(telling, out_of_reach(&why)));
+        return Ok(answered(telling, out_of_reach(WHAT_IT_HAS, &why)));
     }
     let input = Input::find(request.input.as_deref())?;
     let interrupt = Rc::new(Interrupt::listen()?);
-    let program = program(request, &input);
-    let contenders = vec![glibc];
-    let mut program = SupervisedProgram::new(
-        vec![program],
-        contenders,
-        figures,
-        request.check_output,
-        &interrupt,
-    )?;
+    let programs = vec![program(request, &input)];
+    let checks = request.check_output;
+    let mut program =
+        SupervisedProgram::new(programs, vec![glibc.clone()], figures, checks, &interrupt)?;
     let looked = Instant::now();
     let look = FirstLook::at(&program, 0);
     if let Some(signal) = interrupt.signal() {
@@ -107,28 +107,41 @@ fn conduct(
     let look = match look {
         Ok(look) => look,
         Err(_) if looked.elapsed() >= program.programs[0].timeout => {
-            return Ok(answered(telling, too_long(request.budget, None)));
+            return Ok(answered(telling, too_long(WHAT_IT_HAS, request.budget, None)));
         }
         Err(error) => bail!("it fails on glibc: {error:#}"),
     };
+    let now = Instant::now();
+    let own = match program.as_it_is(0) {
+        Ok(own) => own,
+        Err(NoSample::Failed(failure)) => bail!("it fails: {failure}"),
+        Err(_) => return Ok(AdviceEnding::Interrupted(interrupt.signal().unwrap_or_default())),
+    };
+    let cost = now.elapsed();
+    program.contenders = vec![own.map_or(glibc, |own| allocators::linked(&own).into())];
+    telling.baseline = program.contenders[0].name().to_owned();
     let facts = Facts::of(&look);
+    telling.facts = Some(facts.clone());
     if let Some(why) = look.no_verdict(&library, request.force) {
-        telling.facts = Some(facts);
-        return Ok(answered(telling, out_of_reach(&why)));
+        let baseline = if why.can_be_forced { &telling.baseline } else { WHAT_IT_HAS };
+        let verdict = out_of_reach(baseline, &why);
+        return Ok(answered(telling, verdict));
     }
-    let cost = looked.elapsed() / look.runs as u32;
-    program.programs[0].timeout =
-        (cost * SLOWEST).max(PATIENCE).min(request.budget / 4).max(PATIENCE);
-    telling.candidates = candidates::find(&request.allocators, &facts, built_in)?;
-    telling.notes = notes(&facts, request.force);
-    telling.facts = Some(facts);
+    program.programs[0].timeout = (cost * SLOWEST).max(PATIENCE);
+    telling.candidates.complete(&facts, &program.contenders[0], built_in)?;
+    telling.notes = notes(&facts, &program.contenders[0], request.force);
     let left = request.budget.saturating_sub(began.elapsed());
-    let there = &telling.candidates.there;
-    if there.is_empty() {
-        return Ok(answered(telling, Verdict::undecided("no other allocator is installed here")));
+    let there = telling.candidates.there.len() as u32;
+    if there == 0 {
+        let why = "no other allocator is installed here";
+        let verdict = Verdict::undecided(&telling.baseline, why);
+        return Ok(answered(telling, verdict));
     }
-    match plan(there.len() as u32, cost, left) {
-        Err(needed) => Ok(answered(telling, too_long(request.budget, Some(needed)))),
+    match plan(there, cost, left) {
+        Err(needed) => {
+            let verdict = too_long(&telling.baseline, request.budget, Some(needed));
+            Ok(answered(telling, verdict))
+        }
         Ok(plan) => {
             telling.plan = Some(plan);
             test(request, plan, program, look.idles, began, &interrupt, telling)
@@ -159,7 +172,12 @@ fn test(
         plan,
         deadline: request.budget,
         seed: request.seed,
-        samples: Rc::new(RealProgram { program, began }),
+        samples: Rc::new(RealProgram {
+            limit: program.programs[0].timeout,
+            program: RefCell::new(program),
+            began,
+            deadline: request.budget,
+        }),
     };
     let outcome = search.conduct()?;
     if let Some(signal) = interrupt.signal() {
@@ -170,10 +188,15 @@ fn test(
             let name = there[*candidate].contender.name();
             verdict(run, name, plan.candidates as usize, request.goal)
         }
+        None if outcome.first.baseline_failure.is_some() => {
+            let why = outcome.first.baseline_failure.as_deref().unwrap_or_default();
+            Verdict::undecided(&telling.baseline, &format!("it fails on that: {why}"))
+        }
         None => {
             let first = outcome.first.seen.iter().find_map(|it| it.failure.as_deref());
             let why = first.unwrap_or("no round was completed");
-            Verdict::undecided(&format!("every candidate failed, such as by: {why}"))
+            let why = format!("every candidate failed, such as by: {why}");
+            Verdict::undecided(&telling.baseline, &why)
         }
     };
     telling.outcome = Some(outcome);
@@ -186,15 +209,16 @@ fn answered(telling: &mut Telling, verdict: Verdict) -> AdviceEnding {
     if is_undecided { AdviceEnding::Undecided } else { AdviceEnding::Answered }
 }
 
-fn out_of_reach(why: &reach::NoVerdict) -> Verdict {
+fn out_of_reach(baseline: &str, why: &reach::NoVerdict) -> Verdict {
     let forced = if why.can_be_forced { "; --force measures all the same" } else { "" };
-    Verdict::keep(&format!(
+    let text = format!(
         "no other allocator would make a difference, as {}; what would help: {}{forced}",
         why.why, why.remedy
-    ))
+    );
+    Verdict::keep(baseline, &text)
 }
 
-fn too_long(budget: Duration, needed: Option<Duration>) -> Verdict {
+fn too_long(baseline: &str, budget: Duration, needed: Option<Duration>) -> Verdict {
     let minutes = |duration: Duration| match duration.as_secs() {
         seconds if seconds < 120 => format!("{seconds} s"),
         seconds => format!("{} minutes", seconds.div_ceil(60)),
@@ -203,14 +227,20 @@ fn too_long(budget: Duration, needed: Option<Duration>) -> Verdict {
         Some(needed) => format!("--budget {}m would do", needed.as_secs().div_ceil(60)),
         None => format!("--budget has to be more than {LONGEST_RUN} times as long as a run"),
     };
-    Verdict::undecided(&format!(
-        "a run takes too long for a test within {}; a shorter workload or {needed}",
-        minutes(budget)
-    ))
+    let within = minutes(budget);
+    let why =
+        format!("a run takes too long for a test within {within}; a shorter workload or {needed}");
+    Verdict::undecided(baseline, &why)
 }
 
-fn notes(facts: &Facts, is_forced: bool) -> Vec<String> {
+fn notes(facts: &Facts, baseline: &Contender, is_forced: bool) -> Vec<String> {
     let mut notes = Vec::new();
+    if let Some(own) = &baseline.allocator.preload {
+        notes.push(format!(
+            "It links {}, so that is what others are compared with, and glibc is one of them.",
+            own.display()
+        ));
+    }
     if Duration::from_nanos(facts.wall_ns) < SHORT {
         notes.push(format!(
             "too short: a run takes {:.1} ms, most of which is starting a process and loading its \
@@ -239,10 +269,13 @@ fn program(request: &AdviceRequest, input: &Input) -> Program {
     }
 }
 
-/// The program on glibc, the first contender, and on the candidates behind it.
+/// The program on what serves it now, the first contender, and on the candidates behind it.
 struct RealProgram {
-    program: SupervisedProgram,
+    program: RefCell<SupervisedProgram>,
     began: Instant,
+    /// Most time for a run, and for all of them.
+    limit: Duration,
+    deadline: Duration,
 }
 
 impl Samples for RealProgram {
@@ -251,7 +284,18 @@ impl Samples for RealProgram {
     }
 
     fn sample(&self, candidate: Option<usize>, key: SampleKey) -> Result<Taken, NoSample> {
+        let left = self.deadline.saturating_sub(self.elapsed());
+        if left.is_zero() {
+            return Err(NoSample::LeftOut);
+        }
+        self.program.borrow_mut().programs[0].timeout = self.limit.min(left);
         let variant = candidate.map_or(0, |candidate| candidate + 1);
-        self.program.sample(SampleKey { variant, ..key })
+        let taken = self.program.borrow().sample(SampleKey { variant, ..key });
+        // A run that the deadline has cut off says nothing of its allocator.
+        let is_cut_off = left < self.limit && self.elapsed() >= self.deadline;
+        match taken {
+            Err(NoSample::Failed(_)) if is_cut_off => Err(NoSample::LeftOut),
+            taken => taken,
+        }
     }
 }

@@ -1,0 +1,38 @@
+//! `quarry slabinfo`: the slab caches of a running process.
+
+use crate::live::{Layout, Target};
+use anyhow::Result;
+use quarry_live::activity::{self, Activity};
+use quarry_live::{Snapshot, slabinfo};
+use std::io::Write;
+
+/// Slab caches of a running process, as /proc/slabinfo has them.
+///
+/// The options are those of the kernel's own tool: `slabinfo -AD` prints allocations and frees, and
+/// the share of each that a fast path served.
+#[derive(clap::Args)]
+pub(crate) struct SlabinfoArgs {
+    /// Most active caches first.
+    #[arg(short = 'A', long)]
+    activity: bool,
+    /// Print allocations and frees instead of sizes.
+    #[arg(short = 'D', long)]
+    display_active: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Prints them.
+pub(crate) fn run(args: &SlabinfoArgs, out: &mut dyn Write) -> Result<()> {
+    let text: Layout = if args.display_active { active } else { slabinfo::text };
+    let sort = |snapshot: &mut Snapshot| {
+        if args.activity {
+            activity::most_active_first(&mut snapshot.caches);
+        }
+    };
+    args.target.print_changed(text, sort, out)
+}
+
+fn active(snapshot: &Snapshot) -> String {
+    activity::table("", snapshot.caches.iter().map(Activity::from))
+}

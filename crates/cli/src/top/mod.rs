@@ -1,0 +1,176 @@
+//! `quarry top`: a process's memory by size class, on a screen that refreshes itself.
+//!
+//! Order of the modules: `rows`; `view`; `screen`.
+
+mod rows;
+mod screen;
+mod view;
+
+use crate::live::Running;
+use anyhow::Result;
+use quarry_harness::Usage;
+use quarry_live::{Problem, Process, Snapshot, read_tree, total};
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::crossterm::{cursor, execute};
+use ratatui::{DefaultTerminal, backend::TestBackend};
+use rows::Column;
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::{flag, low_level};
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use view::{Reaction, View};
+
+/// Longest wait for a key, and so the time in which a signal is noticed.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+/// Size of the text that `--once` prints.
+const ONCE_COLUMNS: u16 = 120;
+
+/// Memory of a running process by size class, refreshed: live, parked, dirty and returned bytes.
+///
+/// Keys: q quits, h shows all keys, n s l p d r a c sort by name, size, live, parked, dirty,
+/// returned, allocations and fast-path share.
+#[derive(clap::Args)]
+pub(crate) struct TopArgs {
+    #[command(flatten)]
+    running: Running,
+    /// Seconds between two refreshes.
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = delay)]
+    delay: Duration,
+    /// Sort by this column first.
+    #[arg(short, long, value_name = "COLUMN", default_value = "live")]
+    sort: Column,
+    /// Print one screen as text and end.
+    #[arg(short, long)]
+    once: bool,
+    /// Print all statistics once, as JSON, a line for each process.
+    #[arg(long)]
+    json: bool,
+}
+
+fn delay(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|it| (0.1..=3600.0).contains(it));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "accepted: 0.1 to 3600".to_owned())
+}
+
+/// Shows the screen until a key, a signal or the end of the process ends it.
+pub(crate) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<()> {
+    let process = Process::new(args.running.pid)?;
+    let first = read(&args.running)?;
+    if args.json {
+        return Ok(out.write_all(first.json.as_bytes())?);
+    }
+    let mut view = View::new(first, args.sort, args.delay);
+    if args.once {
+        return print_once(&mut view, out);
+    }
+    if !io::stdout().is_terminal() {
+        return Err(Usage("standard output is not a terminal; use --once".to_owned()).into());
+    }
+    let signals = Signals::listen()?;
+    let mut terminal = ratatui::try_init()?;
+    let ended = watch(args, &process, &mut view, &mut terminal, &signals);
+    ratatui::restore();
+    let _ = execute!(io::stdout(), cursor::Show);
+    match ended? {
+        End::Key => Ok(()),
+        End::Signal(signal) => Ok(low_level::emulate_default_handler(signal)?),
+        End::Process => {
+            let _ = writeln!(io::stderr(), "quarry: {} has ended", process.who());
+            Ok(())
+        }
+    }
+}
+
+fn read(running: &Running) -> Result<Snapshot, Problem> {
+    match running.tree {
+        true => Ok(total::of(&read_tree(running.pid)?.snapshots)),
+        false => Process::new(running.pid)?.read(),
+    }
+}
+
+fn print_once(view: &mut View, out: &mut dyn Write) -> Result<()> {
+    let lines = u16::try_from(view.rows().len()).unwrap_or(u16::MAX).saturating_add(screen::HEAD);
+    let mut terminal = ratatui::Terminal::new(TestBackend::new(ONCE_COLUMNS, lines))?;
+    terminal.draw(|frame| screen::draw(frame, view))?;
+    let buffer = terminal.backend().buffer();
+    for line in buffer.content.chunks(usize::from(ONCE_COLUMNS)) {
+        let text: String = line.iter().map(ratatui::buffer::Cell::symbol).collect();
+        writeln!(out, "{}", text.trim_end())?;
+    }
+    Ok(())
+}
+
+/// Why the screen ended.
+enum End {
+    Key,
+    Signal(i32),
+    Process,
+}
+
+fn watch(
+    args: &TopArgs,
+    process: &Process,
+    view: &mut View,
+    terminal: &mut DefaultTerminal,
+    signals: &Signals,
+) -> Result<End> {
+    let mut refreshed = Instant::now();
+    loop {
+        terminal.draw(|frame| screen::draw(frame, view))?;
+        let due = refreshed + view.delay();
+        let patience = due.saturating_duration_since(Instant::now()).min(BETWEEN_LOOKS);
+        if event::poll(patience)?
+            && let Event::Key(key) = event::read()?
+            && key.kind == KeyEventKind::Press
+            && view.react(key) == Reaction::Quit
+        {
+            return Ok(End::Key);
+        }
+        if let Some(signal) = signals.last() {
+            return Ok(End::Signal(signal));
+        }
+        if signals.has_continued() {
+            // Whoever stopped this process may have written over the screen.
+            *terminal = ratatui::try_init()?;
+            terminal.clear()?;
+        }
+        if Instant::now() >= due {
+            refreshed = Instant::now();
+            match read(&args.running) {
+                _ if !process.is_alive() => return Ok(End::Process),
+                Ok(snapshot) => view.update(snapshot),
+                Err(problem) => view.fail(problem.to_string()),
+            }
+        }
+    }
+}
+
+/// Signals that came since the screen began.
+struct Signals {
+    last: Arc<AtomicUsize>,
+    continued: Arc<AtomicBool>,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        let signals = Self { last: Arc::default(), continued: Arc::default() };
+        for signal in [SIGTERM, SIGHUP, SIGINT] {
+            let number = usize::try_from(signal).unwrap_or_default();
+            flag::register_usize(signal, Arc::clone(&signals.last), number)?;
+        }
+        flag::register(SIGCONT, Arc::clone(&signals.continued))?;
+        Ok(signals)
+    }
+
+    /// The last one that asks this process to end.
+    fn last(&self) -> Option<i32> {
+        let signal = self.last.load(Ordering::Relaxed);
+        i32::try_from(signal).ok().filter(|signal| *signal != 0)
+    }
+
+    fn has_continued(&self) -> bool {
+        self.continued.swap(false, Ordering::Relaxed)
+    }
+}

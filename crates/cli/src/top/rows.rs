@@ -1,0 +1,180 @@
+//! Lines of the table, and the columns that they can be sorted by.
+
+use quarry_live::{Cache, Snapshot, percentage};
+
+/// A column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Column {
+    Name,
+    Size,
+    Live,
+    Parked,
+    Dirty,
+    Returned,
+    Allocs,
+    Fast,
+}
+
+impl Column {
+    /// Columns with the keys that sort by them.
+    pub(super) const KEYS: [(char, Self); 8] = [
+        ('n', Self::Name),
+        ('s', Self::Size),
+        ('l', Self::Live),
+        ('p', Self::Parked),
+        ('d', Self::Dirty),
+        ('r', Self::Returned),
+        ('a', Self::Allocs),
+        ('c', Self::Fast),
+    ];
+}
+
+/// A size class, or what requests above the largest one have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(super) name: String,
+    /// Bytes of an object; 0 where they differ.
+    pub(super) size: u64,
+    pub(super) live: u64,
+    pub(super) parked: u64,
+    pub(super) dirty: u64,
+    pub(super) returned: u64,
+    pub(super) allocs: u64,
+    pub(super) frees: u64,
+    /// Percentages of allocations and frees that a fast path served, where there is one.
+    pub(super) fast: Option<(u64, u64)>,
+    /// Allocations and frees in a second.
+    pub(super) rates: Option<(u64, u64)>,
+}
+
+impl Row {
+    fn of_cache(cache: &Cache) -> Self {
+        Self {
+            name: cache.name.to_string(),
+            size: cache.object_bytes,
+            live: cache.live_bytes(),
+            parked: cache.parked_bytes(),
+            dirty: cache.dirty_bytes(),
+            returned: cache.returned_bytes(),
+            allocs: cache.allocs,
+            frees: cache.frees,
+            fast: Some(cache.fast_percentages()),
+            rates: None,
+        }
+    }
+
+    /// The number that a column sorts by.
+    fn key(&self, column: Column) -> u64 {
+        match column {
+            Column::Name => 0,
+            Column::Size => self.size,
+            Column::Live => self.live,
+            Column::Parked => self.parked,
+            Column::Dirty => self.dirty,
+            Column::Returned => self.returned,
+            Column::Allocs => {
+                self.rates.map_or(self.allocs.saturating_add(self.frees), |(one, other)| {
+                    one.saturating_add(other)
+                })
+            }
+            Column::Fast => self.fast.map_or(0, |(one, other)| one.saturating_add(other)),
+        }
+    }
+}
+
+/// The lines of a process: its size classes, then what has none.
+pub(super) fn rows(snapshot: &Snapshot) -> Vec<Row> {
+    let memory = &snapshot.memory;
+    let count = |name: &str| {
+        let event = snapshot.events.iter().find(|it| it.name.as_str() == name);
+        event.map_or(0, |event| event.count)
+    };
+    let mut rows: Vec<Row> = snapshot.caches.iter().map(Row::of_cache).collect();
+    rows.push(Row {
+        name: "(blocks)".to_owned(),
+        live: memory.blocks,
+        parked: memory.page_lists,
+        dirty: memory.free_dirty,
+        returned: memory.free_returned,
+        allocs: count("block_allocs"),
+        frees: count("block_frees"),
+        ..Row::default()
+    });
+    rows.push(Row {
+        name: "(mappings)".to_owned(),
+        live: memory.mappings,
+        parked: memory.mappings_kept,
+        allocs: count("mapping_allocs"),
+        frees: count("mapping_frees"),
+        ..Row::default()
+    });
+    if memory.page_cache > 0 {
+        rows.push(Row {
+            name: "(page cache)".to_owned(),
+            live: memory.page_cache,
+            allocs: count("page_cache_taken"),
+            frees: count("page_cache_released"),
+            ..Row::default()
+        });
+    }
+    rows
+}
+
+/// Sets the rates from the rows of `ms` milliseconds ago.
+pub(super) fn set_rates(rows: &mut [Row], before: &[Row], ms: u64) {
+    let rate = |now: u64, before: u64| {
+        let rate = u128::from(now.saturating_sub(before)) * 1000 / u128::from(ms.max(1));
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    };
+    for row in rows {
+        let earlier = before.iter().find(|it| it.name == row.name && it.size == row.size);
+        row.rates = earlier.map(|it| (rate(row.allocs, it.allocs), rate(row.frees, it.frees)));
+    }
+}
+
+/// Sorts by a column: names upwards, numbers downwards; the other way round if `inverted`.
+pub(super) fn sort(rows: &mut [Row], column: Column, inverted: bool) {
+    rows.sort_by(|one, other| {
+        let order = match column {
+            Column::Name => one.name.cmp(&other.name),
+            _ => other.key(column).cmp(&one.key(column)),
+        };
+        if inverted { order.reverse() } else { order }
+    });
+}
+
+/// Percentages of all allocations and frees that a fast path served.
+pub(super) fn fast_of_all(snapshot: &Snapshot) -> (u64, u64) {
+    let sum = |of: fn(&Cache) -> u64| snapshot.caches.iter().map(of).fold(0, u64::saturating_add);
+    (
+        percentage(sum(|it| it.fast_allocs), sum(|it| it.allocs)),
+        percentage(sum(|it| it.fast_frees), sum(|it| it.frees)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_sorted_and_have_rates() {
+        let row = |name: &str, live, allocs| Row {
+            name: name.to_owned(),
+            live,
+            allocs,
+            ..Row::default()
+        };
+        let mut rows = [row("a", 1, 150), row("b", 3, 20), row("c", 2, u64::MAX)];
+        set_rates(&mut rows, &[row("a", 0, 50), row("b", 0, 30), row("c", 0, 0)], 500);
+        assert_eq!(rows[0].rates, Some((200, 0)));
+        assert_eq!(rows[1].rates, Some((0, 0)), "a count that fell is another process's");
+        assert_eq!(rows[2].rates, Some((u64::MAX, 0)));
+        let names = |rows: &[Row]| -> String { rows.iter().map(|it| it.name.as_str()).collect() };
+        sort(&mut rows, Column::Live, false);
+        assert_eq!(names(&rows), "bca");
+        sort(&mut rows, Column::Name, true);
+        assert_eq!(names(&rows), "cba");
+        sort(&mut rows, Column::Allocs, false);
+        assert_eq!(names(&rows), "cab");
+    }
+}

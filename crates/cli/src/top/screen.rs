@@ -1,0 +1,266 @@
+//! Drawing the screen.
+
+use super::rows::{self, Column, Row};
+use super::view::View;
+use quarry_live::{Snapshot, percentage};
+use ratatui::Frame;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span, Text};
+use ratatui::widgets::{Block, Cell, Clear, Paragraph, Table};
+
+/// Lines above the rows: five of text and the table's head.
+pub(super) const HEAD: u16 = 6;
+
+/// Heads of the columns, with what they sort by and their widths.
+const COLUMNS: [(&str, Option<Column>, Constraint); 10] = [
+    ("NAME", Some(Column::Name), Constraint::Min(14)),
+    ("SIZE", Some(Column::Size), Constraint::Length(9)),
+    ("LIVE", Some(Column::Live), Constraint::Length(9)),
+    ("PARKED", Some(Column::Parked), Constraint::Length(9)),
+    ("DIRTY", Some(Column::Dirty), Constraint::Length(9)),
+    ("RETURNED", Some(Column::Returned), Constraint::Length(9)),
+    ("ALLOC/s", Some(Column::Allocs), Constraint::Length(9)),
+    ("FREE/s", None, Constraint::Length(9)),
+    ("%FAST", Some(Column::Fast), Constraint::Length(5)),
+    ("", None, Constraint::Length(3)),
+];
+
+const HELP: &str = "\
+ q Esc   quit              space  pause
+ n name      s size        l live       p parked
+ d dirty     r returned    a allocations
+ c share of the fast path  i  turn the order round
+ + -     slower, faster    arrows, PgUp, PgDn, Home
+
+ live      what the program has
+ parked    freed by it, and held for its next requests
+ dirty     in slabs beside these, or free and not purged
+ returned  of a class: slabs given back so far;
+           of blocks: free memory that the system has
+ rates     need a second look; counts are published
+           at most every 100 ms, on slow paths";
+
+/// Draws everything.
+pub(super) fn draw(frame: &mut Frame<'_>, view: &View) {
+    let [head, table] =
+        Layout::vertical([Constraint::Length(HEAD - 1), Constraint::Min(1)]).areas(frame.area());
+    frame.render_widget(Paragraph::new(head_lines(view)), head);
+    draw_table(frame, view, table);
+    if view.shows_help() {
+        draw_help(frame);
+    }
+}
+
+fn head_lines(view: &View) -> Vec<Line<'_>> {
+    let snapshot = view.snapshot();
+    let (memory, budget) = (&snapshot.memory, &snapshot.budget);
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let state = match view.problem() {
+        Some(problem) => Span::styled(problem, bold),
+        None if view.is_paused() => Span::styled("paused (space)", bold),
+        None => Span::raw(format!("every {} s, h for help", view.delay().as_secs_f64())),
+    };
+    let limit = match (budget.limit, budget.headroom()) {
+        (Some(limit), Some(headroom)) => format!(
+            "{} of {} ({} %), headroom {}",
+            bytes(budget.used),
+            bytes(limit),
+            percentage(budget.used, limit),
+            bytes(headroom)
+        ),
+        _ => format!("{}, no limit", bytes(budget.used)),
+    };
+    let (allocs, frees) = rows::fast_of_all(snapshot);
+    vec![
+        Line::from(vec![Span::styled("quarry top  ", bold), Span::raw(snapshot.heading())]),
+        Line::from(vec![
+            Span::styled("Memory  ", bold),
+            Span::raw(format!(
+                "{} live, {} parked, {} dirty, {} returned; descriptors {}",
+                bytes(memory.live()),
+                bytes(memory.parked.saturating_add(memory.mappings_kept)),
+                bytes(dirty(snapshot)),
+                bytes(memory.free_returned),
+                bytes(memory.descriptors)
+            )),
+        ]),
+        Line::from(vec![Span::styled("Used    ", bold), Span::raw(limit)]),
+        Line::from(vec![
+            Span::styled("Fast    ", bold),
+            Span::raw(format!(
+                "{allocs} % of allocations, {frees} % of frees; {} on {} CPUs",
+                snapshot.process.backend, snapshot.process.cpus
+            )),
+        ]),
+        Line::from(state),
+    ]
+}
+
+/// Memory that holds nothing of the program and that the system could have back.
+fn dirty(snapshot: &Snapshot) -> u64 {
+    let it = &snapshot.memory;
+    let parts = [it.free_in_slabs, it.empty_slabs, it.around_objects, it.page_lists, it.free_dirty];
+    parts.into_iter().fold(0, u64::saturating_add)
+}
+
+fn draw_table(frame: &mut Frame<'_>, view: &View, area: Rect) {
+    let reversed = Style::new().add_modifier(Modifier::REVERSED);
+    let heads = COLUMNS.map(|(head, column, _)| {
+        let is_sorted = column == Some(view.column());
+        let style = if is_sorted { reversed.add_modifier(Modifier::BOLD) } else { reversed };
+        let side = if head == "NAME" { Alignment::Left } else { Alignment::Right };
+        Cell::from(Text::from(head).alignment(side)).style(style)
+    });
+    let shown = view.rows().iter().skip(view.first()).take(usize::from(area.height));
+    let lines = shown.map(|row| ratatui::widgets::Row::new(cells(row)));
+    let widths = COLUMNS.map(|(_, _, width)| width);
+    let head = ratatui::widgets::Row::new(heads).style(reversed);
+    frame.render_widget(Table::new(lines, widths).header(head), area);
+}
+
+fn cells(row: &Row) -> [Cell<'_>; COLUMNS.len()] {
+    let right = |text: String| Cell::from(Text::from(text).alignment(Alignment::Right));
+    let or_none = |value: Option<String>| right(value.unwrap_or_else(|| "-".to_owned()));
+    [
+        Cell::from(row.name.as_str()),
+        or_none((row.size > 0).then(|| row.size.to_string())),
+        right(bytes(row.live)),
+        right(bytes(row.parked)),
+        right(bytes(row.dirty)),
+        right(bytes(row.returned)),
+        or_none(row.rates.map(|(allocs, _)| count(allocs))),
+        or_none(row.rates.map(|(_, frees)| count(frees))),
+        or_none(row.fast.map(|(allocs, _)| allocs.to_string())),
+        or_none(row.fast.map(|(_, frees)| frees.to_string())),
+    ]
+}
+
+fn draw_help(frame: &mut Frame<'_>) {
+    let lines = u16::try_from(HELP.lines().count()).unwrap_or(0) + 2;
+    let columns = HELP.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+    let columns = u16::try_from(columns).unwrap_or(0) + 3;
+    let area = frame.area();
+    let (width, height) = (columns.min(area.width), lines.min(area.height));
+    let (x, y) = ((area.width - width) / 2, (area.height - height) / 2);
+    let place = Rect::new(area.x + x, area.y + y, width, height);
+    frame.render_widget(Clear, place);
+    frame.render_widget(Paragraph::new(HELP).block(Block::bordered().title(" keys ")), place);
+}
+
+/// A size with three digits or four: `999 B`, `1.0 KiB`, `12.5 MiB`.
+fn bytes(bytes: u64) -> String {
+    scaled(bytes, 1024, &[" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"])
+}
+
+/// A count likewise: `999`, `1.0k`, `12.5M`.
+fn count(count: u64) -> String {
+    scaled(count, 1000, &["", "k", "M", "G", "T", "P", "E"])
+}
+
+fn scaled(value: u64, base: u64, units: &[&str]) -> String {
+    let mut unit = 0;
+    let mut tenths = u128::from(value) * 10;
+    while tenths >= u128::from(base) * 10 && unit + 1 < units.len() {
+        tenths = tenths.div_ceil(u128::from(base));
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{value}{}", units[0]),
+        _ => format!("{}.{}{}", tenths / 10, tenths % 10, units[unit]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quarry_live::{Budget, Cache, Memory};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use ratatui::crossterm::event::{KeyCode, KeyEvent};
+    use std::time::Duration;
+
+    fn example() -> View {
+        let cache = |name: &str, object_bytes, live| Cache {
+            name: name.into(),
+            object_bytes,
+            live,
+            parked: 64,
+            frames_per_slab: 1,
+            slabs: 200,
+            slabs_returned: 256,
+            allocs: 1000,
+            fast_allocs: 990,
+            ..Cache::default()
+        };
+        let snapshot = Snapshot {
+            age_ms: Some(35),
+            caches: vec![cache("kmalloc-64", 64, 12_000), cache("kmalloc-8", 8, 3)],
+            memory: Memory { objects: 768_024, blocks: 1 << 20, ..Memory::default() },
+            budget: Budget { limit: Some(1 << 30), used: 1 << 29, ..Budget::default() },
+            ..Snapshot::default()
+        };
+        View::new(snapshot, Column::Live, Duration::from_secs(1))
+    }
+
+    fn drawn(view: &View, columns: u16, lines: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(columns, lines)).unwrap();
+        terminal.draw(|frame| draw(frame, view)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    #[test]
+    fn the_screen_has_totals_and_size_classes() {
+        let text = drawn(&example(), 110, 12);
+        for part in [
+            "0.035 s old",
+            "1.8 MiB live",
+            "512.0 MiB of 1.0 GiB (50 %), headroom 512.0 MiB",
+            "99 % of allocations",
+            "NAME",
+            "RETURNED",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        let line = text.lines().find(|line| line.contains("kmalloc-64")).expect("its line");
+        let words: Vec<&str> = line.trim_matches('"').split_whitespace().collect();
+        assert_eq!(
+            words,
+            [
+                "kmalloc-64",
+                "64",
+                "750.0",
+                "KiB",
+                "4.0",
+                "KiB",
+                "46.0",
+                "KiB",
+                "1.0",
+                "MiB",
+                "-",
+                "-",
+                "99",
+                "0"
+            ]
+        );
+    }
+
+    #[test]
+    fn any_size_of_a_screen_is_drawn() {
+        let mut view = example();
+        view.react(KeyEvent::from(KeyCode::Char('h')));
+        for (columns, lines) in [(1, 1), (3, 2), (20, 5), (200, 3), (60, 60)] {
+            drawn(&view, columns, lines);
+        }
+        assert!(drawn(&view, 110, 30).contains("turn the order round"));
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1024), "1.0 KiB");
+        assert_eq!(bytes(u64::MAX), "16.0 EiB");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1500), "1.5k");
+    }
+}

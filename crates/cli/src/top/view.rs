@@ -1,0 +1,170 @@
+//! What the screen shows now, and how it reacts to keys.
+
+use super::rows::{self, Column, Row};
+use quarry_live::Snapshot;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use std::time::{Duration, Instant};
+
+/// The shortest and longest time between two refreshes.
+const DELAYS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3600));
+
+/// What follows from a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reaction {
+    Stay,
+    Quit,
+}
+
+/// The state of the screen.
+pub(super) struct View {
+    snapshot: Snapshot,
+    rows: Vec<Row>,
+    taken: Instant,
+    column: Column,
+    is_inverted: bool,
+    is_paused: bool,
+    shows_help: bool,
+    /// The first row that is shown.
+    first: usize,
+    delay: Duration,
+    /// Why the last refresh failed.
+    problem: Option<String>,
+}
+
+impl View {
+    pub(super) fn new(snapshot: Snapshot, column: Column, delay: Duration) -> Self {
+        let rows = rows::rows(&snapshot);
+        let mut view = Self {
+            snapshot,
+            rows,
+            taken: Instant::now(),
+            column,
+            is_inverted: false,
+            is_paused: false,
+            shows_help: false,
+            first: 0,
+            delay,
+            problem: None,
+        };
+        view.sort();
+        view
+    }
+
+    /// Takes newer figures, unless the screen is paused.
+    pub(super) fn update(&mut self, snapshot: Snapshot) {
+        self.problem = None;
+        if self.is_paused {
+            return;
+        }
+        let now = Instant::now();
+        let passed = now.saturating_duration_since(self.taken).as_millis();
+        let mut rows = rows::rows(&snapshot);
+        rows::set_rates(&mut rows, &self.rows, u64::try_from(passed).unwrap_or(u64::MAX));
+        (self.rows, self.snapshot, self.taken) = (rows, snapshot, now);
+        self.sort();
+    }
+
+    /// Notes why there are no newer figures.
+    pub(super) fn fail(&mut self, problem: String) {
+        self.problem = Some(problem);
+    }
+
+    pub(super) fn react(&mut self, key: KeyEvent) -> Reaction {
+        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('c' | 'd') if is_control => return Reaction::Quit,
+            KeyCode::Char('q') | KeyCode::Esc => return Reaction::Quit,
+            KeyCode::Char('h' | '?') => self.shows_help = !self.shows_help,
+            KeyCode::Char(' ') => self.is_paused = !self.is_paused,
+            KeyCode::Char('i') => self.is_inverted = !self.is_inverted,
+            KeyCode::Char('+') => self.delay = (self.delay * 2).min(DELAYS.1),
+            KeyCode::Char('-') => self.delay = (self.delay / 2).max(DELAYS.0),
+            KeyCode::Char(letter) => {
+                if let Some((_, column)) = Column::KEYS.iter().find(|(key, _)| *key == letter) {
+                    self.column = *column;
+                }
+            }
+            KeyCode::Up => self.first = self.first.saturating_sub(1),
+            KeyCode::Down => self.first += 1,
+            KeyCode::PageUp => self.first = self.first.saturating_sub(10),
+            KeyCode::PageDown => self.first += 10,
+            KeyCode::Home => self.first = 0,
+            _ => {}
+        }
+        self.first = self.first.min(self.rows.len().saturating_sub(1));
+        self.sort();
+        Reaction::Stay
+    }
+
+    fn sort(&mut self) {
+        rows::sort(&mut self.rows, self.column, self.is_inverted);
+    }
+
+    pub(super) fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    pub(super) fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    pub(super) fn column(&self) -> Column {
+        self.column
+    }
+
+    pub(super) fn first(&self) -> usize {
+        self.first.min(self.rows.len())
+    }
+
+    pub(super) fn delay(&self) -> Duration {
+        self.delay
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    pub(super) fn shows_help(&self) -> bool {
+        self.shows_help
+    }
+
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quarry_live::Cache;
+
+    fn cache(name: &str, live: u64) -> Cache {
+        Cache { name: name.into(), object_bytes: 8, live, slabs: 1, ..Cache::default() }
+    }
+
+    #[test]
+    fn keys_sort_pause_and_quit() {
+        let snapshot = |live| Snapshot {
+            caches: vec![cache("a", live), cache("b", 2)],
+            ..Snapshot::default()
+        };
+        let mut view = View::new(snapshot(1), Column::Live, Duration::from_secs(1));
+        assert_eq!(view.rows()[0].name, "b");
+        let press = |view: &mut View, code| view.react(KeyEvent::from(code));
+        assert_eq!(press(&mut view, KeyCode::Char('n')), Reaction::Stay);
+        assert_eq!(view.column(), Column::Name);
+        press(&mut view, KeyCode::Char(' '));
+        view.update(snapshot(100));
+        assert_eq!(view.snapshot().caches[0].live, 1, "it is paused");
+        press(&mut view, KeyCode::Char(' '));
+        view.update(snapshot(100));
+        assert_eq!(view.snapshot().caches[0].live, 100);
+        for _ in 0..100 {
+            press(&mut view, KeyCode::Char('+'));
+            press(&mut view, KeyCode::PageDown);
+        }
+        assert_eq!(view.delay(), DELAYS.1);
+        assert_eq!(view.first(), view.rows().len() - 1);
+        assert_eq!(press(&mut view, KeyCode::Char('q')), Reaction::Quit);
+    }
+}

@@ -1,0 +1,125 @@
+//! `quarry run --stats` after the death of the program.
+//!
+//! `quarry run` becomes the program: its number, its parent, its place in the terminal and in the
+//! control group, its exit status and every signal are the program's own, and nothing has to be
+//! forwarded. So somebody else has to outlive it: a watcher, which is no child of the program (its
+//! own parent has ended, so the system's first process or a subreaper adopted it) and leads a
+//! session of its own, where no signal of the terminal or of a process group reaches it. It waits
+//! for the program's end by a pidfd, and holds the pages that processes hand over at a socket.
+//!
+//! Started by two executions of this command and not by `fork`, so no step needs unsafe code.
+
+use anyhow::{Context, Result};
+use nix::sys::signal::SigSet;
+use nix::unistd::{chdir, close, setsid};
+use quarry_live::{Family, farewell};
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
+use std::fs::OpenOptions;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::process::{Command, Stdio};
+
+/// The hidden command that a watcher is.
+pub(crate) const WATCH_COMMAND: &str = "watch-statistics";
+
+/// Names the socket to the library; see `crates/quarry/src/watcher.rs`.
+pub(crate) const SOCKET_VARIABLE: &str = "QUARRYRUN_STATS";
+
+const FORMAT_VARIABLE: &str = "QUARRY_STATS_FORMAT";
+
+/// Starts a watcher of this process, which prints to `target`: `1` is standard error, anything else
+/// a file. `format` is that of the option `STATS_FORMAT`, where it does not come by the
+/// environment. Returns the name of its socket; `None` where this is the first process of a
+/// container, with which every other one dies.
+///
+/// # Errors
+/// What the system says.
+pub(crate) fn start(target: &str, format: Option<&str>) -> Result<Option<String>> {
+    if getpid().is_init() {
+        return Ok(None);
+    }
+    let random = RandomState::new().build_hasher().finish();
+    let name = format!("quarry-{}-{random:016x}", std::process::id());
+    let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+    let program = pidfd_open(getpid(), PidfdFlags::empty())?;
+    let format = format.map(|format| (FORMAT_VARIABLE, format));
+    let status = command(target)
+        .envs(format)
+        .stdin(Stdio::from(OwnedFd::from(socket)))
+        .stdout(Stdio::from(program))
+        .status()?;
+    status.success().then_some(Some(name)).context("the watcher did not start")
+}
+
+fn command(target: &str) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg(WATCH_COMMAND).arg(target).env_remove("LD_PRELOAD");
+    command
+}
+
+/// Waits for a program whose pidfd is standard output, with a socket as standard input.
+#[derive(clap::Args)]
+pub(crate) struct WatchArgs {
+    /// Where to print: 1 for standard error, or a file.
+    target: String,
+    /// The program's number.
+    #[arg(long)]
+    root: Option<u32>,
+}
+
+/// Starts the watcher proper and ends, or is it.
+pub(crate) fn run(args: &WatchArgs) -> Result<()> {
+    let Some(root) = args.root else {
+        let root = nix::unistd::getppid().to_string();
+        command(&args.target).args(["--root", &root]).spawn()?;
+        return Ok(());
+    };
+    leave_everything()?;
+    let mut family = Family::default();
+    family.wait(rustix::stdio::stdin(), rustix::stdio::stdout())?;
+    let target = args.target.replace("%p", &root.to_string()).replace("%%", "%");
+    let is_json = match std::env::var(FORMAT_VARIABLE) {
+        Ok(format) => format == "json",
+        Err(_) => target.ends_with(".json"),
+    };
+    let text = match is_json {
+        true => farewell::json(&family.figures()),
+        false => farewell::text(root, &family.figures()).unwrap_or_default(),
+    };
+    if text.is_empty() {
+        return Ok(());
+    }
+    write(&target, &text).with_context(|| format!("--stats={target}"))
+}
+
+/// Leaves the session, the folder and the files of the program. It holds nothing but its streams,
+/// of which standard error is the one that the program's statistics go to.
+fn leave_everything() -> Result<()> {
+    SigSet::all().thread_block()?;
+    setsid()?;
+    chdir("/")?;
+    let numbers: Vec<i32> = std::fs::read_dir("/proc/self/fd")?
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    for number in numbers.into_iter().filter(|number| *number > 2) {
+        // The one that the folder was read by is closed already.
+        let _ = close(number);
+    }
+    Ok(())
+}
+
+/// Appends to a file as the library does: it makes no folder and follows no link.
+fn write(target: &str, text: &str) -> io::Result<()> {
+    if target == "1" {
+        return io::stderr().write_all(text.as_bytes());
+    }
+    let wary = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY;
+    let mut file =
+        OpenOptions::new().append(true).create(true).mode(0o644).custom_flags(wary).open(target)?;
+    file.write_all(text.as_bytes())
+}

@@ -1,0 +1,9 @@
+//! Statistics of running processes: redis and Python on the built library.
+
+mod errors;
+mod layouts;
+mod metrics;
+mod profile;
+mod run_stats;
+mod served;
+mod top;

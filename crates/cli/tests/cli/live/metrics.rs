@@ -1,0 +1,114 @@
+//! Prometheus scrapes a running process.
+
+use super::served::{Served, eventually};
+use crate::support::skipped;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+/// Kills a program at the end of a test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// `quarry metrics --listen`, and the address at which it listens.
+fn exporter(served: &Served) -> (Killed, String) {
+    served.text(&["metrics"]);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_quarry"))
+        .args(["metrics", "--pid", &served.pid(), "--listen", "127.0.0.1:0"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.split("http://").nth(1).and_then(|it| it.split('/').next());
+    let address = address.unwrap_or_else(|| panic!("{line}")).to_owned();
+    (Killed(child), address)
+}
+
+fn get(address: &str, path: &str) -> Result<String, String> {
+    let text = |error: std::io::Error| error.to_string();
+    let mut stream = TcpStream::connect(address).map_err(text)?;
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).map_err(text)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).map_err(text)?;
+    Ok(answer)
+}
+
+#[test]
+fn prometheus_scrapes_it() {
+    let installed = Command::new("prometheus").arg("--version").output();
+    if installed.is_err() {
+        return skipped("Debian's package prometheus is not installed");
+    }
+    let Some(served) = Served::python("") else { return };
+    let (_exporter, target) = exporter(&served);
+    let folder = tempfile::tempdir().unwrap();
+    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let settings = format!(
+        "global: {{scrape_interval: 1s}}\nscrape_configs:\n- job_name: quarry\n  \
+         static_configs: [{{targets: ['{target}']}}]\n"
+    );
+    let file = folder.path().join("prometheus.yml");
+    fs::write(&file, settings).unwrap();
+    let prometheus = Command::new("prometheus")
+        .arg(format!("--config.file={}", file.display()))
+        .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
+        .arg(format!("--web.listen-address={address}"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let _prometheus = Killed(prometheus);
+    let ask = |query: &str| {
+        let answer = get(&address, &format!("/api/v1/query?query={query}"))?;
+        let is_there = answer.contains("\"status\":\"success\"") && answer.contains("\"value\"");
+        if is_there { Ok(answer) } else { Err(answer) }
+    };
+    let up = eventually("a scrape", || {
+        let answer = ask("up")?;
+        if answer.contains(",\"1\"]") { Ok(answer) } else { Err(answer) }
+    });
+    assert!(up.contains(&target), "{up}");
+    // A counter, a gauge with labels, and metadata that only the format OpenMetrics gives so.
+    for query in [
+        "quarry_cache_allocations_total",
+        "quarry_memory_bytes%7Bstate=%22objects%22%7D",
+        "quarry_lock_acquisitions_total",
+        "quarry_age_seconds",
+    ] {
+        let answer = eventually(query, || ask(query));
+        assert!(answer.contains(&format!("\"pid\":\"{}\"", served.pid())), "{answer}");
+    }
+    let metadata = get(&address, "/api/v1/targets/metadata?metric=quarry_cache_allocations");
+    assert!(metadata.unwrap().contains("\"type\":\"counter\""));
+}
+
+#[test]
+fn the_exporter_ends_with_the_process() {
+    let Some(mut served) = Served::python("") else { return };
+    let (mut exporter, address) = exporter(&served);
+    assert!(get(&address, "/metrics").unwrap().contains("\nquarry_used_bytes{"));
+    served.kill();
+    let status = exporter.0.wait().unwrap();
+    assert!(status.success(), "{status}");
+    assert!(get(&address, "/metrics").is_err());
+}
+
+#[test]
+fn an_address_that_is_none_is_refused() {
+    let Some(served) = Served::python("") else { return };
+    served.text(&["metrics"]);
+    let output = served.look(&["metrics", "--listen", "nowhere"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("accepted: ADDRESS:PORT such as 127.0.0.1:9464"), "{error}");
+}

@@ -1,0 +1,208 @@
+//! `quarry profile` on real processes, and what the real pprof says of its files.
+
+use super::served::{Served, eventually};
+use crate::support::{Workshop, quarry, real_library, skipped};
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// Go's pprof with these arguments; `None`, said loudly, where there is no Go.
+fn pprof(arguments: &[&str], file: &Path) -> Option<String> {
+    let run = Command::new("go").args(["tool", "pprof"]).args(arguments).arg(file).output();
+    let Ok(output) = run else {
+        skipped("Debian's package golang-go is not installed: pprof is not asked");
+        return None;
+    };
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "pprof {arguments:?}: {error}");
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+const LEAKY: &str = r#"
+#include <stdlib.h>
+#include <string.h>
+static void *volatile kept[50000];
+__attribute__((noinline)) void *leaks(size_t size)
+{
+    void *object = malloc(size);
+    memset(object, 1, size);
+    return object;
+}
+__attribute__((noinline)) void tidies_up(size_t size)
+{
+    void *volatile object = malloc(size);
+    free(object);
+}
+int main(void)
+{
+    for (int i = 0; i < 50000; i++) {
+        kept[i] = leaks(400);
+        tidies_up(2000);
+    }
+    return 0;
+}
+"#;
+
+const LEAKY_CXX: &str = r#"
+#include <string>
+#include <vector>
+namespace shop {
+struct Order { char name[500]; };
+static std::vector<Order *> *orders = new std::vector<Order *>;
+__attribute__((noinline)) void take_order() { orders->push_back(new Order()); }
+}
+int main()
+{
+    for (int i = 0; i < 40000; i++)
+        shop::take_order();
+    return 0;
+}
+"#;
+
+/// Runs a program that leaks; returns the file with its profile.
+fn leak(shop: &Workshop, library: &Path, program: &Path) -> std::path::PathBuf {
+    let file = shop.path("leak.raw");
+    let mut run = quarry();
+    run.env("QUARRY_LIBRARY", library).env("QUARRY_PROFILE", &file);
+    run.env("QUARRY_PROFILE_MEAN", "64K").args(["run", "--"]).arg(program).assert().success();
+    file
+}
+
+#[test]
+fn leaks_are_named_with_and_without_frame_pointers() {
+    let Some(library) = real_library() else { return };
+    let shop = Workshop::new();
+    for option in ["-fomit-frame-pointer", "-fno-omit-frame-pointer"] {
+        let program = shop.compile("leaky", LEAKY, &["-O2", option]);
+        let file = leak(&shop, &library, &program);
+        let report = text(&quarry().arg("profile").arg(&file).output().expect("it runs"));
+        let sites: Vec<&str> = report.split("\n\n").collect();
+        assert!(sites[0].contains("MiB in use in"), "{report}");
+        assert!(sites[1].contains("    leaks\n    main\n"), "{option}: {report}");
+        assert!(!report.contains("    tidies_up"), "it keeps nothing: {report}");
+        // 20 MB with 300 samples: six standard deviations are a third.
+        let held: f64 = sites[1].split(' ').next().and_then(|it| it.parse().ok()).expect(&report);
+        assert!((12.0..26.0).contains(&held), "19.1 MiB: {report}");
+        let mut command = quarry();
+        command.arg("profile").arg(&file).args(["--view", "alloc", "--top", "1"]);
+        let all = text(&command.output().expect("it runs"));
+        assert!(all.contains("    tidies_up\n    main\n"), "{all}");
+    }
+}
+
+#[test]
+fn leaks_of_cxx_have_readable_names_and_pprof_opens_them() {
+    let Some(library) = real_library() else { return };
+    let shop = Workshop::new();
+    let source = shop.path("orders.cpp");
+    fs::write(&source, LEAKY_CXX).expect("a source");
+    let program = shop.path("orders");
+    let compiled =
+        Command::new("c++").args(["-O2", "-g", "-o"]).arg(&program).arg(&source).status();
+    assert!(compiled.expect("c++ is installed").success());
+    let file = leak(&shop, &library, &program);
+    let (pb, svg) = (shop.path("leak.pb.gz"), shop.path("leak.svg"));
+    let mut command = quarry();
+    command.arg("profile").arg(&file).arg("-o").arg(&pb).arg("-o").arg(&svg);
+    command.assert().success().stdout("");
+    let graph = fs::read_to_string(&svg).expect("text");
+    assert!(graph.contains("<svg") && graph.contains("shop::take_order"), "a flame graph");
+    if let Some(top) = pprof(&["-top", "-sample_index=inuse_space"], &pb) {
+        assert!(top.contains("shop::take_order"), "{top}");
+        assert!(top.contains("Type: inuse_space"), "{top}");
+    }
+    if let Some(lines) = pprof(&["-list=take_order", "-sample_index=inuse_space"], &pb) {
+        assert!(lines.contains("orders->push_back"), "{lines}");
+    }
+    if let Some(raw) = pprof(&["-raw"], &pb) {
+        for part in ["alloc_objects/count", "inuse_space/bytes", "Locations", "Mappings"] {
+            assert!(raw.contains(part), "{part}: {raw}");
+        }
+    }
+}
+
+#[test]
+fn growth_is_what_one_profile_has_beyond_another() {
+    let Some(library) = real_library() else { return };
+    let shop = Workshop::new();
+    let program = shop.compile("leaky", LEAKY, &["-O2"]);
+    let file = leak(&shop, &library, &program);
+    let mut command = quarry();
+    command.arg("profile").arg(&file).arg("--diff").arg(&file);
+    let report = text(&command.output().expect("it runs"));
+    assert!(report.starts_with("0 B in use in 0 objects"), "{report}");
+}
+
+#[test]
+fn a_running_process_is_profiled_from_outside() {
+    let Some(served) = Served::python("") else { return };
+    // Once it has published.
+    served.text(&["slabinfo"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let [pb, raw] = ["heap.pb.gz", "heap.raw"].map(|name| folder.path().join(name));
+    let files = [pb.to_str().unwrap(), raw.to_str().unwrap()];
+    let verb = ["profile", "--seconds", "1", "--wait", "100", "--frees", "--mean", "4096"];
+    let output = served.look(&[&verb[..], &["-o", files[0], "-o", files[1]]].concat());
+    text(&output);
+    for view in ["alloc", "frees"] {
+        let mut command = quarry();
+        command.args(["profile", files[1], "--view", view]);
+        let report = text(&command.output().expect("it runs"));
+        assert!(report.contains("python3"), "{report}");
+    }
+    if let Some(top) = pprof(&["-top", "-sample_index=free_space"], &pb) {
+        assert!(top.contains("Type: free_space"), "{top}");
+    }
+    // It ends when nobody wants it any more, and another one can begin.
+    let again = served.look(&["profile", "--seconds", "0", "--wait", "100"]);
+    assert!(text(&again).contains("estimated from"));
+    assert!(!String::from_utf8_lossy(&again.stderr).contains("was on already"));
+}
+
+#[test]
+fn redis_is_profiled_under_load() {
+    let Some(library) = real_library() else { return };
+    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let port = port.to_string();
+    let mut run = Command::new(env!("CARGO_BIN_EXE_quarry"));
+    run.env("QUARRY_LIBRARY", library).args(["run", "--", "redis-server", "--port", &port]);
+    run.args(["--save", "", "--appendonly", "no"]).stdout(Stdio::null());
+    let Ok(mut redis) = run.spawn() else { return skipped("no redis-server") };
+    let client =
+        |arguments: &[&str]| Command::new("redis-cli").args(["-p", &port]).args(arguments).output();
+    eventually("redis", || match client(&["ping"]) {
+        Ok(output) if output.status.success() => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    let mut load = Command::new("redis-benchmark")
+        .args(["-p", &port, "-l", "-q", "-t", "set", "-r", "100000", "-d", "300"])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("it is in redis's package");
+    let mut command = quarry();
+    command.args(["profile", "--pid", &redis.id().to_string(), "--seconds", "1", "--wait", "100"]);
+    let report = command.output().expect("it runs");
+    let _ = (load.kill(), load.wait(), redis.kill(), redis.wait());
+    let report = text(&report);
+    assert!(report.contains("in use") && report.contains("redis"), "{report}");
+}
+
+#[test]
+fn what_cannot_be_profiled_is_said() {
+    let refused = |arguments: &[&str]| {
+        let output = quarry().arg("profile").args(arguments).output().expect("it runs");
+        assert!(!output.status.success(), "{arguments:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let own = std::process::id().to_string();
+    assert!(refused(&["--pid", &own]).contains("quarry run -- COMMAND"));
+    assert!(refused(&["/dev/null"]).contains("no heap profile of Quarry"));
+    assert!(refused(&["/dev/null", "-o", "x.html"]).contains(".pb.gz, .svg, .raw or .txt"));
+    assert!(refused(&[]).contains("<FILE|--pid <N>>") || refused(&[]).contains("required"));
+}

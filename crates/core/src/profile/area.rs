@@ -1,0 +1,191 @@
+//! The counts of a profile, by call site and size, in memory that others may read.
+//!
+//! Nobody waits here, and nothing is allocated: a handler of a signal may interrupt any step. A
+//! bucket belongs to whoever puts its key there first; others who meet the key count at once, also
+//! before the frames are written. What finds no room is counted as lost.
+
+use super::layout::{
+    BUCKET_WORDS, Bucket, HEAD_WORDS, Head, MAGIC, SIZE_OF_FREES, TRACE_WRITTEN, VERSION, about,
+    words,
+};
+use core::ptr::NonNull;
+use quarry_sys::primitive::{AtomicU64, Ordering};
+
+/// Buckets that are looked at for a key.
+const PROBES: u64 = 32;
+
+/// What a call site did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Did {
+    Allocate,
+    Free,
+}
+
+/// See the module; the words are as [`layout`](super::layout) says.
+pub struct Area {
+    start: NonNull<AtomicU64>,
+    buckets: usize,
+    frames: usize,
+}
+
+// SAFETY: the area is atomics, and its memory is no thread's.
+unsafe impl Sync for Area {}
+// SAFETY: as above.
+unsafe impl Send for Area {}
+
+impl Area {
+    /// The area in this memory, whose words are zero.
+    ///
+    /// # Safety
+    /// From `start` on, [`words`]`(buckets, frames)` words can be read and written as long as the
+    /// area is used, and others use them as atomics only.
+    ///
+    /// # Panics
+    /// Where `buckets` is no power of two.
+    #[must_use]
+    pub unsafe fn new(start: NonNull<u64>, buckets: usize, frames: usize) -> Self {
+        assert!(buckets.is_power_of_two(), "buckets are found by a mask");
+        Self { start: start.cast(), buckets, frames }
+    }
+
+    /// Bytes of the area.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        words(self.buckets, self.frames) * size_of::<u64>()
+    }
+
+    /// A word, as it is now.
+    ///
+    /// # Panics
+    /// Outside of the area.
+    #[must_use]
+    pub fn load(&self, index: usize) -> u64 {
+        self.word(index).load(Ordering::Acquire)
+    }
+
+    fn word(&self, index: usize) -> &AtomicU64 {
+        assert!(index < words(self.buckets, self.frames), "a word outside of the profile");
+        // SAFETY: inside the memory that `new` was promised.
+        unsafe { self.start.add(index).as_ref() }
+    }
+
+    /// Where its words begin.
+    #[must_use]
+    pub fn start(&self) -> NonNull<u64> {
+        self.start.cast()
+    }
+
+    /// Bytes up to the last frame that is in use.
+    #[must_use]
+    pub fn used_bytes(&self) -> usize {
+        let frames = self.head(Head::FramesUsed).load(Ordering::Relaxed) as usize;
+        words(self.buckets, frames.min(self.frames)) * size_of::<u64>()
+    }
+
+    /// A word of the head.
+    #[must_use]
+    pub fn head(&self, word: Head) -> &AtomicU64 {
+        self.word(word as usize)
+    }
+
+    fn bucket(&self, number: u64, word: Bucket) -> &AtomicU64 {
+        self.word(HEAD_WORDS + number as usize * BUCKET_WORDS + word as usize)
+    }
+
+    /// Forgets every count. Nobody adds to any meanwhile. O(buckets).
+    pub(super) fn clear(&self) {
+        for number in 0..self.buckets as u64 {
+            // A page that is not written is not taken.
+            if self.bucket(number, Bucket::Key).load(Ordering::Relaxed) != 0 {
+                for word in 0..BUCKET_WORDS {
+                    self.word(HEAD_WORDS + number as usize * BUCKET_WORDS + word)
+                        .store(0, Ordering::Relaxed);
+                }
+            }
+        }
+        for word in [Head::Samples, Head::Lost, Head::FramesUsed, Head::Stopped] {
+            self.head(word).store(0, Ordering::Relaxed);
+        }
+        self.head(Head::Version).store(VERSION, Ordering::Relaxed);
+        self.head(Head::Buckets).store(self.buckets as u64, Ordering::Relaxed);
+        self.head(Head::Frames).store(self.frames as u64, Ordering::Relaxed);
+        self.head(Head::Magic).store(MAGIC, Ordering::Release);
+    }
+
+    /// Counts a sample that found no room.
+    pub(super) fn note_lost(&self) {
+        self.head(Head::Lost).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts an object of `size` bytes at a call site, and returns the bucket; `None` where there
+    /// is no room for it. O(frames of the call site).
+    pub(super) fn count(&self, did: Did, trace: &[u64], size: u64) -> Option<u32> {
+        let number = self.find(did, trace, size)?;
+        self.head(Head::Samples).fetch_add(1, Ordering::Relaxed);
+        self.bucket(number, Bucket::Allocated).fetch_add(1, Ordering::Relaxed);
+        self.bucket(number, Bucket::AllocatedBytes).fetch_add(size, Ordering::Relaxed);
+        Some(number as u32)
+    }
+
+    /// Counts that an object which was counted in this bucket is freed.
+    pub(super) fn count_freed(&self, bucket: u32, size: u64) {
+        let number = u64::from(bucket) & (self.buckets as u64 - 1);
+        self.bucket(number, Bucket::Freed).fetch_add(1, Ordering::Relaxed);
+        self.bucket(number, Bucket::FreedBytes).fetch_add(size, Ordering::Relaxed);
+    }
+
+    fn find(&self, did: Did, trace: &[u64], size: u64) -> Option<u64> {
+        let of_frees = if did == Did::Free { SIZE_OF_FREES } else { 0 };
+        let size = about(size) | of_frees;
+        let key = hash(trace, size);
+        for probe in 0..PROBES.min(self.buckets as u64) {
+            let number = key.wrapping_add(probe) & (self.buckets as u64 - 1);
+            let word = self.bucket(number, Bucket::Key);
+            let relaxed = Ordering::Relaxed;
+            let held = match word.load(relaxed) {
+                0 => match word.compare_exchange(0, key, relaxed, relaxed) {
+                    Ok(_) => {
+                        self.bucket(number, Bucket::Size).store(size, relaxed);
+                        self.bucket(number, Bucket::Trace)
+                            .store(self.write(trace), Ordering::Release);
+                        return Some(number);
+                    }
+                    Err(held) => held,
+                },
+                held => held,
+            };
+            if held == key {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// Writes the frames of a call site, as many as there is room for; returns the word that says
+    /// where they are.
+    fn write(&self, trace: &[u64]) -> u64 {
+        let used = self.head(Head::FramesUsed);
+        let fits = |first: u64| {
+            (first as usize + trace.len() <= self.frames).then_some(first + trace.len() as u64)
+        };
+        let Ok(first) = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits) else {
+            return TRACE_WRITTEN;
+        };
+        let frames = HEAD_WORDS + self.buckets * BUCKET_WORDS + first as usize;
+        for (offset, address) in trace.iter().enumerate() {
+            self.word(frames + offset).store(*address, Ordering::Relaxed);
+        }
+        TRACE_WRITTEN | first << 16 | trace.len() as u64
+    }
+}
+
+/// A number for a call site and a size, not 0. Two that have the same one are counted as one: of
+/// 16,384 pairs that happens once in 10^11 profiles.
+fn hash(trace: &[u64], size: u64) -> u64 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mixed = trace.iter().fold(size.wrapping_mul(FACTOR), |hash, address| {
+        let hash = (hash ^ address).wrapping_mul(FACTOR);
+        hash ^ hash >> 29
+    });
+    mixed.max(1)
+}

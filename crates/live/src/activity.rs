@@ -1,0 +1,77 @@
+//! The layout of `slabinfo -AD`, as document 003 printed it (Linux 2.6.29,
+//! `Documentation/vm/slabinfo.c`).
+
+use crate::snapshot::{Cache, percentage};
+use std::cmp::Reverse;
+use std::fmt::Write;
+
+/// A line of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Activity<'a> {
+    /// Name of the cache.
+    pub name: &'a str,
+    /// Objects of its slabs that are not free there: in use or parked, as SLUB counts them.
+    pub objects: u64,
+    /// Objects handed out.
+    pub allocs: u64,
+    /// Objects freed.
+    pub frees: u64,
+    /// Of `allocs`, those that a fast path served.
+    pub fast_allocs: u64,
+    /// Of `frees`, likewise.
+    pub fast_frees: u64,
+}
+
+impl<'a> From<&'a Cache> for Activity<'a> {
+    fn from(cache: &'a Cache) -> Self {
+        let Cache { allocs, frees, fast_allocs, fast_frees, .. } = *cache;
+        let objects = cache.live.saturating_add(cache.parked);
+        Self { name: cache.name.as_str(), objects, allocs, frees, fast_allocs, fast_frees }
+    }
+}
+
+/// The table with its head, each line after `indent`. O(lines).
+#[must_use]
+pub fn table<'a>(indent: &str, caches: impl IntoIterator<Item = Activity<'a>>) -> String {
+    let mut text = format!("{indent}Name                   Objects    Alloc     Free   %Fast\n");
+    for Activity { name, objects, allocs, frees, fast_allocs, fast_frees } in caches {
+        let (alloc, free) = (percentage(fast_allocs, allocs), percentage(fast_frees, frees));
+        let line = format!("{name:<21} {objects:>8} {allocs:>8} {frees:>8} {alloc:>3} {free:>3}");
+        let _ = writeln!(text, "{indent}{line}");
+    }
+    text
+}
+
+/// Puts the caches with the most allocations and frees first, as `slabinfo -A` does. O(n log n).
+pub fn most_active_first(caches: &mut [Cache]) {
+    caches.sort_by_key(|cache| Reverse(cache.allocs.saturating_add(cache.frees)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line of document 003.
+    #[test]
+    fn a_line_is_the_kernels() {
+        let mut caches = [
+            Cache { name: ":0000168".into(), allocs: 164_689, ..Cache::default() },
+            Cache {
+                name: ":0000256".into(),
+                live: 1_517,
+                parked: 168,
+                allocs: 29_611_065,
+                fast_allocs: 29_600_000,
+                frees: 29_609_548,
+                fast_frees: 29_500_000,
+                ..Cache::default()
+            },
+        ];
+        most_active_first(&mut caches);
+        let text = table("", caches.iter().map(Activity::from));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "Name                   Objects    Alloc     Free   %Fast");
+        assert_eq!(lines[1], ":0000256                  1685 29611065 29609548  99  99");
+        assert_eq!(lines[2], ":0000168                     0   164689        0   0   0");
+    }
+}

@@ -1,0 +1,141 @@
+//! Makes plain figures of a record.
+
+use crate::json;
+use crate::label::Label;
+use crate::snapshot::{
+    Budget, Cache, CpuLists, Event, FRAME_BYTES, Identity, Lock, Memory, PageLists, Snapshot, Zone,
+    sum,
+};
+use quarry_record as record;
+use quarry_record::flags;
+
+impl Snapshot {
+    /// The figures of a record that was checked, of a process with this number and name where the
+    /// reader is. `now_ns` is the time on `CLOCK_MONOTONIC`. O(rows).
+    #[must_use]
+    pub fn of_record(of: &record::Snapshot<'_>, pid: u32, name: Label, now_ns: u64) -> Self {
+        let about = of.about();
+        let label = |name: &record::Name| Label::from(name.as_str());
+        let event = |name| of.event(name).unwrap_or_default();
+        let age_ms = now_ns.checked_sub(of.published_ns()).map(|age| age / 1_000_000);
+        Self {
+            json: json::line(of, &name, age_ms),
+            process: Identity {
+                pid,
+                name,
+                version: label(&about.quarry),
+                slab_policy: label(&about.slab),
+                page_policy: label(&about.pages),
+                lru_policy: label(&about.lru),
+                backend: label(&about.backend),
+                cpus: about.cpus,
+            },
+            age_ms,
+            is_last: about.flags & flags::IS_LAST != 0,
+            caches: of.caches().map(|row| cache(&row)).collect(),
+            zones: of.zones().map(|row| zone(&row)).collect(),
+            memory: memory(&of.memory()),
+            budget: budget(&of.budget(), about.flags & flags::HAS_LIMIT != 0),
+            page_lists: PageLists {
+                frames: of.memory().page_lists / FRAME_BYTES,
+                allocs: sum([event("pcp_allocs"), event("pcp_bypassed_allocs")]),
+                frees: sum([event("pcp_frees"), event("pcp_bypassed_frees")]),
+                allocs_at_zone: sum([event("pcp_refills"), event("pcp_bypassed_allocs")]),
+                frees_at_zone: sum([event("pcp_drains"), event("pcp_bypassed_frees")]),
+            },
+            cpu_lists: of.lists().map(|row| cpu_lists(&row)).collect(),
+            events: of.events().map(|(name, count)| named(name, count)).collect(),
+            locks: of.locks().map(|row| lock(&row)).collect(),
+        }
+    }
+}
+
+fn named(name: &str, count: u64) -> Event {
+    Event { name: name.into(), count, is_gauge: record::events::is_gauge(name) }
+}
+
+fn cache(row: &record::CacheRow) -> Cache {
+    Cache {
+        name: row.name.as_str().into(),
+        object_bytes: row.stride.into(),
+        objects_per_slab: row.slab_objects.into(),
+        frames_per_slab: row.slab_frames.into(),
+        live: row.live_objects(),
+        parked: row.parked_objects,
+        objects: row.total_objects,
+        active_slabs: row.active_slabs,
+        slabs: row.total_slabs,
+        slabs_returned: row.slabs_allocated.saturating_sub(row.total_slabs),
+        allocs: row.allocs(),
+        fast_allocs: row.alloc_fast,
+        frees: row.frees(),
+        fast_frees: row.free_fast,
+    }
+}
+
+fn zone(row: &record::ZoneRow) -> Zone {
+    let blocks = |by_type: &[u32; _]| sum(by_type.iter().map(|blocks| u64::from(*blocks)));
+    Zone {
+        node: row.node,
+        free_blocks: row.free_blocks.iter().map(blocks).collect(),
+        managed: row.managed.into(),
+        free: row.free.into(),
+        dirty: row.dirty.into(),
+        marks: [row.min, row.low, row.high].map(u64::from),
+        boost: row.boost.into(),
+    }
+}
+
+fn memory(of: &record::Memory) -> Memory {
+    Memory {
+        objects: of.objects,
+        parked: of.parked,
+        free_in_slabs: of.free_in_slabs,
+        empty_slabs: of.empty_slabs,
+        around_objects: of.around_objects,
+        blocks: of.blocks,
+        page_cache: of.page_cache,
+        page_lists: of.page_lists,
+        free_dirty: of.free_dirty,
+        free_returned: sum([of.free_zero, of.withheld]),
+        mappings: of.mappings,
+        mappings_kept: of.mappings_cached,
+        descriptors: sum([
+            of.metadata_sheaves,
+            of.metadata_slab_headers,
+            of.metadata_cpu_slabs,
+            of.metadata_cached_pages,
+            of.metadata_other,
+        ]),
+    }
+}
+
+fn budget(of: &record::Budget, has_limit: bool) -> Budget {
+    Budget {
+        limit: has_limit.then_some(of.limit),
+        marks: [of.min, of.low, of.high],
+        used: of.used,
+        available: of.available,
+    }
+}
+
+fn cpu_lists(row: &record::ListRow) -> CpuLists {
+    CpuLists {
+        cpu: row.slot,
+        node: row.node,
+        count: row.count.into(),
+        high: row.high.into(),
+        batch: row.batch.into(),
+    }
+}
+
+fn lock(row: &record::LockRow) -> Lock {
+    Lock {
+        name: row.name.as_str().into(),
+        acquisitions: row.acquisitions,
+        contentions: row.contentions,
+        wait_ns: row.wait_ns,
+        hold_samples: row.hold_samples,
+        hold_ns: row.hold_ns,
+    }
+}

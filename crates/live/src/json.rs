@@ -1,0 +1,32 @@
+//! Records as JSON: a line for each process, with the members that `QUARRY_STATS_FORMAT=json` has,
+//! behind the age of the figures.
+
+use crate::label::Label;
+use quarry_record::Snapshot;
+
+/// The line of a record, which ends in a line feed. Its first member is `age_ms`, which is `null`
+/// where nobody knows the age. O(rows).
+#[must_use]
+pub(crate) fn line(record: &Snapshot<'_>, name: &Label, age_ms: Option<u64>) -> String {
+    let head = [("quarry", record.about().quarry.as_str()), ("program", name.as_str())];
+    let mut line = String::new();
+    // A string takes all.
+    let _ = record.write_json(&head, &mut line);
+    let age = age_ms.map_or("null".to_owned(), |age| age.to_string());
+    with_age(&line, &age)
+}
+
+/// Puts a number in front of the members of an object.
+fn with_age(line: &str, age: &str) -> String {
+    format!("{{\"age_ms\":{age},{}", line.strip_prefix('{').unwrap_or(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_age_is_the_first_member() {
+        assert_eq!(with_age("{\"layout\":1}\n", "7"), "{\"age_ms\":7,\"layout\":1}\n");
+    }
+}

@@ -1,0 +1,36 @@
+//! Statistics of running processes: finds what a process publishes, and prints it in the layouts
+//! that the kernel has for its own.
+#![deny(unsafe_code)]
+
+pub mod activity;
+pub mod buddyinfo;
+mod clock;
+pub mod core_dump;
+pub mod farewell;
+mod from_record;
+pub mod http;
+mod json;
+mod label;
+pub mod lockstat;
+pub mod metrics;
+mod page;
+mod problem;
+mod process;
+pub mod slabinfo;
+mod snapshot;
+pub mod total;
+mod tree;
+pub mod vmstat;
+mod watch;
+pub mod zoneinfo;
+
+pub use activity::Activity;
+pub use label::Label;
+pub use problem::{CoreProblem, Problem, Who};
+pub use process::Process;
+pub use snapshot::{
+    Budget, Cache, CpuLists, Event, FRAME_BYTES, Identity, Lock, Memory, PageLists, Snapshot, Zone,
+    percentage,
+};
+pub use tree::{Tree, read_tree};
+pub use watch::{Ended, Family, Member};

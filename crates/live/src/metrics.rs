@@ -1,0 +1,259 @@
+//! Metrics as Prometheus reads them: OpenMetrics 1.0, or the older text format 0.0.4.
+
+use crate::snapshot::{Cache, FRAME_BYTES, Lock, Snapshot};
+use std::fmt::{Display, Write};
+
+/// How metrics are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// OpenMetrics 1.0: the suffix `_total` is no part of a counter's name, and the text has an
+    /// end.
+    OpenMetrics,
+    /// The text format 0.0.4, which the textfile collector of `node_exporter` takes.
+    Text,
+}
+
+impl Format {
+    /// The type that HTTP names.
+    #[must_use]
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+/// What a counter of locks counts of one kind.
+type OfLock = fn(&Lock) -> u64;
+
+/// What a counter of caches counts of one of them.
+type OfCache = fn(&Cache) -> u64;
+
+/// Counters of caches: name, meaning, and what is counted.
+const CACHE_COUNTERS: [(&str, &str, OfCache); 4] = [
+    ("quarry_cache_allocations", "Objects handed out.", |it| it.allocs),
+    ("quarry_cache_fast_allocations", "Objects that a fast path handed out.", |it| it.fast_allocs),
+    ("quarry_cache_frees", "Objects freed.", |it| it.frees),
+    ("quarry_cache_fast_frees", "Objects that a fast path took back.", |it| it.fast_frees),
+];
+
+/// Gauges of caches.
+const CACHE_GAUGES: [(&str, &str, OfCache); 4] = [
+    ("quarry_cache_live_objects", "Objects that the program has.", |it| it.live),
+    ("quarry_cache_parked_objects", "Freed objects that CPUs and barns hold.", |it| it.parked),
+    ("quarry_cache_slab_bytes", "Memory of the slabs of a cache.", Cache::slab_bytes),
+    ("quarry_cache_object_bytes", "Bytes of an object.", |it| it.object_bytes),
+];
+
+/// The metrics of processes. Each has the labels `pid` and `process`. O(processes * caches).
+#[must_use]
+pub fn text(snapshots: &[Snapshot], format: Format) -> String {
+    let mut writer = Writer { text: String::new(), format };
+    information(&mut writer, snapshots);
+    memory(&mut writer, snapshots);
+    caches(&mut writer, snapshots);
+    locks(&mut writer, snapshots);
+    events(&mut writer, snapshots);
+    if format == Format::OpenMetrics {
+        writer.text.push_str("# EOF\n");
+    }
+    writer.text
+}
+
+/// Kinds of metrics.
+#[derive(Clone, Copy)]
+enum Kind {
+    Counter,
+    Gauge,
+}
+
+struct Writer {
+    text: String,
+    format: Format,
+}
+
+impl Writer {
+    /// Begins a metric; all its samples follow at once.
+    fn family(&mut self, name: &str, help: &str, kind: Kind) {
+        let (kind, suffix) = match (kind, self.format) {
+            (Kind::Gauge, _) => ("gauge", ""),
+            (Kind::Counter, Format::OpenMetrics) => ("counter", ""),
+            (Kind::Counter, Format::Text) => ("counter", "_total"),
+        };
+        let _ = writeln!(self.text, "# HELP {name}{suffix} {help}");
+        let _ = writeln!(self.text, "# TYPE {name}{suffix} {kind}");
+    }
+
+    /// Writes a sample. Labels hold no quote and no backslash.
+    fn sample(&mut self, name: &str, of: &Snapshot, labels: &str, value: impl Display) {
+        let (pid, process) = (of.process.pid, &of.process.name);
+        let comma = if labels.is_empty() { "" } else { "," };
+        let _ = writeln!(
+            self.text,
+            "{name}{{pid=\"{pid}\",process=\"{process}\"{comma}{labels}}} {value}"
+        );
+    }
+}
+
+fn information(writer: &mut Writer, snapshots: &[Snapshot]) {
+    writer.family("quarry_build", "What serves the process.", Kind::Gauge);
+    for snapshot in snapshots {
+        let it = &snapshot.process;
+        let labels = format!(
+            "version=\"{}\",slab=\"{}\",pages=\"{}\",backend=\"{}\"",
+            it.version, it.slab_policy, it.page_policy, it.backend
+        );
+        writer.sample("quarry_build", snapshot, &labels, 1);
+    }
+    let name = "quarry_age_seconds";
+    writer.family(name, "Time since the process wrote its figures.", Kind::Gauge);
+    for snapshot in snapshots {
+        if let Some(age) = snapshot.age_ms {
+            let seconds = format!("{}.{:03}", age / 1000, age % 1000);
+            writer.sample(name, snapshot, "", seconds);
+        }
+    }
+}
+
+fn memory(writer: &mut Writer, snapshots: &[Snapshot]) {
+    let name = "quarry_memory_bytes";
+    writer.family(name, "Memory of the heap by what it is used for.", Kind::Gauge);
+    for snapshot in snapshots {
+        let it = &snapshot.memory;
+        for (state, bytes) in [
+            ("objects", it.objects),
+            ("parked", it.parked),
+            ("free_in_slabs", it.free_in_slabs),
+            ("empty_slabs", it.empty_slabs),
+            ("around_objects", it.around_objects),
+            ("blocks", it.blocks),
+            ("page_cache", it.page_cache),
+            ("page_lists", it.page_lists),
+            ("free_dirty", it.free_dirty),
+            ("free_returned", it.free_returned),
+            ("mappings", it.mappings),
+            ("mappings_kept", it.mappings_kept),
+        ] {
+            writer.sample(name, snapshot, &format!("state=\"{state}\""), bytes);
+        }
+    }
+    writer.family("quarry_used_bytes", "Memory that counts against the limit.", Kind::Gauge);
+    for snapshot in snapshots {
+        writer.sample("quarry_used_bytes", snapshot, "", snapshot.budget.used);
+    }
+    writer.family("quarry_limit_bytes", "The limit, where there is one.", Kind::Gauge);
+    for snapshot in snapshots {
+        if let Some(limit) = snapshot.budget.limit {
+            writer.sample("quarry_limit_bytes", snapshot, "", limit);
+        }
+    }
+    writer.family("quarry_zone_free_bytes", "Free memory of a zone.", Kind::Gauge);
+    for snapshot in snapshots {
+        for zone in &snapshot.zones {
+            let bytes = zone.free.saturating_mul(FRAME_BYTES);
+            let node = format!("node=\"{}\"", zone.node);
+            writer.sample("quarry_zone_free_bytes", snapshot, &node, bytes);
+        }
+    }
+}
+
+fn caches(writer: &mut Writer, snapshots: &[Snapshot]) {
+    let counters = CACHE_COUNTERS.map(|it| (it, Kind::Counter));
+    let gauges = CACHE_GAUGES.map(|it| (it, Kind::Gauge));
+    for ((name, help, of), kind) in counters.into_iter().chain(gauges) {
+        writer.family(name, help, kind);
+        let sample = match kind {
+            Kind::Counter => format!("{name}_total"),
+            Kind::Gauge => name.to_owned(),
+        };
+        for snapshot in snapshots {
+            for cache in &snapshot.caches {
+                let label = format!("cache=\"{}\"", cache.name);
+                writer.sample(&sample, snapshot, &label, of(cache));
+            }
+        }
+    }
+}
+
+fn locks(writer: &mut Writer, snapshots: &[Snapshot]) {
+    let counters: [(&str, &str, OfLock); 2] = [
+        ("quarry_lock_acquisitions", "Times that a kind of lock was taken.", |it| it.acquisitions),
+        ("quarry_lock_contentions", "Times that a task had to wait for it.", |it| it.contentions),
+    ];
+    for (name, help, of) in counters {
+        writer.family(name, help, Kind::Counter);
+        for snapshot in snapshots {
+            for lock in &snapshot.locks {
+                let label = format!("lock=\"{}\"", lock.name);
+                writer.sample(&format!("{name}_total"), snapshot, &label, of(lock));
+            }
+        }
+    }
+}
+
+/// Events are samples of two metrics, because their names come from the process.
+fn events(writer: &mut Writer, snapshots: &[Snapshot]) {
+    for (is_gauge, name, kind) in
+        [(false, "quarry_events", Kind::Counter), (true, "quarry_states", Kind::Gauge)]
+    {
+        writer.family(name, "Counts as in /proc/vmstat.", kind);
+        let sample = if is_gauge { name.to_owned() } else { format!("{name}_total") };
+        for snapshot in snapshots {
+            for event in snapshot.events.iter().filter(|it| it.is_gauge == is_gauge) {
+                let label = format!("event=\"{}\"", event.name);
+                writer.sample(&sample, snapshot, &label, event.count);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{Budget, Identity};
+
+    fn example() -> Snapshot {
+        let process = Identity { pid: 7, name: "redis".into(), ..Identity::default() };
+        let cache = Cache { name: "kmalloc-64".into(), allocs: 5, live: 3, ..Cache::default() };
+        let budget = Budget { limit: Some(1 << 30), ..Budget::default() };
+        Snapshot { process, caches: vec![cache], budget, age_ms: Some(1250), ..Snapshot::default() }
+    }
+
+    #[test]
+    fn counters_have_their_suffix_and_the_text_has_an_end() {
+        let text = text(&[example()], Format::OpenMetrics);
+        let of = "pid=\"7\",process=\"redis\"";
+        for line in [
+            "# TYPE quarry_cache_allocations counter".to_owned(),
+            format!("quarry_cache_allocations_total{{{of},cache=\"kmalloc-64\"}} 5"),
+            format!("quarry_cache_live_objects{{{of},cache=\"kmalloc-64\"}} 3"),
+            format!("quarry_limit_bytes{{{of}}} 1073741824"),
+            format!("quarry_age_seconds{{{of}}} 1.250"),
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line}\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn the_older_format_names_counters_with_their_suffix() {
+        let text = text(&[example()], Format::Text);
+        assert!(text.contains("# TYPE quarry_cache_allocations_total counter\n"));
+        assert!(!text.contains("# EOF"));
+    }
+
+    /// All samples of a metric stand together, whatever the number of processes.
+    #[test]
+    fn a_metric_comes_once() {
+        let other = Snapshot { process: Identity { pid: 8, ..Identity::default() }, ..example() };
+        let text = text(&[example(), other], Format::OpenMetrics);
+        let heads: Vec<&str> = text.lines().filter(|it| it.starts_with("# TYPE")).collect();
+        let mut sorted = heads.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        assert_eq!(sorted.len(), heads.len());
+        let second = text.lines().filter(|it| it.starts_with("quarry_used_bytes{pid=\"8\""));
+        assert_eq!(second.count(), 1);
+    }
+}

@@ -1,0 +1,104 @@
+//! The page of a process, in its memfd or in the file of a dump: copies of it, and the records in
+//! them.
+
+use crate::clock;
+use crate::label::Label;
+use crate::snapshot::Snapshot;
+use quarry_record::{
+    Head, PAGE_BYTES, RECORD_BYTES, RecordError, Snapshot as Record, record_of, records,
+};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::thread;
+use std::time::Duration;
+
+/// Most copies of a record that is written again and again; a writer needs microseconds.
+const MOST_COPIES: u32 = 20;
+/// Time between two copies.
+const BETWEEN_COPIES: Duration = Duration::from_micros(500);
+
+/// Where a page is.
+#[derive(Debug)]
+pub(crate) struct Page {
+    file: File,
+    /// Its first byte in the file.
+    start: u64,
+}
+
+/// Why a page has nothing to say of a process.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The system does not let it be read.
+    Unreadable(io::Error),
+    /// No record in it belongs to the process.
+    NoRecord,
+    /// Its record cannot be used.
+    Record(RecordError),
+}
+
+impl Page {
+    pub(crate) fn new(file: File, start: u64) -> Self {
+        Self { file, start }
+    }
+
+    /// The figures of the process `pid`, which has the number `own_pid` in its own pid namespace,
+    /// the name `name`, and which began at `began_ns` or later.
+    pub(crate) fn of_process(
+        &self,
+        pid: u32,
+        own_pid: u32,
+        name: &Label,
+        began_ns: u64,
+    ) -> Result<Snapshot, Refusal> {
+        let mut tries = 0;
+        loop {
+            let copy = self.copy().map_err(Refusal::Unreadable)?;
+            Head::parse(&copy).map_err(Refusal::Record)?;
+            let at = record_of(&copy, own_pid, began_ns).ok_or(Refusal::NoRecord)?;
+            let error = match Record::parse(&copy[at * RECORD_BYTES..]) {
+                Ok(record) => {
+                    return Ok(Snapshot::of_record(&record, pid, name.clone(), clock::now_ns()));
+                }
+                Err(error) => error,
+            };
+            tries += 1;
+            let may_pass = matches!(error, RecordError::Torn | RecordError::BeingWritten { .. });
+            if !may_pass || tries == MOST_COPIES {
+                return Err(Refusal::Record(error));
+            }
+            thread::sleep(BETWEEN_COPIES);
+        }
+    }
+
+    /// Where the record of a process begins, as [`of_process`](Self::of_process) names it.
+    pub(crate) fn record_at(&self, own_pid: u32, began_ns: u64) -> Option<usize> {
+        let copy = self.copy().ok()?;
+        Some(record_of(&copy, own_pid, began_ns)? * RECORD_BYTES)
+    }
+
+    pub(crate) fn into_file(self) -> File {
+        self.file
+    }
+
+    /// The figures of every process in it, each with its own number and the age that it has at
+    /// `now_ns`, none where that is 0; records that cannot be used are left out.
+    pub(crate) fn all(&self, now_ns: u64) -> io::Result<Vec<Snapshot>> {
+        let copy = self.copy()?;
+        let usable = records(&copy).filter_map(|bytes| Record::parse(bytes).ok());
+        let figures =
+            usable.map(|it| Snapshot::of_record(&it, it.owner().pid, Label::default(), now_ns));
+        Ok(figures.collect())
+    }
+
+    /// What is wrong with the first record, which the maker of the page owns.
+    pub(crate) fn first_error(&self) -> io::Result<Option<RecordError>> {
+        Ok(Record::parse(&self.copy()?).err())
+    }
+
+    fn copy(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; PAGE_BYTES];
+        self.file.read_exact_at(&mut bytes, self.start)?;
+        Ok(bytes)
+    }
+}

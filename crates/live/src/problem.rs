@@ -1,0 +1,193 @@
+//! Why there are no statistics of a process, and what can be done.
+
+use crate::label::Label;
+use quarry_record::{RecordError, VERSION};
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// Why the statistics of a process cannot be read. Each prints as one line that names what was
+/// wrong and what can be done.
+#[derive(Debug)]
+pub enum Problem {
+    /// There is no such process, or `/proc` hides it.
+    NoProcess {
+        /// The number.
+        pid: u32,
+    },
+    /// It has ended.
+    Ended {
+        /// The process.
+        process: Who,
+    },
+    /// It belongs to another user.
+    OtherUser {
+        /// The process.
+        process: Who,
+        /// Its effective user.
+        user: u32,
+    },
+    /// It belongs to the reader's user, and the kernel shows nothing of it to that user.
+    NotDumpable {
+        /// The process.
+        process: Who,
+    },
+    /// The reader is root, and lacks the right to look at other processes.
+    NoCapability {
+        /// The process.
+        process: Who,
+    },
+    /// Nothing of Quarry is in it.
+    NoQuarry {
+        /// The process.
+        process: Who,
+    },
+    /// The library is in it, and has made no page.
+    NoPage {
+        /// The process.
+        process: Who,
+    },
+    /// It has closed the descriptor of its page, or another file has its number.
+    Closed {
+        /// The process.
+        process: Who,
+    },
+    /// Its page has no record of it.
+    NoRecord {
+        /// The process.
+        process: Who,
+    },
+    /// Its record says something that cannot be used.
+    Record {
+        /// The process.
+        process: Who,
+        /// What is wrong with it.
+        error: RecordError,
+    },
+    /// A file of `/proc` cannot be read for another reason.
+    Proc {
+        /// The process.
+        process: Who,
+        /// What the system says.
+        error: String,
+    },
+    /// A core dump cannot be used.
+    Core {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        why: CoreProblem,
+    },
+}
+
+/// What is wrong with a core dump.
+#[derive(Debug)]
+pub enum CoreProblem {
+    /// It cannot be read.
+    Unreadable(io::Error),
+    /// It is no core dump of a 64-bit process.
+    NotACore,
+    /// Its list of mappings names no page of Quarry.
+    NoPage,
+    /// The page was left out of it.
+    LeftOut,
+    /// The page in it has no readable record.
+    Record(RecordError),
+}
+
+/// A process by its number and name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Who {
+    /// Its number where the reader is.
+    pub pid: u32,
+    /// Its name, as the kernel has it.
+    pub name: Label,
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}[{}]", self.name, self.pid)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoProcess { pid } => write!(
+                out,
+                "no process {pid} here; if it exists, /proc hides it (hidepid): ask as its user or \
+                 as root"
+            ),
+            Self::Ended { process } => write!(out, "{process} has ended"),
+            Self::OtherUser { process, user } => write!(
+                out,
+                "{process} belongs to user {user}: ask as that user (sudo -u '#{user}') or as root"
+            ),
+            Self::NotDumpable { process } => write!(
+                out,
+                "{process} is not dumpable (it changed its user, or asked for it by prctl), so the \
+                 kernel shows its files to root only: ask as root (sudo)"
+            ),
+            Self::NoCapability { process } => write!(
+                out,
+                "{process} may not be looked at: root lacks CAP_SYS_PTRACE here; in a container \
+                 ask as the user of the process, or add the capability"
+            ),
+            Self::NoQuarry { process } => write!(
+                out,
+                "{process} does not run on Quarry: start it by `quarry run -- COMMAND`, or link \
+                 the crate quarry"
+            ),
+            Self::NoPage { process } => write!(
+                out,
+                "{process} has Quarry loaded and publishes nothing: QUARRY_DISABLE=1 or \
+                 QUARRY_RECORD=0 is set, it has not allocated yet, or the system refused the memory"
+            ),
+            Self::Closed { process } => write!(
+                out,
+                "{process} has closed the descriptor of its statistics, or another file has its \
+                 number: root finds them by /proc/{}/map_files, so ask as root (sudo)",
+                process.pid
+            ),
+            Self::NoRecord { process } => write!(
+                out,
+                "{process} has no record in its statistics: it was forked off and has not asked \
+                 for memory since, or there are more processes than records; ask for its parent"
+            ),
+            Self::Record { process, error: RecordError::OtherVersion { version } } => write!(
+                out,
+                "{process} publishes layout {version}, and this command reads layout {VERSION}: \
+                 use the command `quarry` that came with its library"
+            ),
+            Self::Record { process, error } => {
+                write!(out, "the record of {process} {error}; try again")
+            }
+            Self::Proc { process, error } => write!(out, "{process}: {error}"),
+            Self::Core { file, why } => write!(out, "{}: {why}", file.display()),
+        }
+    }
+}
+
+impl fmt::Display for CoreProblem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(error) => error.fmt(out),
+            Self::NotACore => out.write_str("not a core dump of a 64-bit process"),
+            Self::NoPage => out.write_str(
+                "no mapping of Quarry's statistics in it: the process did not run on Quarry",
+            ),
+            Self::LeftOut => out.write_str(
+                "the statistics were left out of it: shared memory is dumped where bit 1 of \
+                 /proc/PID/coredump_filter is set, as it is by default",
+            ),
+            Self::Record(RecordError::OtherVersion { version }) => write!(
+                out,
+                "it holds layout {version}, and this command reads layout {VERSION}: use the \
+                 command `quarry` that came with its library"
+            ),
+            Self::Record(error) => write!(out, "its record {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Problem {}

@@ -1,0 +1,245 @@
+//! Finding the page of a running process.
+//!
+//! `/proc/PID/fd` is open to whoever may read the process (`PTRACE_MODE_READ`, see `ptrace(2)`):
+//! the same user, as long as the process is dumpable, and root. Yama restricts attaching only, so
+//! it matters as little as the lack of the right to trace. Mappings are listed to the same readers,
+//! and can be opened by root alone (`map_files`).
+
+use crate::clock;
+use crate::label::Label;
+use crate::page::{Page, Refusal};
+use crate::problem::{Problem, Who};
+use crate::snapshot::Snapshot;
+use procfs::ProcError;
+use procfs::process::{self, MMapPath, MemoryMap};
+use quarry_record::{LEAST_DESCRIPTOR, MEMFD_NAME, PAGE_BYTES};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A running process that may publish statistics.
+#[derive(Debug)]
+pub struct Process {
+    who: Who,
+    /// Its number in its own pid namespace.
+    own_pid: u32,
+    /// Its effective user.
+    user: u32,
+    /// When it began, on `CLOCK_MONOTONIC`, or somewhat earlier.
+    began_ns: u64,
+    /// In clock ticks, as `/proc` has it: tells it from a later process with the same number.
+    start_time: u64,
+    files: process::Process,
+}
+
+impl Process {
+    /// The process with this number, or to which the thread with this number belongs.
+    ///
+    /// # Errors
+    /// `NoProcess`, `Ended`.
+    pub fn new(pid: u32) -> Result<Self, Problem> {
+        let missing = |_| Problem::NoProcess { pid };
+        let number = i32::try_from(pid).map_err(|_| Problem::NoProcess { pid })?;
+        let files = process::Process::new(number).map_err(missing)?;
+        let (status, stat) = (files.status().map_err(missing)?, files.stat().map_err(missing)?);
+        let leader = status.tgid.unsigned_abs();
+        if leader != pid {
+            return Self::new(leader);
+        }
+        let who = Who { pid, name: Label::from(status.name.as_str()) };
+        if matches!(stat.state, 'Z' | 'X') {
+            return Err(Problem::Ended { process: who });
+        }
+        let own_pid = status.nspid.and_then(|all| all.last().copied());
+        let began_ns = clock::began_ns(stat.starttime, procfs::ticks_per_second());
+        Ok(Self {
+            who,
+            own_pid: own_pid.map_or(pid, i32::unsigned_abs),
+            user: status.euid,
+            began_ns,
+            start_time: stat.starttime,
+            files,
+        })
+    }
+
+    /// Its number and name.
+    #[must_use]
+    pub fn who(&self) -> &Who {
+        &self.who
+    }
+
+    /// Returns whether it is still there: neither ended nor followed by another one with its
+    /// number.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.files
+            .stat()
+            .is_ok_and(|stat| stat.starttime == self.start_time && !matches!(stat.state, 'Z' | 'X'))
+    }
+
+    /// The figures that it published last.
+    ///
+    /// # Errors
+    /// See [`Problem`].
+    pub fn read(&self) -> Result<Snapshot, Problem> {
+        let mut refusal = None;
+        for page in self.pages()? {
+            let Who { pid, name } = &self.who;
+            match page.of_process(*pid, self.own_pid, name, self.began_ns) {
+                Ok(snapshot) => return Ok(snapshot),
+                Err(error) => refusal = refusal.or(Some(error)),
+            }
+        }
+        let process = self.who.clone();
+        match refusal {
+            _ if !self.is_alive() => Err(Problem::Ended { process }),
+            Some(Refusal::Record(error)) => Err(Problem::Record { process, error }),
+            Some(Refusal::Unreadable(error)) => {
+                Err(Problem::Proc { process, error: error.to_string() })
+            }
+            Some(Refusal::NoRecord) => Err(Problem::NoRecord { process }),
+            None => self.mapped_page_or_reason(),
+        }
+    }
+
+    /// The memfd of its page, and where its record begins there: for those who wait on words of it.
+    /// `None` where it has closed the descriptor, or has published nothing yet.
+    ///
+    /// # Errors
+    /// See [`Problem`].
+    pub fn shared_record(&self) -> Result<Option<(File, usize)>, Problem> {
+        let records = self.pages()?.into_iter().filter_map(|page| {
+            let at = page.record_at(self.own_pid, self.began_ns)?;
+            Some((page.into_file(), at))
+        });
+        Ok({ records }.next())
+    }
+
+    /// Its number in its own pid namespace.
+    #[must_use]
+    pub fn own_pid(&self) -> u32 {
+        self.own_pid
+    }
+
+    /// All pages among its descriptors; a file of another user can have the name as well.
+    fn pages(&self) -> Result<Vec<Page>, Problem> {
+        let folder = self.folder().join("fd");
+        let entries = fs::read_dir(&folder).map_err(|error| self.denied(&error))?;
+        let descriptors = entries.flatten().map(|entry| entry.path()).filter(|path| {
+            let number = path.file_name().and_then(|name| name.to_str()?.parse::<i32>().ok());
+            number.is_some_and(|number| number >= LEAST_DESCRIPTOR)
+        });
+        let mut pages = Vec::new();
+        for path in descriptors {
+            match fs::read_link(&path) {
+                Ok(target) if is_name_of_page(&target) => pages.extend(open(&path)),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    return Err(self.denied(&error));
+                }
+                _ => {}
+            }
+        }
+        Ok(pages)
+    }
+
+    fn folder(&self) -> PathBuf {
+        Path::new("/proc").join(self.who.pid.to_string())
+    }
+
+    /// No descriptor leads to a page: reads it through its mapping, or says why there is none.
+    fn mapped_page_or_reason(&self) -> Result<Snapshot, Problem> {
+        let process = self.who.clone();
+        let maps = self.files.maps().map_err(|error| match error {
+            ProcError::PermissionDenied(_) => self.denied(&io::ErrorKind::PermissionDenied.into()),
+            _ if !self.is_alive() => Problem::Ended { process: process.clone() },
+            other => Problem::Proc { process: process.clone(), error: other.to_string() },
+        })?;
+        let path_of = |map: &MemoryMap| match &map.pathname {
+            MMapPath::Path(path) => Some(path.clone()),
+            _ => None,
+        };
+        let Some(map) = maps.iter().find(|map| path_of(map).is_some_and(|it| is_name_of_page(&it)))
+        else {
+            let is_library = |path: &Path| {
+                let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+                name.starts_with("libquarry") && name.contains(".so")
+            };
+            let has_library = maps.iter().filter_map(path_of).any(|path| is_library(&path));
+            return Err(match has_library {
+                true => Problem::NoPage { process },
+                false => Problem::NoQuarry { process },
+            });
+        };
+        let (from, to) = map.address;
+        let path = self.folder().join(format!("map_files/{from:x}-{to:x}"));
+        let Some(page) = open(&path) else { return Err(Problem::Closed { process }) };
+        let name = &self.who.name;
+        page.of_process(self.who.pid, self.own_pid, name, self.began_ns).map_err(|it| match it {
+            Refusal::Unreadable(error) => Problem::Proc { process, error: error.to_string() },
+            Refusal::NoRecord => Problem::NoRecord { process },
+            Refusal::Record(error) => Problem::Record { process, error },
+        })
+    }
+
+    /// Why the kernel does not list what belongs to the process.
+    fn denied(&self, error: &io::Error) -> Problem {
+        let process = self.who.clone();
+        let reader = nix::unistd::geteuid();
+        match error.kind() {
+            _ if !self.is_alive() => Problem::Ended { process },
+            io::ErrorKind::PermissionDenied if reader.is_root() => {
+                Problem::NoCapability { process }
+            }
+            io::ErrorKind::PermissionDenied if reader.as_raw() == self.user => {
+                Problem::NotDumpable { process }
+            }
+            io::ErrorKind::PermissionDenied => Problem::OtherUser { process, user: self.user },
+            _ => Problem::Proc { process, error: error.to_string() },
+        }
+    }
+}
+
+/// Returns whether a link of `/proc` leads to a memfd with the name of a page.
+pub(crate) fn is_name_of_page(target: &Path) -> bool {
+    let name = MEMFD_NAME.to_str().unwrap_or_default();
+    let target = target.to_str().and_then(|it| it.strip_prefix("/memfd:")?.strip_prefix(name));
+    target.is_some_and(|rest| matches!(rest, "" | " (deleted)"))
+}
+
+/// Opens a link of `/proc` if it leads to a file that can hold a page. The link may lead elsewhere
+/// by now, so nothing waits and nothing is written.
+fn open(link: &Path) -> Option<Page> {
+    let wary = nix::libc::O_NONBLOCK | nix::libc::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(wary).open(link).ok()?;
+    is_page(&file).then(|| Page::new(file, 0))
+}
+
+/// Returns whether a file is as long as a page, and one that can be read like one.
+pub(crate) fn is_page(file: &File) -> bool {
+    file.metadata().is_ok_and(|it| it.is_file() && it.size() == PAGE_BYTES as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_known_by_its_name() {
+        let is_name = |name: &str| is_name_of_page(Path::new(name));
+        assert!(is_name("/memfd:quarry-record (deleted)"));
+        assert!(!is_name("/memfd:quarry-records (deleted)"));
+        assert!(!is_name("quarry-record (deleted)"));
+        assert!(!is_name("/dev/null"));
+    }
+
+    #[test]
+    fn a_process_that_is_not_on_quarry_says_so() {
+        let own = Process::new(std::process::id()).unwrap();
+        assert!(own.is_alive());
+        let problem = own.read().unwrap_err();
+        assert!(matches!(problem, Problem::NoQuarry { .. }), "{problem}");
+        assert!(problem.to_string().contains("quarry run -- COMMAND"));
+        assert!(matches!(Process::new(u32::MAX), Err(Problem::NoProcess { .. })));
+    }
+}

@@ -1,0 +1,319 @@
+//! What a process said of its memory at one moment, in plain numbers.
+
+use crate::label::Label;
+
+/// The figures of one process. Every number comes from a process that nobody has checked, so sums
+/// and products of them saturate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Which process it is.
+    pub process: Identity,
+    /// Milliseconds since it wrote the figures; `None` where its clock is not the reader's.
+    pub age_ms: Option<u64>,
+    /// True if it wrote them at its exit.
+    pub is_last: bool,
+    /// The slab caches that have had a slab.
+    pub caches: Vec<Cache>,
+    /// The zones.
+    pub zones: Vec<Zone>,
+    /// Where its memory is.
+    pub memory: Memory,
+    /// The limit, and what counts against it.
+    pub budget: Budget,
+    /// The per-CPU page lists, all CPUs together.
+    pub page_lists: PageLists,
+    /// The page lists of each CPU.
+    pub cpu_lists: Vec<CpuLists>,
+    /// Counts under the names that `/proc/vmstat` has for them, or would have.
+    pub events: Vec<Event>,
+    /// The kinds of locks.
+    pub locks: Vec<Lock>,
+    /// All of its record as a line of JSON; see [`json`](crate::json).
+    pub json: String,
+}
+
+/// A process, and what serves it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Its number where the reader is.
+    pub pid: u32,
+    /// Its name, as the kernel has it.
+    pub name: Label,
+    /// The version of Quarry in it.
+    pub version: Label,
+    /// The slab policy.
+    pub slab_policy: Label,
+    /// The policy of the page lists.
+    pub page_policy: Label,
+    /// The policy of the LRU lists.
+    pub lru_policy: Label,
+    /// What a fast path stands on: sequences, or locked slots.
+    pub backend: Label,
+    /// CPUs that its heap was made for.
+    pub cpus: u32,
+}
+
+/// One slab cache.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cache {
+    /// Its name.
+    pub name: Label,
+    /// Bytes from one object to the next.
+    pub object_bytes: u64,
+    /// Objects of a slab.
+    pub objects_per_slab: u64,
+    /// Frames of a slab.
+    pub frames_per_slab: u64,
+    /// Objects that the program has.
+    pub live: u64,
+    /// Objects that the program has freed and that an array, a list or a barn holds.
+    pub parked: u64,
+    /// Objects of all slabs.
+    pub objects: u64,
+    /// Slabs of which an object is in use or parked.
+    pub active_slabs: u64,
+    /// All slabs.
+    pub slabs: u64,
+    /// Slabs that it gave back to the zones so far.
+    pub slabs_returned: u64,
+    /// Objects handed out.
+    pub allocs: u64,
+    /// Of these, those that a fast path handed out.
+    pub fast_allocs: u64,
+    /// Objects freed.
+    pub frees: u64,
+    /// Of these, those that a fast path took.
+    pub fast_frees: u64,
+}
+
+/// One zone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Zone {
+    /// Its node.
+    pub node: u32,
+    /// Free blocks by order.
+    pub free_blocks: Vec<u64>,
+    /// Frames that it has.
+    pub managed: u64,
+    /// Free frames.
+    pub free: u64,
+    /// Free frames that may hold data: what a purge can give back.
+    pub dirty: u64,
+    /// Its watermarks in frames: min, low and high.
+    pub marks: [u64; 3],
+    /// Frames by which the watermarks are raised now.
+    pub boost: u64,
+}
+
+/// Where the memory of a process is, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Objects that the program has.
+    pub objects: u64,
+    /// Objects in the arrays of CPUs and in barns.
+    pub parked: u64,
+    /// Free objects of slabs that have others in use.
+    pub free_in_slabs: u64,
+    /// Slabs without an object in use.
+    pub empty_slabs: u64,
+    /// The rest of slabs, beside their objects.
+    pub around_objects: u64,
+    /// Blocks of pages in use.
+    pub blocks: u64,
+    /// Pages of the page cache.
+    pub page_cache: u64,
+    /// Pages on the lists of CPUs.
+    pub page_lists: u64,
+    /// Free memory of the zones that may hold data.
+    pub free_dirty: u64,
+    /// Free memory of the zones that went back to the system, or was never touched.
+    pub free_returned: u64,
+    /// Mappings in use.
+    pub mappings: u64,
+    /// Mappings kept for the next ones.
+    pub mappings_kept: u64,
+    /// Quarry's own descriptors, beside all these.
+    pub descriptors: u64,
+}
+
+/// The limit and who uses it, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    /// The limit; `None` where there is none.
+    pub limit: Option<u64>,
+    /// Its marks: min, low and high.
+    pub marks: [u64; 3],
+    /// What counts against it.
+    pub used: u64,
+    /// What requests could have without anything being refused: an estimate.
+    pub available: u64,
+}
+
+/// The per-CPU page lists, all CPUs together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageLists {
+    /// Frames on them now.
+    pub frames: u64,
+    /// Blocks handed out.
+    pub allocs: u64,
+    /// Blocks freed.
+    pub frees: u64,
+    /// Requests that took the zone's lock.
+    pub allocs_at_zone: u64,
+    /// Frees that took it.
+    pub frees_at_zone: u64,
+}
+
+/// The page lists of one CPU for one node, in frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuLists {
+    /// The CPU, as Quarry numbers them.
+    pub cpu: u32,
+    /// The node.
+    pub node: u32,
+    /// Frames on the lists.
+    pub count: u64,
+    /// Most frames that stay on them.
+    pub high: u64,
+    /// Frames that pass between them and the zone at a time.
+    pub batch: u64,
+}
+
+/// A count with its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Event {
+    /// The name.
+    pub name: Label,
+    /// How often.
+    pub count: u64,
+    /// True if it can also fall.
+    pub is_gauge: bool,
+}
+
+/// A kind of lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lock {
+    /// Its name.
+    pub name: Label,
+    /// Times that it was taken.
+    pub acquisitions: u64,
+    /// Of these, those that had to wait.
+    pub contentions: u64,
+    /// Time that tasks waited for it, in nanoseconds.
+    pub wait_ns: u64,
+    /// Holds that were timed.
+    pub hold_samples: u64,
+    /// Time of these, in nanoseconds.
+    pub hold_ns: u64,
+}
+
+impl Snapshot {
+    /// Whose figures these are, how old, and what serves the process, as one line.
+    #[must_use]
+    pub fn heading(&self) -> String {
+        let Identity { pid, name, version, slab_policy, page_policy, backend, .. } = &self.process;
+        let age = match self.age_ms {
+            _ if self.is_last => "at its exit".to_owned(),
+            Some(age) => format!("{}.{:03} s old", age / 1000, age % 1000),
+            None => "of unknown age".to_owned(),
+        };
+        format!("{name}[{pid}], {age}; Quarry {version}: {slab_policy}, {page_policy}, {backend}")
+    }
+}
+
+impl Cache {
+    /// Percentages of `allocs` and `frees` that a fast path served.
+    #[must_use]
+    pub fn fast_percentages(&self) -> (u64, u64) {
+        (percentage(self.fast_allocs, self.allocs), percentage(self.fast_frees, self.frees))
+    }
+
+    /// Bytes of all its slabs.
+    #[must_use]
+    pub fn slab_bytes(&self) -> u64 {
+        self.bytes_of_slabs(self.slabs)
+    }
+
+    /// Bytes of the objects that the program has.
+    #[must_use]
+    pub fn live_bytes(&self) -> u64 {
+        self.live.saturating_mul(self.object_bytes)
+    }
+
+    /// Bytes of the objects that it has freed and that an array, a list or a barn holds.
+    #[must_use]
+    pub fn parked_bytes(&self) -> u64 {
+        self.parked.saturating_mul(self.object_bytes)
+    }
+
+    /// What is left of its slabs: free objects that nobody holds, and the rest beside objects.
+    #[must_use]
+    pub fn dirty_bytes(&self) -> u64 {
+        self.slab_bytes().saturating_sub(sum([self.live_bytes(), self.parked_bytes()]))
+    }
+
+    /// Bytes of the slabs that it gave back to the zones so far.
+    #[must_use]
+    pub fn returned_bytes(&self) -> u64 {
+        self.bytes_of_slabs(self.slabs_returned)
+    }
+
+    fn bytes_of_slabs(&self, slabs: u64) -> u64 {
+        slabs.saturating_mul(self.frames_per_slab).saturating_mul(FRAME_BYTES)
+    }
+}
+
+impl Memory {
+    /// What the program has, the page cache included.
+    #[must_use]
+    pub fn live(&self) -> u64 {
+        sum([self.objects, self.blocks, self.mappings, self.page_cache])
+    }
+
+    /// What the program has freed and is kept, filled, for later requests.
+    #[must_use]
+    pub fn kept(&self) -> u64 {
+        let slabs = sum([self.parked, self.free_in_slabs, self.empty_slabs, self.around_objects]);
+        sum([slabs, self.page_lists, self.mappings_kept])
+    }
+}
+
+impl Budget {
+    /// What is left below the limit; `None` where there is none.
+    #[must_use]
+    pub fn headroom(&self) -> Option<u64> {
+        self.limit.map(|limit| limit.saturating_sub(self.used))
+    }
+}
+
+/// Bytes of a frame, whatever the page of the system.
+pub const FRAME_BYTES: u64 = 4096;
+
+/// The share of `part` in `all` in whole per cent, rounded down as the kernel's `slabinfo` does.
+#[must_use]
+pub fn percentage(part: u64, all: u64) -> u64 {
+    let percent = u128::from(part) * 100 / u128::from(all.max(1));
+    u64::try_from(percent).map_or(100, |percent| percent.min(100))
+}
+
+/// A sum that stays at the largest number.
+pub(crate) fn sum(parts: impl IntoIterator<Item = u64>) -> u64 {
+    parts.into_iter().fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_cannot_be_do_no_harm() {
+        assert_eq!(percentage(u64::MAX, u64::MAX), 100);
+        assert_eq!(percentage(u64::MAX, 1), 100, "more parts than there are");
+        assert_eq!(percentage(0, 0), 0);
+        assert_eq!(sum([u64::MAX, 1]), u64::MAX);
+        let cache = Cache { slabs: u64::MAX, frames_per_slab: 8, ..Cache::default() };
+        assert_eq!(cache.slab_bytes(), u64::MAX);
+        let over = Budget { limit: Some(1), used: 2, ..Budget::default() };
+        assert_eq!(over.headroom(), Some(0));
+    }
+}

@@ -1,0 +1,222 @@
+//! The figures of several processes as one.
+
+use crate::label::Label;
+use crate::snapshot::{
+    Budget, Cache, CpuLists, Event, Identity, Lock, Memory, PageLists, Snapshot, Zone,
+};
+
+/// The sums over all processes: caches, events and locks of one name are one, zones of one node,
+/// page lists of one CPU. The limit is the smallest one, the age the greatest. What is the same in
+/// all of them stays (policies, the version), what is not becomes `mixed`. JSON has a line for
+/// each. O(n * rows).
+#[must_use]
+pub fn of(snapshots: &[Snapshot]) -> Snapshot {
+    let mut rest = snapshots.iter();
+    let Some(first) = rest.next() else { return Snapshot::default() };
+    let mut total = first.clone();
+    rest.for_each(|snapshot| add(&mut total, snapshot));
+    if snapshots.len() > 1 {
+        let others = snapshots.len() - 1;
+        total.process.name = Label::from(format!("{}+{others}", first.process.name).as_str());
+    }
+    total
+}
+
+fn add(total: &mut Snapshot, other: &Snapshot) {
+    add_identity(&mut total.process, &other.process);
+    total.age_ms = total.age_ms.max(other.age_ms);
+    total.is_last &= other.is_last;
+    total.json.push_str(&other.json);
+    for cache in &other.caches {
+        let is_same =
+            |it: &&mut Cache| (&it.name, it.object_bytes) == (&cache.name, cache.object_bytes);
+        match total.caches.iter_mut().find(is_same) {
+            Some(sum) => add_cache(sum, cache),
+            None => total.caches.push(cache.clone()),
+        }
+    }
+    for zone in &other.zones {
+        match total.zones.iter_mut().find(|it| it.node == zone.node) {
+            Some(sum) => add_zone(sum, zone),
+            None => total.zones.push(zone.clone()),
+        }
+    }
+    add_memory(&mut total.memory, &other.memory);
+    add_budget(&mut total.budget, &other.budget);
+    add_page_lists(&mut total.page_lists, &other.page_lists);
+    for lists in &other.cpu_lists {
+        let of = |it: &CpuLists| (it.cpu, it.node);
+        match total.cpu_lists.iter_mut().find(|it| of(it) == of(lists)) {
+            Some(sum) => {
+                add_each([(&mut sum.count, lists.count), (&mut sum.high, lists.high)]);
+            }
+            None => total.cpu_lists.push(*lists),
+        }
+    }
+    for event in &other.events {
+        match total.events.iter_mut().find(|it| it.name == event.name) {
+            Some(sum) => add_event(sum, event),
+            None => total.events.push(event.clone()),
+        }
+    }
+    for lock in &other.locks {
+        match total.locks.iter_mut().find(|it| it.name == lock.name) {
+            Some(sum) => add_lock(sum, lock),
+            None => total.locks.push(lock.clone()),
+        }
+    }
+}
+
+fn add_identity(total: &mut Identity, other: &Identity) {
+    for (sum, part) in [
+        (&mut total.version, &other.version),
+        (&mut total.slab_policy, &other.slab_policy),
+        (&mut total.page_policy, &other.page_policy),
+        (&mut total.lru_policy, &other.lru_policy),
+        (&mut total.backend, &other.backend),
+    ] {
+        if *sum != *part {
+            *sum = Label::from("mixed");
+        }
+    }
+    total.cpus = total.cpus.max(other.cpus);
+}
+
+fn add_each<const N: usize>(parts: [(&mut u64, u64); N]) {
+    for (sum, part) in parts {
+        *sum = sum.saturating_add(part);
+    }
+}
+
+fn add_cache(sum: &mut Cache, part: &Cache) {
+    add_each([
+        (&mut sum.live, part.live),
+        (&mut sum.parked, part.parked),
+        (&mut sum.objects, part.objects),
+        (&mut sum.active_slabs, part.active_slabs),
+        (&mut sum.slabs, part.slabs),
+        (&mut sum.slabs_returned, part.slabs_returned),
+        (&mut sum.allocs, part.allocs),
+        (&mut sum.fast_allocs, part.fast_allocs),
+        (&mut sum.frees, part.frees),
+        (&mut sum.fast_frees, part.fast_frees),
+    ]);
+}
+
+fn add_zone(sum: &mut Zone, part: &Zone) {
+    let orders = sum.free_blocks.len().max(part.free_blocks.len());
+    sum.free_blocks.resize(orders, 0);
+    for (sum, part) in sum.free_blocks.iter_mut().zip(&part.free_blocks) {
+        *sum = sum.saturating_add(*part);
+    }
+    for (sum, part) in sum.marks.iter_mut().zip(part.marks) {
+        *sum = sum.saturating_add(part);
+    }
+    add_each([
+        (&mut sum.managed, part.managed),
+        (&mut sum.free, part.free),
+        (&mut sum.dirty, part.dirty),
+        (&mut sum.boost, part.boost),
+    ]);
+}
+
+fn add_memory(sum: &mut Memory, part: &Memory) {
+    add_each([
+        (&mut sum.objects, part.objects),
+        (&mut sum.parked, part.parked),
+        (&mut sum.free_in_slabs, part.free_in_slabs),
+        (&mut sum.empty_slabs, part.empty_slabs),
+        (&mut sum.around_objects, part.around_objects),
+        (&mut sum.blocks, part.blocks),
+        (&mut sum.page_cache, part.page_cache),
+        (&mut sum.page_lists, part.page_lists),
+        (&mut sum.free_dirty, part.free_dirty),
+        (&mut sum.free_returned, part.free_returned),
+        (&mut sum.mappings, part.mappings),
+        (&mut sum.mappings_kept, part.mappings_kept),
+        (&mut sum.descriptors, part.descriptors),
+    ]);
+}
+
+fn add_budget(sum: &mut Budget, part: &Budget) {
+    sum.limit = match (sum.limit, part.limit) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    };
+    add_each([(&mut sum.used, part.used), (&mut sum.available, part.available)]);
+}
+
+fn add_page_lists(sum: &mut PageLists, part: &PageLists) {
+    add_each([
+        (&mut sum.frames, part.frames),
+        (&mut sum.allocs, part.allocs),
+        (&mut sum.frees, part.frees),
+        (&mut sum.allocs_at_zone, part.allocs_at_zone),
+        (&mut sum.frees_at_zone, part.frees_at_zone),
+    ]);
+}
+
+/// Durations are the greatest of any process; everything else is a sum.
+fn add_event(sum: &mut Event, part: &Event) {
+    sum.count = match sum.name.as_str().ends_with("_ns") {
+        true => sum.count.max(part.count),
+        false => sum.count.saturating_add(part.count),
+    };
+}
+
+fn add_lock(sum: &mut Lock, part: &Lock) {
+    add_each([
+        (&mut sum.acquisitions, part.acquisitions),
+        (&mut sum.contentions, part.contentions),
+        (&mut sum.wait_ns, part.wait_ns),
+        (&mut sum.hold_samples, part.hold_samples),
+        (&mut sum.hold_ns, part.hold_ns),
+    ]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_one_name_are_added() {
+        let cache = |name: &str, live| Cache { name: name.into(), live, ..Cache::default() };
+        let process = |name: &str, slab: &str| Identity {
+            name: name.into(),
+            slab_policy: slab.into(),
+            ..Identity::default()
+        };
+        let event = |name: &str, count| Event { name: name.into(), count, is_gauge: false };
+        let first = Snapshot {
+            process: process("sh", "sheaf"),
+            age_ms: Some(5),
+            caches: vec![cache("a", 1), cache("b", 2)],
+            budget: Budget { limit: None, used: 3, ..Budget::default() },
+            events: vec![event("allocstall", u64::MAX), event("direct_reclaim_max_ns", 7)],
+            zones: vec![Zone { free_blocks: vec![1], ..Zone::default() }],
+            ..Snapshot::default()
+        };
+        let second = Snapshot {
+            process: process("cat", "slub"),
+            age_ms: Some(9),
+            caches: vec![cache("b", 40), cache("c", 5)],
+            budget: Budget { limit: Some(100), used: 30, ..Budget::default() },
+            events: vec![event("allocstall", 2), event("direct_reclaim_max_ns", 3)],
+            zones: vec![Zone { free_blocks: vec![1, 2], ..Zone::default() }],
+            ..Snapshot::default()
+        };
+        let total = of(&[first.clone(), second]);
+        let lives: Vec<(&str, u64)> =
+            total.caches.iter().map(|it| (it.name.as_str(), it.live)).collect();
+        assert_eq!(lives, [("a", 1), ("b", 42), ("c", 5)]);
+        assert_eq!((total.budget.limit, total.budget.used), (Some(100), 33));
+        assert_eq!(total.age_ms, Some(9));
+        assert_eq!(total.process.name.as_str(), "sh+1");
+        assert_eq!(total.process.slab_policy.as_str(), "mixed");
+        assert_eq!(total.events[0].count, u64::MAX);
+        assert_eq!(total.events[1].count, 7);
+        assert_eq!(total.zones[0].free_blocks, [2, 2]);
+        assert_eq!(of(std::slice::from_ref(&first)), first);
+        assert_eq!(of(&[]), Snapshot::default());
+    }
+}

@@ -1,0 +1,113 @@
+//! A process and its descendants.
+
+use crate::problem::Problem;
+use crate::process::Process;
+use crate::snapshot::Snapshot;
+use procfs::ProcError;
+use procfs::process;
+
+/// Most processes of a tree that are looked at.
+const MOST_PROCESSES: usize = 10_000;
+
+/// The figures of a process and of its descendants.
+#[derive(Debug)]
+pub struct Tree {
+    /// Those of the processes that publish some, parents first.
+    pub snapshots: Vec<Snapshot>,
+    /// Processes of which none could be read.
+    pub others: usize,
+}
+
+/// Reads a process and those that descend from it, as far as their parents live.
+/// O(processes of the tree).
+///
+/// # Errors
+/// `NoProcess`; where none of them has figures, what kept those of `pid` from being read.
+pub fn read_tree(pid: u32) -> Result<Tree, Problem> {
+    let root = Process::new(pid)?;
+    let first = root.read();
+    let (mut snapshots, mut others, mut problem) = (Vec::new(), 0, None);
+    match first {
+        Ok(snapshot) => snapshots.push(snapshot),
+        Err(error) => (others, problem) = (1, Some(error)),
+    }
+    for pid in descendants(root.who().pid) {
+        match Process::new(pid).and_then(|process| process.read()) {
+            Ok(snapshot) => snapshots.push(snapshot),
+            Err(Problem::NoProcess { .. } | Problem::Ended { .. }) => {}
+            Err(_) => others += 1,
+        }
+    }
+    match problem {
+        Some(problem) if snapshots.is_empty() => Err(problem),
+        _ => Ok(Tree { snapshots, others }),
+    }
+}
+
+/// Numbers of the processes that descend from one, parents before children.
+fn descendants(root: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    let mut next = 0;
+    let mut parent = root;
+    loop {
+        for child in children_of(parent) {
+            if !found.contains(&child) && found.len() < MOST_PROCESSES {
+                found.push(child);
+            }
+        }
+        let Some(pid) = found.get(next) else { return found };
+        (parent, next) = (*pid, next + 1);
+    }
+}
+
+/// Children of all threads of a process. Kernels without `CONFIG_PROC_CHILDREN` are asked for the
+/// parent of every process instead.
+fn children_of(pid: u32) -> Vec<u32> {
+    let threads = i32::try_from(pid).ok().and_then(|pid| process::Process::new(pid).ok());
+    let mut children = Vec::new();
+    for thread in threads.and_then(|it| it.tasks().ok()).into_iter().flatten().flatten() {
+        match thread.children() {
+            Ok(own) => children.extend(own),
+            Err(ProcError::NotFound(_)) if thread.stat().is_ok() => return children_by_parent(pid),
+            Err(_) => {}
+        }
+    }
+    children
+}
+
+fn children_by_parent(parent: u32) -> Vec<u32> {
+    let all = process::all_processes().into_iter().flatten().flatten();
+    let is_child =
+        |it: &process::Process| it.stat().is_ok_and(|stat| stat.ppid.unsigned_abs() == parent);
+    all.filter(is_child).map(|it| it.pid.unsigned_abs()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn children_of_children_are_found() {
+        let mut shell = Command::new("sh")
+            .args(["-c", "cat & wait"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        // The shell starts `cat` some time after it has begun.
+        let own = std::process::id();
+        let both = loop {
+            let found = descendants(own);
+            if found.contains(&shell.id()) && found.len() >= 2 {
+                break found;
+            }
+            std::thread::yield_now();
+        };
+        assert!(both.iter().position(|pid| *pid == shell.id()).is_some());
+        assert!(matches!(read_tree(shell.id()), Err(Problem::NoQuarry { .. })));
+        for pid in descendants(shell.id()) {
+            let _ = Command::new("kill").arg(pid.to_string()).status();
+        }
+        shell.wait().expect("it ends");
+    }
+}

@@ -1,0 +1,61 @@
+//! The layout of `/proc/vmstat`: a name and a number on each line (Linux 6.18, `mm/vmstat.c`).
+
+use crate::snapshot::{FRAME_BYTES, Snapshot, sum};
+use std::fmt::Write;
+
+/// The text of `/proc/vmstat`: frames of 4 KiB where the name begins with `nr_`. O(events).
+#[must_use]
+pub fn text(snapshot: &Snapshot) -> String {
+    let mut text = String::new();
+    for (name, count) in lines(snapshot) {
+        let _ = writeln!(text, "{name} {count}");
+    }
+    text
+}
+
+/// Names with their counts. What is derived here comes first, and no name comes twice.
+fn lines(snapshot: &Snapshot) -> Vec<(&str, u64)> {
+    let memory = &snapshot.memory;
+    let frames = |bytes: u64| bytes / FRAME_BYTES;
+    let reclaimable =
+        sum([memory.parked, memory.free_in_slabs, memory.empty_slabs, memory.around_objects]);
+    let mut lines = vec![
+        ("nr_free_pages", sum(snapshot.zones.iter().map(|zone| zone.free))),
+        ("nr_slab_reclaimable", frames(reclaimable)),
+        ("nr_slab_unreclaimable", frames(memory.objects)),
+        ("nr_file_pages", frames(memory.page_cache)),
+        ("nr_blocks", frames(memory.blocks)),
+        ("nr_mapped", frames(memory.mappings)),
+        ("nr_mappings_kept", frames(memory.mappings_kept)),
+        ("nr_free_dirty", frames(memory.free_dirty)),
+        ("pgalloc_normal", snapshot.page_lists.allocs),
+        ("pgfree", snapshot.page_lists.frees),
+        ("zone_lock_allocs", snapshot.page_lists.allocs_at_zone),
+        ("zone_lock_frees", snapshot.page_lists.frees_at_zone),
+    ];
+    for event in &snapshot.events {
+        if lines.iter().all(|(name, _)| *name != event.name.as_str()) {
+            lines.push((event.name.as_str(), event.count));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{Event, Memory, Zone};
+
+    #[test]
+    fn a_line_is_the_kernels() {
+        let zones = vec![Zone { free: 5, ..Zone::default() }, Zone { free: 6, ..Zone::default() }];
+        let memory = Memory { objects: 8192, ..Memory::default() };
+        let event = |name: &str| Event { name: name.into(), count: 3, is_gauge: false };
+        let events = vec![event("pageoutrun"), event("pgfree"), event("two words")];
+        let text = text(&Snapshot { zones, memory, events, ..Snapshot::default() });
+        assert!(text.starts_with("nr_free_pages 11\nnr_slab_reclaimable 0\n"));
+        assert!(text.contains("nr_slab_unreclaimable 2\n"));
+        assert!(text.ends_with("zone_lock_frees 0\npageoutrun 3\ntwo_words 3\n"), "{text}");
+        assert_eq!(text.matches("pgfree ").count(), 1);
+    }
+}

@@ -1,0 +1,83 @@
+//! The heap profile: switched while everything is under way, and with nearly every object a sample.
+
+use std::fs;
+
+use crate::support::{Run, plugin, program, scratch};
+
+/// The first word of a profile (`layout` of `quarry_core`).
+const MAGIC: &[u8] = b"QUARRYHP";
+
+/// A thousand times on and off, while threads allocate in every way, libraries come and go, signals
+/// interrupt them, and children are forked.
+#[test]
+fn switched_a_thousand_times_under_load() {
+    let run = || Run::new(program("profile_switch.c")).arg(plugin("life_plugin.c"));
+    run().finish().success();
+    run().env("QUARRY_SANDBOX", "1").finish().success();
+}
+
+/// An allocation that is traced while another thread holds the loader's lock does not wait for it.
+#[test]
+fn nobody_waits_for_the_loader() {
+    let holder = plugin("profile_loader_plugin.c");
+    Run::new(program("profile_loader.c")).arg(holder).finish().success();
+}
+
+/// Programs cannot tell that their objects are samples (but by `mallinfo`, which counts the pages
+/// that they take).
+#[test]
+fn programs_run_the_same_with_nearly_every_object_a_sample() {
+    let programs = [
+        "abi_basic.c",
+        "abi_aligned.c",
+        "abi_calloc.c",
+        "abi_realloc.c",
+        "abi_sized.c",
+        "around_atfork.c",
+        "around_fork_handler.c",
+        "cxx_operators.cpp",
+        "life_early.cpp",
+        "life_fork.c",
+        "life_signals.c",
+        "life_small_stack.c",
+        "life_threads.c",
+        "life_tls.cpp",
+    ];
+    for mean in ["16", "4096"] {
+        for source in programs {
+            let file = scratch().join("profile");
+            let run = Run::new(program(source));
+            run.env("QUARRY_PROFILE", &file).env("QUARRY_PROFILE_MEAN", mean).finish().success();
+            let written = fs::read(&file).unwrap_or_else(|error| panic!("{source}: {error}"));
+            assert!(written.starts_with(MAGIC), "{source}");
+            let maps = String::from_utf8_lossy(&written[written.len() - 4096..]).into_owned();
+            assert!(maps.contains("[stack]"), "{source}: {maps}");
+        }
+    }
+}
+
+#[test]
+fn a_child_has_a_profile_of_its_own_where_files_are() {
+    let folder = scratch();
+    let run = Run::new(program("life_fork.c"));
+    run.env("QUARRY_PROFILE", folder.join("%p.raw")).finish().success();
+    let files: Vec<_> = fs::read_dir(&folder).expect("a folder").flatten().collect();
+    assert!(!files.is_empty(), "the parent's at least");
+    for file in files {
+        let written = fs::read(file.path()).expect("readable");
+        let pid = u64::from_le_bytes(written[32..40].try_into().expect("eight bytes"));
+        let name = format!("{pid}.raw");
+        assert_eq!(file.file_name().to_str(), Some(name.as_str()), "each has its own");
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_named() {
+    let run = Run::new(program("abi_basic.c"));
+    let outcome = run.env("QUARRY_PROFILE", "/nowhere/profile").finish();
+    let line = "no heap profile: QUARRY_PROFILE=/nowhere/profile";
+    assert!(outcome.stderr.contains(line), "{}", outcome.stderr);
+    let run = Run::new(program("abi_basic.c"));
+    let outcome = run.env("QUARRY_PROFILE_MEAN", "none").finish();
+    assert!(outcome.stderr.contains("QUARRY_PROFILE_MEAN=none is not accepted"));
+}

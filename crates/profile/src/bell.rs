@@ -1,0 +1,121 @@
+//! Asking a process for a profile: by sleeping on words of its record (`profile_bell` of
+//! `quarry_record`).
+
+use anyhow::{Context, Result, ensure};
+use quarry_record::PAGE_BYTES;
+use quarry_record::profile_bell::{BELL, STOP, WISHES, wish_for};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::{self, JoinHandle};
+
+/// How long a sleeper may sleep after nobody wants it to any more, in milliseconds.
+const NAP_MS: i64 = 50;
+
+/// The page of a process, mapped to be read.
+struct Page(*mut libc::c_void);
+
+// SAFETY: the mapping belongs to no thread, and is read by atomics.
+unsafe impl Sync for Page {}
+// SAFETY: as above.
+unsafe impl Send for Page {}
+
+impl Page {
+    fn map(file: &File) -> Result<Self> {
+        let flags = libc::MAP_SHARED;
+        // SAFETY: a new mapping that replaces nothing.
+        let raw = unsafe {
+            libc::mmap(null_mut(), PAGE_BYTES, libc::PROT_READ, flags, file.as_raw_fd(), 0)
+        };
+        let error = std::io::Error::last_os_error();
+        ensure!(raw != libc::MAP_FAILED, "mapping the statistics page: {error}");
+        Ok(Self(raw))
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset + 4 <= PAGE_BYTES && offset.is_multiple_of(4), "a word of the page");
+        // SAFETY: inside the mapping, whose file has this length (the caller of `map` has seen to
+        // it, and its seals keep it), aligned; other processes write it by atomic words.
+        unsafe { &*self.0.byte_add(offset).cast::<AtomicU32>() }
+    }
+
+    /// Sleeps on a word until somebody wakes this thread, or for a short while.
+    fn sleep_on(&self, offset: usize) {
+        let word = self.word(offset);
+        let nap = libc::timespec { tv_sec: 0, tv_nsec: NAP_MS * 1_000_000 };
+        // SAFETY: FUTEX_WAIT reads the word and the timeout only.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                word.as_ptr(),
+                libc::FUTEX_WAIT,
+                word.load(Ordering::Relaxed),
+                &raw const nap,
+            );
+        }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map`, and nobody has a reference to it any more.
+        unsafe { libc::munmap(self.0, PAGE_BYTES) };
+    }
+}
+
+/// A thread that sleeps on a word of a page until it is told to stop.
+struct Sleeper {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sleeper {
+    fn on(page: &Arc<Page>, offset: usize) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (page, over) = (Arc::clone(page), Arc::clone(&is_over));
+        let thread = thread::spawn(move || {
+            while !over.load(Ordering::Relaxed) {
+                page.sleep_on(offset);
+            }
+        });
+        Self { is_over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The wish for a profile of a process; it lasts as long as this lives.
+pub(crate) struct Bell {
+    page: Arc<Page>,
+    record: usize,
+    /// One rings, the other one says which profile is wanted.
+    _sleepers: [Sleeper; 2],
+}
+
+impl Bell {
+    /// Wishes a profile with about one sample in `mean` bytes from the process whose record begins
+    /// at `record` of the memfd `file`.
+    pub(crate) fn ring(file: &File, record: usize, mean: usize, frees: bool) -> Result<Self> {
+        let page = Arc::new(Page::map(file).context("reaching the process")?);
+        let wish = record + WISHES + 4 * wish_for(mean, frees);
+        let sleepers = [Sleeper::on(&page, record + BELL), Sleeper::on(&page, wish)];
+        Ok(Self { page, record, _sleepers: sleepers })
+    }
+
+    /// Wishes that the profile ends, until `has_ended`.
+    pub(crate) fn stop(self, mut has_ended: impl FnMut() -> bool) {
+        let _stop = Sleeper::on(&self.page, self.record + STOP);
+        while !has_ended() {
+            thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! `quarry profile`: takes or reads a heap profile, and writes it in the forms that are wanted.
+
+use crate::live::{self, Wish};
+use crate::profile::{Profile, Value};
+use crate::raw::Raw;
+use crate::{flame, pprof, text};
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use quarry_core::profile::DEFAULT_MEAN;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What a profile shows first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum View {
+    /// What was allocated and not freed: at exit, what has leaked.
+    Inuse,
+    /// All that was allocated, freed or not.
+    Alloc,
+    /// Who freed, where frees were traced (--frees).
+    Frees,
+}
+
+impl View {
+    fn value(self) -> Value {
+        match self {
+            Self::Inuse => Value::InuseSpace,
+            Self::Alloc => Value::AllocSpace,
+            Self::Frees => Value::FreeSpace,
+        }
+    }
+}
+
+/// Show which call sites of a program allocate memory, and which still have it.
+///
+/// Takes a profile of a running process (--pid), or reads the one that a program has written
+/// (QUARRY_PROFILE=FILE, quarry_profile_write). Prints it as text, or writes it by the ending of
+/// each --output: .pb.gz for pprof, .svg a flame graph, .raw as the program wrote it, .txt the
+/// text.
+///
+/// The process needs no preparation and gets no signal. Objects are sampled by their bytes, one in
+/// --mean bytes, and what is shown are estimates for all objects.
+#[derive(clap::Args)]
+pub struct ProfileArgs {
+    /// A profile that a program has written.
+    #[arg(value_name = "FILE", required_unless_present = "pid", conflicts_with = "pid")]
+    file: Option<PathBuf>,
+    /// Profile this process, which runs on Quarry.
+    #[arg(long, value_name = "N")]
+    pid: Option<u32>,
+    /// Profile for so long.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds,
+        requires = "pid")]
+    seconds: f64,
+    /// Wait so long for the process to react: it does when it next needs memory on a slow path.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds,
+        requires = "pid")]
+    wait: f64,
+    /// Mean bytes from one sample to the next, a power of two up to 2147483648.
+    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_MEAN, requires = "pid",
+        value_parser = clap::value_parser!(u64).range(1..=1 << 31))]
+    mean: u64,
+    /// Record who frees the samples, too.
+    #[arg(long, requires = "pid")]
+    frees: bool,
+    /// Write to a file, in the form that its ending names; may be given several times.
+    #[arg(long, short, value_name = "FILE", value_parser = output)]
+    output: Vec<PathBuf>,
+    /// What to show [default: inuse].
+    #[arg(long, value_enum)]
+    view: Option<View>,
+    /// Show what has changed since this profile: growth, where it is an older one of the same
+    /// program.
+    #[arg(long, value_name = "FILE")]
+    diff: Option<PathBuf>,
+    /// Call sites that the text shows.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    top: usize,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "use a number of seconds".to_owned())?;
+    let is_usual = (0.0..=1e6).contains(&seconds);
+    is_usual.then_some(seconds).ok_or_else(|| "use 0 to 1000000 seconds".to_owned())
+}
+
+/// The forms of a profile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Pprof,
+    Flame,
+    Raw,
+    Text,
+}
+
+fn form_of(path: &Path) -> Option<Form> {
+    let name = path.file_name()?.to_str()?;
+    const ENDINGS: [(&str, Form); 5] = [
+        (".pb.gz", Form::Pprof),
+        (".pprof", Form::Pprof),
+        (".svg", Form::Flame),
+        (".raw", Form::Raw),
+        (".txt", Form::Text),
+    ];
+    ENDINGS.iter().find(|(ending, _)| name.ends_with(ending)).map(|(_, form)| *form)
+}
+
+fn output(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match form_of(&path) {
+        Some(_) => Ok(path),
+        None => Err("use a name that ends in .pb.gz, .svg, .raw or .txt".to_owned()),
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Where there is no profile to be had, or it cannot be written.
+pub fn profile(args: &ProfileArgs, out: &mut dyn Write) -> Result<()> {
+    // Whoever waits for a profile should learn first that it could not be written.
+    let files: Vec<(Form, &PathBuf, File)> = args
+        .output
+        .iter()
+        .map(|path| {
+            let file = File::create(path).with_context(|| path.display().to_string())?;
+            Ok((form_of(path).unwrap_or(Form::Text), path, file))
+        })
+        .collect::<Result<_>>()?;
+    let base = args.diff.as_deref().map(live::load).transpose()?;
+    let (raw, root) = get(args)?;
+    let mut shown = Profile::of(&raw, &root);
+    if let Some(base) = base {
+        shown = shown.minus(&Profile::of(&base, &root));
+    }
+    let view = args.view.unwrap_or(View::Inuse);
+    if view == View::Frees && !raw.traces_frees {
+        bail!("frees were not traced: take the profile with --frees");
+    }
+    for (form, path, file) in files {
+        let mut file = BufWriter::new(file);
+        let written = match form {
+            Form::Pprof => pprof::write(&shown, view.value(), &mut file).map_err(Into::into),
+            Form::Flame => flame::write(&shown, view.value(), &mut file),
+            Form::Raw => write_raw(&raw, &mut file),
+            Form::Text => {
+                text::write(&shown, view.value(), args.top, &mut file).map_err(Into::into)
+            }
+        };
+        let flushed = written.and_then(|()| Ok(file.flush()?));
+        flushed.with_context(|| path.display().to_string())?;
+    }
+    if args.output.is_empty() {
+        text::write(&shown, view.value(), args.top, out)?;
+    }
+    Ok(())
+}
+
+fn write_raw(raw: &Raw, out: &mut dyn Write) -> Result<()> {
+    Ok(out.write_all(&raw.bytes())?)
+}
+
+fn get(args: &ProfileArgs) -> Result<(Raw, PathBuf)> {
+    if let Some(file) = &args.file {
+        return Ok((live::load(file)?, PathBuf::from("/")));
+    }
+    let Some(pid) = args.pid else { bail!("name a process by --pid, or a file") };
+    let taken = live::take(&Wish {
+        pid,
+        time: Duration::from_secs_f64(args.seconds),
+        patience: Duration::from_secs_f64(args.wait),
+        mean: usize::try_from(args.mean).unwrap_or(usize::MAX),
+        frees: args.frees,
+    })?;
+    if taken.was_on {
+        eprintln!("quarry: a profile of process {pid} was on already: this is it, from its start");
+    }
+    Ok((taken.raw, taken.root))
+}

@@ -1,0 +1,32 @@
+//! A flame graph: the widths of its boxes are a value of the profile.
+
+use crate::profile::{Profile, Value};
+use anyhow::{Context, Result, ensure};
+use inferno::flamegraph::{self, Options};
+use std::io::Write;
+
+/// Writes a flame graph as SVG.
+///
+/// # Errors
+/// Where the profile has nothing of the value, and those of the writer.
+pub(crate) fn write(profile: &Profile, shown: Value, out: impl Write) -> Result<()> {
+    let (_, name, unit) = Value::ALL[shown as usize];
+    let mut lines: Vec<String> = profile
+        .stacks
+        .iter()
+        .filter(|stack| stack.values[shown as usize] > 0)
+        .map(|stack| {
+            let functions = stack.lines().rev().map(|line| line.function.replace(';', ":"));
+            let path = functions.collect::<Vec<_>>().join(";");
+            format!("{path} {}", stack.values[shown as usize])
+        })
+        .collect();
+    ensure!(!lines.is_empty(), "the profile has no {name}: there is nothing to draw");
+    lines.sort_unstable();
+    let mut options = Options::default();
+    options.title = format!("{name}, estimated from {} samples", profile.samples);
+    options.count_name = unit.to_owned();
+    options.no_sort = true;
+    flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)
+        .context("drawing the flame graph")
+}

@@ -1,0 +1,164 @@
+//! A profile of a running process.
+
+use crate::bell::Bell;
+use crate::raw::Raw;
+use anyhow::{Context, Result, bail};
+use quarry_live::Process;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The name of the memfd that a process makes for its profile.
+const NAME: &str = "/memfd:quarry-profile (deleted)";
+/// Time between two looks at a process.
+const LOOK: Duration = Duration::from_millis(20);
+/// Longest wait for the end of a profile that was asked to end.
+const END: Duration = Duration::from_secs(2);
+
+/// What is wanted of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    /// The process.
+    pub pid: u32,
+    /// For how long.
+    pub time: Duration,
+    /// How long to wait for its reaction.
+    pub patience: Duration,
+    /// Mean bytes from one sample to the next.
+    pub mean: usize,
+    /// True if frees are traced.
+    pub frees: bool,
+}
+
+struct Target {
+    process: Process,
+    pid: u32,
+    /// The last that was seen of its mappings.
+    maps: String,
+}
+
+impl Target {
+    fn folder(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}", self.pid))
+    }
+
+    /// Keeps what the mappings are now: a process that ends has none any more.
+    fn look_at_maps(&mut self) {
+        if let Ok(maps) = fs::read_to_string(self.folder().join("maps"))
+            && !maps.is_empty()
+        {
+            self.maps = maps;
+        }
+    }
+
+    /// The memfd of its own profile: a child of a fork may have its parent's as well.
+    fn profile(&self) -> Option<File> {
+        let entries = fs::read_dir(self.folder().join("fd")).ok()?;
+        let links = entries.flatten().map(|entry| entry.path());
+        let named = links.filter(|link| fs::read_link(link).is_ok_and(|to| to.as_os_str() == NAME));
+        let files = named.filter_map(|link| File::open(link).ok());
+        let own = self.process.own_pid();
+        { files }.find(|file| read(file).is_ok_and(|raw| raw.pid == own))
+    }
+}
+
+/// What a memfd says now.
+fn read(file: &File) -> Result<Raw> {
+    let bytes = file.metadata()?.len();
+    anyhow::ensure!(bytes < 1 << 30, "the profile is too long");
+    let mut copy = vec![0; bytes as usize];
+    file.read_exact_at(&mut copy, 0).context("reading the profile")?;
+    let mut raw = Raw::parse(&copy)?;
+    raw.maps.clear();
+    Ok(raw)
+}
+
+/// A profile of a running process.
+pub struct Taken {
+    /// The profile, and the mappings of the process.
+    pub raw: Raw,
+    /// Where its files are, as seen from here.
+    pub root: PathBuf,
+    /// True if a profile was on already: then it is that one, from its beginning.
+    pub was_on: bool,
+}
+
+/// Takes a profile of a process.
+///
+/// # Errors
+/// Where the process is none that runs on Quarry, belongs to somebody else, or does not react.
+pub fn take(wish: &Wish) -> Result<Taken> {
+    let process = Process::new(wish.pid)?;
+    process.read()?;
+    let (record, at) = process.shared_record()?.with_context(|| {
+        format!("process {} has closed the descriptor of its statistics page", wish.pid)
+    })?;
+    let mut target = Target { process, pid: wish.pid, maps: String::new() };
+    let before = target.profile().and_then(|file| read(&file).ok());
+    let was_on = before.as_ref().is_some_and(|raw| raw.session % 2 == 1);
+    let bell = Bell::ring(&record, at, wish.mean, wish.frees)?;
+    let file = wait_for_start(&mut target, wish, before.as_ref().map_or(0, |raw| raw.session))?;
+    let end = Instant::now() + wish.time;
+    let mut next_look = Instant::now();
+    while Instant::now() < end && target.process.is_alive() {
+        if Instant::now() >= next_look {
+            target.look_at_maps();
+            next_look = Instant::now() + Duration::from_secs(1);
+        }
+        thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
+    }
+    target.look_at_maps();
+    let mut raw = read(&file)?;
+    if raw.stopped_ns == 0 && raw.started_ns != 0 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        raw.stopped_ns = now.as_nanos() as u64;
+    }
+    if !was_on {
+        let give_up = Instant::now() + END;
+        bell.stop(|| {
+            let is_over = || read(&file).is_ok_and(|raw| raw.session % 2 == 0);
+            Instant::now() >= give_up || !target.process.is_alive() || is_over()
+        });
+    }
+    raw.maps = std::mem::take(&mut target.maps);
+    Ok(Taken { raw, root: target.folder().join("root"), was_on })
+}
+
+fn wait_for_start(target: &mut Target, wish: &Wish, before: u64) -> Result<File> {
+    let give_up = Instant::now() + wish.patience;
+    loop {
+        target.look_at_maps();
+        if let Some(file) = target.profile()
+            && let Ok(raw) = read(&file)
+            && (raw.session % 2 == 1 || raw.session > before)
+        {
+            return Ok(file);
+        }
+        if !target.process.is_alive() {
+            bail!("process {} has ended before its profile began", wish.pid);
+        }
+        if Instant::now() >= give_up {
+            bail!(
+                "process {} has not reacted for {}: it does when it next asks Quarry for memory on \
+                 a slow path, and one that sleeps or needs none does not; --wait waits longer",
+                wish.pid,
+                humantime::format_duration(wish.patience)
+            );
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// Reads a profile from a file.
+///
+/// # Errors
+/// Where it cannot be read, or is none.
+pub fn load(path: &std::path::Path) -> Result<Raw> {
+    let mut bytes = Vec::new();
+    let of = || path.display().to_string();
+    File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).with_context(of)?;
+    Raw::parse(&bytes).with_context(of)
+}

@@ -1,0 +1,271 @@
+//! A profile with names: what every call site has allocated, freed and still has, estimated from
+//! samples.
+
+use crate::maps;
+use crate::raw::{Count, Raw, Site};
+use crate::symbols::{Line, Place, Symbols};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// What is estimated of each call site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Value {
+    /// Objects that it allocated.
+    AllocObjects,
+    /// Their bytes.
+    AllocSpace,
+    /// Objects that it allocated and nobody has freed.
+    InuseObjects,
+    /// Their bytes.
+    InuseSpace,
+    /// Objects that it freed, where frees were traced.
+    FreeObjects,
+    /// Their bytes.
+    FreeSpace,
+}
+
+/// Number of values.
+pub const VALUES: usize = 6;
+
+impl Value {
+    /// All values in the order of `values`, with the names that pprof and Go use, and their units.
+    pub const ALL: [(Self, &str, &str); VALUES] = [
+        (Self::AllocObjects, "alloc_objects", "count"),
+        (Self::AllocSpace, "alloc_space", "bytes"),
+        (Self::InuseObjects, "inuse_objects", "count"),
+        (Self::InuseSpace, "inuse_space", "bytes"),
+        (Self::FreeObjects, "free_objects", "count"),
+        (Self::FreeSpace, "free_space", "bytes"),
+    ];
+}
+
+/// One address of code in a stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// The address that the call returns to.
+    pub address: u64,
+    /// What lies there.
+    pub place: Place,
+}
+
+/// A call site with its callers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stack {
+    /// The callee first; the frames of Quarry itself are left out.
+    pub frames: Vec<Frame>,
+    /// By [`Value`].
+    pub values: [i64; VALUES],
+}
+
+impl Stack {
+    /// The functions, those that were inlined included, the callee first.
+    pub fn lines(&self) -> impl DoubleEndedIterator<Item = &Line> {
+        self.frames.iter().flat_map(|frame| &frame.place.lines)
+    }
+
+    fn key(&self) -> Vec<Line> {
+        self.lines().cloned().collect()
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// The call sites, in no order.
+    pub stacks: Vec<Stack>,
+    /// The mappings that frames name by number.
+    pub mappings: Vec<maps::Mapping>,
+    /// Mean bytes from one sample to the next.
+    pub mean: u64,
+    /// When it began, in nanoseconds since 1970, and for how long it was on; 0 where that is not
+    /// known.
+    pub started_ns: u64,
+    /// See there.
+    pub duration_ns: u64,
+    /// Samples, and those that found no room.
+    pub samples: u64,
+    /// See there.
+    pub lost: u64,
+    /// True if frees were traced.
+    pub traces_frees: bool,
+}
+
+/// The objects and bytes that samples stand for: an object of `n` bytes is a sample with the
+/// probability `1 - exp(-n / mean)`.
+fn estimate(count: Count, mean: u64) -> (i64, i64) {
+    if count.objects == 0 {
+        return (0, 0);
+    }
+    let (objects, bytes) = (count.objects as f64, count.bytes as f64);
+    let size = (bytes / objects).max(1.0);
+    let each = 1.0 / -(-size / mean as f64).exp_m1();
+    ((objects * each).round() as i64, (bytes * each).round() as i64)
+}
+
+fn values_of(site: &Site, mean: u64) -> [i64; VALUES] {
+    let (objects, bytes) = estimate(site.allocated, mean);
+    if site.is_free {
+        return [0, 0, 0, 0, objects, bytes];
+    }
+    let in_use = Count {
+        objects: site.allocated.objects.saturating_sub(site.freed.objects),
+        bytes: site.allocated.bytes.saturating_sub(site.freed.bytes),
+    };
+    let (objects_in_use, bytes_in_use) = estimate(in_use, mean);
+    [objects, bytes, objects_in_use, bytes_in_use, 0, 0]
+}
+
+/// Functions of the allocator itself, in programs that have it inside.
+const INSIDE: &[&str] = &[
+    "quarry::",
+    "quarry_core::",
+    "quarry_sys::",
+    "<quarry",
+    "__rust_alloc",
+    "__rust_realloc",
+    "__rust_dealloc",
+    "__rustc::",
+    "_RNvCs",
+    "alloc::alloc::",
+    "<alloc::alloc::",
+];
+
+fn is_inside(place: &Place, mappings: &[maps::Mapping]) -> bool {
+    let file = place.mapping.and_then(|number| mappings[number].path.file_name());
+    let is_library = file.and_then(|name| name.to_str()).is_some_and(|name| {
+        name.starts_with("libquarry") && name.contains(".so") && !name.contains("sqlite")
+    });
+    let is_function = |line: &Line| INSIDE.iter().any(|start| line.function.starts_with(start));
+    is_library || place.lines.iter().all(is_function)
+}
+
+impl Profile {
+    /// Names what a process wrote. `root` is where the files of the process are, as seen from here.
+    #[must_use]
+    pub fn of(raw: &Raw, root: &Path) -> Self {
+        let mut symbols = Symbols::new(maps::parse(&raw.maps), PathBuf::from(root));
+        let mut stacks: HashMap<&[u64], Stack> = HashMap::new();
+        for site in &raw.sites {
+            let stack = stacks.entry(&site.frames).or_insert_with(|| {
+                let frames = name_frames(&site.frames, &mut symbols);
+                Stack { frames, values: [0; VALUES] }
+            });
+            for (sum, value) in stack.values.iter_mut().zip(values_of(site, raw.mean)) {
+                *sum += value;
+            }
+        }
+        let samples = raw.sites.iter().filter(|site| !site.is_free);
+        Self {
+            stacks: stacks.into_values().collect(),
+            mappings: symbols.mappings().to_vec(),
+            mean: raw.mean,
+            started_ns: raw.started_ns,
+            duration_ns: raw.stopped_ns.saturating_sub(raw.started_ns),
+            samples: samples.map(|site| site.allocated.objects).sum(),
+            lost: raw.lost,
+            traces_frees: raw.traces_frees,
+        }
+    }
+
+    /// What this one has beyond `base`: by functions and lines, so that the two may be of different
+    /// processes.
+    #[must_use]
+    pub fn minus(mut self, base: &Self) -> Self {
+        let mut less: HashMap<_, [i64; VALUES]> = HashMap::new();
+        for stack in &base.stacks {
+            let sum = less.entry(stack.key()).or_default();
+            sum.iter_mut().zip(stack.values).for_each(|(sum, value)| *sum += value);
+        }
+        let mut rest = Vec::new();
+        for stack in &mut self.stacks {
+            if let Some(values) = less.remove(&stack.key()) {
+                stack.values.iter_mut().zip(values).for_each(|(value, less)| *value -= less);
+            }
+        }
+        // What only the base has.
+        for stack in &base.stacks {
+            if let Some(values) = less.remove(&stack.key()) {
+                let mut frames = stack.frames.clone();
+                frames.iter_mut().for_each(|frame| frame.place.mapping = None);
+                rest.push(Stack { frames, values: values.map(|value| -value) });
+            }
+        }
+        self.stacks.extend(rest);
+        self.stacks.retain(|stack| stack.values != [0; VALUES]);
+        self
+    }
+
+    /// The sum of a value over all call sites.
+    #[must_use]
+    pub fn total(&self, value: Value) -> i64 {
+        self.stacks.iter().map(|stack| stack.values[value as usize]).sum()
+    }
+}
+
+fn name_frames(addresses: &[u64], symbols: &mut Symbols) -> Vec<Frame> {
+    let mut frames: Vec<Frame> = addresses
+        .iter()
+        .enumerate()
+        .map(|(number, address)| {
+            let place = symbols.place(*address, number > 0).clone();
+            Frame { address: *address, place }
+        })
+        .collect();
+    let own = frames.iter().take_while(|it| is_inside(&it.place, symbols.mappings())).count();
+    if own < frames.len() {
+        frames.drain(..own);
+    }
+    frames
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(frames: &[u64], objects: u64, size: u64, freed: u64) -> Site {
+        Site {
+            frames: frames.to_vec(),
+            is_free: false,
+            allocated: Count { objects, bytes: objects * size },
+            freed: Count { objects: freed, bytes: freed * size },
+        }
+    }
+
+    fn raw(sites: Vec<Site>) -> Raw {
+        Raw { pid: 1, mean: 1000, session: 2, sites, ..Raw::default() }
+    }
+
+    #[test]
+    fn estimates_divide_by_the_chance_of_a_sample() {
+        let mean = 512 << 10;
+        let one = |bytes| estimate(Count { objects: 1, bytes }, mean);
+        assert_eq!(one(64 << 20), (1, 64 << 20), "a large object is always a sample");
+        let (objects, bytes) = one(16);
+        assert!((32_767..32_770).contains(&objects) && (bytes - (512 << 10)).abs() < 32);
+        assert_eq!(estimate(Count::default(), mean), (0, 0));
+    }
+
+    #[test]
+    fn sites_of_one_stack_are_one() {
+        let profile = Profile::of(
+            &raw(vec![site(&[1, 2], 3, 100_000, 1), site(&[1, 2], 1, 50_000, 0)]),
+            "/".as_ref(),
+        );
+        let [stack] = &profile.stacks[..] else { panic!("one stack") };
+        assert_eq!(stack.values, [4, 350_000, 3, 250_000, 0, 0]);
+        assert_eq!((profile.samples, profile.total(Value::InuseSpace)), (4, 250_000));
+    }
+
+    #[test]
+    fn a_difference_keeps_what_either_has() {
+        let of = |sites| Profile::of(&raw(sites), "/".as_ref());
+        let new = of(vec![site(&[1], 5, 100_000, 0), site(&[2], 1, 100_000, 0)]);
+        let old = of(vec![site(&[1], 2, 100_000, 0), site(&[3], 4, 100_000, 0)]);
+        let difference = new.clone().minus(&old);
+        let mut values: Vec<i64> = difference.stacks.iter().map(|it| it.values[0]).collect();
+        values.sort_unstable();
+        assert_eq!(values, [-4, 1, 3]);
+        assert!(new.clone().minus(&new).stacks.is_empty());
+    }
+}

@@ -1,0 +1,172 @@
+//! What a process writes of its heap profile, or shows in a memfd: see `layout` of `quarry_core`.
+//!
+//! Every word is a stranger's: what makes no sense is an error or left out, never a panic.
+
+use anyhow::{Context, Result, bail, ensure};
+use quarry_core::profile::layout::{
+    BUCKET_WORDS, Bucket, HEAD_WORDS, Head, MAGIC, MOST_FRAMES, SIZE_OF_FREES, TRACE_WRITTEN,
+    VERSION,
+};
+
+/// Most buckets and frames that are believed: a thousand times what there are.
+const MOST: u64 = 1 << 26;
+
+/// What one call site did with objects of about one size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Addresses of code, the callee first.
+    pub frames: Vec<u64>,
+    /// True for frees; then only `allocated` counts.
+    pub is_free: bool,
+    /// Samples, and their bytes.
+    pub allocated: Count,
+    /// Those that have been freed since.
+    pub freed: Count,
+}
+
+/// Samples and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Objects.
+    pub objects: u64,
+    /// Bytes that were requested.
+    pub bytes: u64,
+}
+
+/// A profile as a process has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Raw {
+    /// The number of the process, in its own pid namespace.
+    pub pid: u32,
+    /// Mean bytes from one sample to the next.
+    pub mean: u64,
+    /// Counts the profiles of the process; odd while this one is on.
+    pub session: u64,
+    /// When it began and ended, in nanoseconds since 1970; 0 where that is not known.
+    pub started_ns: u64,
+    /// See there.
+    pub stopped_ns: u64,
+    /// Samples that found no room.
+    pub lost: u64,
+    /// True if frees were traced.
+    pub traces_frees: bool,
+    /// The call sites.
+    pub sites: Vec<Site>,
+    /// The mappings of the process, as `/proc/PID/maps` has them; empty in a memfd.
+    pub maps: String,
+    /// The words, as they were read.
+    pub(crate) words: Vec<u8>,
+}
+
+struct Words<'a>(&'a [u8]);
+
+impl Words<'_> {
+    fn at(&self, index: usize) -> Option<u64> {
+        let bytes = self.0.get(index.checked_mul(8)?..)?.first_chunk()?;
+        Some(u64::from_le_bytes(*bytes))
+    }
+}
+
+impl Raw {
+    /// As a process would have written it.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        [&*self.words, self.maps.as_bytes()].concat()
+    }
+
+    /// Reads a profile.
+    ///
+    /// # Errors
+    /// Where the bytes are none, or of another version.
+    pub fn parse(bytes: &[u8]) -> Result<Self> {
+        let words = Words(bytes);
+        let head = |word: Head| words.at(word as usize);
+        ensure!(head(Head::Magic) == Some(MAGIC), "it is no heap profile of Quarry");
+        let version = head(Head::Version).unwrap_or(0);
+        if version != VERSION {
+            bail!("its version is {version}; this command reads version {VERSION}");
+        }
+        let limited = |word| head(word).filter(|count| *count <= MOST).context("it is damaged");
+        let (buckets, used) = (limited(Head::Buckets)? as usize, limited(Head::FramesUsed)?);
+        let frames = HEAD_WORDS + buckets * BUCKET_WORDS;
+        ensure!(bytes.len() >= frames * 8, "it is cut off");
+        let sites = (0..buckets).filter_map(|bucket| {
+            let at = |word: Bucket| words.at(HEAD_WORDS + bucket * BUCKET_WORDS + word as usize);
+            let (trace, size) = (at(Bucket::Trace)?, at(Bucket::Size)?);
+            // A bucket that a process has just begun to write has no frames yet.
+            if at(Bucket::Key)? == 0 || trace & TRACE_WRITTEN == 0 {
+                return None;
+            }
+            let first = (trace & !TRACE_WRITTEN) >> 16;
+            let count = trace & 0xffff;
+            if count > MOST_FRAMES as u64 || first + count > used {
+                return None;
+            }
+            let frames = (first..first + count).filter_map(|at| words.at(frames + at as usize));
+            let pair = |objects, bytes| Some(Count { objects: at(objects)?, bytes: at(bytes)? });
+            Some(Site {
+                frames: frames.collect(),
+                is_free: size & SIZE_OF_FREES != 0,
+                allocated: pair(Bucket::Allocated, Bucket::AllocatedBytes)?,
+                freed: pair(Bucket::Freed, Bucket::FreedBytes)?,
+            })
+        });
+        let sites = sites.collect();
+        let (words_read, maps) = bytes.split_at(bytes.len().min((frames + used as usize) * 8));
+        Ok(Self {
+            pid: head(Head::Pid).unwrap_or(0) as u32,
+            mean: head(Head::Mean).unwrap_or(0).max(1),
+            session: head(Head::Session).unwrap_or(0),
+            started_ns: head(Head::Started).unwrap_or(0),
+            stopped_ns: head(Head::Stopped).unwrap_or(0),
+            lost: head(Head::Lost).unwrap_or(0),
+            traces_frees: head(Head::TracesFrees) == Some(1),
+            sites,
+            maps: String::from_utf8_lossy(maps.split(|byte| *byte == 0).next().unwrap_or_default())
+                .into_owned(),
+            words: words_read.to_vec(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_profile_is_refused() {
+        let refuse = |bytes: &[u8]| Raw::parse(bytes).expect_err("refused").to_string();
+        assert!(refuse(b"").contains("no heap profile"));
+        assert!(refuse(&[0x5a; 100_000]).contains("no heap profile"));
+        let mut bytes = vec![0; 4096];
+        bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
+        assert!(refuse(&bytes).contains("version is 0"));
+        bytes[8] = VERSION as u8;
+        bytes[16..24].copy_from_slice(&1000u64.to_le_bytes());
+        assert!(refuse(&bytes).contains("cut off"));
+        bytes[16..24].copy_from_slice(&u64::MAX.to_le_bytes());
+        assert!(refuse(&bytes).contains("damaged"));
+    }
+
+    #[test]
+    fn damage_behind_the_head_is_no_panic() {
+        let mut state = 1u64;
+        for round in 0..200 {
+            let mut bytes: Vec<u8> = (0..HEAD_WORDS * 8 + 64 * 16 + 400)
+                .map(|_| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round);
+                    (state >> 56) as u8
+                })
+                .collect();
+            for (word, value) in [
+                (Head::Magic, MAGIC),
+                (Head::Version, VERSION),
+                (Head::Buckets, 16),
+                (Head::FramesUsed, round % 60),
+            ] {
+                bytes[word as usize * 8..][..8].copy_from_slice(&value.to_le_bytes());
+            }
+            Raw::parse(&bytes).expect("the head is right");
+        }
+    }
+}

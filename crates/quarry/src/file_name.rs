@@ -1,0 +1,122 @@
+//! The name of a file of statistics: `%p` in it stands for the number of the process, `%%` for `%`.
+
+use core::cell::UnsafeCell;
+use core::ffi::CStr;
+use core::fmt::Write;
+use quarry_sys::report::Line;
+
+/// Bytes of the longest file name with its NUL (`PATH_MAX` of Linux).
+pub(crate) const FILE_NAME_BYTES: usize = libc::PATH_MAX as usize;
+
+/// A copy of the name: daemons that change their title write over the environment itself.
+pub(crate) struct FileName(UnsafeCell<[u8; FILE_NAME_BYTES]>);
+
+// SAFETY: written by `set` only, before any thread reads (its caller's promise).
+unsafe impl Sync for FileName {}
+
+/// A name with the number of the process in it.
+pub(crate) struct Expanded(Line<FILE_NAME_BYTES>);
+
+impl Expanded {
+    /// As the system takes it.
+    pub(crate) fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(self.0.as_bytes()).unwrap_or(c"")
+    }
+}
+
+/// Why a text is no file name; prints as the end of a sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BadName {
+    /// With the number of the process it may be longer than the system allows.
+    TooLong,
+    /// A `%` with something else behind it.
+    UnknownLetter,
+}
+
+impl core::fmt::Display for BadName {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::TooLong => write!(out, "a file name has fewer than {FILE_NAME_BYTES} bytes"),
+            Self::UnknownLetter => {
+                out.write_str("after % comes p for the number of the process, or another %")
+            }
+        }
+    }
+}
+
+/// The pieces of a name: text, or the number of the process.
+fn each_piece(name: &str, mut each: impl FnMut(Option<&str>)) -> Result<(), BadName> {
+    let mut rest = name;
+    while let Some((text, behind)) = rest.split_once('%') {
+        each(Some(text));
+        each(match behind.as_bytes().first() {
+            Some(b'p') => None,
+            Some(b'%') => Some("%"),
+            _ => return Err(BadName::UnknownLetter),
+        });
+        rest = &behind[1..];
+    }
+    each(Some(rest));
+    Ok(())
+}
+
+/// Digits of the largest number of a process, and more.
+const NUMBER_BYTES: usize = 10;
+
+impl FileName {
+    pub(crate) const fn new() -> Self {
+        Self(UnsafeCell::new([0; FILE_NAME_BYTES]))
+    }
+
+    /// Takes a name over.
+    ///
+    /// # Errors
+    /// Where it is none.
+    ///
+    /// # Safety
+    /// Nobody else sets the name, and nobody reads it before this has returned.
+    pub(crate) unsafe fn set(&self, name: &str) -> Result<(), BadName> {
+        let mut bytes = 0;
+        each_piece(name, |piece| bytes += piece.map_or(NUMBER_BYTES, str::len))?;
+        if bytes.max(name.len()) >= FILE_NAME_BYTES {
+            return Err(BadName::TooLong);
+        }
+        // SAFETY: nobody else is here (the caller's promise); the name and a NUL fit.
+        unsafe {
+            let place = self.0.get().cast::<u8>();
+            core::ptr::copy_nonoverlapping(name.as_ptr(), place, name.len());
+            place.add(name.len()).write(0);
+        }
+        Ok(())
+    }
+
+    /// As it was given, `%p` included.
+    ///
+    /// # Safety
+    /// The name has been set.
+    pub(crate) unsafe fn given(&self) -> &str {
+        // SAFETY: the name was set (the caller's promise), with a NUL behind it, and does not
+        // change any more.
+        let name = unsafe { CStr::from_ptr(self.0.get().cast()) };
+        name.to_str().unwrap_or("?")
+    }
+
+    /// The name for this process.
+    ///
+    /// # Safety
+    /// As for [`given`](Self::given).
+    pub(crate) unsafe fn expanded(&self) -> Expanded {
+        let mut line = Line::default();
+        // SAFETY: the caller's promise is passed on; getpid has no preconditions.
+        let (name, process) = unsafe { (self.given(), libc::getpid()) };
+        // It was looked at when it was set.
+        let _ = each_piece(name, |piece| {
+            let _ = match piece {
+                Some(text) => line.write_str(text),
+                None => write!(line, "{process}"),
+            };
+        });
+        let _ = line.write_char('\0');
+        Expanded(line)
+    }
+}

@@ -1,0 +1,44 @@
+//! The heap profile of the process: which call sites allocate, and what of it is in use.
+//!
+//! ```
+//! #[global_allocator]
+//! static A: quarry::Quarry = quarry::Quarry;
+//!
+//! use std::os::fd::AsRawFd;
+//!
+//! quarry::profile::start(quarry::profile::DEFAULT_MEAN_BYTES).expect("nobody else starts it");
+//! let kept: Vec<Vec<u8>> = (0..1000).map(|_| vec![1; 4096]).collect();
+//! quarry::profile::stop();
+//! let file = std::fs::File::create("/dev/null").expect("there is /dev/null");
+//! quarry::profile::write_to(file.as_raw_fd()).expect("it takes everything");
+//! # drop(kept);
+//! ```
+//!
+//! What is written is raw: `quarry profile FILE` of the command turns it into a profile for pprof,
+//! a flame graph or a text. `quarry profile --pid N` profiles a process from outside, by
+//! [`bell`](self) and a memfd that the process makes then.
+//!
+//! The profile is off until one of these, or `QUARRY_PROFILE`, starts it, and costs nothing then.
+//! While it is on, every request takes a slow entry, which counts its bytes; about one sample in
+//! 512 KiB is recorded with its callers. A forked child has no profile, unless `QUARRY_PROFILE`
+//! asks for one of each process.
+
+mod at_exit;
+mod bell;
+mod output;
+mod switch;
+
+pub(crate) use at_exit::{prepare, start_if_asked};
+pub(crate) use bell::look;
+pub use output::write_to;
+pub(crate) use switch::visit_locks;
+pub use switch::{DEFAULT_MEAN_BYTES, ProfileError, start, start_with_frees, stop};
+
+/// In the child of a fork, with the locks of the parent let go.
+pub(crate) fn adopt_in_child() {
+    bell::forget();
+    if switch::adopt_in_child() {
+        at_exit::start_in_child();
+    }
+}
+

@@ -1,0 +1,185 @@
+//! Switching the profile on and off.
+//!
+//! The counts lie in memory of their own, mapped at the first start and kept as long as the
+//! process: a memfd that the same user may read, or private memory in a confined process and where
+//! the system refuses a memfd. In the child of a fork private memory takes its place at once: the
+//! child never adds to the counts of its parent.
+
+use crate::gate;
+use crate::instance::{READY, STACK, STATE, is_ready};
+use core::fmt;
+use core::ptr::NonNull;
+use quarry_core::profile::layout::{BUCKETS, FRAMES, Head, MOST_FRAMES, words};
+use quarry_core::profile::{Area, LARGEST_MEAN, ProfileOptions};
+use quarry_sys::clock::{coarse_ns, wall_ns};
+use quarry_sys::confined::is_confined;
+use quarry_sys::errno::KeepErrno;
+use quarry_sys::lock::CountedLock;
+use quarry_sys::locks::Visit;
+use quarry_sys::memfd::{replace_by_private, replace_by_sealed};
+use quarry_sys::os::{Confined, Linux, Os, OsResult};
+use quarry_sys::primitive::{AtomicBool, Ordering};
+use quarry_sys::unwind;
+
+/// Whoever switches; nobody waits for it.
+static SWITCH: CountedLock<()> = CountedLock::new(());
+/// The counts lie in a memfd.
+static IS_SHARED: AtomicBool = AtomicBool::new(false);
+
+/// The name of the memfd, as `/proc/PID/fd` shows it.
+const NAME: &core::ffi::CStr = c"quarry-profile";
+/// The least number of its descriptor.
+const LEAST_DESCRIPTOR: i32 = 100;
+
+/// Mean bytes from one sample to the next, unless another number is given.
+pub const DEFAULT_MEAN_BYTES: usize = quarry_core::profile::DEFAULT_MEAN as usize;
+
+/// Why a profile does not start, or is not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProfileError {
+    /// The C library serves (`QUARRY_DISABLE=1`), or nothing was allocated yet.
+    NotServing,
+    /// It is on already.
+    AlreadyOn,
+    /// Somebody else switches it, or takes a sample of the one before, at this moment: try again.
+    Busy,
+    /// There never was a profile.
+    NoProfile,
+    /// The operating system refuses; its `errno`.
+    System(i32),
+}
+
+impl fmt::Display for ProfileError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotServing => out.write_str("Quarry does not serve this process"),
+            Self::AlreadyOn => out.write_str("the heap profile is on already"),
+            Self::Busy => out.write_str("the heap profile is being switched"),
+            Self::NoProfile => out.write_str("no heap profile was ever started"),
+            Self::System(error) => write!(out, "the operating system refuses (errno {error})"),
+        }
+    }
+}
+
+impl core::error::Error for ProfileError {}
+
+/// Visits the lock.
+pub(crate) fn visit_locks(visit: &mut Visit<'_>) {
+    visit("profile->switch", &SWITCH);
+}
+
+/// Starts a profile with about one sample in `mean_bytes`; the counts of the one before are gone.
+/// O(size of the tables), some 100 us; the first one maps about 7 MiB, of which it touches what it
+/// uses.
+///
+/// # Errors
+/// See [`ProfileError`]; then nothing has changed.
+pub fn start(mean_bytes: usize) -> Result<(), ProfileError> {
+    begin(mean_bytes, false)
+}
+
+/// [`start`], and records the callers of the frees of samples as well.
+///
+/// # Errors
+/// As there.
+pub fn start_with_frees(mean_bytes: usize) -> Result<(), ProfileError> {
+    begin(mean_bytes, true)
+}
+
+/// Stops the profile. Its counts stay to be written; objects that it has sampled stay what they are
+/// until they are freed. Does nothing where none is on, or where another thread is just switching
+/// it.
+pub fn stop() {
+    let _errno = KeepErrno::new();
+    if !is_ready() || !STACK.profile().is_on() {
+        return;
+    }
+    let _inside = gate::enter();
+    let Some(_switch) = SWITCH.try_lock() else { return };
+    STACK.stop_profile();
+    note(Head::Stopped, wall_ns());
+}
+
+fn begin(mean_bytes: usize, frees: bool) -> Result<(), ProfileError> {
+    let _errno = KeepErrno::new();
+    if STATE.load(Ordering::Acquire) != READY {
+        return Err(ProfileError::NotServing);
+    }
+    let _inside = gate::enter();
+    let _switch = SWITCH.try_lock().ok_or(ProfileError::Busy)?;
+    if STACK.profile().is_on() {
+        return Err(ProfileError::AlreadyOn);
+    }
+    make_tables().map_err(|error| ProfileError::System(error.0))?;
+    unwind::unwinder();
+    let options = ProfileOptions {
+        mean: (mean_bytes as u64).clamp(1, LARGEST_MEAN),
+        frees,
+        // The stack has another address in each process.
+        seed: coarse_ns() ^ core::ptr::from_ref(&frees) as u64,
+        tracer: |frames: &mut [u64; MOST_FRAMES]| unwind::trace(frames),
+    };
+    STACK.start_profile(&options).map_err(|_| ProfileError::Busy)?;
+    note(Head::Started, wall_ns());
+    // SAFETY: getpid has no preconditions.
+    note(Head::Pid, unsafe { libc::getpid() }.unsigned_abs().into());
+    Ok(())
+}
+
+fn note(word: Head, value: u64) {
+    if let Some(area) = STACK.profile().area() {
+        area.head(word).store(value, Ordering::Relaxed);
+    }
+}
+
+/// Makes the tables, where that has not been done, and lets others read the counts, if they may.
+fn make_tables() -> OsResult<()> {
+    let os: &'static dyn Os = if is_confined() { &Confined } else { &Linux };
+    if STACK.profile().area().is_none() {
+        let bytes = (words(BUCKETS, FRAMES) * 8).next_multiple_of(os.page_size());
+        let start = os.reserve(bytes)?;
+        // SAFETY: fresh memory of as many words, which is never unmapped; what takes its place is
+        // zero as well.
+        let area = unsafe { Area::new(start.cast(), BUCKETS, FRAMES) };
+        STACK.prepare_profile(os, area)?;
+    }
+    if !is_confined() && !IS_SHARED.load(Ordering::Relaxed) {
+        let shared = with_memory(|start, bytes| {
+            // SAFETY: the mapping is ours; those who add to it do so by atomic words.
+            unsafe { replace_by_sealed(start, NAME, bytes, LEAST_DESCRIPTOR) }
+        });
+        IS_SHARED.store(shared.is_ok(), Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+fn with_memory(change: impl FnOnce(NonNull<u8>, usize) -> OsResult<()>) -> OsResult<()> {
+    let Some(area) = STACK.profile().area() else { return Ok(()) };
+    change(area.start().cast(), area.bytes().next_multiple_of(Linux.page_size()))
+}
+
+/// In the child of a fork: the profile is the parent's. What it has sampled stays as it is. Returns
+/// whether there was one.
+pub(super) fn adopt_in_child() -> bool {
+    if !is_ready() || STACK.profile().area().is_none() {
+        return false;
+    }
+    STACK.profile().adopt_in_child();
+    if IS_SHARED.swap(false, Ordering::Relaxed) {
+        // SAFETY: the mapping is ours, and the child has one thread.
+        let private = with_memory(|start, bytes| unsafe { replace_by_private(start, bytes) });
+        if private.is_err() {
+            // The counts of the parent must stay its own.
+            IS_SHARED.store(true, Ordering::Relaxed);
+        }
+    }
+    STACK.stop_profile();
+    true
+}
+
+/// Returns whether the counts are those of this process, and not of its parent.
+pub(super) fn is_of_this_process() -> bool {
+    // SAFETY: getpid has no preconditions.
+    let pid = u64::from(unsafe { libc::getpid() }.unsigned_abs());
+    STACK.profile().area().is_some_and(|area| area.head(Head::Pid).load(Ordering::Relaxed) == pid)
+}

@@ -1,0 +1,92 @@
+//! The signal that `QUARRY_SIGNAL` names: its handler publishes the statistics at once, and writes
+//! them where `QUARRY_STATS` says. Without the variable Quarry installs no handler, ever.
+//!
+//! A signal may come in the middle of Quarry's own work. The handler takes locks, so it looks first
+//! whether the thread that it interrupts may have one: it enters the gate only if that is open, and
+//! goes on only if it sees every lock free, for the interrupted thread gives none back meanwhile.
+//! (A lock that another thread takes after that is given back soon.) Otherwise it leaves a wish
+//! that the end of the next slow path fulfils, or the background thread.
+//!
+//! A program that sets a handler of its own for the signal replaces this one. One that was there
+//! before, as in a program that has opened an object with Quarry inside, is called afterwards.
+
+use crate::instance::is_ready;
+use crate::variables::each_entry;
+use crate::{fork, gate, record};
+use core::ffi::{c_int, c_void};
+use core::mem::{MaybeUninit, transmute};
+use core::ptr::null_mut;
+use quarry_core::heap::options::signal_number;
+use quarry_sys::errno::KeepErrno;
+use quarry_sys::primitive::{AtomicUsize, Ordering};
+
+type Handler = extern "C" fn(c_int);
+type HandlerWithInfo = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+
+/// The handler that was there before, or 0, and whether it takes three arguments.
+static BEFORE: AtomicUsize = AtomicUsize::new(0);
+static BEFORE_FLAGS: AtomicUsize = AtomicUsize::new(0);
+
+/// Installs the handler, if a signal is named. Called once, when the object is loaded.
+pub(crate) fn install_if_asked() {
+    each_entry(|entry| {
+        let name = entry.strip_prefix(b"QUARRY_SIGNAL=").map(core::str::from_utf8);
+        if let Some(Ok(name)) = name
+            && let Some(number) = signal_number(name)
+        {
+            install(number);
+        }
+    });
+}
+
+fn install(number: c_int) {
+    // SAFETY: both structures are valid for the call; all zero bytes are one, with an empty mask.
+    // The handler calls async-signal-safe functions only, and lives as long as the process: the
+    // object that it is in is never unloaded.
+    unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        let mut before = MaybeUninit::<libc::sigaction>::uninit();
+        action.sa_sigaction = handle as HandlerWithInfo as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
+        if libc::sigaction(number, null_mut(), before.as_mut_ptr()) == 0 {
+            let before = before.assume_init();
+            if ![libc::SIG_DFL, libc::SIG_IGN].contains(&before.sa_sigaction) {
+                BEFORE_FLAGS.store(before.sa_flags as usize, Ordering::Relaxed);
+                BEFORE.store(before.sa_sigaction, Ordering::Release);
+            }
+            libc::sigaction(number, &raw const action, null_mut());
+        }
+    }
+}
+
+extern "C" fn handle(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let errno = KeepErrno::new();
+    record::wish();
+    if may_lock() {
+        record::publish();
+    }
+    drop(errno);
+    let before = BEFORE.load(Ordering::Acquire);
+    let takes_info = BEFORE_FLAGS.load(Ordering::Relaxed) & libc::SA_SIGINFO as usize != 0;
+    // SAFETY: the handler that the program had installed for this signal, called as the kernel
+    // would call it.
+    unsafe {
+        match before {
+            0 => {}
+            _ if takes_info => transmute::<usize, HandlerWithInfo>(before)(number, info, context),
+            _ => transmute::<usize, Handler>(before)(number),
+        }
+    }
+}
+
+/// Returns whether the interrupted thread holds no lock, and changes no table that others read
+/// without one.
+fn may_lock() -> bool {
+    if !is_ready() {
+        return true;
+    }
+    let Some(_inside) = gate::try_enter() else { return false };
+    let mut are_free = true;
+    fork::visit_locks(&mut |_, lock| are_free &= lock.is_free());
+    are_free
+}

@@ -1,0 +1,157 @@
+//! Statistics as they are written: tables for people, or a line of JSON for programs.
+
+use crate::gate;
+use crate::instance::{DISABLED, READY, STACK, STATE};
+use core::ffi::{CStr, c_char};
+use core::fmt::Write;
+use core::ptr::NonNull;
+use quarry_core::stack::{Section, ServedBy};
+use quarry_record::{
+    About, Head, MAGIC, Name, Owner, RECORD_BYTES, RECORD_WORDS, Sequence, Sink, Snapshot, VERSION,
+};
+use quarry_sys::clock::coarse_ns;
+use quarry_sys::errno;
+use quarry_sys::os::{Linux, Os};
+use quarry_sys::primitive::Ordering;
+use quarry_sys::report::FdWriter;
+
+/// How statistics are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// Tables.
+    Text,
+    /// A line of JSON for each process.
+    Json,
+}
+
+unsafe extern "C" {
+    /// glibc's name of the program without its directory.
+    static program_invocation_short_name: *const c_char;
+}
+
+/// The program and the number of the process.
+fn process() -> (&'static str, u32) {
+    // SAFETY: getpid has no preconditions; glibc sets the short name before any constructor runs,
+    // and it stays a NUL-terminated string.
+    let (pid, name) = unsafe { (libc::getpid(), CStr::from_ptr(program_invocation_short_name)) };
+    (name.to_str().unwrap_or("?"), pid.unsigned_abs())
+}
+
+/// Writes the statistics to a file descriptor; `errno` says why that failed.
+pub(crate) fn write_stats(fd: i32, format: Format) -> core::fmt::Result {
+    match format {
+        Format::Text => write_text(&mut FdWriter(fd)),
+        Format::Json => write_json(fd),
+    }
+}
+
+fn write_text(out: &mut FdWriter) -> core::fmt::Result {
+    let (name, pid) = process();
+    write!(out, "quarry {}: {name}[{pid}]", env!("CARGO_PKG_VERSION"))?;
+    match STATE.load(Ordering::Acquire) {
+        READY => {}
+        DISABLED => return out.write_str(": QUARRY_DISABLE=1, the C library serves\n"),
+        _ => return out.write_str(": nothing was asked of it\n"),
+    }
+    let _inside = gate::enter();
+    let ServedBy { slab, pages, lru, backend } = STACK.served_by();
+    writeln!(out, "\npolicies: slabs {slab}, pages {pages}, LRU {lru}; {backend} serve")?;
+    write!(out, "{}", STACK.report(Section::ALL))
+}
+
+/// Memory for a record and for its text: not the heap's, which may be full, and not the stack's,
+/// which may be that of a signal handler.
+struct Scratch(NonNull<u8>);
+
+/// The longest line: 56 caches have 500 bytes each at most, and everything else less than that.
+const TEXT_BYTES: usize = 112 << 10;
+const SCRATCH_BYTES: usize = RECORD_BYTES + TEXT_BYTES;
+
+impl Scratch {
+    fn new() -> Result<Self, core::fmt::Error> {
+        Linux.reserve(SCRATCH_BYTES).map(Self).map_err(|error| {
+            errno::set(error.0);
+            core::fmt::Error
+        })
+    }
+
+    /// The part for the record, and the part for the text.
+    fn parts(&mut self) -> (&mut [u64; RECORD_WORDS], &mut [u8]) {
+        // SAFETY: fresh memory of SCRATCH_BYTES at the start of a page, all zero, which is ours as
+        // long as this lives; the parts do not overlap.
+        unsafe {
+            let text = self.0.add(RECORD_BYTES);
+            let text = core::slice::from_raw_parts_mut(text.as_ptr(), TEXT_BYTES);
+            (self.0.cast().as_mut(), text)
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // SAFETY: a whole reservation, which nobody uses any more.
+        unsafe { Linux.release(self.0, SCRATCH_BYTES) };
+    }
+}
+
+/// The words of a record.
+struct Words<'a>(&'a mut [u64; RECORD_WORDS]);
+
+impl Sink for Words<'_> {
+    fn put(&mut self, at: usize, word: u64) {
+        self.0[at] = word;
+    }
+}
+
+/// Text that goes out by one call: processes that append to one file do not mix their lines.
+struct Text<'a> {
+    room: &'a mut [u8],
+    used: usize,
+}
+
+impl Write for Text<'_> {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        let room = self.room.get_mut(self.used..self.used + text.len());
+        room.ok_or(core::fmt::Error)?.copy_from_slice(text.as_bytes());
+        self.used += text.len();
+        Ok(())
+    }
+}
+
+fn write_json(fd: i32) -> core::fmt::Result {
+    let (name, pid) = process();
+    let state = match STATE.load(Ordering::Acquire) {
+        READY => "ready",
+        DISABLED => "disabled",
+        _ => "unused",
+    };
+    let head = [("quarry", env!("CARGO_PKG_VERSION")), ("program", name), ("state", state)];
+    let mut scratch = Scratch::new()?;
+    let (words, room) = scratch.parts();
+    let mut sum = 0;
+    if state == "ready" {
+        let _inside = gate::enter();
+        let about = About { quarry: Name::new(env!("CARGO_PKG_VERSION")), ..About::default() };
+        sum = STACK.fill_record(&mut Words(words), about);
+    }
+    let (owner, now) = (Owner { generation: 1, pid }, coarse_ns());
+    let head_of_record = Head {
+        magic: MAGIC,
+        version: VERSION,
+        words: RECORD_WORDS as u32,
+        owner: owner.to_word(),
+        sequence: Sequence { generation: 1, count: 2 }.to_word(),
+        claimed_ns: now,
+        published_ns: now,
+        publications: 1,
+        sum: Head::sum_for(owner, sum),
+    };
+    words[..Head::WORDS].copy_from_slice(&head_of_record.to_words());
+    // SAFETY: the words are initialised bytes as well.
+    let bytes = unsafe { core::slice::from_raw_parts(words.as_ptr().cast::<u8>(), RECORD_BYTES) };
+    let mut text = Text { room, used: 0 };
+    let snapshot = Snapshot::parse(bytes).map_err(|_| core::fmt::Error)?;
+    snapshot.write_json(&head, &mut text)?;
+    let line = core::str::from_utf8(&text.room[..text.used]).map_err(|_| core::fmt::Error)?;
+    FdWriter(fd).write_str(line)
+}

@@ -1,0 +1,61 @@
+//! A publication as one line of JSON. Members are called as the fields of the sections are.
+
+use crate::VERSION;
+use crate::body::{ABOUT_AT, BUDGET_AT, CACHES_AT, LISTS_AT, LOCKS_AT, MEMORY_AT, ZONES_AT};
+use crate::json::{Described, Shape, member, number, object, string, table};
+use crate::rows::{CacheRow, ListRow, LockRow, ZoneRow};
+use crate::sections::{About, Budget, Memory};
+use crate::snapshot::Snapshot;
+use core::fmt::{self, Write};
+
+impl Snapshot<'_> {
+    /// Writes everything as one line of JSON, with its end. The names and texts of `head` come
+    /// first, behind the layout's version.
+    ///
+    /// # Errors
+    /// What the writer says.
+    pub fn write_json(&self, head: &[(&str, &str)], out: &mut dyn Write) -> fmt::Result {
+        out.write_char('{')?;
+        member(out, true, "layout")?;
+        number(VERSION.into(), out)?;
+        for (name, text) in head {
+            member(out, false, name)?;
+            string(text, out)?;
+        }
+        for (name, value) in [
+            ("pid", u64::from(self.owner().pid)),
+            ("published_ns", self.published_ns()),
+            ("publications", self.publications()),
+        ] {
+            member(out, false, name)?;
+            number(value, out)?;
+        }
+        for (name, shapes, at) in [
+            ("about", About::SHAPES, ABOUT_AT),
+            ("memory", Memory::SHAPES, MEMORY_AT),
+            ("budget", Budget::SHAPES, BUDGET_AT),
+        ] {
+            member(out, false, name)?;
+            object(shapes, &self.bytes()[8 * at..], out)?;
+        }
+        member(out, false, "events")?;
+        out.write_char('{')?;
+        for (at, (name, value)) in self.events().enumerate() {
+            member(out, at == 0, name)?;
+            number(value, out)?;
+        }
+        out.write_char('}')?;
+        let about = self.about();
+        for (name, shapes, at, rows) in [
+            ("caches", CacheRow::SHAPES, CACHES_AT, about.caches),
+            ("zones", ZoneRow::SHAPES, ZONES_AT, about.zones),
+            ("lists", ListRow::SHAPES, LISTS_AT, about.lists),
+            ("locks", LockRow::SHAPES, LOCKS_AT, about.locks),
+        ] {
+            member(out, false, name)?;
+            let row_bytes = shapes.iter().map(|shape: &Shape| shape.bytes).sum::<usize>();
+            table(shapes, &self.bytes()[8 * at..][..row_bytes * rows as usize], out)?;
+        }
+        out.write_str("}\n")
+    }
+}

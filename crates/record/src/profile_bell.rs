@@ -1,0 +1,46 @@
+//! How a process is asked for a heap profile: by sleeping on words of its record, as on futexes.
+//!
+//! Nothing is written. The process wakes whoever sleeps there after each publication, and counts
+//! them. Offsets are in bytes from the start of the record.
+
+/// Somebody who wants a profile sleeps here, and again each time that the process has woken it.
+pub const BELL: usize = 8;
+
+/// Somebody who wants that profile to end sleeps here.
+pub const STOP: usize = 12;
+
+/// The first of 64 words, of which somebody who wants a profile sleeps on one: it says which.
+pub const WISHES: usize = 64;
+
+/// Publications after which a process gives up a profile that nobody rings for any more.
+pub const PATIENCE: u32 = 50;
+
+/// Mean bytes from one sample to the next, and whether frees are traced, that a wish stands for.
+#[must_use]
+pub const fn mean_of(wish: usize) -> (usize, bool) {
+    (1 << (wish % 32), wish >= 32)
+}
+
+/// The wish for a profile with about one sample in `mean` bytes: the next lower power of two.
+#[must_use]
+pub const fn wish_for(mean: usize, frees: bool) -> usize {
+    let exponent = if mean == 0 { 0 } else { mean.ilog2() as usize };
+    (if exponent > 31 { 31 } else { exponent }) + if frees { 32 } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_says_what_is_wanted() {
+        for frees in [false, true] {
+            for exponent in 0..32 {
+                assert_eq!(mean_of(wish_for(1 << exponent, frees)), (1 << exponent, frees));
+            }
+            assert_eq!(mean_of(wish_for(600_000, frees)), (512 << 10, frees));
+            assert_eq!(mean_of(wish_for(usize::MAX, frees)), (1 << 31, frees));
+            assert_eq!(mean_of(wish_for(0, frees)), (1, frees));
+        }
+    }
+}

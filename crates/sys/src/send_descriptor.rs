@@ -1,0 +1,66 @@
+//! Handing a descriptor to another process, which waits for it at an abstract socket.
+
+use core::mem::{offset_of, zeroed};
+use core::ptr::addr_of_mut;
+
+/// Longest name of a socket, without the NUL in front (`unix(7)`).
+pub const LONGEST_NAME: usize = 107;
+
+/// A message of one descriptor, aligned as the kernel wants it.
+#[repr(C)]
+struct Control {
+    head: libc::cmsghdr,
+    descriptor: libc::c_int,
+}
+
+/// Longest time for which a receiver may be busy with the messages of others, in microseconds.
+const PATIENCE_US: libc::suseconds_t = 50_000;
+
+/// Sends `descriptor` with `text` to the datagram socket with this abstract name, if one is there.
+/// Four system calls; `errno` may change.
+///
+/// A receiver that is stopped or slower than [`PATIENCE_US`] gets nothing, and no signal comes.
+pub fn send_descriptor(name: &[u8], text: &[u8], descriptor: i32) {
+    if name.is_empty() || name.len() > LONGEST_NAME {
+        return;
+    }
+    // SAFETY: all zero is a value of these structures of the C library, which are plain numbers,
+    // arrays and pointers.
+    let (mut address, mut message): (libc::sockaddr_un, libc::msghdr) =
+        unsafe { (zeroed(), zeroed()) };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    for (place, byte) in address.sun_path[1..].iter_mut().zip(name) {
+        *place = *byte as libc::c_char;
+    }
+    // SAFETY: CMSG_LEN is arithmetic.
+    let head_length = unsafe { libc::CMSG_LEN(size_of::<libc::c_int>() as u32) };
+    let mut control = Control {
+        head: libc::cmsghdr {
+            cmsg_len: head_length as _,
+            cmsg_level: libc::SOL_SOCKET,
+            cmsg_type: libc::SCM_RIGHTS,
+        },
+        descriptor,
+    };
+    let mut piece = libc::iovec { iov_base: text.as_ptr().cast_mut().cast(), iov_len: text.len() };
+    message.msg_name = addr_of_mut!(address).cast();
+    message.msg_namelen =
+        (offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len()) as libc::socklen_t;
+    message.msg_iov = &raw mut piece;
+    message.msg_iovlen = 1;
+    message.msg_control = addr_of_mut!(control).cast();
+    message.msg_controllen = head_length as _;
+    // SAFETY: the socket is ours from its making to its closing. The message, and all that it
+    // points to, lives until the call returns; the kernel reads it only.
+    unsafe {
+        let socket = libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        if socket >= 0 {
+            let patience = libc::timeval { tv_sec: 0, tv_usec: PATIENCE_US };
+            let bytes = size_of_val(&patience) as libc::socklen_t;
+            let option = (libc::SOL_SOCKET, libc::SO_SNDTIMEO);
+            libc::setsockopt(socket, option.0, option.1, (&raw const patience).cast(), bytes);
+            libc::sendmsg(socket, &raw const message, libc::MSG_NOSIGNAL);
+            libc::close(socket);
+        }
+    }
+}

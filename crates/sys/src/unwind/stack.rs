@@ -1,0 +1,56 @@
+//! Words of a stack that may end anywhere.
+
+use crate::peek;
+
+/// Bytes that are looked at together. Pages are at least as large.
+const PAGE: usize = 4096;
+/// Pages that one step may lead upwards.
+const MOST_PAGES: usize = 64;
+
+/// The part of a stack that is known to be readable: whole pages, one behind the other.
+pub(super) struct Stack {
+    begin: usize,
+    end: usize,
+}
+
+impl Stack {
+    /// The stack whose stack pointer is `pointer`, of the running function.
+    ///
+    /// # Safety
+    /// The word at `pointer` is one of the running thread's stack.
+    pub(super) unsafe fn of(pointer: usize) -> Self {
+        let page = pointer & !(PAGE - 1);
+        Self { begin: pointer, end: page + PAGE }
+    }
+
+    /// Goes on where another stack pointer leads, as that of what a signal has interrupted; false
+    /// where that cannot be read.
+    pub(super) fn go_to(&mut self, pointer: usize) -> bool {
+        let page = pointer & !(PAGE - 1);
+        if pointer < self.begin || page >= self.end {
+            if pointer % 8 != 0 || peek::is_zero(page).is_none() {
+                return false;
+            }
+            self.end = page + PAGE;
+        }
+        self.begin = pointer;
+        true
+    }
+
+    /// The word at `address`, if it lies above where the trace is and on the same stack.
+    pub(super) fn word(&mut self, address: usize) -> Option<usize> {
+        let end = address.checked_add(8)?;
+        if address % 8 != 0 || address < self.begin || end > self.end + MOST_PAGES * PAGE {
+            return None;
+        }
+        while end > self.end {
+            // The page may be the first behind the stack.
+            peek::is_zero(self.end)?;
+            self.end += PAGE;
+        }
+        // SAFETY: aligned, and in pages of which the first one holds the running thread's frames
+        // and the kernel has read each further one; they lie below the frames of callers that have
+        // not returned, so they stay.
+        Some(unsafe { (address as *const usize).read_volatile() })
+    }
+}

@@ -1,0 +1,174 @@
+//! The tables that describe the frames of loaded code (Linux Standard Base 5, section 10.6).
+
+use super::program::{Run, Scales};
+use super::reader::Reader;
+use super::rule::{Base, Rule};
+use crate::glibc::weak_address;
+use core::mem::MaybeUninit;
+
+/// `struct dl_find_object` of glibc 2.35 on x86-64, and more, should it grow.
+#[repr(C)]
+struct Found {
+    flags: u64,
+    map_start: usize,
+    map_end: usize,
+    link_map: usize,
+    eh_frame: usize,
+    reserved: [u64; 16],
+}
+
+/// Returns whether the C library can be asked for tables.
+pub(super) fn are_known() -> bool {
+    cfg!(target_arch = "x86_64") && !weak_address!("_dl_find_object").is_null()
+}
+
+/// The rule for the code at this address; [`Base::Unknown`] where no table describes it. Takes no
+/// lock. O(log functions of the object).
+pub(super) fn rule(code: usize) -> Rule {
+    find(code).unwrap_or(Rule::of(Base::Unknown))
+}
+
+fn find(code: usize) -> Option<Rule> {
+    type FindObject = extern "C" fn(usize, *mut Found) -> i32;
+    let function = weak_address!("_dl_find_object");
+    if function.is_null() {
+        return None;
+    }
+    let mut found = MaybeUninit::<Found>::zeroed();
+    // SAFETY: glibc declares the function so, from 2.35 on; what it writes is at most `Found`,
+    // which may be any bytes.
+    let found = unsafe {
+        let function = core::mem::transmute::<*const u8, FindObject>(function);
+        (function(code, found.as_mut_ptr()) == 0).then(|| found.assume_init())?
+    };
+    if found.eh_frame == 0 {
+        return None;
+    }
+    let reader = |at: usize| {
+        if at < found.map_start || at >= found.map_end {
+            return None;
+        }
+        // SAFETY: the object that the code is in stays loaded while the code runs, and its tables
+        // lie within its mapping.
+        Some(unsafe { Reader::new(at, found.map_end) })
+    };
+    let description = look_up(reader(found.eh_frame)?, found.eh_frame, code)?;
+    read_description(reader(description)?, code, &reader)
+}
+
+/// The description of the function that may hold `code`, from the sorted table of an object
+/// (`.eh_frame_hdr`), which lies at `origin`.
+fn look_up(mut header: Reader, origin: usize, code: usize) -> Option<usize> {
+    let version = header.byte()?;
+    let [of_frames, of_count, of_table] = [header.byte()?, header.byte()?, header.byte()?];
+    // Relative to the header, 32 bits with a sign: what every linker writes.
+    if version != 1 || of_table != 0x3b {
+        return None;
+    }
+    header.offset(of_frames)?;
+    let count = header.offset(of_count)? as usize;
+    let table = header;
+    let entry = |index: usize| {
+        let mut entry = table;
+        entry.skip(index.checked_mul(8)?)?;
+        let resolve = |offset: u32| origin.wrapping_add(offset as i32 as usize);
+        Some((resolve(entry.word()?), resolve(entry.word()?)))
+    };
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = low.midpoint(high);
+        if entry(middle)?.0 <= code { low = middle + 1 } else { high = middle }
+    }
+    Some(entry(low.checked_sub(1)?)?.1)
+}
+
+/// What functions of one kind have in common.
+struct Common {
+    scales: Scales,
+    /// The descriptions of functions have data of their own.
+    has_data: bool,
+    is_signal: bool,
+    program: Reader,
+}
+
+fn read_description(
+    mut description: Reader,
+    code: usize,
+    reader: &impl Fn(usize) -> Option<Reader>,
+) -> Option<Rule> {
+    let bytes = description.word()?;
+    if bytes == 0 || bytes == u32::MAX {
+        return None;
+    }
+    let mut description = description.part(bytes as usize);
+    let here = description.at();
+    let common = read_common(reader(here.checked_sub(description.word()? as usize)?)?)?;
+    let begin = description.pointer(common.scales.pointers)?;
+    let length = description.offset(common.scales.pointers)? as usize;
+    if code.wrapping_sub(begin) >= length {
+        return None;
+    }
+    if common.is_signal {
+        return Some(Rule::of(Base::Signal));
+    }
+    if common.has_data {
+        let bytes = description.number()? as usize;
+        description.skip(bytes)?;
+    }
+    let mut run = Run::new(common.scales);
+    run.go(common.program, begin, usize::MAX)?;
+    run.begin_function();
+    run.go(description, begin, code)?;
+    Some(run.rule())
+}
+
+fn read_common(mut common: Reader) -> Option<Common> {
+    let bytes = common.word()?;
+    if bytes == 0 || bytes == u32::MAX {
+        return None;
+    }
+    let mut common = common.part(bytes as usize);
+    if common.word()? != 0 {
+        return None;
+    }
+    let version = common.byte()?;
+    let mut letters = [0; 8];
+    let mut count = 0;
+    loop {
+        match common.byte()? {
+            0 => break,
+            letter => *letters.get_mut(count)? = letter,
+        }
+        count += 1;
+    }
+    let code = common.number()?;
+    let data = common.signed()?;
+    let _return_address = if version == 1 { common.byte()?.into() } else { common.number()? };
+    let mut scales = Scales { code, data, pointers: 0 };
+    let letters = &letters[..count];
+    let has_data = letters.first() == Some(&b'z');
+    if !has_data && !letters.is_empty() {
+        return None;
+    }
+    let mut is_signal = false;
+    if has_data {
+        let bytes = common.number()? as usize;
+        let mut data = common.part(bytes);
+        common.skip(bytes)?;
+        for letter in &letters[1..] {
+            match letter {
+                b'R' => scales.pointers = data.byte()?,
+                b'P' => {
+                    let encoding = data.byte()?;
+                    data.offset(encoding)?;
+                }
+                b'L' => {
+                    data.byte()?;
+                }
+                b'S' => is_signal = true,
+                _ => return None,
+            }
+        }
+    }
+    Some(Common { scales, has_data, is_signal, program: common })
+}
