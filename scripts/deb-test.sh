@@ -86,8 +86,8 @@ inside apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends redis-s
 # Everything below the root but what apt itself writes with each call.
 files() {
     (cd "$root" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./tmp -o -path ./srv \
-        -o -path ./root -o -path ./var/lib/dpkg -o -path ./var/lib/apt -o -path ./var/cache -o -path ./var/log \
-        -o -path ./run \) -prune -o -print | LC_ALL=C sort)
+        -o -path ./root -o -path ./var/lib/dpkg -o -path ./var/lib/apt -o -path ./var/cache \
+        -o -path ./var/log -o -path ./run \) -prune -o -print | LC_ALL=C sort)
 }
 files > "$target/deb-before"
 
