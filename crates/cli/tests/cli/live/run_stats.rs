@@ -5,9 +5,11 @@ use assert_cmd::Command;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
 
-/// Allocates enough for several publications, then does what `end` says.
+/// Allocates for several times the 100 ms between publications, however fast the machine is, then
+/// does what `end` says.
 fn ends_by(end: &str) -> Option<Output> {
-    let work = "import os, signal, time\nkept = [str(n) * 3 for n in range(100000)]\n";
+    let work = "import os, signal, time\nkept, until = [], time.monotonic() + 0.5\n\
+                while time.monotonic() < until: kept = [str(n) * 3 for n in range(100000)]\n";
     run(&["/usr/bin/python3", "-c", &format!("{work}{end}")])
 }
 
