@@ -66,7 +66,7 @@ say "a clean Debian"
 if mountpoint -q "$root/proc" 2> /dev/null; then umount "$root/proc"; fi
 rm -rf "$root"
 release=$(. /etc/os-release && echo "${VERSION_CODENAME:-stable}")
-mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
+mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' | head -n 1)}
 # The archive's index files and packages stay, so that a second run fetches nothing.
 cache=$target/deb-cache
 mkdir -p "$cache"
@@ -85,40 +85,40 @@ inside apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends redis-s
 
 # Everything below the root but what apt itself writes with each call.
 files() {
-    (cd "$root" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./tmp -o -path ./root \
-        -o -path ./var/lib/dpkg -o -path ./var/lib/apt -o -path ./var/cache -o -path ./var/log \
-        -o -path ./run \) -prune -o -print | LC_ALL=C sort)
+    (cd "$root" && find . -xdev \( -path ./proc -o -path ./sys -o -path ./tmp -o -path ./srv \
+        -o -path ./root -o -path ./var/lib/dpkg -o -path ./var/lib/apt -o -path ./var/cache \
+        -o -path ./var/log -o -path ./run \) -prune -o -print | LC_ALL=C sort)
 }
 files > "$target/deb-before"
 
 say "apt install ./quarry_*.deb"
-mkdir "$root/tmp/debs"
+mkdir "$root/srv/debs"
 cp "$(of libquarry0)" "$(of libquarry-sqlite0)" "$(of libquarry-dev)" "$(of quarry)" \
-    "$root/tmp/debs"
-inside sh -c 'cd /tmp/debs && apt-get -qq -o Dpkg::Use-Pty=0 install -y ./*.deb' \
+    "$root/srv/debs"
+inside sh -c 'cd /srv/debs && apt-get -qq -o Dpkg::Use-Pty=0 install -y ./*.deb' \
     > "$target/deb-root.log" 2>&1 || { cat "$target/deb-root.log"; fail "apt refuses"; }
 
 say "quarry run -- redis-server"
 inside sh -c '
-    quarry run -- redis-server --port 0 --unixsocket /tmp/redis.sock --save "" --daemonize no \
-        > /tmp/redis.log 2>&1 &
+    quarry run -- redis-server --port 0 --unixsocket /srv/redis.sock --save "" --daemonize no \
+        > /srv/redis.log 2>&1 &
     server=$!
     tries=0
-    until redis-cli -s /tmp/redis.sock ping 2> /dev/null | grep -q PONG; do
+    until redis-cli -s /srv/redis.sock ping 2> /dev/null | grep -q PONG; do
         tries=$((tries + 1))
         [ $tries -lt 600 ] || exit 1
         sleep 0.1
     done
-    redis-cli -s /tmp/redis.sock set answer 42 > /dev/null
-    redis-cli -s /tmp/redis.sock get answer > /tmp/answer
-    cp /proc/$server/maps /tmp/maps
-    redis-cli -s /tmp/redis.sock shutdown nosave
+    redis-cli -s /srv/redis.sock set answer 42 > /dev/null
+    redis-cli -s /srv/redis.sock get answer > /srv/answer
+    cp /proc/$server/maps /srv/maps
+    redis-cli -s /srv/redis.sock shutdown nosave
     wait $server
-' || { cat "$root/tmp/redis.log"; fail "redis-server does not run on Quarry"; }
-[[ $(< "$root/tmp/answer") == 42 ]] || fail "redis does not know the answer"
-grep -q "/usr/lib/$triple/libquarry\.so\.0$" "$root/tmp/maps" \
+' || { cat "$root/srv/redis.log"; fail "redis-server does not run on Quarry"; }
+[[ $(< "$root/srv/answer") == 42 ]] || fail "redis does not know the answer"
+grep -q "/usr/lib/$triple/libquarry\.so\.0$" "$root/srv/maps" \
     || fail "redis did not load the library of the package"
-! grep -q 'quarry run:' "$root/tmp/redis.log" || fail "$(< "$root/tmp/redis.log")"
+! grep -q 'quarry run:' "$root/srv/redis.log" || fail "$(< "$root/srv/redis.log")"
 
 say "other policies, man pages, completions"
 inside quarry run --slab slub -- /bin/sh -c 'cat /proc/self/maps' \
@@ -130,7 +130,8 @@ inside bash -c '. /usr/share/bash-completion/completions/quarry && complete -p q
 zsh -n "$root/usr/share/zsh/vendor-completions/_quarry"
 # Fish asks for the completions of commands that exist only.
 XDG_DATA_DIRS=$root/usr/share PATH=$root/usr/bin:$PATH fish --no-config --command \
-    "source $root/usr/share/fish/vendor_completions.d/quarry.fish; complete --do-complete 'quarry ru'" \
+    "source $root/usr/share/fish/vendor_completions.d/quarry.fish
+     complete --do-complete 'quarry ru'" \
     | grep -q '^run' || fail "fish completes nothing"
 
 say "apt purge"

@@ -8,8 +8,8 @@ target=${CARGO_TARGET_DIR:-target}
 folder=$(realpath -m "$target/deb")
 rm -rf "$folder"
 mkdir -p "$folder"
-# debhelper gives each step an empty home; Rust lies in the real one.
-export CARGO_HOME=${CARGO_HOME:-$HOME/.cargo} RUSTUP_HOME=${RUSTUP_HOME:-$HOME/.rustup}
-DEB_FOLDER=$folder debian/rules binary
+# Before debhelper, which gives each step an empty home: Rust lies in the real one.
+[[ -n ${QUARRY_IS_BUILT:-} ]] || make --no-print-directory build
+QUARRY_IS_BUILT=yes DEB_FOLDER=$folder debian/rules binary
 debian/rules clean
 ls -l "$folder"

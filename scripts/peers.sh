@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 
 readonly target=${CARGO_TARGET_DIR:-target}
 readonly manifest=scripts/peers/Cargo.toml
-readonly names=(jemalloc-new mimalloc2 mimalloc3 rpmalloc snmalloc)
+readonly names=(jemalloc-new mimalloc2 mimalloc3 mimalloc-secure rpmalloc snmalloc hardened-malloc)
 
 say() { printf '==> %s\n' "$*"; }
 fail() { printf 'peers: %s\n' "$*" >&2; exit 1; }
@@ -42,9 +42,10 @@ version_of() {
             own=$(pinned $package) own=${own#*+} own=${own%%-*}
             ;;
         mimalloc*)
+            local major=${1#mimalloc}
             package=libmimalloc-sys
             own=$(sed -n 's/^#define MI_MALLOC_VERSION \([0-9]*\).*/\1/p' \
-                "$sources/$package/c_src/mimalloc/v${1#mimalloc}/include/mimalloc.h")
+                "$sources/$package/c_src/mimalloc/v${major/-secure/3}/include/mimalloc.h")
             own=$((own / 10000)).$((own / 100 % 100)).$((own % 100))
             ;;
         rpmalloc)
@@ -54,6 +55,10 @@ version_of() {
         snmalloc)
             package=snmalloc-sys
             own=$(pinned $package)
+            ;;
+        hardened-malloc)
+            package=hardened-malloc-sys
+            own="malloc of GrapheneOS $(pinned $package)"
             ;;
     esac
     echo "${1%%[-0-9]*} $own, package $package $(pinned "$package")"
@@ -73,12 +78,32 @@ build_jemalloc() {
     cp "$to/lib/libjemalloc.so.2" "$1"
 }
 
-# $1 shared object, $2 major version
+# $1 shared object, $2 major version, then options of the compiler
 build_mimalloc() {
     local from=$sources/libmimalloc-sys/c_src/mimalloc/v$2
     cc -std=gnu11 -O3 -DNDEBUG -fPIC -shared -fvisibility=hidden -ftls-model=initial-exec \
         -fno-builtin-malloc -DMI_SHARED_LIB -DMI_SHARED_LIB_EXPORT -DMI_MALLOC_OVERRIDE \
-        -DMI_BUILD_RELEASE -I"$from/include" "$from/src/static.c" -o "$1" -lpthread -lrt
+        -DMI_BUILD_RELEASE "${@:3}" -I"$from/include" "$from/src/static.c" -o "$1" -lpthread -lrt
+}
+
+# In its default configuration (`config/default.mk`).
+build_hardened_malloc() {
+    local from=$sources/hardened-malloc-sys to=$peers/build/hardened-malloc options=() line file
+    while IFS= read -r line; do
+        [[ -z $line || $line == "#"* ]] || options+=("-D$line")
+    done < "$from/config-default.conf"
+    from=$from/vendor/hardened-malloc
+    rm -rf "$to"
+    mkdir -p "$to"
+    for file in chacha h_malloc memory pages random util; do
+        # GCC 12 knows C23 but for these two words.
+        cc -std=gnu2x -include stdalign.h -Dnullptr=NULL -O3 -w -D_GNU_SOURCE -fPIC \
+            -fvisibility=hidden -ftls-model=initial-exec "${options[@]}" -I"$from" \
+            -I"$from/include" -c "$from/$file.c" -o "$to/$file.o"
+    done
+    c++ -std=c++17 -O3 -w -D_GNU_SOURCE -fPIC -fvisibility=hidden "${options[@]}" -I"$from" \
+        -I"$from/include" -c "$from/new.cc" -o "$to/new.o"
+    c++ -shared -o "$1" "$to"/*.o -lpthread
 }
 
 build_rpmalloc() {
@@ -105,7 +130,9 @@ build() {
     local name=$1 into=$2
     case $name in
         jemalloc-new) build_jemalloc "$into" ;;
+        mimalloc-secure) build_mimalloc "$into" 3 -DMI_SECURE=4 ;;
         mimalloc*) build_mimalloc "$into" "${name#mimalloc}" ;;
+        hardened-malloc) build_hardened_malloc "$into" ;;
         *) "build_$name" "$into" ;;
     esac
 }

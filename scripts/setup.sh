@@ -46,6 +46,10 @@ if [[ $purpose == peers || $purpose == foreign || $purpose == test ]]; then
     need 'has_command c++' g++
     need 'has_command python3' python3
 fi
+if [[ $purpose == peers ]]; then
+    need 'compgen -G "/usr/lib/llvm-*/lib/clang/*/lib/*/*scudo_standalone-*.so" > /dev/null' \
+        libclang-rt-19-dev libclang-rt-14-dev
+fi
 if [[ $purpose == programs || $purpose == test ]]; then
     need 'has_command memcached' memcached
     need 'has_command nginx' nginx-light nginx
@@ -91,6 +95,8 @@ if [[ $purpose == test ]]; then
     need 'has_command make' make
     need 'has_command go' golang-go
     need 'has_command gdb' gdb
+    need 'has_command prometheus' prometheus
+    need 'has_command slabtop' procps
     need 'has_command valgrind' valgrind
     need 'has_command stress-ng' stress-ng
     need 'has_command sshd' openssh-server

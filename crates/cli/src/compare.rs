@@ -78,8 +78,8 @@ pub(crate) struct CompareArgs {
     /// Count runs whatever their exit status is. A signal or the timeout still fails a run.
     #[arg(short = 'i', long)]
     ignore_failure: bool,
-    /// Compare once for each value, put in place of {NAME} in CMD and in --prepare: -L n 1,2,4. With
-    /// several -L every combination is compared.
+    /// Compare once for each value, put in place of {NAME} in CMD and in --prepare: -L n 1,2,4.
+    /// With several -L every combination is compared.
     #[arg(short = 'L', long, num_args = 2, value_names = ["NAME", "VALUES"])]
     parameter_list: Vec<String>,
     /// Fail with status 3 where the 95 % interval of an allocator's difference from the baseline

@@ -4,10 +4,7 @@
 //! reads this; whose figures they are and how old goes to standard error.
 
 use anyhow::Result;
-use quarry_live::{
-    Problem, Process, Snapshot, buddyinfo, core_dump, json, lockstat, read_tree, total, vmstat,
-    zoneinfo,
-};
+use quarry_live::{Problem, Process, Snapshot, core_dump, read_tree, total};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -19,7 +16,7 @@ pub(crate) struct Target {
     /// Sum over the process and its descendants.
     #[arg(long, requires = "pid")]
     tree: bool,
-    /// Print JSON.
+    /// Print all of the statistics as JSON, a line for each process.
     #[arg(long)]
     json: bool,
 }
@@ -47,28 +44,11 @@ struct Source {
     core: Option<PathBuf>,
 }
 
-/// A layout, and the parts of the statistics that it shows.
-#[derive(Clone, Copy)]
-pub(crate) struct Layout {
-    text: fn(&Snapshot) -> String,
-    parts: &'static [&'static str],
-}
-
-impl Layout {
-    pub(crate) const fn new(text: fn(&Snapshot) -> String, parts: &'static [&'static str]) -> Self {
-        Self { text, parts }
-    }
-}
-
-pub(crate) const BUDDYINFO: Layout = Layout::new(buddyinfo::text, &["zones"]);
-pub(crate) const ZONEINFO: Layout =
-    Layout::new(zoneinfo::text, &["zones", "memory", "page_lists", "cpu_lists"]);
-pub(crate) const VMSTAT: Layout =
-    Layout::new(vmstat::text, &["events", "memory", "page_lists", "zones"]);
-pub(crate) const LOCKSTAT: Layout = Layout::new(lockstat::text, &["locks"]);
+/// A layout of the kernel.
+pub(crate) type Layout = fn(&Snapshot) -> String;
 
 impl Target {
-    /// Prints the statistics in a layout, or its parts as JSON.
+    /// Prints the statistics in a layout, or as JSON.
     pub(crate) fn print(&self, layout: Layout, out: &mut dyn Write) -> Result<()> {
         self.print_changed(layout, |_| {}, out)
     }
@@ -85,8 +65,8 @@ impl Target {
         // With standard error closed or full the figures are printed all the same.
         let _ = writeln!(io::stderr(), "quarry: {}", snapshot.heading());
         match self.json {
-            true => writeln!(out, "{}", json::text(&snapshot, layout.parts))?,
-            false => out.write_all((layout.text)(&snapshot).as_bytes())?,
+            true => out.write_all(snapshot.json.as_bytes())?,
+            false => out.write_all(layout(&snapshot).as_bytes())?,
         }
         Ok(())
     }
@@ -94,7 +74,17 @@ impl Target {
     /// Reads the statistics.
     pub(crate) fn read(&self) -> Result<Snapshot, Problem> {
         match (&self.source.pid, &self.source.core) {
-            (Some(pid), _) if self.tree => Ok(total::of(&read_tree(*pid)?.snapshots)),
+            (Some(pid), _) if self.tree => {
+                let tree = read_tree(*pid)?;
+                if tree.others > 0 {
+                    let _ = writeln!(
+                        io::stderr(),
+                        "quarry: {} more processes of the tree publish nothing",
+                        tree.others
+                    );
+                }
+                Ok(total::of(&tree.snapshots))
+            }
             (Some(pid), _) => Process::new(*pid)?.read(),
             (None, Some(file)) => Ok(total::of(&core_dump::read(file)?)),
             (None, None) => Err(Problem::NoProcess { pid: 0 }),

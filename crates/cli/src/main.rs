@@ -20,6 +20,7 @@ use clap::{Parser, Subcommand};
 use exit_status::report;
 use library::LibraryError;
 use quarry_lab::LabCommand;
+use quarry_live::{buddyinfo, lockstat, vmstat, zoneinfo};
 use std::io::{self, Write};
 use std::process::exit;
 
@@ -79,10 +80,10 @@ fn main() {
         Command::Compare(args) => compare::run(args, out),
         Command::Advise(args) => advise::run(args, out),
         Command::Slabinfo(args) => report(slabinfo::run(&args, out)),
-        Command::Buddyinfo(target) => report(target.print(live::BUDDYINFO, out)),
-        Command::Zoneinfo(target) => report(target.print(live::ZONEINFO, out)),
-        Command::Vmstat(target) => report(target.print(live::VMSTAT, out)),
-        Command::Lockstat(target) => report(target.print(live::LOCKSTAT, out)),
+        Command::Buddyinfo(target) => report(target.print(buddyinfo::text, out)),
+        Command::Zoneinfo(target) => report(target.print(zoneinfo::text, out)),
+        Command::Vmstat(target) => report(target.print(vmstat::text, out)),
+        Command::Lockstat(target) => report(target.print(lockstat::text, out)),
         Command::Top(args) => report(top::run(&args, out)),
         Command::Metrics(args) => report(metrics::run(&args, out)),
         Command::Profile(args) => report(quarry_profile::profile(&args, out)),

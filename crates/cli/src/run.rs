@@ -111,7 +111,7 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
         command.env_remove(PID_VARIABLE);
     }
     if plan.preloads && args.stats.is_some() {
-        watch(last("STATS").unwrap_or_default(), &mut command);
+        watch(last("STATS").unwrap_or_default(), last("STATS_FORMAT"), &mut command);
     }
     for (key, value) in &settings {
         command.env(format!("QUARRY_{key}"), value);
@@ -126,11 +126,11 @@ fn prepare_and_exec(args: &RunArgs) -> anyhow::Result<i32> {
 
 /// Lets a watcher print what the program cannot: after a signal or `_exit`, and for its children.
 /// The processes also publish at their start and at their exit, unless the user has said otherwise.
-fn watch(target: &str, command: &mut Command) {
+fn watch(target: &str, format: Option<&str>, command: &mut Command) {
     if matches!(target, "" | "0") {
         return;
     }
-    match watcher::start(target) {
+    match watcher::start(target, format) {
         Ok(Some(socket)) => {
             command.env(watcher::SOCKET_VARIABLE, socket);
             if env::var_os("QUARRY_RECORD").is_none() {

@@ -24,13 +24,13 @@ pub(crate) struct SlabinfoArgs {
 
 /// Prints them.
 pub(crate) fn run(args: &SlabinfoArgs, out: &mut dyn Write) -> Result<()> {
-    let text = if args.display_active { active } else { slabinfo::text };
+    let text: Layout = if args.display_active { active } else { slabinfo::text };
     let sort = |snapshot: &mut Snapshot| {
         if args.activity {
             activity::most_active_first(&mut snapshot.caches);
         }
     };
-    args.target.print_changed(Layout::new(text, &["caches"]), sort, out)
+    args.target.print_changed(text, sort, out)
 }
 
 fn active(snapshot: &Snapshot) -> String {

@@ -29,13 +29,16 @@ pub(crate) const WATCH_COMMAND: &str = "watch-statistics";
 /// Names the socket to the library; see `crates/quarry/src/watcher.rs`.
 pub(crate) const SOCKET_VARIABLE: &str = "QUARRYRUN_STATS";
 
+const FORMAT_VARIABLE: &str = "QUARRY_STATS_FORMAT";
+
 /// Starts a watcher of this process, which prints to `target`: `1` is standard error, anything else
-/// a file. Returns the name of its socket; `None` where this is the first process of a container,
-/// with which every other one dies.
+/// a file. `format` is that of the option `STATS_FORMAT`, where it does not come by the
+/// environment. Returns the name of its socket; `None` where this is the first process of a
+/// container, with which every other one dies.
 ///
 /// # Errors
 /// What the system says.
-pub(crate) fn start(target: &str) -> Result<Option<String>> {
+pub(crate) fn start(target: &str, format: Option<&str>) -> Result<Option<String>> {
     if getpid().is_init() {
         return Ok(None);
     }
@@ -43,7 +46,9 @@ pub(crate) fn start(target: &str) -> Result<Option<String>> {
     let name = format!("quarry-{}-{random:016x}", std::process::id());
     let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
     let program = pidfd_open(getpid(), PidfdFlags::empty())?;
+    let format = format.map(|format| (FORMAT_VARIABLE, format));
     let status = command(target)
+        .envs(format)
         .stdin(Stdio::from(OwnedFd::from(socket)))
         .stdout(Stdio::from(program))
         .status()?;
@@ -76,11 +81,19 @@ pub(crate) fn run(args: &WatchArgs) -> Result<()> {
     leave_everything()?;
     let mut family = Family::default();
     family.wait(rustix::stdio::stdin(), rustix::stdio::stdout())?;
-    let Some(text) = farewell::text(root, &family.figures()) else { return Ok(()) };
-    match write(&args.target, &text) {
-        Ok(()) => Ok(()),
-        Err(error) => Err(error).with_context(|| format!("--stats={}", args.target)),
+    let target = args.target.replace("%p", &root.to_string()).replace("%%", "%");
+    let is_json = match std::env::var(FORMAT_VARIABLE) {
+        Ok(format) => format == "json",
+        Err(_) => target.ends_with(".json"),
+    };
+    let text = match is_json {
+        true => farewell::json(&family.figures()),
+        false => farewell::text(root, &family.figures()).unwrap_or_default(),
+    };
+    if text.is_empty() {
+        return Ok(());
     }
+    write(&target, &text).with_context(|| format!("--stats={target}"))
 }
 
 /// Leaves the session, the folder and the files of the program. It holds nothing but its streams,

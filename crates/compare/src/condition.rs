@@ -17,8 +17,8 @@ use quarry_harness::results::{Metric, Relation, Run};
 use quarry_harness::statistics::{self, Interval};
 use quarry_harness::usage::Usage;
 
-const ACCEPTED: &str = "accepted: METRIC > +N % or METRIC < -N %, such as 'peak RSS > +5 %', with a \
-                        sign before the number";
+const ACCEPTED: &str = "accepted: METRIC > +N % or METRIC < -N %, such as 'peak RSS > +5 %', with \
+                        a sign before the number";
 
 /// The side of the bound that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -264,8 +264,8 @@ pub(super) fn served(
     }
 }
 
-/// The object that serves the busiest of a sample's processes into which no allocator was preloaded;
-/// `None`: the C library.
+/// The object that serves the busiest of a sample's processes, into which no allocator was
+/// preloaded; `None`: the C library.
 pub(super) fn own_malloc(report: &Report, said: &[ProcessRecord]) -> Option<PathBuf> {
     let ticks = |one: &ProcessRecord| {
         let seen = report.seen.values().filter(|it| it.executable == one.executable);

@@ -12,12 +12,14 @@
 //! pcp     per-CPU page lists; one file per policy
 //! zone    buddy free areas, migratetypes, pageblocks, watermarks, one lock
 //! frame   Pfn, frame table, the window
+//! checks  what QUARRY_DEBUG, QUARRY_HARDEN and QUARRY_GUARD write beside objects
 //! sys     (crate quarry-sys) the only door to OS and CPU
 //! ```
 //!
 //! Nothing here allocates through the global allocator.
 #![cfg_attr(not(any(test, quarry_model)), no_std)]
 
+pub mod checks;
 pub mod frame;
 pub mod heap;
 pub mod lru;

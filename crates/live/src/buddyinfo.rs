@@ -1,4 +1,4 @@
-//! The layout of `/proc/buddyinfo` (Linux 6.12, `mm/vmstat.c`).
+//! The layout of `/proc/buddyinfo` (Linux 6.18, `mm/vmstat.c`).
 
 use crate::snapshot::Snapshot;
 use std::fmt::Write;

@@ -4,11 +4,12 @@
 //! holds shared memory as long as bit 1 of `coredump_filter` is set. So neither the library nor its
 //! symbols are needed; a debugger finds the same page by the symbol `quarry_record`.
 
+use crate::label::Label;
 use crate::page::Page;
-use crate::problem::{CoreProblem, Problem};
+use crate::problem::{CoreProblem, Problem, Who};
 use crate::process::is_name_of_page;
 use crate::snapshot::Snapshot;
-use object::elf::{ET_CORE, FileHeader64, NT_FILE, PT_LOAD};
+use object::elf::{ET_CORE, FileHeader64, NT_FILE, NT_PRPSINFO, PT_LOAD};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endian, Endianness};
@@ -18,8 +19,9 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The figures of the processes in the dump's page, that of the process which made the page first.
-/// They have no age, because the time of the dump is not known. O(mappings).
+/// The figures of the process that was dumped; where the dump does not say which it was, those of
+/// all processes in its page. They have no age, because the time of the dump is not known.
+/// O(mappings).
 ///
 /// # Errors
 /// `Core`.
@@ -27,11 +29,14 @@ pub fn read(path: &Path) -> Result<Vec<Snapshot>, Problem> {
     let refused = |why| Problem::Core { file: path.to_owned(), why };
     let unreadable = |error| refused(CoreProblem::Unreadable(error));
     let file = File::open(path).map_err(unreadable)?;
-    let start = find(&file).map_err(refused)?;
+    let Found { start, process } = find(&file).map_err(refused)?;
     let page = Page::new(file, start);
     let mut snapshots = page.all(0).map_err(unreadable)?;
-    for snapshot in &mut snapshots {
-        snapshot.age_ms = None;
+    if let Some(Who { pid, name }) = process
+        && let Some(own) = snapshots.iter().position(|it| it.process.pid == pid)
+    {
+        snapshots = vec![snapshots.swap_remove(own)];
+        snapshots[0].process.name = name;
     }
     if snapshots.is_empty() {
         let error = page.first_error().map_err(unreadable)?;
@@ -40,8 +45,15 @@ pub fn read(path: &Path) -> Result<Vec<Snapshot>, Problem> {
     Ok(snapshots)
 }
 
-/// Where in the file the page begins.
-fn find(file: &File) -> Result<u64, CoreProblem> {
+/// What a dump says of itself.
+struct Found {
+    /// Where in the file the page begins.
+    start: u64,
+    /// Whose dump it is, numbered as the process itself did.
+    process: Option<Who>,
+}
+
+fn find(file: &File) -> Result<Found, CoreProblem> {
     let file = &ReadCache::new(file);
     let not_a_core = |_| CoreProblem::NotACore;
     let header = FileHeader64::<Endianness>::parse(file).map_err(not_a_core)?;
@@ -50,12 +62,14 @@ fn find(file: &File) -> Result<u64, CoreProblem> {
         return Err(CoreProblem::NotACore);
     }
     let segments = header.program_headers(endian, file).map_err(not_a_core)?;
-    let mut address = None;
+    let (mut address, mut process) = (None, None);
     for segment in segments {
         let Ok(Some(mut notes)) = segment.notes(endian, file) else { continue };
         while let Ok(Some(note)) = notes.next() {
             if note.n_type(endian) == NT_FILE {
                 address = address.or_else(|| address_of_page(note.desc(), endian));
+            } else if note.n_type(endian) == NT_PRPSINFO {
+                process = process.or_else(|| process_of(note.desc(), endian));
             }
         }
     }
@@ -68,9 +82,17 @@ fn find(file: &File) -> Result<u64, CoreProblem> {
         }
         let end = inside.checked_add(PAGE_BYTES as u64);
         let is_there = end.is_some_and(|end| end <= bytes);
-        return start.checked_add(inside).filter(|_| is_there).ok_or(CoreProblem::LeftOut);
+        let start = start.checked_add(inside).filter(|_| is_there);
+        return start.map(|start| Found { start, process }).ok_or(CoreProblem::LeftOut);
     }
     Err(CoreProblem::LeftOut)
+}
+
+/// The number and the name in the note `NT_PRPSINFO` of a 64-bit process (Linux 6.12,
+/// `include/linux/elfcore.h`).
+fn process_of(note: &[u8], endian: Endianness) -> Option<Who> {
+    let pid = endian.read_u32(note.get(24..28)?.try_into().ok()?);
+    Some(Who { pid, name: Label::new(note.get(40..56)?) })
 }
 
 /// The address of the page in a list of mapped files: their number, the unit of offsets, start, end

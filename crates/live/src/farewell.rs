@@ -16,19 +16,32 @@ pub fn text(root: u32, ended: &Ended) -> Option<String> {
     let last =
         ended.processes.iter().filter(|it| it.figures.process.pid == root).rfind(|it| !spoke(it));
     if let Some(Member { figures, .. }) = last {
-        let _ = writeln!(
-            text,
-            "quarry: {}[{root}] ended without its own statistics (a signal, or _exit)\nquarry: {}",
-            figures.process.name,
-            figures.heading()
-        );
-        tables(figures, &mut text);
+        text = of_one(figures);
     }
     let others = ended.summed.as_ref().map_or(0, |(_, count)| *count);
     if ended.processes.len() + others > 1 {
         list(ended, &mut text);
     }
     (!text.is_empty()).then_some(text)
+}
+
+/// A line of JSON for each process that said nothing at its end.
+#[must_use]
+pub fn json(ended: &Ended) -> String {
+    let silent = ended.processes.iter().filter(|it| !it.figures.is_last);
+    silent.map(|it| it.figures.json.as_str()).collect()
+}
+
+/// The text for one process that said nothing at its end.
+#[must_use]
+pub fn of_one(of: &Snapshot) -> String {
+    let (process, heading) = (&of.process, of.heading());
+    let mut text = format!(
+        "quarry: {}[{}] ended without its own statistics (a signal, or _exit)\nquarry: {heading}\n",
+        process.name, process.pid
+    );
+    tables(of, &mut text);
+    text
 }
 
 fn tables(of: &Snapshot, text: &mut String) {

@@ -1,5 +1,6 @@
 //! Makes plain figures of a record.
 
+use crate::json;
 use crate::label::Label;
 use crate::snapshot::{
     Budget, Cache, CpuLists, Event, FRAME_BYTES, Identity, Lock, Memory, PageLists, Snapshot, Zone,
@@ -16,7 +17,9 @@ impl Snapshot {
         let about = of.about();
         let label = |name: &record::Name| Label::from(name.as_str());
         let event = |name| of.event(name).unwrap_or_default();
+        let age_ms = now_ns.checked_sub(of.published_ns()).map(|age| age / 1_000_000);
         Self {
+            json: json::line(of, &name, age_ms),
             process: Identity {
                 pid,
                 name,
@@ -27,7 +30,7 @@ impl Snapshot {
                 backend: label(&about.backend),
                 cpus: about.cpus,
             },
-            age_ms: now_ns.checked_sub(of.published_ns()).map(|age| age / 1_000_000),
+            age_ms,
             is_last: about.flags & flags::IS_LAST != 0,
             caches: of.caches().map(|row| cache(&row)).collect(),
             zones: of.zones().map(|row| zone(&row)).collect(),

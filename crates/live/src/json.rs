@@ -1,25 +1,24 @@
-//! Figures as JSON.
+//! Records as JSON: a line for each process, with the members that `QUARRY_STATS_FORMAT=json` has,
+//! behind the age of the figures.
 
-use crate::snapshot::Snapshot;
-use serde_json::{Map, Value, json};
+use crate::label::Label;
+use quarry_record::Snapshot;
 
-/// Parts that every text has, whatever was asked for.
-const ALWAYS: [&str; 3] = ["process", "age_ms", "is_last"];
-
-/// The figures as one JSON object on several lines. It has the process, the age and the named
-/// `parts`, which are the fields of [`Snapshot`]; all of them for an empty list. O(figures).
+/// The line of a record, which ends in a line feed. Its first member is `age_ms`, which is `null`
+/// where nobody knows the age. O(rows).
 #[must_use]
-pub fn text(snapshot: &Snapshot, parts: &[&str]) -> String {
-    let object = object(snapshot, parts);
-    serde_json::to_string_pretty(&object).unwrap_or_else(|_| json!({}).to_string())
+pub(crate) fn line(record: &Snapshot<'_>, name: &Label, age_ms: Option<u64>) -> String {
+    let head = [("quarry", record.about().quarry.as_str()), ("program", name.as_str())];
+    let mut line = String::new();
+    // A string takes all.
+    let _ = record.write_json(&head, &mut line);
+    let age = age_ms.map_or("null".to_owned(), |age| age.to_string());
+    with_age(&line, &age)
 }
 
-fn object(snapshot: &Snapshot, parts: &[&str]) -> Value {
-    let Ok(Value::Object(all)) = serde_json::to_value(snapshot) else { return Value::Null };
-    let is_wanted =
-        |name: &str| parts.is_empty() || parts.contains(&name) || ALWAYS.contains(&name);
-    let wanted: Map<String, Value> = all.into_iter().filter(|(name, _)| is_wanted(name)).collect();
-    Value::Object(wanted)
+/// Puts a number in front of the members of an object.
+fn with_age(line: &str, age: &str) -> String {
+    format!("{{\"age_ms\":{age},{}", line.strip_prefix('{').unwrap_or(line))
 }
 
 #[cfg(test)]
@@ -27,15 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_parts_that_are_asked_for_are_there() {
-        let snapshot = Snapshot { age_ms: Some(7), ..Snapshot::default() };
-        let names = |parts: &[&str]| -> Vec<String> {
-            let value: Value = serde_json::from_str(&text(&snapshot, parts)).unwrap();
-            value.as_object().unwrap().keys().cloned().collect()
-        };
-        assert_eq!(names(&["zones"]), ["age_ms", "is_last", "process", "zones"]);
-        assert!(names(&[]).len() > 8);
-        let value: Value = serde_json::from_str(&text(&snapshot, &["caches"])).unwrap();
-        assert_eq!((&value["age_ms"], &value["caches"]), (&json!(7), &json!([])));
+    fn the_age_is_the_first_member() {
+        assert_eq!(with_age("{\"layout\":1}\n", "7"), "{\"age_ms\":7,\"layout\":1}\n");
     }
 }

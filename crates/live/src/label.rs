@@ -1,6 +1,5 @@
 //! Names that come from a process that nobody has checked.
 
-use serde::{Serialize, Serializer};
 use std::fmt;
 
 /// Most characters of a name.
@@ -55,12 +54,6 @@ impl fmt::Display for Label {
 impl fmt::Debug for Label {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, out)
-    }
-}
-
-impl Serialize for Label {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&self.0)
     }
 }
 

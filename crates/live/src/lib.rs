@@ -9,7 +9,7 @@ pub mod core_dump;
 pub mod farewell;
 mod from_record;
 pub mod http;
-pub mod json;
+mod json;
 mod label;
 pub mod lockstat;
 pub mod metrics;
@@ -24,6 +24,7 @@ pub mod vmstat;
 mod watch;
 pub mod zoneinfo;
 
+pub use activity::Activity;
 pub use label::Label;
 pub use problem::{CoreProblem, Problem, Who};
 pub use process::Process;

@@ -1,6 +1,6 @@
 //! Metrics as Prometheus reads them: OpenMetrics 1.0, or the older text format 0.0.4.
 
-use crate::snapshot::{Cache, FRAME_BYTES, Snapshot};
+use crate::snapshot::{Cache, FRAME_BYTES, Lock, Snapshot};
 use std::fmt::{Display, Write};
 
 /// How metrics are written.
@@ -23,6 +23,9 @@ impl Format {
         }
     }
 }
+
+/// What a counter of locks counts of one kind.
+type OfLock = fn(&Lock) -> u64;
 
 /// What a counter of caches counts of one of them.
 type OfCache = fn(&Cache) -> u64;
@@ -174,7 +177,7 @@ fn caches(writer: &mut Writer, snapshots: &[Snapshot]) {
 }
 
 fn locks(writer: &mut Writer, snapshots: &[Snapshot]) {
-    let counters: [(&str, &str, fn(&crate::snapshot::Lock) -> u64); 2] = [
+    let counters: [(&str, &str, OfLock); 2] = [
         ("quarry_lock_acquisitions", "Times that a kind of lock was taken.", |it| it.acquisitions),
         ("quarry_lock_contentions", "Times that a task had to wait for it.", |it| it.contentions),
     ];

@@ -82,7 +82,7 @@ impl Page {
     }
 
     /// The figures of every process in it, each with its own number and the age that it has at
-    /// `now_ns`; records that cannot be used are left out.
+    /// `now_ns`, none where that is 0; records that cannot be used are left out.
     pub(crate) fn all(&self, now_ns: u64) -> io::Result<Vec<Snapshot>> {
         let copy = self.copy()?;
         let usable = records(&copy).filter_map(|bytes| Record::parse(bytes).ok());

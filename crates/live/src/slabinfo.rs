@@ -1,4 +1,4 @@
-//! The layout of `/proc/slabinfo`, version 2.1 (Linux 6.12, `mm/slab_common.c`).
+//! The layout of `/proc/slabinfo`, version 2.1 (Linux 6.18, `mm/slab_common.c`).
 
 use crate::snapshot::Snapshot;
 use std::fmt::Write;

@@ -1,11 +1,10 @@
 //! What a process said of its memory at one moment, in plain numbers.
 
 use crate::label::Label;
-use serde::Serialize;
 
 /// The figures of one process. Every number comes from a process that nobody has checked, so sums
 /// and products of them saturate.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Which process it is.
     pub process: Identity,
@@ -29,10 +28,12 @@ pub struct Snapshot {
     pub events: Vec<Event>,
     /// The kinds of locks.
     pub locks: Vec<Lock>,
+    /// All of its record as a line of JSON; see [`json`](crate::json).
+    pub json: String,
 }
 
 /// A process, and what serves it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// Its number where the reader is.
     pub pid: u32,
@@ -53,7 +54,7 @@ pub struct Identity {
 }
 
 /// One slab cache.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cache {
     /// Its name.
     pub name: Label,
@@ -86,7 +87,7 @@ pub struct Cache {
 }
 
 /// One zone.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Zone {
     /// Its node.
     pub node: u32,
@@ -105,7 +106,7 @@ pub struct Zone {
 }
 
 /// Where the memory of a process is, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// Objects that the program has.
     pub objects: u64,
@@ -136,7 +137,7 @@ pub struct Memory {
 }
 
 /// The limit and who uses it, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
     /// The limit; `None` where there is none.
     pub limit: Option<u64>,
@@ -149,7 +150,7 @@ pub struct Budget {
 }
 
 /// The per-CPU page lists, all CPUs together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageLists {
     /// Frames on them now.
     pub frames: u64,
@@ -164,7 +165,7 @@ pub struct PageLists {
 }
 
 /// The page lists of one CPU for one node, in frames.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuLists {
     /// The CPU, as Quarry numbers them.
     pub cpu: u32,
@@ -179,7 +180,7 @@ pub struct CpuLists {
 }
 
 /// A count with its name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
     /// The name.
     pub name: Label,
@@ -190,7 +191,7 @@ pub struct Event {
 }
 
 /// A kind of lock.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lock {
     /// Its name.
     pub name: Label,

@@ -7,7 +7,8 @@ use crate::snapshot::{
 
 /// The sums over all processes: caches, events and locks of one name are one, zones of one node,
 /// page lists of one CPU. The limit is the smallest one, the age the greatest. What is the same in
-/// all of them stays (policies, the version), what is not becomes `mixed`. O(n * rows).
+/// all of them stays (policies, the version), what is not becomes `mixed`. JSON has a line for
+/// each. O(n * rows).
 #[must_use]
 pub fn of(snapshots: &[Snapshot]) -> Snapshot {
     let mut rest = snapshots.iter();
@@ -25,6 +26,7 @@ fn add(total: &mut Snapshot, other: &Snapshot) {
     add_identity(&mut total.process, &other.process);
     total.age_ms = total.age_ms.max(other.age_ms);
     total.is_last &= other.is_last;
+    total.json.push_str(&other.json);
     for cache in &other.caches {
         let is_same =
             |it: &&mut Cache| (&it.name, it.object_bytes) == (&cache.name, cache.object_bytes);

@@ -1,4 +1,4 @@
-//! The layout of `/proc/vmstat`: a name and a number on each line (Linux 6.12, `mm/vmstat.c`).
+//! The layout of `/proc/vmstat`: a name and a number on each line (Linux 6.18, `mm/vmstat.c`).
 
 use crate::snapshot::{FRAME_BYTES, Snapshot, sum};
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! The layout of `/proc/zoneinfo` (Linux 6.12, `mm/vmstat.c`).
+//! The layout of `/proc/zoneinfo` (Linux 6.18, `mm/vmstat.c`).
 
 use crate::snapshot::{FRAME_BYTES, Snapshot, Zone, sum};
 use std::fmt::Write;
@@ -103,6 +103,13 @@ Node 1, zone   Normal
   pages free     900
 ";
         assert!(text.starts_with(start), "{text}");
-        assert!(text.ends_with("    cpu: 1\n              count:    31\n              high:     640\n              batch:    63\n"));
+        assert!(text.ends_with(
+            "  pagesets
+    cpu: 1
+              count:    31
+              high:     640
+              batch:    63
+"
+        ));
     }
 }

@@ -24,6 +24,7 @@ mod life;
 mod limits;
 mod memory;
 mod misuse;
+mod modes;
 mod page_cache;
 mod profile;
 mod programs;

@@ -5,7 +5,7 @@ mod compiler;
 mod php;
 mod python;
 mod redis;
-mod short;
+pub(crate) mod short;
 mod sqlite;
 mod sshd;
 mod stress_ng;

@@ -47,6 +47,7 @@ mod background;
 mod backing;
 mod budget;
 mod cache;
+mod checks;
 mod constructed;
 mod environment;
 mod file_backing;

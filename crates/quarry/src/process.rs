@@ -4,7 +4,9 @@
 //! with any version. Programs use [`Quarry`](crate::Quarry).
 
 use crate::instance::{BUILDING, DISABLED, READY, STATE, UNTOUCHED, is_ready};
-use crate::{background, environment, fork, gate, limits, profile, record, statistics, variables};
+use crate::{
+    background, checks, environment, fork, gate, limits, profile, record, statistics, variables,
+};
 use quarry_core::frame::FRAME_BYTES;
 use quarry_core::heap::LARGEST_BLOCK;
 use quarry_core::heap::options::StackOptions;
@@ -140,6 +142,7 @@ fn build() -> Mode {
     statistics::register();
     profile::start_if_asked();
     object::pin();
+    checks::start(options.checks);
     Mode::Ready
 }
 
@@ -389,5 +392,4 @@ pub unsafe fn free_slow(object: Object) {
     unsafe { STACK.halves().free_slow(object) };
     drop(inside);
     background::wake_reclaimer();
-    record::publish_if_due();
 }

@@ -41,4 +41,3 @@ pub(crate) fn adopt_in_child() {
         at_exit::start_in_child();
     }
 }
-

@@ -1,11 +1,14 @@
 //! Fields of fixed size, and sections that consist of them, as words.
 
+use crate::json::Kind;
 use crate::name::{NAME_BYTES, Name};
 
 /// Something that has a fixed place among the bytes of a section.
 pub(crate) trait Field: Sized {
     /// Its bytes.
     const BYTES: usize;
+    /// What they are.
+    const KIND: Kind;
 
     /// Writes it to the start of `out`.
     fn put(&self, out: &mut [u8]);
@@ -15,9 +18,10 @@ pub(crate) trait Field: Sized {
 }
 
 macro_rules! number {
-    ($($number:ty),*) => {$(
+    ($($number:ty: $kind:expr),*) => {$(
         impl Field for $number {
             const BYTES: usize = size_of::<Self>();
+            const KIND: Kind = $kind;
 
             fn put(&self, out: &mut [u8]) {
                 out[..Self::BYTES].copy_from_slice(&self.to_ne_bytes());
@@ -30,10 +34,11 @@ macro_rules! number {
     )*};
 }
 
-number!(u32, u64);
+number!(u32: Kind::Short, u64: Kind::Long);
 
 impl Field for Name {
     const BYTES: usize = NAME_BYTES;
+    const KIND: Kind = Kind::Name;
 
     fn put(&self, out: &mut [u8]) {
         out[..NAME_BYTES].copy_from_slice(&self.bytes());
@@ -46,6 +51,7 @@ impl Field for Name {
 
 impl<T: Field + Copy + Default, const N: usize> Field for [T; N] {
     const BYTES: usize = N * T::BYTES;
+    const KIND: Kind = Kind::Rows(T::BYTES / 4);
 
     fn put(&self, out: &mut [u8]) {
         for (element, place) in self.iter().zip(out.chunks_exact_mut(T::BYTES)) {
@@ -93,6 +99,7 @@ macro_rules! section {
 
         impl $crate::field::Field for $section {
             const BYTES: usize = 0 $(+ <$type as $crate::field::Field>::BYTES)*;
+            const KIND: $crate::json::Kind = $crate::json::Kind::Rows(Self::BYTES / 4);
 
             fn put(&self, out: &mut [u8]) {
                 let mut at = 0;
@@ -116,17 +123,12 @@ macro_rules! section {
             }
         }
 
-        impl $crate::json::Json for $section {
-            fn json(&self, out: &mut dyn core::fmt::Write) -> core::fmt::Result {
-                let fields: &[(&str, &dyn $crate::json::Json)] =
-                    &[$((stringify!($field), &self.$field),)*];
-                out.write_char('{')?;
-                for (at, (name, field)) in fields.iter().enumerate() {
-                    $crate::json::member(out, at == 0, name)?;
-                    field.json(out)?;
-                }
-                out.write_char('}')
-            }
+        impl $crate::json::Described for $section {
+            const SHAPES: &'static [$crate::json::Shape] = &[$($crate::json::Shape {
+                name: stringify!($field),
+                kind: <$type as $crate::field::Field>::KIND,
+                bytes: <$type as $crate::field::Field>::BYTES,
+            },)*];
         }
 
         const _: () = assert!(<$section as $crate::field::Field>::BYTES.is_multiple_of(8));

@@ -1,7 +1,10 @@
 //! A publication as one line of JSON. Members are called as the fields of the sections are.
 
 use crate::VERSION;
-use crate::json::{Json, member, string};
+use crate::body::{ABOUT_AT, BUDGET_AT, CACHES_AT, LISTS_AT, LOCKS_AT, MEMORY_AT, ZONES_AT};
+use crate::json::{Described, Shape, member, number, object, string, table};
+use crate::rows::{CacheRow, ListRow, LockRow, ZoneRow};
+use crate::sections::{About, Budget, Memory};
 use crate::snapshot::Snapshot;
 use core::fmt::{self, Write};
 
@@ -14,53 +17,45 @@ impl Snapshot<'_> {
     pub fn write_json(&self, head: &[(&str, &str)], out: &mut dyn Write) -> fmt::Result {
         out.write_char('{')?;
         member(out, true, "layout")?;
-        VERSION.json(out)?;
+        number(VERSION.into(), out)?;
         for (name, text) in head {
             member(out, false, name)?;
             string(text, out)?;
         }
-        for (name, number) in [
+        for (name, value) in [
             ("pid", u64::from(self.owner().pid)),
             ("published_ns", self.published_ns()),
             ("publications", self.publications()),
         ] {
             member(out, false, name)?;
-            number.json(out)?;
+            number(value, out)?;
         }
-        for (name, section) in [
-            ("about", self.about() as &dyn Json),
-            ("memory", &self.memory()),
-            ("budget", &self.budget()),
+        for (name, shapes, at) in [
+            ("about", About::SHAPES, ABOUT_AT),
+            ("memory", Memory::SHAPES, MEMORY_AT),
+            ("budget", Budget::SHAPES, BUDGET_AT),
         ] {
             member(out, false, name)?;
-            section.json(out)?;
+            object(shapes, &self.bytes()[8 * at..], out)?;
         }
         member(out, false, "events")?;
         out.write_char('{')?;
         for (at, (name, value)) in self.events().enumerate() {
             member(out, at == 0, name)?;
-            value.json(out)?;
+            number(value, out)?;
         }
         out.write_char('}')?;
-        rows(out, "caches", &mut self.caches())?;
-        rows(out, "zones", &mut self.zones())?;
-        rows(out, "lists", &mut self.lists())?;
-        rows(out, "locks", &mut self.locks())?;
+        let about = self.about();
+        for (name, shapes, at, rows) in [
+            ("caches", CacheRow::SHAPES, CACHES_AT, about.caches),
+            ("zones", ZoneRow::SHAPES, ZONES_AT, about.zones),
+            ("lists", ListRow::SHAPES, LISTS_AT, about.lists),
+            ("locks", LockRow::SHAPES, LOCKS_AT, about.locks),
+        ] {
+            member(out, false, name)?;
+            let row_bytes = shapes.iter().map(|shape: &Shape| shape.bytes).sum::<usize>();
+            table(shapes, &self.bytes()[8 * at..][..row_bytes * rows as usize], out)?;
+        }
         out.write_str("}\n")
     }
-}
-
-/// Writes a table as an array of objects.
-fn rows<T: Json>(
-    out: &mut dyn Write,
-    name: &str,
-    rows: &mut dyn Iterator<Item = T>,
-) -> fmt::Result {
-    member(out, false, name)?;
-    out.write_char('[')?;
-    for (at, row) in rows.enumerate() {
-        out.write_str(if at == 0 { "" } else { "," })?;
-        row.json(out)?;
-    }
-    out.write_char(']')
 }

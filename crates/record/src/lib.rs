@@ -8,7 +8,8 @@
 //! on. Its [`Head`] comes first: who owns it, and the sequence by which a reader sees that nobody
 //! wrote meanwhile. The *body* follows: sections of fixed size in the order of [`body`], and
 //! tables of [`body::CACHES`] and so on whose first rows are filled. A sum in the head covers the
-//! owner and every word of the body that counts, so no mixture of two publications is ever taken for one.
+//! owner and every word of the body that counts, so no mixture of two publications is ever taken
+//! for one.
 //!
 //! Order of the modules, each using only those before it: `sum`, `name`; `json`; `field`; `head`,
 //! `sections`, `rows`; `events`; `body`; `draft`, `snapshot`; `json_line`, `page`; `profile_bell`

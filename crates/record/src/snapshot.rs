@@ -150,6 +150,11 @@ impl<'a> Snapshot<'a> {
         (0..rows as usize).map(move |row| section(bytes, at + row * (T::BYTES / 8)))
     }
 
+    /// The bytes of the record.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// The owner of the record.
     #[must_use]
     pub fn owner(&self) -> Owner {

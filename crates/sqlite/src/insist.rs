@@ -1,8 +1,8 @@
 //! Requests that SQLite cannot do without.
 //!
-//! A request that finds no memory reclaims pages on the spot, for 200 us at most: then it fails,
-//! also where there are pages that a longer look would have freed. For SQLite that is an error of
-//! its user's statement, so it is worth more than one look.
+//! A request that finds no memory reclaims pages on the spot, within bounds: beyond them it fails,
+//! also where a longer look would have freed a page, or where others hold the locks of pages that
+//! could go. For SQLite that is an error of its user's statement, so it is worth more than one.
 
 /// Looks that a request is worth: where every page is in use 3 ms of work at most, and the turns of
 /// those who run between them.

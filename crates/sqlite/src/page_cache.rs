@@ -203,6 +203,10 @@ impl PageCache {
         if record.index == new {
             return self.settle(record.into());
         }
+        if self.has_displaced_at(new) {
+            // The index would drop the page that is there.
+            return self.displace(record);
+        }
         // SAFETY: the page is held.
         let mut moved = unsafe { record.page.rekey(new.into()) };
         if moved == Err(RekeyError::Busy) {
@@ -260,6 +264,12 @@ impl PageCache {
         })
     }
 
+    /// Returns whether a displaced page has the place of a key.
+    fn has_displaced_at(&self, key: u32) -> bool {
+        // SAFETY: records on the list are those of held pages.
+        self.displaced().any(|it| unsafe { it.as_ref() }.index == key)
+    }
+
     #[cold]
     fn displace(&mut self, record: &mut Record) {
         if !record.is_displaced {
@@ -288,16 +298,10 @@ impl PageCache {
     #[cold]
     #[inline(never)]
     fn fetch_among_displaced(&mut self, key: u32, want: Want) -> Option<NonNull<Record>> {
-        for record in self.displaced() {
-            // SAFETY: records on the list are those of held pages.
-            let other = unsafe { record.as_ref() };
-            if other.key == key {
-                return Some(record);
-            }
-            if other.index == key {
-                // Its place is taken.
-                return None;
-            }
+        // SAFETY: records on the list are those of held pages.
+        let found = self.displaced().find(|it| unsafe { it.as_ref() }.key == key);
+        if found.is_some() || self.has_displaced_at(key) {
+            return found;
         }
         self.fetch_missed(key, want)
     }
@@ -306,14 +310,12 @@ impl PageCache {
     #[inline(never)]
     fn truncate_among_displaced(&mut self, limit: u32) {
         for index in limit..=self.largest {
-            // SAFETY: records on the list are those of held pages.
-            let is_taken = self.displaced().any(|it| unsafe { it.as_ref() }.index == index);
-            if !is_taken {
+            if !self.has_displaced_at(index) {
                 self.mapping.discard(index.into());
             }
         }
         loop {
-            // SAFETY: as above.
+            // SAFETY: records on the list are those of held pages.
             let gone = self.displaced().find(|it| unsafe { it.as_ref() }.key >= limit);
             let Some(record) = gone else { return };
             // SAFETY: as above; SQLite uses pages that were truncated no more.
@@ -321,3 +323,6 @@ impl PageCache {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,9 +10,9 @@
 //! Nothing here allocates through the global allocator.
 //!
 //! Order of the modules, each using only those before it: `errno`, `glibc`, `report`; `primitive`;
-//! `confined`, `local`, `object`; `clock`, `clear`, `file`, `file_descriptor`, `memfd`, `peek`,
-//! `record_page`; `lock`, `gate`, `hooks`, `topology`; `os`; `cgroup`, `overcommit`, `statm`;
-//! `percpu`; `prefetch` and `send_descriptor` use none of them.
+//! `confined`, `local`, `object`; `random`, `clock`, `clear`, `file`, `file_descriptor`, `memfd`,
+//! `peek`, `record_page`; `lock`, `gate`, `hooks`, `topology`; `os`; `cgroup`, `overcommit`,
+//! `statm`; `percpu`; `prefetch` and `send_descriptor` use none of them.
 #![cfg_attr(not(any(test, quarry_model, quarry_sim)), no_std)]
 
 pub mod broken;
@@ -37,6 +37,7 @@ pub mod peek;
 pub mod percpu;
 pub mod prefetch;
 pub mod primitive;
+pub mod random;
 pub mod record_page;
 pub mod report;
 pub mod send_descriptor;

@@ -80,6 +80,12 @@ fn write(descriptor: i32, bytes: &[u8]) -> libc::c_long {
 #[inline(never)]
 pub fn fatal(message: fmt::Arguments<'_>) -> ! {
     warn(message);
+    abort()
+}
+
+/// Ends the process with SIGABRT, after what was wrong has been said.
+#[cold]
+pub fn abort() -> ! {
     // SAFETY: abort has no preconditions.
     unsafe { libc::abort() }
 }

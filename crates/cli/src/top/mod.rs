@@ -9,7 +9,7 @@ mod view;
 use crate::live::Running;
 use anyhow::Result;
 use quarry_harness::Usage;
-use quarry_live::{Problem, Process, Snapshot, json, read_tree, total};
+use quarry_live::{Problem, Process, Snapshot, read_tree, total};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use ratatui::crossterm::{cursor, execute};
 use ratatui::{DefaultTerminal, backend::TestBackend};
@@ -44,7 +44,7 @@ pub(crate) struct TopArgs {
     /// Print one screen as text and end.
     #[arg(short, long)]
     once: bool,
-    /// Print all statistics once, as JSON.
+    /// Print all statistics once, as JSON, a line for each process.
     #[arg(long)]
     json: bool,
 }
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<()> {
     let process = Process::new(args.running.pid)?;
     let first = read(&args.running)?;
     if args.json {
-        return Ok(writeln!(out, "{}", json::text(&first, &[]))?);
+        return Ok(out.write_all(first.json.as_bytes())?);
     }
     let mut view = View::new(first, args.sort, args.delay);
     if args.once {

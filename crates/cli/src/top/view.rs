@@ -150,7 +150,7 @@ mod tests {
         };
         let mut view = View::new(snapshot(1), Column::Live, Duration::from_secs(1));
         assert_eq!(view.rows()[0].name, "b");
-        let mut press = |view: &mut View, code| view.react(KeyEvent::from(code));
+        let press = |view: &mut View, code| view.react(KeyEvent::from(code));
         assert_eq!(press(&mut view, KeyCode::Char('n')), Reaction::Stay);
         assert_eq!(view.column(), Column::Name);
         press(&mut view, KeyCode::Char(' '));

@@ -8,8 +8,8 @@ use predicates::str::{contains, starts_with};
 
 /// Keeps 80 MB, of which it touches every page.
 const KEEPS: &str = "#include <stdlib.h>\n#include <string.h>\n\
-                     int main(void) { for (int i = 0; i < 20000; i++) memset(malloc(4000), 1, 4000);\n\
-                     return 0; }\n";
+                     int main(void) { for (int i = 0; i < 20000; i++)\n\
+                     memset(malloc(4000), 1, 4000); return 0; }\n";
 
 /// Has one place for all large blocks, which [`KEEPS`] does not notice.
 const THRIFTY: &str = "#include <stddef.h>\nvoid *__libc_malloc(size_t); static char place[4000];\n\
@@ -81,7 +81,8 @@ fn an_allocator_that_breaks_the_program_is_not_advised() {
     let shop = Workshop::new();
     let program = shop.compile("allocates", ALLOCATES, &["-O0", LITTLE[0], LITTLE[1]]);
     let breaks = "#include <stdlib.h>\nvoid *__libc_malloc(size_t); static int calls;\n\
-                  void *malloc(size_t n) { if (++calls > 100) abort(); return __libc_malloc(n); }\n";
+                  void *malloc(size_t n) {\n\
+                  if (++calls > 100) abort(); return __libc_malloc(n); }\n";
     let breaks = shared_object(&shop, "breaks", breaks);
     advise(&[&format!("--allocators={breaks}"), "--"]).arg(&program).assert().code(1).stdout(
         starts_with(

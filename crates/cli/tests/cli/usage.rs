@@ -56,7 +56,7 @@ const OF_ONE: [(&str, &str, &str); 25] = [
 ];
 
 /// Commands that are wrong as a whole.
-const WHOLE: [(&[&str], &str); 15] = [
+const WHOLE: [(&[&str], &str); 17] = [
     (&["bogus"], "'bogus'"),
     (&["--bogus"], "'--bogus'"),
     (&["run"], "<CMD>"),

@@ -154,7 +154,8 @@ mod tests {
         let install =
             "sudo install -m 644 '/build/it'\\''s/libquarry.so' /usr/local/lib/libquarry.so";
         assert_eq!(lines.install.as_deref(), Some(install));
-        let expected = "[Service]\nEnvironment=LD_PRELOAD=/usr/local/lib/libquarry.so\nEnvironment=QUARRY_PCP=v2016";
+        let expected = "[Service]\nEnvironment=LD_PRELOAD=/usr/local/lib/libquarry.so\n\
+                        Environment=QUARRY_PCP=v2016";
         assert_eq!(lines.systemd, expected);
         let expected = "COPY libquarry.so /usr/local/lib/\n\
                         ENV LD_PRELOAD=/usr/local/lib/libquarry.so\nENV QUARRY_PCP=v2016";

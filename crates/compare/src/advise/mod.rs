@@ -9,7 +9,7 @@
 //! verdict     the answer that the test supports
 //! deploy      the lines that put an answer into effect
 //! telling     how all of it is printed
-//! advise      the whole of it
+//! conduct     the whole of it
 //! ```
 //!
 //! The best of many candidates looks better than it is, as chance is one of the things by which it
@@ -17,8 +17,8 @@
 //! last stage runs the candidate beside glibc and a second copy of glibc, as often as was decided
 //! before its first run, and the answer is judged by these runs alone.
 
-mod advise;
 mod candidates;
+mod conduct;
 mod deploy;
 mod facts;
 mod plan;
@@ -27,5 +27,5 @@ mod search;
 mod telling;
 mod verdict;
 
-pub use advise::advise;
+pub use conduct::advise;
 pub use request::{AdviceEnding, AdviceRequest, Goal};

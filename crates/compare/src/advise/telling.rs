@@ -73,8 +73,8 @@ impl Telling {
         let shown = readable(run);
         writeln!(
             f,
-            "\nThe test: {} beside {}, {} rounds in shuffled order, seed {}; none of these runs took \
-             part in picking it.\n",
+            "\nThe test: {} beside {}, {} rounds in shuffled order, seed {}; none of these runs \
+             took part in picking it.\n",
             self.name(*candidate),
             run.meta.baseline,
             run.rounds(),

@@ -101,7 +101,8 @@ pub(super) fn verdict(run: &Run, name: &str, others: usize, goal: Goal) -> Verdi
             (Side::Gain, Side::Loss(_)) | (Side::Loss(_), Side::Gain) => Verdict::keep(
                 baseline,
                 &format!(
-                    "{name} trades one for the other ({effects}); it is right where {} counts alone",
+                    "{name} trades one for the other ({effects}); it is right where {} counts \
+                     alone",
                     if time_first { "time" } else { "memory" }
                 ),
             ),

@@ -28,6 +28,8 @@ impl Kind {
     pub const NONE: Self = Self(0);
     /// Highest number of a slab cache.
     pub const LAST_CACHE: u8 = 239;
+    /// Head of a block or a mapping that was freed and faults; `link` holds its length in frames.
+    pub const HIDDEN: Self = Self(250);
     /// Head of an object that the heap profile has sampled; `link` holds the number of its record.
     pub const SAMPLED: Self = Self(251);
     /// Head of a page of the page cache; `link` holds its number.

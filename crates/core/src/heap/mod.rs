@@ -6,6 +6,7 @@
 //! | up to 1 MiB | a block of frames, trimmed | to 4 KiB |
 //! | above | an extent of pageblocks of the window | to 4 KiB usable, 2 MiB of address space |
 
+mod check_options;
 pub mod classes;
 mod mapping;
 mod mapping_cache;

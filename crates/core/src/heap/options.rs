@@ -3,6 +3,8 @@
 //! The table also has the options of the process-wide instance and of the command: the command
 //! checks them all, and must not link the instance, whose constructors would run in it.
 
+use super::check_options;
+use crate::checks::CheckOptions;
 use crate::frame::{FRAME_BYTES, MAX_NODES, NodeId};
 use crate::lru::{ADD_BATCHES, LRU_POLICY_NAMES, LruOptions, LruPolicy};
 use crate::page_cache::PageCacheOptions;
@@ -26,6 +28,8 @@ pub struct StackOptions {
     pub mechanisms: Mechanisms,
     /// The page cache.
     pub page_cache: PageCacheOptions,
+    /// Checks for errors of the program.
+    pub checks: CheckOptions,
     /// True if the size classes of `malloc` are created.
     pub heap: bool,
     /// True if freed memory goes back before it makes the process larger than it has lately been.
@@ -70,6 +74,7 @@ impl Default for StackOptions {
             marks: MarkOptions::default(),
             mechanisms: Mechanisms::ALL,
             page_cache: PageCacheOptions::default(),
+            checks: CheckOptions::OFF,
             heap: true,
             bounds_footprint: true,
         }
@@ -227,6 +232,21 @@ pub const OPTIONS: &[OptionHelp] = &[
         meaning: "mode of the slab policy slam (auto: each CPU chooses by its traffic)",
     },
     OptionHelp {
+        name: "DEBUG",
+        accepted: "letters of F, Z, P and U, then maybe malloc-SIZE, malloc-PREFIX* or large",
+        meaning: "find errors: sanity checks, red zones, poison, owners (of all objects)",
+    },
+    OptionHelp {
+        name: "HARDEN",
+        accepted: "0 or 1",
+        meaning: "random order, delayed reuse, canaries and guard pages (0)",
+    },
+    OptionHelp {
+        name: "GUARD",
+        accepted: "0, milliseconds or all",
+        meaning: "an object between guard pages each so often, or as many as there is room for (0)",
+    },
+    OptionHelp {
         name: "LIBRARY",
         accepted: "a file name",
         meaning: "the shared object that `quarry run` preloads",
@@ -319,6 +339,12 @@ impl StackOptions {
                 let without = Mechanisms::without(value).ok_or(bad)?;
                 self.mechanisms = Mechanisms { slam_mode, ..without };
             }
+            "DEBUG" => {
+                (self.checks.debug, self.checks.debugged) =
+                    check_options::debug(value).ok_or(bad)?;
+            }
+            "HARDEN" => self.checks.harden = parse_switch(value).ok_or(bad)?,
+            "GUARD" => self.checks.guard = check_options::sampling(value).ok_or(bad)?,
             "SLAM_MODE" => self.mechanisms.slam_mode = SlamMode::named(value).ok_or(bad)?,
             "PROFILE_MEAN" if parse_bytes(value).is_none_or(|mean| mean == 0) => return Err(bad),
             "STATS_FORMAT" if !["text", "json"].contains(&value) => return Err(bad),

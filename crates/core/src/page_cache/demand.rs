@@ -166,8 +166,9 @@ mod tests {
         fn any_counts_give_an_answer(refaults: u64, since: u64, lost in 0..1u64 << 44,
             evictions: u64, mean: u64, listed in 0..1u64 << 44,
         ) {
-            let all = Demands { evictions: evictions.into(), mean: mean.into() };
-            let one = Demand { refaults: refaults.into(), since: since.into(), lost: lost.into() };
+            let [evictions, mean] = [evictions, mean].map(AtomicU64::new);
+            let [refaults, since, lost] = [refaults, since, lost].map(AtomicU64::new);
+            let (all, one) = (Demands { evictions, mean }, Demand { refaults, since, lost });
             let _ = all.is_wanted(&one, listed);
             all.refaulted(&one, listed);
             prop_assert!(one.refaults.load(Relaxed) >= REFAULT);

@@ -57,7 +57,7 @@ impl<H: Host> PageCacheRef<'_, H> {
         effort: Effort,
     ) -> Result<Slot, ReadError> {
         // Where walks need the lock anyway, a page that is there costs no new one.
-        if let Some((page, state)) = self.pin_locked(mapping, index)
+        if let Some((page, state)) = self.pin_unless_evicted(mapping, index)
             && let Some(slot) = self.wait_for_fill(page, state)?
         {
             return Ok(slot);

@@ -91,7 +91,11 @@ impl<H: Host> PageCacheRef<'_, H> {
         index: u64,
         effort: Option<Effort>,
     ) -> Result<Option<Slot>, Full> {
-        if let Some((page, _)) = self.pin_locked(mapping, index) {
+        let found = match effort {
+            Some(_) => self.pin_unless_evicted(mapping, index),
+            None => self.pin_locked(mapping, index),
+        };
+        if let Some((page, _)) = found {
             self.keep_one_pin(page);
             return Ok(Some(Slot::Found(page)));
         }

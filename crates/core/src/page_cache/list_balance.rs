@@ -18,7 +18,8 @@
 //! 0.571 and ARC 0.577; with one distribution that never changes (Zipf 0.9) it missed 34.0 % where
 //! they missed 33.4, 36.0 and 32.9.
 //!
-//! Equation: `min(total / LEAST, the kernel's) <= wanted(total) <= total` for every sum of both lists.
+//! Equation: `min(total / LEAST, the kernel's) <= wanted(total) <= total`, where `total` is the sum
+//! of both lists.
 
 use crate::frame::{FRAME_SHIFT, fresh_zero};
 use crate::lru::Sizes;

@@ -98,6 +98,21 @@ impl<'a, H: Host> PageCacheRef<'a, H> {
         Some((page, tables.pages.at(page).state.try_pin(State::LIVE)?))
     }
 
+    /// As [`pin_locked`](Self::pin_locked), for a caller that makes the page where there is none.
+    /// He takes the lock for that, and finds a page that is there by then; so this takes none where
+    /// a walk says that the page was evicted.
+    pub(super) fn pin_unless_evicted(
+        self,
+        mapping: MappingId,
+        index: u64,
+    ) -> Option<(PageNo, State)> {
+        let found = self.tables.mappings.numbered(mapping.number);
+        if found.is_some_and(|it| it.index.walk_finds_shadow(self.host, index)) {
+            return None;
+        }
+        self.pin_locked(mapping, index)
+    }
+
     /// Gives a pin up; frees the page where that was the last one and no mapping has it.
     #[inline]
     pub fn unpin(self, page: PageNo) {

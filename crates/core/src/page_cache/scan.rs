@@ -10,8 +10,9 @@
 //! | clean and idle, of a mapping that wants more memory than others | back to the front |
 //! | clean and idle | evicted: a shadow entry takes its place |
 //!
-//! The active list gives pages to the inactive one while that is low (see `list_balance`). A page that was used since
-//! the last scan stays active for another round, without its mark.
+//! The active list gives pages to the inactive one while that is low (see `list_balance`). A page
+//! that was used since the last scan stays active for another round, without its mark. Which
+//! mappings want more memory is in `demand`.
 
 use super::cache::PageCacheRef;
 use super::counters::Event;

@@ -25,7 +25,7 @@ fn log2(number: u64) -> u64 {
     let mut rest = number << (63 - place);
     let mut bits = u64::from(place);
     for _ in 0..FRACTION {
-        let square = u128::from(rest) * u128::from(rest) >> 63;
+        let square = (u128::from(rest) * u128::from(rest)) >> 63;
         let is_two = square >> 64 != 0;
         rest = (square >> u32::from(is_two)) as u64;
         bits = bits << 1 | u64::from(is_two);
@@ -36,8 +36,8 @@ fn log2(number: u64) -> u64 {
 /// The gap that belongs to a number drawn from `1..=u64::MAX`: `-ln(number / 2^64) * mean`.
 fn gap(number: u64, mean: u64) -> u64 {
     let below_one = (64 << FRACTION) - log2(number);
-    let nats = u128::from(below_one) * u128::from(LN_2) >> FRACTION;
-    u64::try_from(nats * u128::from(mean) >> FRACTION).unwrap_or(u64::MAX)
+    let nats = (u128::from(below_one) * u128::from(LN_2)) >> FRACTION;
+    u64::try_from((nats * u128::from(mean)) >> FRACTION).unwrap_or(u64::MAX)
 }
 
 /// The next state of Marsaglia's xorshift generator (2003), which is its number too; never 0 after

@@ -181,7 +181,8 @@ impl HeapProfile {
         self.while_on(|tables, session| {
             let size = sampled.size as u64;
             let bucket = self.count(tables, Did::Allocate, size);
-            let record = bucket.and_then(|bucket| {
+
+            bucket.and_then(|bucket| {
                 let Some(record) = tables.records.take() else {
                     // It counts as freed, or it would be in use for ever.
                     tables.area.count_freed(bucket, size);
@@ -190,8 +191,7 @@ impl HeapProfile {
                 };
                 tables.records.write(record, &Sampled { bucket, session, ..sampled });
                 Some(record)
-            });
-            record
+            })
         })
     }
 

@@ -8,6 +8,7 @@ use super::footprint::Footprint;
 use super::instruments::{Instrument, Instruments};
 use super::large::LargeCounts;
 use super::withheld::Withheld;
+use crate::checks::{CheckOptions, CheckState};
 use crate::frame::{Arena, FRAME_SHIFT, FrameTable, Kind, Metadata, Order, Pfn};
 use crate::heap::options::StackOptions;
 use crate::heap::{LARGEST_REQUEST, Mappings, classes};
@@ -33,6 +34,7 @@ struct Built {
     mechanisms: Mechanisms,
     page_cache: PageCacheOptions,
     lru: LruOptions,
+    checks: CheckOptions,
 }
 
 /// Everything but the fast path.
@@ -47,6 +49,7 @@ pub(super) struct Inner<'a, C: StackConfig> {
     mechanisms: Mechanisms,
     pub(super) page_cache: PageCacheOptions,
     pub(super) lru: LruOptions,
+    pub(super) checks: CheckOptions,
 }
 
 /// One instance of Quarry.
@@ -59,6 +62,7 @@ pub struct Stack<C: StackConfig> {
     is_built: AtomicBool,
     has_classes: AtomicBool,
     pub(super) instruments: Instruments,
+    pub(super) checks: CheckState,
     pub(super) profile: HeapProfile,
     pub(super) caches: CacheTable,
     pub(super) limits: CacheLimits,
@@ -101,6 +105,7 @@ impl<C: StackConfig> Stack<C> {
             is_built: AtomicBool::new(false),
             has_classes: AtomicBool::new(false),
             instruments: Instruments::new(),
+            checks: CheckState::new(),
             profile: HeapProfile::new(),
             caches: CacheTable::new(),
             limits: CacheLimits::new(),
@@ -145,7 +150,9 @@ impl<C: StackConfig> Stack<C> {
         let kinds = self.inner().pages.frames().kinds().as_ptr();
         self.fast.kinds.store(kinds.wrapping_sub(base >> FRAME_SHIFT), Ordering::Relaxed);
         self.has_classes.store(options.heap, Ordering::Release);
+        self.start_checks();
         self.ready.store(true, Ordering::Release);
+        self.start_guards();
         self.open_fast_paths();
         Ok(())
     }
@@ -166,6 +173,7 @@ impl<C: StackConfig> Stack<C> {
             mechanisms: options.mechanisms,
             page_cache: options.page_cache,
             lru: options.lru,
+            checks: options.checks,
         };
         // SAFETY: no thread reads `built` before `is_built`, and one thread initialises.
         unsafe { (*self.built.get()).write(built) };
@@ -187,7 +195,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// Switches an instrument on or off. Requests that are under way on other CPUs may not see it.
-    /// One task at a time. O(1).
+    /// O(1) where no other task switches one.
     pub fn switch_instrument(&self, instrument: Instrument, on: bool) {
         self.instruments.switch(instrument, on);
         if self.is_ready() {
@@ -203,11 +211,20 @@ impl<C: StackConfig> Stack<C> {
 
     /// Sets the limits of the fast paths to what the instruments leave of them.
     fn open_fast_paths(&self) {
-        let are_on = self.instruments.are_on();
-        let small_end = if self.has_classes() && !are_on { classes::LARGEST + 1 } else { 0 };
-        let span = if self.instruments.see_frees() { 0 } else { self.arena().span_bytes() };
-        self.fast.span.store(span, Ordering::Release);
-        self.fast.small_end.store(small_end, Ordering::Release);
+        let mut seen = self.instruments.get();
+        loop {
+            let are_on = self.instruments.are_on();
+            let small_end = if self.has_classes() && !are_on { classes::LARGEST + 1 } else { 0 };
+            let span = if self.instruments.see_frees() { 0 } else { self.arena().span_bytes() };
+            self.fast.span.store(span, Ordering::SeqCst);
+            self.fast.small_end.store(small_end, Ordering::SeqCst);
+            // Another thread may have switched one, and stored its limits before these.
+            let now = self.instruments.get();
+            if now == seen {
+                return;
+            }
+            seen = now;
+        }
     }
 
     /// Returns whether the size classes of `malloc` exist. Without them their numbers may be other
@@ -238,6 +255,7 @@ impl<C: StackConfig> Stack<C> {
             mechanisms: built.mechanisms,
             page_cache: built.page_cache,
             lru: built.lru,
+            checks: built.checks,
         }
     }
 

@@ -65,10 +65,16 @@ impl Instruments {
     /// Switches one on or off.
     pub(super) fn switch(&self, instrument: Instrument, on: bool) {
         if on {
-            self.0.fetch_or(instrument.bit(), Ordering::Relaxed);
+            self.0.fetch_or(instrument.bit(), Ordering::SeqCst);
         } else {
-            self.0.fetch_and(!instrument.bit(), Ordering::Relaxed);
+            self.0.fetch_and(!instrument.bit(), Ordering::SeqCst);
         }
+    }
+
+    /// Those that are on, to be compared with those of later: a task that stores what follows from
+    /// them looks again afterwards.
+    pub(super) fn get(&self) -> u8 {
+        self.0.load(Ordering::SeqCst)
     }
 
     /// Returns whether frees take their slow entry.

@@ -22,6 +22,7 @@ impl<C: StackConfig> Stack<C> {
         inner.metadata.visit_locks(visit);
         self.footprint.visit_locks(visit);
         self.withheld.visit_locks(visit);
+        self.checks.visit_locks(visit);
         self.balancing.visit_locks(visit);
         self.page_cache.visit_locks(visit);
         if let Some(cache) = self.page_cache.opened(self) {

@@ -17,18 +17,25 @@
 //! ```
 
 mod accounts;
+mod backtrace;
 mod balance;
 mod balancing;
 mod bounding;
 mod caches;
+mod checked;
+mod checked_resize;
+mod checking_all;
 mod config;
 mod cost;
 mod deferral;
 mod direct_reclaim;
 mod durations;
 mod fast_path;
+mod findings;
 mod footprint;
+mod guarded;
 mod halves;
+mod hiding;
 mod instance;
 mod instruments;
 mod large;

@@ -92,6 +92,7 @@ impl<C: StackConfig> Stack<C> {
     /// Returns to the operating system what can be returned: slots, barns, empty slabs, per-CPU
     /// page lists, free blocks of the zones, cached mappings. Returns the bytes purged.
     pub fn trim(&self) -> usize {
+        self.free_waiting();
         self.shrink_all();
         let bytes = self.purge_free();
         // Clean pageblocks hold no memory, but address space.

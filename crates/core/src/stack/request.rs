@@ -173,18 +173,26 @@ impl<C: StackConfig> Stack<C> {
         if self.instruments.are_on() {
             return self.alloc_seen(request);
         }
+        self.sample_if_due();
         self.alloc_unseen(request)
     }
 
     /// A request that the instruments see.
     #[cold]
     fn alloc_seen(&self, request: Request) -> Option<Object> {
+        if let Some(object) = self.alloc_guarded(request) {
+            return Some(object);
+        }
         let Request { size, align, zeroed } = request;
         let is_due = self.is_sample_due(size);
         if is_due && let Some(object) = self.alloc_sampled(size, align.max(MIN_ALIGN), zeroed) {
             return Some(object);
         }
-        let object = self.alloc_unseen(request)?;
+        let object = if self.inner().checks.have_records() {
+            self.alloc_checked(request)?
+        } else {
+            self.alloc_unseen(request)?
+        };
         if is_due
             && let Some(pfn) = self.pfn(object.as_ptr())
             && self.frames().kind(pfn) == Kind::MAPPING
@@ -195,7 +203,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// A request as it is served without instruments.
-    fn alloc_unseen(&self, request: Request) -> Option<Object> {
+    pub(super) fn alloc_unseen(&self, request: Request) -> Option<Object> {
         if request.is_plain() {
             return self.alloc_slow(request.size);
         }
@@ -335,6 +343,20 @@ impl<C: StackConfig> Stack<C> {
     /// # Safety
     /// As [`free_fast`](Self::free_fast).
     pub(super) unsafe fn free_slow(&self, object: Object) {
+        // SAFETY: the caller's promise is passed on.
+        if unsafe { self.free_seen(Entry::Free, object) } {
+            return;
+        }
+        self.sample_if_due();
+        // SAFETY: as above.
+        unsafe { self.free_unseen(object) };
+    }
+
+    /// [`free_slow`](Self::free_slow) of what the checks do not know.
+    ///
+    /// # Safety
+    /// As [`free_fast`](Self::free_fast).
+    pub(super) unsafe fn free_unseen(&self, object: Object) {
         match self.owner(Entry::Free, object.as_ptr()) {
             // SAFETY: an object of this cache starts there, and is given up (caller's promise).
             Owner::Object(id) => unsafe { self.cache(id).free(object) },

@@ -24,7 +24,7 @@ use quarry_sys::primitive::Ordering;
 
 /// Bytes to take for an allocation of `old` bytes that moves because it shall have `size`; see the
 /// module.
-fn with_headroom(old: usize, size: usize) -> usize {
+pub(super) fn with_headroom(old: usize, size: usize) -> usize {
     let grows_by_little = size > old && size - old <= old / 8;
     if !grows_by_little || size > LARGEST_BLOCK {
         return size;
@@ -63,6 +63,9 @@ impl<C: StackConfig> Stack<C> {
     /// Bytes that the allocation at `object` has, at least what was asked for. Reports an object
     /// that the running CPU would hand out next, and aborts.
     pub fn usable_size(&self, object: Object) -> usize {
+        if let Some(seen) = self.seen(Entry::UsableSize, object) {
+            return seen.size;
+        }
         let owner = self.owner(Entry::UsableSize, object.as_ptr());
         if let Owner::Object(id) = owner
             && self.inner().slab.is_parked(&self.context(), self.known_cache(id), object)
@@ -94,6 +97,9 @@ impl<C: StackConfig> Stack<C> {
     /// Demands that `object` is what a request of `size` bytes at a multiple of `align`, a power of
     /// two, gets, and has not been resized since; reports anything else and aborts.
     pub(super) fn demand_size(&self, entry: Entry, object: Object, size: usize, align: usize) {
+        if let Some(seen) = self.seen(entry, object) {
+            return seen.demand(self, entry, size, align);
+        }
         let owner = self.owner(entry, object.as_ptr());
         let class = classes::of_aligned(size, align.max(MIN_ALIGN));
         let is_right = match (owner, class) {
@@ -124,6 +130,9 @@ impl<C: StackConfig> Stack<C> {
     /// Demands that `object` has `size` bytes, whatever it was asked for first; reports one that is
     /// smaller and aborts.
     pub(super) fn demand_room(&self, entry: Entry, object: Object, size: usize) {
+        if let Some(seen) = self.seen(entry, object) {
+            return seen.demand(self, entry, size, 1);
+        }
         let owner = self.owner(entry, object.as_ptr());
         if self.bytes_of(owner) < size {
             self.wrong_size(entry, object, size, owner);
@@ -199,6 +208,10 @@ impl<C: StackConfig> Stack<C> {
     ) -> Option<Object> {
         if !is_sane(size) {
             return None;
+        }
+        if let Some(seen) = self.seen(Entry::Realloc, object) {
+            // SAFETY: the caller's promise is passed on.
+            return unsafe { self.realloc_seen(&seen, size, align) };
         }
         let owner = self.owner(Entry::Realloc, object.as_ptr());
         let old = self.bytes_of(owner);
@@ -297,7 +310,7 @@ impl<C: StackConfig> Stack<C> {
     /// with nothing to be done. False also where it is an object.
     pub(super) fn stays_large(&self, object: Object, size: usize) -> bool {
         let Some(frames) = frames_of(size) else { return false };
-        if !self.is_ready() {
+        if !self.is_ready() || self.seen(Entry::Realloc, object).is_some() {
             return false;
         }
         match self.owner(Entry::Realloc, object.as_ptr()) {

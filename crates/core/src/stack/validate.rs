@@ -11,7 +11,8 @@
 
 use super::config::StackConfig;
 use super::instance::Stack;
-use crate::frame::{FRAME_BYTES, Kind, PAGEBLOCK_FRAMES, PageblockIndex};
+use crate::checks::hidden::HiddenBlock;
+use crate::frame::{FRAME_BYTES, Kind, PAGEBLOCK_FRAMES, PageblockIndex, Pfn};
 use crate::lru::PageNo;
 use crate::page_cache::PageCacheRef;
 use crate::slab::{MAX_CACHES, SlabPolicy};
@@ -70,6 +71,7 @@ impl<C: StackConfig> Stack<C> {
                 let kept = pageblocks.of(pfn).extents().count_in(pfn.0 % PAGEBLOCK_FRAMES, 1) == 1;
                 frame.that(!kept || kind == Kind::NONE, "a frame of a kept extent has no owner")?;
                 match kind {
+                    Kind::HIDDEN => self.count_hidden(pfn, &mut census),
                     Kind::PAGES => census.of_blocks += u64::from(frames.link(pfn)),
                     Kind::SAMPLED => {
                         let sampled = self.sampled(pfn);
@@ -91,6 +93,17 @@ impl<C: StackConfig> Stack<C> {
             }
         }
         Ok(census)
+    }
+
+    /// A hidden block counts as what it was.
+    fn count_hidden(&self, pfn: Pfn, census: &mut Census) {
+        let is_mapping = |block: &HiddenBlock| block.is_mapping;
+        if self.checks.hidden.lock().find(pfn.0).is_some_and(is_mapping) {
+            census.mappings += 1;
+            census.of_mappings += u64::from(self.inner().mappings.charged(self.pages(), pfn));
+        } else {
+            census.of_blocks += u64::from(self.frames().link(pfn));
+        }
     }
 
     /// Frames of a page of the page cache.

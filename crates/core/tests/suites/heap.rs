@@ -1,7 +1,10 @@
 //! The heap: requests in bytes on virtual CPUs against the oracle, on pages of every size.
 
-use crate::support::{Backing, Bed, Oracle, VirtualConfig, check, on_cpu, pattern, small};
+use crate::support::{
+    Backing, Bed, Oracle, VirtualConfig, check, fix_checks, on_cpu, pattern, small,
+};
 use proptest::prelude::*;
+use quarry_core::checks::{CheckFlags, CheckOptions};
 use quarry_core::frame::{FRAME_BYTES, PAGEBLOCK_BYTES};
 use quarry_core::heap::options::StackOptions;
 use quarry_core::heap::{LARGEST_BLOCK, classes};
@@ -264,6 +267,57 @@ fn random_requests_on_pages_of_16_kib() {
 fn random_requests_on_pages_of_64_kib() {
     random_requests(Backing::Fake, 64 << 10, 64);
     random_requests(Backing::Linux, 64 << 10, 1);
+}
+
+/// Records, zones, quarantine, hidden blocks and random order change nothing for a program that
+/// makes no error.
+#[test]
+fn random_requests_under_checks() {
+    let letters = |letters: &str| {
+        let flags = letters.bytes().map(|letter| CheckFlags::of_letter(letter).expect("known"));
+        let debug = flags.fold(CheckFlags::NONE, CheckFlags::with);
+        CheckOptions { debug, ..CheckOptions::OFF }
+    };
+    let small_only = CheckOptions { debugged: 0xffff_fffe, ..letters("FZP") };
+    let harden = CheckOptions { harden: true, ..CheckOptions::OFF };
+    let both = CheckOptions { harden: true, ..letters("ZU") };
+    for checks in [letters("F"), letters("FZPU"), letters("P"), small_only, harden, both] {
+        fix_checks(checks);
+        random_requests(Backing::Linux, 4 << 10, 3);
+        random_requests(Backing::Fake, 16 << 10, 2);
+    }
+    fix_checks(CheckOptions::OFF);
+}
+
+#[test]
+fn usable_bytes_are_those_that_were_asked_for_under_checks() {
+    fix_checks(CheckOptions { harden: true, ..CheckOptions::OFF });
+    let mut play = Play::new(Backing::Linux, 4096, 1);
+    fix_checks(CheckOptions::OFF);
+    for size in [0, 1, 17, 1000, 32 << 10, 40_000, 3 << 20] {
+        play.alloc(size, 1, false);
+        assert_eq!(play.oracle.pick(play.oracle.len() - 1).map(|live| live.bytes), Some(size));
+    }
+    play.bed.stack.look_at_all();
+    play.finish();
+}
+
+/// What waits in quarantine is there for requests that find nothing else.
+#[test]
+fn quarantine_gives_way_where_memory_is_short() {
+    let mut options = StackOptions { heap: true, ..small() };
+    options.checks = CheckOptions { debug: CheckFlags::SANITY, ..CheckOptions::OFF };
+    options.pages.limit_frames = 2048;
+    let bed = HeapBed::new(Backing::Linux, 4096, 1, &options);
+    for _ in 0..20 {
+        let objects: Vec<Object> =
+            (0..150).map(|_| bed.stack.alloc(30_000usize).expect("what was freed")).collect();
+        for object in objects {
+            // SAFETY: just allocated, and known to nobody else.
+            unsafe { bed.stack.free(object) };
+        }
+    }
+    assert_eq!(bed.stack.validate(), Ok(()));
 }
 
 #[test]

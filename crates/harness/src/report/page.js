@@ -29,7 +29,9 @@
   for (const copies of document.querySelectorAll("[data-copies]")) {
     const says = copies.textContent;
     copies.hidden = false;
-    copies.addEventListener("click", async () => {
+    copies.addEventListener("click", async (event) => {
+      // One stands in a summary, which a click would open.
+      event.preventDefault();
       const source = document.getElementById(copies.dataset.copies);
       const done = await copy(source.textContent, source);
       copies.textContent = done ? "Copied" : "Select it and copy";
@@ -41,7 +43,9 @@
       await navigator.clipboard.writeText(text);
       return true;
     } catch {
-      // No right to the clipboard: the text is selected, and older browsers copy that.
+      // No right to the clipboard: the text is shown and selected, and older browsers copy that.
+      const details = source.closest("details");
+      if (details) details.open = true;
       getSelection().selectAllChildren(source);
       return document.execCommand("copy");
     }

@@ -63,8 +63,7 @@ pub(super) fn markdown(selection: &Selection<'_>, number: usize) -> Markup {
     let id = format!("markdown-{number}");
     html! {
         details.markdown {
-            summary { "As Markdown" }
-            (copy_button(&id, "Copy Markdown"))
+            summary { "As Markdown " (copy_button(&id, "Copy Markdown")) }
             pre #(id) tabindex="0" { (text(selection)) }
         }
     }

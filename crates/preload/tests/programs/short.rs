@@ -64,15 +64,30 @@ fn was_served(outcome: &Outcome, fewest: u64) {
     assert!(allocs >= fewest, "the busiest process made {allocs} allocations\n{outcome}");
 }
 
+fn rows(run: Run) -> Outcome {
+    let folder = scratch();
+    let script = folder.join("script.sql");
+    fs::write(&script, ROWS).expect("scratch is writable");
+    run.arg(folder.join("items.db")).input(&script).finish().success()
+}
+
+/// Demands that sqlite3 and python3 give the same answers with a variable as without the library.
+pub(crate) fn runs_in_mode(name: &str, value: &str) {
+    let sqlite = installed("sqlite3", "sqlite3");
+    let (without, with) = (rows(Run::bare(&sqlite)), rows(Run::new(&sqlite).env(name, value)));
+    assert_eq!((&with.stdout, with.stderr.as_str()), (&without.stdout, ""), "{name}={value}");
+    let python = installed("python3", "python3");
+    let objects =
+        |run: Run| run.env("PYTHONMALLOC", "malloc").args(["-c", OBJECTS]).finish().success();
+    let (without, with) =
+        (objects(Run::bare(&python)), objects(Run::new(&python).env(name, value)));
+    assert_eq!((&with.stdout, with.stderr.as_str()), (&without.stdout, ""), "{name}={value}");
+}
+
 #[test]
 fn sqlite_keeps_its_rows() {
     let sqlite = installed("sqlite3", "sqlite3");
-    let run = |run: Run| {
-        let folder = scratch();
-        let script = folder.join("script.sql");
-        fs::write(&script, ROWS).expect("scratch is writable");
-        run.arg(folder.join("items.db")).input(&script).finish().success()
-    };
+    let run = rows;
     let (without, with) = (run(Run::bare(&sqlite)), run(Run::new(&sqlite)));
     assert_eq!(with.stdout.lines().last(), Some("ok"), "integrity_check\n{with}");
     assert_eq!(with.stdout, without.stdout, "the answers differ\n{with}");

@@ -2,8 +2,9 @@
 //!
 //! What is in use when the process ends is what it has leaked, or left to the system on purpose.
 
+use super::DEFAULT_MEAN_BYTES;
 use super::output::write_to;
-use super::switch::{DEFAULT_MEAN_BYTES, ProfileError, is_of_this_process, start, stop};
+use super::switch::{ProfileError, is_of_this_process, start, stop};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;

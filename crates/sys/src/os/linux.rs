@@ -1,9 +1,9 @@
 //! Linux: `mmap`, `munmap`, `madvise`, `mremap`.
 
 use super::system::{NotMoved, Os};
-use crate::confined::is_confined;
 use crate::errno::{OsError, OsResult};
 use crate::primitive::{AtomicU32, AtomicUsize, Ordering};
+use crate::random::random;
 use core::ptr::NonNull;
 
 /// The real operating system. Stateless.
@@ -133,19 +133,6 @@ fn next_window(bytes: usize, align: usize) -> Option<usize> {
             Err(now) => next = now,
         }
     }
-}
-
-/// A number that nobody can foresee. Where the kernel gives none or may not be asked, the random
-/// part of a stack's address serves.
-fn random() -> usize {
-    let mut number = 0usize;
-    if is_confined() {
-        return (&raw const number) as usize >> 4;
-    }
-    let bytes = (&raw mut number).cast();
-    // SAFETY: `number` has as many bytes as are asked for.
-    let got = unsafe { libc::getrandom(bytes, size_of::<usize>(), libc::GRND_NONBLOCK) };
-    if got == size_of::<usize>() as isize { number } else { (&raw const number) as usize >> 4 }
 }
 
 /// As long as all addresses of a program on x86-64, and so longer than the free addresses behind

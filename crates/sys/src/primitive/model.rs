@@ -43,6 +43,11 @@ pub(super) fn task() -> usize {
     shuttle::current::try_get_current_task().map_or(64, |task| 64 * (usize::from(task) + 2))
 }
 
+/// See [`super::task::number`].
+pub(super) fn task_number() -> u32 {
+    task() as u32
+}
+
 /// See [`super::task::is_alone`].
 pub(super) fn is_alone() -> bool {
     false

@@ -39,6 +39,12 @@ pub(super) fn task() -> usize {
     }
 }
 
+/// See [`super::task::number`].
+pub(super) fn task_number() -> u32 {
+    // SAFETY: the call has no preconditions.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
 /// See [`super::task::is_alone`].
 #[inline(always)]
 pub(super) fn is_alone() -> bool {

@@ -73,6 +73,11 @@ pub(super) fn task() -> usize {
     machine().map_or(1, |machine| machine.task())
 }
 
+/// See [`super::task::number`].
+pub(super) fn task_number() -> u32 {
+    task() as u32
+}
+
 /// See [`super::task::is_alone`].
 pub(super) fn is_alone() -> bool {
     false

@@ -15,6 +15,12 @@ pub fn current() -> usize {
     backend::task()
 }
 
+/// A number of the running task for people: the kernel's number of the thread. One system call.
+#[must_use]
+pub fn number() -> u32 {
+    backend::task_number()
+}
+
 /// Returns whether the running task is for sure the only one of the process: then no other one
 /// changes the memory that it reads. O(1); in products one load. A model and a simulated machine
 /// always have several.

@@ -123,15 +123,17 @@ impl Run {
                 self.restore(register);
             }
             // undefined: of the return address it says that there is no caller
-            0x07 => match program.number()? {
-                RETURN_ADDRESS => self.state.base = Base::Outermost,
-                _ => {}
-            },
+            0x07 => {
+                if program.number()? == RETURN_ADDRESS {
+                    self.state.base = Base::Outermost
+                }
+            }
             // same_value
-            0x08 => match program.number()? {
-                FRAME_POINTER => self.state.saved = Saved::Same,
-                _ => {}
-            },
+            0x08 => {
+                if program.number()? == FRAME_POINTER {
+                    self.state.saved = Saved::Same
+                }
+            }
             // remember_state, restore_state
             0x0a => {
                 *self.remembered.get_mut(self.depth)? = self.state;

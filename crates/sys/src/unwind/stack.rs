@@ -28,7 +28,7 @@ impl Stack {
     pub(super) fn go_to(&mut self, pointer: usize) -> bool {
         let page = pointer & !(PAGE - 1);
         if pointer < self.begin || page >= self.end {
-            if pointer % 8 != 0 || peek::is_zero(page).is_none() {
+            if !pointer.is_multiple_of(8) || peek::is_zero(page).is_none() {
                 return false;
             }
             self.end = page + PAGE;
@@ -40,7 +40,8 @@ impl Stack {
     /// The word at `address`, if it lies above where the trace is and on the same stack.
     pub(super) fn word(&mut self, address: usize) -> Option<usize> {
         let end = address.checked_add(8)?;
-        if address % 8 != 0 || address < self.begin || end > self.end + MOST_PAGES * PAGE {
+        if !address.is_multiple_of(8) || address < self.begin || end > self.end + MOST_PAGES * PAGE
+        {
             return None;
         }
         while end > self.end {

@@ -46,7 +46,7 @@ fn quarry_that_publishes_nothing() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quarry"));
     command.env("QUARRY_LIBRARY", &library).env("QUARRY_RECORD", "0");
     command.args(["run", "--", "/usr/bin/python3", "-c", &python("")]);
-    let served = Served::spawn(command, library);
+    let served = Served::spawn(command);
     let line = line(&served.look(&["slabinfo"]));
     assert!(line.contains("has Quarry loaded and publishes nothing"), "{line}");
 }
@@ -87,7 +87,7 @@ impl OtherUser {
     fn served(&self, user: &str, before: &str) -> Served {
         let mut command = self.quarry(user);
         command.args(["run", "--", "/usr/bin/python3", "-c", &python(before)]);
-        Served::spawn(command, self.library.clone())
+        Served::spawn(command)
     }
 
     fn look(&self, user: &str, served: &Served) -> Output {
@@ -144,7 +144,7 @@ fn another_version_says_which() {
                 os.pwrite(100, b'QUARRYRC' + (99).to_bytes(4, 'little'), 0)\n";
     let mut command = Command::new("/usr/bin/python3");
     command.args(["-c", &python(page)]);
-    let served = Served::spawn(command, PathBuf::new());
+    let served = Served::spawn(command);
     let line = line(&served.look(&["slabinfo"]));
     assert!(line.contains("publishes layout 99, and this command reads layout"), "{line}");
     assert!(line.contains("use the command `quarry` that came with its library"), "{line}");

@@ -36,7 +36,7 @@ fn each_layout_is_the_kernels() {
             words[2].parse::<u64>().expect(line) + words[3].parse::<u64>().expect(line)
         })
         .collect();
-    assert!(counts[0] > 100_000 && counts.is_sorted_by(|one, next| one >= next), "{active}");
+    assert!(counts[0] > 100 && counts.is_sorted_by(|one, next| one >= next), "{active}");
     let buddyinfo = python.text(&["buddyinfo"]);
     assert!(buddyinfo.starts_with("Node 0, zone   Normal "), "{buddyinfo}");
     assert_eq!(buddyinfo.lines().next().unwrap().split_whitespace().count(), 4 + 11);
@@ -62,33 +62,33 @@ fn the_age_and_the_policies_go_to_standard_error() {
 #[test]
 fn json_has_the_same_numbers() {
     let Some(python) = Served::python("") else { return };
-    for (verb, part) in [
-        ("slabinfo", "caches"),
-        ("buddyinfo", "zones"),
-        ("zoneinfo", "cpu_lists"),
-        ("vmstat", "events"),
-        ("lockstat", "locks"),
-        ("top", "memory"),
-    ] {
+    for verb in ["slabinfo", "buddyinfo", "zoneinfo", "vmstat", "lockstat", "top"] {
         let text = python.text(&[verb, "--json"]);
         let value: Value = serde_json::from_str(&text).expect(&text);
-        assert_eq!(value["process"]["pid"].to_string(), python.pid());
-        assert!(value["age_ms"].is_u64() && !value[part].is_null(), "{verb}: {text}");
+        assert_eq!(value["pid"].to_string(), python.pid());
+        assert_eq!(value["program"], "python3");
+        assert!(value["age_ms"].is_u64() && value["memory"]["objects"].is_u64(), "{verb}: {text}");
+        assert!(value["caches"].as_array().is_some_and(|it| it.len() > 10), "{verb}: {text}");
     }
 }
+
+/// The child dies with its parent (PR_SET_PDEATHSIG).
+const FORK: &str = "child = os.fork()\nif child == 0: ctypes.CDLL(None).prctl(1, 9)";
 
 /// A child of a fork publishes in the memory that it has inherited, and the sum has both.
 #[test]
 fn a_forked_child_has_figures_of_its_own() {
-    let Some(python) = Served::python("child = os.fork()") else { return };
+    let Some(python) = Served::python(FORK) else { return };
     let task = format!("/proc/{0}/task/{0}/children", python.pid());
     let child = fs::read_to_string(task).unwrap().trim().to_owned();
     let allocs = |arguments: &[&str]| -> u64 {
         let mut command = quarry();
         let output = command.args(["slabinfo", "--json"]).args(arguments).output().unwrap();
-        let value: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        let caches = value["caches"].as_array().cloned().unwrap_or_default();
-        caches.iter().filter_map(|cache| cache["allocs"].as_u64()).sum()
+        let text = String::from_utf8(output.stdout).unwrap();
+        let values = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        let caches = values.flat_map(|it: Value| it["caches"].as_array().cloned().unwrap());
+        let sum = |of| caches.clone().filter_map(|cache| cache[of].as_u64()).sum::<u64>();
+        sum("alloc_fast") + sum("alloc_slow")
     };
     let (parent, child) = (["--pid", &python.pid()], ["--pid", &child]);
     let both = [parent[0], parent[1], "--tree"];
@@ -99,7 +99,6 @@ fn a_forked_child_has_figures_of_its_own() {
         let are_there = one > 0 && other > 0 && sum >= one + other;
         are_there.then_some(()).ok_or_else(|| format!("{one} + {other}, {sum}"))
     });
-    let _ = Command::new("kill").args(["-9", child[1]]).status();
 }
 
 /// `slabtop` opens /proc/slabinfo, so it gets a mount namespace in which that is our file.
@@ -174,10 +173,9 @@ fn redis_under_load_counts_its_objects() {
     let benchmark = Command::new("redis-benchmark").args(load).output().unwrap();
     assert!(benchmark.status.success());
     let live = eventually("its figures", || {
-        let value: Value =
-            serde_json::from_str(&shell.text(&["slabinfo", "--tree", "--json"])).unwrap();
-        let caches = value["caches"].as_array().unwrap();
-        let live: u64 = caches.iter().filter_map(|it| it["live"].as_u64()).sum();
+        let text = shell.text(&["slabinfo", "--tree"]);
+        let lives = text.lines().skip(2).filter_map(|line| line.split_whitespace().nth(1));
+        let live: u64 = lives.filter_map(|it| it.parse::<u64>().ok()).sum();
         if live > 20_000 { Ok(live) } else { Err(format!("{live} live objects")) }
     });
     assert!(live < 1_000_000, "{live}");
@@ -204,7 +202,8 @@ fn a_core_dump_has_the_statistics() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.lines().filter(|line| line.starts_with("malloc-")).count() > 10, "{text}");
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(error.contains(&format!("[{}], of unknown age", python.pid())), "{error}");
+    let heading = format!("quarry: python3[{}], of unknown age; ", python.pid());
+    assert!(error.starts_with(&heading), "{error}");
     let other = read(Path::new("/usr/bin/python3"));
     assert!(String::from_utf8_lossy(&other.stderr).contains("not a core dump"));
 }

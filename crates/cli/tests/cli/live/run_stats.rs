@@ -88,11 +88,16 @@ fn programs_that_live_shortly_are_not_missed() {
 fn the_program_notices_nothing() {
     let look = "import os, sys\n\
         try: os.wait()\nexcept ChildProcessError: print('no child')\n\
-        print('same', os.getpid() == int(os.environ['QUARRYRUN_PID']))\n\
-        print('open', [n for n in range(3, 99) if os.path.exists(f'/proc/self/fd/{n}')])";
-    let Some(output) = run(&["/usr/bin/python3", "-c", look]) else { return };
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(text, "no child\nsame True\nopen []\n");
+        print('same', os.environ.get('QUARRYRUN_PID', str(os.getpid())) == str(os.getpid()))\n\
+        print('open', [n for n in range(3, 99) if os.path.exists(f'/proc/self/fd/{n}')])\n\
+        print('session', os.getsid(0), os.getpgid(0))";
+    let program = ["/usr/bin/python3", "-c", look];
+    let Some(output) = run(&program) else { return };
+    let alone = Command::new(program[0]).args(&program[1..]).output().unwrap();
+    let text = |output: Output| String::from_utf8(output.stdout).unwrap();
+    let (text, alone) = (text(output), text(alone));
+    assert!(text.starts_with("no child\nsame True\nopen "), "{text}");
+    assert_eq!(text, alone);
 }
 
 /// What the program inherited is open in the program only: a reader sees its end when the program

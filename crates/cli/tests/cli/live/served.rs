@@ -2,8 +2,7 @@
 
 use crate::support::{quarry, real_library};
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longest wait for anything that a test waits for; a stalled machine needs minutes.
@@ -24,7 +23,8 @@ pub(super) fn python(before: &str) -> String {
 /// A running program; it is killed with the value.
 pub(super) struct Served {
     child: Child,
-    pub(super) library: PathBuf,
+    /// Its children write there as well.
+    _output: BufReader<ChildStdout>,
 }
 
 impl Served {
@@ -38,16 +38,17 @@ impl Served {
         let library = real_library()?;
         let mut run = Command::new(env!("CARGO_BIN_EXE_quarry"));
         run.env("QUARRY_LIBRARY", &library).args(["run", "--"]).args(command);
-        Some(Self::spawn(run, library))
+        Some(Self::spawn(run))
     }
 
     /// A command that becomes a program that prints `ready` when it is.
-    pub(super) fn spawn(mut run: Command, library: PathBuf) -> Self {
+    pub(super) fn spawn(mut run: Command) -> Self {
         let mut child = run.stdout(Stdio::piped()).spawn().expect("it starts");
-        let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
-        let is_ready = lines.any(|line| line.is_ok_and(|line| line.starts_with("ready")));
-        assert!(is_ready, "{run:?} ended before it was ready");
-        Self { child, library }
+        let mut output = BufReader::new(child.stdout.take().expect("its output"));
+        let mut line = String::new();
+        output.read_line(&mut line).expect("it writes");
+        assert!(line.starts_with("ready"), "{run:?} ended before it was ready: {line}");
+        Self { child, _output: output }
     }
 
     pub(super) fn pid(&self) -> String {

@@ -107,9 +107,21 @@ impl<T> Index<T> {
     /// lock. O(height).
     #[inline(always)]
     pub fn walk<H: NodeHost>(&self, host: &H, index: u64) -> Option<PageNo> {
+        self.walk_to(host, index).page()
+    }
+
+    /// Returns whether a walk finds a shadow entry: then there was no page during the call. False
+    /// says nothing. O(height).
+    #[inline]
+    pub fn walk_finds_shadow<H: NodeHost>(&self, host: &H, index: u64) -> bool {
+        self.walk_to(host, index).is_shadow()
+    }
+
+    #[inline(always)]
+    fn walk_to<H: NodeHost>(&self, host: &H, index: u64) -> Entry {
         // SAFETY: nodes leave this tree by way of `Grace`, which gives them back to the host after
         // `wait_for_walks` only, and has nothing but nodes made of them before.
-        Entry::from_word(unsafe { host.walk(&self.root, index) }).page()
+        Entry::from_word(unsafe { host.walk(&self.root, index) })
     }
 
     /// Visits the lock.

@@ -1,6 +1,7 @@
 //! A stack on a system of its own.
 
 use super::{Backing, TestOs};
+use quarry_core::checks::CheckOptions;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::{CacheId, SlabPolicy, SlamMode};
 use quarry_core::stack::{Stack, StackConfig};
@@ -19,12 +20,18 @@ impl<S: SlabPolicy<VirtualSlots> + 'static> StackConfig for VirtualConfig<S> {
 
 thread_local! {
     static CPU: Cell<u32> = const { Cell::new(0) };
+    static CHECKS: Cell<CheckOptions> = const { Cell::new(CheckOptions::OFF) };
     static SLAM_MODE: Cell<Option<SlamMode>> = const { Cell::new(None) };
 }
 
 /// Fixes the mode of the policy `slam` in beds that the calling thread makes from now on.
 pub(crate) fn fix_slam_mode(mode: Option<SlamMode>) {
     SLAM_MODE.set(mode);
+}
+
+/// Has beds that the calling thread makes from now on check for errors of their users.
+pub(crate) fn fix_checks(checks: CheckOptions) {
+    CHECKS.set(checks);
 }
 
 /// Puts the calling thread on virtual CPU `cpu` (modulo the CPUs that the bed has).
@@ -38,6 +45,7 @@ pub(crate) fn small() -> StackOptions {
     options.pages.reserve_bytes = 64 << 20;
     options.pages.declared_cpus = 4;
     options.mechanisms.slam_mode = SLAM_MODE.get();
+    options.checks = CHECKS.get();
     options
 }
 

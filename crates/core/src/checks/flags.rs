@@ -1,0 +1,73 @@
+//! What is done to an object so that errors of the program show.
+
+/// A set of checks. The first four are the letters of `slub_debug` (Linux 6.18,
+/// `Documentation/admin-guide/mm/slab.rst`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckFlags(u16);
+
+impl CheckFlags {
+    /// Nothing.
+    pub const NONE: Self = Self(0);
+    /// F: the record of an object says whether it is in use, and how large it is.
+    pub const SANITY: Self = Self(1 << 0);
+    /// Z: bytes in front of an object and behind it that nobody writes.
+    pub const RED_ZONES: Self = Self(1 << 1);
+    /// P: bytes of new and of freed objects have values that are no pointers.
+    pub const POISON: Self = Self(1 << 2);
+    /// U: who allocated an object, and who freed it.
+    pub const OWNER: Self = Self(1 << 3);
+    /// The red zone is short, and its bytes are a secret of the process.
+    pub const CANARY: Self = Self(1 << 4);
+    /// A freed object is cleared.
+    pub const ZERO: Self = Self(1 << 5);
+    /// Which object a request gets, and which one leaves the quarantine, is chosen at random.
+    pub const RANDOM: Self = Self(1 << 6);
+    /// A page behind a large block faults.
+    pub const GUARD_PAGE: Self = Self(1 << 7);
+
+    /// What `QUARRY_HARDEN=1` does.
+    pub const HARDEN: Self =
+        Self(Self::SANITY.0 | Self::CANARY.0 | Self::ZERO.0 | Self::RANDOM.0 | Self::GUARD_PAGE.0);
+
+    /// The set that a number of [`bits`](Self::bits) stands for.
+    #[must_use]
+    pub const fn of_bits(bits: u16) -> Self {
+        Self(bits)
+    }
+
+    /// The set as a number.
+    #[must_use]
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// Returns whether all of `others` are in the set.
+    #[must_use]
+    pub const fn has(self, others: Self) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// Returns whether one of `others` is in the set.
+    #[must_use]
+    pub const fn has_any(self, others: Self) -> bool {
+        self.0 & others.0 != 0
+    }
+
+    /// The union of two sets.
+    #[must_use]
+    pub const fn with(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    /// The check behind a letter of `slub_debug`.
+    #[must_use]
+    pub const fn of_letter(letter: u8) -> Option<Self> {
+        Some(match letter {
+            b'F' | b'f' => Self::SANITY,
+            b'Z' | b'z' => Self::RED_ZONES,
+            b'P' | b'p' => Self::POISON,
+            b'U' | b'u' => Self::OWNER,
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,202 @@
+//! Objects with a page each, between pages that fault: a sample of all objects.
+//!
+//! The design is that of KFENCE (Linux 6.18, `Documentation/dev-tools/kfence.rst`): a pool of
+//! pages of which every second one is a guard; an object lies at the left or at the right end of
+//! its page, at random; the rest of the page holds canaries; freed objects fault, and their places
+//! are reused as late as possible.
+//!
+//! ```text
+//! guard | guard | object 0 | guard | object 1 | guard | .. | object 254 | guard
+//! ```
+
+use super::record::{Seal, Tracks};
+use super::zones::Range;
+use quarry_sys::primitive::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use quarry_sys::primitive::{AtomicU8, AtomicUsize};
+
+/// Objects of the pool (`CONFIG_KFENCE_NUM_OBJECTS`, by default): with their guards 2 MiB.
+pub const GUARDED_OBJECTS: usize = 255;
+/// Bytes of a page, of an object or of a guard.
+pub const GUARD_PAGE: usize = 4096;
+/// Bytes of the pool.
+pub const POOL_BYTES: usize = (GUARDED_OBJECTS + 1) * 2 * GUARD_PAGE;
+
+/// `0xaa ^ (address & 7)` for each byte (`KFENCE_CANARY_PATTERN_U8`, Linux 6.18, `mm/kfence`).
+const CANARY: u64 = u64::from_le_bytes([0xaa, 0xab, 0xa8, 0xa9, 0xae, 0xaf, 0xac, 0xad]);
+
+const NEVER: u8 = 0;
+const LIVE: u8 = 1;
+const FREED: u8 = 2;
+
+/// What is known of one object of the pool; beside the pool, out of the program's reach.
+#[repr(C)]
+pub struct GuardedObject {
+    state: AtomicU8,
+    address: AtomicUsize,
+    size: AtomicUsize,
+    /// Who allocated it, and who freed it.
+    pub tracks: Tracks,
+}
+
+impl GuardedObject {
+    /// Makes it an object in use.
+    pub fn set(&self, user: Range) {
+        self.address.store(user.start, Relaxed);
+        self.size.store(user.bytes, Relaxed);
+        self.state.store(LIVE, Release);
+    }
+
+    /// Marks it as freed, if it is in use; false otherwise.
+    pub fn free(&self) -> bool {
+        self.state.compare_exchange(LIVE, FREED, AcqRel, Relaxed).is_ok()
+    }
+
+    /// Whether it is in use; `Broken` where it never was.
+    pub fn seal(&self) -> Seal {
+        match self.state.load(Acquire) {
+            LIVE => Seal::Live,
+            NEVER => Seal::Broken,
+            _ => Seal::Freed,
+        }
+    }
+
+    /// What the program has, or had.
+    pub fn user(&self) -> Range {
+        Range { start: self.address.load(Relaxed), bytes: self.size.load(Relaxed) }
+    }
+
+    fn rest(&self) -> [Range; 2] {
+        let user = self.user();
+        let page = user.start & !(GUARD_PAGE - 1);
+        let end = user.start + user.bytes;
+        [
+            Range { start: page, bytes: user.start - page },
+            Range { start: end, bytes: page + GUARD_PAGE - end },
+        ]
+    }
+
+    /// Writes the canaries.
+    ///
+    /// # Safety
+    /// The object is in use, its page is accessible, and the program does not know of it yet.
+    pub unsafe fn arm(&self) {
+        // SAFETY: the two ranges are the rest of its page.
+        self.rest().into_iter().for_each(|range| unsafe { range.fill(CANARY) });
+    }
+
+    /// The first canary that was written.
+    ///
+    /// # Safety
+    /// The page of the object is accessible.
+    pub unsafe fn damage(&self) -> Option<usize> {
+        // SAFETY: the two ranges are the rest of its page.
+        self.rest().into_iter().find_map(|range| unsafe { range.first_other(CANARY) })
+    }
+}
+
+/// The offset of an object's page in the pool.
+#[must_use]
+pub fn page_of(number: usize) -> usize {
+    (number + 1) * 2 * GUARD_PAGE
+}
+
+/// The object that an offset in the pool belongs to: of its page, or of the guards beside it. Of
+/// two objects beside a guard, the one that lies nearer.
+#[must_use]
+pub fn nearest(offset: usize) -> usize {
+    let page = offset / GUARD_PAGE;
+    let pair = (page / 2).saturating_sub(1);
+    let is_first_half = offset % GUARD_PAGE < GUARD_PAGE / 2;
+    let number = if page % 2 == 1 && page > 1 && !is_first_half { pair + 1 } else { pair };
+    number.min(GUARDED_OBJECTS - 1)
+}
+
+/// Where an object of `size` bytes at a multiple of `align` lies in its page: at the left end or
+/// at the right one.
+#[must_use]
+pub fn place(page: usize, size: usize, align: usize, right: bool) -> Range {
+    let start = if right { (page + GUARD_PAGE - size.max(1)) & !(align - 1) } else { page };
+    Range { start, bytes: size }
+}
+
+/// Numbers of objects that may be taken, first come, first served.
+pub struct FreePlaces {
+    ring: [u8; GUARDED_OBJECTS],
+    first: u8,
+    len: u8,
+}
+
+impl FreePlaces {
+    /// None.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { ring: [0; GUARDED_OBJECTS], first: 0, len: 0 }
+    }
+
+    /// Takes the one that has been free for longest.
+    pub fn pop(&mut self) -> Option<usize> {
+        if self.len == 0 {
+            return None;
+        }
+        let number = self.ring[usize::from(self.first)];
+        self.first = ((usize::from(self.first) + 1) % GUARDED_OBJECTS) as u8;
+        self.len -= 1;
+        Some(usize::from(number))
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, number: usize) {
+        let place = (usize::from(self.first) + usize::from(self.len)) % GUARDED_OBJECTS;
+        self.ring[place] = number as u8;
+        self.len += 1;
+    }
+}
+
+impl Default for FreePlaces {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+const _: () = assert!(GUARDED_OBJECTS <= u8::MAX as usize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_beside_an_object_is_the_objects() {
+        for number in 0..GUARDED_OBJECTS {
+            let page = page_of(number);
+            for offset in [page - 1, page, page + GUARD_PAGE - 1, page + GUARD_PAGE] {
+                assert_eq!(nearest(offset), number, "{offset:#x}");
+            }
+        }
+        assert_eq!((nearest(0), nearest(POOL_BYTES - 1)), (0, GUARDED_OBJECTS - 1));
+    }
+
+    #[test]
+    fn objects_lie_in_their_page_at_their_alignment() {
+        for size in 0..=GUARD_PAGE {
+            for align in [16, 64, GUARD_PAGE] {
+                for right in [false, true] {
+                    let range = place(1 << 20, size, align, right);
+                    assert!(range.start.is_multiple_of(align));
+                    assert!(range.start >= 1 << 20);
+                    assert!(range.start + size.max(1) <= (1 << 20) + GUARD_PAGE);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn places_are_reused_as_late_as_possible() {
+        let mut places = FreePlaces::new();
+        (0..GUARDED_OBJECTS).for_each(|number| places.push(number));
+        for round in 0..1000 {
+            let number = places.pop().expect("there are some");
+            assert_eq!(number, round % GUARDED_OBJECTS);
+            places.push(number);
+        }
+    }
+}

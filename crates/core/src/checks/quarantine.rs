@@ -1,0 +1,168 @@
+//! Freed objects that nobody gets for a while, so that writes to them are found.
+//!
+//! A ring: objects come in at one end and leave at the other. With random order a newcomer first
+//! changes places with one of those that wait, so that nobody can say when an object comes back.
+//!
+//! Equations: `len <= capacity`, `bytes = sum of the slots that wait`.
+
+use super::record::Slot;
+use quarry_sys::broken::{Broken, Check};
+
+/// Most objects that wait.
+pub const MOST_OBJECTS: usize = 16 << 10;
+
+/// See the module. The slots lie in memory that [`give`](Self::give) brings.
+pub struct Quarantine {
+    slots: *mut Slot,
+    first: usize,
+    len: usize,
+    bytes: usize,
+    most_bytes: usize,
+}
+
+// SAFETY: the memory of the ring is the quarantine's own.
+unsafe impl Send for Quarantine {}
+
+impl Quarantine {
+    /// One without room: every object leaves at once.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { slots: core::ptr::null_mut(), first: 0, len: 0, bytes: 0, most_bytes: 0 }
+    }
+
+    /// Gives it room for [`MOST_OBJECTS`] objects that have at most `most_bytes` together.
+    ///
+    /// # Safety
+    /// `slots` is room for as many, zeroed, and the quarantine's alone for ever.
+    pub unsafe fn give(&mut self, slots: *mut Slot, most_bytes: usize) {
+        (self.slots, self.most_bytes) = (slots, most_bytes);
+    }
+
+    fn at(&mut self, place: usize) -> &mut Slot {
+        assert!(place < self.len && !self.slots.is_null());
+        // SAFETY: the place is taken modulo the room that there is, and we have the only reference.
+        unsafe { &mut *self.slots.add((self.first + place) % MOST_OBJECTS) }
+    }
+
+    /// Takes an object in. With a number of `at_random`, it changes places with the one that the
+    /// number chooses. O(1).
+    pub fn push(&mut self, slot: Slot, at_random: Option<usize>) {
+        debug_assert!(!self.is_full());
+        self.len += 1;
+        self.bytes += slot.bytes;
+        *self.at(self.len - 1) = slot;
+        if let Some(number) = at_random {
+            let other = number % self.len;
+            let waiting = *self.at(other);
+            *self.at(self.len - 1) = waiting;
+            *self.at(other) = slot;
+        }
+    }
+
+    /// Returns whether there is no room for one more.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.slots.is_null() || self.len == MOST_OBJECTS
+    }
+
+    /// Takes out the object that has waited longest, if there are too many bytes, or if `all` of
+    /// them shall leave, or if the ring is full. O(1).
+    pub fn pop(&mut self, all: bool) -> Option<Slot> {
+        let is_due = all || self.bytes > self.most_bytes || self.len == MOST_OBJECTS;
+        if self.len == 0 || !is_due {
+            return None;
+        }
+        let slot = *self.at(0);
+        self.first = (self.first + 1) % MOST_OBJECTS;
+        self.len -= 1;
+        self.bytes -= slot.bytes;
+        Some(slot)
+    }
+
+    /// Objects that wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns whether no object waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The object at a place, 0 being the one that has waited longest.
+    #[must_use]
+    pub fn get(&mut self, place: usize) -> Option<Slot> {
+        (place < self.len).then(|| *self.at(place))
+    }
+
+    /// Checks the equations. O(objects).
+    ///
+    /// # Errors
+    /// The first that does not hold.
+    pub fn validate(&mut self) -> Result<(), Broken> {
+        let check = Check::of("quarantine");
+        check.that(self.len <= MOST_OBJECTS, "len <= capacity")?;
+        let mut bytes = 0;
+        for place in 0..self.len {
+            bytes += self.at(place).bytes;
+        }
+        check.equal(bytes as u64, self.bytes as u64, "bytes = sum of the slots that wait")
+    }
+}
+
+impl Default for Quarantine {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_room(most_bytes: usize) -> (Quarantine, Vec<Slot>) {
+        let mut room = vec![Slot { start: 0, bytes: 0 }; MOST_OBJECTS];
+        let mut quarantine = Quarantine::new();
+        // SAFETY: the room lives as long as the quarantine, and nobody else uses it.
+        unsafe { quarantine.give(room.as_mut_ptr(), most_bytes) };
+        (quarantine, room)
+    }
+
+    #[test]
+    fn objects_leave_in_order_when_there_are_too_many_bytes() {
+        let (mut quarantine, _room) = with_room(1000);
+        let mut left = Vec::new();
+        for number in 1..=100 {
+            quarantine.push(Slot { start: number, bytes: 100 }, None);
+            left.extend(core::iter::from_fn(|| quarantine.pop(false)).map(|slot| slot.start));
+            assert_eq!(quarantine.validate(), Ok(()));
+            assert_eq!(quarantine.len(), number.min(10));
+        }
+        assert_eq!(left, (1..=90).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn at_random_all_leave_once_and_not_in_order() {
+        let (mut quarantine, _room) = with_room(usize::MAX);
+        let mut seed = 1u64;
+        let mut left = Vec::new();
+        let count = 3 * MOST_OBJECTS;
+        for number in 0..count {
+            left.extend(quarantine.pop(false).map(|slot| slot.start));
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            quarantine.push(Slot { start: number, bytes: 1 }, Some((seed >> 33) as usize));
+        }
+        left.extend(core::iter::from_fn(|| quarantine.pop(true)).map(|slot| slot.start));
+        assert!(!left.is_sorted());
+        left.sort_unstable();
+        assert_eq!(left, (0..count).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn without_room_it_is_full() {
+        let mut quarantine = Quarantine::new();
+        assert!(quarantine.is_full() && quarantine.pop(true).is_none());
+    }
+}

@@ -1,0 +1,83 @@
+//! The spelling of `QUARRY_DEBUG` and `QUARRY_GUARD`.
+
+use super::classes;
+use crate::checks::{CheckFlags, Classes, Sampling};
+
+/// `QUARRY_DEBUG`: letters of `slub_debug`, then maybe the objects that they are about, after a
+/// comma each. `-` is none. As in the kernel, a `*` at the end of a name stands for anything.
+pub(super) fn debug(value: &str) -> Option<(CheckFlags, Classes)> {
+    let mut parts = value.split(',');
+    let letters = parts.next()?;
+    let flags = match letters {
+        "" => return None,
+        "-" => CheckFlags::NONE,
+        _ => letters.bytes().try_fold(CheckFlags::NONE, |all, letter| {
+            Some(all.with(CheckFlags::of_letter(letter)?))
+        })?,
+    };
+    let mut named: Classes = 0;
+    for name in parts.clone() {
+        let of_name = classes_named(name);
+        if of_name == 0 {
+            return None;
+        }
+        named |= of_name;
+    }
+    Some((flags, if parts.next().is_none() { Classes::MAX } else { named }))
+}
+
+/// The classes that a name or a prefix with `*` stands for: none where it is unknown.
+fn classes_named(name: &str) -> Classes {
+    let matches = |full: &str| match name.strip_suffix('*') {
+        Some(prefix) => full.starts_with(prefix),
+        None => full == name,
+    };
+    let large = Classes::from(matches("large"));
+    (1..=classes::COUNT).fold(large, |found, class| {
+        let mut text = quarry_sys::report::Line::<24>::default();
+        let size = classes::SIZES[class];
+        let _ = core::fmt::Write::write_fmt(&mut text, format_args!("malloc-{size}"));
+        let is_named = core::str::from_utf8(text.as_bytes()).is_ok_and(matches);
+        found | Classes::from(is_named) << class
+    })
+}
+
+const _: () = assert!(classes::COUNT < Classes::BITS as usize);
+
+/// `QUARRY_GUARD`: milliseconds between two samples, 0 for none, or `all`.
+pub(super) fn sampling(value: &str) -> Option<Sampling> {
+    match value {
+        "all" => Some(Sampling::All),
+        "0" => Some(Sampling::Off),
+        _ => value.parse().ok().map(Sampling::Each),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_and_names_are_understood() {
+        let all = CheckFlags::SANITY
+            .with(CheckFlags::RED_ZONES)
+            .with(CheckFlags::POISON)
+            .with(CheckFlags::OWNER);
+        assert_eq!(debug("FZPU"), Some((all, Classes::MAX)));
+        assert_eq!(debug("-"), Some((CheckFlags::NONE, Classes::MAX)));
+        assert_eq!(debug("u,malloc-16"), Some((CheckFlags::OWNER, 1 << 1)));
+        assert_eq!(debug("Z,malloc-32,large"), Some((CheckFlags::RED_ZONES, 1 << 2 | 1)));
+        let twelves = debug("F,malloc-12*").expect("there are two").1;
+        assert_eq!(twelves.count_ones(), 3, "128, 1280, 12288");
+        for bad in ["", "X", "FZ,", "FZ,malloc-17", "FZ,dentry", "1"] {
+            assert_eq!(debug(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn samples_come_by_time_or_always() {
+        assert_eq!(sampling("100"), Some(Sampling::Each(100)));
+        assert_eq!((sampling("0"), sampling("all")), (Some(Sampling::Off), Some(Sampling::All)));
+        assert_eq!((sampling(""), sampling("-1")), (None, None));
+    }
+}

@@ -1,0 +1,436 @@
+//! Requests under `QUARRY_DEBUG` and `QUARRY_HARDEN`: objects with records.
+//!
+//! All of `malloc`'s objects have a record then, so `free` knows where to look for it. It is at the
+//! end of the slot, which follows from the geometry of the slab or from the length of the block;
+//! see `checks::record`. Objects of caches that the program has created have none.
+
+use super::config::StackConfig;
+use super::instance::{Stack, is_sane};
+use super::misuse::{Entry, Misuse};
+use super::request::{MIN_ALIGN, Request};
+use crate::checks::quarantine::MOST_OBJECTS;
+use crate::checks::{CheckFlags, CheckOptions, Damage, Parts, Seal, Shape, Slot, Tracked, WAYS};
+use crate::frame::{FRAME_BYTES, FRAME_SHIFT, Kind, MetadataKind, Pfn};
+use crate::heap::classes;
+use crate::slab::CacheId;
+use quarry_sys::clock::monotonic_ns;
+use quarry_sys::percpu::Object;
+use quarry_sys::primitive::{AtomicUsize, Ordering, task};
+
+use super::instruments::Instrument;
+
+/// Bytes of freed objects that wait: more under `QUARRY_DEBUG`, which is there to find errors.
+const QUARANTINE_OF_DEBUG: usize = 16 << 20;
+const QUARANTINE_OF_HARDEN: usize = 256 << 10;
+
+/// Largest class of which objects are handed out in random order: the order parks [`WAYS`] objects
+/// of each class in use.
+const LARGEST_SHUFFLED: usize = 2048;
+
+/// Fewest frames of a block that faults after it was freed, and of which the last one is a guard
+/// page under `QUARRY_HARDEN`: 128 KiB, as in `withholding`.
+pub(super) const LEAST_HIDDEN: u32 = 32;
+
+/// An allocation that the checks know.
+#[derive(Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) place: Place,
+    /// Its address, as the program knows it.
+    pub(super) address: usize,
+    /// Bytes that were asked for.
+    pub(super) size: usize,
+}
+
+/// Where an allocation is that the checks know.
+#[derive(Clone, Copy)]
+pub(super) enum Place {
+    /// A slot with a record.
+    Slot(Slot, Shape),
+    /// An object between guard pages.
+    Guarded(usize),
+}
+
+impl Seen {
+    /// Demands that a request of `size` bytes at a multiple of `align` was for this; reports
+    /// anything else and aborts. The C++ library rounds what it asks for up to the alignment, and
+    /// makes a byte of nothing.
+    pub(super) fn demand<C: StackConfig>(
+        &self,
+        stack: &Stack<C>,
+        entry: Entry,
+        size: usize,
+        align: usize,
+    ) {
+        let rounded = size.max(1).checked_next_multiple_of(align.max(1));
+        if self.size != size && Some(self.size) != rounded {
+            let wrong = Misuse::WrongSize { claimed: size, bytes: self.size };
+            stack.misuse_of_seen(entry, self, wrong);
+        }
+    }
+}
+
+impl<C: StackConfig> Stack<C> {
+    /// Prepares what the checks need, before the first request.
+    pub(super) fn start_checks(&self) {
+        let inner = self.inner();
+        let options = inner.checks;
+        if options == CheckOptions::OFF {
+            return;
+        }
+        self.checks.secret.store(quarry_sys::random::random() as u64, Ordering::Relaxed);
+        quarry_sys::unwind::unwinder();
+        if !options.have_records() || !self.has_classes() {
+            return;
+        }
+        let bytes = MOST_OBJECTS * size_of::<Slot>();
+        if let Ok(room) = inner.metadata.alloc(bytes, 16, MetadataKind::Other) {
+            let most = if options.harden { QUARANTINE_OF_HARDEN } else { QUARANTINE_OF_DEBUG };
+            // SAFETY: the memory is zeroed, of this size, and never given back.
+            unsafe { self.checks.quarantine.lock().give(room.as_ptr().cast(), most) };
+        }
+        let bytes = (classes::COUNT + 1) * WAYS * size_of::<AtomicUsize>();
+        if options.harden
+            && let Ok(room) = inner.metadata.alloc(bytes, 64, MetadataKind::Other)
+        {
+            self.checks.shuffled.store(room.as_ptr().cast(), Ordering::Release);
+        }
+        let instrument = if options.harden { Instrument::Harden } else { Instrument::Debug };
+        self.instruments.switch(instrument, true);
+    }
+
+    fn secret(&self) -> u64 {
+        self.checks.secret.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn parts(&self, slot: Slot, shape: Shape) -> Parts {
+        Parts::of(slot, shape, self.secret())
+    }
+
+    /// Who is running, for a track.
+    pub(super) fn tracked(&self) -> Tracked {
+        let mut tracked = Tracked { thread: task::number(), at_ns: monotonic_ns(), frames: [0; _] };
+        quarry_sys::unwind::trace(&mut tracked.frames);
+        tracked
+    }
+
+    /// Allocates an object with a record.
+    pub(super) fn alloc_checked(&self, request: Request) -> Option<Object> {
+        self.alloc_roomy(request, 0)
+    }
+
+    /// [`alloc_checked`](Self::alloc_checked) in a slot with `room` more bytes than it needs.
+    pub(super) fn alloc_roomy(&self, request: Request, room: usize) -> Option<Object> {
+        let Request { size, align, zeroed } = request;
+        if !is_sane(size) || !is_sane(align) || !self.has_classes() {
+            return None;
+        }
+        let class = if size <= classes::LARGEST { classes::of(size).index() } else { 0 };
+        let flags = self.inner().checks.flags_of(class);
+        let shape = Shape::of(size, align.max(MIN_ALIGN), flags);
+        let slot = self.take_slot(&shape, align, zeroed, room)?;
+        let parts = self.parts(slot, shape);
+        let object = Object::new(core::ptr::with_exposed_provenance_mut(parts.user().start))?;
+        // SAFETY: the slot is ours, and the program does not know of it yet; a slot that was made
+        // for an object with OWNER has tracks.
+        unsafe {
+            if slot.bytes <= classes::LARGEST {
+                if zeroed {
+                    parts.user().fill(0);
+                } else {
+                    parts.poison_new();
+                }
+            }
+            parts.arm();
+            if flags.has(CheckFlags::OWNER) {
+                let tracks = slot.tracks();
+                tracks.allocated.set(&self.tracked());
+                tracks.freed.clear();
+            }
+            slot.record().set(self.secret(), &shape);
+        }
+        Some(object)
+    }
+
+    /// Memory for an object; where there is none, what waits in quarantine is freed first. That of
+    /// a large one is zero where that is wanted.
+    fn take_slot(&self, shape: &Shape, align: usize, zeroed: bool, room: usize) -> Option<Slot> {
+        let least = shape.slot_bytes()?.checked_add(room)?;
+        let is_large = least > classes::LARGEST;
+        let bytes = if self.has_guard_page(frames_up(least)?) {
+            least.checked_next_multiple_of(FRAME_BYTES)?.checked_add(FRAME_BYTES)?
+        } else {
+            least
+        };
+        let request = Request { size: bytes, align, zeroed: zeroed && is_large };
+        let attempt = || {
+            if is_large { self.alloc_unseen(request) } else { self.alloc_shuffled(request) }
+        };
+        let object = attempt().or_else(|| if self.free_waiting() { attempt() } else { None })?;
+        let slot = self.slot_at(object.as_ptr())?;
+        if is_large {
+            self.protect_guard_page(slot);
+        }
+        Some(slot)
+    }
+
+    /// A small object, at random one of those that its class has ready.
+    fn alloc_shuffled(&self, request: Request) -> Option<Object> {
+        let ready = self.checks.shuffled.load(Ordering::Acquire);
+        let is_plain = request.align <= MIN_ALIGN && request.size <= LARGEST_SHUFFLED;
+        if ready.is_null() || !is_plain {
+            return self.alloc_unseen(request);
+        }
+        let first = classes::of(request.size).index() * WAYS;
+        loop {
+            let fresh = self.alloc_unseen(request)?;
+            // SAFETY: the table has WAYS words for each class; it is never given back.
+            let way = unsafe { &*ready.add(first + self.checks.random() % WAYS) };
+            let taken = way.swap(fresh.as_ptr().expose_provenance(), Ordering::AcqRel);
+            if let Some(object) = Object::new(core::ptr::with_exposed_provenance_mut(taken)) {
+                return Some(object);
+            }
+        }
+    }
+
+    /// Frees what is ready in random order; returns whether there was any.
+    pub(super) fn free_shuffled(&self) -> bool {
+        let ready = self.checks.shuffled.load(Ordering::Acquire);
+        let mut any = false;
+        for place in 0..if ready.is_null() { 0 } else { (classes::COUNT + 1) * WAYS } {
+            // SAFETY: as above.
+            let taken = unsafe { &*ready.add(place) }.swap(0, Ordering::AcqRel);
+            if let Some(object) = Object::new(core::ptr::with_exposed_provenance_mut(taken)) {
+                any = true;
+                // SAFETY: it was allocated, and nobody else has it.
+                unsafe { self.free_unseen(object) };
+            }
+        }
+        any
+    }
+
+    /// The slot that holds an address: of a small object, or of a large one whose first frame this
+    /// is; `None` where there is none.
+    pub(super) fn slot_at(&self, address: *const u8) -> Option<Slot> {
+        let pfn = self.pfn(address)?;
+        let kind = self.frames().kind(pfn);
+        if kind.is_cache() {
+            let id = CacheId::new(usize::from(kind.0));
+            if id.index() > classes::COUNT {
+                return None;
+            }
+            let cache = self.find_cache(id)?;
+            let base = self.fast.base.load(Ordering::Relaxed);
+            let slab = self.address(self.fast.geometry[id.index()].slab(address.addr() - base));
+            let first = slab.as_ptr().expose_provenance() + cache.first_object();
+            let within = address.addr().checked_sub(first)?;
+            let start = first + within / cache.stride() * cache.stride();
+            return Some(Slot { start, bytes: cache.stride() });
+        }
+        if kind != Kind::PAGES && kind != Kind::MAPPING {
+            return None;
+        }
+        let held = self.frames().link(pfn);
+        let guard = u32::from(self.has_guard_page(held));
+        let bytes = ((held - guard) as usize) << FRAME_SHIFT;
+        Some(Slot { start: self.address(pfn).as_ptr().expose_provenance(), bytes })
+    }
+
+    /// The live allocation at `object`, if the checks know those. Reports one that is not in use,
+    /// or was written over, and aborts.
+    #[inline]
+    pub(super) fn seen(&self, entry: Entry, object: Object) -> Option<Seen> {
+        if let Some(number) = self.guarded_at(object.as_ptr()) {
+            return Some(self.seen_guarded(entry, object, number));
+        }
+        if !self.instruments.see_frees() || !self.inner().checks.have_records() {
+            return None;
+        }
+        self.seen_record(entry, object.as_ptr())
+    }
+
+    #[cold]
+    fn seen_record(&self, entry: Entry, address: *mut u8) -> Option<Seen> {
+        let Some(pfn) = self.pfn(address) else { self.misuse(entry, address, Misuse::Foreign) };
+        let kind = self.frames().kind(pfn);
+        let is_other = kind.is_cache() && usize::from(kind.0) > classes::COUNT;
+        // A sample of the heap profile has no record of ours.
+        if is_other || kind == Kind::SAMPLED {
+            return None;
+        }
+        let Some(slot) = self.slot_at(address) else {
+            self.misuse_without_slot(entry, address, pfn);
+        };
+        // SAFETY: the slot is memory of a slab, a block or a mapping in use.
+        let record = unsafe { slot.record() };
+        let (seal, shape) = (record.seal(self.secret()), record.shape());
+        if seal == Seal::Broken {
+            self.report_broken(entry, address, slot);
+        }
+        let (start, size) = (self.parts(slot, shape).user().start, shape.size);
+        let seen = Seen { place: Place::Slot(slot, shape), address: start, size };
+        if start != address.addr() {
+            let is_small = kind.is_cache();
+            let inside = if is_small {
+                Misuse::InsideObject(CacheId::new(usize::from(kind.0)))
+            } else {
+                Misuse::InsideBlock
+            };
+            self.misuse_of_seen_at(entry, address, &seen, inside);
+        }
+        if seal == Seal::Freed {
+            let misuse = if kind.is_cache() {
+                Misuse::NotInUse(CacheId::new(usize::from(kind.0)))
+            } else {
+                Misuse::NothingInUse
+            };
+            self.misuse_of_seen(entry, &seen, misuse);
+        }
+        Some(seen)
+    }
+
+    fn misuse_without_slot(&self, entry: Entry, address: *mut u8, pfn: Pfn) -> ! {
+        self.report_if_hidden(entry, address, pfn);
+        let kind = self.frames().kind(pfn);
+        let misuse = if kind.is_cache() {
+            Misuse::InsideObject(CacheId::new(usize::from(kind.0)))
+        } else {
+            self.unowned(pfn)
+        };
+        self.misuse(entry, address, misuse)
+    }
+
+    /// Frees an allocation that the checks know; false where they do not.
+    ///
+    /// # Safety
+    /// As [`free_slow`](Self::free_slow).
+    pub(super) unsafe fn free_seen(&self, entry: Entry, object: Object) -> bool {
+        let Some(seen) = self.seen(entry, object) else { return false };
+        // SAFETY: it is live, and its user has given it up (caller's promise).
+        unsafe {
+            match seen.place {
+                Place::Slot(slot, shape) => self.free_checked(entry, &seen, slot, shape),
+                Place::Guarded(number) => self.free_guarded(entry, &seen, number),
+            }
+        }
+        true
+    }
+
+    /// # Safety
+    /// The object is live, and its user has given it up.
+    unsafe fn free_checked(&self, entry: Entry, seen: &Seen, slot: Slot, shape: Shape) {
+        let parts = self.parts(slot, shape);
+        // SAFETY: the slot is that of a live object (caller's promise); if another thread frees
+        // the object as well, one of both finds that here.
+        unsafe {
+            if !slot.record().free(self.secret()) {
+                self.misuse_of_seen(entry, seen, Misuse::NothingInUse);
+            }
+            if let Some(damage) = parts.damage() {
+                self.report_damage(Some(entry), slot, shape, damage);
+            }
+            if shape.flags.has(CheckFlags::OWNER) {
+                slot.tracks().freed.set(&self.tracked());
+            }
+        }
+        if slot.bytes > classes::LARGEST && self.hide_large(slot, shape) {
+            return;
+        }
+        // SAFETY: as above; nobody uses the object any more.
+        unsafe { parts.bury() };
+        self.wait_in_quarantine(slot);
+    }
+
+    /// Puts a freed object into quarantine, and takes those out whose time is over.
+    fn wait_in_quarantine(&self, slot: Slot) {
+        let at_random = self.inner().checks.harden.then(|| self.checks.random());
+        let mut rest = Some(slot);
+        while self.release_due(&mut rest, at_random) {}
+        if let Some(slot) = rest {
+            self.release(slot);
+        }
+    }
+
+    /// Puts an object in, if there is room and the running thread has not been interrupted in here;
+    /// otherwise it stays with the caller. Then releases one whose time is over; false where there
+    /// is none.
+    fn release_due(&self, slot: &mut Option<Slot>, at_random: Option<usize>) -> bool {
+        let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { return false };
+        if !quarantine.is_full()
+            && let Some(slot) = slot.take()
+        {
+            quarantine.push(slot, at_random);
+        }
+        let Some(due) = quarantine.pop(false) else { return false };
+        drop(quarantine);
+        self.release(due);
+        true
+    }
+
+    /// Gives the memory of a freed object back, having looked whether anybody wrote to it.
+    pub(super) fn release(&self, slot: Slot) {
+        self.look_at_freed(slot);
+        if slot.bytes > classes::LARGEST && !self.open_guard_page(slot) {
+            // Nobody may get a block that faults.
+            return;
+        }
+        let start = Object::new(core::ptr::with_exposed_provenance_mut(slot.start));
+        // SAFETY: the slot was allocated, and nobody uses it any more.
+        start.into_iter().for_each(|start| unsafe { self.free_unseen(start) });
+    }
+
+    /// Reports what was written to a freed object, and aborts.
+    fn look_at_freed(&self, slot: Slot) {
+        // SAFETY: the slot is memory of an object that waits.
+        let record = unsafe { slot.record() };
+        let shape = record.shape();
+        if record.seal(self.secret()) != Seal::Freed {
+            self.report_written_record(slot);
+        }
+        // SAFETY: as above.
+        if let Some(damage) = unsafe { self.parts(slot, shape).damage_of_buried() } {
+            self.report_damage(None, slot, shape, damage);
+        }
+    }
+
+    /// Releases everything that waits; returns whether that was anything.
+    pub(super) fn free_waiting(&self) -> bool {
+        let mut any = self.free_shuffled();
+        loop {
+            let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { break };
+            let Some(slot) = quarantine.pop(true) else { break };
+            drop(quarantine);
+            self.release(slot);
+            any = true;
+        }
+        self.free_hidden() || any
+    }
+
+    /// Looks at every object that waits in quarantine; reports one that was written, and aborts.
+    /// O(objects that wait).
+    pub(super) fn look_at_waiting(&self) {
+        let Some(mut quarantine) = self.checks.quarantine.lock_of_others() else { return };
+        for place in 0..quarantine.len() {
+            if let Some(slot) = quarantine.get(place) {
+                self.look_at_freed(slot);
+            }
+        }
+    }
+
+    /// Returns whether the zones of an object in use are as they were left, and what is not.
+    pub(super) fn damage_of_live(&self, slot: Slot) -> Option<(Shape, (Damage, usize))> {
+        // SAFETY: the slot is memory of a slab, a block or a mapping in use.
+        let record = unsafe { slot.record() };
+        if record.seal(self.secret()) != Seal::Live {
+            return None;
+        }
+        let shape = record.shape();
+        // SAFETY: as above.
+        let damage = unsafe { self.parts(slot, shape).damage() };
+        damage.map(|damage| (shape, damage))
+    }
+}
+
+/// Frames of so many bytes.
+fn frames_up(bytes: usize) -> Option<u32> {
+    crate::heap::frames_of(bytes)
+}

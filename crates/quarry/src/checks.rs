@@ -1,0 +1,78 @@
+//! What the checks for errors of the program need of the process: a look at all objects at exit,
+//! and a handler of SIGSEGV that says whose memory a fault was in.
+
+use crate::gate;
+use crate::instance::STACK;
+use core::cell::UnsafeCell;
+use core::ffi::{c_int, c_void};
+use core::mem::MaybeUninit;
+use quarry_core::checks::{CheckOptions, Sampling};
+
+/// What SIGSEGV did before.
+struct Before(UnsafeCell<MaybeUninit<libc::sigaction>>);
+
+// SAFETY: written once, by `start`, before the handler that reads it is installed.
+unsafe impl Sync for Before {}
+
+static BEFORE: Before = Before(UnsafeCell::new(MaybeUninit::uninit()));
+
+/// Prepares what is wanted. Called once, when the instance is ready.
+pub(crate) fn start(options: CheckOptions) {
+    if options.have_records() {
+        // SAFETY: the object that the function is in is never unloaded.
+        unsafe { libc::atexit(at_exit) };
+    }
+    if options.have_records() || options.guard != Sampling::Off {
+        handle_faults();
+    }
+}
+
+extern "C" fn at_exit() {
+    gate::with_all_outside(|| STACK.look_at_all());
+}
+
+fn handle_faults() {
+    // SAFETY: the action is filled before it is used, its handler has the type that SA_SIGINFO
+    // asks for, and BEFORE is written by this call only.
+    unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = on_fault as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        libc::sigaction(libc::SIGSEGV, &raw const action, (*BEFORE.0.get()).as_mut_ptr());
+    }
+}
+
+/// Reports an access to memory that the checks have made inaccessible. Any other fault happens
+/// again, with what SIGSEGV did before.
+extern "C" fn on_fault(_: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel gives both to a handler with SA_SIGINFO.
+    let (address, is_write) = unsafe { ((*info).si_addr() as usize, is_write(context)) };
+    STACK.report_fault(address, is_write);
+    // SAFETY: BEFORE was filled when this handler was installed.
+    unsafe {
+        libc::sigaction(libc::SIGSEGV, (*BEFORE.0.get()).as_ptr(), core::ptr::null_mut());
+        // A signal that somebody sent does not come again by itself.
+        if (*info).si_code <= 0 {
+            libc::raise(libc::SIGSEGV);
+        }
+    }
+}
+
+/// Returns whether the access was a write, as far as the machine says so (on x86-64, bit 1 of the
+/// error code of a page fault: Intel SDM volume 3, section 4.7).
+///
+/// # Safety
+/// `context` is what the kernel gave to a handler.
+unsafe fn is_write(context: *mut c_void) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let context = context.cast::<libc::ucontext_t>();
+        // SAFETY: the caller's promise.
+        unsafe { (*context).uc_mcontext.gregs[libc::REG_ERR as usize] & 2 != 0 }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = context;
+        false
+    }
+}

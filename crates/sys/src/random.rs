@@ -1,0 +1,17 @@
+//! Numbers that nobody can foresee.
+
+use crate::confined::is_confined;
+
+/// A number that nobody can foresee. Where the kernel gives none or may not be asked, the random
+/// part of a stack's address serves. One system call.
+#[must_use]
+pub fn random() -> usize {
+    let mut number = 0usize;
+    if is_confined() {
+        return (&raw const number) as usize >> 4;
+    }
+    let bytes = (&raw mut number).cast();
+    // SAFETY: `number` has as many bytes as are asked for.
+    let got = unsafe { libc::getrandom(bytes, size_of::<usize>(), libc::GRND_NONBLOCK) };
+    if got == size_of::<usize>() as isize { number } else { (&raw const number) as usize >> 4 }
+}
