@@ -170,6 +170,12 @@ fn settings(args: &RunArgs) -> anyhow::Result<Vec<(&'static str, String)>> {
     // The program may change its folder before it ends.
     for (key, value) in &mut settings {
         if *key == "STATS" && !matches!(value.as_str(), "" | "0" | "1") {
+            if !watcher::is_file_name(value) {
+                bail!(Usage(format!(
+                    "--stats={value}: accepted after %: p for the number of the process, or \
+                     another %"
+                )));
+            }
             let absolute =
                 std::path::absolute(&*value).with_context(|| format!("--stats={value}"))?;
             if let Err(why) = may_be_written(&absolute) {

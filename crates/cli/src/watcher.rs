@@ -81,7 +81,7 @@ pub(crate) fn run(args: &WatchArgs) -> Result<()> {
     leave_everything()?;
     let mut family = Family::default();
     family.wait(rustix::stdio::stdin(), rustix::stdio::stdout())?;
-    let target = args.target.replace("%p", &root.to_string()).replace("%%", "%");
+    let target = file_name(&args.target, root);
     let is_json = match std::env::var(FORMAT_VARIABLE) {
         Ok(format) => format == "json",
         Err(_) => target.ends_with(".json"),
@@ -94,6 +94,19 @@ pub(crate) fn run(args: &WatchArgs) -> Result<()> {
         return Ok(());
     }
     write(&target, &text).with_context(|| format!("--stats={target}"))
+}
+
+/// The name of a file for a process, as the library reads it: `%p` is the process's number and `%%`
+/// is `%`.
+fn file_name(pattern: &str, pid: u32) -> String {
+    let parts = pattern.split("%%").map(|part| part.replace("%p", &pid.to_string()));
+    parts.collect::<Vec<_>>().join("%")
+}
+
+/// Returns whether the library takes a pattern: no other letter follows a `%`.
+pub(crate) fn is_file_name(pattern: &str) -> bool {
+    let mut letters = pattern.split("%%").flat_map(|part| part.split('%').skip(1));
+    letters.all(|behind| behind.starts_with('p'))
 }
 
 /// Leaves the session, the folder and the files of the program. It holds nothing but its streams,
@@ -122,4 +135,20 @@ fn write(target: &str, text: &str) -> io::Result<()> {
     let mut file =
         OpenOptions::new().append(true).create(true).mode(0o644).custom_flags(wary).open(target)?;
     file.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{file_name, is_file_name};
+
+    #[test]
+    fn a_file_has_the_name_that_the_library_gives_it() {
+        assert_eq!(file_name("1", 42), "1");
+        assert_eq!(file_name("a-%p.json", 42), "a-42.json");
+        assert_eq!(file_name("%%p-%%%p-%%%%p", 42), "%p-%42-%%p");
+        for (pattern, is_one) in [("1", true), ("%p%%%p", true), ("%%q", true), ("%q", false)] {
+            assert_eq!(is_file_name(pattern), is_one, "{pattern}");
+        }
+        assert!(!is_file_name("%%%") && !is_file_name("a%"));
+    }
 }

@@ -134,6 +134,7 @@ fn memory(writer: &mut Writer, snapshots: &[Snapshot]) {
             ("free_returned", it.free_returned),
             ("mappings", it.mappings),
             ("mappings_kept", it.mappings_kept),
+            ("descriptors", it.descriptors),
         ] {
             writer.sample(name, snapshot, &format!("state=\"{state}\""), bytes);
         }

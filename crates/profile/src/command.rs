@@ -7,8 +7,8 @@ use crate::{flame, pprof, text};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use quarry_core::profile::DEFAULT_MEAN;
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -43,12 +43,14 @@ impl View {
 /// The process needs no preparation and gets no signal. Objects are sampled by their bytes, one in
 /// --mean bytes, and what is shown are estimates for all objects.
 #[derive(clap::Args)]
+#[command(group(clap::ArgGroup::new("source").required(true)))]
 pub struct ProfileArgs {
     /// A profile that a program has written.
-    #[arg(value_name = "FILE", required_unless_present = "pid", conflicts_with = "pid")]
+    #[arg(value_name = "FILE", group = "source")]
     file: Option<PathBuf>,
     /// Profile this process, which runs on Quarry.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", group = "source",
+        value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
     /// Profile for so long.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds,
@@ -81,9 +83,9 @@ pub struct ProfileArgs {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "use a number of seconds".to_owned())?;
+    let seconds: f64 = text.parse().map_err(|_| "accepted: a number of seconds".to_owned())?;
     let is_usual = (0.0..=1e6).contains(&seconds);
-    is_usual.then_some(seconds).ok_or_else(|| "use 0 to 1000000 seconds".to_owned())
+    is_usual.then_some(seconds).ok_or_else(|| "accepted: 0 to 1000000 seconds".to_owned())
 }
 
 /// The forms of a profile.
@@ -111,7 +113,58 @@ fn output(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     match form_of(&path) {
         Some(_) => Ok(path),
-        None => Err("use a name that ends in .pb.gz, .svg, .raw or .txt".to_owned()),
+        None => Err("accepted: a name that ends in .pb.gz, .svg, .raw or .txt".to_owned()),
+    }
+}
+
+/// A file that gets a profile. It keeps what it has until there is one: a process that cannot be
+/// profiled costs nobody an older profile, and `--diff` may name the same file.
+struct Output<'a> {
+    form: Form,
+    path: &'a Path,
+    file: File,
+    /// True if this command has made the file and written nothing to it yet.
+    is_bare: bool,
+}
+
+impl<'a> Output<'a> {
+    fn open(path: &'a Path) -> Result<Self> {
+        let mut options = OpenOptions::new();
+        let (file, is_bare) = match options.write(true).create_new(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                (options.create_new(false).create(true).truncate(false).open(path), false)
+            }
+            made => (made, true),
+        };
+        let file = file.with_context(|| path.display().to_string())?;
+        Ok(Self { form: form_of(path).unwrap_or(Form::Text), path, file, is_bare })
+    }
+
+    fn write(
+        mut self,
+        write: impl FnOnce(Form, &mut BufWriter<&File>) -> Result<()>,
+    ) -> Result<()> {
+        self.is_bare = false;
+        let write = || {
+            // Pipes and devices have no length.
+            if self.file.metadata()?.is_file() {
+                self.file.set_len(0)?;
+            }
+            let mut file = BufWriter::new(&self.file);
+            write(self.form, &mut file)?;
+            Ok(file.flush()?)
+        };
+        let written: Result<()> = write();
+        written.with_context(|| self.path.display().to_string())
+    }
+}
+
+impl Drop for Output<'_> {
+    fn drop(&mut self) {
+        if self.is_bare {
+            // Whoever looks for the profile finds none, and not an empty one.
+            let _ = fs::remove_file(self.path);
+        }
     }
 }
 
@@ -121,14 +174,8 @@ fn output(text: &str) -> Result<PathBuf, String> {
 /// Where there is no profile to be had, or it cannot be written.
 pub fn profile(args: &ProfileArgs, out: &mut dyn Write) -> Result<()> {
     // Whoever waits for a profile should learn first that it could not be written.
-    let files: Vec<(Form, &PathBuf, File)> = args
-        .output
-        .iter()
-        .map(|path| {
-            let file = File::create(path).with_context(|| path.display().to_string())?;
-            Ok((form_of(path).unwrap_or(Form::Text), path, file))
-        })
-        .collect::<Result<_>>()?;
+    let outputs: Vec<Output> =
+        args.output.iter().map(|it| Output::open(it)).collect::<Result<_>>()?;
     let base = args.diff.as_deref().map(live::load).transpose()?;
     let (raw, root) = get(args)?;
     let mut shown = Profile::of(&raw, &root);
@@ -139,18 +186,13 @@ pub fn profile(args: &ProfileArgs, out: &mut dyn Write) -> Result<()> {
     if view == View::Frees && !raw.traces_frees {
         bail!("frees were not traced: take the profile with --frees");
     }
-    for (form, path, file) in files {
-        let mut file = BufWriter::new(file);
-        let written = match form {
-            Form::Pprof => pprof::write(&shown, view.value(), &mut file).map_err(Into::into),
-            Form::Flame => flame::write(&shown, view.value(), &mut file),
-            Form::Raw => write_raw(&raw, &mut file),
-            Form::Text => {
-                text::write(&shown, view.value(), args.top, &mut file).map_err(Into::into)
-            }
-        };
-        let flushed = written.and_then(|()| Ok(file.flush()?));
-        flushed.with_context(|| path.display().to_string())?;
+    for output in outputs {
+        output.write(|form, file| match form {
+            Form::Pprof => Ok(pprof::write(&shown, view.value(), file)?),
+            Form::Flame => flame::write(&shown, view.value(), file),
+            Form::Raw => write_raw(&raw, file),
+            Form::Text => Ok(text::write(&shown, view.value(), args.top, file)?),
+        })?;
     }
     if args.output.is_empty() {
         text::write(&shown, view.value(), args.top, out)?;

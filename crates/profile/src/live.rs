@@ -143,7 +143,8 @@ fn wait_for_start(target: &mut Target, wish: &Wish, before: u64) -> Result<File>
         if Instant::now() >= give_up {
             bail!(
                 "process {} has not reacted for {}: it does when it next asks Quarry for memory on \
-                 a slow path, and one that sleeps or needs none does not; --wait waits longer",
+                 a slow path, so one that sleeps, or that fast paths serve alone, does not; --wait \
+                 waits longer, and the signal that QUARRY_SIGNAL named at its start makes it react",
                 wish.pid,
                 humantime::format_duration(wish.patience)
             );

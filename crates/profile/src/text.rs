@@ -50,11 +50,11 @@ pub(crate) fn write(
     let total = profile.total(space);
     writeln!(
         out,
-        "{} {verb} in {} objects at {} call sites, estimated from {} samples (one in {})",
+        "{} {verb} in {} at {}, estimated from {} (one in {})",
         bytes(total),
-        profile.total(objects),
-        stacks.len(),
-        profile.samples,
+        counted(profile.total(objects), "object"),
+        counted(stacks.len() as i64, "call site"),
+        counted(profile.samples as i64, "sample"),
         bytes(profile.mean as i64)
     )?;
     if profile.lost > 0 {
@@ -64,7 +64,7 @@ pub(crate) fn write(
     for stack in stacks.into_iter().take(most) {
         let share = 100.0 * of(stack, space) as f64 / (total as f64).abs().max(1.0);
         let (held, count) = (bytes(of(stack, space)), of(stack, objects));
-        writeln!(out, "\n{held} {verb} ({share:.1} %) in {count} objects")?;
+        writeln!(out, "\n{held} {verb} ({share:.1} %) in {}", counted(count, "object"))?;
         let lines = stack.lines().count();
         for line in stack.lines().take(CALLERS) {
             match line.file.is_empty() {
@@ -73,13 +73,20 @@ pub(crate) fn write(
             }
         }
         if lines > CALLERS {
-            writeln!(out, "    .. {} more callers", lines - CALLERS)?;
+            writeln!(out, "    .. {} beyond", counted((lines - CALLERS) as i64, "caller"))?;
         }
     }
     if hidden > 0 {
-        writeln!(out, "\n{hidden} more call sites; --top {} shows all", most + hidden)?;
+        let beyond = counted(hidden as i64, "call site");
+        writeln!(out, "\n{beyond} beyond; --top {} shows all", most + hidden)?;
     }
     Ok(())
+}
+
+/// `1 sample`, `2 samples`.
+fn counted(count: i64, what: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{s}")
 }
 
 /// An order for call sites that have the same.
@@ -93,7 +100,13 @@ impl<'a, I: Iterator<Item = &'a crate::symbols::Line>> ByFunction<'a> for I {}
 
 #[cfg(test)]
 mod tests {
-    use super::bytes;
+    use super::{bytes, counted};
+
+    #[test]
+    fn one_is_no_plural() {
+        let phrases = [0, 1, 2].map(|count| counted(count, "call site"));
+        assert_eq!(phrases, ["0 call sites", "1 call site", "2 call sites"]);
+    }
 
     #[test]
     fn bytes_have_units() {

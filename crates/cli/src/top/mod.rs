@@ -24,8 +24,8 @@ use view::{Reaction, View};
 
 /// Longest wait for a key, and so the time in which a signal is noticed.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
-/// Size of the text that `--once` prints.
-const ONCE_COLUMNS: u16 = 120;
+/// Width of the text that `--once` prints: all columns, with room for a long name.
+const ONCE_COLUMNS: u16 = 100;
 
 /// Memory of a running process by size class, refreshed: live, parked, dirty and returned bytes.
 ///

@@ -12,19 +12,55 @@ use ratatui::widgets::{Block, Cell, Clear, Paragraph, Table};
 /// Lines above the rows: five of text and the table's head.
 pub(super) const HEAD: u16 = 6;
 
-/// Heads of the columns, with what they sort by and their widths.
-const COLUMNS: [(&str, Option<Column>, Constraint); 10] = [
-    ("NAME", Some(Column::Name), Constraint::Min(14)),
-    ("SIZE", Some(Column::Size), Constraint::Length(9)),
-    ("LIVE", Some(Column::Live), Constraint::Length(9)),
-    ("PARKED", Some(Column::Parked), Constraint::Length(9)),
-    ("DIRTY", Some(Column::Dirty), Constraint::Length(9)),
-    ("RETURNED", Some(Column::Returned), Constraint::Length(9)),
-    ("ALLOC/s", Some(Column::Allocs), Constraint::Length(9)),
-    ("FREE/s", None, Constraint::Length(9)),
-    ("%FAST", Some(Column::Fast), Constraint::Length(5)),
-    ("", None, Constraint::Length(3)),
+/// A column of the table.
+struct Place {
+    head: &'static str,
+    sorted_by: Option<Column>,
+    width: Constraint,
+    /// Columns with the largest rank go first where the screen is narrow.
+    rank: u8,
+}
+
+const fn place(head: &'static str, sorted_by: Option<Column>, width: u16, rank: u8) -> Place {
+    Place { head, sorted_by, width: Constraint::Length(width), rank }
+}
+
+/// Columns that a name has at least: those of the longest name of ours.
+const NAME_COLUMNS: u16 = 14;
+
+/// The columns. Each is as wide as what it may have: a number that is cut off is a wrong one.
+const COLUMNS: [Place; 10] = [
+    Place {
+        head: "NAME",
+        sorted_by: Some(Column::Name),
+        width: Constraint::Min(NAME_COLUMNS),
+        rank: 0,
+    },
+    place("SIZE", Some(Column::Size), 7, 4),
+    place("LIVE", Some(Column::Live), 9, 1),
+    place("PARKED", Some(Column::Parked), 9, 2),
+    place("DIRTY", Some(Column::Dirty), 9, 3),
+    place("RETURNED", Some(Column::Returned), 9, 5),
+    place("ALLOC/s", Some(Column::Allocs), 7, 8),
+    place("FREE/s", None, 7, 9),
+    place("%FAST", Some(Column::Fast), 5, 6),
+    place("", None, 3, 7),
 ];
+
+/// The columns that fit: numbers of `COLUMNS`.
+fn columns_within(width: u16) -> Vec<usize> {
+    let width_of = |place: &Place| match place.width {
+        // One column lies between two.
+        Constraint::Length(width) => width + 1,
+        _ => NAME_COLUMNS,
+    };
+    let fits = |rank: u8| {
+        let kept = COLUMNS.iter().filter(|it| it.rank <= rank);
+        kept.map(width_of).sum::<u16>() <= width
+    };
+    let most = (0..=9).rev().find(|rank| fits(*rank)).unwrap_or(0);
+    (0..COLUMNS.len()).filter(|column| COLUMNS[*column].rank <= most).collect()
+}
 
 const HELP: &str = "\
  q Esc   quit              space  pause
@@ -77,15 +113,17 @@ fn head_lines(view: &View) -> Vec<Line<'_>> {
         Line::from(vec![
             Span::styled("Memory  ", bold),
             Span::raw(format!(
-                "{} live, {} parked, {} dirty, {} returned; descriptors {}",
+                "{} live, {} parked, {} dirty, {} returned",
                 bytes(memory.live()),
                 bytes(memory.parked.saturating_add(memory.mappings_kept)),
                 bytes(dirty(snapshot)),
-                bytes(memory.free_returned),
-                bytes(memory.descriptors)
+                bytes(memory.free_returned)
             )),
         ]),
-        Line::from(vec![Span::styled("Used    ", bold), Span::raw(limit)]),
+        Line::from(vec![
+            Span::styled("Used    ", bold),
+            Span::raw(format!("{limit}; descriptors {}", bytes(memory.descriptors))),
+        ]),
         Line::from(vec![
             Span::styled("Fast    ", bold),
             Span::raw(format!(
@@ -106,15 +144,21 @@ fn dirty(snapshot: &Snapshot) -> u64 {
 
 fn draw_table(frame: &mut Frame<'_>, view: &View, area: Rect) {
     let reversed = Style::new().add_modifier(Modifier::REVERSED);
-    let heads = COLUMNS.map(|(head, column, _)| {
-        let is_sorted = column == Some(view.column());
+    let columns = columns_within(area.width);
+    let heads = columns.iter().map(|column| {
+        let Place { head, sorted_by, .. } = COLUMNS[*column];
+        let is_sorted = sorted_by == Some(view.column());
         let style = if is_sorted { reversed.add_modifier(Modifier::BOLD) } else { reversed };
         let side = if head == "NAME" { Alignment::Left } else { Alignment::Right };
         Cell::from(Text::from(head).alignment(side)).style(style)
     });
     let shown = view.rows().iter().skip(view.first()).take(usize::from(area.height));
-    let lines = shown.map(|row| ratatui::widgets::Row::new(cells(row)));
-    let widths = COLUMNS.map(|(_, _, width)| width);
+    let lines = shown.map(|row| {
+        let all = cells(row).into_iter().enumerate();
+        let kept = all.filter(|(column, _)| columns.contains(column)).map(|(_, cell)| cell);
+        ratatui::widgets::Row::new(kept)
+    });
+    let widths = columns.iter().map(|column| COLUMNS[*column].width);
     let head = ratatui::widgets::Row::new(heads).style(reversed);
     frame.render_widget(Table::new(lines, widths).header(head), area);
 }
@@ -148,12 +192,12 @@ fn draw_help(frame: &mut Frame<'_>) {
     frame.render_widget(Paragraph::new(HELP).block(Block::bordered().title(" keys ")), place);
 }
 
-/// A size with three digits or four: `999 B`, `1.0 KiB`, `12.5 MiB`.
+/// A size in nine columns at most: `999 B`, `1.0 KiB`, `999.9 MiB`, `1023 GiB`.
 fn bytes(bytes: u64) -> String {
     scaled(bytes, 1024, &[" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"])
 }
 
-/// A count likewise: `999`, `1.0k`, `12.5M`.
+/// A count in six columns at most: `999`, `1.0k`, `12.5M`.
 fn count(count: u64) -> String {
     scaled(count, 1000, &["", "k", "M", "G", "T", "P", "E"])
 }
@@ -167,6 +211,7 @@ fn scaled(value: u64, base: u64, units: &[&str]) -> String {
     }
     match unit {
         0 => format!("{value}{}", units[0]),
+        _ if tenths >= 10_000 => format!("{}{}", tenths.div_ceil(10), units[unit]),
         _ => format!("{}.{}{}", tenths / 10, tenths % 10, units[unit]),
     }
 }
@@ -245,6 +290,27 @@ mod tests {
         );
     }
 
+    /// A number without its first digits would be another number.
+    #[test]
+    fn a_narrow_screen_leaves_out_columns_and_cuts_no_number() {
+        let whole = drawn(&example(), 110, 12);
+        let words = |text: &str| -> Vec<String> {
+            let line = text.lines().find(|line| line.contains("kmalloc-64")).expect("its line");
+            line.trim_matches('"').split_whitespace().map(str::to_owned).collect()
+        };
+        let all = words(&whole);
+        for columns in 14..110 {
+            let text = drawn(&example(), columns, 12);
+            let shown = words(&text);
+            assert!(shown.iter().all(|word| all.contains(word)), "{columns}: {shown:?}");
+        }
+        let heads = drawn(&example(), 80, 12);
+        for head in ["SIZE", "LIVE", "PARKED", "DIRTY", "RETURNED", "ALLOC/s", "%FAST"] {
+            assert!(heads.contains(head), "{head}\n{heads}");
+        }
+        assert!(!heads.contains("FREE/s"));
+    }
+
     #[test]
     fn any_size_of_a_screen_is_drawn() {
         let mut view = example();
@@ -259,7 +325,14 @@ mod tests {
     fn sizes_are_short() {
         assert_eq!(bytes(1023), "1023 B");
         assert_eq!(bytes(1024), "1.0 KiB");
+        assert_eq!(bytes(999 << 10), "999.0 KiB");
+        assert_eq!(bytes(1000 << 10), "1000 KiB");
+        assert_eq!(bytes((1 << 20) - 1), "1.0 MiB");
         assert_eq!(bytes(u64::MAX), "16.0 EiB");
+        for value in (0..64).flat_map(|shift| [1_u64 << shift, (1 << shift) - 1, 1000 << shift]) {
+            assert!(bytes(value).len() <= 9, "{}", bytes(value));
+            assert!(count(value).len() <= 6, "{}", count(value));
+        }
         assert_eq!(count(999), "999");
         assert_eq!(count(1500), "1.5k");
     }

@@ -86,6 +86,7 @@ fn with_a_wrong_option_nothing_runs() {
     refused(&["--set", "LIBRARY=/no/such.so"], "--set LIBRARY=/no/such.so: No such file ");
     refused(&["--stats=/no/such/folder/x"], "--stats=/no/such/folder/x: No such file ");
     refused(&["--set", "STATS=/dev/null"], "--stats=/dev/null: not a regular file; accepted: ");
+    refused(&["--stats=x-%q"], "--stats=x-%q: accepted after %: p for the number ");
     shop.run()
         .env("QUARRY_SLAB", "slob")
         .args(["--", "echo", "ran"])

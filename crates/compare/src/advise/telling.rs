@@ -73,11 +73,11 @@ impl Telling {
         let shown = readable(run);
         writeln!(
             f,
-            "\nThe test: {} beside {}, {} rounds in shuffled order, seed {}; none of these runs \
+            "\nThe test: {} beside {}, {} in shuffled order, seed {}; none of these runs \
              took part in picking it.\n",
             self.name(*candidate),
             run.meta.baseline,
-            run.rounds(),
+            rounds(run.rounds()),
             run.meta.seed
         )?;
         writeln!(f, "{}", test_table(&shown, self.name(*candidate)))
@@ -88,8 +88,8 @@ impl Telling {
             if looked.rounds > 0 {
                 writeln!(
                     f,
-                    "\n{what} look: {} rounds, as factors of those on {}; only to pick from.\n\n{}",
-                    looked.rounds,
+                    "\n{what} look: {}, as factors of those on {}; only to pick from.\n\n{}",
+                    rounds(looked.rounds),
                     self.baseline,
                     self.look_table(looked)
                 )?;
@@ -244,4 +244,8 @@ fn write_deploy(f: &mut fmt::Formatter<'_>, name: &str, lines: &Deploy) -> fmt::
         "\nKubernetes (in the container, from an image with these lines of Docker):\n\n    {}",
         indented(&lines.kubernetes)
     )
+}
+
+fn rounds(count: usize) -> String {
+    if count == 1 { "1 round".to_owned() } else { format!("{count} rounds") }
 }

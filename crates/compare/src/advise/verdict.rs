@@ -80,7 +80,7 @@ pub(super) fn verdict(run: &Run, name: &str, others: usize, goal: Goal) -> Verdi
         return Verdict::undecided(
             baseline,
             &format!(
-                "the time was over after {} runs of the test, which are too few for an interval",
+                "the time was over when the test had too few runs for an interval ({})",
                 run.rounds()
             ),
         );

@@ -204,5 +204,19 @@ fn what_cannot_be_profiled_is_said() {
     assert!(refused(&["--pid", &own]).contains("quarry run -- COMMAND"));
     assert!(refused(&["/dev/null"]).contains("no heap profile of Quarry"));
     assert!(refused(&["/dev/null", "-o", "x.html"]).contains(".pb.gz, .svg, .raw or .txt"));
-    assert!(refused(&[]).contains("<FILE|--pid <N>>") || refused(&[]).contains("required"));
+    assert!(refused(&[]).contains("<--pid <N>|FILE>") || refused(&[]).contains("<FILE|--pid <N>>"));
+}
+
+#[test]
+fn a_profile_that_is_not_to_be_had_harms_no_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [old, new] = ["old.pb.gz", "new.svg"].map(|name| folder.path().join(name));
+    std::fs::write(&old, "an older profile").expect("a file");
+    let own = std::process::id().to_string();
+    let mut command = quarry();
+    command.args(["profile", "--pid", &own, "-o"]).arg(&old).arg("-o").arg(&new);
+    let output = command.output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(std::fs::read_to_string(&old).expect("it is there"), "an older profile");
+    assert!(!new.exists(), "an empty profile is none");
 }
