@@ -28,7 +28,7 @@ pub struct Snapshot {
     pub events: Vec<Event>,
     /// The kinds of locks.
     pub locks: Vec<Lock>,
-    /// All of its record as a line of JSON; see [`json`](crate::json).
+    /// All of its record as a line of JSON.
     pub json: String,
 }
 

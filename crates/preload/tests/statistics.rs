@@ -114,6 +114,15 @@ fn a_signal_has_them_written_at_once() {
 }
 
 #[test]
+fn a_small_alternate_stack_is_left_alone() {
+    let file = scratch().join("stats");
+    let run = Run::new(program("signal_stack.c")).without_stats().env("QUARRY_STATS", &file);
+    run.env("QUARRY_SIGNAL", "SIGUSR2").finish().success();
+    let tables = fs::read_to_string(&file).expect("it was written");
+    assert_eq!(tables.matches("slabinfo - ").count(), 2, "after the signal, and at exit: {tables}");
+}
+
+#[test]
 fn without_a_name_there_is_no_handler() {
     for signal in [None, Some("SIGKILL"), Some("10")] {
         let file = scratch().join("stats");

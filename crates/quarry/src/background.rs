@@ -366,6 +366,9 @@ fn attend(milliseconds: i64) {
     // Wishes from before the bell was read are fulfilled; if it has rung since, this does not wait.
     wait(&BELL, heard, milliseconds);
     record::publish_if_due();
+    let inside = gate::enter();
+    STACK.upkeep().sample_if_due();
+    drop(inside);
     thread::watch_process();
 }
 

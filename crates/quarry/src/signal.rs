@@ -5,7 +5,8 @@
 //! whether the thread that it interrupts may have one: it enters the gate only if that is open, and
 //! goes on only if it sees every lock free, for the interrupted thread gives none back meanwhile.
 //! (A lock that another thread takes after that is given back soon.) Otherwise it leaves a wish
-//! that the end of the next slow path fulfils, or the background thread.
+//! that the end of the next slow path fulfils, or the background thread. It does the same on an
+//! alternate stack that is too small for its work: Rust's library gives each thread one of 8 KiB.
 //!
 //! A program that sets a handler of its own for the signal replaces this one. One that was there
 //! before, as in a program that has opened an object with Quarry inside, is called afterwards.
@@ -19,6 +20,10 @@ use core::ptr::null_mut;
 use quarry_core::heap::options::signal_number;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
+
+/// Bytes of an alternate stack from which on the handler works on it: it takes some 20 KiB, of which
+/// the kernel takes up to 11 for the registers (AVX-512 and AMX).
+const LEAST_STACK: usize = 48 << 10;
 
 type Handler = extern "C" fn(c_int);
 type HandlerWithInfo = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
@@ -62,7 +67,7 @@ fn install(number: c_int) {
 extern "C" fn handle(number: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let errno = KeepErrno::new();
     record::wish();
-    if may_lock() {
+    if has_room() && may_lock() {
         record::publish();
     }
     drop(errno);
@@ -75,6 +80,18 @@ extern "C" fn handle(number: c_int, info: *mut libc::siginfo_t, context: *mut c_
             0 => {}
             _ if takes_info => transmute::<usize, HandlerWithInfo>(before)(number, info, context),
             _ => transmute::<usize, Handler>(before)(number),
+        }
+    }
+}
+
+/// Returns whether the handler has a stack that is large enough, as far as the kernel knows.
+fn has_room() -> bool {
+    let mut stack = MaybeUninit::<libc::stack_t>::uninit();
+    // SAFETY: the call fills `stack` where it succeeds, and only then it is taken as filled.
+    unsafe {
+        libc::sigaltstack(core::ptr::null(), stack.as_mut_ptr()) == 0 && {
+            let stack = stack.assume_init();
+            stack.ss_flags & libc::SS_ONSTACK == 0 || stack.ss_size >= LEAST_STACK
         }
     }
 }

@@ -215,8 +215,13 @@ impl RegularFile {
         let access = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
         // A pipe without a reader would wait for one; a link leads where another user wants.
         let wary = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
+        // The system calls themselves: those of the C library are cancellation points, and this may
+        // be the end of a program's `malloc`.
         // SAFETY: the name is NUL-terminated and outlives the call.
-        let descriptor = unsafe { libc::open(name.as_ptr(), access | wary, 0o644) };
+        let descriptor = unsafe {
+            let (at, name) = (libc::AT_FDCWD, name.as_ptr());
+            libc::syscall(libc::SYS_openat, at, name, access | wary, 0o644)
+        } as c_int;
         if descriptor < 0 {
             return Err(match errno::last() {
                 libc::ELOOP | libc::ENXIO | libc::EISDIR => Refusal::NotRegular,
@@ -233,7 +238,7 @@ impl RegularFile {
 impl Drop for RegularFile {
     fn drop(&mut self) {
         // SAFETY: we opened it, and only we know it.
-        unsafe { libc::close(self.0) };
+        unsafe { libc::syscall(libc::SYS_close, self.0) };
     }
 }
 

@@ -15,9 +15,11 @@ const F_SEAL_FUTURE_WRITE: libc::c_int = 0x10;
 struct Descriptor(libc::c_int);
 
 impl Drop for Descriptor {
+    /// Makes the system call itself: `close` of the C library is a cancellation point, and the
+    /// caller may be a thread of the program in `malloc`, with Quarry's locks.
     fn drop(&mut self) {
         // SAFETY: we opened it, and only we know it.
-        unsafe { libc::close(self.0) };
+        unsafe { libc::syscall(libc::SYS_close, self.0) };
     }
 }
 

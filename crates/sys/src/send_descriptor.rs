@@ -19,7 +19,7 @@ const PATIENCE_US: libc::suseconds_t = 50_000;
 /// Sends `descriptor` with `text` to the datagram socket with this abstract name, if one is there.
 /// Four system calls; `errno` may change.
 ///
-/// A receiver that is stopped or slower than [`PATIENCE_US`] gets nothing, and no signal comes.
+/// A receiver that is stopped or slower than `PATIENCE_US` gets nothing, and no signal comes.
 pub fn send_descriptor(name: &[u8], text: &[u8], descriptor: i32) {
     if name.is_empty() || name.len() > LONGEST_NAME {
         return;

@@ -34,7 +34,7 @@ pub struct GuardState {
     pub objects: AtomicPtr<GuardedObject>,
     /// Those that may be taken.
     pub free: CountedLock<FreePlaces>,
-    /// When the next sample is due, on the coarse clock; `u64::MAX` while one is being waited for.
+    /// When the next sample is due, on the coarse clock; 0 while the next request may be one.
     pub next_ns: AtomicU64,
 }
 

@@ -223,7 +223,9 @@ impl HeapProfile {
         self.busy.fetch_add(1, Ordering::SeqCst);
         let session = self.session.load(Ordering::SeqCst);
         let added = if session % 2 == 1 { add(tables, session) } else { None };
-        self.busy.fetch_sub(1, Ordering::SeqCst);
+        // A handler of a signal may have forked meanwhile, and then the child has forgotten it.
+        let less = |busy: u32| busy.checked_sub(1);
+        let _ = self.busy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
         added
     }
 

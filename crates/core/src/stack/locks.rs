@@ -39,27 +39,37 @@ pub(super) struct LockKinds {
 }
 
 impl LockKinds {
+    /// None. A constant, which is written to the stack once; a function would build it beside that.
+    pub(super) const NONE: Self = Self {
+        kinds: [(
+            "",
+            LockStats { acquisitions: 0, contentions: 0, hold_samples: 0, hold_ns: 0, wait_ns: 0 },
+        ); MOST_NAMES],
+        count: 0,
+    };
+
+    /// Sums the counters of all locks, in place: a copy would take 2 KiB more of the stack of
+    /// whoever publishes. O(caches + slots).
+    #[inline(never)]
+    pub(super) fn sum<C: StackConfig>(&mut self, stack: &Stack<C>) {
+        let Self { kinds, count } = self;
+        stack.visit_locks(&mut |name, lock| {
+            let Some(stats) = lock.stats() else { return };
+            let known = kinds[..*count].iter().position(|(known, _)| *known == name);
+            let kind = known.unwrap_or(*count);
+            debug_assert!(kind < MOST_NAMES, "locks have more names than MOST_NAMES");
+            if let Some(kind_of_lock) = kinds.get_mut(kind) {
+                *count = (*count).max(kind + 1);
+                kind_of_lock.0 = name;
+                kind_of_lock.1 += stats;
+            }
+        });
+    }
+
     /// Returns each name and the counters of all locks of that name.
     pub(super) fn each(&self) -> &[(&'static str, LockStats)] {
         &self.kinds[..self.count]
     }
-}
-
-/// Sums the counters of all locks. O(caches + slots).
-pub(super) fn lock_kinds<C: StackConfig>(stack: &Stack<C>) -> LockKinds {
-    let (mut kinds, mut count) = ([("", LockStats::default()); MOST_NAMES], 0);
-    stack.visit_locks(&mut |name, lock| {
-        let Some(stats) = lock.stats() else { return };
-        let known = kinds[..count].iter().position(|(known, _)| *known == name);
-        let kind = known.unwrap_or(count);
-        debug_assert!(kind < MOST_NAMES, "locks have more names than MOST_NAMES");
-        if let Some(kind_of_lock) = kinds.get_mut(kind) {
-            count = count.max(kind + 1);
-            kind_of_lock.0 = name;
-            kind_of_lock.1 += stats;
-        }
-    });
-    LockKinds { kinds, count }
 }
 
 /// One line per kind of lock that counts: acquisitions, contentions, the time spent waiting, mean
@@ -73,7 +83,9 @@ pub(super) fn print_locks<C: StackConfig>(stack: &Stack<C>, out: &mut dyn Write)
         "{:<24} {:>14} {:>12} {:>18} {:>16}",
         "lock", "acquisitions", "contentions", "waittime-total-ns", "holdtime-avg-ns"
     )?;
-    for (name, stats) in lock_kinds(stack).each() {
+    let mut kinds = LockKinds::NONE;
+    kinds.sum(stack);
+    for (name, stats) in kinds.each() {
         let LockStats { acquisitions, contentions, hold_samples, hold_ns, wait_ns } = stats;
         let mean = hold_ns / hold_samples.max(&1);
         writeln!(out, "{name:<24} {acquisitions:>14} {contentions:>12} {wait_ns:>18} {mean:>16}")?;

@@ -4,7 +4,7 @@ use super::accounts::BudgetStats;
 use super::config::StackConfig;
 use super::instance::Stack;
 use super::large::LargeStats;
-use super::locks::lock_kinds;
+use super::locks::LockKinds;
 use super::stats::{MemoryHeld, StackStats};
 use crate::frame::{FRAME_BYTES, MetadataKind, NodeId};
 use crate::slab::{Cache, SlabPolicy, SlabStats};
@@ -43,27 +43,38 @@ impl<C: StackConfig> Stack<C> {
     /// Writes the body of a record into `sink`; returns its sum. What concerns the process is taken
     /// from `about`. Allocates nothing and makes no system call; waits for locks of the stack, one
     /// at a time. O(caches * slots).
+    ///
+    /// Threads with the smallest stacks of the C library, 16 KiB, call it in the end of a `malloc`.
+    /// So its larger sections are functions of their own, of which one at a time is on the stack.
     pub fn fill_record(&self, sink: &mut dyn Sink, about: About) -> u64 {
         let mut draft = Draft::new(sink);
         let stats = self.stats_by_cache(&mut |cache, stats| {
             if stats.slabs_allocated > 0 {
-                draft.cache(&cache_row(cache, stats));
+                fill_cache(&mut draft, cache, stats);
             }
         });
         let budget = self.budget_stats_of(&stats.memory, |kind| stats.metadata_bytes(kind));
-        draft.memory(&memory(&stats));
-        draft.budget(&budget_section(&budget));
+        fill_memory(&mut draft, &stats);
+        fill_budget(&mut draft, &budget);
         self.fill_events(&mut draft, &stats, &budget);
         for zone in self.pages().zones().all() {
-            draft.zone(&zone_row(&zone.stats()));
+            fill_zone(&mut draft, &zone.stats());
             self.fill_lists(&mut draft, zone.node());
         }
-        for (name, stats) in lock_kinds(self).each() {
-            draft.lock(&lock_row(name, stats));
-        }
+        self.fill_locks(&mut draft);
         draft.finish(self.about(about, &stats, &budget))
     }
 
+    #[inline(never)]
+    fn fill_locks(&self, draft: &mut Draft<'_>) {
+        let mut kinds = LockKinds::NONE;
+        kinds.sum(self);
+        for (name, stats) in kinds.each() {
+            draft.lock(&lock_row(name, stats));
+        }
+    }
+
+    #[inline(never)]
     fn about(&self, about: About, stats: &StackStats, budget: &BudgetStats) -> About {
         let ServedBy { slab, pages, lru, backend } = self.served_by();
         let mut flags = about.flags;
@@ -87,6 +98,7 @@ impl<C: StackConfig> Stack<C> {
         }
     }
 
+    #[inline(never)]
     fn fill_events(&self, draft: &mut Draft<'_>, stats: &StackStats, budget: &BudgetStats) {
         let mut at = 0;
         let mut event = |name: &'static str, value: u64| {
@@ -163,6 +175,26 @@ impl<C: StackConfig> Stack<C> {
             }
         }
     }
+}
+
+#[inline(never)]
+fn fill_cache(draft: &mut Draft<'_>, cache: &Cache, stats: &SlabStats) {
+    draft.cache(&cache_row(cache, stats));
+}
+
+#[inline(never)]
+fn fill_memory(draft: &mut Draft<'_>, stats: &StackStats) {
+    draft.memory(&memory(stats));
+}
+
+#[inline(never)]
+fn fill_budget(draft: &mut Draft<'_>, budget: &BudgetStats) {
+    draft.budget(&budget_section(budget));
+}
+
+#[inline(never)]
+fn fill_zone(draft: &mut Draft<'_>, stats: &ZoneStats) {
+    draft.zone(&zone_row(stats));
 }
 
 fn cache_row(cache: &Cache, stats: &SlabStats) -> CacheRow {

@@ -215,13 +215,21 @@ impl<C: StackConfig> Stack<C> {
         }
         let owner = self.owner(Entry::Realloc, object.as_ptr());
         let old = self.bytes_of(owner);
+        // All but samples has records then, also what a sample becomes: a sample moves.
+        let have_records = self.inner().checks.have_records();
         // A mapping that moves by page tables moves to a pageblock.
-        if align <= PAGEBLOCK_BYTES
+        if !have_records
+            && align <= PAGEBLOCK_BYTES
             && let Some(resized) = self.resize_in_place(owner, object, old, size)
         {
             return Some(resized);
         }
-        let Some(new) = self.alloc_to_grow(old, size, align) else {
+        let new = if have_records {
+            self.alloc(Request::of(size).aligned(align))
+        } else {
+            self.alloc_to_grow(old, size, align)
+        };
+        let Some(new) = new else {
             // An allocation that shrinks has memory enough.
             return (size <= old).then_some(object);
         };

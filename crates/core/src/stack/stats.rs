@@ -135,6 +135,7 @@ impl<C: StackConfig> Stack<C> {
     }
 
     /// The same; `each` sees every cache and its counts, which are part of the sums.
+    #[inline(never)]
     pub(super) fn stats_by_cache(&self, each: &mut dyn FnMut(&Cache, &SlabStats)) -> StackStats {
         let inner = self.inner();
         let mut stats = StackStats {

@@ -84,6 +84,11 @@ impl<C: StackConfig> Upkeep<'_, C> {
         self.0.balance(caller, goal, enter)
     }
 
+    /// Lets the next request be a sample for guard pages, if one is due. O(1).
+    pub fn sample_if_due(self) {
+        self.0.sample_if_due();
+    }
+
     /// Frames in use beyond a goal. O(1).
     #[inline]
     #[must_use]

@@ -1,9 +1,11 @@
 //! Instruments switched on and off while a heap is used.
 
 use crate::support::{Backing, Bed, VirtualConfig, small};
+use quarry_core::checks::{CheckOptions, Sampling};
 use quarry_core::heap::options::StackOptions;
 use quarry_core::slab::Sheaf;
-use quarry_core::stack::Instrument;
+use quarry_core::stack::{Instrument, Stack};
+use quarry_sys::os::Linux;
 use quarry_sys::percpu::Object;
 
 type HeapBed = Bed<VirtualConfig<Sheaf>>;
@@ -73,4 +75,25 @@ fn one_that_goes_off_leaves_the_others_on() {
     assert!(bed.stack.owns(object.as_ptr()));
     free(&bed, vec![object]);
     assert_eq!(bed.stack.validate(), Ok(()));
+}
+
+/// A program that takes fast paths only is sampled where somebody else looks at the clock for it.
+#[test]
+fn upkeep_lets_the_next_request_be_a_sample() {
+    let mut options = StackOptions { heap: true, ..small() };
+    options.checks = CheckOptions { guard: Sampling::Each(1), ..CheckOptions::OFF };
+    // Pages must fault, which those of a bed do not.
+    let stack = Box::leak(Box::new(Stack::<VirtualConfig<Sheaf>>::new()));
+    stack.percpu().choice().declare(1, || 0);
+    stack.init(&Linux, &options).expect("memory");
+    assert!(stack.has_instrument(Instrument::Guard));
+    for _ in 0..3 {
+        while !stack.has_instrument(Instrument::Guard) {
+            stack.upkeep().sample_if_due();
+        }
+        let sample = stack.alloc(100).expect("memory");
+        assert!(!stack.has_instrument(Instrument::Guard), "the sample has been taken");
+        // SAFETY: just allocated, and known to nobody else.
+        unsafe { stack.free(sample) };
+    }
 }

@@ -40,7 +40,7 @@ fn visited<S: SlabPolicy<VirtualSlots> + 'static>(
     names
 }
 
-const OF_ALL: [(&str, usize); 14] = [
+const OF_ALL: [(&str, usize); 17] = [
     ("zone->lock", NODES),
     ("zone->steps", NODES),
     ("zone->purging", NODES),
@@ -51,6 +51,9 @@ const OF_ALL: [(&str, usize); 14] = [
     ("metadata->chunk", 1),
     ("footprint->given", 1),
     ("withheld->block", 1),
+    ("checks->quarantine", 1),
+    ("checks->hidden", 1),
+    ("checks->guards", 1),
     ("balance->costs", 1),
     ("page_cache->build", 1),
     ("percpu->once", 1),

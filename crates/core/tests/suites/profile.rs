@@ -2,6 +2,7 @@
 //! them when the profile ends.
 
 use crate::support::{Backing, Bed, VirtualConfig, on_cpu, small};
+use quarry_core::checks::CheckOptions;
 use quarry_core::heap::options::StackOptions;
 use quarry_core::profile::layout::{
     BUCKET_WORDS, Bucket, HEAD_WORDS, Head, MOST_FRAMES, SIZE_OF_FREES, words,
@@ -36,10 +37,18 @@ fn options(mean: u64) -> ProfileOptions {
     ProfileOptions { mean, frees: false, seed: 42, tracer }
 }
 
-fn bed() -> HeapBed {
+fn options_of_heap() -> StackOptions {
     let mut options = StackOptions { heap: true, ..small() };
     options.pages.reserve_bytes = 512 << 20;
-    let bed = HeapBed::new(Backing::Linux, 4096, 2, &options);
+    options
+}
+
+fn bed() -> HeapBed {
+    bed_of(&options_of_heap())
+}
+
+fn bed_of(options: &StackOptions) -> HeapBed {
+    let bed = HeapBed::new(Backing::Linux, 4096, 2, options);
     let start = Linux.reserve(words(BUCKETS, FRAMES) * 8).expect("memory");
     // SAFETY: fresh memory of so many words, which stays mapped.
     let area = unsafe { Area::new(start.cast(), BUCKETS, FRAMES) };
@@ -245,6 +254,25 @@ fn realloc_moves_samples_and_makes_new_ones() {
     assert_eq!(counts[..2], counts[2..], "all were freed");
     bed.stack.stop_profile();
     assert_eq!(bed.stack.validate(), Ok(()));
+}
+
+/// `QUARRY_DEBUG` looks for a record in all that is no sample: what `realloc` makes of a sample has
+/// one as well.
+#[test]
+fn realloc_of_samples_agrees_with_the_checks() {
+    let mut checked = options_of_heap();
+    checked.checks = CheckOptions { harden: true, ..CheckOptions::OFF };
+    let bed = bed_of(&checked);
+    for new in [100, 40_000, 90_000, 110_000, 300_000, 700_000, 3 << 20] {
+        for old in [40, 50_000, 100_000, 1_000_000, 2 << 20] {
+            bed.stack.start_profile(&options(1)).expect("nobody is busy");
+            let object = alloc(&bed, old);
+            bed.stack.stop_profile();
+            // SAFETY: the object is used by us alone.
+            let object = unsafe { bed.stack.realloc(object, new).expect("there is memory") };
+            free(&bed, object);
+        }
+    }
 }
 
 #[test]
