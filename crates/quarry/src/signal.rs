@@ -21,8 +21,8 @@ use quarry_core::heap::options::signal_number;
 use quarry_sys::errno::KeepErrno;
 use quarry_sys::primitive::{AtomicUsize, Ordering};
 
-/// Bytes of an alternate stack from which on the handler works on it: it takes some 20 KiB, of which
-/// the kernel takes up to 11 for the registers (AVX-512 and AMX).
+/// Bytes of an alternate stack from which on the handler works on it. The work takes 20 KiB, and
+/// the kernel up to 11 more for the registers (AVX-512 and AMX).
 const LEAST_STACK: usize = 48 << 10;
 
 type Handler = extern "C" fn(c_int);
