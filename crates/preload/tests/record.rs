@@ -157,6 +157,26 @@ fn another_process_reads_it() {
     assert_eq!(parsed(&page.record(shown.pid())).publications(), 2);
 }
 
+/// The program waits for a command all the while.
+#[test]
+fn a_live_record_goes_on_while_the_process_sleeps() {
+    let mut shown = Shown::new(&[("QUARRY_RECORD", "live")]);
+    shown.has_done("work");
+    shown.has_done("work");
+    let page = shown.page();
+    let publications = || loop {
+        // It may be written at this moment.
+        if let Ok(snapshot) = Snapshot::parse(&page.record(shown.pid())) {
+            return snapshot.publications();
+        }
+    };
+    let first = publications();
+    // Each of them comes, however slow the machine is; a test that hangs is ended from outside.
+    while publications() < first + 3 {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn each_child_of_a_fork_has_a_record_of_its_own() {
     let mut shown = Shown::new(&[]);

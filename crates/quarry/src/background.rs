@@ -187,8 +187,8 @@ pub(crate) fn start_while_allocating() {
 #[inline]
 pub(crate) fn may_be_due() -> bool {
     STATE.load(Ordering::Relaxed) == NONE
-        && !is_single_threaded()
-        && STACK.pages().zones().budget().used() >= START_FRAMES
+        && (record::wants_thread()
+            || !is_single_threaded() && STACK.pages().zones().budget().used() >= START_FRAMES)
 }
 
 /// One step of a look by the caller: another round of purging, or where none is due and half a
@@ -364,7 +364,7 @@ fn attend(milliseconds: i64) {
         write_dirty_pages();
     }
     // Wishes from before the bell was read are fulfilled; if it has rung since, this does not wait.
-    wait(&BELL, heard, milliseconds);
+    wait(&BELL, heard, record::longest_wait(milliseconds));
     record::publish_if_due();
     let inside = gate::enter();
     STACK.upkeep().sample_if_due();

@@ -7,7 +7,8 @@
 //!
 //! Publications come at the end of slow paths that allocate, from the background thread, and at
 //! exit where somebody waits for that; at most one in [`INTERVAL_NS`]. A process that makes no slow
-//! path publishes nothing, and readers print how old its record is. A process publishes for the
+//! path publishes nothing, and readers print how old its record is, unless `QUARRY_RECORD=live` has
+//! the background thread start early and publish all the time. A process publishes for the
 //! first time [`FIRST_NS`] after it began, so that one that ends before does not pay for it.
 
 use crate::instance::{STACK, is_ready};
@@ -22,6 +23,7 @@ use quarry_sys::record_page::{Published, Publisher, RecordPage};
 
 /// From one publication to the next: 100 ms, of which one takes some ten thousandths.
 const INTERVAL_NS: u64 = 100_000_000;
+const INTERVAL_MS: i64 = (INTERVAL_NS / 1_000_000) as i64;
 /// From the start of a process to its first publication: 5 ms, more than `true` takes.
 const FIRST_NS: u64 = 5_000_000;
 /// The time of the next publication where there is no page.
@@ -36,6 +38,9 @@ static PID: AtomicU32 = AtomicU32::new(0);
 static HAS_BACKGROUND: AtomicBool = AtomicBool::new(false);
 /// True if a signal asks for a publication and for statistics.
 static IS_WISHED: AtomicBool = AtomicBool::new(false);
+/// True where the background thread is to publish, however idle the process is.
+static IS_LIVE: AtomicBool = AtomicBool::new(false);
+static HAS_PUBLISHED: AtomicBool = AtomicBool::new(false);
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// The address of the statistics page, or 0: readers of core files find the page by this symbol.
@@ -51,6 +56,8 @@ pub(crate) enum Wish {
     Page,
     /// One, to which the process also publishes at its start and at its exit.
     UntilExit,
+    /// One, to which a thread of the process publishes, however idle the process is.
+    Live,
 }
 
 impl Wish {
@@ -60,6 +67,7 @@ impl Wish {
             b"0" => Some(Self::None),
             b"1" => Some(Self::Page),
             b"exit" => Some(Self::UntilExit),
+            b"live" => Some(Self::Live),
             _ => None,
         }
     }
@@ -79,6 +87,7 @@ pub(crate) fn make(wish: Wish) {
     // processes that inherit it write it through the same code.
     unsafe { PUBLISHER.open(page) };
     quarry_record.store(page, Relaxed);
+    IS_LIVE.store(wish == Wish::Live, Relaxed);
     note_pid();
     let first_ns = if wish == Wish::UntilExit { 0 } else { coarse_ns() + FIRST_NS };
     NEXT_NS.store(first_ns, Relaxed);
@@ -98,6 +107,17 @@ pub(crate) fn wish() {
 fn note_pid() {
     // SAFETY: getpid has no preconditions.
     PID.store(unsafe { libc::getpid() }.unsigned_abs(), Relaxed);
+}
+
+/// Returns whether the background thread is to publish all the time. Not before the process has
+/// published itself: the first requests of a process may come from the loader.
+pub(crate) fn wants_thread() -> bool {
+    IS_LIVE.load(Relaxed) && HAS_PUBLISHED.load(Relaxed)
+}
+
+/// Longest wait of the background thread, in milliseconds, where it would wait for `milliseconds`.
+pub(crate) fn longest_wait(milliseconds: i64) -> i64 {
+    if IS_LIVE.load(Relaxed) { milliseconds.min(INTERVAL_MS) } else { milliseconds }
 }
 
 /// Notes whether there is a thread that gives memory back.
@@ -126,6 +146,7 @@ pub(crate) fn publish() {
     NEXT_NS.store(if has_page { now + INTERVAL_NS } else { NEVER }, Relaxed);
     if has_page && is_ready() {
         publish_at(now);
+        HAS_PUBLISHED.store(true, Relaxed);
     }
     if IS_WISHED.load(Relaxed) && IS_WISHED.swap(false, Relaxed) {
         statistics::print();

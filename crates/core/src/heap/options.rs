@@ -118,7 +118,7 @@ pub const OPTIONS: &[OptionHelp] = &[
     },
     OptionHelp {
         name: "RECORD",
-        accepted: "0, 1 or exit",
+        accepted: "0, 1, exit or live",
         meaning: "show statistics to other processes of the same user (1)",
     },
     OptionHelp {
@@ -349,7 +349,7 @@ impl StackOptions {
             "PROFILE_MEAN" if parse_bytes(value).is_none_or(|mean| mean == 0) => return Err(bad),
             "STATS_FORMAT" if !["text", "json"].contains(&value) => return Err(bad),
             "SIGNAL" if signal_number(value).is_none() => return Err(bad),
-            "RECORD" if !["0", "1", "exit"].contains(&value) => return Err(bad),
+            "RECORD" if !["0", "1", "exit", "live"].contains(&value) => return Err(bad),
             "SLAB" if slab_policy(value).is_none() => return Err(bad),
             _ => {}
         }
