@@ -169,10 +169,21 @@ run_step() {
         > "$logs/$name.end"
 }
 
+# why_failed NAME: a line for each test that failed, or else the last lines of the step.
+why_failed() {
+    local log=$logs/$1.log
+    if grep -q '^test .* FAILED$' "$log"; then
+        sed -n "s/^test \\(.*\\) \\.\\.\\. FAILED\$/$1 failed: \\1/p" "$log" | sort -u
+    else
+        tail -n 4 "$log" | cut -c -300 | sed "s/^/$1 failed: /"
+    fi
+}
+
 passed=0
 failed=0
 table=()
 ran=()
+broken=()
 # report NAME TITLE: adds a line to the table.
 report() {
     local log=$logs/$1.log status seconds cpu result ok bad
@@ -187,6 +198,7 @@ report() {
     else
         result=FAILED
         ((bad == 0)) && bad=1
+        broken+=("$1")
     fi
     ran+=("$log")
     passed=$((passed + ok))
@@ -240,6 +252,9 @@ printf '\n'
 printf '%s\n' "${table[@]}"
 # Tests say what could not run here.
 sed -n 's/.*\(skipped: .*\)/\1/p' "${ran[@]}" | sort -u
+for name in "${broken[@]}"; do
+    why_failed "$name"
+done
 printf '%d seconds; logs in %s\n' "$SECONDS" "$logs"
 printf '%d passed, %d failed\n' "$passed" "$failed"
 ((failed == 0))
