@@ -131,7 +131,14 @@ install uninstall: export TARGET := $(TARGET)
 install uninstall: export VERSION := $(VERSION)
 install uninstall: export ABI := $(ABI)
 install uninstall: export SLABS := $(SLABS)
-export PREFIX LIBDIR MANDIR BASHDIR ZSHDIR FISHDIR DESTDIR
+# Only here: a make that is called with another PREFIX would inherit what follows from this one.
+install uninstall: export PREFIX := $(PREFIX)
+install uninstall: export LIBDIR := $(LIBDIR)
+install uninstall: export MANDIR := $(MANDIR)
+install uninstall: export BASHDIR := $(BASHDIR)
+install uninstall: export ZSHDIR := $(ZSHDIR)
+install uninstall: export FISHDIR := $(FISHDIR)
+install uninstall: export DESTDIR := $(DESTDIR)
 
 .PHONY: deb
 deb: ## Debian packages into target/deb, with their symbols in packages of their own

@@ -25,7 +25,7 @@ pub(crate) struct Target {
 #[derive(clap::Args)]
 pub(crate) struct Running {
     /// The process, which runs on Quarry.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = quarry_live::parse_pid)]
     pub(crate) pid: u32,
     /// Include its descendants.
     #[arg(long)]
@@ -37,7 +37,7 @@ pub(crate) struct Running {
 #[group(required = true, multiple = false)]
 struct Source {
     /// The process, which runs on Quarry.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = quarry_live::parse_pid)]
     pid: Option<u32>,
     /// A core dump of one.
     #[arg(long, value_name = "FILE")]

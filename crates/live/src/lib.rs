@@ -27,7 +27,7 @@ pub mod zoneinfo;
 pub use activity::Activity;
 pub use label::Label;
 pub use problem::{CoreProblem, Problem, Who};
-pub use process::Process;
+pub use process::{Process, parse_pid};
 pub use snapshot::{
     Budget, Cache, CpuLists, Event, FRAME_BYTES, Identity, Lock, Memory, PageLists, Snapshot, Zone,
     percentage,

@@ -18,6 +18,15 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// The number of a process as a user gives it.
+///
+/// # Errors
+/// What is accepted, where it is none.
+pub fn parse_pid(text: &str) -> Result<u32, &'static str> {
+    let pid = text.parse().ok().filter(|pid: &i32| *pid > 0);
+    pid.map(i32::unsigned_abs).ok_or("accepted: the number of a process, 1 or more")
+}
+
 /// A running process that may publish statistics.
 #[derive(Debug)]
 pub struct Process {

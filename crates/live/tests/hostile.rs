@@ -111,10 +111,11 @@ fn record(names: &[String], mut it: Numbers) -> Vec<u8> {
     let sum = draft.finish(about);
     words.0[Head::MAGIC_AT] = MAGIC;
     words.0[Head::VERSION_AT] = u64::from(VERSION) | (RECORD_WORDS as u64) << 32;
-    words.0[Head::OWNER_AT] = Owner { generation: 1, pid: it.short().max(1) }.to_word();
+    let owner = Owner { generation: 1, pid: it.short().max(1) };
+    words.0[Head::OWNER_AT] = owner.to_word();
     words.0[Head::SEQUENCE_AT] = Sequence { generation: 1, count: 2 }.to_word();
     words.0[Head::PUBLISHED_AT] = it.next();
-    words.0[Head::SUM_AT] = sum;
+    words.0[Head::SUM_AT] = Head::sum_for(owner, sum);
     words.0.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 

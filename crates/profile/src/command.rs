@@ -7,6 +7,7 @@ use crate::{flame, pprof, text};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use quarry_core::profile::DEFAULT_MEAN;
+use quarry_record::profile_bell::{LEAST_MEAN, MOST_MEAN};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -50,7 +51,7 @@ pub struct ProfileArgs {
     file: Option<PathBuf>,
     /// Profile this process, which runs on Quarry.
     #[arg(long, value_name = "N", group = "source",
-        value_parser = clap::value_parser!(u32).range(1..))]
+        value_parser = quarry_live::parse_pid)]
     pid: Option<u32>,
     /// Profile for so long.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds,
@@ -60,10 +61,10 @@ pub struct ProfileArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds,
         requires = "pid")]
     wait: f64,
-    /// Mean bytes from one sample to the next, a power of two up to 2147483648.
-    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_MEAN, requires = "pid",
-        value_parser = clap::value_parser!(u64).range(1..=1 << 31))]
-    mean: u64,
+    /// Mean bytes from one sample to the next, a power of two from 4096 to 2147483648.
+    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_MEAN as usize,
+        requires = "pid", value_parser = mean)]
+    mean: usize,
     /// Record who frees the samples, too.
     #[arg(long, requires = "pid")]
     frees: bool,
@@ -86,6 +87,12 @@ fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "accepted: a number of seconds".to_owned())?;
     let is_usual = (0.0..=1e6).contains(&seconds);
     is_usual.then_some(seconds).ok_or_else(|| "accepted: 0 to 1000000 seconds".to_owned())
+}
+
+fn mean(text: &str) -> Result<usize, String> {
+    let is_usual = |mean: &usize| (LEAST_MEAN..=MOST_MEAN).contains(mean) && mean.is_power_of_two();
+    let mean = text.parse().ok().filter(is_usual);
+    mean.ok_or_else(|| format!("accepted: a power of two from {LEAST_MEAN} to {MOST_MEAN}"))
 }
 
 /// The forms of a profile.
@@ -213,7 +220,7 @@ fn get(args: &ProfileArgs) -> Result<(Raw, PathBuf)> {
         pid,
         time: Duration::from_secs_f64(args.seconds),
         patience: Duration::from_secs_f64(args.wait),
-        mean: usize::try_from(args.mean).unwrap_or(usize::MAX),
+        mean: args.mean,
         frees: args.frees,
     })?;
     if taken.was_on {

@@ -12,7 +12,7 @@ use std::thread;
 fn plugin() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("<target>/tmp");
     let output = Command::new(env!("CARGO"))
-        .args(["build", "--package", "quarry", "--example", "plugin", "--target-dir"])
+        .args(["build", "--package", env!("CARGO_PKG_NAME"), "--example", "plugin", "--target-dir"])
         .arg(target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()

@@ -12,13 +12,21 @@ pub const STOP: usize = 12;
 /// The first of 64 words, of which somebody who wants a profile sleeps on one: it says which.
 pub const WISHES: usize = 64;
 
+/// Least mean of a wish: a child that has given up its parent's rights still shares the page, and
+/// must not be able to make every allocation of the parent a sample.
+pub const LEAST_MEAN: usize = 4 << 10;
+
+/// Greatest mean of a wish.
+pub const MOST_MEAN: usize = 1 << 31;
+
 /// Publications after which a process gives up a profile that nobody rings for any more.
 pub const PATIENCE: u32 = 50;
 
 /// Mean bytes from one sample to the next, and whether frees are traced, that a wish stands for.
 #[must_use]
 pub const fn mean_of(wish: usize) -> (usize, bool) {
-    (1 << (wish % 32), wish >= 32)
+    let mean = 1 << (wish % 32);
+    (if mean < LEAST_MEAN { LEAST_MEAN } else { mean }, wish >= 32)
 }
 
 /// The wish for a profile with about one sample in `mean` bytes: the next lower power of two.
@@ -35,12 +43,14 @@ mod tests {
     #[test]
     fn a_wish_says_what_is_wanted() {
         for frees in [false, true] {
-            for exponent in 0..32 {
+            for exponent in 12..32 {
                 assert_eq!(mean_of(wish_for(1 << exponent, frees)), (1 << exponent, frees));
             }
             assert_eq!(mean_of(wish_for(600_000, frees)), (512 << 10, frees));
             assert_eq!(mean_of(wish_for(usize::MAX, frees)), (1 << 31, frees));
-            assert_eq!(mean_of(wish_for(0, frees)), (1, frees));
+            for too_small in [0, 1, LEAST_MEAN - 1] {
+                assert_eq!(mean_of(wish_for(too_small, frees)), (LEAST_MEAN, frees));
+            }
         }
     }
 }

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &TopArgs, out: &mut dyn Write) -> Result<()> {
     }
     let mut view = View::new(first, args.sort, args.delay);
     if args.once {
-        return print_once(&mut view, out);
+        return print_once(&view.still(), out);
     }
     if !io::stdout().is_terminal() {
         return Err(Usage("standard output is not a terminal; use --once".to_owned()).into());
@@ -90,7 +90,7 @@ fn read(running: &Running) -> Result<Snapshot, Problem> {
     }
 }
 
-fn print_once(view: &mut View, out: &mut dyn Write) -> Result<()> {
+fn print_once(view: &View, out: &mut dyn Write) -> Result<()> {
     let lines = u16::try_from(view.rows().len()).unwrap_or(u16::MAX).saturating_add(screen::HEAD);
     let mut terminal = ratatui::Terminal::new(TestBackend::new(ONCE_COLUMNS, lines))?;
     terminal.draw(|frame| screen::draw(frame, view))?;

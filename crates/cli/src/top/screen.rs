@@ -95,6 +95,7 @@ fn head_lines(view: &View) -> Vec<Line<'_>> {
     let state = match view.problem() {
         Some(problem) => Span::styled(problem, bold),
         None if view.is_paused() => Span::styled("paused (space)", bold),
+        None if view.is_still() => Span::raw(""),
         None => Span::raw(format!("every {} s, h for help", view.delay().as_secs_f64())),
     };
     let limit = match (budget.limit, budget.headroom()) {

@@ -23,6 +23,8 @@ pub(super) struct View {
     column: Column,
     is_inverted: bool,
     is_paused: bool,
+    /// True where nobody can press keys, and no refresh follows.
+    is_still: bool,
     shows_help: bool,
     /// The first row that is shown.
     first: usize,
@@ -41,6 +43,7 @@ impl View {
             column,
             is_inverted: false,
             is_paused: false,
+            is_still: false,
             shows_help: false,
             first: 0,
             delay,
@@ -48,6 +51,11 @@ impl View {
         };
         view.sort();
         view
+    }
+
+    /// The same as a picture.
+    pub(super) fn still(self) -> Self {
+        Self { is_still: true, ..self }
     }
 
     /// Takes newer figures, unless the screen is paused.
@@ -118,6 +126,10 @@ impl View {
 
     pub(super) fn delay(&self) -> Duration {
         self.delay
+    }
+
+    pub(super) fn is_still(&self) -> bool {
+        self.is_still
     }
 
     pub(super) fn is_paused(&self) -> bool {

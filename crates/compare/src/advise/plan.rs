@@ -12,7 +12,7 @@ use quarry_harness::statistics::MIN_PAIRS;
 use std::time::Duration;
 
 /// The candidate, the baseline and its copy.
-const TESTED: u32 = 3;
+pub(super) const TESTED: u32 = 3;
 /// Share of the time that the test may take beyond its fewest rounds.
 const TEST_SHARE: f64 = 0.5;
 /// More rounds of the test than this tell no more that would matter.

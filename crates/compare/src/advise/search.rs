@@ -1,7 +1,7 @@
 //! The staged search: a first look at all candidates, a second at the best of them, then the test
 //! of one by runs of its own.
 
-use super::plan::Plan;
+use super::plan::{Plan, TESTED};
 use super::request::Goal;
 use crate::closing;
 use crate::judgement::Judgements;
@@ -11,6 +11,7 @@ use quarry_harness::experiment::{Enough, Experiment, Stop};
 use quarry_harness::judge::MARGIN;
 use quarry_harness::results::{Metric, Origin, Run, Variant, Verify, Workload};
 use quarry_harness::sampler::{NoSample, SampleKey, Taken};
+use quarry_harness::statistics::MIN_PAIRS;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -166,7 +167,7 @@ impl Search<'_> {
             origin: Origin::now(),
             rounds,
             warm_up: false,
-            enough: Some(self.until_deadline()),
+            enough: Some(self.until_deadline(is_test)),
             seed: Some(seed),
             out: None,
             sampler: Box::new(sample),
@@ -174,14 +175,20 @@ impl Search<'_> {
         experiment.conduct()
     }
 
-    /// Ends a stage after whose last round another one would not be over in time.
-    fn until_deadline(&self) -> Stop {
+    /// Ends a stage after whose last round another one would not be over in time, or would leave
+    /// none for the fewest rounds of the test.
+    fn until_deadline(&self, is_test: bool) -> Stop {
         let (samples, deadline) = (Rc::clone(&self.samples), self.deadline);
         let began = samples.elapsed();
+        let kept = if is_test { 0 } else { TESTED * MIN_PAIRS as u32 };
         Box::new(move |run: &Run| {
             let now = samples.elapsed();
             let each = now.saturating_sub(began) / run.rounds().max(1) as u32;
-            if now + each > deadline { Enough::Yes } else { Enough::No { expected: None } }
+            let of_test = each / run.meta.variants.len() as u32 * kept;
+            match now + each + of_test > deadline {
+                true => Enough::Yes,
+                false => Enough::No { expected: None },
+            }
         })
     }
 }
@@ -355,6 +362,18 @@ mod tests {
             let outcome = search(&machine, Goal::Either);
             assert!(machine.elapsed() <= Duration::from_secs(360), "{ms}: {:?}", machine.elapsed());
             assert!(outcome.first.rounds >= 1);
+        }
+    }
+
+    #[test]
+    fn time_is_left_for_a_test_with_an_interval() {
+        // Planned with runs of one second, of which each then takes two.
+        for slower in [1.5, 2.0] {
+            let nature = Nature { time: slower, ..EQUAL };
+            let machine = Machine::new(&[nature; 12], 0.05, 1000, 1);
+            let (_, run) = search(&machine, Goal::Either).test.unwrap();
+            assert!(run.rounds() >= MIN_PAIRS, "{slower}: {}", run.rounds());
+            assert!(machine.elapsed() <= Duration::from_secs(310), "{:?}", machine.elapsed());
         }
     }
 

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 fn program() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("<target>/tmp");
     let output = Command::new(env!("CARGO"))
-        .args(["build", "--package", "quarry", "--example", "store", "--target-dir"])
+        .args(["build", "--package", env!("CARGO_PKG_NAME"), "--example", "store", "--target-dir"])
         .arg(target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
