@@ -367,8 +367,8 @@ mod tests {
 
     #[test]
     fn time_is_left_for_a_test_with_an_interval() {
-        // Planned with runs of one second, of which each then takes two.
-        for slower in [1.5, 2.0] {
+        // Planned with runs of one second, of which each then takes longer.
+        for slower in [2.0, 3.0, 5.0] {
             let nature = Nature { time: slower, ..EQUAL };
             let machine = Machine::new(&[nature; 12], 0.05, 1000, 1);
             let (_, run) = search(&machine, Goal::Either).test.unwrap();
